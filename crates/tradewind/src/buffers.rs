@@ -1,5 +1,4 @@
-//! What may be handed to a collective: borrowed slices, or memory of the segment that moves in and
-//! comes back.
+//! Buffers of collectives: borrowed slices, or memory of the segment that moves in and is returned.
 
 use crate::error::Error;
 use bytemuck::Pod;
@@ -12,8 +11,8 @@ use std::ops::{Deref, DerefMut};
 /// Memory of the job's segment: collectives read and write it in place, without copying it in or
 /// out.
 ///
-/// Made by [`Communicator::alloc`](crate::Communicator::alloc). A collective takes it by value and
-/// gives it back when it is complete, so that nobody can touch it while others work on it.
+/// Allocated by [`Communicator::alloc`](crate::Communicator::alloc). A collective takes it by value
+/// and returns it when it is complete, so that no other code can access it while other ranks do.
 ///
 /// ```
 /// # fn main() -> Result<(), tradewind::Error> {
@@ -72,7 +71,7 @@ impl<T: Pod> DerefMut for SharedBuffer<T> {
     }
 }
 
-/// Stands for a buffer whose bytes already lie in the other one, as MPI_IN_PLACE does.
+/// Placeholder for a buffer whose bytes lie in the other one, like `MPI_IN_PLACE`.
 ///
 /// | collective | given as | what it means |
 /// |---|---|---|
@@ -83,7 +82,7 @@ impl<T: Pod> DerefMut for SharedBuffer<T> {
 /// | gather, gatherv | input, at the root | as above |
 /// | scatter, scatterv | output, at the root | the root's own block stays where it lies in the input |
 ///
-/// The library makes the copies that are needed.
+/// The library makes all necessary copies.
 ///
 /// ```
 /// use tradewind::{InPlace, Op};
@@ -103,43 +102,43 @@ mod sealed {
     pub trait Sealed {}
 }
 
-/// What a collective can read: a slice, [`InPlace`], or a [`SharedBuffer`] by value.
+/// An input of a collective: a slice, [`InPlace`], or a [`SharedBuffer`] by value.
 pub trait Input<'a, T: Pod>: sealed::Sealed {
-    /// What comes back when the collective is complete: nothing, or the buffer.
+    /// The buffer that a complete collective returns, if any.
     type Back: Send + 'static;
 
-    /// What the engine is told; none if the bytes lie in the output.
+    /// The engine's argument; `None` if the bytes lie in the output.
     #[doc(hidden)]
     fn argument(&self) -> Option<Argument<'_>>;
 
-    /// The bytes.
+    /// Contents of the buffer.
     #[doc(hidden)]
     fn bytes(&self) -> &[u8];
 
-    /// What comes back.
+    /// Turns the input into the buffer that is returned.
     #[doc(hidden)]
     fn into_back(self) -> Self::Back;
 }
 
-/// What a collective can write: a slice, or a [`SharedBuffer`] by value; [`InPlace`] at the root of
-/// a scatter.
+/// An output of a collective: a slice, or a [`SharedBuffer`] by value; [`InPlace`] at the root of a
+/// scatter.
 pub trait Output<'a, T: Pod>: sealed::Sealed {
-    /// What comes back when the collective is complete: nothing, or the buffer.
+    /// The buffer that a complete collective returns, if any.
     type Back: Send + 'static;
 
-    /// What the engine is told; none if the bytes stay in the input.
+    /// The engine's argument; `None` if the bytes stay in the input.
     #[doc(hidden)]
     fn argument(&self) -> Option<Argument<'static>>;
 
-    /// The bytes as they are before.
+    /// Contents of the buffer before the collective.
     #[doc(hidden)]
     fn bytes(&mut self) -> &mut [u8];
 
-    /// The private memory that the result is fetched into, and what comes back.
+    /// The private memory that the result is fetched into, and the buffer that is returned.
     #[doc(hidden)]
     fn into_parts(self) -> (&'a mut [u8], Self::Back);
 
-    /// The bytes of what comes back.
+    /// Bytes of the buffer that is returned.
     #[doc(hidden)]
     fn bytes_of_back(back: &mut Self::Back) -> &mut [u8];
 }

@@ -10,12 +10,10 @@ mod bcast;
 mod exscan;
 mod gather;
 mod gatherv;
-pub(crate) mod plan;
 mod reduce;
 mod reduce_scatter;
 mod scan;
 mod scatter;
 mod scatterv;
-pub(crate) mod sizes;
 
 pub(crate) use alltoallv::for_different_sizes;

@@ -1,12 +1,13 @@
 //! Joining a job, and jobs whose ranks are threads.
 
 use crate::communicator::Communicator;
-use crate::decisions;
 use crate::error::{Error, Result, argument};
-use crate::operation::Op;
-use crate::profile::{self, Profile};
-use crate::spanning::trial::{self, Silence};
-use crate::spanning::{Reach, Span};
+use crate::internode::clocks;
+use crate::internode::group::{InternodeGroup, InternodeJob};
+use crate::internode::probe::{self, UnreachablePair};
+use crate::profile::{self, NodeOfProfile, Profile};
+use crate::reduction::Op;
+use crate::selection::rules;
 use engine::group::Group;
 use engine::member::Member;
 use engine::node::{EngineKind, JobOptions, Node};
@@ -17,7 +18,7 @@ use service::variables::BetweenNodes;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 
-/// This process's membership in a job: one rank of it. Dropping it leaves the job in order.
+/// Membership of this process in a job, as one of its ranks. Dropping it leaves the job in order.
 ///
 /// In a job on several nodes the last rank of a node to leave waits until the other nodes have
 /// received what the ranks of its node have started to send, at most the node time-out
@@ -39,13 +40,16 @@ pub struct Job {
     profile: Option<Profile>,
 }
 
+/// The kernel backend, or the reason why this node has none.
+type KernelBackend = std::result::Result<Arc<dyn Carrier>, String>;
+
 impl Job {
     /// Joins the job that this process was started for, by `tradewind run` or another launcher, and
     /// waits for the other ranks. A process started by hand is a job of one rank.
     ///
     /// # Errors
-    /// When the environment is incomplete, the node service cannot be reached, or a rank does not
-    /// start.
+    /// Fails if the environment is incomplete, the node service cannot be reached, or a rank does
+    /// not start.
     pub fn init() -> Result<Self> {
         let Attachment {
             mut member,
@@ -63,38 +67,37 @@ impl Job {
                 Profile::new(profile::part(directory.as_ref(), rank), member.record_trace())
             });
         let group = Group::world(Arc::new(member))?;
-        let Some((carrier, nodes)) = carrier.zip(nodes) else {
+        let Some((backend, nodes)) = carrier.zip(nodes) else {
             return Ok(Job { world: Communicator::world(group, None), profile });
         };
-        let reach = Reach::of_process(nodes.clone(), vec![carrier], node_timeout);
-        let span = Span::world(reach, &group, rank);
-        let world = Communicator::world(Arc::clone(&group), Some(Arc::clone(&span)));
-        // All ranks or none: a run is carried by the same engine everywhere, and clocks are
-        // compared by all.
+        let job = InternodeJob::of_process(nodes.clone(), backend, node_timeout);
+        let internode = InternodeGroup::world(job, &group, rank);
+        let world = Communicator::world(Arc::clone(&group), Some(Arc::clone(&internode)));
+        // All ranks or none: a run uses the same backend on every rank, and all ranks take part in
+        // the comparison of clocks.
+        let own = [offloaded.is_ok(), profile.is_some()].map(u8::from);
         let mut everywhere = [0; 2];
-        world.allreduce(
-            &[offloaded.is_ok(), profile.is_some()].map(u8::from),
-            &mut everywhere,
-            Op::Minimum,
-        )?;
+        world.allreduce(&own, &mut everywhere, Op::Minimum)?;
         let [has_kernel, is_traced] = everywhere.map(|all| all == 1);
-        let ahead = if is_traced { world.clock_ahead()? } else { 0 };
-        if let Some(profile) = &mut profile {
-            profile.place = Some(profile::Place {
-                node: nodes.of(rank).unwrap_or(0),
-                nodes: nodes.clone(),
-                ahead,
-            });
-        }
-        let offloaded = match settle(&world, offloaded, has_kernel, &nodes)? {
-            Ok(offloaded) => offloaded,
-            Err(why) => {
-                without_kernel_engine(&world, between_nodes, why)?;
-                return Ok(Job { world, profile });
-            }
+        let ahead = match is_traced {
+            true => clocks::ahead_of_first(|times| world.allgather_times(times))?,
+            false => 0,
         };
-        offloaded.set_timed(profile.is_some());
-        Ok(Job { world: Communicator::world(group, Some(span.preferring(offloaded))), profile })
+        if let Some(profile) = &mut profile {
+            let node = nodes.of(rank).unwrap_or(0);
+            profile.node = Some(NodeOfProfile { node, nodes: nodes.clone(), ahead });
+        }
+        match agree_on_kernel_backend(&world, offloaded, has_kernel, &nodes)? {
+            Ok(kernel) => {
+                kernel.set_timed(profile.is_some());
+                let internode = internode.preferring(kernel);
+                Ok(Job { world: Communicator::world(group, Some(internode)), profile })
+            }
+            Err(why) => {
+                report_missing_kernel_backend(&world, between_nodes, why)?;
+                Ok(Job { world, profile })
+            }
+        }
     }
 
     /// The communicator of all ranks.
@@ -102,10 +105,10 @@ impl Job {
         &self.world
     }
 
-    /// Leaves the job, reporting what dropping it would have to keep to itself.
+    /// Leaves the job and returns errors that dropping it can only log.
     ///
     /// # Errors
-    /// When the profile cannot be written.
+    /// Fails if the profile cannot be written.
     pub fn finish(mut self) -> Result<()> {
         self.write_profile()
     }
@@ -118,45 +121,46 @@ impl Job {
     }
 }
 
-/// The kernel engine, if it is had everywhere and all nodes hear each other by it, or why not.
-fn settle(
+/// Returns the kernel backend if every node has one and each reaches all others by it, and the
+/// reason otherwise. All ranks return alike.
+fn agree_on_kernel_backend(
     world: &Communicator,
-    offloaded: std::result::Result<Arc<dyn Carrier>, String>,
+    kernel: KernelBackend,
     everywhere: bool,
     nodes: &Nodes,
-) -> Result<std::result::Result<Arc<dyn Carrier>, String>> {
-    let offloaded = match offloaded {
-        Ok(offloaded) if everywhere => offloaded,
-        missing => {
-            return Ok(Err(
-                missing.map_or_else(|why| why, |_| "another node has not got it".to_owned())
-            ));
-        }
+) -> Result<KernelBackend> {
+    let kernel = match kernel {
+        Ok(kernel) if everywhere => kernel,
+        Ok(_) => return Ok(Err("another node has none".to_owned())),
+        missing => return Ok(missing),
     };
-    let silence = trial::exchange(&offloaded, nodes, world.rank());
-    // Zero is none.
-    let pair = silence
-        .map_or(0, |Silence { here, there }| u64::from(here) << 32 | u64::from(there) | 1 << 63);
+    let unreachable = probe::exchange(&kernel, nodes, world.rank());
+    // Zero means that all messages arrived; the highest bit marks a pair, even of ranks 0 and 0.
+    let pair = unreachable.map_or(0, |UnreachablePair { here, there }| {
+        u64::from(here) << 32 | u64::from(there) | 1 << 63
+    });
     let mut found = [0];
     world.allreduce(&[pair], &mut found, Op::Maximum)?;
     if found == [0] {
-        return Ok(Ok(offloaded));
+        return Ok(Ok(kernel));
     }
-    let (here, there) = (found[0] << 1 >> 33, found[0] as u32);
+    let here = found[0] << 1 >> 33;
+    let there = found[0] as u32;
     let why = format!(
-        "the node of rank {here} hears nothing from that of rank {there} by the kernel engine, which wants all nodes on one \
-         Ethernet that takes packets as long as their interfaces do (TRADEWIND_BETWEEN_NODES=agent spares the attempt)"
+        "the kernel backend delivers no packets from the node of rank {there} to that of rank \
+         {here}; it needs all nodes on one Ethernet that takes packets as long as their \
+         interfaces do (TRADEWIND_INTERNODE=agent skips the attempt)"
     );
-    // The attempt has taken time, at every start of a job.
-    if world.rank() == 0 && !decisions::explains() {
+    // Worth a warning: the attempt delays every start of the job.
+    if world.rank() == 0 && !rules::explanations_enabled() {
         eprintln!("tradewind: the node services run all collectives between nodes: {why}");
     }
     Ok(Err(why))
 }
 
-/// Not all nodes of a job have the kernel engine: that is an error where it is demanded, and said
-/// where explanations are wanted, once on each node.
-fn without_kernel_engine(
+/// Fails if the kernel backend is required; otherwise explains once a node why there is none, where
+/// explanations are enabled.
+fn report_missing_kernel_backend(
     world: &Communicator,
     between_nodes: BetweenNodes,
     why: String,
@@ -165,7 +169,7 @@ fn without_kernel_engine(
     if between_nodes == BetweenNodes::Kernel {
         return Err(service::ServiceError::NoKernelEngine { node, why }.into());
     }
-    if decisions::explains() && world.group().rank() == 0 {
+    if rules::explanations_enabled() && world.group().rank() == 0 {
         eprintln!("tradewind: node {node} runs nothing in the kernel: {why}");
     }
     Ok(())
@@ -194,8 +198,8 @@ impl Drop for Job {
 /// ```
 ///
 /// # Errors
-/// The first rank's error, in rank order; a rank that panicked is an error too, for itself and for
-/// those that wait for it.
+/// The error of the lowest rank that failed. A panic is an error, of the rank itself and of those
+/// that wait for it; it precedes all others.
 pub fn local<F>(ranks: u32, body: F) -> Result<()>
 where
     F: Fn(Communicator) -> Result<()> + Sync,
@@ -203,10 +207,10 @@ where
     local_with(ranks, EngineKind::Peers, body)
 }
 
-/// As [`local`], with a chosen engine.
+/// Like [`local`], with a chosen engine.
 ///
 /// # Errors
-/// As [`local`].
+/// The errors of [`local`].
 pub fn local_with<F>(ranks: u32, engine: EngineKind, body: F) -> Result<()>
 where
     F: Fn(Communicator) -> Result<()> + Sync,
@@ -216,8 +220,8 @@ where
     run_ranks(members, body)
 }
 
-/// As [`local`], on several nodes that are simulated in this process: `ranks` are those of each
-/// node. Ranks of different nodes share nothing; between them the agent engine works, over TCP on
+/// Like [`local`], on several simulated nodes in this process; `ranks` are the ranks of each node.
+/// Ranks of different nodes share no memory: they communicate by the agent backend, over TCP on
 /// loopback.
 ///
 /// ```
@@ -226,14 +230,15 @@ where
 ///     let mut sum = [0u32];
 ///     world.allreduce(&[world.rank()], &mut sum, tradewind::Op::Sum)?;
 ///     assert_eq!(sum, [0 + 1 + 2]);
-///     assert_eq!((world.nodes(), world.split_by_node()?.size()), (2, if world.rank() < 2 { 2 } else { 1 }));
+///     assert_eq!(world.nodes(), 2);
+///     assert_eq!(world.split_by_node()?.size(), if world.rank() < 2 { 2 } else { 1 });
 ///     Ok(())
 /// })
 /// # }
 /// ```
 ///
 /// # Errors
-/// As [`local`]; when a node has no ranks, or the system refuses sockets.
+/// The errors of [`local`]; fails if a node has no ranks, or the system refuses sockets.
 pub fn local_nodes<F>(ranks: &[u32], body: F) -> Result<()>
 where
     F: Fn(Communicator) -> Result<()> + Sync,
@@ -248,35 +253,31 @@ where
     if let [one] = ranks {
         return local(*one, body);
     }
-    let names =
+    let node_of_rank =
         (0u32..).zip(ranks).flat_map(|(node, ranks)| std::iter::repeat_n(node, *ranks as usize));
-    let nodes = Nodes::new(names);
-    let mut carriers = network::agent::local(&nodes).map_err(Error::Network)?.into_iter();
+    let nodes = Nodes::new(node_of_rank);
+    let mut backends = network::agent::local(&nodes).map_err(Error::Network)?.into_iter();
     let mut members = Vec::new();
     for ranks in ranks {
         let node = Node::create(&JobOptions::new(*ranks, EngineKind::Peers)?)?;
-        for local in 0..*ranks {
-            let carriers = carriers
-                .next()
-                .map(|carrier| Arc::new(carrier) as Arc<dyn Carrier>)
-                .into_iter()
-                .collect();
-            members.push((node.join(local)?, Some(Reach::new(nodes.clone(), carriers))));
+        for (local, backend) in (0..*ranks).zip(backends.by_ref()) {
+            let job = InternodeJob::new(nodes.clone(), Arc::new(backend));
+            members.push((node.join(local)?, Some(job)));
         }
     }
     run_ranks(members, body)
 }
 
 /// Runs `body` on a thread for each member of a job.
-fn run_ranks<F>(members: Vec<(Member, Option<Arc<Reach>>)>, body: F) -> Result<()>
+fn run_ranks<F>(members: Vec<(Member, Option<Arc<InternodeJob>>)>, body: F) -> Result<()>
 where
     F: Fn(Communicator) -> Result<()> + Sync,
 {
     let outcomes: Vec<Result<()>> = std::thread::scope(|scope| {
-        let start = |(rank, (member, reach))| {
+        let start = |(rank, (member, job))| {
             scope.spawn({
                 let body = &body;
-                move || run_rank(rank, member, reach, body)
+                move || run_rank(rank, member, job, body)
             })
         };
         let threads: Vec<_> = (0..).zip(members).map(start).collect();
@@ -288,20 +289,21 @@ where
             })
             .collect()
     });
-    // A panic is the cause of the other ranks' errors: it comes first.
+    // A panic causes the errors of the other ranks, so it comes first.
     let (panics, rest): (Vec<_>, Vec<_>) =
         outcomes.into_iter().partition(|outcome| matches!(outcome, Err(Error::Panicked { .. })));
     panics.into_iter().chain(rest).collect()
 }
 
-fn run_rank<F>(rank: u32, member: Member, reach: Option<Arc<Reach>>, body: &F) -> Result<()>
+fn run_rank<F>(rank: u32, member: Member, job: Option<Arc<InternodeJob>>, body: &F) -> Result<()>
 where
     F: Fn(Communicator) -> Result<()> + Sync,
 {
-    let (node, local) = (Arc::clone(member.node()), member.rank());
+    let node = Arc::clone(member.node());
+    let local = member.rank();
     let group = Group::world(Arc::new(member))?;
-    let span = reach.map(|reach| Span::world(reach, &group, rank));
-    let world = Communicator::world(group, span);
+    let internode = job.map(|job| InternodeGroup::world(job, &group, rank));
+    let world = Communicator::world(group, internode);
     catch_unwind(AssertUnwindSafe(|| body(world))).unwrap_or_else(|panic| {
         node.mark(local, engine::Departure::Panicked);
         Err(panicked(rank, &*panic))

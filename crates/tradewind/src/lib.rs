@@ -1,5 +1,5 @@
-//! Collectives that run in the background: every operation is a small program that goes on while
-//! the application computes.
+//! Collectives that run in the background, as dependency graphs that progress while the application
+//! computes.
 //!
 //! ```
 //! use tradewind::Op;
@@ -16,11 +16,12 @@
 //! # }
 //! ```
 //!
-//! Ranks are processes started by `tradewind run -n 4 -- PROGRAM` (then [`Job::init`] joins the
-//! job) or threads of one process ([`local`]). A [`Communicator`] has all collectives, each
-//! blocking, nonblocking ([`Request`]) and persistent ([`Persistent`]); [`Communicator::compile`]
-//! makes collectives of one's own from [dependency graphs](graph). [`SharedBuffer`]s lie in the
-//! job's segment and are worked on in place.
+//! Ranks are processes started by `tradewind run -n 4 -- PROGRAM`, which join the job with
+//! [`Job::init`], or threads of one process ([`local`]). A [`Communicator`] has MPI's collectives
+//! except alltoallw, each in a blocking, a nonblocking ([`Request`]) and a persistent
+//! ([`Persistent`]) form; [`Communicator::compile`] makes user-defined collectives from [dependency
+//! graphs](graph). [`SharedBuffer`]s lie in the job's shared-memory segment, where collectives use
+//! them in place.
 //!
 //! | collective | what rank r gets |
 //! |---|---|
@@ -38,42 +39,43 @@
 //! | [`neighbor_alltoall`](Neighbors::neighbor_alltoall), [`neighbor_alltoallv`](Neighbors::neighbor_alltoallv) | a block from each source |
 //! | [`neighbor_allgather`](Neighbors::neighbor_allgather), [`neighbor_allgatherv`](Neighbors::neighbor_allgatherv) | the input of each source |
 //!
-//! The names with an `i` in front begin a collective, those with `_init` behind prepare one. Inputs
-//! are slices, [`SharedBuffer`]s or [`InPlace`]; what is combined, and how, is an [`Op`], or a
-//! function of one's own ([`fold()`]). Which algorithm is used is chosen, or forced by
-//! [`Algorithms`].
+//! A name with an `i` in front starts a collective, one with `_init` behind prepares a persistent
+//! one. Inputs are slices, [`SharedBuffer`]s or [`InPlace`]; the operation of a reduction is an
+//! [`Op`] or a user-defined function ([`fold()`]). The library selects the algorithm, unless
+//! [`Algorithms`] sets it.
 //!
 //! Under and beside the collectives lie messages of every grain ([`queues`]):
 //! [`Communicator::express`], [`Communicator::wide`], [`Communicator::channel`],
 //! [`Communicator::pipeline`], [`Communicator::windows`] and [`Communicator::bulk`] open them
 //! between ranks.
 //!
-//! Errors name the rank that failed, the operation, and the way out. Reductions are reproducible:
-//! the order of the operands follows from the algorithm's graph, never from who came first.
+//! Errors contain the rank that failed, the operation, and the way out. Reductions are
+//! reproducible: the order of the operands depends on the algorithm's graph, never on the order of
+//! arrival.
 
-mod algorithms;
+mod agreement;
 mod buffers;
 mod collective;
 mod communicator;
-mod decisions;
+mod counts;
+mod deferred;
 mod error;
-mod explanation;
+mod internode;
 mod job;
 mod messages;
 mod neighbors;
-mod operation;
-mod pending;
+mod path;
 mod persistent;
+mod placement;
+mod plan;
 pub mod profile;
+mod reduction;
 mod request;
 mod schedule;
-mod spanning;
+mod selection;
+mod shape;
+mod split;
 
-pub use algorithms::{
-    Algorithms, AllgatherAlgorithm, AllreduceAlgorithm, AlltoallAlgorithm, BarrierAlgorithm,
-    BcastAlgorithm, ExscanAlgorithm, GatherAlgorithm, NeighborAlgorithm, ReduceAlgorithm,
-    ReduceScatterAlgorithm, ScanAlgorithm, ScatterAlgorithm,
-};
 pub use buffers::{InPlace, Input, Output, SharedBuffer};
 pub use collectives;
 pub use collectives::Collective;
@@ -81,7 +83,6 @@ pub use communicator::Communicator;
 pub use engine::node::EngineKind;
 pub use engine::{Departure, Laggard};
 pub use error::{Awaited, Error, MessageError, Result};
-pub use explanation::{Explanation, Reason};
 pub use goal::arithmetic::Element;
 pub use goal::graph;
 pub use job::{Job, local, local_nodes, local_with};
@@ -91,8 +92,15 @@ pub use messages::{
 };
 pub use neighbors::Neighbors;
 pub use network::carrier::Error as NetworkError;
-pub use operation::{Fold, Op, Operation, fold};
 pub use persistent::Persistent;
+pub use plan::{NoBuffers, OneBuffer, TwoBuffers};
 pub use queues;
+pub use reduction::{Fold, Op, ReduceOp, fold};
 pub use request::{Request, wait_all, wait_any};
 pub use schedule::{Buffers, Schedule};
+pub use selection::algorithms::{
+    Algorithms, AllgatherAlgorithm, AllreduceAlgorithm, AlltoallAlgorithm, BarrierAlgorithm,
+    BcastAlgorithm, ExscanAlgorithm, GatherAlgorithm, NeighborAlgorithm, ReduceAlgorithm,
+    ReduceScatterAlgorithm, ScanAlgorithm, ScatterAlgorithm,
+};
+pub use selection::explanation::{Explanation, Reason};

@@ -1,9 +1,8 @@
 //! Messages between the ranks of a communicator that no collective describes: queues, channels,
 //! remote memory.
 //!
-//! Every method here is a collective call that makes the shared parts and tells all ranks where
-//! they lie; afterwards a message costs no call into the communicator. The mechanisms themselves
-//! are [`queues`]'s.
+//! Each method is a collective call that creates shared objects and exchanges their offsets;
+//! messages then take no call into the communicator. The mechanisms are those of [`queues`].
 
 use crate::communicator::Communicator;
 use crate::error::Result;
@@ -22,36 +21,36 @@ use shm::arena::Arena;
 use shm::segment::{Offset, Segment};
 use std::sync::{Arc, Weak};
 
-/// The end of a channel that a rank got.
+/// This rank's end of a channel.
 #[derive(Debug)]
 pub enum ChannelEnd<T: Value> {
-    /// This rank sends.
+    /// The sending end.
     Sender(channel::Sender<T>),
-    /// This rank receives.
+    /// The receiving end.
     Receiver(ChannelReceiver<T>),
 }
 
-/// The end of a link that a rank got.
+/// This rank's end of a bulk connection.
 #[derive(Debug)]
 pub enum BulkEnd {
-    /// This rank sends.
+    /// The sending end.
     Sender(bulk::Sender),
-    /// This rank receives.
+    /// The receiving end.
     Receiver(BulkReceiver),
 }
 
-/// The receiving end of something, which also keeps the memory that it lies in.
+/// A receiving end together with the memory that it lies in.
 #[derive(Debug)]
 pub struct Kept<R, M> {
-    // Declared first: the end is closed before its memory goes.
+    // Declared first, so that the end is closed before its memory is freed.
     receiver: R,
     _memory: M,
 }
 
-/// The receiving end of a channel.
+/// Receiving end of a channel.
 pub type ChannelReceiver<T> = Kept<channel::Receiver<T>, Channel<T>>;
 
-/// The receiving end of a link.
+/// Receiving end of a bulk connection.
 pub type BulkReceiver = Kept<bulk::Receiver, BulkLink>;
 
 impl<R, M> std::ops::Deref for Kept<R, M> {
@@ -68,47 +67,48 @@ impl<R, M> std::ops::DerefMut for Kept<R, M> {
     }
 }
 
-/// This rank's place in a row of channels from each rank to the next.
+/// This rank's ends of a row of channels, from each rank to the next.
 #[derive(Debug)]
 pub struct Pipeline<T: Value> {
-    /// Receives from the rank before; the first has none.
+    /// Receives from the previous rank; `None` on the first.
     pub previous: Option<ChannelReceiver<T>>,
-    /// Sends to the rank after; the last has none.
+    /// Sends to the next rank; `None` on the last.
     pub next: Option<channel::Sender<T>>,
 }
 
-/// A rank's memory that the others work on, and theirs.
+/// Memory windows of all ranks.
 #[derive(Debug)]
 pub struct Windows {
-    /// This rank's own.
+    /// This rank's window.
     pub own: Window,
-    /// Everybody's, by rank, this one's included.
+    /// Access to the windows of all ranks, by rank, this one included.
     pub all: Vec<RemoteWindow>,
 }
 
-/// A receive queue of this rank and senders to those of all ranks.
+/// A receive queue of this rank and senders to the queues of all ranks.
 #[derive(Debug)]
 pub struct ExpressPort {
-    /// Receives what any rank sends to this one; clones receive from the same queue, in any thread.
+    /// Receives messages of all ranks. Clones receive from the same queue, in any thread.
     pub receiver: ExpressReceiver,
-    /// Sends to each rank, by rank, this one included; clones may send in any thread.
+    /// Senders by rank, this one included. Clones may send in any thread.
     pub senders: Vec<ExpressSender>,
 }
 
-/// As [`ExpressPort`], with messages of up to a cache line.
+/// Like [`ExpressPort`], with messages of up to a cache line.
 #[derive(Debug)]
 pub struct WidePort {
-    /// Receives what any rank sends to this one; clones receive from the same queue, in any thread.
+    /// Receives messages of all ranks. Clones receive from the same queue, in any thread.
     pub receiver: CacheLineReceiver,
-    /// Sends to each rank, by rank, this one included; clones may send in any thread.
+    /// Senders by rank, this one included. Clones may send in any thread.
     pub senders: Vec<CacheLineSender>,
 }
 
-/// The ranks at the other end of a port. Does not keep the communicator.
+/// The ranks at the other end of a port. A weak reference: a port does not keep the communicator
+/// alive.
 #[derive(Debug)]
 struct Ranks {
     group: Weak<Group>,
-    /// The rank that receives; none: all others, who may send.
+    /// The rank that receives; `None` for all other ranks, which may send.
     one: Option<u32>,
 }
 
@@ -130,11 +130,11 @@ impl Departures for Ranks {
     }
 }
 
-/// What a rank has of something that leads from one rank to another.
+/// A rank's role in a connection between two ranks.
 enum Between<M> {
-    /// It receives, and has made it.
+    /// The receiver, which has created the object.
     Made(M),
-    /// It sends, to there.
+    /// The sender, with the offset of the object.
     Lies(Offset),
     Elsewhere,
 }
@@ -144,9 +144,9 @@ fn pair(from: u32, to: u32) -> u64 {
 }
 
 impl Communicator {
-    /// This rank's part of the job's segment: what mechanisms of [`queues`] that have no method
-    /// here are made in. Others find such a thing at its offset, which is the same for all ranks of
-    /// the node, in the arena's [segment](Arena::segment).
+    /// This rank's part of the job's segment, for mechanisms of [`queues`] that have no method
+    /// here. Other ranks find an object at its offset in the arena's [segment](Arena::segment); the
+    /// offset is the same on all ranks of the node.
     pub fn arena(&self) -> &Arc<Arena> {
         self.group().arena()
     }
@@ -155,8 +155,8 @@ impl Communicator {
         self.arena().segment()
     }
 
-    /// Every rank makes something in the segment, or fails to; all learn where all of them lie, or
-    /// that one failed.
+    /// Creates an object on every rank and exchanges the offsets; fails on all ranks if one rank
+    /// cannot create its own.
     fn share<M>(
         &self,
         what: &'static str,
@@ -178,9 +178,9 @@ impl Communicator {
         Ok((made, all.iter().map(|words| Offset(words[0])).collect()))
     }
 
-    /// Exposes `bytes` zeroed bytes of every rank to all others: remote memory commands are then
-    /// executed without the target's taking part. A collective call; `bytes` may differ from rank
-    /// to rank.
+    /// Exposes `bytes` zeroed bytes of every rank to all others, which access them with remote
+    /// memory commands; the target takes no part in them. A collective call; `bytes` may differ
+    /// between ranks.
     ///
     /// ```
     /// use tradewind::Op;
@@ -199,7 +199,7 @@ impl Communicator {
     /// ```
     ///
     /// # Errors
-    /// When a rank has no room, is gone, or in another collective.
+    /// Fails if a rank has no memory left, is gone or in another collective.
     pub fn windows(&self, bytes: u64) -> Result<Windows> {
         let made = Window::create(self.arena(), bytes);
         let (own, places) =
@@ -208,8 +208,8 @@ impl Communicator {
         Ok(Windows { all: places.into_iter().map(open).collect::<Result<_>>()?, own })
     }
 
-    /// Opens a channel from rank `from` to rank `to`, of at least `capacity` values; the other
-    /// ranks get none. A collective call.
+    /// Opens a channel from rank `from` to rank `to` for at least `capacity` values; `None` on the
+    /// other ranks. A collective call.
     ///
     /// ```
     /// use tradewind::ChannelEnd;
@@ -226,8 +226,8 @@ impl Communicator {
     /// ```
     ///
     /// # Errors
-    /// When the ranks are the same or do not exist, `to` has no room, a rank is gone, or in another
-    /// collective.
+    /// Fails if the ranks are equal or do not exist, `to` has no memory left, or a rank is gone or
+    /// in another collective.
     pub fn channel<T: Value>(
         &self,
         from: u32,
@@ -249,9 +249,9 @@ impl Communicator {
         })
     }
 
-    /// Opens a link for messages of any length from rank `from` to rank `to`, with a staging area
-    /// of `staging` bytes ([`bulk::DEFAULT_STAGING_BYTES`] is a good size); the other ranks get none. A collective
-    /// call.
+    /// Opens a connection for messages of any length from rank `from` to rank `to`, with a staging
+    /// buffer of `staging` bytes ([`bulk::DEFAULT_STAGING_BYTES`] is a good size); `None` on the
+    /// other ranks. A collective call.
     ///
     /// ```
     /// use tradewind::{BulkEnd, queues::bulk};
@@ -274,7 +274,7 @@ impl Communicator {
     /// ```
     ///
     /// # Errors
-    /// As [`channel`](Self::channel), and when the size of the staging area is none.
+    /// The errors of [`channel`](Self::channel); fails if the staging buffer has no bytes.
     pub fn bulk(&self, from: u32, to: u32, staging: u64) -> Result<Option<BulkEnd>> {
         let (segment, call) =
             (self.segment(), Call::new(CallKind::BulkLink, staging, pair(from, to)));
@@ -299,7 +299,7 @@ impl Communicator {
         )
     }
 
-    /// The receiver makes something that leads to it from one other rank.
+    /// Creates an object on the receiver, which one other rank sends to.
     fn between<M, E: Into<crate::Error>>(
         &self,
         what: &'static str,
@@ -324,8 +324,8 @@ impl Communicator {
         })
     }
 
-    /// Opens a channel from every rank to the next, of at least `capacity` values each: a pipeline
-    /// that can be held open for as long as a computation lasts. A collective call.
+    /// Opens a channel from every rank to the next for at least `capacity` values each: a pipeline
+    /// that may stay open as long as the computation runs. A collective call.
     ///
     /// ```
     /// # fn main() -> Result<(), tradewind::Error> {
@@ -344,10 +344,10 @@ impl Communicator {
     /// ```
     ///
     /// # Errors
-    /// When a rank has no room, is gone, or in another collective.
+    /// Fails if a rank has no memory left, is gone or in another collective.
     pub fn pipeline<T: Value>(&self, capacity: u64) -> Result<Pipeline<T>> {
         let (rank, size) = (self.rank(), self.size());
-        // No channel has these ends.
+        // A key that no channel between two ranks has.
         let call = Call::new(CallKind::Channel, capacity, u64::MAX);
         let made = (rank > 0).then(|| Channel::<T>::create(self.arena(), capacity)).transpose();
         let at = |made: &Option<Channel<T>>| made.as_ref().map_or(Offset(0), Channel::offset);
@@ -371,12 +371,12 @@ impl Communicator {
         Arc::new(Ranks { group: Arc::downgrade(self.group()), one: None })
     }
 
-    /// A receive queue of `capacity` (a power of two) messages of one word on every rank, and
-    /// senders to all of them. A collective call.
+    /// Creates a receive queue of `capacity` one-word messages on every rank, and senders to all of
+    /// them; the capacity is a power of two. A collective call.
     ///
-    /// Whoever waits to send to a rank that has gone, or to receive after a rank has failed or all
-    /// others have left, gets an error after a tenth of a second, as long as the communicator
-    /// lives.
+    /// A send to a rank that is gone fails after a tenth of a second instead of waiting for ever.
+    /// So does a receive after a rank has failed or all others have left. This holds as long as the
+    /// communicator exists.
     ///
     /// ```
     /// use tradewind::queues::{name::SourceName, express::Message};
@@ -392,7 +392,8 @@ impl Communicator {
     /// ```
     ///
     /// # Errors
-    /// When the capacity is no power of two, a rank has no room, is gone, or in another collective.
+    /// Fails if the capacity is not a power of two, or a rank has no memory left, is gone or in
+    /// another collective.
     pub fn express(&self, capacity: usize) -> Result<ExpressPort> {
         let made = ExpressQueue::create(self.arena(), capacity, None);
         let call = Call::new(CallKind::Queues, capacity as u64, 0);
@@ -404,10 +405,10 @@ impl Communicator {
         Ok(ExpressPort { receiver: queue.receiver()?.watching(self.watch_all()), senders })
     }
 
-    /// As [`express`](Self::express), with messages of up to a cache line.
+    /// Like [`express`](Self::express), with messages of up to a cache line.
     ///
     /// # Errors
-    /// As [`express`](Self::express).
+    /// The errors of [`express`](Self::express).
     pub fn wide(&self, capacity: usize) -> Result<WidePort> {
         let made = CacheLineQueue::create(self.arena(), capacity, None);
         let call = Call::new(CallKind::Queues, capacity as u64, 1);

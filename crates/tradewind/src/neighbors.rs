@@ -2,14 +2,16 @@
 
 mod topology;
 
-use crate::algorithms::{Levels, NeighborAlgorithm};
 use crate::buffers::{Input, Output};
-use crate::collective::plan::{Course, InPlaceRule, Plan, Shape, bytes_of};
-use crate::collective::sizes::{Counts, digest};
 use crate::communicator::{Communicator, LinkKey};
+use crate::counts::{Counts, digest};
 use crate::error::{Result, argument};
+use crate::path::ExecutionPath;
 use crate::persistent::Persistent;
+use crate::plan::{CollectivePlan, TwoBuffers};
 use crate::request::Request;
+use crate::selection::algorithms::{Levels, NeighborAlgorithm};
+use crate::shape::{BufferShape, InPlaceRule, bytes_of};
 use bytemuck::Pod;
 use collectives::neighbor::{self, Neighbor, Neighborhood};
 use collectives::{CollectiveError, Tuning, two_level};
@@ -18,10 +20,10 @@ use engine::meeting::{Blocks, Edge, Label, Meeting, Pattern};
 use goal::graph::Graph;
 use std::collections::HashMap;
 use std::sync::Arc;
-use topology::{Nodes, Told};
+use topology::{Nodes, SharedTopology};
 
-/// A communicator with neighbours: who sends to this rank, and whom it sends to (Hoefler and Träff:
-/// "Sparse collective operations for MPI", 2009).
+/// A communicator with a directed graph of neighbours: the sources that send to this rank and the
+/// destinations that it sends to (Hoefler and Träff: "Sparse collective operations for MPI", 2009).
 ///
 /// ```
 /// # fn main() -> Result<(), tradewind::Error> {
@@ -41,17 +43,17 @@ pub struct Neighbors {
     communicator: Communicator,
     neighborhood: Neighborhood,
     edges: Arc<Edges>,
-    /// The edges of all ranks, where they must be known.
-    told: Arc<Told>,
-    /// Tells the topologies of one communicator apart.
+    /// Edges of all ranks, gathered by the first collective that needs them.
+    gathered: Arc<SharedTopology>,
+    /// Number of the topology, unique in its communicator.
     number: u64,
 }
 
-/// A rank's edges, as meetings name them.
+/// A rank's edges, in the form that flat collectives take.
 #[derive(Debug)]
 struct Edges {
     sources: Arc<[Option<Edge>]>,
-    /// Of the blocks for the destinations.
+    /// Labels of the blocks for the destinations.
     labels: Arc<[Label]>,
 }
 
@@ -76,21 +78,21 @@ impl Edges {
 }
 
 impl Communicator {
-    /// Names this rank's neighbours: `sources` send to it, it sends to `destinations`. Duplicates
-    /// and this rank itself are allowed; the k-th edge from a to b, in a's list, meets the k-th
-    /// edge from a in b's list.
+    /// Makes a communicator with neighbours: `sources` send to this rank, which sends to
+    /// `destinations`. Duplicates and this rank itself are allowed; the k-th edge from a to b in
+    /// a's list matches the k-th edge from a in b's list.
     ///
     /// All ranks call it, in the same order as their other collectives; it does not wait for them.
-    /// Lists that do not fit together are found by the collectives: where a schedule is linked all
-    /// that is wrong, else a block that is missing.
+    /// The collectives detect lists that do not match: all mismatches where a schedule is linked,
+    /// else a missing block.
     ///
-    /// Where ranks share nodes of several, short blocks of one size that go from one node to
-    /// another go in one message, and a block of an allgather that several ranks of a node want
-    /// goes there once. For that the first such collective tells all ranks the edges of all. Blocks
-    /// of different sizes go each for itself: nobody else would know how long they are.
+    /// On several nodes with several ranks each, short blocks of equal size from one node to
+    /// another share a message, and a block of an allgather crosses once for all ranks of a node.
+    /// The first such collective gathers the edges of all ranks. Blocks of different sizes are sent
+    /// separately, because only their two ends know the sizes.
     ///
     /// # Errors
-    /// When a neighbour is no rank of the communicator.
+    /// Fails if a neighbour is not a rank of the communicator.
     pub fn neighbors(&self, sources: &[u32], destinations: &[u32]) -> Result<Neighbors> {
         let neighborhood = Neighborhood::new(self.rank(), self.size(), sources, destinations)?;
         Ok(self.with_neighbors(neighborhood))
@@ -99,15 +101,15 @@ impl Communicator {
     fn with_neighbors(&self, neighborhood: Neighborhood) -> Neighbors {
         let edges = Arc::new(Edges::of(&neighborhood));
         let (communicator, number) = (self.clone(), self.next_topology());
-        Neighbors { communicator, neighborhood, edges, told: Arc::default(), number }
+        Neighbors { communicator, neighborhood, edges, gathered: Arc::default(), number }
     }
 
-    /// A grid of ranks; the neighbours are, dimension by dimension, the one before and the one
-    /// after. Rank 0 is at the origin, and the last dimension varies fastest.
+    /// Makes a grid of ranks. The neighbours are, dimension by dimension, the previous and the next
+    /// rank. Rank 0 is at the origin, and the last dimension varies fastest.
     ///
     /// # Errors
-    /// When the dimensions do not multiply to the number of ranks, or the two lists have different
-    /// lengths.
+    /// Fails if the product of the dimensions is not the number of ranks, or the two lists have
+    /// different lengths.
     pub fn cartesian(&self, dimensions: &[u32], periodic: &[bool]) -> Result<Neighbors> {
         let neighborhood = Neighborhood::cartesian(dimensions, periodic, self.rank())?;
         if neighborhood.ranks() != self.size() {
@@ -123,31 +125,31 @@ impl Communicator {
 }
 
 impl Neighbors {
-    /// The communicator.
+    /// The underlying communicator.
     pub fn communicator(&self) -> &Communicator {
         &self.communicator
     }
 
-    /// Who sends to this rank, in the order of the blocks of an output. `None`: beyond the edge of
-    /// a grid.
+    /// Ranks that send to this one, in the order of the blocks of an output; `None` beyond the edge
+    /// of a grid.
     pub fn sources(&self) -> Vec<Option<u32>> {
         self.neighborhood.sources().iter().map(|neighbor| neighbor.rank).collect()
     }
 
-    /// Whom this rank sends to, in the order of the blocks of an input. `None`: beyond the edge of
-    /// a grid.
+    /// Ranks that this one sends to, in the order of the blocks of an input; `None` beyond the edge
+    /// of a grid.
     pub fn destinations(&self) -> Vec<Option<u32>> {
         self.neighborhood.destinations().iter().map(|neighbor| neighbor.rank).collect()
     }
 
-    /// Gives every destination a block of its own and gets one from every source. Blocks of
-    /// neighbours beyond the edge of a grid are left as they are.
+    /// Sends a block to every destination and receives one from every source. Blocks of neighbours
+    /// beyond the edge of a grid keep their values.
     ///
     /// Shapes: the input has one block of n elements for each destination, the output one for each
-    /// source, n the same on all ranks.
+    /// source, with the same n on all ranks.
     ///
     /// # Errors
-    /// When lengths do not fit, a rank is gone or in another collective.
+    /// Fails if a length does not fit, or a rank is gone or in another collective.
     pub fn neighbor_alltoall<'i, T: Pod>(
         &self,
         input: impl Input<'i, T, Back = ()>,
@@ -158,13 +160,17 @@ impl Neighbors {
             self.neighborhood.destinations().len(),
             size_of_val(output),
         )?;
-        self.plan_equal(CallKind::NeighborAlltoall, bytes)?.run(&self.communicator, input, output)
+        self.plan_equal::<T>(CallKind::NeighborAlltoall, bytes)?.run(
+            &self.communicator,
+            input,
+            output,
+        )
     }
 
-    /// Begins a [`neighbor_alltoall`](Self::neighbor_alltoall).
+    /// Starts a [`neighbor_alltoall`](Self::neighbor_alltoall).
     ///
     /// # Errors
-    /// When lengths do not fit or the schedule cannot be linked. Never waits, once linked.
+    /// Fails if a length does not fit or the schedule cannot be linked. Never waits once linked.
     pub fn ineighbor_alltoall<'a, T: Pod, I: Input<'a, T>, O: Output<'a, T>>(
         &self,
         input: I,
@@ -172,24 +178,31 @@ impl Neighbors {
     ) -> Result<Request<'a, (I::Back, O::Back)>> {
         let destinations = self.neighborhood.destinations().len();
         let bytes = self.block(input.bytes().len(), destinations, output.bytes().len())?;
-        self.plan_equal(CallKind::NeighborAlltoall, bytes)?.start(&self.communicator, input, output)
+        self.plan_equal::<T>(CallKind::NeighborAlltoall, bytes)?.start(
+            &self.communicator,
+            input,
+            output,
+        )
     }
 
-    /// Prepares a neighbor_alltoall of `count` elements a neighbour to be started many times.
+    /// Prepares a persistent neighbor_alltoall of `count` elements a neighbour.
     ///
     /// # Errors
-    /// As [`ineighbor_alltoall`](Self::ineighbor_alltoall).
-    pub fn neighbor_alltoall_init<T: Pod>(&self, count: usize) -> Result<Persistent> {
-        let plan = self.plan_equal(CallKind::NeighborAlltoall, bytes_of::<T>(count)?)?;
+    /// The errors of [`ineighbor_alltoall`](Self::ineighbor_alltoall).
+    pub fn neighbor_alltoall_init<T: Pod>(
+        &self,
+        count: usize,
+    ) -> Result<Persistent<TwoBuffers<T>>> {
+        let plan = self.plan_equal::<T>(CallKind::NeighborAlltoall, bytes_of::<T>(count)?)?;
         Ok(Persistent::new(&self.communicator, plan))
     }
 
-    /// Gives every destination a block of its own and gets one from every source, each as long as
-    /// it is.
+    /// Sends a block to every destination and receives one from every source; each may have another
+    /// length.
     ///
     /// Shapes: `sent` has the number of elements for each destination and `received` that from each
-    /// source; blocks follow each other without gaps. A neighbour beyond the edge of a grid has its
-    /// block, too.
+    /// source; blocks follow each other without gaps. A neighbour beyond the edge of a grid also
+    /// has a block.
     ///
     /// ```
     /// # fn main() -> Result<(), tradewind::Error> {
@@ -206,8 +219,8 @@ impl Neighbors {
     /// ```
     ///
     /// # Errors
-    /// When lengths do not fit, what a rank gives to another is not as long as what that one
-    /// expects, a rank is gone or in another collective.
+    /// Fails if a length does not fit, a block is longer or shorter than its receiver expects, or a
+    /// rank is gone or in another collective.
     pub fn neighbor_alltoallv<'i, T: Pod>(
         &self,
         input: impl Input<'i, T, Back = ()>,
@@ -219,12 +232,12 @@ impl Neighbors {
         plan.run(&self.communicator, input, output)
     }
 
-    /// Begins a [`neighbor_alltoallv`](Self::neighbor_alltoallv). Never waits, with the algorithm
-    /// `join`; with `direct` the ranks tell each other first whether they have the same sizes as
-    /// before.
+    /// Starts a [`neighbor_alltoallv`](Self::neighbor_alltoallv). Never waits with the algorithm
+    /// `join`; with `direct` the ranks first agree that their sizes are those of the linked
+    /// schedule.
     ///
     /// # Errors
-    /// As [`neighbor_alltoallv`](Self::neighbor_alltoallv).
+    /// The errors of [`neighbor_alltoallv`](Self::neighbor_alltoallv).
     pub fn ineighbor_alltoallv<'a, T: Pod, I: Input<'a, T>, O: Output<'a, T>>(
         &self,
         input: I,
@@ -236,67 +249,75 @@ impl Neighbors {
         plan.start(&self.communicator, input, output)
     }
 
-    /// Prepares a neighbor_alltoallv of these numbers of elements to be started many times.
+    /// Prepares a persistent neighbor_alltoallv of these numbers of elements.
     ///
     /// # Errors
-    /// As [`neighbor_alltoallv`](Self::neighbor_alltoallv).
+    /// The errors of [`neighbor_alltoallv`](Self::neighbor_alltoallv).
     pub fn neighbor_alltoallv_init<T: Pod>(
         &self,
         sent: &[usize],
         received: &[usize],
-    ) -> Result<Persistent> {
+    ) -> Result<Persistent<TwoBuffers<T>>> {
         let plan = self.plan_different::<T>(CallKind::NeighborAlltoallv, sent, received)?;
         Ok(Persistent::new(&self.communicator, plan))
     }
 
-    /// Gives every destination the same input and gets one block from every source.
+    /// Sends the same input to every destination and receives one block from every source.
     ///
-    /// Shapes: the input has n elements, the output n for each source, n the same on all ranks.
+    /// Shapes: the input has n elements, the output n for each source, with the same n on all
+    /// ranks.
     ///
     /// # Errors
-    /// When lengths do not fit, a rank is gone or in another collective.
+    /// Fails if a length does not fit, or a rank is gone or in another collective.
     pub fn neighbor_allgather<'i, T: Pod>(
         &self,
         input: impl Input<'i, T, Back = ()>,
         output: &mut [T],
     ) -> Result<()> {
         let bytes = self.block(input.bytes().len(), 1, size_of_val(output))?;
-        self.plan_equal(CallKind::NeighborAllgather, bytes)?.run(&self.communicator, input, output)
-    }
-
-    /// Begins a [`neighbor_allgather`](Self::neighbor_allgather).
-    ///
-    /// # Errors
-    /// When lengths do not fit or the schedule cannot be linked. Never waits, once linked.
-    pub fn ineighbor_allgather<'a, T: Pod, I: Input<'a, T>, O: Output<'a, T>>(
-        &self,
-        input: I,
-        mut output: O,
-    ) -> Result<Request<'a, (I::Back, O::Back)>> {
-        let bytes = self.block(input.bytes().len(), 1, output.bytes().len())?;
-        self.plan_equal(CallKind::NeighborAllgather, bytes)?.start(
+        self.plan_equal::<T>(CallKind::NeighborAllgather, bytes)?.run(
             &self.communicator,
             input,
             output,
         )
     }
 
-    /// Prepares a neighbor_allgather of `count` elements to be started many times.
+    /// Starts a [`neighbor_allgather`](Self::neighbor_allgather).
     ///
     /// # Errors
-    /// As [`ineighbor_allgather`](Self::ineighbor_allgather).
-    pub fn neighbor_allgather_init<T: Pod>(&self, count: usize) -> Result<Persistent> {
-        let plan = self.plan_equal(CallKind::NeighborAllgather, bytes_of::<T>(count)?)?;
+    /// Fails if a length does not fit or the schedule cannot be linked. Never waits once linked.
+    pub fn ineighbor_allgather<'a, T: Pod, I: Input<'a, T>, O: Output<'a, T>>(
+        &self,
+        input: I,
+        mut output: O,
+    ) -> Result<Request<'a, (I::Back, O::Back)>> {
+        let bytes = self.block(input.bytes().len(), 1, output.bytes().len())?;
+        self.plan_equal::<T>(CallKind::NeighborAllgather, bytes)?.start(
+            &self.communicator,
+            input,
+            output,
+        )
+    }
+
+    /// Prepares a persistent neighbor_allgather of `count` elements.
+    ///
+    /// # Errors
+    /// The errors of [`ineighbor_allgather`](Self::ineighbor_allgather).
+    pub fn neighbor_allgather_init<T: Pod>(
+        &self,
+        count: usize,
+    ) -> Result<Persistent<TwoBuffers<T>>> {
+        let plan = self.plan_equal::<T>(CallKind::NeighborAllgather, bytes_of::<T>(count)?)?;
         Ok(Persistent::new(&self.communicator, plan))
     }
 
-    /// Gives every destination the same input and gets one block from every source, each as long as
-    /// it is.
+    /// Sends the same input to every destination and receives one block from every source; each may
+    /// have another length.
     ///
     /// Shapes: `received` has the number of elements from each source.
     ///
     /// # Errors
-    /// As [`neighbor_alltoallv`](Self::neighbor_alltoallv).
+    /// The errors of [`neighbor_alltoallv`](Self::neighbor_alltoallv).
     pub fn neighbor_allgatherv<'i, T: Pod>(
         &self,
         input: impl Input<'i, T, Back = ()>,
@@ -308,12 +329,12 @@ impl Neighbors {
         plan.run(&self.communicator, input, output)
     }
 
-    /// Begins a [`neighbor_allgatherv`](Self::neighbor_allgatherv). Never waits, with the algorithm
-    /// `join`; with `direct` the ranks tell each other first whether they have the same sizes as
-    /// before.
+    /// Starts a [`neighbor_allgatherv`](Self::neighbor_allgatherv). Never waits with the algorithm
+    /// `join`; with `direct` the ranks first agree that their sizes are those of the linked
+    /// schedule.
     ///
     /// # Errors
-    /// As [`neighbor_alltoallv`](Self::neighbor_alltoallv).
+    /// The errors of [`neighbor_alltoallv`](Self::neighbor_alltoallv).
     pub fn ineighbor_allgatherv<'a, T: Pod, I: Input<'a, T>, O: Output<'a, T>>(
         &self,
         input: I,
@@ -325,21 +346,21 @@ impl Neighbors {
         plan.start(&self.communicator, input, output)
     }
 
-    /// Prepares a neighbor_allgatherv of `count` elements, and `received` from the sources, to be
-    /// started many times.
+    /// Prepares a persistent neighbor_allgatherv of `count` elements, and `received` from the
+    /// sources.
     ///
     /// # Errors
-    /// As [`neighbor_alltoallv`](Self::neighbor_alltoallv).
+    /// The errors of [`neighbor_alltoallv`](Self::neighbor_alltoallv).
     pub fn neighbor_allgatherv_init<T: Pod>(
         &self,
         count: usize,
         received: &[usize],
-    ) -> Result<Persistent> {
+    ) -> Result<Persistent<TwoBuffers<T>>> {
         let plan = self.plan_different::<T>(CallKind::NeighborAllgatherv, &[count], received)?;
         Ok(Persistent::new(&self.communicator, plan))
     }
 
-    /// The bytes of a block, from the lengths of both buffers.
+    /// Bytes of a block, computed from the lengths of both buffers.
     fn block(&self, input: usize, blocks: usize, output: usize) -> Result<u64> {
         let sources = self.neighborhood.sources().len();
         let Some(bytes) = input.checked_div(blocks).or(output.checked_div(sources)) else {
@@ -359,14 +380,18 @@ impl Neighbors {
         ))
     }
 
-    /// Blocks of equal size.
-    fn plan_equal(&self, kind: CallKind, bytes: u64) -> Result<Plan> {
+    /// The path and the buffers of a collective with blocks of equal size.
+    fn plan_equal<T: Pod>(
+        &self,
+        kind: CallKind,
+        bytes: u64,
+    ) -> Result<CollectivePlan<TwoBuffers<T>>> {
         let Neighbors { neighborhood, number, .. } = self;
         let algorithm = self.communicator.choose_neighbor();
-        let together =
-            if algorithm == NeighborAlgorithm::Direct { self.together(bytes) } else { None };
-        // Ranks that put blocks together differently, by what they were told, hear of it.
-        let call = Call::new(kind, bytes, *number ^ together.map_or(0, Nodes::digest));
+        let combined =
+            if algorithm == NeighborAlgorithm::Direct { self.combined(bytes) } else { None };
+        // Part of the signature, so that ranks that combine blocks differently get a mismatch.
+        let call = Call::new(kind, bytes, *number ^ combined.map_or(0, Nodes::digest));
         let blocks = |neighbors: &[Neighbor]| {
             let all = bytes.checked_mul(neighbors.len() as u64);
             all.ok_or_else(|| {
@@ -379,32 +404,35 @@ impl Neighbors {
         };
         let output = blocks(neighborhood.sources())?;
         let (input, graph) = match kind {
-            CallKind::NeighborAllgather => (bytes, neighbor::neighbor_allgather as DrawEqual),
-            _ => (blocks(neighborhood.destinations())?, neighbor::neighbor_alltoall as DrawEqual),
+            CallKind::NeighborAllgather => (bytes, neighbor::neighbor_allgather as BuildEqual),
+            _ => (blocks(neighborhood.destinations())?, neighbor::neighbor_alltoall as BuildEqual),
         };
         let equal = vec![bytes; neighborhood.sources().len()];
-        let course = match algorithm {
+        let path = match algorithm {
             NeighborAlgorithm::Join if kind == CallKind::NeighborAllgather => {
-                self.meet(call, &[bytes], equal)
+                self.flat_path(call, &[bytes], equal)
             }
             NeighborAlgorithm::Join => {
-                self.meet(call, &vec![bytes; neighborhood.destinations().len()], equal)
+                self.flat_path(call, &vec![bytes; neighborhood.destinations().len()], equal)
             }
-            NeighborAlgorithm::Direct => match together {
+            NeighborAlgorithm::Direct => match combined {
                 None => self.link(call, vec![bytes], || Ok(graph(neighborhood, bytes)?))?,
                 Some(nodes) => self.link_together(call, bytes, nodes)?,
             },
         };
-        Ok(Plan::new(course, Shape { in_place: InPlaceRule::Never, ..Shape::new(input, output) }))
+        Ok(CollectivePlan::new(
+            path,
+            BufferShape { in_place: InPlaceRule::Never, ..BufferShape::new(input, output) },
+        ))
     }
 
-    /// Blocks of different sizes: each rank knows its own.
-    fn plan_different<T>(
+    /// The plan of a collective with blocks of different sizes; each rank knows its own.
+    fn plan_different<T: Pod>(
         &self,
         kind: CallKind,
         sent: &[usize],
         received: &[usize],
-    ) -> Result<Plan> {
+    ) -> Result<CollectivePlan<TwoBuffers<T>>> {
         let neighborhood = &self.neighborhood;
         let (destinations, sources) =
             (neighborhood.destinations().len() as u32, neighborhood.sources().len() as u32);
@@ -416,18 +444,21 @@ impl Neighbors {
         )?;
         let received = Counts::of::<T>("the list of counts that are received", received, sources)?;
         let call = Call::new(kind, 0, self.number);
-        let shape =
-            Shape { in_place: InPlaceRule::Never, ..Shape::new(sent.total, received.total) };
+        let shape = BufferShape {
+            in_place: InPlaceRule::Never,
+            ..BufferShape::new(sent.total, received.total)
+        };
         if self.communicator.choose_neighbor() == NeighborAlgorithm::Join {
-            return Ok(Plan::new(
-                self.meet(call, &sent.bytes, received.bytes.iter().copied()),
+            return Ok(CollectivePlan::new(
+                self.flat_path(call, &sent.bytes, received.bytes.iter().copied()),
                 shape,
             ));
         }
-        // Ranks whose own sizes are as before must link anew, too, if those of others are not.
+        // A rank whose own sizes are unchanged must link again, too, if those of another rank have
+        // changed.
         let sizes =
-            self.communicator.tell_all(digest(&[sent.digest(), received.digest()]), call)?;
-        let course = self.link(call, sizes, || {
+            self.communicator.allgather_word(digest(&[sent.digest(), received.digest()]), call)?;
+        let path = self.link(call, sizes, || {
             Ok(match kind {
                 CallKind::NeighborAllgatherv => {
                     neighbor::neighbor_allgatherv(neighborhood, sent.total, &received.bytes)?
@@ -435,51 +466,61 @@ impl Neighbors {
                 _ => neighbor::neighbor_alltoallv(neighborhood, &sent.bytes, &received.bytes)?,
             })
         })?;
-        Ok(Plan::new(course, shape))
+        Ok(CollectivePlan::new(path, shape))
     }
 
-    /// A meeting in which each rank waits for its sources.
-    fn meet(&self, call: Call, sent: &[u64], received: impl IntoIterator<Item = u64>) -> Course {
+    /// A flat collective in which each rank waits for its sources.
+    fn flat_path(
+        &self,
+        call: Call,
+        sent: &[u64],
+        received: impl IntoIterator<Item = u64>,
+    ) -> ExecutionPath {
         let edges = &self.edges;
         let gathers =
             matches!(call.kind, CallKind::NeighborAllgather | CallKind::NeighborAllgatherv);
         let labels = (!gathers).then(|| Arc::clone(&edges.labels));
         let sources = Arc::clone(&edges.sources);
         let blocks = Blocks::between_neighbors(sent.iter().copied(), received, sources, labels);
-        Course::Meeting(Meeting {
+        ExecutionPath::Flat(Meeting {
             blocks: Some(Arc::new(blocks)),
             ..Meeting::new(Pattern::Neighbors, 0, call)
         })
     }
 
-    /// A message along each edge.
+    /// A schedule with a message along each edge.
     fn link(
         &self,
         call: Call,
         sizes: Vec<u64>,
-        draw: impl FnOnce() -> Result<Graph>,
-    ) -> Result<Course> {
+        build: impl FnOnce() -> Result<Graph>,
+    ) -> Result<ExecutionPath> {
         let (tuning, levels) = (Tuning::default(), Levels::One);
         let key =
             LinkKey { call, algorithm: "direct", tuning, levels, arguments: self.number, sizes };
-        self.communicator.course(key, draw)
+        self.communicator.path(key, build)
     }
 
-    /// A message from node to node.
-    fn link_together(&self, call: Call, bytes: u64, nodes: Nodes) -> Result<Course> {
+    /// A schedule with a message from node to node.
+    fn link_together(&self, call: Call, bytes: u64, nodes: Nodes) -> Result<ExecutionPath> {
         let (tuning, levels) = (Tuning::default(), nodes.levels());
         let (algorithm, sizes) = ("two-level direct", vec![bytes]);
         let key = LinkKey { call, algorithm, tuning, levels, arguments: self.number, sizes };
-        let draw = match call.kind {
+        let build = match call.kind {
             CallKind::NeighborAllgather => two_level::neighbor_allgather,
             _ => two_level::neighbor_alltoall,
         };
         let communicator = &self.communicator;
-        communicator.course(key, || {
-            Ok(draw(communicator.rank(), self.topology(call)?, &self.nodes_of_ranks(nodes), bytes)?)
+        communicator.path(key, || {
+            Ok(build(
+                communicator.rank(),
+                self.topology(call)?,
+                &self.nodes_of_ranks(nodes),
+                bytes,
+            )?)
         })
     }
 }
 
-/// How a collective of equal blocks is drawn.
-type DrawEqual = fn(&Neighborhood, u64) -> Result<Graph, CollectiveError>;
+/// Builder of the graph of a collective with blocks of equal size.
+type BuildEqual = fn(&Neighborhood, u64) -> Result<Graph, CollectiveError>;

@@ -1,9 +1,10 @@
-//! A rank's part of a profile: what a file `rank-R.json` in the directory TRADEWIND_TRACE holds.
+//! The profile of one rank: the contents of a file `rank-R.json` in the directory
+//! `TRADEWIND_TRACE`.
 //!
-//! One JSON object a line, a [`Record`]: first who wrote it, then what the programs' operations
-//! are, then what happened. Ranks in records are those of the job, times are nanoseconds on the
-//! monotonic clock of rank 0's node. `tradewind run --trace` puts the ranks' parts together, and
-//! `tradewind trace` where another launcher has started them; they are plain enough for other
+//! One JSON object a line, a [`Record`]: first the rank, then the operations of its programs, then
+//! the events. Ranks in records are those of the job; times are nanoseconds on the monotonic clock
+//! of rank 0's node. `tradewind run --trace` merges the files of all ranks, and so does `tradewind
+//! trace` where another launcher has started the ranks. The format is simple enough for other
 //! tools.
 
 use crate::error::{Error, Result};
@@ -18,39 +19,39 @@ use std::io::Write;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-/// One line.
+/// One line of a profile.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(tag = "record", rename_all = "lowercase")]
 pub enum Record {
-    /// The first line: whose part this is.
+    /// The rank of the profile; the first line.
     Rank {
         /// The rank.
         rank: u32,
-        /// How many ranks the job has.
+        /// Number of ranks of the job.
         ranks: u32,
-        /// Its process.
+        /// Process of the rank.
         process: u32,
-        /// How many events, calls and programs there was no room for.
+        /// Number of events, calls and programs that were dropped for lack of memory.
         dropped: u64,
     },
     /// A rank's operations in a linked program.
     Program(Program),
-    /// Something an operation did.
+    /// An event of an operation.
     Event(Event),
-    /// A collective as the rank that called it saw it.
+    /// A collective call of the rank.
     Call(Call),
 }
 
 /// A rank's operations in a linked program.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Program {
-    /// The communicator, 0 for that of all ranks.
+    /// Number of the communicator, 0 for that of all ranks.
     pub communicator: u64,
-    /// The number of the program on its communicator.
+    /// Number of the program on its communicator.
     pub program: u64,
-    /// What it is run for.
+    /// The collective that the program runs.
     pub call: String,
-    /// The rank whose operations these are.
+    /// The rank that the operations belong to.
     pub rank: u32,
     /// The operations, by number.
     pub operations: Vec<Operation>,
@@ -59,122 +60,122 @@ pub struct Program {
 /// An operation of a program.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Operation {
-    /// What it does, in the manner of the GOAL text format.
+    /// Its description, in the style of the GOAL text format.
     pub name: String,
-    /// The cpu that the graph gives it.
+    /// The cpu that the graph assigns to it.
     pub cpu: u8,
-    /// The network interface that the graph gives it.
+    /// The network interface that the graph assigns to it.
     pub nic: u8,
-    /// Operations that wait for its completion.
+    /// Operations that depend on its completion.
     pub successors: Vec<u32>,
-    /// Operations that wait for its start.
+    /// Operations that depend on its start.
     pub start_successors: Vec<u32>,
-    /// The other end of a message: rank and operation. None where that is decided during the run,
+    /// The other end of a message: rank and operation. `None` where it is decided during the run,
     /// by a wildcard or between nodes.
     pub partner: Option<(u32, u32)>,
-    /// What tells which message it is, if it is one and no wildcard leaves that open.
+    /// The identity of its message; `None` for other operations and for wildcards.
     pub message: Option<Message>,
 }
 
-/// What a message is known by at both ends.
+/// The identity of a message, equal at both ends.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub struct Message {
     /// The other rank.
     pub peer: u32,
     /// The tag.
     pub tag: u32,
-    /// Which one it is of those that this rank exchanges with that one in this direction under this
-    /// tag.
+    /// Number among the messages between the two ranks in this direction with this tag.
     pub ordinal: u32,
 }
 
-/// Something an operation did.
+/// An event of an operation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Event {
-    /// The communicator, 0 for that of all ranks.
+    /// Number of the communicator, 0 for that of all ranks.
     pub communicator: u64,
-    /// The number of the program on its communicator.
+    /// Number of the program on its communicator.
     pub program: u64,
-    /// The number of the run of the program.
+    /// Number of the run of the program.
     pub run: u64,
-    /// Whose operation it is.
+    /// The rank that the operation belongs to.
     pub rank: u32,
-    /// The operation.
+    /// Number of the operation.
     pub operation: u32,
-    /// The rank that did it.
+    /// The rank that executed it.
     pub executor: u32,
-    /// What of it.
+    /// The stage of the operation.
     pub stage: Stage,
-    /// When it began, in nanoseconds.
+    /// Start, in nanoseconds.
     pub begun: u64,
-    /// When it ended.
+    /// End, in nanoseconds.
     pub ended: u64,
 }
 
-/// What of an operation an event shows.
+/// Stage of an operation that an event records.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Stage {
-    /// Its execution. For a receive with a wildcard: that it was posted.
+    /// Its execution. For a receive with a wildcard: the posting.
     Executed,
-    /// A receive was posted whose message had not come, and others waited for just that.
+    /// The posting of a receive whose message had not arrived when all its dependencies were
+    /// complete.
     Posted,
-    /// A receive with a wildcard took the message of this rank's operation.
+    /// The match of a receive with a wildcard with this rank's operation.
     Took(u32, u32),
 }
 
-/// A collective as the rank that called it saw it.
+/// A collective call of the rank.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Call {
-    /// The communicator, 0 for that of all ranks.
+    /// Number of the communicator, 0 for that of all ranks.
     pub communicator: u64,
-    /// The number of the collective on its communicator.
+    /// Number of the collective on its communicator.
     pub sequence: u64,
-    /// What was called, with its bytes.
+    /// The collective, with its bytes.
     pub name: String,
-    /// When it was started, in nanoseconds.
+    /// Start of the collective, in nanoseconds.
     pub begun: u64,
-    /// When its owner saw that it was complete.
+    /// Time at which the rank saw its completion.
     pub ended: u64,
 }
 
-/// Where a rank's part lies.
+/// Path of a rank's file.
 pub fn part(directory: &Path, rank: u32) -> PathBuf {
     directory.join(format!("rank-{rank}.json"))
 }
 
-/// What a rank records, and where it goes.
+/// The profile that this rank records, and its file.
 #[derive(Debug)]
 pub(crate) struct Profile {
     path: PathBuf,
     trace: Arc<Trace>,
-    /// Where there are several nodes.
-    pub(crate) place: Option<Place>,
+    /// The rank's node, in a job on several nodes.
+    pub(crate) node: Option<NodeOfProfile>,
 }
 
-/// Where a rank is among several nodes.
+/// The node of a rank in a job on several nodes.
 #[derive(Clone, Debug)]
-pub(crate) struct Place {
+pub(crate) struct NodeOfProfile {
     pub(crate) nodes: Nodes,
     pub(crate) node: u32,
-    /// Nanoseconds by which this node's clock is ahead of that of rank 0's.
+    /// Nanoseconds by which this node's clock is ahead of rank 0's.
     pub(crate) ahead: i64,
 }
 
 impl Profile {
     pub(crate) fn new(path: PathBuf, trace: Arc<Trace>) -> Self {
-        Profile { path, trace, place: None }
+        Profile { path, trace, node: None }
     }
 
-    /// Writes what the rank has recorded.
+    /// Writes the recorded profile.
     pub(crate) fn write(self, rank: u32, ranks: u32) -> Result<()> {
         let failed = |source| Error::File { path: self.path.display().to_string(), source };
-        // What cannot be made here cannot be written to, either.
+        // If the directory cannot be made, creating the file below reports it.
         let _ = self.path.parent().map(std::fs::create_dir_all);
         let mut out = std::io::BufWriter::new(std::fs::File::create(&self.path).map_err(failed)?);
         let mut recorded = self.trace.take();
-        if let Some(place) = &self.place {
-            place.name_for_the_job(&mut recorded);
+        if let Some(node) = &self.node {
+            node.translate(&mut recorded);
         }
         for record in records(rank, ranks, recorded) {
             serde_json::to_writer(&mut out, &record).map_err(|error| failed(error.into()))?;
@@ -184,11 +185,11 @@ impl Profile {
     }
 }
 
-impl Place {
-    /// Gives communicators numbers that no two of the job share, ranks those of the job, and times
-    /// those of the first node.
-    fn name_for_the_job(&self, recorded: &mut Recorded) {
-        // A communicator of one node has a number that other nodes use too.
+impl NodeOfProfile {
+    /// Replaces numbers of communicators by ones that are unique in the job, ranks by those of the
+    /// job, and times by those of the first node.
+    fn translate(&self, recorded: &mut Recorded) {
+        // Communicators of one node are numbered independently on each node.
         let number = |number: u64| match number & BETWEEN_NODES {
             0 => u64::from(self.node + 1) << 48 | number,
             _ => number ^ BETWEEN_NODES,
@@ -215,7 +216,7 @@ impl Place {
 
 fn records(rank: u32, ranks: u32, recorded: Recorded) -> impl Iterator<Item = Record> {
     let Recorded { programs, mut events, calls, mut dropped } = recorded;
-    // Events name ranks of their communicator; their program knows who they are.
+    // Events have ranks of their communicator; the program of the event has its members.
     let members: HashMap<(u64, u64), Vec<u32>> = programs
         .iter()
         .map(|program| ((program.communicator, program.program), program.members.clone()))

@@ -1,69 +1,67 @@
-//! A collective under way.
+//! A collective in flight.
 
-use crate::algorithms::Chooser;
-use crate::communicator::{Communicator, Keeper};
+use crate::communicator::Communicator;
+use crate::deferred::DeferredBuffers;
 use crate::error::Result;
-use crate::explanation::Explanation;
-use crate::operation::Function;
-use crate::pending::Pending;
+use crate::path::StartedCollective;
+use crate::reduction::FoldFunction;
+use crate::selection::algorithms::Selector;
+use crate::selection::explanation::Explanation;
 use collectives::{Algorithm, Collective};
 use engine::call::CallKind;
 use std::ops::Range;
 use std::time::Duration;
 
-/// Private memory that results are fetched into.
+/// Private memory that results are fetched into. `B` holds the buffers that moved into the request.
 #[derive(Debug)]
 pub(crate) enum Outputs<'a, B> {
-    /// No buffer of the caller's.
+    /// No output.
     None,
     /// The output of a collective with one buffer.
     First(&'a mut [u8]),
     /// The output of a collective with an input and an output.
     Second(&'a mut [u8]),
-    /// Any, by buffer; none for those that are copied into buffers that moved in, which come in
-    /// this order.
+    /// Any number, by buffer. `None` marks a result that is copied into a buffer that moved in;
+    /// the function returns those, in this order.
     Many(Vec<Option<&'a mut [u8]>>, fn(&mut B) -> Vec<&mut [u8]>),
-    /// The output of a collective between nodes, and how to come to the bytes of a buffer that
+    /// The output of a collective between nodes. The function returns the bytes of a buffer that
     /// moved in.
     Copied(Box<CopiedOutput<'a>>, fn(&mut B) -> &mut [u8]),
-    /// Contributions that this rank folds, and how to come to the bytes of a buffer that moved in.
-    Folded(Box<Folded<'a>>, fn(&mut B) -> &mut [u8]),
+    /// An output that this rank folds. The function returns the bytes of a buffer that moved in.
+    Folded(Box<FoldedOutput<'a>>, fn(&mut B) -> &mut [u8]),
 }
 
-/// An output of a collective between nodes, whose result is copied into a buffer that moved in,
-/// too.
+/// An output of a collective between nodes, which is copied even into a buffer that moved in.
 #[derive(Debug)]
 pub(crate) struct CopiedOutput<'a> {
-    /// The number of its buffer: 0 or 1.
+    /// Number of the buffer: 0 or 1.
     pub(crate) buffer: usize,
-    /// Where the result goes, if the caller's memory is private.
+    /// The caller's memory, if it is private.
     pub(crate) private: &'a mut [u8],
-    /// How long it is.
     pub(crate) bytes: usize,
 }
 
-/// Contributions that are folded when they have come.
+/// Contributions that this rank folds once all have arrived.
 #[derive(Debug)]
-pub(crate) struct Folded<'a> {
-    pub(crate) function: Function,
-    /// What the collective brings.
+pub(crate) struct FoldedOutput<'a> {
+    pub(crate) function: FoldFunction,
+    /// All contributions that the collective delivers.
     pub(crate) contributions: Vec<u8>,
-    /// What of it is folded.
+    /// The part of them that is folded.
     pub(crate) folded: Range<usize>,
-    /// Where the result goes, if the caller's memory is private.
+    /// The caller's memory, if it is private.
     pub(crate) private: &'a mut [u8],
-    /// How long it is.
     pub(crate) bytes: usize,
 }
 
 impl<B> Outputs<'_, B> {
-    /// Fetches the results of a complete collective into them, or into what moved in.
+    /// Fetches the results of a complete collective.
     #[inline]
-    fn fetch(&mut self, pending: &mut Pending, back: &mut Option<B>) -> Result<()> {
+    fn fetch(&mut self, started: &mut StartedCollective, back: &mut Option<B>) -> Result<()> {
         match self {
-            Outputs::None => pending.collect(&mut [])?,
-            Outputs::First(private) => pending.collect(&mut [private])?,
-            Outputs::Second(private) => pending.collect(&mut [&mut [], private])?,
+            Outputs::None => started.collect(&mut [])?,
+            Outputs::First(private) => started.collect(&mut [private])?,
+            Outputs::Second(private) => started.collect(&mut [&mut [], private])?,
             Outputs::Many(all, moved_in) => {
                 let mut moved_in = back.as_mut().map(moved_in).unwrap_or_default().into_iter();
                 let mut wanted: Vec<&mut [u8]> = Vec::with_capacity(all.len());
@@ -73,7 +71,7 @@ impl<B> Outputs<'_, B> {
                         None => wanted.push(moved_in.next().unwrap_or_default()),
                     }
                 }
-                pending.collect(&mut wanted)?;
+                started.collect(&mut wanted)?;
             }
             Outputs::Copied(copied, bytes_of_back) => {
                 let CopiedOutput { buffer, private, bytes } = &mut **copied;
@@ -83,18 +81,19 @@ impl<B> Outputs<'_, B> {
                 };
                 let output = output.get_mut(..*bytes).unwrap_or_default();
                 match buffer {
-                    0 => pending.collect(&mut [output])?,
-                    _ => pending.collect(&mut [&mut [], output])?,
+                    0 => started.collect(&mut [output])?,
+                    _ => started.collect(&mut [&mut [], output])?,
                 }
             }
-            Outputs::Folded(folded, bytes_of_back) => {
-                let Folded { function, contributions, folded, private, bytes } = &mut **folded;
-                pending.collect(&mut [&mut [], contributions])?;
+            Outputs::Folded(output, bytes_of_back) => {
+                let FoldedOutput { function, contributions, folded, private, bytes } =
+                    &mut **output;
+                started.collect(&mut [&mut [], contributions])?;
                 let output = match back {
                     Some(back) if private.is_empty() => bytes_of_back(back),
                     _ => private,
                 };
-                // Nothing is folded, and nothing written, where there is no contribution.
+                // Without a contribution, as in rank 0's exscan, the output keeps its value.
                 if let (Some(output), false) = (output.get_mut(..*bytes), folded.end == 0) {
                     function.combine(&contributions[folded.clone()], output);
                 }
@@ -104,19 +103,20 @@ impl<B> Outputs<'_, B> {
     }
 }
 
-/// A collective under way in the background; made by the calls that begin with `i` and by
+/// A collective in flight, returned by the methods whose names begin with `i` and by
 /// [`Schedule::run`](crate::Schedule::run).
 ///
-/// It borrows the buffers it was given, or holds the [`SharedBuffer`](crate::SharedBuffer)s that
-/// moved in. Private memory is written only inside [`test`](Self::test) and [`wait`](Self::wait),
-/// so a request may be dropped, or even forgotten, at any time: the collective goes on, and its
-/// result is discarded.
+/// It borrows the caller's slices, or owns the [`SharedBuffer`](crate::SharedBuffer)s that moved
+/// in. Private memory is written only inside [`test`](Self::test) and [`wait`](Self::wait), so a
+/// request may be dropped, or even forgotten, at any time: the collective continues, and its result
+/// is discarded.
 ///
 /// ```
 /// # fn main() -> Result<(), tradewind::Error> {
 /// tradewind::local(3, |world| {
-///     let (mine, mut sum) = ([1.0 + f64::from(world.rank())], [0.0]);
-///     let request = world.iallreduce(&mine, &mut sum, tradewind::Op::Sum)?;
+///     let input = [1.0 + f64::from(world.rank())];
+///     let mut sum = [0.0];
+///     let request = world.iallreduce(&input, &mut sum, tradewind::Op::Sum)?;
 ///     // … compute …
 ///     request.wait()?;
 ///     assert_eq!(sum, [6.0]);
@@ -127,68 +127,68 @@ impl<B> Outputs<'_, B> {
 #[derive(Debug)]
 #[must_use = "the result is there only after test or wait"]
 pub struct Request<'a, B: Send + 'static = ()> {
-    pending: Pending,
+    started: StartedCollective,
     outputs: Outputs<'a, B>,
     fetched: bool,
-    /// Buffers that moved in; `None` once they are handed back or kept for later.
+    /// Buffers that moved in; `None` once they are returned or deferred.
     back: Option<B>,
-    /// Keeps buffers of the segment when the request is dropped early; only requests that hold some
-    /// have it.
-    keeper: Option<Keeper>,
-    /// What its algorithm was chosen by.
-    chooser: Chooser,
+    /// Takes buffers of the segment when the request is dropped early; present only in requests
+    /// that own some.
+    deferred: Option<DeferredBuffers>,
+    /// Selects the algorithm again, for [`explain`](Self::explain).
+    selector: Selector,
 }
 
 impl<'a, B: Send + 'static> Request<'a, B> {
     #[inline]
     pub(crate) fn new(
         communicator: &Communicator,
-        pending: Pending,
+        started: StartedCollective,
         outputs: Outputs<'a, B>,
         back: B,
     ) -> Self {
-        let keeper = (size_of::<B>() > 0).then(|| communicator.keeper());
         Request {
-            pending,
+            started,
             outputs,
             fetched: false,
             back: Some(back),
-            keeper,
-            chooser: communicator.chooser(),
+            deferred: (size_of::<B>() > 0).then(|| communicator.deferred().clone()),
+            selector: communicator.selector(),
         }
     }
 
-    /// Whether the collective is complete; if so, private results are in their buffers. Never
-    /// waits.
+    /// Returns `true` if the collective is complete; private results are then in their buffers.
+    /// Never waits.
     ///
     /// # Errors
-    /// What went wrong in the collective.
+    /// The failure of the collective.
     #[inline]
     pub fn test(&mut self) -> Result<bool> {
         if self.fetched {
             return Ok(true);
         }
-        if !self.pending.test()? {
+        if !self.started.test()? {
             return Ok(false);
         }
         self.fetched = true;
-        self.outputs.fetch(&mut self.pending, &mut self.back)?;
+        self.outputs.fetch(&mut self.started, &mut self.back)?;
         Ok(true)
     }
 
-    /// Which algorithm runs the collective, on which engine, and why. None for schedules of one's
-    /// own and neighbour collectives, where nothing is chosen.
+    /// Explains which algorithm runs the collective, on which engine, and why. `None` for
+    /// user-defined schedules and neighbour collectives, where nothing is selected.
     ///
-    /// A reduction with an operation of one's own is explained where it is folded, as what brings
-    /// the contributions there.
+    /// For a reduction with a user-defined operation the explanation is that of the collective
+    /// which delivers the contributions to the rank that folds them.
     ///
     /// ```
+    /// use tradewind::Collective;
     /// # fn main() -> Result<(), tradewind::Error> {
     /// tradewind::local(2, |world| {
     ///     let mut sum = [0.0];
     ///     let request = world.iallreduce(&[1.0], &mut sum, tradewind::Op::Sum)?;
     ///     let explanation = request.explain().expect("an allreduce has algorithms");
-    ///     assert_eq!((explanation.operation, explanation.bytes), (tradewind::Collective::Allreduce, 8));
+    ///     assert_eq!((explanation.operation, explanation.bytes), (Collective::Allreduce, 8));
     ///     println!("{explanation}");
     ///     request.wait()?;
     ///     Ok(())
@@ -196,60 +196,58 @@ impl<'a, B: Send + 'static> Request<'a, B> {
     /// # }
     /// ```
     pub fn explain(&self) -> Option<Explanation> {
-        let call = self.pending.call();
-        let ranks = u64::from(self.pending.ranks());
-        let (operation, bytes) = asked(call.kind, call.bytes, ranks)?;
+        let call = self.started.call();
+        let ranks = u64::from(self.started.ranks());
+        let (operation, bytes) = requested_collective(call.kind, call.bytes, ranks)?;
         let folded = matches!(self.outputs, Outputs::Folded(..));
         let (operation, bytes) = match call.kind {
-            // The call of an all-to-all that brings contributions counts all of them.
-            CallKind::ReduceScatterBlock if folded => (brings(operation), bytes / ranks),
-            _ if folded => (brings(operation), bytes),
+            // The signature of an all-to-all that delivers contributions counts all of them.
+            CallKind::ReduceScatterBlock if folded => (transport_of_fold(operation), bytes / ranks),
+            _ if folded => (transport_of_fold(operation), bytes),
             _ => (operation, bytes),
         };
-        let mut explanation = self.chooser.explain(operation, bytes);
-        if self.pending.is_meeting() && explanation.algorithm != Algorithm::Join.name() {
-            explanation.must_keep_rank_order();
+        let mut explanation = self.selector.explain(operation, bytes);
+        if self.started.is_flat() && explanation.algorithm != Algorithm::Join.name() {
+            explanation.replace_by_join();
         }
-        if let Some(engine) = self.pending.carrier() {
-            explanation.engine = engine;
+        if let Some(backend) = self.started.backend() {
+            explanation.engine = backend;
         }
         if call.kind == CallKind::Alltoallv || (folded && call.kind == CallKind::ReduceScatter) {
-            explanation.must_take_different_sizes();
+            explanation.adapt_to_different_sizes();
         }
         Some(explanation)
     }
 
-    /// Whether the collective has finished, without taking the result and without doing anything
-    /// for it: one load.
-    ///
-    /// It tells how far the collective got while this rank made no call.
+    /// Returns `true` if the collective has finished. Fetches no result and makes no progress: one
+    /// load. It shows how far the collective has come while this rank made no call.
     #[inline]
     pub fn is_complete(&self) -> bool {
-        self.fetched || self.pending.is_complete()
+        self.fetched || self.started.is_complete()
     }
 
-    /// Waits for the collective and gives back the buffers that moved in.
+    /// Waits for the collective and returns the buffers that moved in.
     ///
     /// # Errors
-    /// What went wrong: a rank failed, ranks are in different collectives, an integer was divided
-    /// by zero.
+    /// Fails if a rank failed, the ranks are in different collectives, or an integer was divided by
+    /// zero.
     #[inline]
     pub fn wait(mut self) -> Result<B> {
         self.finish(None)?;
         match self.back.take() {
             Some(back) => Ok(back),
             None => {
-                unreachable!("only this method, which takes the request, and dropping it empty it")
+                unreachable!("only wait, which consumes the request, and drop take the buffers")
             }
         }
     }
 
-    /// Waits for the collective, at most `limit`; private results are then in their buffers. After
-    /// a time-out the request can be waited for again.
+    /// Waits for the collective, at most `limit`; private results are then in their buffers. The
+    /// request can be waited for again after a timeout.
     ///
     /// # Errors
-    /// As [`wait`](Self::wait), and `Timeout`, which names the ranks that have not come and says
-    /// which are stopped.
+    /// The errors of [`wait`](Self::wait), and `Timeout` with the ranks that have not started the
+    /// collective and those of them that are stopped.
     pub fn wait_timeout(&mut self, limit: Duration) -> Result<()> {
         self.finish(Some(limit))
     }
@@ -259,30 +257,30 @@ impl<'a, B: Send + 'static> Request<'a, B> {
         if self.fetched {
             return Ok(());
         }
-        self.pending.wait(limit)?;
+        self.started.wait(limit)?;
         self.fetched = true;
-        self.outputs.fetch(&mut self.pending, &mut self.back)
+        self.outputs.fetch(&mut self.started, &mut self.back)
     }
 }
 
 impl<B: Send + 'static> Drop for Request<'_, B> {
     #[inline]
     fn drop(&mut self) {
-        // Buffers of the segment may still be read and written by others: they are kept until the
-        // collective is complete.
-        if let Some(keeper) = &self.keeper
+        // Other ranks may still read and write segment memory of an incomplete collective, so it
+        // is freed later. Between nodes the backend works on copies.
+        if let Some(deferred) = &self.deferred
             && let Some(back) = self.back.take()
-            && !self.pending.is_complete()
-            && let Pending::Node(pending) = &mut self.pending
+            && !self.started.is_complete()
+            && let StartedCollective::Node(pending) = &mut self.started
         {
-            keeper.keep(pending.hand_over(), Box::new(back));
+            deferred.hold(pending.hand_over(), Box::new(back));
         }
     }
 }
 
-/// What was asked for, with its bytes as [`Collective`] counts them. Nobody chooses by the sizes of
-/// blocks that not all know.
-fn asked(kind: CallKind, bytes: u64, ranks: u64) -> Option<(Collective, u64)> {
+/// The collective of a call, with its bytes as [`Collective`] counts them: zero where the sizes of
+/// blocks are not known to all ranks, so that they take no part in the selection.
+fn requested_collective(kind: CallKind, bytes: u64, ranks: u64) -> Option<(Collective, u64)> {
     Some(match kind {
         CallKind::Barrier => (Collective::Barrier, 0),
         CallKind::Bcast => (Collective::Bcast, bytes),
@@ -304,8 +302,8 @@ fn asked(kind: CallKind, bytes: u64, ranks: u64) -> Option<(Collective, u64)> {
     })
 }
 
-/// What brings the contributions of a reduction that is folded by the caller's own function.
-fn brings(operation: Collective) -> Collective {
+/// The collective that delivers the contributions of a reduction with a user-defined operation.
+fn transport_of_fold(operation: Collective) -> Collective {
     match operation {
         Collective::Reduce => Collective::Gather,
         Collective::ReduceScatter => Collective::Alltoall,
@@ -313,7 +311,7 @@ fn brings(operation: Collective) -> Collective {
     }
 }
 
-/// Waits for all requests and gives back their buffers, in order.
+/// Waits for all requests and returns their buffers, in order.
 ///
 /// # Errors
 /// The first error; the other requests are dropped.
@@ -323,15 +321,15 @@ pub fn wait_all<'a, B: Send + 'static>(
     requests.into_iter().map(Request::wait).collect()
 }
 
-/// Waits until one of the requests is complete and gives its position; its private results are then
-/// in their buffers. `None` when there are no requests. Complete requests are found again: take
-/// them out.
+/// Waits until one of the requests is complete and returns its index; its private results are then
+/// in their buffers. `None` if there are no requests. Requests that are complete are found again:
+/// remove them from the slice.
 ///
 /// # Errors
-/// What went wrong in the collective that ended.
+/// The failure of the collective that ended.
 pub fn wait_any<B: Send + 'static>(requests: &mut [Request<'_, B>]) -> Result<Option<usize>> {
-    /// One request is slept on at a time; the others are looked at this often.
-    const GLANCE: Duration = Duration::from_micros(200);
+    /// The rank sleeps on one request at a time; it tests the others at this interval.
+    const TEST_INTERVAL: Duration = Duration::from_micros(200);
     if requests.is_empty() {
         return Ok(None);
     }
@@ -342,7 +340,7 @@ pub fn wait_any<B: Send + 'static>(requests: &mut [Request<'_, B>]) -> Result<Op
             }
         }
         let index = turn % requests.len();
-        match requests[index].wait_timeout(GLANCE) {
+        match requests[index].wait_timeout(TEST_INTERVAL) {
             Ok(()) => return Ok(Some(index)),
             Err(error) if error.is_timeout() => {}
             Err(error) => return Err(error),

@@ -1,10 +1,10 @@
-//! Collectives of one's own: a graph a rank, compiled and linked once, run as often as wanted.
+//! User-defined collectives: one graph a rank, compiled and linked once, run many times.
 
 use crate::buffers::SharedBuffer;
-use crate::collective::plan::Course;
 use crate::communicator::Communicator;
 use crate::error::Result;
 use crate::error::argument;
+use crate::path::ExecutionPath;
 use crate::request::{Outputs, Request};
 use bytemuck::Pod;
 use engine::call::{Call, CallKind};
@@ -12,10 +12,10 @@ use engine::lane::Argument;
 use goal::graph::Graph;
 use smallvec::SmallVec;
 
-/// A linked schedule of one's own; made by [`Communicator::compile`].
+/// A linked user-defined schedule; made by [`Communicator::compile`].
 ///
-/// It may be run from another place than where it was made: its temporary memory, the scratchpad,
-/// is taken care of (Schneider et al. 2011, section 2.2).
+/// It may be run in another scope than the one that made it: the schedule owns its temporary
+/// memory, the scratchpad (Schneider et al. 2011, section 2.2).
 ///
 /// ```
 /// use tradewind::{Buffers, graph::{Access, Graph}};
@@ -38,19 +38,19 @@ use smallvec::SmallVec;
 #[derive(Clone, Debug)]
 pub struct Schedule {
     communicator: Communicator,
-    course: Course,
+    path: ExecutionPath,
 }
 
 impl Communicator {
-    /// Compiles this rank's graph and links it with those of the other ranks. A collective call
-    /// that waits for all ranks.
+    /// Compiles this rank's graph and links it with the graphs of the other ranks. A collective
+    /// call that waits for all ranks.
     ///
-    /// Between nodes nothing is linked: graphs that do not fit together are found by what they run
-    /// into, a message that is not as long as its receive, or a time-out.
+    /// Between nodes nothing is linked. Graphs that do not match then fail when they run: a message
+    /// has another length than its receive, or the run times out.
     ///
     /// # Errors
-    /// When the graph breaks a rule, the graphs do not fit together (every rank gets the list), or
-    /// a rank is gone; between nodes, when it has a join.
+    /// Fails if the graph is invalid, the graphs do not match (every rank receives the list), or a
+    /// rank is gone; between nodes, if the graph has a join.
     pub fn compile(&self, graph: &Graph) -> Result<Schedule> {
         let at = |what: &'static str, found: u32, expected: u32| {
             Err(argument(what, found.to_string(), format!("{expected}, as in the communicator")))
@@ -61,22 +61,22 @@ impl Communicator {
         if graph.ranks() != self.size() {
             return at("the graph's number of ranks", graph.ranks(), self.size());
         }
-        let course = self.link(graph, Call::new(CallKind::Schedule, 0, 0))?;
-        Ok(Schedule { communicator: self.clone(), course })
+        let path = self.link(graph, Call::new(CallKind::Schedule, 0, 0))?;
+        Ok(Schedule { communicator: self.clone(), path })
     }
 }
 
 impl Schedule {
     /// Starts a run with these buffers, one for each that the graph declares, in that order. All
-    /// ranks run the schedule.
+    /// ranks run the schedule. Never waits.
     ///
     /// # Errors
-    /// When the number of buffers or a length is not what the graph declares. Never waits.
+    /// Fails if the number of buffers or a length differs from the declaration.
     pub fn run<'a>(&self, buffers: Buffers<'a>) -> Result<Request<'a, Vec<SharedBuffer<u8>>>> {
-        let between_nodes = matches!(self.course, Course::Carried(_));
+        let between_nodes = self.path.is_internode();
         let argument = if between_nodes { Entry::contents } else { Entry::argument };
         let arguments: SmallVec<[Argument<'_>; 4]> = buffers.entries.iter().map(argument).collect();
-        let pending = self.course.start(&self.communicator, &arguments)?;
+        let pending = self.path.start(self.communicator.group(), &arguments)?;
         drop(arguments);
         let (mut outputs, mut kept) = (Vec::new(), Vec::new());
         for entry in buffers.entries {
@@ -98,7 +98,7 @@ fn bytes_of_all(buffers: &mut Vec<SharedBuffer<u8>>) -> Vec<&mut [u8]> {
     buffers.iter_mut().map(|buffer| &mut **buffer).collect()
 }
 
-/// The buffers of a run, in the order in which the graph declares them.
+/// Buffers of a run, in the order in which the graph declares them.
 #[derive(Debug, Default)]
 pub struct Buffers<'a> {
     entries: SmallVec<[Entry<'a>; 4]>,
@@ -113,7 +113,7 @@ enum Entry<'a> {
 }
 
 impl Entry<'_> {
-    /// What it holds, wherever it lies.
+    /// The contents, in private memory or in the segment.
     fn contents(&self) -> Argument<'_> {
         match self {
             Entry::Shared(buffer) => Argument::input(buffer),
@@ -132,7 +132,7 @@ impl Entry<'_> {
 }
 
 impl<'a> Buffers<'a> {
-    /// No buffers yet.
+    /// An empty list of buffers.
     pub fn new() -> Self {
         Buffers::default()
     }
@@ -144,7 +144,7 @@ impl<'a> Buffers<'a> {
         self
     }
 
-    /// Adds a private buffer that the run writes; what no operation writes keeps its value.
+    /// Adds a private buffer that the run writes; bytes that no operation writes keep their value.
     #[must_use]
     pub fn output<T: Pod>(mut self, data: &'a mut [T]) -> Self {
         self.entries.push(Entry::Output(bytemuck::cast_slice_mut(data)));
@@ -158,7 +158,7 @@ impl<'a> Buffers<'a> {
         self
     }
 
-    /// Adds memory of the segment, used in place; [`Request::wait`] gives it back, in order.
+    /// Adds memory of the segment, used in place; [`Request::wait`] returns it, in order.
     #[must_use]
     pub fn shared(mut self, buffer: SharedBuffer<u8>) -> Self {
         self.entries.push(Entry::Shared(buffer));

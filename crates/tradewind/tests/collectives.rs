@@ -240,7 +240,7 @@ fn a_persistent_collective_can_be_started_again_and_again() {
         let root = world.size() - 1;
         let bcast = world.bcast_init::<u16>(4, root)?;
         for round in 0..200u32 {
-            barrier.start_bare()?.wait()?;
+            barrier.start()?.wait()?;
             let mut total = [0; 3];
             sum.start(&[round, 1, world.rank()], &mut total)?.wait()?;
             assert_eq!(total[..2], [round * world.size(), world.size()]);
@@ -251,7 +251,7 @@ fn a_persistent_collective_can_be_started_again_and_again() {
                 theirs.chunks(2).zip(0u8..).all(|(part, rank)| part == [rank ^ round as u8; 2])
             );
             let mut values = if world.rank() == root { [round as u16; 4] } else { [0; 4] };
-            bcast.start_bcast(&mut values)?.wait()?;
+            bcast.start(&mut values)?.wait()?;
             assert_eq!(values, [round as u16; 4]);
         }
         Ok(())

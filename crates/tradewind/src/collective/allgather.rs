@@ -1,13 +1,15 @@
 //! Allgather.
 
-use super::plan::{Course, InPlaceRule, Own, Plan, Shape, bytes_of};
 use crate::AllgatherAlgorithm;
-use crate::algorithms::{Levels, Order};
 use crate::buffers::{Input, Output};
 use crate::communicator::Communicator;
 use crate::error::Result;
+use crate::path::ExecutionPath;
 use crate::persistent::Persistent;
+use crate::plan::{CollectivePlan, TwoBuffers};
 use crate::request::Request;
+use crate::selection::algorithms::{Levels, Order};
+use crate::shape::{BufferShape, InPlaceRule, OwnBlock, bytes_of};
 use bytemuck::Pod;
 use collectives::{Sizes, two_level};
 use engine::call::{Call, CallKind};
@@ -15,10 +17,10 @@ use engine::meeting::{Meeting, Pattern};
 
 /// # Allgather
 impl Communicator {
-    /// Gives every rank the inputs of all ranks, in rank order.
+    /// Gathers the inputs of all ranks on every rank, in rank order.
     ///
-    /// Shapes: the input has n elements, the output size × n, n the same on all ranks. The input
-    /// may be [in place](crate::InPlace): block r of the output on rank r.
+    /// Shapes: the input has n elements, the output size × n, with the same n on all ranks. The
+    /// input may be [in place](crate::InPlace): block r of the output on rank r.
     ///
     /// ```
     /// # fn main() -> Result<(), tradewind::Error> {
@@ -32,61 +34,70 @@ impl Communicator {
     /// ```
     ///
     /// # Errors
-    /// When the lengths do not fit, a rank is gone or in another collective.
+    /// Fails if a length does not fit, or a rank is gone or in another collective.
     #[inline]
     pub fn allgather<'i, T: Pod>(
         &self,
         input: impl Input<'i, T, Back = ()>,
         output: &mut [T],
     ) -> Result<()> {
-        self.plan_allgather(size_of_val(output) as u64)?.run(self, input, output)
+        self.plan_allgather::<T>(size_of_val(output) as u64)?.run(self, input, output)
     }
 
-    /// Begins an [`allgather`](Self::allgather).
+    /// Starts an [`allgather`](Self::allgather).
     ///
     /// # Errors
-    /// When the lengths do not fit or the schedule cannot be linked. Never waits, once linked.
+    /// Fails if a length does not fit or the schedule cannot be linked. Never waits once linked.
     #[inline]
     pub fn iallgather<'a, T: Pod, I: Input<'a, T>, O: Output<'a, T>>(
         &self,
         input: I,
         mut output: O,
     ) -> Result<Request<'a, (I::Back, O::Back)>> {
-        self.plan_allgather(output.bytes().len() as u64)?.start(self, input, output)
+        self.plan_allgather::<T>(output.bytes().len() as u64)?.start(self, input, output)
     }
 
-    /// Prepares an allgather of `count` elements a rank to be started many times.
+    /// Prepares a persistent allgather of `count` elements a rank.
     ///
     /// # Errors
-    /// As [`iallgather`](Self::iallgather).
-    pub fn allgather_init<T: Pod>(&self, count: usize) -> Result<Persistent> {
-        Ok(Persistent::new(self, self.plan_allgather(self.for_each_rank(bytes_of::<T>(count)?)?)?))
-    }
-
-    #[inline(always)]
-    fn plan_allgather(&self, total: u64) -> Result<Plan> {
-        let bytes = self.equal_part("the length of an allgather's output", total)?;
-        let course = self.course_of_allgather(CallKind::Allgather, bytes, true)?;
-        let at = u64::from(self.rank()) * bytes;
-        let own = matches!(course, Course::Meeting(_)).then_some(Own { from: 0, to: at, bytes });
-        Ok(Plan::new(
-            course,
-            Shape { in_place: InPlaceRule::InputAt(at), own, ..Shape::new(bytes, total) },
+    /// The errors of [`iallgather`](Self::iallgather).
+    pub fn allgather_init<T: Pod>(&self, count: usize) -> Result<Persistent<TwoBuffers<T>>> {
+        Ok(Persistent::new(
+            self,
+            self.plan_allgather::<T>(self.for_each_rank(bytes_of::<T>(count)?)?)?,
         ))
     }
 
-    /// How every rank gets a block of `bytes` bytes from every rank; `leaves_own`: but for its own.
     #[inline(always)]
-    pub(super) fn course_of_allgather(
+    fn plan_allgather<T: Pod>(&self, total: u64) -> Result<CollectivePlan<TwoBuffers<T>>> {
+        let bytes = self.equal_part("the length of an allgather's output", total)?;
+        let path = self.path_of_allgather(CallKind::Allgather, bytes, true)?;
+        let at = u64::from(self.rank()) * bytes;
+        let own =
+            matches!(path, ExecutionPath::Flat(_)).then_some(OwnBlock { from: 0, to: at, bytes });
+        Ok(CollectivePlan::new(
+            path,
+            BufferShape {
+                in_place: InPlaceRule::InputAt(at),
+                own,
+                ..BufferShape::new(bytes, total)
+            },
+        ))
+    }
+
+    /// The path by which every rank receives a block of `bytes` bytes from every rank; with
+    /// `leaves_own` the caller copies its own block.
+    #[inline(always)]
+    pub(super) fn path_of_allgather(
         &self,
         kind: CallKind,
         bytes: u64,
         leaves_own: bool,
-    ) -> Result<Course> {
+    ) -> Result<ExecutionPath> {
         let choice = self.choose::<AllgatherAlgorithm>(bytes, Order::Any);
         let call = Call::new(kind, bytes, choice.digest());
         if choice.algorithm == AllgatherAlgorithm::Join {
-            return Ok(Course::Meeting(Meeting {
+            return Ok(ExecutionPath::Flat(Meeting {
                 leaves_own,
                 ..Meeting::new(Pattern::Gather, bytes, call)
             }));

@@ -1,14 +1,16 @@
 //! Allgather of blocks of different sizes.
 
-use super::plan::{Course, InPlaceRule, Own, Plan, Shape};
-use super::sizes::Counts;
 use crate::AllgatherAlgorithm;
-use crate::algorithms::{Levels, Order};
 use crate::buffers::{Input, Output};
 use crate::communicator::Communicator;
+use crate::counts::Counts;
 use crate::error::Result;
+use crate::path::ExecutionPath;
 use crate::persistent::Persistent;
+use crate::plan::{CollectivePlan, TwoBuffers};
 use crate::request::Request;
+use crate::selection::algorithms::{Levels, Order};
+use crate::shape::{BufferShape, InPlaceRule, OwnBlock};
 use bytemuck::Pod;
 use collectives::{Sizes, two_level};
 use engine::call::{Call, CallKind};
@@ -17,10 +19,10 @@ use std::sync::Arc;
 
 /// # Allgather, blocks of different sizes
 impl Communicator {
-    /// Gives every rank the inputs of all ranks, in rank order, each as long as it is.
+    /// Gathers the inputs of all ranks on every rank, in rank order; each may have another length.
     ///
     /// Shapes: `counts` has the number of elements of each rank, the same list on all ranks; the
-    /// output has as many as they are together. The input may be [in place](crate::InPlace).
+    /// output has their sum. The input may be [in place](crate::InPlace).
     ///
     /// ```
     /// # fn main() -> Result<(), tradewind::Error> {
@@ -34,7 +36,7 @@ impl Communicator {
     /// ```
     ///
     /// # Errors
-    /// When the lengths do not fit, the ranks' counts differ, a rank is gone or in another
+    /// Fails if a length does not fit, the ranks' counts differ, or a rank is gone or in another
     /// collective.
     pub fn allgatherv<'i, T: Pod>(
         &self,
@@ -45,11 +47,11 @@ impl Communicator {
         self.plan_allgatherv::<T>(counts)?.run(self, input, output)
     }
 
-    /// Begins an [`allgatherv`](Self::allgatherv).
+    /// Starts an [`allgatherv`](Self::allgatherv).
     ///
     /// # Errors
-    /// As [`allgatherv`](Self::allgatherv), and when the schedule cannot be linked. Never waits,
-    /// once linked.
+    /// The errors of [`allgatherv`](Self::allgatherv); fails if the schedule cannot be linked.
+    /// Never waits once linked.
     pub fn iallgatherv<'a, T: Pod, I: Input<'a, T>, O: Output<'a, T>>(
         &self,
         input: I,
@@ -59,34 +61,37 @@ impl Communicator {
         self.plan_allgatherv::<T>(counts)?.start(self, input, output)
     }
 
-    /// Prepares an allgatherv of `counts` elements to be started many times.
+    /// Prepares a persistent allgatherv of `counts` elements.
     ///
     /// # Errors
-    /// As [`iallgatherv`](Self::iallgatherv).
-    pub fn allgatherv_init<T: Pod>(&self, counts: &[usize]) -> Result<Persistent> {
+    /// The errors of [`iallgatherv`](Self::iallgatherv).
+    pub fn allgatherv_init<T: Pod>(&self, counts: &[usize]) -> Result<Persistent<TwoBuffers<T>>> {
         Ok(Persistent::new(self, self.plan_allgatherv::<T>(counts)?))
     }
 
     #[inline(always)]
-    fn plan_allgatherv<T>(&self, counts: &[usize]) -> Result<Plan> {
+    fn plan_allgatherv<T: Pod>(&self, counts: &[usize]) -> Result<CollectivePlan<TwoBuffers<T>>> {
         let (rank, ranks) = (self.rank(), self.size());
         let counts = Counts::of::<T>("the list of counts", counts, ranks)?;
         let (bytes, at) = (counts.block(rank), counts.offset(rank));
         let choice = self.choose::<AllgatherAlgorithm>(counts.total / u64::from(ranks), Order::Any);
         let call = Call::new(CallKind::Allgatherv, counts.total, choice.digest() ^ counts.digest());
         let joins = choice.algorithm == AllgatherAlgorithm::Join;
-        let own = joins.then_some(Own { from: 0, to: at, bytes });
-        let shape =
-            Shape { in_place: InPlaceRule::InputAt(at), own, ..Shape::new(bytes, counts.total) };
-        let course = if joins && counts.bytes.iter().all(|other| *other == bytes) {
-            // All ranks see that parcels are not needed.
-            Course::Meeting(Meeting {
+        let own = joins.then_some(OwnBlock { from: 0, to: at, bytes });
+        let shape = BufferShape {
+            in_place: InPlaceRule::InputAt(at),
+            own,
+            ..BufferShape::new(bytes, counts.total)
+        };
+        let path = if joins && counts.bytes.iter().all(|other| *other == bytes) {
+            // All ranks know all sizes, so they agree that no table of blocks is needed.
+            ExecutionPath::Flat(Meeting {
                 leaves_own: true,
                 ..Meeting::new(Pattern::Gather, bytes, call)
             })
         } else if joins {
             let blocks = Some(Arc::new(Blocks::new([bytes], counts.bytes.iter().copied())));
-            Course::Meeting(Meeting {
+            ExecutionPath::Flat(Meeting {
                 blocks,
                 leaves_own: true,
                 ..Meeting::new(Pattern::Gather, 0, call)
@@ -100,6 +105,6 @@ impl Communicator {
                 }
             })?
         };
-        Ok(Plan::new(course, shape))
+        Ok(CollectivePlan::new(path, shape))
     }
 }

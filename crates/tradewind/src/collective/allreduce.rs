@@ -1,14 +1,16 @@
 //! Allreduce.
 
-use super::plan::{Course, Plan, Shape, bytes_of};
 use crate::AllreduceAlgorithm;
-use crate::algorithms::{Levels, Order};
 use crate::buffers::{Input, Output};
 use crate::communicator::Communicator;
 use crate::error::Result;
-use crate::operation::{Combination, Operation};
+use crate::path::ExecutionPath;
 use crate::persistent::Persistent;
+use crate::plan::{CollectivePlan, TwoBuffers};
+use crate::reduction::{Combination, ReduceOp};
 use crate::request::Request;
+use crate::selection::algorithms::{Levels, Order};
+use crate::shape::{BufferShape, bytes_of};
 use bytemuck::Pod;
 use collectives::two_level;
 use engine::call::{Call, CallKind};
@@ -16,11 +18,12 @@ use engine::meeting::{Meeting, Pattern};
 
 /// # Allreduce
 impl Communicator {
-    /// Combines the ranks' inputs element by element; every rank gets the same result, bit for bit.
+    /// Combines the inputs of all ranks element by element; every rank receives the same result,
+    /// bit for bit.
     ///
     /// Shapes: input and output have the same number of elements, the same on all ranks. The input
-    /// may be [in place](crate::InPlace). With the algorithm `join`, and with operations of the
-    /// caller's own ([`fold`](crate::fold())), the result is ((c₀ ∘ c₁) ∘ c₂) ∘ … in rank order.
+    /// may be [in place](crate::InPlace). With the algorithm `join`, and with user-defined
+    /// operations ([`fold`](crate::fold())), the result is ((c₀ ∘ c₁) ∘ c₂) ∘ … in rank order.
     ///
     /// ```
     /// # fn main() -> Result<(), tradewind::Error> {
@@ -34,54 +37,58 @@ impl Communicator {
     /// ```
     ///
     /// # Errors
-    /// When the lengths differ, an integer is divided by zero, a rank is gone or in another
+    /// Fails if the lengths differ, an integer is divided by zero, or a rank is gone or in another
     /// collective.
     #[inline]
     pub fn allreduce<'i, T: Pod>(
         &self,
         input: impl Input<'i, T, Back = ()>,
         output: &mut [T],
-        op: impl Operation<T>,
+        op: impl ReduceOp<T>,
     ) -> Result<()> {
         self.plan_allreduce(size_of_val(output) as u64, op)?.run(self, input, output)
     }
 
-    /// Begins an [`allreduce`](Self::allreduce). Buffers of the segment move in and come back from
-    /// [`wait`](Request::wait).
+    /// Starts an [`allreduce`](Self::allreduce). Buffers of the segment move in;
+    /// [`wait`](Request::wait) returns them.
     ///
     /// # Errors
-    /// When the lengths differ or the schedule cannot be linked. Never waits, once linked.
+    /// Fails if the lengths differ or the schedule cannot be linked. Never waits once linked.
     #[inline]
     pub fn iallreduce<'a, T: Pod, I: Input<'a, T>, O: Output<'a, T>>(
         &self,
         input: I,
         mut output: O,
-        op: impl Operation<T>,
+        op: impl ReduceOp<T>,
     ) -> Result<Request<'a, (I::Back, O::Back)>> {
         self.plan_allreduce(output.bytes().len() as u64, op)?.start(self, input, output)
     }
 
-    /// Prepares an allreduce of `count` elements to be started many times.
+    /// Prepares a persistent allreduce of `count` elements.
     ///
     /// # Errors
-    /// As [`iallreduce`](Self::iallreduce).
+    /// The errors of [`iallreduce`](Self::iallreduce).
     pub fn allreduce_init<T: Pod>(
         &self,
         count: usize,
-        op: impl Operation<T>,
-    ) -> Result<Persistent> {
+        op: impl ReduceOp<T>,
+    ) -> Result<Persistent<TwoBuffers<T>>> {
         Ok(Persistent::new(self, self.plan_allreduce(bytes_of::<T>(count)?, op)?))
     }
 
     #[inline(always)]
-    fn plan_allreduce<T: Pod>(&self, bytes: u64, op: impl Operation<T>) -> Result<Plan> {
-        let shape = Shape::new(bytes, bytes);
+    fn plan_allreduce<T: Pod>(
+        &self,
+        bytes: u64,
+        op: impl ReduceOp<T>,
+    ) -> Result<CollectivePlan<TwoBuffers<T>>> {
+        let shape = BufferShape::new(bytes, bytes);
         let known = match op.into_combination()? {
-            Combination::Known(known) => known,
-            Combination::Own(function) => {
-                let course = self.course_of_allgather(CallKind::Allreduce, bytes, false)?;
-                return Ok(Plan::folded(
-                    course,
+            Combination::BuiltIn(known) => known,
+            Combination::UserDefined(function) => {
+                let path = self.path_of_allgather(CallKind::Allreduce, bytes, false)?;
+                return Ok(CollectivePlan::folded(
+                    path,
                     shape,
                     function,
                     (self.size(), self.size(), bytes),
@@ -92,15 +99,15 @@ impl Communicator {
         let arguments = choice.digest() << 16 | known.number();
         let call = Call::new(CallKind::Allreduce, bytes, arguments);
         if choice.algorithm == AllreduceAlgorithm::Join {
-            let meeting = Meeting {
+            let flat = Meeting {
                 arithmetic: Some(known.arithmetic()),
                 ..Meeting::new(Pattern::Reduce, bytes, call)
             };
-            return Ok(Plan::new(Course::Meeting(meeting), shape));
+            return Ok(CollectivePlan::new(ExecutionPath::Flat(flat), shape));
         }
         let (rank, ranks, reduction) = (self.rank(), self.size(), known.reduction());
         let from_left = known.op.order() == Order::FromLeft;
-        let course =
+        let path =
             self.linked((call, &choice), (arguments, Vec::new()), || match choice.levels {
                 _ if from_left => {
                     collectives::allreduce::fold_from_left(rank, ranks, bytes, reduction)
@@ -110,6 +117,6 @@ impl Communicator {
                     two_level::allreduce(rank, ranks, per_node, bytes, reduction, choice.algorithm)
                 }
             })?;
-        Ok(Plan::new(course, shape))
+        Ok(CollectivePlan::new(path, shape))
     }
 }

@@ -1,14 +1,16 @@
 //! All-to-all of blocks of different sizes.
 
-use super::plan::{Course, InPlaceRule, Own, Plan, Shape};
-use super::sizes::{Counts, digest};
 use crate::AlltoallAlgorithm;
-use crate::algorithms::{Choice, Levels, Order};
 use crate::buffers::{Input, Output};
 use crate::communicator::Communicator;
+use crate::counts::{Counts, digest};
 use crate::error::Result;
+use crate::path::ExecutionPath;
 use crate::persistent::Persistent;
+use crate::plan::{CollectivePlan, TwoBuffers};
 use crate::request::Request;
+use crate::selection::algorithms::{Choice, Levels, Order};
+use crate::shape::{BufferShape, InPlaceRule, OwnBlock};
 use bytemuck::Pod;
 use engine::call::{Call, CallKind};
 use engine::meeting::{Blocks, Meeting, Pattern};
@@ -16,12 +18,12 @@ use std::sync::Arc;
 
 /// # All-to-all, blocks of different sizes
 impl Communicator {
-    /// Every rank gives one block to every rank, each as long as it is: block j of rank i's input
-    /// becomes block i of rank j's output.
+    /// Sends one block of the input to every rank: block j of rank i's input becomes block i of
+    /// rank j's output. Each block may have another length.
     ///
     /// Shapes: `sent` has the number of elements for each rank and `received` that from each rank;
     /// blocks follow each other without gaps. If the input is [in place](crate::InPlace), `sent` is
-    /// not looked at, and the blocks of `received` are both what is given and what is replaced.
+    /// ignored: the blocks of `received` are sent and replaced.
     ///
     /// ```
     /// # fn main() -> Result<(), tradewind::Error> {
@@ -42,8 +44,8 @@ impl Communicator {
     /// ```
     ///
     /// # Errors
-    /// When the lengths do not fit, what a rank gives to another is not as long as what that one
-    /// expects, a rank is gone or in another collective.
+    /// Fails if a length does not fit, a block is longer or shorter than its receiver expects, or a
+    /// rank is gone or in another collective.
     pub fn alltoallv<'i, T: Pod>(
         &self,
         input: impl Input<'i, T, Back = ()>,
@@ -55,11 +57,11 @@ impl Communicator {
         self.plan_alltoallv::<T>(sent, received)?.run(self, input, output)
     }
 
-    /// Begins an [`alltoallv`](Self::alltoallv).
+    /// Starts an [`alltoallv`](Self::alltoallv).
     ///
     /// # Errors
-    /// As [`alltoallv`](Self::alltoallv). Never waits, with the algorithm `join`; with others the
-    /// ranks tell each other first whether they have the same sizes as before.
+    /// The errors of [`alltoallv`](Self::alltoallv). Never waits with the algorithm `join`; with
+    /// others the ranks first agree that their sizes are those of the linked schedule.
     pub fn ialltoallv<'a, T: Pod, I: Input<'a, T>, O: Output<'a, T>>(
         &self,
         input: I,
@@ -71,21 +73,32 @@ impl Communicator {
         self.plan_alltoallv::<T>(sent, received)?.start(self, input, output)
     }
 
-    /// Prepares an alltoallv of these numbers of elements to be started many times.
+    /// Prepares a persistent alltoallv of these numbers of elements.
     ///
     /// # Errors
-    /// As [`ialltoallv`](Self::ialltoallv).
-    pub fn alltoallv_init<T: Pod>(&self, sent: &[usize], received: &[usize]) -> Result<Persistent> {
+    /// The errors of [`ialltoallv`](Self::ialltoallv).
+    pub fn alltoallv_init<T: Pod>(
+        &self,
+        sent: &[usize],
+        received: &[usize],
+    ) -> Result<Persistent<TwoBuffers<T>>> {
         Ok(Persistent::new(self, self.plan_alltoallv::<T>(sent, received)?))
     }
 
     #[inline(always)]
-    fn plan_alltoallv<T>(&self, sent: &[usize], received: &[usize]) -> Result<Plan> {
+    fn plan_alltoallv<T: Pod>(
+        &self,
+        sent: &[usize],
+        received: &[usize],
+    ) -> Result<CollectivePlan<TwoBuffers<T>>> {
         let (rank, ranks) = (self.rank(), self.size());
         let sent = Counts::of::<T>("the list of counts that are sent", sent, ranks)?;
         let received = Counts::of::<T>("the list of counts that are received", received, ranks)?;
-        let own =
-            Own { from: sent.offset(rank), to: received.offset(rank), bytes: sent.block(rank) };
+        let own = OwnBlock {
+            from: sent.offset(rank),
+            to: received.offset(rank),
+            bytes: sent.block(rank),
+        };
         if own.bytes != received.block(rank) {
             let (sent, expected) = (own.bytes, received.block(rank));
             return Err(
@@ -94,22 +107,25 @@ impl Communicator {
         }
         let in_place =
             if sent.bytes == received.bytes { InPlaceRule::InputAt(0) } else { InPlaceRule::Never };
-        let course = self.course_of_alltoallv(CallKind::Alltoallv, (&sent, &received), None)?;
-        let own = matches!(course, Course::Meeting(_)).then_some(own);
-        Ok(Plan::new(course, Shape { in_place, own, ..Shape::new(sent.total, received.total) }))
+        let path = self.path_of_alltoallv(CallKind::Alltoallv, (&sent, &received), None)?;
+        let own = matches!(path, ExecutionPath::Flat(_)).then_some(own);
+        Ok(CollectivePlan::new(
+            path,
+            BufferShape { in_place, own, ..BufferShape::new(sent.total, received.total) },
+        ))
     }
 
-    /// How every rank gives a block to every rank. Without `known`, sizes that all ranks know, each
-    /// has blocks of its own, and leaves that for itself to the caller.
+    /// The path by which every rank sends a block to every rank. `known` are sizes that all ranks
+    /// know; without them each rank knows its own only, and copies its own block itself.
     #[inline(always)]
-    pub(super) fn course_of_alltoallv(
+    pub(super) fn path_of_alltoallv(
         &self,
         kind: CallKind,
         (sent, received): (&Counts, &Counts),
         known: Option<&Counts>,
-    ) -> Result<Course> {
-        // Nobody could say how many bytes there are, and all have to choose the same. Nor could a
-        // rank that speaks for a node say how long the others' blocks are, so there is one level.
+    ) -> Result<ExecutionPath> {
+        // The selection must be the same on all ranks, and no rank knows the total size. Nor does a
+        // leader know the sizes of the other ranks' blocks, so there is one level.
         let choice = self.choose::<AlltoallAlgorithm>(0, Order::Any);
         let choice = Choice {
             algorithm: for_different_sizes(choice.algorithm),
@@ -119,17 +135,18 @@ impl Communicator {
         let call = Call::new(kind, 0, choice.digest() ^ known.map_or(0, Counts::digest));
         if choice.algorithm == AlltoallAlgorithm::Join {
             let blocks = Blocks::new(sent.bytes.iter().copied(), received.bytes.iter().copied());
-            let meeting = Meeting::new(Pattern::Exchange, 0, call);
-            return Ok(Course::Meeting(Meeting {
+            let flat = Meeting::new(Pattern::Exchange, 0, call);
+            return Ok(ExecutionPath::Flat(Meeting {
                 blocks: Some(Arc::new(blocks)),
                 leaves_own: known.is_none(),
-                ..meeting
+                ..flat
             }));
         }
         let sizes = match known {
             Some(known) => known.bytes.to_vec(),
-            // Ranks whose own sizes are as before must link anew, too, if those of others are not.
-            None => self.tell_all(digest(&[sent.digest(), received.digest()]), call)?,
+            // A rank whose own sizes are unchanged must link again, too, if those of another rank
+            // have changed.
+            None => self.allgather_word(digest(&[sent.digest(), received.digest()]), call)?,
         };
         self.linked((call, &choice), (0, sizes), || {
             choice.algorithm.graph_v(self.rank(), &sent.bytes, &received.bytes)
@@ -137,7 +154,7 @@ impl Communicator {
     }
 }
 
-/// The algorithm, or the nearest one that can do with blocks of different sizes.
+/// The algorithm, or the nearest one that supports blocks of different sizes.
 pub(crate) fn for_different_sizes(algorithm: AlltoallAlgorithm) -> AlltoallAlgorithm {
     match algorithm {
         AlltoallAlgorithm::Bruck | AlltoallAlgorithm::Multiphase => {

@@ -1,13 +1,15 @@
 //! Broadcast.
 
-use super::plan::{Course, Plan, bytes_of};
 use crate::BcastAlgorithm;
-use crate::algorithms::{Choice, Levels, Order};
 use crate::buffers::Output;
 use crate::communicator::Communicator;
 use crate::error::Result;
+use crate::path::ExecutionPath;
 use crate::persistent::Persistent;
+use crate::plan::{CollectivePlan, OneBuffer};
 use crate::request::Request;
+use crate::selection::algorithms::{Choice, Levels, Order};
+use crate::shape::bytes_of;
 use bytemuck::Pod;
 use collectives::two_level;
 use engine::call::{Call, CallKind};
@@ -17,7 +19,7 @@ use engine::streams::Given;
 
 /// # Broadcast
 impl Communicator {
-    /// Gives every rank the root's buffer.
+    /// Sends the root's buffer to every rank.
     ///
     /// Shapes: the same number of elements on all ranks.
     ///
@@ -33,22 +35,24 @@ impl Communicator {
     /// ```
     ///
     /// # Errors
-    /// When there is no such root, a rank is gone or in another collective.
+    /// Fails if the root is not a rank, or a rank is gone or in another collective.
     #[inline]
     pub fn bcast<T: Pod>(&self, buffer: &mut [T], root: u32) -> Result<()> {
         let (bytes, is_root) = (size_of_val(buffer) as u64, self.rank() == root);
         self.check_root(root)?;
         let choice = self.choose::<BcastAlgorithm>(bytes, Order::Any);
         if choice.algorithm != BcastAlgorithm::Join {
-            let course = self.linked_bcast(&choice, bytes, root)?;
-            return Plan::broadcast(course, bytes, is_root).start_broadcast(self, buffer)?.wait();
+            let path = self.linked_bcast(&choice, bytes, root)?;
+            return CollectivePlan::with_one_buffer(path, bytes, is_root)
+                .start(self, buffer)?
+                .wait();
         }
-        let meeting = &meeting_of_bcast(&choice, bytes, root);
+        let flat = &flat_bcast(&choice, bytes, root);
         let private = bytemuck::cast_slice_mut::<T, u8>(buffer);
-        if self.group().streams(meeting) {
+        if self.group().streams(flat) {
             let streamed = match is_root {
-                true => self.group().stream(meeting, Given::Apart(private), &mut []),
-                false => self.group().stream(meeting, Given::Apart(&[]), private),
+                true => self.group().stream(flat, Given::Apart(private), &mut []),
+                false => self.group().stream(flat, Given::Apart(&[]), private),
             };
             if let Some(outcome) = streamed {
                 return Ok(outcome?);
@@ -56,16 +60,16 @@ impl Communicator {
         }
         if is_root {
             let arguments = [Argument::input(private), Argument::output(0)];
-            return Ok(self.group().meet_and_wait(meeting, &arguments, &mut [])?);
+            return Ok(self.group().meet_and_wait(flat, &arguments, &mut [])?);
         }
         let arguments = [Argument::input(&[]), Argument::output(bytes)];
-        Ok(self.group().meet_and_wait(meeting, &arguments, &mut [&mut [], private])?)
+        Ok(self.group().meet_and_wait(flat, &arguments, &mut [&mut [], private])?)
     }
 
-    /// Begins a [`bcast`](Self::bcast).
+    /// Starts a [`bcast`](Self::bcast).
     ///
     /// # Errors
-    /// When there is no such root or the schedule cannot be linked. Never waits, once linked.
+    /// Fails if the root is not a rank or the schedule cannot be linked. Never waits once linked.
     #[inline]
     pub fn ibcast<'a, T: Pod, O: Output<'a, T>>(
         &self,
@@ -73,26 +77,25 @@ impl Communicator {
         root: u32,
     ) -> Result<Request<'a, O::Back>> {
         let bytes = buffer.bytes().len() as u64;
-        let course = self.course_of_bcast(bytes, root)?;
-        Plan::broadcast(course, bytes, self.rank() == root).start_broadcast(self, buffer)
+        let path = self.path_of_bcast(bytes, root)?;
+        CollectivePlan::with_one_buffer(path, bytes, self.rank() == root).start(self, buffer)
     }
 
-    /// Prepares a bcast of `count` elements to be started many times, with
-    /// [`Persistent::start_bcast`].
+    /// Prepares a persistent bcast of `count` elements.
     ///
     /// # Errors
-    /// As [`ibcast`](Self::ibcast).
-    pub fn bcast_init<T: Pod>(&self, count: usize, root: u32) -> Result<Persistent> {
+    /// The errors of [`ibcast`](Self::ibcast).
+    pub fn bcast_init<T: Pod>(&self, count: usize, root: u32) -> Result<Persistent<OneBuffer<T>>> {
         let bytes = bytes_of::<T>(count)?;
-        let course = self.course_of_bcast(bytes, root)?;
-        Ok(Persistent::new(self, Plan::broadcast(course, bytes, self.rank() == root)))
+        let path = self.path_of_bcast(bytes, root)?;
+        Ok(Persistent::new(self, CollectivePlan::with_one_buffer(path, bytes, self.rank() == root)))
     }
 
-    fn course_of_bcast(&self, bytes: u64, root: u32) -> Result<Course> {
+    fn path_of_bcast(&self, bytes: u64, root: u32) -> Result<ExecutionPath> {
         self.check_root(root)?;
         let choice = self.choose::<BcastAlgorithm>(bytes, Order::Any);
         match choice.algorithm {
-            BcastAlgorithm::Join => Ok(Course::Meeting(meeting_of_bcast(&choice, bytes, root))),
+            BcastAlgorithm::Join => Ok(ExecutionPath::Flat(flat_bcast(&choice, bytes, root))),
             _ => self.linked_bcast(&choice, bytes, root),
         }
     }
@@ -103,10 +106,10 @@ impl Communicator {
         choice: &Choice<BcastAlgorithm>,
         bytes: u64,
         root: u32,
-    ) -> Result<Course> {
+    ) -> Result<ExecutionPath> {
         let (rank, ranks, algorithm, tuning) =
             (self.rank(), self.size(), choice.algorithm, choice.tuning);
-        let call = call_of_bcast(choice, bytes, root);
+        let call = signature_of_bcast(choice, bytes, root);
         self.linked((call, choice), (root.into(), Vec::new()), || match choice.levels {
             Levels::One => algorithm.graph(rank, ranks, root, bytes, tuning),
             Levels::Two(per_node) => {
@@ -117,11 +120,11 @@ impl Communicator {
 }
 
 #[inline(always)]
-fn meeting_of_bcast(choice: &Choice<BcastAlgorithm>, bytes: u64, root: u32) -> Meeting {
-    Meeting::new(Pattern::Broadcast { root }, bytes, call_of_bcast(choice, bytes, root))
+fn flat_bcast(choice: &Choice<BcastAlgorithm>, bytes: u64, root: u32) -> Meeting {
+    Meeting::new(Pattern::Broadcast { root }, bytes, signature_of_bcast(choice, bytes, root))
 }
 
 #[inline(always)]
-fn call_of_bcast(choice: &Choice<BcastAlgorithm>, bytes: u64, root: u32) -> Call {
+fn signature_of_bcast(choice: &Choice<BcastAlgorithm>, bytes: u64, root: u32) -> Call {
     Call::new(CallKind::Bcast, bytes, choice.digest() << 32 | u64::from(root))
 }

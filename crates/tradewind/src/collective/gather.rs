@@ -1,13 +1,15 @@
 //! Gather.
 
-use super::plan::{Course, InPlaceRule, Own, Plan, Shape, bytes_of};
 use crate::GatherAlgorithm;
-use crate::algorithms::Order;
 use crate::buffers::{Input, Output};
 use crate::communicator::Communicator;
 use crate::error::Result;
+use crate::path::ExecutionPath;
 use crate::persistent::Persistent;
+use crate::plan::{CollectivePlan, TwoBuffers};
 use crate::request::Request;
+use crate::selection::algorithms::Order;
+use crate::shape::{BufferShape, InPlaceRule, OwnBlock, bytes_of};
 use bytemuck::Pod;
 use collectives::Sizes;
 use engine::call::{Call, CallKind};
@@ -15,10 +17,10 @@ use engine::meeting::{Meeting, Pattern};
 
 /// # Gather
 impl Communicator {
-    /// Gives the root the inputs of all ranks, in rank order.
+    /// Gathers the inputs of all ranks at the root, in rank order.
     ///
-    /// Shapes: the input has n elements, the same on all ranks; the output size × n at the root,
-    /// and is left alone elsewhere: an empty slice will do. At the root the input may be [in
+    /// Shapes: the input has n elements, the same on all ranks; the output has size × n at the root
+    /// and is ignored elsewhere, where an empty slice suffices. At the root the input may be [in
     /// place](crate::InPlace).
     ///
     /// ```
@@ -33,8 +35,8 @@ impl Communicator {
     /// ```
     ///
     /// # Errors
-    /// When the lengths do not fit, there is no such root, a rank is gone or in another collective.
-    /// Ranks other than the root do not wait, and may not hear of it.
+    /// Fails if a length does not fit, the root is not a rank, or a rank is gone or in another
+    /// collective. Ranks other than the root do not wait, and may not detect a failure.
     #[inline]
     pub fn gather<'i, T: Pod>(
         &self,
@@ -47,14 +49,14 @@ impl Communicator {
             size_of_val(output),
             root,
         )?;
-        self.plan_gather(bytes, root)?.run(self, input, output)
+        self.plan_gather::<T>(bytes, root)?.run(self, input, output)
     }
 
-    /// Begins a [`gather`](Self::gather).
+    /// Starts a [`gather`](Self::gather).
     ///
     /// # Errors
-    /// As [`gather`](Self::gather), and when the schedule cannot be linked. Never waits, once
-    /// linked.
+    /// The errors of [`gather`](Self::gather); fails if the schedule cannot be linked. Never waits
+    /// once linked.
     #[inline]
     pub fn igather<'a, T: Pod, I: Input<'a, T>, O: Output<'a, T>>(
         &self,
@@ -67,18 +69,22 @@ impl Communicator {
             output.bytes().len(),
             root,
         )?;
-        self.plan_gather(bytes, root)?.start(self, input, output)
+        self.plan_gather::<T>(bytes, root)?.start(self, input, output)
     }
 
-    /// Prepares a gather of `count` elements a rank to be started many times.
+    /// Prepares a persistent gather of `count` elements a rank.
     ///
     /// # Errors
-    /// As [`igather`](Self::igather).
-    pub fn gather_init<T: Pod>(&self, count: usize, root: u32) -> Result<Persistent> {
-        Ok(Persistent::new(self, self.plan_gather(bytes_of::<T>(count)?, root)?))
+    /// The errors of [`igather`](Self::igather).
+    pub fn gather_init<T: Pod>(
+        &self,
+        count: usize,
+        root: u32,
+    ) -> Result<Persistent<TwoBuffers<T>>> {
+        Ok(Persistent::new(self, self.plan_gather::<T>(bytes_of::<T>(count)?, root)?))
     }
 
-    /// The bytes of a block: of the input, or, if that is in place, a part of the output.
+    /// Bytes of a block: those of the input or, in place, of a part of the output.
     #[inline]
     fn block_of_gather(&self, input: Option<u64>, output: usize, root: u32) -> Result<u64> {
         match input {
@@ -91,36 +97,46 @@ impl Communicator {
     }
 
     #[inline(always)]
-    fn plan_gather(&self, bytes: u64, root: u32) -> Result<Plan> {
+    fn plan_gather<T: Pod>(&self, bytes: u64, root: u32) -> Result<CollectivePlan<TwoBuffers<T>>> {
         let total = self.for_each_rank(bytes)?;
-        let course = self.course_of_gather(CallKind::Gather, (bytes, root), true)?;
+        let path = self.path_of_gather(CallKind::Gather, (bytes, root), true)?;
         let at = u64::from(self.rank()) * bytes;
         if self.rank() != root {
-            return Ok(Plan::new(
-                course,
-                Shape { output: None, in_place: InPlaceRule::Never, ..Shape::new(bytes, 0) },
+            return Ok(CollectivePlan::new(
+                path,
+                BufferShape {
+                    output: None,
+                    in_place: InPlaceRule::Never,
+                    ..BufferShape::new(bytes, 0)
+                },
             ));
         }
-        let own = matches!(course, Course::Meeting(_)).then_some(Own { from: 0, to: at, bytes });
-        Ok(Plan::new(
-            course,
-            Shape { in_place: InPlaceRule::InputAt(at), own, ..Shape::new(bytes, total) },
+        let own =
+            matches!(path, ExecutionPath::Flat(_)).then_some(OwnBlock { from: 0, to: at, bytes });
+        Ok(CollectivePlan::new(
+            path,
+            BufferShape {
+                in_place: InPlaceRule::InputAt(at),
+                own,
+                ..BufferShape::new(bytes, total)
+            },
         ))
     }
 
-    /// How the root gets a block of so many bytes from every rank; `leaves_own`: but for its own.
+    /// The path by which the root receives a block of this size from every rank; with `leaves_own`
+    /// it copies its own block.
     #[inline(always)]
-    pub(super) fn course_of_gather(
+    pub(super) fn path_of_gather(
         &self,
         kind: CallKind,
         (bytes, root): (u64, u32),
         leaves_own: bool,
-    ) -> Result<Course> {
+    ) -> Result<ExecutionPath> {
         self.check_root(root)?;
         let choice = self.choose::<GatherAlgorithm>(bytes, Order::Any);
         let call = Call::new(kind, bytes, choice.digest() << 32 | u64::from(root));
         if choice.algorithm == GatherAlgorithm::Join {
-            return Ok(Course::Meeting(Meeting {
+            return Ok(ExecutionPath::Flat(Meeting {
                 leaves_own,
                 ..Meeting::new(Pattern::GatherTo { root }, bytes, call)
             }));

@@ -1,14 +1,16 @@
 //! Gather of blocks of different sizes.
 
-use super::plan::{Course, InPlaceRule, Own, Plan, Shape, bytes_of};
-use super::sizes::Counts;
 use crate::GatherAlgorithm;
-use crate::algorithms::Order;
 use crate::buffers::{Input, Output};
 use crate::communicator::Communicator;
+use crate::counts::Counts;
 use crate::error::Result;
+use crate::path::ExecutionPath;
 use crate::persistent::Persistent;
+use crate::plan::{CollectivePlan, TwoBuffers};
 use crate::request::Request;
+use crate::selection::algorithms::Order;
+use crate::shape::{BufferShape, InPlaceRule, OwnBlock, bytes_of};
 use bytemuck::Pod;
 use collectives::Sizes;
 use engine::call::{Call, CallKind};
@@ -17,11 +19,11 @@ use std::sync::Arc;
 
 /// # Gather, blocks of different sizes
 impl Communicator {
-    /// Gives the root the inputs of all ranks, in rank order, each as long as it is.
+    /// Gathers the inputs of all ranks at the root, in rank order; each may have another length.
     ///
-    /// Shapes: at the root `counts` has the number of elements of each rank, and the output as many
-    /// as they are together; elsewhere both are left alone: empty slices will do. At the root the
-    /// input may be [in place](crate::InPlace).
+    /// Shapes: at the root `counts` has the number of elements of each rank, and the output their
+    /// sum; elsewhere both are ignored: empty slices suffice. At the root the input may be [in
+    /// place](crate::InPlace).
     ///
     /// ```
     /// # fn main() -> Result<(), tradewind::Error> {
@@ -40,9 +42,9 @@ impl Communicator {
     /// ```
     ///
     /// # Errors
-    /// When the lengths do not fit, there is no such root, a rank is gone or in another collective;
-    /// at the root, when a rank has more or fewer elements than its count says. Ranks other than
-    /// the root do not wait, and may not hear of it.
+    /// Fails if a length does not fit, the root is not a rank, or a rank is gone or in another
+    /// collective; at the root, if a rank has more or fewer elements than its count. Ranks other
+    /// than the root do not wait, and may not detect a failure.
     pub fn gatherv<'i, T: Pod>(
         &self,
         input: impl Input<'i, T, Back = ()>,
@@ -53,11 +55,11 @@ impl Communicator {
         self.plan_gatherv::<T>(input.bytes().len() as u64, counts, root)?.run(self, input, output)
     }
 
-    /// Begins a [`gatherv`](Self::gatherv).
+    /// Starts a [`gatherv`](Self::gatherv).
     ///
     /// # Errors
-    /// As [`gatherv`](Self::gatherv). Never waits, with the algorithm `join`; with others the ranks
-    /// tell each other their sizes first.
+    /// The errors of [`gatherv`](Self::gatherv). Never waits with the algorithm `join`; with others
+    /// the ranks first agree on their sizes.
     pub fn igatherv<'a, T: Pod, I: Input<'a, T>, O: Output<'a, T>>(
         &self,
         input: I,
@@ -68,22 +70,27 @@ impl Communicator {
         self.plan_gatherv::<T>(input.bytes().len() as u64, counts, root)?.start(self, input, output)
     }
 
-    /// Prepares a gatherv, of `count` elements on this rank and, at the root, `counts` on all, to
-    /// be started many times.
+    /// Prepares a persistent gatherv of `count` elements on this rank and, at the root, `counts` on
+    /// all.
     ///
     /// # Errors
-    /// As [`igatherv`](Self::igatherv).
+    /// The errors of [`igatherv`](Self::igatherv).
     pub fn gatherv_init<T: Pod>(
         &self,
         count: usize,
         counts: &[usize],
         root: u32,
-    ) -> Result<Persistent> {
+    ) -> Result<Persistent<TwoBuffers<T>>> {
         Ok(Persistent::new(self, self.plan_gatherv::<T>(bytes_of::<T>(count)?, counts, root)?))
     }
 
     #[inline(always)]
-    fn plan_gatherv<T>(&self, own: u64, counts: &[usize], root: u32) -> Result<Plan> {
+    fn plan_gatherv<T: Pod>(
+        &self,
+        own: u64,
+        counts: &[usize],
+        root: u32,
+    ) -> Result<CollectivePlan<TwoBuffers<T>>> {
         self.check_root(root)?;
         let (rank, ranks) = (self.rank(), self.size());
         let counts = if rank == root {
@@ -92,14 +99,14 @@ impl Communicator {
             None
         };
         let own = counts.as_ref().map_or(own, |counts| counts.block(root));
-        // Only the root could say how many bytes there are, and all have to choose the same.
+        // The selection must be the same on all ranks, and only the root knows the total size.
         let choice = self.choose::<GatherAlgorithm>(0, Order::Any);
         let call = Call::new(CallKind::Gatherv, 0, choice.digest() << 32 | u64::from(root));
         let joins = choice.algorithm == GatherAlgorithm::Join;
-        let course = if joins {
+        let path = if joins {
             let received = counts.iter().flat_map(|counts| counts.bytes.iter().copied());
             let blocks = Some(Arc::new(Blocks::new(counts.is_none().then_some(own), received)));
-            Course::Meeting(Meeting {
+            ExecutionPath::Flat(Meeting {
                 blocks,
                 leaves_own: true,
                 ..Meeting::new(Pattern::GatherTo { root }, 0, call)
@@ -107,22 +114,26 @@ impl Communicator {
         } else {
             let bytes = self.agree_with_root(own, counts.as_ref(), (root, call))?;
             let sizes = Sizes::each(&bytes)?;
-            let draw = || choice.algorithm.graph(rank, root, &sizes, choice.tuning);
-            self.linked((call, &choice), (root.into(), bytes), draw)?
+            let build = || choice.algorithm.graph(rank, root, &sizes, choice.tuning);
+            self.linked((call, &choice), (root.into(), bytes), build)?
         };
         let Some(counts) = counts else {
-            return Ok(Plan::new(
-                course,
-                Shape { output: None, in_place: InPlaceRule::Never, ..Shape::new(own, 0) },
+            return Ok(CollectivePlan::new(
+                path,
+                BufferShape {
+                    output: None,
+                    in_place: InPlaceRule::Never,
+                    ..BufferShape::new(own, 0)
+                },
             ));
         };
         let at = counts.offset(root);
-        let block = joins.then_some(Own { from: 0, to: at, bytes: own });
-        let shape = Shape {
+        let block = joins.then_some(OwnBlock { from: 0, to: at, bytes: own });
+        let shape = BufferShape {
             in_place: InPlaceRule::InputAt(at),
             own: block,
-            ..Shape::new(own, counts.total)
+            ..BufferShape::new(own, counts.total)
         };
-        Ok(Plan::new(course, shape))
+        Ok(CollectivePlan::new(path, shape))
     }
 }

@@ -1,14 +1,16 @@
 //! Reduce.
 
-use super::plan::{Course, InPlaceRule, Plan, Shape, bytes_of};
 use crate::ReduceAlgorithm;
-use crate::algorithms::Levels;
 use crate::buffers::{Input, Output};
 use crate::communicator::Communicator;
 use crate::error::Result;
-use crate::operation::{Combination, Operation};
+use crate::path::ExecutionPath;
 use crate::persistent::Persistent;
+use crate::plan::{CollectivePlan, TwoBuffers};
+use crate::reduction::{Combination, ReduceOp};
 use crate::request::Request;
+use crate::selection::algorithms::Levels;
+use crate::shape::{BufferShape, InPlaceRule, bytes_of};
 use bytemuck::Pod;
 use collectives::two_level;
 use engine::call::{Call, CallKind};
@@ -16,11 +18,11 @@ use engine::meeting::{Meeting, Pattern};
 
 /// # Reduce
 impl Communicator {
-    /// Combines the ranks' inputs element by element at the root.
+    /// Combines the inputs of all ranks element by element at the root.
     ///
-    /// Shapes: the input has n elements, the same on all ranks; the output n at the root, and is
-    /// left alone elsewhere: an empty slice will do. At the root the input may be [in
-    /// place](crate::InPlace). With the algorithm `join`, and with operations of the caller's own
+    /// Shapes: the input has n elements, the same on all ranks; the output has n at the root and is
+    /// ignored elsewhere, where an empty slice suffices. At the root the input may be [in
+    /// place](crate::InPlace). With the algorithm `join`, and with user-defined operations
     /// ([`fold`](crate::fold())), the result is ((c₀ ∘ c₁) ∘ c₂) ∘ … in rank order.
     ///
     /// ```
@@ -36,79 +38,84 @@ impl Communicator {
     /// ```
     ///
     /// # Errors
-    /// When the lengths do not fit, there is no such root, an integer is divided by zero, a rank is
-    /// gone or in another collective. Ranks other than the root do not wait, and may not hear of
-    /// it.
+    /// Fails if a length does not fit, the root is not a rank, an integer is divided by zero, or a
+    /// rank is gone or in another collective. Ranks other than the root do not wait, and may not
+    /// detect a failure.
     #[inline]
     pub fn reduce<'i, T: Pod>(
         &self,
         input: impl Input<'i, T, Back = ()>,
         output: &mut [T],
-        op: impl Operation<T>,
+        op: impl ReduceOp<T>,
         root: u32,
     ) -> Result<()> {
         let bytes = input.argument().map_or(size_of_val(output) as u64, |input| input.length);
         self.plan_reduce(bytes, op, root)?.run(self, input, output)
     }
 
-    /// Begins a [`reduce`](Self::reduce).
+    /// Starts a [`reduce`](Self::reduce).
     ///
     /// # Errors
-    /// As [`reduce`](Self::reduce), and when the schedule cannot be linked. Never waits, once
-    /// linked.
+    /// The errors of [`reduce`](Self::reduce); fails if the schedule cannot be linked. Never waits
+    /// once linked.
     #[inline]
     pub fn ireduce<'a, T: Pod, I: Input<'a, T>, O: Output<'a, T>>(
         &self,
         input: I,
         mut output: O,
-        op: impl Operation<T>,
+        op: impl ReduceOp<T>,
         root: u32,
     ) -> Result<Request<'a, (I::Back, O::Back)>> {
         let bytes = input.argument().map_or(output.bytes().len() as u64, |input| input.length);
         self.plan_reduce(bytes, op, root)?.start(self, input, output)
     }
 
-    /// Prepares a reduce of `count` elements to be started many times.
+    /// Prepares a persistent reduce of `count` elements.
     ///
     /// # Errors
-    /// As [`ireduce`](Self::ireduce).
+    /// The errors of [`ireduce`](Self::ireduce).
     pub fn reduce_init<T: Pod>(
         &self,
         count: usize,
-        op: impl Operation<T>,
+        op: impl ReduceOp<T>,
         root: u32,
-    ) -> Result<Persistent> {
+    ) -> Result<Persistent<TwoBuffers<T>>> {
         Ok(Persistent::new(self, self.plan_reduce(bytes_of::<T>(count)?, op, root)?))
     }
 
     #[inline(always)]
-    fn plan_reduce<T: Pod>(&self, bytes: u64, op: impl Operation<T>, root: u32) -> Result<Plan> {
+    fn plan_reduce<T: Pod>(
+        &self,
+        bytes: u64,
+        op: impl ReduceOp<T>,
+        root: u32,
+    ) -> Result<CollectivePlan<TwoBuffers<T>>> {
         self.check_root(root)?;
         let is_root = self.rank() == root;
         let shape = if is_root {
-            Shape::new(bytes, bytes)
+            BufferShape::new(bytes, bytes)
         } else {
-            Shape { output: None, in_place: InPlaceRule::Never, ..Shape::new(bytes, 0) }
+            BufferShape { output: None, in_place: InPlaceRule::Never, ..BufferShape::new(bytes, 0) }
         };
         let known = match op.into_combination()? {
-            Combination::Known(known) => known,
-            Combination::Own(function) => {
-                let course = self.course_of_gather(CallKind::Reduce, (bytes, root), false)?;
+            Combination::BuiltIn(known) => known,
+            Combination::UserDefined(function) => {
+                let path = self.path_of_gather(CallKind::Reduce, (bytes, root), false)?;
                 let count = if is_root { self.size() } else { 0 };
-                return Ok(Plan::folded(course, shape, function, (count, count, bytes)));
+                return Ok(CollectivePlan::folded(path, shape, function, (count, count, bytes)));
             }
         };
         let choice = self.choose::<ReduceAlgorithm>(bytes, known.op.order());
         let arguments = choice.digest() << 48 ^ known.number() << 32 | u64::from(root);
         let call = Call::new(CallKind::Reduce, bytes, arguments);
         if choice.algorithm == ReduceAlgorithm::Join {
-            let meeting = Meeting::new(Pattern::ReduceTo { root }, bytes, call);
-            let meeting = Meeting { arithmetic: Some(known.arithmetic()), ..meeting };
-            return Ok(Plan::new(Course::Meeting(meeting), shape));
+            let flat = Meeting::new(Pattern::ReduceTo { root }, bytes, call);
+            let flat = Meeting { arithmetic: Some(known.arithmetic()), ..flat };
+            return Ok(CollectivePlan::new(ExecutionPath::Flat(flat), shape));
         }
         let (rank, ranks, reduction, tuning) =
             (self.rank(), self.size(), known.reduction(), choice.tuning);
-        let course =
+        let path =
             self.linked((call, &choice), (arguments, Vec::new()), || match choice.levels {
                 Levels::One => choice.algorithm.graph(rank, ranks, root, bytes, reduction, tuning),
                 Levels::Two(per_node) => two_level::reduce(
@@ -121,6 +128,6 @@ impl Communicator {
                     (choice.algorithm, tuning),
                 ),
             })?;
-        Ok(Plan::new(course, shape))
+        Ok(CollectivePlan::new(path, shape))
     }
 }

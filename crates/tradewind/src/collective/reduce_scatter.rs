@@ -1,14 +1,16 @@
 //! Reduce-scatter, with blocks of equal and of different sizes.
 
-use super::plan::{Course, Plan, Shape, bytes_of};
-use super::sizes::Counts;
 use crate::ReduceScatterAlgorithm;
 use crate::buffers::{Input, Output};
 use crate::communicator::Communicator;
+use crate::counts::Counts;
 use crate::error::Result;
-use crate::operation::{Combination, Operation};
+use crate::path::ExecutionPath;
 use crate::persistent::Persistent;
+use crate::plan::{CollectivePlan, TwoBuffers};
+use crate::reduction::{Combination, ReduceOp};
 use crate::request::Request;
+use crate::shape::{BufferShape, bytes_of};
 use bytemuck::Pod;
 use collectives::Sizes;
 use engine::call::{Call, CallKind};
@@ -17,13 +19,14 @@ use smallvec::SmallVec;
 
 /// # Reduce-scatter
 impl Communicator {
-    /// Combines the ranks' inputs element by element; every rank gets its block of the result.
+    /// Combines the inputs of all ranks element by element; every rank receives its block of the
+    /// result.
     ///
     /// Shapes: `counts` has the number of elements of each rank's block, the same list on all
-    /// ranks; the input has as many as they are together, the output those of the rank. If the
-    /// input is [in place](crate::InPlace), the output is as long as an input and holds it, and the
-    /// result replaces its beginning. With the algorithm `join`, and with operations of the
-    /// caller's own ([`fold`](crate::fold())), elements are ((c₀ ∘ c₁) ∘ c₂) ∘ … in rank order.
+    /// ranks; the input has their sum, the output the number of this rank. If the input is [in
+    /// place](crate::InPlace), the output is as long as an input and holds it, and the result
+    /// replaces its beginning. With the algorithm `join`, and with user-defined operations
+    /// ([`fold`](crate::fold())), elements are ((c₀ ∘ c₁) ∘ c₂) ∘ … in rank order.
     ///
     /// ```
     /// # fn main() -> Result<(), tradewind::Error> {
@@ -37,90 +40,90 @@ impl Communicator {
     /// ```
     ///
     /// # Errors
-    /// When the lengths do not fit, the ranks' counts differ, an integer is divided by zero, a rank
-    /// is gone or in another collective.
+    /// Fails if a length does not fit, the ranks' counts differ, an integer is divided by zero, or
+    /// a rank is gone or in another collective.
     pub fn reduce_scatter<'i, T: Pod>(
         &self,
         input: impl Input<'i, T, Back = ()>,
         output: &mut [T],
         counts: &[usize],
-        op: impl Operation<T>,
+        op: impl ReduceOp<T>,
     ) -> Result<()> {
         self.plan_reduce_scatter(counts, op)?.run(self, input, output)
     }
 
-    /// Begins a [`reduce_scatter`](Self::reduce_scatter).
+    /// Starts a [`reduce_scatter`](Self::reduce_scatter).
     ///
     /// # Errors
-    /// As [`reduce_scatter`](Self::reduce_scatter), and when the schedule cannot be linked. Never
-    /// waits, once linked.
+    /// The errors of [`reduce_scatter`](Self::reduce_scatter); fails if the schedule cannot be
+    /// linked. Never waits once linked.
     pub fn ireduce_scatter<'a, T: Pod, I: Input<'a, T>, O: Output<'a, T>>(
         &self,
         input: I,
         output: O,
         counts: &[usize],
-        op: impl Operation<T>,
+        op: impl ReduceOp<T>,
     ) -> Result<Request<'a, (I::Back, O::Back)>> {
         self.plan_reduce_scatter(counts, op)?.start(self, input, output)
     }
 
-    /// Prepares a reduce_scatter of `counts` elements to be started many times.
+    /// Prepares a persistent reduce_scatter of `counts` elements.
     ///
     /// # Errors
-    /// As [`ireduce_scatter`](Self::ireduce_scatter).
+    /// The errors of [`ireduce_scatter`](Self::ireduce_scatter).
     pub fn reduce_scatter_init<T: Pod>(
         &self,
         counts: &[usize],
-        op: impl Operation<T>,
-    ) -> Result<Persistent> {
+        op: impl ReduceOp<T>,
+    ) -> Result<Persistent<TwoBuffers<T>>> {
         Ok(Persistent::new(self, self.plan_reduce_scatter(counts, op)?))
     }
 
-    /// A [`reduce_scatter`](Self::reduce_scatter) of equal blocks.
+    /// Runs a [`reduce_scatter`](Self::reduce_scatter) of equal blocks.
     ///
     /// Shapes: the output has n elements, the same on all ranks, the input size × n. If the input
     /// is [in place](crate::InPlace), the output is as long as an input and holds it, and the
     /// result replaces its beginning.
     ///
     /// # Errors
-    /// As [`reduce_scatter`](Self::reduce_scatter).
+    /// The errors of [`reduce_scatter`](Self::reduce_scatter).
     #[inline]
     pub fn reduce_scatter_block<'i, T: Pod>(
         &self,
         input: impl Input<'i, T, Back = ()>,
         output: &mut [T],
-        op: impl Operation<T>,
+        op: impl ReduceOp<T>,
     ) -> Result<()> {
         let bytes =
             self.block_of_reduce_scatter(input.argument().is_none(), size_of_val(output) as u64)?;
         self.plan_reduce_scatter_block(bytes, op)?.run(self, input, output)
     }
 
-    /// Begins a [`reduce_scatter_block`](Self::reduce_scatter_block).
+    /// Starts a [`reduce_scatter_block`](Self::reduce_scatter_block).
     ///
     /// # Errors
-    /// As [`ireduce_scatter`](Self::ireduce_scatter).
+    /// The errors of [`ireduce_scatter`](Self::ireduce_scatter).
     #[inline]
     pub fn ireduce_scatter_block<'a, T: Pod, I: Input<'a, T>, O: Output<'a, T>>(
         &self,
         input: I,
         mut output: O,
-        op: impl Operation<T>,
+        op: impl ReduceOp<T>,
     ) -> Result<Request<'a, (I::Back, O::Back)>> {
         let bytes =
             self.block_of_reduce_scatter(input.argument().is_none(), output.bytes().len() as u64)?;
         self.plan_reduce_scatter_block(bytes, op)?.start(self, input, output)
     }
 
-    /// Prepares a reduce_scatter_block of `count` elements a rank to be started many times.
+    /// Prepares a persistent reduce_scatter_block of `count` elements a rank.
     ///
     /// # Errors
-    /// As [`ireduce_scatter`](Self::ireduce_scatter).
+    /// The errors of [`ireduce_scatter`](Self::ireduce_scatter).
     pub fn reduce_scatter_block_init<T: Pod>(
         &self,
         count: usize,
-        op: impl Operation<T>,
-    ) -> Result<Persistent> {
+        op: impl ReduceOp<T>,
+    ) -> Result<Persistent<TwoBuffers<T>>> {
         Ok(Persistent::new(self, self.plan_reduce_scatter_block(bytes_of::<T>(count)?, op)?))
     }
 
@@ -134,16 +137,20 @@ impl Communicator {
     }
 
     #[inline(always)]
-    fn plan_reduce_scatter_block<T: Pod>(&self, bytes: u64, op: impl Operation<T>) -> Result<Plan> {
+    fn plan_reduce_scatter_block<T: Pod>(
+        &self,
+        bytes: u64,
+        op: impl ReduceOp<T>,
+    ) -> Result<CollectivePlan<TwoBuffers<T>>> {
         let total = self.for_each_rank(bytes)?;
-        let shape = Shape::new(total, bytes);
+        let shape = BufferShape::new(total, bytes);
         let known = match op.into_combination()? {
-            Combination::Known(known) => known,
-            Combination::Own(function) => {
-                let course =
-                    self.course_of_alltoall(CallKind::ReduceScatterBlock, (bytes, 1), false)?;
-                return Ok(Plan::folded(
-                    course,
+            Combination::BuiltIn(known) => known,
+            Combination::UserDefined(function) => {
+                let path =
+                    self.path_of_alltoall(CallKind::ReduceScatterBlock, (bytes, 1), false)?;
+                return Ok(CollectivePlan::folded(
+                    path,
                     shape,
                     function,
                     (self.size(), self.size(), bytes),
@@ -155,34 +162,37 @@ impl Communicator {
         let call = Call::new(CallKind::ReduceScatterBlock, bytes, arguments);
         if choice.algorithm == ReduceScatterAlgorithm::Join {
             let at = u64::from(self.rank()) * bytes;
-            let meeting = Meeting::new(Pattern::ReduceScatter { at, bytes }, total, call);
-            let meeting = Meeting { arithmetic: Some(known.arithmetic()), ..meeting };
-            return Ok(Plan::new(Course::Meeting(meeting), shape));
+            let flat = Meeting::new(Pattern::ReduceScatter { at, bytes }, total, call);
+            let flat = Meeting { arithmetic: Some(known.arithmetic()), ..flat };
+            return Ok(CollectivePlan::new(ExecutionPath::Flat(flat), shape));
         }
         let sizes = Sizes::equal(self.size(), bytes)?;
-        let course = self.linked((call, &choice), (arguments, Vec::new()), || {
+        let path = self.linked((call, &choice), (arguments, Vec::new()), || {
             choice.algorithm.graph(self.rank(), &sizes, known.reduction())
         })?;
-        Ok(Plan::new(course, shape))
+        Ok(CollectivePlan::new(path, shape))
     }
 
-    fn plan_reduce_scatter<T: Pod>(&self, counts: &[usize], op: impl Operation<T>) -> Result<Plan> {
+    fn plan_reduce_scatter<T: Pod>(
+        &self,
+        counts: &[usize],
+        op: impl ReduceOp<T>,
+    ) -> Result<CollectivePlan<TwoBuffers<T>>> {
         let (rank, ranks) = (self.rank(), self.size());
         let counts = Counts::of::<T>("the list of counts", counts, ranks)?;
         let (at, bytes) = (counts.offset(rank), counts.block(rank));
-        let shape = Shape::new(counts.total, bytes);
+        let shape = BufferShape::new(counts.total, bytes);
         let known = match op.into_combination()? {
-            Combination::Known(known) => known,
-            Combination::Own(function) => {
+            Combination::BuiltIn(known) => known,
+            Combination::UserDefined(function) => {
                 let (all, total) = (
                     SmallVec::from_elem(bytes, ranks as usize),
                     bytes.saturating_mul(ranks.into()),
                 );
                 let received = Counts { bytes: all, total };
                 let both = (&counts, &received);
-                let course =
-                    self.course_of_alltoallv(CallKind::ReduceScatter, both, Some(&counts))?;
-                return Ok(Plan::folded(course, shape, function, (ranks, ranks, bytes)));
+                let path = self.path_of_alltoallv(CallKind::ReduceScatter, both, Some(&counts))?;
+                return Ok(CollectivePlan::folded(path, shape, function, (ranks, ranks, bytes)));
             }
         };
         let choice = self
@@ -191,14 +201,14 @@ impl Communicator {
         let call =
             Call::new(CallKind::ReduceScatter, counts.total, arguments ^ counts.digest() << 24);
         if choice.algorithm == ReduceScatterAlgorithm::Join {
-            let meeting = Meeting::new(Pattern::ReduceScatter { at, bytes }, counts.total, call);
-            let meeting = Meeting { arithmetic: Some(known.arithmetic()), ..meeting };
-            return Ok(Plan::new(Course::Meeting(meeting), shape));
+            let flat = Meeting::new(Pattern::ReduceScatter { at, bytes }, counts.total, call);
+            let flat = Meeting { arithmetic: Some(known.arithmetic()), ..flat };
+            return Ok(CollectivePlan::new(ExecutionPath::Flat(flat), shape));
         }
         let sizes = Sizes::each(&counts.bytes)?;
-        let course = self.linked((call, &choice), (arguments, counts.bytes.to_vec()), || {
+        let path = self.linked((call, &choice), (arguments, counts.bytes.to_vec()), || {
             choice.algorithm.graph(rank, &sizes, known.reduction())
         })?;
-        Ok(Plan::new(course, shape))
+        Ok(CollectivePlan::new(path, shape))
     }
 }

@@ -1,20 +1,22 @@
 //! Scan.
 
-use super::plan::{Course, Plan, Shape, bytes_of};
 use crate::ScanAlgorithm;
 use crate::buffers::{Input, Output};
 use crate::communicator::Communicator;
 use crate::error::Result;
-use crate::operation::{Combination, Operation};
+use crate::path::ExecutionPath;
 use crate::persistent::Persistent;
+use crate::plan::{CollectivePlan, TwoBuffers};
+use crate::reduction::{Combination, ReduceOp};
 use crate::request::Request;
+use crate::shape::{BufferShape, bytes_of};
 use bytemuck::Pod;
 use engine::call::{Call, CallKind};
 use engine::meeting::{Meeting, Pattern};
 
 /// # Scan
 impl Communicator {
-    /// Rank r gets the inputs of the ranks 0, …, r combined element by element.
+    /// Combines the inputs of ranks 0, …, r element by element on each rank r.
     ///
     /// Shapes: input and output have the same number of elements, the same on all ranks. The input
     /// may be [in place](crate::InPlace).
@@ -31,49 +33,59 @@ impl Communicator {
     /// ```
     ///
     /// # Errors
-    /// When the lengths differ, an integer is divided by zero, a rank is gone or in another
-    /// collective. A rank waits for those before it only, and may not hear of the others.
+    /// Fails if the lengths differ, an integer is divided by zero, or a rank is gone or in another
+    /// collective. A rank waits only for those before it, and may not detect failures of the
+    /// others.
     #[inline]
     pub fn scan<'i, T: Pod>(
         &self,
         input: impl Input<'i, T, Back = ()>,
         output: &mut [T],
-        op: impl Operation<T>,
+        op: impl ReduceOp<T>,
     ) -> Result<()> {
         self.plan_scan(size_of_val(output) as u64, op)?.run(self, input, output)
     }
 
-    /// Begins a [`scan`](Self::scan).
+    /// Starts a [`scan`](Self::scan).
     ///
     /// # Errors
-    /// As [`scan`](Self::scan), and when the schedule cannot be linked. Never waits, once linked.
+    /// The errors of [`scan`](Self::scan); fails if the schedule cannot be linked. Never waits once
+    /// linked.
     #[inline]
     pub fn iscan<'a, T: Pod, I: Input<'a, T>, O: Output<'a, T>>(
         &self,
         input: I,
         mut output: O,
-        op: impl Operation<T>,
+        op: impl ReduceOp<T>,
     ) -> Result<Request<'a, (I::Back, O::Back)>> {
         self.plan_scan(output.bytes().len() as u64, op)?.start(self, input, output)
     }
 
-    /// Prepares a scan of `count` elements to be started many times.
+    /// Prepares a persistent scan of `count` elements.
     ///
     /// # Errors
-    /// As [`iscan`](Self::iscan).
-    pub fn scan_init<T: Pod>(&self, count: usize, op: impl Operation<T>) -> Result<Persistent> {
+    /// The errors of [`iscan`](Self::iscan).
+    pub fn scan_init<T: Pod>(
+        &self,
+        count: usize,
+        op: impl ReduceOp<T>,
+    ) -> Result<Persistent<TwoBuffers<T>>> {
         Ok(Persistent::new(self, self.plan_scan(bytes_of::<T>(count)?, op)?))
     }
 
     #[inline(always)]
-    fn plan_scan<T: Pod>(&self, bytes: u64, op: impl Operation<T>) -> Result<Plan> {
-        let shape = Shape::new(bytes, bytes);
+    fn plan_scan<T: Pod>(
+        &self,
+        bytes: u64,
+        op: impl ReduceOp<T>,
+    ) -> Result<CollectivePlan<TwoBuffers<T>>> {
+        let shape = BufferShape::new(bytes, bytes);
         let known = match op.into_combination()? {
-            Combination::Known(known) => known,
-            Combination::Own(function) => {
-                let course = self.course_of_allgather(CallKind::Scan, bytes, false)?;
-                return Ok(Plan::folded(
-                    course,
+            Combination::BuiltIn(known) => known,
+            Combination::UserDefined(function) => {
+                let path = self.path_of_allgather(CallKind::Scan, bytes, false)?;
+                return Ok(CollectivePlan::folded(
+                    path,
                     shape,
                     function,
                     (self.size(), self.rank() + 1, bytes),
@@ -84,15 +96,15 @@ impl Communicator {
         let arguments = choice.digest() << 16 | known.number();
         let call = Call::new(CallKind::Scan, bytes, arguments);
         if choice.algorithm == ScanAlgorithm::Join {
-            let meeting = Meeting {
+            let flat = Meeting {
                 arithmetic: Some(known.arithmetic()),
                 ..Meeting::new(Pattern::Scan, bytes, call)
             };
-            return Ok(Plan::new(Course::Meeting(meeting), shape));
+            return Ok(CollectivePlan::new(ExecutionPath::Flat(flat), shape));
         }
-        let course = self.linked((call, &choice), (arguments, Vec::new()), || {
+        let path = self.linked((call, &choice), (arguments, Vec::new()), || {
             choice.algorithm.graph(self.rank(), self.size(), bytes, known.reduction())
         })?;
-        Ok(Plan::new(course, shape))
+        Ok(CollectivePlan::new(path, shape))
     }
 }

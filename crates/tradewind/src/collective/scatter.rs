@@ -1,13 +1,15 @@
 //! Scatter.
 
-use super::plan::{Course, InPlaceRule, Own, Plan, Shape, bytes_of};
 use crate::ScatterAlgorithm;
-use crate::algorithms::Order;
 use crate::buffers::{Input, Output};
 use crate::communicator::Communicator;
 use crate::error::Result;
+use crate::path::ExecutionPath;
 use crate::persistent::Persistent;
+use crate::plan::{CollectivePlan, TwoBuffers};
 use crate::request::Request;
+use crate::selection::algorithms::Order;
+use crate::shape::{BufferShape, InPlaceRule, OwnBlock, bytes_of};
 use bytemuck::Pod;
 use collectives::Sizes;
 use engine::call::{Call, CallKind};
@@ -15,10 +17,10 @@ use engine::meeting::{Meeting, Pattern};
 
 /// # Scatter
 impl Communicator {
-    /// Gives every rank its block of the root's input, in rank order.
+    /// Sends each rank its block of the root's input, in rank order.
     ///
-    /// Shapes: the output has n elements, the same on all ranks; the input size × n at the root,
-    /// and is not looked at elsewhere: an empty slice will do. At the root the output may be [in
+    /// Shapes: the output has n elements, the same on all ranks; the input has size × n at the root
+    /// and is ignored elsewhere, where an empty slice suffices. At the root the output may be [in
     /// place](crate::InPlace).
     ///
     /// ```
@@ -34,8 +36,8 @@ impl Communicator {
     /// ```
     ///
     /// # Errors
-    /// When the lengths do not fit, there is no such root, a rank is gone or in another collective.
-    /// The root does not wait, and may not hear of it.
+    /// Fails if a length does not fit, the root is not a rank, or a rank is gone or in another
+    /// collective. The root does not wait, and may not detect a failure.
     #[inline]
     pub fn scatter<'i, 'o, T: Pod>(
         &self,
@@ -48,14 +50,14 @@ impl Communicator {
             input.bytes().len(),
             root,
         )?;
-        self.plan_scatter(bytes, root)?.run(self, input, output)
+        self.plan_scatter::<T>(bytes, root)?.run(self, input, output)
     }
 
-    /// Begins a [`scatter`](Self::scatter).
+    /// Starts a [`scatter`](Self::scatter).
     ///
     /// # Errors
-    /// As [`scatter`](Self::scatter), and when the schedule cannot be linked. Never waits, once
-    /// linked.
+    /// The errors of [`scatter`](Self::scatter); fails if the schedule cannot be linked. Never
+    /// waits once linked.
     #[inline]
     pub fn iscatter<'a, T: Pod, I: Input<'a, T>, O: Output<'a, T>>(
         &self,
@@ -68,18 +70,22 @@ impl Communicator {
             input.bytes().len(),
             root,
         )?;
-        self.plan_scatter(bytes, root)?.start(self, input, output)
+        self.plan_scatter::<T>(bytes, root)?.start(self, input, output)
     }
 
-    /// Prepares a scatter of `count` elements a rank to be started many times.
+    /// Prepares a persistent scatter of `count` elements a rank.
     ///
     /// # Errors
-    /// As [`iscatter`](Self::iscatter).
-    pub fn scatter_init<T: Pod>(&self, count: usize, root: u32) -> Result<Persistent> {
-        Ok(Persistent::new(self, self.plan_scatter(bytes_of::<T>(count)?, root)?))
+    /// The errors of [`iscatter`](Self::iscatter).
+    pub fn scatter_init<T: Pod>(
+        &self,
+        count: usize,
+        root: u32,
+    ) -> Result<Persistent<TwoBuffers<T>>> {
+        Ok(Persistent::new(self, self.plan_scatter::<T>(bytes_of::<T>(count)?, root)?))
     }
 
-    /// The bytes of a block: of the output, or, if that is in place, a part of the input.
+    /// Bytes of a block: those of the output or, in place, of a part of the input.
     #[inline]
     fn block_of_scatter(&self, output: Option<u64>, input: usize, root: u32) -> Result<u64> {
         match output {
@@ -92,15 +98,15 @@ impl Communicator {
     }
 
     #[inline(always)]
-    fn plan_scatter(&self, bytes: u64, root: u32) -> Result<Plan> {
+    fn plan_scatter<T: Pod>(&self, bytes: u64, root: u32) -> Result<CollectivePlan<TwoBuffers<T>>> {
         self.check_root(root)?;
         let (total, is_root) = (self.for_each_rank(bytes)?, self.rank() == root);
         let choice = self.choose::<ScatterAlgorithm>(bytes, Order::Any);
         let call = Call::new(CallKind::Scatter, bytes, choice.digest() << 32 | u64::from(root));
         let joins = choice.algorithm == ScatterAlgorithm::Join;
-        let course = if joins {
-            let meeting = Meeting::new(Pattern::Scatter { root }, total, call);
-            Course::Meeting(Meeting { leaves_own: true, ..meeting })
+        let path = if joins {
+            let flat = Meeting::new(Pattern::Scatter { root }, total, call);
+            ExecutionPath::Flat(Meeting { leaves_own: true, ..flat })
         } else {
             let sizes = Sizes::equal(self.size(), bytes)?;
             self.linked((call, &choice), (root.into(), Vec::new()), || {
@@ -108,11 +114,11 @@ impl Communicator {
             })?
         };
         let shape = if is_root {
-            let own = joins.then_some(Own { from: u64::from(root) * bytes, to: 0, bytes });
-            Shape { in_place: InPlaceRule::Output, own, ..Shape::new(total, bytes) }
+            let own = joins.then_some(OwnBlock { from: u64::from(root) * bytes, to: 0, bytes });
+            BufferShape { in_place: InPlaceRule::Output, own, ..BufferShape::new(total, bytes) }
         } else {
-            Shape { input: None, in_place: InPlaceRule::Never, ..Shape::new(0, bytes) }
+            BufferShape { input: None, in_place: InPlaceRule::Never, ..BufferShape::new(0, bytes) }
         };
-        Ok(Plan::new(course, shape))
+        Ok(CollectivePlan::new(path, shape))
     }
 }

@@ -1,14 +1,16 @@
 //! Scatter of blocks of different sizes.
 
-use super::plan::{Course, InPlaceRule, Own, Plan, Shape, bytes_of};
-use super::sizes::Counts;
 use crate::ScatterAlgorithm;
-use crate::algorithms::Order;
 use crate::buffers::{Input, Output};
 use crate::communicator::Communicator;
+use crate::counts::Counts;
 use crate::error::Result;
+use crate::path::ExecutionPath;
 use crate::persistent::Persistent;
+use crate::plan::{CollectivePlan, TwoBuffers};
 use crate::request::Request;
+use crate::selection::algorithms::Order;
+use crate::shape::{BufferShape, InPlaceRule, OwnBlock, bytes_of};
 use bytemuck::Pod;
 use collectives::Sizes;
 use engine::call::{Call, CallKind};
@@ -17,11 +19,11 @@ use std::sync::Arc;
 
 /// # Scatter, blocks of different sizes
 impl Communicator {
-    /// Gives every rank its block of the root's input, in rank order, each as long as it is.
+    /// Sends each rank its block of the root's input, in rank order; each may have another length.
     ///
-    /// Shapes: at the root `counts` has the number of elements of each rank, and the input as many
-    /// as they are together; elsewhere both are not looked at: empty slices will do. The output has
-    /// the rank's own number of elements. At the root it may be [in place](crate::InPlace).
+    /// Shapes: at the root `counts` has the number of elements of each rank, and the input their
+    /// sum; elsewhere both are ignored: empty slices suffice. The output has the rank's own number
+    /// of elements. At the root it may be [in place](crate::InPlace).
     ///
     /// ```
     /// # fn main() -> Result<(), tradewind::Error> {
@@ -39,9 +41,9 @@ impl Communicator {
     /// ```
     ///
     /// # Errors
-    /// When the lengths do not fit, there is no such root, a rank is gone or in another collective,
-    /// or when the root has more or fewer elements for this rank than its output has. The root does
-    /// not wait, and may not hear of it.
+    /// Fails if a length does not fit, the root is not a rank, a rank is gone or in another
+    /// collective, or the root's count for this rank is not the length of its output. The root does
+    /// not wait, and may not detect a failure.
     pub fn scatterv<'i, 'o, T: Pod>(
         &self,
         input: impl Input<'i, T, Back = ()>,
@@ -52,11 +54,11 @@ impl Communicator {
         self.plan_scatterv::<T>(counts, output.bytes().len() as u64, root)?.run(self, input, output)
     }
 
-    /// Begins a [`scatterv`](Self::scatterv).
+    /// Starts a [`scatterv`](Self::scatterv).
     ///
     /// # Errors
-    /// As [`scatterv`](Self::scatterv). Never waits, with the algorithm `join`; with others the
-    /// ranks tell each other their sizes first.
+    /// The errors of [`scatterv`](Self::scatterv). Never waits with the algorithm `join`; with
+    /// others the ranks first agree on their sizes.
     pub fn iscatterv<'a, T: Pod, I: Input<'a, T>, O: Output<'a, T>>(
         &self,
         input: I,
@@ -68,22 +70,27 @@ impl Communicator {
             .start(self, input, output)
     }
 
-    /// Prepares a scatterv, of `count` elements on this rank and, at the root, `counts` on all, to
-    /// be started many times.
+    /// Prepares a persistent scatterv of `count` elements on this rank and, at the root, `counts`
+    /// on all.
     ///
     /// # Errors
-    /// As [`iscatterv`](Self::iscatterv).
+    /// The errors of [`iscatterv`](Self::iscatterv).
     pub fn scatterv_init<T: Pod>(
         &self,
         counts: &[usize],
         count: usize,
         root: u32,
-    ) -> Result<Persistent> {
+    ) -> Result<Persistent<TwoBuffers<T>>> {
         Ok(Persistent::new(self, self.plan_scatterv::<T>(counts, bytes_of::<T>(count)?, root)?))
     }
 
     #[inline(always)]
-    fn plan_scatterv<T>(&self, counts: &[usize], own: u64, root: u32) -> Result<Plan> {
+    fn plan_scatterv<T: Pod>(
+        &self,
+        counts: &[usize],
+        own: u64,
+        root: u32,
+    ) -> Result<CollectivePlan<TwoBuffers<T>>> {
         self.check_root(root)?;
         let (rank, ranks) = (self.rank(), self.size());
         let counts = if rank == root {
@@ -92,14 +99,14 @@ impl Communicator {
             None
         };
         let own = counts.as_ref().map_or(own, |counts| counts.block(root));
-        // Only the root could say how many bytes there are, and all have to choose the same.
+        // The selection must be the same on all ranks, and only the root knows the total size.
         let choice = self.choose::<ScatterAlgorithm>(0, Order::Any);
         let call = Call::new(CallKind::Scatterv, 0, choice.digest() << 32 | u64::from(root));
         let joins = choice.algorithm == ScatterAlgorithm::Join;
-        let course = if joins {
+        let path = if joins {
             let sent = counts.iter().flat_map(|counts| counts.bytes.iter().copied());
             let blocks = Some(Arc::new(Blocks::new(sent, counts.is_none().then_some(own))));
-            Course::Meeting(Meeting {
+            ExecutionPath::Flat(Meeting {
                 blocks,
                 leaves_own: true,
                 ..Meeting::new(Pattern::Scatter { root }, 0, call)
@@ -107,18 +114,25 @@ impl Communicator {
         } else {
             let bytes = self.agree_with_root(own, counts.as_ref(), (root, call))?;
             let sizes = Sizes::each(&bytes)?;
-            let draw = || choice.algorithm.graph(rank, root, &sizes, choice.tuning);
-            self.linked((call, &choice), (root.into(), bytes), draw)?
+            let build = || choice.algorithm.graph(rank, root, &sizes, choice.tuning);
+            self.linked((call, &choice), (root.into(), bytes), build)?
         };
         let Some(counts) = counts else {
-            return Ok(Plan::new(
-                course,
-                Shape { input: None, in_place: InPlaceRule::Never, ..Shape::new(0, own) },
+            return Ok(CollectivePlan::new(
+                path,
+                BufferShape {
+                    input: None,
+                    in_place: InPlaceRule::Never,
+                    ..BufferShape::new(0, own)
+                },
             ));
         };
-        let block = joins.then_some(Own { from: counts.offset(root), to: 0, bytes: own });
-        let shape =
-            Shape { in_place: InPlaceRule::Output, own: block, ..Shape::new(counts.total, own) };
-        Ok(Plan::new(course, shape))
+        let block = joins.then_some(OwnBlock { from: counts.offset(root), to: 0, bytes: own });
+        let shape = BufferShape {
+            in_place: InPlaceRule::Output,
+            own: block,
+            ..BufferShape::new(counts.total, own)
+        };
+        Ok(CollectivePlan::new(path, shape))
     }
 }

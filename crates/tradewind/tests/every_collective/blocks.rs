@@ -296,7 +296,7 @@ fn bcast_gives_everyone_the_roots_buffer() {
                     buffer.copy_from_slice(&world.ibcast(shared, root)?.wait()?);
                 }
                 Form::Persistent => {
-                    world.bcast_init::<u64>(count, root)?.start_bcast(&mut buffer)?.wait()?
+                    world.bcast_init::<u64>(count, root)?.start(&mut buffer)?.wait()?
                 }
             }
             assert!(buffer == values(root, count), "count {count}, root {root}");

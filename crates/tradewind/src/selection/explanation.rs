@@ -1,7 +1,7 @@
 //! Which algorithm, and why.
 
-use crate::algorithms::{AlltoallAlgorithm, Choice, Choosable, Levels};
 use crate::collective::for_different_sizes;
+use crate::selection::algorithms::{AlltoallAlgorithm, Choice, Choosable, Levels};
 use collectives::Tuning;
 use collectives::{Algorithm, Collective};
 use models::decision::{Origin, Query};
@@ -99,7 +99,7 @@ impl Explanation {
     }
 
     /// What ran was a join, for the sake of the order of ranks.
-    pub(crate) fn must_keep_rank_order(&mut self) {
+    pub(crate) fn replace_by_join(&mut self) {
         let (segment_bytes, degree, ranks_per_node) = (None, None, None);
         let (algorithm, reason) = (Algorithm::Join.name(), Reason::RankOrder);
         *self = Explanation {
@@ -113,7 +113,7 @@ impl Explanation {
     }
 
     /// What ran was an all-to-all of blocks whose sizes differ, which not every algorithm can do.
-    pub(crate) fn must_take_different_sizes(&mut self) {
+    pub(crate) fn adapt_to_different_sizes(&mut self) {
         if let Ok(algorithm) = self.algorithm.parse::<AlltoallAlgorithm>() {
             let runs = for_different_sizes(algorithm);
             self.ranks_per_node = None;

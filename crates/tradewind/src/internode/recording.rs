@@ -1,12 +1,13 @@
-//! What a schedule between nodes leaves in the profile.
+//! Records of the runs of a schedule between nodes, for the profile.
 
-use super::Span;
 use engine::call::Call;
+use engine::group::Group;
 use engine::trace::{BETWEEN_NODES, Trace, TraceEvent, TraceStage, TracedProgram};
 use goal::schedule::{Kind, Schedule, ScheduleView};
+use network::carrier::Context;
 use std::sync::Arc;
 
-/// Where the runs of one schedule are recorded.
+/// Recorder of the runs of one schedule.
 #[derive(Debug)]
 pub(super) struct Recording {
     trace: Arc<Trace>,
@@ -18,52 +19,53 @@ pub(super) struct Recording {
 }
 
 impl Recording {
-    /// None if this rank records nothing.
-    pub(super) fn new(span: &Span, program: u64, schedule: &Schedule, call: Call) -> Option<Self> {
-        let trace = Arc::clone(span.group.trace()?);
-        let communicator = BETWEEN_NODES | u64::from(span.context.number);
-        let (rank, members, schedule) =
-            (span.rank(), span.context.members.to_vec(), schedule.clone());
-        let partners = vec![None; schedule.view().operations().len()];
-        let described = schedule.clone();
+    /// A recorder, if this rank records a profile.
+    pub(super) fn new(
+        group: &Group,
+        context: &Context,
+        program: u64,
+        schedule: &Schedule,
+        call: Call,
+    ) -> Option<Self> {
+        let trace = Arc::clone(group.trace()?);
+        let communicator = BETWEEN_NODES | u64::from(context.number);
+        let rank = context.rank;
         trace.describe(TracedProgram {
             communicator,
             program,
-            members,
+            members: context.members.to_vec(),
             rank,
             call,
-            schedule: described,
-            partners,
+            schedule: schedule.clone(),
+            partners: vec![None; schedule.view().operations().len()],
         });
-        Some(Recording { trace, communicator, program, rank, call, schedule })
+        Some(Recording { trace, communicator, program, rank, call, schedule: schedule.clone() })
     }
 
-    /// A run has been started.
+    /// Records the start of a run and returns its time.
     pub(super) fn begun(&self, sequence: u64) -> u64 {
         self.trace.call_begun(self.communicator, sequence)
     }
 
-    /// Its results are fetched; these are the times at which its operations were executed, if the
-    /// engine knows.
+    /// Records a run whose results are fetched; `times` are the execution times of its operations,
+    /// empty if the backend does not measure them.
     pub(super) fn ended(&self, sequence: u64, begun: u64, times: &[u64]) {
         let Recording { communicator, program, rank, .. } = *self;
         let record = |operation, stage, begun, ended| {
-            let (run, executor) = (sequence, rank);
             self.trace.record(TraceEvent {
                 communicator,
                 program,
-                run,
+                run: sequence,
                 rank,
                 operation,
-                executor,
+                executor: rank,
                 stage,
                 begun,
                 ended,
             });
         };
-        for (operation, (posted, executed)) in
-            (0..).zip(moments(&self.schedule.view(), begun, times))
-        {
+        let moments = moments(&self.schedule.view(), begun, times);
+        for (operation, (posted, executed)) in (0..).zip(moments) {
             if let Some(posted) = posted {
                 record(operation, TraceStage::Posted, posted, executed);
             }
@@ -74,14 +76,14 @@ impl Recording {
         self.trace.call_ended(communicator, sequence, self.call);
     }
 
-    /// Nobody will fetch them.
+    /// Records that the results of a run will not be fetched.
     pub(super) fn abandoned(&self, sequence: u64) {
         self.trace.call_abandoned(self.communicator, sequence);
     }
 }
 
-/// When each operation was executed, and before it, if it is a receive that had to wait, when it
-/// could be posted.
+/// Execution time of each operation; for a receive that had to wait, preceded by the time at which
+/// it could be posted.
 fn moments(view: &ScheduleView<'_>, begun: u64, times: &[u64]) -> Vec<(Option<u64>, u64)> {
     let operations = view.operations();
     let is_receive = |operation: usize| operations[operation].kind() == Kind::Receive;
@@ -89,7 +91,8 @@ fn moments(view: &ScheduleView<'_>, begun: u64, times: &[u64]) -> Vec<(Option<u6
     let mut order: Vec<usize> = (0..operations.len().min(times.len())).collect();
     order.sort_by_key(|operation| times[*operation]);
     for operation in order {
-        let (record, end) = (&operations[operation], times[operation]);
+        let record = &operations[operation];
+        let end = times[operation];
         let start = if is_receive(operation) { ready[operation] } else { end };
         let mut after =
             |next: u32, time: u64| ready[next as usize] = ready[next as usize].max(time);
@@ -110,22 +113,23 @@ mod tests {
     use goal::graph::Graph;
 
     #[test]
-    fn a_receive_is_shown_from_when_it_could_be_posted() {
+    fn a_receive_is_recorded_from_the_time_it_could_be_posted() {
         let mut graph = Graph::new(0, 2);
-        let (first, second) = (graph.scratchpad(8), graph.scratchpad(8));
-        let first = graph.receive(first, Some(1), Some(0));
-        let second = graph.receive(second, Some(1), Some(1));
+        let memory = graph.scratchpad(8);
+        let first = graph.receive(memory, Some(1), Some(0));
+        let memory = graph.scratchpad(8);
+        let second = graph.receive(memory, Some(1), Some(1));
         let timestamp = graph.scratchpad(8);
         let timestamp = graph.timestamp(timestamp);
         graph.requires(second, first);
         graph.requires(timestamp, second);
-        let schedule = compile(&graph).expect("the graph is right");
+        let schedule = compile(&graph).expect("the graph is valid");
         let view = schedule.view();
         let times: Vec<u64> =
             view.operations().iter().map(|record| 100 + 100 * u64::from(record.vertex)).collect();
         let mut moments: Vec<_> = moments(&view, 50, &times);
         moments.sort_by_key(|(_, executed)| *executed);
         assert_eq!(moments, [(Some(50), 100), (Some(100), 200), (None, 300)]);
-        assert!(super::moments(&view, 50, &[]).is_empty(), "an engine that does not know");
+        assert!(super::moments(&view, 50, &[]).is_empty(), "a backend that does not measure");
     }
 }

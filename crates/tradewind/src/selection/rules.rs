@@ -5,9 +5,9 @@
 //! ([`engine::Decisions`]); what it says about this communicator's number of ranks is worked out
 //! when the communicator is made. A small join asks for one number only.
 
-use crate::algorithms::{Choice, Choosable, Why};
-use crate::explanation::{Explanation, Reason};
-use crate::spanning::Layout;
+use crate::placement::Placement;
+use crate::selection::algorithms::{Choice, ChoiceReason, Choosable};
+use crate::selection::explanation::{Explanation, Reason};
 use collectives::{Algorithm, Collective};
 use engine::Decisions;
 use engine::node::{EngineKind, Node};
@@ -91,13 +91,13 @@ fn warning(
 
 /// What a communicator goes by.
 #[derive(Debug)]
-pub(crate) struct Rules {
+pub(crate) struct SelectionRules {
     table: Option<Arc<DecisionTable>>,
     ranks: u32,
     engine: EngineKind,
-    layout: Layout,
+    placement: Placement,
     /// Whether a join that is asked for needs no further look.
-    joins_unasked: bool,
+    joins_directly: bool,
     /// Below so many bytes the answer is a join, by operation.
     joins_below: [u64; Collective::ALL.len()],
     /// What the table says, by operation.
@@ -107,40 +107,44 @@ pub(crate) struct Rules {
 }
 
 /// Whether decisions are to be said.
-pub(crate) fn explains() -> bool {
+pub(crate) fn explanations_enabled() -> bool {
     std::env::var_os(EXPLAIN).is_some_and(|value| !value.is_empty() && value != "0")
 }
 
 /// Those that this process has come across. They are few, one for each number of ranks, and
 /// requests refer to them without counting.
-static KNOWN: Mutex<Vec<&'static Rules>> = Mutex::new(Vec::new());
+static KNOWN: Mutex<Vec<&'static SelectionRules>> = Mutex::new(Vec::new());
 
-impl Rules {
+impl SelectionRules {
     /// Those for so many ranks.
     pub(crate) fn of(
         table: Option<Arc<DecisionTable>>,
         ranks: u32,
         engine: EngineKind,
-        layout: Layout,
+        placement: Placement,
     ) -> &'static Self {
         let mut known = KNOWN.lock().unwrap_or_else(PoisonError::into_inner);
-        let asked = (ranks, engine, layout);
-        let same = |rules: &&&Rules| {
-            (rules.ranks, rules.engine, rules.layout) == asked && rules.table == table
+        let requested_collective = (ranks, engine, placement);
+        let same = |rules: &&&SelectionRules| {
+            (rules.ranks, rules.engine, rules.placement) == requested_collective
+                && rules.table == table
         };
         if let Some(rules) = known.iter().find(same) {
             return rules;
         }
-        let rules: &'static Rules =
-            Box::leak(Box::new(Rules::new(table, (ranks, engine, layout), explains())));
+        let rules: &'static SelectionRules = Box::leak(Box::new(SelectionRules::new(
+            table,
+            (ranks, engine, placement),
+            explanations_enabled(),
+        )));
         known.push(rules);
         rules
     }
 
     fn new(
         table: Option<Arc<DecisionTable>>,
-        (ranks, engine, layout): (u32, EngineKind, Layout),
-        explains: bool,
+        (ranks, engine, placement): (u32, EngineKind, Placement),
+        explanations_enabled: bool,
     ) -> Self {
         let row = |operation: &Collective| {
             let query = Query { operation: *operation, ranks, ranks_per_node: ranks, bytes: 0 };
@@ -148,35 +152,35 @@ impl Rules {
         };
         let rows: Vec<Option<Row>> = Collective::ALL.iter().map(row).collect();
         let mut joins_below = [0; Collective::ALL.len()];
-        let joins_unasked = layout == Layout::OneNode && !explains;
+        let joins_directly = placement == Placement::OneNode && !explanations_enabled;
         // With the caller engine, between nodes, and where every decision is looked at, none is
         // settled beforehand.
-        if engine == EngineKind::Peers && joins_unasked {
+        if engine == EngineKind::Peers && joins_directly {
             joins_below
                 .iter_mut()
                 .zip(&rows)
                 .for_each(|(below, row)| *below = row.as_ref().map_or(u64::MAX, joins));
         }
-        Rules {
+        SelectionRules {
             table,
             ranks,
             engine,
-            layout,
-            joins_unasked,
+            placement,
+            joins_directly,
             joins_below,
             rows,
-            said: explains.then(Mutex::default),
+            said: explanations_enabled.then(Mutex::default),
         }
     }
 
     /// The same for another number of ranks.
-    pub(crate) fn for_ranks(&self, ranks: u32, layout: Layout) -> &'static Self {
-        Rules::of(self.table.clone(), ranks, self.engine, layout)
+    pub(crate) fn for_ranks(&self, ranks: u32, placement: Placement) -> &'static Self {
+        SelectionRules::of(self.table.clone(), ranks, self.engine, placement)
     }
 
     /// How the ranks lie on nodes.
-    pub(crate) fn layout(&self) -> Layout {
-        self.layout
+    pub(crate) fn placement(&self) -> Placement {
+        self.placement
     }
 
     /// The number of ranks.
@@ -204,31 +208,33 @@ impl Rules {
     /// Whether a join that is asked for needs no further look: it can be had, and not every
     /// decision is to be said.
     #[inline]
-    pub(crate) fn joins_unasked(&self) -> bool {
-        self.joins_unasked
+    pub(crate) fn joins_directly(&self) -> bool {
+        self.joins_directly
     }
 
     /// Why this was chosen.
     pub(crate) fn explain<A: Choosable>(&self, choice: &Choice<A>, bytes: u64) -> Explanation {
         let query =
             Query { operation: A::OPERATION, ranks: self.ranks, ranks_per_node: self.ranks, bytes };
-        let (engine, nodes) = match self.layout {
-            Layout::OneNode => (self.engine.name(), 1),
-            Layout::Nodes(spread) => (spread.engine, spread.nodes),
+        let (engine, nodes) = match self.placement {
+            Placement::OneNode => (self.engine.name(), 1),
+            Placement::Nodes(layout) => (layout.backend, layout.nodes),
         };
         let reason = match choice.why {
-            Why::Forced => Reason::Forced,
-            Why::RankOrder => Reason::RankOrder,
-            Why::SeveralNodes => Reason::SeveralNodes,
-            Why::Open if nodes > 1 => Reason::BetweenNodes,
-            Why::Open if self.engine == EngineKind::Caller => Reason::CallerEngine,
-            Why::Open => Reason::Decision(decision::decide(self.table.as_deref(), &query).origin),
+            ChoiceReason::Forced => Reason::Forced,
+            ChoiceReason::RankOrder => Reason::RankOrder,
+            ChoiceReason::SeveralNodes => Reason::SeveralNodes,
+            ChoiceReason::Open if nodes > 1 => Reason::BetweenNodes,
+            ChoiceReason::Open if self.engine == EngineKind::Caller => Reason::CallerEngine,
+            ChoiceReason::Open => {
+                Reason::Decision(decision::decide(self.table.as_deref(), &query).origin)
+            }
         };
         Explanation::new(query, choice, (engine, nodes), reason)
     }
 
     /// Says a decision that was not said before.
-    pub(crate) fn say<A: Choosable>(&self, choice: &Choice<A>, bytes: u64) {
+    pub(crate) fn log_decision<A: Choosable>(&self, choice: &Choice<A>, bytes: u64) {
         let Some(said) = &self.said else { return };
         let explanation = self.explain(choice, bytes);
         // The size alone makes no decision another one.

@@ -1,20 +1,20 @@
-//! Blocks of different sizes: who knows them, and how ranks that link a schedule come to know them.
+//! Blocks of different sizes, and the agreement of ranks on sizes that not all of them know.
 
 use crate::communicator::Communicator;
 use crate::error::{Error, Result, argument};
 use engine::call::Call;
 use smallvec::SmallVec;
 
-/// Sizes in bytes, one after the other, and where they begin.
+/// Sizes of consecutive blocks in bytes.
 #[derive(Clone, Debug)]
 pub(crate) struct Counts {
-    /// Few are kept in place: a list of its own would cost a call as much as a small collective.
+    /// A few sizes are stored inline: an allocation would cost a call as much as a small collective.
     pub(crate) bytes: SmallVec<[u64; 8]>,
     pub(crate) total: u64,
 }
 
 impl Counts {
-    /// The bytes of so many elements of type `T` each.
+    /// The sizes of blocks of these numbers of elements; there must be `expected` of them.
     #[inline]
     pub(crate) fn of<T>(what: &'static str, counts: &[usize], expected: u32) -> Result<Self> {
         if counts.len() != expected as usize {
@@ -39,23 +39,23 @@ impl Counts {
         }
     }
 
-    /// Where the block of this number begins.
+    /// Offset of the block with this number.
     pub(crate) fn offset(&self, number: u32) -> u64 {
         self.bytes.iter().take(number as usize).sum()
     }
 
-    /// The bytes of the block of this number.
+    /// Bytes of the block with this number.
     pub(crate) fn block(&self, number: u32) -> u64 {
         self.bytes.get(number as usize).copied().unwrap_or(0)
     }
 
-    /// A number that differs, as a rule, where the sizes do.
+    /// Hash of the sizes.
     pub(crate) fn digest(&self) -> u64 {
         digest(&self.bytes)
     }
 }
 
-/// A number that differs, as a rule, where the sizes do.
+/// Hash of the sizes.
 pub(crate) fn digest(sizes: &[u64]) -> u64 {
     // The multiplier is 2⁶⁴ divided by the golden ratio (Knuth, The Art of Computer Programming 3,
     // section 6.4).
@@ -66,24 +66,19 @@ pub(crate) fn digest(sizes: &[u64]) -> u64 {
 }
 
 impl Communicator {
-    /// Every rank tells the others a number. Waits for all ranks.
-    pub(crate) fn tell_all(&self, number: u64, call: Call) -> Result<Vec<u64>> {
-        let told = self.exchange_words([number, 0, 0, 0, 0, 0], call)?;
-        Ok(told.into_iter().map(|[number, ..]| number).collect())
-    }
-
-    /// Every rank tells how long its block is, and the root, which has counts for all, whether they
-    /// are the same. Waits for all ranks, and fails on all if they are not.
-    pub(super) fn agree_with_root(
+    /// Gathers the size of every rank's block and compares them with the root's counts. Waits for
+    /// all ranks, and fails on all of them if a size differs.
+    pub(crate) fn agree_with_root(
         &self,
         own: u64,
         counts: Option<&Counts>,
         (root, call): (u32, Call),
     ) -> Result<Vec<u64>> {
         let expected = counts.map_or(0, Counts::digest);
-        let told = self.exchange_words([own, expected, 0, 0, 0, 0], call)?;
-        let sizes: Vec<u64> = told.iter().map(|[own, ..]| *own).collect();
-        if told.get(root as usize).is_some_and(|[_, expected, ..]| *expected == digest(&sizes)) {
+        let gathered = self.allgather_words([own, expected, 0, 0, 0, 0], call)?;
+        let sizes: Vec<u64> = gathered.iter().map(|[own, ..]| *own).collect();
+        if gathered.get(root as usize).is_some_and(|[_, expected, ..]| *expected == digest(&sizes))
+        {
             return Ok(sizes);
         }
         let differs = |(rank, sent): (u32, &u64)| {

@@ -4,11 +4,10 @@
 //! Every collective asks [`Communicator::choose`], and nobody else, what to run.
 
 use crate::communicator::Communicator;
-use crate::decisions::Rules;
-use crate::explanation::Explanation;
-use crate::spanning::{Layout, Spread};
-use collectives::Collective;
-use collectives::Tuning;
+use crate::placement::{NodeLayout, Placement};
+use crate::selection::explanation::Explanation;
+use crate::selection::rules::SelectionRules;
+use collectives::{Collective, Tuning};
 use engine::node::EngineKind;
 use goal::arithmetic::UnknownName;
 use models::decision::{Plan, Query, rules};
@@ -140,7 +139,7 @@ pub(crate) enum Levels {
 
 /// Why something was chosen.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Why {
+pub(crate) enum ChoiceReason {
     /// The caller's [`Algorithms`] say so.
     Forced,
     /// Nobody forces anything: the decision table says so, or the rules that hold where nothing has
@@ -159,11 +158,11 @@ pub(crate) struct Choice<A> {
     pub(crate) algorithm: A,
     pub(crate) tuning: Tuning,
     pub(crate) levels: Levels,
-    pub(crate) why: Why,
+    pub(crate) why: ChoiceReason,
 }
 
 impl<A: Choosable> Choice<A> {
-    fn new(algorithm: A, why: Why) -> Self {
+    fn new(algorithm: A, why: ChoiceReason) -> Self {
         Choice { algorithm, tuning: Tuning::default(), levels: Levels::One, why }
     }
 
@@ -233,7 +232,7 @@ macro_rules! choosable {
             }
         )+
 
-        impl Chooser {
+        impl Selector {
             /// Which algorithm a collective is run by, and why; bytes as [`Collective`] counts them.
             pub(crate) fn explain(&self, operation: Collective, bytes: u64) -> Explanation {
                 match operation {
@@ -299,19 +298,19 @@ impl Communicator {
     pub(crate) fn choose<A: Choosable>(&self, bytes: u64, order: Order) -> Choice<A> {
         match A::forced(self.chosen()) {
             None if bytes < self.rules().joins_below(A::OPERATION) => {
-                Choice::new(A::JOIN, Why::Open)
+                Choice::new(A::JOIN, ChoiceReason::Open)
             }
-            Some(algorithm) if algorithm == A::JOIN && self.rules().joins_unasked() => {
-                Choice::new(A::JOIN, Why::Forced)
+            Some(algorithm) if algorithm == A::JOIN && self.rules().joins_directly() => {
+                Choice::new(A::JOIN, ChoiceReason::Forced)
             }
-            _ => self.choose_and_say(bytes, order),
+            _ => self.choose_and_log(bytes, order),
         }
     }
 
     /// How to run a neighbour collective.
     pub(crate) fn choose_neighbor(&self) -> NeighborAlgorithm {
         match (self.chosen().neighbor, self.group().engine()) {
-            _ if self.span().is_some() => NeighborAlgorithm::Direct,
+            _ if self.internode().is_some() => NeighborAlgorithm::Direct,
             (Some(forced), _) => forced,
             (None, EngineKind::Peers) => NeighborAlgorithm::Join,
             (None, EngineKind::Caller) => NeighborAlgorithm::Direct,
@@ -319,10 +318,10 @@ impl Communicator {
     }
 
     #[cold]
-    fn choose_and_say<A: Choosable>(&self, bytes: u64, order: Order) -> Choice<A> {
-        let choice = self.chooser().choose(bytes, order);
+    fn choose_and_log<A: Choosable>(&self, bytes: u64, order: Order) -> Choice<A> {
+        let choice = self.selector().choose(bytes, order);
         if self.rank() == 0 {
-            self.rules().say(&choice, bytes);
+            self.rules().log_decision(&choice, bytes);
         }
         choice
     }
@@ -334,13 +333,13 @@ impl Communicator {
     /// With the variable `TRADEWIND_EXPLAIN` set to 1, the first rank says each new decision on
     /// standard error.
     pub fn explain(&self, operation: Collective, bytes: u64) -> Explanation {
-        self.chooser().explain(operation, bytes)
+        self.selector().explain(operation, bytes)
     }
 
     /// All that a choice depends on.
     #[inline]
-    pub(crate) fn chooser(&self) -> Chooser {
-        Chooser { rules: self.rules(), algorithms: *self.chosen() }
+    pub(crate) fn selector(&self) -> Selector {
+        Selector { rules: self.rules(), algorithms: *self.chosen() }
     }
 }
 
@@ -349,31 +348,31 @@ const MOST_SEGMENTS: u64 = 1024;
 
 /// All that a choice depends on besides the call.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Chooser {
-    rules: &'static Rules,
+pub(crate) struct Selector {
+    rules: &'static SelectionRules,
     algorithms: Algorithms,
 }
 
-impl Chooser {
+impl Selector {
     fn choose<A: Choosable>(&self, bytes: u64, order: Order) -> Choice<A> {
-        if let Layout::Nodes(spread) = self.rules.layout() {
-            return self.choose_between_nodes(spread, bytes, order);
+        if let Placement::Nodes(layout) = self.rules.placement() {
+            return self.choose_between_nodes(layout, bytes, order);
         }
         match A::forced(&self.algorithms) {
             Some(algorithm) => self.choose_forced(algorithm, order),
-            None if self.rules.engine() == EngineKind::Peers => self.choose_measured(bytes, order),
+            None if self.rules.engine() == EngineKind::Peers => self.choose_by_table(bytes, order),
             None => self.choose_classical(bytes, order),
         }
     }
 
     /// What the decision table says, else a join. Where a table's last range goes on without end,
     /// its segments may become more than are worth drawing, or can be.
-    fn choose_measured<A: Choosable>(&self, bytes: u64, order: Order) -> Choice<A> {
-        let join = Choice::new(A::JOIN, Why::Open);
+    fn choose_by_table<A: Choosable>(&self, bytes: u64, order: Order) -> Choice<A> {
+        let join = Choice::new(A::JOIN, ChoiceReason::Open);
         let Some(plan) = self.rules.plan(A::OPERATION, bytes) else { return join };
         match plan.algorithm.name().parse::<A>() {
             Ok(algorithm) if order == Order::FromLeft && !algorithm.folds_from_left() => {
-                Choice { why: Why::RankOrder, ..join }
+                Choice { why: ChoiceReason::RankOrder, ..join }
             }
             Ok(_) if plan.segment_bytes.is_some_and(|segment| bytes / segment > MOST_SEGMENTS) => {
                 join
@@ -385,7 +384,7 @@ impl Chooser {
 
     fn choose_forced<A: Choosable>(&self, algorithm: A, order: Order) -> Choice<A> {
         if order == Order::FromLeft && !algorithm.folds_from_left() {
-            return Choice::new(A::JOIN, Why::RankOrder);
+            return Choice::new(A::JOIN, ChoiceReason::RankOrder);
         }
         let Algorithms { tuning, ranks_per_node, .. } = self.algorithms;
         let has_levels =
@@ -394,14 +393,14 @@ impl Chooser {
             Some(ranks) if has_levels(algorithm.name()) => Levels::Two(ranks),
             _ => Levels::One,
         };
-        Choice { algorithm, tuning, levels, why: Why::Forced }
+        Choice { algorithm, tuning, levels, why: ChoiceReason::Forced }
     }
 
     /// Never a join. Left open: the built-in rules, which say two levels where they pay and each
     /// node has so many consecutive ranks.
     fn choose_between_nodes<A: Choosable>(
         &self,
-        spread: Spread,
+        layout: NodeLayout,
         bytes: u64,
         order: Order,
     ) -> Choice<A> {
@@ -415,13 +414,13 @@ impl Chooser {
             };
         }
         if order == Order::FromLeft {
-            return Choice::new(A::IN_RANK_ORDER, Why::RankOrder);
+            return Choice::new(A::IN_RANK_ORDER, ChoiceReason::RankOrder);
         }
-        let why = if forced.is_some() { Why::SeveralNodes } else { Why::Open };
+        let why = if forced.is_some() { ChoiceReason::SeveralNodes } else { ChoiceReason::Open };
         let (ranks, ranks_per_node) =
-            (self.rules.ranks(), spread.ranks_per_node.map_or(1, NonZeroU32::get));
+            (self.rules.ranks(), layout.ranks_per_node.map_or(1, NonZeroU32::get));
         let plan = rules::plan(&Query { operation: A::OPERATION, ranks, ranks_per_node, bytes });
-        let levels = match (plan.levels, spread.ranks_per_node) {
+        let levels = match (plan.levels, layout.ranks_per_node) {
             (models::decision::Levels::Two, Some(ranks)) => Levels::Two(ranks),
             _ => Levels::One,
         };
@@ -436,10 +435,10 @@ impl Chooser {
         let plan = rules::plan(&query);
         match plan.algorithm.name().parse::<A>() {
             Ok(algorithm) if order == Order::Any || algorithm.folds_from_left() => {
-                Choice::new(algorithm, Why::Open)
+                Choice::new(algorithm, ChoiceReason::Open)
             }
-            Ok(_) => Choice::new(A::JOIN, Why::RankOrder),
-            Err(_) => Choice::new(A::JOIN, Why::Open),
+            Ok(_) => Choice::new(A::JOIN, ChoiceReason::RankOrder),
+            Err(_) => Choice::new(A::JOIN, ChoiceReason::Open),
         }
     }
 }

@@ -1,15 +1,14 @@
-//! How values are combined in a reduction: the operations that the library knows, and the caller's
-//! own.
+//! Reduction operations: built-in and user-defined.
 
-use crate::algorithms::Order;
 use crate::error::{Result, argument};
+use crate::selection::algorithms::Order;
 use bytemuck::Pod;
 use goal::arithmetic::{Arithmetic, DataType, Element};
 use std::marker::PhantomData;
 use std::sync::Arc;
 
-/// How values are combined in a reduction. What each means on every type is defined in
-/// [`goal::arithmetic`]: integers wrap, a NaN result is the canonical one.
+/// A built-in reduction operation. [`goal::arithmetic`] defines each on every type: integers wrap,
+/// and a NaN result is the canonical NaN.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Op {
     /// a + b
@@ -26,14 +25,16 @@ pub enum Op {
     Or,
     /// Bitwise exclusive or, on integers.
     Xor,
-    /// ((c₀ − c₁) − c₂) − …, in rank order; only by algorithms that fold so, else by `join`.
+    /// ((c₀ − c₁) − c₂) − …, in rank order; run by algorithms that fold in this order, else by
+    /// `join`.
     Difference,
-    /// ((c₀ / c₁) / c₂) / …, in rank order; only by algorithms that fold so, else by `join`.
+    /// ((c₀ / c₁) / c₂) / …, in rank order; run by algorithms that fold in this order, else by
+    /// `join`.
     Quotient,
 }
 
 impl Op {
-    /// What an algorithm may do with the order of contributions.
+    /// Freedom of an algorithm to order the contributions of a reduction.
     #[inline]
     pub(crate) fn order(self) -> Order {
         if matches!(self, Op::Difference | Op::Quotient) { Order::FromLeft } else { Order::Any }
@@ -57,7 +58,7 @@ impl From<Op> for Arithmetic {
     }
 }
 
-/// An operation of the caller's own on elements of type `T`; made by [`fold`].
+/// A user-defined operation on elements of type `T`; made by [`fold`].
 #[derive(Clone, Copy)]
 pub struct Fold<T, F> {
     function: F,
@@ -70,16 +71,16 @@ impl<T, F> std::fmt::Debug for Fold<T, F> {
     }
 }
 
-/// Makes an operation of a function that combines what has been accumulated with the next rank's
-/// element. All ranks give the same function.
+/// Makes a reduction operation from a function that combines an accumulated element with that of
+/// the next rank. All ranks pass the same function.
 ///
-/// Elements are folded from the left in rank order, ((c₀ ∘ c₁) ∘ c₂) ∘ …; nothing is assumed of the
-/// function, neither that it is commutative nor that it is associative. Other processes cannot run
-/// it, so contributions travel whole, and each rank folds what it wants when it fetches its result:
-/// a reduction of n bytes takes n bytes for each rank at the root, an allreduce, a scan or an
-/// exscan everywhere, a reduce_scatter as many as its blocks of all contributions have.
+/// Elements are folded from the left in rank order, ((c₀ ∘ c₁) ∘ c₂) ∘ …, so the function need not
+/// be commutative or associative. Other processes cannot call it. Contributions are therefore sent
+/// whole, and each rank folds its result when it fetches it: a reduction of n bytes takes n bytes
+/// for each rank at the root; an allreduce, a scan or an exscan takes them on every rank; a
+/// reduce_scatter takes the rank's block of every contribution.
 ///
-/// A function that panics panics in the call that fetches the result; the communicator stays
+/// A panic of the function propagates from the call that fetches the result; the communicator stays
 /// usable.
 ///
 /// ```
@@ -110,33 +111,33 @@ mod sealed {
     impl<T, F> Sealed for super::Fold<T, F> {}
 }
 
-/// What a reduction can do with elements of type `T`: an [`Op`], or a function of the caller's own
-/// made with [`fold`].
-pub trait Operation<T: Pod>: sealed::Sealed {
-    /// What is done, and by whom.
+/// A reduction operation on elements of type `T`: an [`Op`], or a function made into one by
+/// [`fold`].
+pub trait ReduceOp<T: Pod>: sealed::Sealed {
+    /// Checks that the operation applies to the type.
     #[doc(hidden)]
     fn into_combination(self) -> Result<Combination>;
 }
 
-/// What is done with contributions.
+/// A reduction operation, by the place where it is executed.
 #[doc(hidden)]
 #[derive(Clone, Debug)]
 pub enum Combination {
-    /// By whoever is there.
-    Known(Known),
-    /// By the rank that wants the result.
-    Own(Function),
+    /// Executed by the engine or a backend, on any rank.
+    BuiltIn(BuiltInReduction),
+    /// Executed by the rank that receives the result.
+    UserDefined(FoldFunction),
 }
 
-/// An operation that the library knows, on elements of a type.
+/// A built-in operation on elements of a type.
 #[doc(hidden)]
 #[derive(Clone, Copy, Debug)]
-pub struct Known {
+pub struct BuiltInReduction {
     pub(crate) op: Op,
     pub(crate) data_type: DataType,
 }
 
-impl Known {
+impl BuiltInReduction {
     #[inline]
     pub(crate) fn arithmetic(self) -> (Arithmetic, DataType) {
         (self.op.into(), self.data_type)
@@ -146,14 +147,14 @@ impl Known {
         collectives::Reduction::new(self.op.into(), self.data_type)
     }
 
-    /// A number of 16 bits that no other operation has.
+    /// A number of 16 bits, distinct for each operation and type.
     #[inline]
     pub(crate) fn number(self) -> u64 {
         (Arithmetic::from(self.op) as u64) << 8 | self.data_type as u64
     }
 }
 
-impl<T: Element> Operation<T> for Op {
+impl<T: Element> ReduceOp<T> for Op {
     #[inline]
     fn into_combination(self) -> Result<Combination> {
         let (arithmetic, data_type) = (Arithmetic::from(self), T::DATA_TYPE);
@@ -161,28 +162,28 @@ impl<T: Element> Operation<T> for Op {
             let found = format!("{arithmetic} on {data_type}");
             return Err(argument("the operation", found, "one that the type has"));
         }
-        Ok(Combination::Known(Known { op: self, data_type }))
+        Ok(Combination::BuiltIn(BuiltInReduction { op: self, data_type }))
     }
 }
 
-impl<T: Pod, F: Fn(&mut T, &T) + Send + Sync + 'static> Operation<T> for Fold<T, F> {
+impl<T: Pod, F: Fn(&mut T, &T) + Send + Sync + 'static> ReduceOp<T> for Fold<T, F> {
     fn into_combination(self) -> Result<Combination> {
-        Ok(Combination::Own(Function(Arc::new(self))))
+        Ok(Combination::UserDefined(FoldFunction(Arc::new(self))))
     }
 }
 
-/// A function of the caller's own, whatever its elements are.
+/// A user-defined function without its element type.
 #[doc(hidden)]
 #[derive(Clone)]
-pub struct Function(Arc<dyn Combine>);
+pub struct FoldFunction(Arc<dyn Combine>);
 
-impl std::fmt::Debug for Function {
+impl std::fmt::Debug for FoldFunction {
     fn fmt(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        formatter.write_str("Function")
+        formatter.write_str("FoldFunction")
     }
 }
 
-impl Function {
+impl FoldFunction {
     /// Folds contributions, each as long as the output, from the left into the output.
     pub(crate) fn combine(&self, contributions: &[u8], output: &mut [u8]) {
         self.0.combine(contributions, output);
@@ -200,7 +201,7 @@ impl<T: Pod, F: Fn(&mut T, &T) + Send + Sync> Combine for Fold<T, F> {
             return;
         }
         for (target, at) in output.chunks_exact_mut(element).zip((0..).step_by(element)) {
-            // Contributions lie where they came to, which need not suit the type.
+            // Contributions need not be aligned for the type.
             let mut elements = contributions.chunks_exact(bytes).map(|contribution| {
                 bytemuck::pod_read_unaligned::<T>(&contribution[at..at + element])
             });

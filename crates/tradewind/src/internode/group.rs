@@ -1,0 +1,238 @@
+//! The ranks of a communicator on several nodes, and the backends between them.
+
+use super::exit::DrainOnExit;
+use super::liveness::LivenessWatch;
+use super::translation::{rank_in, translate};
+use crate::error::{Error, Result, argument};
+use crate::placement::{NodeLayout, Placement};
+use engine::group::Group;
+use network::carrier::{Carrier, Context, Error as BackendError, Ticket};
+use network::nodes::Nodes;
+use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
+use std::sync::{Arc, OnceLock};
+use std::time::Duration;
+
+/// A job on several nodes: shared by all its communicators in this process.
+#[derive(Debug)]
+pub(crate) struct InternodeJob {
+    /// The node of each rank of the job.
+    pub(crate) nodes: Nodes,
+    pub(crate) backends: Backends,
+    numbers: ContextNumbers,
+    /// Dropped with the last communicator between nodes. `None` for ranks that are threads.
+    exit: Option<Arc<DrainOnExit>>,
+}
+
+/// The backends between nodes.
+#[derive(Clone, Debug)]
+pub(crate) struct Backends {
+    /// Accepts every schedule and detects failed ranks.
+    pub(crate) general: Arc<dyn Carrier>,
+    /// Preferred for the schedules that they accept, in this order.
+    pub(crate) special: Vec<Arc<dyn Carrier>>,
+}
+
+/// Source of numbers for new communicators.
+#[derive(Debug, Default)]
+struct ContextNumbers {
+    /// Numbers that this process has taken.
+    taken: AtomicU32,
+}
+
+impl ContextNumbers {
+    /// A number for a communicator whose first rank is `rank` of the job. No other communicator of
+    /// the job has it: one half is the rank, so processes need not agree.
+    fn next(&self, rank: u32) -> Result<u32> {
+        const HALF: u32 = 16;
+        let count = self.taken.fetch_add(1, Ordering::Relaxed) + 1;
+        if rank >> HALF == 0 && count >> HALF == 0 {
+            return Ok(rank << HALF | count);
+        }
+        let found = format!("{count}, made by rank {rank}");
+        Err(argument(
+            "the number of a communicator between nodes",
+            found,
+            "below 65536, and its first rank too",
+        ))
+    }
+}
+
+impl InternodeJob {
+    /// A job whose ranks are on these nodes, with one backend.
+    pub(crate) fn new(nodes: Nodes, general: Arc<dyn Carrier>) -> Arc<Self> {
+        InternodeJob::with_backends(nodes, Backends { general, special: Vec::new() }, None)
+    }
+
+    /// A job of which this process is a rank. Leaving the job waits for at most `limit`.
+    pub(crate) fn of_process(
+        nodes: Nodes,
+        general: Arc<dyn Carrier>,
+        limit: Duration,
+    ) -> Arc<Self> {
+        let exit = Some(Arc::new(DrainOnExit::new(Arc::clone(&general), limit)));
+        InternodeJob::with_backends(nodes, Backends { general, special: Vec::new() }, exit)
+    }
+
+    /// The same job, with `backend` preferred for the schedules that it accepts.
+    fn preferring(&self, backend: Arc<dyn Carrier>) -> Arc<Self> {
+        if let Some(exit) = &self.exit {
+            exit.drain_first(&backend);
+        }
+        let Backends { general, special } = self.backends.clone();
+        let special = [backend].into_iter().chain(special).collect();
+        let backends = Backends { general, special };
+        InternodeJob::with_backends(self.nodes.clone(), backends, self.exit.clone())
+    }
+
+    fn with_backends(
+        nodes: Nodes,
+        backends: Backends,
+        exit: Option<Arc<DrainOnExit>>,
+    ) -> Arc<Self> {
+        Arc::new(InternodeJob { nodes, backends, numbers: ContextNumbers::default(), exit })
+    }
+}
+
+/// The ranks of a communicator on several nodes.
+#[derive(Debug)]
+pub(crate) struct InternodeGroup {
+    job: Arc<InternodeJob>,
+    /// The ranks on this node.
+    group: Arc<Group>,
+    context: Context,
+    /// Number of collectives started.
+    sequence: AtomicU64,
+    /// Number of schedules offered to a backend, accepted or not: equal on all ranks.
+    programs: AtomicU64,
+    /// Started when a rank first waits long on a backend that cannot detect failed ranks.
+    watch: OnceLock<LivenessWatch>,
+}
+
+impl InternodeGroup {
+    /// All ranks of a job.
+    pub(crate) fn world(job: Arc<InternodeJob>, group: &Arc<Group>, rank: u32) -> Arc<Self> {
+        let members = (0..job.nodes.ranks()).collect();
+        InternodeGroup::of(job, Arc::clone(group), Context { number: 0, members, rank })
+    }
+
+    /// The ranks of a context; `group` has those on this node.
+    pub(crate) fn of(job: Arc<InternodeJob>, group: Arc<Group>, context: Context) -> Arc<Self> {
+        let sequence = AtomicU64::new(0);
+        let programs = AtomicU64::new(0);
+        Arc::new(InternodeGroup { job, group, context, sequence, programs, watch: OnceLock::new() })
+    }
+
+    /// The same ranks, with `backend` preferred for the schedules that it accepts. The numbers of
+    /// collectives continue.
+    pub(crate) fn preferring(&self, backend: Arc<dyn Carrier>) -> Arc<Self> {
+        let job = self.job.preferring(backend);
+        let copy = |count: &AtomicU64| AtomicU64::new(count.load(Ordering::Relaxed));
+        Arc::new(InternodeGroup {
+            job,
+            group: Arc::clone(&self.group),
+            context: self.context.clone(),
+            sequence: copy(&self.sequence),
+            programs: copy(&self.programs),
+            watch: OnceLock::new(),
+        })
+    }
+
+    pub(crate) fn job(&self) -> &Arc<InternodeJob> {
+        &self.job
+    }
+
+    /// The ranks on this node.
+    pub(crate) fn group(&self) -> &Arc<Group> {
+        &self.group
+    }
+
+    pub(crate) fn context(&self) -> &Context {
+        &self.context
+    }
+
+    pub(crate) fn rank(&self) -> u32 {
+        self.context.rank
+    }
+
+    pub(crate) fn ranks(&self) -> u32 {
+        self.context.members.len() as u32
+    }
+
+    /// Number of the next schedule.
+    pub(super) fn next_program(&self) -> u64 {
+        self.programs.fetch_add(1, Ordering::Relaxed)
+    }
+
+    /// Number of the next collective; taken once a backend has started it.
+    pub(super) fn sequence(&self) -> &AtomicU64 {
+        &self.sequence
+    }
+
+    /// A number for a communicator whose first rank is this one.
+    pub(crate) fn next_context_number(&self) -> Result<u32> {
+        self.job.numbers.next(self.context.members[self.rank() as usize])
+    }
+
+    /// Number in the job of the node of `rank`.
+    pub(crate) fn node_of(&self, rank: u32) -> Option<u32> {
+        self.job.nodes.of(*self.context.members.get(rank as usize)?)
+    }
+
+    /// Node of each rank.
+    pub(crate) fn nodes_of_ranks(&self) -> Vec<u32> {
+        (0..self.ranks()).filter_map(|rank| self.node_of(rank)).collect()
+    }
+
+    /// Rank in this communicator of a rank of the job.
+    pub(super) fn rank_of(&self, member: u32) -> Option<u32> {
+        rank_in(&self.context, member)
+    }
+
+    /// Placement of the ranks.
+    pub(crate) fn placement(&self) -> Placement {
+        let Backends { general, special } = &self.job.backends;
+        let preferred = special.first().unwrap_or(general);
+        Placement::Nodes(NodeLayout::new(&self.nodes_of_ranks(), preferred.name()))
+    }
+
+    /// Fails if a rank is gone without which this run of `backend` cannot complete. The general
+    /// backend checks its own runs, so there is nothing to do for them.
+    pub(super) fn check_liveness(&self, backend: &Arc<dyn Carrier>, run: Ticket) -> Result<()> {
+        let general = &self.job.backends.general;
+        if Arc::ptr_eq(general, backend) {
+            return Ok(());
+        }
+        let watch = match self.watch.get() {
+            Some(watch) => watch,
+            None => {
+                // Two threads may start one each; the second is dropped and ends its run.
+                let started = LivenessWatch::start(&self.context, general)?;
+                self.watch.get_or_init(|| started)
+            }
+        };
+        watch.check(|| backend.awaited(run))
+    }
+
+    /// A backend's error with the ranks of this communicator.
+    pub(super) fn translate(&self, error: BackendError) -> Error {
+        translate(&self.context, error)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_communicator_has_its_own_number() {
+        let numbers = ContextNumbers::default();
+        let taken = [numbers.next(0), numbers.next(0), numbers.next(1), numbers.next(65535)];
+        let mut taken: Vec<u32> =
+            taken.into_iter().map(|number| number.expect("numbers are left")).collect();
+        assert!(taken.iter().all(|number| *number != 0), "0 is the number of the world");
+        taken.sort_unstable();
+        taken.dedup();
+        assert_eq!(taken.len(), 4);
+        assert!(numbers.next(65536).is_err());
+    }
+}

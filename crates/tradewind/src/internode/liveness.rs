@@ -1,0 +1,135 @@
+//! Detection of failed ranks for backends that cannot detect them: a BPF program has no view of
+//! processes.
+//!
+//! The general backend has one. A rank that has waited for a while therefore runs a schedule on it
+//! that receives from every other rank. No rank sends those messages, so the run ends only when
+//! one of the ranks, or a node, is gone. Its communicator has a number of its own: the other ranks
+//! need not take part, and no message is sent.
+
+use super::translation::translate;
+use crate::error::Result;
+use goal::compile::compile;
+use goal::graph::{Blocks, Graph};
+use network::carrier::{Carrier, Context, Error, Ticket};
+use std::sync::atomic::{AtomicU32, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::{Duration, Instant};
+
+/// Time for the other ranks to finish after a rank is gone. It may have done its part before: the
+/// kernel completes what the rank has started.
+const FAILURE_GRACE: Duration = Duration::from_secs(2);
+/// The same for a rank that left in order. It may have left because of a node that is about to be
+/// found unreachable, which is the cause to report.
+const EXIT_GRACE: Duration = Duration::from_secs(20);
+/// Duration of a poll of the watching run.
+const POLL_TIME: Duration = Duration::from_micros(100);
+/// First number of the communicators of watching runs.
+const FIRST_NUMBER: u32 = 1 << 31;
+
+/// A run that ends when a rank of a communicator is gone.
+#[derive(Debug)]
+pub(super) struct LivenessWatch {
+    context: Context,
+    backend: Arc<dyn Carrier>,
+    state: Mutex<WatchState>,
+}
+
+#[derive(Debug)]
+struct WatchState {
+    /// The run that watches the remaining ranks.
+    run: Option<Ticket>,
+    /// Ranks that have left in order, the time of detection, and the error.
+    exits: Vec<(u32, Instant, Error)>,
+    /// Any other failure and the time of its detection.
+    failure: Option<(Instant, Error)>,
+}
+
+impl LivenessWatch {
+    /// Starts to watch the other ranks of a communicator.
+    pub(super) fn start(context: &Context, backend: &Arc<dyn Carrier>) -> Result<Self> {
+        let run = Some(start_run(context, backend, &[])?);
+        let state = Mutex::new(WatchState { run, exits: Vec::new(), failure: None });
+        Ok(LivenessWatch { context: context.clone(), backend: Arc::clone(backend), state })
+    }
+
+    /// Fails if an incomplete run can never complete; `awaited` are the ranks of the job whose
+    /// messages it waits for.
+    pub(super) fn check(&self, awaited: impl FnOnce() -> Vec<u32>) -> Result<()> {
+        let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
+        self.poll(&mut state)?;
+        let translate = |error: &Error| translate(&self.context, error.clone());
+        // An unreachable node is certain at once. After any other failure the ranks that live may
+        // still complete the run, so it is reported only after the grace period.
+        if let Some((detected, error)) = &state.failure
+            && (matches!(error, Error::NodeUnreachable { .. })
+                || detected.elapsed() >= FAILURE_GRACE)
+        {
+            return Err(translate(error));
+        }
+        let is_overdue = |exit: &&(u32, Instant, Error)| exit.1.elapsed() >= EXIT_GRACE;
+        let overdue: Vec<&(u32, Instant, Error)> = state.exits.iter().filter(is_overdue).collect();
+        if overdue.is_empty() {
+            return Ok(());
+        }
+        // A rank that left in order fails only the runs that wait for its messages.
+        let awaited = awaited();
+        let missing = overdue.into_iter().find(|(rank, ..)| awaited.contains(rank));
+        missing.map_or(Ok(()), |(.., error)| Err(translate(error)))
+    }
+
+    /// Records why the watching run has ended, if it has; after an exit in order a new run watches
+    /// the remaining ranks.
+    fn poll(&self, state: &mut WatchState) -> Result<()> {
+        let Some(run) = state.run else { return Ok(()) };
+        // A wait, not a test: it also fails if the node service, which executes the run, is gone.
+        let has_ended = self
+            .backend
+            .wait(run, Some(Instant::now() + POLL_TIME))
+            .map_err(|error| translate(&self.context, error))?;
+        if !has_ended {
+            return Ok(());
+        }
+        state.run = None;
+        // No rank sends to it, so an end means a failure; the result says which.
+        match self.backend.fetch(run, &mut []).err() {
+            Some(error @ Error::RankFailed { rank, .. }) if error.has_left() => {
+                state.exits.push((rank, Instant::now(), error));
+                let gone: Vec<u32> = state.exits.iter().map(|(rank, ..)| *rank).collect();
+                state.run = Some(start_run(&self.context, &self.backend, &gone)?);
+            }
+            error => state.failure = error.map(|error| (Instant::now(), error)),
+        }
+        Ok(())
+    }
+}
+
+/// Starts a run that waits for all other ranks of the communicator but `gone`.
+fn start_run(context: &Context, backend: &Arc<dyn Carrier>, gone: &[u32]) -> Result<Ticket> {
+    static STARTED: AtomicU32 = AtomicU32::new(0);
+    let own = context.members[context.rank as usize];
+    let members: Arc<[u32]> =
+        context.members.iter().copied().filter(|rank| !gone.contains(rank)).collect();
+    let rank = members.iter().position(|rank| *rank == own).unwrap_or(0) as u32;
+    let mut graph = Graph::new(rank, members.len() as u32);
+    for other in (0..members.len() as u32).filter(|other| *other != rank) {
+        graph.receive(Blocks::none(), other, 0);
+    }
+    // Distinct from the number of every other watching run of every rank. Other ranks never
+    // compare it: they take no part in the run.
+    let count = STARTED.fetch_add(1, Ordering::Relaxed) & 0xffff;
+    let number = FIRST_NUMBER | (own & 0x7fff) << 16 | count;
+    let watched = Context { number, members, rank };
+    let failed = |error| translate(context, error);
+    let id = backend.prepare(&watched, &compile(&graph)?, 0).map_err(failed)?;
+    let started = backend.start(id, 0, &[]).map_err(failed);
+    backend.release(id);
+    started
+}
+
+impl Drop for LivenessWatch {
+    fn drop(&mut self) {
+        if let Some(run) = self.state.get_mut().unwrap_or_else(PoisonError::into_inner).run {
+            self.backend.forget(run);
+        }
+    }
+}

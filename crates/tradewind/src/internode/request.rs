@@ -1,0 +1,232 @@
+//! One run of a schedule between nodes.
+
+use super::group::InternodeGroup;
+use super::schedule::{InternodeSchedule, is_read, is_written};
+use crate::error::{Awaited, Error, Result};
+use engine::call::Call;
+use engine::lane::Argument;
+use network::carrier::Ticket;
+use std::sync::atomic::{AtomicU32, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
+use std::time::{Duration, Instant};
+
+/// Interval at which a waiting rank serves the communicators of its own node, if there ever were
+/// any.
+const OWN_WORK_INTERVAL: Duration = Duration::from_millis(1);
+
+/// Time until a waiting rank first checks that the other ranks are alive. The interval doubles
+/// after each check, up to [`LONGEST_CHECK_INTERVAL`].
+const FIRST_CHECK_INTERVAL: Duration = Duration::from_millis(50);
+
+/// Longest interval between two liveness checks.
+const LONGEST_CHECK_INTERVAL: Duration = Duration::from_millis(400);
+
+/// Unsuccessful polls between two readings of the clock, on a rank that polls instead of waiting.
+const POLLS_PER_CHECK: u32 = 256;
+
+/// Time of the next liveness check of a run.
+#[derive(Debug)]
+struct NextCheck {
+    due: Instant,
+    interval: Duration,
+}
+
+/// A run between nodes.
+#[derive(Debug)]
+pub(crate) struct InternodeRequest {
+    schedule: Arc<InternodeSchedule>,
+    /// `None` once the results have been fetched.
+    run: Option<Ticket>,
+    sequence: u64,
+    /// Start time, if it is recorded.
+    begun: u64,
+    /// Number of unsuccessful polls.
+    polls: AtomicU32,
+    next_check: OnceLock<Mutex<NextCheck>>,
+}
+
+impl InternodeRequest {
+    /// Starts a run with private buffers, one for each that the schedule declares.
+    pub(crate) fn start(
+        schedule: &Arc<InternodeSchedule>,
+        arguments: &[Argument<'_>],
+    ) -> Result<Self> {
+        let expected = schedule.buffers.len();
+        let found = arguments.len();
+        if found != expected {
+            return Err(engine::Error::BufferCount { expected, found }.into());
+        }
+        for (buffer, (argument, record)) in arguments.iter().zip(&schedule.buffers).enumerate() {
+            let found = if is_read(record) { argument.data.len() as u64 } else { argument.length };
+            let expected = record.length;
+            if found != expected {
+                return Err(engine::Error::BufferLength { buffer, expected, found }.into());
+            }
+        }
+        let contents: Vec<&[u8]> = arguments.iter().map(|argument| argument.data).collect();
+        InternodeRequest::start_with_bytes(schedule, &contents)
+    }
+
+    /// Starts a run with these contents of its buffers.
+    pub(crate) fn start_with_bytes(
+        schedule: &Arc<InternodeSchedule>,
+        contents: &[&[u8]],
+    ) -> Result<Self> {
+        let internode = &schedule.internode;
+        let inputs: Vec<&[u8]> = contents
+            .iter()
+            .zip(&schedule.buffers)
+            .map(|(data, record)| if is_read(record) { *data } else { &[] })
+            .collect();
+        // A load and a store suffice: the collectives of one communicator are started one after
+        // the other, as within a node.
+        let sequence = internode.sequence().load(Ordering::Relaxed);
+        internode.sequence().store(sequence + 1, Ordering::Relaxed);
+        let begun = schedule.recording.as_ref().map_or(0, |recording| recording.begun(sequence));
+        match schedule.backend.start(schedule.id, sequence, &inputs) {
+            Ok(run) => Ok(InternodeRequest {
+                schedule: Arc::clone(schedule),
+                run: Some(run),
+                sequence,
+                begun,
+                polls: AtomicU32::new(0),
+                next_check: OnceLock::new(),
+            }),
+            Err(error) => {
+                // The collective did not start here: the next one takes its number, so that the
+                // numbers stay equal on all ranks.
+                internode.sequence().store(sequence, Ordering::Relaxed);
+                Err(internode.translate(error))
+            }
+        }
+    }
+
+    /// The signature of the call.
+    pub(crate) fn call(&self) -> Call {
+        self.schedule.call
+    }
+
+    /// Number of participating ranks.
+    pub(crate) fn ranks(&self) -> u32 {
+        self.internode().ranks()
+    }
+
+    /// Name of the backend that runs it.
+    pub(crate) fn backend(&self) -> &'static str {
+        self.schedule.backend.name()
+    }
+
+    fn internode(&self) -> &InternodeGroup {
+        &self.schedule.internode
+    }
+
+    /// Returns `true` if the run is complete.
+    #[inline]
+    pub(crate) fn is_complete(&self) -> bool {
+        self.run.is_none_or(|run| self.schedule.backend.is_complete(run))
+    }
+
+    /// Returns `true` if the run is complete; every [`POLLS_PER_CHECK`] polls it also checks that
+    /// the other ranks are alive.
+    #[inline]
+    pub(crate) fn test(&self) -> Result<bool> {
+        let is_complete = self.is_complete();
+        // A plain load and store: a count lost between two threads only delays the check.
+        let polls = self.polls.load(Ordering::Relaxed).wrapping_add(u32::from(!is_complete));
+        self.polls.store(polls, Ordering::Relaxed);
+        if !is_complete && polls.is_multiple_of(POLLS_PER_CHECK) {
+            self.check_liveness()?;
+        }
+        Ok(is_complete)
+    }
+
+    fn next_check(&self) -> MutexGuard<'_, NextCheck> {
+        let first = || {
+            let interval = FIRST_CHECK_INTERVAL;
+            Mutex::new(NextCheck { due: Instant::now() + interval, interval })
+        };
+        self.next_check.get_or_init(first).lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Fails if a rank is gone without which the run cannot complete, if a check is due.
+    #[cold]
+    fn check_liveness(&self) -> Result<()> {
+        let Some(run) = self.run else { return Ok(()) };
+        let mut next = self.next_check();
+        if Instant::now() < next.due {
+            return Ok(());
+        }
+        next.interval = LONGEST_CHECK_INTERVAL.min(2 * next.interval);
+        next.due = Instant::now() + next.interval;
+        drop(next);
+        let backend = &self.schedule.backend;
+        self.internode().check_liveness(backend, run)?;
+        backend.look_after(run).map_err(|error| self.internode().translate(error))
+    }
+
+    /// Waits until the run is complete, at most `limit`.
+    pub(crate) fn wait(&self, limit: Option<Duration>) -> Result<()> {
+        let Some(run) = self.run.filter(|_| !self.is_complete()) else { return Ok(()) };
+        let internode = self.internode();
+        let backend = &self.schedule.backend;
+        let deadline = limit.and_then(|limit| Instant::now().checked_add(limit));
+        loop {
+            // Other ranks may need this one in a communicator of this node before they can take
+            // part in the run; without its help both would wait for ever.
+            let has_own_work = internode.group().look_after_own_work()?;
+            let own_work = has_own_work.then(|| Instant::now() + OWN_WORK_INTERVAL);
+            let check = self.next_check().due;
+            let until = [deadline, own_work, Some(check)].into_iter().flatten().min();
+            if backend.wait(run, until).map_err(|error| internode.translate(error))? {
+                return Ok(());
+            }
+            self.check_liveness()?;
+            if deadline.is_some_and(|deadline| Instant::now() >= deadline) {
+                return Err(self.timeout(run, limit.unwrap_or_default()));
+            }
+        }
+    }
+
+    fn timeout(&self, run: Ticket, after: Duration) -> Error {
+        let internode = self.internode();
+        let awaited = self.schedule.backend.awaited(run);
+        let mut ranks: Vec<u32> =
+            awaited.into_iter().filter_map(|member| internode.rank_of(member)).collect();
+        ranks.sort_unstable();
+        ranks.dedup();
+        let waiting_for = ranks
+            .into_iter()
+            .filter_map(|rank| Some(Awaited { rank, node: internode.node_of(rank)? }))
+            .collect();
+        Error::NotComplete { after, waiting_for }
+    }
+
+    /// Copies the results to `outputs`, by buffer. A second call does nothing.
+    pub(crate) fn fetch(&mut self, outputs: &mut [&mut [u8]]) -> Result<()> {
+        let Some(run) = self.run.take() else { return Ok(()) };
+        let InternodeSchedule { internode, backend, buffers, recording, .. } = &*self.schedule;
+        if let Some(recording) = recording {
+            recording.ended(self.sequence, self.begun, &backend.times(run));
+        }
+        let mut outputs = outputs.iter_mut();
+        let mut wanted: Vec<&mut [u8]> = Vec::with_capacity(buffers.len());
+        for record in buffers {
+            match outputs.next() {
+                Some(output) if is_written(record) => wanted.push(output),
+                _ => wanted.push(&mut []),
+            }
+        }
+        backend.fetch(run, &mut wanted).map_err(|error| internode.translate(error))
+    }
+}
+
+impl Drop for InternodeRequest {
+    fn drop(&mut self) {
+        if let Some(run) = self.run {
+            if let Some(recording) = &self.schedule.recording {
+                recording.abandoned(self.sequence);
+            }
+            self.schedule.backend.forget(run);
+        }
+    }
+}

@@ -1,0 +1,66 @@
+//! A schedule that a backend between nodes has accepted.
+
+use super::group::InternodeGroup;
+use super::recording::Recording;
+use crate::error::{Error, Result};
+use engine::call::Call;
+use goal::graph::Access;
+use goal::schedule::{BufferRecord, Kind, Schedule};
+use network::carrier::{Carrier, Prepared};
+use std::sync::Arc;
+
+/// A schedule registered with a backend; dropping it releases the registration.
+#[derive(Debug)]
+pub(crate) struct InternodeSchedule {
+    pub(super) internode: Arc<InternodeGroup>,
+    pub(super) backend: Arc<dyn Carrier>,
+    pub(super) id: Prepared,
+    pub(super) call: Call,
+    pub(super) buffers: Vec<BufferRecord>,
+    pub(super) recording: Option<Recording>,
+}
+
+impl Drop for InternodeSchedule {
+    fn drop(&mut self) {
+        self.backend.release(self.id);
+    }
+}
+
+impl InternodeSchedule {
+    /// Registers a schedule with a backend.
+    pub(crate) fn register(
+        internode: &Arc<InternodeGroup>,
+        backend: &Arc<dyn Carrier>,
+        schedule: &Schedule,
+        call: Call,
+    ) -> Result<Arc<Self>> {
+        // Counted even if the backend refuses, so that the number is the same on all ranks.
+        let program = internode.next_program();
+        if schedule.view().operations().iter().any(|record| record.kind() == Kind::Join) {
+            return Err(Error::SeveralNodes { what: "joins of a user-defined schedule" });
+        }
+        let id = backend
+            .prepare(internode.context(), schedule, call.stamp())
+            .map_err(|error| internode.translate(error))?;
+        let recording =
+            Recording::new(internode.group(), internode.context(), program, schedule, call);
+        Ok(Arc::new(InternodeSchedule {
+            internode: Arc::clone(internode),
+            backend: Arc::clone(backend),
+            id,
+            call,
+            buffers: schedule.view().buffers().to_vec(),
+            recording,
+        }))
+    }
+}
+
+/// Returns `true` if runs read the buffer.
+pub(super) fn is_read(record: &BufferRecord) -> bool {
+    record.access != Access::Output as u32
+}
+
+/// Returns `true` if runs write the buffer.
+pub(super) fn is_written(record: &BufferRecord) -> bool {
+    record.access != Access::Input as u32
+}

@@ -1,0 +1,130 @@
+//! The execution path of a collective: flat or linked on one node, or on a backend between nodes.
+
+use crate::error::Result;
+use crate::internode::request::InternodeRequest;
+use crate::internode::schedule::InternodeSchedule;
+use engine::call::Call;
+use engine::group::Group;
+use engine::lane::Argument;
+use engine::linkage::Linkage;
+use engine::meeting::Meeting;
+use engine::pending::Pending;
+use std::sync::Arc;
+use std::time::Duration;
+
+/// Execution path of a collective.
+#[derive(Clone, Debug)]
+pub(crate) enum ExecutionPath {
+    /// A flat collective in the shared memory of one node.
+    Flat(Meeting),
+    /// A linked schedule on one node.
+    Linked(Arc<Linkage>),
+    /// A schedule on a backend between nodes.
+    Internode(Arc<InternodeSchedule>),
+}
+
+impl ExecutionPath {
+    /// Returns `true` if it leads between nodes.
+    #[inline]
+    pub(crate) fn is_internode(&self) -> bool {
+        matches!(self, ExecutionPath::Internode(_))
+    }
+
+    /// Starts the collective with these buffers; `group` has the ranks of this node.
+    #[inline]
+    pub(crate) fn start(
+        &self,
+        group: &Arc<Group>,
+        arguments: &[Argument<'_>],
+    ) -> Result<StartedCollective> {
+        Ok(match self {
+            ExecutionPath::Flat(flat) => StartedCollective::Node(group.meet(flat, arguments)?),
+            ExecutionPath::Linked(linked) => StartedCollective::Node(linked.start(arguments)?),
+            ExecutionPath::Internode(schedule) => {
+                StartedCollective::Internode(InternodeRequest::start(schedule, arguments)?)
+            }
+        })
+    }
+}
+
+/// A started collective whose result has not been fetched. Dropping it is sound: the collective
+/// continues, its result is discarded.
+#[derive(Debug)]
+#[must_use = "the result is there only after test or wait"]
+pub(crate) enum StartedCollective {
+    /// Among ranks of one node.
+    Node(Pending),
+    /// Between nodes.
+    Internode(InternodeRequest),
+}
+
+impl StartedCollective {
+    /// The signature of the call.
+    pub(crate) fn call(&self) -> Call {
+        match self {
+            StartedCollective::Node(pending) => pending.call(),
+            StartedCollective::Internode(request) => request.call(),
+        }
+    }
+
+    /// Number of participating ranks.
+    pub(crate) fn ranks(&self) -> u32 {
+        match self {
+            StartedCollective::Node(pending) => pending.group().size(),
+            StartedCollective::Internode(request) => request.ranks(),
+        }
+    }
+
+    /// Returns `true` if the collective is flat, that is, runs without a schedule.
+    pub(crate) fn is_flat(&self) -> bool {
+        match self {
+            StartedCollective::Node(pending) => pending.is_meeting(),
+            StartedCollective::Internode(_) => false,
+        }
+    }
+
+    /// Name of the backend that runs it, between nodes.
+    pub(crate) fn backend(&self) -> Option<&'static str> {
+        match self {
+            StartedCollective::Node(_) => None,
+            StartedCollective::Internode(request) => Some(request.backend()),
+        }
+    }
+
+    /// Returns `true` if it is complete. Makes no progress itself: one load.
+    #[inline]
+    pub(crate) fn is_complete(&self) -> bool {
+        match self {
+            StartedCollective::Node(pending) => pending.is_complete(),
+            StartedCollective::Internode(request) => request.is_complete(),
+        }
+    }
+
+    /// Executes the work that only this rank can do, then returns `true` if it is complete.
+    #[inline]
+    pub(crate) fn test(&self) -> Result<bool> {
+        match self {
+            StartedCollective::Node(pending) => Ok(pending.test()?),
+            StartedCollective::Internode(request) => request.test(),
+        }
+    }
+
+    /// Waits until it is complete, at most `limit`.
+    #[inline]
+    pub(crate) fn wait(&self, limit: Option<Duration>) -> Result<()> {
+        match self {
+            StartedCollective::Node(pending) => Ok(pending.wait(limit)?),
+            StartedCollective::Internode(request) => request.wait(limit),
+        }
+    }
+
+    /// Copies the results of a complete collective into `outputs`, one slice a buffer; an empty
+    /// slice skips its buffer.
+    #[inline]
+    pub(crate) fn collect(&mut self, outputs: &mut [&mut [u8]]) -> Result<()> {
+        match self {
+            StartedCollective::Node(pending) => Ok(pending.collect(outputs)?),
+            StartedCollective::Internode(request) => request.fetch(outputs),
+        }
+    }
+}

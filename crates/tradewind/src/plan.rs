@@ -1,0 +1,352 @@
+//! A collective on this rank, ready to start: its execution path, the buffers that it takes, and
+//! the fold of a user-defined reduction.
+//!
+//! A plan is made once and then run, started, or kept as a
+//! [`Persistent`](crate::Persistent) collective. Its type parameter says which buffers a start
+//! takes: [`NoBuffers`], [`OneBuffer`] or [`TwoBuffers`].
+
+use crate::buffers::{Input, Output};
+use crate::communicator::{Communicator, LinkKey};
+use crate::error::{Error, Result, argument};
+use crate::path::ExecutionPath;
+use crate::reduction::FoldFunction;
+use crate::request::{CopiedOutput, FoldedOutput, Outputs, Request};
+use crate::selection::algorithms::{Choice, Choosable};
+use crate::shape::{BufferShape, InPlaceRule};
+use bytemuck::Pod;
+use engine::call::Call;
+use engine::group::Group;
+use engine::lane::{Argument, Binding};
+use engine::meeting::Meeting;
+use engine::streams::Given;
+use goal::graph::Graph;
+use std::marker::PhantomData;
+use std::ops::Range;
+
+/// A collective on this rank, ready to start with the buffers `B`.
+#[derive(Clone, Debug)]
+pub(crate) struct CollectivePlan<B> {
+    pub(crate) path: ExecutionPath,
+    buffers: B,
+}
+
+/// Buffers of a [`Persistent`](crate::Persistent) barrier: none.
+#[derive(Clone, Copy, Debug)]
+pub struct NoBuffers(());
+
+/// Buffer of a [`Persistent`](crate::Persistent) broadcast: read at the root, written elsewhere.
+pub struct OneBuffer<T> {
+    bytes: u64,
+    is_root: bool,
+    element: PhantomData<fn(T)>,
+}
+
+/// Buffers of all other [`Persistent`](crate::Persistent) collectives: an input and an output.
+pub struct TwoBuffers<T> {
+    shape: BufferShape,
+    /// Computes the result from contributions that the path gathers.
+    fold: Option<OwnFold>,
+    element: PhantomData<fn(T)>,
+}
+
+/// A fold by the rank itself.
+#[derive(Clone, Debug)]
+struct OwnFold {
+    function: FoldFunction,
+    /// Bytes that the path gathers.
+    gathered: u64,
+    /// The part of them that is folded.
+    folded: Range<usize>,
+}
+
+impl<T> Clone for OneBuffer<T> {
+    fn clone(&self) -> Self {
+        OneBuffer { element: PhantomData, ..*self }
+    }
+}
+
+impl<T> std::fmt::Debug for OneBuffer<T> {
+    fn fmt(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let OneBuffer { bytes, is_root, .. } = self;
+        formatter.debug_struct("OneBuffer").field("bytes", bytes).field("is_root", is_root).finish()
+    }
+}
+
+impl<T> Clone for TwoBuffers<T> {
+    fn clone(&self) -> Self {
+        TwoBuffers { shape: self.shape, fold: self.fold.clone(), element: PhantomData }
+    }
+}
+
+impl<T> std::fmt::Debug for TwoBuffers<T> {
+    fn fmt(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let TwoBuffers { shape, fold, .. } = self;
+        formatter.debug_struct("TwoBuffers").field("shape", shape).field("fold", fold).finish()
+    }
+}
+
+impl CollectivePlan<NoBuffers> {
+    /// A plan without buffers.
+    #[inline]
+    pub(crate) fn without_buffers(path: ExecutionPath) -> Self {
+        CollectivePlan { path, buffers: NoBuffers(()) }
+    }
+
+    /// Starts the collective.
+    #[inline]
+    pub(crate) fn start(&self, communicator: &Communicator) -> Result<Request<'static>> {
+        let started = self.path.start(communicator.group(), &[])?;
+        Ok(Request::new(communicator, started, Outputs::None, ()))
+    }
+}
+
+impl<T: Pod> CollectivePlan<OneBuffer<T>> {
+    /// A plan with one buffer of `bytes` bytes.
+    #[inline]
+    pub(crate) fn with_one_buffer(path: ExecutionPath, bytes: u64, is_root: bool) -> Self {
+        CollectivePlan { path, buffers: OneBuffer { bytes, is_root, element: PhantomData } }
+    }
+
+    /// Starts the collective with its buffer.
+    #[inline]
+    pub(crate) fn start<'a, O: Output<'a, T>>(
+        &self,
+        communicator: &Communicator,
+        mut buffer: O,
+    ) -> Result<Request<'a, O::Back>> {
+        let OneBuffer { bytes, is_root, .. } = self.buffers;
+        let written = buffer.argument().filter(|argument| argument.length == bytes);
+        let Some(written) = written else {
+            let found = format!("{} bytes long", buffer.bytes().len());
+            return Err(argument("the buffer", found, format!("{bytes} bytes long here")));
+        };
+        // A flat broadcast declares an input and an output on every rank, a graph only the buffer
+        // that the rank uses.
+        let is_flat = matches!(self.path, ExecutionPath::Flat(_));
+        let group = communicator.group();
+        let started = if is_root {
+            let in_segment = matches!(written.binding, Binding::Segment(_));
+            let read = if in_segment && !self.path.is_internode() {
+                written
+            } else {
+                Argument::input(buffer.bytes())
+            };
+            let arguments = [read, written];
+            self.path.start(group, if is_flat { &arguments } else { &arguments[..1] })?
+        } else {
+            let arguments = [Argument::input(&[]), written];
+            self.path.start(group, if is_flat { &arguments } else { &arguments[1..] })?
+        };
+        let (private, back) = buffer.into_parts();
+        let outputs = match &self.path {
+            _ if is_root => Outputs::None,
+            ExecutionPath::Flat(_) => Outputs::Second(private),
+            ExecutionPath::Linked(_) => Outputs::First(private),
+            ExecutionPath::Internode(_) => {
+                let copied = CopiedOutput { buffer: 0, private, bytes: bytes as usize };
+                Outputs::Copied(Box::new(copied), |back| O::bytes_of_back(back))
+            }
+        };
+        Ok(Request::new(communicator, started, outputs, back))
+    }
+}
+
+impl<T: Pod> CollectivePlan<TwoBuffers<T>> {
+    /// A plan whose path delivers the result.
+    #[inline]
+    pub(crate) fn new(path: ExecutionPath, shape: BufferShape) -> Self {
+        CollectivePlan { path, buffers: TwoBuffers { shape, fold: None, element: PhantomData } }
+    }
+
+    /// A plan whose path gathers `gathered` contributions of `bytes` bytes, of which the first
+    /// `count` are folded by this rank.
+    pub(crate) fn folded(
+        path: ExecutionPath,
+        shape: BufferShape,
+        function: FoldFunction,
+        (gathered, count, bytes): (u32, u32, u64),
+    ) -> Self {
+        let fold = OwnFold {
+            function,
+            gathered: u64::from(gathered).saturating_mul(bytes),
+            folded: 0..u64::from(count).saturating_mul(bytes) as usize,
+        };
+        let buffers = TwoBuffers { shape, fold: Some(fold), element: PhantomData };
+        CollectivePlan { path, buffers }
+    }
+
+    /// Starts the collective with an input and an output, waits and fetches the result.
+    #[inline(always)]
+    pub(crate) fn run<'i, 'o, I: Input<'i, T>, O: Output<'o, T>>(
+        &self,
+        communicator: &Communicator,
+        input: I,
+        mut output: O,
+    ) -> Result<()> {
+        let shape = self.prepare(&input, &mut output)?;
+        let flat = match &self.path {
+            ExecutionPath::Flat(flat) if self.buffers.fold.is_none() => flat,
+            _ => return self.start_and_wait(communicator, input, output),
+        };
+        let group = communicator.group();
+        if group.streams(flat)
+            && let Some(outcome) = self.stream(group, flat, &input, output.bytes())
+        {
+            return outcome;
+        }
+        let held = group.come(flat, &self.arguments(&input, &mut output))?;
+        let (private, _) = output.into_parts();
+        Ok(group.leave(held, flat, &mut [&mut [], shape.result_in(private)])?)
+    }
+
+    /// Runs a collective that is not flat.
+    fn start_and_wait<'i, 'o, I: Input<'i, T>, O: Output<'o, T>>(
+        &self,
+        communicator: &Communicator,
+        input: I,
+        output: O,
+    ) -> Result<()> {
+        self.start_prepared(communicator, input, output)?.wait().map(|_| ())
+    }
+
+    /// Runs a long flat collective as a stream of pieces; `None` if there is no memory for it.
+    #[cold]
+    fn stream<'i, I: Input<'i, T>>(
+        &self,
+        group: &Group,
+        flat: &Meeting,
+        input: &I,
+        output: &mut [u8],
+    ) -> Option<Result<()>> {
+        let shape = self.buffers.shape;
+        let contribution = match (shape.input, input.argument(), shape.in_place) {
+            (Some(_), Some(_), _) => Given::Apart(input.bytes()),
+            (Some(length), None, InPlaceRule::InputAt(at)) => {
+                Given::InOutput(at as usize..(at + length) as usize)
+            }
+            _ => Given::Apart(&[]),
+        };
+        Some(group.stream(flat, contribution, output)?.map_err(Error::from))
+    }
+
+    /// Starts the collective with an input and an output.
+    #[inline]
+    pub(crate) fn start<'a, I: Input<'a, T>, O: Output<'a, T>>(
+        &self,
+        communicator: &Communicator,
+        input: I,
+        mut output: O,
+    ) -> Result<Request<'a, (I::Back, O::Back)>> {
+        self.prepare(&input, &mut output)?;
+        self.start_prepared(communicator, input, output)
+    }
+
+    /// Starts the collective with buffers that have been checked.
+    #[inline]
+    fn start_prepared<'i, 'o, I: Input<'i, T>, O: Output<'o, T>>(
+        &self,
+        communicator: &Communicator,
+        input: I,
+        mut output: O,
+    ) -> Result<Request<'o, (I::Back, O::Back)>> {
+        let TwoBuffers { shape, fold, .. } = &self.buffers;
+        let arguments = self.arguments(&input, &mut output);
+        let started = self.path.start(communicator.group(), &arguments)?;
+        let (private, back) = output.into_parts();
+        let private = shape.result_in(private);
+        let bytes = shape.output.unwrap_or(0) as usize;
+        let outputs = match fold {
+            None if self.path.is_internode() => {
+                let copied = CopiedOutput { buffer: 1, private, bytes };
+                Outputs::Copied(Box::new(copied), output_of_back::<T, I, O>)
+            }
+            None => Outputs::Second(private),
+            Some(OwnFold { function, gathered, folded }) => {
+                let folded = FoldedOutput {
+                    function: function.clone(),
+                    contributions: vec![0; *gathered as usize],
+                    folded: folded.clone(),
+                    private,
+                    bytes,
+                };
+                Outputs::Folded(Box::new(folded), output_of_back::<T, I, O>)
+            }
+        };
+        Ok(Request::new(communicator, started, outputs, (input.into_back(), back)))
+    }
+
+    /// Checks the buffers, and copies the rank's own block from the input to the output if the path
+    /// leaves that to the caller.
+    #[inline]
+    fn prepare<'i, 'o, I: Input<'i, T>, O: Output<'o, T>>(
+        &self,
+        input: &I,
+        output: &mut O,
+    ) -> Result<BufferShape> {
+        let shape = self.buffers.shape;
+        let read = input.argument();
+        let written = output.argument();
+        shape.check(read.map(|read| read.length), written.map(|written| written.length))?;
+        if let (Some(own), Some(_), Some(_)) = (shape.own, read, written) {
+            own.copy(input.bytes(), output.bytes());
+        }
+        Ok(shape)
+    }
+
+    /// The engine's arguments for buffers that have been checked.
+    #[inline]
+    fn arguments<'b, 'i, 'o, I: Input<'i, T>, O: Output<'o, T>>(
+        &self,
+        input: &'b I,
+        output: &'b mut O,
+    ) -> [Argument<'b>; 2] {
+        let TwoBuffers { shape, fold, .. } = &self.buffers;
+        let written = match (fold, shape.output, output.argument()) {
+            (Some(fold), ..) => Argument::output(fold.gathered),
+            (None, Some(length), Some(written)) => Argument { length, ..written },
+            (None, length, _) => Argument::output(length.unwrap_or(0)),
+        };
+        let read = match (shape.input, input.argument(), shape.in_place) {
+            // A backend between nodes reads private memory only.
+            (Some(_), Some(read), _)
+                if matches!(read.binding, Binding::Segment(_)) && self.path.is_internode() =>
+            {
+                Argument::input(input.bytes())
+            }
+            (Some(_), Some(read), _) => read,
+            (Some(length), None, InPlaceRule::InputAt(at)) => {
+                let piece = at as usize..(at + length) as usize;
+                Argument::input(output.bytes().get(piece).unwrap_or_default())
+            }
+            _ => Argument::input(&[]),
+        };
+        [read, written]
+    }
+}
+
+/// Bytes of the output among the buffers that moved in.
+fn output_of_back<'i, 'o, 'b, T: Pod, I: Input<'i, T>, O: Output<'o, T>>(
+    back: &'b mut (I::Back, O::Back),
+) -> &'b mut [u8] {
+    O::bytes_of_back(&mut back.1)
+}
+
+impl Communicator {
+    /// The path of a collective through a schedule: cached, or built and linked now.
+    pub(crate) fn linked<A: Choosable>(
+        &self,
+        (call, choice): (Call, &Choice<A>),
+        (arguments, sizes): (u64, Vec<u64>),
+        build: impl FnOnce() -> Result<Graph, collectives::CollectiveError>,
+    ) -> Result<ExecutionPath> {
+        let key = LinkKey {
+            call,
+            algorithm: choice.algorithm.name(),
+            tuning: choice.tuning,
+            levels: choice.levels,
+            arguments,
+            sizes,
+        };
+        self.path(key, || Ok(build()?))
+    }
+}

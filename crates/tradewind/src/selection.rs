@@ -1,0 +1,5 @@
+//! Selection of algorithms: the caller's, the decision table's, or the built-in rules'.
+
+pub(crate) mod algorithms;
+pub(crate) mod explanation;
+pub(crate) mod rules;

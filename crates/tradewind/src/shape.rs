@@ -1,0 +1,156 @@
+//! Lengths of a collective's buffers on one rank, and the checks of what a caller passes.
+
+use crate::communicator::Communicator;
+use crate::error::{Error, Result, argument};
+
+/// Lengths and roles of the input and the output on one rank.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct BufferShape {
+    /// Bytes of the input; `None` where the rank contributes nothing, whatever buffer it passes.
+    pub(crate) input: Option<u64>,
+    /// Bytes of the result; `None` where the rank receives nothing.
+    pub(crate) output: Option<u64>,
+    pub(crate) in_place: InPlaceRule,
+    /// The rank's own block, copied from input to output when the collective starts.
+    pub(crate) own: Option<OwnBlock>,
+}
+
+/// A block that is in both buffers.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct OwnBlock {
+    /// Offset in the input.
+    pub(crate) from: u64,
+    /// Offset in the output.
+    pub(crate) to: u64,
+    pub(crate) bytes: u64,
+}
+
+/// The buffer that may be [in place](crate::InPlace).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum InPlaceRule {
+    /// The input, which then lies in the output from this offset on.
+    InputAt(u64),
+    /// The output: the result then stays in the input.
+    Output,
+    /// Neither, on this rank.
+    Never,
+}
+
+impl BufferShape {
+    /// An input and an output of these lengths; in place, the input is at the start of the output.
+    #[inline]
+    pub(crate) fn new(input: u64, output: u64) -> Self {
+        BufferShape {
+            input: Some(input),
+            output: Some(output),
+            in_place: InPlaceRule::InputAt(0),
+            own: None,
+        }
+    }
+
+    /// Fails if buffers of these lengths do not fit; `None` is a buffer in place.
+    #[inline]
+    pub(crate) fn check(&self, input: Option<u64>, output: Option<u64>) -> Result<()> {
+        let whole = match (input, self.in_place, self.input, self.output) {
+            // In place the output also holds the input.
+            (None, InPlaceRule::InputAt(at), Some(input), Some(output)) => {
+                Some(output.max(at + input))
+            }
+            (_, _, _, output) => output,
+        };
+        let input_fits = match (input, self.input) {
+            (Some(found), Some(expected)) => found == expected,
+            (None, Some(_)) => matches!(self.in_place, InPlaceRule::InputAt(_)),
+            (_, None) => true,
+        };
+        let output_fits = match (output, whole) {
+            (Some(found), Some(expected)) => found == expected,
+            (None, Some(_)) => self.in_place == InPlaceRule::Output,
+            (_, None) => true,
+        };
+        if input_fits && output_fits { Ok(()) } else { Err(self.mismatch(input, output, whole)) }
+    }
+
+    #[cold]
+    fn mismatch(&self, input: Option<u64>, output: Option<u64>, whole: Option<u64>) -> Error {
+        let expected = |bytes: Option<u64>| format!("{} bytes long here", bytes.unwrap_or(0));
+        match (input, output) {
+            (None, _) if !matches!(self.in_place, InPlaceRule::InputAt(_)) => {
+                argument("the input", "in place", "a buffer, on this rank of this collective")
+            }
+            (_, None) if self.in_place != InPlaceRule::Output => {
+                argument("the output", "in place", "a buffer, on this rank of this collective")
+            }
+            (Some(found), _) if self.input.is_some_and(|bytes| bytes != found) => {
+                argument("the input", format!("{found} bytes long"), expected(self.input))
+            }
+            (_, found) => argument(
+                "the output",
+                format!("{} bytes long", found.unwrap_or(0)),
+                expected(whole),
+            ),
+        }
+    }
+
+    /// The part of private memory that the result is written to.
+    #[inline]
+    pub(crate) fn result_in(self, private: &mut [u8]) -> &mut [u8] {
+        let length = private.len().min(self.output.unwrap_or(0) as usize);
+        &mut private[..length]
+    }
+}
+
+impl OwnBlock {
+    /// Copies the block from the input to the output.
+    pub(crate) fn copy(self, input: &[u8], output: &mut [u8]) {
+        let piece = |at: u64| at as usize..(at + self.bytes) as usize;
+        if let (Some(from), Some(to)) =
+            (input.get(piece(self.from)), output.get_mut(piece(self.to)))
+        {
+            to.copy_from_slice(from);
+        }
+    }
+}
+
+impl Communicator {
+    /// Fails if `root` is not a rank of the communicator.
+    #[inline]
+    pub(crate) fn check_root(&self, root: u32) -> Result<()> {
+        if root < self.size() {
+            return Ok(());
+        }
+        Err(argument("the root", root.to_string(), format!("below {}", self.size())))
+    }
+
+    /// Bytes of each rank's part of a buffer.
+    #[inline]
+    pub(crate) fn equal_part(&self, what: &'static str, bytes: u64) -> Result<u64> {
+        let ranks = u64::from(self.size());
+        if bytes.is_multiple_of(ranks) {
+            return Ok(bytes / ranks);
+        }
+        Err(argument(what, format!("{bytes} bytes"), format!("a multiple of the {ranks} ranks")))
+    }
+
+    /// Bytes of a block for each rank together.
+    #[inline]
+    pub(crate) fn for_each_rank(&self, block: u64) -> Result<u64> {
+        let all = block.checked_mul(u64::from(self.size()));
+        all.ok_or_else(|| {
+            argument(
+                "the length of a block",
+                format!("{block} bytes"),
+                "short enough for 64 bits to count all",
+            )
+        })
+    }
+}
+
+/// Bytes of `count` elements.
+#[inline]
+pub(crate) fn bytes_of<T>(count: usize) -> Result<u64> {
+    let bytes = (count as u64).checked_mul(size_of::<T>() as u64);
+    bytes.ok_or_else(|| {
+        argument("the number of elements", count.to_string(), "one whose bytes 64 bits can count")
+    })
+}
