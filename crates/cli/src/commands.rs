@@ -18,7 +18,7 @@ use crate::failure::Failure;
 use crate::format::Format;
 use std::process::ExitCode;
 
-/// What the command is to do.
+/// A subcommand.
 #[derive(Debug, clap::Subcommand)]
 pub(crate) enum Command {
     /// Runs a program as the ranks of a job.

@@ -3,7 +3,7 @@
 use service::ServiceError;
 use std::path::PathBuf;
 
-/// A failure in words for whoever called the command.
+/// Failure of a command, with its message.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum Failure {
     /// A file cannot be read.
@@ -27,7 +27,7 @@ pub(crate) enum Failure {
     /// A schedule cannot be shown.
     #[error(transparent)]
     Schedule(#[from] crate::commands::schedule::ScheduleError),
-    /// What was measured cannot be kept or read.
+    /// Results cannot be written or read.
     #[error(transparent)]
     Results(#[from] measure::results::ResultsError),
     /// A directory without results.
@@ -51,7 +51,7 @@ pub(crate) enum Failure {
     /// There is nowhere to keep a decision table.
     #[error("there is no place for the decision table: name a file with --out, or set HOME")]
     NoPlace,
-    /// What is there was measured otherwise.
+    /// A part with other settings exists.
     #[error(
         "{file} was measured with another setting ({differences}) and is left as it is: --again measures it anew, --out \
          names another directory"

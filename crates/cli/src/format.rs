@@ -1,17 +1,17 @@
-//! How results are written.
+//! Formats of the output.
 
-/// For people or for programs.
+/// Format of the output.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, clap::ValueEnum)]
 pub(crate) enum Format {
-    /// For people.
+    /// Text and tables.
     #[default]
     Table,
-    /// For programs.
+    /// JSON.
     Json,
 }
 
 impl Format {
-    /// Writes one line: what people read, or what programs read.
+    /// Writes the text or the JSON.
     pub(crate) fn print(
         self,
         table: impl FnOnce() -> String,

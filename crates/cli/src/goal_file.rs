@@ -16,7 +16,7 @@ pub(crate) enum FileFormat {
     Binary,
 }
 
-/// What a binary file begins with (see [`goal::binary`]).
+/// First bytes of a binary file (see [`goal::binary`]).
 const BINARY_MAGIC: [u8; 8] = 4223u64.to_le_bytes();
 
 /// Graphs as they were read.

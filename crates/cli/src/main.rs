@@ -16,7 +16,7 @@ struct Arguments {
     #[command(subcommand)]
     command: commands::Command,
 
-    /// How results are written to standard output.
+    /// Format of results on standard output.
     #[arg(long, global = true, value_enum, default_value_t)]
     format: format::Format,
 }

@@ -1,6 +1,6 @@
 //! Puts the ranks' profiles together into one file of the Trace Event format, which Perfetto opens.
 //!
-//! A process of the picture is a rank, a track whoever executed the rank's operations, a slice an
+//! A process of the profile is a rank, a track an executor of the rank's operations, a slice an
 //! operation; above them the collectives as the rank called them. Arrows are the dependencies
 //! within a rank and the messages between ranks.
 
@@ -13,7 +13,7 @@ use crate::failure::Failure;
 use parts::Parts;
 use std::path::Path;
 
-/// How many ranks have left parts in a directory, and those before them.
+/// Number of ranks of a job: one more than the highest rank with a part in the directory.
 pub(crate) fn ranks_in(directory: &Path) -> Result<u32, Failure> {
     let failed = |source| Failure::Read { path: directory.to_owned(), source };
     let mut ranks = 0;

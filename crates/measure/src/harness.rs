@@ -5,7 +5,7 @@
 //! asks for a [`JobShape`] of job (how many ranks, on which cores, which engine), is a function that
 //! all ranks of such a job run, and gives [`Finding`]s: points, rows, cells, notes. Steps are
 //! short, and what one of them found is kept when the next one is cut off. The list depends on the
-//! [`Setting`] alone, so every process draws it up for itself, and a part says by a number how much
+//! [`Setting`] alone, so every process builds the same list, and a part says by a number how much
 //! of it is done.
 //!
 //! ```

@@ -4,10 +4,10 @@
 
 use crate::results::{Part, Value};
 
-/// How often everything is tried again at most; every time something gets better.
+/// Upper bound of the passes over all exchanges; every pass improves the mapping.
 const MOST_PASSES: usize = 100;
 
-/// How many bytes each two ranks exchange, both directions together.
+/// Bytes between each two ranks, both directions together.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Traffic {
     ranks: usize,
@@ -25,7 +25,7 @@ pub enum TrafficError {
     Word {
         /// From 1.
         line: usize,
-        /// What stands there.
+        /// The word.
         word: String,
     },
     /// A row of another length than there are rows.
@@ -94,7 +94,7 @@ impl Traffic {
         Ok(traffic)
     }
 
-    /// Adds a message. Who sends to itself needs nobody, and ranks that do not exist say nothing.
+    /// Adds a message. Messages to the sender itself and of ranks that do not exist are ignored.
     pub fn add(&mut self, from: usize, to: usize, bytes: f64) {
         if from != to && from < self.ranks && to < self.ranks {
             self.bytes[from * self.ranks + to] += bytes;
@@ -102,7 +102,7 @@ impl Traffic {
         }
     }
 
-    /// How many ranks there are.
+    /// Number of ranks.
     pub fn ranks(&self) -> usize {
         self.ranks
     }
@@ -113,7 +113,7 @@ impl Traffic {
     }
 }
 
-/// What a message costs between each two cores, and their numbers.
+/// Costs of a message between each two cores, with the cores' numbers.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Distances {
     cores: Vec<usize>,
@@ -131,7 +131,7 @@ impl Distances {
         }
     }
 
-    /// What the experiment on [placement](crate::experiments::placement) has measured; none if it has not
+    /// Distances measured by the experiment on [placement](crate::experiments::placement) has measured; none if it has not
     /// measured every mapping.
     pub fn of(placement: &Part) -> Option<Self> {
         let map = placement.maps.first()?;
@@ -170,7 +170,7 @@ pub struct Proposal {
 }
 
 impl Proposal {
-    /// How much of the cost it saves, from 0 to 1.
+    /// Share of the cost that it saves, from 0 to 1.
     pub fn gain(&self) -> f64 {
         if self.cost_in_turn > 0.0 { 1.0 - self.cost / self.cost_in_turn } else { 0.0 }
     }
@@ -337,7 +337,8 @@ mod tests {
 
     /// All mappings with no more ranks a core than needed.
     fn best_of_all(traffic: &Traffic, distances: &Distances) -> f64 {
-        let (ranks, cores) = (traffic.ranks, distances.cores.len());
+        let ranks = traffic.ranks;
+        let cores = distances.cores.len();
         let all = (0..cores.pow(ranks as u32)).map(|code| {
             (0..ranks).map(|rank| code / cores.pow(rank as u32) % cores).collect::<Vec<_>>()
         });

@@ -1,17 +1,17 @@
-//! Draws what was measured as one page: every figure, map and table of every part, and the
-//! machine's parameters. The page is one file that needs nothing else, shows its drawings without
+//! Renders measurements as one page: every figure, map and table of every part, and the
+//! machine's parameters. The page is one file that needs nothing else, shows its figures without
 //! scripts, and prints.
 //!
-//! | room | one job |
+//! | module | task |
 //! |---|---|
 //! | [`Results`] | what lies in a directory of results, with what cannot be read named instead of failing |
 //! | `machine` | `machine.json` as a part like any other |
 //! | `compare` | what two machines have in common, and the ratios |
 //! | `curves` | which colour, style and mark a curve has |
 //! | `scale`, `ticks`, `units` | from values to places, round numbers, and words |
-//! | `drawing` | a figure as it is seen without scripts |
+//! | `drawing` | a figure without scripts, as SVG |
 //! | `figure`, `map`, `table`, `page` | the page's pieces, and the page |
-//! | `script/` | what a figure does when it is pointed at: the browser draws it anew from its data |
+//! | `script/` | interaction: the browser renders the figure again from its data |
 //!
 //! ```
 //! use measure::results::{Axis, Figure, Part, Point, Role, Series};

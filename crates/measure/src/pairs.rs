@@ -1,16 +1,16 @@
 //! Messages between pairs of ranks on the way that programs use: a schedule that is linked once and
 //! run for each message.
 
-use crate::experiments::queues::way::pattern;
+use crate::experiments::queues::message_path::pattern;
 use crate::harness::Error;
-use crate::harness::repetition::Laps;
+use crate::harness::repetition::Repetition;
 use tradewind::graph::{Access, Graph};
 use tradewind::{Buffers, Communicator, Op, Schedule};
 
 /// Bytes that are copied to let a receive wait for something.
 const MOMENT: u64 = 8;
 
-/// What the two ranks of a pair do in a run.
+/// Messages between the two ranks of a pair in a run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Pattern {
     /// Both send at once, then both receive.
@@ -23,7 +23,7 @@ pub(crate) enum Pattern {
     Back,
 }
 
-/// Whether a receive is known before its message comes.
+/// True if a receive is known before its message comes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Receive {
     /// Posted beforehand ("forced"): the bytes go where they are wanted.
@@ -99,13 +99,17 @@ impl Exchange {
     }
 
     /// Microseconds of a run, for each lap.
-    pub(crate) fn time(&mut self, world: &Communicator, laps: Laps) -> Result<Vec<f64>, Error> {
+    pub(crate) fn time(
+        &mut self,
+        world: &Communicator,
+        laps: Repetition,
+    ) -> Result<Vec<f64>, Error> {
         let times = laps.time(world, |times| (0..times).try_for_each(|_| self.once()))?;
         self.check(world)?;
         Ok(times)
     }
 
-    /// Whether every rank got what was sent to it.
+    /// Returns true if every rank got what was sent to it.
     pub(crate) fn check(&self, world: &Communicator) -> Result<(), Error> {
         let wrong = self.receives && self.incoming != pattern(self.incoming.len() as u64);
         let mut all = [0];

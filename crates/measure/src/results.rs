@@ -1,7 +1,7 @@
-//! What the parts of a measurement found, in one form for files, tables and drawings.
+//! Results of the parts of a measurement, in one form for files, tables and figures.
 //!
 //! An experiment gives a [`Part`]: figures, maps and tables that say for themselves what they show.
-//! Whoever writes, draws or compares them needs to know nothing about the experiment. [`Directory`]
+//! Code that writes, renders or compares parts depends on no experiment. [`Directory`]
 //! keeps parts as JSON and CSV.
 //!
 //! Sizes are bytes and times microseconds unless an axis or a column says otherwise.

@@ -1,8 +1,10 @@
-//! Order statistics: what remains of many repetitions.
+//! Order statistics of repetitions.
 
-/// The middle of a sample and where its tails begin.
-#[derive(Clone, Copy, Debug, Default, PartialEq)]
-pub struct Summary {
+use serde::{Deserialize, Serialize};
+
+/// The median and the outer deciles of a sample.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct Quantiles {
     /// Half of the values lie below.
     pub median: f64,
     /// A tenth of the values lies below.
@@ -11,19 +13,19 @@ pub struct Summary {
     pub p90: f64,
 }
 
-impl Summary {
+impl Quantiles {
     /// Of these values, in any order; all zero if there are none.
     ///
     /// ```
-    /// use measure::statistics::Summary;
-    /// let summary = Summary::of(&[3.0, 1.0, 2.0]);
+    /// use measure::statistics::Quantiles;
+    /// let summary = Quantiles::of(&[3.0, 1.0, 2.0]);
     /// assert_eq!((summary.p10, summary.median, summary.p90), (1.2, 2.0, 2.8));
     /// ```
     pub fn of(values: &[f64]) -> Self {
         let mut sorted = values.to_vec();
         sorted.sort_by(f64::total_cmp);
         let at = |share| percentile(&sorted, share);
-        Summary { median: at(0.5), p10: at(0.1), p90: at(0.9) }
+        Quantiles { median: at(0.5), p10: at(0.1), p90: at(0.9) }
     }
 }
 
@@ -33,7 +35,7 @@ impl Summary {
 /// assert_eq!(measure::statistics::median(&[4.0, 1.0, 3.0, 2.0]), 2.5);
 /// ```
 pub fn median(values: &[f64]) -> f64 {
-    Summary::of(values).median
+    Quantiles::of(values).median
 }
 
 /// The value below which this share (0 to 1) of ascending values lies, linear between the two

@@ -46,11 +46,11 @@ pub(crate) struct Arguments {
     /// The file; - is standard input.
     file: PathBuf,
 
-    /// What a calc does: spin for its time, or end at once.
+    /// Effect of a calc operation: spin for its time, or complete at once.
     #[arg(long, value_enum, default_value_t)]
     calc: Calc,
 
-    /// Who runs operations: peers (whoever completes what they waited for) or caller (their owner,
+    /// Engine that runs operations: peers (the rank that completes their last dependency) or caller (their owner,
     /// in its own calls).
     #[arg(long, env = "TRADEWIND_ENGINE", default_value_t = EngineKind::Peers)]
     engine: EngineKind,
@@ -74,7 +74,7 @@ const JSON: &str = "\
 With --format json: {file, engine, calc, ranks, operations, messages, bytes, seconds, verified, nics}. Seconds are from the
 moment the first rank starts to the end of the last operation; nics is [{nic, operations}] of sends and receives.";
 
-/// What a calc does.
+/// Effect of a calc operation.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, clap::ValueEnum, Serialize)]
 #[serde(rename_all = "lowercase")]
 enum Calc {

@@ -20,7 +20,7 @@ const AFTER: &str = "\
 What was found is kept in a directory (--out), as JSON and CSV. Ctrl-C leaves there what has been measured so far, and the
 same command goes on behind it; what is complete is not measured again.";
 
-/// What is measured.
+/// An experiment.
 #[derive(Debug, clap::Subcommand)]
 enum Experiment {
     /// Everything, one experiment after the other; about ten minutes on two cores, with --quick
@@ -44,12 +44,12 @@ enum Experiment {
     Placement(placement::PlacementArguments),
     /// Every algorithm of every collective against what the models predict.
     Models(suite::Arguments),
-    /// Which algorithm is best when; `tradewind tune` makes the table that programs go by from it.
+    /// Fastest algorithm for each size and number of ranks, the input of `tradewind tune`.
     Decisions(suite::Arguments),
-    /// What the choices of the directory's decision table lose.
+    /// Time lost by the choices of the directory's decision table.
     Regret(suite::Arguments),
     Queues(queues::Arguments),
-    /// What collectives cost that finish underneath a computation, with both engines.
+    /// Exposed time of collectives beside a computation, with both engines.
     Overlap(suite::Arguments),
 }
 

@@ -1,4 +1,4 @@
-//! `tradewind overlap`: how much of a collective remains when the program computes meanwhile.
+//! `tradewind overlap`: exposed time of collectives beside a computation.
 
 pub(crate) mod figures;
 pub(crate) mod job;
@@ -55,8 +55,8 @@ pub(crate) struct Arguments {
     )]
     bytes: Vec<u64>,
 
-    /// Who runs operations: caller (their owner, in its own calls) or peers (whoever completes what
-    /// they waited for).
+    /// Engines to compare: caller (in-call progress: each rank runs its own operations) or peers
+    /// (cooperative progress: the rank that completes the last dependency runs the operation).
     #[arg(
         long = "engine",
         value_name = "ENGINE,...",
@@ -65,7 +65,7 @@ pub(crate) struct Arguments {
     )]
     engines: Vec<EngineKind>,
 
-    /// How long each rank computes, in microseconds [default: all ranks of a core together ten
+    /// Length of the computation of each rank, in microseconds [default: all ranks of a core together ten
     /// times as long as the collective takes alone with the first engine, each at least 20].
     #[arg(long, value_name = "US")]
     compute_us: Option<f64>,
@@ -86,7 +86,8 @@ time, overlap is in percent (0 to 100), unattended is a share (0 to 1).";
 impl Arguments {
     /// The rows, engines aside.
     fn cases(&self) -> Vec<Case> {
-        let (computation_us, repetitions) = (self.compute_us, self.repetitions);
+        let computation_us = self.compute_us;
+        let repetitions = self.repetitions;
         let case = |collective, bytes| Case { collective, bytes, computation_us, repetitions };
         let mut cases = Vec::new();
         for collective in &self.collectives {

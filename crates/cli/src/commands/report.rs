@@ -9,7 +9,7 @@ use serde::Serialize;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
-/// Draws what was measured as one HTML page that needs nothing else: every figure, map and table of
+/// Renders measurements as one self-contained HTML page: every figure, map and table of
 /// a directory of results, and the machine's parameters.
 #[derive(Debug, clap::Args)]
 pub(crate) struct Arguments {
@@ -17,8 +17,8 @@ pub(crate) struct Arguments {
     #[arg(value_name = "DIR")]
     results: PathBuf,
 
-    /// Another directory or machine.json, whose curves are drawn over the first one's. How far the
-    /// parameters of both lie apart is said, too.
+    /// Another directory or machine.json to compare with: its curves are added to the first one's,
+    /// and the differences of the parameters are printed.
     #[arg(long, value_name = "OTHER_DIR")]
     compare: Option<PathBuf>,
 
@@ -84,7 +84,7 @@ pub(crate) fn execute(arguments: &Arguments, format: Format) -> Result<ExitCode,
     Ok(status)
 }
 
-/// How far two measurements lie apart, in words.
+/// Text of the differences between two measurements.
 fn describe_agreement(agreement: &Agreement) -> String {
     let percent = |share: f64| format!("{:.1} %", 100.0 * share);
     let each =
@@ -99,7 +99,7 @@ fn describe_agreement(agreement: &Agreement) -> String {
     )
 }
 
-/// What lies in a directory, or what one machine.json tells.
+/// Reads a directory or one machine.json.
 fn read(path: &Path) -> Result<Results, Failure> {
     let results =
         Results::read(path).map_err(|source| Failure::Read { path: path.to_owned(), source })?;
@@ -109,7 +109,7 @@ fn read(path: &Path) -> Result<Results, Failure> {
     Ok(results)
 }
 
-/// Where the page goes if nobody says: into the directory, or beside the file.
+/// Default path of the page: in the directory, or beside the file.
 fn beside(results: &Path) -> PathBuf {
     if results.is_dir() {
         results.join("report.html")

@@ -22,7 +22,7 @@ pub(crate) struct Arguments {
     #[arg(short = 'n', long = "ranks", value_name = "N")]
     ranks: u32,
 
-    /// Who runs operations: peers (whoever completes what they waited for) or caller (their owner,
+    /// Engine that runs operations: peers (the rank that completes their last dependency) or caller (their owner,
     /// in its own calls).
     #[arg(long, env = "TRADEWIND_ENGINE", default_value_t = EngineKind::Peers)]
     engine: EngineKind,
@@ -44,7 +44,7 @@ pub(crate) struct Arguments {
     #[arg(long, value_name = "SECONDS", value_parser = seconds)]
     timeout: Option<Duration>,
 
-    /// How many seconds the other ranks may go on after one has failed, before they are ended
+    /// Seconds that the other ranks may continue after one has failed, before they are terminated
     /// (SIGTERM, then SIGKILL).
     #[arg(long, value_name = "SECONDS", default_value = "10", value_parser = seconds)]
     grace: Duration,
@@ -71,7 +71,7 @@ enum Bind {
     None,
 }
 
-/// A span of time in seconds.
+/// A duration in seconds.
 pub(super) fn seconds(text: &str) -> Result<Duration, String> {
     let number: f64 = text.parse().map_err(|_| "it must be a number of seconds".to_owned())?;
     Duration::try_from_secs_f64(number).map_err(|error| error.to_string())

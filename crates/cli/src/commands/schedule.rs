@@ -1,4 +1,4 @@
-//! `tradewind schedule`: shows what an algorithm does on all ranks, draws it, or writes it as a
+//! `tradewind schedule`: shows the operations of an algorithm on all ranks, exports them as DOT or SVG, or writes a
 //! GOAL file.
 
 mod collective;
@@ -24,7 +24,7 @@ use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 /// Shows what a collective's algorithm does on all ranks: how many messages, how deep, the longest
-/// path. Draws it, or writes it as a GOAL file. Without --algorithm, lists the algorithms.
+/// path. Exports DOT or SVG, or writes a GOAL file. Without --algorithm, lists the algorithms.
 #[derive(Debug, clap::Args)]
 pub(crate) struct Arguments {
     /// The collective.
@@ -69,7 +69,7 @@ pub(crate) struct Arguments {
     #[arg(long, value_name = "RANKS")]
     ranks_per_node: Option<NonZeroU32>,
 
-    /// Draws all ranks' graphs to standard output in place of the summary.
+    /// Writes all ranks' graphs to standard output in this format instead of the summary.
     #[arg(long, value_enum)]
     draw: Option<Drawing>,
 
@@ -91,7 +91,7 @@ enum Drawing {
     Dot,
 }
 
-/// Nobody can read a drawing of more.
+/// Limit of a legible figure.
 const MOST_RANKS: i64 = 1024;
 /// All ranks' operations together; what is more fills the memory.
 const MOST_OPERATIONS: usize = 1 << 22;
@@ -155,7 +155,8 @@ fn draw_all(arguments: &Arguments, algorithm: &str) -> Result<Vec<Graph>, Schedu
         tuning: Tuning { segment_bytes: arguments.segment, degree: arguments.degree },
         ranks_per_node: arguments.ranks_per_node,
     };
-    let (mut graphs, mut operations) = (Vec::new(), 0);
+    let mut graphs = Vec::new();
+    let mut operations = 0;
     for rank in 0..ranks {
         let graph = arguments.collective.graph(algorithm, rank, &shape)?;
         operations += graph.vertices().len();

@@ -10,14 +10,14 @@ use std::process::{Command, ExitCode};
 /// Is the node service of a job that another launcher has started.
 #[derive(Debug, clap::Args)]
 pub(crate) struct Arguments {
-    /// Name of the service's door.
+    /// Name of the service's listening socket.
     name: String,
 
     /// Number of ranks.
     #[arg(long)]
     ranks: u32,
 
-    /// Who runs operations.
+    /// Engine that runs operations.
     #[arg(long)]
     engine: EngineKind,
 
@@ -29,7 +29,7 @@ pub(crate) struct Arguments {
     #[arg(long)]
     listen: Option<IpAddr>,
 
-    /// Be the service, instead of starting it and ending at once.
+    /// Run the service in this process instead of a detached one.
     #[arg(long)]
     stay: bool,
 }

@@ -17,7 +17,7 @@ use std::process::ExitCode;
 /// The baseline comes first.
 const ENGINES: [EngineKind; 2] = [EngineKind::Caller, EngineKind::Peers];
 
-/// What is shown: messages as short as they often are, which are the hardest to overlap (Schneider
+/// The cases: messages as short as they often are, which are the hardest to overlap (Schneider
 /// et al. 2011, section 4).
 const CASES: [(Collective, u64); 4] = [
     (Collective::Barrier, 0),

@@ -7,12 +7,12 @@ use std::process::ExitCode;
 
 /// Puts the parts of a profile together, for Perfetto.
 ///
-/// Where ranks were started by another launcher with TRADEWIND_TRACE=DIRECTORY, each has written
+/// If another launcher started the ranks with TRADEWIND_TRACE=DIRECTORY, each has written
 /// its part there, on its own node: bring them to one place first. `tradewind run --trace` needs
 /// none of this.
 #[derive(Debug, clap::Args)]
 pub(crate) struct Arguments {
-    /// Where the parts are: files rank-0.json, rank-1.json, …
+    /// Directory of the parts: files rank-0.json, rank-1.json, …
     directory: PathBuf,
 
     /// The profile to write.

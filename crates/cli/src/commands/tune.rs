@@ -59,13 +59,16 @@ pub(crate) fn execute(arguments: &Arguments, format: Format) -> Result<ExitCode,
     let ranks = arguments.ranks.iter().map(u32::to_string).collect::<Vec<_>>().join(",");
     let options = [(RANKS.to_owned(), ranks)].into();
     let setting = Setting { quick: arguments.quick, options, ..Setting::default() };
-    // Models choose who is measured, where there are parameters.
+    // With parameters, models choose the algorithms to measure.
     let has_parameters = path.join("machine.json").exists();
     let first = ["plogp"].into_iter().filter(|name| !has_parameters && find(name).is_some());
     let check = ["regret"].into_iter().filter(|_| arguments.check);
     let names: Vec<&str> = first.chain(["decisions"]).chain(check).collect();
-    let place =
-        suite::Place { out: path.clone(), again: true, passing: arguments.measurements.is_none() };
+    let place = suite::ResultsLocation {
+        out: path.clone(),
+        again: true,
+        temporary: arguments.measurements.is_none(),
+    };
     let status = suite::these(&names, &setting, &place, format)?;
     let directory = Directory::create(&path)?;
     let complete = directory.read("decisions")?.is_some_and(|part| part.complete);

@@ -28,12 +28,12 @@ struct Stages {
 }
 
 impl Stages {
-    /// Where it begins.
+    /// Its first slice.
     fn first(&self) -> Option<usize> {
         self.posted.or(self.executed).or(self.took)
     }
 
-    /// Where it is complete.
+    /// Its last slice.
     fn last(&self) -> Option<usize> {
         self.took.or(self.executed)
     }
@@ -82,7 +82,7 @@ pub(super) fn arrows(parts: &Parts, slices: &[Slice]) -> Vec<Arrow> {
                 .iter()
                 .for_each(|after| draw("irequires", Some(at), first(after)));
         }
-        // The receive's end of a message has its partner, too; the arrow is drawn once.
+        // The receive's end of a message has its partner, too; the arrow is added once.
         if let (Some((receiver, receive)), true) =
             (operation.partner, operation.name.starts_with("send"))
         {

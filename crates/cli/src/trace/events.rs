@@ -95,7 +95,7 @@ fn plain<'a>(name: &'a str, ph: &'a str, pid: u32, tid: u64) -> TraceEvent<'a> {
     TraceEvent { name, cat: None, ph, id: None, bp: None, pid, tid, ts: 0.0, dur: None, args: None }
 }
 
-/// What ranks and tracks are called, and their order from top to bottom.
+/// Names of ranks and tracks, and their order from top to bottom.
 fn names(slices: &[Slice]) -> impl Iterator<Item = TraceEvent<'static>> {
     let tracks: BTreeMap<(u32, u64), Track> =
         slices.iter().map(|slice| ((slice.rank, slice.thread), slice.track)).collect();

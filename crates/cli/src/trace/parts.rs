@@ -1,4 +1,4 @@
-//! What the ranks have written.
+//! The parts that the ranks have written.
 
 use std::collections::{BTreeSet, HashMap};
 use std::io::BufRead;
@@ -13,13 +13,13 @@ pub(super) struct Parts {
     pub(super) events: Vec<Event>,
     /// With the rank that called.
     pub(super) calls: Vec<(u32, Call)>,
-    /// How many ranks the job had, as far as they have said so.
+    /// Number of ranks of the job, as far as known.
     pub(super) ranks: u32,
     /// All that they have said: parts that disagree are of several jobs.
     pub(super) sizes: BTreeSet<u32>,
     /// Ranks that have written nothing.
     pub(super) missing: Vec<u32>,
-    /// Events that a rank had no room for, and lines that cannot be read.
+    /// Events beyond a rank's buffer, and lines that cannot be read.
     pub(super) lost: u64,
 }
 
@@ -93,7 +93,7 @@ impl Parts {
     }
 }
 
-/// The messages of a program whose other end is not known, with their operations.
+/// The messages of a program with an unknown other end, with their operations.
 fn messages<'p>(
     program: &'p Program,
     kind: &'static str,

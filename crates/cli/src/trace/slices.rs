@@ -1,4 +1,4 @@
-//! The slices of the picture: what is drawn as a bar, and on which track.
+//! The slices of the profile, and their tracks.
 
 use super::parts::Parts;
 use serde::Serialize;
@@ -9,7 +9,7 @@ use tradewind::profile::{Call, Event, Stage};
 #[derive(Clone, Debug)]
 pub(super) struct Slice {
     pub(super) name: String,
-    /// The rank in whose process it is drawn.
+    /// The rank of its process.
     pub(super) rank: u32,
     pub(super) track: Track,
     /// Tracks of a rank are told apart by this.
@@ -21,7 +21,7 @@ pub(super) struct Slice {
     pub(super) event: Option<usize>,
 }
 
-/// What belongs on one line of a process. Slices that would overlap there get further lines of the
+/// A line of a process. Slices that would overlap there get further lines of the
 /// same kind.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub(super) enum Track {
@@ -33,7 +33,7 @@ pub(super) enum Track {
     Other(u32, u32),
 }
 
-/// What a person sees who selects a slice.
+/// Details of a selected slice.
 #[derive(Clone, Debug, Serialize)]
 #[serde(untagged)]
 pub(super) enum Details {
@@ -88,7 +88,7 @@ fn of_event(parts: &Parts, index: usize, event: &Event) -> Slice {
     }
 }
 
-/// A receive whose partner is found during the run.
+/// A receive with a partner that is found during the run.
 fn is_wildcard(operation: &tradewind::profile::Operation) -> bool {
     operation.name.starts_with("recv") && operation.message.is_none()
 }
@@ -96,7 +96,8 @@ fn is_wildcard(operation: &tradewind::profile::Operation) -> bool {
 fn of_call(rank: u32, call: &Call) -> Slice {
     let Call { communicator, sequence, name, begun, ended } = call.clone();
     let details = Details::Call { communicator, sequence };
-    let (track, ended) = (Track::Collectives(rank), ended.max(begun + 1));
+    let track = Track::Collectives(rank);
+    let ended = ended.max(begun + 1);
     Slice { name, rank, track, thread: 0, begun, ended, details, event: None }
 }
 

@@ -1,4 +1,4 @@
-//! How long any algorithm of any collective takes, against others and against what the models say.
+//! Times of every algorithm of every collective, beside each other and beside the predictions.
 //!
 //! A [`CollectiveCall`] says which collective, among how many ranks, of how many bytes; a [`Plan`] by which
 //! algorithm. [`compare`] takes all plans of one shape at once and lets them take turns, so that
@@ -24,4 +24,4 @@ mod runner;
 
 pub use graphs::{CollectiveCall, PlanError};
 pub use models::decision::Plan;
-pub use rounds::{Budget, Comparison, Timed, compare, settle};
+pub use rounds::{Comparison, TimeBudget, Timed, compare, settle};

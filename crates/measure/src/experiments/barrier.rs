@@ -1,6 +1,6 @@
-//! How long a barrier takes on 2^d ranks (Bokhari 1995, section 3): a × d + b.
+//! Time of a barrier on 2^d ranks (Bokhari 1995, section 3): a × d + b.
 
-use crate::harness::repetition::Laps;
+use crate::harness::repetition::Repetition;
 use crate::harness::{Error, Experiment, Finding, JobShape, Setting, Step, StepContext};
 use crate::results::{Axis, Figure, Part, Point, Role, Series, Table, Value};
 use tradewind::{Algorithms, BarrierAlgorithm, Communicator};
@@ -15,8 +15,10 @@ const ALGORITHMS: [(&str, BarrierAlgorithm); 2] =
 
 /// The experiment.
 pub fn experiment(setting: &Setting) -> Experiment {
-    let laps = setting
-        .choose(Laps { laps: 7, microseconds: 300.0 }, Laps { laps: 41, microseconds: 5_000.0 });
+    let laps = setting.choose(
+        Repetition { laps: 7, microseconds: 300.0 },
+        Repetition { laps: 41, microseconds: 5_000.0 },
+    );
     let dimensions = 0..=setting.choose(2, DIMENSIONS);
     let crowded: Vec<String> = dimensions
         .clone()
@@ -61,7 +63,11 @@ fn outline(crowded: &[String]) -> Part {
     part
 }
 
-fn measure(here: &StepContext<'_>, dimension: u32, laps: Laps) -> Result<Vec<Finding>, Error> {
+fn measure(
+    here: &StepContext<'_>,
+    dimension: u32,
+    laps: Repetition,
+) -> Result<Vec<Finding>, Error> {
     let curve = |(name, algorithm): (&str, BarrierAlgorithm)| {
         let algorithms = Algorithms { barrier: Some(algorithm), ..Algorithms::default() };
         let world = here.world.with_algorithms(algorithms);
@@ -82,11 +88,12 @@ fn barriers(world: &Communicator, times: u64) -> Result<(), Error> {
     Ok(())
 }
 
-/// A line through the minima of each curve. One rank alone does not synchronise with anybody: it
+/// Fits a line through the minima of each curve. A single rank does not synchronise: it
 /// takes no part.
 fn conclude(part: &mut Part) -> Result<(), Error> {
     let measured = part.figure(FIGURE).map(|figure| figure.series.clone()).unwrap_or_default();
-    let (mut lines, mut rows) = (Vec::new(), Vec::new());
+    let mut lines = Vec::new();
+    let mut rows = Vec::new();
     for series in measured.iter().filter(|series| series.role == Role::Measured) {
         let points: Vec<&Point> = series.points.iter().filter(|point| point.x > 0.0).collect();
         let (Some(first), Some(last)) = (points.first(), points.last()) else { continue };

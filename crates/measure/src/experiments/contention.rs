@@ -1,7 +1,7 @@
 //! The chain (Bokhari 1995, section 7, figure 5): rank i exchanges with rank n - 1 - i, so that all
 //! messages cross the middle.
 
-use crate::harness::repetition::Laps;
+use crate::harness::repetition::Repetition;
 use crate::harness::{Error, Experiment, Finding, JobShape, Setting, Step, StepContext};
 use crate::pairs::{Exchange, Pattern, Receive};
 use crate::results::{Axis, Figure, Part, Point, Role, Table, Value};
@@ -11,8 +11,10 @@ const TABLE: &str = "factors";
 
 /// The experiment.
 pub fn experiment(setting: &Setting) -> Experiment {
-    let laps = setting
-        .choose(Laps { laps: 3, microseconds: 200.0 }, Laps { laps: 21, microseconds: 5_000.0 });
+    let laps = setting.choose(
+        Repetition { laps: 3, microseconds: 200.0 },
+        Repetition { laps: 21, microseconds: 5_000.0 },
+    );
     // As in the report up to 32 ranks, but no more than four a core.
     let most = (4 * setting.cores.len() as u32).clamp(2, 32).ilog2();
     let mut crowded = Vec::new();
@@ -41,7 +43,8 @@ fn outline(crowded: &[String]) -> Part {
                   slowest rank."
         .to_owned();
     part.source = "Bokhari 1995, section 7 and figure 5".to_owned();
-    let (x, y) = (Axis::bytes("message length"), Axis::microseconds("time of an exchange"));
+    let x = Axis::bytes("message length");
+    let y = Axis::microseconds("time of an exchange");
     part.figures.push(Figure::new(FIGURE, "Exchange in a chain", x, y));
     part.tables.push(Table {
         name: TABLE.to_owned(),
@@ -60,7 +63,7 @@ fn outline(crowded: &[String]) -> Part {
     part
 }
 
-fn measure(here: &StepContext<'_>, bytes: u64, laps: Laps) -> Result<Vec<Finding>, Error> {
+fn measure(here: &StepContext<'_>, bytes: u64, laps: Repetition) -> Result<Vec<Finding>, Error> {
     let world = here.world;
     let partner = world.size() - 1 - world.rank();
     let mut exchange =
@@ -76,7 +79,7 @@ fn measure(here: &StepContext<'_>, bytes: u64, laps: Laps) -> Result<Vec<Finding
     )])
 }
 
-/// What the longest messages lose.
+/// Compares the times of all pairs with that of one pair.
 fn conclude(part: &mut Part) -> Result<(), Error> {
     let curves = part.figure(FIGURE).map(|figure| figure.series.clone()).unwrap_or_default();
     let alone = curves.first().map(|curve| curve.points.clone()).unwrap_or_default();

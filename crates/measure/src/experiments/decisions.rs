@@ -2,7 +2,7 @@
 //!
 //! [`experiment`] times the candidates of every operation, number of ranks and size of a grid side
 //! by side; [`table`] makes ranges of sizes from the winners. Models leave out what they are sure
-//! about, where `machine.json` has parameters: who is predicted to take more than five times as
+//! about, where `machine.json` has parameters: algorithms predicted to take more than five times as
 //! long as the fastest is not measured. Between what is left they cannot decide, so the clock does.
 //! Joins, which no model of messages knows, are always measured.
 //!
@@ -15,7 +15,7 @@ mod regret;
 pub use choice::table;
 pub use regret::experiment as regret;
 
-use crate::experiments::algorithms::{Budget, CollectiveCall, Plan, settle};
+use crate::experiments::algorithms::{CollectiveCall, Plan, TimeBudget, settle};
 use crate::experiments::models;
 use crate::harness::{Error, Experiment, Finding, JobShape, Setting, Step, StepContext};
 use crate::results::{Axis, Categories, Colour, Figure, Map, Part, Point, Table};
@@ -27,19 +27,19 @@ use tradewind::EngineKind;
 pub const FILE: &str = "decision-table.json";
 /// The option that says for which numbers of ranks: a list with commas.
 pub const RANKS: &str = "ranks";
-/// Who is predicted to take so many times as long as the fastest is left out.
+/// Candidates predicted to take this many times as long as the fastest are left out.
 const SURE: f64 = 5.0;
 /// No collective takes more memory than this.
 const MOST_MEMORY: u64 = 1 << 28;
 
 const LEFT_OUT: &str = "left-out";
 
-/// Where plans are compared.
+/// Ranks and sizes at which plans are compared.
 struct Grid {
     operations: Vec<Collective>,
     ranks: Vec<u32>,
     bytes: Vec<u64>,
-    budget: Budget,
+    budget: TimeBudget,
 }
 
 impl Grid {
@@ -59,9 +59,9 @@ impl Grid {
             ranks: asked.filter(|ranks: &Vec<u32>| !ranks.is_empty()).unwrap_or_else(usual),
             bytes: if setting.quick { sizes[..3].to_vec() } else { sizes.to_vec() },
             budget: if setting.quick {
-                Budget::QUICK
+                TimeBudget::QUICK
             } else {
-                Budget { milliseconds: 50.0, most_rounds: 101 }
+                TimeBudget { milliseconds: 50.0, most_rounds: 101 }
             },
         }
     }
@@ -95,7 +95,7 @@ impl Grid {
         measure: impl Fn(
             &StepContext<'_>,
             &CollectiveCall,
-            Budget,
+            TimeBudget,
             (usize, usize),
         ) -> Result<Vec<Finding>, Error>
         + Copy
@@ -105,7 +105,8 @@ impl Grid {
     ) -> Vec<Step> {
         let step = |collective: CollectiveCall| {
             let shape = JobShape::bound(setting, collective.ranks).with_engine(EngineKind::Peers);
-            let (budget, place) = (self.budget, self.place(&collective));
+            let budget = self.budget;
+            let place = self.place(&collective);
             let milliseconds = 2 * budget.milliseconds as u64;
             Step::new(collective.to_string(), shape, milliseconds, move |here| {
                 measure(here, &collective, budget, place)
@@ -228,7 +229,7 @@ pub fn experiment(setting: &Setting) -> Experiment {
 fn measure(
     here: &StepContext<'_>,
     collective: &CollectiveCall,
-    budget: Budget,
+    budget: TimeBudget,
     _: (usize, usize),
 ) -> Result<Vec<Finding>, Error> {
     let all = collective.plans(&segments());

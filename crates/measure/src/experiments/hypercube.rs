@@ -2,7 +2,7 @@
 //! after the other (Bokhari 1995, section 5, figure 3). The emulation succeeds if the time grows
 //! linearly with the dimension.
 
-use crate::harness::repetition::Laps;
+use crate::harness::repetition::Repetition;
 use crate::harness::{Error, Experiment, Finding, JobShape, Setting, Step, StepContext};
 use crate::pairs::{Exchange, Pattern, Receive};
 use crate::results::{Axis, Figure, Part, Point, Role, Series, Table, Value};
@@ -16,8 +16,10 @@ const SHOWN: [u64; 3] = [0, 4_000, 16_000];
 
 /// The experiment.
 pub fn experiment(setting: &Setting) -> Experiment {
-    let laps = setting
-        .choose(Laps { laps: 3, microseconds: 200.0 }, Laps { laps: 21, microseconds: 5_000.0 });
+    let laps = setting.choose(
+        Repetition { laps: 3, microseconds: 200.0 },
+        Repetition { laps: 21, microseconds: 5_000.0 },
+    );
     // More would only measure turns of the scheduler: four ranks a core, at most 64.
     let most = (4 * setting.cores.len() as u32).clamp(2, 64).ilog2();
     let dimensions = 1..=setting.choose(2.min(most), most);
@@ -81,7 +83,7 @@ fn measure(
     here: &StepContext<'_>,
     dimension: u32,
     bytes: u64,
-    laps: Laps,
+    laps: Repetition,
 ) -> Result<Vec<Finding>, Error> {
     let world = here.world;
     let link = |i| {
@@ -114,7 +116,8 @@ fn measure(
 /// A line through each curve against the dimension, and what each dimension takes.
 fn conclude(part: &mut Part) -> Result<(), Error> {
     let curves = part.figure(BY_DIMENSION).map(|figure| figure.series.clone()).unwrap_or_default();
-    let (mut lines, mut rows) = (Vec::new(), Vec::new());
+    let mut lines = Vec::new();
+    let mut rows = Vec::new();
     for curve in curves.iter().filter(|curve| curve.role == Role::Measured) {
         let points: Vec<(f64, f64)> =
             curve.points.iter().map(|point| (point.x, point.median)).collect();

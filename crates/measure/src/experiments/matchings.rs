@@ -1,8 +1,8 @@
 //! Random matchings (Bokhari 1995, section 6, figure 4): every rank exchanges messages with one
-//! other, drawn at random. If where tasks lie did not matter, all matchings would take the same
+//! other, chosen at random. If where tasks lie did not matter, all matchings would take the same
 //! time.
 
-use crate::harness::repetition::Laps;
+use crate::harness::repetition::Repetition;
 use crate::harness::{Error, Experiment, Finding, JobShape, Setting, Step, StepContext};
 use crate::pairs::{Exchange, Pattern, Receive};
 use crate::results::{Axis, Figure, Part, Point, Role, Series, Table, Value};
@@ -29,8 +29,10 @@ const VARIATION_COLUMNS: [&str; 7] = [
 
 /// The experiment.
 pub fn experiment(setting: &Setting) -> Experiment {
-    let laps = setting
-        .choose(Laps { laps: 3, microseconds: 100.0 }, Laps { laps: 9, microseconds: 1_000.0 });
+    let laps = setting.choose(
+        Repetition { laps: 3, microseconds: 100.0 },
+        Repetition { laps: 9, microseconds: 1_000.0 },
+    );
     let ranks = ranks(setting.cores.len());
     let shape = match &setting.map {
         Some(map) => JobShape::on(ranks, map),
@@ -138,7 +140,7 @@ fn measure(
     number: u32,
     partners: &[u32],
     sizes: &[u64],
-    laps: Laps,
+    laps: Repetition,
 ) -> Result<Vec<Finding>, Error> {
     let world = here.world;
     let partner = partners[world.rank() as usize];
@@ -157,7 +159,7 @@ fn measure(
     Ok(vec![Finding::row(TABLE, head.into_iter().chain(times))])
 }
 
-/// Draws the matchings' times.
+/// Fills the figures with the matchings' times.
 fn conclude(part: &mut Part, sizes: &[u64]) -> Result<(), Error> {
     let rows: Vec<Vec<f64>> = part
         .table(TABLE)

@@ -1,6 +1,6 @@
-//! What it costs to copy memory, a byte (Bokhari 1995, section 4), against size and alignment.
+//! Cost of copying memory, per byte (Bokhari 1995, section 4), against size and alignment.
 
-use crate::harness::repetition::Laps;
+use crate::harness::repetition::Repetition;
 use crate::harness::{Error, Experiment, Finding, JobShape, Setting, Step, StepContext};
 use crate::results::{Axis, Categories, Colour, Figure, Map, Part, Point, Square, Table};
 use std::hint::black_box;
@@ -11,7 +11,7 @@ const MAP: &str = "alignment";
 const TABLE: &str = "copy";
 /// A cache line: offsets are counted from multiples of it.
 const LINE: usize = 64;
-/// What is copied where the alignment is what matters: within the nearest cache.
+/// Bytes copied to show the effect of alignment: within the nearest cache.
 const SMALL: usize = 4096;
 /// Both offsets of the map go by this.
 const STEP: usize = 4;
@@ -21,10 +21,14 @@ const ALIGNMENTS: [(&str, usize, usize); 3] =
 
 /// The experiment.
 pub fn experiment(setting: &Setting) -> Experiment {
-    let laps = setting
-        .choose(Laps { laps: 5, microseconds: 50.0 }, Laps { laps: 11, microseconds: 2_000.0 });
-    let short =
-        setting.choose(Laps { laps: 3, microseconds: 20.0 }, Laps { laps: 7, microseconds: 300.0 });
+    let laps = setting.choose(
+        Repetition { laps: 5, microseconds: 50.0 },
+        Repetition { laps: 11, microseconds: 2_000.0 },
+    );
+    let short = setting.choose(
+        Repetition { laps: 3, microseconds: 20.0 },
+        Repetition { laps: 7, microseconds: 300.0 },
+    );
     let sizes: Vec<usize> = (4..=setting.choose(16, 26))
         .step_by(setting.choose(3, 1))
         .map(|power| 1 << power)
@@ -124,7 +128,7 @@ fn copies(
     bytes: usize,
     source: usize,
     target: usize,
-    laps: Laps,
+    laps: Repetition,
 ) -> Result<Vec<f64>, Error> {
     let from = vec![1_u8; bytes + 2 * LINE];
     let mut to = vec![0_u8; bytes + 2 * LINE];
@@ -141,7 +145,7 @@ fn copies(
     Ok(times.into_iter().map(|time| time * 1e3 / bytes as f64).collect())
 }
 
-fn by_size(here: &StepContext<'_>, bytes: usize, laps: Laps) -> Result<Vec<Finding>, Error> {
+fn by_size(here: &StepContext<'_>, bytes: usize, laps: Repetition) -> Result<Vec<Finding>, Error> {
     let curve = |(curve, source, target)| {
         let times = copies(here, bytes, source, target, laps)?;
         Ok(Finding::measured(SIZES, curve, Point::of(bytes as f64, &times)))
@@ -149,7 +153,11 @@ fn by_size(here: &StepContext<'_>, bytes: usize, laps: Laps) -> Result<Vec<Findi
     ALIGNMENTS.into_iter().map(curve).collect()
 }
 
-fn by_offset(here: &StepContext<'_>, offset: usize, laps: Laps) -> Result<Vec<Finding>, Error> {
+fn by_offset(
+    here: &StepContext<'_>,
+    offset: usize,
+    laps: Repetition,
+) -> Result<Vec<Finding>, Error> {
     let curve = |(curve, source, target)| {
         let times = copies(here, SMALL, source, target, laps)?;
         Ok(Finding::measured(OFFSETS, curve, Point::of(offset as f64, &times)))
@@ -165,11 +173,12 @@ fn row_of_map(
     here: &StepContext<'_>,
     source: usize,
     step: usize,
-    laps: Laps,
+    laps: Repetition,
 ) -> Result<Vec<Finding>, Error> {
     let cell = |target: usize| {
         let time = crate::statistics::median(&copies(here, SMALL, source, target, laps)?);
-        let (row, column) = (source / STEP, target / STEP);
+        let row = source / STEP;
+        let column = target / STEP;
         let cell = Square {
             column,
             row,

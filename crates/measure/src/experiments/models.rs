@@ -12,7 +12,7 @@ mod guidelines;
 mod outline;
 mod shared;
 
-use crate::experiments::algorithms::{Budget, CollectiveCall, Plan, compare};
+use crate::experiments::algorithms::{CollectiveCall, Plan, TimeBudget, compare};
 use crate::harness::{Error, Experiment, Finding, JobShape, Setting, Step, StepContext};
 use crate::results::{Point, Role};
 use collectives::{Algorithm, Collective};
@@ -46,13 +46,13 @@ const OPERATIONS: [Collective; 10] = [
 const LOWER: &str = "lower bound";
 const UPPER: &str = "upper bound";
 
-/// How much is measured.
+/// Amount of measurement.
 struct Effort {
     operations: Vec<Collective>,
     ranks: Vec<u32>,
     bytes: Vec<u64>,
-    budget: Budget,
-    /// How often each collective is come back to, the peers engine's: a machine stays at one pace
+    budget: TimeBudget,
+    /// Number of visits to each collective of the peers engine: a machine stays at one pace
     /// for seconds, and one that is slow when a size is measured would make that size alone slow,
     /// for all algorithms.
     visits: u32,
@@ -70,9 +70,9 @@ impl Effort {
                 (0..8).map(|power| 1 << (3 * power).min(20)).collect()
             },
             budget: if quick {
-                Budget::QUICK
+                TimeBudget::QUICK
             } else {
-                Budget { milliseconds: 30.0, most_rounds: 101 }
+                TimeBudget { milliseconds: 30.0, most_rounds: 101 }
             },
             visits: if quick { 1 } else { 4 },
         }
@@ -100,7 +100,8 @@ pub fn experiment(setting: &Setting) -> Experiment {
         };
         for engine in engines {
             for collective in collectives(&effort, *ranks) {
-                let (shape, budget) = (shape.clone().with_engine(*engine), effort.budget);
+                let shape = shape.clone().with_engine(*engine);
+                let budget = effort.budget;
                 let milliseconds = budget.milliseconds as u64 * 2;
                 let what =
                     format!("{collective}, {engine} engine, visit {visit} of {}", effort.visits);
@@ -114,7 +115,7 @@ pub fn experiment(setting: &Setting) -> Experiment {
         .concluding(conclusions::draw)
 }
 
-/// What is measured with so many ranks.
+/// The calls that are measured with this many ranks.
 fn collectives(effort: &Effort, ranks: u32) -> Vec<CollectiveCall> {
     let mut all = Vec::new();
     for operation in &effort.operations {
@@ -139,7 +140,7 @@ fn curve(plan: &Plan) -> String {
 fn measure(
     here: &StepContext<'_>,
     collective: &CollectiveCall,
-    budget: Budget,
+    budget: TimeBudget,
 ) -> Result<Vec<Finding>, Error> {
     let plans = collective.plans(&segments());
     // With the caller engine a join is run by its ranks' own hands: no other engine's figures say
@@ -191,7 +192,7 @@ fn measure(
     Ok(found)
 }
 
-/// What messages cost under the step's engine, and what a run costs besides; none if that has not
+/// Costs of messages and of a run under the step's engine; none if that has not
 /// been measured.
 pub(crate) fn costs(here: &StepContext<'_>) -> Option<(Costs, StartCosts)> {
     let path = here.directory?.join("machine.json");

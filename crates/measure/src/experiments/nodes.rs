@@ -1,9 +1,9 @@
-//! What collectives between nodes cost, by engine: the figures of the offload paper on this
+//! Costs of collectives between nodes, by engine: the figures of the offload paper on this
 //! machine.
 //!
 //! Schneider, Eckelmann, Hoefler, Rehm: "Kernel-Based Offload of Collective Operations", 2011,
-//! figures 4 to 7. An [`Contender`] is an engine with ranks on each node, one as a rule; every
-//! measure is a [`Measure`] that is taken of all contenders in turns, [`ROUNDS`] times or more, so
+//! figures 4 to 7. An [`Candidate`] is an engine with ranks on each node, one as a rule; every
+//! measure is a [`Measure`] that is taken of all candidates in turns, [`ROUNDS`] times or more, so
 //! that a machine that drifts drifts for all of them.
 //!
 //! The ranks are threads of one process, bound to a core each as far as there are cores. So the
@@ -11,16 +11,16 @@
 //! sender's call, of the network, too.
 //!
 //! ```
-//! use measure::experiments::nodes::{Contender, Here, Measure, Setting, compare};
+//! use measure::experiments::nodes::{Candidate, SameNode, Measure, Setting, compare};
 //! use network::carrier::Carrier;
 //! use std::sync::Arc;
 //!
 //! // Two nodes that are threads: no network at all.
 //! let clients = network::agent::local(&network::nodes::Nodes::new(["a", "b"]))?;
 //! let carriers = clients.into_iter().map(|client| Arc::new(client) as Arc<dyn Carrier>);
-//! let contenders = [Contender::new("agent", carriers.collect())];
+//! let candidates = [Candidate::new("agent", carriers.collect())];
 //! let setting = Setting { rounds: 1, ..Setting::quick() };
-//! let rows = compare(&contenders, &[Measure::Barrier], &setting, &Here)?;
+//! let rows = compare(&candidates, &[Measure::Barrier], &setting, &SameNode)?;
 //! assert!(rows[0].median > 0.0);
 //! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```
@@ -35,19 +35,19 @@ mod session;
 
 pub use floor::sockets;
 pub use part::part;
-pub use row::{Claim, Row, Unit, claims};
-pub use session::{Contender, Here, Place};
+pub use row::{Row, Target, Unit, targets};
+pub use session::{Candidate, RankLocation, SameNode};
 
 use crate::harness::Error;
-use crate::harness::computation::Pace;
+use crate::harness::computation::ComputeRate;
 use session::Session;
 
-/// Every measure is taken so often of each contender, in turns.
+/// Every measure is taken so often of each candidate, in turns.
 pub const ROUNDS: u32 = 7;
 /// Rounds of the exchange that is overlapped: what one depends on came with the one before.
 pub const EXCHANGE_ROUNDS: u32 = 8;
 
-/// What is measured.
+/// A measured quantity.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Measure {
     /// Half a round trip of messages of so many bytes (figure 4a).
@@ -79,27 +79,27 @@ pub enum Measure {
     /// wait for each other hides what their messages cost: so it is also started and waited for by
     /// one thread for all of them.
     Exchange {
-        /// Among whom.
-        circle: Circle,
+        /// The pairs of ranks that exchange blocks.
+        pattern: ExchangePattern,
         /// Bytes of each block.
         bytes: u64,
-        /// How it is run.
-        form: Form,
+        /// The scheme of levels.
+        form: LevelScheme,
     },
 }
 
-/// Who has a block for whom.
+/// The pairs of ranks that exchange blocks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Circle {
-    /// Everybody for everybody.
+pub enum ExchangePattern {
+    /// Each rank with all ranks.
     Everybody,
-    /// Everybody for four neighbours on a torus of two dimensions.
+    /// Each rank with its four neighbours on a torus of two dimensions.
     Torus,
 }
 
-/// How an all-to-all is run.
+/// Levels and rounds of an all-to-all.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Form {
+pub enum LevelScheme {
     /// In one level, in the fewest rounds. Not among neighbours.
     Bruck,
     /// In one level, straight to where blocks belong.
@@ -108,24 +108,25 @@ pub enum Form {
     TwoLevels,
 }
 
-impl Form {
+impl LevelScheme {
     /// All of them.
-    pub const ALL: [Form; 3] = [Form::Bruck, Form::Direct, Form::TwoLevels];
+    pub const ALL: [LevelScheme; 3] =
+        [LevelScheme::Bruck, LevelScheme::Direct, LevelScheme::TwoLevels];
 
     /// Its name in a row, behind that of the engine.
     pub const fn name(self) -> &'static str {
         match self {
-            Form::Bruck => "bruck",
-            Form::Direct => "direct",
-            Form::TwoLevels => "two-level",
+            LevelScheme::Bruck => "bruck",
+            LevelScheme::Direct => "direct",
+            LevelScheme::TwoLevels => "two-level",
         }
     }
 }
 
-/// How much is measured.
+/// Amount of measurement.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Setting {
-    /// How often each measure is taken of each contender.
+    /// Number of rounds in which each measure is taken of each candidate.
     pub rounds: u32,
     /// Calls of one round.
     pub calls: u32,
@@ -145,22 +146,22 @@ impl Setting {
     }
 }
 
-/// Takes every measure of every contender, in turns, with the ranks' threads where `place` says.
+/// Takes every measure of every candidate, in turns, with the ranks' threads where `place` says.
 ///
 /// # Errors
-/// What an engine says, with its name.
+/// The error of an engine, with its name.
 pub fn compare(
-    contenders: &[Contender],
+    candidates: &[Candidate],
     measures: &[Measure],
     setting: &Setting,
-    place: &dyn Place,
+    place: &dyn RankLocation,
 ) -> Result<Vec<Row>, Error> {
-    let pace = Pace::calibrate();
+    let pace = ComputeRate::calibrate();
     let mut rows = Vec::new();
     for measure in measures {
         let mut columns = Vec::new();
-        for contender in contenders {
-            columns.push(Session::prepare(contender, *measure)?);
+        for candidate in candidates {
+            columns.push(Session::prepare(candidate, *measure)?);
         }
         for _ in 0..setting.rounds {
             for session in columns.iter_mut().flatten() {

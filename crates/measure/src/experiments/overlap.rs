@@ -1,9 +1,9 @@
-//! How much of a collective remains when the program computes meanwhile: NBCBench (Schneider et al.
+//! Time of a collective that remains exposed beside a computation: NBCBench (Schneider et al.
 //! 2011, sections 4.2 and 4.3; Hoefler, Lumsdaine and Rehm, "Implementation and Performance
 //! Analysis of Non-Blocking Collective Operations for MPI", SC 2007), without any call between
 //! start and wait.
 //!
-//! A repetition begins with a barrier. Then every rank is held up by a random skew, so that nobody
+//! A repetition begins with a barrier. Then a random skew delays every rank, so that no rank
 //! profits from ranks that start in step, and
 //!
 //! - **computes**: a [fixed count of steps](crate::harness::computation), the same on all ranks; or
@@ -39,7 +39,7 @@
 //! left: those of the rank that started last.
 //!
 //! **Stolen.** What the node service uses is charged in full. The kernel counts softirqs for the
-//! whole machine, whoever they serve, in ticks of commonly ten milliseconds: a difference of two
+//! whole machine, for all processes, in ticks of commonly ten milliseconds: a difference of two
 //! ticks or less is none.
 
 mod alone;
@@ -58,23 +58,23 @@ pub use row::Row;
 
 use crate::harness::Error;
 use crate::harness::agreement;
-use crate::harness::computation::Pace;
+use crate::harness::computation::ComputeRate;
 use crate::harness::processor_time::RankKind;
 use tradewind::{Communicator, EngineKind};
 use trial::Trial;
 
-/// What the experiment must be told about the job.
+/// Properties of the job.
 #[derive(Clone, Copy, Debug)]
 pub struct Setting {
     /// The engine that the job runs.
     pub engine: EngineKind,
-    /// Whether ranks are processes.
+    /// True if ranks are processes.
     pub rank_kind: RankKind,
     /// Cores that the ranks share. A rank that is bound to one cannot know.
     pub cores: u32,
-    /// The process of the node service, whose time counts too.
+    /// Process of the node service; its CPU time is included.
     pub service: Option<u32>,
-    /// What the skews are drawn from, together with the rank.
+    /// Seed of the skews, together with the rank.
     pub seed: u64,
 }
 
@@ -83,7 +83,7 @@ pub struct Setting {
 pub struct Experiment<'w> {
     world: &'w Communicator,
     setting: Setting,
-    pace: Pace,
+    pace: ComputeRate,
 }
 
 impl<'w> Experiment<'w> {
@@ -92,9 +92,9 @@ impl<'w> Experiment<'w> {
     /// # Errors
     /// When a rank is gone.
     pub fn new(world: &'w Communicator, setting: Setting) -> Result<Self, Error> {
-        let own = Pace::calibrate().microseconds_per_step();
+        let own = ComputeRate::calibrate().microseconds_per_step();
         // All ranks compute the same number of steps, those of the fastest.
-        let pace = Pace::new(-agreement::largest(world, &[-own])?[0]);
+        let pace = ComputeRate::new(-agreement::largest(world, &[-own])?[0]);
         Ok(Experiment { world, setting, pace })
     }
 
@@ -114,7 +114,7 @@ impl<'w> Experiment<'w> {
     ///     let setting = Setting { engine, rank_kind, cores: 2, service: None, seed: 1 };
     ///     let case = Case { repetitions: Some(3), ..Case::new(Collective::Allreduce, 8) };
     ///     let row = Experiment::new(&world, setting).and_then(|it| it.measure(&case, |_| {})).expect("it can be measured");
-    ///     rows.lock().expect("nobody panics with it").push(row);
+    ///     rows.lock().expect("no thread panics").push(row);
     ///     Ok(())
     /// })?;
     /// let rows = rows.into_inner()?;
@@ -164,7 +164,7 @@ impl<'w> Experiment<'w> {
         Ok(plan)
     }
 
-    /// How many ranks have to share a core.
+    /// Number of ranks on each core.
     fn ranks_per_core(&self) -> u32 {
         self.world.size().div_ceil(self.setting.cores.max(1))
     }

@@ -5,9 +5,9 @@
 mod fits;
 mod more;
 
-use crate::experiments::queues::way::Way;
+use crate::experiments::queues::message_path::MessagePath;
 use crate::experiments::queues::{open, phases};
-use crate::harness::repetition::Laps;
+use crate::harness::repetition::Repetition;
 use crate::harness::{Error, Experiment, Finding, JobShape, Setting, Step, StepContext};
 use crate::pairs::{Exchange, Pattern, Receive};
 use crate::results::{Axis, Figure, Part, Point, Table};
@@ -25,8 +25,10 @@ const SHORT: &str = "-short";
 
 /// The experiment.
 pub fn experiment(setting: &Setting) -> Experiment {
-    let laps = setting
-        .choose(Laps { laps: 5, microseconds: 100.0 }, Laps { laps: 11, microseconds: 1_000.0 });
+    let laps = setting.choose(
+        Repetition { laps: 5, microseconds: 100.0 },
+        Repetition { laps: 11, microseconds: 1_000.0 },
+    );
     let [long, short]: [Vec<u64>; 2] = [
         setting.shuffled((0..=16_000).step_by(setting.choose(2_000, 64))),
         setting.shuffled((0..=2_000).step_by(setting.choose(400, 16))),
@@ -66,7 +68,8 @@ fn outline(setting: &Setting) -> Part {
                   queues' paths beside the schedules. The first pass is discarded; a point is a time for each lap."
         .to_owned();
     part.source = "Bokhari 1995, section 2, figures 1 and 2, table 1".to_owned();
-    let (x, y) = (|| Axis::bytes("message length"), || Axis::microseconds("time of a message"));
+    let x = || Axis::bytes("message length");
+    let y = || Axis::microseconds("time of a message");
     for (range, words) in [("", "0 to 16000 bytes"), (SHORT, "0 to 2000 bytes")] {
         part.figures.push(Figure::new(
             &format!("exchange{range}"),
@@ -103,9 +106,10 @@ fn measure(
     engine: EngineKind,
     range: &str,
     bytes: u64,
-    laps: Laps,
+    laps: Repetition,
 ) -> Result<Vec<Finding>, Error> {
-    let (world, x) = (here.world, bytes as f64);
+    let world = here.world;
+    let x = bytes as f64;
     let partner = Some(1 - world.rank());
     let mut findings = Vec::new();
     for (figure, pattern) in FIGURES {
@@ -150,11 +154,11 @@ fn each(times: &[f64]) -> Vec<f64> {
 }
 
 /// Half round trips through queues, for each lap.
-fn queue<W: Way>(
+fn queue<W: MessagePath>(
     here: &StepContext<'_>,
     ways: &mut [W],
     bytes: u64,
-    laps: Laps,
+    laps: Repetition,
 ) -> Result<Vec<f64>, Error> {
     let world = here.world;
     ways.iter_mut().for_each(|way| way.resize(bytes));
@@ -168,7 +172,7 @@ fn queue<W: Way>(
     let own = (0..laps.laps)
         .map(|_| phases::round_trips(world, ways, 1, trips))
         .collect::<Result<Vec<_>, _>>()?;
-    let wrong = u32::from(!ways.iter().all(Way::is_right));
+    let wrong = u32::from(!ways.iter().all(MessagePath::is_right));
     let mut all = vec![0.0; own.len() + 1];
     let mine: Vec<f64> = own
         .into_iter()

@@ -1,7 +1,7 @@
-//! Where two ranks lie (Bokhari 1995, section 6: "the effects of placement"): each on a core of its
+//! Placement of two ranks (Bokhari 1995, section 6: "the effects of placement"): each on a core of its
 //! own, both on one core, not bound at all, and every mapping of two ranks to cores.
 
-use crate::harness::repetition::Laps;
+use crate::harness::repetition::Repetition;
 use crate::harness::{Error, Experiment, Finding, JobShape, Setting, Step, StepContext};
 use crate::pairs::{Exchange, Pattern, Receive};
 use crate::results::{Axis, Categories, Colour, Figure, Map, Part, Point, Square};
@@ -9,20 +9,23 @@ use crate::statistics::median;
 
 const FIGURE: &str = "placement";
 const MAP: &str = "mappings";
-/// More cores than this make more pairs than anybody looks at.
+/// Number of cores whose pairs are all measured.
 const MOST_CORES: usize = 16;
 /// The length that every mapping is measured with.
 pub(crate) const LENGTH: u64 = 1024;
 
 /// The experiment.
 pub fn experiment(setting: &Setting) -> Experiment {
-    let laps = setting
-        .choose(Laps { laps: 3, microseconds: 200.0 }, Laps { laps: 21, microseconds: 5_000.0 });
+    let laps = setting.choose(
+        Repetition { laps: 3, microseconds: 200.0 },
+        Repetition { laps: 21, microseconds: 5_000.0 },
+    );
     let sizes: Vec<u64> = setting.shuffled((0..=16_000).step_by(setting.choose(8_000, 1_000)));
     let mut steps = Vec::new();
     for (name, shape) in placements(setting) {
         for bytes in sizes.clone() {
-            let (what, name) = (format!("{name}, {bytes} bytes"), name.clone());
+            let what = format!("{name}, {bytes} bytes");
+            let name = name.clone();
             steps.push(Step::new(what, shape.clone(), laps.milliseconds() + 2, move |here| {
                 let times = round_trips(here, bytes, laps)?;
                 Ok(vec![Finding::measured(FIGURE, &name, Point::of(bytes as f64, &times))])
@@ -94,7 +97,7 @@ fn outline(cores: &[usize], all: usize) -> Part {
     part
 }
 
-fn round_trips(here: &StepContext<'_>, bytes: u64, laps: Laps) -> Result<Vec<f64>, Error> {
+fn round_trips(here: &StepContext<'_>, bytes: u64, laps: Repetition) -> Result<Vec<f64>, Error> {
     let world = here.world;
     let partner = Some(1 - world.rank());
     let mut exchange = Exchange::link(world, partner, bytes, Pattern::RoundTrip, Receive::Posted)?;

@@ -20,10 +20,10 @@
 //! read and written faster than memory that has just come from there, and what algorithms pass on
 //! is of the second kind.
 //!
-//! **Whose overhead?** Under the *caller* engine a rank runs its own operations, and an overhead is
+//! **Owner of an overhead.** Under the *caller* engine a rank runs its own operations, and an overhead is
 //! its processor's, as in the model: these are the [`classes`](models::machine_file::Machine::classes) of
 //! a machine, and what the models of message-passing algorithms are about. Under the *peers* engine
-//! whoever completes an operation runs what it enabled. One process carries a chain through all
+//! the rank that completes an operation runs its successors. One process carries a chain through all
 //! ranks; nothing is under way, L is about nothing, and os and or are the two parts of what a
 //! message takes of that process. They are measured too, and kept
 //! [apart](models::machine_file::Machine::peers).

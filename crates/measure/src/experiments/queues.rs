@@ -1,11 +1,11 @@
-//! What a message costs: overhead, latency and gap (Culler et al., "LogP: Towards a Realistic Model
+//! Costs of a message: overhead, latency and gap (Culler et al., "LogP: Towards a Realistic Model
 //! of Parallel Computation", 1993) of every mechanism of [`tradewind::queues`] against the size of
 //! the message, with one sending thread and with several that share a queue, as in figures 4 to 7
 //! of Ang et al. 1996.
 //!
 //! | column | what it is |
 //! |---|---|
-//! | `send_ns` | a batch of sends while there is room and nobody receives, over their number: the sender's processor |
+//! | `send_ns` | a batch of sends within the capacity, without receives, over their number: the sender's processor |
 //! | `receive_ns` | a batch of receives while messages wait: the receiver's processor |
 //! | `latency_ns` | half a round trip; with several threads over all their messages together |
 //! | `gap_ns` | a stream, from the first send's begin to the last receive's end, over the number of messages |
@@ -13,7 +13,7 @@
 //! | `ratio` | latency over floor, of the same round |
 //!
 //! A rank that is bound to a core has all its threads there: they take turns, and what several
-//! threads show then is that one which is not running holds up nobody, not how they fare side by
+//! threads show then is that a thread which is not running blocks no other, not how they fare side by
 //! side.
 //!
 //! In each round the floor and the mechanism take turns, so that both see the same machine; figures
@@ -23,15 +23,16 @@
 //! in the receiver's own buffer. Basic is measured in both of its forms: the unshared one, in a
 //! ring of 4096 lines, and the shared one, which is wide Express. Tag-On goes to one receiver here;
 //! its data is written to the segment once and read from there once. Receivers look for about a
-//! microsecond and then sleep: senders always pay for looking whether somebody sleeps. The windows'
+//! microsecond and then sleep: senders always pay for the check for sleeping receivers. The windows'
 //! remote memory commands are the exception, there the receiver polls a word: write and accumulate
-//! its own, read the sender's. Nobody holds up a stream of these; the receiver passes words over
+//! its own, read the sender's. A stream of these has no flow control; the receiver passes words over
 //! which others were written meanwhile.
 
 mod bulk;
 mod crossover;
 mod idle;
 mod mechanism;
+pub(crate) mod message_path;
 pub(crate) mod open;
 mod part;
 mod parts;
@@ -41,22 +42,21 @@ mod ring;
 mod row;
 mod tagged;
 mod trial;
-pub(crate) mod way;
 mod words;
 
 pub use crossover::Crossover;
 pub use mechanism::Mechanism;
 pub use part::{experiment, rows_of};
 pub use plan::{Case, LEAST_ROUNDS, MOST_BYTES, MOST_ROUNDS, MOST_ROW_MS, MOST_THREADS, Plan};
-pub use row::{Figure, Row};
+pub use row::Row;
 
 use crate::harness::Error;
+use message_path::{Floor, MessagePath};
 use tradewind::Communicator;
 use tradewind::queues::bulk::Policy;
-use way::{Floor, Way};
 use words::Command;
 
-/// What the experiment has to tell.
+/// Progress of the experiment.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Event {
     /// It begins with this row.
@@ -83,7 +83,7 @@ pub enum Event {
 /// tradewind::local(2, |world| {
 ///     let plan = Plan { mechanisms: vec![Mechanism::Wide], threads: vec![1], sizes: vec![48], row_ms: 1, ..Plan::default() };
 ///     run(&world, &plan, |event| match event {
-///         Event::Row(row) if world.rank() == 0 => rows.lock().expect("nobody panics with it").push(*row),
+///         Event::Row(row) if world.rank() == 0 => rows.lock().expect("no thread panics").push(*row),
 ///         _ => {}
 ///     })
 ///     .expect("it can be measured");
@@ -121,7 +121,8 @@ struct Experiment<'a, T> {
 impl<T: FnMut(Event)> Experiment<'_, T> {
     /// All rows of a mechanism with so many threads.
     fn group(&mut self, mechanism: Mechanism, threads: u32) -> Result<(), Error> {
-        let (world, many) = (self.world, threads as usize);
+        let world = self.world;
+        let many = threads as usize;
         let remote = |command| open::remote(world, command);
         match mechanism {
             Mechanism::Express => self.sizes(mechanism, threads, open::words(world, many)?),
@@ -156,7 +157,7 @@ impl<T: FnMut(Event)> Experiment<'_, T> {
         self.sizes(mechanism, 1, ways)
     }
 
-    fn sizes<W: Way>(
+    fn sizes<W: MessagePath>(
         &mut self,
         mechanism: Mechanism,
         threads: u32,
@@ -168,7 +169,7 @@ impl<T: FnMut(Event)> Experiment<'_, T> {
             let row = trial::measure(self.world, &mut self.floor, &mut ways, case, self.plan)?;
             (self.tell)(Event::Row(Box::new(row)));
         }
-        // Nobody closes an end that the other still uses.
+        // Neither rank closes an end that the other still uses.
         Ok(self.world.barrier()?)
     }
 }

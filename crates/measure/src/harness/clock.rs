@@ -1,4 +1,4 @@
-//! A clock whose readings can be compared between the processes of a node.
+//! A clock with readings that are comparable between the processes of a node.
 
 use rustix::time::{ClockId, clock_gettime};
 

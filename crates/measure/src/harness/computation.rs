@@ -29,22 +29,22 @@ pub fn compute(steps: u64) {
     black_box(state);
 }
 
-/// How fast this machine computes.
+/// Speed of the computation on this machine.
 #[derive(Clone, Copy, Debug, PartialEq, PartialOrd)]
-pub struct Pace {
+pub struct ComputeRate {
     microseconds_per_step: f64,
 }
 
-impl Pace {
+impl ComputeRate {
     /// Measures it, which takes a few milliseconds.
     pub fn calibrate() -> Self {
         let fastest = (0..TRIES).map(|_| one_try()).fold(f64::INFINITY, f64::min);
-        Pace { microseconds_per_step: fastest / STEPS as f64 }
+        ComputeRate { microseconds_per_step: fastest / STEPS as f64 }
     }
 
     /// A pace that is known from elsewhere: another rank's.
     pub fn new(microseconds_per_step: f64) -> Self {
-        Pace { microseconds_per_step }
+        ComputeRate { microseconds_per_step }
     }
 
     /// Microseconds that one step takes.
@@ -55,7 +55,7 @@ impl Pace {
     /// The steps that take this long when nothing comes in between; at least one.
     ///
     /// ```
-    /// let pace = measure::harness::computation::Pace::new(0.002);
+    /// let pace = measure::harness::computation::ComputeRate::new(0.002);
     /// assert_eq!(pace.steps(100.0), 50_000);
     /// ```
     pub fn steps(self, microseconds: f64) -> u64 {
@@ -76,7 +76,7 @@ mod tests {
 
     #[test]
     fn a_calibration_gives_a_pace_to_count_with() {
-        let pace = Pace::calibrate();
+        let pace = ComputeRate::calibrate();
         assert!(pace.microseconds_per_step() > 0.0 && pace.microseconds_per_step().is_finite());
         assert!(pace.steps(1000.0) >= pace.steps(10.0));
     }
@@ -84,7 +84,7 @@ mod tests {
     #[test]
     fn nonsense_becomes_one_step() {
         for microseconds in [f64::NAN, -1.0, 0.0] {
-            assert_eq!(Pace::new(0.001).steps(microseconds), 1);
+            assert_eq!(ComputeRate::new(0.001).steps(microseconds), 1);
         }
     }
 }

@@ -8,7 +8,7 @@ use std::ops::Range;
 use std::path::Path;
 use tradewind::Communicator;
 
-/// What is measured, step by step, and what becomes of it.
+/// Steps of a measurement, the part that they fill, and the conclusions from it.
 pub struct Experiment {
     outline: Part,
     steps: Vec<Step>,
@@ -17,7 +17,7 @@ pub struct Experiment {
 
 /// One step.
 pub struct Step {
-    /// What it measures, in a few words for whoever waits.
+    /// Name of the measurement, shown as progress.
     pub what: String,
     /// The job that it needs.
     pub shape: JobShape,
@@ -29,7 +29,7 @@ pub struct Step {
 type Measure = dyn Fn(&StepContext<'_>) -> Result<Vec<Finding>, Error> + Send + Sync;
 type Conclude = dyn Fn(&mut Part) -> Result<(), Error> + Send + Sync;
 
-/// Where a step runs: one rank of a job of its shape.
+/// Environment of a step: one rank of a job of its shape.
 #[derive(Clone, Copy, Debug)]
 pub struct StepContext<'a> {
     /// All ranks of the job.
@@ -38,7 +38,7 @@ pub struct StepContext<'a> {
     pub shape: &'a JobShape,
     /// The process of the node service, where it is one of its own.
     pub service: Option<u32>,
-    /// Where results are kept; none in a trial on threads. An experiment that keeps more than its
+    /// Directory of the results; none in a trial on threads. An experiment that keeps more than its
     /// part (`machine.json`) writes it there from rank 0.
     pub directory: Option<&'a Path>,
 }
@@ -58,7 +58,7 @@ impl Step {
     /// Runs it on this rank.
     ///
     /// # Errors
-    /// What it says itself, with its name.
+    /// The error of the step, with its name.
     pub fn run(&self, here: &StepContext<'_>) -> Result<Vec<Finding>, Error> {
         (self.measure)(here).map_err(|error| error.in_step(&self.what))
     }
@@ -71,7 +71,7 @@ impl Experiment {
         Experiment { outline, steps: steps.into_iter().collect(), conclude: Box::new(|_| Ok(())) }
     }
 
-    /// The same, which draws conclusions: fits, fitted curves, tables of parameters. They are drawn
+    /// Adds conclusions: fits, fitted curves, tables of parameters. They are computed
     /// again and again from however much there is, so that what they wrote before has to be
     /// replaced; see [`Part::replace_series`].
     #[must_use]
@@ -102,7 +102,7 @@ impl Experiment {
     /// Adds what the next step found. Nothing is added if any of it does not fit.
     ///
     /// # Errors
-    /// A finding that names what the outline does not have, or whose value is not a number.
+    /// A finding that names what the outline does not have, or has a value that is not a number.
     pub fn add(&self, part: &mut Part, findings: Vec<Finding>) -> Result<(), Error> {
         let mut grown = part.clone();
         findings.into_iter().try_for_each(|finding| finding.add_to(&mut grown))?;
@@ -111,10 +111,10 @@ impl Experiment {
         Ok(())
     }
 
-    /// Draws the conclusions from what there is so far, and says whether all is there.
+    /// Computes the conclusions from the steps so far, and notes whether all are done.
     ///
     /// # Errors
-    /// What the conclusions say.
+    /// The error of the conclusions.
     pub fn conclude(&self, part: &mut Part) -> Result<(), Error> {
         part.complete = part.steps_done as usize == self.steps.len();
         (self.conclude)(part)

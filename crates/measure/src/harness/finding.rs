@@ -1,4 +1,4 @@
-//! What a step found, and where it goes.
+//! Findings of a step, and their destinations in a part.
 
 use crate::harness::error::Error;
 use crate::results::{Part, Point, Role, Square, Value};
@@ -14,7 +14,7 @@ pub enum Finding {
         figure: String,
         /// The curve's name.
         series: String,
-        /// Where the value comes from.
+        /// Source of the value.
         role: Role,
         /// The point.
         point: Point,

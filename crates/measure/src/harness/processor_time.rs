@@ -1,4 +1,4 @@
-//! Processor time: what a job takes from the machine, whoever spends it.
+//! CPU time of a job: its ranks, its services and the kernel.
 
 use crate::harness::clock::nanoseconds;
 use crate::harness::error::Error;
@@ -7,7 +7,7 @@ use std::net::{Ipv4Addr, UdpSocket};
 use std::sync::OnceLock;
 use std::time::{Duration, Instant};
 
-/// What a rank is; its processor time is that of the whole.
+/// Kind of a rank; its CPU time is that of the whole process or thread.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum RankKind {
     /// A process, with all its threads.
@@ -37,10 +37,10 @@ pub fn used_by_process_us(process: u32) -> Result<f64, Error> {
 }
 
 /// Time that the kernel of this machine has spent on deferred interrupts beside the time of
-/// threads, in its own ticks. It does not say for whom: all processes are in it, those of other
+/// threads, in its own ticks. All processes are in it, those of other
 /// jobs and users too. `None` where the kernel does not tell, or where it is within the time of the
 /// threads that were interrupted: it is not to be counted twice. There what interrupts an idle
-/// core, or is left to the kernel's own threads, is nobody's.
+/// core, or is left to the kernel's own threads, is not counted.
 pub fn softirq_ticks() -> Option<u64> {
     static APART: OnceLock<bool> = OnceLock::new();
     // Where it cannot be found out, nothing is left out.
@@ -48,7 +48,7 @@ pub fn softirq_ticks() -> Option<u64> {
     if is_apart { softirq_field(&std::fs::read_to_string("/proc/stat").ok()?) } else { None }
 }
 
-/// How much of the time that passes is this thread's while it sends to itself: a third of that is
+/// Share of the elapsed time that is this thread's while it sends to itself: a third of that is
 /// deferred interrupts, which some kernels keep apart (`CONFIG_IRQ_TIME_ACCOUNTING`) and others do
 /// not. The greatest share of several tries, since others may want the processor, too.
 fn share_while_interrupted() -> Option<f64> {
@@ -58,9 +58,10 @@ fn share_while_interrupted() -> Option<f64> {
     socket.connect(socket.local_addr().ok()?).ok()?;
     let mut greatest: f64 = 0.0;
     for _ in 0..TRIES {
-        let (begin, used) = (Instant::now(), used_by_rank_us(RankKind::Thread));
+        let begin = Instant::now();
+        let used = used_by_rank_us(RankKind::Thread);
         while begin.elapsed() < LENGTH {
-            // Nobody receives: what finds no room is dropped as late.
+            // Without a receiver, datagrams beyond the socket buffer are dropped.
             socket.send(&[0]).ok()?;
         }
         let used = used_by_rank_us(RankKind::Thread) - used;

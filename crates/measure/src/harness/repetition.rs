@@ -14,16 +14,16 @@ const DISCARDED: u64 = 2;
 /// More than so many repetitions in a lap make it no better.
 const MOST: f64 = 1e6;
 
-/// How much is measured.
+/// Amount of measurement.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub struct Laps {
-    /// How many laps.
+pub struct Repetition {
+    /// Number of laps.
     pub laps: u32,
     /// About how long each takes, in microseconds; a lap has at least one repetition.
     pub microseconds: f64,
 }
 
-impl Laps {
+impl Repetition {
     /// About how long they take with what comes before, in milliseconds.
     pub fn milliseconds(self) -> u64 {
         (f64::from(self.laps + 1) * self.microseconds * 1e-3).ceil() as u64
@@ -33,9 +33,9 @@ impl Laps {
     /// on all ranks. `repeat` does its work so many times; all ranks call this.
     ///
     /// ```
-    /// use measure::harness::repetition::Laps;
+    /// use measure::harness::repetition::Repetition;
     /// tradewind::local(2, |world| {
-    ///     let times = Laps { laps: 5, microseconds: 100.0 }
+    ///     let times = Repetition { laps: 5, microseconds: 100.0 }
     ///         .time(&world, |times| Ok((0..times).try_for_each(|_| world.barrier())?))
     ///         .expect("two ranks can meet");
     ///     assert!(times.len() == 5 && times.iter().all(|time| *time > 0.0));
@@ -62,7 +62,7 @@ impl Laps {
         Ok(slowest)
     }
 
-    /// How many repetitions fill a lap.
+    /// Number of repetitions that fill a lap.
     fn repetitions(
         self,
         world: &Communicator,

@@ -1,4 +1,4 @@
-//! What an experiment is made with: what a person asked for, and the job that a step needs.
+//! Settings of an experiment, and the job that a step needs.
 
 use rand::SeedableRng;
 use rand::rngs::StdRng;
@@ -7,7 +7,7 @@ use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 use tradewind::EngineKind;
 
-/// What a person asked for, and the machine that it is asked of. Every process of an experiment has
+/// Settings of the user, and the machine's cores. Every process of an experiment has
 /// the same.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -18,9 +18,9 @@ pub struct Setting {
     pub cores: Vec<usize>,
     /// The core of each rank, taken in turn; none: a core for each rank, as far as they go.
     pub map: Option<Vec<usize>>,
-    /// Where random choices begin.
+    /// Seed of random choices.
     pub seed: u64,
-    /// What one experiment alone understands, by name.
+    /// Options of single experiments, by name.
     #[serde(default)]
     pub options: BTreeMap<String, String>,
 }
@@ -34,7 +34,7 @@ impl Default for Setting {
 }
 
 impl Setting {
-    /// What measurements that belong together have in common: parts keep it, and a part is only
+    /// Properties that comparable measurements share: parts keep them, and a part is only
     /// gone on with under the same.
     pub fn words(&self) -> BTreeMap<String, String> {
         let list =
@@ -53,7 +53,7 @@ impl Setting {
         words
     }
 
-    /// In an order drawn at random, the same for all processes. Whatever disturbs a machine for a
+    /// Shuffles items, in the same order on all processes. Whatever disturbs a machine for a
     /// while then disturbs points here and there, which fits leave out, and not a stretch of a
     /// curve, which would look like a property of the machine.
     pub fn shuffled<T>(&self, items: impl IntoIterator<Item = T>) -> Vec<T> {
@@ -71,13 +71,13 @@ impl Setting {
 /// The job that a step needs.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct JobShape {
-    /// How many ranks.
+    /// Number of ranks.
     pub ranks: u32,
-    /// Who runs operations.
+    /// Engine that runs operations.
     pub engine: EngineKind,
     /// The core of each rank; none: wherever the system puts them.
     pub cores: Vec<usize>,
-    /// How many cores they share. Waiting spins only if that is no fewer than ranks.
+    /// Number of cores that they share. Waiting spins only if that is no fewer than ranks.
     pub shared_cores: u32,
 }
 
@@ -113,7 +113,7 @@ impl JobShape {
         JobShape { engine, ..self }
     }
 
-    /// Whether ranks have to share cores.
+    /// Returns true if ranks have to share cores.
     pub fn is_crowded(&self) -> bool {
         self.ranks > self.shared_cores
     }

@@ -8,7 +8,7 @@ use tradewind::local_with;
 /// Makes all steps, each job's ranks being threads of this process.
 ///
 /// # Errors
-/// What a step says, or what has no place in the part.
+/// The error of a step, or a finding without a destination in the part.
 pub fn run_on_threads(experiment: &Experiment) -> Result<Part, Error> {
     let mut part = experiment.outline().clone();
     for step in experiment.steps() {
@@ -24,7 +24,7 @@ pub fn run_on_threads(experiment: &Experiment) -> Result<Part, Error> {
                     *outcome = found;
                 }
             }
-            // Nobody leaves while others still have something to do with it.
+            // No rank leaves the job before the others are done with the step.
             if fails { Ok(()) } else { world.barrier() }
         })?;
         let found: Vec<Finding> = outcome.into_inner().unwrap_or_else(PoisonError::into_inner)?;

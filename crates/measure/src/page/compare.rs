@@ -1,4 +1,4 @@
-//! What two runs have in common.
+//! Comparison of two runs.
 
 use crate::results::{Figure, Part, Role, Series, Table, Value};
 use models::machine::Fingerprint;
@@ -15,7 +15,7 @@ fn same_axes(one: &Figure, another: &Figure) -> bool {
     (&one.x.unit, &one.y.unit) == (&another.x.unit, &another.y.unit)
 }
 
-/// How this machine's values compare with the other's: for every measured curve that both have, the
+/// Compares this machine's values with the other's: for every measured curve that both have, the
 /// ratio of the medians where both have a point.
 pub(crate) fn ratios<'a>(
     pairs: impl Iterator<Item = (&'a Part, &'a Part)>,
@@ -64,14 +64,15 @@ fn row(part: &str, figure: &str, series: &Series, other: &Series) -> Option<Vec<
     };
     let mut ratios: Vec<f64> = series.points.iter().filter_map(ratio).collect();
     ratios.sort_by(f64::total_cmp);
-    let (least, greatest) = (*ratios.first()?, *ratios.last()?);
+    let least = *ratios.first()?;
+    let greatest = *ratios.last()?;
     let median = crate::statistics::percentile(&ratios, 0.5);
     let count = ratios.len() as f64;
     let words = [part, figure, &series.name].map(Value::from);
     Some(words.into_iter().chain([count, median, least, greatest].map(Value::from)).collect())
 }
 
-/// What the parts were measured with where that differs: such ratios say little of the machines.
+/// Settings in which the parts differ: such ratios say little of the machines.
 pub(crate) fn settings<'a>(
     pairs: impl Iterator<Item = (&'a Part, &'a Part)>,
     label: &str,
@@ -84,7 +85,8 @@ pub(crate) fn settings<'a>(
             .keys()
             .chain(other.setting.keys().filter(|name| !part.setting.contains_key(*name)))
         {
-            let (here, there) = (part.setting.get(name), other.setting.get(name));
+            let here = part.setting.get(name);
+            let there = other.setting.get(name);
             if here != there {
                 let word = |value: Option<&String>| {
                     value.map_or(Value::None, |value| value.as_str().into())
@@ -194,10 +196,8 @@ mod tests {
                 .collect();
             Part { setting, ..Part::new("p", "P") }
         };
-        let (here, there) = (
-            with(&[("cores", "0,1"), ("quick", "yes")]),
-            with(&[("cores", "0,1"), ("map", "0,2")]),
-        );
+        let here = with(&[("cores", "0,1"), ("quick", "yes")]);
+        let there = with(&[("cores", "0,1"), ("map", "0,2")]);
         let rows = settings([(&here, &there)].into_iter(), "a", "b").rows;
         let expected = [
             vec!["P".into(), "quick".into(), "yes".into(), Value::None],

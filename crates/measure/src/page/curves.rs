@@ -1,4 +1,4 @@
-//! Which colour, style and mark a curve has: the same in the drawing, the legend and the script.
+//! Colour, style and mark of a curve: the same in the figure, the legend and the script.
 
 use crate::results::{Figure, Point, Role, Series};
 
@@ -14,15 +14,15 @@ pub(crate) struct Curve<'a> {
     /// From 1; 0 is grey.
     pub(crate) hue: usize,
     pub(crate) mark: Mark,
-    /// Whether it comes from the machine that is compared.
+    /// True if it comes from the machine that is compared.
     pub(crate) other: bool,
-    /// Whether another prediction of the same stands before it: two models of one thing are not to
+    /// True if another prediction of the same stands before it: two models of one thing are not to
     /// look alike.
     pub(crate) again: bool,
     pub(crate) points: &'a [Point],
 }
 
-/// What stands at a measured point.
+/// Mark of a measured point.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, serde::Serialize)]
 #[serde(rename_all = "kebab-case")]
 pub(crate) enum Mark {
@@ -35,7 +35,7 @@ pub(crate) enum Mark {
 impl Mark {
     const ALL: [Mark; 4] = [Mark::Circle, Mark::Square, Mark::Triangle, Mark::Diamond];
 
-    /// The mark around a place, as a part of a path. `script/drawing.js` draws the same.
+    /// The mark around a place, as a part of a path. `script/drawing.js` has the same.
     pub(crate) fn path(self, x: f64, y: f64, radius: f64) -> String {
         let r = radius;
         match self {
@@ -62,7 +62,7 @@ impl Mark {
 }
 
 impl Curve<'_> {
-    /// What styles it, for drawings and legends.
+    /// Style classes, for figures and legends.
     pub(crate) fn classes(&self) -> String {
         let other = if self.other { " other" } else { "" };
         let again = if self.again { " again" } else { "" };
@@ -70,7 +70,7 @@ impl Curve<'_> {
         format!("curve {}{again} hue-{}{other}{scattered}", role_name(self.role), self.hue)
     }
 
-    /// Whether its points are joined: where several values belong to one x, or x goes back, a line
+    /// Returns true if its points are joined: where several values belong to one x, or x goes back, a line
     /// would tell of an order that there is not.
     pub(crate) fn is_joined(&self) -> bool {
         self.points
@@ -79,7 +79,7 @@ impl Curve<'_> {
             && self.points.windows(2).filter(|pair| pair[0].x == pair[1].x).count() == 0
     }
 
-    /// Whether points have marks.
+    /// Returns true if points have marks.
     pub(crate) fn is_marked(&self) -> bool {
         self.role == Role::Measured || !self.is_joined() || self.points.len() == 1
     }
@@ -132,7 +132,7 @@ pub(crate) fn of<'a>(figure: &'a Figure, other: Option<(&'a Figure, &str)>) -> V
     curves
 }
 
-/// What a curve is about: the measured curve whose name its own begins with, as that of a formula
+/// Subject of a curve: the measured curve with a name that starts its own, as that of a formula
 /// does; else its name without the words that say where its values come from.
 fn subject(figure: &Figure, series: &Series) -> String {
     let is_about = |measured: &&Series| {

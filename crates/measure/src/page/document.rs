@@ -127,7 +127,7 @@ fn head(input: &Input, title: &str, fingerprint: Option<&Fingerprint>) -> Markup
     }
 }
 
-/// What there is and what is not.
+/// Complete, partial and missing parts.
 fn state(results: &Results) -> Markup {
     let complete = results.parts.iter().filter(|part| part.complete).count();
     let partial: Vec<&str> = results
@@ -204,7 +204,7 @@ fn comparison(input: &Input, parts: &[Part], others: &[Part]) -> Vec<Table> {
     tables
 }
 
-/// What only one of two has.
+/// Parts that only one of two runs has.
 fn unmatched<'a>(parts: &'a [Part], others: &'a [Part]) -> Vec<&'a str> {
     let is_alone = |part: &&Part| others.iter().all(|other| other.name != part.name);
     parts.iter().filter(is_alone).map(|part| part.title.as_str()).collect()

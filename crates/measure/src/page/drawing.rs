@@ -1,4 +1,4 @@
-//! A figure as it is seen without scripts, and on paper: its first view, drawn once.
+//! A figure without scripts, and on paper: its first view, as SVG.
 //! `script/chart.js` takes its place.
 
 use crate::page::curves::Curve;
@@ -18,7 +18,7 @@ const RIGHT: f64 = 18.0;
 /// A letter of a label is about as wide.
 const LETTER: f64 = 6.6;
 
-/// The drawing.
+/// The SVG.
 pub(crate) fn draw(figure: &Figure, curves: &[Curve]) -> Markup {
     let points = || curves.iter().flat_map(|curve| curve.points.iter());
     let y = Scale::over(
@@ -59,7 +59,7 @@ pub(crate) fn draw(figure: &Figure, curves: &[Curve]) -> Markup {
             line.axis x1=(left) x2=(right) y1=(HEIGHT - BOTTOM) y2=(HEIGHT - BOTTOM) {}
             text.name x="2" y="16" { (title(&figure.y)) }
             text.name.end x=(right) y=(HEIGHT - 8.0) { (title(&figure.x)) }
-            // A drawing in the drawing, which cuts off what reaches beyond it.
+            // A nested SVG, which clips its content.
             svg y=(INSIDE) width=(WIDTH) height=(HEIGHT - INSIDE) viewBox=(format!("0 {INSIDE} {WIDTH} {}", HEIGHT - INSIDE)) {
                 @for curve in curves { (draw_curve(curve, &x, &y)) }
             }
@@ -70,7 +70,7 @@ pub(crate) fn draw(figure: &Figure, curves: &[Curve]) -> Markup {
     }
 }
 
-/// What an axis counts, with its unit unless its labels have one.
+/// Label of an axis, with its unit unless its ticks have one.
 fn title(axis: &Axis) -> String {
     match Unit::of(&axis.unit, std::iter::empty()) {
         Unit::Plain | Unit::Whole if !axis.unit.is_empty() => {
@@ -80,19 +80,19 @@ fn title(axis: &Axis) -> String {
     }
 }
 
-/// What counts the horizontal axis.
+/// Label of the horizontal axis.
 pub(crate) fn x_unit(figure: &Figure) -> Unit {
     let points = figure.series.iter().flat_map(|series| &series.points);
     Unit::of(&figure.x.unit, points.map(|point| point.x))
 }
 
-/// What counts the vertical axis.
+/// Label of the vertical axis.
 pub(crate) fn y_unit(figure: &Figure) -> Unit {
     let points = figure.series.iter().flat_map(|series| &series.points);
     Unit::of(&figure.y.unit, points.map(|point| point.median))
 }
 
-/// Whether an axis is drawn in equal ratios at first.
+/// Returns true if an axis is logarithmic at first.
 pub(crate) fn is_logarithmic(axis: &Axis) -> bool {
     axis.scale == Kind::Logarithmic
 }
@@ -133,7 +133,8 @@ fn line(places: &[Option<(f64, f64)>]) -> String {
 /// The area between the quartiles, an outline for each unbroken run of points that have both.
 fn band(points: &[Point], x: &Scale, y: &Scale) -> String {
     let ends = |point: &Point| {
-        let (lower, upper) = (y.place(point.lower_quartile?)?, y.place(point.upper_quartile?)?);
+        let lower = y.place(point.lower_quartile?)?;
+        let upper = y.place(point.upper_quartile?)?;
         Some((x.place(point.x)?, lower, upper))
     };
     let ends: Vec<Option<(f64, f64, f64)>> = points.iter().map(ends).collect();
@@ -158,7 +159,7 @@ fn marks(curve: &Curve, places: &[Option<(f64, f64)>]) -> String {
     places.iter().flatten().map(|(x, y)| curve.mark.path(*x, *y, radius)).collect()
 }
 
-/// What decides how high the drawing is. Where a few repetitions took very long, their band may
+/// Values that determine the vertical range. Where a few repetitions took very long, their band may
 /// stretch it a little, and not press the curves flat.
 fn heights(curves: &[Curve]) -> impl Iterator<Item = f64> {
     const BAND_STRETCH: f64 = 1.5;

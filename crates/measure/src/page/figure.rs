@@ -1,4 +1,4 @@
-//! A figure: its drawing, its legend, and its data for the script.
+//! A figure: its SVG, its legend, and its data for the script.
 
 use crate::page::curves::{self, Curve, Mark, role_name};
 use crate::page::drawing;
@@ -95,7 +95,7 @@ fn axis(axis: &Axis, unit: Unit) -> AxisData<'_> {
     }
 }
 
-/// What is no number becomes null.
+/// Values that are not numbers become null.
 fn row(point: &Point) -> [Option<f64>; 7] {
     let Point { x, median, minimum, lower_quartile, upper_quartile, maximum, repetitions } = *point;
     let repetitions = (repetitions > 0).then_some(f64::from(repetitions));

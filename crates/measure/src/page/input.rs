@@ -1,4 +1,4 @@
-//! What there is to be drawn.
+//! Input of the page.
 
 use crate::results::{Directory, Part};
 use models::machine_file::Machine;
@@ -7,27 +7,27 @@ use std::io;
 use std::path::Path;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
-/// What a page is drawn from.
+/// Input of a page.
 #[derive(Clone, Debug)]
 pub struct Input {
-    /// What the page is about.
+    /// Results that the page shows.
     pub results: Results,
-    /// What it is compared with.
+    /// Results that they are compared with.
     pub other: Option<Results>,
 }
 
 /// Everything that is known of one run of measurements.
 #[derive(Clone, Debug)]
 pub struct Results {
-    /// What a reader calls them: the name of their directory.
+    /// Label of the results: the name of their directory.
     pub label: String,
-    /// What was measured, in any order.
+    /// Measured parts, in any order.
     pub parts: Vec<Part>,
     /// The machine's parameters.
     pub machine: Option<Machine>,
     /// When the last part was measured.
     pub measured: Option<SystemTime>,
-    /// What could not be read, each in a sentence.
+    /// Files that could not be read, each in a sentence.
     pub problems: Vec<String>,
 }
 
@@ -43,7 +43,7 @@ impl Results {
         }
     }
 
-    /// What lies in a directory. A file that cannot be read becomes a sentence in
+    /// Reads the files of a directory. A file that cannot be read becomes a sentence in
     /// [`problems`](Self::problems): the others are still worth a page.
     pub fn of(directory: &Directory) -> Self {
         let mut results = Results::named(&name_of(directory.path()));
@@ -71,7 +71,7 @@ impl Results {
         results
     }
 
-    /// What lies in the directory of this path, or what the one `machine.json` of this path tells.
+    /// Reads the directory or the single `machine.json` of this path.
     ///
     /// # Errors
     /// When there is nothing of that name, or it may not be looked into.

@@ -9,7 +9,7 @@ use models::parameters::{Parameters, Point as AtSize};
 use models::statistics::Sample;
 use std::collections::BTreeMap;
 
-/// What is kept of one parameter: its name, its value at a size, and the samples that it comes
+/// One parameter: its name, its value at a size, and the samples that it comes
 /// from.
 type Parameter = (&'static str, fn(&AtSize) -> f64, fn(&SizeSamples) -> &Sample);
 
@@ -19,9 +19,9 @@ const PARAMETERS: [Parameter; 3] = [
     ("or(m), receive overhead", |at| at.receive_overhead, |at| &at.receive_overhead),
 ];
 
-/// What is known of messages under one engine.
+/// Parameters of messages under one engine.
 struct Side<'a> {
-    /// What sets it apart, as the end of a name.
+    /// Suffix of its name.
     suffix: &'static str,
     classes: &'a Classes,
     samples: &'a BTreeMap<PairClass, Samples>,

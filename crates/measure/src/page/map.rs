@@ -75,7 +75,7 @@ fn grid(map: &Map, texts: &[(&str, usize)]) -> Markup {
     }
 }
 
-/// A category as people say it: 1 KiB for 1024.
+/// Label of a category: 1 KiB for 1024.
 fn word(categories: &Categories, name: &str) -> String {
     match name.parse::<u32>() {
         Ok(bytes) if categories.label.contains("byte") => Unit::Bytes.tick(f64::from(bytes)),
@@ -121,7 +121,7 @@ fn tint(place: usize) -> String {
     format!("tint hue-{} depth-{}", place % HUES + 1, (place / HUES) % 3 + 1)
 }
 
-/// How strong the colour of a ratio is: none at 1 and below, all at twice as much, equal for equal
+/// Strength of a ratio's colour: none at 1 and below, all at twice as much, equal for equal
 /// ratios.
 fn heat(ratio: f64) -> String {
     let share = (ratio.max(1.0).ln() / WORST.ln()).clamp(0.0, 1.0);
@@ -135,7 +135,8 @@ mod tests {
     fn example(colour: Colour, cells: Vec<Square>) -> String {
         let names =
             |label: &str| Categories { label: label.into(), names: vec!["1".into(), "<2>".into()] };
-        let (title, caption) = ("Best <algorithm>".to_owned(), String::new());
+        let title = "Best <algorithm>".to_owned();
+        let caption = String::new();
         let example = Map {
             name: "m".into(),
             title,

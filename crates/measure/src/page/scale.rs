@@ -7,7 +7,7 @@ use crate::page::ticks::{self, Rounding};
 pub(crate) enum Direction {
     /// From the first value to the last.
     Across,
-    /// From nothing, with some room beyond the values.
+    /// From zero, with a margin beyond the values.
     Up,
 }
 
@@ -32,7 +32,7 @@ pub(crate) struct Scale {
 }
 
 impl Scale {
-    /// An axis on which all these values have room. Without any that can be shown, from 0 (or 1) to
+    /// An axis that covers all these values. Without any that can be shown, from 0 (or 1) to
     /// 1 (or 10).
     pub(crate) fn over(
         values: impl Iterator<Item = f64>,
@@ -40,7 +40,8 @@ impl Scale {
         direction: Direction,
         (from, to): (f64, f64),
     ) -> Self {
-        let (mut first, mut last) = (f64::INFINITY, f64::NEG_INFINITY);
+        let mut first = f64::INFINITY;
+        let mut last = f64::NEG_INFINITY;
         for value in values.filter(|value| shown(*value, logarithmic)) {
             (first, last) = (first.min(value), last.max(value));
         }
@@ -53,7 +54,7 @@ impl Scale {
         Scale { logarithmic, first, last, from, to }
     }
 
-    /// Where a value lies; `None` for what cannot be shown on this axis.
+    /// Position of a value; `None` for what cannot be shown on this axis.
     pub(crate) fn place(&self, value: f64) -> Option<f64> {
         let Scale { logarithmic, first, last, from, to } = *self;
         if !shown(value, logarithmic) {
@@ -75,7 +76,7 @@ impl Scale {
     }
 }
 
-/// Whether an axis has a place for this value.
+/// Returns true if an axis has a place for this value.
 pub(crate) fn shown(value: f64, logarithmic: bool) -> bool {
     value.is_finite() && (!logarithmic || value > 0.0)
 }
@@ -98,7 +99,7 @@ fn steps(first: f64, last: f64, direction: Direction) -> (f64, f64) {
     (if first < 0.0 { first - room } else { first }, if last > 0.0 { last + room } else { last })
 }
 
-/// The ends of an axis in equal ratios, with room at both unless numbers have none.
+/// The ends of an axis in equal ratios, with a margin at both if there is one.
 fn ratios(first: f64, last: f64, direction: Direction) -> (f64, f64) {
     let times = if first == last { 2.0 } else { (last / first).powf(direction.room()) };
     match (first / times, last * times) {

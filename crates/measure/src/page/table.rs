@@ -28,10 +28,10 @@ pub(crate) fn table(id: &str, table: &Table, other: Option<&str>) -> Markup {
     }
 }
 
-/// How the values of a column are written.
+/// Format of a column's values.
 struct Column {
     numeric: bool,
-    /// Whether its words are so few that they are not to be broken.
+    /// True if its words are so few that they are not to be broken.
     short: bool,
     decimals: Option<usize>,
 }
@@ -89,7 +89,8 @@ mod tests {
 
     fn drawn(rows: Vec<Vec<Value>>) -> String {
         let columns = vec!["what".to_owned(), "µs <a>".to_owned()];
-        let (title, caption) = ("T & U".to_owned(), "<b>".to_owned());
+        let title = "T & U".to_owned();
+        let caption = "<b>".to_owned();
         table("id", &Table { name: "t".into(), title, caption, columns, rows }, None).into_string()
     }
 

@@ -3,7 +3,7 @@
 /// More would never be legible; also the end of any count that numbers of the wrong size could make
 /// endless.
 const MOST: f64 = 64.0;
-/// Who wants so many has them, or there are none.
+/// This many ticks, or none.
 const ENOUGH: usize = 16;
 
 /// Which numbers are round.
@@ -25,7 +25,8 @@ pub(crate) fn linear(first: f64, last: f64, wanted: usize, rounding: Rounding) -
         return if first.is_finite() { vec![first] } else { Vec::new() };
     }
     let step = step(span / wanted.max(1) as f64, rounding);
-    let (from, to) = ((first / step - 1e-9).ceil(), (last / step + 1e-9).floor());
+    let from = (first / step - 1e-9).ceil();
+    let to = (last / step + 1e-9).floor();
     if to - from < 1.0 && wanted < ENOUGH {
         // One number says little of an axis.
         return linear(first, last, 2 * wanted.max(1), rounding);
@@ -50,7 +51,7 @@ fn step(rough: f64, rounding: Rounding) -> f64 {
     times * power
 }
 
-/// Powers of ten, or of two, from the first to the last; between them where there is room; round
+/// Powers of ten, or of two, from the first to the last; between them if they fit; round
 /// numbers where the axis is too short for powers. Both ends are above zero.
 pub(crate) fn logarithmic(first: f64, last: f64, wanted: usize, rounding: Rounding) -> Vec<f64> {
     let binary = rounding == Rounding::Binary;

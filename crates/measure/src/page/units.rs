@@ -1,11 +1,11 @@
-//! Numbers in words: with as many digits as say something, and units that people read.
+//! Text of numbers: significant digits and readable units.
 
 use super::ticks::Rounding;
 
 /// Holds the digits of a number together.
 const NARROW_SPACE: char = '\u{202f}';
 
-/// What an axis counts, as far as its labels depend on it.
+/// Unit of an axis, as far as its ticks depend on it.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(crate) enum Unit {
     /// Round numbers are powers of two.
@@ -117,7 +117,8 @@ pub(crate) fn decimals(values: &[f64]) -> Option<usize> {
     if finite().all(|value| value.fract() == 0.0) {
         return Some(0);
     }
-    let (least, greatest) = (finite().fold(f64::INFINITY, f64::min), finite().fold(0.0, f64::max));
+    let least = finite().fold(f64::INFINITY, f64::min);
+    let greatest = finite().fold(0.0, f64::max);
     let decimals = (2 - least.log10().floor() as i32).clamp(0, 9) as usize;
     let farthest = if decimals <= 3 { 1e4 } else { 1e2 };
     (greatest <= farthest * least).then_some(decimals)

@@ -12,7 +12,8 @@ pub(super) fn figure(figure: &Figure, to: impl Write) -> Result {
     let unit = |label: &str, unit: &str| {
         if unit.is_empty() { label.to_owned() } else { format!("{label} ({unit})") }
     };
-    let (x, y) = (unit(&figure.x.label, &figure.x.unit), unit(&figure.y.label, &figure.y.unit));
+    let x = unit(&figure.x.label, &figure.x.unit);
+    let y = unit(&figure.y.label, &figure.y.unit);
     let statistics =
         ["minimum", "lower quartile", "median", "upper quartile", "maximum", "repetitions"];
     lines.write_record(["curve", "role", &x].into_iter().chain(statistics).chain(["median is"]))?;

@@ -21,7 +21,7 @@ pub enum ResultsError {
     Directory {
         /// The directory.
         path: PathBuf,
-        /// What the system says.
+        /// The system's error.
         source: io::Error,
     },
     /// The directory cannot be looked into.
@@ -29,7 +29,7 @@ pub enum ResultsError {
     Unlistable {
         /// The directory.
         path: PathBuf,
-        /// What the system says.
+        /// The system's error.
         source: io::Error,
     },
     /// A file cannot be written or read.
@@ -38,14 +38,14 @@ pub enum ResultsError {
 }
 
 impl ResultsError {
-    /// Whether the file is a whole one of another kind, such as a decision table: no part, and no
+    /// Returns true if the file is a whole one of another kind, such as a decision table: no part, and no
     /// damage either.
     pub fn is_other_kind(&self) -> bool {
         matches!(self, ResultsError::File(FileError::OtherKind { .. }))
     }
 }
 
-/// Where the results of a run lie: `NAME.json` for each part, `NAME-FIGURE.csv` for each of its
+/// Directory of the results of a run: `NAME.json` for each part, `NAME-FIGURE.csv` for each of its
 /// figures, maps and tables, and `machine.json`. Every file is written whole or not at all.
 ///
 /// ```
@@ -79,12 +79,12 @@ impl Directory {
         }
     }
 
-    /// Where it is.
+    /// Path of the directory.
     pub fn path(&self) -> &Path {
         &self.path
     }
 
-    /// Where `machine.json` is, whether or not it is there yet.
+    /// Path of `machine.json`, which may not exist yet.
     pub fn machine(&self) -> PathBuf {
         self.path.join("machine.json")
     }
@@ -142,7 +142,7 @@ impl Directory {
         for table in &part.tables {
             self.put(&format!("{name}-{}.csv", table.name), |file| csv::table(table, file))?;
         }
-        // Last: who finds the part finds its tables too.
+        // Last: the tables of a part exist before the part.
         Ok(file::write(&self.path.join(format!("{name}.json")), &PART, part)?)
     }
 

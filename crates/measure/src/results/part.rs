@@ -4,26 +4,26 @@ use crate::statistics::percentile;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 
-/// What one experiment found.
+/// Results of one experiment.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Part {
-    /// What the experiment is called on the command line; also the name of its file.
+    /// Name of the experiment on the command line, and of its file.
     pub name: String,
-    /// What it is about, in a few words.
+    /// Title, in a few words.
     pub title: String,
-    /// What was done and how to read it, in a few sentences.
+    /// Method and interpretation, in a few sentences.
     #[serde(default)]
     pub about: String,
     /// The paper and its section that the experiment comes from.
     #[serde(default)]
     pub source: String,
-    /// Whether all of it was measured.
+    /// True if all of it was measured.
     pub complete: bool,
-    /// How many of the experiment's steps are in it. Whoever goes on with it begins behind them.
+    /// Number of the experiment's steps in it. A resumed measurement starts after them.
     #[serde(default)]
     pub steps_done: u64,
-    /// What it was measured with, by name: only what was measured with the same can be put
+    /// Settings of the measurement, by name: only parts with the same settings can be put
     /// together.
     #[serde(default)]
     pub setting: BTreeMap<String, String>,
@@ -36,7 +36,7 @@ pub struct Part {
     /// Numbers and words.
     #[serde(default)]
     pub tables: Vec<Table>,
-    /// What a reader should know: "more ranks than cores", what could not be measured here, and
+    /// Notes for the reader: "more ranks than cores", what could not be measured here, and
     /// why.
     #[serde(default)]
     pub notes: Vec<String>,
@@ -48,9 +48,9 @@ pub struct Part {
 pub struct Figure {
     /// Unique in its part; used in file names: lower-case words joined by hyphens.
     pub name: String,
-    /// What it shows.
+    /// Title.
     pub title: String,
-    /// How to read it.
+    /// Caption.
     #[serde(default)]
     pub caption: String,
     /// Across.
@@ -61,19 +61,19 @@ pub struct Figure {
     pub series: Vec<Series>,
 }
 
-/// What is counted along an axis.
+/// An axis of a figure.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Axis {
-    /// What it is.
+    /// Label of the quantity.
     pub label: String,
     /// Its unit, empty for plain numbers.
     pub unit: String,
-    /// How it is drawn at first.
+    /// Initial scale.
     pub scale: Scale,
 }
 
-/// How an axis is drawn at first.
+/// Initial scale of an axis.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Scale {
@@ -87,15 +87,15 @@ pub enum Scale {
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Series {
-    /// What it is, unique in its figure.
+    /// Name, unique in its figure.
     pub name: String,
-    /// Where its values come from.
+    /// Source of its values.
     pub role: Role,
     /// Its points, in the order in which they are joined.
     pub points: Vec<Point>,
 }
 
-/// Where values come from.
+/// Source of values.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Role {
@@ -105,7 +105,7 @@ pub enum Role {
     Predicted,
     /// From a formula fitted to these measurements.
     Fitted,
-    /// What the machine needs for the same without any protocol.
+    /// Lower bound of the machine for the same, without any protocol.
     Floor,
 }
 
@@ -131,7 +131,7 @@ pub struct Point {
     /// The greatest repetition.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub maximum: Option<f64>,
-    /// How many repetitions there are; 0 for a value from a formula.
+    /// Number of repetitions; 0 for a value from a formula.
     #[serde(default)]
     pub repetitions: u32,
 }
@@ -142,16 +142,16 @@ pub struct Point {
 pub struct Map {
     /// Unique in its part, as [`Figure::name`].
     pub name: String,
-    /// What it shows.
+    /// Title.
     pub title: String,
-    /// How to read it.
+    /// Caption.
     #[serde(default)]
     pub caption: String,
-    /// What the columns are: their label, and each column's name in order.
+    /// The columns: their label, and each column's name in order.
     pub columns: Categories,
-    /// What the rows are.
+    /// The rows.
     pub rows: Categories,
-    /// How a cell's colour is found.
+    /// Rule for the colours of cells.
     pub colour: Colour,
     /// The cells; where there is none, nothing was measured.
     pub cells: Vec<Square>,
@@ -161,13 +161,13 @@ pub struct Map {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Categories {
-    /// What they are.
+    /// Label of the names.
     pub label: String,
     /// Their names, in order.
     pub names: Vec<String>,
 }
 
-/// How the colour of a cell is found.
+/// Rule for the colours of cells.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Colour {
@@ -185,12 +185,12 @@ pub struct Square {
     pub column: usize,
     /// Which row, from 0.
     pub row: usize,
-    /// What stands in it: an algorithm, a number.
+    /// Text of the cell: an algorithm, a number.
     pub text: String,
     /// The number, where the colour needs one.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub value: Option<f64>,
-    /// What is said when it is pointed at.
+    /// Tooltip.
     #[serde(default)]
     pub detail: String,
 }
@@ -201,9 +201,9 @@ pub struct Square {
 pub struct Table {
     /// Unique in its part, as [`Figure::name`].
     pub name: String,
-    /// What it shows.
+    /// Title.
     pub title: String,
-    /// How to read it.
+    /// Caption.
     #[serde(default)]
     pub caption: String,
     /// The columns' names, with units.
@@ -258,12 +258,12 @@ impl Figure {
 }
 
 impl Axis {
-    /// Sizes in bytes, drawn in equal steps.
+    /// Sizes in bytes, on a linear scale.
     pub fn bytes(label: &str) -> Self {
         Axis { label: label.to_owned(), unit: "bytes".to_owned(), scale: Scale::Linear }
     }
 
-    /// Times in microseconds, drawn in equal steps.
+    /// Times in microseconds, on a linear scale.
     pub fn microseconds(label: &str) -> Self {
         Axis { label: label.to_owned(), unit: "µs".to_owned(), scale: Scale::Linear }
     }
@@ -295,7 +295,7 @@ impl Point {
         }
     }
 
-    /// What these repetitions come to; without any, the value is not a number.
+    /// Quantiles of these repetitions; without any, the value is not a number.
     pub fn of(x: f64, repetitions: &[f64]) -> Self {
         let mut sorted = repetitions.to_vec();
         sorted.sort_by(f64::total_cmp);

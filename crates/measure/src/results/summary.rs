@@ -21,7 +21,9 @@ pub fn of(directory: &Directory) -> Part {
             None
         })
     };
-    let (pingpong, barrier, memory) = (read("pingpong"), read("barrier"), read("memory"));
+    let pingpong = read("pingpong");
+    let barrier = read("barrier");
+    let memory = read("memory");
     let (matchings, contention, hypercube) =
         (read("matchings"), read("contention"), read("hypercube"));
     let mut part = Part::new(NAME, "Summary of performance figures");
@@ -94,7 +96,9 @@ fn like_table_1(pingpong: Option<&Part>, barrier: Option<&Part>, memory: Option<
             };
             rows.iter().find(is).copied()
         };
-        let (zero, short, long) = (of(&["zero"]), of(&["short", "all"]), of(&["long", "all"]));
+        let zero = of(&["zero"]);
+        let short = of(&["short", "all"]);
+        let long = of(&["long", "all"]);
         if zero.is_none() && short.is_none() {
             continue;
         }
@@ -138,7 +142,7 @@ fn like_table_1(pingpong: Option<&Part>, barrier: Option<&Part>, memory: Option<
     table
 }
 
-/// What the report says in words.
+/// Figures that the report states in its text.
 fn further(
     pingpong: Option<&Part>,
     matchings: Option<&Part>,
@@ -171,11 +175,13 @@ fn further(
         );
     }
     if let Some(row) = rows(contention, "factors").last() {
-        let (pairs, bytes) = (number(row, 0).unwrap_or(0.0), number(row, 1).unwrap_or(0.0));
+        let pairs = number(row, 0).unwrap_or(0.0);
+        let bytes = number(row, 1).unwrap_or(0.0);
         add(format!("{pairs} pairs in a chain over one pair, {bytes} bytes"), number(row, 3), "");
     }
     if let Some(row) = rows(hypercube, "linearity").last() {
-        let (bytes, dimension) = (number(row, 0).unwrap_or(0.0), number(row, 1).unwrap_or(0.0));
+        let bytes = number(row, 0).unwrap_or(0.0);
+        let dimension = number(row, 1).unwrap_or(0.0);
         add(
             format!("time a dimension, {dimension} dimensions over one, {bytes} bytes"),
             number(row, 4),
@@ -216,7 +222,8 @@ fn copy_us(memory: Option<&Part>) -> Option<f64> {
 fn barrier_formula(barrier: Option<&Part>) -> Option<String> {
     let fits = rows(barrier, "fits");
     let row = fits.first()?;
-    let (a, b) = (number(row, 2)?, number(row, 4)?);
+    let a = number(row, 2)?;
+    let b = number(row, 4)?;
     Some(format!(
         "{a:.2} d {} {:.2} ({}, {} ranks)",
         if b < 0.0 { '−' } else { '+' },

@@ -1,6 +1,6 @@
 //! Order statistics against what they mean.
 
-use measure::statistics::{Summary, median, percentile};
+use measure::statistics::{Quantiles, median, percentile};
 use proptest::prelude::*;
 
 fn ascending() -> impl Strategy<Value = Vec<f64>> {
@@ -21,9 +21,9 @@ proptest! {
 
     #[test]
     fn the_order_of_the_values_does_not_matter(mut values in prop::collection::vec(-1e6..1e6f64, 0..100)) {
-        let before = Summary::of(&values);
+        let before = Quantiles::of(&values);
         values.reverse();
-        prop_assert_eq!(Summary::of(&values), before);
+        prop_assert_eq!(Quantiles::of(&values), before);
     }
 
     #[test]
@@ -50,7 +50,7 @@ proptest! {
     fn summaries_move_with_their_values(values in prop::collection::vec(0u32..1000, 1..100), shift in 0u32..1000) {
         let (plain, moved): (Vec<f64>, Vec<f64>) =
             values.iter().map(|value| (f64::from(*value), f64::from(value + shift))).unzip();
-        let (plain, moved) = (Summary::of(&plain), Summary::of(&moved));
+        let (plain, moved) = (Quantiles::of(&plain), Quantiles::of(&moved));
         prop_assert!((moved.median - plain.median - f64::from(shift)).abs() < 1e-9);
         prop_assert!((moved.p90 - plain.p90 - f64::from(shift)).abs() < 1e-9);
     }
@@ -58,7 +58,7 @@ proptest! {
 
 #[test]
 fn nothing_has_no_percentiles() {
-    assert_eq!(Summary::of(&[]), Summary::default());
+    assert_eq!(Quantiles::of(&[]), Quantiles::default());
     assert_eq!(percentile(&[], 0.5), 0.0);
     assert_eq!(median(&[7.5]), 7.5);
 }

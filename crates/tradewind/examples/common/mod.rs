@@ -7,7 +7,7 @@ pub(crate) use ranks::run;
 
 use clap::builder::RangedU64ValueParser;
 use comfy_table::{CellAlignment, Table, presets};
-use measure::statistics::Summary;
+use measure::statistics::Quantiles;
 use serde::ser::{Serialize, SerializeSeq, Serializer};
 use std::fmt;
 
@@ -63,19 +63,19 @@ pub(crate) fn at_least_one() -> RangedU64ValueParser<usize> {
 /// A figure over all rounds: the median, where the outer tenths begin, and how many rounds.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(crate) struct Spread {
-    summary: Summary,
+    summary: Quantiles,
     rounds: usize,
 }
 
 impl Spread {
     pub(crate) fn of(rounds: &[f64]) -> Self {
-        Spread { summary: Summary::of(rounds), rounds: rounds.len() }
+        Spread { summary: Quantiles::of(rounds), rounds: rounds.len() }
     }
 }
 
 impl fmt::Display for Spread {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Summary { median, p10, p90 } = self.summary;
+        let Quantiles { median, p10, p90 } = self.summary;
         let digits = if median.abs() < 10.0 { 4 } else { 1 };
         write!(formatter, "{median:.digits$} [{p10:.digits$}..{p90:.digits$}]")
     }

@@ -18,7 +18,7 @@ mod ways;
 use clap::Parser;
 use common::{Format, Spread, count};
 use measure::harness::clock::{microseconds, now_ns};
-use measure::harness::computation::{Pace, compute};
+use measure::harness::computation::{ComputeRate, compute};
 use std::process::ExitCode;
 use tradewind::{Communicator, Result};
 use ways::{Ends, Mechanism, RECEIVER, SENDER, Way};
@@ -102,7 +102,7 @@ pub(crate) fn measure_all(world: &Communicator, arguments: &Arguments) -> Result
         world,
         // The first thing that is opened: where there are no two ranks, it says so.
         go: Ends::open(world, RECEIVER, SENDER)?,
-        pace: Pace::calibrate(),
+        pace: ComputeRate::calibrate(),
         clock_us: clock_us(),
         sent: 0,
     };
@@ -163,7 +163,7 @@ struct Experiment<'w> {
     world: &'w Communicator,
     /// By which rank 1 tells rank 0 that it may send.
     go: Ends,
-    pace: Pace,
+    pace: ComputeRate,
     clock_us: f64,
     /// How many messages there were; each carries its number.
     sent: u64,

@@ -35,7 +35,7 @@ fn lock(heard: &Mutex<Option<Report>>) -> MutexGuard<'_, Option<Report>> {
 fn hear(line: Line<'_>, heard: &mut Option<Report>) {
     match serde_json::from_slice(line.text) {
         Ok(report) if line.stream == Stream::Output => *heard = Some(report),
-        // For people.
+        // As text.
         _ => eprintln!("{}", String::from_utf8_lossy(line.text)),
     }
 }

@@ -17,7 +17,7 @@ const OPERATION: u64 = 640;
 const COUNTERS: u64 = 2 * 64 + 32;
 /// Memory of the segment that goes to runs beyond the first, at least.
 const FURTHER_RUNS: u64 = 4 << 20;
-/// What allocation and rounding cost each rank.
+/// Overhead of allocation and rounding, per rank.
 const SLACK: u64 = 1 << 20;
 
 /// Bytes that a file needs.
@@ -69,7 +69,7 @@ fn mail(graphs: &[Graph], eager_limit: u64) -> u64 {
 /// everything.
 ///
 /// # Errors
-/// What is needed, what there is, and what can be done.
+/// Required memory, available memory, and the remedy.
 pub(super) fn reserve(graphs: &[Graph], job: &mut JobOptions) -> Result<(), String> {
     let need = Need::of(graphs, job.eager_limit);
     let largest = need.parts.iter().copied().zip(0..).max_by_key(|(part, _)| *part);
@@ -89,7 +89,8 @@ pub(super) fn reserve(graphs: &[Graph], job: &mut JobOptions) -> Result<(), Stri
 }
 
 fn compare(need: &Need, room: &Room, ranks: usize) -> Result<(), String> {
-    let (segment, private) = (need.segment(), need.private);
+    let segment = need.segment();
+    let private = need.private;
     let (of_memory, of_directory) = match &room.directory {
         Some(_) => (private, segment),
         None => (segment.saturating_add(private), 0),
@@ -117,12 +118,12 @@ fn compare(need: &Need, room: &Room, ranks: usize) -> Result<(), String> {
     Ok(())
 }
 
-/// What there is.
+/// Available memory.
 #[derive(Debug)]
 struct Room {
     /// Memory that can be had without swapping, where the system says so.
     memory: Option<u64>,
-    /// Where the segment lies if it is not memory of its own, and the room there.
+    /// Directory of the segment if it is not memory of its own, and the space there.
     directory: Option<(PathBuf, u64)>,
 }
 
@@ -145,7 +146,7 @@ impl Room {
     }
 }
 
-/// What the control groups of this process still allow, file pages that can be given back included
+/// Memory that the control groups of this process still allow, file pages that can be given back included
 /// (cgroup v2).
 fn group_room() -> Option<u64> {
     let own = std::fs::read_to_string("/proc/self/cgroup").ok()?;
@@ -173,7 +174,7 @@ fn field(text: &str, name: &str) -> Option<u64> {
     })
 }
 
-/// A number of bytes for people.
+/// Text of a number of bytes.
 fn size(bytes: u64) -> String {
     let mebibytes = bytes as f64 / f64::from(1 << 20);
     match mebibytes {

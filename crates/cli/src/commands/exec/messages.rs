@@ -20,7 +20,7 @@ pub(super) struct Messages {
     pub(super) windows: u64,
     /// The window of each of this rank's sends.
     pub(super) sends: HashMap<Vertex, u64>,
-    /// What each of this rank's receives that name their message must hold.
+    /// Expected content of each of this rank's receives that name their message.
     pub(super) expected: HashMap<Vertex, Message>,
     /// The messages to this rank that its receives with wildcards take.
     pub(super) open: Vec<Message>,
@@ -40,7 +40,9 @@ impl Messages {
     pub(super) fn of(graphs: &[Graph], rank: u32) -> Self {
         let windows = windows(graphs);
         let mut counts = vec![0u64; graphs.len()];
-        let (mut sends, mut incoming, mut ends) = (HashMap::new(), Vec::new(), Vec::new());
+        let mut sends = HashMap::new();
+        let mut incoming = Vec::new();
+        let mut ends = Vec::new();
         for (source, vertex, operation) in operations(graphs) {
             let Operation::Send { data, peer, tag } = operation else { continue };
             let Some(count) = counts.get_mut(*peer as usize) else { continue };
@@ -151,7 +153,8 @@ mod tests {
     #[test]
     fn both_ends_of_a_message_agree_on_its_window() {
         let graphs = graphs();
-        let (sender, receiver) = (Messages::of(&graphs, 0), Messages::of(&graphs, 1));
+        let sender = Messages::of(&graphs, 0);
+        let receiver = Messages::of(&graphs, 1);
         // The k-th send with tag 1 is vertex 2 k + 1, the k-th receive with tag 1 is vertex 150 +
         // k.
         for k in 0..150 {

@@ -1,4 +1,4 @@
-//! What messages carry: windows into one sequence of bytes.
+//! Content of messages: windows into one sequence of bytes.
 //!
 //! A message of n bytes is n bytes of the sequence, from a multiple of eight on: its window. So a
 //! rank needs no more memory for all that it sends than its longest message and some, and it can
@@ -46,7 +46,7 @@ pub(super) fn first_difference(window: u64, found: &[u8]) -> Option<(usize, u8)>
     None
 }
 
-/// What a message's first bytes say of its window: its number modulo this. Two bytes say all, one
+/// Modulus of the window number in a message's first bytes. Two bytes say all, one
 /// byte less, none nothing.
 pub(super) fn distinction(bytes: u64) -> u64 {
     match bytes {
@@ -108,7 +108,8 @@ mod tests {
     fn bytes_from_elsewhere_in_the_message_are_found() {
         let original = window(0, 1 << 20);
         for shift in [8, 64, 4096, WINDOWS as usize * STEP as usize] {
-            let (expected, moved) = (&original[..64], &original[shift..shift + 64]);
+            let expected = &original[..64];
+            let moved = &original[shift..shift + 64];
             assert_ne!(expected, moved, "a shift of {shift} bytes");
             assert!(first_difference(0, moved).is_some());
         }

@@ -4,7 +4,7 @@ use super::messages::Messages;
 use super::pattern::STEP;
 use goal::graph::{Access, Block, Graph, Operation, Until, Vertex};
 
-/// What a rank runs.
+/// Schedule and buffers of a rank.
 #[derive(Debug)]
 pub(super) struct Placement {
     /// Buffer 0 is the pattern, which is sent from; buffer 1 has a place for everything that is
@@ -86,7 +86,8 @@ fn receives(graph: &Graph) -> Vec<Receive> {
     let mut receives = Vec::new();
     for (vertex, entry) in (0..).map(Vertex).zip(graph.vertices()) {
         if let Operation::Receive { data, source, tag } = &entry.operation {
-            let (offset, bytes) = (end, data.bytes().unwrap_or(u64::MAX));
+            let offset = end;
+            let bytes = data.bytes().unwrap_or(u64::MAX);
             end = end.saturating_add(bytes).checked_next_multiple_of(64).unwrap_or(u64::MAX);
             receives.push(Receive { vertex, source: *source, tag: *tag, offset, bytes });
         }

@@ -14,7 +14,7 @@ use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use tradewind::{Buffers, Communicator, Error, Job, Op};
 
-/// How many wrong receives a rank describes.
+/// Number of wrong receives that a rank describes.
 const DESCRIBED: usize = 5;
 
 /// Is one rank of a GOAL file; `tradewind exec` starts it.
@@ -23,7 +23,7 @@ pub(crate) struct Arguments {
     file: PathBuf,
 }
 
-/// What rank 0 writes to its standard output.
+/// Report that rank 0 writes to its standard output.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct Report {
     /// From the moment the first rank starts to the end of the last operation of all ranks.
@@ -78,7 +78,9 @@ fn run(world: &Communicator, graphs: Vec<Graph>) -> Result<Report, Error> {
     for line in wrong.iter().take(DESCRIBED) {
         eprintln!("tradewind: {line}");
     }
-    let (mut first, mut last, mut total) = ([0], [0], [0]);
+    let mut first = [0];
+    let mut last = [0];
+    let mut total = [0];
     world.allreduce(&[begun], &mut first, Op::Minimum)?;
     world.allreduce(&[ended], &mut last, Op::Maximum)?;
     world.allreduce(&[wrong.len() as u64], &mut total, Op::Sum)?;

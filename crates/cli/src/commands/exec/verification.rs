@@ -91,7 +91,7 @@ fn find(
     let mut chosen = Vec::new();
     while let Some((receive, from)) = path.last().copied() {
         let fits = |at: &usize| !seen[*at] && admits(receives[receive], messages[*at]);
-        // One that nobody holds ends the search.
+        // A window without a holder ends the search.
         let free = (0..messages.len()).find(|at| holder[*at].is_none() && fits(at));
         let next = free.or_else(|| (from..messages.len()).find(fits));
         let Some(at) = next else {

@@ -21,7 +21,7 @@ pub(crate) struct PlacementArguments {
     #[command(flatten)]
     suite: suite::Arguments,
 
-    /// How much the ranks of a program have to say to each other: a row of bytes for each rank, or
+    /// Traffic between the ranks of a program: a row of bytes for each rank, or
     /// a GOAL file.
     #[arg(long, value_name = "FILE")]
     traffic: Option<PathBuf>,

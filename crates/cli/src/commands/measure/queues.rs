@@ -4,7 +4,7 @@ mod job;
 pub(crate) mod rank;
 mod table;
 
-use super::suite::{self, Place};
+use super::suite::{self, ResultsLocation};
 use crate::failure::Failure;
 use crate::format::Format;
 use clap::error::ErrorKind;
@@ -25,7 +25,7 @@ use std::process::ExitCode;
 /// bare word that one side stores and the other loads, in a cache line for each direction. Figures
 /// are medians over the rounds; `ratio` is the latency over the floor of the same round.
 ///
-/// `send` and `receive` are the processor overheads: of a batch of sends while there is room, of
+/// `send` and `receive` are the processor overheads: of a batch of sends within the capacity, of
 /// receives while messages wait. Where sender and receiver have to meet there are none. `latency`
 /// is half a round trip, with several threads over all their messages together. `gap` is the time
 /// of a message in a stream.
@@ -95,7 +95,7 @@ crossovers is an array of {short, long, threads, bytes, latencies_ns, sizes}: fr
 bytes is null where there is no such size. latencies_ns are those of short and long there (or at the largest size of both),
 sizes the smallest and the largest that both have.";
 
-/// What is printed as JSON.
+/// JSON output.
 #[derive(serde::Serialize)]
 struct Report<'a> {
     rows: &'a [Row],
@@ -103,7 +103,7 @@ struct Report<'a> {
 }
 
 impl PlanArguments {
-    /// What is asked for.
+    /// The plan of these arguments.
     pub(super) fn into_plan(self) -> Plan {
         let usual = Plan::default();
         let or = |given: Vec<u64>, usual| if given.is_empty() { usual } else { given };
@@ -121,7 +121,7 @@ impl PlanArguments {
     }
 }
 
-/// What was asked for twice is measured once.
+/// Removes duplicates.
 fn distinct<T: PartialEq>(values: Vec<T>) -> Vec<T> {
     values.into_iter().fold(Vec::new(), |mut kept, value| {
         if !kept.contains(&value) {
@@ -138,15 +138,17 @@ pub(crate) fn execute(arguments: Arguments, format: Format) -> Result<ExitCode, 
         clap::Error::raw(ErrorKind::ValueValidation, format!("{error}\n")).exit();
     }
     match arguments.out {
-        Some(out) => {
-            execute_kept(&plan, Place { out, again: arguments.again, passing: false }, format)
-        }
+        Some(out) => execute_kept(
+            &plan,
+            ResultsLocation { out, again: arguments.again, temporary: false },
+            format,
+        ),
         None => execute_once(&plan, format),
     }
 }
 
 /// As an experiment of the suite.
-fn execute_kept(plan: &Plan, place: Place, format: Format) -> Result<ExitCode, Failure> {
+fn execute_kept(plan: &Plan, place: ResultsLocation, format: Format) -> Result<ExitCode, Failure> {
     let setting = Setting { options: plan.options(), ..Setting::default() };
     let measured = suite::measure_one("queues", &setting, &place)?;
     if let Some(part) = measured.parts.first() {

@@ -11,7 +11,7 @@ use crate::failure::Failure;
 use crate::format::Format;
 use crate::goal_file;
 use job::{JobEnd, lock};
-use kept::Kept;
+use kept::SavedPart;
 use measure::experiments::{EXPERIMENTS, find};
 use measure::harness::{Experiment, Setting};
 use measure::page::{Input, Results};
@@ -22,11 +22,11 @@ use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::sync::{Arc, Mutex};
 
-/// How an experiment is made, and where what it finds is kept.
+/// Settings of an experiment, and the directory of its results.
 #[derive(Debug, clap::Args)]
 pub(crate) struct Arguments {
     #[command(flatten)]
-    pub(super) place: Place,
+    pub(super) place: ResultsLocation,
 
     /// Takes few sizes and short repetitions, to see what comes out.
     #[arg(long)]
@@ -37,10 +37,10 @@ pub(crate) struct Arguments {
     map: Option<Vec<usize>>,
 }
 
-/// Where results are kept.
+/// Directory of the results.
 #[derive(Debug, clap::Args)]
-pub(crate) struct Place {
-    /// Where results are kept; made if it is not there.
+pub(crate) struct ResultsLocation {
+    /// Directory of the results; created if it does not exist.
     #[arg(long, value_name = "DIR", default_value = "tradewind-measurements")]
     pub(crate) out: PathBuf,
 
@@ -50,10 +50,10 @@ pub(crate) struct Place {
 
     /// The directory is removed at the end: its files are not worth naming.
     #[arg(skip)]
-    pub(crate) passing: bool,
+    pub(crate) temporary: bool,
 }
 
-/// What was measured, and how that ended.
+/// Measured parts, and the exit status.
 pub(super) struct Measured {
     /// Parts that are as complete as they could be made.
     pub(super) parts: Vec<Part>,
@@ -81,28 +81,32 @@ pub(crate) fn one(name: &str, arguments: &Arguments, format: Format) -> Result<E
 pub(crate) fn these(
     names: &[&str],
     setting: &Setting,
-    place: &Place,
+    place: &ResultsLocation,
     format: Format,
 ) -> Result<ExitCode, Failure> {
-    let draw = |name: &&str| {
+    let build = |name: &&str| {
         find(name)
-            .map(|draw| draw(setting))
+            .map(|build| build(setting))
             .ok_or_else(|| Failure::NoExperiment((*name).to_owned()))
     };
-    let experiments = names.iter().map(draw).collect::<Result<_, Failure>>()?;
+    let experiments = names.iter().map(build).collect::<Result<_, Failure>>()?;
     show(measure_all(experiments, setting, place)?, place, format)
 }
 
 /// Makes all of them.
 pub(crate) fn all(arguments: &Arguments, format: Format) -> Result<ExitCode, Failure> {
     let setting = arguments.setting()?;
-    let experiments = EXPERIMENTS.iter().map(|(_, draw)| draw(&setting)).collect();
+    let experiments = EXPERIMENTS.iter().map(|(_, build)| build(&setting)).collect();
     show(measure_all(experiments, &setting, &arguments.place)?, &arguments.place, format)
 }
 
-pub(super) fn show(measured: Measured, place: &Place, format: Format) -> Result<ExitCode, Failure> {
+pub(super) fn show(
+    measured: Measured,
+    place: &ResultsLocation,
+    format: Format,
+) -> Result<ExitCode, Failure> {
     let Measured { parts, status } = measured;
-    let directory = (!place.passing).then_some(place.out.as_path());
+    let directory = (!place.temporary).then_some(place.out.as_path());
     format.print(
         || parts.iter().map(|part| table::of(part, directory)).collect::<Vec<_>>().join("\n\n"),
         &parts,
@@ -111,7 +115,7 @@ pub(super) fn show(measured: Measured, place: &Place, format: Format) -> Result<
 }
 
 /// Keeps a part that follows from others.
-pub(super) fn keep(place: &Place, part: &Part) -> Result<(), Failure> {
+pub(super) fn keep(place: &ResultsLocation, part: &Part) -> Result<(), Failure> {
     Ok(Directory::create(&place.out)?.write(part)?)
 }
 
@@ -119,22 +123,22 @@ pub(super) fn keep(place: &Place, part: &Part) -> Result<(), Failure> {
 pub(super) fn measure_one(
     name: &str,
     setting: &Setting,
-    place: &Place,
+    place: &ResultsLocation,
 ) -> Result<Measured, Failure> {
-    let draw = find(name).ok_or_else(|| Failure::NoExperiment(name.to_owned()))?;
-    measure_all(vec![draw(setting)], setting, place)
+    let build = find(name).ok_or_else(|| Failure::NoExperiment(name.to_owned()))?;
+    measure_all(vec![build(setting)], setting, place)
 }
 
 fn measure_all(
     experiments: Vec<Experiment>,
     setting: &Setting,
-    place: &Place,
+    place: &ResultsLocation,
 ) -> Result<Measured, Failure> {
     let directory = Directory::create(&place.out)?;
     // Before anything is measured: what is there may stand in the way.
-    let open = |experiment| Kept::open(&directory, experiment, setting, place.again);
+    let open = |experiment| SavedPart::open(&directory, experiment, setting, place.again);
     let all = experiments.into_iter().map(open).collect::<Result<Vec<_>, _>>()?;
-    let progress = Progress::new(all.iter().map(Kept::milliseconds_left).sum());
+    let progress = Progress::new(all.iter().map(SavedPart::milliseconds_left).sum());
     let mut measured = Measured { parts: Vec::new(), status: ExitCode::SUCCESS };
     for kept in all {
         progress.say(&kept.announcement());
@@ -164,13 +168,13 @@ fn measure_all(
     Ok(measured)
 }
 
-fn how_far(kept: &Kept, place: &Place) -> String {
-    if place.passing { "nothing of it is kept".to_owned() } else { kept.how_far() }
+fn how_far(kept: &SavedPart, place: &ResultsLocation) -> String {
+    if place.temporary { "nothing of it is kept".to_owned() } else { kept.how_far() }
 }
 
 /// Makes the steps that are missing, a job for each run of steps that can share one.
 fn measure(
-    kept: &Arc<Mutex<Kept>>,
+    kept: &Arc<Mutex<SavedPart>>,
     setting: &Setting,
     progress: &Progress,
 ) -> Result<JobEnd, Failure> {
@@ -188,7 +192,7 @@ fn measure(
 }
 
 /// A part of the directory is new. What is made of several parts is made here, of those that can be
-/// read: one that is damaged keeps nobody from measuring another, and the page names it.
+/// read: a damaged part does not prevent the measurement of another, and the page names it.
 fn part_written(directory: &Directory) -> Result<(), Failure> {
     if let Ok(Some(table)) = decisions(directory) {
         table.write(&directory.path().join(measure::experiments::decisions::FILE))?;
@@ -208,7 +212,7 @@ pub(crate) fn decisions(directory: &Directory) -> Result<Option<DecisionTable>, 
     measure::experiments::decisions::table(&part, here).map(Some).map_err(Failure::Decisions)
 }
 
-/// Numbers that people read.
+/// Text of a count.
 fn count(number: usize, what: &str) -> String {
     if number == 1 { format!("1 {what}") } else { format!("{number} {what}s") }
 }

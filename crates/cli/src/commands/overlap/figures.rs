@@ -1,4 +1,4 @@
-//! Figures as people read them.
+//! Text of sizes, times and shares.
 
 use comfy_table::{
     Attribute, Cell, CellAlignment, Color, ContentArrangement, Table, TableComponent, presets,

@@ -41,16 +41,16 @@ impl From<engine::Error> for Interruption {
     }
 }
 
-/// What rank 0 has reported so far.
+/// Reports of rank 0 so far.
 #[derive(Default)]
-struct Heard {
+struct Reports {
     computation_us: Option<f64>,
     row: Option<Row>,
 }
 
 impl Measurements {
-    /// Of so many rows. Progress is shown on standard error, if that is a terminal; it is drawn
-    /// when something happens and never by a clock, because drawing takes processor time from the
+    /// Of so many rows. Progress is shown on standard error, if that is a terminal; it is redrawn
+    /// when something happens and never by a clock, because redrawing takes processor time from the
     /// ranks.
     pub(crate) fn new(ranks: u32, rows: usize) -> Self {
         let progress =
@@ -71,25 +71,26 @@ impl Measurements {
         let mut case = *case;
         let mut rows = Vec::new();
         for engine in engines {
-            let heard = self.run(&case, *engine)?;
-            case.computation_us = case.computation_us.or(heard.computation_us);
-            rows.push(heard.row.ok_or(Interruption::NoRow)?);
+            let reports = self.run(&case, *engine)?;
+            case.computation_us = case.computation_us.or(reports.computation_us);
+            rows.push(reports.row.ok_or(Interruption::NoRow)?);
             self.progress.inc(1);
         }
         Ok(rows)
     }
 
     /// Runs the ranks, until they have ended.
-    fn run(&self, case: &Case, engine: EngineKind) -> Result<Heard, Interruption> {
+    fn run(&self, case: &Case, engine: EngineKind) -> Result<Reports, Interruption> {
         let what = format!("{}, {engine}", name_and_size(case.collective, case.bytes));
         self.progress.set_message(what.clone());
-        let heard = Arc::new(Mutex::new(Heard::default()));
+        let reports = Arc::new(Mutex::new(Reports::default()));
         let mut options = LaunchOptions::new(self.ranks, engine)?;
         let arguments = super::rank::command_line(case, engine, options.job.cores);
         options.output = Output::Lines(Box::new({
-            let (heard, progress) = (Arc::clone(&heard), self.progress.clone());
+            let reports = Arc::clone(&reports);
+            let progress = self.progress.clone();
             move |line| {
-                hear(line, &mut lock(&heard), &progress, &what);
+                read_line(line, &mut lock(&reports), &progress, &what);
                 Ok(())
             }
         }));
@@ -98,8 +99,8 @@ impl Measurements {
         if let Outcome { failed: Some((rank, how)), .. } = outcome {
             return Err(Interruption::Rank { rank, how, status: outcome.exit_status() });
         }
-        let heard = std::mem::take(&mut *lock(&heard));
-        Ok(heard)
+        let reports = std::mem::take(&mut *lock(&reports));
+        Ok(reports)
     }
 
     /// Takes the progress from the screen.
@@ -124,17 +125,17 @@ impl Measurements {
     }
 }
 
-fn lock(heard: &Mutex<Heard>) -> MutexGuard<'_, Heard> {
+fn lock(reports: &Mutex<Reports>) -> MutexGuard<'_, Reports> {
     // Each field is written in one step.
-    heard.lock().unwrap_or_else(PoisonError::into_inner)
+    reports.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 /// Takes in a line of a rank's output.
-fn hear(line: Line<'_>, heard: &mut Heard, progress: &ProgressBar, what: &str) {
+fn read_line(line: Line<'_>, reports: &mut Reports, progress: &ProgressBar, what: &str) {
     if line.stream == Stream::Output {
         match serde_json::from_slice(line.text) {
             Ok(Report::Plan { computation_us, repetitions }) => {
-                heard.computation_us = Some(computation_us);
+                reports.computation_us = Some(computation_us);
                 let computation = microseconds(computation_us);
                 progress.set_message(format!(
                     "{what}: {repetitions} times over {computation} µs of computation"
@@ -142,7 +143,7 @@ fn hear(line: Line<'_>, heard: &mut Heard, progress: &ProgressBar, what: &str) {
                 return;
             }
             Ok(Report::Row(row)) => {
-                heard.row = Some(row);
+                reports.row = Some(row);
                 return;
             }
             // Not ours to understand, so ours to pass on.

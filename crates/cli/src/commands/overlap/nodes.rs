@@ -1,13 +1,14 @@
 //! `tradewind overlap --nodes`: engines between nodes, on nodes that are made for it.
 
-mod contenders;
+mod candidates;
 
 use super::figures::{figure, table_with, trusted};
 use crate::failure::Failure;
 use crate::format::Format;
 use comfy_table::Cell;
 use measure::experiments::nodes::{
-    Circle, Claim, Form, Measure, Place, Row, Setting, claims, compare, part,
+    ExchangePattern, LevelScheme, Measure, RankLocation, Row, Setting, Target, compare, part,
+    targets,
 };
 use measure::results::Directory;
 use std::num::NonZeroU32;
@@ -22,7 +23,7 @@ const VECTORS: [u64; 4] = [4, 64, 512, 4096];
 /// Bytes of the blocks of an all-to-all.
 const BLOCKS: [u64; 7] = [8, 64, 256, 512, 1024, 4096, 16384];
 
-/// What only the measurement between nodes is asked.
+/// Arguments of the measurement between nodes.
 #[derive(Clone, Debug, clap::Args)]
 #[group(id = "between-hosts")]
 pub(super) struct Arguments {
@@ -63,7 +64,7 @@ pub(super) struct Arguments {
 }
 
 impl Arguments {
-    /// How packets were received.
+    /// Context in which packets were received.
     fn way(&self) -> &'static str {
         if self.receiver_core {
             "received on a core of the receiver (RPS)"
@@ -91,9 +92,15 @@ pub(super) fn execute(
     }
     let computation_us = compute_us.unwrap_or(Setting::full().computation_us);
     let setting = Setting { rounds: arguments.rounds, calls: arguments.calls, computation_us };
+<<<<<<< HEAD
     let mut rows = contenders::floor(&virtual_nodes, &setting)?;
     let per_node = arguments.ranks_per_node;
     let (engines, _loaders) = contenders::of(&virtual_nodes, arguments.mtu, per_node)?;
+=======
+    let mut rows = candidates::floor(&testbed, &setting)?;
+    let per_node = arguments.ranks_per_node;
+    let (engines, _loaders) = candidates::of(&testbed, arguments.mtu, per_node)?;
+>>>>>>> eae50d1 (measure, cli: plainer names and prose; one Quantiles)
     let measures = if per_node.get() == 1 { between_single_ranks() } else { in_levels() };
     rows.extend(compare(&engines, &measures, &setting, &OnNodes(&virtual_nodes, per_node))?);
     if let Some(directory) = directory {
@@ -106,13 +113,13 @@ pub(super) fn execute(
 /// So many consecutive ranks are threads on each node.
 struct OnNodes<'t>(&'t VirtualNodes, NonZeroU32);
 
-impl Place for OnNodes<'_> {
+impl RankLocation for OnNodes<'_> {
     fn run(&self, rank: usize, part: &mut (dyn FnMut() + Send)) {
         self.0.nodes()[rank / self.1.get() as usize].run(part);
     }
 }
 
-/// What is measured of engines with a rank on each node.
+/// Measures of engines with a rank on each node.
 fn between_single_ranks() -> Vec<Measure> {
     let mut measures: Vec<Measure> = MESSAGES.map(|bytes| Measure::PingPong { bytes }).to_vec();
     measures.extend([
@@ -126,16 +133,17 @@ fn between_single_ranks() -> Vec<Measure> {
     measures
 }
 
-/// What is measured where nodes have several ranks.
+/// Measures of nodes with several ranks.
 fn in_levels() -> Vec<Measure> {
-    let among = |circle, forms: &'static [Form]| {
+    let among = |pattern, forms: &'static [LevelScheme]| {
         let each = move |bytes| {
-            forms.iter().map(move |form| Measure::Exchange { circle, bytes, form: *form })
+            forms.iter().map(move |form| Measure::Exchange { pattern, bytes, form: *form })
         };
         BLOCKS.into_iter().flat_map(each)
     };
-    let among_neighbors = among(Circle::Torus, &[Form::Direct, Form::TwoLevels]);
-    among(Circle::Everybody, &Form::ALL).chain(among_neighbors).collect()
+    let among_neighbors =
+        among(ExchangePattern::Torus, &[LevelScheme::Direct, LevelScheme::TwoLevels]);
+    among(ExchangePattern::Everybody, &LevelScheme::ALL).chain(among_neighbors).collect()
 }
 
 fn table(arguments: &Arguments, nodes: u32, rows: &[Row]) -> String {
@@ -163,21 +171,21 @@ fn table(arguments: &Arguments, nodes: u32, rows: &[Row]) -> String {
         arguments.way(),
         arguments.rounds
     );
-    let claims = claims(rows);
-    if !claims.is_empty() {
-        text = format!("{text}\n{}", claimed(&claims));
+    let targets = targets(rows);
+    if !targets.is_empty() {
+        text = format!("{text}\n{}", target_table(&targets));
     }
     text
 }
 
-fn claimed(claims: &[Claim]) -> String {
+fn target_table(targets: &[Target]) -> String {
     let mut table = table_with(&["the kernel engine", "reach", "found", ""]);
-    for claim in claims {
+    for target in targets {
         table.add_row([
-            Cell::new(&claim.what),
-            figure(format!("≤ {} {}", claim.reach, claim.unit)),
-            trusted(format!("{:.2} {}", claim.found, claim.unit)),
-            Cell::new(if claim.holds() { "yes" } else { "no" }),
+            Cell::new(&target.what),
+            figure(format!("≤ {} {}", target.limit, target.unit)),
+            trusted(format!("{:.2} {}", target.found, target.unit)),
+            Cell::new(if target.holds() { "yes" } else { "no" }),
         ]);
     }
     table.to_string()

@@ -10,7 +10,7 @@ use std::io::Write;
 use std::process::ExitCode;
 use tradewind::Job;
 
-/// What the skews of every measurement are drawn from: two runs hold the same ranks up in the same
+/// Seed of the skews of every measurement: two runs delay the same ranks in the same
 /// way.
 const SEED: u64 = 2011;
 
@@ -103,6 +103,6 @@ fn measure(arguments: &Arguments) -> Result<(), measure::Error> {
 
 fn say(report: &Report) {
     let line = serde_json::to_string(report).unwrap_or_default();
-    // Who does not listen any more finds that there is no result.
+    // Without a reader, the launcher reports a missing result.
     let _ = writeln!(std::io::stdout(), "{line}");
 }

@@ -1,4 +1,4 @@
-//! The rows of `tradewind overlap` for people.
+//! The text form of the rows of `tradewind overlap`.
 
 use super::figures::{
     figure, microseconds, percent_of, ranks_on_cores, size, spread, table_with, trusted,

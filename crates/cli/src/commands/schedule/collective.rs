@@ -1,4 +1,4 @@
-//! The collectives that can be shown, and how their graphs are drawn.
+//! The collectives that can be shown, and the construction of their graphs.
 
 use super::ScheduleError;
 use clap::ValueEnum;
@@ -27,7 +27,7 @@ pub(super) enum Collective {
     Exscan,
 }
 
-/// What a collective is drawn for.
+/// Parameters of a collective.
 pub(super) struct Shape {
     pub(super) ranks: u32,
     pub(super) root: u32,
@@ -38,7 +38,7 @@ pub(super) struct Shape {
 }
 
 impl Collective {
-    /// The name that people type.
+    /// Name on the command line.
     pub(super) fn name(self) -> String {
         self.to_possible_value().map_or_else(String::new, |value| value.get_name().to_owned())
     }
@@ -72,7 +72,7 @@ impl Collective {
         }
     }
 
-    /// What an algorithm draws for a rank.
+    /// The graph of an algorithm for a rank.
     pub(super) fn graph(
         self,
         algorithm: &str,

@@ -25,7 +25,8 @@ pub(super) fn draw(title: &str, graphs: &[Graph], rank: Option<u32>) -> String {
             );
         }
         for edge in graph.edges() {
-            let (before, after) = (edge.before.index(), edge.after.index());
+            let before = edge.before.index();
+            let after = edge.after.index();
             if shown((number, before)) && shown((number, after)) {
                 let style = if edge.until == Until::Started { " [style=dashed]" } else { "" };
                 let _ = writeln!(text, "    r{number}v{before} -> r{number}v{after}{style};");

@@ -9,10 +9,10 @@ pub(crate) enum ScheduleError {
     /// There is no such algorithm.
     #[error(transparent)]
     Algorithm(#[from] UnknownName),
-    /// Something is wanted of an algorithm that nobody names.
+    /// An option of an algorithm without an algorithm.
     #[error("{option} shows one algorithm: name it with --algorithm; {collective} has {}", .names.join(", "))]
     NoAlgorithm { option: &'static str, collective: String, names: Vec<String> },
-    /// The collective cannot be drawn so.
+    /// The algorithm does not support these parameters.
     #[error(transparent)]
     Collective(#[from] CollectiveError),
     /// More operations than fit.

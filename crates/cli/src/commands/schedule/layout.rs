@@ -1,4 +1,4 @@
-//! Where operations stand in a drawing: in which step each rank comes to each of its operations.
+//! Layout of operations in a figure: the step in which each rank runs each of its operations.
 
 use goal::graph::{Graph, Operation, Until};
 use goal::matching::{Endpoint, pair};
@@ -34,7 +34,8 @@ impl Layout {
 
 /// Sends and receives that meet.
 fn messages(graphs: &[Graph]) -> Vec<(Place, Place)> {
-    let (mut sends, mut receives) = (Vec::new(), Vec::new());
+    let mut sends = Vec::new();
+    let mut receives = Vec::new();
     for graph in graphs {
         for (vertex, entry) in graph.vertices().iter().enumerate() {
             let end = |peer, tag| Endpoint {
@@ -62,16 +63,16 @@ fn messages(graphs: &[Graph]) -> Vec<(Place, Place)> {
 /// The layout while it is made.
 struct Plan {
     steps: Vec<Vec<usize>>,
-    /// How many vertices and messages each vertex waits for.
+    /// Number of vertices and messages that each vertex waits for.
     missing: Vec<Vec<usize>>,
     /// The first step that they allow.
     earliest: Vec<Vec<usize>>,
-    /// Who waits for each vertex, and whether until it is complete.
+    /// Vertices that wait for each vertex, and whether until it is complete.
     waiting: Vec<Vec<Vec<(usize, bool)>>>,
     receive_of: HashMap<Place, Place>,
     /// Each rank's first step in which it has nothing to do.
     free: Vec<usize>,
-    /// Ranks that have come to a meeting; it is the same one for all, since nobody gets past it
+    /// Ranks that have arrived at a join; it is the same one for all, since no rank passes it
     /// before.
     met: Vec<Place>,
     possible: BinaryHeap<Reverse<(usize, usize, usize)>>,
@@ -92,7 +93,7 @@ impl Plan {
                     .push((edge.after.index(), edge.until == Until::Complete));
             }
         }
-        // To be drawn, a receive is where its message arrives; its start, to which ready messages
+        // In a figure, a receive is where its message arrives; its start, to which ready messages
         // refer, is earlier.
         for (rank, graph) in graphs.iter().enumerate() {
             for (vertex, entry) in graph.vertices().iter().enumerate() {
@@ -172,7 +173,7 @@ impl Plan {
     }
 }
 
-/// Whether a drawing of one rank shows this vertex: its own and the other ends of its messages.
+/// Returns true if a figure of one rank shows this vertex: its own and the other ends of its messages.
 pub(super) fn shown(messages: &[(Place, Place)], rank: Option<u32>) -> impl Fn(Place) -> bool {
     let rank = rank.map(|rank| rank as usize);
     let others: std::collections::HashSet<Place> = (messages.iter())

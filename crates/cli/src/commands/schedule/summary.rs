@@ -1,10 +1,10 @@
-//! What all ranks' graphs come to, in figures.
+//! Summary of all ranks' graphs, in figures.
 
 use goal::graph::{Graph, Operation, Until, Vertex};
 use serde::Serialize;
 use std::fmt;
 
-/// What all ranks' graphs come to.
+/// Summary of all ranks' graphs.
 #[derive(Debug, Serialize)]
 pub(super) struct Summary {
     schedule: String,
@@ -12,7 +12,7 @@ pub(super) struct Summary {
     operations: usize,
     messages: usize,
     bytes_sent: u64,
-    /// What the rank that sends most bytes sends.
+    /// Bytes of the rank that sends most.
     most_bytes_of_a_rank: u64,
     most_messages_of_a_rank: usize,
     scratchpad_bytes_of_a_rank: u64,
@@ -20,7 +20,7 @@ pub(super) struct Summary {
     depth: u32,
     /// The ranks that a longest chain of messages goes through.
     longest_path: Vec<u32>,
-    /// The operations of the rank that was asked for, in the order in which they were drawn.
+    /// The operations of the requested rank, in the order of the graph.
     #[serde(skip_serializing_if = "Option::is_none")]
     rank: Option<Vec<String>>,
 }
@@ -88,7 +88,8 @@ impl fmt::Display for Summary {
         writeln!(formatter, "{}", self.schedule)?;
         writeln!(formatter, "  operations    {}", self.operations)?;
         writeln!(formatter, "  messages      {}, {} bytes", self.messages, self.bytes_sent)?;
-        let (messages, bytes) = (self.most_messages_of_a_rank, self.most_bytes_of_a_rank);
+        let messages = self.most_messages_of_a_rank;
+        let bytes = self.most_bytes_of_a_rank;
         writeln!(
             formatter,
             "  one rank      sends up to {messages} messages, up to {bytes} bytes"

@@ -11,7 +11,7 @@ const LEFT: usize = 24;
 const TOP: usize = 100;
 const LEGEND: &str =
     "● sends ○ receives; in each step a rank does one operation, and a message takes a step";
-/// More arrows than this would bury what stands beside them.
+/// Limit of labelled arrows: more would cover the labels.
 const LABELLED: usize = 100;
 
 const STYLE: &str = "\
@@ -45,7 +45,8 @@ pub(super) fn draw(title: &str, graphs: &[Graph], rank: Option<u32>) -> String {
     );
     // Writing to a string cannot fail.
     for column in 0..graphs.len() {
-        let (x, end) = (x(column), height - 12);
+        let x = x(column);
+        let end = height - 12;
         let _ =
             writeln!(svg, "<text x=\"{x}\" y=\"76\" text-anchor=\"middle\">rank {column}</text>");
         let _ = writeln!(svg, "<path class=\"life\" d=\"M{x} 84V{end}\"/>");
@@ -99,9 +100,11 @@ fn arrow(
     labelled: bool,
 ) {
     let place = |(rank, vertex): Place| (x(rank) as f64, y(layout.steps[rank][vertex]) as f64);
-    let (from, to) = (place(send), place(receive));
+    let from = place(send);
+    let to = place(receive);
     // It ends where the receive's circle begins.
-    let (across, down) = (to.0 - from.0, to.1 - from.1);
+    let across = to.0 - from.0;
+    let down = to.1 - from.1;
     let length = across.hypot(down).max(1.0);
     let tip = (to.0 - across / length * 6.0, to.1 - down / length * 6.0);
     let operation = &graphs[send.0].vertices()[send.1].operation;
@@ -118,7 +121,8 @@ fn arrow(
     if let (true, Operation::Send { data, .. }) = (labelled, operation) {
         let bytes = data.bytes().unwrap_or(u64::MAX);
         let (side, anchor) = if across < 0.0 { (-8.0, "end") } else { (8.0, "start") };
-        let (x, y) = (from.0 + side, from.1 - 4.0);
+        let x = from.0 + side;
+        let y = from.1 - 4.0;
         let _ = writeln!(
             svg,
             "<text class=\"small\" x=\"{x}\" y=\"{y}\" text-anchor=\"{anchor}\">{bytes} B</text>"
@@ -144,7 +148,9 @@ fn symbol(svg: &mut String, graph: &Graph, vertex: usize, x: usize, y: usize) {
             )
         }
         Some(label) => {
-            let (left, top, middle) = (x - 19, y - 9, y + 4);
+            let left = x - 19;
+            let top = y - 9;
+            let middle = y + 4;
             writeln!(
                 svg,
                 "<rect class=\"{class}\" x=\"{left}\" y=\"{top}\" width=\"38\" height=\"18\" rx=\"4\"><title>{about}</title></rect>\

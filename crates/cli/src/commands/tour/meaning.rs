@@ -1,4 +1,4 @@
-//! What the figures of a tour mean, in one sentence made from them and nothing else.
+//! The conclusion of a tour, in one sentence built from its figures.
 
 use crate::commands::overlap::figures::{microseconds, name_and_size, percent_of};
 use engine::node::EngineKind;
@@ -16,7 +16,7 @@ struct Pair<'a> {
     peers: &'a Row,
 }
 
-/// What peers did to a collective.
+/// Effect of the peers engine on a collective.
 #[derive(Clone, Copy, Debug, PartialEq)]
 enum Verdict {
     Less,
@@ -40,7 +40,7 @@ impl Pair<'_> {
         }
     }
 
-    /// How many times as much the caller engine leaves exposed.
+    /// Exposed time of the caller engine over that of the peers engine.
     fn ratio(&self) -> f64 {
         exposed(self.caller) / exposed(self.peers)
     }
@@ -114,13 +114,15 @@ fn mean_unattended(rows: &[&Row]) -> f64 {
 /// The exposed times of these rows.
 fn range(rows: &[&Row]) -> String {
     let (least, most) = bounds(rows.iter().map(|row| row.exposed_us));
-    let (least, most) = (microseconds(least), microseconds(most));
+    let least = microseconds(least);
+    let most = microseconds(most);
     if least == most { format!("{least} µs") } else { format!("{least} to {most} µs") }
 }
 
 fn times_less(pairs: &[Pair<'_>]) -> String {
     let (least, most) = bounds(pairs.iter().map(Pair::ratio));
-    let (least, most) = (format!("{least:.1}"), format!("{most:.1}"));
+    let least = format!("{least:.1}");
+    let most = format!("{most:.1}");
     if least == most {
         format!("{least} times less")
     } else {

@@ -1,4 +1,4 @@
-//! What goes into a collective, and what must come out of it: a plain reference.
+//! Inputs and expected outputs of every collective: a plain reference.
 
 use super::graphs::CollectiveCall;
 use collectives::Collective;
@@ -8,7 +8,7 @@ use goal::arithmetic::DataType;
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(super) struct Data {
     pub(super) input: Vec<u8>,
-    /// What the output must be; empty where the rank gets nothing.
+    /// The expected output; empty where the rank receives nothing.
     pub(super) expected: Vec<u8>,
 }
 
@@ -49,7 +49,7 @@ impl Data {
     }
 }
 
-/// What one rank has for another.
+/// The block from one rank to another.
 fn block(from: u32, to: u32, bytes: u64) -> Vec<u8> {
     let salt = u64::from(from) * 31 + u64::from(to) * 17;
     (0..bytes).map(|index| (salt + index * 7 + (index >> 8)) as u8).collect()

@@ -31,10 +31,10 @@ pub struct CollectiveCall {
 /// Why a plan cannot be run for a shape.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum PlanError {
-    /// The algorithm has a model, but nobody draws it.
+    /// The algorithm has a model and no graph.
     #[error(transparent)]
     Algorithm(#[from] UnknownName),
-    /// It cannot be drawn for this shape.
+    /// The algorithm does not support this call.
     #[error(transparent)]
     Shape(#[from] CollectiveError),
     /// Its graph cannot be compiled.
@@ -46,7 +46,7 @@ pub enum PlanError {
 }
 
 impl CollectiveCall {
-    /// What a reduction combines: the longest words that the bytes divide into, numbers of 64 bits
+    /// Element type of a reduction: the longest words that the bytes divide into, numbers of 64 bits
     /// or single bytes.
     pub(super) fn data_type(&self) -> DataType {
         if self.bytes.is_multiple_of(8) { DataType::F64 } else { DataType::U8 }
@@ -102,7 +102,7 @@ impl CollectiveCall {
         all.filter(|plan| self.admits(plan)).collect()
     }
 
-    /// What the plan has this rank do.
+    /// Builds this rank's graph of the plan.
     ///
     /// ```
     /// use measure::experiments::algorithms::{Plan, CollectiveCall};
@@ -121,7 +121,8 @@ impl CollectiveCall {
             return Err(PlanError::TwoLevels);
         }
         let CollectiveCall { operation, ranks, bytes, root } = *self;
-        let (name, tuning) = (plan.algorithm.name(), tuning(plan));
+        let name = plan.algorithm.name();
+        let tuning = tuning(plan);
         let reduction = Reduction::new(Arithmetic::Add, self.data_type());
         let sizes = || Sizes::equal(ranks, bytes);
         Ok(match operation {
@@ -159,7 +160,7 @@ impl CollectiveCall {
         })
     }
 
-    /// Whether a plan can be run for this shape.
+    /// Returns true if a plan can be run for this shape.
     pub fn admits(&self, plan: &Plan) -> bool {
         self.graph(plan, 0).is_ok()
     }

@@ -8,7 +8,7 @@ use crate::harness::clock::{microseconds, now_ns};
 use models::decision::Plan;
 use tradewind::Communicator;
 
-/// How long before a common start it is announced: an announcement must have reached every rank by
+/// Time between the announcement of a common start and the start: an announcement must have reached every rank by
 /// then.
 const LEAD_NS: i64 = 3000;
 /// A rank that begins later than this after the common start makes a repetition say nothing.
@@ -20,31 +20,31 @@ const LEAST_ROUNDS: u32 = 7;
 /// in up to so many places in memory, each new at first.
 const WARM_UP_ROUNDS: u32 = 17;
 
-/// Who takes no longer than this times the fastest may be the fastest.
+/// A candidate within this factor of the fastest may be the fastest.
 const CLOSE: f64 = 1.3;
 
-/// How long a comparison may take.
+/// Time that a comparison may take.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub struct Budget {
+pub struct TimeBudget {
     /// All repetitions of all plans together take about so long, unless seven of each take longer.
     pub milliseconds: f64,
     /// No plan is repeated more often.
     pub most_rounds: u32,
 }
 
-impl Budget {
+impl TimeBudget {
     /// For a measurement that counts.
-    pub const USUAL: Budget = Budget { milliseconds: 120.0, most_rounds: 101 };
+    pub const USUAL: TimeBudget = TimeBudget { milliseconds: 120.0, most_rounds: 101 };
     /// For a look.
-    pub const QUICK: Budget = Budget { milliseconds: 10.0, most_rounds: 5 };
+    pub const QUICK: TimeBudget = TimeBudget { milliseconds: 10.0, most_rounds: 5 };
 }
 
 /// Plans of one shape, timed side by side.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Comparison {
-    /// What they were run for.
+    /// The call that they ran for.
     pub shape: CollectiveCall,
-    /// Whether there were more ranks than cores.
+    /// True if there were more ranks than cores.
     pub shares_cores: bool,
     /// Each plan, in the order in which they were given.
     pub timed: Vec<Timed>,
@@ -70,13 +70,13 @@ impl Timed {
 /// result; `cores` is how many the ranks share.
 ///
 /// ```
-/// use measure::experiments::algorithms::{Budget, Plan, CollectiveCall, compare};
+/// use measure::experiments::algorithms::{TimeBudget, Plan, CollectiveCall, compare};
 /// use collectives::{Algorithm, Collective};
 ///
 /// tradewind::local(2, |world| {
 ///     let shape = CollectiveCall { operation: Collective::Bcast, ranks: 2, bytes: 64, root: 0 };
 ///     let plans = [Plan::of(Algorithm::Binomial), Plan::of(Algorithm::Join)];
-///     let comparison = compare(&world, 2, &shape, &plans, Budget::QUICK).expect("both exist");
+///     let comparison = compare(&world, 2, &shape, &plans, TimeBudget::QUICK).expect("both exist");
 ///     assert!(comparison.timed.iter().all(|timed| timed.median() > 0.0));
 ///     Ok(())
 /// })?;
@@ -90,9 +90,9 @@ pub fn compare(
     cores: u32,
     shape: &CollectiveCall,
     plans: &[Plan],
-    budget: Budget,
+    budget: TimeBudget,
 ) -> Result<Comparison, Error> {
-    let mut turns = Turns::begin(world, cores, shape, plans)?;
+    let mut turns = Rotation::begin(world, cores, shape, plans)?;
     let times = turns.measure(budget)?;
     Ok(turns.comparison(plans, times))
 }
@@ -109,17 +109,19 @@ pub fn settle(
     shape: &CollectiveCall,
     plans: &[Plan],
     favourite: &Plan,
-    budget: Budget,
+    budget: TimeBudget,
 ) -> Result<Comparison, Error> {
-    let mut turns = Turns::begin(world, cores, shape, plans)?;
+    let mut turns = Rotation::begin(world, cores, shape, plans)?;
     let mut times = turns.measure(budget)?;
     let medians: Vec<f64> = times.iter().map(|times| crate::statistics::median(times)).collect();
     let least = medians.iter().copied().fold(f64::INFINITY, f64::min);
     let is_close = |plan: &usize| medians[*plan] <= CLOSE * least || plans[*plan] == *favourite;
     turns.entrants.retain(is_close);
     if turns.entrants.len() > 1 {
-        let longer =
-            Budget { milliseconds: 2.0 * budget.milliseconds, most_rounds: 3 * budget.most_rounds };
+        let longer = TimeBudget {
+            milliseconds: 2.0 * budget.milliseconds,
+            most_rounds: 3 * budget.most_rounds,
+        };
         let again = turns.measure(longer)?;
         turns.entrants.iter().zip(again).for_each(|(plan, again)| times[*plan] = again);
     }
@@ -157,7 +159,7 @@ struct Lap {
 }
 
 /// The repetitions of one rank.
-struct Turns<'a> {
+struct Rotation<'a> {
     world: &'a Communicator,
     shape: CollectiveCall,
     shares_cores: bool,
@@ -168,7 +170,7 @@ struct Turns<'a> {
     laps: Vec<Lap>,
 }
 
-impl<'a> Turns<'a> {
+impl<'a> Rotation<'a> {
     /// Every plan has run once, and was right.
     fn begin(
         world: &'a Communicator,
@@ -184,8 +186,9 @@ impl<'a> Turns<'a> {
         for (runner, plan) in runners.iter().zip(plans) {
             verify(world, shape, runner, plan, &mut memory)?;
         }
-        let (entrants, shares_cores) = ((0..plans.len()).collect(), world.size() > cores);
-        Ok(Turns {
+        let entrants = (0..plans.len()).collect();
+        let shares_cores = world.size() > cores;
+        Ok(Rotation {
             world,
             shape: *shape,
             shares_cores,
@@ -197,7 +200,7 @@ impl<'a> Turns<'a> {
     }
 
     /// The repetitions of each entrant, the same on all ranks.
-    fn measure(&mut self, budget: Budget) -> Result<Vec<Vec<f64>>, Error> {
+    fn measure(&mut self, budget: TimeBudget) -> Result<Vec<Vec<f64>>, Error> {
         let round_us = self.warm_up(budget)?;
         let rounds = (budget.milliseconds * 1e3 / round_us.max(1e-3))
             .clamp(0.0, f64::from(budget.most_rounds)) as u32;
@@ -207,7 +210,7 @@ impl<'a> Turns<'a> {
         self.times()
     }
 
-    /// What was found out about these plans.
+    /// Times of these plans.
     fn comparison(self, plans: &[Plan], times: Vec<Vec<f64>>) -> Comparison {
         let timed = plans.iter().copied().zip(times);
         let timed = timed.map(|(plan, microseconds)| Timed { plan, microseconds }).collect();
@@ -232,8 +235,9 @@ impl<'a> Turns<'a> {
 
     /// Every entrant until it runs as it will run; about how long a round takes, the same on all
     /// ranks.
-    fn warm_up(&mut self, budget: Budget) -> Result<f64, Error> {
-        let (mut spent, mut least) = (0.0, f64::INFINITY);
+    fn warm_up(&mut self, budget: TimeBudget) -> Result<f64, Error> {
+        let mut spent = 0.0;
+        let mut least = f64::INFINITY;
         for round in 0..WARM_UP_ROUNDS {
             let begin = now_ns();
             self.take(round as usize)?;
@@ -258,7 +262,7 @@ impl<'a> Turns<'a> {
         Ok(start[0])
     }
 
-    /// What the laps tell, which are gone then.
+    /// Evaluates the laps and removes them.
     fn times(&mut self) -> Result<Vec<Vec<f64>>, Error> {
         let laps = std::mem::take(&mut self.laps);
         let of = |moment: fn(&Lap) -> i64| laps.iter().map(moment).collect::<Vec<_>>();

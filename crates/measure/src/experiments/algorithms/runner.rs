@@ -11,10 +11,10 @@ use tradewind::{Algorithms, Buffers, Communicator, Element, Op, Schedule};
 pub(super) struct Runner {
     shape: CollectiveCall,
     rank: u32,
-    way: Way,
+    way: ExecutionMode,
 }
 
-enum Way {
+enum ExecutionMode {
     /// A graph.
     Linked(Schedule),
     /// The calls that programs make, with joins.
@@ -97,9 +97,9 @@ impl Runner {
         let way = if plan.algorithm == Algorithm::Join {
             // Every operation has a join.
             let joins = Algorithms::default().with(shape.operation.name(), Algorithm::Join.name());
-            Way::Call(world.with_algorithms(joins.unwrap_or_default()))
+            ExecutionMode::Call(world.with_algorithms(joins.unwrap_or_default()))
         } else {
-            Way::Linked(world.compile(&shape.graph(plan, rank)?)?)
+            ExecutionMode::Linked(world.compile(&shape.graph(plan, rank)?)?)
         };
         Ok(Runner { shape: *shape, rank, way })
     }
@@ -108,8 +108,10 @@ impl Runner {
     #[inline]
     pub(super) fn run(&self, memory: &mut Memory) -> Result<(), Error> {
         match &self.way {
-            Way::Linked(schedule) => schedule.run(self.buffers(memory))?.wait().map(drop)?,
-            Way::Call(world) => self.call(world, memory)?,
+            ExecutionMode::Linked(schedule) => {
+                schedule.run(self.buffers(memory))?.wait().map(drop)?
+            }
+            ExecutionMode::Call(world) => self.call(world, memory)?,
         }
         Ok(())
     }
@@ -133,7 +135,8 @@ impl Runner {
         if reduces(operation) && bytes.is_multiple_of(8) {
             return reduce(world, operation, input.numbers(), output.numbers_mut(), root);
         }
-        let (is_root, input) = (self.rank == root, &mut *input);
+        let is_root = self.rank == root;
+        let input = &mut *input;
         match operation {
             Collective::Barrier => world.barrier()?,
             Collective::Bcast if is_root => world.bcast(input.bytes_mut(), root)?,

@@ -11,8 +11,8 @@ use models::machine::Fingerprint;
 /// A plan is kept as long as it takes no longer than this times the best: the table stays small,
 /// and chance does not write it.
 const SLACK: f64 = 1.08;
-/// Where the middle halves of their repetitions overlap, a join is taken for as good as a plan that
-/// it takes no longer than this times: who is faster changes from run to run then, and a join needs
+/// Factor within which, if the middle halves of their repetitions overlap, a join is taken for as good as a plan that
+/// it takes no longer than this times: the faster one changes from run to run then, and a join needs
 /// no schedule.
 const OVERLAPPING: f64 = 1.3;
 
@@ -34,7 +34,7 @@ fn rows(part: &Part) -> Vec<Row> {
     part.figures.iter().filter_map(row).collect()
 }
 
-/// What a figure is of, by its name.
+/// Operation and number of ranks of a figure, by its name.
 fn shape_of(name: &str) -> Option<(Collective, u32)> {
     let (operation, ranks) = name.rsplit_once('-')?;
     Some((operation.replace('-', "_").parse().ok()?, ranks.parse().ok()?))
@@ -43,7 +43,7 @@ fn shape_of(name: &str) -> Option<(Collective, u32)> {
 /// Plans of one size with their times, fastest first.
 type Size = (u64, Vec<(Plan, Time)>);
 
-/// How long a plan takes, in microseconds.
+/// Time of a plan, in microseconds.
 #[derive(Clone, Copy)]
 struct Time {
     median: f64,
@@ -58,7 +58,7 @@ impl Time {
         Time { median: point.median, quartiles }
     }
 
-    /// Whether a join of this time is as good as the best.
+    /// Returns true if a join of this time is as good as the best.
     fn is_as_good_as(&self, best: &Time) -> bool {
         let overlaps = self.quartiles[0] <= best.quartiles[1];
         self.median <= SLACK * best.median || overlaps && self.median <= OVERLAPPING * best.median

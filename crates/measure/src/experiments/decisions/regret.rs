@@ -1,7 +1,7 @@
-//! How much is lost by the choices of the decision table.
+//! Time lost by the choices of the decision table.
 
 use super::{FILE, Grid, map_of, segments};
-use crate::experiments::algorithms::{Budget, CollectiveCall, Plan, settle};
+use crate::experiments::algorithms::{CollectiveCall, Plan, TimeBudget, settle};
 use crate::harness::{Error, Experiment, Finding, Setting, StepContext};
 use crate::results::{Colour, Part, Square, Table, Value};
 use crate::statistics::median;
@@ -43,7 +43,7 @@ pub fn experiment(setting: &Setting) -> Experiment {
 fn measure(
     here: &StepContext<'_>,
     collective: &CollectiveCall,
-    budget: Budget,
+    budget: TimeBudget,
     (column, row): (usize, usize),
 ) -> Result<Vec<Finding>, Error> {
     let table =
@@ -78,7 +78,8 @@ fn regret(chosen: &Plan, by: &str, times: &[(Plan, f64)]) -> Option<(f64, String
 
 /// The middle and the worst of each map, and of all.
 fn conclude(part: &mut Part) -> Result<(), Error> {
-    let (mut rows, mut everywhere) = (Vec::new(), Vec::new());
+    let mut rows = Vec::new();
+    let mut everywhere = Vec::new();
     for map in &part.maps {
         let name = |names: &[String], at: usize| names.get(at).cloned().unwrap_or_default();
         let found = map.cells.iter().filter_map(|cell| {

@@ -1,4 +1,4 @@
-//! What all sizes together say.
+//! Conclusions over all sizes.
 
 use super::outline::{
     ANOMALIES, CONSTANTS, CONTENTION, ERRORS, GUIDELINES, SUMMARY, by_plogp, by_sharing,
@@ -18,10 +18,12 @@ use tradewind::EngineKind;
 
 const ENGINES: [EngineKind; 2] = [EngineKind::Peers, EngineKind::Caller];
 
-/// Draws all conclusions anew.
+/// Computes all conclusions again.
 pub(super) fn draw(part: &mut Part) -> Result<(), Error> {
     part.figures.iter_mut().flat_map(|figure| &mut figure.series).for_each(keep_the_faster);
-    let (mut errors, mut constants, mut contentions) = (Errors::default(), Vec::new(), Vec::new());
+    let mut errors = Errors::default();
+    let mut constants = Vec::new();
+    let mut contentions = Vec::new();
     for ranks in numbers_of_ranks(part) {
         for engine in ENGINES {
             let all = measured(part, ranks, engine);
@@ -143,7 +145,7 @@ impl Errors {
     }
 }
 
-/// Whether the paper has the algorithm in its tables 1 and 2.
+/// Returns true if the paper has the algorithm in its tables 1 and 2.
 fn is_of_tables(operation: Collective, algorithm: Algorithm) -> bool {
     use Algorithm as A;
     match operation {
@@ -270,7 +272,9 @@ fn anomalies(part: &Part) -> Vec<Vec<Value>> {
             for pair in series.points.windows(2) {
                 if pair[0].x <= LARGEST && pair[0].median > LONGER * pair[1].median {
                     let mut words = figure.name.rsplitn(3, '-');
-                    let (_, ranks, operation) = (words.next(), words.next(), words.next());
+                    let _ = words.next();
+                    let ranks = words.next();
+                    let operation = words.next();
                     rows.push(vec![
                         operation.unwrap_or_default().into(),
                         series.name.as_str().into(),

@@ -1,4 +1,4 @@
-//! What should hold between collectives, and where it does not.
+//! Performance guidelines between collectives, and their violations.
 
 use super::conclusions::numbers_of_ranks;
 use super::figure;

@@ -26,7 +26,7 @@ pub(super) fn by_sharing(curve: &str) -> String {
     format!("{curve}{BY_SHARING}")
 }
 
-/// Whether a curve was predicted by the model of sharing, and for which.
+/// Returns true if a curve was predicted by the model of sharing, and for which.
 pub(super) fn is_by_sharing(curve: &str) -> bool {
     curve.ends_with(BY_SHARING)
 }
@@ -65,7 +65,9 @@ pub(super) fn outline(setting: &Setting, ranks: &[u32], operations: &[Collective
     }
     let mut table = |name: &str, title: &str, caption: &str, columns: &[&str]| {
         let columns = columns.iter().map(|column| (*column).to_owned()).collect();
-        let (name, title, caption) = (name.to_owned(), title.to_owned(), caption.to_owned());
+        let name = name.to_owned();
+        let title = title.to_owned();
+        let caption = caption.to_owned();
         part.tables.push(Table { name, title, caption, columns, rows: Vec::new() });
     };
     let about_errors = "Relative errors of predictions against medians, over all sizes.";

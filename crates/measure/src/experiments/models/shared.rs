@@ -40,14 +40,14 @@ fn of_figure(figure: &Figure, operation: Collective, ranks: u32) -> Vec<Measured
     all
 }
 
-/// Whether the constants are fitted to this algorithm: the simplest of its operation, and one with
+/// Returns true if the constants are fitted to this algorithm: the simplest of its operation, and one with
 /// segments.
 pub(super) fn is_fitted(operation: Collective, algorithm: Algorithm) -> bool {
     let segmented = (operation, algorithm) == (Collective::Bcast, Algorithm::SegmentedFlat);
     operation.algorithms().first() == Some(&algorithm) || segmented
 }
 
-/// What everything is played with.
+/// Parameters of all simulations.
 pub(super) struct Model {
     pub(super) constants: Constants,
     pub(super) cores: usize,
@@ -80,7 +80,7 @@ impl Model {
         Some(Model { constants: fit(&samples, cores, &guess), cores })
     }
 
-    /// How long a plan is to take, in microseconds.
+    /// Predicted time of a plan, in microseconds.
     pub(super) fn predict(&self, one: &Measured) -> Option<f64> {
         program(one).map(|program| run(&program, self.cores, &self.constants).microseconds)
     }

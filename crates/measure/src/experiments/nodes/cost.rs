@@ -1,4 +1,4 @@
-//! Processor time: that of a rank, and that of everybody who is no rank.
+//! CPU time of ranks, and of all threads and interrupts that are not ranks.
 
 use crate::harness::Error;
 use crate::harness::processor_time::{RankKind, softirq_ticks, tick_us, used_by_rank_us};
@@ -16,15 +16,15 @@ impl Spent {
         Spent { begin_us: used_by_rank_us(RankKind::Thread) }
     }
 
-    /// What this thread has used since, in microseconds.
+    /// Returns the CPU time of this thread since then, in microseconds.
     pub(super) fn since_us(self) -> f64 {
         used_by_rank_us(RankKind::Thread) - self.begin_us
     }
 }
 
-/// What others than the ranks use: the threads of engines, and interrupts that are nobody's.
+/// CPU time beside the ranks': threads of engines, and interrupts.
 #[derive(Debug, Default)]
-pub(super) struct Bystanders {
+pub(super) struct BackgroundTime {
     ranks: Mutex<Vec<u32>>,
     sums: Mutex<Sums>,
 }
@@ -39,16 +39,16 @@ struct Sums {
     over_ticks: i64,
 }
 
-/// What had been used by others than ranks, and by interrupts, at one moment.
+/// A reading of the background's clocks at one moment.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Reading {
     others_us: f64,
     ticks: i64,
 }
 
-impl Bystanders {
+impl BackgroundTime {
     pub(super) fn new() -> Self {
-        Bystanders::default()
+        BackgroundTime::default()
     }
 
     /// This thread is a rank's: what it uses is that rank's.
@@ -59,7 +59,7 @@ impl Bystanders {
             .push(shm::process::current_thread());
     }
 
-    /// What has been used up to now. All clocks are read by one thread at one moment: with more
+    /// Reads the time used up to now. All clocks are read by one thread at one moment: with more
     /// ranks than cores the ranks pass a gate at different times, and what one has used until then
     /// another has not.
     pub(super) fn read(&self) -> Result<Reading, Error> {
@@ -92,7 +92,7 @@ impl Bystanders {
         Ok(())
     }
 
-    /// How much more it is in a lap with the exchange, in microseconds.
+    /// Returns the additional time of a lap with the exchange, in microseconds.
     pub(super) fn each_lap_us(&self) -> f64 {
         /// A difference of so many ticks may come from where they happen to fall.
         const TICKS_OF_CHANCE: i64 = 2;

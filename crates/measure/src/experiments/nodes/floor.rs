@@ -1,8 +1,8 @@
-//! What a message between nodes needs without any protocol of ours: plain sockets (figure 4a's
+//! Lower bound of a message between nodes: plain sockets (figure 4a's
 //! user-space line).
 
 use super::Setting;
-use super::lap::Gate;
+use super::lap::StartBarrier;
 use super::row::{Kind, Row};
 use crate::harness::Error;
 use crate::harness::clock::{microseconds, now_ns};
@@ -35,7 +35,7 @@ pub fn sockets(pair: &[UdpSocket; 2], setting: &Setting) -> Result<Vec<Row>, Err
 }
 
 fn round(pair: &[UdpSocket; 2], trips: u32) -> Result<f64, Error> {
-    let gate = Gate::new(2);
+    let gate = StartBarrier::new(2);
     let cores = shm::process::allowed_cores();
     let walk = &|rank: usize| -> Result<f64, Error> {
         // Without a core of its own a rank is measured all the same.

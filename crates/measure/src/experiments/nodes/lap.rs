@@ -50,7 +50,7 @@ impl Runner {
         Ok(self.carrier.start(self.prepared, sequence, &inputs)?)
     }
 
-    /// Whether a run is complete.
+    /// Returns true if a run is complete.
     pub(super) fn is_complete(&self, ticket: Ticket) -> bool {
         self.carrier.is_complete(ticket)
     }
@@ -82,16 +82,16 @@ impl Drop for Runner {
     }
 }
 
-/// Where the threads of all ranks wait for each other between laps.
+/// A barrier of the ranks' threads between laps.
 #[derive(Debug)]
-pub(super) struct Gate {
+pub(super) struct StartBarrier {
     threads: u32,
     came: AtomicU32,
 }
 
-impl Gate {
+impl StartBarrier {
     pub(super) fn new(threads: u32) -> Self {
-        Gate { threads, came: AtomicU32::new(0) }
+        StartBarrier { threads, came: AtomicU32::new(0) }
     }
 
     /// Returns when all threads have come as often as this one has.

@@ -1,6 +1,6 @@
-//! What was found, for the report.
+//! The part of the report.
 
-use super::row::{Claim, Kind, Row, claims};
+use super::row::{Kind, Row, Target, targets};
 use crate::results::{Axis, Figure, Part, Point, Role, Series, Table, Value};
 
 /// All rows as a part of the suite. `way` says how packets were received.
@@ -16,7 +16,7 @@ pub fn part(rows: &[Row], way: &str) -> Part {
         .map(|(n, k)| figure(n, k, rows))
         .to_vec();
     part.figures.retain(|figure| !figure.series.is_empty());
-    part.tables = vec![values(rows), reached(&claims(rows))];
+    part.tables = vec![values(rows), reached(&targets(rows))];
     part.tables.retain(|table| !table.rows.is_empty());
     if let Some(row) =
         rows.iter().find(|row| row.nodes as usize > shm::process::allowed_cores().len())
@@ -80,14 +80,14 @@ fn values(rows: &[Row]) -> Table {
     }
 }
 
-fn reached(claims: &[Claim]) -> Table {
-    let row = |claim: &Claim| -> Vec<Value> {
-        let held = if claim.holds() { "yes" } else { "no" };
+fn reached(targets: &[Target]) -> Table {
+    let row = |target: &Target| -> Vec<Value> {
+        let held = if target.holds() { "yes" } else { "no" };
         vec![
-            claim.what.as_str().into(),
-            claim.reach.into(),
-            claim.found.into(),
-            claim.unit.into(),
+            target.what.as_str().into(),
+            target.limit.into(),
+            target.found.into(),
+            target.unit.into(),
             held.into(),
         ]
     };
@@ -96,7 +96,7 @@ fn reached(claims: &[Claim]) -> Table {
         title: "What the kernel engine is to reach".to_owned(),
         caption: "At most the reach is claimed.".to_owned(),
         columns: ["what", "reach", "found", "unit", "reached"].map(str::to_owned).to_vec(),
-        rows: claims.iter().map(row).collect(),
+        rows: targets.iter().map(row).collect(),
     }
 }
 

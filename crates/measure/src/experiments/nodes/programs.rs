@@ -1,6 +1,6 @@
 //! The schedules that are measured.
 
-use super::{EXCHANGE_ROUNDS, Form};
+use super::{EXCHANGE_ROUNDS, LevelScheme};
 use crate::harness::Error;
 use collectives::alltoall::Algorithm;
 use collectives::neighbor::{Neighborhood, Topology, balanced_dimensions, neighbor_alltoall};
@@ -36,7 +36,8 @@ pub(super) fn ping_pong(rank: u32, ranks: u32, bytes: u64) -> Graph {
 /// when both messages of the one before have passed. A barrier of two ranks has one such round.
 pub(super) fn exchange(rank: u32, ranks: u32, bytes: u64) -> Graph {
     let mut graph = Graph::new(rank, ranks);
-    let (out, back) = (graph.buffer(Access::Input, bytes), graph.buffer(Access::Output, bytes));
+    let out = graph.buffer(Access::Input, bytes);
+    let back = graph.buffer(Access::Output, bytes);
     let mut before: Option<(Vertex, Vertex)> = None;
     for _ in 0..EXCHANGE_ROUNDS {
         let send = graph.send(out, (rank + 1) % ranks, 0);
@@ -85,7 +86,8 @@ pub(super) fn chain(rank: u32, ranks: u32, operations: u32) -> Graph {
 /// The greater of two vectors, element by element, `times` times.
 pub(super) fn reduction(rank: u32, ranks: u32, bytes: u64, times: u32) -> Graph {
     let mut graph = Graph::new(rank, ranks);
-    let (left, right) = (graph.buffer(Access::InOut, bytes), graph.buffer(Access::Input, bytes));
+    let left = graph.buffer(Access::InOut, bytes);
+    let right = graph.buffer(Access::Input, bytes);
     let mut last = None;
     for _ in 0..times {
         let vertex = graph.local(Arithmetic::Maximum, DataType::F32, left, right, left);
@@ -100,38 +102,38 @@ pub(super) fn barrier(rank: u32, ranks: u32) -> Result<Graph, Error> {
     Ok(collectives::barrier::Algorithm::Dissemination.graph(rank, ranks)?)
 }
 
-/// Everybody has a block for everybody.
+/// Each rank has a block for each rank.
 pub(super) fn alltoall(
     rank: u32,
     ranks: u32,
     per_node: NonZeroU32,
     bytes: u64,
-    form: Form,
+    form: LevelScheme,
 ) -> Result<Graph, Error> {
     let in_one_level =
         |algorithm: Algorithm| algorithm.graph(rank, ranks, bytes, Tuning::default());
     Ok(match form {
-        Form::Bruck => in_one_level(Algorithm::Bruck)?,
-        Form::Direct => in_one_level(Algorithm::RotatedDirect)?,
-        Form::TwoLevels => {
+        LevelScheme::Bruck => in_one_level(Algorithm::Bruck)?,
+        LevelScheme::Direct => in_one_level(Algorithm::RotatedDirect)?,
+        LevelScheme::TwoLevels => {
             two_level::alltoall(rank, ranks, per_node, bytes, Algorithm::RotatedDirect)?
         }
     })
 }
 
-/// Everybody has a block for each neighbour on a torus of two dimensions.
+/// Each rank has a block for each neighbour on a torus of two dimensions.
 pub(super) fn torus(
     rank: u32,
     ranks: u32,
     per_node: NonZeroU32,
     bytes: u64,
-    form: Form,
+    form: LevelScheme,
 ) -> Result<Graph, Error> {
     let dimensions = balanced_dimensions(ranks, 2)?;
     let own = |rank| Neighborhood::cartesian(&dimensions, &[true, true], rank);
     Ok(match form {
-        Form::Bruck | Form::Direct => neighbor_alltoall(&own(rank)?, bytes)?,
-        Form::TwoLevels => {
+        LevelScheme::Bruck | LevelScheme::Direct => neighbor_alltoall(&own(rank)?, bytes)?,
+        LevelScheme::TwoLevels => {
             let topology = Topology::new(&(0..ranks).map(own).collect::<Result<Vec<_>, _>>()?)?;
             let nodes: Vec<u32> = (0..ranks).map(|rank| rank / per_node.get()).collect();
             two_level::neighbor_alltoall(rank, &topology, &nodes, bytes)?

@@ -1,6 +1,6 @@
-//! What was found, and what it means for an engine between nodes.
+//! Rows of the result, and the targets of the kernel engine.
 
-use super::{Circle, Measure};
+use super::{ExchangePattern, Measure};
 use crate::statistics::percentile;
 use serde::Serialize;
 
@@ -32,7 +32,7 @@ impl Unit {
 /// One value of one engine.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Row {
-    /// What was measured.
+    /// The measured quantity.
     pub what: &'static str,
     /// Which engine.
     pub engine: String,
@@ -48,18 +48,20 @@ pub struct Row {
     pub least: f64,
     /// The greatest round.
     pub greatest: f64,
-    /// How many rounds there were.
+    /// Number of rounds.
     pub rounds: usize,
 }
 
 impl Row {
-    /// What these rounds come to.
+    /// Summarises these rounds.
     pub(super) fn of(kind: Kind, engine: &str, nodes: u32, bytes: u64, rounds: &[f64]) -> Self {
         let mut sorted = rounds.to_vec();
         sorted.sort_by(f64::total_cmp);
         let at = |share| (percentile(&sorted, share) * 1e3).round() / 1e3;
         let (what, unit) = kind.name();
-        let (median, least, greatest) = (at(0.5), at(0.0), at(1.0));
+        let median = at(0.5);
+        let least = at(0.0);
+        let greatest = at(1.0);
         Row {
             what,
             engine: engine.to_owned(),
@@ -89,9 +91,9 @@ pub(super) enum Kind {
     Start,
     Operation,
     Reduction,
-    Exchange(Circle),
-    ExchangeByOne(Circle),
-    ExchangeCost(Circle),
+    Exchange(ExchangePattern),
+    ExchangeByOne(ExchangePattern),
+    ExchangeCost(ExchangePattern),
 }
 
 impl Kind {
@@ -109,28 +111,28 @@ impl Kind {
             Kind::Start => ("start with one send", Unit::Microseconds),
             Kind::Operation => ("operation in one activation", Unit::Nanoseconds),
             Kind::Reduction => ("greater of two f32 vectors", Unit::Microseconds),
-            Kind::Exchange(Circle::Everybody) => {
+            Kind::Exchange(ExchangePattern::Everybody) => {
                 ("alltoall, called by all ranks", Unit::Microseconds)
             }
-            Kind::ExchangeByOne(Circle::Everybody) => {
+            Kind::ExchangeByOne(ExchangePattern::Everybody) => {
                 ("alltoall, one thread for all ranks", Unit::Microseconds)
             }
-            Kind::ExchangeCost(Circle::Everybody) => {
+            Kind::ExchangeCost(ExchangePattern::Everybody) => {
                 ("processor time of an alltoall by one thread", Unit::Microseconds)
             }
-            Kind::Exchange(Circle::Torus) => {
+            Kind::Exchange(ExchangePattern::Torus) => {
                 ("exchange on a torus, called by all ranks", Unit::Microseconds)
             }
-            Kind::ExchangeByOne(Circle::Torus) => {
+            Kind::ExchangeByOne(ExchangePattern::Torus) => {
                 ("exchange on a torus, one thread for all ranks", Unit::Microseconds)
             }
-            Kind::ExchangeCost(Circle::Torus) => {
+            Kind::ExchangeCost(ExchangePattern::Torus) => {
                 ("processor time of an exchange on a torus by one thread", Unit::Microseconds)
             }
         }
     }
 
-    /// What a measure gives, in the order in which its rounds do.
+    /// The kinds of values of a measure, in the order of its rounds.
     pub(super) fn of(measure: Measure) -> Vec<Kind> {
         match measure {
             Measure::PingPong { .. } => vec![Kind::Latency],
@@ -143,67 +145,72 @@ impl Kind {
             Measure::Start => vec![Kind::Start],
             Measure::Operation => vec![Kind::Operation],
             Measure::Reduction { .. } => vec![Kind::Reduction],
-            Measure::Exchange { circle, .. } => {
+            Measure::Exchange { pattern, .. } => {
                 vec![
-                    Kind::Exchange(circle),
-                    Kind::ExchangeByOne(circle),
-                    Kind::ExchangeCost(circle),
+                    Kind::Exchange(pattern),
+                    Kind::ExchangeByOne(pattern),
+                    Kind::ExchangeCost(pattern),
                 ]
             }
         }
     }
 }
 
-/// What the kernel engine is to reach, and what it did.
+/// A limit that the kernel engine is to stay within, and the value found.
 #[derive(Clone, Debug, PartialEq, Serialize)]
-pub struct Claim {
-    /// What is claimed.
+pub struct Target {
+    /// The quantity.
     pub what: String,
     /// The most it may be.
-    pub reach: f64,
-    /// What it is.
+    pub limit: f64,
+    /// The limit.
     pub found: f64,
     /// Behind the numbers.
     pub unit: &'static str,
 }
 
-impl Claim {
-    /// Whether it is reached.
+impl Target {
+    /// Returns true if it is reached.
     pub fn holds(&self) -> bool {
-        self.found <= self.reach
+        self.found <= self.limit
     }
 }
 
-/// What these rows say of the kernel engine, by itself and beside the agent; only of what was
+/// Compares these rows with the kernel engine's targets, alone and beside the agent; only for what was
 /// measured.
-pub fn claims(rows: &[Row]) -> Vec<Claim> {
+pub fn targets(rows: &[Row]) -> Vec<Target> {
     let value = |engine: &str, kind: Kind| {
         let (what, _) = kind.name();
         rows.iter()
             .find(|row| row.engine == engine && row.what == what && row.nodes == 2)
             .map(|row| row.median)
     };
-    let mut claims = Vec::new();
-    for (kind, reach) in [(Kind::Barrier, 0.7), (Kind::Exposed, 0.35), (Kind::Stolen, 0.5)] {
+    let mut targets = Vec::new();
+    for (kind, limit) in [(Kind::Barrier, 0.7), (Kind::Exposed, 0.35), (Kind::Stolen, 0.5)] {
         if let (Some(kernel), Some(agent)) = (value("kernel", kind), value("agent", kind)) {
             let what = format!("{}, 2 nodes, kernel against agent", kind.name().0);
-            claims.push(Claim {
+            targets.push(Target {
                 what,
-                reach,
+                limit,
                 found: (kernel / agent * 1e3).round() / 1e3,
                 unit: "×",
             });
         }
     }
-    for (kind, reach) in
+    for (kind, limit) in
         [(Kind::Test, 10.0), (Kind::LateWait, 0.2), (Kind::Operation, 50.0), (Kind::Start, 12.0)]
     {
         if let Some(found) = value("kernel", kind) {
             let (what, unit) = kind.name();
-            claims.push(Claim { what: format!("{what}, kernel"), reach, found, unit: unit.sign() });
+            targets.push(Target {
+                what: format!("{what}, kernel"),
+                limit,
+                found,
+                unit: unit.sign(),
+            });
         }
     }
-    claims
+    targets
 }
 
 #[cfg(test)]
@@ -219,9 +226,9 @@ mod tests {
             row(Kind::Barrier, "kernel", 2, 16.0),
             row(Kind::Test, "kernel", 2, 3.0),
         ];
-        let claims = claims(&rows);
+        let targets = targets(&rows);
         let found: Vec<(f64, bool)> =
-            claims.iter().map(|claim| (claim.found, claim.holds())).collect();
+            targets.iter().map(|target| (target.found, target.holds())).collect();
         assert_eq!(found, [(0.8, false), (3.0, true)]);
     }
 }

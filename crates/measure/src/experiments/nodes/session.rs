@@ -1,12 +1,12 @@
-//! One measure of one contender: its ranks, their schedules, and what every round found.
+//! One measure of one candidate: its ranks, their schedules, and what every round found.
 
-use super::cost::{Bystanders, Reading, Spent};
-use super::lap::{Gate, Runner};
+use super::cost::{BackgroundTime, Reading, Spent};
+use super::lap::{Runner, StartBarrier};
 use super::row::{Kind, Row};
-use super::{Circle, Measure, Setting, programs};
+use super::{ExchangePattern, Measure, Setting, programs};
 use crate::harness::Error;
 use crate::harness::clock::{microseconds, now_ns};
-use crate::harness::computation::{Pace, compute};
+use crate::harness::computation::{ComputeRate, compute};
 use crate::harness::processor_time::{RankKind, used_by_rank_us};
 use crate::statistics::median;
 use network::carrier::{Carrier, Context};
@@ -17,17 +17,17 @@ use std::sync::atomic::{AtomicU32, Ordering};
 /// Calls that only warm up.
 const WARM_UP: u32 = 10;
 
-/// Where the thread of a rank runs what it is given: on its node.
-pub trait Place: Sync {
+/// Runs functions of a rank on the rank's node.
+pub trait RankLocation: Sync {
     /// Runs this rank's part.
     fn run(&self, rank: usize, part: &mut (dyn FnMut() + Send));
 }
 
 /// Every rank where its thread was started: for nodes that are only simulated.
 #[derive(Clone, Copy, Debug)]
-pub struct Here;
+pub struct SameNode;
 
-impl Place for Here {
+impl RankLocation for SameNode {
     fn run(&self, _: usize, part: &mut (dyn FnMut() + Send)) {
         part();
     }
@@ -35,28 +35,29 @@ impl Place for Here {
 
 /// An engine, with ranks on each node.
 #[derive(Debug)]
-pub struct Contender {
+pub struct Candidate {
     name: String,
     carriers: Vec<Arc<dyn Carrier>>,
     ranks_per_node: NonZeroU32,
     communicators: AtomicU32,
 }
 
-impl Contender {
+impl Candidate {
     /// An engine of this name, with a rank on each node; `carriers` in the order of the ranks.
     pub fn new(name: &str, carriers: Vec<Arc<dyn Carrier>>) -> Self {
-        let (ranks_per_node, communicators) = (NonZeroU32::MIN, AtomicU32::new(1));
-        Contender { name: name.to_owned(), carriers, ranks_per_node, communicators }
+        let ranks_per_node = NonZeroU32::MIN;
+        let communicators = AtomicU32::new(1);
+        Candidate { name: name.to_owned(), carriers, ranks_per_node, communicators }
     }
 
     /// The same with so many consecutive ranks on each node.
     #[must_use]
     pub fn with_ranks_per_node(self, ranks_per_node: NonZeroU32) -> Self {
-        Contender { ranks_per_node, ..self }
+        Candidate { ranks_per_node, ..self }
     }
 }
 
-/// One measure of one contender.
+/// One measure of one candidate.
 #[derive(Debug)]
 pub(super) struct Session {
     engine: String,
@@ -68,19 +69,19 @@ pub(super) struct Session {
     rounds: Vec<Vec<f64>>,
 }
 
-/// What a rank found in a round, by kind of value: its samples.
+/// Samples of a rank in a round, by kind of value.
 type Samples = Vec<Vec<f64>>;
 
 impl Session {
     /// Prepares the schedules; none if the engine does not take them.
-    pub(super) fn prepare(contender: &Contender, measure: Measure) -> Result<Option<Self>, Error> {
-        let ranks = contender.carriers.len() as u32;
+    pub(super) fn prepare(candidate: &Candidate, measure: Measure) -> Result<Option<Self>, Error> {
+        let ranks = candidate.carriers.len() as u32;
         let members: Arc<[u32]> = (0..ranks).collect();
-        let mut runners: Vec<Vec<Runner>> = contender.carriers.iter().map(|_| Vec::new()).collect();
+        let mut runners: Vec<Vec<Runner>> = candidate.carriers.iter().map(|_| Vec::new()).collect();
         for longer in [true, false] {
-            let number = contender.communicators.fetch_add(1, Ordering::Relaxed);
-            for (rank, carrier) in (0..).zip(&contender.carriers) {
-                let place = (rank, ranks, contender.ranks_per_node);
+            let number = candidate.communicators.fetch_add(1, Ordering::Relaxed);
+            for (rank, carrier) in (0..).zip(&candidate.carriers) {
+                let place = (rank, ranks, candidate.ranks_per_node);
                 let Some(graph) = graph(measure, place, longer)? else { continue };
                 let context = Context { number, members: Arc::clone(&members), rank };
                 let schedule = goal::compile::compile(&graph).map_err(tradewind::Error::from)?;
@@ -92,10 +93,10 @@ impl Session {
         }
         let rounds = vec![Vec::new(); Kind::of(measure).len()];
         let engine = match measure {
-            Measure::Exchange { form, .. } => format!("{}, {}", contender.name, form.name()),
-            _ => contender.name.clone(),
+            Measure::Exchange { form, .. } => format!("{}, {}", candidate.name, form.name()),
+            _ => candidate.name.clone(),
         };
-        let nodes = ranks.div_ceil(contender.ranks_per_node.get());
+        let nodes = ranks.div_ceil(candidate.ranks_per_node.get());
         Ok(Some(Session { engine, measure, nodes, runners, rounds }))
     }
 
@@ -103,24 +104,26 @@ impl Session {
     pub(super) fn take(
         &mut self,
         setting: &Setting,
-        pace: Pace,
-        place: &dyn Place,
+        pace: ComputeRate,
+        place: &dyn RankLocation,
     ) -> Result<(), Error> {
         let cores = shm::process::allowed_cores();
-        let gate = Gate::new(self.runners.len() as u32);
+        let gate = StartBarrier::new(self.runners.len() as u32);
         let measure = self.measure;
-        let bystanders = Bystanders::new();
+        let background = BackgroundTime::new();
         let outcomes: Vec<Result<Samples, Error>> = std::thread::scope(|scope| {
             let threads: Vec<_> = (0usize..)
                 .zip(&mut self.runners)
                 .map(|(rank, runners)| {
-                    let (gate, cores, bystanders) = (&gate, &cores, &bystanders);
+                    let gate = &gate;
+                    let cores = &cores;
+                    let background = &background;
                     scope.spawn(move || {
                         let mut outcome = Err(Error::Panicked);
                         place.run(rank, &mut || {
                             // Without a core of its own a rank is measured all the same.
                             let _ = shm::process::bind_current_thread(cores[rank % cores.len()]);
-                            let course = Course { rank, gate, setting, pace, bystanders };
+                            let course = Course { rank, gate, setting, pace, background };
                             outcome = course.run(measure, runners);
                         });
                         outcome
@@ -139,12 +142,12 @@ impl Session {
         for (index, (kind, rounds)) in Kind::of(measure).iter().zip(&mut self.rounds).enumerate() {
             let samples: Vec<&[f64]> =
                 ranks.iter().filter_map(|rank| rank.get(index)).map(Vec::as_slice).collect();
-            rounds.push(together(*kind, &samples, &bystanders));
+            rounds.push(together(*kind, &samples, &background));
         }
         Ok(())
     }
 
-    /// What all rounds found.
+    /// The rows of all rounds.
     pub(super) fn finish(self) -> Vec<Row> {
         let bytes = match self.measure {
             Measure::PingPong { bytes }
@@ -159,7 +162,7 @@ impl Session {
 }
 
 /// From the samples of all ranks to the value of a round.
-fn together(kind: Kind, ranks: &[&[f64]], bystanders: &Bystanders) -> f64 {
+fn together(kind: Kind, ranks: &[&[f64]], background: &BackgroundTime) -> f64 {
     let slowest = || {
         let laps = ranks.iter().map(|samples| samples.len()).min().unwrap_or(0);
         let most =
@@ -172,7 +175,7 @@ fn together(kind: Kind, ranks: &[&[f64]], bystanders: &Bystanders) -> f64 {
             100.0 * all.iter().sum::<f64>() / all.len().max(1) as f64
         }
         Kind::Stolen => {
-            ranks.iter().map(|samples| median(samples)).sum::<f64>() + bystanders.each_lap_us()
+            ranks.iter().map(|samples| median(samples)).sum::<f64>() + background.each_lap_us()
         }
         Kind::Latency
         | Kind::Barrier
@@ -204,7 +207,8 @@ fn by_one(calls: u32, ranks: &mut [Vec<Runner>]) -> Result<Samples, Error> {
         Ok(())
     };
     (0..WARM_UP).try_for_each(|_| call())?;
-    let (used, begin) = (used_by_rank_us(RankKind::Process), now_ns());
+    let used = used_by_rank_us(RankKind::Process);
+    let begin = now_ns();
     (0..calls).try_for_each(|_| call())?;
     let each = |all: f64| vec![all / f64::from(calls)];
     let time = microseconds(begin, now_ns());
@@ -231,10 +235,10 @@ fn graph(
         (Measure::Reduction { bytes }, _) => {
             programs::reduction(rank, ranks, bytes, if longer { 9 } else { 1 })
         }
-        (Measure::Exchange { circle: Circle::Everybody, bytes, form }, true) => {
+        (Measure::Exchange { pattern: ExchangePattern::Everybody, bytes, form }, true) => {
             programs::alltoall(rank, ranks, per_node, bytes, form)?
         }
-        (Measure::Exchange { circle: Circle::Torus, bytes, form }, true) => {
+        (Measure::Exchange { pattern: ExchangePattern::Torus, bytes, form }, true) => {
             programs::torus(rank, ranks, per_node, bytes, form)?
         }
         (_, false) => return Ok(None),
@@ -244,15 +248,15 @@ fn graph(
 /// A rank's way through a round.
 struct Course<'a> {
     rank: usize,
-    gate: &'a Gate,
+    gate: &'a StartBarrier,
     setting: &'a Setting,
-    pace: Pace,
-    bystanders: &'a Bystanders,
+    pace: ComputeRate,
+    background: &'a BackgroundTime,
 }
 
 impl Course<'_> {
     fn run(&self, measure: Measure, runners: &mut [Runner]) -> Result<Samples, Error> {
-        self.bystanders.except_me();
+        self.background.except_me();
         let Some((runner, shorter)) = runners.split_first_mut() else { return Ok(Vec::new()) };
         for _ in 0..WARM_UP {
             runner.call()?;
@@ -292,21 +296,27 @@ impl Course<'_> {
         let alone = self.batch(runner, self.setting.calls.div_ceil(4), 1.0)?.concat();
         let steps = self.pace.steps(self.setting.computation_us);
         let laps = self.setting.calls.div_ceil(4);
-        let (mut turn, mut bare, mut over) = (1, Vec::new(), Vec::new());
-        let (mut used_bare, mut used_over, mut unattended) = (Vec::new(), Vec::new(), Vec::new());
+        let mut turn = 1;
+        let mut bare = Vec::new();
+        let mut over = Vec::new();
+        let mut used_bare = Vec::new();
+        let mut used_over = Vec::new();
+        let mut unattended = Vec::new();
         for _ in 0..laps {
             // Rank 0 takes long to read; behind the gate all begin at once.
             let before = self.read_bystanders()?;
             self.gate.pass(&mut turn);
-            let (spent, begin) = (Spent::now(), now_ns());
+            let spent = Spent::now();
+            let begin = now_ns();
             compute(steps);
             bare.push(microseconds(begin, now_ns()));
             used_bare.push(spent.since_us());
             self.gate.pass(&mut turn);
-            before.map_or(Ok(()), |before| self.bystanders.note_bare(before))?;
+            before.map_or(Ok(()), |before| self.background.note_bare(before))?;
             let before = self.read_bystanders()?;
             self.gate.pass(&mut turn);
-            let (spent, begin) = (Spent::now(), now_ns());
+            let spent = Spent::now();
+            let begin = now_ns();
             let ticket = runner.start()?;
             compute(steps);
             unattended.push(f64::from(u8::from(runner.is_complete(ticket))));
@@ -315,19 +325,20 @@ impl Course<'_> {
             used_over.push(spent.since_us());
             runner.fetch(ticket)?;
             self.gate.pass(&mut turn);
-            before.map_or(Ok(()), |before| self.bystanders.note_over(before))?;
+            before.map_or(Ok(()), |before| self.background.note_over(before))?;
         }
         // The threads are there until all clocks have been read.
         self.gate.pass(&mut turn);
-        let (usual, used) = (median(&bare), median(&used_bare));
+        let usual = median(&bare);
+        let used = median(&used_bare);
         let exposed = over.iter().map(|lap| lap - usual).collect();
         let stolen = used_over.iter().map(|lap| lap - used).collect();
         Ok(vec![alone, over, exposed, unattended, stolen])
     }
 
-    /// What bystanders have used; rank 0 reads it for all.
+    /// The background's CPU time; rank 0 reads it for all ranks.
     fn read_bystanders(&self) -> Result<Option<Reading>, Error> {
-        if self.rank == 0 { self.bystanders.read().map(Some) } else { Ok(None) }
+        if self.rank == 0 { self.background.read().map(Some) } else { Ok(None) }
     }
 
     fn test(runner: &mut Runner) -> Result<Samples, Error> {
@@ -344,7 +355,8 @@ impl Course<'_> {
 
     fn late_wait(&self, runner: &mut Runner) -> Result<Samples, Error> {
         let steps = self.pace.steps(self.setting.computation_us);
-        let (mut turn, mut waits) = (0, Vec::new());
+        let mut turn = 0;
+        let mut waits = Vec::new();
         for _ in 0..self.setting.calls.div_ceil(10) {
             self.gate.pass(&mut turn);
             let ticket = runner.start()?;
@@ -360,7 +372,8 @@ impl Course<'_> {
     }
 
     fn start(&self, runner: &mut Runner) -> Result<Samples, Error> {
-        let (mut turn, mut starts) = (0, Vec::new());
+        let mut turn = 0;
+        let mut starts = Vec::new();
         for _ in 0..self.setting.calls {
             self.gate.pass(&mut turn);
             let begin = now_ns();
@@ -372,7 +385,7 @@ impl Course<'_> {
         Ok(vec![starts])
     }
 
-    /// How much longer the long schedule takes than the short one, in `scale` microseconds, on rank
+    /// Time of the long schedule beyond the short one's, in `scale` microseconds, on rank
     /// 0 by itself.
     fn beyond(
         &self,
@@ -400,7 +413,7 @@ impl Course<'_> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::experiments::nodes::{Form, compare};
+    use crate::experiments::nodes::{LevelScheme, compare};
     use network::agent::local;
     use network::nodes::Nodes;
 
@@ -409,13 +422,17 @@ mod tests {
         let clients = local(&Nodes::new([0, 0, 1, 1])).expect("threads need nothing");
         let carriers = clients.into_iter().map(|client| Arc::new(client) as Arc<dyn Carrier>);
         let two = NonZeroU32::new(2).expect("not zero");
-        let contenders = [Contender::new("agent", carriers.collect()).with_ranks_per_node(two)];
+        let candidates = [Candidate::new("agent", carriers.collect()).with_ranks_per_node(two)];
         let setting = Setting { rounds: 1, calls: 3, computation_us: 1.0 };
-        let measures = [Circle::Everybody, Circle::Torus].map(|circle| {
-            [Form::Direct, Form::TwoLevels].map(|form| Measure::Exchange { circle, bytes: 8, form })
+        let measures = [ExchangePattern::Everybody, ExchangePattern::Torus].map(|pattern| {
+            [LevelScheme::Direct, LevelScheme::TwoLevels].map(|form| Measure::Exchange {
+                pattern,
+                bytes: 8,
+                form,
+            })
         });
-        let rows =
-            compare(&contenders, measures.as_flattened(), &setting, &Here).expect("nobody fails");
+        let rows = compare(&candidates, measures.as_flattened(), &setting, &SameNode)
+            .expect("nobody fails");
         // Called by all, by one, and what that takes of processors.
         let engines: Vec<&str> = rows.iter().step_by(3).map(|row| row.engine.as_str()).collect();
         assert_eq!(

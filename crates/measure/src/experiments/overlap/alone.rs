@@ -35,7 +35,8 @@ fn batch(world: &Communicator, trial: &mut Trial, calls: u32) -> Result<f64, Err
 
 /// Calls it until it runs as it will run.
 pub(super) fn warm_up(world: &Communicator, trial: &mut Trial) -> Result<(), Error> {
-    let (mut calls, mut spent) = (0, 0.0);
+    let mut calls = 0;
+    let mut spent = 0.0;
     while calls < WARM_UP_CALLS && spent < WARM_UP_US {
         let each = agreement::largest(world, &[batch(world, trial, trial.roots())?])?[0];
         calls += trial.roots();
@@ -48,7 +49,9 @@ pub(super) fn warm_up(world: &Communicator, trial: &mut Trial) -> Result<(), Err
 /// because a processor that is taken away only makes them longer. Batches grow until they are long
 /// enough.
 pub(super) fn estimate(world: &Communicator, trial: &mut Trial) -> Result<f64, Error> {
-    let (mut least, mut calls, mut enough) = (f64::INFINITY, trial.roots(), 0);
+    let mut least = f64::INFINITY;
+    let mut calls = trial.roots();
+    let mut enough = 0;
     while enough < 3 {
         let each = agreement::largest(world, &[batch(world, trial, calls)?])?[0];
         least = least.min(each);
@@ -57,7 +60,7 @@ pub(super) fn estimate(world: &Communicator, trial: &mut Trial) -> Result<f64, E
     Ok(least)
 }
 
-/// How long a call takes, in microseconds, the same on all ranks: the median over the batches.
+/// Measures the time of a call, in microseconds, the same on all ranks: the median over the batches.
 pub(super) fn measure(world: &Communicator, trial: &mut Trial, plan: &Plan) -> Result<f64, Error> {
     let roots = trial.roots();
     // Whole rounds of roots, so that every batch has the same mixture.

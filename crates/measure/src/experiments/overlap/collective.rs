@@ -1,4 +1,4 @@
-//! The collectives that can be measured, by the names people type.
+//! The collectives that can be measured, with their names on the command line.
 
 use crate::harness::Error;
 use serde::{Deserialize, Serialize};
@@ -16,7 +16,7 @@ const BRUCK_BYTES: u64 = 256;
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Collective {
-    /// Everybody comes.
+    /// Waits until all ranks have arrived.
     Barrier,
     /// The sum of doubles, for all.
     Allreduce,
@@ -51,12 +51,12 @@ impl Collective {
         }
     }
 
-    /// Whether it moves data, so that sizes mean something.
+    /// Returns true if it moves data, so that sizes mean something.
     pub const fn has_data(self) -> bool {
         !matches!(self, Collective::Barrier)
     }
 
-    /// Whether it can have this size.
+    /// Returns true if it can have this size.
     ///
     /// ```
     /// use measure::experiments::overlap::Collective;
@@ -78,7 +78,7 @@ impl Collective {
     }
 
     /// The algorithm that an engine is measured with, and the communicator that uses it: joins
-    /// where whoever comes last can finish it for all, what libraries ship where each rank runs its
+    /// where the last rank to arrive can complete it for all, what libraries ship where each rank runs its
     /// own part. It is chosen here, and not by default, so that a report says what was measured.
     pub(super) fn with_algorithm(
         self,

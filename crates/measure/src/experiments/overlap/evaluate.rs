@@ -2,13 +2,13 @@
 
 use super::Experiment;
 use super::plan::Plan;
-use super::repetitions::{Lap, Laps};
+use super::repetitions::{Lap, RankTimes};
 use super::row::Row;
 use super::trial::Trial;
 use crate::harness::Error;
 use crate::harness::agreement;
 use crate::harness::clock::microseconds;
-use crate::statistics::{Summary, median};
+use crate::statistics::{Quantiles, median};
 use tradewind::Communicator;
 
 /// After this long, what the last starter had written when it read the clock is visible everywhere.
@@ -28,7 +28,7 @@ pub(super) fn row(
     trial: &Trial,
     plan: &Plan,
     alone_us: f64,
-    laps: &Laps,
+    laps: &RankTimes,
 ) -> Result<Row, Error> {
     let world = experiment.world;
     let times = if experiment.ranks_per_core() > 1 {
@@ -36,7 +36,7 @@ pub(super) fn row(
     } else {
         of_each_rank(world, laps)?
     };
-    let exposed = Summary::of(&times.exposed);
+    let exposed = Quantiles::of(&times.exposed);
     Ok(Row {
         op: trial.collective,
         algorithm: trial.algorithm.to_owned(),
@@ -70,10 +70,11 @@ fn overlap_percent(exposed_us: f64, alone_us: f64) -> f64 {
 }
 
 /// Ranks have cores of their own: each rank's own time, and of a repetition the slowest rank.
-fn of_each_rank(world: &Communicator, laps: &Laps) -> Result<Times, Error> {
+fn of_each_rank(world: &Communicator, laps: &RankTimes) -> Result<Times, Error> {
     let own =
         |laps: &[Lap]| laps.iter().map(|lap| microseconds(lap.begin, lap.end)).collect::<Vec<_>>();
-    let (alone, over) = (own(&laps.alone), own(&laps.over));
+    let alone = own(&laps.alone);
+    let over = own(&laps.over);
     let usual = median(&alone);
     let exposed: Vec<f64> = over.iter().map(|time| time - usual).collect();
     Ok(Times {
@@ -84,14 +85,15 @@ fn of_each_rank(world: &Communicator, laps: &Laps) -> Result<Times, Error> {
 }
 
 /// Ranks share cores: from the first rank that leaves the barrier to the last that is done.
-fn of_all_ranks(world: &Communicator, laps: &Laps) -> Result<Times, Error> {
+fn of_all_ranks(world: &Communicator, laps: &RankTimes) -> Result<Times, Error> {
     let whole = |laps: &[Lap]| -> Result<Vec<f64>, Error> {
         let begin =
             agreement::earliest(world, &laps.iter().map(|lap| lap.left).collect::<Vec<_>>())?;
         let end = agreement::latest(world, &laps.iter().map(|lap| lap.end).collect::<Vec<_>>())?;
         Ok(begin.iter().zip(&end).map(|(begin, end)| microseconds(*begin, *end)).collect())
     };
-    let (alone, over) = (whole(&laps.alone)?, whole(&laps.over)?);
+    let alone = whole(&laps.alone)?;
+    let over = whole(&laps.over)?;
     // Repetitions of the same number have the same skews on every rank.
     let exposed = over.iter().zip(&alone).map(|(over, alone)| over - alone).collect();
     Ok(Times { alone, over, exposed })
@@ -99,13 +101,14 @@ fn of_all_ranks(world: &Communicator, laps: &Laps) -> Result<Times, Error> {
 
 /// Of all looks, by any rank, after all ranks had started: the share that found the collective
 /// complete.
-fn unattended(world: &Communicator, laps: &Laps) -> Result<f64, Error> {
+fn unattended(world: &Communicator, laps: &RankTimes) -> Result<f64, Error> {
     let started: Vec<i64> = laps.over.iter().map(|lap| lap.started).collect();
     let all_started = agreement::latest(world, &started)?;
     let counts = |lap: &Lap, all_started: i64| {
         lap.started == all_started || lap.computed >= all_started + SETTLED_NS
     };
-    let (mut looks, mut complete) = (0.0, 0.0);
+    let mut looks = 0.0;
+    let mut complete = 0.0;
     for (lap, all_started) in laps.over.iter().zip(all_started) {
         if counts(lap, all_started) {
             looks += 1.0;
@@ -118,7 +121,7 @@ fn unattended(world: &Communicator, laps: &Laps) -> Result<f64, Error> {
 }
 
 /// Processor time of all, less that of the computation, in microseconds a repetition.
-fn stolen(world: &Communicator, laps: &Laps) -> Result<f64, Error> {
+fn stolen(world: &Communicator, laps: &RankTimes) -> Result<f64, Error> {
     let of_ranks = |laps: &[Lap]| {
         agreement::sum(world, &laps.iter().map(|lap| lap.used_us).collect::<Vec<_>>())
     };
@@ -138,8 +141,8 @@ mod tests {
 
     /// Runs `body` on two ranks, which have these laps.
     fn on_two_ranks(
-        laps: [Laps; 2],
-        body: impl Fn(&Communicator, &Laps) -> Result<(), Error> + Sync,
+        laps: [RankTimes; 2],
+        body: impl Fn(&Communicator, &RankTimes) -> Result<(), Error> + Sync,
     ) {
         let outcome = local(2, |world| {
             body(&world, &laps[world.rank() as usize]).expect("two ranks can agree");
@@ -150,13 +153,13 @@ mod tests {
 
     #[test]
     fn the_slowest_rank_counts_and_each_subtracts_its_own_computation() {
-        let fast = Laps {
+        let fast = RankTimes {
             alone: vec![lap(0, 1000, 3000)],
             over: vec![lap(0, 1000, 8000)],
             others_us: 0.0,
         };
         let slow =
-            Laps { alone: vec![lap(0, 0, 6000)], over: vec![lap(0, 0, 9000)], others_us: 0.0 };
+            RankTimes { alone: vec![lap(0, 0, 6000)], over: vec![lap(0, 0, 9000)], others_us: 0.0 };
         on_two_ranks([fast, slow], |world, laps| {
             let times = of_each_rank(world, laps)?;
             assert_eq!((times.alone, times.over, times.exposed), (vec![6.0], vec![9.0], vec![5.0]));
@@ -166,12 +169,12 @@ mod tests {
 
     #[test]
     fn ranks_that_share_cores_are_timed_together() {
-        let first = Laps {
+        let first = RankTimes {
             alone: vec![lap(0, 0, 3000)],
             over: vec![lap(10_000, 0, 14_000)],
             others_us: 0.0,
         };
-        let second = Laps {
+        let second = RankTimes {
             alone: vec![lap(2000, 0, 6000)],
             over: vec![lap(11_000, 0, 17_500)],
             others_us: 0.0,
@@ -187,7 +190,7 @@ mod tests {
     fn a_look_before_everybody_has_started_does_not_count() {
         let early = Lap { unattended: false, ..lap(0, 0, 1000) };
         let late = lap(0, 2000, 3000);
-        let laps = |over| Laps { alone: Vec::new(), over: vec![over], others_us: 0.0 };
+        let laps = |over| RankTimes { alone: Vec::new(), over: vec![over], others_us: 0.0 };
         on_two_ranks([laps(early), laps(late)], |world, laps| {
             assert_eq!(unattended(world, laps)?, 1.0);
             Ok(())
@@ -202,7 +205,7 @@ mod tests {
     #[test]
     fn what_all_have_used_is_stolen() {
         let used = |used_us| Lap { used_us, ..lap(0, 0, 1) };
-        let laps = |alone, over, others_us| Laps {
+        let laps = |alone, over, others_us| RankTimes {
             alone: vec![used(alone)],
             over: vec![used(over)],
             others_us,

@@ -1,4 +1,4 @@
-//! What is asked for, and what is made of it.
+//! The requested case, and the repetitions that follow from it.
 
 use super::collective::Collective;
 use crate::harness::Error;
@@ -35,7 +35,7 @@ pub struct Case {
     pub collective: Collective,
     /// Its size in bytes, as [`Collective`] counts them.
     pub bytes: u64,
-    /// How long to compute, in microseconds; `None`: all ranks of a core together
+    /// Length of the computation, in microseconds; `None`: all ranks of a core together
     /// ten times as long as the collective takes alone, each at least 20 µs.
     pub computation_us: Option<f64>,
     /// Repetitions; `None`: as many as take about a second, between 5 and 4000.
@@ -48,7 +48,7 @@ impl Case {
         Case { collective, bytes, computation_us: None, repetitions: None }
     }
 
-    /// Whether it can be measured.
+    /// Returns true if it can be measured.
     ///
     /// ```
     /// use measure::experiments::overlap::{Case, Collective};
@@ -84,10 +84,10 @@ impl Case {
     }
 }
 
-/// What will be done for a case.
+/// The repetitions of a case.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Plan {
-    /// How long to compute, in microseconds.
+    /// Length of the computation, in microseconds.
     pub computation_us: f64,
     /// A first look at how long the collective takes alone, in microseconds.
     pub alone_us: f64,
@@ -112,7 +112,7 @@ pub(super) fn computation_for(alone_us: f64, ranks_per_core: u32) -> f64 {
     (of_the_node / f64::from(ranks_per_core)).clamp(LEAST_COMPUTATION_US, MOST_COMPUTATION_US)
 }
 
-/// How many repetitions of this length to make.
+/// Number of repetitions of this length.
 pub(super) fn repetitions_within_budget(each_us: f64) -> u32 {
     (BUDGET_US / each_us.max(1e-3)).clamp(*REPETITIONS.start(), *REPETITIONS.end()) as u32
 }

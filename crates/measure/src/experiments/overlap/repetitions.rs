@@ -28,7 +28,7 @@ pub(super) struct Lap {
     pub(super) computed: i64,
     /// The result is there.
     pub(super) end: i64,
-    /// Whether the collective was complete when the computation was over.
+    /// True if the collective was complete when the computation was over.
     pub(super) unattended: bool,
     /// Processor time from `begin` to `end`, in microseconds.
     pub(super) used_us: f64,
@@ -36,7 +36,7 @@ pub(super) struct Lap {
 
 /// All repetitions on one rank.
 #[derive(Debug, Default)]
-pub(super) struct Laps {
+pub(super) struct RankTimes {
     /// The computation by itself.
     pub(super) alone: Vec<Lap>,
     /// The computation over the collective.
@@ -106,12 +106,13 @@ pub(super) fn run(
     trial: &mut Trial,
     plan: &Plan,
     skews: &[u64],
-) -> Result<Laps, Error> {
-    let mut laps = Laps::default();
-    let (mut others_alone, mut others_over) = (Others::default(), Others::default());
+) -> Result<RankTimes, Error> {
+    let mut laps = RankTimes::default();
+    let mut others_alone = BackgroundCpu::default();
+    let mut others_over = BackgroundCpu::default();
     for (number, block) in blocks(plan.repetitions).enumerate() {
         for alone in [number % 2 == 0, number % 2 == 1] {
-            let before = Others::read(experiment)?;
+            let before = BackgroundCpu::read(experiment)?;
             for repetition in block.clone() {
                 let skew = skews[repetition as usize];
                 if alone {
@@ -121,14 +122,14 @@ pub(super) fn run(
                 }
             }
             let spent = if alone { &mut others_alone } else { &mut others_over };
-            spent.add(before, Others::read(experiment)?);
+            spent.add(before, BackgroundCpu::read(experiment)?);
         }
     }
     laps.others_us = others_over.beyond(others_alone) / f64::from(plan.repetitions);
     Ok(laps)
 }
 
-/// How long two repetitions of each kind take, in microseconds, the same on all ranks. Also warms
+/// Measures two repetitions of each kind, in microseconds, the same on all ranks. Also warms
 /// up.
 pub(super) fn time_of_two_us(
     experiment: &Experiment<'_>,
@@ -150,28 +151,28 @@ fn blocks(repetitions: u32) -> impl Iterator<Item = Range<u32>> {
 
 /// What others than the ranks have used.
 #[derive(Clone, Copy, Debug, Default)]
-struct Others {
+struct BackgroundCpu {
     service_us: f64,
     softirq_ticks: i64,
 }
 
-impl Others {
+impl BackgroundCpu {
     /// Up to now; rank 0 reads, the others have better things to do.
     fn read(experiment: &Experiment<'_>) -> Result<Self, Error> {
         if experiment.world.rank() != 0 {
-            return Ok(Others::default());
+            return Ok(BackgroundCpu::default());
         }
         let service_us = experiment.setting.service.map_or(Ok(0.0), used_by_process_us)?;
-        Ok(Others { service_us, softirq_ticks: softirq_ticks().unwrap_or(0).cast_signed() })
+        Ok(BackgroundCpu { service_us, softirq_ticks: softirq_ticks().unwrap_or(0).cast_signed() })
     }
 
-    fn add(&mut self, before: Others, after: Others) {
+    fn add(&mut self, before: BackgroundCpu, after: BackgroundCpu) {
         self.service_us += after.service_us - before.service_us;
         self.softirq_ticks += after.softirq_ticks - before.softirq_ticks;
     }
 
     /// What is more here than there, in microseconds, as far as it can be told.
-    fn beyond(self, there: Others) -> f64 {
+    fn beyond(self, there: BackgroundCpu) -> f64 {
         let ticks = self.softirq_ticks - there.softirq_ticks;
         let softirq_us = if ticks > TICKS_OF_CHANCE { ticks as f64 * tick_us() } else { 0.0 };
         (self.service_us - there.service_us).max(0.0) + softirq_us
@@ -194,7 +195,7 @@ mod tests {
 
     #[test]
     fn a_tick_or_two_are_chance() {
-        let spent = |service_us, softirq_ticks| Others { service_us, softirq_ticks };
+        let spent = |service_us, softirq_ticks| BackgroundCpu { service_us, softirq_ticks };
         assert_eq!(spent(5.0, 7).beyond(spent(2.0, 5)), 3.0);
         assert_eq!(spent(2.0, 5).beyond(spent(5.0, 7)), 0.0);
         assert_eq!(spent(0.0, 9).beyond(spent(0.0, 4)), 5.0 * tick_us());

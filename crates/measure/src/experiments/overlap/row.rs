@@ -24,7 +24,7 @@ pub struct Row {
     pub compute_us: f64,
     /// Start, computation and wait, in microseconds.
     pub total_us: f64,
-    /// What the collective added to the computation, in microseconds. Below zero, it is lost in the
+    /// Time that the collective adds to the computation, in microseconds. Below zero, it is lost in the
     /// noise.
     pub exposed_us: f64,
     /// The share of the collective that was hidden, in percent.

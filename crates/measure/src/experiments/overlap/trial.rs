@@ -36,7 +36,7 @@ pub(super) enum UnderWay<'a> {
 }
 
 impl UnderWay<'_> {
-    /// Whether it is complete; does nothing for it.
+    /// Returns true if it is complete; does nothing for it.
     #[inline]
     pub(super) fn is_complete(&self) -> bool {
         match self {
@@ -67,7 +67,8 @@ impl Trial {
         engine: EngineKind,
         case: &Case,
     ) -> Result<Self, Error> {
-        let (collective, bytes) = (case.collective, case.bytes);
+        let collective = case.collective;
+        let bytes = case.bytes;
         let (world, algorithm) = collective.with_algorithm(world, engine, bytes);
         let extents = tradewind::collectives::neighbor::balanced_dimensions(world.size(), 2);
         let torus = world.cartesian(&extents.map_err(tradewind::Error::from)?, &[true, true])?;
@@ -90,15 +91,16 @@ impl Trial {
         Ok(Trial { collective, bytes, algorithm, world, torus, data })
     }
 
-    /// How many roots take turns.
+    /// Number of roots in turn.
     pub(super) fn roots(&self) -> u32 {
         if self.collective == Collective::Bcast { self.world.size().min(MOST_ROOTS) } else { 1 }
     }
 
-    /// Starts it, in repetition `repetition`, which says whose turn it is to be the root.
+    /// Starts it, in repetition `repetition`, which determines the root.
     #[inline]
     pub(super) fn start(&mut self, repetition: u32) -> Result<UnderWay<'_>, Error> {
-        let (world, root) = (&self.world, repetition % self.roots());
+        let world = &self.world;
+        let root = repetition % self.roots();
         let request = match (self.collective, &mut self.data) {
             (Collective::Bcast, Data::Bytes { output, .. }) => {
                 UnderWay::OneBuffer(world.ibcast(output, root)?)
@@ -189,7 +191,8 @@ impl Trial {
     /// Byte `at` of the output.
     fn expected_byte(&self, repetition: u32, at: usize, salt: u64) -> u8 {
         let bytes = self.bytes as usize;
-        let (block, within) = (at / bytes, at % bytes);
+        let block = at / bytes;
+        let within = at % bytes;
         match self.collective {
             Collective::Bcast => byte_of(repetition % self.roots(), at, salt),
             Collective::Neighbor => {

@@ -24,7 +24,7 @@ pub(super) const COLUMNS: [&str; 10] = [
     "asymptotic bandwidth (MB/s)",
 ];
 
-/// Fits every measured curve, draws the lines, and fills the table.
+/// Fits every measured curve, adds the lines, and fills the table.
 pub(super) fn conclude(part: &mut Part) -> Result<(), Error> {
     let mut rows = Vec::new();
     for (figure, _) in FIGURES {
@@ -49,10 +49,8 @@ pub(super) fn conclude(part: &mut Part) -> Result<(), Error> {
 /// A line for each piece.
 fn drawn(curve: &str, fitted: &Messages) -> Vec<Series> {
     let line = |(piece, kind): (&models::fit::Piece, &&str)| {
-        let (from, to) = (
-            Point::exact(piece.from, piece.line.at(piece.from)),
-            Point::exact(piece.to, piece.line.at(piece.to)),
-        );
+        let from = Point::exact(piece.from, piece.line.at(piece.from));
+        let to = Point::exact(piece.to, piece.line.at(piece.to));
         Series {
             name: format!("{curve}, {kind}: {}", formula(piece)),
             role: Role::Fitted,
@@ -67,7 +65,7 @@ fn formula(piece: &models::fit::Piece) -> String {
     format!("{:.3} {:+.6} m", piece.line.intercept, piece.line.slope)
 }
 
-/// What the pieces are called, in order.
+/// Names of the pieces, in order.
 fn kinds(count: usize) -> &'static [&'static str] {
     match count {
         1 => &["all"],

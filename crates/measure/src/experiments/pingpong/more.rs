@@ -1,8 +1,8 @@
-//! What else a message may cost: pages that are touched for the first time, and waiting for each
+//! Further costs of a message: pages that are touched for the first time, and waiting for each
 //! message by itself.
 
 use crate::harness::clock::{microseconds, now_ns};
-use crate::harness::repetition::Laps;
+use crate::harness::repetition::Repetition;
 use crate::harness::{Error, Finding, JobShape, Setting, Step, StepContext};
 use crate::pairs::{Exchange, Pattern, Receive};
 use crate::results::{Axis, Figure, Point};
@@ -36,8 +36,8 @@ pub(super) fn figures() -> [Figure; 2] {
     [paging, blocking]
 }
 
-/// Under the engine of the sweep before them, in whose job they run.
-pub(super) fn steps(setting: &Setting, laps: Laps) -> Vec<Step> {
+/// Under the engine of the sweep before them; they run in the same job.
+pub(super) fn steps(setting: &Setting, laps: Repetition) -> Vec<Step> {
     let shape = JobShape::bound(setting, 2).with_engine(EngineKind::Caller);
     // Smaller memory is not given back to the system in between, so it cannot be untouched.
     let large = (17..=setting.choose(18, 21)).map(|exponent| 1_u64 << exponent);
@@ -67,7 +67,7 @@ fn first_touch(
     here: &StepContext<'_>,
     bytes: u64,
     fresh: usize,
-    laps: Laps,
+    laps: Repetition,
 ) -> Result<Vec<Finding>, Error> {
     let world = here.world;
     let mut exchange =
@@ -102,11 +102,12 @@ fn first_touch(
     Ok(findings)
 }
 
-fn blocking(here: &StepContext<'_>, bytes: u64, laps: Laps) -> Result<Vec<Finding>, Error> {
+fn blocking(here: &StepContext<'_>, bytes: u64, laps: Repetition) -> Result<Vec<Finding>, Error> {
     let world = here.world;
     let link =
         |pattern| Exchange::link(world, Some(1 - world.rank()), bytes, pattern, Receive::Posted);
-    let (mut forth, mut back) = (link(Pattern::Forth)?, link(Pattern::Back)?);
+    let mut forth = link(Pattern::Forth)?;
+    let mut back = link(Pattern::Back)?;
     let in_turn = laps.time(world, |times| {
         (0..times).try_for_each(|_| {
             forth.once()?;

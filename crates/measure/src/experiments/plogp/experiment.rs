@@ -8,8 +8,8 @@ use super::patterns::FIRST;
 use super::rounds::{Pass, Passes};
 use super::starts;
 use super::survey::{Plan, Survey, rounds_of};
-use crate::experiments::algorithms::Budget;
-use crate::harness::repetition::Laps;
+use crate::experiments::algorithms::TimeBudget;
+use crate::harness::repetition::Repetition;
 use crate::harness::{Error, Experiment, Finding, JobShape, Setting, Step, StepContext};
 use crate::results::{Axis, Figure, Part, Point, Table, Value};
 use models::machine::PairClass;
@@ -48,10 +48,10 @@ const PASSES: u32 = 6;
 /// The most ranks that joins are measured among.
 const JOINED: u32 = 8;
 
-/// How much is measured besides messages.
+/// Amount of measurement besides messages.
 #[derive(Clone, Copy)]
 struct Effort {
-    laps: Laps,
+    laps: Repetition,
     noise_milliseconds: u64,
     combinations: usize,
     join_sizes: &'static [u64],
@@ -62,13 +62,13 @@ pub fn experiment(setting: &Setting) -> Experiment {
     let plan = setting.choose(Plan::quick(), Plan::default());
     let effort = setting.choose(
         Effort {
-            laps: Laps { laps: 5, microseconds: 200.0 },
+            laps: Repetition { laps: 5, microseconds: 200.0 },
             noise_milliseconds: 5,
             combinations: 5,
             join_sizes: &[8, 4096],
         },
         Effort {
-            laps: Laps { laps: 25, microseconds: 1_000.0 },
+            laps: Repetition { laps: 25, microseconds: 1_000.0 },
             noise_milliseconds: 500,
             combinations: 101,
             join_sizes: &[8, 512, 8 << 10, 64 << 10, 256 << 10],
@@ -80,7 +80,7 @@ pub fn experiment(setting: &Setting) -> Experiment {
     let mut steps = Vec::new();
     let passes = setting.choose(1, PASSES);
     for pass in 1..=passes {
-        // The farthest first: there nobody shares the core whose noise is looked at.
+        // The farthest class first: there no other rank shares the core whose noise is measured.
         for (class, pair) in here.pairs_among(&cores).into_iter().rev() {
             for engine in [EngineKind::Caller, EngineKind::Peers] {
                 let shape =
@@ -167,7 +167,7 @@ fn outline(here: &Topology) -> Part {
     part
 }
 
-/// Whose turn it is in a pass.
+/// The class and engine of a pass.
 #[derive(Clone, Copy)]
 struct Turn {
     class: PairClass,
@@ -179,7 +179,7 @@ struct Turn {
 }
 
 impl Turn {
-    /// What its curves are called.
+    /// Name of its curves.
     fn curve(self) -> String {
         format!("{}, {}", self.class, self.engine)
     }
@@ -322,7 +322,7 @@ fn findings_of(
 }
 
 fn join_step(here: &StepContext<'_>, effort: Effort) -> Result<Vec<Finding>, Error> {
-    let budget = Budget { milliseconds: effort.laps.milliseconds() as f64, most_rounds: 101 };
+    let budget = TimeBudget { milliseconds: effort.laps.milliseconds() as f64, most_rounds: 101 };
     let measured = joins::measure(here.world, here.shape.shared_cores, effort.join_sizes, budget)?;
     if here.world.rank() != FIRST {
         return Ok(Vec::new());

@@ -1,6 +1,6 @@
-//! What joins cost: no messages, and so a model of their own, fitted to the join itself.
+//! Costs of joins: without messages, they have a model of their own, fitted to the join.
 
-use crate::experiments::algorithms::{Budget, CollectiveCall, Plan, Timed, compare};
+use crate::experiments::algorithms::{CollectiveCall, Plan, TimeBudget, Timed, compare};
 use crate::harness::Error;
 use collectives::{Algorithm, Collective};
 use models::fit::{self, PlaneSample};
@@ -13,8 +13,8 @@ pub(super) struct Measured {
     pub(super) operation: Collective,
     pub(super) ranks: u32,
     pub(super) bytes: u64,
-    /// How long one call took, from a start that all ranks have in common until the slowest was
-    /// done, in microseconds: what all models predict. Calls back to back overlap where who only
+    /// Time of one call, from a start that all ranks have in common until the slowest was
+    /// done, in microseconds: what all models predict. Calls back to back overlap where ranks that only
     /// gives does not wait, and would look cheaper.
     pub(super) microseconds: f64,
 }
@@ -29,7 +29,7 @@ pub(super) fn measure(
     world: &Communicator,
     cores: u32,
     sizes: &[u64],
-    budget: Budget,
+    budget: TimeBudget,
 ) -> Result<Vec<Measured>, Error> {
     let mut found = Vec::new();
     let mut ranks = 2;

@@ -6,13 +6,13 @@ use models::machine::Topology;
 use models::machine_file::Machine;
 use std::path::{Path, PathBuf};
 
-/// Where the file is.
+/// Path of the file.
 fn place(directory: &Path) -> PathBuf {
     directory.join("machine.json")
 }
 
-/// Whether the file may be begun anew: if what is there is of this machine, or cannot be read any
-/// more. Another machine's file is somebody's measurement.
+/// Returns true if the file may be begun anew: if what is there is of this machine, or cannot be read any
+/// more. Another machine's file is kept.
 pub(super) fn check(directory: &Path) -> Result<(), Error> {
     match Machine::read_for(&place(directory), Topology::here().fingerprint()) {
         Err(error @ FileError::OtherMachine { .. }) => {

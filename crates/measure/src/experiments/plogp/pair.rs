@@ -6,7 +6,7 @@ use crate::harness::Error;
 use crate::statistics::median;
 use tradewind::{Buffers, Communicator, Schedule, SharedBuffer};
 
-/// How often a schedule runs in a round, and how many runs at the end count; the middle one of
+/// Runs of a schedule in a round, and the number of those at the end that count; the middle one of
 /// these, so that an interrupt does not.
 ///
 /// A schedule's frames are taken in turn, up to 16 of them. Programs call the same collective again
@@ -17,7 +17,7 @@ const fn runs(bytes: u64) -> (usize, usize) {
     if bytes < LONG { (25, 9) } else { (7, 5) }
 }
 
-/// What the leader has the other rank do.
+/// The work that the leader assigns to the other rank.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Order {
     Add(u64),

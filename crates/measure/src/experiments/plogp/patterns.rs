@@ -1,4 +1,4 @@
-//! What runs as one schedule: the start of a run is paid once, and lies before the first reading of
+//! Patterns of messages, each one schedule: the start of a run is paid once, and lies before the first reading of
 //! the clock.
 //!
 //! Every pattern begins with a message to and fro, so that both ranks are in the run when the clock
@@ -220,7 +220,8 @@ pub(super) fn combination(rank: u32, ranks: u32, bytes: u64) -> Graph {
     let mut graph = Graph::new(rank, ranks);
     let data = graph.buffer(Access::InOut, 2 * bytes);
     let stamps = graph.buffer(Access::Output, 16);
-    let (left, right) = (data.part(0, bytes), data.part(bytes, bytes));
+    let left = data.part(0, bytes);
+    let right = data.part(bytes, bytes);
     let begin = graph.timestamp(stamps.part(0, 8));
     let sum = graph.local(Arithmetic::Add, DataType::F64, left, right, left);
     let end = graph.timestamp(stamps.part(8, 8));

@@ -18,7 +18,7 @@ const KIND: Kind = Kind { name: "tradewind rounds", version: 1, remedy: "begin a
 #[serde(transparent)]
 pub(super) struct Passes(BTreeMap<String, Vec<Pass>>);
 
-/// What one pass over a class under an engine found.
+/// Readings of one pass over a class under an engine.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(super) struct Pass {
@@ -31,7 +31,7 @@ fn place(directory: &Path) -> PathBuf {
 }
 
 impl Passes {
-    /// What is kept in a directory; nothing in none.
+    /// Passes kept in a directory; none without a directory.
     pub(super) fn read(directory: Option<&Path>) -> Result<Self, Error> {
         match directory {
             Some(directory) => Ok(file::read(&place(directory), &KIND)?),
@@ -48,7 +48,7 @@ impl Passes {
 
     /// Removes the file: all is made, and all values are in `machine.json`.
     pub(super) fn remove(directory: &Path) {
-        // It is in nobody's way if it stays.
+        // A file that stays does no harm.
         let _ = std::fs::remove_file(place(directory));
     }
 
@@ -62,7 +62,7 @@ impl Passes {
         self.0.entry(curve.to_owned()).or_default().push(pass);
     }
 
-    /// What all passes together come to.
+    /// Parameters from all passes.
     pub(super) fn survey(&self, curve: &str) -> Result<(Survey, StartCosts), ParametersError> {
         let passes = self.0.get(curve).map_or(&[][..], Vec::as_slice);
         let rounds: Vec<Vec<Reading>> =

@@ -1,8 +1,8 @@
-//! What a run of a schedule costs besides its messages, and what combining costs.
+//! Costs of a run of a schedule beside its messages, and of combining.
 
 use super::patterns;
 use crate::harness::Error;
-use crate::harness::repetition::Laps;
+use crate::harness::repetition::Repetition;
 use crate::statistics::percentile;
 use models::machine_file::StartCosts;
 use models::parameters::Parameters;
@@ -13,12 +13,12 @@ const PRIVATE_BYTES: usize = 64 << 10;
 /// So many bytes are combined: more than the nearest cache holds, as where it matters.
 const COMBINED_BYTES: u64 = 64 << 10;
 
-/// How long a run takes on the slower rank, in microseconds: the lower quartile, as with messages.
+/// Time of a run on the slower rank, in microseconds: the lower quartile, as with messages.
 fn lap(
     world: &Communicator,
     schedule: &Schedule,
     private: &[u8],
-    laps: Laps,
+    laps: Repetition,
 ) -> Result<f64, Error> {
     let mut times = laps.time(world, |times| {
         for _ in 0..times {
@@ -32,9 +32,9 @@ fn lap(
     Ok(percentile(&times, 0.25))
 }
 
-/// How long a run takes that is a round trip of nothing, in microseconds, and how much longer for
+/// Measures a run that is an empty round trip, in microseconds, and the additional time for
 /// each byte of a private buffer. Both ranks call this.
-pub(super) fn measure(world: &Communicator, laps: Laps) -> Result<StartCosts, Error> {
+pub(super) fn measure(world: &Communicator, laps: Repetition) -> Result<StartCosts, Error> {
     let private = vec![1; PRIVATE_BYTES];
     let empty = world.compile(&patterns::bare_round_trip(world.rank(), 0))?;
     let with_buffer =
@@ -49,7 +49,7 @@ pub(super) fn without_messages(run: StartCosts, network: &Parameters) -> StartCo
     StartCosts { fixed: (run.fixed - 2.0 * network.arrival(0)).max(0.0), ..run }
 }
 
-/// How long a rank takes to combine two contributions, in microseconds a byte. All ranks call this.
+/// Measures the time of combining two contributions, in microseconds a byte. All ranks call this.
 pub(super) fn combine(world: &Communicator, runs: usize) -> Result<f64, Error> {
     let schedule =
         world.compile(&patterns::combination(world.rank(), world.size(), COMBINED_BYTES))?;

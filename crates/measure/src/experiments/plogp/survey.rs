@@ -7,12 +7,12 @@ use models::parameters::{Parameters, ParametersError, Point};
 use models::statistics::Sample;
 use std::collections::BTreeMap;
 
-/// How much is measured.
+/// Amount of measurement.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Plan {
     /// Sizes that are measured in any case, in bytes; 0 among them.
     pub sizes: Vec<u64>,
-    /// How many sizes may be added where curves bend.
+    /// Number of sizes that may be added where curves bend.
     pub most_added: usize,
     /// Rounds over all sizes.
     pub rounds: usize,
@@ -40,12 +40,12 @@ impl Plan {
     }
 }
 
-/// What was found about one class of pairs.
+/// Parameters of one class of pairs.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Survey {
     /// The parameters.
     pub parameters: Parameters,
-    /// What they were found from.
+    /// The samples behind them.
     pub samples: Samples,
     /// The gap of each size in a stream of messages that do not wait for each other.
     pub stream: BTreeMap<u64, Sample>,
@@ -74,7 +74,7 @@ const LOOK: usize = 3;
 /// every state that the machine goes through.
 ///
 /// # Errors
-/// What goes wrong on the way.
+/// The error of the transport.
 pub fn rounds_of<T: Transport>(
     transport: &mut T,
     plan: &Plan,
@@ -92,7 +92,7 @@ pub fn rounds_of<T: Transport>(
 }
 
 impl Survey {
-    /// What the rounds come to; they all go over the same sizes.
+    /// Evaluates rounds, all of the same sizes.
     ///
     /// # Errors
     /// Fewer than two sizes, none of them 0, or times that cannot be.
@@ -207,7 +207,8 @@ impl Curves {
         let alone = middle(&zero.arrival);
         let first_gap = middle(&zero.stream).min(alone);
         let latency = alone - first_gap;
-        let (mut points, mut sizes) = (Vec::new(), Vec::new());
+        let mut points = Vec::new();
+        let mut sizes = Vec::new();
         for (bytes, values) in &self.sizes {
             let gaps: Vec<f64> = match bytes {
                 0 => values.stream.clone(),
@@ -215,7 +216,8 @@ impl Curves {
             };
             let gap =
                 if *bytes == 0 { first_gap } else { middle(&gaps).max(middle(&values.stream)) };
-            let (send_overhead, receive_overhead) = (middle(&values.send), middle(&values.receive));
+            let send_overhead = middle(&values.send);
+            let receive_overhead = middle(&values.receive);
             points.push(Point { bytes: *bytes, send_overhead, receive_overhead, gap });
             sizes.push(SizeSamples {
                 bytes: *bytes,
@@ -247,7 +249,7 @@ fn sample(values: &[f64]) -> Sample {
     Sample::of(values.iter().map(|value| (value * 1e4).round() / 1e4).collect())
 }
 
-/// Whether the line through the first two points misses the third by more than a quarter, and by
+/// Returns true if the line through the first two points misses the third by more than a quarter, and by
 /// more than matters.
 fn is_missed(
     (before, first): (u64, f64),
@@ -262,7 +264,7 @@ fn is_missed(
     miss > matters && miss > SHARE * third.abs().max(expected.abs())
 }
 
-/// Where to measure between two sizes; nowhere if they are as near as matters.
+/// The size to add between two sizes; none if they are close enough.
 fn middle(left: u64, right: u64) -> Option<u64> {
     /// Sizes end with cache lines.
     const LINE: u64 = 64;

@@ -1,11 +1,11 @@
-//! What can be measured: something that carries messages between two ranks.
+//! The interface of what carries messages between two ranks and can be measured.
 
 use serde::{Deserialize, Serialize};
 
 /// Carries messages between two ranks and tells how long they take. A machine does, and a
 /// simulation in tests.
 pub trait Transport {
-    /// What can go wrong.
+    /// Error of a message.
     type Error;
 
     /// Messages of this size take part in every round from now on.
@@ -21,7 +21,7 @@ pub trait Transport {
     fn round(&mut self) -> Result<Vec<Reading>, Self::Error>;
 }
 
-/// What a clock showed around the messages of one size. Times in microseconds, with what it takes
+/// Readings of the clock around the messages of one size. Times in microseconds, with what it takes
 /// to read the clock.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -34,7 +34,7 @@ pub struct Reading {
     pub round_trips: Lap,
     /// From the first send of a stream until an empty answer to its last message has come.
     pub stream: Lap,
-    /// Around sends that nobody receives yet.
+    /// Around sends without receives.
     pub sends: Lap,
     /// Around receives of messages that have come.
     pub receives: Lap,
@@ -44,7 +44,7 @@ pub struct Reading {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Lap {
-    /// How many.
+    /// Number of repetitions.
     pub count: u32,
     /// All of them, in microseconds.
     pub microseconds: f64,

@@ -1,6 +1,6 @@
 //! Bulk transfers between private buffers, of which the receiver reads every byte.
 
-use super::way::{Way, pattern};
+use super::message_path::{MessagePath, pattern};
 use crate::harness::Error;
 use std::hint::black_box;
 use tradewind::BulkReceiver;
@@ -21,7 +21,7 @@ pub(crate) struct Bulk {
     pub(super) received: Vec<u8>,
 }
 
-impl Way for Bulk {
+impl MessagePath for Bulk {
     fn resize(&mut self, bytes: u64) {
         self.payload = pattern(bytes);
         self.received = vec![0; bytes as usize];

@@ -5,7 +5,7 @@ use super::row::Row;
 use serde::Serialize;
 use std::fmt;
 
-/// Where one mechanism takes over from another.
+/// Size at which one mechanism becomes faster than another.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Crossover {
     /// The one for short messages.
@@ -33,7 +33,7 @@ const PAIRS: [(Mechanism, Mechanism); 5] = [
     (Mechanism::Basic, Mechanism::Bulk),
 ];
 
-/// Machines whose floors differ by less are taken for the same.
+/// Floors that differ by less count as equal.
 const ALIKE: f64 = 1.5;
 
 impl Crossover {
@@ -63,7 +63,8 @@ impl Crossover {
         // Rows of which one met a much slower machine tell nothing, unless there are no others.
         let met_the_same_machine = |(_, one, other): &&(u64, &Row, &Row)| {
             let floor = |row: &Row| row.floor_ns.map_or(1.0, |floor| floor.median);
-            let (one, other) = (floor(one), floor(other));
+            let one = floor(one);
+            let other = floor(other);
             one.max(other) < ALIKE * one.min(other)
         };
         let latencies = |(bytes, short, long): &(u64, &Row, &Row)| {
@@ -75,7 +76,8 @@ impl Crossover {
             common = both.iter().filter_map(latencies).collect();
         }
         common.sort_by_key(|(bytes, _)| *bytes);
-        let (first, last) = (common.first()?, common.last()?);
+        let first = common.first()?;
+        let last = common.last()?;
         let faster = common.iter().rev().take_while(|(_, (short, long))| long <= short).last();
         Some(Crossover {
             short,
@@ -99,7 +101,8 @@ impl fmt::Display for Crossover {
             sizes: (first, last),
         } = self;
         let who = if *threads == 1 { "1 thread".to_owned() } else { format!("{threads} threads") };
-        let (short, long) = (short.title(), long.title());
+        let short = short.title();
+        let long = long.title();
         match bytes {
             Some(bytes) if bytes == first => {
                 write!(
@@ -129,7 +132,7 @@ impl fmt::Display for Crossover {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::experiments::queues::row::Figure;
+    use crate::experiments::queues::row::over_rounds;
 
     fn row(mechanism: Mechanism, bytes: u64, latency: f64) -> Row {
         Row {
@@ -138,7 +141,7 @@ mod tests {
             bytes,
             send_ns: None,
             receive_ns: None,
-            latency_ns: Figure::of(&[latency]),
+            latency_ns: over_rounds(&[latency]),
             gap_ns: None,
             floor_ns: None,
             ratio: None,
@@ -167,7 +170,7 @@ mod tests {
     #[test]
     fn what_met_a_slower_machine_does_not_count() {
         let of = |mechanism, bytes, latency, floor| Row {
-            floor_ns: Figure::of(&[floor]),
+            floor_ns: over_rounds(&[floor]),
             ..row(mechanism, bytes, latency)
         };
         let rows = [

@@ -1,11 +1,12 @@
-//! What waiting costs: processor time of receivers that sleep in all the ways there are.
+//! Cost of waiting: CPU time of receivers that sleep in all the ways there are.
 
 use super::mechanism::Mechanism;
 use super::open;
 use super::parts::{Parts, Polled};
-use super::row::{Figure, Row};
+use super::row::Row;
 use crate::harness::Error;
 use crate::harness::processor_time::{RankKind, used_by_rank_us};
+use crate::statistics::Quantiles;
 use std::time::{Duration, Instant};
 use tradewind::{Communicator, Op};
 
@@ -15,9 +16,9 @@ const RECEIVERS: u32 = 8;
 /// Receivers look for some microseconds before they sleep; this is long enough for them to have
 /// done so.
 const FALLING_ASLEEP: Duration = Duration::from_millis(50);
-/// How long the processor time is watched.
+/// Length of the observation.
 const WATCHED: Duration = Duration::from_secs(1);
-/// How long the receivers go on sleeping after that.
+/// Time that the receivers sleep beyond the observation.
 const MARGIN: Duration = Duration::from_millis(50);
 
 /// Measures it, once: it takes a second. All ranks call this, which must be processes.
@@ -51,7 +52,7 @@ pub(super) fn measure(world: &Communicator) -> Result<Row, Error> {
 
 /// The row of so many percent of a core.
 pub(super) fn row(percent: f64) -> Row {
-    let none: Option<Figure> = None;
+    let none: Option<Quantiles> = None;
     Row {
         mechanism: Mechanism::Idle,
         threads: RECEIVERS,

@@ -1,4 +1,4 @@
-//! The mechanisms that can be measured, by the names people type.
+//! The mechanisms that can be measured, with their names on the command line.
 
 use super::parts::CAPACITY;
 use super::plan::MOST_BYTES;
@@ -7,7 +7,7 @@ use serde::{Deserialize, Serialize};
 use std::ops::RangeInclusive;
 use tradewind::queues::cache_line::LINE_DATA;
 
-/// What moves a message from one rank to the other.
+/// A mechanism that moves messages from one rank to the other.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Mechanism {
@@ -110,7 +110,7 @@ impl Mechanism {
         }
     }
 
-    /// Whether it is measured with messages of this size.
+    /// Returns true if it is measured with messages of this size.
     pub fn carries(self, bytes: u64) -> bool {
         self.sizes().contains(&bytes)
     }
@@ -128,7 +128,7 @@ impl Mechanism {
         }
     }
 
-    /// Whether several threads send through one of it.
+    /// Returns true if several threads send through one of it.
     pub const fn is_shared(self) -> bool {
         matches!(self, Mechanism::Express | Mechanism::OnePoll | Mechanism::Wide | Mechanism::TagOn)
     }

@@ -1,10 +1,10 @@
 //! Opens ways between rank 0, which may have several threads, and rank 1. All ranks call the same.
 
 use super::bulk::Bulk;
+use super::message_path::Floor;
 use super::parts::{CAPACITY, Lines, Parts, Polled, Words};
 use super::ring::{LINES, Ring};
 use super::tagged::{Tagged, buffers};
-use super::way::Floor;
 use super::words::{Command, Doubles, Remote, WORDS};
 use crate::harness::Error;
 use shm::mapped::Mapped;
@@ -169,7 +169,8 @@ pub(super) fn polled(world: &Communicator, threads: usize) -> Result<Vec<Parts<P
 /// A channel in each direction.
 pub(super) fn doubles(world: &Communicator) -> Result<Vec<Doubles>, Error> {
     let ends = [world.channel(0, 1, WORDS)?, world.channel(1, 0, WORDS)?];
-    let (mut senders, mut receivers) = (Vec::new(), Vec::new());
+    let mut senders = Vec::new();
+    let mut receivers = Vec::new();
     for end in ends.into_iter().flatten() {
         match end {
             ChannelEnd::Sender(sender) => senders.push(sender),
@@ -204,7 +205,8 @@ pub(crate) fn bulk(
     world: &Communicator,
     policy: Policy,
 ) -> Result<(Vec<Bulk>, Option<String>), Error> {
-    let (mut receivers, mut senders) = (Vec::new(), Vec::new());
+    let mut receivers = Vec::new();
+    let mut senders = Vec::new();
     for (from, to) in [(0, 1), (1, 0)] {
         match world.bulk(from, to, DEFAULT_STAGING_BYTES)? {
             Some(BulkEnd::Sender(sender)) => senders.push(sender),

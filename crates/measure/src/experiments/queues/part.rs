@@ -1,8 +1,9 @@
 //! Queues as a part of the suite: every row of a [`Plan`] is a step.
 
-use super::{Case, Crossover, Event, Figure as Spread, LEAST_ROUNDS, Mechanism, Plan, Row, run};
+use super::{Case, Crossover, Event, LEAST_ROUNDS, Mechanism, Plan, Row, run};
 use crate::harness::{Error, Experiment, Finding, JobShape, Setting, Step, StepContext};
 use crate::results::{Axis, Figure, Part, Point, Table, Value};
+use crate::statistics::Quantiles as Spread;
 use std::collections::BTreeMap;
 use std::fmt::Display;
 use std::str::FromStr;
@@ -24,7 +25,7 @@ const FLOOR: &str = "floor";
 const SPREADS: [&str; 6] = ["send", "receive", "latency", "gap", "floor", "ratio"];
 
 impl Plan {
-    /// What the suite measures: fewer sizes than by default, and each more quickly.
+    /// The plan of the suite: fewer sizes than by default, and each more quickly.
     fn of_suite(quick: bool) -> Self {
         let mut sizes = vec![0, 8, 48];
         sizes.extend((7..=20).step_by(if quick { 13 } else { 1 }).map(|power| 1 << power));
@@ -236,7 +237,8 @@ fn conclude(part: &mut Part) -> Result<(), Error> {
     let mut floors: Vec<f64> = rows.iter().filter_map(|row| Some(row.floor_ns?.median)).collect();
     floors.sort_by(f64::total_cmp);
     let sizes = || rows.iter().filter(|row| row.latency_ns.is_some()).map(|row| row.bytes as f64);
-    let (least, most) = (sizes().fold(f64::INFINITY, f64::min), sizes().fold(0.0, f64::max));
+    let least = sizes().fold(f64::INFINITY, f64::min);
+    let most = sizes().fold(0.0, f64::max);
     let mut points = Vec::new();
     if !floors.is_empty() {
         let middle = crate::statistics::percentile(&floors, 0.5);

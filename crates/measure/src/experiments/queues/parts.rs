@@ -1,7 +1,7 @@
 //! Ways through queues: a message is as many words or lines as it needs, and put together by its
 //! sender's name.
 
-use super::way::{LOOKS, Way, pattern};
+use super::message_path::{LOOKS, MessagePath, pattern};
 use crate::harness::Error;
 use std::hint::black_box;
 use std::time::Instant;
@@ -17,11 +17,11 @@ use tradewind::queues::one_poll::OnePoll;
 pub(super) const CAPACITY: usize = 1024;
 
 /// Moves a part of a message.
-pub(crate) trait Carrier: Send {
+pub(crate) trait PacketPath: Send {
     /// Bytes of a part.
     const DATA: usize;
 
-    /// Sends a part to a thread of the other rank, and waits for room.
+    /// Sends a part to a thread of the other rank; waits while the queue is full.
     fn send(&mut self, to: usize, bytes: &[u8]) -> Result<(), Error>;
 
     /// Takes the next part, and waits for it: first it looks for a moment, then it sleeps.
@@ -38,19 +38,19 @@ pub(crate) struct Parts<C> {
     last: usize,
 }
 
-impl<C: Carrier> Parts<C> {
+impl<C: PacketPath> Parts<C> {
     /// From so many senders.
     pub(super) fn new(carrier: C, senders: usize) -> Self {
         Parts { carrier, payload: Vec::new(), received: vec![(0, Vec::new()); senders], last: 0 }
     }
 
-    /// What moves the parts.
+    /// The path of the parts.
     pub(super) fn carrier_mut(&mut self) -> &mut C {
         &mut self.carrier
     }
 }
 
-impl<C: Carrier> Way for Parts<C> {
+impl<C: PacketPath> MessagePath for Parts<C> {
     fn resize(&mut self, bytes: u64) {
         self.payload = pattern(bytes);
         self.received.iter_mut().for_each(|(at, message)| {
@@ -117,7 +117,7 @@ fn send_word(
     Ok(senders[to].send(&Message::new(source, 0, data))?)
 }
 
-impl Carrier for Words {
+impl PacketPath for Words {
     const DATA: usize = 5;
 
     #[inline]
@@ -154,7 +154,7 @@ impl Polled {
     }
 }
 
-impl Carrier for Polled {
+impl PacketPath for Polled {
     const DATA: usize = 5;
 
     #[inline]
@@ -183,7 +183,7 @@ pub(crate) struct Lines {
     pub(super) receiver: CacheLineReceiver,
 }
 
-impl Carrier for Lines {
+impl PacketPath for Lines {
     const DATA: usize = LINE_DATA;
 
     #[inline]

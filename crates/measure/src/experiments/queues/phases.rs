@@ -1,10 +1,10 @@
 //! The three things that are done with a way and timed: round trips, streams, and batches into a
-//! queue that nobody empties.
+//! queue without a receiver.
 //!
 //! Rank 0 begins, with all its threads; rank 1 has one thread. The clock is the node's, so that a
 //! stream can be timed from the first sender's begin to the receiver's end.
 
-use super::way::Way;
+use super::message_path::MessagePath;
 use crate::harness::Error;
 use crate::harness::clock::now_ns;
 use crate::statistics::median;
@@ -19,7 +19,7 @@ struct Span {
 }
 
 /// Times `act` on all threads of this rank; they begin together.
-fn on_all<W: Way>(
+fn on_all<W: MessagePath>(
     ways: &mut [W],
     act: impl Fn(&mut W) -> Result<(), Error> + Sync,
 ) -> Result<Vec<Span>, Error> {
@@ -32,7 +32,8 @@ fn on_all<W: Way>(
         return Ok(vec![time(alone)?]);
     }
     let start = Barrier::new(ways.len());
-    let (start, time) = (&start, &time);
+    let start = &start;
+    let time = &time;
     std::thread::scope(|scope| {
         let spawn = |way| {
             scope.spawn(move || {
@@ -66,7 +67,7 @@ pub(crate) fn largest<const N: usize>(
 }
 
 /// Half a round trip in nanoseconds, of `count` for each of the threads. Rank 1 gives 0.
-pub(crate) fn round_trips<W: Way>(
+pub(crate) fn round_trips<W: MessagePath>(
     world: &Communicator,
     ways: &mut [W],
     threads: usize,
@@ -94,7 +95,7 @@ pub(crate) fn round_trips<W: Way>(
 }
 
 /// Nanoseconds a message of a stream of `count` from each of the threads. Both ranks get it.
-pub(super) fn stream<W: Way>(
+pub(super) fn stream<W: MessagePath>(
     world: &Communicator,
     ways: &mut [W],
     threads: usize,
@@ -117,7 +118,7 @@ pub(super) fn stream<W: Way>(
 
 /// Nanoseconds to send and to receive a message, in batches of so many from each of the threads.
 /// First all are sent, then all are received. Medians of the batches; both ranks get them.
-pub(super) fn batches<W: Way>(
+pub(super) fn batches<W: MessagePath>(
     world: &Communicator,
     ways: &mut [W],
     threads: usize,

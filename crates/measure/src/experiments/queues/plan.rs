@@ -1,4 +1,4 @@
-//! What is asked for.
+//! The requested mechanisms, sizes and threads.
 
 use super::mechanism::Mechanism;
 use crate::harness::Error;
@@ -57,7 +57,7 @@ pub struct Case {
 }
 
 impl Plan {
-    /// Whether it can be measured.
+    /// Returns true if it can be measured.
     ///
     /// ```
     /// use measure::experiments::queues::Plan;
@@ -98,7 +98,7 @@ impl Plan {
         }
     }
 
-    /// What stands in the way of each mechanism if none can be measured.
+    /// The obstacle of each mechanism if none can be measured.
     fn why_nothing(&self) -> String {
         if self.mechanisms.is_empty() || self.threads.is_empty() {
             return "give a mechanism and a number of threads".to_owned();

@@ -1,7 +1,7 @@
 //! A way through Basic rings: composed and published where it is read, then copied to the
 //! receiver's own buffer.
 
-use super::way::{LOOKS, Way, pattern};
+use super::message_path::{LOOKS, MessagePath, pattern};
 use crate::harness::Error;
 use std::hint::black_box;
 use tradewind::queues::basic::{Header, Receiver, Sender};
@@ -18,14 +18,14 @@ pub(super) struct Ring {
     pub(super) received: Vec<u8>,
 }
 
-impl Way for Ring {
+impl MessagePath for Ring {
     fn resize(&mut self, bytes: u64) {
         self.payload = pattern(bytes);
         self.received = vec![0; bytes as usize];
     }
 
     fn room(&self) -> usize {
-        // Half of the ring always has room, whatever has not been given back yet.
+        // Half of the ring is always free, whatever the receiver has yet to release.
         LINES as usize / 2 / (self.payload.len() + 8).div_ceil(64)
     }
 

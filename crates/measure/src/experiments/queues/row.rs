@@ -1,29 +1,15 @@
 //! One line of the result.
 
 use super::mechanism::Mechanism;
-use crate::statistics::Summary;
+use crate::statistics::Quantiles;
 use serde::{Deserialize, Serialize};
 
-/// A figure over the rounds.
-#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
-pub struct Figure {
-    /// Half of the rounds lie below.
-    pub median: f64,
-    /// A tenth of the rounds lies below.
-    pub p10: f64,
-    /// A tenth of the rounds lies above.
-    pub p90: f64,
+/// Quantiles over these rounds; `None` if there are none.
+pub(super) fn over_rounds(rounds: &[f64]) -> Option<Quantiles> {
+    (!rounds.is_empty()).then(|| Quantiles::of(rounds))
 }
 
-impl Figure {
-    /// Of these rounds; `None` if there are none.
-    pub(super) fn of(rounds: &[f64]) -> Option<Self> {
-        let Summary { median, p10, p90 } = Summary::of(rounds);
-        (!rounds.is_empty()).then_some(Figure { median, p10, p90 })
-    }
-}
-
-/// What was measured of one mechanism with one size and so many threads; the [module](super) says
+/// Results of one mechanism with one size and number of threads; the [module](super) says
 /// what the figures mean.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Row {
@@ -33,19 +19,19 @@ pub struct Row {
     pub threads: u32,
     /// Size of a message.
     pub bytes: u64,
-    /// Nanoseconds to send a message when there is room. `None` where sender and receiver have to
+    /// Nanoseconds to send a message within the capacity. `None` where sender and receiver have to
     /// meet, or one message does not fit.
-    pub send_ns: Option<Figure>,
+    pub send_ns: Option<Quantiles>,
     /// Nanoseconds to receive a message that waits.
-    pub receive_ns: Option<Figure>,
+    pub receive_ns: Option<Quantiles>,
     /// Half a round trip in nanoseconds.
-    pub latency_ns: Option<Figure>,
+    pub latency_ns: Option<Quantiles>,
     /// Nanoseconds a message in a stream.
-    pub gap_ns: Option<Figure>,
+    pub gap_ns: Option<Quantiles>,
     /// Half a round trip of a bare word in a line of its own, in the same rounds.
-    pub floor_ns: Option<Figure>,
+    pub floor_ns: Option<Quantiles>,
     /// Latency over floor, round by round.
-    pub ratio: Option<Figure>,
+    pub ratio: Option<Quantiles>,
     /// Megabytes (10⁶ bytes) a second in the stream.
     pub megabytes_per_second: Option<f64>,
     /// Processor time of sleeping receivers, in percent of one core; `None` for everything else.
@@ -62,7 +48,7 @@ mod tests {
 
     #[test]
     fn the_names_of_the_fields_are_those_that_were_promised() {
-        let figure = Figure::of(&[2.0]);
+        let figure = over_rounds(&[2.0]);
         let row = Row {
             mechanism: Mechanism::OnePoll,
             threads: 2,

@@ -1,6 +1,6 @@
 //! Ways of Tag-On: a header in a line, the data in a buffer of the segment; to one receiver.
 
-use super::way::{LOOKS, Way, pattern};
+use super::message_path::{LOOKS, MessagePath, pattern};
 use crate::harness::Error;
 use std::hint::black_box;
 use std::time::{Duration, Instant};
@@ -13,7 +13,7 @@ use tradewind::queues::tag_on::{TagOnError, TagOnPool, TagOnPools};
 /// Longer than any receiver is away.
 const PATIENCE: Duration = Duration::from_secs(3600);
 
-/// How many buffers of so many bytes a sender has: some MiB, and enough that it does not wait for
+/// Number of buffers of this many bytes of a sender: some MiB, and enough that it does not wait for
 /// each.
 pub(super) fn buffers(bytes: u64) -> u64 {
     ((8 << 20) / bytes.max(1)).clamp(4, 64)
@@ -28,13 +28,13 @@ pub(super) struct Tagged {
     pub(super) receiver: CacheLineReceiver,
     pub(super) pool: TagOnPool,
     pub(super) buffers: u64,
-    /// What the other rank's threads send from.
+    /// Pools of the other rank's threads.
     pub(super) pools: TagOnPools,
     pub(super) payload: Vec<u8>,
     pub(super) received: Vec<u8>,
 }
 
-impl Way for Tagged {
+impl MessagePath for Tagged {
     fn resize(&mut self, bytes: u64) {
         self.payload = pattern(bytes);
         self.received = vec![0; bytes as usize];

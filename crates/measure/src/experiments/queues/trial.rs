@@ -1,9 +1,9 @@
 //! Measures a mechanism with one size: rounds in which it and the floor take turns.
 
+use super::message_path::{Floor, MessagePath};
 use super::phases::{batches, largest, round_trips, stream};
 use super::plan::{Case, Plan};
-use super::row::{Figure, Row};
-use super::way::{Floor, Way};
+use super::row::{Row, over_rounds};
 use crate::harness::Error;
 use tradewind::{Communicator, Op};
 
@@ -14,7 +14,7 @@ const MOST_IN_A_BATCH: usize = 256;
 /// About what two barriers, and starting threads, cost beside a batch, in nanoseconds.
 const AROUND_A_BATCH: f64 = 10_000.0;
 
-/// How often things are done in a round, the same on all ranks.
+/// Repetitions within a round, the same on all ranks.
 #[derive(Clone, Copy, Debug)]
 struct Counts {
     floor: u64,
@@ -24,7 +24,7 @@ struct Counts {
     batches: u64,
 }
 
-/// What the rounds gave, in nanoseconds.
+/// Times of the rounds, in nanoseconds.
 #[derive(Debug, Default)]
 struct Rounds {
     floor: Vec<f64>,
@@ -36,7 +36,7 @@ struct Rounds {
 }
 
 /// Measures it. All ranks call this and get the same row, except that those of rank 1 mean nothing.
-pub(super) fn measure<W: Way>(
+pub(super) fn measure<W: MessagePath>(
     world: &Communicator,
     floor: &mut [Floor],
     ways: &mut [W],
@@ -55,7 +55,7 @@ pub(super) fn measure<W: Way>(
 }
 
 /// Settles how often things are done: each takes about a quarter of the round.
-fn counts<W: Way>(
+fn counts<W: MessagePath>(
     world: &Communicator,
     floor: &mut [Floor],
     ways: &mut [W],
@@ -81,7 +81,7 @@ fn counts<W: Way>(
     })
 }
 
-fn one_round<W: Way>(
+fn one_round<W: MessagePath>(
     world: &Communicator,
     floor: &mut [Floor],
     ways: &mut [W],
@@ -93,7 +93,7 @@ fn one_round<W: Way>(
     let threads = case.threads as usize;
     let mut floor_ns = 0.0;
     let mut latency_ns = 0.0;
-    // Who comes first changes, so that neither profits from it.
+    // The order alternates, so that neither profits from it.
     for turn in 0..2 {
         if (turn + round).is_multiple_of(2) {
             floor_ns = round_trips(world, floor, 1, counts.floor)?;
@@ -113,9 +113,9 @@ fn one_round<W: Way>(
     Ok(())
 }
 
-/// Whether what came last was right, on both ranks.
-fn check<W: Way>(world: &Communicator, ways: &[W], case: Case) -> Result<(), Error> {
-    let wrong = u32::from(!ways.iter().all(Way::is_right));
+/// Returns true if what came last was right, on both ranks.
+fn check<W: MessagePath>(world: &Communicator, ways: &[W], case: Case) -> Result<(), Error> {
+    let wrong = u32::from(!ways.iter().all(MessagePath::is_right));
     let mut all = [0];
     world.allreduce(&[wrong * (world.rank() + 1)], &mut all, Op::Maximum)?;
     match all[0].checked_sub(1) {
@@ -128,17 +128,17 @@ fn check<W: Way>(world: &Communicator, ways: &[W], case: Case) -> Result<(), Err
 }
 
 fn row(case: Case, plan: &Plan, counts: Counts, rounds: &Rounds) -> Row {
-    let gap_ns = Figure::of(&rounds.gap);
+    let gap_ns = over_rounds(&rounds.gap);
     Row {
         mechanism: case.mechanism,
         threads: case.threads,
         bytes: case.bytes,
-        send_ns: Figure::of(&rounds.send),
-        receive_ns: Figure::of(&rounds.receive),
-        latency_ns: Figure::of(&rounds.latency),
+        send_ns: over_rounds(&rounds.send),
+        receive_ns: over_rounds(&rounds.receive),
+        latency_ns: over_rounds(&rounds.latency),
         gap_ns,
-        floor_ns: Figure::of(&rounds.floor),
-        ratio: Figure::of(&rounds.ratio),
+        floor_ns: over_rounds(&rounds.floor),
+        ratio: over_rounds(&rounds.ratio),
         megabytes_per_second: gap_ns
             .filter(|gap| gap.median > 0.0)
             .map(|gap| case.bytes as f64 * 1e3 / gap.median),

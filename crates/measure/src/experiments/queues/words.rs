@@ -1,6 +1,6 @@
 //! Ways of eight bytes: a channel, and the three commands on a window.
 
-use super::way::Way;
+use super::message_path::MessagePath;
 use crate::harness::Error;
 use tradewind::queues::channel;
 use tradewind::{ChannelReceiver, Op, Windows};
@@ -18,7 +18,7 @@ pub(super) struct Doubles {
     pub(super) is_right: bool,
 }
 
-impl Way for Doubles {
+impl MessagePath for Doubles {
     fn resize(&mut self, _bytes: u64) {}
 
     fn room(&self) -> usize {
@@ -44,7 +44,7 @@ impl Way for Doubles {
     }
 }
 
-/// What moves a word.
+/// A command that moves a word.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum Command {
     /// The sender writes into the receiver's window.
@@ -66,7 +66,7 @@ pub(super) struct Remote {
     pub(super) seen: u64,
 }
 
-impl Way for Remote {
+impl MessagePath for Remote {
     fn resize(&mut self, _bytes: u64) {}
 
     fn room(&self) -> usize {
@@ -96,7 +96,7 @@ impl Way for Remote {
             Command::Read => (&self.windows.all[self.other], self.seen),
             Command::Accumulate => (self.windows.own.local(), lap),
         };
-        // A stream may be laps ahead: nobody holds up who sends.
+        // A stream may be laps ahead: senders do not wait.
         while window.get_value::<u64>(at)? < awaited {}
         Ok(0)
     }

@@ -10,14 +10,14 @@ use service::launcher::{LaunchOptions, Line, Outcome, Output, Stream, launch};
 use std::ffi::OsString;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-/// What was measured, and how the job ended.
+/// Measured rows, and the end of the job.
 pub(super) struct Measured {
     pub(super) rows: Vec<Row>,
     pub(super) skipped: Vec<(Mechanism, String)>,
     pub(super) end: End,
 }
 
-/// How the job ended.
+/// End of the job.
 pub(super) enum End {
     /// Well.
     Complete,
@@ -27,15 +27,15 @@ pub(super) enum End {
     Incomplete { expected: usize },
 }
 
-/// What rank 0 has reported so far.
+/// Reports of rank 0 so far.
 #[derive(Default)]
-struct Heard {
+struct Reports {
     rows: Vec<Row>,
     skipped: Vec<(Mechanism, String)>,
 }
 
 /// Measures all rows of the plan in one job. Progress is shown on standard error, if that is a
-/// terminal, and drawn between rows alone, because drawing takes processor time from the ranks.
+/// terminal, and redrawn between rows alone, because redrawing takes CPU time from the ranks.
 pub(super) fn run(plan: &Plan) -> Result<Measured, Failure> {
     let cases = plan.cases();
     let progress =
@@ -43,12 +43,13 @@ pub(super) fn run(plan: &Plan) -> Result<Measured, Failure> {
     if let Ok(style) = ProgressStyle::with_template("{bar:20} {pos}/{len}  {wide_msg}") {
         progress.set_style(style);
     }
-    let heard = Arc::new(Mutex::new(Heard::default()));
+    let reports = Arc::new(Mutex::new(Reports::default()));
     let mut options = LaunchOptions::new(2, EngineKind::Caller)?;
     options.output = Output::Lines(Box::new({
-        let (heard, progress) = (Arc::clone(&heard), progress.clone());
+        let reports = Arc::clone(&reports);
+        let progress = progress.clone();
         move |line| {
-            hear(line, &mut lock(&heard), &progress);
+            read_line(line, &mut lock(&reports), &progress);
             Ok(())
         }
     }));
@@ -56,7 +57,7 @@ pub(super) fn run(plan: &Plan) -> Result<Measured, Failure> {
     let outcome = launch(&program, &super::rank::command_line(plan), options);
     progress.finish_and_clear();
     let outcome = outcome?;
-    let Heard { rows, skipped } = std::mem::take(&mut *lock(&heard));
+    let Reports { rows, skipped } = std::mem::take(&mut *lock(&reports));
     let left_out = |mechanism| skipped.iter().any(|(left_out, _)| *left_out == mechanism);
     let expected = cases.iter().filter(|case| !left_out(case.mechanism)).count();
     let end = match outcome {
@@ -69,13 +70,13 @@ pub(super) fn run(plan: &Plan) -> Result<Measured, Failure> {
     Ok(Measured { rows, skipped, end })
 }
 
-fn lock(heard: &Mutex<Heard>) -> MutexGuard<'_, Heard> {
+fn lock(reports: &Mutex<Reports>) -> MutexGuard<'_, Reports> {
     // Each field is written in one step.
-    heard.lock().unwrap_or_else(PoisonError::into_inner)
+    reports.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 /// Takes in a line of a rank's output.
-fn hear(line: Line<'_>, heard: &mut Heard, progress: &ProgressBar) {
+fn read_line(line: Line<'_>, reports: &mut Reports, progress: &ProgressBar) {
     if line.stream == Stream::Output {
         match serde_json::from_slice(line.text) {
             Ok(Report::Begin { mechanism, threads, bytes }) => {
@@ -83,12 +84,12 @@ fn hear(line: Line<'_>, heard: &mut Heard, progress: &ProgressBar) {
                 return;
             }
             Ok(Report::Row(row)) => {
-                heard.rows.push(*row);
+                reports.rows.push(*row);
                 progress.inc(1);
                 return;
             }
             Ok(Report::Skipped { mechanism, why }) => {
-                heard.skipped.push((mechanism, why));
+                reports.skipped.push((mechanism, why));
                 return;
             }
             // Not ours to understand, so ours to pass on.

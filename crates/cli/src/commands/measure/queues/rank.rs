@@ -68,6 +68,6 @@ fn say(event: Event) {
         Event::Skipped { mechanism, why } => Report::Skipped { mechanism, why },
     };
     let line = serde_json::to_string(&report).unwrap_or_default();
-    // Who does not listen any more finds that a row is missing.
+    // Without a reader, the launcher reports a missing row.
     let _ = writeln!(std::io::stdout(), "{line}");
 }

@@ -1,8 +1,9 @@
-//! The rows of `tradewind measure queues` for people.
+//! The text form of the rows of `tradewind measure queues`.
 
 use crate::commands::overlap::figures::{figure, ranks_on_cores, table_with, trusted};
 use comfy_table::{Cell, Table};
-use measure::experiments::queues::{Crossover, Figure, Mechanism, Row};
+use measure::experiments::queues::{Crossover, Mechanism, Row};
+use measure::statistics::Quantiles;
 
 /// The table, what is to be seen in it, and how to read it.
 pub(super) fn of(rows: &[Row], crossovers: &[Crossover], left_out: &[String]) -> String {
@@ -63,12 +64,12 @@ fn table(rows: &[&Row]) -> Table {
     table
 }
 
-fn median(of: Option<Figure>) -> Cell {
+fn median(of: Option<Quantiles>) -> Cell {
     figure(of.map_or_else(|| "–".to_owned(), |of| nanoseconds(of.median)))
 }
 
-fn spread(of: Option<Figure>) -> Cell {
-    let both = |of: Figure| format!("{} .. {}", nanoseconds(of.p10), nanoseconds(of.p90));
+fn spread(of: Option<Quantiles>) -> Cell {
+    let both = |of: Quantiles| format!("{} .. {}", nanoseconds(of.p10), nanoseconds(of.p90));
     figure(of.map_or_else(|| "–".to_owned(), both))
 }
 

@@ -1,6 +1,6 @@
 //! One job of an experiment: rank processes that make some of its steps.
 
-use super::kept::Kept;
+use super::kept::SavedPart;
 use super::progress::Progress;
 use super::rank::{self, Report};
 use crate::failure::Failure;
@@ -11,7 +11,7 @@ use std::ops::Range;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
-/// How often what has been found is written while ranks measure: each time takes some of their
+/// Interval between writes of the part while ranks measure: each write takes some of their
 /// processor time.
 const SAVE_EVERY: Duration = Duration::from_secs(3);
 /// A job may take so many times as long as expected, and …
@@ -19,11 +19,11 @@ const PATIENCE: u32 = 20;
 /// … this long besides.
 const STARTING: Duration = Duration::from_secs(120);
 
-/// How a job ended.
+/// End of a job.
 pub(super) enum JobEnd {
     /// All its steps are made.
     Done,
-    /// Somebody wanted it to end; the exit status for that.
+    /// Interrupted by a signal; the exit status for it.
     Interrupted(u8),
     /// It could not be made.
     Failed { why: String, code: u8 },
@@ -31,7 +31,7 @@ pub(super) enum JobEnd {
 
 /// Makes these steps. What each found is in the part, and on the disk, when this returns.
 pub(super) fn run(
-    kept: &Arc<Mutex<Kept>>,
+    kept: &Arc<Mutex<SavedPart>>,
     steps: Range<usize>,
     setting: &Setting,
     progress: &Progress,
@@ -49,13 +49,13 @@ pub(super) fn run(
     options.limit = Some(STARTING + Duration::from_millis(expected) * PATIENCE);
     let trouble = Arc::new(Mutex::new(None));
     options.output = Output::Lines(Box::new({
-        let mut ear = Ear {
+        let mut reader = ReportReader {
             kept: Arc::clone(kept),
             trouble: Arc::clone(&trouble),
             progress: progress.clone(),
             saved: None,
         };
-        move |line| ear.hear(line)
+        move |line| reader.read_line(line)
     }));
     let arguments = {
         let kept = lock(kept);
@@ -83,9 +83,9 @@ pub(super) fn run(
     })
 }
 
-/// Hears what the ranks say.
-struct Ear {
-    kept: Arc<Mutex<Kept>>,
+/// Reads the reports of the ranks.
+struct ReportReader {
+    kept: Arc<Mutex<SavedPart>>,
     /// Why nothing more can be taken in.
     trouble: Arc<Mutex<Option<Failure>>>,
     progress: Progress,
@@ -93,9 +93,9 @@ struct Ear {
     saved: Option<Instant>,
 }
 
-impl Ear {
-    /// Takes in a line. An error ends the ranks, which find that nobody hears them.
-    fn hear(&mut self, line: Line<'_>) -> std::io::Result<()> {
+impl ReportReader {
+    /// Reads a line. An error ends the ranks.
+    fn read_line(&mut self, line: Line<'_>) -> std::io::Result<()> {
         if line.stream == Stream::Output
             && let Ok(Report { step, findings }) = serde_json::from_slice(line.text)
         {
@@ -124,7 +124,7 @@ impl Ear {
 }
 
 /// A part is changed in one step; a thread that panics leaves it as it was.
-pub(super) fn lock(kept: &Mutex<Kept>) -> MutexGuard<'_, Kept> {
+pub(super) fn lock(kept: &Mutex<SavedPart>) -> MutexGuard<'_, SavedPart> {
     lock_any(kept)
 }
 

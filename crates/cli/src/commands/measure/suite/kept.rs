@@ -8,7 +8,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Range;
 use std::sync::Arc;
 
-/// What was there.
+/// State of the part in the directory.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Found {
     Nothing,
@@ -17,15 +17,15 @@ enum Found {
 }
 
 /// A part and its place in the directory.
-pub(super) struct Kept {
+pub(super) struct SavedPart {
     experiment: Arc<Experiment>,
     directory: Directory,
     found: Found,
     part: Part,
 }
 
-impl Kept {
-    /// What the directory has of this experiment, to go on with; nothing if it is wanted anew.
+impl SavedPart {
+    /// Opens the part of this experiment to resume it; an empty part if `again`.
     pub(super) fn open(
         directory: &Directory,
         experiment: Experiment,
@@ -48,7 +48,12 @@ impl Kept {
                 (if part.steps_done == 0 { Found::Nothing } else { Found::Partial }, part)
             }
         };
-        Ok(Kept { experiment: Arc::new(experiment), directory: directory.clone(), found, part })
+        Ok(SavedPart {
+            experiment: Arc::new(experiment),
+            directory: directory.clone(),
+            found,
+            part,
+        })
     }
 
     pub(super) fn name(&self) -> &str {
@@ -102,7 +107,7 @@ impl Kept {
         self.directory.write(&self.part)
     }
 
-    /// Draws conclusions and writes.
+    /// Computes the conclusions and writes the part.
     pub(super) fn conclude(&mut self) -> Result<(), Failure> {
         self.experiment.conclude(&mut self.part)?;
         Ok(self.save()?)
@@ -113,9 +118,10 @@ impl Kept {
         if self.part.complete { Ok(()) } else { self.conclude() }
     }
 
-    /// What is said when its turn comes.
+    /// Message at the start of the experiment.
     pub(super) fn announcement(&self) -> String {
-        let (name, file) = (&self.part.name, file_of(self.directory.path(), &self.part));
+        let name = &self.part.name;
+        let file = file_of(self.directory.path(), &self.part);
         match self.found {
             Found::Nothing => format!("{name}: {}", self.part.title),
             Found::Partial => format!("{name}: goes on behind {} in {file}", self.steps()),
@@ -123,7 +129,7 @@ impl Kept {
         }
     }
 
-    /// What is said when it was cut off.
+    /// Message after an interruption.
     pub(super) fn how_far(&self) -> String {
         let file = file_of(self.directory.path(), &self.part);
         format!(

@@ -1,9 +1,9 @@
-//! How far the measurement is.
+//! Progress of the measurement.
 
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 
-/// A bar on standard error with the time that is left, if that is a terminal. It is drawn when a
-/// step is done and never by a clock, because drawing takes processor time from the ranks.
+/// A bar on standard error with the time that is left, if that is a terminal. It is redrawn when a
+/// step is done and never by a clock, because redrawing takes processor time from the ranks.
 #[derive(Clone, Debug)]
 pub(super) struct Progress {
     bar: ProgressBar,
@@ -21,7 +21,7 @@ impl Progress {
         Progress { bar }
     }
 
-    /// What is done now.
+    /// Shows the current step.
     pub(super) fn begin(&self, what: String) {
         self.bar.set_message(what);
     }

@@ -18,7 +18,7 @@ use tradewind::Job;
 pub(super) struct Report {
     /// Which, from 0.
     pub(super) step: usize,
-    /// What it found.
+    /// Its findings.
     pub(super) findings: Vec<Finding>,
 }
 
@@ -91,7 +91,7 @@ pub(crate) fn execute(arguments: &Arguments) -> Result<ExitCode, Failure> {
 fn measure(arguments: &Arguments) -> Result<(), RankError> {
     let range = arguments.first..arguments.end;
     let setting: Setting = serde_json::from_str(&arguments.setting)?;
-    let experiment = find(&arguments.experiment).map(|draw| draw(&setting));
+    let experiment = find(&arguments.experiment).map(|build| build(&setting));
     let steps = experiment.as_ref().and_then(|experiment| experiment.steps().get(range.clone()));
     let Some((shape, steps)) = steps.and_then(|steps| Some((&steps.first()?.shape, steps))) else {
         return Err(RankError::Steps(range));

@@ -1,4 +1,4 @@
-//! What a part found, for people: its tables and notes; curves are for the files.
+//! The text form of a part: its tables and notes, without curves.
 
 use super::{count, file_of};
 use crate::commands::overlap::figures::{figure, table_with};
@@ -29,7 +29,8 @@ pub(super) fn of(part: &Part, directory: Option<&Path>) -> String {
         .flat_map(|figure| &figure.series)
         .map(|series| series.points.len())
         .sum();
-    let (figures, points) = (count(part.figures.len(), "figure"), count(points, "point"));
+    let figures = count(part.figures.len(), "figure");
+    let points = count(points, "point");
     let place =
         directory.map_or(String::new(), |directory| format!(": {}", file_of(directory, part)));
     lines.push(format!("{figures} of {points}{place}"));

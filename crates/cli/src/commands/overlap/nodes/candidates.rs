@@ -3,7 +3,7 @@
 use crate::failure::Failure;
 use kernel::wire::{Endpoint, Key};
 use kernel::{JobDescription, Loader, Rank};
-use measure::experiments::nodes::{Contender, Row, Setting, sockets};
+use measure::experiments::nodes::{Candidate, Row, Setting, sockets};
 use network::agent::{limits, local_over};
 use network::carrier::{Carrier, Error};
 use network::invitation::random_key;
@@ -44,7 +44,7 @@ pub(super) fn of(
     virtual_nodes: &VirtualNodes,
     mtu: u32,
     per_node: NonZeroU32,
-) -> Result<(Vec<Contender>, Vec<Loader>), Failure> {
+) -> Result<(Vec<Candidate>, Vec<Loader>), Failure> {
     let node_of_rank: Vec<u32> = (0..virtual_nodes.nodes().len() as u32)
         .flat_map(|node| (0..per_node.get()).map(move |_| node))
         .collect();
@@ -61,7 +61,7 @@ fn kernel(
     virtual_nodes: &VirtualNodes,
     mtu: u32,
     node_of_rank: &[u32],
-) -> Result<(Contender, Vec<Loader>), Failure> {
+) -> Result<(Candidate, Vec<Loader>), Failure> {
     let nodes = virtual_nodes.nodes();
     let endpoint = |node: &Node| Endpoint {
         hardware_address: node.hardware_address(),
@@ -69,7 +69,8 @@ fn kernel(
         port: KERNEL_PORT,
     };
     let endpoints: Vec<Endpoint> = nodes.iter().map(endpoint).collect();
-    let (mut carriers, mut loaders) = (Vec::new(), Vec::new());
+    let mut carriers = Vec::new();
+    let mut loaders = Vec::new();
     for node in nodes {
         let number = node.number() as u32;
         let job = JobDescription {
@@ -89,11 +90,11 @@ fn kernel(
         }
         loaders.push(loader);
     }
-    Ok((Contender::new("kernel", carriers), loaders))
+    Ok((Candidate::new("kernel", carriers), loaders))
 }
 
 /// The agent engine over TCP.
-fn agent(virtual_nodes: &VirtualNodes, node_of_rank: &[u32]) -> Result<Contender, Error> {
+fn agent(virtual_nodes: &VirtualNodes, node_of_rank: &[u32]) -> Result<Candidate, Error> {
     let nodes = virtual_nodes.nodes();
     let listen = |node: &Node| node.run(|| Listener::bind((node.address(), 0)));
     let listeners = nodes.iter().map(listen).collect::<Result<Vec<_>, _>>()?;
@@ -124,5 +125,5 @@ fn agent(virtual_nodes: &VirtualNodes, node_of_rank: &[u32]) -> Result<Contender
     let transports = transports.collect::<Result<Vec<_>, Error>>()?;
     let clients = local_over(&Nodes::new(node_of_rank), transports, limits())?;
     let carriers = clients.into_iter().map(|client| Arc::new(client) as Arc<dyn Carrier>);
-    Ok(Contender::new("agent", carriers.collect()))
+    Ok(Candidate::new("agent", carriers.collect()))
 }

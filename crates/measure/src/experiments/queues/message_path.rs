@@ -4,24 +4,24 @@ use crate::harness::Error;
 use shm::mapped::Mapped;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-/// How often a receiver looks before it calls what puts it to sleep: about a microsecond.
+/// Polls of a receiver before it calls the blocking receive: about a microsecond.
 pub(super) const LOOKS: u32 = 1000;
 
 /// One end of a way to and from the other rank.
-pub(crate) trait Way: Send {
+pub(crate) trait MessagePath: Send {
     /// From now on messages have this size. No message may be under way.
     fn resize(&mut self, bytes: u64);
 
-    /// How many messages can be sent while nobody receives; 0: sender and receiver have to meet.
+    /// Number of messages that can be sent without receives; 0 for a synchronous path.
     fn room(&self) -> usize;
 
-    /// Sends a message to a thread of the other rank, and waits for room.
+    /// Sends a message to a thread of the other rank; waits while the path is full.
     fn send(&mut self, to: usize) -> Result<(), Error>;
 
     /// Takes the next message, and waits for it; gives the thread that has sent it.
     fn receive(&mut self) -> Result<usize, Error>;
 
-    /// Whether the message received last was right.
+    /// Returns true if the message received last was right.
     fn is_right(&self) -> bool {
         true
     }
@@ -39,7 +39,7 @@ pub(super) struct Floor {
     pub(super) seen: u64,
 }
 
-impl Way for Floor {
+impl MessagePath for Floor {
     fn resize(&mut self, _bytes: u64) {}
 
     fn room(&self) -> usize {
