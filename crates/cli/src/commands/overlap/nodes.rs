@@ -92,15 +92,9 @@ pub(super) fn execute(
     }
     let computation_us = compute_us.unwrap_or(Setting::full().computation_us);
     let setting = Setting { rounds: arguments.rounds, calls: arguments.calls, computation_us };
-<<<<<<< HEAD
-    let mut rows = contenders::floor(&virtual_nodes, &setting)?;
+    let mut rows = candidates::floor(&virtual_nodes, &setting)?;
     let per_node = arguments.ranks_per_node;
-    let (engines, _loaders) = contenders::of(&virtual_nodes, arguments.mtu, per_node)?;
-=======
-    let mut rows = candidates::floor(&testbed, &setting)?;
-    let per_node = arguments.ranks_per_node;
-    let (engines, _loaders) = candidates::of(&testbed, arguments.mtu, per_node)?;
->>>>>>> eae50d1 (measure, cli: plainer names and prose; one Quantiles)
+    let (engines, _loaders) = candidates::of(&virtual_nodes, arguments.mtu, per_node)?;
     let measures = if per_node.get() == 1 { between_single_ranks() } else { in_levels() };
     rows.extend(compare(&engines, &measures, &setting, &OnNodes(&virtual_nodes, per_node))?);
     if let Some(directory) = directory {

@@ -20,7 +20,7 @@ const PORT: u16 = 5411;
 /// The port of the kernel engine.
 const KERNEL_PORT: u16 = 7199;
 
-/// What a message needs at least: plain sockets on the first two nodes.
+/// Lower bound of a message: plain sockets on the first two nodes.
 pub(super) fn floor(virtual_nodes: &VirtualNodes, setting: &Setting) -> Result<Vec<Row>, Failure> {
     let [one, other, ..] = virtual_nodes.nodes() else { return Ok(Vec::new()) };
     let bind = |node: &Node, peer: &Node| -> std::io::Result<UdpSocket> {
