@@ -1,5 +1,5 @@
-//! What an operation costs: a chain of 250 local operations on eight bytes, each waiting for the
-//! one before.
+//! Cost of an operation: a chain of 250 local operations on eight bytes, each depending on the
+//! previous one.
 #![expect(missing_docs, reason = "criterion_main generates an undocumented function")]
 
 use criterion::{BenchmarkId, Criterion, Throughput, criterion_group, criterion_main};
@@ -11,7 +11,7 @@ use std::sync::Arc;
 
 const OPERATIONS: u64 = 250;
 
-/// Adds an operand to an accumulator in place, again and again.
+/// Adds an operand to an accumulator in place, repeatedly.
 fn additions() -> Graph {
     let mut graph = Graph::new(0, 1);
     let accumulator = graph.buffer(Access::InOut, 8);
@@ -26,10 +26,11 @@ fn additions() -> Graph {
     graph
 }
 
-/// Copies to and fro between a buffer and the scratchpad.
+/// Copies back and forth between a buffer and the scratchpad.
 fn copies() -> Graph {
     let mut graph = Graph::new(0, 1);
-    let (buffer, scratchpad) = (graph.buffer(Access::InOut, 8), graph.scratchpad(8));
+    let buffer = graph.buffer(Access::InOut, 8);
+    let scratchpad = graph.scratchpad(8);
     let mut last = None;
     for number in 0..OPERATIONS {
         let vertex = if number % 2 == 0 {

@@ -1,141 +1,140 @@
-//! What goes into an interpreter and what comes out of it.
+//! Input (events) and output (effects) of an interpreter.
 
 use crate::error::Failure;
 use goal::graph::JoinMode;
 
 /// An operation of one rank's schedule: the index of its record.
 ///
-/// Packets carry it to the other rank and back, so it may travel as a plain number. A handle that
-/// means nothing to the interpreter it is handed to is refused, never trusted.
+/// Packets carry it to the other rank and back as a plain number. An interpreter validates every
+/// handle it receives and refuses invalid ones.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Handle(pub u32);
 
-/// What one rank's interpreter says to another's. Packets of a run may be delivered in any order,
-/// each once.
+/// A message of the protocol between two ranks' interpreters. Packets of a run may be delivered in
+/// any order, each exactly once.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Packet {
-    /// A message with its payload.
+    /// A message with its payload (eager protocol).
     Eager {
         /// The message's tag.
         tag: u32,
-        /// The k of the matching rule: its number among the sender's messages to this receiver and
-        /// tag.
+        /// The k of the matching rule: the message's number among the sender's messages to this
+        /// receiver and tag.
         ordinal: u32,
         /// The bytes.
         payload: Vec<u8>,
     },
-    /// A message whose payload stays with the sender until it is requested.
-    Announce {
+    /// The envelope of a message. Its payload stays in the sender's buffer until
+    /// [`ClearToSend`](Self::ClearToSend) arrives (rendezvous protocol).
+    RequestToSend {
         /// The message's tag.
         tag: u32,
-        /// The k of the matching rule: its number among the sender's messages to this receiver and
-        /// tag.
+        /// The k of the matching rule: the message's number among the sender's messages to this
+        /// receiver and tag.
         ordinal: u32,
         /// Length of the payload in bytes.
         bytes: u64,
         /// The sender's operation.
         send: Handle,
     },
-    /// The go-ahead for an announced message.
-    Request {
-        /// The sender's operation, as announced.
+    /// Permission to send the payload of a [`RequestToSend`](Self::RequestToSend).
+    ClearToSend {
+        /// The sender's operation, copied from [`RequestToSend`](Self::RequestToSend).
         send: Handle,
         /// The receiver's operation.
         receive: Handle,
     },
-    /// The payload of a message that was requested from its sender, or released by the transport
-    /// that held it back.
+    /// The payload that answers a [`ClearToSend`](Self::ClearToSend) or an
+    /// [`Effect::LoadUnexpected`].
     Data {
-        /// The receiver's operation, as requested.
+        /// The receiver's operation, copied from the request.
         receive: Handle,
         /// The bytes.
         payload: Vec<u8>,
     },
 }
 
-/// What happened outside.
+/// An input to the interpreter.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Event {
     /// A packet arrived.
     Packet {
-        /// The rank whose interpreter emitted it.
+        /// The sending rank.
         source: u32,
         /// The packet.
         packet: Packet,
     },
-    /// A computation that [`Effect::Calc`] began is over.
+    /// The computation of an [`Effect::Calc`] has finished.
     CalcFinished {
         /// The operation of that effect.
         operation: Handle,
     },
-    /// The ranks have met in the join that [`Effect::Join`] entered.
+    /// The join that [`Effect::Join`] entered has completed.
     JoinFinished {
         /// The operation of that effect.
         operation: Handle,
         /// This rank's result; see [`join::combine`](crate::join::combine).
         result: Vec<u8>,
-        /// The first element of the reduction that was divided by zero, if one was.
+        /// The first element of the reduction that was divided by zero, if any.
         divided_by_zero: Option<u64>,
     },
 }
 
-/// What the owner is to do.
+/// An action for the owner of the interpreter.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Effect {
-    /// Deliver a packet to a rank, which may be this one.
+    /// Deliver a packet to a rank, possibly this one.
     Transmit {
-        /// The rank it goes to.
+        /// The destination rank.
         peer: u32,
         /// The packet.
         packet: Packet,
     },
-    /// Keep the payload of a message that arrived unexpectedly when the memory for such messages
-    /// was used up.
-    HoldBack {
+    /// Store the payload of an unexpected message that exceeds the interpreter's limits.
+    StoreUnexpected {
         /// The sender.
         source: u32,
         /// The message's tag.
         tag: u32,
         /// The message's number among those from this sender with this tag.
         ordinal: u32,
-        /// The bytes to keep.
+        /// The bytes to store.
         payload: Vec<u8>,
     },
-    /// Hand in, as a [`Packet::Data`] from `source`, the payload that an earlier
-    /// [`Effect::HoldBack`] handed out.
-    Release {
+    /// Return the payload of an earlier [`Effect::StoreUnexpected`] as a [`Packet::Data`] from
+    /// `source`.
+    LoadUnexpected {
         /// The sender.
         source: u32,
         /// The message's tag.
         tag: u32,
         /// The message's number among those from this sender with this tag.
         ordinal: u32,
-        /// The receive that waits for it.
+        /// The receive that waits for the payload.
         receive: Handle,
     },
-    /// Compute for this long, then report [`Event::CalcFinished`]. Keeping computations of one
-    /// `cpu` from overlapping is up to the owner.
+    /// Compute for this long, then report [`Event::CalcFinished`]. The owner keeps computations with
+    /// the same `cpu` from overlapping.
     Calc {
-        /// To be named when it is over.
+        /// The operation to name in [`Event::CalcFinished`].
         operation: Handle,
         /// Length in nanoseconds.
         nanoseconds: u64,
         /// Computations of a rank with the same number do not overlap in time.
         cpu: u8,
     },
-    /// Enter a join, then report [`Event::JoinFinished`] once the ranks have met.
+    /// Enter a join, then report [`Event::JoinFinished`] when it completes.
     Join {
-        /// To be named when they have met.
+        /// The operation to name in [`Event::JoinFinished`].
         operation: Handle,
-        /// The number of the meeting among this rank's joins, in vertex order; the same on all
-        /// ranks.
+        /// Number of the join among this rank's joins, in vertex order. Equal on all ranks.
         ordinal: u32,
-        /// How contributions are combined.
+        /// Rule that combines the contributions.
         mode: JoinMode,
         /// This rank's bytes.
         contribution: Vec<u8>,
     },
-    /// The run is over; nothing follows. After a division by zero the buffers hold all results
-    /// nevertheless.
+    /// The run has ended; no effect follows. The buffers hold all results, also after a division by
+    /// zero.
     Completed(Result<(), Failure>),
 }

@@ -1,15 +1,14 @@
-//! What can go wrong, and in whose responsibility it lies.
+//! Errors, grouped by their cause: the program, the transport, or the caller.
 
 use goal::arithmetic::{Arithmetic, DataType};
 
-/// The program is wrong: the run completed with an error.
+/// An error in the program: the run completed with it.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum Failure {
-    /// An integer was divided by zero. Every operation was executed, with 0 as the result of such a
-    /// division.
+    /// Integer division by zero. Every operation was executed; such a division results in 0.
     #[error(
-        "rank {rank}, vertex {vertex}: element {element} of `{operation}` on {data_type} was divided by zero; \
-         make the divisor nonzero or compute on f32 or f64"
+        "rank {rank}, vertex {vertex}: element {element} of `{operation}` on {data_type} was \
+         divided by zero; make the divisor nonzero or compute on f32 or f64"
     )]
     DivisionByZero {
         /// The rank that executed the operation.
@@ -23,10 +22,10 @@ pub enum Failure {
         /// The first element concerned.
         element: u64,
     },
-    /// A message is not as long as its receive. Nothing was executed after that was found.
+    /// A message and its receive differ in length. No operation was executed afterwards.
     #[error(
-        "rank {source_rank} sends {sent} bytes to rank {rank} (message {ordinal} with tag {tag}), but rank {rank}, \
-         vertex {vertex}, receives {expected}; make both lengths equal"
+        "rank {source_rank} sends {sent} bytes to rank {rank} (message {ordinal} with tag {tag}), \
+         but rank {rank}, vertex {vertex}, receives {expected}; make both lengths equal"
     )]
     SizesDiffer {
         /// The sender.
@@ -47,32 +46,34 @@ pub enum Failure {
     },
 }
 
-/// The owner, its transport or another rank is wrong: the event was refused and the run's state is
-/// as before.
+/// An invalid event, caused by the owner, its transport or another rank. The event was refused and
+/// the state of the run is unchanged.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum EventError {
-    /// The run has completed; what arrives afterwards cannot belong to it.
+    /// The run has completed, so the event cannot belong to it.
     #[error(
-        "rank {rank}: the run is over, so the event belongs to another run; reset the interpreter before the next"
+        "rank {rank}: the run is over, so the event belongs to another run; \
+         reset the interpreter before the next"
     )]
     Over {
         /// This rank.
         rank: u32,
     },
-    /// A packet from a rank that takes no part.
+    /// A packet from a rank outside the schedule.
     #[error(
-        "a packet from rank {source_rank} arrived, but the schedule is for {ranks} ranks, counted from 0"
+        "a packet from rank {source_rank} arrived, but the schedule is for {ranks} ranks, \
+         counted from 0"
     )]
     UnknownSource {
-        /// Where it is said to come from.
+        /// The source named by the packet.
         source_rank: u32,
-        /// How many ranks there are.
+        /// Number of ranks.
         ranks: u32,
     },
-    /// A message for which the schedule has no receive left.
+    /// A message without a matching receive in the schedule.
     #[error(
-        "rank {rank} has no receive for message {ordinal} from rank {source_rank} with tag {tag}; check the ranks' \
-         graphs together to find the send that has no receive"
+        "rank {rank} has no receive for message {ordinal} from rank {source_rank} with tag {tag}; \
+         check the ranks' graphs together to find the send that has no receive"
     )]
     NoReceive {
         /// This rank.
@@ -84,9 +85,10 @@ pub enum EventError {
         /// The message's number.
         ordinal: u32,
     },
-    /// A message that has arrived before.
+    /// A message that has already arrived.
     #[error(
-        "message {ordinal} from rank {source_rank} with tag {tag} arrived twice; deliver every packet once"
+        "message {ordinal} from rank {source_rank} with tag {tag} arrived twice; \
+         deliver every packet once"
     )]
     Duplicate {
         /// The sender.
@@ -96,7 +98,7 @@ pub enum EventError {
         /// The message's number.
         ordinal: u32,
     },
-    /// A handle that names no operation in the state the event is about.
+    /// A handle that names no operation in the state the event requires.
     #[error(
         "rank {rank}: operation {operation} is not {expected}, so the event cannot be about it"
     )]
@@ -108,9 +110,10 @@ pub enum EventError {
         /// The state the operation should be in.
         expected: &'static str,
     },
-    /// A request or payload from a rank that the operation has nothing to do with.
+    /// A request or payload from a rank other than the operation's peer.
     #[error(
-        "rank {rank}: operation {operation} exchanges bytes with rank {expected}, not with rank {found}"
+        "rank {rank}: operation {operation} exchanges bytes with rank {expected}, \
+         not with rank {found}"
     )]
     WrongPeer {
         /// This rank.
@@ -119,10 +122,10 @@ pub enum EventError {
         operation: u32,
         /// The operation's peer.
         expected: u32,
-        /// Where the packet came from.
+        /// Source of the packet.
         found: u32,
     },
-    /// A payload or a join's result of another length than was announced or follows from the mode.
+    /// A payload, or result of a join, of an unexpected length.
     #[error(
         "rank {rank}: {found} bytes arrived for operation {operation}, which waits for {expected}"
     )]
@@ -138,47 +141,47 @@ pub enum EventError {
     },
 }
 
-/// Why a run cannot start.
+/// Error of starting a run.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum StartError {
-    /// The interpreter holds a run already.
+    /// The interpreter already has a run.
     #[error("a run was started before; reset the interpreter first")]
     Started,
-    /// Not as many buffers as the schedule declares.
-    #[error("the schedule declares {expected} buffers, {found} were given")]
+    /// The number of buffers differs from the schedule's declaration.
+    #[error("the schedule declares {expected} buffers, {found} were passed")]
     BufferCount {
         /// As declared.
         expected: usize,
-        /// As given.
+        /// As passed.
         found: usize,
     },
-    /// A buffer of another length than the schedule declares.
-    #[error("buffer {buffer} was declared with {expected} bytes, {found} were given")]
+    /// The length of a buffer differs from the schedule's declaration.
+    #[error("buffer {buffer} was declared with {expected} bytes, {found} were passed")]
     BufferLength {
-        /// Which one, from 0.
+        /// Number of the buffer, from 0.
         buffer: usize,
         /// As declared.
         expected: u64,
-        /// As given.
+        /// As passed.
         found: u64,
     },
-    /// A buffer that was lent cannot be.
+    /// The run cannot use this buffer in place.
     #[error(
-        "buffer {buffer} cannot be lent: the schedule has none of this number, or computes on it"
+        "buffer {buffer} cannot be used in place: the schedule has no such buffer or computes on it"
     )]
-    NotLendable {
-        /// Which one, from 0.
+    NotBorrowable {
+        /// Number of the buffer, from 0.
         buffer: usize,
     },
 }
 
-/// Why a schedule cannot be interpreted.
+/// Error of creating an interpreter for a schedule.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum ScheduleRefused {
-    /// Its scratchpad does not fit into memory.
+    /// The scratchpad does not fit into memory.
     #[error("the schedule's scratchpad of {bytes} bytes does not fit into memory")]
     Scratchpad {
-        /// Its length.
+        /// Length of the scratchpad.
         bytes: u64,
     },
 }

@@ -1,32 +1,34 @@
-//! Buffers that stay where they are.
+//! Buffers outside the interpreter's own memory.
 
 use goal::schedule::{BlockRecord, Kind, ScheduleView};
 use std::fmt::Debug;
 use std::ops::Range;
 
-/// A buffer in memory that is not the interpreter's, such as memory shared with another process:
-/// messages leave from it and arrive in it without being copied to the interpreter and back. See
-/// [`Interpreter::lend`](crate::Interpreter::lend).
+/// A buffer outside the interpreter's own memory, such as a segment shared with another process.
+///
+/// Messages are sent from it and received into it without a copy through the interpreter. See
+/// [`Interpreter::borrow_buffer`](crate::Interpreter::borrow_buffer).
 pub trait ExternalBuffer: Debug + Send {
-    /// Its bytes.
+    /// Returns the length in bytes.
     fn length(&self) -> u64;
 
-    /// Appends a range of it, which lies inside.
+    /// Appends the bytes of `range`, which lies within the buffer, to `into`.
     fn read(&self, range: Range<u64>, into: &mut Vec<u8>);
 
-    /// Writes bytes from a place on; they fit in.
+    /// Writes `bytes` at the offset `at`. The range written lies within the buffer.
     fn write(&mut self, at: u64, bytes: &[u8]);
 }
 
-/// Buffers that are lent to a run, by number.
-pub(crate) type Lent = Vec<(usize, Box<dyn ExternalBuffer>)>;
+/// The buffers a run borrows, each with its number.
+pub(crate) type BorrowedBuffers = Vec<(usize, Box<dyn ExternalBuffer>)>;
 
-/// Which of a schedule's buffers can be lent: those on which nothing is computed.
-pub(crate) fn lendable(view: &ScheduleView<'_>) -> Vec<bool> {
-    let mut lendable = vec![true; view.buffers().len()];
-    let mut refuse = |blocks: &[BlockRecord]| {
+/// Returns, for every buffer of a schedule, whether a run can borrow it: the schedule must not
+/// compute on it.
+pub(crate) fn borrowable_buffers(view: &ScheduleView<'_>) -> Vec<bool> {
+    let mut borrowable = vec![true; view.buffers().len()];
+    let mut exclude = |blocks: &[BlockRecord]| {
         for block in blocks {
-            if let Some(buffer) = lendable.get_mut(block.memory as usize) {
+            if let Some(buffer) = borrowable.get_mut(block.memory as usize) {
                 *buffer = false;
             }
         }
@@ -34,11 +36,11 @@ pub(crate) fn lendable(view: &ScheduleView<'_>) -> Vec<bool> {
     for record in view.operations() {
         match record.kind() {
             Kind::Local => {
-                [view.left(record), view.right(record), view.destination(record)].map(&mut refuse)
+                [view.left(record), view.right(record), view.destination(record)].map(&mut exclude)
             }
-            Kind::Copy => [view.left(record), view.destination(record), &[]].map(&mut refuse),
+            Kind::Copy => [view.left(record), view.destination(record), &[]].map(&mut exclude),
             Kind::Send | Kind::Receive | Kind::Timestamp | Kind::Calc | Kind::Join => continue,
         };
     }
-    lendable
+    borrowable
 }

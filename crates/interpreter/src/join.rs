@@ -1,50 +1,52 @@
-//! What a join gives each rank, for owners that have all contributions at hand.
+//! Results of a join, for owners that hold the contributions of all ranks.
 
 use goal::arithmetic::{ArithmeticError, apply_in_place_left};
 use goal::graph::JoinMode;
 
 /// One rank's result of a join.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Joined {
+pub struct JoinResult {
     /// The bytes.
     pub bytes: Vec<u8>,
-    /// The first element that was divided by zero, if one was.
+    /// The first element that was divided by zero, if any.
     pub divided_by_zero: Option<u64>,
 }
 
-/// Why contributions cannot be combined.
+/// Error of combining contributions.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum JoinError {
-    /// A contribution is not as long as that of rank 0, or its length does not fit the mode.
+    /// The length of a contribution differs from the other ranks' or does not fit the mode.
     #[error(
         "rank {rank} contributes {found} bytes to a join in which {expected} are expected from every rank"
     )]
     Length {
-        /// The rank that contributes.
+        /// The contributing rank.
         rank: u32,
-        /// Length the others have.
+        /// Length of the other contributions.
         expected: usize,
-        /// Length it has.
+        /// Length of this contribution.
         found: usize,
     },
-    /// A rank, or the root, that is not among the contributions.
+    /// A rank, or the root, without a contribution.
     #[error("rank {rank} has contributed nothing to a join of {ranks} ranks")]
     Absent {
-        /// The rank that is missing.
+        /// The missing rank.
         rank: u32,
-        /// How many have contributed.
+        /// Number of contributions.
         ranks: usize,
     },
-    /// The bytes cannot be computed on.
+    /// The reduction cannot be computed on these bytes.
     #[error("the contributions to a join cannot be combined: {0}")]
     Arithmetic(#[from] ArithmeticError),
 }
 
-/// The result of `rank`, when every rank has contributed. In a broadcast, only the root's
-/// contribution is looked at; it is every rank's result, the root's too should it want one.
+/// Returns the result of `rank` from the contributions of all ranks.
+///
+/// A broadcast uses the root's contribution only; it is the result of every rank, the root
+/// included.
 ///
 /// # Errors
-/// Contributions that do not fit each other or the mode.
+/// Returns an error if the contributions do not fit each other or the mode.
 ///
 /// ```
 /// use goal::arithmetic::{Arithmetic, DataType};
@@ -54,7 +56,11 @@ pub enum JoinError {
 /// assert_eq!(interpreter::join::combine(mode, 1, &[&[9], &[2], &[3]])?.bytes, [4]);
 /// # Ok::<(), interpreter::join::JoinError>(())
 /// ```
-pub fn combine(mode: JoinMode, rank: u32, contributions: &[&[u8]]) -> Result<Joined, JoinError> {
+pub fn combine(
+    mode: JoinMode,
+    rank: u32,
+    contributions: &[&[u8]],
+) -> Result<JoinResult, JoinError> {
     let absent = |rank| JoinError::Absent { rank, ranks: contributions.len() };
     let own = contributions.get(rank as usize).ok_or(absent(rank))?;
     let equal =
@@ -66,9 +72,9 @@ pub fn combine(mode: JoinMode, rank: u32, contributions: &[&[u8]]) -> Result<Joi
             }),
             None => Ok(()),
         };
-    let only_bytes = |bytes| Joined { bytes, divided_by_zero: None };
+    let only_bytes = |bytes| JoinResult { bytes, divided_by_zero: None };
     match mode {
-        JoinMode::Barrier => Ok(Joined::default()),
+        JoinMode::Barrier => Ok(JoinResult::default()),
         JoinMode::Broadcast { root } => {
             Ok(only_bytes(contributions.get(root as usize).ok_or(absent(root))?.to_vec()))
         }

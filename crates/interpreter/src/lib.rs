@@ -1,49 +1,48 @@
-//! The sans-IO state machine that defines what a schedule does.
+//! The sans-IO state machine that defines the meaning of a schedule.
 //!
-//! An [`Interpreter`] is one rank running one compiled schedule. It does no input or output, reads
-//! no clock and starts no thread: its owner hands it an [`Event`] and the time, and polls it for
-//! each [`Effect`] until there is none. It is the executable specification of GOAL schedules
-//! (Schneider, Eckelmann, Hoefler, Rehm: "Kernel-Based Offload of Collective Operations", 2011,
-//! sections 2.1 and 3.3): every engine is held against it.
+//! An [`Interpreter`] is one rank running one compiled schedule. It performs no input or output,
+//! reads no clock and starts no thread: its owner passes it each [`Event`] with the current time and
+//! polls it for [`Effect`]s until it returns none. It is the executable specification of GOAL
+//! schedules (Schneider, Eckelmann, Hoefler, Rehm: "Kernel-Based Offload of Collective Operations",
+//! 2011, sections 2.1 and 3.3): every engine is tested against it.
 //!
 //! # A run
-//! [`Interpreter::start`] takes the user buffers, executes every independent operation and
-//! everything that enables, in a fixed order and without recursion. [`Effect::Completed`] is the
-//! last effect of a run; [`Interpreter::reset`] then gives the buffers back and makes the
-//! interpreter ready for the next run without allocating. Messages may arrive before the start:
-//! another rank may be ahead. Which run a message belongs to is for the owner to know; one
-//! interpreter holds one run.
+//! [`Interpreter::start`] takes the user buffers and executes every independent operation and every
+//! operation enabled by them, in a fixed order and without recursion. [`Effect::Completed`] is the
+//! last effect of a run. [`Interpreter::reset`] then returns the buffers and makes the interpreter
+//! ready for the next run without allocating. Messages may arrive before the start, since another
+//! rank may be ahead. An interpreter holds one run; the owner assigns messages to runs.
 //!
 //! # Messages
-//! What the interpreters say to each other is a [`Packet`]; whoever carries packets need not look
-//! inside, and may deliver them in any order. A message of up to [`Limits::eager_limit`] bytes is
-//! sent at once with its payload ([`Packet::Eager`]), and its send is then complete. A longer one
-//! is announced, requested by the receive it belongs to, and only then sent ([`Packet::Announce`],
-//! [`Packet::Request`], [`Packet::Data`]): the rendezvous protocol.
+//! Interpreters exchange [`Packet`]s. A transport does not interpret packets and may deliver them in
+//! any order. A message of up to [`Limits::eager_limit`] bytes is sent immediately with its payload
+//! ([`Packet::Eager`]), which completes the send. A longer message uses the rendezvous protocol: a
+//! request to send, a clearance from the matching receive, then the payload
+//! ([`Packet::RequestToSend`], [`Packet::ClearToSend`], [`Packet::Data`]).
 //!
-//! Matching is that of [`goal::matching`]: the k-th send to a receiver and tag, in vertex order,
-//! belongs to the k-th receive that names that sender and tag, in vertex order, whatever arrives
-//! when. A message that no naming receive claims goes to the first posted wildcard receive in
-//! vertex order that admits it, and a wildcard receive takes the earliest arrived message that it
-//! admits.
+//! Matching follows [`goal::matching`]: the k-th send to a receiver and tag, in vertex order,
+//! matches the k-th receive that names that sender and tag, in vertex order, independently of the
+//! order of arrival. A message that no naming receive matches goes to the first posted wildcard
+//! receive in vertex order that admits it; a wildcard receive takes the earliest arrived message
+//! that it admits.
 //!
 //! # Unexpected messages
-//! Payloads that arrive before their receive is posted are kept, up to
-//! [`Limits::unexpected_messages`] of them and [`Limits::unexpected_bytes`] altogether. One more is
-//! handed back with [`Effect::HoldBack`]: the owner's transport keeps it (in its own memory, on
-//! disk, or with the sender) and the interpreter remembers the envelope only, as if the message had
-//! been announced. When its receive wants it, [`Effect::Release`] asks for it, and the transport
-//! answers with a [`Packet::Data`] from the same source. So
-//! * no message is lost: a message held back has kept its place among the arrivals;
-//! * nothing deadlocks: a message whose receive is posted is taken whatever the limits are, and one
-//!   that was held back is asked for as soon as its receive is posted, for which no other message
-//!   has to move first;
-//! * memory stays bounded: beside the payloads there is at most one envelope for each receive of
-//!   the schedule, since a message that can have no receive, or that arrives twice, is refused with
-//!   an [`EventError`].
+//! Payloads that arrive before their receive is posted are stored, up to
+//! [`Limits::unexpected_messages`] of them and [`Limits::unexpected_bytes`] in total. Beyond that,
+//! [`Effect::StoreUnexpected`] passes the payload to the owner's transport, which stores it (in its
+//! own memory, on disk, or at the sender). The interpreter keeps the envelope only, as for a
+//! rendezvous message. When the receive is posted, [`Effect::LoadUnexpected`] requests the payload,
+//! and the transport returns it as a [`Packet::Data`] from the same source. Therefore
+//! * no message is lost: a message stored by the transport keeps its position among the arrivals;
+//! * there is no deadlock: a message with a posted receive is accepted regardless of the limits,
+//!   and a message stored by the transport is requested as soon as its receive is posted, without
+//!   waiting for any other message;
+//! * memory is bounded: beside the payloads there is at most one envelope for each receive of the
+//!   schedule, since a message without a possible receive, or a duplicate, is refused with an
+//!   [`EventError`].
 //!
-//! Looking up a message or a receive takes constant time on average, however many are waiting
-//! (logarithmic among posted wildcard receives).
+//! The lookup of a message or a receive takes constant time on average, independently of the number
+//! waiting (logarithmic among posted wildcard receives).
 //!
 //! # Example
 //! ```
@@ -52,14 +51,17 @@
 //! use std::sync::Arc;
 //!
 //! // Rank 0 sends four bytes to rank 1.
-//! let (mut sender, mut receiver) = (Graph::new(0, 2), Graph::new(1, 2));
+//! let mut sender = Graph::new(0, 2);
+//! let mut receiver = Graph::new(1, 2);
 //! let block = sender.buffer(Access::Input, 4);
 //! sender.send(block, 1, 0);
 //! let block = receiver.buffer(Access::Output, 4);
 //! receiver.receive(block, 0, 0);
 //!
-//! let mut first = Interpreter::new(Arc::new(goal::compile::compile(&sender)?), Limits::default())?;
-//! let mut second = Interpreter::new(Arc::new(goal::compile::compile(&receiver)?), Limits::default())?;
+//! let sender = Arc::new(goal::compile::compile(&sender)?);
+//! let receiver = Arc::new(goal::compile::compile(&receiver)?);
+//! let mut first = Interpreter::new(sender, Limits::default())?;
+//! let mut second = Interpreter::new(receiver, Limits::default())?;
 //! first.start(vec![b"wind".to_vec()], 0)?;
 //! second.start(vec![vec![0; 4]], 0)?;
 //! while let Some(effect) = first.poll() {
@@ -76,15 +78,15 @@
 mod effect;
 mod error;
 mod external;
+mod interpreter;
 pub mod join;
-mod machine;
+mod limits;
+mod matching;
 mod memory;
-mod named;
 mod run;
-mod unexpected;
-mod wildcards;
 
 pub use effect::{Effect, Event, Handle, Packet};
 pub use error::{EventError, Failure, ScheduleRefused, StartError};
 pub use external::ExternalBuffer;
-pub use machine::{Interpreter, Limits};
+pub use interpreter::{Interpreter, Outstanding};
+pub use limits::Limits;

@@ -1,20 +1,22 @@
-//! What changes during a run, and the execution of operations.
+//! State of a run, and the execution of operations.
 
-mod exchange;
+mod messages;
 
 use crate::effect::{Effect, Event, Handle, Packet};
 use crate::error::{EventError, Failure};
-use crate::external::Lent;
-use crate::machine::Limits;
-use crate::memory::Memory;
-use crate::named::NamedReceives;
-use crate::unexpected::{Allowance, Content, Envelope, Message, UnexpectedNamed};
-use crate::wildcards::Wildcards;
+use crate::external::BorrowedBuffers;
+use crate::limits::Limits;
+use crate::matching::{
+    Content, Envelope, Message, NamedReceives, UnexpectedMemory, UnexpectedNamed, WildcardMatching,
+    WildcardRefusal,
+};
+use crate::memory::RunMemory;
 use goal::graph::JoinMode;
 use goal::schedule::{JoinKind, Kind, OperationRecord, ScheduleView};
 use std::collections::{HashMap, VecDeque};
 
-/// How far an operation is. Operations that complete as soon as they start stay `Waiting`.
+/// Progress of an operation. An operation that completes as soon as it starts goes from `Waiting` to
+/// `Complete`.
 #[repr(u8)]
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Phase {
@@ -22,15 +24,15 @@ enum Phase {
     Waiting,
     /// Receive: not posted, but its message has arrived.
     Arrived,
-    /// Send: announced. Receive: posted. Calc: begun. Join: entered.
+    /// Send: request to send emitted. Receive: posted. Calc: begun. Join: entered.
     Running,
-    /// Receive: posted, its message has arrived, its payload was requested.
+    /// Receive: posted and matched; its payload has been requested.
     Fetching,
     /// Complete.
     Complete,
 }
 
-/// How far the run is.
+/// Progress of a run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Stage {
     /// Not started; messages may arrive.
@@ -40,34 +42,35 @@ enum Stage {
     Over,
 }
 
-/// Payload buffers that are kept for reuse: how many, and how large they may be.
+/// Largest number of payload buffers in the pool.
 const SPARE_PAYLOADS: usize = 64;
+/// Largest capacity of a payload buffer in the pool.
 const SPARE_BYTES: usize = 64 << 10;
 
-/// Everything that changes. Every method that takes a schedule takes the same one.
+/// All state that changes during a run. Every method must be called with the same schedule.
 #[derive(Debug)]
 pub(crate) struct Run {
     rank: u32,
     eager_limit: u64,
-    /// Bytes that may still be sent eagerly.
+    /// Bytes that can still be sent eagerly.
     eager_budget: u64,
     stage: Stage,
-    /// What each operation still waits for.
+    /// Number of unsatisfied dependencies of each operation.
     counters: Vec<u32>,
     phases: Vec<Phase>,
-    /// Operations in the order in which they start; those from `next` on have not started yet. An
-    /// operation is listed once a run, so that the list never outgrows the schedule.
+    /// Operations in the order of their start; those from `next` on have not started. Every operation
+    /// is listed once a run, so the list never exceeds the schedule's length and never reallocates.
     work: Vec<u32>,
     next: usize,
     /// Operations that are not complete.
     remaining: u32,
-    memory: Memory,
+    memory: RunMemory,
     /// The scratchpad between runs.
     scratchpad: Vec<u8>,
-    allowance: Allowance,
+    unexpected_memory: UnexpectedMemory,
     unexpected: UnexpectedNamed,
-    wildcards: Wildcards,
-    /// The sources of messages that wildcard receives wait for the payload of.
+    wildcards: WildcardMatching,
+    /// For each wildcard receive in `Fetching`, the source of its message.
     fetching: HashMap<u32, u32>,
     effects: VecDeque<Effect>,
     /// The first division by zero.
@@ -76,7 +79,7 @@ pub(crate) struct Run {
 }
 
 impl Run {
-    /// A run that has not started.
+    /// Creates a run that has not started.
     pub(crate) fn new(view: &ScheduleView<'_>, limits: Limits, scratchpad: Vec<u8>) -> Self {
         let counters: Vec<u32> =
             view.operations().iter().map(|record| record.dependencies).collect();
@@ -90,11 +93,14 @@ impl Run {
             next: 0,
             remaining: counters.len() as u32,
             counters,
-            memory: Memory::default(),
+            memory: RunMemory::default(),
             scratchpad,
-            allowance: Allowance::new(limits.unexpected_bytes, limits.unexpected_messages),
+            unexpected_memory: UnexpectedMemory::new(
+                limits.unexpected_bytes,
+                limits.unexpected_messages,
+            ),
             unexpected: UnexpectedNamed::new(),
-            wildcards: Wildcards::of(view),
+            wildcards: WildcardMatching::of(view),
             fetching: HashMap::new(),
             effects: VecDeque::new(),
             failure: None,
@@ -114,22 +120,22 @@ impl Run {
         self.stage == Stage::Over
     }
 
-    /// Starts the run with buffers that are as the schedule declares.
+    /// Starts the run. The caller has checked the buffers against the schedule's declaration.
     pub(crate) fn start(
         &mut self,
         view: &ScheduleView<'_>,
         buffers: Vec<Vec<u8>>,
-        external: Lent,
+        external: BorrowedBuffers,
         now: u64,
     ) {
         self.scratchpad.fill(0);
-        self.memory = Memory::new(buffers, std::mem::take(&mut self.scratchpad), external);
+        self.memory = RunMemory::new(buffers, std::mem::take(&mut self.scratchpad), external);
         self.stage = Stage::Running;
         self.work.extend(0..view.header().independent_count);
         self.advance(view, now);
     }
 
-    /// Takes in an event and executes what it enables.
+    /// Processes an event and executes every operation it enables.
     pub(crate) fn handle(
         &mut self,
         view: &ScheduleView<'_>,
@@ -165,7 +171,7 @@ impl Run {
         self.effects.pop_front()
     }
 
-    /// The indices of the operations that have started and wait for something outside.
+    /// Returns the indices of the operations that have started and wait for an event.
     pub(crate) fn outstanding(&self) -> impl Iterator<Item = usize> + '_ {
         let waiting = |phase: &Phase| matches!(phase, Phase::Running | Phase::Fetching);
         self.phases
@@ -175,15 +181,14 @@ impl Run {
             .map(|(index, _)| index)
     }
 
-    /// Forgets the run and gives the buffers back, if it has started. Nothing is allocated or
-    /// freed.
+    /// Discards the run and returns the buffers if it has started. Allocates and frees nothing.
     pub(crate) fn reset(&mut self, dependencies: &[u32]) -> Vec<Vec<u8>> {
         self.counters.copy_from_slice(dependencies);
         self.phases.fill(Phase::Waiting);
         self.work.clear();
         self.next = 0;
         self.remaining = dependencies.len() as u32;
-        self.allowance.reset();
+        self.unexpected_memory.reset();
         self.unexpected.clear();
         self.wildcards.reset();
         self.fetching.clear();
@@ -197,12 +202,13 @@ impl Run {
         buffers
     }
 
-    /// Starts everything on the work list, which grows meanwhile.
+    /// Starts every operation on the work list, which grows meanwhile.
     fn advance(&mut self, view: &ScheduleView<'_>, now: u64) {
         while let Some(operation) = self.work.get(self.next).copied() {
             self.next += 1;
             self.execute(view, operation, now);
         }
+        // A failed length check ends the run early; then `Completed` has already been emitted.
         if self.remaining == 0 && self.stage == Stage::Running {
             let outcome = self.failure.take().map_or(Ok(()), Err);
             self.end(outcome);
@@ -211,6 +217,7 @@ impl Run {
 
     fn end(&mut self, outcome: Result<(), Failure>) {
         self.stage = Stage::Over;
+        // Operations that have not started must not start any more.
         self.work.truncate(self.next);
         self.effects.push_back(Effect::Completed(outcome));
     }
@@ -218,6 +225,7 @@ impl Run {
     #[inline(always)]
     fn execute(&mut self, view: &ScheduleView<'_>, operation: u32, now: u64) {
         let record = &view.operations()[operation as usize];
+        // Operations that depend on the start alone run even if this one never completes.
         for target in view.start_successors(record) {
             self.satisfy(target);
         }
@@ -233,15 +241,18 @@ impl Run {
             Kind::Receive => return self.post(view, record, operation),
             Kind::Calc => {
                 self.phases[operation as usize] = Phase::Running;
-                let (operation, nanoseconds, cpu) = (Handle(operation), record.bytes, record.cpu);
-                return self.effects.push_back(Effect::Calc { operation, nanoseconds, cpu });
+                return self.effects.push_back(Effect::Calc {
+                    operation: Handle(operation),
+                    nanoseconds: record.bytes,
+                    cpu: record.cpu,
+                });
             }
             Kind::Join => return self.enter(view, record, operation),
         }
         self.complete(view, operation);
     }
 
-    /// One thing an operation waits for has happened.
+    /// Counts one satisfied dependency of an operation. The operation is enabled by the last one.
     #[inline(always)]
     fn satisfy(&mut self, operation: u32) {
         let counter = &mut self.counters[operation as usize];
@@ -270,23 +281,31 @@ impl Run {
         }
     }
 
-    /// Notes the first division by zero. The run goes on, since other ranks wait for its messages.
+    /// Records the first division by zero. The run continues, since other ranks wait for its messages.
     #[cold]
     fn divided_by_zero(&mut self, record: &OperationRecord, element: u64) {
         if let (None, Some((operation, data_type))) = (&self.failure, record.arithmetic()) {
-            let (rank, vertex) = (self.rank, record.vertex);
-            self.failure =
-                Some(Failure::DivisionByZero { rank, vertex, operation, data_type, element });
+            self.failure = Some(Failure::DivisionByZero {
+                rank: self.rank,
+                vertex: record.vertex,
+                operation,
+                data_type,
+                element,
+            });
         }
     }
 
-    /// Hands this rank's contribution to a join out.
+    /// Emits this rank's contribution to a join.
     fn enter(&mut self, view: &ScheduleView<'_>, record: &OperationRecord, operation: u32) {
         let mut contribution = Vec::with_capacity(record.bytes as usize);
         self.memory.gather(view.left(record), &mut contribution);
         self.phases[operation as usize] = Phase::Running;
-        let (operation, ordinal, mode) = (Handle(operation), record.ordinal, join_mode(record));
-        self.effects.push_back(Effect::Join { operation, ordinal, mode, contribution });
+        self.effects.push_back(Effect::Join {
+            operation: Handle(operation),
+            ordinal: record.ordinal,
+            mode: join_mode(record),
+            contribution,
+        });
     }
 
     fn joined(
@@ -314,7 +333,8 @@ impl Run {
         Ok(())
     }
 
-    /// The operation of a handle, if it is of this kind and in this phase.
+    /// Returns the operation of a handle if it is of this kind and in this phase. Handles come from
+    /// other ranks, so every use goes through this check.
     fn expect<'a>(
         &self,
         view: &ScheduleView<'a>,
@@ -324,19 +344,18 @@ impl Run {
         expected: &'static str,
     ) -> Result<&'a OperationRecord, EventError> {
         let record = view.operations().get(handle.0 as usize);
-        let (rank, operation) = (self.rank, handle.0);
+        let rank = self.rank;
+        let operation = handle.0;
         record
             .filter(|record| record.kind() == kind && self.phases[operation as usize] == phase)
             .ok_or(EventError::UnknownHandle { rank, operation, expected })
     }
 
     fn expect_peer(&self, handle: Handle, expected: u32, found: u32) -> Result<(), EventError> {
-        let (rank, operation) = (self.rank, handle.0);
         if expected == found {
-            Ok(())
-        } else {
-            Err(EventError::WrongPeer { rank, operation, expected, found })
+            return Ok(());
         }
+        Err(EventError::WrongPeer { rank: self.rank, operation: handle.0, expected, found })
     }
 
     fn expect_length(
@@ -345,16 +364,15 @@ impl Run {
         expected: u64,
         payload: &[u8],
     ) -> Result<(), EventError> {
-        let (rank, operation, found) = (self.rank, handle.0, payload.len() as u64);
+        let found = payload.len() as u64;
         if expected == found {
-            Ok(())
-        } else {
-            Err(EventError::Length { rank, operation, expected, found })
+            return Ok(());
         }
+        Err(EventError::Length { rank: self.rank, operation: handle.0, expected, found })
     }
 }
 
-/// The mode of a join. The record is from a validated schedule, whose codes are known.
+/// Returns the mode of a join. The record is from a validated schedule, so its codes are known.
 fn join_mode(record: &OperationRecord) -> JoinMode {
     match (JoinKind::from_u8(record.join_mode), record.arithmetic()) {
         (Some(JoinKind::Reduce), Some((operation, data_type))) => {

@@ -322,7 +322,7 @@ impl Core {
 
     fn frame(&mut self, node: u32, frame: Frame) {
         match frame {
-            Frame::Packet(route, packet @ Packet::Request { .. })
+            Frame::Packet(route, packet @ Packet::ClearToSend { .. })
                 if self.outside.transport.queued(node) > QUEUE_LIMIT =>
             {
                 self.postponed.push_back((node, route, packet));

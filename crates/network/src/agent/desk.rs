@@ -250,7 +250,7 @@ impl Desk {
             let at = place.at.plus(buffer.at).unwrap_or(Offset(u64::MAX));
             if is_lent(buffer, number, &interpreter) {
                 let lent = LentBuffer::new(Arc::clone(self.area.segment()), at, buffer.length);
-                interpreter.lend(number, Box::new(lent)).map_err(operation)?;
+                interpreter.borrow_buffer(number, Box::new(lent)).map_err(operation)?;
             } else if buffer.is_read {
                 word_copy::load(self.area.segment(), at, bytes).map_err(refused)?;
             }
@@ -317,7 +317,7 @@ pub(crate) struct Nonsense;
 
 /// Whether a buffer of a run stays in the rank's memory.
 fn is_lent(buffer: &Buffer, number: usize, interpreter: &Interpreter) -> bool {
-    buffer.stays_in_place() && interpreter.can_be_lent(number)
+    buffer.stays_in_place() && interpreter.can_borrow(number)
 }
 
 fn operation(error: impl std::fmt::Display) -> Error {

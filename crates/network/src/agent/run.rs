@@ -258,14 +258,14 @@ impl Run {
                     self.transmit(peer, Incoming::Packet(packet), outside);
                     None
                 }
-                Effect::HoldBack { source, tag, ordinal, payload } => {
+                Effect::StoreUnexpected { source, tag, ordinal, payload } => {
                     if let Some(node) = self.taken.nodes.get(source as usize) {
                         outside.windows.withhold(*node, payload.len() as u64);
                     }
                     self.held.insert((source, tag, ordinal), payload);
                     None
                 }
-                Effect::Release { source, tag, ordinal, receive } => {
+                Effect::LoadUnexpected { source, tag, ordinal, receive } => {
                     let payload = self.held.remove(&(source, tag, ordinal)).unwrap_or_default();
                     self.consumed(source, payload.len() as u64, outside);
                     let released = Packet::Data { receive, payload };
@@ -379,7 +379,8 @@ fn transmit(key: RunKey, taken: &Taken, peer: u32, what: Incoming, outside: &mut
         return outside.local.push_back((key, origin, what));
     }
     // A node that has ended in order is no failure, and takes no announced message either.
-    if outside.lost[node as usize] && matches!(what, Incoming::Packet(Packet::Announce { .. })) {
+    if outside.lost[node as usize] && matches!(what, Incoming::Packet(Packet::RequestToSend { .. }))
+    {
         let origin = Origin { node, source: peer, stamp };
         let left = Error::RankFailed { rank: destination, how: Exit::Left };
         return outside.local.push_back((key, origin, Incoming::Fail(left)));

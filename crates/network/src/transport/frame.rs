@@ -16,8 +16,8 @@
 //! | kind | is | first | second | payload |
 //! |---|---|---|---|---|
 //! | 1 | [`Packet::Eager`] | tag | ordinal | the message |
-//! | 2 | [`Packet::Announce`]; its send stands in the upper half of the length | tag | ordinal | none |
-//! | 3 | [`Packet::Request`] | send | receive | none |
+//! | 2 | [`Packet::RequestToSend`]; its send stands in the upper half of the length | tag | ordinal | none |
+//! | 3 | [`Packet::ClearToSend`] | send | receive | none |
 //! | 4 | [`Packet::Data`] | receive | 0 | the message |
 //! | 5 | [`Frame::Join`] | ordinal | 0 | the contribution |
 //! | 6 | [`Frame::Fail`] | 0 | 0 | what went wrong |
@@ -252,12 +252,12 @@ impl Frame {
             Frame::Packet(route, Packet::Eager { tag, ordinal, payload }) => {
                 (EAGER, route, tag, ordinal, payload)
             }
-            Frame::Packet(route, Packet::Announce { tag, ordinal, bytes, send }) => {
+            Frame::Packet(route, Packet::RequestToSend { tag, ordinal, bytes, send }) => {
                 let length = u64::from(send.0) << LENGTH_BITS | bytes;
                 let head = Head { kind: ANNOUNCE, route, first: tag, second: ordinal, length };
                 return (head.bytes(), Vec::new());
             }
-            Frame::Packet(route, Packet::Request { send, receive }) => {
+            Frame::Packet(route, Packet::ClearToSend { send, receive }) => {
                 (REQUEST, route, send.0, receive.0, Vec::new())
             }
             Frame::Packet(route, Packet::Data { receive, payload }) => {
@@ -296,11 +296,14 @@ impl Frame {
             EAGER => Frame::Packet(route, Packet::Eager { tag: first, ordinal: second, payload }),
             ANNOUNCE => {
                 let (bytes, send) = (length & MAX_MESSAGE, Handle((length >> LENGTH_BITS) as u32));
-                Frame::Packet(route, Packet::Announce { tag: first, ordinal: second, bytes, send })
+                Frame::Packet(
+                    route,
+                    Packet::RequestToSend { tag: first, ordinal: second, bytes, send },
+                )
             }
             REQUEST => Frame::Packet(
                 route,
-                Packet::Request { send: Handle(first), receive: Handle(second) },
+                Packet::ClearToSend { send: Handle(first), receive: Handle(second) },
             ),
             DATA => Frame::Packet(route, Packet::Data { receive: Handle(first), payload }),
             JOIN => Frame::Join { route, ordinal: first, contribution: payload },
@@ -378,10 +381,10 @@ mod tests {
             (any::<u32>(), any::<u32>(), bytes())
                 .prop_map(|(tag, ordinal, payload)| Packet::Eager { tag, ordinal, payload }),
             (any::<u32>(), any::<u32>(), 0..=MAX_MESSAGE, operation()).prop_map(
-                |(tag, ordinal, bytes, send)| Packet::Announce { tag, ordinal, bytes, send }
+                |(tag, ordinal, bytes, send)| Packet::RequestToSend { tag, ordinal, bytes, send }
             ),
             (operation(), operation())
-                .prop_map(|(send, receive)| Packet::Request { send, receive }),
+                .prop_map(|(send, receive)| Packet::ClearToSend { send, receive }),
             (operation(), bytes()).prop_map(|(receive, payload)| Packet::Data { receive, payload }),
         ];
         let how = prop_oneof![Just(Exit::Left), ".{0,40}".prop_map(Exit::Failed)];

@@ -1,7 +1,6 @@
-//! An engine in memory: the interpreters of all ranks over a network that delivers in any order it
-//! likes.
+//! An engine in memory: the interpreters of all ranks over a network that delivers in random order.
 
-use crate::elsewhere::Elsewhere;
+use crate::external_buffer::SharedBuffer;
 use goal::compile::compile;
 use goal::graph::{Graph, JoinMode};
 use goal::schedule::Schedule;
@@ -48,18 +47,18 @@ impl Engine for AdversarialNetwork {
 }
 
 /// A run of a rank: round and rank.
-type Place = (usize, usize);
+type RunKey = (usize, usize);
 
-/// Something that may happen next.
-enum Pending {
+/// A step that can be taken next.
+enum Step {
     /// A rank starts a round.
     Start,
     /// An event reaches a run, started or not.
     Event(Event),
 }
 
-/// A message held back: place of the receiver, source, tag, ordinal.
-type Held = (Place, u32, u32, u32);
+/// A message stored by the transport: run of the receiver, source, tag, ordinal.
+type StoredMessage = (RunKey, u32, u32, u32);
 
 struct Network<'a> {
     program: &'a [Graph],
@@ -67,16 +66,15 @@ struct Network<'a> {
     schedules: Vec<Arc<Schedule>>,
     limits: Limits,
     random: StdRng,
-    /// Interpreters by place, made when the first event arrives. Those of finished runs go to
-    /// `idle`.
-    running: BTreeMap<Place, Interpreter>,
-    /// Interpreters to be used again, by rank.
+    /// Interpreters by run, created for the first event. Those of finished runs move to `idle`.
+    running: BTreeMap<RunKey, Interpreter>,
+    /// Interpreters for reuse, by rank.
     idle: Vec<Vec<Interpreter>>,
-    /// Buffers of runs under way that lie elsewhere.
-    lent: HashMap<Place, Vec<(usize, Elsewhere)>>,
-    pending: Vec<(Place, Pending)>,
-    held: HashMap<Held, Vec<u8>>,
-    meetings: HashMap<(usize, u32), Meeting>,
+    /// Buffers that current runs borrow.
+    borrowed: HashMap<RunKey, Vec<(usize, SharedBuffer)>>,
+    pending: Vec<(RunKey, Step)>,
+    held: HashMap<StoredMessage, Vec<u8>>,
+    joins: HashMap<(usize, u32), Join>,
     outcomes: Vec<RoundOutcome>,
     clock: u64,
     finished: usize,
@@ -84,9 +82,9 @@ struct Network<'a> {
 
 /// The ranks that have entered a join.
 #[derive(Default)]
-struct Meeting {
+struct Join {
     contributions: BTreeMap<u32, Vec<u8>>,
-    waiting: Vec<(Place, Handle, JoinMode)>,
+    waiting: Vec<(RunKey, Handle, JoinMode)>,
 }
 
 fn other(error: impl std::fmt::Display) -> Failure {
@@ -116,55 +114,56 @@ impl<'a> Network<'a> {
             random,
             running: BTreeMap::new(),
             idle: program.iter().map(|_| Vec::new()).collect(),
-            lent: HashMap::new(),
-            pending: (0..program.len()).map(|rank| ((0, rank), Pending::Start)).collect(),
+            borrowed: HashMap::new(),
+            pending: (0..program.len()).map(|rank| ((0, rank), Step::Start)).collect(),
             held: HashMap::new(),
-            meetings: HashMap::new(),
+            joins: HashMap::new(),
             outcomes: vec![blank; inputs.len()],
             clock: 0,
             finished: 0,
         })
     }
 
-    /// Lets one pending thing happen after the other, in random order, until there is none.
+    /// Takes the pending steps one after the other, in random order, until none is left.
     fn run(&mut self) -> Result<(), Failure> {
         while !self.pending.is_empty() {
             let index = self.random.random_range(0..self.pending.len());
-            let (place, pending) = self.pending.swap_remove(index);
+            let (run, pending) = self.pending.swap_remove(index);
             self.clock += 1;
-            let (clock, (round, rank)) = (self.clock, place);
-            let mut interpreter = self.interpreter(place)?;
+            let clock = self.clock;
+            let (round, rank) = run;
+            let mut interpreter = self.interpreter(run)?;
             match pending {
-                Pending::Start => {
-                    let buffers = self.lend(place, &mut interpreter)?;
+                Step::Start => {
+                    let buffers = self.buffers(run, &mut interpreter)?;
                     interpreter.start(buffers, clock).map_err(other)?;
                 }
-                Pending::Event(event) => {
+                Step::Event(event) => {
                     let again = self.random.random_ratio(1, 8).then(|| event.clone());
                     interpreter.handle(event, clock).map_err(other)?;
-                    // Nothing happens twice: the second time must be refused and change nothing.
+                    // A duplicate event must be refused and change nothing.
                     if let Some(event) = again
                         && interpreter.handle(event.clone(), clock).is_ok()
                     {
-                        return Err(Failure::Other(format!("{event:?} was taken in twice")));
+                        return Err(Failure::Other(format!("{event:?} was accepted twice")));
                     }
                 }
             }
             let mut over = false;
             while let Some(effect) = interpreter.poll() {
                 over |= matches!(effect, Effect::Completed(_));
-                self.effect(place, effect)?;
+                self.effect(run, effect)?;
             }
             if over {
                 let mut buffers = interpreter.reset();
-                for (number, lent) in self.lent.remove(&place).unwrap_or_default() {
-                    buffers[number] = std::mem::take(&mut lent.bytes());
+                for (number, buffer) in self.borrowed.remove(&run).unwrap_or_default() {
+                    buffers[number] = std::mem::take(&mut buffer.bytes());
                 }
                 self.outcomes[round].buffers[rank] = buffers;
                 self.idle[rank].push(interpreter);
                 self.finished += 1;
             } else {
-                self.running.insert(place, interpreter);
+                self.running.insert(run, interpreter);
             }
         }
         if self.finished < self.inputs.len() * self.program.len() {
@@ -172,69 +171,66 @@ impl<'a> Network<'a> {
         }
         if !self.held.is_empty() {
             return Err(Failure::Other(format!(
-                "{} messages held back were never released",
+                "{} stored messages were never loaded",
                 self.held.len()
             )));
         }
         Ok(())
     }
 
-    /// The buffers of a run, but for some that lie elsewhere and are lent to it.
-    fn lend(
+    /// Returns the buffers of a run; a random choice of them is borrowed instead.
+    fn buffers(
         &mut self,
-        place: Place,
+        run: RunKey,
         interpreter: &mut Interpreter,
     ) -> Result<Vec<Vec<u8>>, Failure> {
-        let (round, rank) = place;
+        let (round, rank) = run;
         let mut buffers = self.inputs[round][rank].clone();
         for (number, buffer) in buffers.iter_mut().enumerate() {
-            if interpreter.can_be_lent(number) && self.random.random() {
-                let lent = Elsewhere(Arc::new(Mutex::new(std::mem::take(buffer))));
-                interpreter.lend(number, Box::new(lent.clone())).map_err(other)?;
-                self.lent.entry(place).or_default().push((number, lent));
+            if interpreter.can_borrow(number) && self.random.random() {
+                let buffer = SharedBuffer(Arc::new(Mutex::new(std::mem::take(buffer))));
+                interpreter.borrow_buffer(number, Box::new(buffer.clone())).map_err(other)?;
+                self.borrowed.entry(run).or_default().push((number, buffer));
             }
         }
         Ok(buffers)
     }
 
-    fn interpreter(&mut self, place: Place) -> Result<Interpreter, Failure> {
-        if let Some(interpreter) = self.running.remove(&place).or_else(|| self.idle[place.1].pop())
-        {
+    fn interpreter(&mut self, run: RunKey) -> Result<Interpreter, Failure> {
+        if let Some(interpreter) = self.running.remove(&run).or_else(|| self.idle[run.1].pop()) {
             return Ok(interpreter);
         }
-        Interpreter::new(self.schedules[place.1].clone(), self.limits).map_err(other)
+        Interpreter::new(self.schedules[run.1].clone(), self.limits).map_err(other)
     }
 
-    fn effect(&mut self, place: Place, effect: Effect) -> Result<(), Failure> {
-        let (round, rank) = place;
+    fn effect(&mut self, run: RunKey, effect: Effect) -> Result<(), Failure> {
+        let (round, rank) = run;
         let source = rank as u32;
         match effect {
             Effect::Transmit { peer, packet } => {
-                self.pending.push((
-                    (round, peer as usize),
-                    Pending::Event(Event::Packet { source, packet }),
-                ));
+                self.pending
+                    .push(((round, peer as usize), Step::Event(Event::Packet { source, packet })));
             }
-            Effect::HoldBack { source, tag, ordinal, payload } => {
-                if self.held.insert((place, source, tag, ordinal), payload).is_some() {
-                    return Err(Failure::Other("a message was held back twice".into()));
+            Effect::StoreUnexpected { source, tag, ordinal, payload } => {
+                if self.held.insert((run, source, tag, ordinal), payload).is_some() {
+                    return Err(Failure::Other("a message was stored twice".into()));
                 }
             }
-            Effect::Release { source, tag, ordinal, receive } => {
-                let payload = self.held.remove(&(place, source, tag, ordinal));
+            Effect::LoadUnexpected { source, tag, ordinal, receive } => {
+                let payload = self.held.remove(&(run, source, tag, ordinal));
                 let payload = payload
-                    .ok_or(Failure::Other("a message was released that is not held".into()))?;
+                    .ok_or(Failure::Other("a message was loaded that is not stored".into()))?;
                 let packet = Packet::Data { receive, payload };
-                self.pending.push((place, Pending::Event(Event::Packet { source, packet })));
+                self.pending.push((run, Step::Event(Event::Packet { source, packet })));
             }
             Effect::Calc { operation, .. } => {
-                self.pending.push((place, Pending::Event(Event::CalcFinished { operation })));
+                self.pending.push((run, Step::Event(Event::CalcFinished { operation })));
             }
             Effect::Join { operation, ordinal, mode, contribution } => {
-                let meeting = self.meetings.entry((round, ordinal)).or_default();
-                meeting.contributions.insert(source, contribution);
-                meeting.waiting.push((place, operation, mode));
-                self.meet(round, ordinal)?;
+                let join = self.joins.entry((round, ordinal)).or_default();
+                join.contributions.insert(source, contribution);
+                join.waiting.push((run, operation, mode));
+                self.finish_join(round, ordinal)?;
             }
             Effect::Completed(outcome) => {
                 match outcome {
@@ -247,36 +243,38 @@ impl<'a> Network<'a> {
                     }
                 }
                 if round + 1 < self.inputs.len() {
-                    self.pending.push(((round + 1, rank), Pending::Start));
+                    self.pending.push(((round + 1, rank), Step::Start));
                 }
             }
         }
         Ok(())
     }
 
-    /// Finishes the join of every rank that needs to wait no longer.
-    fn meet(&mut self, round: usize, ordinal: u32) -> Result<(), Failure> {
+    /// Finishes a join on every rank whose result is available.
+    fn finish_join(&mut self, round: usize, ordinal: u32) -> Result<(), Failure> {
         let ranks = self.program.len();
-        let Some(meeting) = self.meetings.get_mut(&(round, ordinal)) else { return Ok(()) };
-        let complete = meeting.contributions.len() == ranks;
-        // The contributions of ranks that are not there yet count for nothing where the root's is
-        // all that matters.
+        let Some(join) = self.joins.get_mut(&(round, ordinal)) else { return Ok(()) };
+        let complete = join.contributions.len() == ranks;
+        // A broadcast uses the root's contribution only, so missing ones count as empty.
         let all: Vec<&[u8]> = (0..ranks as u32)
-            .map(|rank| meeting.contributions.get(&rank).map_or(&[][..], Vec::as_slice))
+            .map(|rank| join.contributions.get(&rank).map_or(&[][..], Vec::as_slice))
             .collect();
         let ready = |mode: JoinMode| match mode {
-            JoinMode::Broadcast { root } => meeting.contributions.contains_key(&root),
+            JoinMode::Broadcast { root } => join.contributions.contains_key(&root),
             _ => complete,
         };
         let (now, later): (Vec<_>, Vec<_>) =
-            meeting.waiting.drain(..).partition(|(_, _, mode)| ready(*mode));
-        for (place, operation, mode) in now {
-            let joined = join::combine(mode, place.1 as u32, &all).map_err(other)?;
-            let (result, divided_by_zero) = (joined.bytes, joined.divided_by_zero);
-            let event = Event::JoinFinished { operation, result, divided_by_zero };
-            self.pending.push((place, Pending::Event(event)));
+            join.waiting.drain(..).partition(|(_, _, mode)| ready(*mode));
+        for (run, operation, mode) in now {
+            let joined = join::combine(mode, run.1 as u32, &all).map_err(other)?;
+            let event = Event::JoinFinished {
+                operation,
+                result: joined.bytes,
+                divided_by_zero: joined.divided_by_zero,
+            };
+            self.pending.push((run, Step::Event(event)));
         }
-        meeting.waiting = later;
+        join.waiting = later;
         Ok(())
     }
 

@@ -1,4 +1,4 @@
-//! Events that cannot be are refused, each with its own error, and change nothing.
+//! Invalid events are refused, each with its own error, without an effect on the run.
 
 use goal::arithmetic::{Arithmetic, DataType};
 use goal::compile::compile;
@@ -9,12 +9,10 @@ use interpreter::{
 use proptest::prelude::*;
 use std::sync::{Arc, Mutex};
 
-mod elsewhere;
-
-use elsewhere::Elsewhere;
+use crate::external_buffer::SharedBuffer;
 
 fn interpreter(graph: &Graph, limits: Limits) -> Interpreter {
-    Interpreter::new(Arc::new(compile(graph).expect("the graph is in order")), limits)
+    Interpreter::new(Arc::new(compile(graph).expect("the graph is valid")), limits)
         .expect("it fits into memory")
 }
 
@@ -51,7 +49,7 @@ fn one_of_each() -> Graph {
 }
 
 #[test]
-fn messages_that_have_no_receive() {
+fn messages_without_a_receive_are_refused() {
     let mut interpreter = started(&one_of_each(), RENDEZVOUS);
     let refused = |interpreter: &mut Interpreter, event| {
         interpreter.handle(event, 0).expect_err("no such receive")
@@ -63,32 +61,32 @@ fn messages_that_have_no_receive() {
     assert_eq!(refused(&mut interpreter, eager(1, 4, 1, &[1; 8])), none(1, 4, 1));
     let unknown = EventError::UnknownSource { source_rank: 3, ranks: 3 };
     assert_eq!(refused(&mut interpreter, eager(3, 4, 0, &[1; 8])), unknown);
-    // The one message that has a receive is taken nevertheless, once.
+    // The one message with a receive is accepted, once.
     assert_eq!(interpreter.handle(eager(1, 4, 0, &[1; 8]), 0), Ok(()));
     let twice = EventError::Duplicate { source_rank: 1, tag: 4, ordinal: 0 };
     assert_eq!(refused(&mut interpreter, eager(1, 4, 0, &[2; 8])), twice);
 }
 
 #[test]
-fn unexpected_messages_that_arrive_twice() {
+fn duplicate_unexpected_messages_are_refused() {
     let mut interpreter = interpreter(&one_of_each(), RENDEZVOUS);
     assert_eq!(interpreter.handle(eager(1, 4, 0, &[1; 8]), 0), Ok(()));
-    let announced = Packet::Announce { tag: 4, ordinal: 0, bytes: 8, send: Handle(0) };
+    let announced = Packet::RequestToSend { tag: 4, ordinal: 0, bytes: 8, send: Handle(0) };
     let twice = EventError::Duplicate { source_rank: 1, tag: 4, ordinal: 0 };
     assert_eq!(interpreter.handle(packet(1, announced), 0), Err(twice));
 }
 
 #[test]
-fn handles_and_peers_are_not_trusted() {
+fn invalid_handles_and_peers_are_refused() {
     let mut interpreter = started(&one_of_each(), RENDEZVOUS);
-    let [Effect::Transmit { peer: 2, packet: Packet::Announce { send, bytes: 8, .. } }] =
+    let [Effect::Transmit { peer: 2, packet: Packet::RequestToSend { send, bytes: 8, .. } }] =
         effects(&mut interpreter)[..]
     else {
-        panic!("one message is announced")
+        panic!("one request to send")
     };
-    let request = |source, send| packet(source, Packet::Request { send, receive: Handle(7) });
+    let request = |source, send| packet(source, Packet::ClearToSend { send, receive: Handle(7) });
     let receive = Handle(1 - send.0);
-    let not_a_send = "a send that was announced";
+    let not_a_send = "a send that waits for clearance";
     let unknown =
         |operation, expected| Err(EventError::UnknownHandle { rank: 0, operation, expected });
     assert_eq!(interpreter.handle(request(2, Handle(9)), 0), unknown(9, not_a_send));
@@ -107,9 +105,9 @@ fn handles_and_peers_are_not_trusted() {
         interpreter.handle(data(1, 8), 0),
         unknown(receive.0, "a receive that requested its payload")
     );
-    let announced = Packet::Announce { tag: 4, ordinal: 0, bytes: 8, send: Handle(55) };
+    let announced = Packet::RequestToSend { tag: 4, ordinal: 0, bytes: 8, send: Handle(55) };
     assert_eq!(interpreter.handle(packet(1, announced), 0), Ok(()));
-    let request = Packet::Request { send: Handle(55), receive };
+    let request = Packet::ClearToSend { send: Handle(55), receive };
     assert_eq!(effects(&mut interpreter), [Effect::Transmit { peer: 1, packet: request }]);
     assert_eq!(interpreter.handle(data(2, 8), 0), wrong(receive.0, 1, 2));
     let short = EventError::Length { rank: 0, operation: receive.0, expected: 8, found: 7 };
@@ -121,12 +119,12 @@ fn handles_and_peers_are_not_trusted() {
 }
 
 #[test]
-fn wildcards_remember_whose_payload_they_asked_for() {
+fn wildcard_receives_accept_payloads_from_their_sender_only() {
     let mut graph = Graph::new(0, 3);
     let output = graph.buffer(Access::Output, 8);
     graph.receive(output, None, 4);
     let mut interpreter = started(&graph, RENDEZVOUS);
-    let announced = Packet::Announce { tag: 4, ordinal: 0, bytes: 8, send: Handle(0) };
+    let announced = Packet::RequestToSend { tag: 4, ordinal: 0, bytes: 8, send: Handle(0) };
     assert_eq!(interpreter.handle(packet(2, announced), 0), Ok(()));
     let data = |source| packet(source, Packet::Data { receive: Handle(0), payload: vec![3; 8] });
     let wrong = EventError::WrongPeer { rank: 0, operation: 0, expected: 2, found: 1 };
@@ -138,12 +136,14 @@ fn wildcards_remember_whose_payload_they_asked_for() {
 #[test]
 fn computations_and_joins_finish_once() {
     let mut graph = Graph::new(1, 2);
-    let (input, output) = (graph.buffer(Access::Input, 2), graph.buffer(Access::Output, 4));
+    let input = graph.buffer(Access::Input, 2);
+    let output = graph.buffer(Access::Output, 4);
     let calc = graph.calc(17);
     let join = graph.join(JoinMode::Gather, input, output);
     graph.requires(join, calc);
     let mut interpreter = started(&graph, Limits::default());
-    let (calc, join) = (Handle(0), Handle(1));
+    let calc = Handle(0);
+    let join = Handle(1);
     assert_eq!(
         effects(&mut interpreter),
         [Effect::Calc { operation: calc, nanoseconds: 17, cpu: 0 }]
@@ -174,10 +174,10 @@ fn computations_and_joins_finish_once() {
 }
 
 #[test]
-fn sizes_that_differ_end_the_run_and_name_both() {
+fn a_length_mismatch_ends_the_run_and_names_both_ranks() {
     let mut graph = one_of_each();
-    let stamp = graph.buffer(Access::Output, 8);
-    let after = graph.timestamp(stamp);
+    let time = graph.buffer(Access::Output, 8);
+    let after = graph.timestamp(time);
     graph.requires(after, goal::graph::Vertex(1));
     let mut interpreter = started(&graph, Limits::default());
     effects(&mut interpreter);
@@ -193,7 +193,8 @@ fn sizes_that_differ_end_the_run_and_name_both() {
     };
     assert_eq!(
         failure.to_string(),
-        "rank 1 sends 12 bytes to rank 0 (message 0 with tag 4), but rank 0, vertex 1, receives 8; make both lengths equal"
+        "rank 1 sends 12 bytes to rank 0 (message 0 with tag 4), but rank 0, vertex 1, receives 8; \
+         make both lengths equal"
     );
     assert_eq!(effects(&mut interpreter), [Effect::Completed(Err(failure))]);
     assert_eq!(interpreter.handle(eager(1, 4, 0, &[9; 8]), 0), Err(EventError::Over { rank: 0 }));
@@ -201,9 +202,10 @@ fn sizes_that_differ_end_the_run_and_name_both() {
 }
 
 #[test]
-fn the_first_division_by_zero_is_named() {
+fn the_first_division_by_zero_is_reported() {
     let mut graph = Graph::new(0, 1);
-    let (left, right) = (graph.buffer(Access::Input, 3), graph.buffer(Access::Input, 3));
+    let left = graph.buffer(Access::Input, 3);
+    let right = graph.buffer(Access::Input, 3);
     let result = graph.buffer(Access::Output, 3);
     graph.calc(0);
     let list = |block: Block| [block.part(0, 1), block.part(1, 2)];
@@ -220,7 +222,7 @@ fn the_first_division_by_zero_is_named() {
     };
     assert_eq!(effects(&mut interpreter).last(), Some(&Effect::Completed(Err(failure))));
     assert_eq!(interpreter.reset()[2], [9, 3, 0]);
-    // With a second one: by then the first has been noted.
+    // A second division by zero follows the first one and is not reported.
     let again = graph.buffer(Access::Output, 3);
     let second = graph.local(Arithmetic::Divide, DataType::U8, left, right, again);
     graph.requires(second, goal::graph::Vertex(1));
@@ -249,16 +251,16 @@ fn buffers_must_be_as_declared() {
 }
 
 #[test]
-fn a_reset_forgets_the_run() {
+fn reset_discards_the_run() {
     let mut interpreter = started(&one_of_each(), RENDEZVOUS);
     assert_eq!(interpreter.handle(eager(1, 4, 0, &[1; 8]), 0), Ok(()));
     let waiting: Vec<_> =
         interpreter.outstanding().map(|operation| (operation.vertex, operation.peer)).collect();
-    assert_eq!(waiting, [(0, Some(2))], "the announced send");
+    assert_eq!(waiting, [(0, Some(2))], "the send that waits");
     assert_eq!(interpreter.reset(), [[0; 8], [1; 8]]);
     assert_eq!(interpreter.poll(), None);
     assert_eq!(interpreter.reset(), Vec::<Vec<u8>>::new());
-    // What arrived for a run that was given up is not there for the next.
+    // Messages of a discarded run do not reach the next run.
     assert_eq!(interpreter.handle(eager(1, 4, 0, &[9; 8]), 0), Ok(()));
     interpreter.reset();
     interpreter.start(vec![vec![0; 8], vec![0; 8]], 0).expect("the buffers are as declared");
@@ -270,9 +272,9 @@ fn a_reset_forgets_the_run() {
     assert_eq!(interpreter.reset(), [[0; 8], [2; 8]]);
 }
 
-/// A run that is given up half way leaves nothing: no message, no failure, no memory in use.
+/// A run reset before its end leaves no message, no failure and no memory in use.
 #[test]
-fn a_reset_half_way_forgets_everything() {
+fn reset_of_a_partial_run_discards_everything() {
     let mut graph = Graph::new(0, 2);
     let values = graph.buffer(Access::InOut, 3);
     let output = graph.buffer(Access::Output, 2);
@@ -306,7 +308,7 @@ fn a_reset_half_way_forgets_everything() {
             assert_eq!(interpreter.reset(), [vec![8, 1, 8], vec![2, 9]]);
         } else {
             interpreter.reset();
-            // Nor does the message count as one that has arrived.
+            // The message does not count as a duplicate either.
             assert_eq!(interpreter.handle(eager(1, 0, 0, &[value]), 0), Ok(()));
             interpreter.reset();
         }
@@ -322,14 +324,15 @@ fn the_eager_limit_is_the_longest_eager_message() {
     let mut interpreter = started(&graph, Limits { eager_limit: 8, ..Limits::default() });
     let packets: Vec<Effect> = effects(&mut interpreter);
     let eager = Packet::Eager { tag: 0, ordinal: 0, payload: vec![0; 8] };
-    let announced = Packet::Announce { tag: 1, ordinal: 0, bytes: 9, send: Handle(1) };
+    let announced = Packet::RequestToSend { tag: 1, ordinal: 0, bytes: 9, send: Handle(1) };
     assert_eq!(packets, [eager, announced].map(|packet| Effect::Transmit { peer: 1, packet }));
 }
 
 #[test]
-fn a_run_does_not_see_the_scratchpad_of_another() {
+fn runs_do_not_share_scratchpad_contents() {
     let mut graph = Graph::new(0, 1);
-    let (input, output) = (graph.buffer(Access::Input, 8), graph.buffer(Access::Output, 16));
+    let input = graph.buffer(Access::Input, 8);
+    let output = graph.buffer(Access::Output, 16);
     let scratchpad = graph.scratchpad(16);
     let read = graph.copy(scratchpad, output);
     let write = graph.copy(input, scratchpad.part(8, 8));
@@ -345,14 +348,14 @@ fn a_run_does_not_see_the_scratchpad_of_another() {
 fn a_scratchpad_larger_than_memory_is_refused() {
     let mut graph = Graph::new(0, 1);
     graph.scratchpad(1 << 62);
-    let schedule = Arc::new(compile(&graph).expect("the graph is in order"));
+    let schedule = Arc::new(compile(&graph).expect("the graph is valid"));
     let error =
         Interpreter::new(schedule, Limits::default()).expect_err("there is not so much memory");
     assert_eq!(error, interpreter::ScheduleRefused::Scratchpad { bytes: 1 << 62 });
 }
 
 #[test]
-fn wildcards_bound_what_can_arrive_for_them() {
+fn wildcard_receives_bound_the_messages_accepted() {
     let mut graph = Graph::new(0, 3);
     let output = graph.buffer(Access::Output, 2);
     graph.receive(output.part(0, 1), None, 4);
@@ -374,15 +377,17 @@ fn wildcards_bound_what_can_arrive_for_them() {
     );
 }
 
-/// Any event at all, with small numbers, so that many of them nearly fit.
+/// Any event, with small numbers, so that many are nearly valid.
 fn any_event() -> impl Strategy<Value = Event> {
     let payload = || proptest::collection::vec(any::<u8>(), 0..200);
     let handle = || (0..12u32).prop_map(Handle);
     let packets = prop_oneof![
-        4 => (0..4u32, 0..4u32, payload()).prop_map(|(tag, ordinal, payload)| Packet::Eager { tag, ordinal, payload }),
+        4 => (0..4u32, 0..4u32, payload()).prop_map(|(tag, ordinal, payload)| {
+            Packet::Eager { tag, ordinal, payload }
+        }),
         4 => (0..4u32, 0..4u32, 0..200u64, handle())
-            .prop_map(|(tag, ordinal, bytes, send)| Packet::Announce { tag, ordinal, bytes, send }),
-        2 => (handle(), handle()).prop_map(|(send, receive)| Packet::Request { send, receive }),
+            .prop_map(|(tag, ordinal, bytes, send)| Packet::RequestToSend { tag, ordinal, bytes, send }),
+        2 => (handle(), handle()).prop_map(|(send, receive)| Packet::ClearToSend { send, receive }),
         2 => (handle(), payload()).prop_map(|(receive, payload)| Packet::Data { receive, payload }),
     ];
     prop_oneof![
@@ -422,46 +427,44 @@ proptest! {
 }
 
 #[test]
-fn a_buffer_that_is_lent_is_used_where_it_lies() {
+fn borrowed_buffers_are_used_in_place() {
     let mut graph = one_of_each();
     let computed = graph.buffer(Access::Output, 4);
     let scratch = graph.scratchpad(4);
     graph.copy(scratch, computed);
     let mut interpreter = interpreter(&graph, Limits::default());
-    let elsewhere = |bytes: &[u8]| Elsewhere(Arc::new(Mutex::new(bytes.to_vec())));
+    let elsewhere = |bytes: &[u8]| SharedBuffer(Arc::new(Mutex::new(bytes.to_vec())));
     let [input, output] = [elsewhere(b"eastward"), elsewhere(&[0; 8])];
     for buffer in [2, 3, usize::MAX] {
-        let refused = interpreter.lend(buffer, Box::new(elsewhere(&[0; 4])));
+        let refused = interpreter.borrow_buffer(buffer, Box::new(elsewhere(&[0; 4])));
         assert_eq!(
             refused,
-            Err(StartError::NotLendable { buffer }),
-            "a copy writes to it, or there is none"
+            Err(StartError::NotBorrowable { buffer }),
+            "a copy writes to it, or it does not exist"
         );
     }
     let length = StartError::BufferLength { buffer: 1, expected: 8, found: 7 };
-    assert_eq!(interpreter.lend(1, Box::new(elsewhere(&[0; 7]))), Err(length));
+    assert_eq!(interpreter.borrow_buffer(1, Box::new(elsewhere(&[0; 7]))), Err(length));
     for (number, lent) in [(0, &input), (1, &output)] {
-        interpreter.lend(number, Box::new(lent.clone())).expect("only messages touch it");
+        interpreter.borrow_buffer(number, Box::new(lent.clone())).expect("only messages touch it");
     }
     let twice = StartError::BufferLength { buffer: 0, expected: 0, found: 8 };
     assert_eq!(
         interpreter.start(vec![vec![0; 8], vec![0; 8], vec![0; 4]], 0),
         Err(twice),
-        "it lies elsewhere"
+        "it is borrowed"
     );
-    assert_eq!(interpreter.reset(), Vec::<Vec<u8>>::new(), "the loan is over");
+    assert_eq!(interpreter.reset(), Vec::<Vec<u8>>::new(), "the borrow has ended");
 
     for (number, lent) in [(0, &input), (1, &output)] {
-        interpreter.lend(number, Box::new(lent.clone())).expect("only messages touch it");
+        interpreter.borrow_buffer(number, Box::new(lent.clone())).expect("only messages touch it");
     }
-    interpreter.start(vec![vec![], vec![], vec![0; 4]], 0).expect("two lie elsewhere");
+    interpreter.start(vec![vec![], vec![], vec![0; 4]], 0).expect("two are borrowed");
     let sent = Packet::Eager { tag: 5, ordinal: 0, payload: b"eastward".to_vec() };
     assert_eq!(effects(&mut interpreter), [Effect::Transmit { peer: 2, packet: sent }]);
     interpreter.handle(eager(1, 4, 0, b"westward"), 0).expect("it is waited for");
     assert_eq!(output.bytes().as_slice(), b"westward");
     assert_eq!(interpreter.reset(), [vec![], vec![], vec![0; 4]]);
     assert_eq!(input.bytes().as_slice(), b"eastward");
-    interpreter
-        .start(vec![vec![0; 8], vec![0; 8], vec![0; 4]], 0)
-        .expect("nothing is lent any more");
+    interpreter.start(vec![vec![0; 8], vec![0; 8], vec![0; 4]], 0).expect("no buffer is borrowed");
 }

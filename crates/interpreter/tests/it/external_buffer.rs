@@ -1,20 +1,20 @@
-//! Buffers that are lent to interpreters.
+//! A buffer that tests share with an interpreter.
 
 use interpreter::ExternalBuffer;
 use std::ops::Range;
 use std::sync::{Arc, Mutex, MutexGuard};
 
-/// A buffer outside of the interpreter that uses it.
+/// A buffer outside the interpreter that borrows it.
 #[derive(Clone, Debug)]
-pub(crate) struct Elsewhere(pub(crate) Arc<Mutex<Vec<u8>>>);
+pub(crate) struct SharedBuffer(pub(crate) Arc<Mutex<Vec<u8>>>);
 
-impl Elsewhere {
+impl SharedBuffer {
     pub(crate) fn bytes(&self) -> MutexGuard<'_, Vec<u8>> {
-        self.0.lock().expect("nobody panics with it")
+        self.0.lock().expect("no test panics while it holds the lock")
     }
 }
 
-impl ExternalBuffer for Elsewhere {
+impl ExternalBuffer for SharedBuffer {
     fn length(&self) -> u64 {
         self.bytes().len() as u64
     }

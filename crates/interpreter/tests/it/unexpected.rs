@@ -1,5 +1,5 @@
-//! Messages that arrive before their receive is posted: matching against a plain model, bounded
-//! memory, large numbers.
+//! Messages that arrive before their receive is posted: matching compared with a simple model,
+//! memory bounds, large numbers.
 
 use goal::compile::compile;
 use goal::graph::{Access, Block, Graph};
@@ -11,7 +11,7 @@ use std::collections::HashMap;
 use std::sync::Arc;
 
 fn interpreter(graph: &Graph, limits: Limits) -> Interpreter {
-    Interpreter::new(Arc::new(compile(graph).expect("the graph is in order")), limits)
+    Interpreter::new(Arc::new(compile(graph).expect("the graph is valid")), limits)
         .expect("it fits into memory")
 }
 
@@ -19,28 +19,28 @@ fn eager(source: u32, tag: u32, ordinal: u32, payload: Vec<u8>) -> Event {
     Event::Packet { source, packet: Packet::Eager { tag, ordinal, payload } }
 }
 
-/// What a receive admits.
-type Wanted = (Option<u32>, Option<u32>);
+/// Source and tag of a receive.
+type ReceivePattern = (Option<u32>, Option<u32>);
 
 /// A message: source, tag, ordinal.
-type Name = (u32, u32, u32);
+type MessageId = (u32, u32, u32);
 
-/// Matching as the rule says it, with lists that are searched from the front.
+/// The matching rule, implemented as linear searches.
 #[derive(Default)]
 struct Model {
-    receives: Vec<Wanted>,
-    /// Receives that are posted and have nothing, in vertex order.
+    receives: Vec<ReceivePattern>,
+    /// Posted receives without a message, in vertex order.
     posted: Vec<usize>,
-    /// Messages that nobody has taken, in the order of their arrival, and what they carry.
-    arrived: Vec<(Name, u64)>,
+    /// Unmatched messages in arrival order, with their payload.
+    arrived: Vec<(MessageId, u64)>,
     taken: HashMap<usize, u64>,
 }
 
 impl Model {
-    /// Whether a receive takes a message: by name it takes the one of its number, else what is left
-    /// for wildcards.
-    fn admits(&self, receive: usize, (source, tag, ordinal): Name) -> bool {
-        let named = |wanted: &&Wanted| **wanted == (Some(source), Some(tag));
+    /// Returns whether a receive admits a message: a naming receive the one with its ordinal, a
+    /// wildcard receive those left for wildcards.
+    fn admits(&self, receive: usize, (source, tag, ordinal): MessageId) -> bool {
+        let named = |wanted: &&ReceivePattern| **wanted == (Some(source), Some(tag));
         let claimed = self.receives.iter().filter(named).count() as u32;
         match self.receives[receive] {
             (Some(from), Some(with)) => {
@@ -67,7 +67,7 @@ impl Model {
         }
     }
 
-    fn arrive(&mut self, name: Name, word: u64) {
+    fn arrive(&mut self, name: MessageId, word: u64) {
         match self.posted.iter().position(|receive| self.admits(*receive, name)) {
             Some(place) => {
                 self.taken.insert(self.posted.remove(place), word);
@@ -77,19 +77,18 @@ impl Model {
     }
 }
 
-/// Drives an interpreter whose receives are posted one by one, when a computation of their own
-/// finishes.
+/// Drives an interpreter in which each receive is posted when its own computation finishes.
 struct Driver {
     interpreter: Interpreter,
     /// The computation of each receive.
     triggers: Vec<Handle>,
-    held: HashMap<Name, Vec<u8>>,
-    /// Payloads announced by this driver, by the handle it made up.
+    held: HashMap<MessageId, Vec<u8>>,
+    /// Payloads of this driver's requests to send, by handle.
     announced: Vec<u64>,
 }
 
 impl Driver {
-    fn new(receives: &[Wanted], limits: Limits) -> Self {
+    fn new(receives: &[ReceivePattern], limits: Limits) -> Self {
         let mut graph = Graph::new(0, 4);
         let output = graph.buffer(Access::Output, 8 * receives.len() as u64);
         let vertices: Vec<_> = (0..)
@@ -119,11 +118,11 @@ impl Driver {
         self.effects();
     }
 
-    /// Whether the message was taken in.
-    fn arrive(&mut self, (source, tag, ordinal): Name, word: u64, announce: bool) -> bool {
+    /// Returns whether the message was accepted.
+    fn arrive(&mut self, (source, tag, ordinal): MessageId, word: u64, announce: bool) -> bool {
         let packet = if announce {
             self.announced.push(word);
-            Packet::Announce {
+            Packet::RequestToSend {
                 tag,
                 ordinal,
                 bytes: 8,
@@ -137,26 +136,26 @@ impl Driver {
         taken
     }
 
-    /// Does what the interpreter asks for, at once.
+    /// Executes all effects immediately.
     fn effects(&mut self) {
         while let Some(effect) = self.interpreter.poll() {
             let (source, receive, payload) = match effect {
-                Effect::HoldBack { source, tag, ordinal, payload } => {
+                Effect::StoreUnexpected { source, tag, ordinal, payload } => {
                     self.held.insert((source, tag, ordinal), payload);
                     continue;
                 }
-                Effect::Release { source, tag, ordinal, receive } => (
+                Effect::LoadUnexpected { source, tag, ordinal, receive } => (
                     source,
                     receive,
                     self.held.remove(&(source, tag, ordinal)).expect("it is held"),
                 ),
-                Effect::Transmit { peer, packet: Packet::Request { send, receive } } => {
+                Effect::Transmit { peer, packet: Packet::ClearToSend { send, receive } } => {
                     (peer, receive, self.announced[send.0 as usize].to_le_bytes().to_vec())
                 }
                 _ => continue,
             };
             let packet = Packet::Data { receive, payload };
-            self.interpreter.handle(Event::Packet { source, packet }, 0).expect("it was asked for");
+            self.interpreter.handle(Event::Packet { source, packet }, 0).expect("it was requested");
         }
     }
 }
@@ -180,12 +179,12 @@ proptest! {
             *count += 1;
             Ok(((source, tag, *count - 1), word, announce))
         });
-        let mut happenings: Vec<_> = arrivals.chain((0..receives.len()).map(Err)).collect();
-        happenings.shuffle(&mut rand::rngs::StdRng::seed_from_u64(order));
-        for happening in happenings {
-            match happening {
+        let mut steps: Vec<_> = arrivals.chain((0..receives.len()).map(Err)).collect();
+        steps.shuffle(&mut rand::rngs::StdRng::seed_from_u64(order));
+        for step in steps {
+            match step {
                 Ok((name, word, announce)) => {
-                    // A message for which no receive can be left is refused; nothing else is.
+                    // Exactly the messages that cannot have a receive are refused.
                     if driver.arrive(name, word, announce) {
                         model.arrive(name, word);
                     } else {
@@ -220,33 +219,34 @@ proptest! {
         }
         let limits = Limits { eager_limit: 0, unexpected_bytes, unexpected_messages };
         let mut interpreter = interpreter(&graph, limits);
-        let (mut kept, mut held) = (Vec::new(), Vec::new());
+        let mut stored = Vec::new();
+        let mut held = Vec::new();
         for (tag, length) in (0..).zip(&lengths) {
             prop_assert_eq!(interpreter.handle(eager(1, tag, 0, vec![tag as u8; *length]), 0), Ok(()));
             match interpreter.poll() {
-                None => kept.push(*length as u64),
-                Some(Effect::HoldBack { source: 1, tag: same, ordinal: 0, payload }) if same == tag => {
+                None => stored.push(*length as u64),
+                Some(Effect::StoreUnexpected { source: 1, tag: same, ordinal: 0, payload }) if same == tag => {
                     prop_assert!(
-                        kept.len() as u64 == unexpected_messages
-                            || kept.iter().sum::<u64>() + *length as u64 > unexpected_bytes,
-                        "held back without need"
+                        stored.len() as u64 == unexpected_messages
+                            || stored.iter().sum::<u64>() + *length as u64 > unexpected_bytes,
+                        "passed to the transport within the limits"
                     );
                     held.push((tag, payload));
                 }
                 other => prop_assert!(false, "unexpected effect {:?}", other),
             }
-            prop_assert!(kept.len() as u64 <= unexpected_messages && kept.iter().sum::<u64>() <= unexpected_bytes);
+            prop_assert!(stored.len() as u64 <= unexpected_messages && stored.iter().sum::<u64>() <= unexpected_bytes);
         }
-        // Started, the receives ask for what was held back, and for nothing else.
+        // After the start, the receives request exactly the payloads in the transport.
         interpreter.start(lengths.iter().map(|length| vec![0xff; *length]).collect(), 0).expect("as declared");
-        let mut asked = Vec::new();
+        let mut requested = Vec::new();
         while let Some(effect) = interpreter.poll() {
-            if let Effect::Release { source: 1, tag, ordinal: 0, receive } = effect {
-                asked.push((tag, receive));
+            if let Effect::LoadUnexpected { source: 1, tag, ordinal: 0, receive } = effect {
+                requested.push((tag, receive));
             }
         }
-        prop_assert_eq!(asked.len(), held.len());
-        for ((tag, payload), (asked, receive)) in held.into_iter().zip(asked) {
+        prop_assert_eq!(requested.len(), held.len());
+        for ((tag, payload), (asked, receive)) in held.into_iter().zip(requested) {
             prop_assert_eq!(tag, asked);
             let event = Event::Packet { source: 1, packet: Packet::Data { receive, payload } };
             prop_assert_eq!(interpreter.handle(event, 0), Ok(()));
@@ -258,30 +258,30 @@ proptest! {
     }
 }
 
-/// Memory for unexpected messages is there again once they have been received.
+/// Receiving a stored message releases its memory.
 #[test]
-fn memory_is_given_back() {
+fn received_messages_release_memory() {
     const ROUNDS: u32 = 20;
-    let receives: Vec<Wanted> =
+    let receives: Vec<ReceivePattern> =
         (0..ROUNDS).map(|tag| (Some(1).filter(|_| tag % 2 == 0), Some(tag))).collect();
     let limits = Limits { eager_limit: 0, unexpected_bytes: 8, unexpected_messages: 1 };
     let mut driver = Driver::new(&receives, limits);
     for tag in 0..ROUNDS {
         assert!(driver.arrive((1, tag, 0), u64::from(tag), false));
-        assert!(driver.held.is_empty(), "there is room for one message");
+        assert!(driver.held.is_empty(), "the limit is one message");
         driver.post(tag as usize);
     }
     assert!(driver.interpreter.is_over());
 }
 
-fn wild_receives(receives: &[Wanted]) -> usize {
+fn wild_receives(receives: &[ReceivePattern]) -> usize {
     receives.iter().filter(|(source, tag)| source.is_none() || tag.is_none()).count()
 }
 
-/// Messages that were left for wildcards so far.
+/// Number of messages left for wildcards so far.
 fn wild_messages(model: &Model) -> usize {
     let wild = |receive: &&usize| wild_receives(&model.receives[**receive..=**receive]) > 0;
-    let claimed = |(source, tag, ordinal): Name| {
+    let claimed = |(source, tag, ordinal): MessageId| {
         let named = model.receives.iter().filter(|wanted| **wanted == (Some(source), Some(tag)));
         ordinal < named.count() as u32
     };
@@ -289,9 +289,9 @@ fn wild_messages(model: &Model) -> usize {
         + model.arrived.iter().filter(|(name, _)| !claimed(*name)).count()
 }
 
-/// A hundred thousand messages arrive in any order before the first receive is posted, half of them
-/// for wildcards of every class, and hardly any memory for them. Were each looked for among the
-/// others, this would not end.
+/// A hundred thousand messages arrive in random order before the first receive is posted, half of
+/// them for wildcards of every class, under small memory limits. With linear searches this test would
+/// not end.
 #[test]
 fn a_hundred_thousand_unexpected_messages() {
     const COUNT: u64 = 100_000;
@@ -299,7 +299,7 @@ fn a_hundred_thousand_unexpected_messages() {
     let output = graph.buffer(Access::Output, 8 * COUNT);
     let slot = |index: u64| -> Block { output.part(8 * index, 8) };
     for index in 0..COUNT {
-        let wanted: Wanted = match index % 8 {
+        let wanted: ReceivePattern = match index % 8 {
             0 => (None, None),
             1 => (Some(1), None),
             2 => (None, Some(1)),
@@ -322,17 +322,17 @@ fn a_hundred_thousand_unexpected_messages() {
     for (tag, ordinal) in messages {
         let payload = word(tag, ordinal).to_le_bytes().to_vec();
         interpreter.handle(eager(1, tag, ordinal as u32, payload), 0).expect("it has a receive");
-        if let Some(Effect::HoldBack { tag, ordinal, payload, .. }) = interpreter.poll() {
+        if let Some(Effect::StoreUnexpected { tag, ordinal, payload, .. }) = interpreter.poll() {
             held.insert((tag, ordinal), payload);
         }
     }
     assert_eq!(held.len() as u64, COUNT - 500);
     interpreter.start(vec![vec![0xff; 8 * COUNT as usize]], 0).expect("the buffer is as declared");
     while let Some(effect) = interpreter.poll() {
-        if let Effect::Release { source, tag, ordinal, receive } = effect {
+        if let Effect::LoadUnexpected { source, tag, ordinal, receive } = effect {
             let payload = held.remove(&(tag, ordinal)).expect("it is held, once");
             let event = Event::Packet { source, packet: Packet::Data { receive, payload } };
-            interpreter.handle(event, 0).expect("it was asked for");
+            interpreter.handle(event, 0).expect("it was requested");
         }
     }
     assert!(interpreter.is_over() && held.is_empty());
@@ -344,7 +344,7 @@ fn a_hundred_thousand_unexpected_messages() {
     let by_name = words.chunks(8).flat_map(|words| &words[4..]);
     assert!(
         by_name.copied().eq((0..COUNT / 2).map(|ordinal| word(0, ordinal))),
-        "receives by name go by number"
+        "naming receives match by ordinal"
     );
     for words in words.chunks(8) {
         assert_eq!((words[2] >> 32, words[3] >> 32), (1, 2), "receives of one tag");

@@ -1,22 +1,22 @@
-//! Contributions that do not fit, and divisions by zero, in joins. What joins give is held in the
-//! conformance suite.
+//! Mismatched contributions and divisions by zero in joins. The conformance suite tests the results
+//! of joins.
 
 use goal::arithmetic::{Arithmetic, ArithmeticError, DataType};
 use goal::graph::JoinMode;
-use interpreter::join::{JoinError, Joined, combine};
+use interpreter::join::{JoinError, JoinResult, combine};
 
 const DIVIDE: JoinMode =
     JoinMode::Reduce { operation: Arithmetic::Divide, data_type: DataType::U8 };
 
 #[test]
-fn the_first_element_divided_by_zero_is_given() {
+fn the_first_element_divided_by_zero_is_reported() {
     let contributions: [&[u8]; 3] = [&[9, 9, 9, 9], &[1, 1, 1, 0], &[1, 0, 3, 0]];
-    let expected = Joined { bytes: vec![9, 0, 3, 0], divided_by_zero: Some(1) };
+    let expected = JoinResult { bytes: vec![9, 0, 3, 0], divided_by_zero: Some(1) };
     assert_eq!(combine(DIVIDE, 2, &contributions), Ok(expected));
 }
 
 #[test]
-fn contributions_must_fit() {
+fn mismatched_contributions_are_refused() {
     let length = |rank, expected, found| Err(JoinError::Length { rank, expected, found });
     assert_eq!(combine(DIVIDE, 0, &[&[1, 2], &[3]]), length(1, 2, 1));
     assert_eq!(combine(JoinMode::Gather, 1, &[&[1, 2], &[3]]), length(0, 1, 2));
@@ -33,10 +33,11 @@ fn contributions_must_fit() {
 }
 
 #[test]
-fn a_broadcast_looks_at_the_root_only() {
+fn a_broadcast_uses_the_root_only() {
     let mode = JoinMode::Broadcast { root: 1 };
     for rank in 0..3 {
-        let joined = combine(mode, rank, &[&[], &[7, 8], &[1, 2, 3]]).expect("the root is there");
-        assert_eq!(joined, Joined { bytes: vec![7, 8], divided_by_zero: None });
+        let joined =
+            combine(mode, rank, &[&[], &[7, 8], &[1, 2, 3]]).expect("the root contributes");
+        assert_eq!(joined, JoinResult { bytes: vec![7, 8], divided_by_zero: None });
     }
 }

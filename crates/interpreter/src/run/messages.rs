@@ -1,10 +1,9 @@
-//! Messages: sending, posting, matching, and the rendezvous.
+//! Messages: sending, posting, matching, and the rendezvous protocol.
 
 use super::*;
-use crate::wildcards::Refusal;
 
 impl Run {
-    /// Takes in what another rank's interpreter said.
+    /// Processes a packet from another rank's interpreter.
     pub(super) fn packet(
         &mut self,
         view: &ScheduleView<'_>,
@@ -21,36 +20,40 @@ impl Run {
                 let envelope = Envelope { source, tag, ordinal, bytes: payload.len() as u64 };
                 self.arrive(view, named, Message { envelope, content: Content::Payload(payload) })
             }
-            Packet::Announce { tag, ordinal, bytes, send } => {
+            Packet::RequestToSend { tag, ordinal, bytes, send } => {
                 let envelope = Envelope { source, tag, ordinal, bytes };
-                self.arrive(view, named, Message { envelope, content: Content::Announced(send) })
+                self.arrive(view, named, Message { envelope, content: Content::AtSender(send) })
             }
-            Packet::Request { send, receive } => self.requested(view, source, send, receive),
+            Packet::ClearToSend { send, receive } => {
+                self.clear_to_send(view, source, send, receive)
+            }
             Packet::Data { receive, payload } => self.data(view, source, receive, payload),
         }
     }
 
-    /// Sends or announces a message; whether the send is complete with that.
+    /// Sends a message eagerly or requests to send it. Returns whether the send is complete.
     pub(super) fn send(
         &mut self,
         view: &ScheduleView<'_>,
         record: &OperationRecord,
         operation: u32,
     ) -> bool {
-        let (tag, ordinal, bytes) = (record.tag, record.ordinal, record.bytes);
+        let tag = record.tag;
+        let ordinal = record.ordinal;
+        let bytes = record.bytes;
         let eager = bytes <= self.eager_limit.min(self.eager_budget);
         let packet = if eager {
             self.eager_budget -= bytes;
             Packet::Eager { tag, ordinal, payload: self.payload(view, record) }
         } else {
             self.phases[operation as usize] = Phase::Running;
-            Packet::Announce { tag, ordinal, bytes, send: Handle(operation) }
+            Packet::RequestToSend { tag, ordinal, bytes, send: Handle(operation) }
         };
         self.effects.push_back(Effect::Transmit { peer: record.peer, packet });
         eager
     }
 
-    /// A copy of what an operation sends.
+    /// Returns a copy of the bytes an operation sends, in a buffer from the pool.
     fn payload(&mut self, view: &ScheduleView<'_>, record: &OperationRecord) -> Vec<u8> {
         let mut payload = self.spare.pop().unwrap_or_default();
         payload.clear();
@@ -65,21 +68,22 @@ impl Run {
         }
     }
 
-    /// Posts a receive, or takes the message that has arrived for it.
+    /// Posts a receive, or accepts the message that has already arrived for it.
     pub(super) fn post(
         &mut self,
         view: &ScheduleView<'_>,
         record: &OperationRecord,
         operation: u32,
     ) {
-        let (source, tag) = (record.peer(), record.tag());
+        let source = record.peer();
+        let tag = record.tag();
         let arrived = if source.is_some() && tag.is_some() {
             self.unexpected.remove(&operation)
         } else {
             self.wildcards.take_message(source, tag)
         };
         if let Some(message) = arrived {
-            self.allowance.give_back(&message);
+            self.unexpected_memory.release(&message);
             return self.accept(view, operation, message);
         }
         self.phases[operation as usize] = Phase::Running;
@@ -88,7 +92,7 @@ impl Run {
         }
     }
 
-    /// Matches a message with its receive, or keeps it until that is posted.
+    /// Matches a message with its receive, or stores it until the receive is posted.
     fn arrive(
         &mut self,
         view: &ScheduleView<'_>,
@@ -96,7 +100,9 @@ impl Run {
         message: Message,
     ) -> Result<(), EventError> {
         let Envelope { source, tag, ordinal, .. } = message.envelope;
-        let (rank, source_rank) = (self.rank, source);
+        let rank = self.rank;
+        let source_rank = source;
+        // A naming receive has precedence over all wildcard receives, whether or not it is posted.
         if let Some(operation) = named.find(source, tag, ordinal) {
             match self.phases[operation as usize] {
                 Phase::Running => self.accept(view, operation, message),
@@ -110,48 +116,46 @@ impl Run {
             return Ok(());
         }
         self.wildcards.arrive(source, tag, ordinal).map_err(|refusal| match refusal {
-            Refusal::NoReceive => EventError::NoReceive { rank, source_rank, tag, ordinal },
-            Refusal::Duplicate => EventError::Duplicate { source_rank, tag, ordinal },
+            WildcardRefusal::NoReceive => EventError::NoReceive { rank, source_rank, tag, ordinal },
+            WildcardRefusal::Duplicate => EventError::Duplicate { source_rank, tag, ordinal },
         })?;
         match self.wildcards.take_posted(source, tag) {
             Some(operation) => self.accept(view, operation, message),
             None => {
                 let message = self.within_limits(message);
-                self.wildcards.keep(message);
+                self.wildcards.store(message);
             }
         }
         Ok(())
     }
 
-    /// Leaves the message its payload if the limits allow, and hands the payload back to the
-    /// transport otherwise.
+    /// Returns the message with its payload if the limits allow. Otherwise passes the payload to the
+    /// transport and returns the envelope.
     fn within_limits(&mut self, message: Message) -> Message {
         let envelope = message.envelope;
         match message.content {
-            Content::Payload(payload) if !self.allowance.take(envelope.bytes) => {
+            Content::Payload(payload) if !self.unexpected_memory.reserve(envelope.bytes) => {
                 let Envelope { source, tag, ordinal, .. } = envelope;
-                self.effects.push_back(Effect::HoldBack { source, tag, ordinal, payload });
-                Message { envelope, content: Content::Held }
+                self.effects.push_back(Effect::StoreUnexpected { source, tag, ordinal, payload });
+                Message { envelope, content: Content::AtTransport }
             }
             content => Message { envelope, content },
         }
     }
 
-    /// A posted receive has met its message: takes the payload, or asks for it.
+    /// Processes the match of a posted receive and its message: copies the payload or requests it.
     fn accept(&mut self, view: &ScheduleView<'_>, operation: u32, message: Message) {
         let record = &view.operations()[operation as usize];
         let Envelope { source, tag, ordinal, bytes } = message.envelope;
         if bytes != record.bytes {
-            let (rank, vertex) = (self.rank, record.vertex);
-            let (source_rank, sent, expected) = (source, bytes, record.bytes);
             return self.end(Err(Failure::SizesDiffer {
-                source_rank,
+                source_rank: source,
                 tag,
                 ordinal,
-                sent,
-                rank,
-                vertex,
-                expected,
+                sent: bytes,
+                rank: self.rank,
+                vertex: record.vertex,
+                expected: record.bytes,
             }));
         }
         let receive = Handle(operation);
@@ -161,22 +165,23 @@ impl Run {
                 self.recycle(payload);
                 return self.complete(view, operation);
             }
-            Content::Announced(send) => {
-                let packet = Packet::Request { send, receive };
+            Content::AtSender(send) => {
+                let packet = Packet::ClearToSend { send, receive };
                 self.effects.push_back(Effect::Transmit { peer: source, packet });
             }
-            Content::Held => {
-                self.effects.push_back(Effect::Release { source, tag, ordinal, receive })
+            Content::AtTransport => {
+                self.effects.push_back(Effect::LoadUnexpected { source, tag, ordinal, receive })
             }
         }
+        // `data` accepts a payload for this receive in this phase only, and only once.
         self.phases[operation as usize] = Phase::Fetching;
         if record.peer().is_none() {
             self.fetching.insert(operation, source);
         }
     }
 
-    /// A receiver asks for an announced message.
-    fn requested(
+    /// Sends the payload of a rendezvous message, which completes the send.
+    fn clear_to_send(
         &mut self,
         view: &ScheduleView<'_>,
         source: u32,
@@ -184,7 +189,7 @@ impl Run {
         receive: Handle,
     ) -> Result<(), EventError> {
         let record =
-            self.expect(view, send, Kind::Send, Phase::Running, "a send that was announced")?;
+            self.expect(view, send, Kind::Send, Phase::Running, "a send that waits for clearance")?;
         self.expect_peer(send, record.peer, source)?;
         let packet = Packet::Data { receive, payload: self.payload(view, record) };
         self.effects.push_back(Effect::Transmit { peer: source, packet });
@@ -192,7 +197,7 @@ impl Run {
         Ok(())
     }
 
-    /// The payload of a message that was asked for.
+    /// Completes a receive with the payload it requested.
     fn data(
         &mut self,
         view: &ScheduleView<'_>,
@@ -207,6 +212,7 @@ impl Run {
             Phase::Fetching,
             "a receive that requested its payload",
         )?;
+        // A wildcard receive names no peer; its message was recorded when it matched.
         let sender = record.peer().or_else(|| self.fetching.get(&receive.0).copied());
         self.expect_peer(receive, sender.unwrap_or(source), source)?;
         self.expect_length(receive, record.bytes, &payload)?;

@@ -1,10 +1,6 @@
-//! The interpreter against the conformance suite, whatever the order of delivery and however little
-//! memory there is.
+//! The conformance suite on the interpreter, with random delivery order and small memory limits.
 
-mod elsewhere;
-mod network;
-
-use network::AdversarialNetwork;
+use crate::adversarial_network::AdversarialNetwork;
 
 #[test]
 fn conforms() {

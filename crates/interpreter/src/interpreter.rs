@@ -1,0 +1,174 @@
+//! The public state machine: one rank running one schedule.
+
+use crate::effect::{Effect, Event};
+use crate::error::{EventError, ScheduleRefused, StartError};
+use crate::external::{BorrowedBuffers, ExternalBuffer, borrowable_buffers};
+use crate::limits::Limits;
+use crate::matching::NamedReceives;
+use crate::run::Run;
+use goal::schedule::{Kind, Schedule};
+use std::sync::Arc;
+
+/// An operation that has started and waits for an event.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Outstanding {
+    /// The operation's place in vertex order.
+    pub vertex: u32,
+    /// The kind of operation.
+    pub kind: Kind,
+    /// The rank it waits for, if it is a single one.
+    pub peer: Option<u32>,
+}
+
+/// The state machine of one rank running one schedule; see the [crate](crate).
+#[derive(Debug)]
+pub struct Interpreter {
+    schedule: Arc<Schedule>,
+    named: NamedReceives,
+    /// The dependency counters at the start of a run, one for each operation.
+    initial: Vec<u32>,
+    /// For each buffer, whether a run can borrow it.
+    borrowable: Vec<bool>,
+    /// The buffers borrowed for the next run.
+    borrowed: BorrowedBuffers,
+    run: Run,
+}
+
+impl Interpreter {
+    /// Creates an interpreter without a run.
+    ///
+    /// # Errors
+    /// Returns [`ScheduleRefused::Scratchpad`] if the scratchpad does not fit into memory.
+    pub fn new(schedule: Arc<Schedule>, limits: Limits) -> Result<Self, ScheduleRefused> {
+        let view = schedule.view();
+        let bytes = view.header().scratchpad_bytes;
+        let mut scratchpad: Vec<u8> = Vec::new();
+        let length = usize::try_from(bytes).map_err(|_| ScheduleRefused::Scratchpad { bytes })?;
+        scratchpad.try_reserve_exact(length).map_err(|_| ScheduleRefused::Scratchpad { bytes })?;
+        scratchpad.resize(length, 0);
+        let initial: Vec<u32> =
+            view.operations().iter().map(|record| record.dependencies).collect();
+        let run = Run::new(&view, limits, scratchpad);
+        let named = NamedReceives::of(&view);
+        let borrowable = borrowable_buffers(&view);
+        Ok(Interpreter { schedule, named, initial, borrowable, borrowed: Vec::new(), run })
+    }
+
+    /// Returns the schedule.
+    pub fn schedule(&self) -> &Arc<Schedule> {
+        &self.schedule
+    }
+
+    /// Returns whether a run can [borrow](Self::borrow_buffer) the buffer.
+    pub fn can_borrow(&self, buffer: usize) -> bool {
+        self.borrowable.get(buffer).copied().unwrap_or(false)
+    }
+
+    /// Makes the next run use an external buffer in place. The schedule must not compute on the
+    /// buffer: only messages, timestamps and joins may access it.
+    ///
+    /// Pass an empty buffer in its place to [`start`](Self::start). [`reset`](Self::reset) returns an
+    /// empty buffer in its place and ends the borrow.
+    ///
+    /// # Errors
+    /// Returns [`StartError::NotBorrowable`] or [`StartError::BufferLength`].
+    pub fn borrow_buffer(
+        &mut self,
+        buffer: usize,
+        external: Box<dyn ExternalBuffer>,
+    ) -> Result<(), StartError> {
+        let view = self.schedule.view();
+        let declared = view.buffers().get(buffer).filter(|_| self.can_borrow(buffer));
+        let declared = declared.ok_or(StartError::NotBorrowable { buffer })?;
+        let expected = declared.length;
+        let found = external.length();
+        if expected != found {
+            return Err(StartError::BufferLength { buffer, expected, found });
+        }
+        self.borrowed.retain(|(other, _)| *other != buffer);
+        self.borrowed.push((buffer, external));
+        Ok(())
+    }
+
+    /// Starts the run: executes the independent operations and every operation they enable.
+    ///
+    /// `buffers` are the buffers the schedule declares, in order. Timestamps record
+    /// `now_nanoseconds`. The scratchpad is cleared, so a run never sees the scratchpad contents of
+    /// an earlier run.
+    ///
+    /// # Errors
+    /// Returns an error, and drops the buffers, if they differ from the declaration or if a run has
+    /// already been started.
+    pub fn start(&mut self, buffers: Vec<Vec<u8>>, now_nanoseconds: u64) -> Result<(), StartError> {
+        if !self.run.is_idle() {
+            return Err(StartError::Started);
+        }
+        let view = self.schedule.view();
+        if buffers.len() != view.buffers().len() {
+            return Err(StartError::BufferCount {
+                expected: view.buffers().len(),
+                found: buffers.len(),
+            });
+        }
+        for (buffer, (declared, passed)) in view.buffers().iter().zip(&buffers).enumerate() {
+            let is_borrowed = self.borrowed.iter().any(|(borrowed, _)| *borrowed == buffer);
+            let expected = if is_borrowed { 0 } else { declared.length };
+            let found = passed.len() as u64;
+            if expected != found {
+                return Err(StartError::BufferLength { buffer, expected, found });
+            }
+        }
+        self.run.start(&view, buffers, std::mem::take(&mut self.borrowed), now_nanoseconds);
+        Ok(())
+    }
+
+    /// Processes an event and executes every operation it enables.
+    ///
+    /// # Errors
+    /// Returns an error if the event is invalid in the current state. The run is unchanged then.
+    pub fn handle(&mut self, event: Event, now_nanoseconds: u64) -> Result<(), EventError> {
+        self.run.handle(&self.schedule.view(), &self.named, event, now_nanoseconds)
+    }
+
+    /// Returns the next effect, or `None` if the interpreter waits for an event.
+    #[inline]
+    pub fn poll(&mut self) -> Option<Effect> {
+        self.run.poll()
+    }
+
+    /// Returns whether the run has completed. Its last effect may still have to be polled.
+    pub fn is_over(&self) -> bool {
+        self.run.is_over()
+    }
+
+    /// Returns the operations the run waits for, for reports about a run that does not end.
+    pub fn outstanding(&self) -> impl Iterator<Item = Outstanding> + '_ {
+        let records = self.schedule.view().operations();
+        self.run.outstanding().map(|index| Outstanding {
+            vertex: records[index].vertex,
+            kind: records[index].kind(),
+            peer: matches!(records[index].kind(), Kind::Send | Kind::Receive)
+                .then(|| records[index].peer())
+                .flatten(),
+        })
+    }
+
+    /// Bounds the total payload that later calls send eagerly. Messages beyond the budget use the
+    /// rendezvous protocol. Without a call, only [`Limits::eager_limit`] applies. Transports use the
+    /// budget for flow control.
+    pub fn set_eager_budget(&mut self, bytes: u64) {
+        self.run.set_eager_budget(bytes);
+    }
+
+    /// Adds a payload buffer to the pool from which sends take theirs, which avoids allocations.
+    pub fn recycle(&mut self, payload: Vec<u8>) {
+        self.run.recycle(payload);
+    }
+
+    /// Ends the run in any state, discards its messages and effects, and returns the buffers (none if
+    /// the run was not started). The next run can start.
+    pub fn reset(&mut self) -> Vec<Vec<u8>> {
+        self.borrowed.clear();
+        self.run.reset(&self.initial)
+    }
+}

@@ -1,0 +1,21 @@
+//! Bounds on the memory of an interpreter.
+
+/// Bounds on what an interpreter sends eagerly and on the unexpected messages it stores. The
+/// [crate documentation](crate) describes what happens beyond them.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Limits {
+    /// Longest message, in bytes, that is sent eagerly. Longer messages use the rendezvous
+    /// protocol.
+    pub eager_limit: u64,
+    /// Total size of the stored unexpected payloads, in bytes.
+    pub unexpected_bytes: u64,
+    /// Number of stored unexpected payloads.
+    pub unexpected_messages: u64,
+}
+
+impl Default for Limits {
+    /// Returns an eager limit of 16 KiB and space for 64 MiB in 65,536 unexpected payloads.
+    fn default() -> Self {
+        Limits { eager_limit: 16 << 10, unexpected_bytes: 64 << 20, unexpected_messages: 1 << 16 }
+    }
+}
