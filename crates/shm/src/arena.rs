@@ -207,7 +207,8 @@ impl Arena {
         &self.segment
     }
 
-    /// Reserves a range; returns its offset and how many of its first bytes may have been used before.
+    /// Reserves a range; returns its offset and how many of its first bytes may have been used
+    /// before.
     fn reserve(&self, bytes: u64, alignment: u64) -> Result<(Offset, u64), ArenaError> {
         if !alignment.is_power_of_two() {
             return Err(ArenaError::Alignment { alignment });

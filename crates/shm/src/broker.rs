@@ -40,7 +40,8 @@ pub enum BrokerError {
     },
     /// No process listens on the name, or none accepted in time.
     #[error(
-        "no node service answers at {name} within {waited:?}: start one, or check whether it has ended"
+        "no node service answers at {name} within {waited:?}: start one, or check whether it has \
+         ended"
     )]
     NoService {
         /// The name.
@@ -50,7 +51,8 @@ pub enum BrokerError {
     },
     /// The other side belongs to another user.
     #[error(
-        "refused: the other process runs as user {theirs} and this one as user {ours}; run all ranks as one user"
+        "refused: the other process runs as user {theirs} and this one as user {ours}; run all \
+         ranks as one user"
     )]
     OtherUser {
         /// The other side's effective user number.
@@ -72,7 +74,8 @@ pub enum BrokerError {
     NotReading,
     /// The message exceeds the limits.
     #[error(
-        "a message of {bytes} bytes and {descriptors} descriptors is too large: at most {MAX_BYTES} and {MAX_DESCRIPTORS}"
+        "a message of {bytes} bytes and {descriptors} descriptors is too large: at most \
+         {MAX_BYTES} and {MAX_DESCRIPTORS}"
     )]
     TooLarge {
         /// Its bytes.
@@ -82,7 +85,8 @@ pub enum BrokerError {
     },
     /// A message arrived in part.
     #[error(
-        "a message arrived without its {missing}: raise the limit on open files if descriptors are missing (`ulimit -n`)"
+        "a message arrived without its {missing}: raise the limit on open files if descriptors are \
+         missing (`ulimit -n`)"
     )]
     Truncated {
         /// Missing part: `bytes` or `descriptors`.
@@ -98,7 +102,8 @@ pub enum BrokerError {
     },
     /// The other side uses another version of the protocol.
     #[error(
-        "the other side uses version {theirs} of the protocol and this one version {ours}: use one tradewind on the node"
+        "the other side uses version {theirs} of the protocol and this one version {ours}: use one \
+         tradewind on the node"
     )]
     WrongVersion {
         /// The version in the message.
@@ -119,7 +124,8 @@ pub enum BrokerError {
 /// Longest name of an abstract socket: 108 bytes minus the leading zero.
 const MAX_NAME_BYTES: usize = 107;
 
-/// Returns an unpredictable name, `prefix` and 128 random bits, which a launcher passes to its ranks.
+/// Returns an unpredictable name, `prefix` and 128 random bits, which a launcher passes to its
+/// ranks.
 ///
 /// ```
 /// # fn main() -> Result<(), shm::broker::BrokerError> {
@@ -179,8 +185,8 @@ impl Broker {
     ///
     /// # Errors
     ///
-    /// [`BrokerError::NameTaken`] if a process (possibly this one) has bound it, [`BrokerError::Name`],
-    /// [`BrokerError::System`].
+    /// [`BrokerError::NameTaken`] if a process (possibly this one) has bound it,
+    /// [`BrokerError::Name`], [`BrokerError::System`].
     pub fn bind(name: &str) -> Result<Broker, BrokerError> {
         let address = address(name)?;
         let listener = socket()?;

@@ -1,9 +1,9 @@
 //! Completion word: a count that any process may advance and any number of processes may sleep on.
 //!
-//! Bit 0 is the WAIT flag, bit 1 is unused, bits 31 to 2 are a count that wraps. An adder changes the count in one
-//! read-modify-write and sees in the value it replaced whether a sleeper set the flag; only then
-//! does it clear the flag and wake all sleepers with one system call. A sleeper sets the flag,
-//! checks the count again, and sleeps on exactly the value it saw.
+//! Bit 0 is the WAIT flag, bit 1 is unused, bits 31 to 2 are a count that wraps. An adder changes
+//! the count in one read-modify-write and sees in the value it replaced whether a sleeper set the
+//! flag; only then does it clear the flag and wake all sleepers with one system call. A sleeper
+//! sets the flag, checks the count again, and sleeps on exactly the value it saw.
 //!
 //! No wake-up is lost, because flag and count share one word, so all changes to it have one order.
 //! If the adder's change comes first, setting the flag returns the new count and the sleeper does
@@ -240,6 +240,7 @@ impl Completion {
 
 #[inline]
 fn has_reached(word: u32, threshold: u32) -> bool {
-    // Both operands hold their count in the upper 30 bits, so the sign of the difference orders them.
+    // Both operands hold their count in the upper 30 bits, so the sign of the difference orders
+    // them.
     ((word & !FLAGS).wrapping_sub(threshold.wrapping_mul(ONE))).cast_signed() >= 0
 }

@@ -7,11 +7,11 @@
 //! fence on behalf of the rare side: membarrier(2) interrupts every processor that runs a
 //! registered process and makes it execute a full fence at that moment.
 //!
-//! The common side therefore calls [`light`], which costs nothing once [`register`] has succeeded in
-//! its process, and the rare side calls [`heavy`]. A process that could not register pays for a full
-//! fence in [`light`] itself, so processes need not know about each other. Where the system refuses
-//! membarrier to the rare side but not to the common one, a sleeper can miss an arrival; such a
-//! sleeper limits its sleep (see [`heavy`]).
+//! The common side therefore calls [`light`], which costs nothing once [`register`] has succeeded
+//! in its process, and the rare side calls [`heavy`]. A process that could not register pays for a
+//! full fence in [`light`] itself, so processes need not know about each other. Where the system
+//! refuses membarrier to the rare side but not to the common one, a sleeper can miss an arrival;
+//! such a sleeper limits its sleep (see [`heavy`]).
 
 use crate::sync::{AtomicBool, Ordering, fence};
 use core::sync::atomic::compiler_fence;
@@ -56,8 +56,8 @@ pub fn light() {
     }
 }
 
-/// Fence of the rare side, between its store and its load. Returns false when the system refuses it;
-/// a store of the common side may then be missed, so recheck after a bounded time.
+/// Fence of the rare side, between its store and its load. Returns false when the system refuses
+/// it; a store of the common side may then be missed, so recheck after a bounded time.
 pub fn heavy() -> bool {
     // This processor's own fence. A successful call implies one, a refused call need not.
     fence(Ordering::SeqCst);

@@ -1,9 +1,9 @@
 //! Sleeping on a word of shared memory until another process changes it: the Linux futex system
 //! call.
 //!
-//! No call carries the kernel's PRIVATE flag: the sleeper and the waker are processes with different
-//! address spaces, so the kernel must find sleepers by the file's page instead of the address. The
-//! protocols that keep wake-ups from being lost are in [`crate::completion`].
+//! No call carries the kernel's PRIVATE flag: the sleeper and the waker are processes with
+//! different address spaces, so the kernel must find sleepers by the file's page instead of the
+//! address. The protocols that keep wake-ups from being lost are in [`crate::completion`].
 
 use std::time::Duration;
 

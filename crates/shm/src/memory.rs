@@ -54,10 +54,10 @@ impl SegmentMemory {
     /// Creates access to the bytes of this segment.
     ///
     /// # Safety
-    /// All users of the segment follow a protocol, as the module's page says: no two calls on such a
-    /// value, by any thread of any process, may access the same bytes at the same time unless both
-    /// only read; this includes calls from inside [`inspect`](Self::inspect), [`fill`](Self::fill)
-    /// and [`combine`](Self::combine).
+    /// All users of the segment follow a protocol, as the module's page says: no two calls on such
+    /// a value, by any thread of any process, may access the same bytes at the same time unless
+    /// both only read; this includes calls from inside [`inspect`](Self::inspect),
+    /// [`fill`](Self::fill) and [`combine`](Self::combine).
     pub unsafe fn new(segment: Arc<Segment>) -> Self {
         SegmentMemory { segment }
     }
@@ -166,8 +166,8 @@ impl SegmentMemory {
     /// destination may coincide with an operand.
     ///
     /// # Errors
-    /// [`SegmentError::OutOfBounds`], and [`SegmentError::Overlap`] when the destination overlaps an
-    /// operand in part.
+    /// [`SegmentError::OutOfBounds`], and [`SegmentError::Overlap`] when the destination overlaps
+    /// an operand in part.
     pub fn combine<R>(
         &self,
         left: Offset,

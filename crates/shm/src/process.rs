@@ -66,8 +66,8 @@ pub enum ProcessState {
     Gone,
 }
 
-/// Start time of a process, in clock ticks since boot. Together with the process number it identifies
-/// a process for good.
+/// Start time of a process, in clock ticks since boot. Together with the process number it
+/// identifies a process for good.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct StartTime(pub u64);
 
@@ -358,8 +358,8 @@ fn read_status(pid: u32) -> Result<Option<Status>, ProcessError> {
     }
 }
 
-/// Parses `pid (name) state … starttime …` (proc_pid_stat(5)). The program chooses its name, which may
-/// contain spaces and parentheses, so fields are counted from the last closing parenthesis.
+/// Parses `pid (name) state … starttime …` (proc_pid_stat(5)). The program chooses its name, which
+/// may contain spaces and parentheses, so fields are counted from the last closing parenthesis.
 fn parse_status(line: &[u8]) -> Option<Status> {
     let after_name = line.iter().rposition(|&byte| byte == b')')? + 1;
     let mut fields = std::str::from_utf8(&line[after_name..]).ok()?.split_ascii_whitespace();

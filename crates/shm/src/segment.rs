@@ -1,9 +1,9 @@
 //! Segment: one sparse file in memory that every process of a job maps once and never moves.
 //!
 //! The file has its full size from the start and receives memory step by step: [`Segment::commit`]
-//! reserves pages *before* they are accessed. Accessing a page that a full file system cannot supply
-//! kills the process with SIGBUS; reserving it first turns the same condition into an error. Each
-//! process maps the file at another address, so positions in it are given by [`Offset`].
+//! reserves pages *before* they are accessed. Accessing a page that a full file system cannot
+//! supply kills the process with SIGBUS; reserving it first turns the same condition into an error.
+//! Each process maps the file at another address, so positions in it are given by [`Offset`].
 
 use std::fmt;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
@@ -60,7 +60,8 @@ pub enum SegmentError {
     },
     /// The segment exceeds the process's limit on file sizes (RLIMIT_FSIZE).
     #[error(
-        "the segment needs {}, but this process may only create files of {} (RLIMIT_FSIZE): raise it with `ulimit -f unlimited`",
+        "the segment needs {}, but this process may only create files of {} (RLIMIT_FSIZE): raise \
+         it with `ulimit -f unlimited`",
         Size(*needed),
         Size(*limit)
     )]
@@ -72,7 +73,8 @@ pub enum SegmentError {
     },
     /// The file system (or the machine) has no memory left for the pages.
     #[error(
-        "{place} has {} left of the {} needed: enlarge it or set TRADEWIND_SEGMENT_DIR to a directory with more space",
+        "{place} has {} left of the {} needed: enlarge it or set TRADEWIND_SEGMENT_DIR to a \
+         directory with more space",
         Left(*left),
         Size(*needed)
     )]
@@ -86,7 +88,8 @@ pub enum SegmentError {
     },
     /// The file could not be created.
     #[error(
-        "cannot create a segment in {place}: {source}; set TRADEWIND_SEGMENT_DIR to a writable directory on a tmpfs"
+        "cannot create a segment in {place}: {source}; set TRADEWIND_SEGMENT_DIR to a writable \
+         directory on a tmpfs"
     )]
     Create {
         /// Description of the file system.
@@ -96,7 +99,8 @@ pub enum SegmentError {
     },
     /// The file system cannot reserve pages, so running full would raise SIGBUS.
     #[error(
-        "{place} cannot reserve memory: {source}; set TRADEWIND_SEGMENT_DIR to a directory on a tmpfs"
+        "{place} cannot reserve memory: {source}; set TRADEWIND_SEGMENT_DIR to a directory on a \
+         tmpfs"
     )]
     Reserve {
         /// Description of the file system.
@@ -122,7 +126,8 @@ pub enum SegmentError {
     },
     /// A descriptor meant for readers refers to a file that its holders could write to or shorten.
     #[error(
-        "refused: {place} is not sealed against writing and shortening; pass a segment made by `create_for_readers`"
+        "refused: {place} is not sealed against writing and shortening; pass a segment made by \
+         `create_for_readers`"
     )]
     NotSealed {
         /// Description of the file.
@@ -140,7 +145,8 @@ pub enum SegmentError {
     },
     /// The result would overwrite part of an operand before that part is read.
     #[error(
-        "{length} bytes at {offset} overlap an operand in part: the result must coincide with the operand or be disjoint from it"
+        "{length} bytes at {offset} overlap an operand in part: the result must coincide with the \
+         operand or be disjoint from it"
     )]
     Overlap {
         /// First byte of the result.
@@ -225,8 +231,8 @@ impl Segment {
     }
 
     /// Creates a fully committed segment of anonymous memory that only the returned value can write
-    /// to: the file is sealed against every later way of writing (F_SEAL_FUTURE_WRITE), also by this
-    /// process. Holders of the descriptor map it with [`ReadOnlySegment::from_fd`].
+    /// to: the file is sealed against every later way of writing (F_SEAL_FUTURE_WRITE), also by
+    /// this process. Holders of the descriptor map it with [`ReadOnlySegment::from_fd`].
     ///
     /// ```
     /// use shm::segment::{Offset, ReadOnlySegment, Segment};
@@ -377,8 +383,8 @@ impl Segment {
         Ok(unsafe { std::slice::from_raw_parts(address, count) })
     }
 
-    /// Returns the address of `length` bytes at `offset`, for data areas. The address stays valid as
-    /// long as the segment lives.
+    /// Returns the address of `length` bytes at `offset`, for data areas. The address stays valid
+    /// as long as the segment lives.
     ///
     /// Obtaining the address is safe, using it is not: the bytes must be committed, and a protocol
     /// must grant access to them.

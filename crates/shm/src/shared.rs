@@ -110,8 +110,8 @@ macro_rules! shared_lines {
 
 /// `N` plain bytes inside a shared structure, accessible by raw pointer only.
 ///
-/// An atomic beside the bytes (an arrival counter, a sequence number) must grant exclusive access to
-/// their readers and writers; the type itself orders nothing.
+/// An atomic beside the bytes (an arrival counter, a sequence number) must grant exclusive access
+/// to their readers and writers; the type itself orders nothing.
 #[derive(Debug)]
 #[repr(transparent)]
 pub struct SharedBytes<const N: usize>(UnsafeCell<[u8; N]>);

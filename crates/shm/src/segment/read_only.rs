@@ -10,8 +10,8 @@ use rustix::mm::ProtFlags;
 use super::{SegmentError, backing, file_bytes, map_file};
 use crate::sync::{AtomicU64, Ordering};
 
-/// Seals that a file needs before it may be read in place: against new writers, and against a change
-/// of size (SIGBUS).
+/// Seals that a file needs before it may be read in place: against new writers, and against a
+/// change of size (SIGBUS).
 pub(super) const SEALS: SealFlags =
     SealFlags::FUTURE_WRITE.union(SealFlags::SHRINK).union(SealFlags::GROW);
 

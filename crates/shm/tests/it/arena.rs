@@ -15,7 +15,8 @@ fn arena(range: Range<u64>) -> Arena {
     Arena::new(Arc::new(segment), range).expect("a range inside")
 }
 
-/// Reference implementation: returns whether a gap between the sorted live intervals fits the request.
+/// Reference implementation: returns whether a gap between the sorted live intervals fits the
+/// request.
 fn some_gap_fits(live: &[(u64, u64)], range: &Range<u64>, length: u64, alignment: u64) -> bool {
     let mut sorted = live.to_vec();
     sorted.sort_unstable();

@@ -5,7 +5,8 @@ mod sync {
     pub(crate) use loom::sync::atomic::*;
 }
 
-/// Model of the kernel's futex: comparing and falling asleep are one step with respect to a wake-up.
+/// Model of the kernel's futex: comparing and falling asleep are one step with respect to a
+/// wake-up.
 mod futex {
     use core::time::Duration;
 
