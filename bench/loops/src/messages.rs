@@ -105,7 +105,7 @@ impl Latency {
 
     #[inline]
     fn receive(&mut self, number: u64) -> Result<(), Failure> {
-        let message = self.port.receiver.receive_blocking()?;
+        let message = self.port.receiver.recv()?;
         check(
             message.data().len() == self.bytes
                 && message.data().first_chunk() == Some(&number.to_le_bytes()),
@@ -161,10 +161,10 @@ impl Rate {
     fn receive_window(&mut self, first: u64) -> Result<(), Failure> {
         let mut count = 0;
         while count < self.received.len() {
-            let many = self.port.receiver.receive_many(&mut self.received[count..])?;
+            let many = self.port.receiver.try_recv_many(&mut self.received[count..])?;
             count += many;
             if many == 0 {
-                self.received[count] = self.port.receiver.receive_blocking()?;
+                self.received[count] = self.port.receiver.recv()?;
                 count += 1;
             }
         }
@@ -181,7 +181,7 @@ impl Batch for Rate {
             let first = window * WINDOW;
             if self.rank == 0 {
                 (first..first + WINDOW).try_for_each(|number| self.send(number))?;
-                let answer = self.port.receiver.receive_blocking()?;
+                let answer = self.port.receiver.recv()?;
                 check(answer.data() == self.message(first).data())?;
             } else {
                 self.receive_window(first)?;

@@ -32,7 +32,7 @@ fn answer(
     messages: u64,
 ) -> Result<(), tradewind::Error> {
     for _ in 0..messages {
-        sender.send(&receiver.receive_blocking()?)?;
+        sender.send(&receiver.recv()?)?;
     }
     Ok(())
 }
@@ -64,13 +64,13 @@ impl Batch for Threads<'_> {
         }
         let receiver = &mut self.port.receiver;
         let sender = &mut self.port.senders[1];
-        receiver.receive_blocking()?;
+        receiver.recv()?;
         let start_us = wall_us();
         for number in batch * ROUND_TRIPS..(batch + 1) * ROUND_TRIPS {
             let bytes = number.to_le_bytes();
             let sent = Message::new(name(0), 0, [bytes[0], bytes[1], bytes[2], bytes[3], bytes[4]]);
             sender.send(&sent)?;
-            check(receiver.receive_blocking()?.data() == sent.data())?;
+            check(receiver.recv()?.data() == sent.data())?;
         }
         Ok((wall_us() - start_us) / ROUND_TRIPS as f64 / 2.0)
     }

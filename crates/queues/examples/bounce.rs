@@ -81,7 +81,7 @@ impl<C: Consumers> Way for Words<C> {
     fn receive(&mut self) -> u64 {
         let receiver = self.1.as_mut().expect("this side receives");
         loop {
-            if let Some(message) = receiver.try_receive().expect("open") {
+            if let Some(message) = receiver.try_recv().expect("open") {
                 return message.number();
             }
         }
@@ -99,7 +99,7 @@ impl Way for SleepyWords {
 
     fn receive(&mut self) -> u64 {
         let receiver = self.1.as_mut().expect("this side receives");
-        receiver.receive_blocking().expect("open").number()
+        receiver.recv().expect("open").number()
     }
 }
 
@@ -138,7 +138,7 @@ impl<C: Consumers> Way for Lines<C> {
     fn receive(&mut self) -> u64 {
         let receiver = self.1.as_mut().expect("this side receives");
         loop {
-            if let Some(message) = receiver.try_receive().expect("open") {
+            if let Some(message) = receiver.try_recv().expect("open") {
                 return number(&message);
             }
         }
@@ -215,17 +215,17 @@ fn open(
     Ok(match kind {
         0 => Box::new(Bare(Mapped::new(segment, offset)?, 0)),
         1 => {
-            let queue = ExpressQueue::attach(segment, offset)?;
+            let queue = ExpressQueue::connect(segment, offset)?;
             let receiver = receives.then(|| queue.receiver()).transpose()?;
             Box::new(Words::<Multi>(queue.sender(), receiver))
         }
         2 => {
-            let queue = ExpressQueue::attach(segment, offset)?;
+            let queue = ExpressQueue::connect(segment, offset)?;
             let receiver = receives.then(|| queue.single_receiver()).transpose()?;
             Box::new(Words::<Single>(queue.sender(), receiver))
         }
         3 | 4 => {
-            let (queue, set) = (ExpressQueue::attach(segment, offset)?, poll()?);
+            let (queue, set) = (ExpressQueue::connect(segment, offset)?, poll()?);
             let mut receivers: Vec<_> = (0..set.capacity()).map(|_| None).collect();
             if receives {
                 receivers[set.capacity() - 1] = Some(queue.receiver()?);
@@ -233,22 +233,22 @@ fn open(
             Box::new(PolledWords(queue.sender(), OnePoll::new(&set), receivers))
         }
         5 => {
-            let queue = CacheLineQueue::attach(segment, offset)?;
+            let queue = CacheLineQueue::connect(segment, offset)?;
             let receiver = receives.then(|| queue.receiver()).transpose()?;
             Box::new(Lines::<Multi>(queue.sender(), receiver))
         }
         6 => {
-            let queue = CacheLineQueue::attach(segment, offset)?;
+            let queue = CacheLineQueue::connect(segment, offset)?;
             let receiver = receives.then(|| queue.single_receiver()).transpose()?;
             Box::new(Lines::<Single>(queue.sender(), receiver))
         }
         8 => {
-            let queue = ExpressQueue::attach(segment, offset)?;
+            let queue = ExpressQueue::connect(segment, offset)?;
             let receiver = receives.then(|| queue.receiver()).transpose()?;
             Box::new(SleepyWords(queue.sender(), receiver))
         }
         _ => {
-            let (queue, set) = (CacheLineQueue::attach(segment, offset)?, poll()?);
+            let (queue, set) = (CacheLineQueue::connect(segment, offset)?, poll()?);
             let mut receivers: Vec<_> = (0..set.capacity()).map(|_| None).collect();
             if receives {
                 receivers[INDEX] = Some(queue.receiver()?);

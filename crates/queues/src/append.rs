@@ -1,28 +1,28 @@
 //! Append buffers: records that many append and one reads.
 //!
-//! The owner of a [`Buffer`] takes the records out, in the order in which they were appended; each
-//! appender's records keep their order. An [`Appender`] works by itself, the owner's processor
+//! The owner of a [`Receiver`] takes the records out, in the order in which they were appended; each
+//! appender's records keep their order. An [`Sender`] works by itself, the owner's processor
 //! takes no part. A record is in the buffer as a whole or not at all: an appender that is killed in
 //! the middle leaves nothing behind but one cell that cannot be used any more, and one that is
 //! stopped in the middle holds nobody up (see `append/ring.rs`).
 //!
 //! ```
-//! use queues::append::{Appender, Buffer};
+//! use queues::append::{Receiver, Sender};
 //! use shm::{arena::Arena, segment::{Backing, Segment}};
 //! use std::sync::Arc;
 //! # fn main() -> Result<(), Box<dyn std::error::Error>> {
 //! let segment = Arc::new(Segment::create(1 << 20, Backing::Memory)?);
 //! let arena = Arc::new(Arena::new(Arc::clone(&segment), 0..1 << 20)?);
-//! let mut buffer = Buffer::create(&arena, 64, 100)?;
-//! let appender = Appender::open(&segment, buffer.offset())?;
+//! let mut receiver = Receiver::create(&arena, 64, 100)?;
+//! let sender = Sender::connect(&segment, receiver.offset())?;
 //! std::thread::scope(|scope| {
 //!     for thread in 0..2 {
-//!         let appender = &appender;
-//!         scope.spawn(move || (0..100_u8).try_for_each(|number| appender.append(&[thread, number])));
+//!         let sender = &sender;
+//!         scope.spawn(move || (0..100_u8).try_for_each(|number| sender.send(&[thread, number])));
 //!     }
 //!     let (mut record, mut next) = (Vec::new(), [0, 0]);
 //!     for _ in 0..200 {
-//!         buffer.take(&mut record);
+//!         receiver.recv(&mut record);
 //!         let [thread, number] = record[..] else { panic!("two bytes") };
 //!         assert_eq!(number, next[thread as usize], "in the order of its appender");
 //!         next[thread as usize] += 1;
@@ -37,7 +37,7 @@ mod layout;
 mod ring;
 
 use std::sync::Arc;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use shm::arena::Arena;
 use shm::segment::{Offset, Segment};
@@ -58,13 +58,13 @@ const LOOKS_AT_A_HELD_RECORD: u32 = 400;
 /// An append buffer as its owner sees it. Dropping it withdraws it; its memory goes back to the
 /// arena if no living process holds a handle.
 #[derive(Debug)]
-pub struct Buffer {
+pub struct Receiver {
     layout: Layout,
     arena: Arc<Arena>,
     head: u64,
 }
 
-impl Buffer {
+impl Receiver {
     /// Makes an empty buffer for `records` records of up to `record_bytes` bytes each. A record
     /// takes 16 bytes beside its own, and whole cache lines.
     ///
@@ -74,7 +74,7 @@ impl Buffer {
         let footprint = layout::footprint(records, record_bytes)?;
         let offset = arena.allocate_zeroed(footprint, 64)?;
         match Layout::create(arena.segment(), offset, records, record_bytes) {
-            Ok(layout) => Ok(Buffer { layout, arena: Arc::clone(arena), head: 0 }),
+            Ok(layout) => Ok(Receiver { layout, arena: Arc::clone(arena), head: 0 }),
             Err(error) => {
                 // It came from this arena just now.
                 let _ = arena.free(offset);
@@ -90,23 +90,30 @@ impl Buffer {
 
     /// Puts the oldest record into `record`, in place of what was there; gives whether there was
     /// one.
-    pub fn try_take(&mut self, record: &mut Vec<u8>) -> bool {
+    pub fn try_recv(&mut self, record: &mut Vec<u8>) -> bool {
         take(&self.layout, &mut self.head, record)
     }
 
-    /// As [`Buffer::try_take`], but waits for a record: a short look, then sleep. Nobody's death
+    /// As [`Receiver::try_recv`], but waits for a record: a short look, then sleep. Nobody's death
     /// ends the wait, because another appender may come.
-    pub fn take(&mut self, record: &mut Vec<u8>) {
+    pub fn recv(&mut self, record: &mut Vec<u8>) {
         // Without a deadline it ends with a record.
-        while !self.take_before(record, None) {}
+        while !self.recv_before(record, None) {}
     }
 
-    /// As [`Buffer::take`], but waits no longer than `deadline`; gives whether there was a record.
-    pub fn take_until(&mut self, record: &mut Vec<u8>, deadline: Instant) -> bool {
-        self.take_before(record, Some(deadline))
+    /// Receives like [`Receiver::recv`], waiting for at most `timeout`; returns whether there was a
+    /// record.
+    pub fn recv_timeout(&mut self, record: &mut Vec<u8>, timeout: Duration) -> bool {
+        self.recv_before(record, Instant::now().checked_add(timeout))
     }
 
-    fn take_before(&mut self, record: &mut Vec<u8>, deadline: Option<Instant>) -> bool {
+    /// Receives like [`Receiver::recv`], waiting until `deadline` at the latest; returns whether
+    /// there was a record.
+    pub fn recv_deadline(&mut self, record: &mut Vec<u8>, deadline: Instant) -> bool {
+        self.recv_before(record, Some(deadline))
+    }
+
+    fn recv_before(&mut self, record: &mut Vec<u8>, deadline: Option<Instant>) -> bool {
         let (layout, head) = (&self.layout, &mut self.head);
         let look = || take(layout, head, record).then_some(());
         patience::wait(
@@ -164,7 +171,7 @@ fn copy_in(words: &[AtomicU64], record: &[u8]) {
     }
 }
 
-impl Drop for Buffer {
+impl Drop for Receiver {
     fn drop(&mut self) {
         self.layout.withdraw();
         if !self.layout.processes().has_living() {
@@ -178,21 +185,21 @@ impl Drop for Buffer {
 /// A handle to append to a buffer, of the same process or another one. Any number of threads may
 /// use it at once.
 #[derive(Debug)]
-pub struct Appender {
+pub struct Sender {
     layout: Layout,
     entry: Entry,
 }
 
-impl Appender {
+impl Sender {
     /// Opens the buffer at `offset` of the segment.
     ///
     /// # Errors
     /// [`OpenError::NoBuffer`], [`OpenError::Withdrawn`], [`OpenError::TooManyHandles`],
     /// [`OpenError::Segment`], [`OpenError::Process`].
-    pub fn open(segment: &Arc<Segment>, offset: Offset) -> Result<Self, OpenError> {
+    pub fn connect(segment: &Arc<Segment>, offset: Offset) -> Result<Self, OpenError> {
         let layout = Layout::open(segment, offset)?;
         let entry = layout.enter()?;
-        Ok(Appender { layout, entry })
+        Ok(Sender { layout, entry })
     }
 
     /// The most bytes that a record can have.
@@ -204,7 +211,7 @@ impl Appender {
     ///
     /// # Errors
     /// [`AppendError::Full`], [`AppendError::TooLong`], [`AppendError::Withdrawn`].
-    pub fn try_append(&self, record: &[u8]) -> Result<(), AppendError> {
+    pub fn try_send(&self, record: &[u8]) -> Result<(), AppendError> {
         let (buffer, most) = (self.layout.offset(), self.record_bytes());
         if record.len() as u64 > most {
             return Err(AppendError::TooLong { buffer, bytes: record.len(), most });
@@ -221,25 +228,33 @@ impl Appender {
         }
     }
 
-    /// As [`Appender::try_append`], but waits for room: a short look, then sleep.
+    /// As [`Sender::try_send`], but waits for room: a short look, then sleep.
     ///
     /// # Errors
     /// [`AppendError::TooLong`], [`AppendError::Withdrawn`], [`AppendError::OwnerGone`].
-    pub fn append(&self, record: &[u8]) -> Result<(), AppendError> {
-        self.append_before(record, None)
+    pub fn send(&self, record: &[u8]) -> Result<(), AppendError> {
+        self.send_before(record, None)
     }
 
-    /// As [`Appender::append`], but waits no longer than `deadline`.
+    /// Appends like [`Sender::send`], waiting for at most `timeout`.
     ///
     /// # Errors
-    /// [`AppendError::DeadlinePassed`] and those of [`Appender::append`].
-    pub fn append_until(&self, record: &[u8], deadline: Instant) -> Result<(), AppendError> {
-        self.append_before(record, Some(deadline))
+    /// [`AppendError::DeadlinePassed`] and those of [`Sender::send`].
+    pub fn send_timeout(&self, record: &[u8], timeout: Duration) -> Result<(), AppendError> {
+        self.send_before(record, Instant::now().checked_add(timeout))
     }
 
-    fn append_before(&self, record: &[u8], deadline: Option<Instant>) -> Result<(), AppendError> {
+    /// Appends like [`Sender::send`], waiting until `deadline` at the latest.
+    ///
+    /// # Errors
+    /// [`AppendError::DeadlinePassed`] and those of [`Sender::send`].
+    pub fn send_deadline(&self, record: &[u8], deadline: Instant) -> Result<(), AppendError> {
+        self.send_before(record, Some(deadline))
+    }
+
+    fn send_before(&self, record: &[u8], deadline: Option<Instant>) -> Result<(), AppendError> {
         let (layout, buffer) = (&self.layout, self.layout.offset());
-        let look = || match self.try_append(record) {
+        let look = || match self.try_send(record) {
             Err(AppendError::Full { .. }) => None,
             other => Some(other),
         };
@@ -258,7 +273,7 @@ impl Appender {
     }
 }
 
-impl Drop for Appender {
+impl Drop for Sender {
     fn drop(&mut self) {
         self.layout.processes().detach(&self.entry);
     }

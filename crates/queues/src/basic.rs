@@ -7,7 +7,7 @@
 //!
 //! | to send | to receive |
 //! |---|---|
-//! | get a buffer: [`Sender::compose`] | get the next message: [`Receiver::receive`] |
+//! | get a buffer: [`Sender::reserve`] | get the next message: [`Receiver::recv`] |
 //! | write to it | look at it |
 //! | release it: [`Buffer::finish`], then [`Sender::publish`] | release it: drop the [`Message`] |
 //!
@@ -16,7 +16,7 @@
 //! waits, the plain one does, `…_by` until a deadline. To wait is to look a bounded number of times
 //! and then to sleep.
 //!
-//! A receiver may also be told by an eventfd ([`Receiver::ask_for_event`]) or, with hundreds of
+//! A receiver may also be told by an eventfd ([`Receiver::request_event`]) or, with hundreds of
 //! others, through a poll set ([`Receiver::in_set`], [`crate::one_poll`]).
 //!
 //! Memory: [`bytes_for`] the ring, and a bit a line in the sender. A ring holds what fits, for
@@ -35,14 +35,14 @@
 //! let segment = Arc::new(Segment::create(bytes_for(64)?, Backing::Memory)?);
 //! segment.commit(Offset(0), bytes_for(64)?)?;
 //! // Each in its own process or thread:
-//! let mut sender = Sender::open(&segment, Offset(0), 64)?;
-//! let mut receiver = Receiver::open(&segment, Offset(0), 64)?;
+//! let mut sender = Sender::connect(&segment, Offset(0), 64)?;
+//! let mut receiver = Receiver::connect(&segment, Offset(0), 64)?;
 //!
-//! let mut buffer = sender.compose(Header::default(), 5)?;
+//! let mut buffer = sender.reserve(Header::default(), 5)?;
 //! buffer.as_mut_slice().copy_from_slice(b"hello");
 //! buffer.finish();
 //! sender.publish();
-//! assert_eq!(receiver.receive()?.as_slice(), b"hello");
+//! assert_eq!(receiver.recv()?.as_slice(), b"hello");
 //! # Ok(())
 //! # }
 //! ```
@@ -166,7 +166,7 @@ impl Sender {
     /// # Errors
     ///
     /// [`BasicError::Lines`], [`BasicError::Segment`].
-    pub fn open(segment: &Arc<Segment>, at: Offset, lines: u64) -> Result<Sender, BasicError> {
+    pub fn connect(segment: &Arc<Segment>, at: Offset, lines: u64) -> Result<Sender, BasicError> {
         let geometry = geometry(lines)?;
         let bell = FutexBell::new(segment, at, ROOM, ARRIVALS)?;
         let ring = sender::Sender::new(map(segment, at, geometry)?, geometry, bell, LOOKS);
@@ -201,25 +201,25 @@ impl Sender {
     ///
     /// [`BasicError::Oversized`], [`BasicError::Closed`], [`BasicError::PeerGone`],
     /// [`BasicError::Corrupt`].
-    pub fn compose(&mut self, header: Header, bytes: usize) -> Result<Buffer<'_>, BasicError> {
-        self.compose_until(header, bytes, None)
+    pub fn reserve(&mut self, header: Header, bytes: usize) -> Result<Buffer<'_>, BasicError> {
+        self.reserve_before(header, bytes, None)
     }
 
-    /// As [`Self::compose`], but waits until `deadline` at most.
+    /// As [`Self::reserve`], but waits until `deadline` at most.
     ///
     /// # Errors
     ///
-    /// As [`Self::compose`], and [`BasicError::TimedOut`].
-    pub fn compose_by(
+    /// As [`Self::reserve`], and [`BasicError::TimedOut`].
+    pub fn reserve_deadline(
         &mut self,
         header: Header,
         bytes: usize,
         deadline: Instant,
     ) -> Result<Buffer<'_>, BasicError> {
-        self.compose_until(header, bytes, Some(deadline))
+        self.reserve_before(header, bytes, Some(deadline))
     }
 
-    fn compose_until(
+    fn reserve_before(
         &mut self,
         header: Header,
         bytes: usize,
@@ -231,12 +231,12 @@ impl Sender {
         }
     }
 
-    /// As [`Self::compose`]; `None` if there is no room now.
+    /// As [`Self::reserve`]; `None` if there is no room now.
     ///
     /// # Errors
     ///
-    /// As [`Self::compose`].
-    pub fn try_compose(
+    /// As [`Self::reserve`].
+    pub fn try_reserve(
         &mut self,
         header: Header,
         bytes: usize,
@@ -264,25 +264,42 @@ impl Sender {
     ///
     /// # Errors
     ///
-    /// As [`Self::compose`].
+    /// As [`Self::reserve`].
     pub fn send(&mut self, header: Header, bytes: &[u8]) -> Result<(), BasicError> {
-        self.compose(header, bytes.len())?.finish_with(bytes);
+        self.reserve(header, bytes.len())?.finish_with(bytes);
         self.publish();
         Ok(())
     }
 
-    /// As [`Self::send`], but waits until `deadline` at most.
+    /// Sends like [`Self::send`], waiting for at most `timeout`.
     ///
     /// # Errors
     ///
-    /// As [`Self::compose_by`].
-    pub fn send_by(
+    /// As [`Self::reserve_deadline`].
+    pub fn send_timeout(
+        &mut self,
+        header: Header,
+        bytes: &[u8],
+        timeout: Duration,
+    ) -> Result<(), BasicError> {
+        let deadline = Instant::now().checked_add(timeout);
+        self.reserve_before(header, bytes.len(), deadline)?.finish_with(bytes);
+        self.publish();
+        Ok(())
+    }
+
+    /// Sends like [`Self::send`], waiting until `deadline` at the latest.
+    ///
+    /// # Errors
+    ///
+    /// As [`Self::reserve_deadline`].
+    pub fn send_deadline(
         &mut self,
         header: Header,
         bytes: &[u8],
         deadline: Instant,
     ) -> Result<(), BasicError> {
-        self.compose_by(header, bytes.len(), deadline)?.finish_with(bytes);
+        self.reserve_deadline(header, bytes.len(), deadline)?.finish_with(bytes);
         self.publish();
         Ok(())
     }
@@ -291,9 +308,9 @@ impl Sender {
     ///
     /// # Errors
     ///
-    /// As [`Self::compose`].
+    /// As [`Self::reserve`].
     pub fn try_send(&mut self, header: Header, bytes: &[u8]) -> Result<bool, BasicError> {
-        let Some(buffer) = self.try_compose(header, bytes.len())? else { return Ok(false) };
+        let Some(buffer) = self.try_reserve(header, bytes.len())? else { return Ok(false) };
         buffer.finish_with(bytes);
         self.publish();
         Ok(true)
@@ -343,7 +360,7 @@ impl Receiver {
     /// # Errors
     ///
     /// [`BasicError::Lines`], [`BasicError::Segment`].
-    pub fn open(segment: &Arc<Segment>, at: Offset, lines: u64) -> Result<Receiver, BasicError> {
+    pub fn connect(segment: &Arc<Segment>, at: Offset, lines: u64) -> Result<Receiver, BasicError> {
         let geometry = geometry(lines)?;
         let bell = FutexBell::new(segment, at, ARRIVALS, ROOM)?;
         let ring = receiver::Receiver::new(map(segment, at, geometry)?, geometry, bell, LOOKS, 0);
@@ -380,12 +397,12 @@ impl Receiver {
     ///
     /// It is always true where the kernel refuses `membarrier` to this process: the sender may then
     /// miss the request, so look again after a millisecond.
-    pub fn ask_for_event(&mut self, when: Notify) -> bool {
+    pub fn request_event(&mut self, when: Notify) -> bool {
         self.ring.ask(when)
     }
 
-    /// Takes back what [`Receiver::ask_for_event`] asked for.
-    pub fn ask_for_no_event(&mut self) {
+    /// Takes back what [`Receiver::request_event`] asked for.
+    pub fn cancel_event(&mut self) {
         self.ring.ask_for_nothing();
     }
 
@@ -401,33 +418,42 @@ impl Receiver {
     ///
     /// [`BasicError::Closed`] after the last message, [`BasicError::PeerGone`],
     /// [`BasicError::Corrupt`].
-    pub fn receive(&mut self) -> Result<Message<'_>, BasicError> {
-        self.receive_until(None)
+    pub fn recv(&mut self) -> Result<Message<'_>, BasicError> {
+        self.recv_before(None)
     }
 
-    /// As [`Self::receive`], but waits until `deadline` at most.
+    /// Receives like [`Self::recv`], waiting for at most `timeout`.
     ///
     /// # Errors
     ///
-    /// As [`Self::receive`], and [`BasicError::TimedOut`].
-    pub fn receive_by(&mut self, deadline: Instant) -> Result<Message<'_>, BasicError> {
-        self.receive_until(Some(deadline))
+    /// As [`Self::recv`], and [`BasicError::TimedOut`].
+    pub fn recv_timeout(&mut self, timeout: Duration) -> Result<Message<'_>, BasicError> {
+        self.recv_before(Instant::now().checked_add(timeout))
     }
 
-    fn receive_until(&mut self, deadline: Option<Instant>) -> Result<Message<'_>, BasicError> {
+    /// Receives like [`Self::recv`], waiting until `deadline` at the latest.
+    ///
+    /// # Errors
+    ///
+    /// As [`Self::recv`], and [`BasicError::TimedOut`].
+    pub fn recv_deadline(&mut self, deadline: Instant) -> Result<Message<'_>, BasicError> {
+        self.recv_before(Some(deadline))
+    }
+
+    fn recv_before(&mut self, deadline: Option<Instant>) -> Result<Message<'_>, BasicError> {
         match self.ring.take_by(deadline) {
             Ok(found) => Ok(Message { receiver: self, found }),
             Err(error) => Err(self.ring.bell().explain(error)),
         }
     }
 
-    /// As [`Self::receive`]; `None` if there is no message now. Does not notice the end of a
+    /// As [`Self::recv`]; `None` if there is no message now. Does not notice the end of a
     /// process that is watched.
     ///
     /// # Errors
     ///
     /// [`BasicError::Closed`], [`BasicError::Corrupt`].
-    pub fn try_receive(&mut self) -> Result<Option<Message<'_>>, BasicError> {
+    pub fn try_recv(&mut self) -> Result<Option<Message<'_>>, BasicError> {
         match self.ring.take() {
             Ok(found) => Ok(found.map(|found| Message { receiver: self, found })),
             Err(error) => Err(self.ring.bell().explain(error)),
@@ -440,7 +466,7 @@ impl Receiver {
     }
 }
 
-/// A poll only says that something waits; [`Receiver::try_receive`] then gives the message where it
+/// A poll only says that something waits; [`Receiver::try_recv`] then gives the message where it
 /// lies, or the error. A ring whose sender has closed it is found again by every poll, until it is
 /// taken out of the slice.
 impl Polled for Receiver {

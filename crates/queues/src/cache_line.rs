@@ -40,8 +40,8 @@
 //! claim.write(0, b"composed ").write(9, b"in place");
 //! claim.publish(17)?;
 //!
-//! assert_eq!(receiver.try_receive()?.expect("the first").data(), b"a whole message");
-//! assert_eq!(receiver.try_receive()?.expect("the second").data(), b"composed in place");
+//! assert_eq!(receiver.try_recv()?.expect("the first").data(), b"a whole message");
+//! assert_eq!(receiver.try_recv()?.expect("the second").data(), b"composed in place");
 //! # Ok(())
 //! # }
 //! ```
@@ -158,19 +158,19 @@ impl Protocol for CacheLine {
     }
 
     #[inline(always)]
-    fn try_receive<C: Consumers>(
+    fn try_recv<C: Consumers>(
         ring: &RingMemory<Line>,
         state: &mut RecvState,
     ) -> Result<Option<CacheLineMessage>, RecvError> {
-        slot_ring(ring).try_receive::<C>(state)
+        slot_ring(ring).try_recv::<C>(state)
     }
 
-    fn try_receive_many<C: Consumers>(
+    fn try_recv_many<C: Consumers>(
         ring: &RingMemory<Line>,
         state: &mut RecvState,
         into: &mut [CacheLineMessage],
     ) -> Result<usize, RecvError> {
-        slot_ring(ring).try_receive_many::<C>(state, into)
+        slot_ring(ring).try_recv_many::<C>(state, into)
     }
 
     #[inline]
@@ -287,7 +287,7 @@ impl Claim<'_> {
     /// let mut claim = sender.claim(CacheLineHeader::default())?;
     /// claim.write_word(0, u64::from_le_bytes(*b"8 bytes."));
     /// claim.publish(8)?;
-    /// assert_eq!(queue.receiver()?.try_receive()?.expect("it").data(), b"8 bytes.");
+    /// assert_eq!(queue.receiver()?.try_recv()?.expect("it").data(), b"8 bytes.");
     /// # Ok(())
     /// # }
     /// ```

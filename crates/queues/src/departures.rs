@@ -23,7 +23,7 @@ use std::sync::Arc;
 /// let segment = Arc::new(Segment::create(1 << 20, Backing::Memory)?);
 /// let queue = ExpressQueue::create(&Arena::new(segment, 0..1 << 20)?, 64, None)?;
 /// let mut receiver = queue.receiver()?.watching(Arc::new(AllGone));
-/// assert_eq!(receiver.receive_blocking(), Err(RecvError::Departed { rank: 3 }));
+/// assert_eq!(receiver.recv(), Err(RecvError::Departed { rank: 3 }));
 /// # Ok(())
 /// # }
 /// ```

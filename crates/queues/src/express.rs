@@ -23,7 +23,7 @@
 //! let mut receiver = queue.receiver()?;
 //!
 //! // Another process would do the same with its own mapping of the segment.
-//! let sender = ExpressQueue::attach(&segment, queue.offset())?.sender();
+//! let sender = ExpressQueue::connect(&segment, queue.offset())?.sender();
 //! let me = SourceName::new(7).expect("below 16,384");
 //! sender.try_send(&Message::new(me, 3, *b"hello"))?;
 //!
@@ -32,7 +32,7 @@
 //! handlers.set(3, |text, _source, data| text.extend_from_slice(data));
 //! let mut text = Vec::new();
 //! for _ in 0..10 {
-//!     handlers.dispatch(&mut text, receiver.receive());
+//!     handlers.dispatch(&mut text, receiver.recv_or_empty());
 //! }
 //! assert_eq!(text, b"hello");
 //! # Ok(())
@@ -107,19 +107,19 @@ impl Protocol for Express {
     }
 
     #[inline(always)]
-    fn try_receive<C: Consumers>(
+    fn try_recv<C: Consumers>(
         ring: &RingMemory<AtomicU64>,
         _looks: &mut (),
     ) -> Result<Option<Message>, RecvError> {
-        word_ring(ring).try_receive::<C>()
+        word_ring(ring).try_recv::<C>()
     }
 
-    fn try_receive_many<C: Consumers>(
+    fn try_recv_many<C: Consumers>(
         ring: &RingMemory<AtomicU64>,
         _looks: &mut (),
         into: &mut [Message],
     ) -> Result<usize, RecvError> {
-        word_ring(ring).try_receive_many::<C>(into)
+        word_ring(ring).try_recv_many::<C>(into)
     }
 
     #[inline]

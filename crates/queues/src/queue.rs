@@ -3,8 +3,8 @@
 //!
 //! | to | look at once | wait | wait until a deadline |
 //! |---|---|---|---|
-//! | send | [`Sender::try_send`] | [`Sender::send`] | [`Sender::send_until`] |
-//! | receive | [`Receiver::try_receive`], [`Receiver::receive`] | [`Receiver::receive_blocking`] | [`Receiver::receive_until`] |
+//! | send | [`Sender::try_send`] | [`Sender::send`] | [`Sender::send_deadline`] |
+//! | receive | [`Receiver::try_recv`], [`Receiver::recv_or_empty`] | [`Receiver::recv`] | [`Receiver::recv_deadline`] |
 //!
 //! To wait is to look some hundred times and then to sleep. See [`crate::express`] and
 //! [`crate::cache_line`] for what a message is.
@@ -74,11 +74,11 @@ pub(crate) mod sealed {
             generation: u32,
             state: &Self::SendState,
         ) -> Result<u64, SendError>;
-        fn try_receive<C: Consumers>(
+        fn try_recv<C: Consumers>(
             ring: &RingMemory<Self::Slot>,
             state: &mut Self::RecvState,
         ) -> Result<Option<Self::Message>, RecvError>;
-        fn try_receive_many<C: Consumers>(
+        fn try_recv_many<C: Consumers>(
             ring: &RingMemory<Self::Slot>,
             state: &mut Self::RecvState,
             into: &mut [Self::Message],
@@ -146,8 +146,8 @@ impl<K: Kind> Queue<K> {
     /// # Errors
     /// [`CreateError::NoQueue`] if something else lies there, [`CreateError::Segment`] if there is no
     /// such place.
-    pub fn attach(segment: &Arc<Segment>, offset: Offset) -> Result<Self, CreateError> {
-        Ok(Queue { ring: RingMemory::attach(segment, offset)? })
+    pub fn connect(segment: &Arc<Segment>, offset: Offset) -> Result<Self, CreateError> {
+        Ok(Queue { ring: RingMemory::connect(segment, offset)? })
     }
 
     /// Where the queue lies: what others attach to.

@@ -4,21 +4,21 @@
 mod part;
 
 use part::{Part, given, memory};
-use queues::append::{AppendError, Appender, Buffer, OpenError};
+use queues::append::{self, AppendError, OpenError};
 use shm::segment::Offset;
 use std::time::{Duration, Instant};
 
 #[test]
 fn records_of_two_processes_arrive_in_their_orders_although_one_is_stopped_and_killed() {
     let (segment, arena) = memory(1 << 20);
-    let mut buffer = Buffer::create(&arena, 8, 16).expect("room");
+    let mut buffer = append::Receiver::create(&arena, 8, 16).expect("room");
     let mut first =
         Part::start_on("part_appends_for_ever", &segment, &[buffer.offset(), Offset(1)]);
     let second = Part::start_on("part_appends_for_ever", &segment, &[buffer.offset(), Offset(2)]);
     let mut next = [0_u64; 3];
     let mut record = Vec::new();
-    let mut take = |next: &mut [u64; 3], buffer: &mut Buffer| {
-        buffer.take(&mut record);
+    let mut take = |next: &mut [u64; 3], buffer: &mut append::Receiver| {
+        buffer.recv(&mut record);
         let (who, number) =
             (record[0] as usize, u64::from_le_bytes(record[8..16].try_into().expect("8 bytes")));
         assert_eq!(number, next[who], "in its appender's order, none missing and none twice");
@@ -52,11 +52,11 @@ fn records_of_two_processes_arrive_in_their_orders_although_one_is_stopped_and_k
 #[ignore = "a part of records_of_two_processes_arrive_in_their_orders_although_one_is_stopped_and_killed"]
 fn part_appends_for_ever() {
     let Some((segment, places)) = given() else { return };
-    let appender = Appender::open(&segment, places[0]).expect("made");
+    let appender = append::Sender::connect(&segment, places[0]).expect("made");
     let mut record = [places[1].0 as u8; 16];
     for number in 0_u64.. {
         record[8..].copy_from_slice(&number.to_le_bytes());
-        if appender.append(&record).is_err() {
+        if appender.send(&record).is_err() {
             return;
         }
     }
@@ -65,35 +65,35 @@ fn part_appends_for_ever() {
 #[test]
 fn an_append_buffer_is_bounded_and_says_why() {
     let (segment, arena) = memory(1 << 20);
-    let mut made = Buffer::create(&arena, 3, 5).expect("room");
+    let mut made = append::Receiver::create(&arena, 3, 5).expect("room");
     let buffer = made.offset();
-    let appender = Appender::open(&segment, buffer).expect("made");
-    assert_eq!(
-        appender.try_append(&[0; 6]),
-        Err(AppendError::TooLong { buffer, bytes: 6, most: 5 })
-    );
+    let appender = append::Sender::connect(&segment, buffer).expect("made");
+    assert_eq!(appender.try_send(&[0; 6]), Err(AppendError::TooLong { buffer, bytes: 6, most: 5 }));
     for record in [&b""[..], b"a", b"hello"] {
-        appender.try_append(record).expect("room");
+        appender.try_send(record).expect("room");
     }
-    assert_eq!(appender.try_append(b"x"), Err(AppendError::Full { buffer }));
+    assert_eq!(appender.try_send(b"x"), Err(AppendError::Full { buffer }));
     let soon = Instant::now() + Duration::from_millis(2);
-    assert_eq!(appender.append_until(b"x", soon), Err(AppendError::DeadlinePassed { buffer }));
+    assert_eq!(appender.send_deadline(b"x", soon), Err(AppendError::DeadlinePassed { buffer }));
     let mut record = vec![9; 9];
     for expected in [&b""[..], b"a", b"hello"] {
-        assert!(made.try_take(&mut record));
+        assert!(made.try_recv(&mut record));
         assert_eq!(record, expected);
     }
-    assert!(!made.try_take(&mut record));
-    assert!(!made.take_until(&mut record, Instant::now() + Duration::from_millis(2)));
+    assert!(!made.try_recv(&mut record));
+    assert!(!made.recv_deadline(&mut record, Instant::now() + Duration::from_millis(2)));
     std::thread::scope(|scope| {
-        (0..3).for_each(|_| appender.append(b"y").expect("room"));
-        let waiting = scope.spawn(|| appender.append(b"z"));
+        (0..3).for_each(|_| appender.send(b"y").expect("room"));
+        let waiting = scope.spawn(|| appender.send(b"z"));
         drop(made);
         let owner = std::process::id();
         assert_eq!(waiting.join().expect("it ends"), Err(AppendError::Withdrawn { buffer, owner }));
     });
-    assert!(matches!(Appender::open(&segment, buffer), Err(OpenError::Withdrawn { .. })));
-    assert!(matches!(Appender::open(&segment, Offset(64)), Err(OpenError::NoBuffer { .. })));
-    assert!(matches!(Buffer::create(&arena, 0, 5), Err(OpenError::Size { .. })));
-    assert!(matches!(Buffer::create(&arena, 1, u64::MAX), Err(OpenError::Size { .. })));
+    assert!(matches!(append::Sender::connect(&segment, buffer), Err(OpenError::Withdrawn { .. })));
+    assert!(matches!(
+        append::Sender::connect(&segment, Offset(64)),
+        Err(OpenError::NoBuffer { .. })
+    ));
+    assert!(matches!(append::Receiver::create(&arena, 0, 5), Err(OpenError::Size { .. })));
+    assert!(matches!(append::Receiver::create(&arena, 1, u64::MAX), Err(OpenError::Size { .. })));
 }

@@ -28,11 +28,11 @@ fn memory(lines: u64) -> Arc<Segment> {
 }
 
 fn sender(segment: &Arc<Segment>, lines: u64) -> Sender {
-    Sender::open(segment, AT, lines).expect("inside")
+    Sender::connect(segment, AT, lines).expect("inside")
 }
 
 fn receiver(segment: &Arc<Segment>, lines: u64) -> Receiver {
-    Receiver::open(segment, AT, lines).expect("inside")
+    Receiver::connect(segment, AT, lines).expect("inside")
 }
 
 fn header(number: usize) -> Header {
@@ -78,7 +78,7 @@ proptest! {
         prop_assert_eq!(sender.longest_message(), longest);
         for (number, step) in steps.into_iter().enumerate() {
             match step {
-                Step::Compose(bytes) => match sender.try_compose(header(number), bytes) {
+                Step::Compose(bytes) => match sender.try_reserve(header(number), bytes) {
                     Ok(Some(mut buffer)) => {
                         buffer.as_mut_slice().copy_from_slice(&content(number, bytes));
                         buffer.finish();
@@ -89,7 +89,7 @@ proptest! {
                     Err(error) => prop_assert!(false, "{}", error),
                 },
                 Step::Abandon(bytes) => {
-                    if let Ok(Some(mut buffer)) = sender.try_compose(header(number), bytes) {
+                    if let Ok(Some(mut buffer)) = sender.try_reserve(header(number), bytes) {
                         buffer.as_mut_slice().fill(0xff);
                     }
                 }
@@ -98,7 +98,7 @@ proptest! {
                     published.extend(composed.drain(..));
                 }
                 Step::Receive => {
-                    let message = receiver.try_receive().expect("well formed");
+                    let message = receiver.try_recv().expect("well formed");
                     let found = message.map(|message| (message.header(), message.as_slice().to_vec()));
                     let expected = published.pop_front().map(|(number, bytes)| (header(number), content(number, bytes)));
                     prop_assert_eq!(found, expected);
@@ -116,10 +116,10 @@ proptest! {
         drop(sender);
         published.extend(composed);
         for (number, bytes) in published {
-            let message = receiver.receive().expect("sent before the end");
+            let message = receiver.recv().expect("sent before the end");
             prop_assert_eq!((message.header(), message.as_slice()), (header(number), &content(number, bytes)[..]));
         }
-        prop_assert!(matches!(receiver.receive(), Err(BasicError::Closed)));
+        prop_assert!(matches!(receiver.recv(), Err(BasicError::Closed)));
     }
 }
 
@@ -134,7 +134,7 @@ fn two_threads_exchange_messages_of_all_lengths() {
             for number in 0..MESSAGES {
                 let bytes = length(number);
                 let mut buffer =
-                    sender.compose(header(number), bytes).expect("the other thread reads");
+                    sender.reserve(header(number), bytes).expect("the other thread reads");
                 buffer.as_mut_slice().copy_from_slice(&content(number, bytes));
                 buffer.finish();
                 // Batches of all sizes.
@@ -144,11 +144,11 @@ fn two_threads_exchange_messages_of_all_lengths() {
             }
         });
         for number in 0..MESSAGES {
-            let message = receiver.receive().expect("the other thread writes");
+            let message = receiver.recv().expect("the other thread writes");
             assert_eq!(message.header(), header(number));
             assert_eq!(message.as_slice(), content(number, length(number)), "message {number}");
         }
-        assert!(matches!(receiver.receive(), Err(BasicError::Closed)));
+        assert!(matches!(receiver.recv(), Err(BasicError::Closed)));
     });
 }
 
@@ -157,7 +157,7 @@ fn nothing_is_seen_before_it_is_published() {
     let segment = memory(16);
     let (mut sender, mut receiver) = (sender(&segment, 16), receiver(&segment, 16));
     for number in 0..5 {
-        sender.compose(header(number), 3).expect("room").finish();
+        sender.reserve(header(number), 3).expect("room").finish();
     }
     assert!(!receiver.is_ready());
     sender.publish();
@@ -187,12 +187,18 @@ fn a_batch_keeps_its_lines_until_it_is_dropped() {
 fn waiting_has_an_end() {
     let segment = memory(4);
     let (mut sender, mut receiver) = (sender(&segment, 4), receiver(&segment, 4));
-    assert!(matches!(receiver.receive_by(Instant::now()), Err(BasicError::TimedOut)));
+    assert!(matches!(receiver.recv_deadline(Instant::now()), Err(BasicError::TimedOut)));
     while sender.try_send(header(0), b"x").expect("open") {}
-    assert!(matches!(sender.send_by(header(0), b"x", Instant::now()), Err(BasicError::TimedOut)));
-    assert!(matches!(sender.compose_by(header(0), 1, Instant::now()), Err(BasicError::TimedOut)));
-    assert!(receiver.receive_by(Instant::now()).is_ok(), "what is there needs no time");
-    assert!(sender.send_by(header(0), b"x", Instant::now() + PATIENCE).is_ok());
+    assert!(matches!(
+        sender.send_deadline(header(0), b"x", Instant::now()),
+        Err(BasicError::TimedOut)
+    ));
+    assert!(matches!(
+        sender.reserve_deadline(header(0), 1, Instant::now()),
+        Err(BasicError::TimedOut)
+    ));
+    assert!(receiver.recv_deadline(Instant::now()).is_ok(), "what is there needs no time");
+    assert!(sender.send_deadline(header(0), b"x", Instant::now() + PATIENCE).is_ok());
 }
 
 #[test]
@@ -210,15 +216,15 @@ fn sizes_that_cannot_be_are_refused() {
         assert!(matches!(bytes_for(lines), Err(BasicError::Lines { .. })), "{lines}");
     }
     let segment = memory(4);
-    assert!(matches!(Sender::open(&segment, AT, 64), Err(BasicError::Segment(_))));
+    assert!(matches!(Sender::connect(&segment, AT, 64), Err(BasicError::Segment(_))));
     assert!(matches!(
-        Receiver::open(&segment, Offset(u64::MAX - 7), 4),
+        Receiver::connect(&segment, Offset(u64::MAX - 7), 4),
         Err(BasicError::Segment(_))
     ));
-    assert!(matches!(Receiver::open(&segment, Offset(4), 4), Err(BasicError::Segment(_))));
+    assert!(matches!(Receiver::connect(&segment, Offset(4), 4), Err(BasicError::Segment(_))));
     let mut sender = sender(&segment, 4);
     assert!(matches!(
-        sender.compose(header(0), 57),
+        sender.reserve(header(0), 57),
         Err(BasicError::Oversized { bytes: 57, most: 56 })
     ));
     assert!(matches!(sender.try_send(header(0), &[0; 57]), Err(BasicError::Oversized { .. })));
@@ -241,7 +247,7 @@ fn what_no_sender_writes_is_an_error_and_no_message() {
         let mut receiver = receiver(&segment, 4);
         let first = segment.at::<AtomicU64>(Offset(AT.0 + 256)).expect("inside");
         first.store(word, Ordering::Relaxed);
-        let error = receiver.try_receive().expect_err("garbage").to_string();
+        let error = receiver.try_recv().expect_err("garbage").to_string();
         assert!(error.contains("position 0"), "{error}");
     }
     let segment = memory(4);
@@ -271,19 +277,19 @@ fn an_event_comes_once_for_each_request_on_arrival_or_at_half_full() {
     let mut send = |bytes: usize| sender.try_send(header(0), &vec![0; bytes]).expect("open");
 
     assert!(send(8) && !is_readable(&event), "nobody asked");
-    assert!(receiver.ask_for_event(Notify::Arrival), "something is there already");
-    assert!(receiver.try_receive().expect("open").is_some());
-    assert!(!receiver.ask_for_event(Notify::Arrival));
+    assert!(receiver.request_event(Notify::Arrival), "something is there already");
+    assert!(receiver.try_recv().expect("open").is_some());
+    assert!(!receiver.request_event(Notify::Arrival));
     assert!(send(8) && is_readable(&event) && event.clear());
     assert!(send(8) && !is_readable(&event), "one for a request");
 
-    while receiver.try_receive().expect("open").is_some() {}
-    assert!(!receiver.ask_for_event(Notify::HalfFull));
+    while receiver.try_recv().expect("open").is_some() {}
+    assert!(!receiver.request_event(Notify::HalfFull));
     // Lines count: three messages of two, one of one.
     assert!(send(100) && send(100) && send(100) && send(1) && !is_readable(&event));
     assert!(send(1) && is_readable(&event) && event.clear());
-    assert!(receiver.ask_for_event(Notify::HalfFull), "it is half full");
-    receiver.ask_for_no_event();
+    assert!(receiver.request_event(Notify::HalfFull), "it is half full");
+    receiver.cancel_event();
     assert!(send(1) && !is_readable(&event));
 }
 
@@ -293,10 +299,10 @@ fn an_event_tells_that_the_sender_has_closed() {
     let event = Event::new().expect("a descriptor");
     let (sender, mut receiver) =
         (sender(&segment, 4).with_event(event.clone()), receiver(&segment, 4));
-    assert!(!receiver.ask_for_event(Notify::Arrival));
+    assert!(!receiver.request_event(Notify::Arrival));
     drop(sender);
     assert!(is_readable(&event));
-    assert!(matches!(receiver.try_receive(), Err(BasicError::Closed)));
+    assert!(matches!(receiver.try_recv(), Err(BasicError::Closed)));
 }
 
 #[test]
@@ -314,13 +320,13 @@ fn a_receiver_that_sleeps_on_an_event_misses_nothing() {
         let mut number = 0;
         while number < MESSAGES {
             if receiver.is_ready() {
-                let message = receiver.receive().expect("sent before the end");
+                let message = receiver.recv().expect("sent before the end");
                 assert_eq!(
                     (message.header(), message.as_slice()),
                     (header(number), &content(number, number % 90)[..])
                 );
                 number += 1;
-            } else if !receiver.ask_for_event(Notify::Arrival) {
+            } else if !receiver.request_event(Notify::Arrival) {
                 let far = Timespec { tv_sec: PATIENCE.as_secs() as i64, tv_nsec: 0 };
                 let readable = poll(&mut [PollFd::new(&event, PollFlags::IN)], Some(&far));
                 assert_eq!(readable, Ok(1), "an event for message {number}");
@@ -352,14 +358,14 @@ fn two_processes_answer_each_other_asleep() {
     let (mut sender, mut receiver) = (sender(&there, 8), receiver(&back, 8));
     for number in 0..ROUNDS {
         sender.send(header(number), &content(number, number % 120)).expect("it reads");
-        let message = receiver.receive().expect("it answers");
+        let message = receiver.recv().expect("it answers");
         assert_eq!(
             (message.header(), message.as_slice()),
             (header(number), &content(number, number % 120)[..])
         );
     }
     drop(sender);
-    assert!(matches!(receiver.receive(), Err(BasicError::Closed)));
+    assert!(matches!(receiver.recv(), Err(BasicError::Closed)));
     assert!(child.succeeds());
 }
 
@@ -370,7 +376,7 @@ fn part_echoes() {
     let (there, back) = argument.split_once(' ').expect("two paths");
     let (mut receiver, mut sender) = (receiver(&open(there), 8), sender(&open(back), 8));
     loop {
-        match receiver.receive() {
+        match receiver.recv() {
             Ok(message) => {
                 sender.send(message.header(), message.as_slice()).expect("the parent reads")
             }
@@ -386,12 +392,12 @@ fn a_sleeper_learns_of_its_peers_death_after_its_last_message() {
     let mut child = Part::start("part_sends_and_sleeps", &path_of(&segment));
     let peer = ProcessHandle::open(child.pid()).expect("it lives");
     let mut receiver = receiver(&segment, 8).watching(peer);
-    assert_eq!(receiver.receive().expect("it sends one").as_slice(), b"first");
+    assert_eq!(receiver.recv().expect("it sends one").as_slice(), b"first");
     let pid = child.pid();
     let last = std::thread::scope(|scope| {
         let waiting = scope.spawn(|| {
-            assert_eq!(receiver.receive().expect("it sends another").as_slice(), b"second");
-            receiver.receive().map(drop)
+            assert_eq!(receiver.recv().expect("it sends another").as_slice(), b"second");
+            receiver.recv().map(drop)
         });
         child.kill();
         waiting.join().expect("no panic")
@@ -406,7 +412,7 @@ fn part_sends_and_sleeps() {
     let mut sender = sender(&open(&path), 8);
     // Both by one store: whoever has the first has the second, too.
     for (number, bytes) in [&b"first"[..], b"second"].into_iter().enumerate() {
-        let mut buffer = sender.compose(header(number), bytes.len()).expect("room");
+        let mut buffer = sender.reserve(header(number), bytes.len()).expect("room");
         buffer.as_mut_slice().copy_from_slice(bytes);
         buffer.finish();
     }

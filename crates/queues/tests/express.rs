@@ -74,7 +74,7 @@ fn soak(senders: u64, receivers: u64, each: u64, capacity: usize) {
                 scope.spawn(move || {
                     let mut sequence = Sequence::new(senders as usize);
                     loop {
-                        match receiver.try_receive() {
+                        match receiver.try_recv() {
                             Ok(Some(message)) => {
                                 sequence.check(message);
                                 let index =
@@ -146,7 +146,7 @@ fn in_batches<C: Consumers>(mut receiver: Receiver<Express, C>, queue: &ExpressQ
         let mut some = [Message::default(); 7];
         let mut next = 0;
         while next < count {
-            let taken = receiver.receive_many(&mut some).expect("open");
+            let taken = receiver.try_recv_many(&mut some).expect("open");
             for message in &some[..taken] {
                 assert_eq!(message.number(), next);
                 next += 1;
@@ -179,9 +179,9 @@ fn blocking_senders_and_receivers_wait_for_each_other() {
         let mut receiver = queue.receiver().expect("free");
         let mut sequence = Sequence::new(2);
         for _ in 0..2 * COUNT {
-            sequence.check(receiver.receive_blocking().expect("open"));
+            sequence.check(receiver.recv().expect("open"));
         }
-        assert_eq!(receiver.try_receive(), Ok(None));
+        assert_eq!(receiver.try_recv(), Ok(None));
     });
 }
 
@@ -194,7 +194,7 @@ fn sleepers_are_woken_by_a_message_by_room_and_by_the_end() {
         let mut receiver = queue.receiver().expect("free");
         let receiver = scope.spawn(move || {
             let mut got = Vec::new();
-            while let Ok(message) = receiver.receive_blocking() {
+            while let Ok(message) = receiver.recv() {
                 got.push(message.number());
                 thread::sleep(Duration::from_millis(3));
             }
@@ -219,15 +219,15 @@ fn deadlines_end_both_kinds_of_waiting_without_a_loss() {
     let queue = queue(2);
     let (sender, mut receiver) = (queue.sender(), queue.receiver().expect("free"));
     let soon = || Instant::now() + Duration::from_millis(5);
-    assert_eq!(receiver.receive_until(soon()), Ok(None));
-    assert_eq!(sender.send_until(&message(1, 0), soon()), Ok(()));
-    assert_eq!(sender.send_until(&message(1, 1), soon()), Ok(()));
-    assert_eq!(sender.send_until(&message(1, 2), soon()), Err(SendError::Full));
+    assert_eq!(receiver.recv_deadline(soon()), Ok(None));
+    assert_eq!(sender.send_deadline(&message(1, 0), soon()), Ok(()));
+    assert_eq!(sender.send_deadline(&message(1, 1), soon()), Ok(()));
+    assert_eq!(sender.send_deadline(&message(1, 2), soon()), Err(SendError::Full));
     assert_eq!(sender.try_send(&message(1, 2)), Err(SendError::Full));
-    assert_eq!(receiver.receive_until(soon()), Ok(Some(message(1, 0))));
-    assert_eq!(sender.send_until(&message(1, 2), soon()), Ok(()));
-    assert_eq!(receiver.receive_blocking(), Ok(message(1, 1)));
-    assert_eq!(receiver.receive_blocking(), Ok(message(1, 2)));
+    assert_eq!(receiver.recv_deadline(soon()), Ok(Some(message(1, 0))));
+    assert_eq!(sender.send_deadline(&message(1, 2), soon()), Ok(()));
+    assert_eq!(receiver.recv(), Ok(message(1, 1)));
+    assert_eq!(receiver.recv(), Ok(message(1, 2)));
 }
 
 #[test]
@@ -237,18 +237,18 @@ fn an_empty_queue_gives_its_empty_message_which_does_nothing_unless_told() {
     let mut handlers = Handlers::<Vec<(u16, u8)>>::new();
     handlers.set(1, |seen, source, data| seen.push((source.number(), data[0])));
     let mut seen = Vec::new();
-    handlers.dispatch(&mut seen, receiver.receive());
+    handlers.dispatch(&mut seen, receiver.recv_or_empty());
     assert_eq!(seen, [], "handler 0 does nothing");
 
     let idle = Message::new(SourceName::new(5).expect("14 bits"), 1, [9, 0, 0, 0, 0]);
     receiver.set_empty_message(idle);
-    assert_eq!(receiver.clone().receive(), idle, "for all receivers");
-    handlers.dispatch(&mut seen, receiver.receive());
+    assert_eq!(receiver.clone().recv_or_empty(), idle, "for all receivers");
+    handlers.dispatch(&mut seen, receiver.recv_or_empty());
     queue
         .sender()
         .try_send(&Message::new(SourceName::new(6).expect("14 bits"), 1, [7, 0, 0, 0, 0]))
         .expect("room");
-    handlers.dispatch(&mut seen, receiver.receive());
+    handlers.dispatch(&mut seen, receiver.recv_or_empty());
     assert_eq!(seen, [(5, 9), (6, 7)]);
 }
 
@@ -259,10 +259,10 @@ fn a_full_queue_that_is_closed_gives_everything_and_then_ends() {
     (0..4).for_each(|number| sender.try_send(&message(0, number)).expect("room"));
     assert_eq!(queue.close(), Closing::WhenReceived);
     assert_eq!(sender.try_send(&message(0, 4)), Err(SendError::Full));
-    assert_eq!(receiver.try_receive(), Ok(Some(message(0, 0))));
+    assert_eq!(receiver.try_recv(), Ok(Some(message(0, 0))));
     assert_eq!(sender.try_send(&message(0, 4)), Err(SendError::Closed));
-    (1..4).for_each(|number| assert_eq!(receiver.try_receive(), Ok(Some(message(0, number)))));
-    assert_eq!(receiver.try_receive(), Err(RecvError::Closed));
+    (1..4).for_each(|number| assert_eq!(receiver.try_recv(), Ok(Some(message(0, number)))));
+    assert_eq!(receiver.try_recv(), Err(RecvError::Closed));
     assert_eq!(queue.close(), Closing::At(4));
 
     // Its memory serves another queue, and the former senders do not reach that one.
@@ -271,7 +271,7 @@ fn a_full_queue_that_is_closed_gives_everything_and_then_ends() {
     let sender = queue.sender_of(generation);
     (0..20).for_each(|number| {
         sender.try_send(&message(1, number)).expect("room");
-        assert_eq!(receiver.try_receive(), Ok(Some(message(1, number))));
+        assert_eq!(receiver.try_recv(), Ok(Some(message(1, number))));
     });
     assert_eq!(queue.reopen(), None, "it is open");
 }
@@ -326,13 +326,13 @@ fn what_is_no_queue_is_not_taken_for_one() {
     }
     assert!(matches!(ExpressQueue::create(&arena, 1 << 20, None), Err(CreateError::Arena(_))));
     let empty = arena.allocate_zeroed(4096, 64).expect("room");
-    let attach = |offset| ExpressQueue::attach(arena.segment(), offset);
+    let attach = |offset| ExpressQueue::connect(arena.segment(), offset);
     assert!(matches!(attach(empty), Err(CreateError::NoQueue { .. })));
     assert!(matches!(attach(Offset(u64::MAX - 63)), Err(CreateError::Segment(_))));
     assert!(matches!(attach(Offset(8)), Err(CreateError::Segment(_))));
     let queue = ExpressQueue::create(&arena, 8, None).expect("room");
     assert_eq!(attach(queue.offset()).expect("a queue").capacity(), 8);
-    let wide = queues::cache_line::CacheLineQueue::attach(arena.segment(), queue.offset());
+    let wide = queues::cache_line::CacheLineQueue::connect(arena.segment(), queue.offset());
     assert!(matches!(wide, Err(CreateError::NoQueue { .. })), "of another kind");
 }
 
@@ -369,12 +369,13 @@ fn random_bytes_in_a_queue_neither_panic_nor_hang() {
         for number in 0..300 {
             // Whatever they say, they say it.
             let _ = sender.try_send(&message(1, number));
-            let _ = sender.send_until(&message(1, number), Instant::now());
-            let _ = (receiver.try_receive(), receiver.receive(), receiver.receive_many(&mut some));
-            let _ = (receiver.is_ready(), receiver.receive_until(Instant::now()));
+            let _ = sender.send_deadline(&message(1, number), Instant::now());
+            let _ =
+                (receiver.try_recv(), receiver.recv_or_empty(), receiver.try_recv_many(&mut some));
+            let _ = (receiver.is_ready(), receiver.recv_deadline(Instant::now()));
             let _ = (
                 victim.generation(),
-                ExpressQueue::attach(arena.segment(), victim.offset()).is_ok(),
+                ExpressQueue::connect(arena.segment(), victim.offset()).is_ok(),
             );
         }
         let _ = (victim.close(), victim.reopen());
@@ -382,7 +383,7 @@ fn random_bytes_in_a_queue_neither_panic_nor_hang() {
     });
     // A queue beside it has noticed nothing.
     queue.sender().try_send(&message(1, 1)).expect("room");
-    assert_eq!(queue.receiver().expect("free").try_receive(), Ok(Some(message(1, 1))));
+    assert_eq!(queue.receiver().expect("free").try_recv(), Ok(Some(message(1, 1))));
 }
 
 #[derive(Debug, Clone, Copy)]
@@ -418,10 +419,10 @@ fn behaves_like_a_bounded_list<C: Consumers>(
                     list.push_back(message(3, number));
                 }
             }
-            Step::Receive => prop_assert_eq!(receiver.try_receive(), Ok(list.pop_front())),
+            Step::Receive => prop_assert_eq!(receiver.try_recv(), Ok(list.pop_front())),
             Step::ReceiveMany(count) => {
                 let mut some = vec![Message::default(); count];
-                let taken = receiver.receive_many(&mut some).expect("open");
+                let taken = receiver.try_recv_many(&mut some).expect("open");
                 let expected: Vec<_> = list.drain(..count.min(list.len())).collect();
                 prop_assert_eq!(&some[..taken], &expected[..]);
             }

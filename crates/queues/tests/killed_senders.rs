@@ -39,7 +39,7 @@ fn read(got: &CacheLineMessage) -> (u16, u64) {
 fn drain(receiver: &mut CacheLineReceiver<Multi>) -> Vec<(u16, u64)> {
     let mut got = Vec::new();
     loop {
-        match receiver.try_receive().expect("open") {
+        match receiver.try_recv().expect("open") {
             Some(message) => got.push(read(&message)),
             None if !receiver.is_ready() => return got,
             None => {}
@@ -157,7 +157,7 @@ fn a_sender_may_be_killed_at_every_instruction_between_claim_and_publication() {
 #[ignore = "a part of a_sender_may_be_killed_at_every_instruction_between_claim_and_publication"]
 fn part_sends_one_between_stops() {
     let Some((segment, places)) = given() else { return };
-    let sender = CacheLineQueue::attach(&segment, places[0]).expect("a queue").sender();
+    let sender = CacheLineQueue::connect(&segment, places[0]).expect("a queue").sender();
     let one = message(1, 77);
     // SAFETY: these calls let the parent trace this thread, and stop it; they touch no memory.
     let stop = || unsafe { libc::raise(libc::SIGSTOP) };
@@ -226,7 +226,7 @@ fn senders_that_are_killed_at_random_neither_hang_the_others_nor_take_lines_away
         // So many messages, and at least one of the victim.
         while left > 0 || next[usize::from(senders[victim].0)] == 0 {
             let got = receiver
-                .receive_until(Instant::now() + PATIENCE)
+                .recv_deadline(Instant::now() + PATIENCE)
                 .expect("open")
                 .expect("somebody sends");
             let (from, number) = read(&got);
@@ -254,7 +254,7 @@ fn senders_that_are_killed_at_random_neither_hang_the_others_nor_take_lines_away
 #[ignore = "a part of senders_that_are_killed_at_random_neither_hang_the_others_nor_take_lines_away"]
 fn part_sends_for_ever() {
     let Some((segment, places)) = given() else { return };
-    let sender = CacheLineQueue::attach(&segment, places[0]).expect("a queue").sender();
+    let sender = CacheLineQueue::connect(&segment, places[0]).expect("a queue").sender();
     let from = u16::try_from(places[1].0).expect("a name");
     (0..).try_for_each(|number| sender.send(&message(from, number))).expect("open");
 }
@@ -283,7 +283,7 @@ fn numbers_are_given_again_when_their_processes_have_ended() {
 #[ignore = "a part of numbers_are_given_again_when_their_processes_have_ended"]
 fn part_claims_and_ends() {
     let Some((segment, places)) = given() else { return };
-    let sender = CacheLineQueue::attach(&segment, places[0]).expect("a queue").sender();
+    let sender = CacheLineQueue::connect(&segment, places[0]).expect("a queue").sender();
     let claim = sender.claim(CacheLineHeader::default());
     std::mem::forget(claim);
 }

@@ -53,7 +53,7 @@ fn number(got: &CacheLineMessage) -> u64 {
 /// Takes the next message, past lines that hold it up.
 fn receive_through<C: Consumers>(receiver: &mut CacheLineReceiver<C>) -> Option<CacheLineMessage> {
     loop {
-        match receiver.try_receive().expect("open") {
+        match receiver.try_recv().expect("open") {
             None if receiver.is_ready() => {}
             other => return other,
         }
@@ -93,7 +93,7 @@ fn soak(senders: u64, receivers: u64, each: u64, capacity: usize) {
                 scope.spawn(move || {
                     let mut count = 0;
                     loop {
-                        match receiver.try_receive() {
+                        match receiver.try_recv() {
                             Ok(Some(got)) => {
                                 let (from, number) = (got.header().source.number(), number(&got));
                                 let last = &mut last[usize::from(from)];
@@ -160,7 +160,7 @@ fn batches_keep_the_order_with_a_sole_receiver() {
         let mut some = [CacheLineMessage::default(); 5];
         let mut next = 0;
         while next < COUNT {
-            let taken = receiver.receive_many(&mut some).expect("open");
+            let taken = receiver.try_recv_many(&mut some).expect("open");
             for got in &some[..taken] {
                 assert_eq!(number(got), next);
                 next += 1;
@@ -186,12 +186,12 @@ fn blocking_senders_and_receivers_wait_for_each_other() {
         let mut receiver = queue.receiver().expect("free");
         let mut next = [0; 2];
         for _ in 0..2 * COUNT {
-            let got = receiver.receive_blocking().expect("open");
+            let got = receiver.recv().expect("open");
             let next = &mut next[usize::from(got.header().source.number())];
             assert_eq!(number(&got), *next);
             *next += 1;
         }
-        assert_eq!(receiver.try_receive(), Ok(None));
+        assert_eq!(receiver.try_recv(), Ok(None));
     });
 }
 
@@ -200,14 +200,14 @@ fn deadlines_end_both_kinds_of_waiting_without_a_loss() {
     let queue = queue(2);
     let (sender, mut receiver) = (queue.sender(), queue.receiver().expect("free"));
     let soon = || Instant::now() + Duration::from_millis(5);
-    assert_eq!(receiver.receive_until(soon()), Ok(None));
-    assert_eq!(sender.send_until(&message(1, 0), soon()), Ok(()));
-    assert_eq!(sender.send_until(&message(1, 1), soon()), Ok(()));
-    assert_eq!(sender.send_until(&message(1, 2), soon()), Err(SendError::Full));
-    assert_eq!(receiver.receive_until(soon()), Ok(Some(message(1, 0))));
-    assert_eq!(sender.send_until(&message(1, 2), soon()), Ok(()));
-    assert_eq!(receiver.receive_blocking(), Ok(message(1, 1)));
-    assert_eq!(receiver.receive_blocking(), Ok(message(1, 2)));
+    assert_eq!(receiver.recv_deadline(soon()), Ok(None));
+    assert_eq!(sender.send_deadline(&message(1, 0), soon()), Ok(()));
+    assert_eq!(sender.send_deadline(&message(1, 1), soon()), Ok(()));
+    assert_eq!(sender.send_deadline(&message(1, 2), soon()), Err(SendError::Full));
+    assert_eq!(receiver.recv_deadline(soon()), Ok(Some(message(1, 0))));
+    assert_eq!(sender.send_deadline(&message(1, 2), soon()), Ok(()));
+    assert_eq!(receiver.recv(), Ok(message(1, 1)));
+    assert_eq!(receiver.recv(), Ok(message(1, 2)));
 }
 
 #[test]
@@ -222,7 +222,7 @@ fn every_length_up_to_a_line_is_carried_and_no_longer_one() {
         claim.write(0, &bytes[..length / 2]).write(length / 2, &bytes[length / 2..length]);
         claim.publish(length).expect("in time");
         for from in [7, 8] {
-            let got = receiver.try_receive().expect("open").expect("a message");
+            let got = receiver.try_recv().expect("open").expect("a message");
             assert_eq!((got.header(), got.data()), (header(from), &bytes[..length]));
         }
     }
@@ -230,7 +230,7 @@ fn every_length_up_to_a_line_is_carried_and_no_longer_one() {
     let mut claim = sender.claim(header(7)).expect("room");
     claim.write(LINE_DATA - 1, &[1, 2, 3]).write(usize::MAX, &[4]).write_word(6, 5);
     claim.publish(usize::MAX).expect("in time");
-    let got = receiver.try_receive().expect("open").expect("a message");
+    let got = receiver.try_recv().expect("open").expect("a message");
     assert_eq!(
         (got.data().len(), got.data()[LINE_DATA - 1]),
         (LINE_DATA, 1),
@@ -277,7 +277,7 @@ fn a_slow_message_that_finds_no_room_comes_back_to_its_sender() {
 
     let claim = sender.claim(header(1)).expect("room");
     queue.close();
-    while receiver.try_receive() != Err(RecvError::Closed) {}
+    while receiver.try_recv() != Err(RecvError::Closed) {}
     assert_eq!(claim.publish(0).expect_err("closed").reason, SendError::Closed);
 }
 
@@ -288,7 +288,7 @@ fn a_dropped_claim_sends_nothing_and_leaves_nothing() {
     for number in 0..10 {
         drop(sender.claim(header(1)).expect("room"));
         sender.try_send(&message(2, number)).expect("room");
-        assert_eq!(receiver.try_receive(), Ok(Some(message(2, number))));
+        assert_eq!(receiver.try_recv(), Ok(Some(message(2, number))));
     }
 }
 
@@ -296,9 +296,9 @@ fn a_dropped_claim_sends_nothing_and_leaves_nothing() {
 fn an_empty_queue_gives_its_empty_message() {
     let queue = queue(2);
     let mut receiver = queue.receiver().expect("free");
-    assert_eq!(receiver.receive().header(), CacheLineHeader::default());
+    assert_eq!(receiver.recv_or_empty().header(), CacheLineHeader::default());
     receiver.set_empty_message(Message::new(source(5), 9, *b"idle."));
-    let got = receiver.clone().receive();
+    let got = receiver.clone().recv_or_empty();
     assert_eq!(
         (got.header().source, got.header().handler, got.data()),
         (source(5), 9, &b"idle."[..])
@@ -313,9 +313,9 @@ fn a_full_queue_that_is_closed_gives_everything_and_then_ends() {
     assert_eq!(queue.close(), Closing::At(4));
     assert_eq!(sender.try_send(&message(0, 4)), Err(SendError::Closed));
     assert_eq!(queue.reopen(), None, "it is not empty");
-    (0..4).for_each(|number| assert_eq!(receiver.try_receive(), Ok(Some(message(0, number)))));
-    assert_eq!(receiver.try_receive(), Err(RecvError::Closed));
-    assert_eq!(receiver.receive_blocking(), Err(RecvError::Closed));
+    (0..4).for_each(|number| assert_eq!(receiver.try_recv(), Ok(Some(message(0, number)))));
+    assert_eq!(receiver.try_recv(), Err(RecvError::Closed));
+    assert_eq!(receiver.recv(), Err(RecvError::Closed));
 
     // Its memory serves another queue, and the former senders do not reach that one.
     let generation = queue.reopen().expect("closed and empty");
@@ -323,7 +323,7 @@ fn a_full_queue_that_is_closed_gives_everything_and_then_ends() {
     let sender = queue.sender_of(generation);
     for number in 0..20 {
         sender.try_send(&message(1, number)).expect("room");
-        assert_eq!(receiver.try_receive(), Ok(Some(message(1, number))));
+        assert_eq!(receiver.try_recv(), Ok(Some(message(1, number))));
     }
 }
 
@@ -361,10 +361,11 @@ fn random_bytes_in_a_queue_neither_panic_nor_hang() {
             let _ = sender.try_send(&message(1, number));
             let _ = sender.claim(header(1)).map(|claim| claim.publish(5).is_ok());
             let _ = sender.claim(header(1)).is_ok();
-            let _ = sender.send_until(&message(1, number), Instant::now());
-            let _ = receiver.try_receive().map(|got| got.map(|got| got.data().len()));
-            let _ = (receiver.receive(), receiver.receive_many(&mut some), receiver.is_ready());
-            let _ = (receiver.receive_until(Instant::now()), victim.recover());
+            let _ = sender.send_deadline(&message(1, number), Instant::now());
+            let _ = receiver.try_recv().map(|got| got.map(|got| got.data().len()));
+            let _ =
+                (receiver.recv_or_empty(), receiver.try_recv_many(&mut some), receiver.is_ready());
+            let _ = (receiver.recv_deadline(Instant::now()), victim.recover());
         }
         let _ = (victim.close(), victim.reopen());
         done.store(true, Ordering::Relaxed);
@@ -405,10 +406,10 @@ fn behaves_like_a_bounded_list<C: Consumers>(
                     list.push_back(sent);
                 }
             }
-            Step::Receive => prop_assert_eq!(receiver.try_receive(), Ok(list.pop_front())),
+            Step::Receive => prop_assert_eq!(receiver.try_recv(), Ok(list.pop_front())),
             Step::ReceiveMany(count) => {
                 let mut some = vec![CacheLineMessage::default(); *count];
-                let taken = receiver.receive_many(&mut some).expect("open");
+                let taken = receiver.try_recv_many(&mut some).expect("open");
                 let expected: Vec<_> = list.drain(..count.min(&list.len()).to_owned()).collect();
                 prop_assert_eq!(&some[..taken], &expected[..]);
             }

@@ -101,7 +101,7 @@ impl Memory {
     }
 
     fn receive<C: Consumers>(&self) -> Result<Option<Message>, RecvError> {
-        self.words().try_receive::<C>()
+        self.words().try_recv::<C>()
     }
 
     /// Tries so often to receive.
@@ -306,7 +306,7 @@ fn a_ring_that_changes_hands_takes_nothing_from_its_former_senders() {
         let words = ring.words();
         let end = words.close().expect("it is not full");
         let mut got = Vec::new();
-        while let Ok(Some(message)) = words.try_receive::<Multi>() {
+        while let Ok(Some(message)) = words.try_recv::<Multi>() {
             got.push(read(message));
         }
         let generation = words.reopen().expect("it is closed and empty");
@@ -317,8 +317,8 @@ fn a_ring_that_changes_hands_takes_nothing_from_its_former_senders() {
         let sent = late.join().expect("no panic");
         assert_eq!(got, if sent.is_ok() { vec![(1, 7)] } else { vec![] });
         assert_eq!(end, got.len() as u64);
-        assert_eq!(words.try_receive::<Multi>().map(|message| message.map(read)), Ok(Some((2, 8))));
-        assert_eq!(words.try_receive::<Multi>(), Ok(None));
+        assert_eq!(words.try_recv::<Multi>().map(|message| message.map(read)), Ok(Some((2, 8))));
+        assert_eq!(words.try_recv::<Multi>(), Ok(None));
     });
 }
 
@@ -338,10 +338,8 @@ fn several_messages_are_taken_at_once_beside_another_receiver() {
         let mut got = Vec::new();
         let mut some = [Message::default(); 3];
         for _ in 0..2 {
-            let count = ring
-                .words()
-                .try_receive_many::<Multi>(&mut some)
-                .expect("neither closed nor broken");
+            let count =
+                ring.words().try_recv_many::<Multi>(&mut some).expect("neither closed nor broken");
             got.extend(some[..count].iter().map(|&message| read(message)));
         }
         let sent = sender.join().expect("no panic");

@@ -178,7 +178,7 @@ impl Memory {
     fn receive_some<C: Consumers>(&self, tries: usize) -> Vec<(u16, u64)> {
         let mut looks = impatient();
         let mut receive =
-            |_| self.lines().try_receive::<C>(&mut looks).expect("neither closed nor broken");
+            |_| self.lines().try_recv::<C>(&mut looks).expect("neither closed nor broken");
         (0..tries).filter_map(&mut receive).map(read).collect()
     }
 
@@ -186,7 +186,7 @@ impl Memory {
     fn drain<C: Consumers>(&self) -> Vec<(u16, u64)> {
         let mut looks = impatient();
         let mut receive =
-            || self.lines().try_receive::<C>(&mut looks).expect("neither closed nor broken");
+            || self.lines().try_recv::<C>(&mut looks).expect("neither closed nor broken");
         let got: Vec<_> = std::iter::from_fn(|| receive().map(read)).collect();
         assert!(!self.lines().is_ready());
         got
@@ -461,7 +461,7 @@ fn who_claimed_is_known_from_the_next_claim() {
         for _ in 0..3 {
             got.extend(
                 ring.lines()
-                    .try_receive::<Multi>(&mut looks)
+                    .try_recv::<Multi>(&mut looks)
                     .expect("neither closed nor broken")
                     .map(read),
             );
@@ -514,7 +514,7 @@ fn what_was_claimed_before_closing_is_received_or_refused() {
         };
         ring.lines().close();
         let (mut got, mut looks) = (Vec::new(), impatient());
-        let mut receive = || match ring.lines().try_receive::<Multi>(&mut looks) {
+        let mut receive = || match ring.lines().try_recv::<Multi>(&mut looks) {
             Ok(message) => got.extend(message.map(read)),
             Err(why) => assert_eq!(why, RecvError::Closed),
         };
@@ -527,7 +527,7 @@ fn what_was_claimed_before_closing_is_received_or_refused() {
             (0..sent).map(|number| (1, number)).collect::<Vec<_>>(),
             "what was sent was received"
         );
-        assert_eq!(ring.lines().try_receive::<Multi>(&mut looks), Err(RecvError::Closed));
+        assert_eq!(ring.lines().try_recv::<Multi>(&mut looks), Err(RecvError::Closed));
         assert_eq!(ring.send(2, 0), Err(SendError::Closed));
     });
 }
@@ -545,7 +545,7 @@ fn a_ring_that_changes_hands_takes_nothing_from_its_former_senders() {
         lines.close();
         let (mut got, mut looks) = (Vec::new(), impatient());
         let generation = loop {
-            match lines.try_receive::<Multi>(&mut looks) {
+            match lines.try_recv::<Multi>(&mut looks) {
                 Ok(message) => got.extend(message.map(read)),
                 Err(RecvError::Closed) => break lines.reopen().expect("it is closed and empty"),
                 Err(why) => panic!("{why}"),

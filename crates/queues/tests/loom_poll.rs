@@ -162,7 +162,7 @@ impl Ring {
     }
 
     fn receive(&self) -> Option<u64> {
-        self.words().try_receive::<Multi>().expect("neither closed nor broken").map(Message::number)
+        self.words().try_recv::<Multi>().expect("neither closed nor broken").map(Message::number)
     }
 }
 

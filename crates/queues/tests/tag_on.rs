@@ -57,7 +57,7 @@ fn threads_multicast_and_every_receiver_reads_every_byte() -> Result<(), Failure
                 let mut receiver = queue.receiver().expect("shared");
                 let mut next = [0u64; 2];
                 while next != [MESSAGES; 2] {
-                    let message = receiver.receive_blocking().expect("open");
+                    let message = receiver.recv().expect("open");
                     let thread = message.header().handler;
                     let number = u64::from_le_bytes(
                         TagOnPools::note(&message).try_into().expect("eight bytes"),
@@ -113,10 +113,10 @@ fn invalid_calls_are_refused() -> Result<(), Failure> {
 
     let mut pools = TagOnPools::new(arena.segment());
     let mut receiver = queue.receiver()?;
-    let first = receiver.try_receive()?.ok_or("a message")?;
+    let first = receiver.try_recv()?.ok_or("a message")?;
     assert_eq!(TagOnPools::note(&first), [7; NOTE_BYTES]);
     let opened = pools.open(&first)?;
-    let second = receiver.try_receive()?.ok_or("a message")?;
+    let second = receiver.try_recv()?.ok_or("a message")?;
     drop(pools.open(&second)?);
     assert!(matches!(pools.open(&second), Err(TagOnError::NoData)), "opened before");
     drop(opened);

@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 use goal::arithmetic::{Arithmetic, ArithmeticError, DataType, apply_in_place_left};
 use part::{Part, given, memory};
 use proptest::prelude::*;
-use queues::append::{Appender, Buffer};
+use queues::append;
 use queues::window::{Condition, Fetch, RemoteWindow};
 use queues::window::{RemoteError, Window, WindowError};
 use shm::segment::Offset;
@@ -449,7 +449,7 @@ fn commands_complete_at_a_stopped_target() {
     told.wait_for_notifications(1, None);
     let place = |at| Offset(told.local().get_value(at).expect("inside"));
     let remote = RemoteWindow::connect(&segment, place(0)).expect("a window");
-    let appender = Appender::open(&segment, place(8)).expect("made");
+    let appender = append::Sender::connect(&segment, place(8)).expect("made");
     other.stop();
     remote.put(16, b"written while stopped!").expect("inside");
     remote.accumulate_value(Arithmetic::Add, 8, 5_u64).expect("inside");
@@ -462,7 +462,7 @@ fn commands_complete_at_a_stopped_target() {
     assert_eq!(&gathered, b"ba");
     let met = remote.fetch_when(Condition { at: 8, at_least: 5 }, 8, [0; 8]).expect("inside");
     assert_eq!(met.wait().expect("met"), 5_u64.to_le_bytes());
-    appender.append(b"appended").expect("memory");
+    appender.send(b"appended").expect("memory");
     let unmet = remote.fetch_when(Condition { at: 0, at_least: 1 }, 8, [0; 8]).expect("inside");
     let soon = Instant::now() + Duration::from_millis(5);
     let Ok(Fetch::Pending(unmet)) = unmet.wait_deadline(soon) else {
@@ -481,7 +481,7 @@ fn part_is_stopped() {
     let arena =
         Arc::new(shm::arena::Arena::new(Arc::clone(&segment), 512 << 10..1 << 20).expect("inside"));
     let window = Window::create(&arena, 256).expect("memory");
-    let mut buffer = Buffer::create(&arena, 4, 16).expect("memory");
+    let mut buffer = append::Receiver::create(&arena, 4, 16).expect("memory");
     let told = RemoteWindow::connect(&segment, places[0]).expect("a window");
     told.put_value(0, window.offset().0).expect("inside");
     told.put_value(8, buffer.offset().0).expect("inside");
@@ -491,7 +491,7 @@ fn part_is_stopped() {
     window.local().get(16, &mut bytes).expect("inside");
     assert_eq!(&bytes, b"written while stopped!");
     let mut record = Vec::new();
-    assert!(buffer.try_take(&mut record));
+    assert!(buffer.try_recv(&mut record));
     assert_eq!(record, b"appended");
     window.local().accumulate_value(Arithmetic::Add, 8, 1_u64).expect("inside");
     window.local().put_value(0, 1_u64).expect("inside");
@@ -505,9 +505,9 @@ fn overwritten_windows_and_buffers_cause_no_panic() {
     let noise = |seed: u64| seed.wrapping_mul(0x9e37_79b9_7f4a_7c15).rotate_left(seed as u32 % 64);
     for seed in 1..100_u64 {
         let window = Window::create(&arena, 64).expect("memory");
-        let mut buffer = Buffer::create(&arena, 3, 20).expect("memory");
+        let mut buffer = append::Receiver::create(&arena, 3, 20).expect("memory");
         let remote = RemoteWindow::connect(&segment, window.offset()).expect("a window");
-        let appender = Appender::open(&segment, buffer.offset()).expect("made");
+        let appender = append::Sender::connect(&segment, buffer.offset()).expect("made");
         let words = segment.slice_at::<AtomicU64>(window.offset(), 200).expect("inside");
         let cells = segment.slice_at::<AtomicU64>(buffer.offset(), 290).expect("inside");
         for (index, word) in words.iter().chain(cells).enumerate() {
@@ -520,12 +520,12 @@ fn overwritten_windows_and_buffers_cause_no_panic() {
             let _ = remote
                 .fetch_when(Condition { at: 0, at_least: u64::MAX }, 0, [])
                 .and_then(|request| request.wait_deadline(now).map(|_| ()));
-            let _ = appender.append_until(b"record", now);
-            let _ = buffer.take_until(&mut record, now);
+            let _ = appender.send_deadline(b"record", now);
+            let _ = buffer.recv_deadline(&mut record, now);
             window.wait_for_notifications(u64::MAX, Some(now));
         }
         let _ = RemoteWindow::connect(&segment, window.offset());
-        let _ = Appender::open(&segment, buffer.offset());
+        let _ = append::Sender::connect(&segment, buffer.offset());
         for word in words.iter().chain(cells) {
             word.store(0, Ordering::Relaxed);
         }

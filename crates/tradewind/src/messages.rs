@@ -399,7 +399,9 @@ impl Communicator {
         let call = Call::new(CallKind::Queues, capacity as u64, 0);
         let (queue, places) = self.share("a queue", call, made, ExpressQueue::offset)?;
         let open = |(place, rank)| {
-            Ok(ExpressQueue::attach(self.segment(), place)?.sender().watching(self.watch_one(rank)))
+            Ok(ExpressQueue::connect(self.segment(), place)?
+                .sender()
+                .watching(self.watch_one(rank)))
         };
         let senders = places.into_iter().zip(0..).map(open).collect::<Result<_>>()?;
         Ok(ExpressPort { receiver: queue.receiver()?.watching(self.watch_all()), senders })
@@ -414,7 +416,7 @@ impl Communicator {
         let call = Call::new(CallKind::Queues, capacity as u64, 1);
         let (queue, places) = self.share("a queue", call, made, CacheLineQueue::offset)?;
         let open = |(place, rank)| {
-            Ok(CacheLineQueue::attach(self.segment(), place)?
+            Ok(CacheLineQueue::connect(self.segment(), place)?
                 .sender()
                 .watching(self.watch_one(rank)))
         };

@@ -54,7 +54,7 @@ fn everybody_writes_to_everybody() -> Result<()> {
                     // One that is full keeps nobody from receiving: all could wait for each other.
                     *count += u64::from(*count < EACH && sender.try_send(&message).is_ok());
                 }
-                while let Some(message) = port.receiver.try_receive()? {
+                while let Some(message) = port.receiver.try_recv()? {
                     let source = usize::from(message.source().number());
                     assert_eq!(message.number(), next[source], "from {source}");
                     next[source] += 1;
@@ -84,7 +84,7 @@ fn wide_messages_carry_their_bytes() -> Result<()> {
             )
             .expect("short enough"),
         )?;
-        let message = port.receiver.receive_blocking()?;
+        let message = port.receiver.recv()?;
         let left = (world.rank() + world.size() - 1) % world.size();
         assert_eq!(message.data(), format!("rank {left} says: a line holds this").as_bytes());
         world.barrier()
@@ -182,19 +182,11 @@ fn who_waits_for_ranks_that_have_gone_is_told() -> Result<()> {
             return Ok(());
         }
         for _ in 0..2 {
-            assert_eq!(
-                words.receiver.receive_blocking(),
-                Ok(Message::default()),
-                "what they sent comes first"
-            );
+            assert_eq!(words.receiver.recv(), Ok(Message::default()), "what they sent comes first");
         }
         let gone = |rank: u32| rank == 0 || rank == 2;
-        assert!(
-            matches!(words.receiver.receive_blocking(), Err(RecvError::Departed { rank }) if gone(rank))
-        );
-        assert!(
-            matches!(lines.receiver.receive_blocking(), Err(RecvError::Departed { rank }) if gone(rank))
-        );
+        assert!(matches!(words.receiver.recv(), Err(RecvError::Departed { rank }) if gone(rank)));
+        assert!(matches!(lines.receiver.recv(), Err(RecvError::Departed { rank }) if gone(rank)));
         let refused = std::iter::repeat_with(|| words.senders[2].send(&Message::default()))
             .find(|sent| sent.is_err());
         assert_eq!(refused, Some(Err(SendError::Departed { rank: 2 })));

@@ -46,7 +46,7 @@ impl SlotRing<'_> {
     /// Takes the next message if there is one. A closed ring is told from an empty one only when
     /// its gate says so.
     #[inline]
-    pub(crate) fn try_receive<C: Consumers>(
+    pub(crate) fn try_recv<C: Consumers>(
         &self,
         looks: &mut RecvState,
     ) -> Result<Option<CacheLineMessage>, RecvError> {
@@ -137,7 +137,7 @@ impl SlotRing<'_> {
     }
 
     /// Takes up to `into.len()` messages with one exchange; gives how many.
-    pub(crate) fn try_receive_many<C: Consumers>(
+    pub(crate) fn try_recv_many<C: Consumers>(
         &self,
         looks: &mut RecvState,
         into: &mut [CacheLineMessage],
@@ -158,7 +158,7 @@ impl SlotRing<'_> {
             if count == 0 {
                 // One by one, which knows about voided lines.
                 let Some(first) = into.first_mut() else { return Ok(0) };
-                let one = self.try_receive::<C>(looks)?;
+                let one = self.try_recv::<C>(looks)?;
                 return Ok(one.map(|message| *first = message).iter().count());
             }
             if advance::<C>(self.head, head, head.wrapping_add(count as u64)) {

@@ -290,7 +290,7 @@ impl<'a> SlotRing<'a> {
     pub(crate) fn publish(&self, claimed: Claimed) -> Result<(), Voided> {
         let full = self.full(claimed.position);
         let line = self.line(claimed.position);
-        // SeqCst: Release pairs with the Acquire in `try_receive`, and it comes before the look
+        // SeqCst: Release pairs with the Acquire in `try_recv`, and it comes before the look
         // whether a receiver sleeps.
         let published =
             line.stamp.compare_exchange(claimed.stamp, full, Ordering::SeqCst, Ordering::Relaxed);

@@ -100,7 +100,7 @@ impl<'a> WordRing<'a> {
             let (slot, empty) = (self.slot(position), slot::empty(self.lap(position)));
             let seen = match self.look_for_room(position, slot, empty) {
                 // Not looked at before: a look would fetch the line once for reading and once more
-                // for writing. SeqCst: pairs with the Acquire of `try_receive`, and comes before
+                // for writing. SeqCst: pairs with the Acquire of `try_recv`, and comes before
                 // the look whether a receiver sleeps. Acquire: pairs with the Release of
                 // `give_back`.
                 None => {
@@ -181,7 +181,7 @@ impl<'a> WordRing<'a> {
 
     /// Takes the next message if there is one.
     #[inline]
-    pub(crate) fn try_receive<C: Consumers>(&self) -> Result<Option<Message>, RecvError> {
+    pub(crate) fn try_recv<C: Consumers>(&self) -> Result<Option<Message>, RecvError> {
         for _ in 0..ROUNDS {
             // Acquire: pairs with the Release half of another receiver's `advance`.
             let head = self.head.load(Ordering::Acquire);
@@ -223,7 +223,7 @@ impl<'a> WordRing<'a> {
     }
 
     /// Takes up to `into.len()` messages with one exchange; gives how many.
-    pub(crate) fn try_receive_many<C: Consumers>(
+    pub(crate) fn try_recv_many<C: Consumers>(
         &self,
         into: &mut [Message],
     ) -> Result<usize, RecvError> {
@@ -244,7 +244,7 @@ impl<'a> WordRing<'a> {
                 // One by one, which also tells an empty ring from a closed one.
                 let Some(first) = into.first_mut() else { return Ok(0) };
                 return self
-                    .try_receive::<C>()
+                    .try_recv::<C>()
                     .map(|message| message.map(|message| *first = message).iter().count());
             }
             if advance::<C>(self.head, head, head.wrapping_add(count as u64)) {

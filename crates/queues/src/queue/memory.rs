@@ -181,13 +181,13 @@ impl<S: Slot> RingMemory<S> {
         }
         ring.slots.iter().for_each(S::clear);
         ring.senders.iter().for_each(|name| name.store(0, Ordering::Relaxed));
-        // Release: pairs with the Acquire in `attach`.
+        // Release: pairs with the Acquire in `connect`.
         settings.layout.store(layout::<S>(capacity), Ordering::Release);
         Ok(RingMemory { member, ..ring })
     }
 
     /// Finds the ring that another made at `offset`.
-    pub(crate) fn attach(segment: &Arc<Segment>, offset: Offset) -> Result<Self, CreateError> {
+    pub(crate) fn connect(segment: &Arc<Segment>, offset: Offset) -> Result<Self, CreateError> {
         let settings = Mapped::<Settings>::new(segment, offset)?;
         // Acquire: pairs with the Release in `create_at`.
         let found = settings.layout.load(Ordering::Acquire);
@@ -277,7 +277,7 @@ impl<S: Slot> RingMemory<S> {
     }
 
     /// Asks senders to write to the eventfd once.
-    pub(crate) fn ask(&self, when: Option<Notify>) {
+    pub(crate) fn request_event(&self, when: Option<Notify>) {
         let request = Request(&self.control.settings.request);
         match when {
             Some(when) => request.ask(when),

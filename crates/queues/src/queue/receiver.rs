@@ -2,7 +2,7 @@
 
 use std::marker::PhantomData;
 use std::sync::Arc;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use super::memory::RingMemory;
 use super::{Consumers, Kind, Multi};
@@ -56,8 +56,8 @@ impl<K: Kind, C: Consumers> Receiver<K, C> {
     /// # Errors
     /// [`RecvError`].
     #[inline]
-    pub fn try_receive(&mut self) -> Result<Option<K::Message>, RecvError> {
-        let received = K::try_receive::<C>(&self.ring, &mut self.looks);
+    pub fn try_recv(&mut self) -> Result<Option<K::Message>, RecvError> {
+        let received = K::try_recv::<C>(&self.ring, &mut self.looks);
         if let Ok(Some(_)) = received {
             self.ring.announce_room();
         }
@@ -67,8 +67,8 @@ impl<K: Kind, C: Consumers> Receiver<K, C> {
     /// Takes the next message; the Empty message if there is none, or the queue is closed. So it
     /// can always be dispatched.
     #[inline]
-    pub fn receive(&mut self) -> K::Message {
-        match self.try_receive() {
+    pub fn recv_or_empty(&mut self) -> K::Message {
+        match self.try_recv() {
             Ok(Some(message)) => message,
             _ => self.empty_message(),
         }
@@ -78,14 +78,14 @@ impl<K: Kind, C: Consumers> Receiver<K, C> {
     ///
     /// # Errors
     /// [`RecvError`], when there is no message before it.
-    pub fn receive_many(&mut self, into: &mut [K::Message]) -> Result<usize, RecvError> {
+    pub fn try_recv_many(&mut self, into: &mut [K::Message]) -> Result<usize, RecvError> {
         let looks = if self.flows { FLOW_LOOKS } else { 1 };
         let mut count = 0;
         for _ in 0..looks {
             if self.flows {
                 (0..FLOW_PAUSE).for_each(|_| spin_loop());
             }
-            count = K::try_receive_many::<C>(&self.ring, &mut self.looks, into)?;
+            count = K::try_recv_many::<C>(&self.ring, &mut self.looks, into)?;
             if count != 0 {
                 break;
             }
@@ -101,7 +101,7 @@ impl<K: Kind, C: Consumers> Receiver<K, C> {
     ///
     /// # Errors
     /// [`RecvError`].
-    pub fn receive_blocking(&mut self) -> Result<K::Message, RecvError> {
+    pub fn recv(&mut self) -> Result<K::Message, RecvError> {
         loop {
             if let Some(message) = wait(self, None).transpose()? {
                 return Ok(message);
@@ -109,11 +109,19 @@ impl<K: Kind, C: Consumers> Receiver<K, C> {
         }
     }
 
-    /// Takes the next message, and sleeps until there is one or the deadline has come; then `None`.
+    /// Receives the next message, waiting for at most `timeout`; `None` after that.
     ///
     /// # Errors
     /// [`RecvError`].
-    pub fn receive_until(&mut self, deadline: Instant) -> Result<Option<K::Message>, RecvError> {
+    pub fn recv_timeout(&mut self, timeout: Duration) -> Result<Option<K::Message>, RecvError> {
+        wait(self, Instant::now().checked_add(timeout)).transpose()
+    }
+
+    /// Receives the next message, waiting until `deadline` at the latest; `None` after that.
+    ///
+    /// # Errors
+    /// [`RecvError`].
+    pub fn recv_deadline(&mut self, deadline: Instant) -> Result<Option<K::Message>, RecvError> {
         wait(self, Some(deadline)).transpose()
     }
 
@@ -140,17 +148,17 @@ impl<K: Kind, C: Consumers> Receiver<K, C> {
 
     /// Asks that the [`Event`](crate::event::Event) that senders were given be notified once. True
     /// if it is already so; then receive first.
-    pub fn ask_for_event(&mut self, when: Notify) -> bool {
-        self.ring.ask(Some(when));
+    pub fn request_event(&mut self, when: Notify) -> bool {
+        self.ring.request_event(Some(when));
         match when {
             Notify::Arrival => self.is_ready(),
             Notify::HalfFull => K::holds(&self.ring, self.ring.slots.len() as u64 / 2),
         }
     }
 
-    /// Takes back what [`Receiver::ask_for_event`] asked for.
-    pub fn ask_for_no_event(&mut self) {
-        self.ring.ask(None);
+    /// Takes back what [`Receiver::request_event`] asked for.
+    pub fn cancel_event(&mut self) {
+        self.ring.request_event(None);
     }
 }
 
@@ -162,7 +170,7 @@ impl<K: Kind, C: Consumers> Wait for Receiver<K, C> {
     }
 
     fn look(&mut self) -> Option<Self::Found> {
-        self.try_receive().transpose()
+        self.try_recv().transpose()
     }
 
     fn progress(&self) -> u64 {
@@ -205,7 +213,7 @@ impl<K: Kind, C: Consumers> Polled for Receiver<K, C> {
 
     #[inline]
     fn take(&mut self) -> Option<K::Message> {
-        self.try_receive().ok()?
+        self.try_recv().ok()?
     }
 
     #[inline]

@@ -1,7 +1,7 @@
 //! The sending end of a queue.
 
 use std::sync::Arc;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use super::Kind;
 use super::memory::RingMemory;
@@ -61,13 +61,25 @@ impl<K: Kind> Sender<K> {
         }
     }
 
-    /// Sends a message, and waits for room until `deadline` if there is none.
+    /// Sends a message, waiting for free space for at most `timeout`.
+    ///
+    /// # Errors
+    /// Those of [`Sender::send_deadline`].
+    #[inline]
+    pub fn send_timeout(&self, message: &K::Message, timeout: Duration) -> Result<(), SendError> {
+        match self.try_send(message) {
+            Err(SendError::Full) => self.send_later(message, Instant::now().checked_add(timeout)),
+            other => other,
+        }
+    }
+
+    /// Sends a message, waiting for free space until `deadline` at the latest.
     ///
     /// # Errors
     /// [`SendError::Full`] at the deadline, [`SendError::Closed`], [`SendError::Broken`],
     /// [`SendError::Departed`].
     #[inline]
-    pub fn send_until(&self, message: &K::Message, deadline: Instant) -> Result<(), SendError> {
+    pub fn send_deadline(&self, message: &K::Message, deadline: Instant) -> Result<(), SendError> {
         match self.try_send(message) {
             Err(SendError::Full) => self.send_later(message, Some(deadline)),
             other => other,

@@ -125,7 +125,7 @@ impl Message {
 impl Stage for Message {
     #[inline(always)]
     fn receive(&mut self) -> Result<f64> {
-        let message = self.port.receiver.receive_blocking()?;
+        let message = self.port.receiver.recv()?;
         Ok(message.data().try_into().map_or(f64::NAN, f64::from_le_bytes))
     }
 

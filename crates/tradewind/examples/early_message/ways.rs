@@ -68,7 +68,7 @@ impl Way for ExpressPort {
     }
 
     fn receive(&mut self) -> Result<u64> {
-        Ok(self.receiver.receive_blocking()?.number())
+        Ok(self.receiver.recv()?.number())
     }
 }
 
@@ -81,7 +81,7 @@ impl Way for WidePort {
     }
 
     fn receive(&mut self) -> Result<u64> {
-        Ok(self.receiver.receive_blocking()?.data().try_into().map_or(0, u64::from_le_bytes))
+        Ok(self.receiver.recv()?.data().try_into().map_or(0, u64::from_le_bytes))
     }
 }
 

@@ -31,8 +31,8 @@ pub(super) fn measure(world: &Communicator) -> Result<Row, Error> {
     let until = Instant::now() + FALLING_ASLEEP + WATCHED + MARGIN;
     let used_us = std::thread::scope(|scope| {
         // They end at the deadline, without a message.
-        scope.spawn(|| words.receive_until(until).is_ok());
-        scope.spawn(|| lines.receive_until(until).is_ok());
+        scope.spawn(|| words.recv_deadline(until).is_ok());
+        scope.spawn(|| lines.recv_deadline(until).is_ok());
         for way in &mut polled {
             scope.spawn(|| way.carrier_mut().sleep_until(until));
         }

@@ -136,8 +136,8 @@ pub(super) fn ring(world: &Communicator) -> Result<Vec<Ring>, Error> {
     let arena = world.arena();
     let mine = arena.allocate_zeroed(basic::bytes_for(LINES)?, 128)?;
     let theirs = exchange(world, mine)?;
-    let receiver = basic::Receiver::open(arena.segment(), mine, LINES)?;
-    let sender = basic::Sender::open(arena.segment(), theirs, LINES)?;
+    let receiver = basic::Receiver::connect(arena.segment(), mine, LINES)?;
+    let sender = basic::Sender::connect(arena.segment(), theirs, LINES)?;
     Ok(vec![Ring { sender, receiver, payload: Vec::new(), received: Vec::new() }])
 }
 
@@ -150,7 +150,7 @@ fn poll_set(world: &Communicator) -> Result<((PollSet, Vec<ExpressQueue>), Expre
         .map(|index| ExpressQueue::create(arena, capacity(index), Some((&set, index))))
         .collect::<Result<_, _>>()?;
     let theirs = exchange(world, queues[LAST].offset())?;
-    Ok(((set, queues), ExpressQueue::attach(arena.segment(), theirs)?.sender()))
+    Ok(((set, queues), ExpressQueue::connect(arena.segment(), theirs)?.sender()))
 }
 
 /// Express behind the poll of many queues.

@@ -128,11 +128,11 @@ impl PacketPath for Words {
     #[inline]
     fn receive<R>(&mut self, take: impl FnOnce(SourceName, &[u8]) -> R) -> Result<R, Error> {
         for _ in 0..LOOKS {
-            if let Some(word) = self.receiver.try_receive()? {
+            if let Some(word) = self.receiver.try_recv()? {
                 return Ok(take(word.source(), &word.data()));
             }
         }
-        let word = self.receiver.receive_blocking()?;
+        let word = self.receiver.recv()?;
         Ok(take(word.source(), &word.data()))
     }
 }
@@ -197,11 +197,11 @@ impl PacketPath for Lines {
     #[inline]
     fn receive<R>(&mut self, take: impl FnOnce(SourceName, &[u8]) -> R) -> Result<R, Error> {
         for _ in 0..LOOKS {
-            if let Some(line) = self.receiver.try_receive()? {
+            if let Some(line) = self.receiver.try_recv()? {
                 return Ok(take(line.header().source, line.data()));
             }
         }
-        let line = self.receiver.receive_blocking()?;
+        let line = self.receiver.recv()?;
         Ok(take(line.header().source, line.data()))
     }
 }

@@ -37,7 +37,7 @@ impl MessagePath for Ring {
     #[inline]
     fn receive(&mut self) -> Result<usize, Error> {
         let _ = (0..LOOKS).any(|_| self.receiver.is_ready());
-        let message = self.receiver.receive()?;
+        let message = self.receiver.recv()?;
         self.received.copy_from_slice(message.as_slice());
         black_box(&self.received);
         Ok(0)

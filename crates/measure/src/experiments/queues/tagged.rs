@@ -68,14 +68,14 @@ impl MessagePath for Tagged {
     fn receive(&mut self) -> Result<usize, Error> {
         let mut found = None;
         for _ in 0..LOOKS {
-            found = self.receiver.try_receive()?;
+            found = self.receiver.try_recv()?;
             if found.is_some() {
                 break;
             }
         }
         let header = match found {
             Some(header) => header,
-            None => self.receiver.receive_blocking()?,
+            None => self.receiver.recv()?,
         };
         let data = self.pools.open(&header)?;
         self.received.copy_from_slice(&data);
