@@ -1,4 +1,4 @@
-//! How many receive from a queue: several at once, or one alone, which then needs no
+//! Number of consumers of a queue: several at once, or a single one, which needs no
 //! read-modify-write.
 
 use crate::sync::{AtomicU64, Ordering};
@@ -9,12 +9,12 @@ mod sealed {
 
 /// [`Multi`] or [`Single`].
 pub trait Consumers: sealed::Sealed + Send + Sync + 'static {
-    /// Whether one alone receives.
+    /// True for a single consumer.
     #[doc(hidden)]
     const SINGLE: bool;
 }
 
-/// Any number of threads receive from the queue, each message goes to one of them.
+/// Any number of threads receive from the queue; each message goes to one of them.
 #[derive(Debug, Clone, Copy)]
 pub struct Multi;
 
@@ -33,17 +33,17 @@ impl Consumers for Single {
     const SINGLE: bool = true;
 }
 
-/// Moves the head of a queue from `from` to `to`; false if another receiver was faster.
+/// Advances the head of a queue from `from` to `to`; false if another receiver did so first.
 #[inline(always)]
 pub(crate) fn advance<C: Consumers>(head: &AtomicU64, from: u64, to: u64) -> bool {
     if C::SINGLE {
-        // Release: pairs with the Acquire of a sender's look at the head, which makes the slots
-        // before it writable.
+        // A single consumer owns the head, so a plain store cannot overwrite another advance.
+        // Release: pairs with the Acquire load of the head by senders, after which the slots
+        // before it are writable.
         head.store(to, Ordering::Release);
         return true;
     }
-    // SeqCst: as above, and before the look at the bell of senders that wait for room. Acquire:
-    // pairs with the Release half of another receiver's advance, after which its slots were given
-    // back.
+    // SeqCst: Release as above, and ordered before the load of the wake-up word of waiting senders.
+    // Acquire: pairs with the Release half of another receiver's advance.
     head.compare_exchange(from, to, Ordering::SeqCst, Ordering::Relaxed).is_ok()
 }

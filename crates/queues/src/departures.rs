@@ -1,9 +1,9 @@
-//! Asking whether those at the other end of a queue are still there.
+//! Liveness of the ranks at the other end of a queue.
 
 use std::sync::Arc;
 
-/// Knows who has gone. Whoever waits at a queue asks about ten times a second, and once more looks
-/// at the queue before the answer counts.
+/// Liveness check of peers. A waiting thread calls it about ten times a second, and polls the queue
+/// once more before it acts on the result.
 ///
 /// ```
 /// use queues::departures::Departures;
@@ -28,15 +28,15 @@ use std::sync::Arc;
 /// # }
 /// ```
 pub trait Departures: Send + Sync + std::fmt::Debug {
-    /// The rank whose departure leaves nothing to wait for; `None` as long as somebody may still
-    /// come.
+    /// Returns a rank that has left or failed, if waiting is pointless without it; `None`
+    /// otherwise.
     fn departed(&self) -> Option<u32>;
 }
 
-/// Who is asked, if anybody.
+/// Optional liveness check.
 pub(crate) type Watched = Option<Arc<dyn Departures>>;
 
-/// What the one who is asked says.
+/// Calls the check, if there is one.
 pub(crate) fn departed(watched: &Watched) -> Option<u32> {
     watched.as_ref().and_then(|departures| departures.departed())
 }

@@ -1,112 +1,108 @@
-//! Why a queue does not take or give a message.
+//! Errors of queues.
 
 use shm::arena::ArenaError;
 use shm::segment::{Offset, SegmentError};
 
-/// The smallest capacity of a ring, in messages.
+/// Smallest capacity of a queue, in messages.
 pub const MIN_CAPACITY: usize = 2;
 
-/// The largest capacity of a ring, in messages.
+/// Largest capacity of a queue, in messages.
 pub const MAX_CAPACITY: usize = 1 << 24;
 
-/// What can go wrong when a queue is made or found.
+/// Error of creating or connecting to a queue.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum CreateError {
-    /// A capacity that no ring has.
+    /// The capacity is not supported.
     #[error(
-        "a queue cannot hold {capacity} messages: take a power of two from {MIN_CAPACITY} to {MAX_CAPACITY}"
+        "a queue cannot hold {capacity} messages: choose a power of two from {MIN_CAPACITY} to \
+         {MAX_CAPACITY}"
     )]
     Capacity {
-        /// What was asked for, in messages.
+        /// Requested capacity in messages.
         capacity: usize,
     },
-    /// Something else lies there.
-    #[error("no {kind} queue lies at {offset}: attach to the offset that its maker gave")]
+    /// No queue of this kind lies at the offset.
+    #[error("no {kind} queue lies at {offset}: connect to the offset that its creator returned")]
     NoQueue {
-        /// Where it was looked for.
+        /// Requested offset.
         offset: Offset,
-        /// Which kind.
+        /// Kind of queue.
         kind: &'static str,
     },
-    /// The queue already has receivers that another receiver would disturb.
+    /// The queue has receivers that exclude the new one.
     #[error(
-        "the queue at {offset} has a receiver that the new one cannot share it with: drop that one first"
+        "the queue at {offset} has a receiver that excludes another one: drop that receiver first"
     )]
     Held {
-        /// The queue.
+        /// Offset of the queue.
         offset: Offset,
     },
-    /// The poll set has fewer queues.
+    /// The index exceeds the capacity of the poll set.
     #[error("the poll set at {offset} has {capacity} queues, so none of index {index}")]
     NoMember {
-        /// The set.
+        /// Offset of the poll set.
         offset: Offset,
-        /// How many queues it has.
+        /// Capacity of the poll set.
         capacity: usize,
-        /// What was asked for.
+        /// Requested index.
         index: usize,
     },
-    /// The segment has no such place.
+    /// The range lies outside the segment.
     #[error(transparent)]
     Segment(#[from] SegmentError),
-    /// No memory is left.
+    /// The arena has no memory left.
     #[error(transparent)]
     Arena(#[from] ArenaError),
 }
 
-/// Why a message was not sent. The message is still the caller's.
+/// Error of a send operation. The message was not sent.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum SendError {
-    /// Every slot holds a message that has not been received.
+    /// The queue is full.
     #[error(
         "the receive queue is full: its receiver is behind; wait for it or make the queue larger"
     )]
     Full,
-    /// The queue takes nothing any more: it was closed, or its ring now belongs to another queue.
+    /// The queue was closed, or its memory now holds another queue.
     #[error("the receive queue is closed: look its name up again")]
     Closed,
-    /// A word that no sender or receiver writes.
-    #[error(
-        "the receive queue holds a word that no sender or receiver writes: another program wrote over its memory"
-    )]
+    /// The memory of the queue holds a word that no sender or receiver writes.
+    #[error("the receive queue is corrupt: another program has overwritten its memory")]
     Broken,
-    /// The process that received has ended without closing its queues. Only queues that know it say
-    /// so: those of the [receive queues](crate::receive_queues) of a process.
+    /// The receiving process has ended without closing its queues. Reported only by queues that
+    /// record it, such as those of a [[receive queues](crate::receive_queues).
     #[error("process {pid}, which received from the queue, has ended")]
-    #[allow(dead_code, reason = "the models under loom know no processes")]
+    #[allow(dead_code, reason = "the loom models have no processes")]
     Gone {
-        /// Its number.
+        /// Process number.
         pid: u32,
     },
-    /// The rank that received has gone, says who is asked (see the page `departures`).
-    #[error("rank {rank}, which received from the queue, has gone")]
-    #[allow(dead_code, reason = "the models under loom know no ranks")]
+    /// The receiving rank has left or failed (see the module `departures`).
+    #[error("rank {rank}, which received from the queue, has left or failed")]
+    #[allow(dead_code, reason = "the loom models have no ranks")]
     Departed {
-        /// Which.
+        /// Its rank.
         rank: u32,
     },
 }
 
-/// Why there will be no message.
+/// Error of a receive operation.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum RecvError {
-    /// The queue was closed and everything sent to it has been received.
+    /// The queue is closed and everything sent to it has been received.
     #[error("the receive queue is closed and everything sent to it has been received")]
     Closed,
-    /// A word that no sender or receiver writes.
-    #[error(
-        "the receive queue holds a word that no sender or receiver writes: another program wrote over its memory"
-    )]
+    /// The memory of the queue holds a word that no sender or receiver writes.
+    #[error("the receive queue is corrupt: another program has overwritten its memory")]
     Broken,
-    /// A rank that might have sent has failed, or the last of them has left, says who is asked (see
-    /// the page `departures`).
-    #[error("rank {rank}, which might have sent to the queue, has gone")]
-    #[allow(dead_code, reason = "the models under loom know no ranks")]
+    /// A sending rank has failed, or the last one has left (see the module `departures`).
+    #[error("rank {rank}, which might have sent to the queue, has left or failed")]
+    #[allow(dead_code, reason = "the loom models have no ranks")]
     Departed {
-        /// Which.
+        /// Its rank.
         rank: u32,
     },
 }

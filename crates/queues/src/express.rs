@@ -1,15 +1,15 @@
 //! Express: messages of five bytes, each committed by one atomic operation on one 8-byte word.
 //!
 //! Any number of threads and processes send through one queue, and any number of threads receive
-//! from it, without a lock. Wherever a sender is stopped or dies, it blocks nobody. Messages are
-//! received in the order in which they were committed. A full queue refuses ([`SendError::Full`])
-//! and loses nothing.
+//! from it, without a lock. A sender that is stopped or killed, at any instruction, blocks no other
+//! thread. Messages are received in the order in which they were committed. A full queue refuses
+//! messages ([`SendError::Full`]) and loses none.
 //!
-//! Memory: 256 bytes and 8 more a message of the capacity
-//! ([`ExpressQueue::bytes_for`](Queue::bytes_for)), and less than 256 bytes in a process for each
-//! sender or receiver.
+//! Memory: 256 bytes plus 8 for each message of the capacity
+//! ([`ExpressQueue::bytes_for`](Queue::bytes_for)), and less than 256 bytes of private memory for
+//! each sender or receiver.
 //!
-//! After Ang et al. 1996, section 5.1. The bits of a word are those of [`slot`].
+//! After Ang et al. 1996, section 5.1.
 //!
 //! ```
 //! use queues::{express::{ExpressQueue, Message}, handlers::Handlers, name::SourceName};
@@ -27,7 +27,7 @@
 //! let me = SourceName::new(7).expect("below 16,384");
 //! sender.try_send(&Message::new(me, 3, *b"hello"))?;
 //!
-//! // A receive always gives a message; the Empty one has a handler that does nothing.
+//! // `recv_or_empty` always returns a message; the handler of the Empty message does nothing.
 //! let mut handlers = Handlers::<Vec<u8>>::new();
 //! handlers.set(3, |text, _source, data| text.extend_from_slice(data));
 //! let mut text = Vec::new();
@@ -52,17 +52,17 @@ mod slot;
 
 use ring::WordRing;
 
-/// Messages of one word.
+/// Protocol of messages of one word.
 #[derive(Debug, Clone, Copy)]
 pub struct Express;
 
-/// A queue of Express messages in a segment.
+/// Queue of Express messages in a segment.
 pub type ExpressQueue = Queue<Express>;
 
-/// Sends Express messages.
+/// Sender of Express messages.
 pub type ExpressSender = Sender<Express>;
 
-/// Receives Express messages.
+/// Receiver of Express messages.
 pub type ExpressReceiver<C = Multi> = Receiver<Express, C>;
 
 impl Slot for AtomicU64 {
@@ -70,7 +70,7 @@ impl Slot for AtomicU64 {
     const NAME: &'static str = "Express";
 
     fn clear(&self) {
-        // Relaxed: whoever makes the ring publishes it.
+        // Relaxed: the creator of the ring publishes it.
         self.store(slot::empty(0), Ordering::Relaxed);
     }
 }
@@ -93,7 +93,7 @@ impl Protocol for Express {
     type Slot = AtomicU64;
     type Message = Message;
     type RecvState = ();
-    /// The position after its last message.
+    /// Position after the sender's last message.
     type SendState = AtomicU64;
 
     #[inline(always)]

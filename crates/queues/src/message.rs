@@ -8,8 +8,8 @@ const SOURCE_SHIFT: u32 = 48;
 const HANDLER_SHIFT: u32 = 40;
 const DATA: u64 = (1 << 40) - 1;
 
-/// An Express message: who sent it, which handler is to run, and five bytes (Ang et al. 1996,
-/// section 5.1).
+/// Express message: source name, number of the handler to run, and five bytes of data (Ang et al.
+/// 1996, section 5.1).
 ///
 /// ```
 /// use queues::{express::Message, name::SourceName};
@@ -22,7 +22,7 @@ const DATA: u64 = (1 << 40) - 1;
 pub struct Message(u64);
 
 impl Message {
-    /// A message of five bytes.
+    /// Creates a message of five bytes.
     #[inline]
     #[must_use]
     pub const fn new(source: SourceName, handler: u8, data: [u8; 5]) -> Message {
@@ -33,7 +33,7 @@ impl Message {
         )
     }
 
-    /// A message of one number; `None` if it has more than 40 bits.
+    /// Creates a message of one number; `None` if it has more than 40 bits.
     ///
     /// ```
     /// use queues::{express::Message, name::SourceName};
@@ -52,21 +52,21 @@ impl Message {
         ))
     }
 
-    /// Who sent it, and where an answer goes.
+    /// Returns the sender's name, to which a reply goes.
     #[inline]
     #[must_use]
     pub const fn source(self) -> SourceName {
         SourceName::from_bits(self.0 >> SOURCE_SHIFT)
     }
 
-    /// Which handler is to run.
+    /// Returns the number of the handler to run.
     #[inline]
     #[must_use]
     pub const fn handler(self) -> u8 {
         (self.0 >> HANDLER_SHIFT) as u8
     }
 
-    /// The five bytes.
+    /// Returns the five bytes.
     #[inline]
     #[must_use]
     pub const fn data(self) -> [u8; 5] {
@@ -74,20 +74,20 @@ impl Message {
         [a, b, c, d, e]
     }
 
-    /// The five bytes as a number, the first the least significant.
+    /// Returns the five bytes as a little-endian number.
     #[inline]
     #[must_use]
     pub const fn number(self) -> u64 {
         self.0 & DATA
     }
 
-    /// The message as 62 bits of a word, to be kept in shared memory.
+    /// Returns the message as the low 62 bits of a word, for shared memory.
     #[inline]
     pub(crate) const fn to_bits(self) -> u64 {
         self.0
     }
 
-    /// The message in the low 62 bits of a word that any process may have written.
+    /// Reads the message in the low 62 bits of a word that any process may have written.
     #[inline]
     pub(crate) const fn from_bits(word: u64) -> Message {
         Message(word & MESSAGE_BITS)

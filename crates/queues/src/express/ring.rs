@@ -1,24 +1,24 @@
-//! The ring of Express words: many senders and many receivers, no lock, one atomic operation that
+//! Ring of Express words: many senders and many receivers, no lock, one atomic operation that
 //! commits a message.
 //!
-//! | who | does | with |
+//! | Side | Step | Operation |
 //! |---|---|---|
-//! | sender | takes for `t` the tail, or the position after its own last message if that is later | |
+//! | sender | chooses `t`, the tail or the position after its own last message if that is later | |
 //! | | **commits**: slot `t mod n` from empty in this lap to the message | compare-exchange |
-//! | | moves the tail behind it, once for several messages | maximum |
-//! | | if slot `t` was written already, goes on with the next position | |
+//! | | advances the tail past it, once for several messages | maximum |
+//! | | if slot `t` was written already, continues with the next position | |
 //! | receiver | reads the head `h` and the message in slot `h mod n` | |
-//! | | **takes**: moves the head from `h` to `h + 1` | compare-exchange |
+//! | | **takes**: advances the head from `h` to `h + 1` | compare-exchange |
 //! | | makes the slot empty for the next lap | store |
 //!
-//! A sender that is stopped, wherever it is, has either sent its message or not, and others go on:
-//! there is no claim before the commit. Should it go on after any number of laps, its
-//! compare-exchange fails, because an empty word names its lap and occurs once in a slot's life;
-//! the tail and the head only grow. A receiver that is stopped between its two steps has its
-//! message; the ring looks full when the senders come round to that slot.
+//! There is no claim before the commit: a sender that is stopped at any instruction has either sent
+//! its message or not, and other senders continue. If it resumes after any number of laps, its
+//! compare-exchange fails, because an empty word names its lap and occurs once in the life of a
+//! slot; the tail and the head only grow. A receiver that is stopped between its two steps has its
+//! message; the ring appears full when senders reach that slot again.
 //!
-//! Messages are received in the order of their commits, so each sender's in the order in which it
-//! sent them.
+//! Messages are received in the order of their commits, so the messages of each sender keep their
+//! order.
 //!
 //! The mechanism is that of Ang et al. 1996, section 5.1, with a compare-exchange in place of the
 //! single uncached write.
@@ -29,36 +29,35 @@ use crate::error::{RecvError, SendError};
 use crate::message::Message;
 use crate::sync::{AtomicU32, AtomicU64, Ordering};
 
-/// How often an operation tries again because others were faster. A memory that others spoil ends
-/// it here.
+/// Maximum number of attempts of an operation. Contention never reaches it; corrupt memory does.
 const ROUNDS: usize = 1 << 16;
 
-/// A sender that is alone moves the tail once for this many messages, a line of them.
+/// Number of messages (a cache line of them) after which a single sender advances the tail.
 const STRIDE: u64 = 8;
 
-/// Bit 0 of the gate: receivers close every slot that they give back.
+/// Bit 0 of the gate: receivers close every slot that they release.
 const CLOSING: u32 = 1;
 
-/// The words of a ring, wherever they lie. Zeroed words are an empty ring of generation 0.
+/// Words of a ring, borrowed from any memory. Zeroed words are an empty ring of generation 0.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct WordRing<'a> {
-    /// A power of two of them, at least two.
+    /// Slots; their number is a power of two, at least two.
     pub(crate) slots: &'a [AtomicU64],
-    /// Everything before this position was written; the position to be written next is a few
-    /// positions on.
+    /// All positions before this one were written; the next position to write is at most a few
+    /// further.
     pub(crate) tail: &'a AtomicU64,
-    /// Positions before this one were free when a sender looked: a hint that saves a look. Beside
-    /// the tail.
+    /// Positions before this one were free when a sender last checked. A hint in the tail's cache
+    /// line that saves a load of the slot.
     pub(crate) room: &'a AtomicU64,
-    /// The position to be received next.
+    /// Next position to receive.
     pub(crate) head: &'a AtomicU64,
-    /// The ring's generation, 31 bits, above [`CLOSING`].
+    /// Generation of the ring, 31 bits, above [`CLOSING`].
     pub(crate) gate: &'a AtomicU32,
 }
 
-/// What a sender finds in a slot, other than room.
+/// Reason why a sender cannot write to a slot.
 enum Obstacle {
-    /// Everything before this position was written.
+    /// All positions before this one were written.
     Written(u64),
     Refused(SendError),
 }
@@ -74,8 +73,8 @@ impl<'a> WordRing<'a> {
         position >> self.slots.len().trailing_zeros()
     }
 
-    /// Sends to the ring of this generation and gives the message's position. `next` is the
-    /// sender's own: the position after its last message.
+    /// Sends to the ring of this generation and returns the position of the message. `next` is
+    /// private to the sender: the position after its last message.
     #[inline]
     pub(crate) fn try_send(
         &self,
@@ -83,34 +82,36 @@ impl<'a> WordRing<'a> {
         generation: u32,
         next: &AtomicU64,
     ) -> Result<u64, SendError> {
-        // Relaxed: everything before it was written when this sender, or a thread that shares it,
-        // stored it; the exchange decides.
+        // Relaxed: a hint. All positions before it were written when a thread of this sender
+        // stored it, and the exchange below decides.
         let mut written = next.load(Ordering::Relaxed);
         let stride = STRIDE.min(self.slots.len() as u64);
         for round in 0..ROUNDS {
-            // Acquire: pairs with the Release of `pass`; everything before this position is then
-            // seen as written.
+            // Acquire: pairs with the Release in `advance_tail`; all positions before the tail are
+            // then visible as written.
             let tail = self.tail.load(Ordering::Acquire);
             let position = tail.max(written);
-            // After the tail: a ring that changes hands from here on has other laps, and the
-            // exchange below fails.
+            // Checked after the load of the tail: if the ring is reopened from here on, its laps
+            // change and the exchange below fails.
             if self.gate.load(Ordering::Relaxed) >> 1 != generation {
                 return Err(SendError::Closed);
             }
-            let (slot, empty) = (self.slot(position), slot::empty(self.lap(position)));
-            let seen = match self.look_for_room(position, slot, empty) {
-                // Not looked at before: a look would fetch the line once for reading and once more
-                // for writing. SeqCst: pairs with the Acquire of `try_recv`, and comes before
-                // the look whether a receiver sleeps. Acquire: pairs with the Release of
-                // `give_back`.
+            let slot = self.slot(position);
+            let empty = slot::empty(self.lap(position));
+            let seen = match self.obstacle_word(position, slot, empty) {
+                // The slot is not loaded first: that would fetch its line for reading and once more
+                // for writing. SeqCst: the Release half pairs with the Acquire in `try_recv`, and
+                // the exchange precedes the check for sleeping receivers. Acquire: pairs with the
+                // Release in `release`.
                 None => {
                     let full = slot::full(self.lap(position), message);
                     match slot.compare_exchange(empty, full, Ordering::SeqCst, Ordering::Acquire) {
                         Ok(_) => {
                             next.store(position + 1, Ordering::Relaxed);
-                            // Who had to look for the position spares the next one the search.
+                            // A sender that had to search for the position spares the next one the
+                            // search.
                             if round != 0 || position + 1 - tail >= stride {
-                                self.pass(position);
+                                self.advance_tail(position);
                             }
                             return Ok(position);
                         }
@@ -127,14 +128,14 @@ impl<'a> WordRing<'a> {
         Err(SendError::Broken)
     }
 
-    /// `None` if the slot at `position` is free as far as is known, otherwise what stands there.
+    /// Returns `None` if the slot at `position` appears free, and its word otherwise.
     #[inline(always)]
-    fn look_for_room(&self, position: u64, slot: &AtomicU64, empty: u64) -> Option<u64> {
-        // Relaxed: a hint; the exchange decides.
+    fn obstacle_word(&self, position: u64, slot: &AtomicU64, empty: u64) -> Option<u64> {
+        // Relaxed: a hint; the exchange of the slot decides.
         if (self.room.load(Ordering::Relaxed).wrapping_sub(position)).cast_signed() > 0 {
             return None;
         }
-        // Acquire: pairs with the Release of `give_back`.
+        // Acquire: pairs with the Release in `release`.
         let seen = slot.load(Ordering::Acquire);
         if seen != empty {
             return Some(seen);
@@ -144,16 +145,16 @@ impl<'a> WordRing<'a> {
         None
     }
 
-    /// Says what `seen` in the slot of `position` means for a sender.
+    /// Interprets the word `seen` in the slot of `position` for a sender.
     #[cold]
     fn obstacle(&self, position: u64, seen: u64) -> Obstacle {
         let lap = self.lap(position);
         match slot::read(seen) {
             _ if slot::is_full_in(seen, lap) => Obstacle::Written(position + 1),
             SlotState::Full { .. } => {
-                // Acquire: pairs with the Release half of a receiver's `advance`. As long as the
-                // position was not received, the slot can only hold the message of the lap before,
-                // not received or being taken.
+                // Acquire: pairs with the Release half of a receiver's `advance`. Until the
+                // position is received, the slot can only hold the message of the previous lap,
+                // which is unread or being taken.
                 let head = self.head.load(Ordering::Acquire);
                 if head <= position {
                     Obstacle::Refused(SendError::Full)
@@ -164,7 +165,7 @@ impl<'a> WordRing<'a> {
             SlotState::Closed(_) if seen == slot::closed(lap) => {
                 Obstacle::Refused(SendError::Closed)
             }
-            // Written, received and given back.
+            // Written, received and released already.
             SlotState::Empty(next) | SlotState::Closed(next) if slot::is_later(next, lap) => {
                 Obstacle::Written(position + 1)
             }
@@ -172,24 +173,25 @@ impl<'a> WordRing<'a> {
         }
     }
 
-    /// Moves the tail behind a position that was written, as all before it.
+    /// Advances the tail past a position that was written, as were all before it.
     #[inline(always)]
-    fn pass(&self, position: u64) {
-        // Release: pairs with the Acquire of the tail in `try_send`.
+    fn advance_tail(&self, position: u64) {
+        // A maximum instead of a store: the tail of a faster sender must not move back. Release:
+        // pairs with the Acquire of the tail in `try_send`.
         self.tail.fetch_max(position + 1, Ordering::Release);
     }
 
-    /// Takes the next message if there is one.
+    /// Receives the next message if there is one.
     #[inline]
     pub(crate) fn try_recv<C: Consumers>(&self) -> Result<Option<Message>, RecvError> {
         for _ in 0..ROUNDS {
             // Acquire: pairs with the Release half of another receiver's `advance`.
             let head = self.head.load(Ordering::Acquire);
-            // Acquire: pairs with the sender's exchange; what it wrote before it sent is visible.
+            // Acquire: pairs with the sender's exchange, so that its earlier writes are visible.
             let seen = self.slot(head).load(Ordering::Acquire);
             if slot::is_full_in(seen, self.lap(head)) {
                 if advance::<C>(self.head, head, head.wrapping_add(1)) {
-                    self.give_back(head);
+                    self.release(head);
                     return Ok(Some(Message::from_bits(seen)));
                 }
                 continue;
@@ -197,17 +199,21 @@ impl<'a> WordRing<'a> {
             if seen == slot::empty(self.lap(head)) {
                 return Ok(None);
             }
-            if let Some(verdict) = self.nothing(head, seen) {
-                return verdict;
+            if let Some(result) = self.interpret_missing(head, seen) {
+                return result;
             }
         }
         Err(RecvError::Broken)
     }
 
-    /// What it means that the slot at `head` holds `seen`, neither a message nor room for the next.
-    /// `None`: look again.
+    /// Interprets the word `seen` in the slot at `head`, which is neither the expected message nor
+    /// the expected empty word. `None`: retry.
     #[cold]
-    fn nothing(&self, head: u64, seen: u64) -> Option<Result<Option<Message>, RecvError>> {
+    fn interpret_missing(
+        &self,
+        head: u64,
+        seen: u64,
+    ) -> Option<Result<Option<Message>, RecvError>> {
         let lap = self.lap(head);
         if seen == slot::closed(lap) {
             return Some(Err(RecvError::Closed));
@@ -216,13 +222,13 @@ impl<'a> WordRing<'a> {
             return None;
         }
         match slot::read(seen) {
-            // Of the lap before: its receiver has not given the slot back.
+            // A message of the previous lap that its receiver has not released yet.
             SlotState::Full { .. } => Some(Ok(None)),
             SlotState::Empty(_) | SlotState::Closed(_) => Some(Err(RecvError::Broken)),
         }
     }
 
-    /// Takes up to `into.len()` messages with one exchange; gives how many.
+    /// Receives up to `into.len()` messages with one exchange; returns their number.
     pub(crate) fn try_recv_many<C: Consumers>(
         &self,
         into: &mut [Message],
@@ -241,33 +247,34 @@ impl<'a> WordRing<'a> {
                 count += 1;
             }
             if count == 0 {
-                // One by one, which also tells an empty ring from a closed one.
+                // The single receive also distinguishes an empty ring from a closed one.
                 let Some(first) = into.first_mut() else { return Ok(0) };
                 return self
                     .try_recv::<C>()
                     .map(|message| message.map(|message| *first = message).iter().count());
             }
             if advance::<C>(self.head, head, head.wrapping_add(count as u64)) {
-                (0..count as u64).for_each(|taken| self.give_back(head.wrapping_add(taken)));
+                (0..count as u64).for_each(|taken| self.release(head.wrapping_add(taken)));
                 return Ok(count);
             }
         }
         Err(RecvError::Broken)
     }
 
-    /// Makes the slot of a position that this receiver has taken writable for the next lap, or
-    /// closes it.
+    /// Releases the slot of a position that this receiver has taken: makes it writable in the next
+    /// lap, or closes it.
     #[inline(always)]
-    fn give_back(&self, position: u64) {
+    fn release(&self, position: u64) {
         let next = self.lap(position).wrapping_add(1);
         let closing = self.gate.load(Ordering::Relaxed) & CLOSING != 0;
         let word = if closing { slot::closed(next) } else { slot::empty(next) };
-        // Release: pairs with the Acquire of a sender's exchange.
+        // A plain store: senders write only to a slot that is empty in their lap, so nothing else
+        // changes this word. Release: pairs with the Acquire of a sender's exchange.
         self.slot(position).store(word, Ordering::Release);
     }
 
-    /// Whether a message waits. For a look before sleeping; a fence stands between what announces
-    /// the sleep and this.
+    /// Returns whether a message waits. Called before sleeping, after a fence that follows the
+    /// registration of the sleeper.
     #[inline]
     pub(crate) fn is_ready(&self) -> bool {
         for _ in 0..ROUNDS {
@@ -275,8 +282,7 @@ impl<'a> WordRing<'a> {
             if slot::is_full_in(self.slot(head).load(Ordering::Acquire), self.lap(head)) {
                 return true;
             }
-            // Another receiver may have taken what was there, and something newer may lie behind
-            // it.
+            // Another receiver may have taken that message, and a newer one may follow it.
             if self.head.load(Ordering::Acquire) == head {
                 return false;
             }
@@ -284,22 +290,22 @@ impl<'a> WordRing<'a> {
         false
     }
 
-    /// Whether at least `count` messages (at most as many as there are slots) wait to be received.
+    /// Returns whether at least `count` messages (at most the number of slots) wait.
     pub(crate) fn holds(&self, count: u64) -> bool {
         if count == 0 {
             return true;
         }
         let head = self.head.load(Ordering::Acquire);
         let last = head.wrapping_add(count - 1);
-        // Positions are written in order, so the last of them tells for all.
+        // Positions are written in order, so the last one implies all others.
         slot::is_full_in(self.slot(last).load(Ordering::Acquire), self.lap(last))
     }
 
-    /// Lets nobody send any more; gives the position from which on nothing will be sent. `None`:
-    /// the ring is full, and receivers close it when they give back a slot. What was sent can still
-    /// be received.
+    /// Closes the ring to senders; returns the first position at which nothing will be sent.
+    /// `None`: the ring is full, and receivers close it when they release a slot. Messages already
+    /// sent can still be received.
     pub(crate) fn close(&self) -> Option<u64> {
-        // SeqCst: receivers that give back a slot from here on close it.
+        // SeqCst: receivers that release a slot from here on close it.
         self.gate.fetch_or(CLOSING, Ordering::SeqCst);
         let mut written = 0;
         for _ in 0..ROUNDS {
@@ -323,11 +329,11 @@ impl<'a> WordRing<'a> {
         None
     }
 
-    /// Opens a closed ring from which everything was received, for another queue: senders of the
-    /// former one find it closed. Gives the new generation, or `None` if the ring is not closed and
-    /// empty or a receiver is still at work in it.
+    /// Reopens a closed and drained ring for another queue; senders of the former queue continue to
+    /// find it closed. Returns the new generation, or `None` if the ring is not closed and empty or
+    /// a receiver has not finished.
     ///
-    /// No receiver may use the ring meanwhile.
+    /// No receiver may use the ring during the call.
     pub(crate) fn reopen(&self) -> Option<u32> {
         let head = self.head.load(Ordering::Acquire);
         if self.slot(head).load(Ordering::Acquire) != slot::closed(self.lap(head)) {
@@ -340,10 +346,10 @@ impl<'a> WordRing<'a> {
             return None;
         }
         let generation = (self.gate.load(Ordering::Relaxed) >> 1).wrapping_add(1) & (u32::MAX >> 1);
-        // First the generation: a sender that finds a slot of the new laps finds it too. SeqCst
-        // costs nothing here.
+        // The generation changes first: a sender that sees a slot of the new laps also sees the new
+        // generation and fails. SeqCst costs nothing here.
         self.gate.store(generation << 1, Ordering::SeqCst);
-        // Two laps on: a slot that was closed ahead of the tail names the next one.
+        // Two laps on, because a slot that was closed ahead of the tail names the next lap.
         let lap = self.lap(head).wrapping_add(2);
         let start = lap << self.slots.len().trailing_zeros();
         // Release: pairs with the Acquire of a sender's exchange.

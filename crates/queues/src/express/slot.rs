@@ -1,4 +1,4 @@
-//! The bits of an Express word: one message, or what an empty slot of a ring says about itself.
+//! Encoding of an Express slot: one message, or the state of a slot without a message.
 //!
 //! | bits | of a full slot | of an empty slot | of a closed slot |
 //! |---|---|---|---|
@@ -8,55 +8,55 @@
 //! | 40 to 47 | handler | lap | lap |
 //! | 0 to 39 | five bytes of data | lap | lap |
 //!
-//! A position counts the messages of a ring for ever; its lap is the position divided by the number
-//! of slots. An empty slot holds the lap in which it will be written next, so every empty word
-//! occurs once in a slot's life. That is what keeps a sender that was stopped for any number of
-//! laps from writing where it should not. Zeroed slots are empty in lap 0.
+//! A position counts the messages of a ring since its creation; its lap is the position divided by
+//! the number of slots. An empty slot holds the lap in which it will be written next, so every
+//! empty word occurs once in the life of a slot. A sender that was stopped for any number of laps
+//! therefore fails its compare-exchange. Zeroed slots are empty in lap 0.
 
 use crate::message::{MESSAGE_BITS, Message};
 
 const FULL: u64 = 1 << 63;
 const PARITY_SHIFT: u32 = 62;
 const CLOSED: u64 = 1 << 62;
-/// The bits that a message or a lap has.
+/// Bits of a message or a lap.
 const CONTENT: u64 = MESSAGE_BITS;
 
-/// What a slot's word says.
+/// State of a slot.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum SlotState {
-    /// A message of a lap with this parity.
+    /// Holds a message of a lap with this parity.
     Full { odd: bool, message: Message },
-    /// To be written in this lap.
+    /// Empty; to be written in this lap.
     Empty(u64),
-    /// Not to be written in this lap or ever after.
+    /// Closed from this lap on.
     Closed(u64),
 }
 
-/// The word of a slot that holds `message`, written in `lap`.
+/// Encodes a slot that holds `message`, written in `lap`.
 #[inline]
 pub(crate) const fn full(lap: u64, message: Message) -> u64 {
     FULL | (lap & 1) << PARITY_SHIFT | message.to_bits()
 }
 
-/// The word of a slot that is to be written in `lap`.
+/// Encodes a slot that is to be written in `lap`.
 #[inline]
 pub(crate) const fn empty(lap: u64) -> u64 {
     lap & CONTENT
 }
 
-/// The word of a slot that is closed from `lap` on.
+/// Encodes a slot that is closed from `lap` on.
 #[inline]
 pub(crate) const fn closed(lap: u64) -> u64 {
     CLOSED | lap & CONTENT
 }
 
-/// Whether `word` is a message written in `lap` or another lap of the same parity.
+/// Returns whether `word` is a message written in `lap` or another lap of the same parity.
 #[inline]
 pub(crate) const fn is_full_in(word: u64, lap: u64) -> bool {
     word >> PARITY_SHIFT == 2 | lap & 1
 }
 
-/// What `word` says. Every word says something.
+/// Decodes a word. Every word has a meaning.
 #[inline]
 pub(crate) const fn read(word: u64) -> SlotState {
     if word & FULL != 0 {
@@ -68,7 +68,7 @@ pub(crate) const fn read(word: u64) -> SlotState {
     }
 }
 
-/// Whether the lap in an empty or closed word comes after `lap`.
+/// Returns whether the lap in an empty or closed word comes after `lap`.
 #[inline]
 pub(crate) const fn is_later(in_word: u64, lap: u64) -> bool {
     let ahead = in_word.wrapping_sub(lap) & CONTENT;
@@ -81,7 +81,7 @@ mod tests {
     use crate::name::SourceName;
 
     #[test]
-    fn every_field_keeps_its_bits_and_no_other() {
+    fn fields_do_not_overlap() {
         for source in [0, 1, 0x2aaa, 0x3fff] {
             for handler in [0, 0x55, 0xff] {
                 for data in [[0; 5], [0xff; 5], [1, 2, 3, 4, 5]] {
@@ -105,7 +105,7 @@ mod tests {
     }
 
     #[test]
-    fn empty_and_closed_words_are_no_messages_and_know_their_lap() {
+    fn empty_and_closed_words_hold_their_lap() {
         for lap in [0, 1, 77, CONTENT] {
             assert_eq!(read(empty(lap)), SlotState::Empty(lap));
             assert_eq!(read(closed(lap)), SlotState::Closed(lap));
@@ -115,7 +115,7 @@ mod tests {
     }
 
     #[test]
-    fn laps_are_compared_across_their_end() {
+    fn laps_compare_across_wrap_around() {
         assert!(is_later(1, 0) && !is_later(0, 0) && !is_later(0, 1));
         assert!(is_later(0, CONTENT), "laps start over after 2^62");
     }
