@@ -72,7 +72,7 @@ pub enum SendError {
     #[error("the receive queue is corrupt: another program has overwritten its memory")]
     Broken,
     /// The receiving process has ended without closing its queues. Reported only by queues that
-    /// record it, such as those of a [[receive queues](crate::receive_queues).
+    /// record it, such as [receive queues](crate::receive_queues).
     #[error("process {pid}, which received from the queue, has ended")]
     #[allow(dead_code, reason = "the loom models have no processes")]
     Gone {

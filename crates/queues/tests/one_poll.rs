@@ -105,9 +105,9 @@ impl Members for Mixed {
 
     fn take(&mut self, index: usize) -> Option<Item> {
         match index {
-            1 => self.words.try_receive().ok()?.map(Item::Word),
+            1 => self.words.try_recv().ok()?.map(Item::Word),
             3 => self.ring.take().map(|()| Item::Ring),
-            _ => self.lines.try_receive().ok()?.map(Item::Line),
+            _ => self.lines.try_recv().ok()?.map(Item::Line),
         }
     }
 
@@ -141,7 +141,7 @@ fn queues_of_several_kinds_share_a_set() {
     assert_eq!(view.poll(&mut members), Some((1, Item::Word(message(1, 2)))));
     assert_eq!(view.poll(&mut members), Some((2, Item::Line(line))));
     assert_eq!(view.poll(&mut members), Some((3, Item::Ring)));
-    assert_eq!(members.ring.receive().expect("it waits").as_slice(), b"in a ring");
+    assert_eq!(members.ring.recv().expect("it waits").as_slice(), b"in a ring");
     assert_eq!(view.poll_deadline(&mut members, Instant::now()), None);
 }
 
@@ -149,8 +149,8 @@ fn queues_of_several_kinds_share_a_set() {
 fn ring(arena: &Arena, set: &PollSet, index: usize) -> (basic::Sender, basic::Receiver) {
     let at =
         arena.allocate_zeroed(basic::bytes_for(16).expect("a power of two"), 128).expect("room");
-    let sender = basic::Sender::open(arena.segment(), at, 16).expect("inside");
-    let receiver = basic::Receiver::open(arena.segment(), at, 16).expect("inside");
+    let sender = basic::Sender::connect(arena.segment(), at, 16).expect("inside");
+    let receiver = basic::Receiver::connect(arena.segment(), at, 16).expect("inside");
     (sender, receiver.in_set(set, index).expect("a set"))
 }
 
@@ -185,7 +185,7 @@ fn a_sleeping_poller_loses_no_message_of_basic_rings() {
         while open > 0 {
             let (index, ()) = view.poll_blocking(&mut receivers[..]);
             let receiver = receivers[index].as_mut().expect("one that is open");
-            let end = match receiver.try_receive() {
+            let end = match receiver.try_recv() {
                 Ok(message) => {
                     let expected: u64 = next[index] << 10 | index as u64;
                     let message = message.expect("a poll says that something waits");
@@ -209,14 +209,14 @@ fn a_ring_can_join_an_existing_set_late() {
     let set = PollSet::create(&arena, 8).expect("room");
     let place =
         || arena.allocate_zeroed(basic::bytes_for(16).expect("a power of two"), 128).expect("room");
-    let open = |at| basic::Receiver::open(arena.segment(), at, 16).expect("inside");
+    let open = |at| basic::Receiver::connect(arena.segment(), at, 16).expect("inside");
     let refused = open(place()).in_set(&set, 8);
     assert!(matches!(
         refused,
         Err(basic::BasicError::NotInSet(CreateError::NoMember { index: 8, .. }))
     ));
     let at = place();
-    let mut sender = basic::Sender::open(arena.segment(), at, 16).expect("inside");
+    let mut sender = basic::Sender::connect(arena.segment(), at, 16).expect("inside");
     sender.send(basic::Header::default(), b"before").expect("room");
     let receiver = open(at).in_set(&set, 7).expect("a set");
     let mut members = [const { None }; 8];
@@ -224,7 +224,7 @@ fn a_ring_can_join_an_existing_set_late() {
     let (mut view, event) = (OnePoll::new(&set), Event::new().expect("a descriptor"));
     assert!(view.ask_for_event(&mut members[..]), "it was sent before");
     assert_eq!(view.poll(&mut members[..]), Some((7, ())));
-    assert!(members[7].as_mut().expect("it").try_receive().expect("open").is_some());
+    assert!(members[7].as_mut().expect("it").try_recv().expect("open").is_some());
     assert_eq!(view.poll(&mut members[..]), None);
     let mut sender = sender.with_event(event.clone());
     assert!(!view.ask_for_event(&mut members[..]));
@@ -311,22 +311,22 @@ fn each_request_is_answered_by_one_event_on_arrival_or_at_half_full() {
 
     send(0);
     assert!(!is_readable(&event), "nobody asked");
-    assert!(receiver.ask_for_event(Notify::Arrival), "something is there already");
-    assert_eq!(receiver.receive(), message(0, 0));
-    assert!(!receiver.ask_for_event(Notify::Arrival));
+    assert!(receiver.request_event(Notify::Arrival), "something is there already");
+    assert_eq!(receiver.recv_or_empty(), message(0, 0));
+    assert!(!receiver.request_event(Notify::Arrival));
     send(1);
     assert!(is_readable(&event) && event.clear());
     send(2);
     assert!(!is_readable(&event), "one for a request");
 
-    while receiver.try_receive().expect("open").is_some() {}
-    assert!(!receiver.ask_for_event(Notify::HalfFull));
+    while receiver.try_recv().expect("open").is_some() {}
+    assert!(!receiver.request_event(Notify::HalfFull));
     (0..3).for_each(send);
     assert!(!is_readable(&event));
     send(3);
     assert!(is_readable(&event) && event.clear());
-    assert!(receiver.ask_for_event(Notify::HalfFull), "it is half full");
-    receiver.ask_for_no_event();
+    assert!(receiver.request_event(Notify::HalfFull), "it is half full");
+    receiver.cancel_event();
     send(4);
     assert!(!is_readable(&event));
 }

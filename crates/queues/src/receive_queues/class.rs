@@ -223,7 +223,7 @@ impl ClassQueues {
         let mut sorted = 0;
         self.polls += 1;
         while sorted < self.config.non_resident_capacity {
-            let Some(message) = self.non_resident_receiver.try_receive()? else { break };
+            let Some(message) = self.non_resident_receiver.try_recv()? else { break };
             let index = usize::from(message.header().tag);
             if let Some(queue) = self.queues.get_mut(index) {
                 let ring = queue.ring.and_then(|ring| self.rings.get(ring));
@@ -261,7 +261,7 @@ impl ClassQueues {
         let head = || ring.queue.ring.control.head.position.load(Ordering::Relaxed);
         if ring.pending.is_none() && front.is_none_or(|boundary| boundary > head()) {
             // This is the only receiver, so the message was the one before the new head.
-            let taken = ring.receiver.try_receive()?;
+            let taken = ring.receiver.try_recv()?;
             ring.pending =
                 taken.map(|message| OverflowEntry { boundary: head().wrapping_sub(1), message });
         }

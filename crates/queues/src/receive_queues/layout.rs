@@ -203,7 +203,7 @@ impl QueuesLayout {
         // Relaxed: the magic number published them.
         let open = |class| {
             let offset = self.class(class).non_resident.load(Ordering::Relaxed);
-            CacheLineQueue::attach(segment, Offset(offset))
+            CacheLineQueue::connect(segment, Offset(offset))
         };
         Ok([open(Class::Request)?, open(Class::Reply)?])
     }

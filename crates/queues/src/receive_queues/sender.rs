@@ -115,7 +115,7 @@ impl RemoteQueues {
         // Relaxed: the descriptor published it.
         let offset = word.load(Ordering::Relaxed).checked_sub(1).ok_or(SendError::Broken)?;
         let found =
-            CacheLineQueue::attach(&self.segment, Offset(offset)).map_err(|_| SendError::Broken)?;
+            CacheLineQueue::connect(&self.segment, Offset(offset)).map_err(|_| SendError::Broken)?;
         Ok(known.get_or_init(|| found.entered()))
     }
 

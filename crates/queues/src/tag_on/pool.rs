@@ -328,7 +328,7 @@ impl SharedBuffer {
         note: &[u8],
         deadline: std::time::Instant,
     ) -> Result<(), TagOnError> {
-        self.send_with(header, note, |message| to.send_until(message, deadline))
+        self.send_with(header, note, |message| to.send_deadline(message, deadline))
     }
 
     fn send_with(
