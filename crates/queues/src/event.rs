@@ -1,4 +1,4 @@
-//! An eventfd by which a queue tells epoll or an async runtime that something has come.
+//! Event descriptor (eventfd) that connects queues to epoll or an async runtime.
 
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::sync::Arc;
@@ -8,17 +8,18 @@ use rustix::io::Errno;
 
 pub use crate::bell::Notify;
 
-/// An eventfd, shared by all who hold a clone. It is readable from a notification until it is
+/// Eventfd, shared by all clones. It is readable from a notification until it is
 /// [cleared](Event::clear).
 ///
-/// Its maker passes the descriptor to the senders (see [`shm::broker`]); they notify with it.
+/// The receiver passes the descriptor to the senders (see [`shm::broker`]), which notify through
+/// it.
 ///
 /// ```
 /// # fn main() -> std::io::Result<()> {
 /// let event = queues::event::Event::new()?;
 /// event.notify();
 /// assert!(event.clear());
-/// assert!(!event.clear(), "nothing since");
+/// assert!(!event.clear(), "no notification since");
 /// # Ok(())
 /// # }
 /// ```
@@ -28,29 +29,29 @@ pub struct Event {
 }
 
 impl Event {
-    /// A new one that is not readable.
+    /// Creates an event that is not readable.
     ///
     /// # Errors
-    /// The system's reason, when the process or the machine has no descriptors left.
+    /// Returns the system's error when the process or the machine has no descriptors left.
     pub fn new() -> std::io::Result<Event> {
         let file = eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK)?;
         Ok(Event { file: Arc::new(file) })
     }
 
-    /// The one behind a descriptor that another process has passed on.
+    /// Wraps a descriptor received from another process.
     #[must_use]
     pub fn from_fd(file: OwnedFd) -> Event {
         Event { file: Arc::new(file) }
     }
 
-    /// Makes it readable.
+    /// Makes the event readable.
     pub fn notify(&self) {
-        // It can only fail when the descriptor is no eventfd, or the count is at its limit and so
-        // readable anyway.
+        // Fails only when the descriptor is no eventfd, or when its count is at the limit, in which
+        // case it is readable already.
         while rustix::io::write(&self.file, &1u64.to_ne_bytes()) == Err(Errno::INTR) {}
     }
 
-    /// Makes it not readable; gives whether it was.
+    /// Clears the event; returns whether it was readable.
     pub fn clear(&self) -> bool {
         let mut count = [0; 8];
         loop {

@@ -4,8 +4,8 @@
 //! A [`PollSet`] lies in the segment. A queue joins it at its creation, with an index that is also
 //! its priority: 0 comes first (a Basic ring joins with
 //! [`Receiver::in_set`](crate::basic::Receiver::in_set)). [`OnePoll`] receives from the set. Its
-//! queues may be of one kind or of several: the program passes a [`Polled`] queue for each index, or
-//! implements [`Members`].
+//! queues may be of one kind or of several: the program passes a [`Polled`] queue for each index,
+//! or implements [`Members`].
 //!
 //! ```
 //! use queues::{express::{ExpressQueue, Message}, name::SourceName, one_poll::{OnePoll, PollSet}};
@@ -117,12 +117,12 @@ use crate::event::Notify;
 use crate::waiting::{Wait, wait};
 use bits::Poller;
 
-/// Number of queues that a waiting receiver checks, after a sleep without a wake-up, for messages whose
-/// senders died before they set the bit.
+/// Number of queues that a waiting receiver checks, after a sleep without a wake-up, for messages
+/// whose senders died before they set the bit.
 const CHECKED_QUEUES: usize = 4096;
 
-/// A receiver of the queues of a poll set. Several threads may poll a set, each with a `OnePoll` of its
-/// own.
+/// A receiver of the queues of a poll set. Several threads may poll a set, each with a `OnePoll` of
+/// its own.
 #[derive(Debug)]
 pub struct OnePoll {
     set: PollSet,
@@ -143,15 +143,15 @@ impl OnePoll {
         &self.set
     }
 
-    /// Receives the next item of the first queue that has one, with the queue's index. Returns `None`
-    /// if all are empty.
+    /// Receives the next item of the first queue that has one, with the queue's index. Returns
+    /// `None` if all are empty.
     #[inline]
     pub fn poll<M: Members + ?Sized>(&mut self, members: &mut M) -> Option<(usize, M::Item)> {
         self.poller.poll(self.set.bits(), None, members)
     }
 
-    /// Receives as [`OnePoll::poll`] does, but only from the queues whose bit is set in `wanted`: bit
-    /// `i % 64` of word `i / 64`.
+    /// Receives as [`OnePoll::poll`] does, but only from the queues whose bit is set in `wanted`:
+    /// bit `i % 64` of word `i / 64`.
     #[inline]
     pub fn poll_among<M: Members + ?Sized>(
         &mut self,
@@ -170,7 +170,8 @@ impl OnePoll {
         }
     }
 
-    /// Receives as [`OnePoll::poll`] does, and blocks at most until `deadline`; then returns `None`.
+    /// Receives as [`OnePoll::poll`] does, and blocks at most until `deadline`; then returns
+    /// `None`.
     pub fn poll_deadline<M: Members + ?Sized>(
         &mut self,
         members: &mut M,
@@ -221,13 +222,13 @@ struct Waiter<'a, M: Members + ?Sized> {
 }
 
 impl<M: Members + ?Sized> Wait for Waiter<'_, M> {
-    type Found = (usize, M::Item);
+    type Output = (usize, M::Item);
 
     fn bell(&self) -> Bell<'_> {
         Bell(&self.poll.set.settings.bell)
     }
 
-    fn look(&mut self) -> Option<Self::Found> {
+    fn poll(&mut self) -> Option<Self::Output> {
         self.poll.poll(self.members)
     }
 
@@ -235,7 +236,7 @@ impl<M: Members + ?Sized> Wait for Waiter<'_, M> {
         self.poll.poller.is_any_ready(self.poll.set.bits(), None, self.members)
     }
 
-    fn recover(&mut self) -> Option<Self::Found> {
+    fn recover(&mut self) -> Option<Self::Output> {
         self.poll.restore_bits(self.members);
         None
     }

@@ -1,11 +1,10 @@
-//! A place where the order of sequentially consistent accesses is relied on.
+//! Marker for code that relies on the order of sequentially consistent accesses.
 
-/// Between a sequentially consistent read-modify-write and a sequentially consistent load of
-/// another word.
+/// Marks the point between a sequentially consistent read-modify-write and a sequentially
+/// consistent load of another word.
 ///
-/// Nothing happens here: in the one order of all such accesses the read-modify-write comes first,
-/// and no processor that Rust runs on lets the load overtake it. The function exists because loom
-/// takes sequentially consistent accesses for acquire and release ones; its tests put a fence here
-/// instead.
+/// The function does nothing: in the total order of such accesses the read-modify-write comes
+/// first, and no processor that Rust supports lets the load overtake it. It exists because loom
+/// treats sequentially consistent accesses as acquire and release; its tests place a fence here.
 #[inline(always)]
 pub(crate) fn settle() {}

@@ -1,5 +1,5 @@
-//! Waiting for something in shared memory: a short bounded look, then sleep; and a look at the peer
-//! now and then.
+//! Waiting for a change in shared memory by the other process of a pair: bounded polling, then
+//! sleep, with a liveness check of the peer between sleeps.
 
 use std::time::{Duration, Instant};
 

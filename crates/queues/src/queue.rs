@@ -1,13 +1,13 @@
-//! What Express queues and wide ones have in common: making and finding them, sending, receiving,
-//! waiting and closing.
+//! Queues of small messages: creation, sending, receiving, waiting and closing, for Express and
+//! cache-line messages alike.
 //!
-//! | to | look at once | wait | wait until a deadline |
+//! | Operation | Never waits | Waits | Waits for a limited time |
 //! |---|---|---|---|
-//! | send | [`Sender::try_send`] | [`Sender::send`] | [`Sender::send_deadline`] |
-//! | receive | [`Receiver::try_recv`], [`Receiver::recv_or_empty`] | [`Receiver::recv`] | [`Receiver::recv_deadline`] |
+//! | send | [`Sender::try_send`] | [`Sender::send`] | [`Sender::send_timeout`], [`Sender::send_deadline`] |
+//! | receive | [`Receiver::try_recv`], [`Receiver::recv_or_empty`] | [`Receiver::recv`] | [`Receiver::recv_timeout`], [`Receiver::recv_deadline`] |
 //!
-//! To wait is to look some hundred times and then to sleep. See [`crate::express`] and
-//! [`crate::cache_line`] for what a message is.
+//! A waiting thread polls some hundred times and then sleeps. [`crate::express`] and
+//! [`crate::cache_line`] define the messages.
 
 use std::sync::Arc;
 
@@ -27,7 +27,10 @@ macro_rules! debug_by_offset {
     ($name:literal, $($type:tt)+) => {
         impl<$($type)+ {
             fn fmt(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-                formatter.debug_struct($name).field("offset", &self.ring.offset()).finish_non_exhaustive()
+                formatter
+                    .debug_struct($name)
+                    .field("offset", &self.ring.offset())
+                    .finish_non_exhaustive()
             }
         }
     };
@@ -40,32 +43,33 @@ mod sender;
 pub use receiver::Receiver;
 pub use sender::Sender;
 
-/// What closing came to.
+/// Result of closing a queue.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Closing {
-    /// Nothing will ever be sent at this position or after it; positions count the queue's messages
-    /// from its beginning.
+    /// No message will be sent at this position or later; positions count the messages of the
+    /// queue since its creation.
     At(u64),
-    /// The queue is full. It closes when something is received, after at most as many messages as
+    /// The queue is full. It closes when a message is received, after at most as many messages as
     /// it holds.
     WhenReceived,
 }
 
-/// How messages of one kind lie in a ring.
+/// Kind of messages of a queue: [`Express`](crate::express::Express) or
+/// [`CacheLine`](crate::cache_line::CacheLine).
 pub trait Kind: sealed::Protocol {}
 
 pub(crate) mod sealed {
     use super::{Closing, Consumers, Message, RecvError, RingMemory, SendError, Slot};
 
-    /// The operations on a ring; those of `Kind` that are nobody else's business.
+    /// Operations of a message kind on its ring, private to this crate.
     pub trait Protocol: Sized + 'static {
-        /// What lies in a slot.
+        /// Contents of a slot.
         type Slot: Slot;
-        /// What is sent.
+        /// Message type.
         type Message: Copy;
-        /// What a receiver remembers.
+        /// Private state of a receiver.
         type RecvState: Default + Send + std::fmt::Debug;
-        /// What a sender remembers.
+        /// Private state of a sender.
         type SendState: Default + Send + Sync + std::fmt::Debug;
 
         fn try_send(
@@ -89,22 +93,22 @@ pub(crate) mod sealed {
         fn reopen(ring: &RingMemory<Self::Slot>) -> Option<u32>;
         fn generation(ring: &RingMemory<Self::Slot>) -> u32;
         fn of_empty(message: Message) -> Self::Message;
-        /// Looks after a ring in which nothing has moved for a while.
+        /// Recovers slots of killed senders; called when the ring has made no progress for a while.
         fn recover(_ring: &RingMemory<Self::Slot>) {}
-        /// This process's number among those that send.
+        /// Registers this process as a sender; returns its number.
         fn enter(_ring: &RingMemory<Self::Slot>) -> u8 {
             0
         }
     }
 }
 
-/// A queue in a segment: what its senders and receivers are made from.
+/// Queue in a segment, from which senders and receivers are created.
 pub struct Queue<K: Kind> {
     pub(crate) ring: RingMemory<K::Slot>,
 }
 
 impl<K: Kind> Queue<K> {
-    /// How many bytes of a segment a queue takes that holds so many messages.
+    /// Returns the size in bytes of a queue for `capacity` messages.
     ///
     /// # Errors
     /// [`CreateError::Capacity`] unless it is a power of two from [`memory::MIN_CAPACITY`] to
@@ -113,9 +117,9 @@ impl<K: Kind> Queue<K> {
         memory::bytes_for::<K::Slot>(capacity)
     }
 
-    /// Makes a queue that holds so many messages of a new piece of the arena, in a poll set if one
-    /// is given, there with this index. To take the memory back, free the [offset](Self::offset) in
-    /// the arena when nobody uses the queue any more.
+    /// Creates a queue for `capacity` messages in new memory of the arena, optionally as the member
+    /// of a poll set with the given index. To release the memory, free the [offset](Self::offset)
+    /// in the arena once no process uses the queue any more.
     ///
     /// # Errors
     /// Those of [`Queue::bytes_for`], [`Arena::allocate`], and [`CreateError::NoMember`].
@@ -127,11 +131,11 @@ impl<K: Kind> Queue<K> {
         Ok(Queue { ring: RingMemory::create(arena, capacity, poll)? })
     }
 
-    /// As [`Queue::create`], at a place that is committed, a multiple of 64 (better 128), and
-    /// nobody else's.
+    /// Creates a queue like [`Queue::create`], in committed memory at a multiple of 64 (better 128)
+    /// that nothing else uses.
     ///
     /// # Errors
-    /// Those of [`Queue::create`], and [`CreateError::Segment`] if there is no such place.
+    /// Those of [`Queue::create`], and [`CreateError::Segment`] if it lies outside the segment.
     pub fn create_at(
         segment: &Arc<Segment>,
         offset: Offset,
@@ -141,80 +145,79 @@ impl<K: Kind> Queue<K> {
         Ok(Queue { ring: RingMemory::create_at(segment, offset, capacity, poll)? })
     }
 
-    /// Finds the queue that another process or thread made at `offset`.
+    /// Connects to the queue that another process or thread created at `offset`.
     ///
     /// # Errors
-    /// [`CreateError::NoQueue`] if something else lies there, [`CreateError::Segment`] if there is no
-    /// such place.
+    /// [`CreateError::NoQueue`] if something else lies there, [`CreateError::Segment`] if there is
+    /// no such place.
     pub fn connect(segment: &Arc<Segment>, offset: Offset) -> Result<Self, CreateError> {
         Ok(Queue { ring: RingMemory::connect(segment, offset)? })
     }
 
-    /// Where the queue lies: what others attach to.
+    /// Returns the offset of the queue, to which other processes connect.
     #[must_use]
     pub fn offset(&self) -> Offset {
         self.ring.offset()
     }
 
-    /// How many messages it holds.
+    /// Returns the capacity in messages.
     #[must_use]
     pub fn capacity(&self) -> usize {
         self.ring.slots.len()
     }
 
-    /// A sender to the queue as it is now.
+    /// Creates a sender to the queue in its current generation.
     #[must_use]
     pub fn sender(&self) -> Sender<K> {
         self.sender_of(self.generation())
     }
 
-    /// A sender to the queue of this generation; it finds the queue closed if there is another one
-    /// in its memory.
+    /// Creates a sender to the queue of this generation. It finds the queue closed if its memory
+    /// has been reopened as another queue.
     #[must_use]
     pub fn sender_of(&self, generation: u32) -> Sender<K> {
-        Sender::of(self.entered().ring, generation)
+        Sender::of(self.registered().ring, generation)
     }
 
-    /// The queue as this process sends to it.
-    pub(crate) fn entered(&self) -> Self {
+    /// Returns the queue with this process registered as a sender.
+    pub(crate) fn registered(&self) -> Self {
         let mut ring = self.ring.clone();
         ring.own = K::enter(&ring);
         Queue { ring }
     }
 
-    /// How often the queue's memory was [opened again](Self::reopen).
+    /// Returns how often the memory of the queue was [reopened](Self::reopen).
     #[must_use]
     pub fn generation(&self) -> u32 {
         K::generation(&self.ring)
     }
 
-    /// One of several receivers.
+    /// Creates one of several receivers.
     ///
     /// # Errors
-    /// [`CreateError::Held`] while there is a sole receiver.
+    /// [`CreateError::Held`] while a single receiver exists.
     pub fn receiver(&self) -> Result<Receiver<K, Multi>, CreateError> {
         self.ring.enter_receiver(false)?;
         Ok(Receiver::of(self.ring.clone()))
     }
 
-    /// The only receiver, which needs no read-modify-write.
+    /// Creates the single receiver, which needs no read-modify-write.
     ///
     /// # Errors
-    /// [`CreateError::Held`] while there is any receiver.
+    /// [`CreateError::Held`] while any receiver exists.
     pub fn single_receiver(&self) -> Result<Receiver<K, Single>, CreateError> {
         self.ring.enter_receiver(true)?;
         Ok(Receiver::of(self.ring.clone()))
     }
 
-    /// Forgets the receivers of a process that has died, which could not take their leave. No
-    /// receiver may be alive.
+    /// Unregisters the receivers of a process that was killed. No receiver may be alive.
     pub fn forget_receivers(&self) {
         self.ring.forget_receivers();
     }
 
-    /// Lets nobody send any more; what was sent can still be received. Receivers that have received
-    /// it all get [`RecvError::Closed`]. An Express queue that is full closes as soon as
-    /// something is received; if it was not closed by then, because a receiver was just at work,
+    /// Closes the queue to senders. Messages already sent can still be received; after the last of
+    /// them, receivers return [`RecvError::Closed`]. A full Express queue closes as soon as a
+    /// message is received; if a receiver was active at that moment and the queue is still open,
     /// close it again.
     pub fn close(&self) -> Closing {
         let closing = K::close(&self.ring);
@@ -222,20 +225,20 @@ impl<K: Kind> Queue<K> {
         closing
     }
 
-    /// Ends a queue whose receivers have died: senders find it closed at once, also those that wait
-    /// for room. What was sent and not received is lost. The memory must not hold another queue
-    /// before these senders are gone.
+    /// Closes a queue whose receivers were killed. All senders, also waiting ones, find it closed
+    /// at once. Messages not yet received are lost. The memory must not be reused for another queue
+    /// while these senders exist.
     pub fn retire(&self) {
-        // A generation that nobody has been told of. SeqCst: before the look whether anybody waits.
+        // Advances to a generation of which no sender exists. SeqCst: precedes the check for
+        // waiting senders.
         self.ring.control.settings.gate.fetch_add(2, Ordering::SeqCst);
         self.ring.announce_end();
     }
 
-    /// Opens a closed queue from which everything was received as another queue: senders that were
-    /// made before find it closed for ever. Gives the new generation; `None` if the queue is not
-    /// closed and empty.
+    /// Reopens a closed and drained queue as another queue; existing senders continue to find it
+    /// closed. Returns the new generation; `None` if the queue is not closed and empty.
     ///
-    /// No receiver may use it meanwhile.
+    /// No receiver may use the queue during the call.
     pub fn reopen(&self) -> Option<u32> {
         K::reopen(&self.ring)
     }

@@ -1,4 +1,4 @@
-//! Waiting for a queue: a short bounded look, then sleep on its bell.
+//! Waiting for a queue: bounded polling, then sleep on its wake-up word.
 
 use std::time::{Duration, Instant};
 
@@ -6,80 +6,80 @@ use crate::bell::Bell;
 use crate::fence;
 use crate::sync::{self, Ordering, spin_loop};
 
-/// How often a waiter looks before it sleeps: some microseconds, about what falling asleep and
-/// waking up cost.
-const LOOKS: u32 = 400;
+/// Number of polls before the first sleep: some microseconds, about the cost of falling asleep and
+/// waking up.
+const POLLS: u32 = 400;
 
-/// After this many looks a waiter lets some time pass between two of them, for the sake of its
-/// processor's other half.
-const EAGER_LOOKS: u32 = 100;
+/// Number of polls without a spin-loop hint. Later polls spare the processor's other hardware
+/// thread.
+const EAGER_POLLS: u32 = 100;
 
-/// How often it offers its processor to others before it sleeps: with more threads than processors,
-/// the one that it waits for may be the next to run.
+/// Number of yields before the first sleep: with more threads than processors, the awaited thread
+/// may be the next to run.
 const YIELDS: u32 = 3;
 
-/// How long a sleeper trusts the bell. A ringer that died before it rang has rung for nobody.
+/// Longest sleep without a check. A notifier killed before its system call wakes no sleeper.
 const SLICE: Duration = Duration::from_millis(100);
 
-/// The same where a ring may be missed, because the kernel has no barrier for others (see
+/// Longest sleep where a notification may be missed, because the kernel refuses membarrier (see
 /// [`shm::fence`]).
 const SHORT_SLICE: Duration = Duration::from_millis(1);
 
-/// How long a waiter sleeps by the clock while others take what comes.
-const NAP: Duration = Duration::from_micros(50);
+/// Length of a sleep without registration while other waiters take all messages.
+const CONTENDED_SLEEP: Duration = Duration::from_micros(50);
 
-/// What a waiter does while it waits.
+/// Operations of a waiting thread.
 pub(crate) trait Wait {
-    /// What it waits for.
-    type Found;
+    /// Result of the wait.
+    type Output;
 
-    /// The bell that is rung when it may be there.
+    /// Returns the wake-up word that is notified when the condition may hold.
     fn bell(&self) -> Bell<'_>;
 
-    /// How ringers order the change before the look at the bell.
-    fn ringers(&self) -> Ringers {
-        Ringers::Exchange
+    /// Returns how notifiers order the change before the load of the wake-up word.
+    fn published(&self) -> Published {
+        Published::Exchange
     }
 
-    /// Takes it if it is there.
-    fn look(&mut self) -> Option<Self::Found>;
+    /// Returns the result if the condition holds.
+    fn poll(&mut self) -> Option<Self::Output>;
 
-    /// Whether there is something that more looks will bring about, so that it must not sleep.
-    /// Asked behind a barrier.
+    /// Returns whether further polls will complete the wait, so that the thread must not sleep.
+    /// Called after a barrier.
     fn is_ready(&mut self) -> bool {
         false
     }
 
-    /// Changes when another waiter takes what this one waits for.
+    /// Returns a value that changes when another waiter takes a message.
     fn progress(&self) -> u64 {
         0
     }
 
-    /// Asked when nothing has rung for a while: does what a ringer that died has left undone; gives
-    /// what ends the wait, if nothing will come any more.
-    fn recover(&mut self) -> Option<Self::Found> {
+    /// Called after a sleep without notification: completes what a killed notifier left undone;
+    /// returns the result that ends the wait if its peers have left or failed.
+    fn recover(&mut self) -> Option<Self::Output> {
         None
     }
 }
 
-/// How a change that a sleeper waits for comes before the look at the bell.
+/// Operation that publishes the change before the load of the wake-up word.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Ringers {
-    /// By a read-modify-write.
+pub(crate) enum Published {
+    /// A read-modify-write.
     Exchange,
-    /// By a store and the light half of the barrier.
+    /// A store, followed by the light half of the barrier.
     Store,
 }
 
-impl Ringers {
-    /// Passes the sleeper's half of the barrier; gives how long the bell can be trusted.
-    fn pass(self) -> Duration {
+impl Published {
+    /// Executes the sleeper's half of the barrier; returns the longest sleep without a check.
+    fn barrier(self) -> Duration {
         match self {
-            Ringers::Store if !fence::heavy() => SHORT_SLICE,
-            Ringers::Store => SLICE,
-            Ringers::Exchange => {
-                // Pairs with the ringer's exchange and load: it sees this sleeper, or its change is
-                // seen here.
+            Published::Store if !fence::heavy() => SHORT_SLICE,
+            Published::Store => SLICE,
+            Published::Exchange => {
+                // Pairs with the notifier's exchange and load: it sees this sleeper, or this thread
+                // sees its change.
                 sync::fence(Ordering::SeqCst);
                 SLICE
             }
@@ -87,21 +87,21 @@ impl Ringers {
     }
 }
 
-/// Looks a bounded number of times, then sleeps on the bell and looks after every ring. `None` at
-/// the deadline.
+/// Polls a bounded number of times, then sleeps on the wake-up word and polls after every
+/// notification. `None` at the deadline.
 ///
-/// As long as another waiter takes everything, this one does not enter the bell: a ringer would
-/// wake it with a system call each time, and for nothing. It looks now and then instead, should the
-/// other one be busy with what it got.
-pub(crate) fn wait<W: Wait>(waiter: &mut W, deadline: Option<Instant>) -> Option<W::Found> {
+/// While another waiter takes every message, this thread does not register as a sleeper: every
+/// notification would cost a system call that wakes it in vain. It polls at intervals instead, in
+/// case the other waiter is busy with its messages.
+pub(crate) fn wait<W: Wait>(waiter: &mut W, deadline: Option<Instant>) -> Option<W::Output> {
     let mut progress = waiter.progress();
-    for looks in 0..LOOKS + YIELDS {
-        if let Some(found) = waiter.look() {
-            return Some(found);
+    for polls in 0..POLLS + YIELDS {
+        if let Some(output) = waiter.poll() {
+            return Some(output);
         }
-        if looks >= LOOKS {
+        if polls >= POLLS {
             std::thread::yield_now();
-        } else if looks > EAGER_LOOKS {
+        } else if polls > EAGER_POLLS {
             spin_loop();
         }
     }
@@ -109,35 +109,35 @@ pub(crate) fn wait<W: Wait>(waiter: &mut W, deadline: Option<Instant>) -> Option
     loop {
         let before = std::mem::replace(&mut progress, waiter.progress());
         if progress != before && left().is_none_or(|left| !left.is_zero()) {
-            std::thread::sleep(left().map_or(NAP, |left| left.min(NAP)));
-            match waiter.look() {
+            std::thread::sleep(left().map_or(CONTENDED_SLEEP, |left| left.min(CONTENDED_SLEEP)));
+            match waiter.poll() {
                 None => continue,
-                found => return found,
+                output => return output,
             }
         }
-        let entered = waiter.bell().enter();
-        let slice = waiter.ringers().pass();
-        let found = waiter.look();
+        let registration = waiter.bell().register();
+        let slice = waiter.published().barrier();
+        let output = waiter.poll();
         let left = left();
-        let is_over = found.is_some() || left.is_some_and(|left| left.is_zero());
-        let must_look = is_over || waiter.is_ready();
-        let slept = !must_look
-            && waiter.bell().sleep(entered, Some(left.map_or(slice, |left| left.min(slice))));
-        waiter.bell().leave(entered);
+        let is_over = output.is_some() || left.is_some_and(|left| left.is_zero());
+        let must_poll = is_over || waiter.is_ready();
+        let slept = !must_poll
+            && waiter.bell().sleep(registration, Some(left.map_or(slice, |left| left.min(slice))));
+        waiter.bell().unregister(registration);
         if is_over {
-            return found;
+            return output;
         }
         if slept {
             let end = waiter.recover();
             if end.is_some() {
                 return end;
             }
-        } else if must_look {
-            // Whoever is to bring it about may need this processor.
+        } else if must_poll {
+            // The thread that completes the condition may need this processor.
             std::thread::yield_now();
         }
-        if let Some(found) = waiter.look() {
-            return Some(found);
+        if let Some(output) = waiter.poll() {
+            return Some(output);
         }
     }
 }

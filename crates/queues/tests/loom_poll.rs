@@ -180,19 +180,19 @@ impl Belled {
     fn send(&self, number: u64) {
         self.ring.send(number);
         order::settle();
-        Bell(&self.bell).ring();
+        Bell(&self.bell).notify();
     }
 
     fn receive(&self) -> u64 {
         loop {
             let bell = Bell(&self.bell);
-            let entered = bell.enter();
+            let entered = bell.register();
             fence(Ordering::SeqCst);
             let found = self.ring.receive();
             if found.is_none() {
                 bell.sleep(entered, None);
             }
-            bell.leave(entered);
+            bell.unregister(entered);
             if let Some(number) = found {
                 return number;
             }
@@ -261,7 +261,7 @@ fn a_sleeper_that_died_does_not_silence_the_bell_for_others() {
     model(3, || {
         let queue = Belled::new();
         // It entered and never leaves.
-        let _ = Bell(&queue.bell).enter();
+        let _ = Bell(&queue.bell).register();
         let senders = [1, 2].map(|number| spawn(&queue, move |queue| queue.send(number)));
         assert_eq!(queue.receive() + queue.receive(), 3);
         senders.into_iter().for_each(|sender| sender.join().expect("no panic"));
@@ -335,7 +335,7 @@ impl Polled {
     fn send(&self, queue: usize, number: u64) {
         self.rings[queue].1.send(number);
         self.bits().announce(self.rings[queue].0);
-        Bell(&self.bell).ring();
+        Bell(&self.bell).notify();
     }
 
     fn receive(&self, poller: &mut Poller) -> u64 {
@@ -346,11 +346,11 @@ impl Polled {
                 return number;
             }
             let bell = Bell(&self.bell);
-            let entered = bell.enter();
+            let entered = bell.register();
             if !poller.is_any_ready(self.bits(), None, &mut members) {
                 bell.sleep(entered, None);
             }
-            bell.leave(entered);
+            bell.unregister(entered);
         }
     }
 }

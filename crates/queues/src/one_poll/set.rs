@@ -78,8 +78,8 @@ impl PollSet {
     /// Connects to the set at `offset`.
     ///
     /// # Errors
-    /// [`CreateError::NoQueue`] if there is none, [`CreateError::Segment`] for an offset outside the
-    /// segment.
+    /// [`CreateError::NoQueue`] if there is none, [`CreateError::Segment`] for an offset outside
+    /// the segment.
     pub fn connect(segment: &Arc<Segment>, offset: Offset) -> Result<PollSet, CreateError> {
         // Acquire: pairs with the Release in `create`.
         let label = Mapped::<SetSettings>::new(segment, offset)?.layout.load(Ordering::Acquire);
@@ -159,8 +159,8 @@ impl SetMember {
         self.index as usize
     }
 
-    /// Announces a message that was just published by an exchange. The exchange orders it before the
-    /// load of the bit, so no fence is needed here.
+    /// Announces a message that was just published by an exchange. The exchange orders it before
+    /// the load of the bit, so no fence is needed here.
     #[inline(always)]
     pub(crate) fn announce(&self, event: Option<&Event>) {
         Bit { word: &self.word, mask: 1 << (self.index % 64) }.set();
@@ -168,7 +168,7 @@ impl SetMember {
             let line = self.index as usize / QUEUES_PER_LINE;
             Bit { word: summary, mask: 1 << (line % 64) }.set();
         }
-        Bell(&self.settings.bell).ring();
+        Bell(&self.settings.bell).notify();
         if let Some(event) = event {
             // Only single queues can be half full, not a set.
             Request(&self.settings.request).answer(|| false, || event.notify());

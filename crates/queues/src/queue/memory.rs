@@ -1,17 +1,18 @@
-//! The ring of a queue in a segment: a line of settings, a line each for tail, head and waiting
-//! senders, and the slots.
+//! Memory of a queue: a line of settings, one line each for tail, head and waiting senders, and the
+//! slots.
 //!
-//! | bytes | written by | read by |
+//! | Bytes | Written by | Read by |
 //! |---|---|---|
-//! | 0 to 63: layout, poll set, gate, bell, request, Empty message | the maker, and receivers that go to sleep | all |
+//! | 0 to 63: layout, poll set, gate, wake-up word, event request, Empty message | the creator, and receivers that sleep | all |
 //! | 64 to 127: tail | senders | senders |
-//! | 128 to 191: head | receivers | receivers, and senders that look for room |
-//! | 192 to 255: bell of senders that wait for room | senders that wait | receivers |
-//! | from 256: slots | senders (and receivers that give back a word) | all |
-//! | behind them, in a wide queue: the senders' processes | new senders | whoever looks whether one is dead |
+//! | 128 to 191: head | receivers | receivers, and senders that need free space |
+//! | 192 to 255: wake-up word of waiting senders | waiting senders | receivers |
+//! | from 256: slots | senders (and receivers that release a word) | all |
+//! | after them, in a cache-line queue: the senders' processes | new senders | recovery |
 //!
-//! In the steady state a message costs a sender, beyond slot and tail, loads of lines that nobody
-//! writes: the settings, and its queue's bit and the bell of the poll set if the queue is in one.
+//! In the steady state a message costs a sender, besides slot and tail, only loads of lines that no
+//! thread writes: the settings, and, for a member of a poll set, its bit and the set's wake-up
+//! word.
 
 use std::sync::Arc;
 
@@ -26,53 +27,53 @@ use crate::event::{Event, Notify};
 use crate::one_poll::{PollSet, SetMember};
 use crate::order;
 use crate::sync::{AtomicU32, AtomicU64, Ordering, fence};
-use crate::waiting::Ringers;
+use crate::waiting::Published;
 
-/// Says in the upper half of the layout word that a ring lies here.
+/// Magic number in the upper half of the layout word.
 const MAGIC: u64 = 0x7477_7269;
 
 shm::shared_lines! {
-    /// What the maker says about the ring, and what receivers ask senders for.
+    /// Properties of the ring, and requests of receivers to senders.
     pub(crate) struct Settings {
-        /// [`MAGIC`], the kind of slots, and the capacity's logarithm.
+        /// [`MAGIC`], the kind of slots, and the binary logarithm of the capacity.
         layout: AtomicU64,
-        /// Where the poll set lies that the queue is in, plus 1; 0: in none.
+        /// Offset of the poll set of the queue plus 1; 0 for none.
         poll_set: AtomicU64,
-        /// Its index there.
+        /// Index in the poll set.
         poll_index: AtomicU64,
-        /// Generation and closing (see the rings).
+        /// Generation and closed flag (see the rings).
         pub(crate) gate: AtomicU32,
-        /// Receivers sleep here.
+        /// Wake-up word of receivers.
         bell: AtomicU32,
-        /// Receivers ask for their eventfd here.
+        /// Event request of receivers.
         request: AtomicU32,
         unused: AtomicU32,
-        /// The programmable Empty message.
+        /// Programmable Empty message.
         pub(crate) empty: AtomicU64,
     }
 
-    /// Where senders are.
+    /// Position of the senders.
     pub(crate) struct Tail {
-        /// The position to be written next.
+        /// Next position to write.
         pub(crate) position: AtomicU64,
-        /// What senders know of the head.
+        /// Last value of the head that senders saw.
         pub(crate) hint: AtomicU64,
     }
 
-    /// Where receivers are.
+    /// Position of the receivers.
     pub(crate) struct Head {
-        /// The position to be received next.
+        /// Next position to receive.
         pub(crate) position: AtomicU64,
-        /// How many receivers there are; [`SINGLE`] for one alone.
+        /// Number of receivers; [`SINGLE`] for a single receiver.
         receivers: AtomicU32,
     }
 
-    /// Where senders wait.
+    /// Wake-up word of waiting senders.
     pub(crate) struct SendersWaiting {
         bell: AtomicU32,
     }
 
-    /// Everything but the slots.
+    /// All lines before the slots.
     pub(crate) struct ControlLines {
         pub(crate) settings: Settings,
         pub(crate) tail: Tail,
@@ -83,24 +84,24 @@ shm::shared_lines! {
 
 const SINGLE: u32 = u32::MAX;
 
-/// What lies in the slots of a ring.
+/// Contents of the slots of a ring.
 pub trait Slot: Shared {
-    /// A number for the layout word.
+    /// Number in the layout word.
     const KIND: u8;
-    /// For messages.
+    /// Name in error messages.
     const NAME: &'static str;
-    /// How many words for the names of processes that send lie behind the slots.
+    /// Number of words after the slots that identify sending processes.
     const SENDERS: usize = 0;
-    /// Makes the slot as it is in a new ring.
+    /// Initialises the slot.
     fn clear(&self);
 }
 
-/// A ring in a segment, kept mapped.
+/// Ring in a segment that this value keeps mapped.
 pub struct RingMemory<S: Slot> {
     pub(crate) control: Mapped<ControlLines>,
     pub(crate) slots: MappedSlice<S>,
     pub(crate) senders: MappedSlice<AtomicU64>,
-    /// The number of this process among the senders; 0: it has none.
+    /// Number of this process among the senders; 0 for none.
     pub(crate) own: u8,
     member: Option<SetMember>,
     offset: Offset,
@@ -119,7 +120,7 @@ impl<S: Slot> Clone for RingMemory<S> {
     }
 }
 
-/// How many bytes a ring takes.
+/// Returns the size of a ring in bytes.
 pub(crate) fn bytes_for<S: Slot>(capacity: usize) -> Result<u64, CreateError> {
     check(capacity)?;
     Ok((size_of::<ControlLines>() + capacity * size_of::<S>() + S::SENDERS * 8) as u64)
@@ -137,21 +138,21 @@ fn layout<S: Slot>(capacity: usize) -> u64 {
 }
 
 impl<S: Slot> RingMemory<S> {
-    /// Makes a ring of a new piece of the arena.
+    /// Creates a ring in new memory of the arena.
     pub(crate) fn create(
         arena: &Arena,
         capacity: usize,
         member: Option<(&PollSet, usize)>,
     ) -> Result<Self, CreateError> {
-        // Two lines at a time are what processors like to fetch.
+        // Processors fetch lines in aligned pairs.
         let offset = arena.allocate(bytes_for::<S>(capacity)?, 128)?;
         Self::create_at(arena.segment(), offset, capacity, member).inspect_err(|_| {
-            // The place came from this arena just now, so that this cannot fail.
+            // Cannot fail: the memory came from this arena.
             let _ = arena.free(offset);
         })
     }
 
-    /// Makes a ring at a place that is committed and that nobody else uses.
+    /// Creates a ring in committed memory that nothing else uses.
     pub(crate) fn create_at(
         segment: &Arc<Segment>,
         offset: Offset,
@@ -161,7 +162,7 @@ impl<S: Slot> RingMemory<S> {
         let ring = Self::map(segment, offset, capacity, None)?;
         let member = member.map(|(set, index)| set.member(index)).transpose()?;
         let ControlLines { settings, tail, head, room } = &*ring.control;
-        // Relaxed: the layout word publishes them.
+        // Relaxed, all stores below: the Release store of the layout word publishes them.
         let place =
             member.as_ref().map_or((0, 0), |member| (member.set().0 + 1, member.index() as u64));
         settings.poll_set.store(place.0, Ordering::Relaxed);
@@ -186,7 +187,7 @@ impl<S: Slot> RingMemory<S> {
         Ok(RingMemory { member, ..ring })
     }
 
-    /// Finds the ring that another made at `offset`.
+    /// Connects to a ring at `offset`.
     pub(crate) fn connect(segment: &Arc<Segment>, offset: Offset) -> Result<Self, CreateError> {
         let settings = Mapped::<Settings>::new(segment, offset)?;
         // Acquire: pairs with the Release in `create_at`.
@@ -226,68 +227,69 @@ impl<S: Slot> RingMemory<S> {
         Ok(RingMemory { control, slots, senders, own: 0, member, offset })
     }
 
-    /// Where the ring lies.
+    /// Returns the offset of the ring.
     pub(crate) fn offset(&self) -> Offset {
         self.offset
     }
 
-    /// Where receivers sleep: on the bell of the queue.
+    /// Returns the wake-up word of receivers.
     pub(crate) fn bell(&self) -> Bell<'_> {
         Bell(&self.control.settings.bell)
     }
 
-    /// Where senders wait for room.
+    /// Returns the wake-up word of senders that wait for free space.
     pub(crate) fn room(&self) -> Bell<'_> {
         Bell(&self.control.room.bell)
     }
 
-    /// How receivers make room, for those who sleep until there is some.
-    pub(crate) fn room_ringers(&self) -> Ringers {
-        Ringers::Store
+    /// Returns how receivers publish free space to waiting senders.
+    pub(crate) fn space_published(&self) -> Published {
+        Published::Store
     }
 
-    /// Announces a message that was sent by an exchange just now.
+    /// Notifies receivers of a message just published by an exchange.
     #[inline(always)]
     pub(crate) fn announce(&self, event: Option<&Event>, is_half_full: impl FnOnce() -> bool) {
         order::settle();
         if let Some(member) = &self.member {
             member.announce(event);
         }
-        self.bell().ring();
+        self.bell().notify();
         if let Some(event) = event {
             Request(&self.control.settings.request).answer(is_half_full, || event.notify());
         }
     }
 
-    /// Tells waiting senders that a receiver has just made room.
+    /// Notifies waiting senders of free space.
     #[inline(always)]
     pub(crate) fn announce_room(&self) {
         crate::fence::light();
-        self.room().ring();
+        self.room().notify();
     }
 
-    /// Wakes everybody: the queue was closed.
+    /// Wakes all senders and receivers after the queue was closed.
     pub(crate) fn announce_end(&self) {
         fence(Ordering::SeqCst);
         if let Some(member) = &self.member {
             member.announce(None);
         }
-        self.bell().ring();
-        self.room().ring();
+        self.bell().notify();
+        self.room().notify();
     }
 
-    /// Asks senders to write to the eventfd once.
+    /// Sets or cancels the request for one event notification.
     pub(crate) fn request_event(&self, when: Option<Notify>) {
         let request = Request(&self.control.settings.request);
         match when {
             Some(when) => request.ask(when),
             None => request.cancel(),
         }
-        // Between the request and the caller's look.
+        // Orders the request before the caller's check of the condition. Pairs with the exchange of
+        // senders: either they see the request, or the caller sees their message.
         fence(Ordering::SeqCst);
     }
 
-    /// Counts one more receiver.
+    /// Registers a receiver.
     pub(crate) fn enter_receiver(&self, sole: bool) -> Result<(), CreateError> {
         let receivers = &self.control.head.receivers;
         let mut seen = receivers.load(Ordering::Relaxed);
@@ -297,8 +299,8 @@ impl<S: Slot> RingMemory<S> {
                 (false, count) if count < SINGLE - 1 => count + 1,
                 _ => return Err(CreateError::Held { offset: self.offset }),
             };
-            // Acquire: pairs with the Release of `leave_receiver`: where the former receiver left
-            // the head is seen.
+            // Acquire: pairs with the Release in `leave_receiver`, so that the head of the former
+            // receiver is visible.
             match receivers.compare_exchange_weak(seen, after, Ordering::AcqRel, Ordering::Relaxed)
             {
                 Ok(_) => return Ok(()),
@@ -307,7 +309,7 @@ impl<S: Slot> RingMemory<S> {
         }
     }
 
-    /// Counts one receiver less.
+    /// Unregisters a receiver.
     pub(crate) fn leave_receiver(&self, sole: bool) {
         let receivers = &self.control.head.receivers;
         if sole {
@@ -318,7 +320,7 @@ impl<S: Slot> RingMemory<S> {
         }
     }
 
-    /// Forgets receivers that have died without leaving.
+    /// Unregisters receivers that were killed.
     pub(crate) fn forget_receivers(&self) {
         self.control.head.receivers.store(0, Ordering::Release);
     }

@@ -1,4 +1,4 @@
-//! The receiving end of a queue.
+//! Receiving end of a queue.
 
 use std::marker::PhantomData;
 use std::sync::Arc;
@@ -15,19 +15,18 @@ use crate::one_poll::Polled;
 use crate::sync::{Ordering, spin_loop};
 use crate::waiting::{Wait, wait};
 
-/// How many pauses of the processor a receiver makes between two looks while messages flow. The
-/// sender is probably writing to the very line that would be looked at; a look at once takes the
-/// line away from it for a message or two.
+/// Spin-loop hints between two polls while messages arrive continuously. The sender is probably
+/// writing to the line that would be polled; polling at once takes the line away from it.
 const FLOW_PAUSE: u32 = 4;
 
-/// How often it looks before it takes the flow for ended.
-const FLOW_LOOKS: u32 = 8;
+/// Number of polls after which a continuous flow of messages counts as ended.
+const FLOW_POLLS: u32 = 8;
 
-/// Receives from one queue. Those of the form [`Multi`] can be cloned, one for each thread.
+/// Receiver of a queue. A [`Multi`] receiver can be cloned, one clone for each thread.
 pub struct Receiver<K: Kind, C: Consumers = Multi> {
     ring: RingMemory<K::Slot>,
-    looks: K::RecvState,
-    /// The last batch was not empty.
+    state: K::RecvState,
+    /// True if the last batch was not empty.
     flows: bool,
     watched: Watched,
     form: PhantomData<C>,
@@ -37,35 +36,35 @@ impl<K: Kind, C: Consumers> Receiver<K, C> {
     pub(super) fn of(ring: RingMemory<K::Slot>) -> Self {
         Receiver {
             ring,
-            looks: K::RecvState::default(),
+            state: K::RecvState::default(),
             flows: false,
             watched: None,
             form: PhantomData,
         }
     }
 
-    /// A receiver that gives up waiting when this says that nobody is left who might send.
+    /// Sets a liveness check: waiting ends when it reports that no sender is left.
     #[must_use]
     pub fn watching(mut self, senders: Arc<dyn Departures>) -> Self {
         self.watched = Some(senders);
         self
     }
 
-    /// Takes the next message if there is one.
+    /// Receives the next message if there is one.
     ///
     /// # Errors
     /// [`RecvError`].
     #[inline]
     pub fn try_recv(&mut self) -> Result<Option<K::Message>, RecvError> {
-        let received = K::try_recv::<C>(&self.ring, &mut self.looks);
+        let received = K::try_recv::<C>(&self.ring, &mut self.state);
         if let Ok(Some(_)) = received {
             self.ring.announce_room();
         }
         received
     }
 
-    /// Takes the next message; the Empty message if there is none, or the queue is closed. So it
-    /// can always be dispatched.
+    /// Receives the next message, or the Empty message if there is none or the queue is closed. The
+    /// result can always be dispatched.
     #[inline]
     pub fn recv_or_empty(&mut self) -> K::Message {
         match self.try_recv() {
@@ -74,18 +73,18 @@ impl<K: Kind, C: Consumers> Receiver<K, C> {
         }
     }
 
-    /// Takes up to `into.len()` messages, as many as there are, with one handshake; gives how many.
+    /// Receives up to `into.len()` available messages with one exchange; returns their number.
     ///
     /// # Errors
-    /// [`RecvError`], when there is no message before it.
+    /// [`RecvError`], if no message precedes it.
     pub fn try_recv_many(&mut self, into: &mut [K::Message]) -> Result<usize, RecvError> {
-        let looks = if self.flows { FLOW_LOOKS } else { 1 };
+        let polls = if self.flows { FLOW_POLLS } else { 1 };
         let mut count = 0;
-        for _ in 0..looks {
+        for _ in 0..polls {
             if self.flows {
                 (0..FLOW_PAUSE).for_each(|_| spin_loop());
             }
-            count = K::try_recv_many::<C>(&self.ring, &mut self.looks, into)?;
+            count = K::try_recv_many::<C>(&self.ring, &mut self.state, into)?;
             if count != 0 {
                 break;
             }
@@ -97,7 +96,7 @@ impl<K: Kind, C: Consumers> Receiver<K, C> {
         Ok(count)
     }
 
-    /// Takes the next message, and sleeps until there is one.
+    /// Receives the next message, waiting for one.
     ///
     /// # Errors
     /// [`RecvError`].
@@ -125,29 +124,29 @@ impl<K: Kind, C: Consumers> Receiver<K, C> {
         wait(self, Some(deadline)).transpose()
     }
 
-    /// Whether a message waits, or a line that holds others up and that some more looks will pass
-    /// by.
+    /// Returns whether a message waits, or an unpublished slot that blocks later messages and that
+    /// further polls will void.
     #[inline]
     #[must_use]
     pub fn is_ready(&self) -> bool {
         K::is_ready(&self.ring)
     }
 
-    /// The message that an empty queue gives. In a new queue: from source 0 for handler 0, five
-    /// bytes of 0.
+    /// Returns the Empty message. In a new queue: from source 0 for handler 0, with five bytes of
+    /// 0.
     #[must_use]
     pub fn empty_message(&self) -> K::Message {
-        // Relaxed: the message is all in the word.
+        // Relaxed: the message is the word itself.
         K::of_empty(Message::from_bits(self.ring.control.settings.empty.load(Ordering::Relaxed)))
     }
 
-    /// Says what an empty queue gives, to all of its receivers.
+    /// Sets the Empty message of the queue, for all its receivers.
     pub fn set_empty_message(&mut self, message: Message) {
         self.ring.control.settings.empty.store(message.to_bits(), Ordering::Relaxed);
     }
 
-    /// Asks that the [`Event`](crate::event::Event) that senders were given be notified once. True
-    /// if it is already so; then receive first.
+    /// Requests one notification of the [`Event`](crate::event::Event) of the senders. Returns true
+    /// if the condition already holds; then receive first.
     pub fn request_event(&mut self, when: Notify) -> bool {
         self.ring.request_event(Some(when));
         match when {
@@ -156,25 +155,25 @@ impl<K: Kind, C: Consumers> Receiver<K, C> {
         }
     }
 
-    /// Takes back what [`Receiver::request_event`] asked for.
+    /// Cancels the request of [`Receiver::request_event`].
     pub fn cancel_event(&mut self) {
         self.ring.request_event(None);
     }
 }
 
 impl<K: Kind, C: Consumers> Wait for Receiver<K, C> {
-    type Found = Result<K::Message, RecvError>;
+    type Output = Result<K::Message, RecvError>;
 
     fn bell(&self) -> Bell<'_> {
         self.ring.bell()
     }
 
-    fn look(&mut self) -> Option<Self::Found> {
+    fn poll(&mut self) -> Option<Self::Output> {
         self.try_recv().transpose()
     }
 
     fn progress(&self) -> u64 {
-        // Relaxed: a hint that others receive too.
+        // Relaxed: a hint that other receivers take messages.
         self.ring.control.head.position.load(Ordering::Relaxed)
     }
 
@@ -182,17 +181,17 @@ impl<K: Kind, C: Consumers> Wait for Receiver<K, C> {
         Receiver::is_ready(self)
     }
 
-    fn recover(&mut self) -> Option<Self::Found> {
+    fn recover(&mut self) -> Option<Self::Output> {
         let rank = departed(&self.watched)?;
-        // What it sent before it went comes first.
-        Some(self.look().unwrap_or(Err(RecvError::Departed { rank })))
+        // Messages it sent before it left or failed come first.
+        Some(self.poll().unwrap_or(Err(RecvError::Departed { rank })))
     }
 }
 
 impl<K: Kind> Clone for Receiver<K, Multi> {
     fn clone(&self) -> Self {
-        // It can only fail when other programs write over the count, or at 2^32 receivers; then one
-        // goes uncounted.
+        // Fails only when the count is corrupt or at its limit of 2^32; the clone then remains
+        // uncounted.
         let _ = self.ring.enter_receiver(false);
         let mut clone = Receiver::of(self.ring.clone());
         clone.watched.clone_from(&self.watched);

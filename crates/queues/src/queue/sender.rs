@@ -1,4 +1,4 @@
-//! The sending end of a queue.
+//! Sending end of a queue.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -9,9 +9,9 @@ use crate::bell::Bell;
 use crate::departures::{Departures, Watched, departed};
 use crate::error::SendError;
 use crate::event::Event;
-use crate::waiting::{Ringers, Wait, wait};
+use crate::waiting::{Published, Wait, wait};
 
-/// Sends to one queue. Any number of threads may use one, or clones of one.
+/// Sender to a queue. Any number of threads may share a sender or use clones of it.
 pub struct Sender<K: Kind> {
     pub(crate) ring: RingMemory<K::Slot>,
     pub(crate) generation: u32,
@@ -25,23 +25,24 @@ impl<K: Kind> Sender<K> {
         Sender { ring, generation, state: K::SendState::default(), event: None, watched: None }
     }
 
-    /// A sender that notifies the receiver's event when the receiver asks for that. The event is
-    /// also notified for the poll set of the queue.
+    /// Sets the receiver's event, which this sender notifies on request, also on behalf of the poll
+    /// set of the queue.
     #[must_use]
     pub fn with_event(self, event: Event) -> Self {
         Sender { event: Some(event), ..self }
     }
 
-    /// A sender that gives up waiting for room when this says that the receiver has gone.
+    /// Sets a liveness check: waiting for free space ends when it reports that the receiver has
+    /// left or failed.
     #[must_use]
     pub fn watching(self, receiver: Arc<dyn Departures>) -> Self {
         Sender { watched: Some(receiver), ..self }
     }
 
-    /// Sends a message if there is room.
+    /// Sends a message if there is free space.
     ///
     /// # Errors
-    /// [`SendError`]; the message was then not sent.
+    /// [`SendError`]; the message was not sent.
     #[inline]
     pub fn try_send(&self, message: &K::Message) -> Result<(), SendError> {
         K::try_send(&self.ring, message, self.generation, &self.state)?;
@@ -49,7 +50,7 @@ impl<K: Kind> Sender<K> {
         Ok(())
     }
 
-    /// Sends a message, and waits for room if there is none.
+    /// Sends a message, waiting for free space.
     ///
     /// # Errors
     /// [`SendError::Closed`], [`SendError::Broken`], [`SendError::Departed`].
@@ -88,11 +89,11 @@ impl<K: Kind> Sender<K> {
 
     #[cold]
     fn send_later(&self, message: &K::Message, deadline: Option<Instant>) -> Result<(), SendError> {
-        // Without a deadline the wait has no other end than a result.
+        // Without a deadline the wait ends only with a result.
         wait(&mut Later { sender: self, message }, deadline).unwrap_or(Err(SendError::Full))
     }
 
-    /// Announces what was just published.
+    /// Notifies receivers of the message just published.
     #[inline(always)]
     pub(crate) fn announce(&self) {
         self.ring.announce(self.event.as_ref(), || {
@@ -101,39 +102,43 @@ impl<K: Kind> Sender<K> {
     }
 }
 
-/// A message that waits for room.
+/// Message waiting for free space.
 struct Later<'a, K: Kind> {
     sender: &'a Sender<K>,
     message: &'a K::Message,
 }
 
 impl<K: Kind> Wait for Later<'_, K> {
-    type Found = Result<(), SendError>;
+    type Output = Result<(), SendError>;
 
     fn bell(&self) -> Bell<'_> {
         self.sender.ring.room()
     }
 
-    fn ringers(&self) -> Ringers {
-        self.sender.ring.room_ringers()
+    fn published(&self) -> Published {
+        self.sender.ring.space_published()
     }
 
-    fn look(&mut self) -> Option<Self::Found> {
+    fn poll(&mut self) -> Option<Self::Output> {
         Some(self.sender.try_send(self.message)).filter(|result| *result != Err(SendError::Full))
     }
 
-    fn recover(&mut self) -> Option<Self::Found> {
+    fn recover(&mut self) -> Option<Self::Output> {
         K::recover(&self.sender.ring);
         let rank = departed(&self.sender.watched)?;
-        // It may have made room as the last that it did; then the message is sent, to nobody.
-        Some(self.look().unwrap_or(Err(SendError::Departed { rank })))
+        // Its last action may have been to release a slot. The message is then sent, although no
+        // receiver is left.
+        Some(self.poll().unwrap_or(Err(SendError::Departed { rank })))
     }
 }
 
 impl<K: Kind> Clone for Sender<K> {
     fn clone(&self) -> Self {
-        let (event, watched) = (self.event.clone(), self.watched.clone());
-        Sender { event, watched, ..Sender::of(self.ring.clone(), self.generation) }
+        Sender {
+            event: self.event.clone(),
+            watched: self.watched.clone(),
+            ..Sender::of(self.ring.clone(), self.generation)
+        }
     }
 }
 

@@ -20,8 +20,8 @@ pub const PROMOTION_MESSAGES: u32 = 8;
 /// Number of messages of a class after which counts of recent messages are halved.
 pub const DECAY_MESSAGES: u64 = 1024;
 
-/// Number of polls for which a demotion waits for slots that are claimed and not published. A slot is
-/// voided after fewer polls, so that this bound is reached only if the ring is corrupt.
+/// Number of polls for which a demotion waits for slots that are claimed and not published. A slot
+/// is voided after fewer polls, so that this bound is reached only if the ring is corrupt.
 const MAX_POLLS: usize = 1 << 22;
 
 /// A message in overflow, and the ring position before which it is delivered.
@@ -46,7 +46,8 @@ struct ResidentRing {
     queue: CacheLineQueue,
     receiver: CacheLineReceiver<Single>,
     owner: Option<usize>,
-    /// A message taken from the ring that waits for entries of the overflow list, with its position.
+    /// A message taken from the ring that waits for entries of the overflow list, with its
+    /// position.
     pending: Option<OverflowEntry>,
 }
 
@@ -66,8 +67,8 @@ pub(crate) struct QueueProgress {
     pub(crate) sorted: u64,
     /// The non-resident queue holds no published message.
     pub(crate) is_sorted: bool,
-    /// Upper bound of the messages that the queue delivers before one that would be sent now, without
-    /// those in the non-resident queue.
+    /// Upper bound of the messages that the queue delivers before one that would be sent now,
+    /// without those in the non-resident queue.
     pub(crate) backlog: u64,
     /// The queue holds no published message.
     pub(crate) is_empty: bool,
@@ -213,12 +214,12 @@ impl ClassQueues {
         // Orders the freed slot before the check for waiting senders: a sender either sees the slot
         // or is woken here.
         fence(Ordering::SeqCst);
-        self.layout.space(self.class).ring();
+        self.layout.space(self.class).notify();
         Ok(Some(message))
     }
 
-    /// Moves messages from the non-resident queue into the overflow lists of their queues, at most as
-    /// many as its capacity.
+    /// Moves messages from the non-resident queue into the overflow lists of their queues, at most
+    /// as many as its capacity.
     fn sort(&mut self) -> Result<(), RecvError> {
         let mut sorted = 0;
         self.polls += 1;
@@ -245,13 +246,13 @@ impl ClassQueues {
         }
         if sorted != 0 {
             fence(Ordering::SeqCst);
-            self.layout.space(self.class).ring();
+            self.layout.space(self.class).notify();
         }
         Ok(())
     }
 
-    /// Takes the next message of a queue in the order of the parent module's page, and returns whether
-    /// it came through the ring.
+    /// Takes the next message of a queue in the order of the parent module's page, and returns
+    /// whether it came through the ring.
     fn next(&mut self, index: usize) -> Result<Option<(CacheLineMessage, bool)>, RecvError> {
         let Some(queue) = self.queues.get_mut(index) else { return Ok(None) };
         let front = queue.overflow.front().map(|entry| entry.boundary);
@@ -268,8 +269,9 @@ impl ClassQueues {
         let comes_first = match (&ring.pending, front) {
             (_, None) => false,
             (Some(pending), Some(boundary)) => boundary <= pending.boundary,
-            // A slot below the boundary that is claimed and not published belongs to another sender:
-            // the entry's sender published all its earlier messages. So the entry need not wait.
+            // A slot below the boundary that is claimed and not published belongs to another
+            // sender: the entry's sender published all its earlier messages. So the entry need not
+            // wait.
             (None, Some(boundary)) => boundary <= head() || !ring.receiver.is_ready(),
         };
         if comes_first {
@@ -278,8 +280,8 @@ impl ClassQueues {
         Ok(ring.pending.take().map(|entry| (entry.message, true)))
     }
 
-    /// Updates the bit and the descriptor of a queue after a change of its overflow list. The bit is
-    /// cleared later, when a poll finds the queue empty.
+    /// Updates the bit and the descriptor of a queue after a change of its overflow list. The bit
+    /// is cleared later, when a poll finds the queue empty.
     fn settle(&mut self, index: usize) {
         let Some(queue) = self.queues.get_mut(index) else { return };
         let length = queue.overflow.len();
@@ -430,6 +432,6 @@ impl Drop for ClassQueues {
             ring.queue.close();
         });
         fence(Ordering::SeqCst);
-        self.layout.space(self.class).ring();
+        self.layout.space(self.class).notify();
     }
 }

@@ -33,8 +33,8 @@ pub struct Received {
 }
 
 /// The receiving end of all queues. Dropping it closes them. The memory returns to the arena if no
-/// living process has a [`RemoteQueues`]; otherwise it stays allocated ([`ReceiveQueues::close`] can
-/// free it later).
+/// living process has a [`RemoteQueues`]; otherwise it stays allocated ([`ReceiveQueues::close`]
+/// can free it later).
 #[derive(Debug)]
 pub struct ReceiveQueues {
     layout: QueuesLayout,
@@ -72,8 +72,8 @@ impl ReceiveQueues {
         Ok(ReceiveQueues { layout, classes, memory })
     }
 
-    /// Closes the queues and frees their memory if no living process has a [`RemoteQueues`]. Messages
-    /// that were not received are lost.
+    /// Closes the queues and frees their memory if no living process has a [`RemoteQueues`].
+    /// Messages that were not received are lost.
     ///
     /// # Errors
     /// [`DeferredFree`] if a living process has one.
@@ -162,8 +162,8 @@ impl ReceiveQueues {
         Ok(None)
     }
 
-    /// Receives the next message of any queue, in the order of [`ReceiveQueues::try_recv_any`]. Blocks
-    /// until there is one.
+    /// Receives the next message of any queue, in the order of [`ReceiveQueues::try_recv_any`].
+    /// Blocks until there is one.
     ///
     /// # Errors
     /// [`RecvError::Broken`].
@@ -176,8 +176,8 @@ impl ReceiveQueues {
     }
 
     /// Requests one notification of the senders' [`Event`] ([`RemoteQueues::with_event`]): when a
-    /// message arrives, or when a ring or a non-resident queue is half full. Returns true if that is
-    /// already so, or if an overflow list has half of its quota; then receive first.
+    /// message arrives, or when a ring or a non-resident queue is half full. Returns true if that
+    /// is already so, or if an overflow list has half of its quota; then receive first.
     pub fn request_event(&mut self, when: Notify) -> bool {
         self.layout.request().ask(when);
         // Orders the request before the polls: a sender either sees the request, or its message is
@@ -258,13 +258,13 @@ struct QueueWait<'a> {
 }
 
 impl Wait for QueueWait<'_> {
-    type Found = Result<CacheLineMessage, RecvError>;
+    type Output = Result<CacheLineMessage, RecvError>;
 
     fn bell(&self) -> Bell<'_> {
         self.queues.layout.arrival()
     }
 
-    fn look(&mut self) -> Option<Self::Found> {
+    fn poll(&mut self) -> Option<Self::Output> {
         self.queues.try_recv(self.queue, self.class).transpose()
     }
 
@@ -277,13 +277,13 @@ impl Wait for QueueWait<'_> {
 struct AnyWait<'a>(&'a mut ReceiveQueues);
 
 impl Wait for AnyWait<'_> {
-    type Found = Result<Received, RecvError>;
+    type Output = Result<Received, RecvError>;
 
     fn bell(&self) -> Bell<'_> {
         self.0.layout.arrival()
     }
 
-    fn look(&mut self) -> Option<Self::Found> {
+    fn poll(&mut self) -> Option<Self::Output> {
         self.0.try_recv_any().transpose()
     }
 
@@ -291,7 +291,7 @@ impl Wait for AnyWait<'_> {
         self.0.is_ready()
     }
 
-    fn recover(&mut self) -> Option<Self::Found> {
+    fn recover(&mut self) -> Option<Self::Output> {
         self.0.classes.iter().for_each(ClassQueues::restore_bits);
         None
     }

@@ -1,4 +1,5 @@
-//! The sending side: one mapping of the receive queues per process, and a few bytes for each sender.
+//! The sending side: one mapping of the receive queues per process, and a few bytes for each
+//! sender.
 
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 use std::time::{Duration, Instant};
@@ -64,7 +65,7 @@ impl RemoteQueues {
         };
         let non_resident = non_resident.map(|queue| {
             let generation = queue.generation();
-            (queue.entered(), generation)
+            (queue.registered(), generation)
         });
         Ok(RemoteQueues {
             rings: layout.ring_offsets.iter().map(|_| OnceLock::new()).collect(),
@@ -114,9 +115,9 @@ impl RemoteQueues {
         }
         // Relaxed: the descriptor published it.
         let offset = word.load(Ordering::Relaxed).checked_sub(1).ok_or(SendError::Broken)?;
-        let found =
-            CacheLineQueue::connect(&self.segment, Offset(offset)).map_err(|_| SendError::Broken)?;
-        Ok(known.get_or_init(|| found.entered()))
+        let found = CacheLineQueue::connect(&self.segment, Offset(offset))
+            .map_err(|_| SendError::Broken)?;
+        Ok(known.get_or_init(|| found.registered()))
     }
 
     fn gone(&self) -> Result<(), SendError> {
@@ -144,8 +145,8 @@ impl Drop for RemoteQueues {
     }
 }
 
-/// A sender to one queue. The messages of one sender are received in order; those of two senders have
-/// no order between them.
+/// A sender to one queue. The messages of one sender are received in order; those of two senders
+/// have no order between them.
 #[derive(Debug)]
 pub struct QueueSender {
     queues: Arc<RemoteQueues>,
@@ -273,7 +274,7 @@ impl QueueSender {
     /// Wakes the receiver after a send into this ring.
     fn announce(&self, ring: &CacheLineQueue) {
         order::settle();
-        self.queues.layout.arrival().ring();
+        self.queues.layout.arrival().notify();
         if let Some(event) = &self.queues.event {
             self.queues.layout.request().answer(|| is_half_full(ring), || event.notify());
         }
@@ -287,18 +288,18 @@ struct SendWait<'a> {
 }
 
 impl Wait for SendWait<'_> {
-    type Found = Result<(), SendError>;
+    type Output = Result<(), SendError>;
 
     fn bell(&self) -> Bell<'_> {
         self.sender.queues.layout.space(self.sender.class)
     }
 
-    fn look(&mut self) -> Option<Self::Found> {
+    fn poll(&mut self) -> Option<Self::Output> {
         let attempt = self.sender.queues.gone().and_then(|()| self.sender.attempt(self.message));
         Some(attempt).filter(|result| *result != Err(SendError::Full))
     }
 
-    fn recover(&mut self) -> Option<Self::Found> {
+    fn recover(&mut self) -> Option<Self::Output> {
         // There was no wake-up for a while. The next poll returns the result of this check.
         let _ = self.sender.queues.check_owner();
         None
