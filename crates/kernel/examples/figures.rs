@@ -12,7 +12,7 @@ use goal::compile::compile;
 use goal::graph::{Blocks, Graph};
 use goal::schedule::Schedule;
 use kernel::Rank;
-use network::carrier::{Carrier, Context, Prepared, Ticket};
+use network::backend::{Backend, CommunicatorContext, RunId, ScheduleId};
 use std::time::{Duration, Instant};
 use world::World;
 
@@ -40,7 +40,7 @@ fn main() {
 
 /// Runs a schedule again and again on one rank; the median of one run in nanoseconds, start, wait
 /// and fetch together.
-fn laps(rank: &Rank, prepared: Prepared, first: u64) -> u64 {
+fn laps(rank: &Rank, prepared: ScheduleId, first: u64) -> u64 {
     let mut times: Vec<u64> = (0..LAPS)
         .map(|lap| {
             let before = Instant::now();
@@ -86,13 +86,16 @@ fn chain_of(length: u64, kind: &str) -> Schedule {
 fn chain(world: &World) {
     const LENGTH: u64 = 250;
     for kind in ["nothing", "copy of 8 bytes", "addition of u64"] {
-        let context = Context { number: world.communicator(), members: [0].into(), rank: 0 };
+        let context =
+            CommunicatorContext { number: world.communicator(), members: [0].into(), rank: 0 };
         let [one, many] = world.run(1, move |_, rank| {
             [1, LENGTH + 1].map(|length| {
-                let context =
-                    Context { number: context.number * 1000 + length as u32, ..context.clone() };
+                let context = CommunicatorContext {
+                    number: context.number * 1000 + length as u32,
+                    ..context.clone()
+                };
                 let prepared =
-                    rank.prepare(&context, &chain_of(length, kind), 0).expect("it is small");
+                    rank.register(&context, &chain_of(length, kind), 0).expect("it is small");
                 laps(rank, prepared, 0)
             })
         })[0];
@@ -114,8 +117,8 @@ fn exchange(rank: usize) -> Schedule {
 fn test_and_late_wait(world: &World) {
     let number = world.communicator();
     let results = world.run(2, move |rank, here| {
-        let context = Context { number, members: [0, 1].into(), rank: rank as u32 };
-        let prepared = here.prepare(&context, &exchange(rank), 0).expect("it is small");
+        let context = CommunicatorContext { number, members: [0, 1].into(), rank: rank as u32 };
+        let prepared = here.register(&context, &exchange(rank), 0).expect("it is small");
         let mut waits = Vec::new();
         let mut test = Duration::ZERO;
         for lap in 0..2000 {
@@ -140,7 +143,7 @@ fn test_and_late_wait(world: &World) {
     );
 }
 
-fn time_of_tests(rank: &Rank, ticket: Ticket) -> Duration {
+fn time_of_tests(rank: &Rank, ticket: RunId) -> Duration {
     let before = Instant::now();
     let found = (0..10_000_000).filter(|_| rank.is_complete(std::hint::black_box(ticket))).count();
     std::hint::black_box(found);
@@ -165,9 +168,10 @@ fn start_with_send(world: &World) {
                 graph.requires(send, receive);
             }
         }
-        let context = Context { number, members: [0, 1].into(), rank: rank as u32 };
-        let prepared =
-            here.prepare(&context, &compile(&graph).expect("it is right"), 0).expect("it is small");
+        let context = CommunicatorContext { number, members: [0, 1].into(), rank: rank as u32 };
+        let prepared = here
+            .register(&context, &compile(&graph).expect("it is right"), 0)
+            .expect("it is small");
         let mut starts = Vec::new();
         for lap in 0..LAPS {
             let before = Instant::now();
@@ -184,8 +188,8 @@ fn start_with_send(world: &World) {
 fn barrier(world: &World) {
     let number = world.communicator();
     let times = world.run(2, move |rank, here| {
-        let context = Context { number, members: [0, 1].into(), rank: rank as u32 };
-        let prepared = here.prepare(&context, &exchange(rank), 0).expect("it is small");
+        let context = CommunicatorContext { number, members: [0, 1].into(), rank: rank as u32 };
+        let prepared = here.register(&context, &exchange(rank), 0).expect("it is small");
         let before = Instant::now();
         let typical = laps(here, prepared, 0);
         (typical, before.elapsed().as_nanos() as u64 / LAPS)

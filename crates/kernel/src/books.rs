@@ -6,7 +6,7 @@ use crate::layout::{ARENA, ARENA_BYTES, RUN_COMPLETE, RUN_UNDER_WAY, Run};
 use crate::prepared::PreparedSchedule;
 use crate::system::Mapping;
 use goal::schedule::Schedule;
-use network::carrier::{Context, Ticket};
+use network::backend::{CommunicatorContext, RunId};
 use std::collections::{BTreeMap, HashMap, VecDeque};
 use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
@@ -21,12 +21,12 @@ pub(crate) struct RunName {
 }
 
 impl RunName {
-    pub(crate) fn of(ticket: Ticket) -> Self {
+    pub(crate) fn of(ticket: RunId) -> Self {
         RunName { frame: ticket.0 as u32, count: (ticket.0 >> 32) as u32 }
     }
 
-    pub(crate) fn ticket(self) -> Ticket {
-        Ticket(u64::from(self.count) << 32 | u64::from(self.frame))
+    pub(crate) fn ticket(self) -> RunId {
+        RunId(u64::from(self.count) << 32 | u64::from(self.frame))
     }
 }
 
@@ -94,7 +94,7 @@ impl Books {
     pub(crate) fn prepare(
         &mut self,
         memory: &Mapping,
-        context: &Context,
+        context: &CommunicatorContext,
         schedule: &Schedule,
         stamp: u32,
     ) -> Option<u64> {

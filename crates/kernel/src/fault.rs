@@ -1,7 +1,8 @@
 //! What goes wrong in a run.
 
 use crate::layout::{FAULT_DIVISION, FAULT_SIZES, FAULT_STAMPS, Run};
-use network::carrier::{Context, Error};
+use network::backend::CommunicatorContext;
+use network::error::Error;
 
 /// What went wrong in a run that has ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -64,7 +65,7 @@ impl Fault {
     }
 
     /// The same for callers.
-    pub(crate) fn error(self, context: &Context, sequence: u64) -> Error {
+    pub(crate) fn error(self, context: &CommunicatorContext, sequence: u64) -> Error {
         let rank = context.rank;
         match self {
             Fault::Division { vertex, element } => Error::DivisionByZero {

@@ -39,7 +39,7 @@
 //!
 //! # The life of a run
 //! The rank writes schedule, table of receives and members once
-//! ([`network::carrier::Carrier::prepare`]). For each run it writes a frame (`struct run`, states
+//! ([`network::backend::Backend::register`]). For each run it writes a frame (`struct run`, states
 //! of the operations, buffers), pushes it on a stack in its memory and rings. The program `start`
 //! takes the whole stack, gives each run what has arrived for it early, and executes what may be
 //! executed. When the last operation is complete, the program changes the run's first word, which
@@ -74,13 +74,13 @@ mod fault;
 mod interface;
 mod layout;
 mod loader;
-mod outbox;
 mod pair;
 mod prepared;
 mod rank;
 mod system;
 mod tender;
 mod trial;
+mod unacknowledged;
 pub mod wire;
 
 pub use error::LoadError;

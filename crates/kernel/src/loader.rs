@@ -5,16 +5,16 @@ use crate::interface::Interface;
 use crate::layout::{
     BELL_BYTES, JOB_BYTES, Job, LOCAL_RANKS, PORT, Place, RANK_BYTES, RANKS, RankHead,
 };
-use crate::outbox::Packets;
 use crate::pair;
 use crate::system::{self, MAPPABLE, MapKind, Mapping};
 use crate::tender::Tender;
+use crate::unacknowledged::UnacknowledgedPackets;
 use crate::wire::{Counts, Description, Endpoint, Key, USUAL_PATIENCE, map_lengths, piece_bytes};
 use aya::maps::{Map, MapData};
 use aya::programs::tc::TcAttachOptions;
 use aya::programs::{LinkOrder, ProgramError, SchedClassifier, TcAttachType};
 use aya::{Ebpf, EbpfError, EbpfLoader, VerifierLogLevel};
-use network::carrier::Outbox;
+use network::backend::PendingTraffic;
 use std::io;
 use std::net::IpAddr;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
@@ -83,7 +83,7 @@ pub struct Loader {
     ranks: Vec<(u32, OwnedFd, OwnedFd)>,
     node_of_rank: Arc<[u32]>,
     addresses: Arc<[IpAddr]>,
-    outbox: Option<Packets>,
+    pending: Option<UnacknowledgedPackets>,
     _tender: Tender,
 }
 
@@ -129,14 +129,15 @@ impl Loader {
         let tender = Tender::start(tend()?)
             .map_err(LoadError::of("starting the thread that tends the wire"))?;
         let tend = tend()?;
-        let outbox = Packets::new(ebpf.take_map("streams"), job.endpoints.len() as u32, tend)?;
+        let pending =
+            UnacknowledgedPackets::new(ebpf.take_map("streams"), job.endpoints.len() as u32, tend)?;
         let addresses = job.endpoints.iter().map(|endpoint| endpoint.address).collect();
         Ok(Loader {
             ebpf,
             ranks,
             node_of_rank: job.node_of_rank.as_slice().into(),
             addresses,
-            outbox: Some(outbox),
+            pending: Some(pending),
             _tender: tender,
         })
     }
@@ -168,8 +169,8 @@ impl Loader {
     }
 
     /// What this node has sent and others have not acknowledged yet; none if it was taken before.
-    pub fn take_outbox(&mut self) -> Option<Box<dyn Outbox>> {
-        self.outbox.take().map(|packets| Box::new(packets) as Box<dyn Outbox>)
+    pub fn take_unacknowledged(&mut self) -> Option<Box<dyn PendingTraffic>> {
+        self.pending.take().map(|packets| Box::new(packets) as Box<dyn PendingTraffic>)
     }
 
     /// How many instructions the kernel's verifier looked at, for each program. The kernel allows a

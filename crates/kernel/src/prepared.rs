@@ -4,7 +4,7 @@ use crate::arena::{ALIGNMENT, Arena};
 use crate::layout::{ARENA, ARENA_BYTES, NamedReceive, Progress, Run, receive_hash};
 use crate::system::Mapping;
 use goal::schedule::{Kind, Schedule, ScheduleView};
-use network::carrier::Context;
+use network::backend::CommunicatorContext;
 use std::ops::Range;
 use std::sync::atomic::Ordering;
 
@@ -17,7 +17,7 @@ pub(crate) const LIMIT_BYTES: u64 = ARENA_BYTES as u64 / 3;
 #[derive(Debug)]
 pub(crate) struct PreparedSchedule {
     pub(crate) schedule: Schedule,
-    pub(crate) context: Context,
+    pub(crate) context: CommunicatorContext,
     /// The run at its start, as if its frame lay at offset 0.
     run: Run,
     progress: Vec<Progress>,
@@ -100,7 +100,7 @@ impl PreparedSchedule {
     pub(crate) fn new(
         arena: &mut Arena,
         memory: &Mapping,
-        context: &Context,
+        context: &CommunicatorContext,
         schedule: &Schedule,
         stamp: u32,
     ) -> Option<Self> {

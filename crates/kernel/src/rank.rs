@@ -16,8 +16,11 @@ use crate::prepared::{LIMIT_BYTES, PreparedSchedule, Sizes};
 use crate::system::{self, Mapping};
 use crate::wire::requests_within;
 use early::EarlyMessages;
-use goal::schedule::{BufferRecord, Kind, OperationRecord, Schedule, ScheduleView};
-use network::carrier::{Carrier, Context, Error, Prepared, Ticket};
+use goal::schedule::{Kind, OperationRecord, Schedule, ScheduleView};
+use network::backend::{
+    Backend, CommunicatorContext, RunId, ScheduleId, check_inputs, check_outputs,
+};
+use network::error::Error;
 use std::collections::BTreeMap;
 use std::net::IpAddr;
 use std::os::fd::{AsFd, OwnedFd};
@@ -106,7 +109,7 @@ impl Rank {
     }
 
     /// What went wrong in a run, if anything did so far.
-    pub fn fault(&self, ticket: Ticket) -> Option<Fault> {
+    pub fn fault(&self, ticket: RunId) -> Option<Fault> {
         let books = self.books();
         let (frame, _) = books.frame_of(RunName::of(ticket))?;
         Fault::of(&read_run(&self.memory, frame))
@@ -157,7 +160,7 @@ impl Rank {
     }
 
     /// Has the program ask the nodes of all ranks that a run waits for, for what may be lost.
-    fn ask(&self, ticket: Ticket) -> Result<(), Error> {
+    fn ask(&self, ticket: RunId) -> Result<(), Error> {
         let mut nodes = BTreeMap::new();
         for rank in self.partners(ticket) {
             if let Some(node) = self.node_of_rank.get(rank as usize) {
@@ -227,7 +230,7 @@ impl Rank {
     }
 
     /// Whether a run has ended, looked at for a moment.
-    fn look(&self, ticket: Ticket) -> bool {
+    fn look(&self, ticket: RunId) -> bool {
         let look = || {
             let is_complete = self.is_complete(ticket);
             std::hint::spin_loop();
@@ -268,20 +271,6 @@ fn fits_slots(view: &ScheduleView<'_>) -> bool {
     short <= SMALL_SLOTS / 2
         && in_short_packets <= MIDDLE_SLOTS as u64 / 2
         && in_long_packets <= LARGE_SLOTS as u64 / 2
-}
-
-/// Buffers are as long as the schedule says, or empty.
-fn check_lengths(
-    lengths: impl Iterator<Item = usize>,
-    buffers: &[BufferRecord],
-) -> Result<(), Error> {
-    let wrong = |(_, (found, record)): &(usize, (usize, &BufferRecord))| {
-        *found != 0 && *found as u64 != record.length
-    };
-    let wrong = lengths.zip(buffers).enumerate().find(wrong);
-    wrong.map_or(Ok(()), |(buffer, (found, record))| {
-        Err(Error::Length { buffer, expected: record.length, found: found as u64 })
-    })
 }
 
 /// Why the program does not take a schedule, if it does not.
@@ -335,10 +324,10 @@ fn system_error(what: &'static str) -> impl FnOnce(std::io::Error) -> Error {
 }
 
 fn too_large(what: &str, needed: u64, limit: u64, way_out: &'static str) -> Error {
-    Error::TooLarge { carrier: "kernel", what: what.to_owned(), needed, limit, way_out }
+    Error::TooLarge { backend: "kernel", what: what.to_owned(), needed, limit, way_out }
 }
 
-impl Carrier for Rank {
+impl Backend for Rank {
     fn name(&self) -> &'static str {
         "kernel"
     }
@@ -347,7 +336,7 @@ impl Carrier for Rank {
         self.books().timed = timed;
     }
 
-    fn times(&self, ticket: Ticket) -> Vec<u64> {
+    fn times(&self, ticket: RunId) -> Vec<u64> {
         let books = self.books();
         let known = books.frame_of(RunName::of(ticket));
         let Some((frame, prepared)) =
@@ -361,22 +350,22 @@ impl Carrier for Rank {
         times
     }
 
-    fn admits(&self, schedule: &Schedule) -> bool {
+    fn supports(&self, schedule: &Schedule) -> bool {
         refusal(schedule).is_none()
     }
 
-    fn prepare(
+    fn register(
         &self,
-        context: &Context,
+        context: &CommunicatorContext,
         schedule: &Schedule,
         stamp: u32,
-    ) -> Result<Prepared, Error> {
+    ) -> Result<ScheduleId, Error> {
         if let Some(refusal) = refusal(schedule) {
             return Err(refusal);
         }
         let number = self.books().prepare(&self.memory, context, schedule, stamp);
         let needed = || Sizes::of(&schedule.view()).prepared;
-        number.map(Prepared).ok_or_else(|| {
+        number.map(ScheduleId).ok_or_else(|| {
             too_large(
                 "what is prepared beside all that was before",
                 needed(),
@@ -386,16 +375,16 @@ impl Carrier for Rank {
         })
     }
 
-    fn release(&self, prepared: Prepared) {
+    fn release(&self, prepared: ScheduleId) {
         self.books().release(prepared.0);
     }
 
-    fn start(&self, prepared: Prepared, sequence: u64, inputs: &[&[u8]]) -> Result<Ticket, Error> {
+    fn start(&self, prepared: ScheduleId, sequence: u64, inputs: &[&[u8]]) -> Result<RunId, Error> {
         let mut books = self.books();
         let unknown =
             || Error::Operation("the schedule was released before: prepare it again".to_owned());
         let buffers = books.schedule(prepared.0).ok_or_else(unknown)?.schedule.view().buffers();
-        check_lengths(inputs.iter().map(|input| input.len()), buffers)?;
+        check_inputs(buffers, inputs)?;
         let name = books.start(&self.memory, prepared.0, sequence, inputs).ok_or_else(unknown)?;
         if name.frame == 0 {
             // What goes wrong in starting others goes wrong when this one is waited for, too.
@@ -412,7 +401,7 @@ impl Carrier for Rank {
     }
 
     #[inline]
-    fn is_complete(&self, ticket: Ticket) -> bool {
+    fn is_complete(&self, ticket: RunId) -> bool {
         let name = RunName::of(ticket);
         // Partner: `end_run`. Only of a run that is complete the frame can be another's now.
         let state = self.memory.word(ARENA + in_arena(name.frame)).load(Ordering::Acquire);
@@ -420,7 +409,7 @@ impl Carrier for Rank {
             || (self.is_crowded.load(Ordering::Relaxed) && self.is_complete_elsewhere(name))
     }
 
-    fn wait(&self, ticket: Ticket, deadline: Option<Instant>) -> Result<bool, Error> {
+    fn wait(&self, ticket: RunId, deadline: Option<Instant>) -> Result<bool, Error> {
         if self.look(ticket) {
             return Ok(true);
         }
@@ -439,27 +428,27 @@ impl Carrier for Rank {
                 .sleep(&self.memory, left, is_complete)
                 .map_err(system_error("waiting for a run"))?;
             if before.elapsed() >= nap && !is_complete() {
-                self.look_after(ticket)?;
+                self.progress(ticket)?;
             }
         }
         Ok(true)
     }
 
-    fn look_after(&self, ticket: Ticket) -> Result<(), Error> {
+    fn progress(&self, ticket: RunId) -> Result<(), Error> {
         self.advance(self.books())?;
         self.kick()?;
         self.make_room()?;
         self.ask(ticket)
     }
 
-    fn awaited(&self, ticket: Ticket) -> Vec<u32> {
+    fn waiting_for(&self, ticket: RunId) -> Vec<u32> {
         self.ranks_of(
             ticket,
             |record| if record.kind() == Kind::Receive { record.peer() } else { None },
         )
     }
 
-    fn fetch(&self, ticket: Ticket, outputs: &mut [&mut [u8]]) -> Result<(), Error> {
+    fn fetch(&self, ticket: RunId, outputs: &mut [&mut [u8]]) -> Result<(), Error> {
         let name = RunName::of(ticket);
         let mut books = self.books();
         let unknown = || {
@@ -471,10 +460,7 @@ impl Carrier for Rank {
             return Err(unknown());
         }
         let (results, prepared) = books.results(name).ok_or_else(unknown)?;
-        check_lengths(
-            outputs.iter().map(|output| output.len()),
-            prepared.schedule.view().buffers(),
-        )?;
+        check_outputs(prepared.schedule.view().buffers(), outputs)?;
         let run = match &results {
             Results::Frame(frame) => read_run(&self.memory, *frame),
             Results::Aside(run, _) => **run,
@@ -489,7 +475,7 @@ impl Carrier for Rank {
         fault.map_or(Ok(()), Err)
     }
 
-    fn forget(&self, ticket: Ticket) {
+    fn discard(&self, ticket: RunId) {
         self.books().forget(RunName::of(ticket));
     }
 
@@ -510,7 +496,7 @@ impl Drop for Rank {
 impl Rank {
     /// Ranks with which a run exchanges messages at present, in either direction: those of which
     /// anything may be lost.
-    fn partners(&self, ticket: Ticket) -> Vec<u32> {
+    fn partners(&self, ticket: RunId) -> Vec<u32> {
         let is_from_any =
             |record: &OperationRecord| record.kind() == Kind::Receive && record.peer().is_none();
         let mut from_any = false;
@@ -525,7 +511,7 @@ impl Rank {
     /// rank of the communicator for one of them.
     fn ranks_of(
         &self,
-        ticket: Ticket,
+        ticket: RunId,
         mut peer: impl FnMut(&OperationRecord) -> Option<u32>,
     ) -> Vec<u32> {
         const RUNNING: u32 = 2;

@@ -1,11 +1,12 @@
-//! What a barrier of two nodes costs over the agent engine, or half a round trip of messages of so
+//! Measures a barrier of two nodes over the agent engine, or half a round trip of messages of so
 //! many bytes, if a number is given: both nodes are threads of this process, connected by TCP over
 //! loopback. Prints the median and the quartiles, and of a start alone.
 
 use goal::graph::{Access, Graph};
-use network::agent::{Client, local};
-use network::carrier::{Carrier, Context};
-use network::nodes::Nodes;
+use network::agent::AgentClient;
+use network::backend::{Backend, CommunicatorContext};
+use network::local::connect;
+use network::node_map::NodeMap;
 use std::time::{Duration, Instant};
 
 type Failure = Box<dyn std::error::Error + Send + Sync>;
@@ -19,7 +20,8 @@ fn graph(rank: u32, bytes: Option<u64>) -> Result<Graph, Failure> {
         return Ok(collectives::barrier::Algorithm::Dissemination.graph(rank, 2)?);
     };
     let mut graph = Graph::new(rank, 2);
-    let (output, input) = (graph.buffer(Access::Output, bytes), graph.buffer(Access::Input, bytes));
+    let output = graph.buffer(Access::Output, bytes);
+    let input = graph.buffer(Access::Input, bytes);
     if rank == 0 {
         graph.send(input, 1, 0);
         graph.receive(output, 1, 0);
@@ -31,12 +33,17 @@ fn graph(rank: u32, bytes: Option<u64>) -> Result<Graph, Failure> {
     Ok(graph)
 }
 
-fn rank(rank: u32, client: &Client, bytes: Option<u64>) -> Result<(Vec<u64>, Vec<u64>), Failure> {
-    let context = Context { number: 0, members: [0, 1].into(), rank };
-    let prepared = client.prepare(&context, &goal::compile::compile(&graph(rank, bytes)?)?, 0)?;
+fn rank(
+    rank: u32,
+    client: &AgentClient,
+    bytes: Option<u64>,
+) -> Result<(Vec<u64>, Vec<u64>), Failure> {
+    let context = CommunicatorContext { number: 0, members: [0, 1].into(), rank };
+    let prepared = client.register(&context, &goal::compile::compile(&graph(rank, bytes)?)?, 0)?;
     let (mut starts, mut calls) = (Vec::new(), Vec::new());
     let length = bytes.unwrap_or(0) as usize;
-    let (input, mut output) = (vec![7; length], vec![0; length]);
+    let input = vec![7; length];
+    let mut output = vec![0; length];
     let buffers = if bytes.is_some() { 2 } else { 0 };
     let runs = DURATION.as_micros() as u64 / (40 + length as u64 / 500);
     for sequence in 0..runs {
@@ -52,7 +59,7 @@ fn rank(rank: u32, client: &Client, bytes: Option<u64>) -> Result<(Vec<u64>, Vec
 
 fn main() -> Result<(), Failure> {
     let bytes = std::env::args().nth(1).map(|number| number.parse()).transpose()?;
-    let clients = local(&Nodes::new(["a", "b"]))?;
+    let clients = connect(&NodeMap::new(["a", "b"]))?;
     let outcomes: Vec<_> = std::thread::scope(|scope| {
         let threads: Vec<_> = (0..)
             .zip(&clients)

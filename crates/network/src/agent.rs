@@ -2,57 +2,244 @@
 //! the network wakes it.
 //!
 //! ```text
-//!  rank                        node service                         other nodes
-//!  Client ── area: ring ─────► Desk ──► Core ──► Run: Interpreter ──► Transport ──►
-//!    ▲        (doorbell,                  │ ▲         ▲                   │
-//!    └─ slot: count, futex ◄── Desk ◄─────┘ └─────────┴── frames ◄────────┘
+//!  rank                              node service                               other nodes
+//!  AgentClient ── SharedRegion ────► RankSession ► AgentState ► Run ► Transport ──►
+//!    ▲      ring, notifier                  │          ▲                  │
+//!    └── slot: count, futex ◄───────────────┘          └──── frames ◄─────┘
 //! ```
 //!
-//! A rank has an area of memory in common with its agent ([`area`]). It writes there what it asks
-//! for, a schedule or a run with its buffers, and rings if the agent sleeps; test is one load of a
-//! count in the area, wait sleeps on it. The agent copies what it is given before it uses it, so
-//! that no rank can harm it, but for long buffers of which it only sends or into which it only
-//! receives (`lent`), and runs an [`Interpreter`](interpreter::Interpreter) for each run. What an
-//! interpreter says to one on another node goes through the [transport](crate::transport), what it
-//! says to one on the same node through a queue.
+//! A rank and its agent share a region of memory ([`shared_region`]). The rank submits schedules
+//! and runs with their buffers there, and notifies the agent if it sleeps. A test for completion is
+//! one load of a count in the region; a wait sleeps on it. The agent copies what it reads before it
+//! uses it, so that no rank can harm it. The exceptions are long buffers from which a run only
+//! sends or into which it only receives (`zero_copy`). An
+//! [`Interpreter`](interpreter::Interpreter) executes each run. Its messages to other nodes go
+//! through the [transport](crate::transport), those to ranks of the same node through a queue.
 //!
-//! # Who is ahead
-//! Messages for a run that the rank has not started are kept. Their payloads are bounded, because a
-//! node sends others, and its ranks each other, only a window of eager bytes before it announces
-//! messages instead (`windows`). What nobody holds back, envelopes and contributions to meetings,
-//! is bounded by number and bytes: beyond that it is dropped, and the run fails.
+//! # Unexpected messages
+//! Messages for a run that the rank has not started are kept. Credits bound their payloads: beyond
+//! them a sender uses the rendezvous protocol (`credits`). Requests to send and contributions to
+//! joins need no credit; they are bounded by number and bytes. More of them are dropped, and the
+//! run fails.
 //!
-//! # Who is gone
-//! What a rank has started its agent carries through, even when the rank's process has ended since.
-//! When a rank leaves or dies, its agent tells all nodes how many runs of each communicator it had
-//! started: those can end, later ones cannot and end with
-//! [`RankFailed`](crate::carrier::Error::RankFailed) on every node. When a node is gone, all runs
-//! with a member there end with [`NodeUnreachable`](crate::carrier::Error::NodeUnreachable). An
-//! agent whose ranks have all gone parts from the others (`Bye`, answered by `Farewell`), so that
-//! the end of a connection after that is no failure.
+//! # Exits and failures
+//! An agent carries through what its ranks have started, also after their processes have ended.
+//! When a rank leaves or dies, its agent reports to all nodes how many runs of each communicator it
+//! had started. Those runs can end; later ones end with
+//! [`RankFailed`](crate::error::Error::RankFailed) on every node. When a node fails, all runs with
+//! a member there end with [`NodeUnreachable`](crate::error::Error::NodeUnreachable). When all ranks of an agent
+//! have exited it shuts down in order (`Shutdown`, answered by `ShutdownAck`), so that
+//! the end of its connections is no failure.
 
-pub mod area;
-mod bell;
 mod client;
-mod core;
-mod departures;
-mod desk;
-mod early;
-mod lent;
-mod local;
-mod plan;
+mod credits;
+mod membership;
 mod run;
-mod windows;
-mod worker;
+mod schedule;
+mod session;
+pub mod shared_region;
+mod state;
+mod submission_ring;
+mod unexpected;
+mod zero_copy;
 
-pub use client::{Client, Home};
+pub use client::{AgentAddress, AgentClient};
 pub use interpreter::Limits;
-pub use local::{local, local_over};
-pub use worker::Agent;
 
-/// The limits of an agent's interpreters. Between nodes a message that is announced first takes two
-/// more wake-ups of node services, longer than half a megabyte takes to travel; how much arrives
-/// unasked the windows bound.
+use crate::backend::PendingTraffic;
+use crate::error::{Error, RankExit, system};
+use crate::node_map::NodeMap;
+use crate::transport::Transport;
+use rustix::time::{ClockId, clock_gettime};
+use session::RankSession;
+use shared_region::{SharedRegion, notifier};
+use shm::sync::{AtomicU64, Ordering};
+use state::AgentState;
+use std::os::fd::{AsFd, OwnedFd};
+use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
+use std::sync::mpsc::{Receiver, Sender, channel};
+use std::time::Duration;
+
+/// The limits of an agent's interpreters. Between nodes the rendezvous protocol costs two more
+/// wake-ups of node services, more than half a megabyte takes to transfer; credits bound what
+/// arrives unexpectedly.
 pub fn limits() -> Limits {
     Limits { eager_limit: 512 << 10, ..Limits::default() }
+}
+
+/// A command of the agent's owner.
+#[derive(Debug)]
+enum AgentCommand {
+    Open { rank: u32, region: SharedRegion, notifier: OwnedFd },
+    Exit { rank: u32, how: RankExit },
+    HoldUntilAllExit { pending: Box<dyn PendingTraffic> },
+}
+
+/// Number of the owner's notifier in the transport. Those of ranks have the numbers of the ranks.
+const OWNER: u64 = u64::MAX - 1;
+
+/// A running agent, in a thread of its own.
+///
+/// It ends when all ranks of its node have exited, their runs are over and the other nodes have
+/// acknowledged that; after [`hold_until_all_exit`](Self::hold_until_all_exit), when the ranks of
+/// all nodes have exited.
+#[derive(Debug)]
+pub struct Agent {
+    commands: Sender<AgentCommand>,
+    notifier: Arc<OwnedFd>,
+    refused: Arc<AtomicU64>,
+    /// Set before `ended` of [`start`](Self::start) is called.
+    is_over: Arc<AtomicBool>,
+}
+
+impl Agent {
+    /// Starts the agent of the transport's node. The thread calls `ended` when it ends, also after
+    /// a panic.
+    ///
+    /// # Errors
+    /// If the system has no thread or descriptor left.
+    pub fn start(
+        nodes: NodeMap,
+        mut transport: Box<dyn Transport>,
+        limits: Limits,
+        ended: impl FnOnce() + Send + 'static,
+    ) -> Result<Agent, Error> {
+        let notifier = Arc::new(notifier()?);
+        transport.watch(notifier.as_fd(), OWNER)?;
+        let (commands, received) = channel();
+        let mut state = AgentState::new(nodes, transport, limits);
+        let refused = Arc::new(AtomicU64::new(0));
+        let is_over = Arc::new(AtomicBool::new(false));
+        let body = {
+            // The thread's own descriptor stays open after the owner has dropped this agent.
+            let notifier = Arc::clone(&notifier);
+            let refused = Arc::clone(&refused);
+            let is_over = Arc::clone(&is_over);
+            move || {
+                let _ended = OnDrop(Some(move || {
+                    // Release: pairs with the Acquire in `has_ended`.
+                    is_over.store(true, Ordering::Release);
+                    ended();
+                }));
+                let _notifier = notifier;
+                // A refusal of the system ends the agent. Dropping the state reports that to its
+                // ranks, and closing the connections to the other nodes.
+                let _ = run(&mut state, &received, &refused);
+                drop(state);
+            }
+        };
+        let thread = std::thread::Builder::new().name("tradewind-agent".into()).spawn(body);
+        thread.map_err(|error| system("start the agent's thread", error))?;
+        Ok(Agent { commands, notifier, refused, is_over })
+    }
+
+    /// Adds a rank of this node that has joined, with the agent's side of its region.
+    pub fn open(&self, rank: u32, region: SharedRegion, notifier: OwnedFd) {
+        self.send(AgentCommand::Open { rank, region, notifier });
+    }
+
+    /// Reports the exit of a rank of this node.
+    pub fn exit(&self, rank: u32, how: RankExit) {
+        self.send(AgentCommand::Exit { rank, how });
+    }
+
+    /// Keeps the agent until the ranks of all nodes have exited: another backend of this node may
+    /// carry messages that a rank somewhere needs. The last rank of this node leaves when the other
+    /// nodes have acknowledged what is pending in that backend, too.
+    pub fn hold_until_all_exit(&self, pending: Box<dyn PendingTraffic>) {
+        self.send(AgentCommand::HoldUntilAllExit { pending });
+    }
+
+    /// Returns true if the agent has ended.
+    pub fn has_ended(&self) -> bool {
+        // Acquire: pairs with the Release in `start`.
+        self.is_over.load(Ordering::Acquire)
+    }
+
+    /// Number of connections and frames that were refused: those of strangers, and damaged ones.
+    pub fn refused(&self) -> u64 {
+        self.refused.load(Ordering::Relaxed)
+    }
+
+    fn send(&self, command: AgentCommand) {
+        // An agent that has ended needs no commands.
+        let _ = self.commands.send(command);
+        let _ = rustix::io::write(&self.notifier, &1u64.to_ne_bytes());
+    }
+}
+
+struct OnDrop<F: FnOnce()>(Option<F>);
+
+impl<F: FnOnce()> Drop for OnDrop<F> {
+    fn drop(&mut self) {
+        self.0.take().into_iter().for_each(|action| action());
+    }
+}
+
+/// The agent's loop: processes everything, then sleeps until a rank, the owner, the network or a
+/// timer wakes it.
+fn run(
+    state: &mut AgentState,
+    commands: &Receiver<AgentCommand>,
+    refused: &AtomicU64,
+) -> Result<(), Error> {
+    let mut arrivals = Vec::new();
+    loop {
+        state.set_now(now());
+        for command in commands.try_iter() {
+            execute(state, command)?;
+        }
+        arrivals.drain(..).for_each(|arrival| state.handle(arrival));
+        (0..state.local_ranks()).for_each(|local| state.serve(local));
+        if state.has_postponed() {
+            state.resume_postponed();
+        }
+        state.settle();
+        state.transport().flush();
+        state.complete_runs();
+        refused.store(state.refused(), Ordering::Relaxed);
+        if state.is_over() {
+            return Ok(());
+        }
+        let timeout = if state.arm() {
+            let timer = state.next_timer().map(until);
+            timer.into_iter().chain(state.next_poll()).min()
+        } else {
+            Some(Duration::ZERO)
+        };
+        state.transport().wait(timeout, &mut arrivals)?;
+        state.disarm();
+    }
+}
+
+fn execute(state: &mut AgentState, command: AgentCommand) -> Result<(), Error> {
+    match command {
+        AgentCommand::Open { rank, region, notifier } => {
+            let session = RankSession::new(rank, region, notifier);
+            if let Some(local) = state.local_rank_of(rank) {
+                state.transport().watch(session.notifier.as_fd(), local as u64)?;
+                state.open(session);
+            }
+        }
+        AgentCommand::Exit { rank, how } => {
+            if let Some(local) = state.local_rank_of(rank) {
+                // The rank's submissions from before its exit count.
+                state.serve(local);
+                state.exit(local, how);
+            }
+        }
+        AgentCommand::HoldUntilAllExit { pending } => state.hold_until_all_exit(pending),
+    }
+    Ok(())
+}
+
+/// Nanoseconds of the machine's monotonic clock, which all processes of a node share.
+fn now() -> u64 {
+    let time = clock_gettime(ClockId::Monotonic);
+    time.tv_sec.unsigned_abs() * 1_000_000_000 + time.tv_nsec.unsigned_abs()
+}
+
+fn until(time: u64) -> Duration {
+    Duration::from_nanos(time.saturating_sub(now()))
 }

@@ -1,22 +1,23 @@
-//! Runs schedules whose ranks are on several nodes.
+//! Runs schedules with ranks on several nodes.
 //!
-//! A [`Carrier`](carrier::Carrier) is an engine that works between nodes: a rank hands it a
-//! compiled schedule once and starts runs of it; the carrier exchanges the messages with the
-//! carriers of the other nodes and does the rank's operations while the rank computes.
+//! A [`Backend`](backend::Backend) is an engine that works between nodes. A rank registers a
+//! compiled schedule once and starts runs of it; the backend exchanges the messages with the
+//! backends of the other nodes and executes the rank's operations while the rank computes.
 //!
-//! The [`agent`] is the one that every machine can have: a thread of the node service runs an
-//! interpreter for each local rank's run and sleeps until a rank or the network wakes it. What it
-//! says to the agents of the other nodes goes over a [`transport`].
+//! The [`agent`] is the backend that every machine has. It is a thread of the node service, which
+//! runs an interpreter for each local rank's run and sleeps until a rank or the network wakes it.
+//! Agents of different nodes exchange [frames](transport::frame) over a [`transport`].
 #![forbid(unsafe_code)]
 
 pub mod agent;
-pub mod carrier;
-pub mod invitation;
-pub mod nodes;
-mod outcome;
+pub mod backend;
+pub mod error;
+pub mod job_nodes;
+pub mod local;
+pub mod node_map;
 pub mod transport;
 
-/// The atomics of the protocols, so that a model checker can put its own in their place.
+/// The atomics of the protocols, so that a model checker can substitute its own.
 mod sync {
     pub(crate) use shm::sync::{AtomicU64, Ordering, fence};
 }

@@ -1,77 +1,77 @@
-//! How frames get from node to node: connections, and one place to sleep until something arrives.
+//! Connections that carry frames between the agents of a job.
 //!
-//! A [`Transport`] carries [`Frame`]s between the agents of a job, each one connected with every
-//! other. What it is made of stays behind the trait: [`tcp`] is what there is on every machine,
-//! [`memory`] connects agents of one process.
+//! A [`Transport`] connects an agent with every other one and lets it sleep until something
+//! arrives. [`tcp`] works on every machine; [`memory`] connects agents of one process.
 
 pub mod frame;
 pub mod memory;
-mod sleeper;
+mod poller;
 pub mod tcp;
 
-use crate::carrier::Error;
+use crate::error::Error;
 use frame::Frame;
 use std::fmt::Debug;
 use std::os::fd::BorrowedFd;
 use std::time::Duration;
 
-/// What a transport woke its agent for.
+/// A reason why a transport wakes its agent.
 #[derive(Debug, PartialEq, Eq)]
 pub enum Arrival {
-    /// A frame from another node. Those of one node come in the order they were sent, each once.
+    /// A frame from another node. Those of one node that are ordered arrive in the order in which
+    /// they were sent; each arrives once.
     Frame {
-        /// Its sender.
+        /// The sender.
         node: u32,
         /// The frame.
         frame: Frame,
     },
-    /// The connection with a node has ended; nothing comes from there any more.
-    Gone {
+    /// The end of the connection with a node; nothing arrives from there any more.
+    NodeLost {
         /// The node.
         node: u32,
-        /// How that was noticed, for a person.
+        /// The symptom, for an error message.
         why: String,
     },
-    /// A descriptor given to [`Transport::watch`] became readable.
-    Bell(u64),
+    /// The number of a descriptor of [`Transport::watch`] that became readable.
+    Notified(u64),
 }
 
 /// Connections to the other nodes of a job. One thread uses it.
 pub trait Transport: Send + Debug {
-    /// The number of this node.
+    /// Number of this node.
     fn node(&self) -> u32;
 
-    /// How many nodes there are, this one included.
+    /// Number of nodes, this one included.
     fn nodes(&self) -> u32;
 
-    /// Where a node is reached, for messages to people.
+    /// Address of a node, for error messages.
     fn address(&self, node: u32) -> String;
 
-    /// From now on [`wait`](Self::wait) also ends when this descriptor becomes readable once more.
+    /// Makes [`wait`](Self::wait) also return when this descriptor becomes readable once more.
     ///
     /// # Errors
-    /// When the system refuses.
-    fn watch(&mut self, bell: BorrowedFd<'_>, number: u64) -> Result<(), Error>;
+    /// If the system refuses.
+    fn watch(&mut self, descriptor: BorrowedFd<'_>, number: u64) -> Result<(), Error>;
 
-    /// Puts a frame into the queue for a node. It leaves with the next [`flush`](Self::flush) at
-    /// the latest; for a node that is gone it is dropped.
+    /// Appends a frame to the queue of a node. It is sent by the next [`flush`](Self::flush) at the
+    /// latest. A frame for a node that is lost is dropped.
     fn send(&mut self, node: u32, frame: Frame);
 
-    /// Hands over what is in the queues, as far as that goes without waiting. The rest follows
-    /// during [`wait`](Self::wait).
+    /// Sends the queued frames, as far as that is possible without waiting. The rest follows during
+    /// [`wait`](Self::wait).
     fn flush(&mut self);
 
-    /// Bytes that are in the queue for a node.
+    /// Number of bytes in the queue of a node.
     fn queued(&self, node: u32) -> u64;
 
     /// Sleeps until something arrives, a queue becomes shorter, or the time is over (`None`:
     /// never), and appends what has arrived.
     ///
     /// # Errors
-    /// When the system refuses. That a node is gone is no error but an [`Arrival`].
+    /// If the system refuses. The loss of a node is an [`Arrival`].
     fn wait(&mut self, timeout: Option<Duration>, arrivals: &mut Vec<Arrival>)
     -> Result<(), Error>;
 
-    /// Frames and connections that were refused because they were not as they should be.
+    /// Number of frames and connections that were refused because they were invalid.
     fn refused(&self) -> u64;
 }

@@ -9,12 +9,12 @@ use crate::variables::{BetweenNodes, CORE, ENGINE, Environment, Lookup};
 use engine::Error;
 use engine::member::Member;
 use engine::node::{EngineKind, JobOptions, Node};
-use network::agent::area::Area;
-use network::agent::{Client, Home};
-use network::carrier::Carrier;
-use network::invitation::Invitation;
-use network::nodes::Nodes;
-use network::transport::tcp::Patience;
+use network::agent::shared_region::SharedRegion;
+use network::agent::{AgentAddress, AgentClient};
+use network::backend::Backend;
+use network::job_nodes::JobNodes;
+use network::node_map::NodeMap;
+use network::transport::tcp::Timeouts;
 use shm::broker::{BrokerError, Connection, connect};
 use shm::process::ProcessHandle;
 use shm::segment::Segment;
@@ -40,16 +40,16 @@ pub struct Attachment {
     /// Number of ranks of the job.
     pub ranks: u32,
     /// What carries its schedules to ranks on other nodes, if there are any.
-    pub carrier: Option<Arc<dyn Carrier>>,
+    pub carrier: Option<Arc<dyn Backend>>,
     /// This rank's place in the kernel engine of its node, until it is taken.
     pub(crate) seat: Option<Seat>,
     /// The same by the kernel engine, or why this node has it not. Whether the others have it must
     /// be asked.
-    pub offloaded: Result<Arc<dyn Carrier>, String>,
+    pub offloaded: Result<Arc<dyn Backend>, String>,
     /// Whether the job is to end where it cannot have the kernel engine.
     pub between_nodes: BetweenNodes,
     /// Which rank of the job is where, if there are other nodes.
-    pub nodes: Option<Nodes>,
+    pub nodes: Option<NodeMap>,
     /// How long this rank may take to leave the job: as long as another node may be silent.
     pub node_timeout: Duration,
 }
@@ -179,7 +179,7 @@ enum Asked {
 struct Shared {
     area: Segment,
     doorbell: OwnedFd,
-    home: Home,
+    home: AgentAddress,
     offload: Result<Seat, String>,
 }
 
@@ -197,7 +197,7 @@ pub struct Seat {
 ///
 /// # Errors
 /// When there is no such service, or a node cannot be reached: the text names it.
-pub fn invite(service: &str, invitation: &Invitation) -> Result<(), ServiceError> {
+pub fn invite(service: &str, invitation: &JobNodes) -> Result<(), ServiceError> {
     let connection = connect(service, KNOCKING)?;
     let file = crate::reach::write(invitation)?;
     connection.send_message(INVITATION, &[file.as_fd()])?;
@@ -234,7 +234,7 @@ fn ask(
             };
             Ok(Asked::Segment(
                 job,
-                Some(Shared { area, doorbell, home: Home { node, address }, offload }),
+                Some(Shared { area, doorbell, home: AgentAddress { node, address }, offload }),
             ))
         }
         Some(Answer::Refused(why)) => Err(ServiceError::Refused(why)),
@@ -255,12 +255,12 @@ fn join(
     let pid = connection.peer().pid.ok_or(Error::ServiceFailed)?;
     let mut member = Node::open(Arc::new(segment))?.join(rank)?;
     member.watch_service(ProcessHandle::open(pid)?);
-    let mut carrier: Option<Arc<dyn Carrier>> = None;
+    let mut carrier: Option<Arc<dyn Backend>> = None;
     let mut seat = Err(ONE_NODE.into());
     if let Some(Shared { area, doorbell, home, offload }) = shared {
         seat = offload;
-        let (area, service) = (Area::open(Arc::new(area))?, ProcessHandle::open(pid)?);
-        carrier = Some(Arc::new(Client::new(area, doorbell, home, Some(service))?));
+        let (area, service) = (SharedRegion::open(Arc::new(area))?, ProcessHandle::open(pid)?);
+        carrier = Some(Arc::new(AgentClient::new(area, doorbell, home, Some(service))?));
     }
     let (seat, offloaded) = match seat {
         Ok(seat) => (Some(seat), Err("nobody has taken its place in it".into())),
@@ -275,7 +275,7 @@ fn join(
         offloaded,
         between_nodes: BetweenNodes::Any,
         nodes: None,
-        node_timeout: Patience::default().unanswered,
+        node_timeout: Timeouts::default().unanswered,
     })
 }
 

@@ -89,7 +89,7 @@ pub enum ServiceError {
     },
     /// The engine between nodes.
     #[error(transparent)]
-    Network(#[from] network::carrier::Error),
+    Network(#[from] network::error::Error),
     /// The node service does not let this process in.
     #[error("the node service refuses this process: {0}")]
     Refused(String),

@@ -3,7 +3,7 @@
 use crate::error::ServiceError;
 use crate::secret::{Half, Purpose, derive};
 use crate::variables::{JOB, Lookup, NODE, RANK, SERVICE, SIZE};
-use network::invitation::Key;
+use network::job_nodes::Key;
 use std::io::{BufRead, BufReader, Read};
 
 /// Who started this process, and as what.

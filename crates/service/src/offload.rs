@@ -5,8 +5,8 @@
 use crate::secret::{Half, Purpose, derive};
 use kernel::wire::{Endpoint, Key};
 use kernel::{Handles, Interface, JobDescription, LoadError, Loader};
-use network::invitation::{Invitation, Station};
-use network::nodes::Nodes;
+use network::job_nodes::{JobNodes, KernelEndpoint};
+use network::node_map::NodeMap;
 use std::net::{IpAddr, SocketAddr, UdpSocket};
 
 /// This node's place on the wire, reserved.
@@ -17,7 +17,7 @@ pub(crate) struct Offer {
     _reserved: UdpSocket,
     address: IpAddr,
     interface: Interface,
-    station: Station,
+    endpoint: KernelEndpoint,
 }
 
 impl Offer {
@@ -35,34 +35,37 @@ impl Offer {
         )?;
         let reserved = UdpSocket::bind((ip, 0)).map_err(system)?;
         let port = reserved.local_addr().map_err(system)?.port();
-        let station =
-            Station { hardware_address: interface.hardware_address, port, mtu: interface.mtu };
-        Ok(Offer { _reserved: reserved, address: ip, interface, station })
+        let endpoint = KernelEndpoint {
+            hardware_address: interface.hardware_address,
+            port,
+            mtu: interface.mtu,
+        };
+        Ok(Offer { _reserved: reserved, address: ip, interface, endpoint })
     }
 
     /// What the other nodes must know.
-    pub(crate) fn station(&self) -> Station {
-        self.station
+    pub(crate) fn endpoint(&self) -> KernelEndpoint {
+        self.endpoint
     }
 
     /// Loads the program for the job, or says why the job cannot have this engine.
-    pub(crate) fn load(&self, invitation: &Invitation) -> Result<Loader, String> {
-        if invitation.stations.len() != invitation.addresses.len() {
+    pub(crate) fn load(&self, invitation: &JobNodes) -> Result<Loader, String> {
+        if invitation.kernel_endpoints.len() != invitation.addresses.len() {
             return Err("another node of the job has not got it".into());
         }
         Loader::load(&self.description(invitation)).map_err(|error| error.to_string())
     }
 
     /// The job as the program is told of it.
-    fn description(&self, invitation: &Invitation) -> JobDescription {
-        let places = (0..).zip(invitation.addresses.iter().zip(&invitation.stations));
-        let endpoint = |(node, (address, station)): (u32, (&SocketAddr, &Station))| {
+    fn description(&self, invitation: &JobNodes) -> JobDescription {
+        let places = (0..).zip(invitation.addresses.iter().zip(&invitation.kernel_endpoints));
+        let endpoint = |(node, (address, endpoint)): (u32, (&SocketAddr, &KernelEndpoint))| {
             // Where packets are taken from the network is this service's word, never that of who
             // brought the invitation.
-            let own = (self.address, &self.station);
-            let (address, station) =
-                if node == invitation.node { own } else { (address.ip(), station) };
-            Endpoint { hardware_address: station.hardware_address, address, port: station.port }
+            let own = (self.address, &self.endpoint);
+            let (address, endpoint) =
+                if node == invitation.node { own } else { (address.ip(), endpoint) };
+            Endpoint { hardware_address: endpoint.hardware_address, address, port: endpoint.port }
         };
         let derived = |purpose| derive(&invitation.key, purpose);
         let nodes = &invitation.nodes;
@@ -78,21 +81,21 @@ impl Offer {
             interface: self.interface.name.clone(),
             // Packets have room on every interface, and the nodes cut messages alike.
             mtu: invitation
-                .stations
+                .kernel_endpoints
                 .iter()
-                .map(|station| station.mtu)
-                .fold(self.station.mtu, u32::min),
+                .map(|endpoint| endpoint.mtu)
+                .fold(self.endpoint.mtu, u32::min),
         }
     }
 }
 
 /// The node of every rank.
-pub(crate) fn node_of_rank(nodes: &Nodes) -> Vec<u32> {
+pub(crate) fn node_of_rank(nodes: &NodeMap) -> Vec<u32> {
     (0..nodes.ranks()).filter_map(|rank| nodes.of(rank)).collect()
 }
 
 /// The addresses of the nodes.
-pub(crate) fn addresses(invitation: &Invitation) -> Vec<IpAddr> {
+pub(crate) fn addresses(invitation: &JobNodes) -> Vec<IpAddr> {
     invitation.addresses.iter().map(SocketAddr::ip).collect()
 }
 
@@ -116,15 +119,16 @@ mod tests {
         let port = reserved.local_addr().expect("it has one").port();
         let hardware_address = [2, 0, 0, 0, 0, 1];
         let interface = Interface { name: "eth0".into(), hardware_address, mtu: 1500 };
-        let station = Station { hardware_address, port, mtu: 1500 };
-        let offer = Offer { _reserved: reserved, address, interface, station };
-        let foreign = |node: u32| Station { hardware_address: [4; 6], port: 53, mtu: 9000 - node };
-        let invitation = Invitation {
+        let endpoint = KernelEndpoint { hardware_address, port, mtu: 1500 };
+        let offer = Offer { _reserved: reserved, address, interface, endpoint };
+        let foreign =
+            |node: u32| KernelEndpoint { hardware_address: [4; 6], port: 53, mtu: 9000 - node };
+        let invitation = JobNodes {
             key: [3; 16],
             node: 1,
             addresses: [1, 2, 3].map(|last| (Ipv4Addr::new(10, 0, 0, last), 4000).into()).to_vec(),
-            stations: [0, 1, 2].map(foreign).to_vec(),
-            nodes: Nodes::new([0, 1, 2]),
+            kernel_endpoints: [0, 1, 2].map(foreign).to_vec(),
+            nodes: NodeMap::new([0, 1, 2]),
         };
         let job = offer.description(&invitation);
         assert_eq!(job.endpoints[1], Endpoint { hardware_address, address, port });
@@ -134,7 +138,7 @@ mod tests {
             port: 53,
         };
         assert_eq!((job.endpoints[2], job.mtu), (theirs, 1500));
-        let wider = Offer { station: Station { mtu: 9000, ..station }, ..offer };
+        let wider = Offer { endpoint: KernelEndpoint { mtu: 9000, ..endpoint }, ..offer };
         assert_eq!(wider.description(&invitation).mtu, 8998);
     }
 }

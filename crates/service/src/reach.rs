@@ -9,11 +9,11 @@ use crate::server::{FILES_OF_A_RANK, allow_open_files};
 use crate::variables::{BETWEEN_NODES, BetweenNodes, Environment, Lookup};
 use engine::Departure;
 use kernel::{Handles, Loader};
-use network::agent::area::{Area, doorbell};
+use network::agent::shared_region::{SharedRegion, notifier};
 use network::agent::{Agent, limits};
-use network::carrier::{Error, Exit};
-use network::invitation::{Invitation, Listening, Station};
-use network::transport::tcp::{Listener, Patience, STRANGERS, Tcp};
+use network::error::{Error, RankExit};
+use network::job_nodes::{JobNodes, KernelEndpoint, ServiceEndpoint};
+use network::transport::tcp::{Listener, MAX_PENDING, Tcp, Timeouts};
 use rustix::event::{EventfdFlags, eventfd};
 use shm::broker::{Connection, Message};
 use std::net::{IpAddr, SocketAddr};
@@ -30,7 +30,7 @@ pub(crate) struct Reach {
     state: State,
     address: Option<SocketAddr>,
     /// How long the other nodes may be silent.
-    patience: Patience,
+    patience: Timeouts,
     /// What this node has for the kernel engine, or why it has nothing.
     offer: Result<Offer, String>,
     /// The kernel engine, once the nodes are connected and if all of them have it, or why there is
@@ -48,8 +48,8 @@ enum State {
     /// The job is on this node alone.
     Alone,
     Listening(Listener),
-    Connecting(Invitation, Receiver<Result<Tcp, Error>>),
-    Connected(Invitation, Agent),
+    Connecting(JobNodes, Receiver<Result<Tcp, Error>>),
+    Connected(JobNodes, Agent),
     Failed(String),
 }
 
@@ -74,8 +74,8 @@ impl Reach {
             }
             (Some(ip), _) => Offer::new(ip).map_err(|error| error.to_string()),
         };
-        let usual = Patience::default();
-        let patience = Patience {
+        let usual = Timeouts::default();
+        let patience = Timeouts {
             connecting: Environment.start_timeout()?,
             unanswered: Environment.node_timeout()?.unwrap_or(usual.unanswered),
         };
@@ -92,13 +92,13 @@ impl Reach {
     }
 
     /// Where it listens.
-    pub(crate) fn listening(&self) -> Option<Listening> {
-        Some(Listening { address: self.address?, station: self.station() })
+    pub(crate) fn listening(&self) -> Option<ServiceEndpoint> {
+        Some(ServiceEndpoint { address: self.address?, kernel: self.kernel_endpoint() })
     }
 
     /// Where its kernel engine takes packets.
-    fn station(&self) -> Option<Station> {
-        self.offer.as_ref().ok().map(Offer::station)
+    fn kernel_endpoint(&self) -> Option<KernelEndpoint> {
+        self.offer.as_ref().ok().map(Offer::endpoint)
     }
 
     /// Somebody brings an invitation; it has an answer when all nodes are connected.
@@ -108,7 +108,7 @@ impl Reach {
             .first()
             .and_then(|file| read(file.as_fd()))
             .ok_or("it cannot be read");
-        let invitation = invitation.and_then(|invitation: Invitation| {
+        let invitation = invitation.and_then(|invitation: JobNodes| {
             self.check(&invitation, ranks)?;
             Ok(invitation)
         });
@@ -124,7 +124,7 @@ impl Reach {
     /// What contradicts this service in an invitation. Any process of the user may bring one, and
     /// this service may have rights that they have not: what it says of this node must be what was
     /// reserved here.
-    fn check(&self, invitation: &Invitation, ranks: u32) -> Result<(), &'static str> {
+    fn check(&self, invitation: &JobNodes, ranks: u32) -> Result<(), &'static str> {
         let node = invitation.node as usize;
         let Some(address) = self.address else {
             return Err("this job is on one node, as its node service was told");
@@ -135,8 +135,8 @@ impl Reach {
         if invitation.addresses.get(node) != Some(&address) {
             return Err("it has another address for this node service");
         }
-        match invitation.stations.get(node) {
-            Some(station) if self.station() != Some(*station) => {
+        match invitation.kernel_endpoints.get(node) {
+            Some(endpoint) if self.kernel_endpoint() != Some(*endpoint) => {
                 Err("it has another place for the kernel engine of this node")
             }
             _ => Ok(()),
@@ -145,7 +145,7 @@ impl Reach {
 
     /// The first invitation counts. All that come bear the same words, or their bearers would be in
     /// another job.
-    fn accept(&mut self, invitation: Invitation) {
+    fn accept(&mut self, invitation: JobNodes) {
         match std::mem::replace(&mut self.state, State::Alone) {
             State::Listening(listener) => self.state = self.connect(listener, invitation),
             state => self.state = state,
@@ -153,18 +153,18 @@ impl Reach {
     }
 
     /// Connects in a thread of its own: the door stays open meanwhile.
-    fn connect(&self, listener: Listener, invitation: Invitation) -> State {
+    fn connect(&self, listener: Listener, invitation: JobNodes) -> State {
         let (ranks, nodes) =
             (invitation.nodes.members(invitation.node).count() as u32, invitation.nodes.count());
         // A connection with each node, and another from each that is being made; what the kernel
         // engine keeps once.
-        let others = 2 * u64::from(nodes) + STRANGERS as u64 + 32;
+        let others = 2 * u64::from(nodes) + MAX_PENDING as u64 + 32;
         if let Err(error) = allow_open_files(ranks, FILES_OF_A_RANK, others) {
             return State::Failed(error.to_string());
         }
         let (sender, receiver) = channel();
         let (bell, patience) = (Arc::clone(&self.bell), self.patience);
-        let Invitation { node, addresses, key, .. } = invitation.clone();
+        let JobNodes { node, addresses, key, .. } = invitation.clone();
         let connect = move || {
             // Nobody listens any more if the service has ended meanwhile.
             let _ = sender.send(Tcp::connect(listener, node, &addresses, key, patience));
@@ -197,8 +197,10 @@ impl Reach {
                         .and_then(|offer| offer.load(invitation));
                     // What this node's ranks have sent and others not received is lost with the
                     // program.
-                    if let Some(outbox) = self.loader.as_mut().ok().and_then(Loader::take_outbox) {
-                        agent.stay(outbox);
+                    if let Some(pending) =
+                        self.loader.as_mut().ok().and_then(Loader::take_unacknowledged)
+                    {
+                        agent.hold_until_all_exit(pending);
                     }
                     State::Connected(invitation.clone(), agent)
                 }
@@ -248,11 +250,11 @@ impl Reach {
             && let Some(rank) = job_rank(invitation, rank)
         {
             let how = if how == Departure::Left {
-                Exit::Left
+                RankExit::Left
             } else {
-                Exit::Failed(format!("failed: {how}"))
+                RankExit::Failed(format!("failed: {how}"))
             };
-            agent.depart(rank, how);
+            agent.exit(rank, how);
         }
     }
 
@@ -270,22 +272,22 @@ impl AsFd for Reach {
 }
 
 /// The job's number of a rank of this node.
-fn job_rank(invitation: &Invitation, rank: u32) -> Option<u32> {
+fn job_rank(invitation: &JobNodes, rank: u32) -> Option<u32> {
     invitation.nodes.members(invitation.node).nth(rank as usize)
 }
 
 /// What a rank is given.
 struct Place {
     answer: Answer,
-    area: Area,
-    doorbell: OwnedFd,
+    area: SharedRegion,
+    notifier: OwnedFd,
     offload: Option<Handles>,
 }
 
 impl Place {
     /// In the order in which the rank takes them.
     fn descriptors<'a>(&'a self, segment: BorrowedFd<'a>) -> Vec<BorrowedFd<'a>> {
-        let mut all = vec![segment, self.area.segment().as_fd(), self.doorbell.as_fd()];
+        let mut all = vec![segment, self.area.segment().as_fd(), self.notifier.as_fd()];
         if let Some(Handles { memory, bell, start, .. }) = &self.offload {
             all.extend([memory.as_fd(), bell.as_fd(), start.as_fd()]);
         }
@@ -295,18 +297,18 @@ impl Place {
 
 /// What a rank and the engines share; the agent has its side already.
 fn place(
-    invitation: &Invitation,
+    invitation: &JobNodes,
     agent: &Agent,
     rank: u32,
     loader: &Result<Loader, String>,
 ) -> Result<Place, Error> {
-    let area = Area::create()?;
-    let bell = doorbell()?;
-    let doorbell = bell.try_clone().map_err(|error| Error::System {
+    let area = SharedRegion::create()?;
+    let bell = notifier()?;
+    let notifier = bell.try_clone().map_err(|error| Error::System {
         what: "cannot copy a descriptor".into(),
         why: error.to_string(),
     })?;
-    agent.open(rank, Area::open(Arc::clone(area.segment()))?, bell);
+    agent.open(rank, SharedRegion::open(Arc::clone(area.segment()))?, bell);
     let handles =
         loader.as_ref().map_err(String::clone).and_then(|loader| offload::handles(loader, rank));
     let (kernel, offload) = match handles {
@@ -317,7 +319,7 @@ fn place(
     let address =
         invitation.addresses.get(node as usize).map_or_else(String::new, SocketAddr::to_string);
     let answer = Answer::Reachable { node, address, kernel };
-    Ok(Place { answer, area, doorbell, offload })
+    Ok(Place { answer, area, notifier, offload })
 }
 
 fn send(
@@ -340,13 +342,13 @@ fn ring(bell: &OwnedFd) {
 
 /// Reads an invitation from a file. What a stranger passes, a pipe for example, is no file to read
 /// from its start.
-fn read(file: BorrowedFd<'_>) -> Option<Invitation> {
+fn read(file: BorrowedFd<'_>) -> Option<JobNodes> {
     let mut bytes = Vec::new();
     let mut part = [0; 4096];
     loop {
         let count = rustix::io::pread(file, &mut part, bytes.len() as u64).ok()?;
         if count == 0 {
-            return Invitation::decode(&bytes);
+            return JobNodes::decode(&bytes);
         }
         bytes.extend_from_slice(&part[..count]);
         if bytes.len() > MAX_INVITATION {
@@ -356,7 +358,7 @@ fn read(file: BorrowedFd<'_>) -> Option<Invitation> {
 }
 
 /// The file in which an invitation travels.
-pub(crate) fn write(invitation: &Invitation) -> Result<OwnedFd, ServiceError> {
+pub(crate) fn write(invitation: &JobNodes) -> Result<OwnedFd, ServiceError> {
     use rustix::fs::{MemfdFlags, memfd_create};
     let failed = system("write down the invitation for the node service");
     let file = std::fs::File::from(
@@ -370,7 +372,7 @@ pub(crate) fn write(invitation: &Invitation) -> Result<OwnedFd, ServiceError> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use network::nodes::Nodes;
+    use network::node_map::NodeMap;
     use std::net::Ipv4Addr;
 
     #[test]
@@ -378,25 +380,25 @@ mod tests {
         let reach = Reach::new(Some(Ipv4Addr::LOCALHOST.into())).expect("a port");
         let own = reach.listening().expect("it listens").address;
         let other = (Ipv4Addr::LOCALHOST, 9).into();
-        let nodes = Nodes::new([0, 1]);
-        let sound = Invitation {
+        let nodes = NodeMap::new([0, 1]);
+        let sound = JobNodes {
             key: [1; 16],
             node: 0,
             addresses: vec![own, other],
-            stations: Vec::new(),
+            kernel_endpoints: Vec::new(),
             nodes: nodes.clone(),
         };
         assert_eq!(reach.check(&sound, 1), Ok(()));
         assert_eq!(
-            reach.check(&Invitation { node: 1, addresses: vec![other, own], ..sound.clone() }, 1),
+            reach.check(&JobNodes { node: 1, addresses: vec![other, own], ..sound.clone() }, 1),
             Ok(())
         );
         // The loopback is no interface for the kernel engine.
-        let station = Station { hardware_address: [2; 6], port: 53, mtu: 1500 };
+        let endpoint = KernelEndpoint { hardware_address: [2; 6], port: 53, mtu: 1500 };
         for (wrong, named) in [
-            (Invitation { nodes: Nodes::new([0, 1, 0]), ..sound.clone() }, "number of ranks"),
-            (Invitation { addresses: vec![other, own], ..sound.clone() }, "address"),
-            (Invitation { stations: vec![station; 2], ..sound.clone() }, "kernel engine"),
+            (JobNodes { nodes: NodeMap::new([0, 1, 0]), ..sound.clone() }, "number of ranks"),
+            (JobNodes { addresses: vec![other, own], ..sound.clone() }, "address"),
+            (JobNodes { kernel_endpoints: vec![endpoint; 2], ..sound.clone() }, "kernel engine"),
         ] {
             let why = reach.check(&wrong, 1).expect_err("it is wrong");
             assert!(why.contains(named), "{why}");

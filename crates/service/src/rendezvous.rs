@@ -4,12 +4,12 @@
 //! They meet twice. First every rank says which node it is on and what addresses that has, and rank
 //! 0 a secret that it has made; then all know who is where, and the first rank of each node starts
 //! its node service. Second it says where that listens; then all know everything that an
-//! [`Invitation`] has.
+//! [`JobNodes`] has.
 
 use crate::addresses::{self, Network};
 use crate::error::ServiceError;
-use network::invitation::{Invitation, Key, Listening, Station, random_key};
-use network::nodes::Nodes;
+use network::job_nodes::{JobNodes, KernelEndpoint, Key, ServiceEndpoint, random_key};
+use network::node_map::NodeMap;
 use std::net::{IpAddr, Ipv4Addr};
 
 /// Where ranks leave words for each other.
@@ -80,7 +80,7 @@ impl Node {
 #[derive(Clone)]
 pub(crate) struct Acquaintance {
     key: Key,
-    pub(crate) nodes: Nodes,
+    pub(crate) nodes: NodeMap,
     /// The number of this node.
     pub(crate) node: u32,
     /// This rank among those of its node.
@@ -123,7 +123,7 @@ pub(crate) fn meet(
     let key = read_key(&secret).ok_or_else(no_secret)?;
     let names =
         (0..ranks).map(|rank| get(space, &node_key(rank), rank)).collect::<Result<Vec<_>, _>>()?;
-    let nodes = Nodes::new(names);
+    let nodes = NodeMap::new(names);
     let node = nodes.of(rank).unwrap_or(0);
     let local = nodes.members(node).position(|member| member == rank).unwrap_or(0) as u32;
     let mut networks = Vec::new();
@@ -149,13 +149,13 @@ pub(crate) fn meet(
 pub(crate) fn exchange_addresses(
     space: &mut impl Space,
     known: &Acquaintance,
-    listening: Option<Listening>,
-) -> Result<Invitation, ServiceError> {
+    listening: Option<ServiceEndpoint>,
+) -> Result<JobNodes, ServiceError> {
     if let Some(listening) = listening {
         space.put(&service_key(known.node), &listening.to_string())?;
     }
     space.fence()?;
-    let mut listening: Vec<Listening> = Vec::new();
+    let mut listening: Vec<ServiceEndpoint> = Vec::new();
     for node in 0..known.nodes.count() {
         let first = known.nodes.members(node).next().unwrap_or(0);
         let text = get(space, &service_key(node), first)?;
@@ -163,9 +163,10 @@ pub(crate) fn exchange_addresses(
             .push(text.parse().map_err(|_| wrong(first, &text, "the address of a node service"))?);
     }
     let addresses = listening.iter().map(|place| place.address).collect();
-    let stations: Option<Vec<Station>> = listening.iter().map(|place| place.station).collect();
-    let (stations, nodes) = (stations.unwrap_or_default(), known.nodes.clone());
-    Ok(Invitation { key: known.key, node: known.node, addresses, stations, nodes })
+    let kernel_endpoints: Option<Vec<KernelEndpoint>> =
+        listening.iter().map(|place| place.kernel).collect();
+    let (kernel_endpoints, nodes) = (kernel_endpoints.unwrap_or_default(), known.nodes.clone());
+    Ok(JobNodes { key: known.key, node: known.node, addresses, kernel_endpoints, nodes })
 }
 
 impl Acquaintance {
@@ -248,7 +249,7 @@ mod tests {
     }
 
     /// Has a rank on each of these nodes meet the others; gives what each knows in the end.
-    fn meet_on(nodes: &[Node]) -> Vec<(Acquaintance, Invitation)> {
+    fn meet_on(nodes: &[Node]) -> Vec<(Acquaintance, JobNodes)> {
         let (values, barrier) = (Mutex::default(), Barrier::new(nodes.len()));
         let ranks = nodes.len() as u32;
         std::thread::scope(|scope| {
@@ -261,13 +262,13 @@ mod tests {
                             meet(&mut space, rank, ranks, node).expect("all say what they should");
                         let port = 1000 + known.node as u16;
                         let address = SocketAddr::new(known.address, port);
-                        let station = (known.node == 0).then_some(Station {
+                        let kernel = (known.node == 0).then_some(KernelEndpoint {
                             hardware_address: [2; 6],
                             port,
                             mtu: 1500,
                         });
                         let listening =
-                            (known.local == 0).then_some(Listening { address, station });
+                            (known.local == 0).then_some(ServiceEndpoint { address, kernel });
                         let invitation =
                             exchange_addresses(&mut space, &known, listening).expect("all listen");
                         (known, invitation)
@@ -283,7 +284,7 @@ mod tests {
         let (a, b) = (node("a", "1", &["10.0.0.1/24"]), node("b", "2", &["10.0.0.2/24"]));
         let met = meet_on(&[a.clone(), b.clone(), a, b.clone(), b]);
         let (first, invitation) = &met[0];
-        assert_eq!(first.nodes, Nodes::new([0, 1, 0, 1, 1]));
+        assert_eq!(first.nodes, NodeMap::new([0, 1, 0, 1, 1]));
         assert_ne!(*first.key(), [0; 16], "a secret is made");
         let addresses: Vec<String> =
             invitation.addresses.iter().map(SocketAddr::to_string).collect();
@@ -293,7 +294,7 @@ mod tests {
         assert_eq!(places, [(0, 0), (1, 0), (0, 1), (1, 1), (1, 2)]);
         for (known, theirs) in &met {
             assert_eq!(known.key(), first.key());
-            assert_eq!(theirs, &Invitation { node: known.node, ..invitation.clone() });
+            assert_eq!(theirs, &JobNodes { node: known.node, ..invitation.clone() });
         }
     }
 

@@ -5,7 +5,7 @@
 //! everything is the SipHash-2-4 (Aumasson and Bernstein, 2012) under the secret of what it is for:
 //! whoever learns any number of such words learns nothing of the others, nor of the secret.
 
-use network::invitation::Key;
+use network::job_nodes::Key;
 use siphasher::sip::SipHasher24;
 use std::hash::Hasher;
 

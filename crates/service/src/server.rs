@@ -7,7 +7,7 @@ use crate::protocol::{Answer, Hello, INVITATION};
 use crate::reach::Reach;
 use engine::Departure;
 use engine::node::{JobOptions, Node};
-use network::invitation::Listening;
+use network::job_nodes::ServiceEndpoint;
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 use shm::broker::{Broker, BrokerError, Connection};
 use shm::process::{ProcessError, ProcessHandle};
@@ -298,7 +298,7 @@ pub(crate) fn serve(
     options: &JobOptions,
     listen: Option<IpAddr>,
     start_timeout: Duration,
-    ready: impl FnOnce(Option<Listening>),
+    ready: impl FnOnce(Option<ServiceEndpoint>),
 ) -> Result<(), ServiceError> {
     let mut server = Server::new(name, options, listen)?;
     allow_open_files(options.ranks, FILES_OF_A_RANK, 0)?;

@@ -7,8 +7,8 @@ use crate::rendezvous::{self, Node};
 use crate::start;
 use crate::variables::{INTERFACE, Lookup, NODE, PMI_VERSION};
 use engine::node::EngineKind;
-use network::carrier::Carrier;
-use network::nodes::Nodes;
+use network::backend::Backend;
+use network::node_map::NodeMap;
 use pmi::{Client, Descriptor, Version};
 use std::net::IpAddr;
 use std::os::fd::OwnedFd;
@@ -79,10 +79,10 @@ pub(crate) fn enter(
 fn take(
     seat: Seat,
     rank: u32,
-    nodes: &Nodes,
+    nodes: &NodeMap,
     addresses: Vec<IpAddr>,
     patience: Option<Duration>,
-) -> Result<Arc<dyn Carrier>, String> {
+) -> Result<Arc<dyn Backend>, String> {
     let Seat { memory, bell, start, slot } = seat;
     let node_of_rank = crate::offload::node_of_rank(nodes).into();
     let (addresses, patience) =
@@ -91,7 +91,7 @@ fn take(
         kernel::Handles { memory, bell, start, slot, rank, node_of_rank, addresses, patience };
     let entered = kernel::Rank::new(handles);
     entered
-        .map(|rank| Arc::new(rank) as Arc<dyn Carrier>)
+        .map(|rank| Arc::new(rank) as Arc<dyn Backend>)
         .map_err(|error| format!("a rank cannot map its memory: {error}"))
 }
 

@@ -4,7 +4,7 @@
 use crate::error::{ServiceError, system};
 use crate::variables::{COMMAND, Environment, Lookup};
 use engine::node::{EngineKind, JobOptions};
-use network::invitation::Listening;
+use network::job_nodes::ServiceEndpoint;
 use shm::broker::BrokerError;
 use std::ffi::OsString;
 use std::io::{BufRead, BufReader, Write};
@@ -30,7 +30,7 @@ pub(crate) struct Job {
 
 /// Starts the service, unless another rank is faster, and returns when it can be connected to.
 /// Gives the address at which it listens, if this call has started it and it was to listen.
-pub(crate) fn start(job: &Job) -> Result<Option<Listening>, ServiceError> {
+pub(crate) fn start(job: &Job) -> Result<Option<ServiceEndpoint>, ServiceError> {
     let command = Environment.get(COMMAND).unwrap_or_else(|| OsString::from("tradewind"));
     let mut child = Command::new(&command)
         .args([
@@ -119,7 +119,7 @@ pub fn serve(request: &Request) -> Result<(), ServiceError> {
         .map_err(ServiceError::from)
         .and_then(|options| {
             let options = JobOptions { cores: request.cores, ..options };
-            let ready = |listening: Option<Listening>| match listening {
+            let ready = |listening: Option<ServiceEndpoint>| match listening {
                 None => say(READY),
                 Some(listening) => say(&format!("{READY} {listening}")),
             };

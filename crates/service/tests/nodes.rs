@@ -3,9 +3,9 @@
 use collectives::barrier;
 use engine::node::EngineKind;
 use goal::graph::{Access, Graph};
-use network::carrier::{Carrier, Context, Prepared, Ticket};
-use network::invitation::{Invitation, random_key};
-use network::nodes::Nodes;
+use network::backend::{Backend, CommunicatorContext, RunId, ScheduleId};
+use network::job_nodes::{JobNodes, random_key};
+use network::node_map::NodeMap;
 use rustix::process::{Pid, Signal, kill_process};
 use service::client;
 use service::start::{Request, serve};
@@ -112,17 +112,17 @@ impl Job {
             })
             .collect();
         // Some ranks knock before their service knows the other nodes, some after.
-        let invitation = |node| Invitation {
+        let invitation = |node| JobNodes {
             key: random_key().expect("random bytes"),
             node,
-            stations: Vec::new(),
+            kernel_endpoints: Vec::new(),
             addresses: addresses.clone(),
-            nodes: Nodes::new((0..count * each).map(|rank| rank / each)),
+            nodes: NodeMap::new((0..count * each).map(|rank| rank / each)),
         };
         let key = invitation(0).key;
         std::thread::scope(|scope| {
             for node in 0..count {
-                let invitation = Invitation { key, ..invitation(node) };
+                let invitation = JobNodes { key, ..invitation(node) };
                 let service = format!("{name}-{node}");
                 scope.spawn(move || {
                     client::invite(&service, &invitation).expect("all nodes are there")
@@ -165,10 +165,10 @@ fn part_serves() {
 
 /// A rank: starts, awaits and fetches runs of a barrier as it is told.
 struct Obedient {
-    carrier: Arc<dyn Carrier>,
-    prepared: Prepared,
+    carrier: Arc<dyn Backend>,
+    prepared: ScheduleId,
     sequence: u64,
-    ticket: Option<Ticket>,
+    ticket: Option<RunId>,
     /// This rank, and the number of ranks.
     place: (u32, u32),
 }
@@ -217,13 +217,13 @@ impl Obedient {
             let block = graph.buffer(Access::Output, BYTES);
             graph.receive(block, 0, 0);
         }
-        let context = Context { number: 1, members: (0..ranks).collect(), rank };
+        let context = CommunicatorContext { number: 1, members: (0..ranks).collect(), rank };
         let schedule = goal::compile::compile(&graph).expect("in order");
-        let prepared = self.carrier.prepare(&context, &schedule, 0).expect("memory");
+        let prepared = self.carrier.register(&context, &schedule, 0).expect("memory");
         let mut bytes = vec![7; BYTES as usize];
         if gives {
             let ticket = self.carrier.start(prepared, 0, &[&bytes]).expect("memory");
-            self.carrier.forget(ticket);
+            self.carrier.discard(ticket);
             return "given".into();
         }
         bytes.fill(0);
@@ -264,9 +264,9 @@ fn part_obeys() {
         .expect("the service lets it in");
     let carrier = attachment.carrier.clone().expect("there are other nodes");
     let graph = barrier::Algorithm::Dissemination.graph(rank, ranks).expect("in range");
-    let context = Context { number: 0, members: (0..ranks).collect(), rank };
+    let context = CommunicatorContext { number: 0, members: (0..ranks).collect(), rank };
     let schedule = goal::compile::compile(&graph).expect("in order");
-    let prepared = carrier.prepare(&context, &schedule, 0).expect("memory");
+    let prepared = carrier.register(&context, &schedule, 0).expect("memory");
     let mut obedient =
         Obedient { carrier, prepared, sequence: 0, ticket: None, place: (rank, ranks) };
     for order in std::io::stdin().lines() {

@@ -26,7 +26,7 @@ pub enum Error {
     /// A node cannot be reached, a rank of a communicator on several nodes is gone, … Ranks are
     /// those of the communicator.
     #[error(transparent)]
-    Network(network::carrier::Error),
+    Network(network::error::Error),
     /// Two ranks on different nodes are in different collectives.
     #[error("rank {rank} is in {ours} #{sequence}, rank {other} is in {theirs} #{sequence}{}", same_name(.ours, .theirs))]
     DifferentCollectives {
@@ -177,7 +177,7 @@ impl Error {
     pub fn failed_rank(&self) -> Option<u32> {
         match self {
             Error::Engine(engine::Error::RankFailed { rank, .. })
-            | Error::Network(network::carrier::Error::RankFailed { rank, .. })
+            | Error::Network(network::error::Error::RankFailed { rank, .. })
             | Error::Panicked { rank, .. } => Some(*rank),
             _ => None,
         }
@@ -186,7 +186,7 @@ impl Error {
     /// The node that cannot be reached, by its number in the job, if that is what happened.
     pub fn unreachable_node(&self) -> Option<u32> {
         match self {
-            Error::Network(network::carrier::Error::NodeUnreachable { node, .. }) => Some(*node),
+            Error::Network(network::error::Error::NodeUnreachable { node, .. }) => Some(*node),
             _ => None,
         }
     }

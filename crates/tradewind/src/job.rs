@@ -11,8 +11,8 @@ use crate::selection::rules;
 use engine::group::Group;
 use engine::member::Member;
 use engine::node::{EngineKind, JobOptions, Node};
-use network::carrier::Carrier;
-use network::nodes::Nodes;
+use network::backend::Backend;
+use network::node_map::NodeMap;
 use service::client::Attachment;
 use service::variables::BetweenNodes;
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -41,7 +41,7 @@ pub struct Job {
 }
 
 /// The kernel backend, or the reason why this node has none.
-type KernelBackend = std::result::Result<Arc<dyn Carrier>, String>;
+type KernelBackend = std::result::Result<Arc<dyn Backend>, String>;
 
 impl Job {
     /// Joins the job that this process was started for, by `tradewind run` or another launcher, and
@@ -127,7 +127,7 @@ fn agree_on_kernel_backend(
     world: &Communicator,
     kernel: KernelBackend,
     everywhere: bool,
-    nodes: &Nodes,
+    nodes: &NodeMap,
 ) -> Result<KernelBackend> {
     let kernel = match kernel {
         Ok(kernel) if everywhere => kernel,
@@ -255,8 +255,8 @@ where
     }
     let node_of_rank =
         (0u32..).zip(ranks).flat_map(|(node, ranks)| std::iter::repeat_n(node, *ranks as usize));
-    let nodes = Nodes::new(node_of_rank);
-    let mut backends = network::agent::local(&nodes).map_err(Error::Network)?.into_iter();
+    let nodes = NodeMap::new(node_of_rank);
+    let mut backends = network::local::connect(&nodes).map_err(Error::Network)?.into_iter();
     let mut members = Vec::new();
     for ranks in ranks {
         let node = Node::create(&JobOptions::new(*ranks, EngineKind::Peers)?)?;

@@ -91,7 +91,7 @@ pub use messages::{
     Windows,
 };
 pub use neighbors::Neighbors;
-pub use network::carrier::Error as NetworkError;
+pub use network::error::Error as NetworkError;
 pub use persistent::Persistent;
 pub use plan::{NoBuffers, OneBuffer, TwoBuffers};
 pub use queues;

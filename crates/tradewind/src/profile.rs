@@ -12,7 +12,7 @@ use engine::trace::{
     BETWEEN_NODES, Recorded, Trace, TraceEvent, TraceStage, TracedCall, TracedProgram,
 };
 use goal::schedule::{Kind, OperationRecord};
-use network::nodes::Nodes;
+use network::node_map::NodeMap;
 use serde::{Deserialize, Serialize};
 use std::collections::HashMap;
 use std::io::Write;
@@ -156,7 +156,7 @@ pub(crate) struct Profile {
 /// The node of a rank in a job on several nodes.
 #[derive(Clone, Debug)]
 pub(crate) struct NodeOfProfile {
-    pub(crate) nodes: Nodes,
+    pub(crate) nodes: NodeMap,
     pub(crate) node: u32,
     /// Nanoseconds by which this node's clock is ahead of rank 0's.
     pub(crate) ahead: i64,

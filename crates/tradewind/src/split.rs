@@ -5,7 +5,7 @@ use crate::error::{Error, Result};
 use crate::internode::group::InternodeGroup;
 use crate::placement::Placement;
 use engine::call::{Call, CallKind};
-use network::carrier::Context;
+use network::backend::CommunicatorContext;
 use std::sync::Arc;
 
 /// # New communicators
@@ -115,7 +115,7 @@ impl Communicator {
             return Ok(Some(self.subset(group, None)));
         }
         let members = &internode.context().members;
-        let context = Context {
+        let context = CommunicatorContext {
             // Every rank takes the number that the new communicator's first rank has offered.
             number: gathered[*first as usize][3] as u32,
             members: chosen.iter().map(|rank| members[*rank as usize]).collect(),

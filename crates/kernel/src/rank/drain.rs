@@ -2,12 +2,12 @@
 //! to send.
 //!
 //! What a run has sent the program keeps until it has arrived, and the node service waits for that
-//! ([`crate::outbox`]). A send that the program has not executed yet, because the window is full or
+//! ([`crate::unacknowledged`]). A send that the program has not executed yet, because the window is full or
 //! an operation before it is not complete, is seen only in the run's frame, and a run that waits
 //! for memory is known to nobody but the rank.
 
 use super::Rank;
-use network::carrier::Error;
+use network::error::Error;
 use std::time::{Duration, Instant};
 
 /// First and longest time between two looks.

@@ -13,7 +13,7 @@ use crate::layout::{
     SMALL_BYTES, SMALL_SLOTS, WAITING_FIRST, large_slot_bytes,
 };
 use crate::system::Mapping;
-use network::carrier::Error;
+use network::error::Error;
 use std::collections::{HashMap, VecDeque};
 use std::sync::atomic::Ordering;
 use std::sync::{MutexGuard, PoisonError};

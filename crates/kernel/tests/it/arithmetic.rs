@@ -5,7 +5,7 @@ use crate::world::World;
 use goal::arithmetic::{Arithmetic, ArithmeticError, DataType, apply};
 use goal::graph::{Access, Graph};
 use kernel::Fault;
-use network::carrier::{Carrier, Context};
+use network::backend::{Backend, CommunicatorContext};
 use proptest::prelude::*;
 use proptest::test_runner::TestRunner;
 use std::sync::Arc;
@@ -100,9 +100,10 @@ fn compute(
     graph.local(operation, data_type, blocks[first], blocks[second], blocks[destination]);
     let schedule = goal::compile::compile(&graph).expect("the graph is right");
     let inputs = Arc::new((left.to_vec(), right.to_vec()));
-    let context = Context { number: world.communicator(), members: [0].into(), rank: 0 };
+    let context =
+        CommunicatorContext { number: world.communicator(), members: [0].into(), rank: 0 };
     let results = world.run(1, move |_, rank| {
-        let prepared = rank.prepare(&context, &schedule, 0).expect("it is small");
+        let prepared = rank.register(&context, &schedule, 0).expect("it is small");
         let ticket = rank.start(prepared, 0, &[&inputs.0, &inputs.1, &[]]).expect("it starts");
         assert!(rank.wait(ticket, None).expect("it can be waited for"));
         let fault = rank.fault(ticket).map(|fault| match fault {

@@ -4,7 +4,7 @@
 use crate::world::{World, without_computations};
 use goal::compile::compile;
 use goal::graph::Graph;
-use network::carrier::Carrier;
+use network::backend::Backend;
 use proptest::collection::vec;
 use proptest::test_runner::{Config, TestCaseError, TestRunner};
 use testing::conformance::random::{Program, compare_with_reference, lay_out, plans};
@@ -54,7 +54,7 @@ fn run_vectors(world: &World) {
 /// Whether the engine takes all ranks' parts of a program.
 fn are_admitted(world: &World, program: &[Graph]) -> bool {
     let is_admitted =
-        |graph| compile(&graph).is_ok_and(|schedule| world.ranks[0].admits(&schedule));
+        |graph| compile(&graph).is_ok_and(|schedule| world.ranks[0].supports(&schedule));
     program.iter().map(without_computations).all(is_admitted)
 }
 

@@ -4,7 +4,7 @@
 
 use crate::world::World;
 use crate::world::allreduce::Allreduce;
-use network::carrier::Context;
+use network::backend::CommunicatorContext;
 use std::time::Instant;
 
 testing::tests![needs(Nodes, Bpf):
@@ -27,8 +27,11 @@ fn endures(nodes: usize, ranks_per_node: usize, communicators: u32, under_way: u
     world.run(ranks, move |rank, here| {
         std::thread::scope(|scope| {
             for number in 0..communicators {
-                let context =
-                    Context { number, members: (0..ranks as u32).collect(), rank: rank as u32 };
+                let context = CommunicatorContext {
+                    number,
+                    members: (0..ranks as u32).collect(),
+                    rank: rank as u32,
+                };
                 scope.spawn(move || {
                     let allreduce = Allreduce::prepare(here, &context, 1).expect("it is small");
                     allreduce

@@ -5,7 +5,7 @@ use goal::compile::compile;
 use goal::graph::{Access, Graph};
 use goal::schedule::{Kind, OperationRecord, Schedule};
 use kernel::Rank;
-use network::carrier::{Carrier, Context};
+use network::backend::{Backend, CommunicatorContext};
 use rand::{Rng, SeedableRng, rngs::StdRng};
 use rustix::mm::{MapFlags, ProtFlags, mmap, munmap};
 use std::os::fd::AsRawFd;
@@ -85,14 +85,14 @@ impl Drop for Memory {
 }
 
 /// Exchanges numbers with the other honest rank until told to end; how many times.
-fn exchange(here: &Rank, context: &Context, is_over: &AtomicBool) -> u64 {
+fn exchange(here: &Rank, context: &CommunicatorContext, is_over: &AtomicBool) -> u64 {
     let peer = 1 - context.rank;
     let mut graph = Graph::new(context.rank, 2);
     let (input, output) = (graph.buffer(Access::Input, 64), graph.buffer(Access::Output, 64));
     graph.send(input, peer, 0);
     graph.receive(output, peer, 0);
     let schedule = compile(&graph).expect("the graph is right");
-    let prepared = here.prepare(context, &schedule, 0).expect("it is small");
+    let prepared = here.register(context, &schedule, 0).expect("it is small");
     let mut lap = 0u64;
     loop {
         // The last lap is told by a message, so that both end with the same one.
@@ -178,8 +178,9 @@ fn long_lists_of_nothing_are_left_to_later_activations() {
             _ => return,
         }
         let schedule = compile(&graph).expect("the graph is right");
-        let context = Context { number: 9, members: [0, 1, 2, 3].into(), rank: rank as u32 };
-        let prepared = here.prepare(&context, &schedule, 0).expect("it is small");
+        let context =
+            CommunicatorContext { number: 9, members: [0, 1, 2, 3].into(), rank: rank as u32 };
+        let prepared = here.register(&context, &schedule, 0).expect("it is small");
         for is_long in [false, true] {
             let start =
                 || here.start(prepared, u64::from(is_long), &[&[7; 8], &[]]).expect("it starts");
@@ -197,10 +198,10 @@ fn long_lists_of_nothing_are_left_to_later_activations() {
                     !is_long,
                     "after the activation that brought the message"
                 );
-                here.forget(ticket);
+                here.discard(ticket);
             } else {
                 turn.wait();
-                here.forget(start());
+                here.discard(start());
                 turn.wait();
             }
         }
@@ -228,16 +229,16 @@ fn garbage_harms_only_its_writer() {
                 graph.receive(output, peer, 1);
             }
             let schedule = compile(&graph).expect("the graph is right");
-            let context = Context { number: 9, members: [0, 1, 2, 3].into(), rank: 2 };
+            let context = CommunicatorContext { number: 9, members: [0, 1, 2, 3].into(), rank: 2 };
             let mut longest = Duration::ZERO;
             for round in 0..ROUNDS {
                 // From the words of the rank itself to all of its memory.
                 memory.spoil(&mut random, [8, 300, 20_000, memory.words][round % 4]);
                 let before = Instant::now();
-                if let Ok(prepared) = here.prepare(&context, &schedule, 0)
+                if let Ok(prepared) = here.register(&context, &schedule, 0)
                     && let Ok(ticket) = here.start(prepared, round as u64, &[&[7; 8]])
                 {
-                    here.forget(ticket);
+                    here.discard(ticket);
                     here.release(prepared);
                 }
                 longest = longest.max(before.elapsed());
@@ -247,7 +248,8 @@ fn garbage_harms_only_its_writer() {
             0
         }
         _ => {
-            let context = Context { number: 3, members: [0, 1].into(), rank: rank as u32 };
+            let context =
+                CommunicatorContext { number: 3, members: [0, 1].into(), rank: rank as u32 };
             exchange(here, &context, &is_over)
         }
     });

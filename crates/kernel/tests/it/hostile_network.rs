@@ -5,7 +5,8 @@ use crate::world::allreduce::Allreduce;
 use crate::world::{JobKind, World, without_computations};
 use goal::compile::compile;
 use kernel::wire::Counts;
-use network::carrier::{Carrier, Context, Error};
+use network::backend::{Backend, CommunicatorContext};
+use network::error::Error;
 use proptest::prop_assume;
 use proptest::test_runner::{Config, TestCaseError, TestRunner};
 use rand::rngs::SmallRng;
@@ -48,7 +49,7 @@ fn all_allreduce(world: &World, elements: usize, times: u64) {
 
 fn all_try_to_allreduce(world: &World, elements: usize, times: u64) -> Vec<Result<(), Error>> {
     let (number, ranks) = (world.communicator(), world.ranks.len());
-    let contexts: Vec<Context> =
+    let contexts: Vec<CommunicatorContext> =
         (0..ranks).map(|rank| world.context(number, ranks, rank)).collect();
     world.run(ranks, move |rank, here| {
         Allreduce::prepare(here, &contexts[rank], elements)?.repeat(times, 1)
@@ -75,7 +76,7 @@ fn survives(
     all_allreduce(&world, 5000, 5 / share + 1);
     let is_small = |graph: &goal::graph::Graph| {
         compile(graph).is_ok_and(|schedule| {
-            world.ranks[0].admits(&schedule) && schedule.as_bytes().len() < 20_000
+            world.ranks[0].supports(&schedule) && schedule.as_bytes().len() < 20_000
         })
     };
     // They have few ranks: more nodes would sleep beside them.
@@ -145,7 +146,8 @@ fn what_is_lost_is_found_although_nobody_waits() {
     let (world, relay) = relayed(2, 1, 1500, JobKind::default());
     relay.set_faults(Faults::of_networks(0.1));
     let number = world.communicator();
-    let contexts: Vec<Context> = (0..2).map(|rank| world.context(number, 2, rank)).collect();
+    let contexts: Vec<CommunicatorContext> =
+        (0..2).map(|rank| world.context(number, 2, rank)).collect();
     let results = world.run(2, move |rank, here| {
         let allreduce = Allreduce::prepare(here, &contexts[rank], 1)?;
         (0..100).try_for_each(|time| {

@@ -6,7 +6,7 @@ use goal::compile::compile;
 use goal::graph::{Access, Graph};
 use goal::schedule::{Kind, Schedule};
 use kernel::Rank;
-use network::carrier::{Carrier, Context, Ticket};
+use network::backend::{Backend, CommunicatorContext, RunId};
 use std::sync::Arc;
 use virtual_nodes::VirtualNodes;
 
@@ -39,11 +39,14 @@ fn number(communicator: u32, sequence: u64, rank: usize) -> u64 {
 /// Starts many runs, then waits for them, the last first.
 fn storm(here: &Rank, communicator: u32, rank: usize, ranks: usize) {
     const RUNS: u64 = 40;
-    let context =
-        Context { number: communicator, members: (0..ranks as u32).collect(), rank: rank as u32 };
-    let prepared = here.prepare(&context, &ring(rank, ranks), 7).expect("it is small");
+    let context = CommunicatorContext {
+        number: communicator,
+        members: (0..ranks as u32).collect(),
+        rank: rank as u32,
+    };
+    let prepared = here.register(&context, &ring(rank, ranks), 7).expect("it is small");
     for wave in 0..10 {
-        let mut tickets: Vec<(u64, Ticket)> = Vec::new();
+        let mut tickets: Vec<(u64, RunId)> = Vec::new();
         for sequence in wave * RUNS..(wave + 1) * RUNS {
             let own = number(communicator, sequence, rank).to_le_bytes();
             tickets
@@ -51,7 +54,7 @@ fn storm(here: &Rank, communicator: u32, rank: usize, ranks: usize) {
         }
         for (sequence, ticket) in tickets.into_iter().rev() {
             if sequence % 7 == 3 {
-                here.forget(ticket);
+                here.discard(ticket);
                 continue;
             }
             assert!(here.wait(ticket, None).expect("it ends"));
@@ -107,16 +110,16 @@ fn runs_that_find_no_room_wait_for_it() {
     const RUNS: u64 = 30;
     let world = World::new(2, 1, 1500);
     world.run(2, |rank, here| {
-        let context = Context { number: 0, members: [0, 1].into(), rank: rank as u32 };
-        let prepared = here.prepare(&context, &long_copy(rank), 0).expect("it is not too large");
+        let context = CommunicatorContext { number: 0, members: [0, 1].into(), rank: rank as u32 };
+        let prepared = here.register(&context, &long_copy(rank), 0).expect("it is not too large");
         let bytes = |sequence: u64| vec![sequence as u8; 300_000];
         let start = |sequence| {
             here.start(prepared, sequence, &[&bytes(sequence), &[]]).expect("it starts, or will")
         };
-        let mut tickets: Vec<Ticket> = (0..RUNS).map(start).collect();
+        let mut tickets: Vec<RunId> = (0..RUNS).map(start).collect();
         // Nobody will ask for these, and the other rank needs them.
-        tickets.drain(20..).for_each(|ticket| here.forget(ticket));
-        let later: Vec<Ticket> = (RUNS..RUNS + 10).map(start).collect();
+        tickets.drain(20..).for_each(|ticket| here.discard(ticket));
+        let later: Vec<RunId> = (RUNS..RUNS + 10).map(start).collect();
         assert!(here.wait(later[9], None).expect("it ends"), "the last one first");
         let started = (0..).zip(tickets).chain((RUNS..).zip(later));
         for (sequence, ticket) in started {
@@ -133,9 +136,9 @@ fn operations_say_when_they_were_executed() {
     let world = World::new(2, 1, 1500);
     world.run(2, |rank, here| {
         here.set_timed(true);
-        let context = Context { number: 0, members: [0, 1].into(), rank: rank as u32 };
+        let context = CommunicatorContext { number: 0, members: [0, 1].into(), rank: rank as u32 };
         let schedule = ring(rank, 2);
-        let prepared = here.prepare(&context, &schedule, 0).expect("it is small");
+        let prepared = here.register(&context, &schedule, 0).expect("it is small");
         let before = rustix::time::clock_gettime(rustix::time::ClockId::Monotonic);
         let ticket = here.start(prepared, 0, &[&[0; 8], &[]]).expect("it starts");
         assert!(here.wait(ticket, None).expect("it ends"));

@@ -5,7 +5,7 @@ use goal::compile::compile;
 use goal::graph::{Access, Graph};
 use goal::schedule::Schedule;
 use kernel::Rank;
-use network::carrier::{Carrier, Context, Ticket};
+use network::backend::{Backend, CommunicatorContext, RunId};
 use std::sync::{Arc, Barrier};
 use std::time::{Duration, Instant};
 
@@ -35,13 +35,13 @@ fn message(rank: u32, bytes: u64) -> Schedule {
     compile(&graph).expect("the graph is right")
 }
 
-fn context(number: u32, rank: u32) -> Context {
-    Context { number, members: [0, 1].into(), rank }
+fn context(number: u32, rank: u32) -> CommunicatorContext {
+    CommunicatorContext { number, members: [0, 1].into(), rank }
 }
 
-fn wait(here: &Rank, ticket: Ticket) {
+fn wait(here: &Rank, ticket: RunId) {
     let is_complete = here.wait(ticket, Some(Instant::now() + PATIENCE)).expect("it ends");
-    assert!(is_complete, "rank {} waits for {:?}", here.rank(), here.awaited(ticket));
+    assert!(is_complete, "rank {} waits for {:?}", here.rank(), here.waiting_for(ticket));
 }
 
 fn contents(run: u64, bytes: u64) -> Vec<u8> {
@@ -55,8 +55,8 @@ fn one_behind_many(runs: u64, bytes: u64) {
     world.run(2, move |rank, here| {
         let rank = rank as u32;
         let many =
-            here.prepare(&context(EARLY, rank), &message(rank, bytes), 0).expect("it is small");
-        let one = here.prepare(&context(WANTED, rank), &message(rank, 8), 0).expect("it is small");
+            here.register(&context(EARLY, rank), &message(rank, bytes), 0).expect("it is small");
+        let one = here.register(&context(WANTED, rank), &message(rank, 8), 0).expect("it is small");
         let input = |run| if rank == 0 { contents(run, bytes) } else { Vec::new() };
         let start = |run| here.start(many, run, &[&input(run)]).expect("it starts");
         let finish = |run, ticket| {
@@ -68,7 +68,7 @@ fn one_behind_many(runs: u64, bytes: u64) {
         let go =
             || here.start(one, 0, &[if rank == 0 { &[9; 8] } else { &[] }]).expect("it starts");
         if rank == 0 {
-            let tickets: Vec<(u64, Ticket)> = (0..runs).map(|run| (run, start(run))).collect();
+            let tickets: Vec<(u64, RunId)> = (0..runs).map(|run| (run, start(run))).collect();
             wait(here, go());
             tickets.into_iter().for_each(|(run, ticket)| finish(run, ticket));
         } else {
@@ -128,7 +128,7 @@ fn what_is_waited_for_comes_past_messages_of_runs_that_have_started() {
     world.run(2, move |rank, here| {
         let rank = rank as u32;
         let schedule = many_before_the_one(rank, MESSAGES, BYTES);
-        let prepared = here.prepare(&context(EARLY, rank), &schedule, 0).expect("it is small");
+        let prepared = here.register(&context(EARLY, rank), &schedule, 0).expect("it is small");
         let start = |run| {
             let many = if rank == 0 { contents(run, MESSAGES * BYTES) } else { Vec::new() };
             (run, here.start(prepared, run, &[&[run as u8; 8], &many]).expect("it starts"))

@@ -6,7 +6,7 @@ use goal::compile::compile;
 use goal::graph::{Access, Graph};
 use kernel::wire::{Endpoint, Key};
 use kernel::{Handles, JobDescription, LoadError, Loader, Rank};
-use network::carrier::{Carrier, Context};
+use network::backend::{Backend, CommunicatorContext};
 use rustix::thread::{CapabilitySet, CapabilitySets, capabilities, set_capabilities};
 use std::io::{BufRead, BufReader};
 use std::process::Stdio;
@@ -52,9 +52,9 @@ fn exchange(handles: Handles, rank: usize) -> u64 {
     let (input, output) = (graph.buffer(Access::Input, 8), graph.buffer(Access::Output, 8));
     graph.send(input, peer, 0);
     graph.receive(output, peer, 0);
-    let context = Context { number: 0, members: [0, 1].into(), rank: rank as u32 };
+    let context = CommunicatorContext { number: 0, members: [0, 1].into(), rank: rank as u32 };
     let schedule = compile(&graph).expect("the graph is right");
-    let prepared = here.prepare(&context, &schedule, 0).expect("it is small");
+    let prepared = here.register(&context, &schedule, 0).expect("it is small");
     let mut found = [0; 8];
     for sequence in 0..100u64 {
         let own = (10 * sequence + rank as u64).to_le_bytes();

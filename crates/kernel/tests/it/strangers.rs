@@ -5,7 +5,7 @@
 
 use crate::world::allreduce::Allreduce;
 use crate::world::{JobKind, PORT, World};
-use network::carrier::Context;
+use network::backend::CommunicatorContext;
 use rand::rngs::SmallRng;
 use rand::{Rng, RngCore, SeedableRng};
 use rustix::net::{AddressFamily, SocketFlags, SocketType, eth, socket_with};
@@ -126,7 +126,7 @@ fn collectives_go_on_while_a_stranger_repeats_and_damages_their_packets() {
         // Of one piece, of several, and many under way.
         for (elements, times, under_way) in [(1, 50, 1), (700, 5, 1), (3, 50, 8)] {
             let number = world.communicator();
-            let contexts: Vec<Context> =
+            let contexts: Vec<CommunicatorContext> =
                 (0..4).map(|rank| world.context(number, 4, rank)).collect();
             let results = world.run(4, move |rank, here| {
                 Allreduce::prepare(here, &contexts[rank], elements)?.repeat(times, under_way)

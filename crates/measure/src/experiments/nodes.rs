@@ -12,12 +12,12 @@
 //!
 //! ```
 //! use measure::experiments::nodes::{Candidate, SameNode, Measure, Setting, compare};
-//! use network::carrier::Carrier;
+//! use network::backend::Backend;
 //! use std::sync::Arc;
 //!
 //! // Two nodes that are threads: no network at all.
-//! let clients = network::agent::local(&network::nodes::Nodes::new(["a", "b"]))?;
-//! let carriers = clients.into_iter().map(|client| Arc::new(client) as Arc<dyn Carrier>);
+//! let clients = network::local::connect(&network::node_map::NodeMap::new(["a", "b"]))?;
+//! let carriers = clients.into_iter().map(|client| Arc::new(client) as Arc<dyn Backend>);
 //! let candidates = [Candidate::new("agent", carriers.collect())];
 //! let setting = Setting { rounds: 1, ..Setting::quick() };
 //! let rows = compare(&candidates, &[Measure::Barrier], &setting, &SameNode)?;

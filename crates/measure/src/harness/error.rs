@@ -19,7 +19,7 @@ pub enum Error {
     Tradewind(#[from] tradewind::Error),
     /// A backend between nodes failed.
     #[error(transparent)]
-    Network(#[from] network::carrier::Error),
+    Network(#[from] network::error::Error),
     /// A plain socket, the lower bound between nodes, failed.
     #[error("a plain socket between the nodes: {0}")]
     Socket(#[from] std::io::Error),

@@ -1,8 +1,11 @@
-//! A rank's side of the agent.
+//! A rank's side of its agent.
 
-use super::area::{Area, ENTRIES, FREE, SLOTS, Submission, refused, system};
-use super::plan::Plan;
-use crate::carrier::{Carrier, Context, Error, Prepared, Ticket};
+use super::schedule::BufferLayout;
+use super::shared_region::{ENTRIES, FREE, SLOTS, SharedRegion, Submission, refused};
+use crate::backend::{
+    Backend, CommunicatorContext, RunId, ScheduleId, check_inputs, check_outputs,
+};
+use crate::error::{Error, system};
 use crate::transport::frame::{MAX_MESSAGE, MAX_OPERATIONS};
 use goal::schedule::Schedule;
 use shm::arena::{Arena, ArenaError};
@@ -15,128 +18,129 @@ use std::os::fd::OwnedFd;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
-/// How often a waiter looks before it sleeps: about a microsecond. The agent needs a core, too.
-const LOOKS: u32 = 50;
-/// How long a waiter sleeps before it looks whether the agent still lives.
-const LOOK_UP: Duration = Duration::from_millis(50);
+/// Number of polls before a waiter sleeps: about a microsecond. The agent needs a core, too.
+const POLLS: u32 = 50;
+/// Time that a waiter sleeps before it checks whether the agent is alive.
+const LIVENESS_INTERVAL: Duration = Duration::from_millis(50);
+/// Number of polls of a full ring before the rank sleeps between them.
+const FULL_RING_POLLS: u32 = 1000;
 
-/// Where a rank's agent is, for messages to people.
+/// Location of a rank's agent, for error messages.
 #[derive(Clone, Debug)]
-pub struct Home {
-    /// The number of the node.
+pub struct AgentAddress {
+    /// Number of the node.
     pub node: u32,
-    /// Its address.
+    /// Address of the node.
     pub address: String,
 }
 
-/// What a rank has of the agent: a [`Carrier`].
+/// A rank's side of its agent: a [`Backend`].
 #[derive(Debug)]
-pub struct Client {
-    area: Area,
+pub struct AgentClient {
+    region: SharedRegion,
     arena: Arena,
-    doorbell: OwnedFd,
-    home: Home,
-    /// The agent's process, where that is another one.
+    notifier: OwnedFd,
+    agent: AgentAddress,
+    /// The agent's process, if it is another one.
     service: Option<ProcessHandle>,
-    books: Mutex<Books>,
+    table: Mutex<ClientTable>,
 }
 
-/// What the rank keeps in mind.
+/// The rank's schedules and runs, and the state of its ring.
 #[derive(Debug, Default)]
-struct Books {
-    next_prepared: u64,
-    prepared: HashMap<u64, Arc<Plan>>,
-    /// By slot: how often it was used, and its run.
-    slots: Vec<SlotBook>,
-    free: Vec<u32>,
-    /// Runs that nobody will fetch.
-    forgotten: Vec<Ticket>,
-    /// Entries published.
+struct ClientTable {
+    next_schedule: u64,
+    schedules: HashMap<u64, Arc<BufferLayout>>,
+    slots: Vec<SlotEntry>,
+    free_slots: Vec<u32>,
+    /// Runs that were discarded and may not have ended.
+    discarded: Vec<RunId>,
+    /// Number of entries published.
     published: u64,
-    /// The last nap of the agent that it was rung out of.
-    rung: u64,
-    /// Questions asked, as the agent counts its answers: in 30 bits.
-    asked: u32,
-    /// Whether the last entry has been published.
+    /// The last epoch of the agent for which it was notified.
+    notified: u64,
+    /// Number of queries, in 30 bits as the agent counts its answers.
+    queries: u32,
+    /// True once the last entry has been published.
     has_left: bool,
-    /// Memory that the agent has done with when it has taken so many entries.
+    /// Memory that is free once the agent has consumed this number of entries.
     retired: VecDeque<(u64, Offset)>,
 }
 
 #[derive(Debug, Default)]
-struct SlotBook {
+struct SlotEntry {
+    /// Number of runs that have used the slot.
     generation: u32,
-    run: Option<Run>,
+    run: Option<ClientRun>,
 }
 
 #[derive(Clone, Debug)]
-struct Run {
-    plan: Arc<Plan>,
+struct ClientRun {
+    layout: Arc<BufferLayout>,
     at: Option<Offset>,
 }
 
-impl Client {
-    /// The rank's side of an area whose other side an agent has. `service` is the agent's process,
-    /// where that is another one: its death is noticed.
+impl AgentClient {
+    /// Connects a rank to the agent that has the other side of this region. `service` is the
+    /// agent's process, if it is another one; its death is noticed.
     ///
     /// # Errors
-    /// When the area is too small to be one.
+    /// If the region is too small.
     pub fn new(
-        area: Area,
-        doorbell: OwnedFd,
-        home: Home,
+        region: SharedRegion,
+        notifier: OwnedFd,
+        agent: AgentAddress,
         service: Option<ProcessHandle>,
-    ) -> Result<Client, Error> {
-        let segment = Arc::clone(area.segment());
+    ) -> Result<AgentClient, Error> {
+        let segment = Arc::clone(region.segment());
         let end = segment.bytes();
         let arena = Arena::new(segment, FREE..end)
             .map_err(|error| system("use the memory shared with the node service", error))?;
-        Ok(Client { area, arena, doorbell, home, service, books: Mutex::default() })
+        Ok(AgentClient { region, arena, notifier, agent, service, table: Mutex::default() })
     }
 
-    fn books(&self) -> MutexGuard<'_, Books> {
-        // The books are changed after everything that can fail.
-        self.books.lock().unwrap_or_else(PoisonError::into_inner)
+    fn table(&self) -> MutexGuard<'_, ClientTable> {
+        // Every change of the table follows all that can fail, so a panic leaves it consistent.
+        self.table.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Publishes an entry. Waits for room in the ring, which the agent makes without waiting for
-    /// anybody.
-    fn submit(&self, books: &mut Books, submission: Submission) -> Result<(), Error> {
-        if books.has_left {
+    /// Publishes an entry. Waits while the ring is full; the agent consumes entries without waiting
+    /// for other ranks.
+    fn submit(&self, table: &mut ClientTable, submission: Submission) -> Result<(), Error> {
+        if table.has_left {
             let why = "this rank has left the job: start collectives before the job is dropped";
             return Err(Error::Operation(why.into()));
         }
-        let bell = self.area.bell();
-        let mut looks = 0u32;
-        while books.published - bell.taken() >= ENTRIES {
-            looks += 1;
-            if looks > 1000 {
+        let ring = self.region.ring();
+        let mut polls = 0u32;
+        while table.published - ring.consumed() >= ENTRIES {
+            polls += 1;
+            if polls > FULL_RING_POLLS {
                 self.check_agent()?;
                 std::thread::sleep(Duration::from_micros(100));
             }
             std::thread::yield_now();
         }
-        self.area.write(books.published, submission);
-        books.published += 1;
-        if bell.publish(books.published, &mut books.rung) {
-            // It is full only when it has rung more often than the agent could ever have missed.
-            let _ = rustix::io::write(&self.doorbell, &1u64.to_ne_bytes());
+        self.region.write(table.published, submission);
+        table.published += 1;
+        if ring.publish(table.published, &mut table.notified) {
+            // The counter is full only after more notifications than there are epochs.
+            let _ = rustix::io::write(&self.notifier, &1u64.to_ne_bytes());
         }
         Ok(())
     }
 
-    /// Frees what the agent has done with.
-    fn tidy(&self, books: &mut Books) {
-        let taken = self.area.bell().taken();
-        while let Some((_, at)) = books.retired.pop_front_if(|(after, _)| *after <= taken) {
+    /// Frees the memory that the agent has consumed, and discarded runs that have ended.
+    fn collect(&self, table: &mut ClientTable) {
+        let consumed = self.region.ring().consumed();
+        while let Some((_, at)) = table.retired.pop_front_if(|(after, _)| *after <= consumed) {
             self.free(at);
         }
-        let forgotten = std::mem::take(&mut books.forgotten);
-        for ticket in forgotten {
-            if self.is_complete(ticket) {
-                self.let_go(books, ticket);
+        for run in std::mem::take(&mut table.discarded) {
+            if self.is_complete(run) {
+                self.end(table, run);
             } else {
-                books.forgotten.push(ticket);
+                table.discarded.push(run);
             }
         }
     }
@@ -150,126 +154,149 @@ impl Client {
     fn allocate(&self, what: &str, bytes: u64) -> Result<Offset, Error> {
         self.arena.allocate(bytes, 64).map_err(|error| match error {
             ArenaError::Full { capacity, .. } => Error::TooLarge {
-                carrier: "agent",
+                backend: "agent",
                 what: what.into(),
                 needed: bytes,
                 limit: capacity,
-                way_out: "fetch or forget runs that have ended, or use smaller buffers",
+                way_out: "fetch or discard runs that have ended, or use smaller buffers",
             },
             error => system("take memory for a run", error),
         })
     }
 
-    /// A slot, and the generation of its next run.
-    fn take_slot(&self, books: &mut Books) -> Result<(u32, u32), Error> {
-        let slot = match books.free.pop() {
+    /// Takes a slot, with the generation of its next run.
+    fn take_slot(&self, table: &mut ClientTable) -> Result<(u32, u32), Error> {
+        let slot = match table.free_slots.pop() {
             Some(slot) => slot,
             None => {
-                let fresh = books.slots.len() as u32;
+                let fresh = table.slots.len() as u32;
                 if fresh == SLOTS {
                     return Err(Error::TooLarge {
-                        carrier: "agent",
+                        backend: "agent",
                         what: "the runs that are under way or not fetched".into(),
                         needed: u64::from(SLOTS) + 1,
                         limit: u64::from(SLOTS),
-                        way_out: "fetch or forget some before you start more",
+                        way_out: "fetch or discard some before you start more",
                     });
                 }
-                self.area.commit_slot(fresh)?;
-                books.slots.push(SlotBook::default());
+                self.region.commit_slot(fresh)?;
+                table.slots.push(SlotEntry::default());
                 fresh
             }
         };
-        let book = &mut books.slots[slot as usize];
-        // The word that counts has 30 bits.
-        book.generation = (book.generation + 1) % (1 << 30);
-        Ok((slot, book.generation))
+        let entry = &mut table.slots[slot as usize];
+        // The completion word has 30 bits.
+        entry.generation = (entry.generation + 1) % (1 << 30);
+        Ok((slot, entry.generation))
     }
 
-    /// The run of a ticket that has not been let go of.
-    fn run(books: &Books, ticket: Ticket) -> Option<&Run> {
-        let (slot, generation) = parts(ticket);
-        books.slots.get(slot as usize).filter(|book| book.generation == generation)?.run.as_ref()
+    /// Looks up a run that has not been fetched.
+    fn run(table: &ClientTable, run: RunId) -> Option<&ClientRun> {
+        let (slot, generation) = slot_of(run);
+        let entry = table.slots.get(slot as usize)?;
+        entry.run.as_ref().filter(|_| entry.generation == generation)
     }
 
-    /// Ends a ticket whose run has ended.
-    fn let_go(&self, books: &mut Books, ticket: Ticket) {
-        let (slot, _) = parts(ticket);
-        if let Some(run) = books.slots.get_mut(slot as usize).and_then(|book| book.run.take()) {
+    /// Frees a run that has ended.
+    fn end(&self, table: &mut ClientTable, run: RunId) {
+        let (slot, _) = slot_of(run);
+        if let Some(run) = table.slots.get_mut(slot as usize).and_then(|entry| entry.run.take()) {
             run.at.into_iter().for_each(|at| self.free(at));
-            books.free.push(slot);
+            table.free_slots.push(slot);
         }
     }
 
+    /// Returns an error if the agent has ended.
     fn check_agent(&self) -> Result<(), Error> {
-        let gone =
-            self.area.has_ended() || self.service.as_ref().is_some_and(ProcessHandle::has_exited);
-        let Home { node, address } = &self.home;
-        let why =
-            "its node service, which ran this rank's collectives, has ended; start the job again"
-                .to_owned();
-        if gone {
-            Err(Error::NodeUnreachable { node: *node, address: address.clone(), why })
-        } else {
-            Ok(())
+        let has_ended =
+            self.region.has_ended() || self.service.as_ref().is_some_and(ProcessHandle::has_exited);
+        if !has_ended {
+            return Ok(());
         }
+        let AgentAddress { node, address } = self.agent.clone();
+        let why =
+            "its node service, which ran this rank's collectives, has ended; start the job again";
+        Err(Error::NodeUnreachable { node, address, why: why.into() })
     }
 
     /// Copies the buffers that the run reads into its memory.
-    fn write_inputs(&self, plan: &Plan, at: Offset, inputs: &[&[u8]]) -> Result<(), Error> {
-        for (buffer, input) in plan.buffers.iter().zip(inputs).filter(|(buffer, _)| buffer.is_read)
-        {
-            word_copy::store(self.area.segment(), Offset(at.0 + buffer.at), input)
+    fn write_inputs(
+        &self,
+        layout: &BufferLayout,
+        at: Offset,
+        inputs: &[&[u8]],
+    ) -> Result<(), Error> {
+        let buffers = layout.buffers.iter().zip(inputs);
+        for (buffer, input) in buffers.filter(|(buffer, _)| buffer.is_read) {
+            word_copy::store(self.region.segment(), Offset(at.0 + buffer.at), input)
                 .map_err(refused)?;
         }
         Ok(())
     }
-}
 
-/// The ticket's slot, and which of its runs.
-fn parts(ticket: Ticket) -> (u32, u32) {
-    (ticket.0 as u32, (ticket.0 >> 32) as u32)
-}
-
-fn check_inputs(plan: &Plan, inputs: &[&[u8]]) -> Result<(), Error> {
-    if inputs.len() != plan.buffers.len() {
-        let why =
-            format!("the schedule has {} buffers, {} were given", plan.buffers.len(), inputs.len());
-        return Err(Error::Operation(why));
+    /// Copies what the run wrote to the buffers that are wanted.
+    fn read_outputs(
+        &self,
+        layout: &BufferLayout,
+        at: Offset,
+        outputs: &mut [&mut [u8]],
+    ) -> Result<(), Error> {
+        let buffers = layout.buffers.iter().zip(outputs);
+        for (buffer, output) in buffers.filter(|(_, output)| !output.is_empty()) {
+            for range in &buffer.written {
+                let into = &mut output[range.start as usize..range.end as usize];
+                word_copy::load(
+                    self.region.segment(),
+                    Offset(at.0 + buffer.at + range.start),
+                    into,
+                )
+                .map_err(refused)?;
+            }
+        }
+        Ok(())
     }
-    for (number, (buffer, input)) in plan.buffers.iter().zip(inputs).enumerate() {
-        let (expected, found) = (buffer.length, input.len() as u64);
-        if found != expected && (buffer.is_read || found != 0) {
-            return Err(Error::Length { buffer: number, expected, found });
+
+    /// Publishes the last entry, once.
+    fn leave(&self) {
+        let mut table = self.table();
+        if !table.has_left {
+            // An agent that has ended needs no notice.
+            let _ = self.submit(&mut table, Submission::Exit);
+            table.has_left = true;
         }
     }
-    Ok(())
+}
+
+/// The slot of a run, and its generation there.
+fn slot_of(run: RunId) -> (u32, u32) {
+    (run.0 as u32, (run.0 >> 32) as u32)
 }
 
 fn unknown(what: &str) -> Error {
     Error::Operation(format!(
-        "this {what} is not known to the agent engine: it was released, or is another carrier's"
+        "this {what} is not known to the agent engine: it was released, or is another engine's"
     ))
 }
 
-impl Carrier for Client {
+impl Backend for AgentClient {
     fn name(&self) -> &'static str {
         "agent"
     }
 
-    fn admits(&self, schedule: &Schedule) -> bool {
+    fn supports(&self, schedule: &Schedule) -> bool {
         let view = schedule.view();
         let longest = view.operations().iter().map(|record| record.bytes).max().unwrap_or(0);
         view.header().operation_count < MAX_OPERATIONS && longest <= MAX_MESSAGE
     }
 
-    fn prepare(
+    fn register(
         &self,
-        context: &Context,
+        context: &CommunicatorContext,
         schedule: &Schedule,
-        stamp: u32,
-    ) -> Result<Prepared, Error> {
-        let (header, bytes) = (*schedule.view().header(), schedule.as_bytes());
+        signature: u32,
+    ) -> Result<ScheduleId, Error> {
+        let header = *schedule.view().header();
+        let bytes = schedule.as_bytes();
         if (header.rank, header.ranks as usize) != (context.rank, context.members.len()) {
             let why = format!(
                 "the schedule is for rank {} of {}, the communicator has this process as rank {} of {}",
@@ -280,9 +307,9 @@ impl Carrier for Client {
             );
             return Err(Error::Operation(why));
         }
-        if !self.admits(schedule) {
+        if !self.supports(schedule) {
             return Err(Error::TooLarge {
-                carrier: "agent",
+                backend: "agent",
                 what: "the schedule's operations".into(),
                 needed: u64::from(header.operation_count),
                 limit: u64::from(MAX_OPERATIONS),
@@ -293,62 +320,63 @@ impl Carrier for Client {
             context.members.iter().flat_map(|member| member.to_le_bytes()).collect();
         let second = (members.len() as u64).next_multiple_of(8);
         let at = self.allocate("a schedule", second + bytes.len() as u64)?;
-        word_copy::store(self.area.segment(), at, &members).map_err(refused)?;
-        word_copy::store(self.area.segment(), Offset(at.0 + second), bytes).map_err(refused)?;
-        let mut books = self.books();
-        self.tidy(&mut books);
-        let id = books.next_prepared;
-        let (communicator, rank, members) =
-            (context.number, context.rank, context.members.len() as u64);
-        let prepare = Submission::Prepare {
+        word_copy::store(self.region.segment(), at, &members).map_err(refused)?;
+        word_copy::store(self.region.segment(), Offset(at.0 + second), bytes).map_err(refused)?;
+        let mut table = self.table();
+        self.collect(&mut table);
+        let id = table.next_schedule;
+        let register = Submission::Register {
             id,
-            communicator,
-            rank,
+            communicator: context.number,
+            rank: context.rank,
             at,
-            members,
+            members: context.members.len() as u64,
             bytes: bytes.len() as u64,
-            stamp,
+            signature,
         };
-        self.submit(&mut books, prepare)?;
-        let published = books.published;
-        books.retired.push_back((published, at));
-        books.next_prepared += 1;
-        books.prepared.insert(id, Arc::new(Plan::of(schedule)));
-        Ok(Prepared(id))
+        self.submit(&mut table, register)?;
+        let published = table.published;
+        table.retired.push_back((published, at));
+        table.next_schedule += 1;
+        table.schedules.insert(id, Arc::new(BufferLayout::of(schedule)));
+        Ok(ScheduleId(id))
     }
 
-    fn release(&self, prepared: Prepared) {
-        let mut books = self.books();
-        if books.prepared.remove(&prepared.0).is_some() {
-            // An agent that has ended needs to forget nothing.
-            let _ = self.submit(&mut books, Submission::Release { id: prepared.0 });
+    fn release(&self, schedule: ScheduleId) {
+        let mut table = self.table();
+        if table.schedules.remove(&schedule.0).is_some() {
+            // An agent that has ended needs no notice.
+            let _ = self.submit(&mut table, Submission::Release { id: schedule.0 });
         }
     }
 
-    fn start(&self, prepared: Prepared, sequence: u64, inputs: &[&[u8]]) -> Result<Ticket, Error> {
-        let mut books = self.books();
-        self.tidy(&mut books);
-        let plan = Arc::clone(books.prepared.get(&prepared.0).ok_or_else(|| unknown("schedule"))?);
-        check_inputs(&plan, inputs)?;
-        drop(books);
+    fn start(&self, schedule: ScheduleId, sequence: u64, inputs: &[&[u8]]) -> Result<RunId, Error> {
+        let mut table = self.table();
+        self.collect(&mut table);
+        let layout = table.schedules.get(&schedule.0).ok_or_else(|| unknown("schedule"))?;
+        let layout = Arc::clone(layout);
+        check_inputs(&layout.records, inputs)?;
+        // The copy of the inputs needs no lock: the memory belongs to this call until it is
+        // submitted.
+        drop(table);
         let mut at = None;
-        if plan.bytes > 0 {
-            let place = self.allocate("the buffers of a run", plan.bytes)?;
-            self.write_inputs(&plan, place, inputs)?;
-            at = Some(place);
+        if layout.bytes > 0 {
+            let memory = self.allocate("the buffers of a run", layout.bytes)?;
+            self.write_inputs(&layout, memory, inputs)?;
+            at = Some(memory);
         }
-        let mut books = self.books();
-        let submitted = self.take_slot(&mut books).and_then(|(slot, generation)| {
-            let (id, at) = (prepared.0, at.unwrap_or_default());
-            let submission = Submission::Start { id, slot, generation, sequence, at };
-            self.submit(&mut books, submission).map(|()| (slot, generation))
+        let mut table = self.table();
+        let submitted = self.take_slot(&mut table).and_then(|(slot, generation)| {
+            let at = at.unwrap_or_default();
+            let start = Submission::Start { id: schedule.0, slot, generation, sequence, at };
+            self.submit(&mut table, start).map(|()| (slot, generation))
         });
         match submitted {
             Ok((slot, generation)) => {
-                books.slots[slot as usize].run = Some(Run { plan, at });
-                Ok(Ticket(u64::from(generation) << 32 | u64::from(slot)))
+                table.slots[slot as usize].run = Some(ClientRun { layout, at });
+                Ok(RunId(u64::from(generation) << 32 | u64::from(slot)))
             }
-            // The slot is not used again either: nothing is submitted to an agent that has ended.
+            // The slot is lost. Nothing can be submitted to an agent that has ended anyway.
             Err(error) => {
                 at.into_iter().for_each(|at| self.free(at));
                 Err(error)
@@ -357,15 +385,15 @@ impl Carrier for Client {
     }
 
     #[inline]
-    fn is_complete(&self, ticket: Ticket) -> bool {
-        let (slot, generation) = parts(ticket);
-        self.area.slot(slot).is_some_and(|slot| slot.ended.reached(generation))
+    fn is_complete(&self, run: RunId) -> bool {
+        let (slot, generation) = slot_of(run);
+        self.region.slot(slot).is_some_and(|slot| slot.ended.reached(generation))
     }
 
-    fn wait(&self, ticket: Ticket, deadline: Option<Instant>) -> Result<bool, Error> {
-        let (slot, generation) = parts(ticket);
-        let ended = &self.area.slot(slot).ok_or_else(|| unknown("run"))?.ended;
-        for _ in 0..LOOKS {
+    fn wait(&self, run: RunId, deadline: Option<Instant>) -> Result<bool, Error> {
+        let (slot, generation) = slot_of(run);
+        let ended = &self.region.slot(slot).ok_or_else(|| unknown("run"))?.ended;
+        for _ in 0..POLLS {
             if ended.reached(generation) {
                 return Ok(true);
             }
@@ -376,7 +404,9 @@ impl Carrier for Client {
             if left.is_some_and(|left| left.is_zero()) {
                 return Ok(false);
             }
-            ended.sleep(marked, Some(left.map_or(LOOK_UP, |left| left.min(LOOK_UP))));
+            // An agent that is killed wakes no sleeper, so each looks after it now and then.
+            let limit = left.map_or(LIVENESS_INTERVAL, |left| left.min(LIVENESS_INTERVAL));
+            ended.sleep(marked, Some(limit));
             if !ended.reached(generation) {
                 self.check_agent()?;
             }
@@ -384,49 +414,51 @@ impl Carrier for Client {
         Ok(ended.reached(generation))
     }
 
-    fn fetch(&self, ticket: Ticket, outputs: &mut [&mut [u8]]) -> Result<(), Error> {
-        let (slot, _) = parts(ticket);
-        let mut books = self.books();
-        Self::run(&books, ticket).ok_or_else(|| unknown("run"))?;
-        if !self.is_complete(ticket) {
+    fn fetch(&self, run: RunId, outputs: &mut [&mut [u8]]) -> Result<(), Error> {
+        let (slot, _) = slot_of(run);
+        let mut table = self.table();
+        let layout = &Self::run(&table, run).ok_or_else(|| unknown("run"))?.layout;
+        if !self.is_complete(run) {
             self.check_agent()?;
-            return Err(Error::Operation(
-                "the run has not ended: wait for it before you fetch its results".into(),
-            ));
+            let why = "the run has not ended: wait for it before you fetch its results";
+            return Err(Error::Operation(why.into()));
         }
-        let Some(run) = books.slots[slot as usize].run.take() else { return Err(unknown("run")) };
-        drop(books);
-        let outcome = self.area.outcome(slot);
+        check_outputs(&layout.records, outputs)?;
+        let Some(run) = table.slots[slot as usize].run.take() else { return Err(unknown("run")) };
+        // The slot is not free yet, so no other run uses it, and its memory belongs to this call.
+        drop(table);
+        let outcome = self.region.outcome(slot);
         let has_results = matches!(outcome, Ok(()) | Err(Error::DivisionByZero { .. }));
         let copied = match run.at {
-            Some(at) if has_results => self.read_outputs(&run.plan, at, outputs),
+            Some(at) if has_results => self.read_outputs(&run.layout, at, outputs),
             _ => Ok(()),
         };
         run.at.into_iter().for_each(|at| self.free(at));
-        self.books().free.push(slot);
+        self.table().free_slots.push(slot);
         outcome.and(copied)
     }
 
-    fn awaited(&self, ticket: Ticket) -> Vec<u32> {
+    fn waiting_for(&self, run: RunId) -> Vec<u32> {
         // The agent answers at once, unless it is stopped.
-        const PATIENCE: Duration = Duration::from_secs(1);
-        let (slot, generation) = parts(ticket);
-        let mut books = self.books();
-        if self.is_complete(ticket) || self.check_agent().is_err() {
+        const LIMIT: Duration = Duration::from_secs(1);
+        let (slot, generation) = slot_of(run);
+        // The lock is held until the answer is there: there is one answer at a time.
+        let mut table = self.table();
+        if self.is_complete(run) || self.check_agent().is_err() {
             return Vec::new();
         }
-        if self.submit(&mut books, Submission::Ask { slot, generation }).is_err() {
+        if self.submit(&mut table, Submission::Query { slot, generation }).is_err() {
             return Vec::new();
         }
-        books.asked = (books.asked + 1) % (1 << 30);
-        self.area.await_answer(books.asked, PATIENCE)
+        table.queries = (table.queries + 1) % (1 << 30);
+        self.region.await_answer(table.queries, LIMIT)
     }
 
-    fn forget(&self, ticket: Ticket) {
-        let mut books = self.books();
-        if Self::run(&books, ticket).is_some() {
-            books.forgotten.push(ticket);
-            self.tidy(&mut books);
+    fn discard(&self, run: RunId) {
+        let mut table = self.table();
+        if Self::run(&table, run).is_some() {
+            table.discarded.push(run);
+            self.collect(&mut table);
         }
     }
 
@@ -434,7 +466,7 @@ impl Carrier for Client {
         self.leave();
         loop {
             let left = deadline.saturating_duration_since(Instant::now());
-            if self.area.await_drained(left.min(LOOK_UP)) {
+            if self.region.await_drained(left.min(LIVENESS_INTERVAL)) {
                 return Ok(true);
             }
             if left.is_zero() {
@@ -445,44 +477,7 @@ impl Carrier for Client {
     }
 }
 
-impl Client {
-    fn read_outputs(
-        &self,
-        plan: &Plan,
-        at: Offset,
-        outputs: &mut [&mut [u8]],
-    ) -> Result<(), Error> {
-        for (number, (buffer, output)) in plan.buffers.iter().zip(outputs).enumerate() {
-            if output.is_empty() {
-                continue;
-            }
-            let (expected, found) = (buffer.length, output.len() as u64);
-            if found != expected {
-                return Err(Error::Length { buffer: number, expected, found });
-            }
-            for range in &buffer.written {
-                let into = &mut output[range.start as usize..range.end as usize];
-                word_copy::load(self.area.segment(), Offset(at.0 + buffer.at + range.start), into)
-                    .map_err(refused)?;
-            }
-        }
-        Ok(())
-    }
-}
-
-impl Client {
-    /// Publishes the last entry, once.
-    fn leave(&self) {
-        let mut books = self.books();
-        if !books.has_left {
-            // An agent that has ended needs no notice.
-            let _ = self.submit(&mut books, Submission::Leave);
-            books.has_left = true;
-        }
-    }
-}
-
-impl Drop for Client {
+impl Drop for AgentClient {
     fn drop(&mut self) {
         self.leave();
     }

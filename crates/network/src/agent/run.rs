@@ -1,9 +1,10 @@
-//! One rank's run under way, and how what its interpreter asks for leaves it.
+//! One rank's run under way, and the effects of its interpreter.
 
-use super::desk::{Place, Taken};
-use super::windows::Windows;
-use crate::carrier::{Error, Exit};
-use crate::nodes::Nodes;
+use super::credits::Credits;
+use super::schedule::RegisteredSchedule;
+use super::session::RunLocation;
+use crate::error::{Error, RankExit};
+use crate::node_map::NodeMap;
 use crate::transport::Transport;
 use crate::transport::frame::{Frame, Route};
 use goal::graph::JoinMode;
@@ -13,7 +14,7 @@ use std::cmp::Reverse;
 use std::collections::{BTreeMap, BTreeSet, BinaryHeap, HashMap, VecDeque};
 use std::sync::Arc;
 
-/// Which run of which rank of the job.
+/// Identifies a run of a rank of the job.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub(crate) struct RunKey {
     pub(crate) rank: u32,
@@ -21,58 +22,58 @@ pub(crate) struct RunKey {
     pub(crate) sequence: u64,
 }
 
-/// What comes to a run from another rank.
+/// A message for a run from another rank.
 #[derive(Debug)]
-pub(crate) enum Incoming {
+pub(crate) enum RunInput {
     Packet(Packet),
     Join { ordinal: u32, contribution: Vec<u8> },
     Fail(Error),
 }
 
-impl Incoming {
-    /// Bytes that it has besides its envelope.
+impl RunInput {
+    /// Bytes of the payload.
     pub(crate) fn bytes(&self) -> u64 {
         match self {
-            Incoming::Packet(Packet::Eager { payload, .. } | Packet::Data { payload, .. }) => {
+            RunInput::Packet(Packet::Eager { payload, .. } | Packet::Data { payload, .. }) => {
                 payload.len() as u64
             }
-            Incoming::Join { contribution, .. } => contribution.len() as u64,
-            Incoming::Packet(_) | Incoming::Fail(_) => 0,
+            RunInput::Join { contribution, .. } => contribution.len() as u64,
+            RunInput::Packet(_) | RunInput::Fail(_) => 0,
         }
     }
 }
 
-/// Where something for a run comes from.
+/// Source of a message for a run.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Origin {
+pub(crate) struct MessageOrigin {
     /// The node.
     pub(crate) node: u32,
     /// The rank of the communicator.
     pub(crate) source: u32,
-    /// What that rank called.
-    pub(crate) stamp: u32,
+    /// Signature of the source's call.
+    pub(crate) signature: u32,
 }
 
-/// What a run touches outside of itself.
+/// State of the agent that all its runs use.
 #[derive(Debug)]
-pub(crate) struct Outside {
-    pub(crate) nodes: Nodes,
+pub(crate) struct RunContext {
+    pub(crate) nodes: NodeMap,
     pub(crate) transport: Box<dyn Transport>,
-    pub(crate) windows: Windows,
-    /// For ranks of this node.
-    pub(crate) local: VecDeque<(RunKey, Origin, Incoming)>,
+    pub(crate) credits: Credits,
+    /// Messages between ranks of this node.
+    pub(crate) local: VecDeque<(RunKey, MessageOrigin, RunInput)>,
     pub(crate) timers: Timers,
     /// By node: whether its connection has ended.
     pub(crate) lost: Vec<bool>,
-    /// Nanoseconds of the machine's monotonic clock, read once for what happens together.
+    /// Nanoseconds of the machine's monotonic clock, read once per wake-up.
     pub(crate) now: u64,
 }
 
-/// Computations that end at a certain time.
+/// Simulated computations that end at a certain time.
 #[derive(Debug, Default)]
 pub(crate) struct Timers {
     due: BinaryHeap<Reverse<(u64, RunKey, u32)>>,
-    /// By rank and cpu: when the last computation there ends.
+    /// By rank and cpu: end of the last computation there.
     busy: HashMap<(u32, u8), u64>,
 }
 
@@ -83,12 +84,12 @@ impl Timers {
         self.due.push(Reverse((*busy, key, operation.0)));
     }
 
-    /// When the next computation ends.
+    /// End of the next computation.
     pub(crate) fn next(&self) -> Option<u64> {
         self.due.peek().map(|Reverse((time, ..))| *time)
     }
 
-    /// A computation that has ended by now.
+    /// Removes and returns a computation that has ended by now.
     pub(crate) fn pop(&mut self, now: u64) -> Option<(RunKey, Handle)> {
         self.next().filter(|time| *time <= now)?;
         self.due.pop().map(|Reverse((_, key, operation))| (key, Handle(operation)))
@@ -99,56 +100,57 @@ impl Timers {
 #[derive(Debug)]
 pub(crate) struct Run {
     pub(crate) key: RunKey,
-    pub(crate) taken: Arc<Taken>,
-    pub(crate) place: Place,
+    pub(crate) schedule: Arc<RegisteredSchedule>,
+    pub(crate) location: RunLocation,
     pub(crate) interpreter: Interpreter,
-    /// Payloads that arrived unexpectedly when the interpreter had no memory left for them: source,
-    /// tag, ordinal.
+    /// Unexpected payloads for which the interpreter had no memory, by source, tag and ordinal.
     held: HashMap<(u32, u32, u32), Vec<u8>>,
-    meetings: BTreeMap<u32, Meeting>,
-    /// Messages and contributions that have not been handed to the transport yet.
+    joins: BTreeMap<u32, JoinState>,
+    /// Number of messages and contributions that have not been handed to the transport yet.
     unsent: u32,
 }
 
-/// A join: what the ranks contribute, and this rank's operation once it has entered.
+/// A join: the contributions that have arrived, and this rank's operation once it has started.
 #[derive(Debug, Default)]
-struct Meeting {
+struct JoinState {
     contributions: BTreeMap<u32, Vec<u8>>,
-    entered: Option<(Handle, JoinMode)>,
+    operation: Option<(Handle, JoinMode)>,
 }
 
-/// How a run ended.
-pub(crate) type Outcome = Result<(), Error>;
+/// Outcome of a run.
+pub(crate) type RunOutcome = Result<(), Error>;
 
 impl Run {
     pub(crate) fn new(
         key: RunKey,
-        taken: Arc<Taken>,
-        place: Place,
+        schedule: Arc<RegisteredSchedule>,
+        location: RunLocation,
         interpreter: Interpreter,
     ) -> Run {
-        let (held, meetings) = (HashMap::new(), BTreeMap::new());
-        let unsent = taken.sends;
-        Run { key, taken, place, interpreter, held, meetings, unsent }
+        let unsent = schedule.sends;
+        let held = HashMap::new();
+        let joins = BTreeMap::new();
+        Run { key, schedule, location, interpreter, held, joins, unsent }
     }
 
-    /// Starts it. `Some` when that is already its end.
+    /// Starts the run. Returns its outcome if it is over at once.
     pub(crate) fn start(
         &mut self,
         buffers: Vec<Vec<u8>>,
-        outside: &mut Outside,
-    ) -> Option<Outcome> {
-        self.interpreter.set_eager_budget(outside.windows.budget());
-        match self.interpreter.start(buffers, outside.now) {
-            Ok(()) => self.effects(outside),
+        context: &mut RunContext,
+    ) -> Option<RunOutcome> {
+        self.interpreter.set_eager_budget(context.credits.budget());
+        match self.interpreter.start(buffers, context.now) {
+            Ok(()) => self.effects(context),
             Err(error) => Some(Err(Error::Operation(error.to_string()))),
         }
     }
 
-    /// What is wrong with something from there, if that rank is in another collective.
-    pub(crate) fn mismatch(&self, origin: Origin) -> Option<Error> {
-        let (ours, theirs) = (self.taken.stamp, origin.stamp);
-        let rank = self.taken.members.get(origin.source as usize).copied().unwrap_or_default();
+    /// The error of a message from a rank in another collective.
+    pub(crate) fn mismatch(&self, origin: MessageOrigin) -> Option<Error> {
+        let ours = self.schedule.signature;
+        let theirs = origin.signature;
+        let rank = self.schedule.members.get(origin.source as usize).copied().unwrap_or_default();
         (ours != theirs).then_some(Error::Mismatch {
             sequence: self.key.sequence,
             ours,
@@ -157,246 +159,263 @@ impl Run {
         })
     }
 
-    /// Takes in what came from a rank of the communicator. `Some` when the run has ended with it.
-    pub(crate) fn take(
+    /// Processes a message of a rank of the communicator. Returns the run's outcome if it is over.
+    pub(crate) fn receive(
         &mut self,
         source: u32,
-        incoming: Incoming,
-        outside: &mut Outside,
-    ) -> Option<Outcome> {
-        match incoming {
-            Incoming::Packet(packet) => {
+        input: RunInput,
+        context: &mut RunContext,
+    ) -> Option<RunOutcome> {
+        match input {
+            RunInput::Packet(packet) => {
                 if let Packet::Eager { payload, .. } = &packet {
-                    self.consumed(source, payload.len() as u64, outside);
+                    self.count_consumed(source, payload.len() as u64, context);
                 }
-                self.event(Event::Packet { source, packet }, outside)
+                self.event(Event::Packet { source, packet }, context)
             }
-            Incoming::Join { ordinal, contribution } => {
-                self.meetings
-                    .entry(ordinal)
-                    .or_default()
-                    .contributions
-                    .insert(source, contribution);
-                self.meet(ordinal, outside)
+            RunInput::Join { ordinal, contribution } => {
+                self.joins.entry(ordinal).or_default().contributions.insert(source, contribution);
+                self.try_join(ordinal, context)
             }
-            Incoming::Fail(error) => Some(Err(error)),
+            RunInput::Fail(error) => Some(Err(error)),
         }
     }
 
-    /// Takes in an event. `Some` when the run has ended with it.
-    pub(crate) fn event(&mut self, event: Event, outside: &mut Outside) -> Option<Outcome> {
-        self.interpreter.set_eager_budget(outside.windows.budget());
-        match self.interpreter.handle(event, outside.now) {
-            Ok(()) => self.effects(outside),
-            // What came too late was not needed.
+    /// Processes an event. Returns the run's outcome if it is over.
+    pub(crate) fn event(&mut self, event: Event, context: &mut RunContext) -> Option<RunOutcome> {
+        self.interpreter.set_eager_budget(context.credits.budget());
+        match self.interpreter.handle(event, context.now) {
+            Ok(()) => self.effects(context),
+            // The run does not need what arrives after its end.
             Err(EventError::Over { .. }) => None,
             Err(error) => Some(Err(Error::Operation(error.to_string()))),
         }
     }
 
-    /// Ranks of the job that it waits for at this moment.
-    pub(crate) fn awaited(&self) -> BTreeSet<u32> {
-        let members = self.taken.members.iter().copied();
-        let others = || {
-            members
-                .clone()
-                .filter(|member| Some(member) != self.taken.members.get(self.taken.rank as usize))
-        };
-        let mut awaited = BTreeSet::new();
+    /// Ranks of the job that the run waits for at this moment.
+    pub(crate) fn waiting_for(&self) -> BTreeSet<u32> {
+        let members = &self.schedule.members;
+        let own = members.get(self.schedule.rank as usize);
+        let mut ranks = BTreeSet::new();
         for outstanding in self.interpreter.outstanding() {
             match (outstanding.kind, outstanding.peer) {
                 (Kind::Calc, _) => {}
-                (Kind::Join, _) => awaited.extend(
-                    self.meetings
-                        .values()
-                        .filter(|meeting| meeting.entered.is_some())
-                        .flat_map(|meeting| {
-                            (0..)
-                                .zip(members.clone())
-                                .filter(|(rank, _)| !meeting.contributions.contains_key(rank))
-                        })
-                        .map(|(_, member)| member),
-                ),
-                (_, Some(peer)) => awaited.extend(self.taken.members.get(peer as usize)),
-                (_, None) => awaited.extend(others()),
+                (Kind::Join, _) => ranks.extend(self.missing_contributors()),
+                (_, Some(peer)) => ranks.extend(members.get(peer as usize)),
+                (_, None) => ranks.extend(members.iter().filter(|member| Some(*member) != own)),
             }
         }
-        awaited
+        ranks
     }
 
-    /// Whether a message of this run has not been handed to the transport yet.
+    /// Ranks of the job that have not contributed to joins that have started.
+    fn missing_contributors(&self) -> impl Iterator<Item = u32> + '_ {
+        let started = self.joins.values().filter(|join| join.operation.is_some());
+        started.flat_map(|join| {
+            (0..)
+                .zip(self.schedule.members.iter().copied())
+                .filter(|(rank, _)| !join.contributions.contains_key(rank))
+                .map(|(_, member)| member)
+        })
+    }
+
+    /// Returns true if a message of this run has not been handed to the transport yet.
     pub(crate) fn has_unsent(&self) -> bool {
         self.unsent > 0
     }
 
-    /// A rank of the job on this node to which the run has announced a message that has not been
-    /// asked for.
-    pub(crate) fn announced_to(&self, node: u32) -> Option<u32> {
+    /// A rank of the job on this node to which the run has sent a request to send that has not been
+    /// answered.
+    pub(crate) fn unanswered_by(&self, node: u32) -> Option<u32> {
         self.interpreter.outstanding().find_map(|outstanding| {
             let peer = outstanding.peer.filter(|_| outstanding.kind == Kind::Send)? as usize;
-            let is_there = self.taken.nodes.get(peer) == Some(&node);
-            self.taken.members.get(peer).copied().filter(|_| is_there)
+            let is_there = self.schedule.nodes.get(peer) == Some(&node);
+            self.schedule.members.get(peer).copied().filter(|_| is_there)
         })
     }
 
-    /// Gives the window back what the run still holds.
-    pub(crate) fn let_go(&mut self, outside: &mut Outside) {
+    /// Returns the credit for payloads that the run still holds.
+    pub(crate) fn release_held(&mut self, context: &mut RunContext) {
         for ((source, ..), payload) in std::mem::take(&mut self.held) {
-            self.consumed(source, payload.len() as u64, outside);
+            self.count_consumed(source, payload.len() as u64, context);
         }
     }
 
-    /// Does what the interpreter asks for. `Some` when it is over.
-    fn effects(&mut self, outside: &mut Outside) -> Option<Outcome> {
+    /// Executes the interpreter's effects. Returns the run's outcome if it is over.
+    fn effects(&mut self, context: &mut RunContext) -> Option<RunOutcome> {
         while let Some(effect) = self.interpreter.poll() {
-            let ended = match effect {
+            let outcome = match effect {
                 Effect::Transmit { peer, packet } => {
-                    // Each send hands over its payload once, in one of these packets.
+                    // Each send hands its payload over once, in one of these packets.
                     if matches!(packet, Packet::Eager { .. } | Packet::Data { .. }) {
                         self.unsent = self.unsent.saturating_sub(1);
                     }
-                    self.transmit(peer, Incoming::Packet(packet), outside);
+                    self.transmit(peer, RunInput::Packet(packet), context);
                     None
                 }
                 Effect::StoreUnexpected { source, tag, ordinal, payload } => {
-                    if let Some(node) = self.taken.nodes.get(source as usize) {
-                        outside.windows.withhold(*node, payload.len() as u64);
+                    if let Some(node) = self.schedule.nodes.get(source as usize) {
+                        context.credits.withhold(*node, payload.len() as u64);
                     }
                     self.held.insert((source, tag, ordinal), payload);
                     None
                 }
                 Effect::LoadUnexpected { source, tag, ordinal, receive } => {
-                    let payload = self.held.remove(&(source, tag, ordinal)).unwrap_or_default();
-                    self.consumed(source, payload.len() as u64, outside);
-                    let released = Packet::Data { receive, payload };
-                    // It comes on behalf of the rank that sent it.
-                    let node = self.taken.nodes.get(source as usize).copied().unwrap_or_default();
-                    let origin = Origin { node, source, stamp: self.taken.stamp };
-                    outside.local.push_back((self.key, origin, Incoming::Packet(released)));
+                    self.release(source, (tag, ordinal), receive, context);
                     None
                 }
                 Effect::Calc { operation, nanoseconds, cpu } => {
-                    outside.timers.begin(self.key, operation, nanoseconds, cpu, outside.now);
+                    context.timers.begin(self.key, operation, nanoseconds, cpu, context.now);
                     None
                 }
                 Effect::Join { operation, ordinal, mode, contribution } => {
                     self.unsent = self.unsent.saturating_sub(1);
-                    self.enter(operation, ordinal, mode, contribution, outside)
+                    self.start_join(operation, ordinal, mode, contribution, context)
                 }
-                Effect::Completed(outcome) => {
-                    Some(outcome.map_err(|failure| self.failure(&failure)))
-                }
+                Effect::Completed(outcome) => Some(outcome.map_err(|failure| error_of(&failure))),
             };
-            if ended.is_some() {
-                return ended;
+            if outcome.is_some() {
+                return outcome;
             }
         }
         None
     }
 
-    fn failure(&self, failure: &Failure) -> Error {
-        let why = failure.to_string();
-        match failure {
-            Failure::DivisionByZero { rank, vertex, .. } => {
-                Error::DivisionByZero { rank: *rank, vertex: *vertex, why }
-            }
-            Failure::SizesDiffer { .. } => Error::SizesDiffer(why),
+    /// Hands a held payload back to the interpreter, as a message of the rank that sent it.
+    fn release(
+        &mut self,
+        source: u32,
+        (tag, ordinal): (u32, u32),
+        receive: Handle,
+        context: &mut RunContext,
+    ) {
+        let payload = self.held.remove(&(source, tag, ordinal)).unwrap_or_default();
+        self.count_consumed(source, payload.len() as u64, context);
+        let node = self.schedule.nodes.get(source as usize).copied().unwrap_or_default();
+        let origin = MessageOrigin { node, source, signature: self.schedule.signature };
+        // Through the queue: the interpreter takes no event while it has effects.
+        let packet = Packet::Data { receive, payload };
+        context.local.push_back((self.key, origin, RunInput::Packet(packet)));
+    }
+
+    fn count_consumed(&self, source: u32, bytes: u64, context: &mut RunContext) {
+        if let (1.., Some(node)) = (bytes, self.schedule.nodes.get(source as usize)) {
+            context.credits.consumed(*node, bytes);
         }
     }
 
-    fn consumed(&self, source: u32, bytes: u64, outside: &mut Outside) {
-        if let (1.., Some(node)) = (bytes, self.taken.nodes.get(source as usize)) {
-            outside.windows.consumed(*node, bytes);
-        }
+    fn transmit(&self, peer: u32, input: RunInput, context: &mut RunContext) {
+        transmit(self.key, &self.schedule, peer, input, context);
     }
 
-    fn transmit(&self, peer: u32, what: Incoming, outside: &mut Outside) {
-        transmit(self.key, &self.taken, peer, what, outside);
-    }
-
-    /// Hands this rank's contribution to everybody who looks at it.
-    fn enter(
+    /// Sends this rank's contribution to every rank that reads it.
+    fn start_join(
         &mut self,
         operation: Handle,
         ordinal: u32,
         mode: JoinMode,
         contribution: Vec<u8>,
-        outside: &mut Outside,
-    ) -> Option<Outcome> {
-        let rank = self.taken.rank;
-        let is_wanted = !matches!(mode, JoinMode::Broadcast { root } if root != rank);
-        for peer in (0..self.taken.members.len() as u32).filter(|peer| is_wanted && *peer != rank) {
-            self.transmit(
-                peer,
-                Incoming::Join { ordinal, contribution: contribution.clone() },
-                outside,
-            );
+        context: &mut RunContext,
+    ) -> Option<RunOutcome> {
+        let rank = self.schedule.rank;
+        let is_read = !matches!(mode, JoinMode::Broadcast { root } if root != rank);
+        let ranks = self.schedule.members.len() as u32;
+        for peer in (0..ranks).filter(|peer| is_read && *peer != rank) {
+            let contribution = contribution.clone();
+            self.transmit(peer, RunInput::Join { ordinal, contribution }, context);
         }
-        let meeting = self.meetings.entry(ordinal).or_default();
-        meeting.contributions.insert(rank, contribution);
-        meeting.entered = Some((operation, mode));
-        self.meet(ordinal, outside)
+        let join = self.joins.entry(ordinal).or_default();
+        join.contributions.insert(rank, contribution);
+        join.operation = Some((operation, mode));
+        self.try_join(ordinal, context)
     }
 
-    /// Ends a join whose contributions are all there.
-    fn meet(&mut self, ordinal: u32, outside: &mut Outside) -> Option<Outcome> {
-        let ranks = self.taken.members.len();
-        let meeting = self.meetings.get(&ordinal)?;
-        let (operation, mode) = meeting.entered?;
+    /// Completes a join if all its contributions are there.
+    fn try_join(&mut self, ordinal: u32, context: &mut RunContext) -> Option<RunOutcome> {
+        let ranks = self.schedule.members.len();
+        let join = self.joins.get(&ordinal)?;
+        let (operation, mode) = join.operation?;
         let is_ready = match mode {
-            JoinMode::Broadcast { root } => meeting.contributions.contains_key(&root),
-            _ => meeting.contributions.len() == ranks,
+            JoinMode::Broadcast { root } => join.contributions.contains_key(&root),
+            _ => join.contributions.len() == ranks,
         };
         if !is_ready {
             return None;
         }
-        let contribution = |rank| meeting.contributions.get(&rank).map_or(&[][..], Vec::as_slice);
+        let contribution = |rank| join.contributions.get(&rank).map_or(&[][..], Vec::as_slice);
         let all: Vec<&[u8]> = (0..ranks as u32).map(contribution).collect();
-        let joined = match join::combine(mode, self.taken.rank, &all) {
+        let joined = match join::combine(mode, self.schedule.rank, &all) {
             Ok(joined) => joined,
             Err(error) => return Some(Err(Error::Operation(error.to_string()))),
         };
-        self.meetings.remove(&ordinal);
-        let (result, divided_by_zero) = (joined.bytes, joined.divided_by_zero);
-        self.event(Event::JoinFinished { operation, result, divided_by_zero }, outside)
+        self.joins.remove(&ordinal);
+        let event = Event::JoinFinished {
+            operation,
+            result: joined.bytes,
+            divided_by_zero: joined.divided_by_zero,
+        };
+        self.event(event, context)
     }
 }
 
-/// Sends something of a run to a rank of the communicator.
-fn transmit(key: RunKey, taken: &Taken, peer: u32, what: Incoming, outside: &mut Outside) {
-    let (communicator, sequence) = (key.communicator, key.sequence);
-    let (source, stamp) = (taken.rank, taken.stamp);
-    // The schedule was checked: its peers are ranks of the communicator.
-    let Some(destination) = taken.members.get(peer as usize).copied() else { return };
-    let own = outside.transport.node();
-    let node = taken.nodes.get(peer as usize).copied().unwrap_or(own);
-    if let Incoming::Packet(Packet::Eager { payload, .. }) = &what {
-        outside.windows.sent(node, payload.len() as u64);
+fn error_of(failure: &Failure) -> Error {
+    let why = failure.to_string();
+    match failure {
+        Failure::DivisionByZero { rank, vertex, .. } => {
+            Error::DivisionByZero { rank: *rank, vertex: *vertex, why }
+        }
+        Failure::SizesDiffer { .. } => Error::SizesDiffer(why),
+    }
+}
+
+/// Sends a message of a run to a rank of the communicator.
+fn transmit(
+    key: RunKey,
+    schedule: &RegisteredSchedule,
+    peer: u32,
+    input: RunInput,
+    context: &mut RunContext,
+) {
+    let RunKey { communicator, sequence, .. } = key;
+    let RegisteredSchedule { rank: source, signature, .. } = *schedule;
+    // The schedule was validated: its peers are ranks of the communicator.
+    let Some(destination) = schedule.members.get(peer as usize).copied() else { return };
+    let own = context.transport.node();
+    let node = schedule.nodes.get(peer as usize).copied().unwrap_or(own);
+    if let RunInput::Packet(Packet::Eager { payload, .. }) = &input {
+        context.credits.sent(node, payload.len() as u64);
     }
     if node == own {
         let key = RunKey { rank: destination, communicator, sequence };
-        let origin = Origin { node: own, source, stamp };
-        return outside.local.push_back((key, origin, what));
+        let origin = MessageOrigin { node: own, source, signature };
+        return context.local.push_back((key, origin, input));
     }
-    // A node that has ended in order is no failure, and takes no announced message either.
-    if outside.lost[node as usize] && matches!(what, Incoming::Packet(Packet::RequestToSend { .. }))
+    // A node that has shut down in order does not fail the run, and does not answer a request to
+    // send either: this run cannot end.
+    if context.lost[node as usize]
+        && matches!(input, RunInput::Packet(Packet::RequestToSend { .. }))
     {
-        let origin = Origin { node, source: peer, stamp };
-        let left = Error::RankFailed { rank: destination, how: Exit::Left };
-        return outside.local.push_back((key, origin, Incoming::Fail(left)));
+        let origin = MessageOrigin { node, source: peer, signature };
+        let left = Error::RankFailed { rank: destination, how: RankExit::Left };
+        return context.local.push_back((key, origin, RunInput::Fail(left)));
     }
-    let route = Route { destination, communicator, source, sequence, stamp };
-    let frame = match what {
-        Incoming::Packet(packet) => Frame::Packet(route, packet),
-        Incoming::Join { ordinal, contribution } => Frame::Join { route, ordinal, contribution },
-        Incoming::Fail(error) => Frame::Fail(route, error),
+    let route = Route { destination, communicator, source, sequence, signature };
+    let frame = match input {
+        RunInput::Packet(packet) => Frame::Packet(route, packet),
+        RunInput::Join { ordinal, contribution } => Frame::Join { route, ordinal, contribution },
+        RunInput::Fail(error) => Frame::Fail(route, error),
     };
-    outside.transport.send(node, frame);
+    context.transport.send(node, frame);
 }
 
-/// Tells the other ranks of the communicator that this one's part of a run cannot end.
-pub(crate) fn tell_others(key: RunKey, taken: &Taken, error: &Error, outside: &mut Outside) {
-    for peer in (0..taken.members.len() as u32).filter(|peer| *peer != taken.rank) {
-        transmit(key, taken, peer, Incoming::Fail(error.clone()), outside);
+/// Reports to the other ranks of the communicator that this one's part of a run cannot end.
+pub(crate) fn report_failure(
+    key: RunKey,
+    schedule: &RegisteredSchedule,
+    error: &Error,
+    context: &mut RunContext,
+) {
+    for peer in (0..schedule.members.len() as u32).filter(|peer| *peer != schedule.rank) {
+        transmit(key, schedule, peer, RunInput::Fail(error.clone()), context);
     }
 }

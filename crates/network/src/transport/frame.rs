@@ -1,183 +1,181 @@
-//! What agents say to each other, and its bytes.
+//! The messages between agents, and their encoding.
 //!
-//! A frame is a head of 40 bytes and a payload. All numbers are little endian.
+//! A frame is a header of 40 bytes and a payload. All numbers are little endian.
 //!
 //! | byte | field |
 //! |---|---|
 //! | 0 | u8 kind |
-//! | 1 | u24 stamp: what was called, see [`Carrier::prepare`](crate::carrier::Carrier::prepare) |
-//! | 4 | u32 destination: the rank of the job that it is for |
+//! | 1 | u24 signature of the call, see [`Backend::register`](crate::backend::Backend::register) |
+//! | 4 | u32 destination: a rank of the job |
 //! | 8 | u32 communicator |
-//! | 12 | u32 source: the rank of the communicator that it comes from |
-//! | 16 | u64 sequence: which run of the communicator |
+//! | 12 | u32 source: a rank of the communicator |
+//! | 16 | u64 sequence: number of the run on the communicator |
 //! | 24 | u32 first, 28: u32 second; see below |
-//! | 32 | u64 length of the payload that follows (announce: that of the message, and nothing follows; credit: bytes) |
+//! | 32 | u64 length of the payload that follows (request to send: that of the message, and nothing follows; credit: bytes) |
 //!
-//! | kind | is | first | second | payload |
+//! | kind | frame | first | second | payload |
 //! |---|---|---|---|---|
 //! | 1 | [`Packet::Eager`] | tag | ordinal | the message |
-//! | 2 | [`Packet::RequestToSend`]; its send stands in the upper half of the length | tag | ordinal | none |
+//! | 2 | [`Packet::RequestToSend`]; its send is in the upper half of the length | tag | ordinal | none |
 //! | 3 | [`Packet::ClearToSend`] | send | receive | none |
 //! | 4 | [`Packet::Data`] | receive | 0 | the message |
 //! | 5 | [`Frame::Join`] | ordinal | 0 | the contribution |
-//! | 6 | [`Frame::Fail`] | 0 | 0 | what went wrong |
-//! | 7 | [`Frame::Departed`]; destination is the rank | 0 | 0 | how, and what it had started |
+//! | 6 | [`Frame::Fail`] | 0 | 0 | the error |
+//! | 7 | [`Frame::RankExited`]; destination is the rank | 0 | 0 | the manner, and the runs it had started |
 //! | 8 | [`Frame::Credit`] | 0 | 0 | none |
-//! | 9, 10 | [`Frame::Bye`], [`Frame::Farewell`] | 0 | 0 | none |
+//! | 9, 10 | [`Frame::Shutdown`], [`Frame::ShutdownAck`] | 0 | 0 | none |
 //! | 11 | a segment | 0 | 0 | a part of a payload |
 //!
-//! Where the highest bit of the kind is set, nothing follows the head at once: the payload comes in
-//! segments, one frame's after the other's, and whole frames between them.
+//! If the highest bit of the kind is set, nothing follows the header at once: the payload arrives
+//! in segments, those of one frame before those of the next, and whole frames between them.
 //!
-//! A message is at most 2⁴⁰ − 1 bytes long, an operation's number is below 2²⁴: an announcement's
-//! last word holds both.
+//! A message is at most 2⁴⁰ − 1 bytes long, and an operation's number is below 2²⁴: the last word
+//! of a request to send holds both.
 
-use crate::carrier::{Error, Exit};
-use crate::outcome;
+use crate::error::{self, Error, RankExit};
 use interpreter::{Handle, Packet};
 
-/// Bytes of a frame's head.
-pub const HEAD_BYTES: usize = 40;
-/// The longest message.
+/// Bytes of a frame's header.
+pub const HEADER_BYTES: usize = 40;
+/// Length of the longest message.
 pub const MAX_MESSAGE: u64 = (1 << LENGTH_BITS) - 1;
-/// The most operations of a schedule between nodes.
+/// Largest number of operations of a schedule between nodes.
 pub const MAX_OPERATIONS: u32 = 1 << 24;
-/// The longest payload that is no message.
-const MAX_NOTICE: u64 = 1 << 20;
+/// Length of the longest payload that is no message.
+const MAX_REPORT: u64 = 1 << 20;
 const LENGTH_BITS: u32 = 40;
 
-/// Which run of which rank a frame is about.
+/// The run that a frame belongs to.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Route {
-    /// The rank of the job that it is for.
+    /// The destination, a rank of the job.
     pub destination: u32,
     /// Number of the communicator.
     pub communicator: u32,
-    /// The rank of the communicator that it comes from.
+    /// The source, a rank of the communicator.
     pub source: u32,
     /// Number of the run.
     pub sequence: u64,
-    /// What the source called; 24 bits.
-    pub stamp: u32,
+    /// Signature of the source's call; 24 bits.
+    pub signature: u32,
 }
 
-/// What one agent says to another.
+/// A message between agents.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Frame {
-    /// Something for an interpreter.
+    /// A packet for an interpreter.
     Packet(Route, Packet),
-    /// A rank's contribution to a meeting.
+    /// A rank's contribution to a join.
     Join {
-        /// Whose run, and who contributes.
+        /// The run and the contributing rank.
         route: Route,
-        /// The number of the meeting among the run's joins.
+        /// Number of the join in the run.
         ordinal: u32,
         /// The bytes.
         contribution: Vec<u8>,
     },
-    /// The source's part of the run went wrong, so that the run cannot end.
+    /// The failure of the source's part of the run, so that the run cannot end.
     Fail(Route, Error),
-    /// A rank of the sending node starts nothing any more.
-    Departed {
+    /// The exit of a rank of the sending node, which starts nothing any more.
+    RankExited {
         /// The rank of the job.
         rank: u32,
-        /// How it went.
-        how: Exit,
-        /// Communicators, and how many of their runs it had started. What it had started is carried
-        /// through.
+        /// Manner of the exit.
+        how: RankExit,
+        /// Number of runs of each communicator that it had started. These are carried through.
         started: Vec<(u32, u64)>,
     },
-    /// So many bytes of eager messages have found their receives.
+    /// Bytes of eager messages that have met their receives.
     Credit(u64),
-    /// All ranks of the sending node are gone, and all their messages have been sent before. What
-    /// they still receive it asks for and credits afterwards.
-    Bye,
-    /// A [`Frame::Bye`] has been read, and everything before it.
-    Farewell,
+    /// The end of the sending node's messages: its ranks have exited, and their messages come
+    /// before this frame. Only frames about what they still receive follow.
+    Shutdown,
+    /// The acknowledgement of [`Frame::Shutdown`] and everything before it.
+    ShutdownAck,
 }
 
-/// Why bytes are no frame.
+/// A reason why bytes are no frame.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum FrameError {
-    /// No such kind.
+    /// An unknown kind.
     #[error("there is no frame of kind {0}: use one version of tradewind on all nodes")]
     Kind(u8),
     /// A payload that is too long.
     #[error("a frame of kind {kind} with a payload of {length} bytes; at most {limit} can be")]
     Length {
-        /// Its kind.
+        /// Kind of the frame.
         kind: u8,
-        /// What its head says.
+        /// Length in the header.
         length: u64,
-        /// The most it may be.
+        /// Largest possible length.
         limit: u64,
     },
-    /// A payload that does not say what it should, or bytes that should be zero.
+    /// An invalid payload.
     #[error("a frame of kind {0} is damaged")]
     Damaged(u8),
 }
 
-/// Set in the kind of a frame whose payload follows in segments.
+/// Bit in the kind of a frame with a payload in segments.
 const IN_SEGMENTS: u8 = 0x80;
-/// The kind of a segment's head, which says nothing but its length.
+/// The kind of a segment's header. Its only other field is the length.
 const SEGMENT: u8 = 11;
 
-/// The same head for a frame whose payload follows in segments. Between them other frames may pass.
-pub(crate) fn in_segments(mut head: [u8; HEAD_BYTES]) -> [u8; HEAD_BYTES] {
-    head[0] |= IN_SEGMENTS;
-    head
+/// Marks the header of a frame with a payload in segments.
+pub(crate) fn in_segments(mut header: [u8; HEADER_BYTES]) -> [u8; HEADER_BYTES] {
+    header[0] |= IN_SEGMENTS;
+    header
 }
 
-/// The head of a segment of so many bytes.
-pub(crate) fn segment_head(length: u64) -> [u8; HEAD_BYTES] {
-    Head { kind: SEGMENT, length, ..Head::default() }.bytes()
+/// The header of a segment of `length` bytes.
+pub(crate) fn segment_header(length: u64) -> [u8; HEADER_BYTES] {
+    FrameHeader { kind: SEGMENT, length, ..FrameHeader::default() }.bytes()
 }
 
-/// What a head that has arrived begins.
-pub(crate) enum Beginning {
-    /// A frame whose payload, of so many bytes, follows.
+/// The thing that a header begins.
+pub(crate) enum FrameStart {
+    /// A frame, and the length of the payload that follows.
     Frame(u64),
-    /// A frame, by its own head, of which the payload of so many bytes follows in segments.
-    InSegments([u8; HEAD_BYTES], u64),
-    /// A segment of so many bytes.
+    /// A frame with a payload in segments: its own header, and the length of the payload.
+    InSegments([u8; HEADER_BYTES], u64),
+    /// A segment, and its length.
     Segment(u64),
 }
 
-impl Beginning {
-    pub(crate) fn read(head: &[u8; HEAD_BYTES]) -> Result<Self, FrameError> {
-        if head[0] == SEGMENT {
-            let mut plain = *head;
-            plain[0] = BYE;
-            return Ok(Beginning::Segment(Head::read(&plain)?.length));
+impl FrameStart {
+    pub(crate) fn read(header: &[u8; HEADER_BYTES]) -> Result<Self, FrameError> {
+        if header[0] == SEGMENT {
+            let mut plain = *header;
+            plain[0] = SHUTDOWN;
+            return Ok(FrameStart::Segment(FrameHeader::read(&plain)?.length));
         }
-        if head[0] & IN_SEGMENTS == 0 {
-            return Ok(Beginning::Frame(payload_bytes(head)?));
+        if header[0] & IN_SEGMENTS == 0 {
+            return Ok(FrameStart::Frame(payload_bytes(header)?));
         }
-        let mut own = *head;
+        let mut own = *header;
         own[0] &= !IN_SEGMENTS;
-        Ok(Beginning::InSegments(own, payload_bytes(&own)?))
+        Ok(FrameStart::InSegments(own, payload_bytes(&own)?))
     }
 
-    /// What is wrong with a segment that belongs nowhere.
+    /// The error of a segment that belongs to no frame.
     pub(crate) fn damaged_segment() -> FrameError {
         FrameError::Damaged(SEGMENT)
     }
 }
 
 const EAGER: u8 = 1;
-const ANNOUNCE: u8 = 2;
-const REQUEST: u8 = 3;
+const REQUEST_TO_SEND: u8 = 2;
+const CLEAR_TO_SEND: u8 = 3;
 const DATA: u8 = 4;
 const JOIN: u8 = 5;
 const FAIL: u8 = 6;
-const DEPARTED: u8 = 7;
+const RANK_EXITED: u8 = 7;
 const CREDIT: u8 = 8;
-const BYE: u8 = 9;
-const FAREWELL: u8 = 10;
+const SHUTDOWN: u8 = 9;
+const SHUTDOWN_ACK: u8 = 10;
 
-/// The fields of a head.
+/// The fields of a header.
 #[derive(Clone, Copy, Default)]
-struct Head {
+struct FrameHeader {
     kind: u8,
     route: Route,
     first: u32,
@@ -185,12 +183,12 @@ struct Head {
     length: u64,
 }
 
-impl Head {
-    fn bytes(&self) -> [u8; HEAD_BYTES] {
-        let Route { destination, communicator, source, sequence, stamp } = self.route;
-        let mut bytes = [0; HEAD_BYTES];
+impl FrameHeader {
+    fn bytes(&self) -> [u8; HEADER_BYTES] {
+        let Route { destination, communicator, source, sequence, signature } = self.route;
+        let mut bytes = [0; HEADER_BYTES];
         for (at, word) in [
-            (0, stamp << 8 | u32::from(self.kind)),
+            (0, signature << 8 | u32::from(self.kind)),
             (4, destination),
             (8, communicator),
             (12, source),
@@ -205,129 +203,141 @@ impl Head {
         bytes
     }
 
-    fn read(bytes: &[u8; HEAD_BYTES]) -> Result<Head, FrameError> {
+    fn read(bytes: &[u8; HEADER_BYTES]) -> Result<FrameHeader, FrameError> {
         let word = |at: usize| {
             u32::from_le_bytes([bytes[at], bytes[at + 1], bytes[at + 2], bytes[at + 3]])
         };
         let long = |at: usize| u64::from(word(at)) | u64::from(word(at + 4)) << 32;
         let kind = bytes[0];
-        if !(EAGER..=FAREWELL).contains(&kind) {
+        if !(EAGER..=SHUTDOWN_ACK).contains(&kind) {
             return Err(FrameError::Kind(kind));
         }
-        let (destination, communicator, source, sequence) = (word(4), word(8), word(12), long(16));
-        let route = Route { destination, communicator, source, sequence, stamp: word(0) >> 8 };
-        Ok(Head { kind, route, first: word(24), second: word(28), length: long(32) })
+        let route = Route {
+            destination: word(4),
+            communicator: word(8),
+            source: word(12),
+            sequence: long(16),
+            signature: word(0) >> 8,
+        };
+        Ok(FrameHeader { kind, route, first: word(24), second: word(28), length: long(32) })
     }
 
-    /// Bytes that follow the head.
+    /// Number of bytes that follow the header.
     fn payload_bytes(&self) -> Result<u64, FrameError> {
         let limit = match self.kind {
             EAGER | DATA | JOIN => MAX_MESSAGE,
-            FAIL | DEPARTED => MAX_NOTICE,
+            FAIL | RANK_EXITED => MAX_REPORT,
             _ => return Ok(0),
         };
-        let (kind, length) = (self.kind, self.length);
+        let FrameHeader { kind, length, .. } = *self;
         if length <= limit { Ok(length) } else { Err(FrameError::Length { kind, length, limit }) }
     }
 }
 
-/// How many bytes follow this head.
+/// Number of bytes that follow this header.
 ///
 /// # Errors
-/// When it is no head.
-pub fn payload_bytes(head: &[u8; HEAD_BYTES]) -> Result<u64, FrameError> {
-    Head::read(head)?.payload_bytes()
+/// If it is invalid.
+pub fn payload_bytes(header: &[u8; HEADER_BYTES]) -> Result<u64, FrameError> {
+    FrameHeader::read(header)?.payload_bytes()
 }
 
 impl Frame {
-    /// Whether frames that were sent before this one must arrive before it. Messages are told apart
-    /// by what they say and may overtake each other.
-    pub(crate) fn keeps_its_place(&self) -> bool {
+    /// Returns true if frames that were sent before this one must arrive before it. Messages
+    /// identify their run and place there, so they may overtake each other.
+    pub(crate) fn is_ordered(&self) -> bool {
         !matches!(self, Frame::Packet(..) | Frame::Join { .. } | Frame::Credit(_))
     }
 
-    /// The head, and the payload that follows it.
-    pub fn encode(self) -> ([u8; HEAD_BYTES], Vec<u8>) {
+    /// Encodes the frame: its header, and the payload that follows.
+    pub fn encode(self) -> ([u8; HEADER_BYTES], Vec<u8>) {
         let (kind, route, first, second, payload) = match self {
             Frame::Packet(route, Packet::Eager { tag, ordinal, payload }) => {
                 (EAGER, route, tag, ordinal, payload)
             }
             Frame::Packet(route, Packet::RequestToSend { tag, ordinal, bytes, send }) => {
                 let length = u64::from(send.0) << LENGTH_BITS | bytes;
-                let head = Head { kind: ANNOUNCE, route, first: tag, second: ordinal, length };
-                return (head.bytes(), Vec::new());
+                let header = FrameHeader {
+                    kind: REQUEST_TO_SEND,
+                    route,
+                    first: tag,
+                    second: ordinal,
+                    length,
+                };
+                return (header.bytes(), Vec::new());
             }
             Frame::Packet(route, Packet::ClearToSend { send, receive }) => {
-                (REQUEST, route, send.0, receive.0, Vec::new())
+                (CLEAR_TO_SEND, route, send.0, receive.0, Vec::new())
             }
             Frame::Packet(route, Packet::Data { receive, payload }) => {
                 (DATA, route, receive.0, 0, payload)
             }
             Frame::Join { route, ordinal, contribution } => (JOIN, route, ordinal, 0, contribution),
-            Frame::Fail(route, error) => (FAIL, route, 0, 0, outcome::encode(&Err(error))),
-            Frame::Departed { rank, how, started } => {
+            Frame::Fail(route, error) => (FAIL, route, 0, 0, error::encode(&Err(error))),
+            Frame::RankExited { rank, how, started } => {
                 let route = Route { destination: rank, ..Route::default() };
-                (DEPARTED, route, 0, 0, encode_departure(&how, &started))
+                (RANK_EXITED, route, 0, 0, encode_exit(&how, &started))
             }
             Frame::Credit(bytes) => {
                 return (
-                    Head { kind: CREDIT, length: bytes, ..Head::default() }.bytes(),
+                    FrameHeader { kind: CREDIT, length: bytes, ..FrameHeader::default() }.bytes(),
                     Vec::new(),
                 );
             }
-            Frame::Bye => (BYE, Route::default(), 0, 0, Vec::new()),
-            Frame::Farewell => (FAREWELL, Route::default(), 0, 0, Vec::new()),
+            Frame::Shutdown => (SHUTDOWN, Route::default(), 0, 0, Vec::new()),
+            Frame::ShutdownAck => (SHUTDOWN_ACK, Route::default(), 0, 0, Vec::new()),
         };
-        (Head { kind, route, first, second, length: payload.len() as u64 }.bytes(), payload)
+        (FrameHeader { kind, route, first, second, length: payload.len() as u64 }.bytes(), payload)
     }
 
-    /// The frame of a head and as much payload as it says.
+    /// Decodes a header and its payload.
     ///
     /// # Errors
-    /// When they are no frame.
-    pub fn decode(head: &[u8; HEAD_BYTES], payload: Vec<u8>) -> Result<Frame, FrameError> {
-        let head = Head::read(head)?;
-        let Head { kind, route, first, second, length } = head;
+    /// If they are invalid.
+    pub fn decode(header: &[u8; HEADER_BYTES], payload: Vec<u8>) -> Result<Frame, FrameError> {
+        let header = FrameHeader::read(header)?;
+        let FrameHeader { kind, route, first, second, length } = header;
         let damaged = FrameError::Damaged(kind);
-        if head.payload_bytes()? != payload.len() as u64 {
+        if header.payload_bytes()? != payload.len() as u64 {
             return Err(damaged);
         }
         Ok(match kind {
             EAGER => Frame::Packet(route, Packet::Eager { tag: first, ordinal: second, payload }),
-            ANNOUNCE => {
-                let (bytes, send) = (length & MAX_MESSAGE, Handle((length >> LENGTH_BITS) as u32));
+            REQUEST_TO_SEND => {
+                let bytes = length & MAX_MESSAGE;
+                let send = Handle((length >> LENGTH_BITS) as u32);
                 Frame::Packet(
                     route,
                     Packet::RequestToSend { tag: first, ordinal: second, bytes, send },
                 )
             }
-            REQUEST => Frame::Packet(
+            CLEAR_TO_SEND => Frame::Packet(
                 route,
                 Packet::ClearToSend { send: Handle(first), receive: Handle(second) },
             ),
             DATA => Frame::Packet(route, Packet::Data { receive: Handle(first), payload }),
             JOIN => Frame::Join { route, ordinal: first, contribution: payload },
-            FAIL => match outcome::decode(&payload) {
+            FAIL => match error::decode(&payload) {
                 Some(Err(error)) => Frame::Fail(route, error),
                 _ => return Err(damaged),
             },
-            DEPARTED => {
-                let (how, started) = decode_departure(&payload).ok_or(damaged)?;
-                Frame::Departed { rank: route.destination, how, started }
+            RANK_EXITED => {
+                let (how, started) = decode_exit(&payload).ok_or(damaged)?;
+                Frame::RankExited { rank: route.destination, how, started }
             }
             CREDIT => Frame::Credit(length),
-            BYE => Frame::Bye,
-            _ => Frame::Farewell,
+            SHUTDOWN => Frame::Shutdown,
+            _ => Frame::ShutdownAck,
         })
     }
 }
 
-/// Whether it left in order (u8, 1) or failed (0), the length (u32) of the text that says how, the
-/// text, then a communicator (u32) and a count (u64) each.
-fn encode_departure(how: &Exit, started: &[(u32, u64)]) -> Vec<u8> {
+/// Encodes an exit: u8 1 if in order, 0 if failed; the length (u32) of the text, the text; then a
+/// communicator (u32) and a count (u64) each.
+fn encode_exit(how: &RankExit, started: &[(u32, u64)]) -> Vec<u8> {
     let (left, text) = match how {
-        Exit::Left => (1, ""),
-        Exit::Failed(text) => (0, text.as_str()),
+        RankExit::Left => (1, ""),
+        RankExit::Failed(text) => (0, text.as_str()),
     };
     let mut bytes = vec![left];
     bytes.extend_from_slice(&(text.len() as u32).to_le_bytes());
@@ -339,7 +349,7 @@ fn encode_departure(how: &Exit, started: &[(u32, u64)]) -> Vec<u8> {
     bytes
 }
 
-fn decode_departure(bytes: &[u8]) -> Option<(Exit, Vec<(u32, u64)>)> {
+fn decode_exit(bytes: &[u8]) -> Option<(RankExit, Vec<(u32, u64)>)> {
     let (left, rest) = bytes.split_first()?;
     let (length, rest) = rest.split_first_chunk()?;
     let (text, rest) = rest.split_at_checked(u32::from_le_bytes(*length) as usize)?;
@@ -350,8 +360,8 @@ fn decode_departure(bytes: &[u8]) -> Option<(Exit, Vec<(u32, u64)>)> {
     };
     let started = pairs.iter().map(pair).collect::<Option<Vec<_>>>()?;
     let how = match left {
-        1 if text.is_empty() => Exit::Left,
-        0 => Exit::Failed(String::from_utf8_lossy(text).into_owned()),
+        1 if text.is_empty() => RankExit::Left,
+        0 => RankExit::Failed(String::from_utf8_lossy(text).into_owned()),
         _ => return None,
     };
     rest.is_empty().then_some((how, started))
@@ -364,12 +374,12 @@ mod tests {
 
     fn route() -> impl Strategy<Value = Route> {
         (any::<u32>(), any::<u32>(), any::<u32>(), any::<u64>(), 0..1u32 << 24).prop_map(
-            |(destination, communicator, source, sequence, stamp)| Route {
+            |(destination, communicator, source, sequence, signature)| Route {
                 destination,
                 communicator,
                 source,
                 sequence,
-                stamp,
+                signature,
             },
         )
     }
@@ -387,7 +397,7 @@ mod tests {
                 .prop_map(|(send, receive)| Packet::ClearToSend { send, receive }),
             (operation(), bytes()).prop_map(|(receive, payload)| Packet::Data { receive, payload }),
         ];
-        let how = prop_oneof![Just(Exit::Left), ".{0,40}".prop_map(Exit::Failed)];
+        let how = prop_oneof![Just(RankExit::Left), ".{0,40}".prop_map(RankExit::Failed)];
         prop_oneof![
             (route(), packet).prop_map(|(route, packet)| Frame::Packet(route, packet)),
             (route(), any::<u32>(), bytes()).prop_map(|(route, ordinal, contribution)| {
@@ -396,10 +406,10 @@ mod tests {
             (route(), ".{0,40}")
                 .prop_map(|(route, text)| Frame::Fail(route, Error::Operation(text))),
             (any::<u32>(), how, proptest::collection::vec((any::<u32>(), any::<u64>()), 0..5))
-                .prop_map(|(rank, how, started)| Frame::Departed { rank, how, started }),
+                .prop_map(|(rank, how, started)| Frame::RankExited { rank, how, started }),
             any::<u64>().prop_map(Frame::Credit),
-            Just(Frame::Bye),
-            Just(Frame::Farewell),
+            Just(Frame::Shutdown),
+            Just(Frame::ShutdownAck),
         ]
     }
 
@@ -407,16 +417,16 @@ mod tests {
         #![proptest_config(ProptestConfig { failure_persistence: None, ..ProptestConfig::default() })]
 
         #[test]
-        fn what_is_encoded_is_decoded(frame in frame()) {
-            let (head, payload) = frame.clone().encode();
-            prop_assert_eq!(payload_bytes(&head), Ok(payload.len() as u64));
-            prop_assert_eq!(Frame::decode(&head, payload), Ok(frame));
+        fn decoding_reverses_encoding(frame in frame()) {
+            let (header, payload) = frame.clone().encode();
+            prop_assert_eq!(payload_bytes(&header), Ok(payload.len() as u64));
+            prop_assert_eq!(Frame::decode(&header, payload), Ok(frame));
         }
 
         #[test]
-        fn noise_is_refused_or_read_but_never_more(head in any::<[u8; HEAD_BYTES]>(), payload: Vec<u8>) {
-            if let Ok(frame) = Frame::decode(&head, payload.clone()) {
-                prop_assert_eq!(payload_bytes(&head), Ok(payload.len() as u64));
+        fn noise_is_refused_or_decoded_exactly(header in any::<[u8; HEADER_BYTES]>(), payload: Vec<u8>) {
+            if let Ok(frame) = Frame::decode(&header, payload.clone()) {
+                prop_assert_eq!(payload_bytes(&header), Ok(payload.len() as u64));
                 let (again, kept) = frame.clone().encode();
                 prop_assert_eq!(Frame::decode(&again, kept), Ok(frame));
             }

@@ -1,10 +1,10 @@
-//! Connections between agents of one process, for tests and to tell what the agent costs without a
+//! Connections between agents of one process, for tests and for measuring an agent without a
 //! network.
 
-use super::frame::{Frame, HEAD_BYTES};
-use super::sleeper::{Sleeper, refused};
+use super::frame::{Frame, HEADER_BYTES};
+use super::poller::Poller;
 use super::{Arrival, Transport};
-use crate::carrier::Error;
+use crate::error::{Error, refused};
 use rustix::event::EventfdFlags;
 use rustix::event::epoll::EventFlags;
 use std::collections::VecDeque;
@@ -12,27 +12,31 @@ use std::os::fd::{BorrowedFd, OwnedFd};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
-/// What lies in a node's inbox.
+/// An entry of a node's inbox, with its sender.
 #[derive(Debug)]
-enum Letter {
-    Frame(u32, [u8; HEAD_BYTES], Vec<u8>),
-    Gone(u32),
+enum InboxEntry {
+    Frame(u32, [u8; HEADER_BYTES], Vec<u8>),
+    Closed(u32),
 }
 
 #[derive(Debug)]
 struct Inbox {
-    letters: Mutex<VecDeque<Letter>>,
-    bell: OwnedFd,
+    entries: Mutex<VecDeque<InboxEntry>>,
+    notifier: OwnedFd,
 }
 
 impl Inbox {
-    fn put(&self, letter: Letter) {
-        self.letters.lock().unwrap_or_else(PoisonError::into_inner).push_back(letter);
+    fn push(&self, entry: InboxEntry) {
+        self.entries.lock().unwrap_or_else(PoisonError::into_inner).push_back(entry);
     }
 
-    fn ring(&self) {
-        // It is full only if it has rung and nobody has looked: then it need not ring.
-        let _ = rustix::io::write(&self.bell, &1u64.to_ne_bytes());
+    fn take(&self) -> VecDeque<InboxEntry> {
+        std::mem::take(&mut *self.entries.lock().unwrap_or_else(PoisonError::into_inner))
+    }
+
+    fn notify(&self) {
+        // It fails only if the counter is full, and then the descriptor is readable.
+        let _ = rustix::io::write(&self.notifier, &1u64.to_ne_bytes());
     }
 }
 
@@ -41,31 +45,39 @@ impl Inbox {
 pub struct Memory {
     node: u32,
     inboxes: Arc<[Inbox]>,
-    sleeper: Sleeper,
-    /// Nodes to which something was sent since the last flush.
+    poller: Poller,
+    /// By node: whether something was sent since the last flush.
     written: Vec<bool>,
-    gone: Vec<bool>,
+    /// By node: whether its connection has ended.
+    lost: Vec<bool>,
     refused: u64,
 }
 
-/// The number of the inbox among the descriptors.
+/// Number of the inbox's descriptor.
 const INBOX: u64 = u64::MAX;
 
-/// Connects so many nodes.
+/// Connects `nodes` nodes.
 ///
 /// # Errors
-/// When the system has no descriptors left.
+/// If the system has no descriptors left.
 pub fn connect(nodes: u32) -> Result<Vec<Memory>, Error> {
     let inbox = || {
-        let bell = rustix::event::eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK);
-        Ok(Inbox { letters: Mutex::default(), bell: bell.map_err(refused("make an inbox"))? })
+        let notifier = rustix::event::eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK);
+        let notifier = notifier.map_err(refused("make an inbox"))?;
+        Ok(Inbox { entries: Mutex::default(), notifier })
     };
     let inboxes: Arc<[Inbox]> = (0..nodes).map(|_| inbox()).collect::<Result<_, Error>>()?;
     let connect = |node: u32| {
-        let sleeper = Sleeper::new()?;
-        sleeper.add(&inboxes[node as usize].bell, INBOX, EventFlags::IN | EventFlags::ET)?;
-        let (written, gone) = (vec![false; nodes as usize], vec![false; nodes as usize]);
-        Ok(Memory { node, inboxes: Arc::clone(&inboxes), sleeper, written, gone, refused: 0 })
+        let poller = Poller::new()?;
+        poller.add(&inboxes[node as usize].notifier, INBOX, EventFlags::IN | EventFlags::ET)?;
+        Ok(Memory {
+            node,
+            inboxes: Arc::clone(&inboxes),
+            poller,
+            written: vec![false; nodes as usize],
+            lost: vec![false; nodes as usize],
+            refused: 0,
+        })
     };
     (0..nodes).map(connect).collect()
 }
@@ -83,14 +95,14 @@ impl Transport for Memory {
         format!("node {node} of this process")
     }
 
-    fn watch(&mut self, bell: BorrowedFd<'_>, number: u64) -> Result<(), Error> {
-        self.sleeper.add(bell, number, EventFlags::IN | EventFlags::ET)
+    fn watch(&mut self, descriptor: BorrowedFd<'_>, number: u64) -> Result<(), Error> {
+        self.poller.add(descriptor, number, EventFlags::IN | EventFlags::ET)
     }
 
     fn send(&mut self, node: u32, frame: Frame) {
-        let (head, payload) = frame.encode();
-        if !self.gone[node as usize] {
-            self.inboxes[node as usize].put(Letter::Frame(self.node, head, payload));
+        let (header, payload) = frame.encode();
+        if !self.lost[node as usize] {
+            self.inboxes[node as usize].push(InboxEntry::Frame(self.node, header, payload));
             self.written[node as usize] = true;
         }
     }
@@ -98,7 +110,7 @@ impl Transport for Memory {
     fn flush(&mut self) {
         for (inbox, written) in self.inboxes.iter().zip(&mut self.written) {
             if std::mem::take(written) {
-                inbox.ring();
+                inbox.notify();
             }
         }
     }
@@ -113,24 +125,17 @@ impl Transport for Memory {
         arrivals: &mut Vec<Arrival>,
     ) -> Result<(), Error> {
         self.flush();
-        let rung =
-            self.sleeper.wait(timeout)?.map(|(number, _)| number).filter(|number| *number != INBOX);
-        arrivals.extend(rung.map(Arrival::Bell));
-        let letters = std::mem::take(
-            &mut *self.inboxes[self.node as usize]
-                .letters
-                .lock()
-                .unwrap_or_else(PoisonError::into_inner),
-        );
-        for letter in letters {
-            match letter {
-                Letter::Frame(node, head, payload) => match Frame::decode(&head, payload) {
+        let notified = self.poller.wait(timeout)?.map(|(number, _)| number);
+        arrivals.extend(notified.filter(|number| *number != INBOX).map(Arrival::Notified));
+        for entry in self.inboxes[self.node as usize].take() {
+            match entry {
+                InboxEntry::Frame(node, header, payload) => match Frame::decode(&header, payload) {
                     Ok(frame) => arrivals.push(Arrival::Frame { node, frame }),
                     Err(_) => self.refused += 1,
                 },
-                Letter::Gone(node) => {
-                    self.gone[node as usize] = true;
-                    arrivals.push(Arrival::Gone { node, why: "its agent has ended".into() });
+                InboxEntry::Closed(node) => {
+                    self.lost[node as usize] = true;
+                    arrivals.push(Arrival::NodeLost { node, why: "its agent has ended".into() });
                 }
             }
         }
@@ -144,12 +149,10 @@ impl Transport for Memory {
 
 impl Drop for Memory {
     fn drop(&mut self) {
-        for (node, inbox) in
-            self.inboxes.iter().enumerate().filter(|(node, _)| *node != self.node as usize)
-        {
-            if !self.gone[node] {
-                inbox.put(Letter::Gone(self.node));
-                inbox.ring();
+        for (node, inbox) in self.inboxes.iter().enumerate() {
+            if node != self.node as usize && !self.lost[node] {
+                inbox.push(InboxEntry::Closed(self.node));
+                inbox.notify();
             }
         }
     }

@@ -1,44 +1,46 @@
-//! Connections over TCP: what every machine has.
+//! Connections over TCP, which every machine has.
 //!
-//! Every node is connected with every other, by a connection that the one with the higher number
-//! made; both have shown that they know the job's key (`greeting`), whoever has not is turned away
-//! and counted. A wake-up costs one call to the system for what arrived and one for what leaves.
+//! Every node is connected with every other one. The node with the higher number connects; both
+//! prove that they know the job's key (`handshake`). Other connections are refused and counted. A
+//! wake-up costs one system call for what has arrived and one for what is sent.
 //!
-//! A node that does not answer is noticed by the kernel: what was sent must be acknowledged within
-//! [`Patience::unanswered`], and an idle connection is probed.
+//! The kernel notices a node that does not respond: data must be acknowledged within
+//! [`Timeouts::unanswered`], and an idle connection is probed.
 
+mod connect;
 mod connection;
-mod greeting;
-mod incoming;
-mod outgoing;
-mod setup;
+mod connection_error;
+mod handshake;
+mod receive_buffer;
+mod send_queue;
 
-pub use setup::{Listener, STRANGERS};
+pub use connect::{Listener, MAX_PENDING};
 
 use super::frame::Frame;
-use super::sleeper::Sleeper;
+use super::poller::Poller;
 use super::{Arrival, Transport};
-use crate::carrier::Error;
-use crate::invitation::Key;
-use connection::{Connection, Lost};
+use crate::error::Error;
+use crate::job_nodes::Key;
+use connection::Connection;
+use connection_error::ConnectionError;
 use rustix::event::epoll::EventFlags;
 use std::net::SocketAddr;
 use std::os::fd::BorrowedFd;
 use std::time::Duration;
 
-/// How long a node may say nothing.
+/// Time-outs of connections.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Patience {
-    /// Until it has answered to a connection.
+pub struct Timeouts {
+    /// Time until all nodes are connected.
     pub connecting: Duration,
-    /// Until what was sent to it is acknowledged, or a probe where nothing was sent.
+    /// Time until data, or a probe of an idle connection, is acknowledged.
     pub unanswered: Duration,
 }
 
-impl Default for Patience {
-    /// A minute to connect; fifteen seconds without an acknowledgement.
+impl Default for Timeouts {
+    /// A minute to connect, fifteen seconds without an acknowledgement.
     fn default() -> Self {
-        Patience { connecting: Duration::from_secs(60), unanswered: Duration::from_secs(15) }
+        Timeouts { connecting: Duration::from_secs(60), unanswered: Duration::from_secs(15) }
     }
 }
 
@@ -47,21 +49,21 @@ impl Default for Patience {
 pub struct Tcp {
     node: u32,
     addresses: Vec<SocketAddr>,
-    /// By node; none for this one and for those that are gone.
+    /// By node; `None` for this one and for those that are lost.
     connections: Vec<Option<Connection>>,
-    sleeper: Sleeper,
+    poller: Poller,
     /// Nodes to which something was sent since the last flush.
     written: Vec<u32>,
-    /// Nodes found to be gone while sending.
+    /// Nodes that were lost while sending, to be reported by `wait`.
     lost: Vec<(u32, String)>,
     refused: u64,
 }
 
-/// Descriptors with a number from here on are bells.
-const BELLS: u64 = 1 << 32;
+/// Numbers from here on belong to descriptors of [`Transport::watch`].
+const NOTIFIERS: u64 = 1 << 32;
 
 impl Tcp {
-    /// Connects with all other nodes, each of which does the same at about the same time.
+    /// Connects with all other nodes, which connect at about the same time.
     ///
     /// # Errors
     /// [`Error::NodeUnreachable`] with the first node that cannot be reached.
@@ -70,15 +72,15 @@ impl Tcp {
         node: u32,
         addresses: &[SocketAddr],
         key: Key,
-        patience: Patience,
+        timeouts: Timeouts,
     ) -> Result<Tcp, Error> {
         let (sockets, refused) =
-            setup::connect(listener, node, addresses, key, patience.connecting)?;
-        let sleeper = Sleeper::new()?;
+            connect::connect(listener, node, addresses, key, timeouts.connecting)?;
+        let poller = Poller::new()?;
         let mut connections: Vec<Option<Connection>> = addresses.iter().map(|_| None).collect();
         for (other, socket) in sockets {
-            let connection = Connection::new(socket, patience.unanswered)?;
-            sleeper.add(&connection, u64::from(other), EventFlags::IN)?;
+            let connection = Connection::new(socket, timeouts.unanswered)?;
+            poller.add(&connection, u64::from(other), EventFlags::IN)?;
             connections[other as usize] = Some(connection);
         }
         let addresses = addresses.to_vec();
@@ -86,29 +88,29 @@ impl Tcp {
             node,
             addresses,
             connections,
-            sleeper,
+            poller,
             written: Vec::new(),
             lost: Vec::new(),
             refused,
         })
     }
 
-    /// Writes what is in a connection's queue, and has the rest written when there is room.
+    /// Writes a connection's queue, and watches for space if the system does not take all of it.
     fn write(&mut self, node: u32) {
         let Some(connection) = self.connections[node as usize].as_mut() else { return };
         match connection.write() {
             Ok(Some(interest)) => {
-                let _ = self.sleeper.change(&*connection, u64::from(node), interest);
+                let _ = self.poller.change(&*connection, u64::from(node), interest);
             }
             Ok(None) => {}
             Err(lost) => self.lose(node, &lost),
         }
     }
 
-    fn lose(&mut self, node: u32, lost: &Lost) {
+    fn lose(&mut self, node: u32, lost: &ConnectionError) {
         if let Some(connection) = self.connections[node as usize].take() {
-            self.sleeper.remove(&connection);
-            self.refused += u64::from(matches!(lost, Lost::Frame(_)));
+            self.poller.remove(&connection);
+            self.refused += u64::from(matches!(lost, ConnectionError::Frame(_)));
             self.lost.push((node, lost.to_string()));
         }
     }
@@ -127,8 +129,8 @@ impl Transport for Tcp {
         self.addresses.get(node as usize).map_or_else(String::new, SocketAddr::to_string)
     }
 
-    fn watch(&mut self, bell: BorrowedFd<'_>, number: u64) -> Result<(), Error> {
-        self.sleeper.add(bell, BELLS.wrapping_add(number), EventFlags::IN | EventFlags::ET)
+    fn watch(&mut self, descriptor: BorrowedFd<'_>, number: u64) -> Result<(), Error> {
+        self.poller.add(descriptor, NOTIFIERS.wrapping_add(number), EventFlags::IN | EventFlags::ET)
     }
 
     fn send(&mut self, node: u32, frame: Frame) {
@@ -158,11 +160,11 @@ impl Transport for Tcp {
         let timeout = if self.lost.is_empty() { timeout } else { Some(Duration::ZERO) };
         let mut writable = Vec::new();
         let mut broken = Vec::new();
-        for (number, flags) in self.sleeper.wait(timeout)? {
+        for (number, flags) in self.poller.wait(timeout)? {
             let Some(node) =
                 u32::try_from(number).ok().filter(|node| (*node as usize) < self.connections.len())
             else {
-                arrivals.push(Arrival::Bell(number.wrapping_sub(BELLS)));
+                arrivals.push(Arrival::Notified(number.wrapping_sub(NOTIFIERS)));
                 continue;
             };
             let Some(connection) = self.connections[node as usize].as_mut() else { continue };
@@ -170,17 +172,18 @@ impl Transport for Tcp {
                 writable.push(node);
             }
             if flags.intersects(EventFlags::IN | EventFlags::HUP | EventFlags::ERR) {
-                let mut take = |frame| arrivals.push(Arrival::Frame { node, frame });
-                if let Err(lost) = connection.read(&mut take) {
+                let mut pass = |frame| arrivals.push(Arrival::Frame { node, frame });
+                if let Err(lost) = connection.read(&mut pass) {
                     broken.push((node, lost));
                 }
             }
         }
+        // The frames that a node sent before its connection ended come first.
         for (node, lost) in broken {
             self.lose(node, &lost);
         }
         writable.into_iter().for_each(|node| self.write(node));
-        arrivals.extend(self.lost.drain(..).map(|(node, why)| Arrival::Gone { node, why }));
+        arrivals.extend(self.lost.drain(..).map(|(node, why)| Arrival::NodeLost { node, why }));
         Ok(())
     }
 

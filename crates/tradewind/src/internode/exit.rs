@@ -1,6 +1,6 @@
 //! The exit of a process from a job on several nodes.
 
-use network::carrier::Carrier;
+use network::backend::Backend;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
@@ -8,19 +8,19 @@ use std::time::{Duration, Instant};
 #[derive(Debug)]
 pub(super) struct DrainOnExit {
     /// The backends of this process, in the order in which it leaves them.
-    backends: Mutex<Vec<Arc<dyn Carrier>>>,
+    backends: Mutex<Vec<Arc<dyn Backend>>>,
     limit: Duration,
 }
 
 impl DrainOnExit {
     /// Drains `general` when dropped, for at most `limit`.
-    pub(super) fn new(general: Arc<dyn Carrier>, limit: Duration) -> Self {
+    pub(super) fn new(general: Arc<dyn Backend>, limit: Duration) -> Self {
         DrainOnExit { backends: Mutex::new(vec![general]), limit }
     }
 
     /// Drains another backend before the others. The agent thus comes last: when the last rank of
     /// a node leaves the agent, it waits for what ranks have sent by the other backends, too.
-    pub(super) fn drain_first(&self, backend: &Arc<dyn Carrier>) {
+    pub(super) fn drain_first(&self, backend: &Arc<dyn Backend>) {
         let mut backends = self.backends.lock().unwrap_or_else(PoisonError::into_inner);
         backends.insert(0, Arc::clone(backend));
     }

@@ -6,8 +6,9 @@ use super::translation::{rank_in, translate};
 use crate::error::{Error, Result, argument};
 use crate::placement::{NodeLayout, Placement};
 use engine::group::Group;
-use network::carrier::{Carrier, Context, Error as BackendError, Ticket};
-use network::nodes::Nodes;
+use network::backend::{Backend, CommunicatorContext, RunId};
+use network::error::Error as BackendError;
+use network::node_map::NodeMap;
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
@@ -16,7 +17,7 @@ use std::time::Duration;
 #[derive(Debug)]
 pub(crate) struct InternodeJob {
     /// The node of each rank of the job.
-    pub(crate) nodes: Nodes,
+    pub(crate) nodes: NodeMap,
     pub(crate) backends: Backends,
     numbers: ContextNumbers,
     /// Dropped with the last communicator between nodes. `None` for ranks that are threads.
@@ -27,9 +28,9 @@ pub(crate) struct InternodeJob {
 #[derive(Clone, Debug)]
 pub(crate) struct Backends {
     /// Accepts every schedule and detects failed ranks.
-    pub(crate) general: Arc<dyn Carrier>,
+    pub(crate) general: Arc<dyn Backend>,
     /// Preferred for the schedules that they accept, in this order.
-    pub(crate) special: Vec<Arc<dyn Carrier>>,
+    pub(crate) special: Vec<Arc<dyn Backend>>,
 }
 
 /// Source of numbers for new communicators.
@@ -59,14 +60,14 @@ impl ContextNumbers {
 
 impl InternodeJob {
     /// A job whose ranks are on these nodes, with one backend.
-    pub(crate) fn new(nodes: Nodes, general: Arc<dyn Carrier>) -> Arc<Self> {
+    pub(crate) fn new(nodes: NodeMap, general: Arc<dyn Backend>) -> Arc<Self> {
         InternodeJob::with_backends(nodes, Backends { general, special: Vec::new() }, None)
     }
 
     /// A job of which this process is a rank. Leaving the job waits for at most `limit`.
     pub(crate) fn of_process(
-        nodes: Nodes,
-        general: Arc<dyn Carrier>,
+        nodes: NodeMap,
+        general: Arc<dyn Backend>,
         limit: Duration,
     ) -> Arc<Self> {
         let exit = Some(Arc::new(DrainOnExit::new(Arc::clone(&general), limit)));
@@ -74,7 +75,7 @@ impl InternodeJob {
     }
 
     /// The same job, with `backend` preferred for the schedules that it accepts.
-    fn preferring(&self, backend: Arc<dyn Carrier>) -> Arc<Self> {
+    fn preferring(&self, backend: Arc<dyn Backend>) -> Arc<Self> {
         if let Some(exit) = &self.exit {
             exit.drain_first(&backend);
         }
@@ -85,7 +86,7 @@ impl InternodeJob {
     }
 
     fn with_backends(
-        nodes: Nodes,
+        nodes: NodeMap,
         backends: Backends,
         exit: Option<Arc<DrainOnExit>>,
     ) -> Arc<Self> {
@@ -99,7 +100,7 @@ pub(crate) struct InternodeGroup {
     job: Arc<InternodeJob>,
     /// The ranks on this node.
     group: Arc<Group>,
-    context: Context,
+    context: CommunicatorContext,
     /// Number of collectives started.
     sequence: AtomicU64,
     /// Number of schedules offered to a backend, accepted or not: equal on all ranks.
@@ -112,11 +113,15 @@ impl InternodeGroup {
     /// All ranks of a job.
     pub(crate) fn world(job: Arc<InternodeJob>, group: &Arc<Group>, rank: u32) -> Arc<Self> {
         let members = (0..job.nodes.ranks()).collect();
-        InternodeGroup::of(job, Arc::clone(group), Context { number: 0, members, rank })
+        InternodeGroup::of(job, Arc::clone(group), CommunicatorContext { number: 0, members, rank })
     }
 
     /// The ranks of a context; `group` has those on this node.
-    pub(crate) fn of(job: Arc<InternodeJob>, group: Arc<Group>, context: Context) -> Arc<Self> {
+    pub(crate) fn of(
+        job: Arc<InternodeJob>,
+        group: Arc<Group>,
+        context: CommunicatorContext,
+    ) -> Arc<Self> {
         let sequence = AtomicU64::new(0);
         let programs = AtomicU64::new(0);
         Arc::new(InternodeGroup { job, group, context, sequence, programs, watch: OnceLock::new() })
@@ -124,7 +129,7 @@ impl InternodeGroup {
 
     /// The same ranks, with `backend` preferred for the schedules that it accepts. The numbers of
     /// collectives continue.
-    pub(crate) fn preferring(&self, backend: Arc<dyn Carrier>) -> Arc<Self> {
+    pub(crate) fn preferring(&self, backend: Arc<dyn Backend>) -> Arc<Self> {
         let job = self.job.preferring(backend);
         let copy = |count: &AtomicU64| AtomicU64::new(count.load(Ordering::Relaxed));
         Arc::new(InternodeGroup {
@@ -146,7 +151,7 @@ impl InternodeGroup {
         &self.group
     }
 
-    pub(crate) fn context(&self) -> &Context {
+    pub(crate) fn context(&self) -> &CommunicatorContext {
         &self.context
     }
 
@@ -197,7 +202,7 @@ impl InternodeGroup {
 
     /// Fails if a rank is gone without which this run of `backend` cannot complete. The general
     /// backend checks its own runs, so there is nothing to do for them.
-    pub(super) fn check_liveness(&self, backend: &Arc<dyn Carrier>, run: Ticket) -> Result<()> {
+    pub(super) fn check_liveness(&self, backend: &Arc<dyn Backend>, run: RunId) -> Result<()> {
         let general = &self.job.backends.general;
         if Arc::ptr_eq(general, backend) {
             return Ok(());
@@ -210,7 +215,7 @@ impl InternodeGroup {
                 self.watch.get_or_init(|| started)
             }
         };
-        watch.check(|| backend.awaited(run))
+        watch.check(|| backend.waiting_for(run))
     }
 
     /// A backend's error with the ranks of this communicator.

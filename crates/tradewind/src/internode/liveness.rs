@@ -10,7 +10,8 @@ use super::translation::translate;
 use crate::error::Result;
 use goal::compile::compile;
 use goal::graph::{Blocks, Graph};
-use network::carrier::{Carrier, Context, Error, Ticket};
+use network::backend::{Backend, CommunicatorContext, RunId};
+use network::error::Error;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
@@ -29,15 +30,15 @@ const FIRST_NUMBER: u32 = 1 << 31;
 /// A run that ends when a rank of a communicator is gone.
 #[derive(Debug)]
 pub(super) struct LivenessWatch {
-    context: Context,
-    backend: Arc<dyn Carrier>,
+    context: CommunicatorContext,
+    backend: Arc<dyn Backend>,
     state: Mutex<WatchState>,
 }
 
 #[derive(Debug)]
 struct WatchState {
     /// The run that watches the remaining ranks.
-    run: Option<Ticket>,
+    run: Option<RunId>,
     /// Ranks that have left in order, the time of detection, and the error.
     exits: Vec<(u32, Instant, Error)>,
     /// Any other failure and the time of its detection.
@@ -46,7 +47,7 @@ struct WatchState {
 
 impl LivenessWatch {
     /// Starts to watch the other ranks of a communicator.
-    pub(super) fn start(context: &Context, backend: &Arc<dyn Carrier>) -> Result<Self> {
+    pub(super) fn start(context: &CommunicatorContext, backend: &Arc<dyn Backend>) -> Result<Self> {
         let run = Some(start_run(context, backend, &[])?);
         let state = Mutex::new(WatchState { run, exits: Vec::new(), failure: None });
         Ok(LivenessWatch { context: context.clone(), backend: Arc::clone(backend), state })
@@ -104,7 +105,11 @@ impl LivenessWatch {
 }
 
 /// Starts a run that waits for all other ranks of the communicator but `gone`.
-fn start_run(context: &Context, backend: &Arc<dyn Carrier>, gone: &[u32]) -> Result<Ticket> {
+fn start_run(
+    context: &CommunicatorContext,
+    backend: &Arc<dyn Backend>,
+    gone: &[u32],
+) -> Result<RunId> {
     static STARTED: AtomicU32 = AtomicU32::new(0);
     let own = context.members[context.rank as usize];
     let members: Arc<[u32]> =
@@ -118,9 +123,9 @@ fn start_run(context: &Context, backend: &Arc<dyn Carrier>, gone: &[u32]) -> Res
     // compare it: they take no part in the run.
     let count = STARTED.fetch_add(1, Ordering::Relaxed) & 0xffff;
     let number = FIRST_NUMBER | (own & 0x7fff) << 16 | count;
-    let watched = Context { number, members, rank };
+    let watched = CommunicatorContext { number, members, rank };
     let failed = |error| translate(context, error);
-    let id = backend.prepare(&watched, &compile(&graph)?, 0).map_err(failed)?;
+    let id = backend.register(&watched, &compile(&graph)?, 0).map_err(failed)?;
     let started = backend.start(id, 0, &[]).map_err(failed);
     backend.release(id);
     started
@@ -129,7 +134,7 @@ fn start_run(context: &Context, backend: &Arc<dyn Carrier>, gone: &[u32]) -> Res
 impl Drop for LivenessWatch {
     fn drop(&mut self) {
         if let Some(run) = self.state.get_mut().unwrap_or_else(PoisonError::into_inner).run {
-            self.backend.forget(run);
+            self.backend.discard(run);
         }
     }
 }

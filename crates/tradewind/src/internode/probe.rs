@@ -6,8 +6,8 @@
 
 use goal::compile::compile;
 use goal::graph::{Access, Graph};
-use network::carrier::{Carrier, Context, Ticket};
-use network::nodes::Nodes;
+use network::backend::{Backend, CommunicatorContext, RunId};
+use network::node_map::NodeMap;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -31,8 +31,8 @@ pub(crate) struct UnreachablePair {
 /// Exchanges a message with the first rank of every other node, on the first rank of each node.
 /// Returns a node whose message did not arrive. All ranks must have started.
 pub(crate) fn exchange(
-    backend: &Arc<dyn Carrier>,
-    nodes: &Nodes,
+    backend: &Arc<dyn Backend>,
+    nodes: &NodeMap,
     rank: u32,
 ) -> Option<UnreachablePair> {
     let members: Arc<[u32]> =
@@ -40,17 +40,21 @@ pub(crate) fn exchange(
     let own = members.iter().position(|member| *member == rank)? as u32;
     let others: Vec<u32> = (0..members.len() as u32).filter(|other| *other != own).collect();
     let first_other = others.first().map(|other| members[*other as usize]);
-    let context = Context { number: CONTEXT_NUMBER, members, rank: own };
+    let context = CommunicatorContext { number: CONTEXT_NUMBER, members, rank: own };
     let unreachable = |other: Option<u32>| Some(UnreachablePair { here: rank, there: other? });
     let Some(run) = start(backend, &context, &others) else { return unreachable(first_other) };
     let arrived = backend.wait(run, Some(Instant::now() + TIMEOUT)).unwrap_or(false);
-    let awaited = backend.awaited(run);
-    backend.forget(run);
+    let awaited = backend.waiting_for(run);
+    backend.discard(run);
     if arrived { None } else { unreachable(awaited.first().copied().or(first_other)) }
 }
 
 /// Starts the exchange with the ranks `others` of the context.
-fn start(backend: &Arc<dyn Carrier>, context: &Context, others: &[u32]) -> Option<Ticket> {
+fn start(
+    backend: &Arc<dyn Backend>,
+    context: &CommunicatorContext,
+    others: &[u32],
+) -> Option<RunId> {
     let mut graph = Graph::new(context.rank, context.members.len() as u32);
     let input = graph.buffer(Access::Input, MESSAGE_BYTES);
     for other in others {
@@ -58,7 +62,7 @@ fn start(backend: &Arc<dyn Carrier>, context: &Context, others: &[u32]) -> Optio
         let output = graph.buffer(Access::Output, MESSAGE_BYTES);
         graph.receive(output, *other, 0);
     }
-    let id = backend.prepare(context, &compile(&graph).ok()?, 0).ok()?;
+    let id = backend.register(context, &compile(&graph).ok()?, 0).ok()?;
     let message = [0x5a; MESSAGE_BYTES as usize];
     let mut inputs = vec![&[][..]; others.len() + 1];
     inputs[0] = &message;

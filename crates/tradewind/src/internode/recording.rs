@@ -4,7 +4,7 @@ use engine::call::Call;
 use engine::group::Group;
 use engine::trace::{BETWEEN_NODES, Trace, TraceEvent, TraceStage, TracedProgram};
 use goal::schedule::{Kind, Schedule, ScheduleView};
-use network::carrier::Context;
+use network::backend::CommunicatorContext;
 use std::sync::Arc;
 
 /// Recorder of the runs of one schedule.
@@ -22,7 +22,7 @@ impl Recording {
     /// A recorder, if this rank records a profile.
     pub(super) fn new(
         group: &Group,
-        context: &Context,
+        context: &CommunicatorContext,
         program: u64,
         schedule: &Schedule,
         call: Call,

@@ -5,7 +5,7 @@ use super::schedule::{InternodeSchedule, is_read, is_written};
 use crate::error::{Awaited, Error, Result};
 use engine::call::Call;
 use engine::lane::Argument;
-use network::carrier::Ticket;
+use network::backend::RunId;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::time::{Duration, Instant};
@@ -36,7 +36,7 @@ struct NextCheck {
 pub(crate) struct InternodeRequest {
     schedule: Arc<InternodeSchedule>,
     /// `None` once the results have been fetched.
-    run: Option<Ticket>,
+    run: Option<RunId>,
     sequence: u64,
     /// Start time, if it is recorded.
     begun: u64,
@@ -161,7 +161,7 @@ impl InternodeRequest {
         drop(next);
         let backend = &self.schedule.backend;
         self.internode().check_liveness(backend, run)?;
-        backend.look_after(run).map_err(|error| self.internode().translate(error))
+        backend.progress(run).map_err(|error| self.internode().translate(error))
     }
 
     /// Waits until the run is complete, at most `limit`.
@@ -187,9 +187,9 @@ impl InternodeRequest {
         }
     }
 
-    fn timeout(&self, run: Ticket, after: Duration) -> Error {
+    fn timeout(&self, run: RunId, after: Duration) -> Error {
         let internode = self.internode();
-        let awaited = self.schedule.backend.awaited(run);
+        let awaited = self.schedule.backend.waiting_for(run);
         let mut ranks: Vec<u32> =
             awaited.into_iter().filter_map(|member| internode.rank_of(member)).collect();
         ranks.sort_unstable();
@@ -226,7 +226,7 @@ impl Drop for InternodeRequest {
             if let Some(recording) = &self.schedule.recording {
                 recording.abandoned(self.sequence);
             }
-            self.schedule.backend.forget(run);
+            self.schedule.backend.discard(run);
         }
     }
 }

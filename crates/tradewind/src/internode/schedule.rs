@@ -6,15 +6,15 @@ use crate::error::{Error, Result};
 use engine::call::Call;
 use goal::graph::Access;
 use goal::schedule::{BufferRecord, Kind, Schedule};
-use network::carrier::{Carrier, Prepared};
+use network::backend::{Backend, ScheduleId};
 use std::sync::Arc;
 
 /// A schedule registered with a backend; dropping it releases the registration.
 #[derive(Debug)]
 pub(crate) struct InternodeSchedule {
     pub(super) internode: Arc<InternodeGroup>,
-    pub(super) backend: Arc<dyn Carrier>,
-    pub(super) id: Prepared,
+    pub(super) backend: Arc<dyn Backend>,
+    pub(super) id: ScheduleId,
     pub(super) call: Call,
     pub(super) buffers: Vec<BufferRecord>,
     pub(super) recording: Option<Recording>,
@@ -30,7 +30,7 @@ impl InternodeSchedule {
     /// Registers a schedule with a backend.
     pub(crate) fn register(
         internode: &Arc<InternodeGroup>,
-        backend: &Arc<dyn Carrier>,
+        backend: &Arc<dyn Backend>,
         schedule: &Schedule,
         call: Call,
     ) -> Result<Arc<Self>> {
@@ -40,7 +40,7 @@ impl InternodeSchedule {
             return Err(Error::SeveralNodes { what: "joins of a user-defined schedule" });
         }
         let id = backend
-            .prepare(internode.context(), schedule, call.stamp())
+            .register(internode.context(), schedule, call.stamp())
             .map_err(|error| internode.translate(error))?;
         let recording =
             Recording::new(internode.group(), internode.context(), program, schedule, call);

@@ -2,21 +2,22 @@
 
 use crate::error::Error;
 use engine::call::Call;
-use network::carrier::{Context, Error as BackendError, Exit};
+use network::backend::CommunicatorContext;
+use network::error::{Error as BackendError, RankExit};
 
 /// Rank in the communicator of a rank of the job.
-pub(super) fn rank_in(context: &Context, member: u32) -> Option<u32> {
+pub(super) fn rank_in(context: &CommunicatorContext, member: u32) -> Option<u32> {
     context.members.iter().position(|other| *other == member).map(|rank| rank as u32)
 }
 
 /// The error with ranks of the communicator instead of ranks of the job, and calls by name.
-pub(super) fn translate(context: &Context, error: BackendError) -> Error {
+pub(super) fn translate(context: &CommunicatorContext, error: BackendError) -> Error {
     match error {
         BackendError::RankFailed { rank: member, how } => match rank_in(context, member) {
             Some(rank) => Error::Network(BackendError::RankFailed { rank, how }),
             None => Error::Network(BackendError::RankFailed {
                 rank: member,
-                how: Exit::Failed(format!("of the job {how}")),
+                how: RankExit::Failed(format!("of the job {how}")),
             }),
         },
         BackendError::DivisionByZero { rank, vertex, .. } => {

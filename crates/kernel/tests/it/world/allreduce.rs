@@ -4,7 +4,8 @@ use collectives::{Reduction, allreduce};
 use goal::arithmetic::{Arithmetic, DataType};
 use goal::compile::compile;
 use kernel::Rank;
-use network::carrier::{Carrier, Context, Error, Prepared, Ticket};
+use network::backend::{Backend, CommunicatorContext, RunId, ScheduleId};
+use network::error::Error;
 use std::collections::VecDeque;
 use std::time::{Duration, Instant};
 
@@ -14,15 +15,15 @@ const PATIENCE: Duration = Duration::from_secs(30);
 /// One rank's part of allreduces of a communicator.
 pub(crate) struct Allreduce<'a> {
     rank: &'a Rank,
-    context: Context,
+    context: CommunicatorContext,
     elements: usize,
-    prepared: Prepared,
+    prepared: ScheduleId,
 }
 
 impl<'a> Allreduce<'a> {
     pub(crate) fn prepare(
         rank: &'a Rank,
-        context: &Context,
+        context: &CommunicatorContext,
         elements: usize,
     ) -> Result<Self, Error> {
         let sum = Reduction::new(Arithmetic::Add, DataType::U64);
@@ -34,7 +35,7 @@ impl<'a> Allreduce<'a> {
             sum,
         );
         let schedule = compile(&graph.expect("it is drawn")).expect("it compiles");
-        let prepared = rank.prepare(context, &schedule, 0)?;
+        let prepared = rank.register(context, &schedule, 0)?;
         Ok(Allreduce { rank, context: context.clone(), elements, prepared })
     }
 
@@ -43,35 +44,40 @@ impl<'a> Allreduce<'a> {
         time * 1000 + u64::from(rank) * 7 + element as u64
     }
 
-    pub(crate) fn start(&self, time: u64) -> Result<Ticket, Error> {
+    pub(crate) fn start(&self, time: u64) -> Result<RunId, Error> {
         let input: Vec<u64> = (0..self.elements)
             .map(|element| Self::value(time, self.context.rank, element))
             .collect();
         self.rank.start(self.prepared, time, &[bytemuck::cast_slice(&input), &[]])
     }
 
-    pub(crate) fn wait(&self, ticket: Ticket) -> Result<(), Error> {
+    pub(crate) fn wait(&self, ticket: RunId) -> Result<(), Error> {
         let is_complete = self.rank.wait(ticket, Some(Instant::now() + PATIENCE))?;
-        assert!(is_complete, "rank {} waits for {:?}", self.rank.rank(), self.rank.awaited(ticket));
+        assert!(
+            is_complete,
+            "rank {} waits for {:?}",
+            self.rank.rank(),
+            self.rank.waiting_for(ticket)
+        );
         Ok(())
     }
 
     /// Only looks, as programs do that compute meanwhile.
-    pub(crate) fn poll(&self, ticket: Ticket) {
+    pub(crate) fn poll(&self, ticket: RunId) {
         let end = Instant::now() + PATIENCE;
         while !self.rank.is_complete(ticket) {
             assert!(
                 Instant::now() < end,
                 "rank {} looks for {:?}",
                 self.rank.rank(),
-                self.rank.awaited(ticket)
+                self.rank.waiting_for(ticket)
             );
             std::thread::yield_now();
         }
     }
 
     /// Compares the result of a run that has ended.
-    pub(crate) fn check(&self, ticket: Ticket, time: u64) -> Result<(), Error> {
+    pub(crate) fn check(&self, ticket: RunId, time: u64) -> Result<(), Error> {
         let mut output = vec![0u64; self.elements];
         self.rank.fetch(ticket, &mut [&mut [], bytemuck::cast_slice_mut(&mut output)])?;
         for (element, found) in output.into_iter().enumerate() {

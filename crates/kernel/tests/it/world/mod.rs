@@ -7,7 +7,7 @@ mod part;
 use goal::graph::{Graph, Operation, Vertex};
 use kernel::wire::{Endpoint, Key};
 use kernel::{JobDescription, Loader, Rank};
-use network::carrier::Context;
+use network::backend::CommunicatorContext;
 use part::RankOutcome;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
@@ -117,8 +117,8 @@ impl World {
     }
 
     /// What a rank knows about a communicator of the first ranks.
-    pub(crate) fn context(&self, number: u32, ranks: usize, rank: usize) -> Context {
-        Context { number, members: (0..ranks as u32).collect(), rank: rank as u32 }
+    pub(crate) fn context(&self, number: u32, ranks: usize, rank: usize) -> CommunicatorContext {
+        CommunicatorContext { number, members: (0..ranks as u32).collect(), rank: rank as u32 }
     }
 
     /// Has the first ranks do something, each on its thread in its node; gives what each brings

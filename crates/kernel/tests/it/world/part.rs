@@ -3,7 +3,8 @@
 use super::without_computations;
 use goal::compile::compile;
 use kernel::{Fault as RunFault, Rank};
-use network::carrier::{Carrier, Context, Error, Prepared, Ticket};
+use network::backend::{Backend, CommunicatorContext, RunId, ScheduleId};
+use network::error::Error;
 use std::collections::VecDeque;
 use std::time::{Duration, Instant};
 use testing::conformance::random::Program;
@@ -22,7 +23,7 @@ struct Parts<'a> {
     programs: &'a [(u32, Program)],
     outcomes: Vec<RankOutcome>,
     /// Runs that were started and not waited for: program, schedule, round and ticket.
-    under_way: VecDeque<(usize, Prepared, usize, Ticket)>,
+    under_way: VecDeque<(usize, ScheduleId, usize, RunId)>,
 }
 
 /// Runs a rank's parts of all programs that it has a part in, one round after the other. What comes
@@ -51,10 +52,11 @@ impl Parts<'_> {
     fn start(&mut self, number: usize) -> Result<(), Failure> {
         let (communicator, program) = &self.programs[number];
         let members = (0..program.graphs.len() as u32).collect();
-        let context = Context { number: *communicator, members, rank: self.rank as u32 };
+        let context =
+            CommunicatorContext { number: *communicator, members, rank: self.rank as u32 };
         let graph = without_computations(&program.graphs[self.rank]);
         let schedule = compile(&graph).map_err(|error| Failure::Other(error.to_string()))?;
-        let prepared = self.make_room_until(|here| here.prepare(&context, &schedule, 0))?;
+        let prepared = self.make_room_until(|here| here.register(&context, &schedule, 0))?;
         for (round, inputs) in program.inputs.iter().enumerate() {
             let inputs: Vec<&[u8]> = inputs[self.rank].iter().map(Vec::as_slice).collect();
             let ticket =
@@ -84,7 +86,7 @@ impl Parts<'_> {
             return false;
         };
         if self.outcomes[number].is_err() {
-            self.here.forget(ticket);
+            self.here.discard(ticket);
         } else {
             let finished = self.finish(number, round, ticket);
             if let (Ok(all), Ok(one)) = (&mut self.outcomes[number], finished.clone()) {
@@ -104,11 +106,11 @@ impl Parts<'_> {
         &self,
         number: usize,
         round: usize,
-        ticket: Ticket,
+        ticket: RunId,
     ) -> Result<(Vec<Vec<u8>>, Option<Fault>), Failure> {
         let other = |error: Error| Failure::Other(error.to_string());
         if !self.here.wait(ticket, Some(Instant::now() + PATIENCE)).map_err(other)? {
-            let awaited = self.here.awaited(ticket);
+            let awaited = self.here.waiting_for(ticket);
             return Err(Failure::Stuck(format!(
                 "rank {}, round {round} waits for {awaited:?}",
                 self.rank

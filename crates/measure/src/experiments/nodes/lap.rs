@@ -2,15 +2,15 @@
 
 use crate::harness::Error;
 use goal::schedule::Schedule;
-use network::carrier::{Carrier, Context, Prepared, Ticket};
+use network::backend::{Backend, CommunicatorContext, RunId, ScheduleId};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
 
 /// A rank with a schedule that it can start again and again.
 #[derive(Debug)]
 pub(super) struct Runner {
-    carrier: Arc<dyn Carrier>,
-    prepared: Prepared,
+    carrier: Arc<dyn Backend>,
+    prepared: ScheduleId,
     sequence: u64,
     inputs: Vec<Vec<u8>>,
     outputs: Vec<Vec<u8>>,
@@ -19,11 +19,11 @@ pub(super) struct Runner {
 impl Runner {
     /// Hands the schedule to the rank's engine.
     pub(super) fn new(
-        carrier: &Arc<dyn Carrier>,
-        context: &Context,
+        carrier: &Arc<dyn Backend>,
+        context: &CommunicatorContext,
         schedule: &Schedule,
     ) -> Result<Self, Error> {
-        let prepared = carrier.prepare(context, schedule, 0)?;
+        let prepared = carrier.register(context, schedule, 0)?;
         let zeros = || {
             schedule
                 .view()
@@ -42,7 +42,7 @@ impl Runner {
     }
 
     /// Starts a run.
-    pub(super) fn start(&mut self) -> Result<Ticket, Error> {
+    pub(super) fn start(&mut self) -> Result<RunId, Error> {
         let inputs: smallvec::SmallVec<[&[u8]; 4]> =
             self.inputs.iter().map(Vec::as_slice).collect();
         let sequence = self.sequence;
@@ -51,18 +51,18 @@ impl Runner {
     }
 
     /// Returns true if a run is complete.
-    pub(super) fn is_complete(&self, ticket: Ticket) -> bool {
+    pub(super) fn is_complete(&self, ticket: RunId) -> bool {
         self.carrier.is_complete(ticket)
     }
 
     /// Waits for a run.
-    pub(super) fn wait(&self, ticket: Ticket) -> Result<(), Error> {
+    pub(super) fn wait(&self, ticket: RunId) -> Result<(), Error> {
         self.carrier.wait(ticket, None)?;
         Ok(())
     }
 
     /// Takes the results of a complete run.
-    pub(super) fn fetch(&mut self, ticket: Ticket) -> Result<(), Error> {
+    pub(super) fn fetch(&mut self, ticket: RunId) -> Result<(), Error> {
         let mut outputs: smallvec::SmallVec<[&mut [u8]; 4]> =
             self.outputs.iter_mut().map(Vec::as_mut_slice).collect();
         Ok(self.carrier.fetch(ticket, &mut outputs)?)

@@ -9,7 +9,7 @@ use crate::harness::clock::{microseconds, now_ns};
 use crate::harness::computation::{ComputeRate, compute};
 use crate::harness::processor_time::{RankKind, used_by_rank_us};
 use crate::statistics::median;
-use network::carrier::{Carrier, Context};
+use network::backend::{Backend, CommunicatorContext};
 use std::num::NonZeroU32;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
@@ -37,14 +37,14 @@ impl RankLocation for SameNode {
 #[derive(Debug)]
 pub struct Candidate {
     name: String,
-    carriers: Vec<Arc<dyn Carrier>>,
+    carriers: Vec<Arc<dyn Backend>>,
     ranks_per_node: NonZeroU32,
     communicators: AtomicU32,
 }
 
 impl Candidate {
     /// An engine of this name, with a rank on each node; `carriers` in the order of the ranks.
-    pub fn new(name: &str, carriers: Vec<Arc<dyn Carrier>>) -> Self {
+    pub fn new(name: &str, carriers: Vec<Arc<dyn Backend>>) -> Self {
         let ranks_per_node = NonZeroU32::MIN;
         let communicators = AtomicU32::new(1);
         Candidate { name: name.to_owned(), carriers, ranks_per_node, communicators }
@@ -83,9 +83,9 @@ impl Session {
             for (rank, carrier) in (0..).zip(&candidate.carriers) {
                 let place = (rank, ranks, candidate.ranks_per_node);
                 let Some(graph) = graph(measure, place, longer)? else { continue };
-                let context = Context { number, members: Arc::clone(&members), rank };
+                let context = CommunicatorContext { number, members: Arc::clone(&members), rank };
                 let schedule = goal::compile::compile(&graph).map_err(tradewind::Error::from)?;
-                if !carrier.admits(&schedule) {
+                if !carrier.supports(&schedule) {
                     return Ok(None);
                 }
                 runners[rank as usize].push(Runner::new(carrier, &context, &schedule)?);
@@ -414,13 +414,13 @@ impl Course<'_> {
 mod tests {
     use super::*;
     use crate::experiments::nodes::{LevelScheme, compare};
-    use network::agent::local;
-    use network::nodes::Nodes;
+    use network::local::connect;
+    use network::node_map::NodeMap;
 
     #[test]
     fn exchanges_are_measured_in_one_level_and_in_two() {
-        let clients = local(&Nodes::new([0, 0, 1, 1])).expect("threads need nothing");
-        let carriers = clients.into_iter().map(|client| Arc::new(client) as Arc<dyn Carrier>);
+        let clients = connect(&NodeMap::new([0, 0, 1, 1])).expect("threads need nothing");
+        let carriers = clients.into_iter().map(|client| Arc::new(client) as Arc<dyn Backend>);
         let two = NonZeroU32::new(2).expect("not zero");
         let candidates = [Candidate::new("agent", carriers.collect()).with_ranks_per_node(two)];
         let setting = Setting { rounds: 1, calls: 3, computation_us: 1.0 };

@@ -1,58 +1,36 @@
 //! A connection with one node.
 
-use super::incoming::Incoming;
-use super::outgoing::Outgoing;
-use crate::carrier::Error;
-use crate::transport::frame::{Frame, FrameError};
-use crate::transport::sleeper::refused;
+use super::connection_error::ConnectionError;
+use super::receive_buffer::ReceiveBuffer;
+use super::send_queue::SendQueue;
+use crate::error::{Error, refused};
+use crate::transport::frame::Frame;
 use rustix::event::epoll::EventFlags;
-use rustix::io::Errno;
 use rustix::net::sockopt;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::time::Duration;
-
-/// Why a connection has ended.
-#[derive(Debug, thiserror::Error)]
-pub(super) enum Lost {
-    #[error("its node service has closed the connection")]
-    Closed,
-    #[error("{}", why(*.0))]
-    System(Errno),
-    #[error("{0}")]
-    Frame(#[from] FrameError),
-    #[error("there is no memory for a message of {0} bytes from there")]
-    Memory(u64),
-}
-
-fn why(error: Errno) -> String {
-    match error {
-        Errno::TIMEDOUT => {
-            "it has not answered for too long; is the node up, and the network between?".into()
-        }
-        Errno::CONNRESET | Errno::PIPE => "its node service has ended".into(),
-        error => std::io::Error::from(error).to_string(),
-    }
-}
 
 /// One node's end of a connection.
 #[derive(Debug)]
 pub(super) struct Connection {
     socket: OwnedFd,
-    outgoing: Outgoing,
-    incoming: Incoming,
-    /// Whether it is watched for room to write.
+    queue: SendQueue,
+    buffer: ReceiveBuffer,
+    /// True while the socket is watched for space to write.
     is_full: bool,
-    /// Whether something was sent since the last write.
+    /// True if something was sent since the last write.
     is_written: bool,
 }
 
 impl Connection {
-    /// Takes a socket whose other end has shown who it is.
+    /// Wraps a socket after the handshake. Its system calls do not block.
     pub(super) fn new(socket: OwnedFd, unanswered: Duration) -> Result<Self, Error> {
         let seconds = Duration::from_secs(unanswered.as_secs().max(1));
         let milliseconds = u32::try_from(unanswered.as_millis()).unwrap_or(u32::MAX).max(1);
         let set = || {
             sockopt::set_tcp_nodelay(&socket, true)?;
+            // The first limit is for data that is not acknowledged, the others are for probes of an
+            // idle connection: 1/3 of the time before the first, then three within 3/5.
             sockopt::set_tcp_user_timeout(&socket, milliseconds)?;
             sockopt::set_socket_keepalive(&socket, true)?;
             sockopt::set_tcp_keepidle(&socket, (seconds / 3).max(Duration::from_secs(1)))?;
@@ -60,32 +38,34 @@ impl Connection {
             sockopt::set_tcp_keepcnt(&socket, 3)
         };
         set().map_err(refused("set up a connection"))?;
-        let (outgoing, incoming) = (Outgoing::default(), Incoming::default());
-        Ok(Connection { socket, outgoing, incoming, is_full: false, is_written: false })
+        let queue = SendQueue::default();
+        let buffer = ReceiveBuffer::default();
+        Ok(Connection { socket, queue, buffer, is_full: false, is_written: false })
     }
 
-    /// Puts a frame into the queue; true if it is the first since the last write.
+    /// Appends a frame to the queue; true if it is the first since the last write.
     pub(super) fn send(&mut self, frame: Frame) -> bool {
-        self.outgoing.push(frame);
+        self.queue.push(frame);
         !std::mem::replace(&mut self.is_written, true)
     }
 
+    /// Number of bytes in the queue.
     pub(super) fn queued(&self) -> u64 {
-        self.outgoing.bytes()
+        self.queue.bytes()
     }
 
-    /// Writes what the system takes. `Some` when what is to be watched has changed.
-    pub(super) fn write(&mut self) -> Result<Option<EventFlags>, Lost> {
+    /// Writes as much as the system takes. Returns the events to watch for if they have changed.
+    pub(super) fn write(&mut self) -> Result<Option<EventFlags>, ConnectionError> {
         self.is_written = false;
-        let is_empty = self.outgoing.write(self.socket.as_fd())?;
+        let is_empty = self.queue.write(self.socket.as_fd())?;
         let was_full = std::mem::replace(&mut self.is_full, !is_empty);
         let interest = if is_empty { EventFlags::IN } else { EventFlags::IN | EventFlags::OUT };
         Ok((was_full == is_empty).then_some(interest))
     }
 
-    /// Reads what has arrived.
-    pub(super) fn read(&mut self, take: &mut impl FnMut(Frame)) -> Result<(), Lost> {
-        self.incoming.read(self.socket.as_fd(), take)
+    /// Reads what has arrived and passes on every complete frame.
+    pub(super) fn read(&mut self, pass: &mut impl FnMut(Frame)) -> Result<(), ConnectionError> {
+        self.buffer.read(self.socket.as_fd(), pass)
     }
 }
 

@@ -4,12 +4,14 @@ use crate::failure::Failure;
 use kernel::wire::{Endpoint, Key};
 use kernel::{JobDescription, Loader, Rank};
 use measure::experiments::nodes::{Candidate, Row, Setting, sockets};
-use network::agent::{limits, local_over};
-use network::carrier::{Carrier, Error};
-use network::invitation::random_key;
-use network::nodes::Nodes;
+use network::agent::limits;
+use network::backend::Backend;
+use network::error::Error;
+use network::job_nodes::random_key;
+use network::local::connect_over;
+use network::node_map::NodeMap;
 use network::transport::Transport;
-use network::transport::tcp::{Listener, Patience, Tcp};
+use network::transport::tcp::{Listener, Tcp, Timeouts};
 use std::net::{SocketAddr, UdpSocket};
 use std::num::NonZeroU32;
 use std::sync::Arc;
@@ -86,7 +88,7 @@ fn kernel(
         let loader = node.run(|| Loader::load(&job))?;
         for rank in 0..node_of_rank.len() as u32 {
             let Some(handles) = loader.handles(rank)? else { continue };
-            carriers.push(Arc::new(node.run(|| Rank::new(handles))?) as Arc<dyn Carrier>);
+            carriers.push(Arc::new(node.run(|| Rank::new(handles))?) as Arc<dyn Backend>);
         }
         loaders.push(loader);
     }
@@ -102,7 +104,7 @@ fn agent(virtual_nodes: &VirtualNodes, node_of_rank: &[u32]) -> Result<Candidate
     let key = random_key()?;
     let connect = |node: &Node, listener: Listener| {
         node.run(|| {
-            Tcp::connect(listener, node.number() as u32, &addresses, key, Patience::default())
+            Tcp::connect(listener, node.number() as u32, &addresses, key, Timeouts::default())
         })
     };
     // All at once: each waits for all others.
@@ -123,7 +125,7 @@ fn agent(virtual_nodes: &VirtualNodes, node_of_rank: &[u32]) -> Result<Candidate
         Err(panic) => std::panic::resume_unwind(panic),
     });
     let transports = transports.collect::<Result<Vec<_>, Error>>()?;
-    let clients = local_over(&Nodes::new(node_of_rank), transports, limits())?;
-    let carriers = clients.into_iter().map(|client| Arc::new(client) as Arc<dyn Carrier>);
+    let clients = connect_over(&NodeMap::new(node_of_rank), transports, limits())?;
+    let carriers = clients.into_iter().map(|client| Arc::new(client) as Arc<dyn Backend>);
     Ok(Candidate::new("agent", carriers.collect()))
 }

@@ -1,0 +1,204 @@
+//! Ranks and nodes that have exited, the runs that cannot end because of it, and the shutdown
+//! handshake between the agents.
+
+use crate::backend::PendingTraffic;
+use crate::error::{Error, RankExit};
+use std::collections::{BTreeSet, HashMap};
+use std::time::Duration;
+
+/// Ranks and nodes that have exited.
+#[derive(Debug, Default)]
+pub(crate) struct Membership {
+    ranks: HashMap<u32, ExitedRank>,
+    nodes: HashMap<u32, Error>,
+}
+
+#[derive(Debug)]
+struct ExitedRank {
+    how: RankExit,
+    /// By communicator: number of runs that it had started. Their messages still arrive.
+    started: HashMap<u32, u64>,
+}
+
+impl Membership {
+    /// Notes the exit of a rank. The first report counts: a rank exits once.
+    pub(crate) fn rank_exited(&mut self, rank: u32, how: RankExit, started: Vec<(u32, u64)>) {
+        self.ranks
+            .entry(rank)
+            .or_insert_with(|| ExitedRank { how, started: started.into_iter().collect() });
+    }
+
+    /// Notes the failure of a node.
+    pub(crate) fn node_failed(&mut self, node: u32, error: Error) {
+        self.nodes.entry(node).or_insert(error);
+    }
+
+    pub(crate) fn has_exited(&self, rank: u32) -> bool {
+        self.ranks.contains_key(&rank)
+    }
+
+    /// The reason why a run cannot end, if there is one. The run is given by its members and their
+    /// nodes, its communicator and its number.
+    pub(crate) fn failure_of(
+        &self,
+        members: &[u32],
+        nodes: &[u32],
+        communicator: u32,
+        sequence: u64,
+    ) -> Option<Error> {
+        if self.ranks.is_empty() && self.nodes.is_empty() {
+            return None;
+        }
+        let missing = members.iter().find_map(|member| {
+            let exited = self.ranks.get(member)?;
+            // A rank that had started the run before it exited does not fail it: its agent carries
+            // that part through.
+            let started = exited.started.get(&communicator).copied().unwrap_or(0);
+            (sequence >= started)
+                .then(|| Error::RankFailed { rank: *member, how: exited.how.clone() })
+        });
+        missing.or_else(|| nodes.iter().find_map(|node| self.nodes.get(node)).cloned())
+    }
+}
+
+/// The runs of one communicator that a rank has started. Threads may start them slightly out of
+/// order, and numbers may be missing because another backend executed those runs.
+#[derive(Debug, Default)]
+pub(crate) struct RunCount {
+    /// One more than the highest number.
+    next: u64,
+    /// Lower numbers that were not started (yet).
+    missing: BTreeSet<u64>,
+}
+
+/// Runs that may still be started after a later one was. No program has so many threads.
+const MAX_MISSING: u64 = 4096;
+
+impl RunCount {
+    /// Notes a start; false if the run was started before.
+    pub(crate) fn start(&mut self, sequence: u64) -> bool {
+        if sequence < self.next {
+            return self.missing.remove(&sequence);
+        }
+        self.missing.extend(self.next.max(sequence.saturating_sub(MAX_MISSING))..sequence);
+        while self.missing.first().is_some_and(|first| first.saturating_add(MAX_MISSING) < sequence)
+        {
+            self.missing.pop_first();
+        }
+        self.next = sequence.saturating_add(1);
+        true
+    }
+
+    pub(crate) fn has_started(&self, sequence: u64) -> bool {
+        sequence < self.next && !self.missing.contains(&sequence)
+    }
+
+    /// One more than the number of the last run that was started.
+    pub(crate) fn started(&self) -> u64 {
+        self.next
+    }
+}
+
+/// The shutdown handshake of one agent with all others.
+///
+/// `Shutdown` follows every message of its connection, and `ShutdownAck` answers it. So when all
+/// nodes have answered, their agents have read everything that this node has sent. It is not enough
+/// that the data lies in a socket's buffer: if this process is killed with unread data in its
+/// socket, the kernel discards what it has not sent yet and resets the connection.
+#[derive(Debug)]
+pub(super) struct ShutdownState {
+    /// True once `Shutdown` has been sent.
+    pub(super) is_sent: bool,
+    /// By node: whether it has answered, or has failed.
+    pub(super) acknowledged: Vec<bool>,
+    /// By node: whether its own `Shutdown` has arrived, or it has failed.
+    pub(super) received: Vec<bool>,
+    /// Messages of another backend of this node.
+    pub(super) pending: Option<Box<dyn PendingTraffic>>,
+    /// True once everything that this node's ranks have started to send has reached the other nodes.
+    pub(super) is_drained: bool,
+    /// Time until `pending` is polled again.
+    interval: Duration,
+}
+
+/// First and longest time between two polls of it.
+const INTERVALS: [Duration; 2] = [Duration::from_millis(1), Duration::from_millis(32)];
+
+impl ShutdownState {
+    /// The state of one of `nodes` nodes. It needs no handshake with itself.
+    pub(super) fn of_node(node: u32, nodes: u32) -> Self {
+        let mut own = vec![false; nodes as usize];
+        own[node as usize] = true;
+        ShutdownState {
+            is_sent: false,
+            acknowledged: own.clone(),
+            received: own,
+            pending: None,
+            is_drained: false,
+            interval: INTERVALS[0],
+        }
+    }
+
+    /// Returns true once everything has been sent and acknowledged. `lost` nodes do not count.
+    pub(super) fn poll_drained(&mut self, lost: &[bool]) -> bool {
+        if !self.is_drained && self.is_acknowledged() {
+            // If the ranks of all nodes have left, no run needs the rest.
+            self.is_drained = all(&self.received)
+                || self.pending.as_mut().is_none_or(|pending| pending.is_empty(lost));
+        }
+        self.is_drained
+    }
+
+    /// Time until [`poll_drained`](Self::poll_drained) should be called again, if it waits for the
+    /// other backend, which does not wake the agent.
+    pub(super) fn next_poll(&mut self) -> Option<Duration> {
+        if self.is_drained || !self.is_acknowledged() {
+            return None;
+        }
+        let next = (2 * self.interval).min(INTERVALS[1]);
+        Some(std::mem::replace(&mut self.interval, next))
+    }
+
+    fn is_acknowledged(&self) -> bool {
+        self.is_sent && all(&self.acknowledged)
+    }
+
+    /// Returns true if no node needs this agent any more. With another backend that is so when the
+    /// ranks of all nodes have left: its program forwards packets until then.
+    pub(super) fn is_done(&self) -> bool {
+        self.is_acknowledged() && (self.pending.is_none() || all(&self.received))
+    }
+}
+
+fn all(nodes: &[bool]) -> bool {
+    nodes.iter().all(|node| *node)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn each_run_can_be_started_once_in_any_order() {
+        let mut count = RunCount::default();
+        assert!(count.start(1) && count.start(0) && count.start(3));
+        assert!(!count.start(0) && !count.start(1) && !count.start(3));
+        assert_eq!(count.started(), 4);
+        assert!(count.has_started(3) && !count.has_started(2));
+        assert!(count.start(u64::MAX) && count.missing.len() as u64 <= MAX_MISSING);
+    }
+
+    #[test]
+    fn runs_that_a_rank_had_started_before_it_left_can_end() {
+        let mut membership = Membership::default();
+        membership.rank_exited(4, RankExit::Left, vec![(9, 3)]);
+        let failure = |communicator, sequence| {
+            membership.failure_of(&[1, 4], &[0, 1], communicator, sequence)
+        };
+        assert_eq!(failure(9, 2), None);
+        let failed = Some(Error::RankFailed { rank: 4, how: RankExit::Left });
+        assert_eq!(failure(9, 3), failed);
+        assert_eq!(failure(8, 0), failed);
+        assert_eq!(membership.failure_of(&[1, 2], &[0, 0], 8, 0), None);
+    }
+}

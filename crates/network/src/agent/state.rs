@@ -1,0 +1,588 @@
+//! The agent's state machine, without thread and sleep: runs, unexpected messages, sessions of
+//! ranks, and the shutdown.
+
+use super::credits::Credits;
+use super::membership::{Membership, RunCount, ShutdownState};
+use super::run::{
+    MessageOrigin, Run, RunContext, RunInput, RunKey, RunOutcome, Timers, report_failure,
+};
+use super::session::{ProtocolViolation, RankSession, RunLocation};
+use super::shared_region::{ENTRIES, Submission};
+use super::unexpected::{UnexpectedMessage, UnexpectedMessages};
+use crate::backend::PendingTraffic;
+use crate::error::{Error, RankExit};
+use crate::node_map::NodeMap;
+use crate::transport::frame::{Frame, Route};
+use crate::transport::{Arrival, Transport};
+use interpreter::{Event, Limits, Packet};
+use std::collections::{HashMap, VecDeque};
+use std::time::Duration;
+
+/// Bytes in the queue of a node from which on it gets no further large message for the moment.
+const QUEUE_LIMIT: u64 = 32 << 20;
+
+/// The agent of one node.
+#[derive(Debug)]
+pub(crate) struct AgentState {
+    limits: Limits,
+    context: RunContext,
+    /// By local rank; `None` before the rank has joined and after it has exited.
+    sessions: Vec<Option<RankSession>>,
+    /// Ranks of the job on this node, by local rank.
+    ranks: Vec<u32>,
+    runs: HashMap<RunKey, Run>,
+    /// Messages for runs that have not started.
+    unexpected: UnexpectedMessages,
+    /// Runs started, by rank and communicator.
+    run_counts: HashMap<(u32, u32), RunCount>,
+    membership: Membership,
+    /// Requests for large messages by nodes with a long queue.
+    postponed: VecDeque<(u32, Route, Packet)>,
+    shutdown: ShutdownState,
+    /// Runs that have ended and are not completed for their ranks yet.
+    ended: Vec<(u32, RunLocation, RunOutcome)>,
+    /// Number of frames that were refused.
+    refused: u64,
+}
+
+impl AgentState {
+    pub(crate) fn new(nodes: NodeMap, transport: Box<dyn Transport>, limits: Limits) -> AgentState {
+        let ranks: Vec<u32> = nodes.members(transport.node()).collect();
+        let node = transport.node();
+        let count = transport.nodes();
+        AgentState {
+            limits,
+            sessions: ranks.iter().map(|_| None).collect(),
+            ranks,
+            runs: HashMap::new(),
+            unexpected: UnexpectedMessages::new(count),
+            run_counts: HashMap::new(),
+            membership: Membership::default(),
+            postponed: VecDeque::new(),
+            shutdown: ShutdownState::of_node(node, count),
+            ended: Vec::new(),
+            refused: 0,
+            context: RunContext {
+                credits: Credits::new(count),
+                nodes,
+                transport,
+                local: VecDeque::new(),
+                timers: Timers::default(),
+                lost: vec![false; count as usize],
+                now: 0,
+            },
+        }
+    }
+
+    pub(crate) fn transport(&mut self) -> &mut dyn Transport {
+        &mut *self.context.transport
+    }
+
+    /// Number of ranks on this node.
+    pub(crate) fn local_ranks(&self) -> usize {
+        self.ranks.len()
+    }
+
+    /// Requests a notification of every rank before the agent sleeps; false if one has submitted
+    /// something meanwhile.
+    pub(crate) fn arm(&mut self) -> bool {
+        self.sessions.iter_mut().flatten().all(RankSession::arm)
+    }
+
+    /// Withdraws the requests: the agent is awake.
+    pub(crate) fn disarm(&self) {
+        self.sessions.iter().flatten().for_each(RankSession::disarm);
+    }
+
+    pub(crate) fn local_rank_of(&self, rank: u32) -> Option<usize> {
+        self.ranks.iter().position(|other| *other == rank)
+    }
+
+    pub(crate) fn set_now(&mut self, now: u64) {
+        self.context.now = now;
+    }
+
+    pub(crate) fn next_timer(&self) -> Option<u64> {
+        self.context.timers.next()
+    }
+
+    /// Returns true if large messages wait for a shorter queue.
+    pub(crate) fn has_postponed(&self) -> bool {
+        !self.postponed.is_empty()
+    }
+
+    /// Adds the session of a rank that has joined.
+    pub(crate) fn open(&mut self, session: RankSession) {
+        if let Some(local) = self.local_rank_of(session.rank) {
+            self.sessions[local] = Some(session);
+        }
+    }
+
+    /// Processes the submissions of a rank, at most one lap of its ring: the other ranks have their
+    /// turn then.
+    pub(crate) fn serve(&mut self, local: usize) {
+        for _ in 0..ENTRIES {
+            let Some(session) = self.sessions[local].as_mut() else { return };
+            let submission = match session.next() {
+                Ok(Some(submission)) => submission,
+                Ok(None) => return,
+                Err(violation) => return self.reject_rank(local, violation),
+            };
+            let handled = match submission {
+                Submission::Register { .. } => session.register(submission, &self.context.nodes),
+                Submission::Release { id } => {
+                    session.release(id);
+                    Ok(())
+                }
+                Submission::Start { id, slot, generation, sequence, at } => {
+                    let location = RunLocation { slot, generation, at, bytes: 0 };
+                    self.start(local, id, sequence, location)
+                }
+                Submission::Query { slot, generation } => {
+                    let rank = session.rank;
+                    let is_it = |run: &&Run| {
+                        (run.key.rank, run.location.slot, run.location.generation)
+                            == (rank, slot, generation)
+                    };
+                    let ranks = self.runs.values().find(is_it).map(Run::waiting_for);
+                    session.answer(&ranks.into_iter().flatten().collect::<Vec<u32>>());
+                    Ok(())
+                }
+                Submission::Exit => return self.exit(local, RankExit::Left),
+            };
+            if let Err(violation) = handled {
+                return self.reject_rank(local, violation);
+            }
+            // Only now: the rank may reuse the memory that the entry refers to from here on.
+            if let Some(session) = self.sessions[local].as_mut() {
+                session.consume();
+            }
+        }
+    }
+
+    fn reject_rank(&mut self, local: usize, _: ProtocolViolation) {
+        let how = "has corrupted the memory that it shares with its node service";
+        self.exit(local, RankExit::Failed(how.into()));
+    }
+
+    fn start(
+        &mut self,
+        local: usize,
+        id: u64,
+        sequence: u64,
+        location: RunLocation,
+    ) -> Result<(), ProtocolViolation> {
+        let Some(session) = self.sessions[local].as_mut() else { return Ok(()) };
+        let Some(schedule) = session.schedule(id) else {
+            let why = "the schedule of this run is not registered";
+            session.complete(location, &Err(Error::Operation(why.into())));
+            return Ok(());
+        };
+        let location = RunLocation { bytes: schedule.layout.bytes, ..location };
+        let communicator = schedule.communicator;
+        let key = RunKey { rank: session.rank, communicator, sequence };
+        if !self.run_counts.entry((key.rank, communicator)).or_default().start(sequence) {
+            let why = format!("run {sequence} of communicator {communicator} was started before");
+            session.complete(location, &Err(Error::Operation(why)));
+            return Ok(());
+        }
+        session.count_start(location)?;
+        let (interpreter, buffers) = match session.prepare_run(&schedule, location, self.limits) {
+            Ok(prepared) => prepared,
+            Err(error) => {
+                report_failure(key, &schedule, &error, &mut self.context);
+                self.ended.push((key.rank, location, Err(error)));
+                self.drop_unexpected(key);
+                return Ok(());
+            }
+        };
+        let failure = self
+            .membership
+            .failure_of(&schedule.members, &schedule.nodes, communicator, sequence)
+            .or_else(|| self.unexpected.failure_of(key));
+        let mut run = Run::new(key, schedule, location, interpreter);
+        let outcome = match failure {
+            Some(error) => Some(Err(error)),
+            None => run.start(buffers, &mut self.context),
+        };
+        self.runs.insert(key, run);
+        if let Some(outcome) = outcome {
+            self.finish(key, outcome);
+        }
+        for UnexpectedMessage { origin, input } in self.unexpected.take(key) {
+            self.deliver(key, origin, input);
+        }
+        Ok(())
+    }
+
+    /// Delivers a message to its run, or keeps it until the run starts.
+    fn deliver(&mut self, key: RunKey, origin: MessageOrigin, input: RunInput) {
+        let Some(run) = self.runs.get_mut(&key) else { return self.keep(key, origin, input) };
+        if run.schedule.nodes.get(origin.source as usize) != Some(&origin.node) {
+            // The communicator has no such rank on that node.
+            self.refused += 1;
+            return self.drop_message(origin, &input);
+        }
+        if let Some(error) = run.mismatch(origin) {
+            self.drop_message(origin, &input);
+            return self.finish(key, Err(error));
+        }
+        let is_report = matches!(input, RunInput::Fail(_));
+        if let Some(outcome) = run.receive(origin.source, input, &mut self.context) {
+            // The rank that reports a failure reports it to all.
+            if is_report { self.close(key, outcome) } else { self.finish(key, outcome) }
+        }
+    }
+
+    /// Keeps a message for a run that has not started, and drops one for a run that is over.
+    fn keep(&mut self, key: RunKey, origin: MessageOrigin, input: RunInput) {
+        let is_over = self
+            .run_counts
+            .get(&(key.rank, key.communicator))
+            .is_some_and(|count| count.has_started(key.sequence));
+        let is_local = self.local_rank_of(key.rank).is_some();
+        if is_over || !is_local || self.membership.has_exited(key.rank) {
+            return self.drop_message(origin, &input);
+        }
+        let message = UnexpectedMessage { origin, input };
+        if let Err(UnexpectedMessage { origin, input }) = self.unexpected.keep(key, message) {
+            self.drop_message(origin, &input);
+        }
+    }
+
+    /// Returns the credit of a message that no run receives.
+    fn drop_message(&mut self, origin: MessageOrigin, input: &RunInput) {
+        if let RunInput::Packet(Packet::Eager { payload, .. }) = input {
+            self.context.credits.consumed(origin.node, payload.len() as u64);
+        }
+    }
+
+    /// Drops the messages for a run that has not started.
+    fn drop_unexpected(&mut self, key: RunKey) {
+        for UnexpectedMessage { origin, input } in self.unexpected.take(key) {
+            self.drop_message(origin, &input);
+        }
+    }
+
+    /// Ends a run, and reports a failure of this rank's part to the other ranks.
+    fn finish(&mut self, key: RunKey, outcome: RunOutcome) {
+        if let (Err(error), Some(run)) = (&outcome, self.runs.get(&key))
+            && !matches!(error, Error::DivisionByZero { .. } | Error::RankFailed { .. })
+        {
+            report_failure(key, &run.schedule, error, &mut self.context);
+        }
+        self.close(key, outcome);
+    }
+
+    /// Ends a run for its rank.
+    fn close(&mut self, key: RunKey, outcome: RunOutcome) {
+        let Some(mut run) = self.runs.remove(&key) else { return };
+        run.release_held(&mut self.context);
+        let local = self.local_rank_of(key.rank);
+        let Some(session) = local.and_then(|local| self.sessions[local].as_mut()) else { return };
+        let has_results = matches!(outcome, Ok(()) | Err(Error::DivisionByZero { .. }));
+        session.finish_run(&run.schedule, run.location, run.interpreter, has_results);
+        self.ended.push((key.rank, run.location, outcome));
+    }
+
+    /// Completes the runs that have ended for their ranks. This follows the sends of the same
+    /// wake-up, because waking a rank takes time and other nodes wait for the messages.
+    pub(crate) fn complete_runs(&mut self) {
+        let mut ended = std::mem::take(&mut self.ended);
+        for (rank, location, outcome) in ended.drain(..) {
+            let local = self.local_rank_of(rank);
+            if let Some(session) = local.and_then(|local| self.sessions[local].as_mut()) {
+                session.complete(location, &outcome);
+                session.count_end(location);
+            }
+        }
+        self.ended = ended;
+        self.close_sessions();
+    }
+
+    /// Processes everything that needs no other node: messages between ranks of this node,
+    /// computations that have ended, credit to be returned.
+    pub(crate) fn settle(&mut self) {
+        loop {
+            if let Some((key, origin, input)) = self.context.local.pop_front() {
+                self.deliver(key, origin, input);
+            } else if let Some((key, operation)) = self.context.timers.pop(self.context.now) {
+                let event = Event::CalcFinished { operation };
+                let run = self.runs.get_mut(&key);
+                if let Some(outcome) = run.and_then(|run| run.event(event, &mut self.context)) {
+                    self.finish(key, outcome);
+                }
+            } else {
+                break;
+            }
+        }
+        let own = self.context.transport.node();
+        while let Some((node, bytes)) = self.context.credits.next_return() {
+            if node == own {
+                self.context.credits.add(node, bytes);
+            } else {
+                self.context.transport.send(node, Frame::Credit(bytes));
+            }
+        }
+    }
+
+    /// Processes an arrival of the transport.
+    pub(crate) fn handle(&mut self, arrival: Arrival) {
+        match arrival {
+            Arrival::Notified(_) => {}
+            Arrival::NodeLost { node, why } => self.lose(node, why),
+            Arrival::Frame { node, frame } => self.handle_frame(node, frame),
+        }
+    }
+
+    fn handle_frame(&mut self, node: u32, frame: Frame) {
+        match frame {
+            Frame::Packet(route, packet @ Packet::ClearToSend { .. })
+                if self.context.transport.queued(node) > QUEUE_LIMIT =>
+            {
+                self.postponed.push_back((node, route, packet));
+            }
+            Frame::Packet(route, packet) => self.route(node, route, RunInput::Packet(packet)),
+            Frame::Join { route, ordinal, contribution } => {
+                self.route(node, route, RunInput::Join { ordinal, contribution });
+            }
+            Frame::Fail(route, error) => self.route(node, route, RunInput::Fail(error)),
+            Frame::RankExited { rank, how, started } => {
+                // A node reports on its own ranks only.
+                if self.context.nodes.of(rank) == Some(node) {
+                    self.membership.rank_exited(rank, how, started);
+                    self.fail_affected_runs();
+                }
+            }
+            Frame::Credit(bytes) => self.context.credits.add(node, bytes),
+            Frame::Shutdown => {
+                // Everything that the node has sent before has been processed by now.
+                self.shutdown.received[node as usize] = true;
+                self.context.transport.send(node, Frame::ShutdownAck);
+            }
+            Frame::ShutdownAck => self.shutdown.acknowledged[node as usize] = true,
+        }
+    }
+
+    fn route(&mut self, node: u32, route: Route, input: RunInput) {
+        let Route { destination: rank, communicator, source, sequence, signature } = route;
+        let key = RunKey { rank, communicator, sequence };
+        self.deliver(key, MessageOrigin { node, source, signature }, input);
+    }
+
+    /// Answers the requests that were postponed, as far as the queues are short enough.
+    pub(crate) fn resume_postponed(&mut self) {
+        for _ in 0..self.postponed.len() {
+            let Some((node, route, packet)) = self.postponed.pop_front() else { return };
+            self.handle_frame(node, Frame::Packet(route, packet));
+        }
+    }
+
+    /// Processes the end of a connection. It is a failure of the node unless `Shutdown` has arrived
+    /// before.
+    fn lose(&mut self, node: u32, why: String) {
+        self.postponed.retain(|(of, ..)| *of != node);
+        self.shutdown.acknowledged[node as usize] = true;
+        self.context.lost[node as usize] = true;
+        if std::mem::replace(&mut self.shutdown.received[node as usize], true) {
+            // The node had sent everything that its ranks had to send, so runs go on without it.
+            // But it answers no request to send any more: such a run would never end.
+            let unanswered = |run: &Run| Some((run.key, run.unanswered_by(node)?));
+            let runs: Vec<(RunKey, u32)> = self.runs.values().filter_map(unanswered).collect();
+            for (key, rank) in runs {
+                self.finish(key, Err(Error::RankFailed { rank, how: RankExit::Left }));
+            }
+        } else {
+            let address = self.context.transport.address(node);
+            self.membership.node_failed(node, Error::NodeUnreachable { node, address, why });
+            self.fail_affected_runs();
+        }
+    }
+
+    /// Ends every run that cannot end by itself any more.
+    fn fail_affected_runs(&mut self) {
+        let failure = |run: &Run| {
+            let RunKey { communicator, sequence, .. } = run.key;
+            let members = &run.schedule.members;
+            let nodes = &run.schedule.nodes;
+            let error = self.membership.failure_of(members, nodes, communicator, sequence)?;
+            Some((run.key, error))
+        };
+        let failures: Vec<(RunKey, Error)> = self.runs.values().filter_map(failure).collect();
+        for (key, error) in failures {
+            self.finish(key, Err(error));
+        }
+    }
+
+    /// Processes the exit of a rank of this node, or the end of its submissions. The runs that it
+    /// has started continue.
+    pub(crate) fn exit(&mut self, local: usize, how: RankExit) {
+        let Some(rank) = self.ranks.get(local).copied() else { return };
+        if self.membership.has_exited(rank) {
+            return;
+        }
+        let mut others = self.ranks.iter().filter(|other| **other != rank);
+        let is_last = others.all(|other| self.membership.has_exited(*other));
+        if let Some(session) = self.sessions[local].as_mut() {
+            session.has_exited = true;
+            // While another rank of the node runs, the node service stays: this process may exit.
+            // The last one waits for `shut_down`.
+            if !is_last {
+                session.set_drained();
+            }
+        }
+        let started: Vec<(u32, u64)> = self
+            .run_counts
+            .iter()
+            .filter(|((of, _), _)| *of == rank)
+            .map(|((_, communicator), count)| (*communicator, count.started()))
+            .collect();
+        let own = self.context.transport.node();
+        let nodes = self.context.transport.nodes();
+        for node in (0..nodes).filter(|node| *node != own) {
+            let exited = Frame::RankExited { rank, how: how.clone(), started: started.clone() };
+            self.context.transport.send(node, exited);
+        }
+        self.unexpected.runs_of(rank).into_iter().for_each(|key| self.drop_unexpected(key));
+        self.membership.rank_exited(rank, how, started);
+        self.fail_affected_runs();
+    }
+
+    /// Closes the sessions of ranks that have exited and have no run left. Shuts down when the last
+    /// rank of the node has exited.
+    fn close_sessions(&mut self) {
+        let all_have_exited = self.ranks.iter().all(|rank| self.membership.has_exited(*rank));
+        if all_have_exited {
+            self.shut_down();
+        }
+        // The last rank waits in its session until everything is drained.
+        let is_waiting = all_have_exited && !self.shutdown.is_drained;
+        for session in &mut self.sessions {
+            let is_over = |session: &RankSession| session.has_exited && session.runs == 0;
+            if !is_waiting && session.as_ref().is_some_and(is_over) {
+                *session = None;
+            }
+        }
+    }
+
+    /// Sends `Shutdown` when no run has a message left to send, and releases the last rank when the
+    /// other nodes have acknowledged everything.
+    fn shut_down(&mut self) {
+        if !self.shutdown.is_sent && !self.runs.values().any(Run::has_unsent) {
+            self.shutdown.is_sent = true;
+            for node in 0..self.context.transport.nodes() {
+                if !self.shutdown.acknowledged[node as usize] {
+                    self.context.transport.send(node, Frame::Shutdown);
+                }
+            }
+        }
+        if !self.shutdown.is_drained && self.shutdown.poll_drained(&self.context.lost) {
+            self.sessions.iter().flatten().for_each(RankSession::set_drained);
+        }
+    }
+
+    /// Time until the traffic of another backend is to be polled again.
+    pub(crate) fn next_poll(&mut self) -> Option<Duration> {
+        self.shutdown.next_poll()
+    }
+
+    /// Keeps the agent until the ranks of all nodes have exited. `pending` is that of another
+    /// backend of this node.
+    pub(crate) fn hold_until_all_exit(&mut self, pending: Box<dyn PendingTraffic>) {
+        self.shutdown.pending = Some(pending);
+    }
+
+    /// Returns true if all ranks of this node have exited, all other nodes know it, and nothing is
+    /// left to send.
+    pub(crate) fn is_over(&self) -> bool {
+        let transport = &self.context.transport;
+        self.shutdown.is_done()
+            && self.sessions.iter().all(Option::is_none)
+            && (0..transport.nodes()).all(|node| transport.queued(node) == 0)
+    }
+
+    /// Number of frames and connections that were refused.
+    pub(crate) fn refused(&self) -> u64 {
+        self.refused + self.context.transport.refused()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::agent::credits::CREDIT;
+    use crate::agent::unexpected::{MAX_BYTES, MAX_MESSAGES};
+    use crate::transport::memory;
+
+    /// Traffic that is never acknowledged.
+    #[derive(Debug)]
+    struct Full;
+
+    impl PendingTraffic for Full {
+        fn is_empty(&mut self, _: &[bool]) -> bool {
+            false
+        }
+    }
+
+    fn agent(names: &[&str]) -> AgentState {
+        let transport = memory::connect(names.len() as u32).expect("descriptors").remove(0);
+        AgentState::new(NodeMap::new(names), Box::new(transport), Limits::default())
+    }
+
+    #[test]
+    fn an_agent_with_another_backend_ends_when_the_ranks_of_all_nodes_have_exited() {
+        let mut state = agent(&["a", "b", "c"]);
+        state.hold_until_all_exit(Box::new(Full));
+        state.exit(0, RankExit::Left);
+        state.complete_runs();
+        for node in [1, 2] {
+            state.handle(Arrival::Frame { node, frame: Frame::ShutdownAck });
+        }
+        assert!(!state.is_over(), "ranks of two nodes may need something");
+        state.handle(Arrival::Frame { node: 1, frame: Frame::Shutdown });
+        assert!(!state.is_over(), "those of node 2 may still");
+        state.handle(Arrival::NodeLost { node: 2, why: String::new() });
+        state.complete_runs();
+        assert!(state.is_over());
+    }
+
+    /// A rank starts nothing while others send it a message for each of millions of runs.
+    #[test]
+    fn the_number_of_unexpected_messages_of_a_rank_is_bounded() {
+        let mut state = agent(&["a", "b"]);
+        for sequence in 0..MAX_MESSAGES as u64 + 100 {
+            let route =
+                Route { destination: 0, communicator: 4, source: 1, sequence, signature: 0 };
+            let packet = Packet::Eager { tag: 0, ordinal: 0, payload: Vec::new() };
+            state.handle(Arrival::Frame { node: 1, frame: Frame::Packet(route, packet) });
+        }
+        let unexpected = &state.unexpected;
+        assert_eq!((unexpected.by_run.len(), unexpected.overrun.len()), (MAX_MESSAGES, 1));
+        assert_eq!(
+            unexpected.overrun[&(0, 4)],
+            MAX_MESSAGES as u64,
+            "runs from here on fail when they are started"
+        );
+        state.exit(0, RankExit::Left);
+        assert!(state.unexpected.by_run.is_empty() && state.unexpected.by_rank[&0] == (0, 0));
+    }
+
+    /// Contributions to joins need no credit.
+    #[test]
+    fn the_bytes_of_unexpected_messages_of_a_rank_are_bounded() {
+        let mut state = agent(&["a", "b"]);
+        let most = MAX_BYTES + 2 * CREDIT;
+        for sequence in 0..(2 * most) >> 20 {
+            let route =
+                Route { destination: 0, communicator: 4, source: 1, sequence, signature: 0 };
+            let contribution = vec![0; 1 << 20];
+            let frame = Frame::Join { route, ordinal: 0, contribution };
+            state.handle(Arrival::Frame { node: 1, frame });
+        }
+        let unexpected = &state.unexpected;
+        assert_eq!(
+            (unexpected.by_run.len() as u64, unexpected.overrun[&(0, 4)]),
+            (most >> 20, most >> 20)
+        );
+    }
+}

@@ -1,0 +1,181 @@
+//! The interface of an engine that runs schedules across nodes.
+
+use crate::error::Error;
+use goal::schedule::{BufferRecord, Schedule};
+use std::fmt::Debug;
+use std::sync::Arc;
+use std::time::Instant;
+
+/// A communicator as its backends see it: its number and its members.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct CommunicatorContext {
+    /// Number of the communicator: the same on all its ranks, different from that of every other
+    /// communicator of the job that any of them belongs to.
+    pub number: u32,
+    /// Ranks of the job, by rank of the communicator.
+    pub members: Arc<[u32]>,
+    /// This rank of the communicator.
+    pub rank: u32,
+}
+
+/// A registered schedule, which can be started any number of times.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct ScheduleId(pub u64);
+
+/// A run under way, or complete and not fetched yet.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct RunId(pub u64);
+
+/// Runs one rank's schedules across nodes.
+///
+/// All methods may be called by many threads of the rank. Only [`wait`](Self::wait) and
+/// [`drain`](Self::drain) block.
+pub trait Backend: Send + Sync + Debug {
+    /// Name of the backend, as `--engine` takes it.
+    fn name(&self) -> &'static str;
+
+    /// Returns true if the backend can run this schedule: it is small enough and has no operation
+    /// that the backend does not implement.
+    fn supports(&self, schedule: &Schedule) -> bool;
+
+    /// Registers a schedule that was compiled for the communicator's ranks. Purely local.
+    ///
+    /// `signature` is a 24-bit digest of the call: the same on all ranks, and with high probability
+    /// different for different calls. Every message of a run carries it. A run that receives a
+    /// message of its communicator and sequence with another signature ends with
+    /// [`Error::Mismatch`]; otherwise the ranks would wait for each other for ever.
+    ///
+    /// # Errors
+    /// If the schedule is not supported, or there is no memory for it.
+    fn register(
+        &self,
+        context: &CommunicatorContext,
+        schedule: &Schedule,
+        signature: u32,
+    ) -> Result<ScheduleId, Error>;
+
+    /// Releases a schedule. Runs of it that are under way continue.
+    fn release(&self, schedule: ScheduleId);
+
+    /// Starts a run with the contents of the user buffers in their order, and an empty slice for
+    /// those that the run only writes. `sequence` numbers the runs of the communicator from 0, the
+    /// same on all its ranks: it matches the messages of different ranks.
+    ///
+    /// # Errors
+    /// If a buffer's length differs from the schedule's ([`check_buffers`]), or there is no memory
+    /// for the run.
+    fn start(&self, schedule: ScheduleId, sequence: u64, inputs: &[&[u8]]) -> Result<RunId, Error>;
+
+    /// Returns true if the run has ended, successfully or not: one load.
+    fn is_complete(&self, run: RunId) -> bool;
+
+    /// Waits until the run has ended; false if the deadline came first. Polls for a moment, then
+    /// sleeps.
+    ///
+    /// # Errors
+    /// If the run cannot end: a node or a rank has failed.
+    fn wait(&self, run: RunId, deadline: Option<Instant>) -> Result<bool, Error>;
+
+    /// Makes runs that start from now on record when each operation is executed, if the backend
+    /// supports that.
+    fn set_timed(&self, timed: bool) {
+        let _ = timed;
+    }
+
+    /// Times at which the operations of a run that has ended were executed, by their place in the
+    /// schedule, in nanoseconds of `CLOCK_MONOTONIC`; 0 for those that were not. Empty if times
+    /// were not recorded.
+    fn times(&self, run: RunId) -> Vec<u64> {
+        let _ = run;
+        Vec::new()
+    }
+
+    /// Advances a run for which no thread [waits](Self::wait): requests what may be lost, and
+    /// starts what had no memory. Callers that only poll a run call this now and then.
+    ///
+    /// # Errors
+    /// If the run cannot end: a node or a rank has failed.
+    fn progress(&self, run: RunId) -> Result<(), Error> {
+        let _ = run;
+        Ok(())
+    }
+
+    /// Ranks of the job that the run waits for at this moment, as far as that is known.
+    fn waiting_for(&self, run: RunId) -> Vec<u32> {
+        let _ = run;
+        Vec::new()
+    }
+
+    /// Fetches the results of a run that has ended: the contents of the user buffers that it wrote,
+    /// except for those with an empty slice. Bytes that no operation wrote keep their value. The
+    /// run's number is invalid afterwards.
+    ///
+    /// # Errors
+    /// The failure of the run; if it has not ended. After an [`Error::DivisionByZero`] the results
+    /// are there.
+    fn fetch(&self, run: RunId, outputs: &mut [&mut [u8]]) -> Result<(), Error>;
+
+    /// Discards the results of a run. The run continues, because other ranks may depend on it.
+    fn discard(&self, run: RunId);
+
+    /// Leaves the job: waits until what this rank has started has nothing left to send that the
+    /// end of this process could stop. Nothing can be started afterwards. Returns false if the
+    /// deadline came first.
+    ///
+    /// A process manager may kill the node service as soon as the node's last rank has ended. So
+    /// the last rank of a node to leave waits for the messages of all of them; the others return at
+    /// once. Runs that only receive are not waited for, nor are ranks of other nodes that have yet
+    /// to leave.
+    ///
+    /// # Errors
+    /// If the node service has ended.
+    fn drain(&self, deadline: Instant) -> Result<bool, Error>;
+}
+
+/// Messages of this node's ranks that another backend than the agent carries.
+pub trait PendingTraffic: Send + Debug {
+    /// Returns true if the other nodes have acknowledged all messages, except for nodes that are
+    /// `lost`, by number of the node. Requests missing acknowledgements.
+    fn is_empty(&mut self, lost: &[bool]) -> bool;
+}
+
+/// Checks the buffers of a start against the schedule: there is one for each buffer of the
+/// schedule, and each has the schedule's length. A buffer that the run only writes may be empty.
+///
+/// # Errors
+/// [`Error::BufferCount`] or [`Error::Length`], with the first buffer that does not fit.
+pub fn check_inputs(buffers: &[BufferRecord], inputs: &[&[u8]]) -> Result<(), Error> {
+    let is_read = |record: &BufferRecord| record.access != goal::graph::Access::Output as u32;
+    check_buffers(buffers, inputs.iter().map(|input| input.len()), is_read)
+}
+
+/// Checks the buffers of a fetch in the same way. Every one of them may be empty, and there may be
+/// none at all if no results are wanted.
+///
+/// # Errors
+/// As [`check_inputs`].
+pub fn check_outputs(buffers: &[BufferRecord], outputs: &[&mut [u8]]) -> Result<(), Error> {
+    if outputs.is_empty() {
+        return Ok(());
+    }
+    check_buffers(buffers, outputs.iter().map(|output| output.len()), |_| false)
+}
+
+/// The one check of lengths for all backends; `is_needed` tells which buffers must not be empty.
+fn check_buffers(
+    buffers: &[BufferRecord],
+    lengths: impl ExactSizeIterator<Item = usize>,
+    is_needed: impl Fn(&BufferRecord) -> bool,
+) -> Result<(), Error> {
+    if lengths.len() != buffers.len() {
+        return Err(Error::BufferCount { expected: buffers.len(), found: lengths.len() });
+    }
+    for (buffer, (record, length)) in buffers.iter().zip(lengths).enumerate() {
+        let expected = record.length;
+        let found = length as u64;
+        if found != expected && (found != 0 || is_needed(record)) {
+            return Err(Error::Length { buffer, expected, found });
+        }
+    }
+    Ok(())
+}

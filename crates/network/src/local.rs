@@ -1,0 +1,90 @@
+//! Several nodes in one process, for tests and examples.
+
+use crate::agent::shared_region::{SharedRegion, notifier};
+use crate::agent::{Agent, AgentAddress, AgentClient, Limits, limits};
+use crate::error::{Error, system};
+use crate::job_nodes::random_key;
+use crate::node_map::NodeMap;
+use crate::transport::Transport;
+use crate::transport::tcp::{Listener, Tcp, Timeouts};
+use std::sync::Arc;
+
+/// Starts the agents of a job with threads of this process as nodes, connected by TCP over
+/// loopback, and returns the backends of all ranks, in order.
+///
+/// # Errors
+/// If the system refuses threads, memory or sockets.
+///
+/// ```
+/// use goal::graph::{Access, Graph};
+/// use network::backend::{Backend, CommunicatorContext};
+/// use network::node_map::NodeMap;
+///
+/// // Two ranks on two nodes; rank 0 sends four bytes.
+/// let clients = network::local::connect(&NodeMap::new(["a", "b"]))?;
+/// let (mut sender, mut receiver) = (Graph::new(0, 2), Graph::new(1, 2));
+/// let block = sender.buffer(Access::Input, 4);
+/// sender.send(block, 1, 0);
+/// let block = receiver.buffer(Access::Output, 4);
+/// receiver.receive(block, 0, 0);
+///
+/// let start = |rank: u32, graph: &Graph, input: &[u8]| {
+///     let context = CommunicatorContext { number: 0, members: [0, 1].into(), rank };
+///     let schedule = goal::compile::compile(graph).expect("in order");
+///     let client = &clients[rank as usize];
+///     client.start(client.register(&context, &schedule, 0)?, 0, &[input])
+/// };
+/// start(0, &sender, b"wind")?;
+/// let run = start(1, &receiver, &[])?;
+/// clients[1].wait(run, None)?;
+/// let mut received = [0; 4];
+/// clients[1].fetch(run, &mut [&mut received])?;
+/// assert_eq!(&received, b"wind");
+/// # Ok::<(), network::error::Error>(())
+/// ```
+pub fn connect(nodes: &NodeMap) -> Result<Vec<AgentClient>, Error> {
+    let key = random_key()?;
+    let listeners: Vec<Listener> =
+        (0..nodes.count()).map(|_| Listener::bind("127.0.0.1:0")).collect::<Result<_, _>>()?;
+    let addresses: Vec<_> = listeners.iter().map(Listener::address).collect();
+    // Each node waits for the others, so all connect at the same time.
+    let connect = |(node, listener): (usize, Listener)| {
+        let addresses = addresses.clone();
+        std::thread::spawn(move || {
+            Tcp::connect(listener, node as u32, &addresses, key, Timeouts::default())
+        })
+    };
+    let threads: Vec<_> = listeners.into_iter().enumerate().map(connect).collect();
+    let connected = threads.into_iter().map(|thread| match thread.join() {
+        Ok(transport) => transport.map(|transport| Box::new(transport) as Box<dyn Transport>),
+        Err(_) => Err(system("connect the nodes", "the thread panicked")),
+    });
+    connect_over(nodes, connected.collect::<Result<_, _>>()?, limits())
+}
+
+/// The same over transports that are connected already, one for each node in order.
+///
+/// # Errors
+/// As [`connect`].
+pub fn connect_over(
+    nodes: &NodeMap,
+    transports: Vec<Box<dyn Transport>>,
+    limits: Limits,
+) -> Result<Vec<AgentClient>, Error> {
+    let mut clients: Vec<Option<AgentClient>> = (0..nodes.ranks()).map(|_| None).collect();
+    for transport in transports {
+        let node = transport.node();
+        let agent_address = AgentAddress { node, address: transport.address(node) };
+        let agent = Agent::start(nodes.clone(), transport, limits, || {})?;
+        for rank in nodes.members(node) {
+            let region = SharedRegion::create()?;
+            let own = SharedRegion::open(Arc::clone(region.segment()))?;
+            let notifier = notifier()?;
+            let copy = notifier.try_clone().map_err(|error| system("copy a descriptor", error))?;
+            agent.open(rank, region, notifier);
+            clients[rank as usize] =
+                Some(AgentClient::new(own, copy, agent_address.clone(), None)?);
+        }
+    }
+    Ok(clients.into_iter().flatten().collect())
+}

@@ -1,0 +1,106 @@
+//! The handshake: both ends of a connection prove that they know the job's key, without revealing
+//! it.
+//!
+//! | sender | bytes |
+//! |---|---|
+//! | connecting node | "TWN1", u16 version, u16 zero, u32 its number, u32 the number of the other node, 16 random bytes |
+//! | accepting node | 16 random bytes of its own; 16 bytes of proof |
+//! | connecting node | 16 bytes of proof |
+//!
+//! A proof is the SipHash-2-4 (Aumasson and Bernstein, 2012; the variant with 128 bits), under the
+//! job's key, of a letter for the side, both numbers and both random strings. So the proof of one
+//! connection is invalid for any other one, and for the other side of the same.
+
+use crate::job_nodes::Key;
+use siphasher::sip128::{Hasher128, SipHasher24};
+use std::hash::Hasher;
+
+const MAGIC: [u8; 4] = *b"TWN1";
+const VERSION: u16 = 2;
+pub(super) const HELLO_BYTES: usize = 32;
+pub(super) const ANSWER_BYTES: usize = 32;
+pub(super) const PROOF_BYTES: usize = 16;
+
+pub(super) type Nonce = [u8; 16];
+
+/// The values that both sides of a connection prove.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Pair {
+    /// The node that connects.
+    pub(super) from: u32,
+    /// The node that accepts.
+    pub(super) to: u32,
+    pub(super) from_nonce: Nonce,
+    pub(super) to_nonce: Nonce,
+}
+
+/// The side of a connection that proves.
+#[derive(Clone, Copy)]
+pub(super) enum Side {
+    Connecting,
+    Accepting,
+}
+
+impl Pair {
+    pub(super) fn proof(&self, key: &Key, side: Side) -> [u8; PROOF_BYTES] {
+        let mut hasher = SipHasher24::new_with_key(key);
+        hasher.write(&MAGIC);
+        hasher.write(&[match side {
+            Side::Connecting => b'c',
+            Side::Accepting => b'a',
+        }]);
+        hasher.write(&self.from.to_le_bytes());
+        hasher.write(&self.to.to_le_bytes());
+        hasher.write(&self.from_nonce);
+        hasher.write(&self.to_nonce);
+        hasher.finish128().as_bytes()
+    }
+}
+
+/// The first message of the connecting side.
+pub(super) fn hello(from: u32, to: u32, nonce: &Nonce) -> [u8; HELLO_BYTES] {
+    let mut bytes = [0; HELLO_BYTES];
+    bytes[..4].copy_from_slice(&MAGIC);
+    bytes[4..6].copy_from_slice(&VERSION.to_le_bytes());
+    bytes[8..12].copy_from_slice(&from.to_le_bytes());
+    bytes[12..16].copy_from_slice(&to.to_le_bytes());
+    bytes[16..].copy_from_slice(nonce);
+    bytes
+}
+
+/// Decodes the first message: the connecting node, the other one, and the random bytes.
+pub(super) fn read_hello(bytes: &[u8; HELLO_BYTES]) -> Option<(u32, u32, Nonce)> {
+    let word =
+        |at: usize| u32::from_le_bytes([bytes[at], bytes[at + 1], bytes[at + 2], bytes[at + 3]]);
+    let is_ours = bytes[..4] == MAGIC && word(4) == u32::from(VERSION);
+    let nonce = *bytes.last_chunk()?;
+    is_ours.then(|| (word(8), word(12), nonce))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_proof_is_valid_for_one_side_of_one_connection() {
+        let pair = Pair { from: 1, to: 0, from_nonce: [1; 16], to_nonce: [2; 16] };
+        let key = [7; 16];
+        let proof = pair.proof(&key, Side::Connecting);
+        assert_eq!(proof, pair.proof(&key, Side::Connecting));
+        assert_ne!(proof, pair.proof(&key, Side::Accepting));
+        assert_ne!(proof, pair.proof(&[8; 16], Side::Connecting));
+        assert_ne!(proof, Pair { to: 2, ..pair }.proof(&key, Side::Connecting));
+        assert_ne!(
+            proof,
+            Pair { from_nonce: [2; 16], to_nonce: [1; 16], ..pair }.proof(&key, Side::Connecting)
+        );
+    }
+
+    #[test]
+    fn a_hello_is_recognised() {
+        let mut bytes = hello(3, 1, &[9; 16]);
+        assert_eq!(read_hello(&bytes), Some((3, 1, [9; 16])));
+        bytes[4] ^= 1;
+        assert_eq!(read_hello(&bytes), None, "another version");
+    }
+}

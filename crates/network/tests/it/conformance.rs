@@ -1,0 +1,41 @@
+//! The agent engine against the suite that every engine must pass: over memory, with hardly any
+//! memory for early messages, and over TCP.
+
+use crate::jobs::{Agents, Wires};
+use network::agent::Limits;
+use testing::conformance::Capabilities;
+
+#[test]
+fn a_node_for_each_rank_conforms() {
+    testing::conformance::run_suite(&Agents::new(1, Wires::Memory));
+}
+
+#[test]
+fn two_ranks_on_each_node_conform() {
+    testing::conformance::run_suite(&Agents::new(2, Wires::Memory));
+}
+
+#[test]
+fn nodes_with_little_memory_conform() {
+    for (eager_limit, unexpected_bytes, unexpected_messages) in
+        [(0, 0, 0), (1 << 30, 64, 1), (100, 1000, 5)]
+    {
+        let limits = Limits { eager_limit, unexpected_bytes, unexpected_messages };
+        let mut engine = Agents::new(1, Wires::Memory);
+        engine.limits = limits;
+        engine.capabilities = Capabilities { random_programs: 24, ..Capabilities::default() };
+        testing::conformance::run_suite(&engine);
+    }
+}
+
+#[test]
+fn tcp_conforms() {
+    testing::conformance::run_suite(&Agents::new(1, Wires::Tcp));
+}
+
+#[test]
+fn tcp_with_two_ranks_on_each_node_conforms() {
+    let mut engine = Agents::new(2, Wires::Tcp);
+    engine.capabilities = Capabilities { random_programs: 24, ..Capabilities::default() };
+    testing::conformance::run_suite(&engine);
+}

@@ -1,0 +1,400 @@
+//! Ranks that leave, go mad or call something else, nodes that end, strangers at the door: runs end
+//! with an error that names who it is, and never hang.
+
+use crate::jobs::{Wires, connect, deadline, nodes, register, run, run_job, world};
+use collectives::barrier;
+use goal::graph::{Access, Graph};
+use network::agent::shared_region::{SharedRegion, notifier};
+use network::agent::{Agent, AgentClient, Limits};
+use network::backend::Backend;
+use network::error::{Error, RankExit};
+use network::job_nodes::random_key;
+use network::local::{self, connect_over};
+use network::node_map::NodeMap;
+use network::transport::tcp::{Listener, Tcp, Timeouts};
+use network::transport::{Transport, memory};
+use proptest::prelude::*;
+use shm::segment::Offset;
+use shm::sync::{AtomicU64, Ordering};
+use std::io::{Read, Write};
+use std::net::{SocketAddr, TcpListener, TcpStream};
+use std::sync::Arc;
+use std::time::Duration;
+
+fn barrier_of(rank: u32, ranks: u32) -> Graph {
+    barrier::Algorithm::Dissemination.graph(rank, ranks).expect("in range")
+}
+
+/// Waits for a run that must end.
+fn end(client: &AgentClient, ticket: network::backend::RunId) -> Result<(), Error> {
+    assert!(client.wait(ticket, deadline()).expect("the agent lives"), "the run does not end");
+    client.fetch(ticket, &mut [])
+}
+
+/// A rank may leave as soon as it has started its part, without waiting: its agent carries it
+/// through.
+#[test]
+fn who_leaves_after_starting_its_part_fails_nobody() {
+    for each in [1, 2] {
+        let outcomes = run_job(&nodes(4, each), Wires::Tcp, |rank, client| {
+            let prepared = register(&client, &world(0, rank, 4), &barrier_of(rank, 4));
+            if rank % 2 == 1 {
+                client.discard(client.start(prepared, 0, &[]).expect("memory"));
+                return Ok(());
+            }
+            run(&client, prepared, 0, &[], &mut [])
+        });
+        assert_eq!(outcomes, [Ok(()), Ok(()), Ok(()), Ok(())]);
+    }
+}
+
+/// Those who wait for a rank that has left learn so, also those who wait for it through others
+/// only.
+#[test]
+fn who_leaves_without_its_part_is_reported_to_everybody() {
+    for wires in [Wires::Memory, Wires::Tcp] {
+        let outcomes = run_job(&nodes(5, 1), wires, |rank, client| {
+            let prepared = register(&client, &world(0, rank, 5), &barrier_of(rank, 5));
+            run(&client, prepared, 0, &[], &mut [])?;
+            if rank == 3 { Ok(()) } else { run(&client, prepared, 1, &[], &mut []) }
+        });
+        let failed = Err(Error::RankFailed { rank: 3, how: RankExit::Left });
+        assert_eq!(outcomes, [failed.clone(), failed.clone(), failed.clone(), Ok(()), failed]);
+    }
+}
+
+/// A rank that is far ahead of another one of its node is held back: what it has sent takes memory
+/// of their agent.
+#[test]
+fn who_is_far_ahead_on_its_own_node_is_held_back() {
+    const BYTES: usize = 8 << 10;
+    // Twice a window.
+    const RUNS: u64 = 2048;
+    let clients =
+        connect(&nodes(2, 2), &Wires::Memory, Limits::default()).expect("threads and memory");
+    let (mut sends, mut receives) = (Graph::new(0, 2), Graph::new(1, 2));
+    let block = sends.buffer(Access::Input, BYTES as u64);
+    sends.send(block, 1, 0);
+    let block = receives.buffer(Access::Output, BYTES as u64);
+    receives.receive(block, 0, 0);
+    let sending = register(&clients[0], &world(0, 0, 2), &sends);
+    let message = [7; BYTES];
+    let tickets: Vec<_> = (0..RUNS)
+        .map(|sequence| clients[0].start(sending, sequence, &[&message]).expect("memory"))
+        .collect();
+    // It needs nobody, and whatever was started before it has been looked at when it has ended.
+    let alone = register(&clients[0], &world(9, 0, 1), &barrier_of(0, 1));
+    run(&clients[0], alone, 0, &[], &mut []).expect("nobody is needed");
+    assert!(
+        clients[0].is_complete(tickets[0]) && !clients[0].is_complete(tickets[RUNS as usize - 1])
+    );
+    let receiving = register(&clients[1], &world(0, 1, 2), &receives);
+    for sequence in 0..RUNS {
+        let mut received = [0; BYTES];
+        run(&clients[1], receiving, sequence, &[&[]], &mut [&mut received]).expect("it was sent");
+        assert_eq!(received, message);
+    }
+    for ticket in tickets {
+        assert!(clients[0].wait(ticket, deadline()).expect("the agent lives"));
+        clients[0].fetch(ticket, &mut [&mut []]).expect("it was received");
+    }
+}
+
+#[test]
+fn ranks_in_different_collectives_are_told_apart() {
+    let outcomes = run_job(&nodes(3, 1), Wires::Memory, |rank, client| {
+        let schedule = goal::compile::compile(&barrier_of(rank, 3)).expect("in order");
+        let stamp = if rank == 1 { 8 } else { 7 };
+        let prepared = client.register(&world(0, rank, 3), &schedule, stamp).expect("memory");
+        let outcome = run(&client, prepared, 5, &[], &mut []);
+        // Nobody leaves before all have seen it.
+        (outcome, client)
+    });
+    let stamps = |outcome: &Result<(), Error>| match outcome {
+        Err(Error::Mismatch { sequence: 5, ours, theirs, rank }) => (*ours, *theirs, *rank),
+        other => panic!("{other:?}"),
+    };
+    let seen: Vec<_> = outcomes.iter().map(|(outcome, _)| stamps(outcome)).collect();
+    assert_eq!((seen[0], seen[2]), ((7, 8, 1), (7, 8, 1)));
+    assert!(seen[1] == (8, 7, 0) || seen[1] == (8, 7, 2), "{seen:?}");
+}
+
+/// A transport whose agent is not there: it ends as a node does that is switched off.
+#[test]
+fn a_node_that_ends_without_a_word_is_unreachable() {
+    let mut transports = memory::connect(3).expect("descriptors");
+    let vanishing = transports.pop().expect("three");
+    let boxed =
+        transports.into_iter().map(|transport| Box::new(transport) as Box<dyn Transport>).collect();
+    let clients = connect_over(&nodes(3, 1), boxed, Limits::default()).expect("memory");
+    let tickets: Vec<_> = (0..)
+        .zip(&clients)
+        .map(|(rank, client)| {
+            let prepared = register(client, &world(0, rank, 3), &barrier_of(rank, 3));
+            (prepared, client.start(prepared, 0, &[]).expect("memory"))
+        })
+        .collect();
+    drop(vanishing);
+    for (client, (prepared, ticket)) in clients.iter().zip(tickets) {
+        let unreachable = |outcome| matches!(outcome, Err(Error::NodeUnreachable { node: 2, .. }));
+        assert!(unreachable(end(client, ticket)));
+        assert!(
+            unreachable(end(client, client.start(prepared, 1, &[]).expect("memory"))),
+            "later runs end, too"
+        );
+    }
+    // What needs the lost node for nothing goes on.
+    std::thread::scope(|scope| {
+        for (rank, client) in (0..).zip(&clients) {
+            scope.spawn(move || {
+                let prepared = register(client, &world(9, rank, 2), &barrier_of(rank, 2));
+                run(client, prepared, 0, &[], &mut []).expect("both are there");
+            });
+        }
+    });
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { failure_persistence: None, cases: 48, ..ProptestConfig::default() })]
+
+    /// A rank that writes anything into its region harms neither its agent nor the other ranks there.
+    #[test]
+    fn a_rank_gone_mad_harms_nobody_else(
+        entries in proptest::collection::vec(any::<[u8; 4]>(), 1..20),
+        words in proptest::collection::vec(any::<u64>(), 160),
+        published in prop_oneof![0..20u64, any::<u64>()],
+    ) {
+        let transport = memory::connect(1).expect("descriptors").remove(0);
+        let agent = Agent::start(NodeMap::new(["a", "a", "a"]), Box::new(transport), Limits::default(), || {}).expect("a thread");
+        let area = || SharedRegion::create().expect("memory");
+        let open = |rank: u32, area: &SharedRegion| {
+            let bell = notifier().expect("a descriptor");
+            let ours = SharedRegion::open(Arc::clone(area.segment())).expect("an area");
+            agent.open(rank, ours, bell.try_clone().expect("a descriptor"));
+            bell
+        };
+        let mad = area();
+        let mad_bell = open(2, &mad);
+        let clients: Vec<AgentClient> = (0..2)
+            .map(|rank| {
+                let area = area();
+                let bell = open(rank, &area);
+                let home = network::agent::AgentAddress { node: 0, address: String::new() };
+                AgentClient::new(area, bell, home, None).expect("an area")
+            })
+            .collect();
+        // Entries that look like some, with numbers that are likely to be taken for something.
+        let likely = |byte: u8, other: u64| match byte % 6 { 0 => 0, 1 => 1, 2 => 80_000_000, 3 => other, 4 => 3, _ => u64::MAX - 7 };
+        for (place, kinds) in entries.iter().enumerate() {
+            for word in 0..8 {
+                let value = match word { 0 => u64::from(kinds[0] % 6), word => likely(kinds[word % 4], words[8 * place + word]) };
+                let at = Offset(4096 + 64 * place as u64 + 8 * word as u64);
+                mad.segment().at::<AtomicU64>(at).expect("inside").store(value, Ordering::Relaxed);
+            }
+        }
+        mad.segment().at::<AtomicU64>(Offset(0)).expect("inside").store(published, Ordering::Release);
+        rustix::io::write(&mad_bell, &1u64.to_ne_bytes()).expect("there is room");
+        std::thread::scope(|scope| {
+            for (rank, client) in (0..).zip(&clients) {
+                scope.spawn(move || {
+                    let prepared = register(client, &world(1, rank, 2), &barrier_of(rank, 2));
+                    (0..20).for_each(|sequence| run(client, prepared, sequence, &[], &mut []).expect("both are well"));
+                });
+            }
+        });
+        agent.exit(2, RankExit::Failed("is gone".into()));
+        drop(clients);
+    }
+}
+
+/// Strangers at the port: noise, silence, another job's key, and greetings cut off or repeated.
+#[test]
+fn strangers_are_refused_and_the_job_connects_all_the_same() {
+    let key = random_key().expect("random bytes");
+    let listeners: Vec<Listener> =
+        (0..3).map(|_| Listener::bind("127.0.0.1:0").expect("a port")).collect();
+    let addresses: Vec<SocketAddr> = listeners.iter().map(Listener::address).collect();
+    let mut strangers = Vec::new();
+    for number in 0..200u32 {
+        let mut stranger = TcpStream::connect(addresses[number as usize % 2]).expect("it listens");
+        let noise: Vec<u8> = (0..number).map(|byte| (byte * 37 + number) as u8).collect();
+        let greeting = [
+            &b"TWN1\x01\0\0\0"[..],
+            &(1 + number % 3).to_le_bytes(),
+            &(number % 2).to_le_bytes(),
+            &[5; 16],
+        ]
+        .concat();
+        let said = match number % 4 {
+            0 => stranger.write_all(&noise),
+            1 => stranger.write_all(&greeting),
+            2 => stranger.write_all(&[&greeting[..], &[7; 200]].concat()),
+            _ => stranger.write_all(&greeting[..20]),
+        };
+        said.expect("nobody has closed yet");
+        strangers.push(stranger);
+    }
+    let connect = |(node, listener)| {
+        let addresses = addresses.clone();
+        std::thread::spawn(move || {
+            Tcp::connect(listener, node, &addresses, key, Timeouts::default())
+        })
+    };
+    let threads: Vec<_> = (0..).zip(listeners).map(connect).collect();
+    let transports: Vec<Tcp> = threads
+        .into_iter()
+        .map(|thread| thread.join().expect("no panic").expect("the three find each other"))
+        .collect();
+    let refused: u64 = transports.iter().map(Tcp::refused).sum();
+    assert!(refused > 0, "nobody was counted");
+    let boxed =
+        transports.into_iter().map(|transport| Box::new(transport) as Box<dyn Transport>).collect();
+    let clients = connect_over(&nodes(3, 1), boxed, Limits::default()).expect("memory");
+    std::thread::scope(|scope| {
+        for (rank, client) in (0..).zip(&clients) {
+            scope.spawn(move || {
+                let prepared = register(client, &world(1, rank, 3), &barrier_of(rank, 3));
+                run(client, prepared, 0, &[], &mut []).expect("all are there");
+            });
+        }
+    });
+    for mut stranger in strangers {
+        // The answer to a greeting, then the end.
+        let mut bytes = Vec::new();
+        let _ = stranger.read_to_end(&mut bytes);
+        assert!(bytes.len() <= 32, "{bytes:?}");
+    }
+}
+
+/// A node that was turned away, because strangers had filled the other one, tries again.
+#[test]
+fn a_node_that_was_turned_away_comes_again() {
+    let key = random_key().expect("random bytes");
+    let listeners: Vec<Listener> =
+        (0..2).map(|_| Listener::bind("127.0.0.1:0").expect("a port")).collect();
+    let [there, here] = [0, 1].map(|node: usize| listeners[node].address());
+    // In between, what lets nobody pass at first.
+    let between = TcpListener::bind("127.0.0.1:0").expect("a port");
+    let addresses = [between.local_addr().expect("it has one"), here];
+    let pass = move || {
+        drop(between.accept().expect("a node knocks"));
+        let (mut knocking, _) = between.accept().expect("it comes again");
+        let mut listening = TcpStream::connect(there).expect("it listens");
+        let mut answers = (
+            listening.try_clone().expect("a descriptor"),
+            knocking.try_clone().expect("a descriptor"),
+        );
+        let back = std::thread::spawn(move || std::io::copy(&mut answers.0, &mut answers.1));
+        let _ = std::io::copy(&mut knocking, &mut listening);
+        let _ = back.join();
+    };
+    std::thread::spawn(pass);
+    let patience = Timeouts::default();
+    let threads: Vec<_> = (0..)
+        .zip(listeners)
+        .map(|(node, listener)| {
+            std::thread::spawn(move || Tcp::connect(listener, node, &addresses, key, patience))
+        })
+        .collect();
+    for thread in threads {
+        thread.join().expect("no panic").expect("they find each other");
+    }
+}
+
+#[test]
+fn another_jobs_key_opens_nothing() {
+    let listeners: Vec<Listener> =
+        (0..2).map(|_| Listener::bind("127.0.0.1:0").expect("a port")).collect();
+    let addresses: Vec<SocketAddr> = listeners.iter().map(Listener::address).collect();
+    let patience = Timeouts { connecting: Duration::from_millis(300), ..Timeouts::default() };
+    let connect = |(node, listener)| {
+        let addresses = addresses.clone();
+        std::thread::spawn(move || {
+            Tcp::connect(listener, node, &addresses, [node as u8; 16], patience)
+        })
+    };
+    let threads: Vec<_> = (0..).zip(listeners).map(connect).collect();
+    for (node, thread) in (0..).zip(threads) {
+        let error = thread.join().expect("no panic").expect_err("the keys differ").to_string();
+        assert!(
+            error.contains(&format!("node {} ({})", 1 - node, addresses[1 - node as usize])),
+            "{error}"
+        );
+    }
+}
+
+/// An address where nobody listens any more.
+#[test]
+fn a_node_that_is_not_there_is_named() {
+    let gone = Listener::bind("127.0.0.1:0").expect("a port").address();
+    let listener = Listener::bind("127.0.0.1:0").expect("a port");
+    let addresses = [gone, listener.address()];
+    let error = Tcp::connect(listener, 1, &addresses, [0; 16], Timeouts::default())
+        .expect_err("nobody is there");
+    assert!(
+        matches!(&error, Error::NodeUnreachable { node: 0, address, .. } if *address == gone.to_string()),
+        "{error}"
+    );
+}
+
+/// Wrong calls are refused by words that say what to do.
+#[test]
+fn wrong_calls_are_refused() {
+    let clients = local::connect(&nodes(2, 1)).expect("sockets");
+    let mut graph = Graph::new(0, 2);
+    let block = graph.buffer(Access::Input, 4);
+    graph.send(block, 1, 0);
+    let prepared = register(&clients[0], &world(0, 0, 2), &graph);
+    let refused = clients[0].start(prepared, 0, &[&[1, 2, 3]]);
+    assert_eq!(refused, Err(Error::Length { buffer: 0, expected: 4, found: 3 }));
+    let refused = clients[0].start(prepared, 0, &[&[]]);
+    assert_eq!(refused, Err(Error::Length { buffer: 0, expected: 4, found: 0 }));
+    assert!(matches!(
+        clients[0].start(prepared, 0, &[]),
+        Err(Error::BufferCount { expected: 1, found: 0 })
+    ));
+    let ticket = clients[0].start(prepared, 0, &[&[1, 2, 3, 4]]).expect("now it is right");
+    assert!(clients[0].wait(ticket, deadline()).expect("the agent lives"));
+    clients[0].fetch(ticket, &mut [&mut []]).expect("sent");
+    let twice = clients[0].start(prepared, 0, &[&[1, 2, 3, 4]]).expect("the agent notices");
+    assert!(
+        matches!(end_with(&clients[0], twice), Err(Error::Operation(why)) if why.contains("before"))
+    );
+    let schedule = goal::compile::compile(&graph).expect("in order");
+    assert!(
+        clients[1].register(&world(0, 1, 2), &schedule, 0).is_err(),
+        "the schedule of another rank"
+    );
+    drop(connect(&nodes(1, 1), &Wires::Memory, Limits::default()));
+}
+
+fn end_with(client: &AgentClient, ticket: network::backend::RunId) -> Result<(), Error> {
+    assert!(client.wait(ticket, deadline()).expect("the agent lives"));
+    client.fetch(ticket, &mut [&mut []])
+}
+
+#[test]
+fn a_run_says_whom_it_waits_for() {
+    let clients = local::connect(&nodes(4, 2)).expect("sockets");
+    let ticket = |rank: u32| {
+        let prepared = register(&clients[rank as usize], &world(0, rank, 4), &barrier_of(rank, 4));
+        clients[rank as usize].start(prepared, 0, &[]).expect("memory")
+    };
+    let tickets = [0, 1, 2].map(ticket);
+    // What comes from rank 2 in the second round of a dissemination barrier comes soon, rank 3 has
+    // not started.
+    let begun = std::time::Instant::now();
+    while clients[0].waiting_for(tickets[0]) != [3] {
+        assert!(
+            begun.elapsed() < Duration::from_secs(60),
+            "{:?}",
+            clients[0].waiting_for(tickets[0])
+        );
+        std::thread::yield_now();
+    }
+    let last = ticket(3);
+    for (client, ticket) in clients.iter().zip(tickets.into_iter().chain([last])) {
+        assert_eq!(end(client, ticket), Ok(()));
+        assert!(client.waiting_for(ticket).is_empty());
+    }
+}

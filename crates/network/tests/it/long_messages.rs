@@ -1,0 +1,107 @@
+//! Long messages over TCP do not delay short ones.
+
+use interpreter::{Handle, Packet};
+use network::job_nodes::random_key;
+use network::transport::frame::{Frame, Route};
+use network::transport::tcp::{Listener, Tcp, Timeouts};
+use network::transport::{Arrival, Transport};
+use std::net::Ipv4Addr;
+use std::time::Duration;
+
+/// More than the system keeps for a connection.
+const LONG: usize = 64 << 20;
+
+/// Two connected nodes.
+fn pair() -> [Tcp; 2] {
+    let key = random_key().expect("the system has random bytes");
+    let listeners =
+        [0, 1].map(|_| Listener::bind((Ipv4Addr::LOCALHOST, 0)).expect("there are ports"));
+    let addresses = listeners.each_ref().map(Listener::address);
+    let [first, second] = listeners;
+    std::thread::scope(|scope| {
+        let connect =
+            |listener, node| Tcp::connect(listener, node, &addresses, key, Timeouts::default());
+        let other = scope.spawn(move || connect(second, 1).expect("they reach each other"));
+        [
+            connect(first, 0).expect("they reach each other"),
+            other.join().expect("it does not panic"),
+        ]
+    })
+}
+
+fn contents(seed: usize, bytes: usize) -> Vec<u8> {
+    (0..bytes).map(|place| (place / 251 + place + seed) as u8).collect()
+}
+
+fn long(seed: usize, bytes: usize) -> Frame {
+    Frame::Packet(
+        Route::default(),
+        Packet::Data { receive: Handle(seed as u32), payload: contents(seed, bytes) },
+    )
+}
+
+fn short(number: u32) -> Frame {
+    Frame::Packet(
+        Route::default(),
+        Packet::Eager { tag: number, ordinal: 0, payload: vec![number as u8; 100] },
+    )
+}
+
+/// Has both nodes work until the second has got so many frames.
+fn receive([sender, receiver]: &mut [Tcp; 2], count: usize) -> Vec<Frame> {
+    let (mut frames, mut arrivals) = (Vec::new(), Vec::new());
+    while frames.len() < count {
+        sender.wait(Some(Duration::ZERO), &mut arrivals).expect("it works");
+        receiver.wait(Some(Duration::ZERO), &mut arrivals).expect("it works");
+        for arrival in arrivals.drain(..) {
+            match arrival {
+                Arrival::Frame { node: 0, frame } => frames.push(frame),
+                other => panic!("{other:?}"),
+            }
+        }
+    }
+    frames
+}
+
+#[test]
+fn short_frames_overtake_long_ones_and_ordered_frames_do_not() {
+    let mut nodes = pair();
+    nodes[0].send(1, long(1, LONG));
+    nodes[0].flush();
+    nodes[0].send(1, Frame::Shutdown);
+    nodes[0].send(1, short(2));
+    let frames = receive(&mut nodes, 3);
+    assert!(frames[0] == short(2), "the short one first");
+    assert!(frames[1] == long(1, LONG), "the long one, as it was sent");
+    assert_eq!(frames[2], Frame::Shutdown);
+}
+
+#[test]
+fn long_messages_of_every_length_arrive_whole() {
+    const SEGMENT: usize = 256 << 10;
+    let lengths = [
+        SEGMENT - 1,
+        SEGMENT,
+        SEGMENT + 1,
+        2 * SEGMENT,
+        5 * SEGMENT - 40,
+        5 * SEGMENT + 17,
+        3_000_001,
+    ];
+    let mut nodes = pair();
+    for (number, length) in lengths.into_iter().enumerate() {
+        nodes[0].send(1, short(number as u32));
+        nodes[0].send(1, long(number, length));
+        nodes[0].flush();
+    }
+    let mut frames = receive(&mut nodes, 2 * lengths.len());
+    assert_eq!(nodes[0].queued(1), 0, "as many bytes have left as were announced");
+    for (number, length) in lengths.into_iter().enumerate() {
+        for expected in [short(number as u32), long(number, length)] {
+            let place = frames.iter().position(|frame| *frame == expected);
+            frames.remove(
+                place.unwrap_or_else(|| panic!("the frames of {length} bytes are not there")),
+            );
+        }
+    }
+}

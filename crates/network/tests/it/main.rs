@@ -1,0 +1,17 @@
+//! Integration tests of the crate `network`.
+
+mod alone;
+mod collectives;
+mod conformance;
+mod descriptor_shortage;
+mod failures;
+mod jobs;
+mod long_messages;
+mod namespaces;
+mod resident_memory;
+mod submission_ring;
+
+/// The atomics of the sources that `submission_ring` includes.
+mod sync {
+    pub(crate) use loom::sync::atomic::{AtomicU64, Ordering, fence};
+}
