@@ -1,6 +1,6 @@
 //! Buffers of collectives: borrowed slices, or memory of the segment that moves in and is returned.
 
-use crate::error::Error;
+use crate::error::{Error, argument};
 use bytemuck::Pod;
 use engine::group::Group;
 use engine::lane::Argument;
@@ -35,12 +35,10 @@ pub struct SharedBuffer<T: Pod> {
 
 impl<T: Pod> SharedBuffer<T> {
     pub(crate) fn new(group: &Group, count: usize) -> Result<Self, Error> {
-        let bytes =
-            (count as u64).checked_mul(size_of::<T>() as u64).ok_or(engine::Error::Argument {
-                what: "the number of elements",
-                found: count.to_string(),
-                expected: "a number whose bytes can be counted in 64 bits".into(),
-            })?;
+        let bytes = (count as u64).checked_mul(size_of::<T>() as u64).ok_or_else(|| {
+            let expected = "a number whose bytes can be counted in 64 bits";
+            argument("the number of elements", count.to_string(), expected)
+        })?;
         Ok(SharedBuffer { memory: group.allocate(bytes)?, count, element: PhantomData })
     }
 

@@ -84,9 +84,8 @@ impl Communicator {
         let differs = |(rank, sent): (u32, &u64)| {
             let expected = counts?.block(rank);
             let call = call.kind.name();
-            let error =
-                engine::Error::BlockLength { call, from: rank, to: root, sent: *sent, expected };
-            (*sent != expected).then_some(Error::Engine(error))
+            let error = Error::BlockLength { call, from: rank, to: root, sent: *sent, expected };
+            (*sent != expected).then_some(error)
         };
         let error = (0..).zip(&sizes).find_map(differs);
         let elsewhere = || {

@@ -1,167 +1,185 @@
-//! What can go wrong, in one type.
+//! Errors of the library.
 
+use crate::failure::{Exit, Straggler};
+use collectives::CollectiveError;
+use goal::check::Problem;
 use goal::compile::CompileError;
 use std::time::Duration;
 
-/// Why a call failed, in sentences, as `Debug` too: that is what a program shows whose `main` gives
-/// a [`Result`]. The engine's errors name ranks and collectives; see [`engine::Error`].
+/// A failed call.
+///
+/// `Debug` prints the same sentences as `Display`: they are the output of a program whose `main`
+/// returns a [`Result`]. Ranks are those of the communicator of the call.
 #[derive(thiserror::Error)]
 #[non_exhaustive]
 pub enum Error {
-    /// A rank is gone, ranks are in different collectives, time is over, the segment is full, …
-    #[error(transparent)]
-    Engine(#[from] engine::Error),
-    /// An argument of a collective is outside its range.
-    #[error(transparent)]
-    Collective(#[from] collectives::CollectiveError),
-    /// A graph cannot be compiled.
-    #[error(transparent)]
-    Compile(#[from] CompileError),
-    /// The job could not be joined.
-    #[error(transparent)]
-    Service(#[from] service::ServiceError),
-    /// A message, a channel or a remote memory command failed.
-    #[error(transparent)]
-    Message(#[from] MessageError),
-    /// A node cannot be reached, a rank of a communicator on several nodes is gone, … Ranks are
-    /// those of the communicator.
-    #[error(transparent)]
-    Network(network::error::Error),
-    /// Two ranks on different nodes are in different collectives.
-    #[error("rank {rank} is in {ours} #{sequence}, rank {other} is in {theirs} #{sequence}{}", same_name(.ours, .theirs))]
-    DifferentCollectives {
-        /// The number of the collective on its communicator, from 0.
-        sequence: u64,
-        /// This rank.
+    /// A rank of the communicator is gone; the communicator cannot be used any more.
+    #[error("rank {rank} {how}")]
+    RankFailed {
+        /// The rank that is gone.
         rank: u32,
-        /// What it called.
-        ours: &'static str,
-        /// The other rank.
-        other: u32,
-        /// What that called.
-        theirs: &'static str,
+        /// Its exit.
+        how: Exit,
     },
-    /// The time given to a collective between nodes was over.
-    #[error("not complete after {after:?}{}", awaited(.waiting_for))]
-    NotComplete {
+    /// A node does not answer any more, or its node service has ended.
+    #[error(
+        "node {node} ({address}) is unreachable: {why}; its ranks take part in nothing any more"
+    )]
+    NodeUnreachable {
+        /// Number of the node in the job.
+        node: u32,
+        /// Its address.
+        address: String,
+        /// The evidence.
+        why: String,
+    },
+    /// The node service of this node (`tradewind run`, or the process that the first rank started)
+    /// is gone.
+    #[error("the node service failed: its process is gone; start the job again")]
+    ServiceFailed,
+    /// The ranks are in different collectives.
+    #[error("{calls}")]
+    Mismatch {
+        /// Number of the collective on its communicator, from 0.
+        sequence: u64,
+        /// The collectives and the ranks that called them.
+        calls: String,
+    },
+    /// The communicator cannot be used since an earlier mismatch or failure.
+    #[error("this communicator is broken since an earlier mismatch or failure: make a new one")]
+    Broken,
+    /// The collective was not complete within the time given; it can be waited for again.
+    #[error("not complete after {after:?}{}", Straggler::list(.waiting_for))]
+    Timeout {
         /// The time given.
         after: Duration,
-        /// Ranks whose messages are missing, as far as this node's engine can see.
-        waiting_for: Vec<Awaited>,
+        /// Ranks that the collective waits for.
+        waiting_for: Vec<Straggler>,
     },
-    /// Something that lives in shared memory was asked of ranks on several nodes.
+    /// An integer was divided by zero; the element's result is 0, and the run has finished.
+    #[error("integer division by zero in vertex {vertex} of rank {rank}")]
+    DivisionByZero {
+        /// The rank that divided.
+        rank: u32,
+        /// The vertex of its graph.
+        vertex: u32,
+    },
+    /// A schedule failed while it ran between nodes.
+    #[error("{0}")]
+    Run(String),
+    /// An argument is outside its range.
+    #[error("{what} is {found}, it must be {expected}")]
+    Argument {
+        /// The argument.
+        what: &'static str,
+        /// Its value.
+        found: String,
+        /// The values that are allowed.
+        expected: String,
+    },
+    /// The number of buffers differs from the schedule's.
+    #[error("the schedule has {expected} buffers, {found} were given")]
+    BufferCount {
+        /// Buffers that the schedule declares.
+        expected: usize,
+        /// Buffers that were passed.
+        found: usize,
+    },
+    /// The length of a buffer differs from the schedule's.
+    #[error("buffer {buffer} has {found} bytes, the schedule needs {expected}")]
+    BufferLength {
+        /// Number of the buffer.
+        buffer: usize,
+        /// Bytes that the schedule declares.
+        expected: u64,
+        /// Bytes that were passed.
+        found: u64,
+    },
+    /// Two ranks differ in the length of a block.
+    #[error(
+        "rank {from} has {sent} bytes for rank {to} in {call}, rank {to} expects {expected}: their counts must agree"
+    )]
+    BlockLength {
+        /// The collective.
+        call: &'static str,
+        /// The sender of the block.
+        from: u32,
+        /// Its receiver.
+        to: u32,
+        /// Bytes that are sent.
+        sent: u64,
+        /// Bytes that are expected.
+        expected: u64,
+    },
+    /// A rank expects a block from a rank that has none for it.
+    #[error(
+        "rank {to} expects a block from rank {from} in {call}, which has none for it: their lists of neighbours must agree"
+    )]
+    MissingEdge {
+        /// The collective.
+        call: &'static str,
+        /// The rank without a block.
+        from: u32,
+        /// The rank that expects one.
+        to: u32,
+    },
+    /// The arguments of a collective do not fit its algorithm.
+    #[error(transparent)]
+    Collective(#[from] CollectiveError),
+    /// A graph cannot be compiled.
+    #[error(transparent)]
+    Graph(#[from] CompileError),
+    /// The graphs of the ranks do not match.
+    #[error("the schedules do not fit together:\n{}", goal::check::list(.0))]
+    Link(Vec<Problem>),
+    /// The job's segment is full, cannot be mapped, or is damaged.
+    #[error("{0}")]
+    NoMemory(String),
+    /// A schedule, a run or a message is larger than a backend between nodes accepts.
+    #[error("{0}")]
+    TooLarge(String),
+    /// Ranks on several nodes have no shared memory.
     #[error(
         "{what} need ranks that share memory: ask it of the ranks of one node (`split_by_node`)"
     )]
-    SeveralNodes {
-        /// What was asked for.
+    NeedsSharedMemory {
+        /// The things that live in shared memory.
         what: &'static str,
     },
-    /// The job has several nodes and nothing that works between them.
-    #[error("this job has no engine between nodes")]
-    NoCarrier,
+    /// Another rank could not create its part of a shared object; it has the reason.
+    #[error("rank {rank} cannot make {what}: see its own message")]
+    CreationFailed {
+        /// The rank that failed.
+        rank: u32,
+        /// The object.
+        what: &'static str,
+    },
+    /// The job could not be joined.
+    #[error("{0}")]
+    Startup(String),
     /// A rank of [`local`](crate::local) panicked.
     #[error("rank {rank} panicked: {message}")]
     Panicked {
         /// The rank.
         rank: u32,
-        /// What it said.
+        /// The message of the panic.
         message: String,
     },
-    /// A file could not be written.
-    #[error("cannot write {path}: {source}")]
-    File {
-        /// Which.
-        path: String,
-        /// The system's answer.
+    /// A message, a channel or a remote memory command failed.
+    #[error(transparent)]
+    Message(#[from] crate::message_error::MessageError),
+    /// The system refused an operation.
+    #[error("{what}: {source}")]
+    System {
+        /// The operation, with the way out.
+        what: String,
+        /// The system's error.
         source: std::io::Error,
     },
+    /// A defect of the library.
+    #[error("{0}")]
+    Internal(String),
 }
-
-/// A rank on some node that others wait for.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Awaited {
-    /// The rank in the communicator.
-    pub rank: u32,
-    /// The number of its node in the job.
-    pub node: u32,
-}
-
-fn awaited(list: &[Awaited]) -> String {
-    if list.is_empty() {
-        return String::new();
-    }
-    let parts: Vec<String> =
-        list.iter().map(|Awaited { rank, node }| format!("rank {rank} (node {node})")).collect();
-    format!(": waiting for messages of {}", parts.join(", "))
-}
-
-fn same_name(ours: &str, theirs: &str) -> &'static str {
-    if ours == theirs {
-        ": they differ in something else, such as size, root, operation, type"
-    } else {
-        ""
-    }
-}
-
-impl From<Box<engine::Error>> for Error {
-    #[cold]
-    fn from(error: Box<engine::Error>) -> Self {
-        Error::Engine(*error)
-    }
-}
-
-/// What can go wrong with messages that no collective describes; see [`queues`].
-#[derive(Debug, thiserror::Error)]
-#[non_exhaustive]
-#[expect(missing_docs, reason = "each is the error it names")]
-pub enum MessageError {
-    #[error(transparent)]
-    Queue(#[from] queues::error::CreateError),
-    #[error(transparent)]
-    Send(#[from] queues::queue::SendError),
-    #[error(transparent)]
-    Receive(#[from] queues::queue::RecvError),
-    #[error(transparent)]
-    ChannelOpen(#[from] queues::channel::OpenError),
-    #[error(transparent)]
-    ChannelSend(#[from] queues::channel::SendError),
-    #[error(transparent)]
-    ChannelReceive(#[from] queues::channel::RecvError),
-    #[error(transparent)]
-    Window(#[from] queues::window::WindowError),
-    #[error(transparent)]
-    Remote(#[from] queues::window::RemoteError),
-    #[error(transparent)]
-    LinkOpen(#[from] queues::bulk::OpenError),
-    #[error(transparent)]
-    Link(#[from] queues::bulk::BulkError),
-}
-
-macro_rules! from_messages {
-    ($($error:ty),+ $(,)?) => {
-        $(
-            impl From<$error> for Error {
-                fn from(error: $error) -> Self {
-                    Error::Message(error.into())
-                }
-            }
-        )+
-    };
-}
-
-from_messages!(
-    queues::error::CreateError,
-    queues::queue::SendError,
-    queues::queue::RecvError,
-    queues::channel::OpenError,
-    queues::channel::SendError,
-    queues::channel::RecvError,
-    queues::window::WindowError,
-    queues::window::RemoteError,
-    queues::bulk::OpenError,
-    queues::bulk::BulkError,
-);
 
 /// A result whose error is [`Error`].
 pub type Result<T, E = Error> = std::result::Result<T, E>;
@@ -173,36 +191,112 @@ impl std::fmt::Debug for Error {
 }
 
 impl Error {
-    /// The rank that failed, if that is what happened.
+    /// The rank that failed or panicked, for the errors that mean this.
     pub fn failed_rank(&self) -> Option<u32> {
         match self {
-            Error::Engine(engine::Error::RankFailed { rank, .. })
-            | Error::Network(network::error::Error::RankFailed { rank, .. })
-            | Error::Panicked { rank, .. } => Some(*rank),
+            Error::RankFailed { rank, .. } | Error::Panicked { rank, .. } => Some(*rank),
             _ => None,
         }
     }
 
-    /// The node that cannot be reached, by its number in the job, if that is what happened.
+    /// Number in the job of the unreachable node, for the error that means this.
     pub fn unreachable_node(&self) -> Option<u32> {
         match self {
-            Error::Network(network::error::Error::NodeUnreachable { node, .. }) => Some(*node),
+            Error::NodeUnreachable { node, .. } => Some(*node),
             _ => None,
         }
     }
 
-    /// Whether only the time given was over, so that it can be waited for again.
+    /// Returns `true` if the call timed out; the collective can be waited for again.
     pub fn is_timeout(&self) -> bool {
-        matches!(self, Error::Engine(engine::Error::Timeout { .. }) | Error::NotComplete { .. })
+        matches!(self, Error::Timeout { .. })
     }
 }
 
-/// An argument error in the engine's words.
+/// An error in an argument.
 #[cold]
 pub(crate) fn argument(
     what: &'static str,
     found: impl Into<String>,
     expected: impl Into<String>,
 ) -> Error {
-    Error::Engine(engine::Error::Argument { what, found: found.into(), expected: expected.into() })
+    Error::Argument { what, found: found.into(), expected: expected.into() }
+}
+
+impl From<Box<engine::Error>> for Error {
+    #[cold]
+    fn from(error: Box<engine::Error>) -> Self {
+        Error::from(*error)
+    }
+}
+
+impl From<engine::Error> for Error {
+    #[cold]
+    fn from(error: engine::Error) -> Self {
+        use engine::Error as Engine;
+        match error {
+            Engine::RankFailed { rank, how } => Error::RankFailed { rank, how: how.into() },
+            Engine::ServiceFailed => Error::ServiceFailed,
+            Engine::Mismatch { sequence, .. } => {
+                Error::Mismatch { sequence, calls: error.to_string() }
+            }
+            Engine::Broken => Error::Broken,
+            Engine::Timeout { after, waiting_for } => {
+                let waiting_for = waiting_for.into_iter().map(Straggler::from).collect();
+                Error::Timeout { after, waiting_for }
+            }
+            Engine::DivisionByZero { rank, vertex } => Error::DivisionByZero { rank, vertex },
+            Engine::BufferLength { buffer, expected, found } => {
+                Error::BufferLength { buffer, expected, found }
+            }
+            Engine::BufferCount { expected, found } => Error::BufferCount { expected, found },
+            Engine::BlockLength { call, from, to, sent, expected } => {
+                Error::BlockLength { call, from, to, sent, expected }
+            }
+            Engine::NoEdge { call, from, to } => Error::MissingEdge { call, from, to },
+            Engine::Argument { what, found, expected } => Error::Argument { what, found, expected },
+            Engine::Link(problems) => Error::Link(problems),
+            Engine::Segment(_) | Engine::Arena(_) => Error::NoMemory(error.to_string()),
+            Engine::System { what, source } => Error::System { what, source },
+            Engine::NotAJob | Engine::Environment(_) => Error::Startup(error.to_string()),
+            other => Error::Internal(other.to_string()),
+        }
+    }
+}
+
+impl From<service::ServiceError> for Error {
+    #[cold]
+    fn from(error: service::ServiceError) -> Self {
+        match error {
+            service::ServiceError::Engine(error) => error.into(),
+            service::ServiceError::Network(error) => error.into(),
+            other => Error::Startup(other.to_string()),
+        }
+    }
+}
+
+/// Ranks stay those of the job.
+impl From<network::error::Error> for Error {
+    #[cold]
+    fn from(error: network::error::Error) -> Self {
+        use network::error::Error as Backend;
+        match error {
+            Backend::NodeUnreachable { node, address, why } => {
+                Error::NodeUnreachable { node, address, why }
+            }
+            Backend::RankFailed { rank, how } => Error::RankFailed { rank, how: how.into() },
+            Backend::DivisionByZero { rank, vertex, .. } => Error::DivisionByZero { rank, vertex },
+            Backend::Mismatch { sequence, .. } => {
+                Error::Mismatch { sequence, calls: error.to_string() }
+            }
+            Backend::Length { buffer, expected, found } => {
+                Error::BufferLength { buffer, expected, found }
+            }
+            Backend::TooLarge { .. } => Error::TooLarge(error.to_string()),
+            Backend::System { what, why } => {
+                Error::System { what, source: std::io::Error::other(why) }
+            }
+            other => Error::Run(other.to_string()),
+        }
+    }
 }

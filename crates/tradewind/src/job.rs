@@ -256,7 +256,7 @@ where
     let node_of_rank =
         (0u32..).zip(ranks).flat_map(|(node, ranks)| std::iter::repeat_n(node, *ranks as usize));
     let nodes = NodeMap::new(node_of_rank);
-    let mut backends = network::local::connect(&nodes).map_err(Error::Network)?.into_iter();
+    let mut backends = network::local::connect(&nodes)?.into_iter();
     let mut members = Vec::new();
     for ranks in ranks {
         let node = Node::create(&JobOptions::new(*ranks, EngineKind::Peers)?)?;

@@ -60,8 +60,10 @@ mod communicator;
 mod counts;
 mod deferred;
 mod error;
+mod failure;
 mod internode;
 mod job;
+mod message_error;
 mod messages;
 mod neighbors;
 mod path;
@@ -79,19 +81,22 @@ mod split;
 pub use buffers::{InPlace, Input, Output, SharedBuffer};
 pub use collectives;
 pub use collectives::Collective;
+pub use collectives::CollectiveError;
 pub use communicator::Communicator;
 pub use engine::node::EngineKind;
-pub use engine::{Departure, Laggard};
-pub use error::{Awaited, Error, MessageError, Result};
+pub use error::{Error, Result};
+pub use failure::{Exit, Straggler};
 pub use goal::arithmetic::Element;
+pub use goal::check::Problem;
+pub use goal::compile::CompileError;
 pub use goal::graph;
 pub use job::{Job, local, local_nodes, local_with};
+pub use message_error::MessageError;
 pub use messages::{
     BulkEnd, BulkReceiver, ChannelEnd, ChannelReceiver, ExpressPort, Kept, Pipeline, WidePort,
     Windows,
 };
 pub use neighbors::Neighbors;
-pub use network::error::Error as NetworkError;
 pub use persistent::Persistent;
 pub use plan::{NoBuffers, OneBuffer, TwoBuffers};
 pub use queues;

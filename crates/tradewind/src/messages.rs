@@ -172,8 +172,7 @@ impl Communicator {
         let all = self.group().exchange_words(mine, call)?;
         let made = made.map_err(Into::into)?;
         if let Some(rank) = all.iter().position(|words| words[1] != 0) {
-            let why = format!("rank {rank} cannot make {what}: see its own message");
-            return Err(crate::Error::Engine(engine::Error::Environment(why)));
+            return Err(crate::Error::CreationFailed { rank: rank as u32, what });
         }
         Ok((made, all.iter().map(|words| Offset(words[0])).collect()))
     }

@@ -169,7 +169,10 @@ impl Profile {
 
     /// Writes the recorded profile.
     pub(crate) fn write(self, rank: u32, ranks: u32) -> Result<()> {
-        let failed = |source| Error::File { path: self.path.display().to_string(), source };
+        let failed = |source| {
+            let what = format!("cannot write {}", self.path.display());
+            Error::System { what, source }
+        };
         // If the directory cannot be made, creating the file below reports it.
         let _ = self.path.parent().map(std::fs::create_dir_all);
         let mut out = std::io::BufWriter::new(std::fs::File::create(&self.path).map_err(failed)?);

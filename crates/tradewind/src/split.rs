@@ -82,7 +82,7 @@ impl Communicator {
 
     /// Fails on a communicator with several nodes; `what` needs shared memory.
     pub(crate) fn expect_one_node(&self, what: &'static str) -> Result<()> {
-        if self.internode().is_none() { Ok(()) } else { Err(Error::SeveralNodes { what }) }
+        if self.internode().is_none() { Ok(()) } else { Err(Error::NeedsSharedMemory { what }) }
     }
 
     /// Splits a communicator on several nodes. The group of each node is split alike, even where

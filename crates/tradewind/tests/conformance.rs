@@ -61,7 +61,7 @@ fn run_rank(
         let mut request = schedule.run(buffers)?;
         let fault = match request.wait_timeout(Duration::from_secs(60)) {
             Ok(()) => None,
-            Err(Error::Engine(engine::Error::DivisionByZero { rank, vertex })) => {
+            Err(Error::DivisionByZero { rank, vertex }) => {
                 (rank == world.rank()).then_some(Fault { rank, vertex })
             }
             Err(error) => return Err(error),
@@ -75,8 +75,8 @@ fn run_rank(
 fn failure(error: &Error) -> Failure {
     use goal::check::Problem;
     match error {
-        Error::Engine(engine::Error::Timeout { .. }) => Failure::Stuck(error.to_string()),
-        Error::Engine(engine::Error::Link(problems)) => match problems.first() {
+        Error::Timeout { .. } => Failure::Stuck(error.to_string()),
+        Error::Link(problems) => match problems.first() {
             Some(Problem::Deadlock { .. }) => Failure::Stuck(error.to_string()),
             Some(Problem::SizesDiffer { .. }) => Failure::SizesDiffer(error.to_string()),
             _ => Failure::Other(error.to_string()),

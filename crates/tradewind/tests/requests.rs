@@ -6,8 +6,8 @@ mod common;
 use common::KINDS;
 use std::time::Duration;
 use tradewind::{
-    Algorithms, AlltoallAlgorithm, BarrierAlgorithm, Communicator, Departure, EngineKind, Error,
-    Op, Request, Result, local, local_with, wait_all, wait_any,
+    Algorithms, AlltoallAlgorithm, BarrierAlgorithm, Communicator, EngineKind, Error, Exit, Op,
+    Request, Result, local, local_with, wait_all, wait_any,
 };
 
 const ENGINES: [EngineKind; 2] = [EngineKind::Peers, EngineKind::Caller];
@@ -273,10 +273,7 @@ fn a_rank_that_leaves_or_panics_is_named() {
         let errors = with_an_odd_rank(engine, 4, |world| world.barrier(), |_| Ok(()));
         for (rank, error) in errors.into_iter().enumerate().filter(|(rank, _)| *rank != 1) {
             match error {
-                Some(Error::Engine(engine::Error::RankFailed {
-                    rank: 1,
-                    how: Departure::Left,
-                })) => {}
+                Some(Error::RankFailed { rank: 1, how: Exit::Left }) => {}
                 other => panic!("rank {rank} got {other:?}"),
             }
         }
@@ -306,7 +303,7 @@ fn a_time_out_names_who_has_not_come_and_can_be_waited_out() {
         }
         let mut request = world.ibarrier()?;
         match request.wait_timeout(Duration::from_millis(20)) {
-            Err(Error::Engine(engine::Error::Timeout { waiting_for, .. })) => {
+            Err(Error::Timeout { waiting_for, .. }) => {
                 assert_eq!(waiting_for.iter().map(|laggard| laggard.rank).collect::<Vec<_>>(), [1]);
             }
             other => panic!("{other:?}"),

@@ -2,12 +2,12 @@
 //! these.
 
 use crate::harness::PROGRAM;
-use engine::Departure;
+
 use rustix::process::{Signal, getpid, kill_process};
 use std::panic::catch_unwind;
 use std::time::Duration;
 use tradewind::{Algorithms, AllreduceAlgorithm, AlltoallAlgorithm, BarrierAlgorithm};
-use tradewind::{Communicator, Error, Job, Op};
+use tradewind::{Communicator, Error, Exit, Job, Op};
 
 /// Is a rank if this process was started as one; as a test of its own it does nothing.
 #[test]
@@ -62,29 +62,24 @@ pub(crate) fn now() -> u64 {
 fn tell(rank: u32, error: &Error) {
     let at = now();
     let words = match error {
-        Error::Engine(error) | Error::Service(service::ServiceError::Engine(error)) => {
-            match error {
-                engine::Error::RankFailed { rank, how } => {
-                    format!("failed {rank} {}", describe(*how))
-                }
-                engine::Error::ServiceFailed => "service".to_owned(),
-                error => format!("error {error}"),
-            }
-        }
+        Error::RankFailed { how: Exit::Remote(_), .. } => format!("error {error}"),
+        Error::RankFailed { rank, how } => format!("failed {rank} {}", describe(how)),
+        Error::ServiceFailed => "service".to_owned(),
         error => format!("error {error}"),
     };
     say(rank, &words);
     say(rank, &format!("at {at}"));
 }
 
-fn describe(how: Departure) -> String {
+fn describe(how: &Exit) -> String {
     match how {
-        Departure::Exited(status) => format!("exited {status}"),
-        Departure::Killed(signal) => format!("killed {signal}"),
-        Departure::Left => "left".into(),
-        Departure::NeverStarted => "absent".into(),
-        Departure::Panicked => "panicked".into(),
-        Departure::Vanished => "vanished".into(),
+        Exit::Exited(status) => format!("exited {status}"),
+        Exit::Killed(signal) => format!("killed {signal}"),
+        Exit::Left => "left".into(),
+        Exit::NeverStarted => "absent".into(),
+        Exit::Panicked => "panicked".into(),
+        Exit::Vanished => "vanished".into(),
+        other => other.to_string(),
     }
 }
 
@@ -219,7 +214,7 @@ fn stops() -> i32 {
     loop {
         match barrier.wait_timeout(Duration::from_millis(20)) {
             Ok(()) => break,
-            Err(Error::Engine(engine::Error::Timeout { waiting_for, .. })) => {
+            Err(Error::Timeout { waiting_for, .. }) => {
                 let stopped =
                     waiting_for.iter().any(|laggard| laggard.rank == 1 && laggard.stopped);
                 if stopped {

@@ -2,7 +2,8 @@
 
 use super::group::InternodeGroup;
 use super::schedule::{InternodeSchedule, is_read, is_written};
-use crate::error::{Awaited, Error, Result};
+use crate::error::{Error, Result};
+use crate::failure::Straggler;
 use engine::call::Call;
 use engine::lane::Argument;
 use network::backend::RunId;
@@ -54,13 +55,13 @@ impl InternodeRequest {
         let expected = schedule.buffers.len();
         let found = arguments.len();
         if found != expected {
-            return Err(engine::Error::BufferCount { expected, found }.into());
+            return Err(Error::BufferCount { expected, found });
         }
         for (buffer, (argument, record)) in arguments.iter().zip(&schedule.buffers).enumerate() {
             let found = if is_read(record) { argument.data.len() as u64 } else { argument.length };
             let expected = record.length;
             if found != expected {
-                return Err(engine::Error::BufferLength { buffer, expected, found }.into());
+                return Err(Error::BufferLength { buffer, expected, found });
             }
         }
         let contents: Vec<&[u8]> = arguments.iter().map(|argument| argument.data).collect();
@@ -196,9 +197,9 @@ impl InternodeRequest {
         ranks.dedup();
         let waiting_for = ranks
             .into_iter()
-            .filter_map(|rank| Some(Awaited { rank, node: internode.node_of(rank)? }))
+            .filter_map(|rank| Some(Straggler::on_node(rank, internode.node_of(rank)?)))
             .collect();
-        Error::NotComplete { after, waiting_for }
+        Error::Timeout { after, waiting_for }
     }
 
     /// Copies the results to `outputs`, by buffer. A second call does nothing.

@@ -37,7 +37,7 @@ impl InternodeSchedule {
         // Counted even if the backend refuses, so that the number is the same on all ranks.
         let program = internode.next_program();
         if schedule.view().operations().iter().any(|record| record.kind() == Kind::Join) {
-            return Err(Error::SeveralNodes { what: "joins of a user-defined schedule" });
+            return Err(Error::NeedsSharedMemory { what: "joins of a user-defined schedule" });
         }
         let id = backend
             .register(internode.context(), schedule, call.stamp())

@@ -1,9 +1,10 @@
 //! Translation of a backend's errors into those of a communicator.
 
 use crate::error::Error;
+use crate::failure::Exit;
 use engine::call::Call;
 use network::backend::CommunicatorContext;
-use network::error::{Error as BackendError, RankExit};
+use network::error::Error as BackendError;
 
 /// Rank in the communicator of a rank of the job.
 pub(super) fn rank_in(context: &CommunicatorContext, member: u32) -> Option<u32> {
@@ -14,22 +15,26 @@ pub(super) fn rank_in(context: &CommunicatorContext, member: u32) -> Option<u32>
 pub(super) fn translate(context: &CommunicatorContext, error: BackendError) -> Error {
     match error {
         BackendError::RankFailed { rank: member, how } => match rank_in(context, member) {
-            Some(rank) => Error::Network(BackendError::RankFailed { rank, how }),
-            None => Error::Network(BackendError::RankFailed {
-                rank: member,
-                how: RankExit::Failed(format!("of the job {how}")),
-            }),
+            Some(rank) => Error::RankFailed { rank, how: how.into() },
+            None => {
+                Error::RankFailed { rank: member, how: Exit::Remote(format!("of the job {how}")) }
+            }
         },
-        BackendError::DivisionByZero { rank, vertex, .. } => {
-            engine::Error::DivisionByZero { rank, vertex }.into()
+        BackendError::Mismatch { sequence, ours, rank, theirs } => {
+            let own = context.rank;
+            let other = rank_in(context, rank).unwrap_or(rank);
+            let ours = Call::kind_of(ours).name();
+            let theirs = Call::kind_of(theirs).name();
+            let hint = if ours == theirs {
+                ": they differ in something else, such as size, root, operation, type"
+            } else {
+                ""
+            };
+            let calls = format!(
+                "rank {own} is in {ours} #{sequence}, rank {other} is in {theirs} #{sequence}{hint}"
+            );
+            Error::Mismatch { sequence, calls }
         }
-        BackendError::Mismatch { sequence, ours, rank, theirs } => Error::DifferentCollectives {
-            sequence,
-            rank: context.rank,
-            ours: Call::kind_of(ours).name(),
-            other: rank_in(context, rank).unwrap_or(rank),
-            theirs: Call::kind_of(theirs).name(),
-        },
-        other => Error::Network(other),
+        other => other.into(),
     }
 }
