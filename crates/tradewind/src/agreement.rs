@@ -6,7 +6,7 @@ use crate::internode::group::InternodeGroup;
 use crate::internode::request::InternodeRequest;
 use crate::internode::schedule::InternodeSchedule;
 use crate::path::ExecutionPath;
-use crate::selection::algorithms::Levels;
+use crate::selection::choice::Levels;
 use collectives::Tuning;
 use engine::call::{Call, CallKind};
 use goal::compile::compile;

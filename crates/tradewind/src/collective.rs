@@ -15,5 +15,3 @@ mod reduce_scatter;
 mod scan;
 mod scatter;
 mod scatterv;
-
-pub(crate) use alltoallv::for_different_sizes;

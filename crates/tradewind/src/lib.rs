@@ -55,6 +55,7 @@
 
 mod agreement;
 mod buffers;
+mod choose;
 mod collective;
 mod communicator;
 mod counts;

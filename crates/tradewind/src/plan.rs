@@ -11,7 +11,7 @@ use crate::error::{Error, Result, argument};
 use crate::path::ExecutionPath;
 use crate::reduction::FoldFunction;
 use crate::request::{CopiedOutput, FoldedOutput, Outputs, Request};
-use crate::selection::algorithms::{Choice, Choosable};
+use crate::selection::choice::{Choice, Choosable};
 use crate::shape::{BufferShape, InPlaceRule};
 use bytemuck::Pod;
 use engine::call::Call;

@@ -1,7 +1,6 @@
 //! Reduction operations: built-in and user-defined.
 
 use crate::error::{Result, argument};
-use crate::selection::algorithms::Order;
 use bytemuck::Pod;
 use goal::arithmetic::{Arithmetic, DataType, Element};
 use std::marker::PhantomData;
@@ -36,8 +35,12 @@ pub enum Op {
 impl Op {
     /// Freedom of an algorithm to order the contributions of a reduction.
     #[inline]
-    pub(crate) fn order(self) -> Order {
-        if matches!(self, Op::Difference | Op::Quotient) { Order::FromLeft } else { Order::Any }
+    pub(crate) fn order(self) -> FoldOrder {
+        if matches!(self, Op::Difference | Op::Quotient) {
+            FoldOrder::FromLeft
+        } else {
+            FoldOrder::Any
+        }
     }
 }
 
@@ -56,6 +59,15 @@ impl From<Op> for Arithmetic {
             Op::Quotient => Arithmetic::Divide,
         }
     }
+}
+
+/// Freedom of an algorithm to order the contributions of a reduction.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum FoldOrder {
+    /// The operation is associative: every order is allowed.
+    Any,
+    /// Only a fold in rank order, from the left, has a meaning.
+    FromLeft,
 }
 
 /// A user-defined operation on elements of type `T`; made by [`fold`].

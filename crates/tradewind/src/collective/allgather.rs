@@ -7,8 +7,9 @@ use crate::error::Result;
 use crate::path::ExecutionPath;
 use crate::persistent::Persistent;
 use crate::plan::{CollectivePlan, TwoBuffers};
+use crate::reduction::FoldOrder;
 use crate::request::Request;
-use crate::selection::algorithms::{Levels, Order};
+use crate::selection::choice::Levels;
 use crate::shape::{BufferShape, InPlaceRule, OwnBlock, bytes_of};
 use bytemuck::Pod;
 use collectives::{Sizes, two_level};
@@ -94,7 +95,7 @@ impl Communicator {
         bytes: u64,
         leaves_own: bool,
     ) -> Result<ExecutionPath> {
-        let choice = self.choose::<AllgatherAlgorithm>(bytes, Order::Any);
+        let choice = self.choose::<AllgatherAlgorithm>(bytes, FoldOrder::Any);
         let call = Call::new(kind, bytes, choice.digest());
         if choice.algorithm == AllgatherAlgorithm::Join {
             return Ok(ExecutionPath::Flat(Meeting {

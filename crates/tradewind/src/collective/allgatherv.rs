@@ -8,8 +8,9 @@ use crate::error::Result;
 use crate::path::ExecutionPath;
 use crate::persistent::Persistent;
 use crate::plan::{CollectivePlan, TwoBuffers};
+use crate::reduction::FoldOrder;
 use crate::request::Request;
-use crate::selection::algorithms::{Levels, Order};
+use crate::selection::choice::Levels;
 use crate::shape::{BufferShape, InPlaceRule, OwnBlock};
 use bytemuck::Pod;
 use collectives::{Sizes, two_level};
@@ -74,7 +75,8 @@ impl Communicator {
         let (rank, ranks) = (self.rank(), self.size());
         let counts = Counts::of::<T>("the list of counts", counts, ranks)?;
         let (bytes, at) = (counts.block(rank), counts.offset(rank));
-        let choice = self.choose::<AllgatherAlgorithm>(counts.total / u64::from(ranks), Order::Any);
+        let choice =
+            self.choose::<AllgatherAlgorithm>(counts.total / u64::from(ranks), FoldOrder::Any);
         let call = Call::new(CallKind::Allgatherv, counts.total, choice.digest() ^ counts.digest());
         let joins = choice.algorithm == AllgatherAlgorithm::Join;
         let own = joins.then_some(OwnBlock { from: 0, to: at, bytes });

@@ -7,9 +7,9 @@ use crate::error::Result;
 use crate::path::ExecutionPath;
 use crate::persistent::Persistent;
 use crate::plan::{CollectivePlan, TwoBuffers};
-use crate::reduction::{Combination, ReduceOp};
+use crate::reduction::{Combination, FoldOrder, ReduceOp};
 use crate::request::Request;
-use crate::selection::algorithms::{Levels, Order};
+use crate::selection::choice::Levels;
 use crate::shape::{BufferShape, bytes_of};
 use bytemuck::Pod;
 use collectives::two_level;
@@ -106,7 +106,7 @@ impl Communicator {
             return Ok(CollectivePlan::new(ExecutionPath::Flat(flat), shape));
         }
         let (rank, ranks, reduction) = (self.rank(), self.size(), known.reduction());
-        let from_left = known.op.order() == Order::FromLeft;
+        let from_left = known.op.order() == FoldOrder::FromLeft;
         let path =
             self.linked((call, &choice), (arguments, Vec::new()), || match choice.levels {
                 _ if from_left => {

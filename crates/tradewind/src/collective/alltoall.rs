@@ -7,8 +7,9 @@ use crate::error::Result;
 use crate::path::ExecutionPath;
 use crate::persistent::Persistent;
 use crate::plan::{CollectivePlan, TwoBuffers};
+use crate::reduction::FoldOrder;
 use crate::request::Request;
-use crate::selection::algorithms::{Levels, Order};
+use crate::selection::choice::Levels;
 use crate::shape::{BufferShape, OwnBlock, bytes_of};
 use bytemuck::Pod;
 use collectives::two_level;
@@ -90,7 +91,7 @@ impl Communicator {
         (bytes, arguments): (u64, u64),
         leaves_own: bool,
     ) -> Result<ExecutionPath> {
-        let choice = self.choose::<AlltoallAlgorithm>(bytes, Order::Any);
+        let choice = self.choose::<AlltoallAlgorithm>(bytes, FoldOrder::Any);
         let total = self.for_each_rank(bytes)?;
         let call = Call::new(kind, total, choice.digest() ^ arguments << 48);
         if choice.algorithm == AlltoallAlgorithm::Join {

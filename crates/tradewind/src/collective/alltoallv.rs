@@ -8,8 +8,10 @@ use crate::error::Result;
 use crate::path::ExecutionPath;
 use crate::persistent::Persistent;
 use crate::plan::{CollectivePlan, TwoBuffers};
+use crate::reduction::FoldOrder;
 use crate::request::Request;
-use crate::selection::algorithms::{Choice, Levels, Order};
+use crate::selection::algorithms::for_different_sizes;
+use crate::selection::choice::{Choice, Levels};
 use crate::shape::{BufferShape, InPlaceRule, OwnBlock};
 use bytemuck::Pod;
 use engine::call::{Call, CallKind};
@@ -126,7 +128,7 @@ impl Communicator {
     ) -> Result<ExecutionPath> {
         // The selection must be the same on all ranks, and no rank knows the total size. Nor does a
         // leader know the sizes of the other ranks' blocks, so there is one level.
-        let choice = self.choose::<AlltoallAlgorithm>(0, Order::Any);
+        let choice = self.choose::<AlltoallAlgorithm>(0, FoldOrder::Any);
         let choice = Choice {
             algorithm: for_different_sizes(choice.algorithm),
             levels: Levels::One,
@@ -151,15 +153,5 @@ impl Communicator {
         self.linked((call, &choice), (0, sizes), || {
             choice.algorithm.graph_v(self.rank(), &sent.bytes, &received.bytes)
         })
-    }
-}
-
-/// The algorithm, or the nearest one that supports blocks of different sizes.
-pub(crate) fn for_different_sizes(algorithm: AlltoallAlgorithm) -> AlltoallAlgorithm {
-    match algorithm {
-        AlltoallAlgorithm::Bruck | AlltoallAlgorithm::Multiphase => {
-            AlltoallAlgorithm::RotatedDirect
-        }
-        other => other,
     }
 }

@@ -6,8 +6,9 @@ use crate::error::Result;
 use crate::path::ExecutionPath;
 use crate::persistent::Persistent;
 use crate::plan::{CollectivePlan, NoBuffers};
+use crate::reduction::FoldOrder;
 use crate::request::Request;
-use crate::selection::algorithms::{Choice, Levels, Order};
+use crate::selection::choice::{Choice, Levels};
 use collectives::two_level;
 use engine::call::{Call, CallKind};
 use engine::meeting::{Meeting, Pattern};
@@ -20,7 +21,7 @@ impl Communicator {
     /// Fails if a rank is gone or in another collective.
     #[inline]
     pub fn barrier(&self) -> Result<()> {
-        let choice = self.choose::<BarrierAlgorithm>(0, Order::Any);
+        let choice = self.choose::<BarrierAlgorithm>(0, FoldOrder::Any);
         if choice.algorithm == BarrierAlgorithm::Join {
             return Ok(self.group().meet_and_wait(&flat_barrier(&choice), &[], &mut [])?);
         }
@@ -45,7 +46,7 @@ impl Communicator {
     }
 
     fn path_of_barrier(&self) -> Result<ExecutionPath> {
-        let choice = self.choose::<BarrierAlgorithm>(0, Order::Any);
+        let choice = self.choose::<BarrierAlgorithm>(0, FoldOrder::Any);
         match choice.algorithm {
             BarrierAlgorithm::Join => Ok(ExecutionPath::Flat(flat_barrier(&choice))),
             _ => self.linked_barrier(&choice),

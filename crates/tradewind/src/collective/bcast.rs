@@ -7,8 +7,9 @@ use crate::error::Result;
 use crate::path::ExecutionPath;
 use crate::persistent::Persistent;
 use crate::plan::{CollectivePlan, OneBuffer};
+use crate::reduction::FoldOrder;
 use crate::request::Request;
-use crate::selection::algorithms::{Choice, Levels, Order};
+use crate::selection::choice::{Choice, Levels};
 use crate::shape::bytes_of;
 use bytemuck::Pod;
 use collectives::two_level;
@@ -40,7 +41,7 @@ impl Communicator {
     pub fn bcast<T: Pod>(&self, buffer: &mut [T], root: u32) -> Result<()> {
         let (bytes, is_root) = (size_of_val(buffer) as u64, self.rank() == root);
         self.check_root(root)?;
-        let choice = self.choose::<BcastAlgorithm>(bytes, Order::Any);
+        let choice = self.choose::<BcastAlgorithm>(bytes, FoldOrder::Any);
         if choice.algorithm != BcastAlgorithm::Join {
             let path = self.linked_bcast(&choice, bytes, root)?;
             return CollectivePlan::with_one_buffer(path, bytes, is_root)
@@ -93,7 +94,7 @@ impl Communicator {
 
     fn path_of_bcast(&self, bytes: u64, root: u32) -> Result<ExecutionPath> {
         self.check_root(root)?;
-        let choice = self.choose::<BcastAlgorithm>(bytes, Order::Any);
+        let choice = self.choose::<BcastAlgorithm>(bytes, FoldOrder::Any);
         match choice.algorithm {
             BcastAlgorithm::Join => Ok(ExecutionPath::Flat(flat_bcast(&choice, bytes, root))),
             _ => self.linked_bcast(&choice, bytes, root),

@@ -7,8 +7,8 @@ use crate::error::Result;
 use crate::path::ExecutionPath;
 use crate::persistent::Persistent;
 use crate::plan::{CollectivePlan, TwoBuffers};
+use crate::reduction::FoldOrder;
 use crate::request::Request;
-use crate::selection::algorithms::Order;
 use crate::shape::{BufferShape, InPlaceRule, OwnBlock, bytes_of};
 use bytemuck::Pod;
 use collectives::Sizes;
@@ -133,7 +133,7 @@ impl Communicator {
         leaves_own: bool,
     ) -> Result<ExecutionPath> {
         self.check_root(root)?;
-        let choice = self.choose::<GatherAlgorithm>(bytes, Order::Any);
+        let choice = self.choose::<GatherAlgorithm>(bytes, FoldOrder::Any);
         let call = Call::new(kind, bytes, choice.digest() << 32 | u64::from(root));
         if choice.algorithm == GatherAlgorithm::Join {
             return Ok(ExecutionPath::Flat(Meeting {

@@ -8,8 +8,8 @@ use crate::error::Result;
 use crate::path::ExecutionPath;
 use crate::persistent::Persistent;
 use crate::plan::{CollectivePlan, TwoBuffers};
+use crate::reduction::FoldOrder;
 use crate::request::Request;
-use crate::selection::algorithms::Order;
 use crate::shape::{BufferShape, InPlaceRule, OwnBlock, bytes_of};
 use bytemuck::Pod;
 use collectives::Sizes;
@@ -100,7 +100,7 @@ impl Communicator {
         };
         let own = counts.as_ref().map_or(own, |counts| counts.block(root));
         // The selection must be the same on all ranks, and only the root knows the total size.
-        let choice = self.choose::<GatherAlgorithm>(0, Order::Any);
+        let choice = self.choose::<GatherAlgorithm>(0, FoldOrder::Any);
         let call = Call::new(CallKind::Gatherv, 0, choice.digest() << 32 | u64::from(root));
         let joins = choice.algorithm == GatherAlgorithm::Join;
         let path = if joins {

@@ -9,7 +9,7 @@ use crate::persistent::Persistent;
 use crate::plan::{CollectivePlan, TwoBuffers};
 use crate::reduction::{Combination, ReduceOp};
 use crate::request::Request;
-use crate::selection::algorithms::Levels;
+use crate::selection::choice::Levels;
 use crate::shape::{BufferShape, InPlaceRule, bytes_of};
 use bytemuck::Pod;
 use collectives::two_level;

@@ -7,8 +7,8 @@ use crate::error::Result;
 use crate::path::ExecutionPath;
 use crate::persistent::Persistent;
 use crate::plan::{CollectivePlan, TwoBuffers};
+use crate::reduction::FoldOrder;
 use crate::request::Request;
-use crate::selection::algorithms::Order;
 use crate::shape::{BufferShape, InPlaceRule, OwnBlock, bytes_of};
 use bytemuck::Pod;
 use collectives::Sizes;
@@ -101,7 +101,7 @@ impl Communicator {
     fn plan_scatter<T: Pod>(&self, bytes: u64, root: u32) -> Result<CollectivePlan<TwoBuffers<T>>> {
         self.check_root(root)?;
         let (total, is_root) = (self.for_each_rank(bytes)?, self.rank() == root);
-        let choice = self.choose::<ScatterAlgorithm>(bytes, Order::Any);
+        let choice = self.choose::<ScatterAlgorithm>(bytes, FoldOrder::Any);
         let call = Call::new(CallKind::Scatter, bytes, choice.digest() << 32 | u64::from(root));
         let joins = choice.algorithm == ScatterAlgorithm::Join;
         let path = if joins {

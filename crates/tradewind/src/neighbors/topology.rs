@@ -3,7 +3,8 @@
 
 use super::Neighbors;
 use crate::error::Result;
-use crate::selection::algorithms::{Levels, NeighborAlgorithm};
+use crate::selection::algorithms::NeighborAlgorithm;
+use crate::selection::choice::Levels;
 use collectives::CollectiveError;
 use collectives::neighbor::{Neighbor, Neighborhood, Topology};
 use engine::call::Call;

@@ -1,15 +1,15 @@
-//! Which algorithm, and why.
+//! Explanations of the selection of an algorithm.
 
-use crate::collective::for_different_sizes;
-use crate::selection::algorithms::{AlltoallAlgorithm, Choice, Choosable, Levels};
+use super::algorithms::{AlltoallAlgorithm, for_different_sizes};
+use super::choice::{Choice, Choosable, Levels};
 use collectives::Tuning;
 use collectives::{Algorithm, Collective};
 use models::decision::{Origin, Query};
 use std::fmt;
 use std::num::{NonZeroU32, NonZeroU64};
 
-/// Which algorithm runs a collective, how it is adjusted, which engine runs it, and why. Its text
-/// says all of it.
+/// The algorithm of a collective, its tuning, the engine that runs it, and the reason. `Display`
+/// prints all of it.
 ///
 /// ```
 /// # fn main() -> Result<(), tradewind::Error> {
@@ -24,42 +24,41 @@ use std::num::{NonZeroU32, NonZeroU64};
 pub struct Explanation {
     /// The collective.
     pub operation: Collective,
-    /// The number of ranks.
+    /// Number of ranks.
     pub ranks: u32,
     /// Bytes as [`Collective`] counts them.
     pub bytes: u64,
-    /// The algorithm's name.
+    /// Name of the algorithm.
     pub algorithm: &'static str,
-    /// Bytes in a segment, where the algorithm has segments.
+    /// Bytes of a segment, for algorithms with segments.
     pub segment_bytes: Option<NonZeroU64>,
-    /// The degree, where the algorithm has one.
+    /// The degree, for algorithms with one.
     pub degree: Option<NonZeroU32>,
-    /// In two levels: ranks on each node.
+    /// Ranks on each node, for algorithms in two levels.
     pub ranks_per_node: Option<NonZeroU32>,
-    /// The number of nodes that the ranks are on.
+    /// Number of nodes that the ranks are on.
     pub nodes: u32,
-    /// Who runs operations: `peers` or `caller` on one node, else an engine between nodes.
+    /// The engine: `peers` or `caller` on one node, else a backend between nodes.
     pub engine: &'static str,
-    /// Why.
+    /// The reason.
     pub reason: Reason,
 }
 
-/// Why an algorithm was chosen.
+/// Reason for the selection of an algorithm.
 #[derive(Clone, Debug, PartialEq)]
 #[non_exhaustive]
 pub enum Reason {
-    /// The communicator's [`Algorithms`](crate::Algorithms) say so.
+    /// The communicator's [`Algorithms`](crate::Algorithms) set it.
     Forced,
-    /// Only a fold in rank order has a meaning for this operation, and what was asked for does not
-    /// keep to it.
+    /// The operation has a meaning only as a fold in rank order, which the caller's algorithm is not.
     RankOrder,
-    /// A join was asked for, which ranks on several nodes cannot have; what there is instead is
-    /// chosen as if nothing had been asked for.
+    /// The caller set a join, which ranks on several nodes cannot run; the built-in rules chose as if
+    /// nothing had been set.
     SeveralNodes,
-    /// The ranks are on several nodes: the built-in rules for those, whatever a decision table says
-    /// of one.
+    /// The ranks are on several nodes: the built-in rules for these, whatever a decision table has
+    /// for one node.
     BetweenNodes,
-    /// The caller engine runs what libraries ship, whatever a decision table says.
+    /// The caller engine uses the algorithms that MPI libraries ship, whatever a decision table has.
     CallerEngine,
     /// A decision table, or the built-in rules because there is none or it has a gap here.
     Decision(Origin),
@@ -98,21 +97,17 @@ impl Explanation {
         }
     }
 
-    /// What ran was a join, for the sake of the order of ranks.
+    /// Adapts the explanation to a join that ran in order to keep the order of ranks.
     pub(crate) fn replace_by_join(&mut self) {
-        let (segment_bytes, degree, ranks_per_node) = (None, None, None);
-        let (algorithm, reason) = (Algorithm::Join.name(), Reason::RankOrder);
-        *self = Explanation {
-            algorithm,
-            segment_bytes,
-            degree,
-            ranks_per_node,
-            reason,
-            ..self.clone()
-        };
+        self.algorithm = Algorithm::Join.name();
+        self.segment_bytes = None;
+        self.degree = None;
+        self.ranks_per_node = None;
+        self.reason = Reason::RankOrder;
     }
 
-    /// What ran was an all-to-all of blocks whose sizes differ, which not every algorithm can do.
+    /// Adapts the explanation to an all-to-all of blocks of different sizes, which not every
+    /// algorithm supports.
     pub(crate) fn adapt_to_different_sizes(&mut self) {
         if let Ok(algorithm) = self.algorithm.parse::<AlltoallAlgorithm>() {
             let runs = for_different_sizes(algorithm);
@@ -123,14 +118,14 @@ impl Explanation {
         }
     }
 
-    /// The text without the size: equal for all sizes that one decision is for.
+    /// The text without the size: equal for all sizes with the same decision.
     pub(crate) fn without_bytes(&self) -> String {
         Explanation { bytes: 0, ..self.clone() }.to_string()
     }
 }
 
 impl fmt::Display for Explanation {
-    /// What was chosen, and below it why.
+    /// The choice, and the reason on a line of its own.
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Explanation { operation, ranks, bytes, algorithm, engine, .. } = self;
         write!(formatter, "{operation} of {bytes} bytes among {ranks} ranks")?;

@@ -1,13 +1,13 @@
-//! What a communicator goes by when the caller leaves the algorithm open: the job's decision table,
-//! or built-in rules.
+//! The rules that select algorithms where the caller sets none: the job's decision table, or built-in
+//! rules.
 //!
-//! The table is found by whoever makes the job, so that every rank has the same
-//! ([`engine::Decisions`]); what it says about this communicator's number of ranks is worked out
-//! when the communicator is made. A small join asks for one number only.
+//! The process that creates the job reads the table, so that all ranks have the same one
+//! ([`engine::Decisions`]). The rows for a communicator's number of ranks are looked up when it is
+//! made; for a small join one comparison remains.
 
+use super::choice::{Choice, ChoiceReason, Choosable};
+use super::explanation::{Explanation, Reason};
 use crate::placement::Placement;
-use crate::selection::algorithms::{Choice, ChoiceReason, Choosable};
-use crate::selection::explanation::{Explanation, Reason};
 use collectives::{Algorithm, Collective};
 use engine::Decisions;
 use engine::node::{EngineKind, Node};
@@ -17,10 +17,10 @@ use models::machine::Topology;
 use std::collections::HashSet;
 use std::sync::{Arc, Mutex, PoisonError};
 
-/// Has each new decision said on standard error.
+/// Variable that enables the output of each new decision on standard error.
 const EXPLAIN: &str = "TRADEWIND_EXPLAIN";
 
-/// The table that the job's ranks go by, if there is one. Rank 0 warns of one that is no use.
+/// The job's decision table, if there is one that can be used. Rank 0 warns of one that cannot.
 pub(crate) fn of_job(node: &Node, rank: u32) -> Option<Arc<DecisionTable>> {
     let decisions = node.decisions().ok().flatten()?;
     let read = table(&decisions);
@@ -30,7 +30,8 @@ pub(crate) fn of_job(node: &Node, rank: u32) -> Option<Arc<DecisionTable>> {
     {
         eprintln!("tradewind: {warning}");
     }
-    // Ranks that see the machine differently go by what the first of them has seen.
+    // A rank that sees another topology than the others uses the table that the first rank has
+    // accepted: all ranks must select alike.
     let table = match read {
         Err(FileError::OtherMachine { .. }) if use_it => unchecked(&decisions),
         read => read,
@@ -47,7 +48,7 @@ fn table(decisions: &Decisions) -> Result<DecisionTable, FileError> {
     }
 }
 
-/// The table, whichever machine it is of.
+/// The table, without a check of its machine.
 fn unchecked(Decisions { path, content }: &Decisions) -> Result<DecisionTable, FileError> {
     match content {
         Ok(bytes) => DecisionTable::from_bytes(path, bytes),
@@ -59,7 +60,7 @@ fn unchecked(Decisions { path, content }: &Decisions) -> Result<DecisionTable, F
     }
 }
 
-/// What is wrong with a table, in one line with the way out.
+/// The problem of a table, in one line with the way out.
 fn warning(
     decisions: &Decisions,
     table: &Result<DecisionTable, FileError>,
@@ -89,34 +90,34 @@ fn warning(
     }
 }
 
-/// What a communicator goes by.
+/// Selection rules for one number of ranks and placement.
 #[derive(Debug)]
 pub(crate) struct SelectionRules {
     table: Option<Arc<DecisionTable>>,
     ranks: u32,
     engine: EngineKind,
     placement: Placement,
-    /// Whether a join that is asked for needs no further look.
+    /// A join that the caller sets is taken without further checks.
     joins_directly: bool,
-    /// Below so many bytes the answer is a join, by operation.
+    /// By collective: messages shorter than this are joins.
     joins_below: [u64; Collective::ALL.len()],
-    /// What the table says, by operation.
+    /// By collective: the row of the table.
     rows: Vec<Option<Row>>,
-    /// What has been said, if decisions are to be said.
-    said: Option<Mutex<HashSet<String>>>,
+    /// Decisions that have been printed, if they are to be.
+    printed: Option<Mutex<HashSet<String>>>,
 }
 
-/// Whether decisions are to be said.
+/// Returns `true` if `TRADEWIND_EXPLAIN` enables explanations.
 pub(crate) fn explanations_enabled() -> bool {
     std::env::var_os(EXPLAIN).is_some_and(|value| !value.is_empty() && value != "0")
 }
 
-/// Those that this process has come across. They are few, one for each number of ranks, and
-/// requests refer to them without counting.
+/// All rules of this process, leaked: they are few, one for each number of ranks and placement, and
+/// requests refer to them without a reference count.
 static KNOWN: Mutex<Vec<&'static SelectionRules>> = Mutex::new(Vec::new());
 
 impl SelectionRules {
-    /// Those for so many ranks.
+    /// The rules for this number of ranks.
     pub(crate) fn of(
         table: Option<Arc<DecisionTable>>,
         ranks: u32,
@@ -124,10 +125,9 @@ impl SelectionRules {
         placement: Placement,
     ) -> &'static Self {
         let mut known = KNOWN.lock().unwrap_or_else(PoisonError::into_inner);
-        let requested_collective = (ranks, engine, placement);
+        let wanted = (ranks, engine, placement);
         let same = |rules: &&&SelectionRules| {
-            (rules.ranks, rules.engine, rules.placement) == requested_collective
-                && rules.table == table
+            (rules.ranks, rules.engine, rules.placement) == wanted && rules.table == table
         };
         if let Some(rules) = known.iter().find(same) {
             return rules;
@@ -153,8 +153,8 @@ impl SelectionRules {
         let rows: Vec<Option<Row>> = Collective::ALL.iter().map(row).collect();
         let mut joins_below = [0; Collective::ALL.len()];
         let joins_directly = placement == Placement::OneNode && !explanations_enabled;
-        // With the caller engine, between nodes, and where every decision is looked at, none is
-        // settled beforehand.
+        // With the caller engine, between nodes, and where decisions are printed, every call takes
+        // the long way.
         if engine == EngineKind::Peers && joins_directly {
             joins_below
                 .iter_mut()
@@ -169,50 +169,50 @@ impl SelectionRules {
             joins_directly,
             joins_below,
             rows,
-            said: explanations_enabled.then(Mutex::default),
+            printed: explanations_enabled.then(Mutex::default),
         }
     }
 
-    /// The same for another number of ranks.
+    /// The rules for another number of ranks, with the same table and engine.
     pub(crate) fn for_ranks(&self, ranks: u32, placement: Placement) -> &'static Self {
         SelectionRules::of(self.table.clone(), ranks, self.engine, placement)
     }
 
-    /// How the ranks lie on nodes.
+    /// Placement of the ranks on nodes.
     pub(crate) fn placement(&self) -> Placement {
         self.placement
     }
 
-    /// The number of ranks.
+    /// Number of ranks.
     pub(crate) fn ranks(&self) -> u32 {
         self.ranks
     }
 
-    /// Who runs operations.
+    /// The engine on a node.
     pub(crate) fn engine(&self) -> EngineKind {
         self.engine
     }
 
-    /// Below so many bytes an operation that nobody forces is a join.
+    /// Messages shorter than this are joins, unless the caller sets an algorithm.
     #[inline]
     pub(crate) fn joins_below(&self, operation: Collective) -> u64 {
         self.joins_below[operation as usize]
     }
 
-    /// What the table says, if there is one and it says anything that can be done here.
+    /// The plan of the table, if there is one that can be executed here.
     pub(crate) fn plan(&self, operation: Collective, bytes: u64) -> Option<Plan> {
         let row = self.rows[operation as usize].as_ref()?;
         row.range(bytes).ok().map(|range| range.plan).filter(|plan| plan.levels == Levels::One)
     }
 
-    /// Whether a join that is asked for needs no further look: it can be had, and not every
-    /// decision is to be said.
+    /// Returns `true` if a join that the caller sets needs no further checks: it can be executed,
+    /// and decisions are not printed.
     #[inline]
     pub(crate) fn joins_directly(&self) -> bool {
         self.joins_directly
     }
 
-    /// Why this was chosen.
+    /// Explains a choice.
     pub(crate) fn explain<A: Choosable>(&self, choice: &Choice<A>, bytes: u64) -> Explanation {
         let query =
             Query { operation: A::OPERATION, ranks: self.ranks, ranks_per_node: self.ranks, bytes };
@@ -233,20 +233,22 @@ impl SelectionRules {
         Explanation::new(query, choice, (engine, nodes), reason)
     }
 
-    /// Says a decision that was not said before.
+    /// Prints a decision that was not printed before, if decisions are to be.
     pub(crate) fn log_decision<A: Choosable>(&self, choice: &Choice<A>, bytes: u64) {
-        let Some(said) = &self.said else { return };
+        let Some(printed) = &self.printed else { return };
         let explanation = self.explain(choice, bytes);
-        // The size alone makes no decision another one.
-        let new =
-            said.lock().unwrap_or_else(PoisonError::into_inner).insert(explanation.without_bytes());
+        // Decisions that differ in the size only are one.
+        let new = printed
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+            .insert(explanation.without_bytes());
         if new {
             eprintln!("tradewind: {explanation}");
         }
     }
 }
 
-/// Up to which size a row's ranges are all joins.
+/// Size below which all ranges of a row are joins.
 fn joins(row: &Row) -> u64 {
     let mut end = 0;
     for range in &row.ranges {
