@@ -1,26 +1,26 @@
-//! Wide Express: messages of up to 48 bytes, each in one cache line; also the shared form of Basic.
+//! Cache-line messages: up to 48 bytes, each in one cache line; also the shared form of Basic.
 //!
 //! Any number of threads and processes send through one queue, and any number of threads receive
-//! from it, without a lock. A sender may compose in place ([`CacheLineSender::claim`](Sender::claim)), a
-//! receiver gets the message as a value of its own, so it never holds up the queue. A sender that
-//! is stopped or dies while it composes does not hold it up either: receivers pass its line by, and
-//! if it goes on, its message is sent again through another line. A full queue refuses
-//! ([`SendError::Full`]) and loses nothing.
+//! from it, without a lock. A sender may compose a message in place
+//! ([`CacheLineSender::claim`](Sender::claim)); a receiver copies the message out, so it never
+//! occupies a slot. A sender that is stopped or killed while it composes does not block the queue:
+//! receivers void its slot, and if the sender resumes, its message is sent again through another
+//! slot. A full queue refuses messages ([`SendError::Full`]) and loses none.
 //!
-//! A process that is killed while it composes takes a line with it, for a while: the other senders
-//! find that out in one of the next sixteen laps of the ring, or when no line is left, and take the
-//! line back. This works for the first 63 processes that live at the same time and send to the
-//! queue (they are told apart by number and start, and their threads die with them). A line is lost
-//! for good, until the queue is made anew, when its claimant was none of these, or when it was
-//! killed in the few instructions between its claim and its first store, and either the next
-//! claimant was too or the next line was away. None of that holds up anybody. A sender is of the
-//! process that made it: after a fork, a child makes its own.
+//! A process killed while it composes leaves its slot claimed. Other senders detect this within the
+//! next sixteen laps of the ring, or when no slot is left, and recover the slot. Recovery covers the
+//! first 63 processes that live at the same time and send to the queue; they are identified by
+//! process number and start time, and a process's threads end with it. A slot is lost until the
+//! queue is created anew if its claimant was none of these, or if the claimant was killed in the few
+//! instructions between its claim and its first store and the next claimant was killed there too or
+//! the next slot was voided. A lost slot blocks no thread. A sender belongs to the process that
+//! created it: after a fork, the child creates its own.
 //!
-//! Each sender's messages are received in the order in which they were published. Memory: 768 bytes
-//! and 64 more a message of the capacity ([`CacheLineQueue::bytes_for`](Queue::bytes_for)), and less
-//! than 256 bytes in a process for each sender or receiver.
+//! The messages of each sender are received in the order of publication. Memory: 768 bytes plus 64
+//! for each message of the capacity ([`CacheLineQueue::bytes_for`](Queue::bytes_for)), and less than
+//! 256 bytes of private memory for each sender or receiver.
 //!
-//! After Ang et al. 1996, section 5, whose Express messages are narrower.
+//! After Ang et al. 1996, section 5; their Express messages are smaller.
 //!
 //! ```
 //! use queues::{cache_line::{CacheLineHeader, CacheLineMessage, CacheLineQueue}, name::SourceName};
@@ -69,29 +69,29 @@ mod state;
 use receive::RecvState;
 use ring::{Claimed, Line, SlotRing};
 use senders::Senders;
-use state::{CLAIMANTS, SenderId};
+use state::{MAX_SENDERS, SenderId};
 
-/// Messages of one line.
+/// Protocol of messages of one cache line.
 #[derive(Debug, Clone, Copy)]
 pub struct CacheLine;
 
-/// A queue of wide messages in a segment.
+/// Queue of cache-line messages in a segment.
 pub type CacheLineQueue = Queue<CacheLine>;
 
-/// Sends wide messages.
+/// Sender of cache-line messages.
 pub type CacheLineSender = Sender<CacheLine>;
 
-/// Receives wide messages.
+/// Receiver of cache-line messages.
 pub type CacheLineReceiver<C = Multi> = Receiver<CacheLine, C>;
 
-// SAFETY: `repr(C)` of atomics alone, which take every bit pattern and change atomically only; no
+// SAFETY: `repr(C)` with only atomics, which accept every bit pattern and change atomically; no
 // address, no `Drop`.
 unsafe impl SharedMemory for Line {}
 
 impl Slot for Line {
     const KIND: u8 = 2;
-    const NAME: &'static str = "wide";
-    const SENDERS: usize = CLAIMANTS;
+    const NAME: &'static str = "cache-line";
+    const SENDERS: usize = MAX_SENDERS;
 
     fn clear(&self) {
         self.reset();
@@ -114,13 +114,12 @@ fn slot_ring(ring: &RingMemory<Line>) -> SlotRing<'_> {
 
 impl Kind for CacheLine {}
 
-/// So many refusals of a thread lead to one recovery, which looks at all lines and asks the system
-/// about processes.
+/// Number of refused messages of a thread per recovery, which scans all slots and checks processes.
 const REFUSALS: u32 = 64;
 
-/// When a message was refused: a ring may be full of lines in which there is nothing, because their
-/// senders have died, or are slow. Receivers void only what holds up something, and may not have
-/// been told to skip what was voided.
+/// Handles a refused message. A ring may be full of slots without a message, because their senders
+/// were killed or are slow. Receivers void only slots that block a message, and may not have been
+/// notified of voided slots that they can skip.
 #[cold]
 fn refused(ring: &RingMemory<Line>, why: SendError) {
     thread_local! {
@@ -213,8 +212,8 @@ impl Protocol for CacheLine {
 }
 
 impl Queue<CacheLine> {
-    /// Gets back the lines of senders whose processes have ended; gives how many. Senders do that
-    /// themselves before long.
+    /// Recovers the slots of senders in ended processes; returns their number. Senders also recover
+    /// slots themselves.
     pub fn recover(&self) -> usize {
         let count = slot_ring(&self.ring).recover();
         self.ring.announce_room();
@@ -223,7 +222,7 @@ impl Queue<CacheLine> {
 }
 
 impl Sender<CacheLine> {
-    /// Claims the next line to compose a message in it. A claim that is dropped is given up.
+    /// Claims the next slot to compose a message in place. Dropping the claim abandons it.
     ///
     /// # Errors
     /// [`SendError`].
@@ -236,33 +235,33 @@ impl Sender<CacheLine> {
     }
 }
 
-/// Why a claimed line was not published: its sender was so slow that receivers passed the line by,
-/// and then there was no other line. The message is the caller's again.
+/// Error of publishing a claimed slot: receivers voided it because its sender was slow, and sending
+/// the message through another slot failed. The error returns the message.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 #[error(
-    "the message was composed for so long that its line was passed by, and it could not be sent again: {reason}"
+    "the slot was voided because composing took too long, and the message could not be sent again: {reason}"
 )]
 pub struct PublishError {
-    /// What there was instead of a line.
+    /// Error of sending the message again.
     #[source]
     pub reason: SendError,
-    /// What was composed.
+    /// Composed message.
     pub message: CacheLineMessage,
 }
 
-/// A line in which a message is composed. Nobody waits for it: others send and receive meanwhile.
+/// Claimed slot in which a message is composed. Other threads send and receive meanwhile.
 #[derive(Debug)]
-#[must_use = "a claim that is dropped sends nothing"]
+#[must_use = "a dropped claim sends nothing"]
 pub struct Claim<'a> {
     sender: &'a CacheLineSender,
     header: CacheLineHeader,
-    /// Until it is published.
+    /// `None` once published.
     claimed: Option<Claimed>,
 }
 
 impl Claim<'_> {
-    /// Writes the part of `bytes` that lies within the line's [`LINE_DATA`] bytes at `start`. What
-    /// a line holds before it is written is not specified.
+    /// Writes `bytes` at `start`, up to the end of the slot's [`LINE_DATA`] bytes. The initial
+    /// contents of a slot are unspecified.
     pub fn write(&mut self, start: usize, bytes: &[u8]) -> &mut Self {
         let Some(claimed) = self.claimed else { return self };
         let lines = slot_ring(&self.sender.ring);
@@ -274,8 +273,7 @@ impl Claim<'_> {
         self
     }
 
-    /// Writes the eight bytes of the line's word `index` (0 to 5), in the order of a little-endian
-    /// number.
+    /// Writes the eight bytes of word `index` (0 to 5), in little-endian order.
     ///
     /// ```
     /// # use queues::cache_line::{CacheLineHeader, CacheLineQueue};
@@ -301,10 +299,10 @@ impl Claim<'_> {
         self
     }
 
-    /// Sends the line with its first `length` bytes (at most [`LINE_DATA`]).
+    /// Publishes the slot with its first `length` bytes (at most [`LINE_DATA`]).
     ///
     /// # Errors
-    /// [`PublishError`], which holds the message.
+    /// [`PublishError`], which returns the message.
     #[inline]
     pub fn publish(mut self, length: usize) -> Result<(), PublishError> {
         let Some(claimed) = self.claimed.take() else { return Ok(()) };
@@ -332,7 +330,7 @@ impl Drop for Claim<'_> {
     fn drop(&mut self) {
         if let Some(claimed) = self.claimed {
             slot_ring(&self.sender.ring).abandon(claimed);
-            // Receivers that wait for what lies behind the line have to look again.
+            // Receivers waiting for later messages must check again.
             self.sender.announce();
         }
     }

@@ -1,23 +1,23 @@
-//! The message of one line, as a value of its own.
+//! Message of one cache line, as a value.
 
 use super::state::CacheLineHeader;
 
-/// How many bytes of data a line carries.
+/// Data bytes of a message.
 pub const LINE_DATA: usize = 48;
 
-/// The same in words.
+/// Data words of a message.
 pub(crate) const WORDS: usize = LINE_DATA / 8;
 
-/// A message of a line: a header and up to [`LINE_DATA`] bytes.
+/// Message of one cache line: a header and up to [`LINE_DATA`] bytes.
 #[derive(Clone, Copy)]
 pub struct CacheLineMessage {
-    /// As in a line, the lap left to whoever writes it there.
+    /// Header word as in a slot, without the lap.
     header: u64,
     data: [u8; LINE_DATA],
 }
 
 impl CacheLineMessage {
-    /// A message of at most [`LINE_DATA`] bytes; `None` if there are more.
+    /// Creates a message; `None` if `bytes` exceeds [`LINE_DATA`].
     #[inline]
     #[must_use]
     pub fn new(header: CacheLineHeader, bytes: &[u8]) -> Option<CacheLineMessage> {
@@ -26,14 +26,14 @@ impl CacheLineMessage {
         Some(CacheLineMessage { header: header.pack(bytes.len()), data })
     }
 
-    /// Who sent it, for which handler, with which tag.
+    /// Returns the sender, handler and tag.
     #[inline]
     #[must_use]
     pub fn header(&self) -> CacheLineHeader {
         CacheLineHeader::unpack(self.header)
     }
 
-    /// The bytes that were sent.
+    /// Returns the data.
     #[inline]
     #[must_use]
     pub fn data(&self) -> &[u8] {
@@ -50,7 +50,7 @@ impl CacheLineMessage {
         self.header
     }
 
-    /// What was read from a line; any header will do.
+    /// Creates a message from the words of a slot; accepts any header.
     #[inline(always)]
     pub(super) fn copied(header: u64, data: [u8; LINE_DATA]) -> CacheLineMessage {
         CacheLineMessage { header, data }
@@ -65,7 +65,7 @@ impl CacheLineMessage {
 }
 
 impl Default for CacheLineMessage {
-    /// No bytes.
+    /// Returns a message without data.
     fn default() -> Self {
         CacheLineMessage { header: 0, data: [0; LINE_DATA] }
     }

@@ -49,10 +49,10 @@ pub(super) const ROUNDS: usize = 1 << 16;
 pub(super) const CLOSED: u64 = 1 << 63;
 
 /// Where the tail names who claimed last.
-const CLAIMANT_SHIFT: u32 = 57;
+const SENDER_SHIFT: u32 = 57;
 
 /// The bits of the tail that are a position: enough for decades.
-pub(crate) const POSITION: u64 = (1 << CLAIMANT_SHIFT) - 1;
+pub(crate) const POSITION: u64 = (1 << SENDER_SHIFT) - 1;
 
 /// Senders that come round to a line that is away look once in so many laps whether its holder
 /// lives: that takes the kernel's time.
@@ -216,7 +216,7 @@ impl<'a> SlotRing<'a> {
     #[cold]
     fn pass_by(&self, tail: u64, found: u64) -> bool {
         let position = tail & POSITION;
-        if state::is_away(found, self.full(position)) {
+        if state::is_voided(found, self.full(position)) {
             let lap = self.lap(position);
             if lap.is_multiple_of(LAPS_BETWEEN_LOOKS) && self.is_of_the_dead(found) {
                 self.take_over(self.line(position), found);
@@ -235,13 +235,13 @@ impl<'a> SlotRing<'a> {
             }
         }
         // Nobody claims the line.
-        self.move_tail(tail, SenderId::NOBODY)
+        self.move_tail(tail, SenderId::NONE)
     }
 
     #[inline(always)]
     fn move_tail(&self, tail: u64, claimant: SenderId) -> bool {
         let next =
-            (tail & POSITION).wrapping_add(1) & POSITION | claimant.number() << CLAIMANT_SHIFT;
+            (tail & POSITION).wrapping_add(1) & POSITION | claimant.number() << SENDER_SHIFT;
         // Release: pairs with the Acquire of the tail; a void that was moved on is seen by who sees
         // the tail past it.
         self.tail.compare_exchange(tail, next, Ordering::AcqRel, Ordering::Relaxed).is_ok()
@@ -478,7 +478,7 @@ impl<'a> SlotRing<'a> {
 /// Who claimed the position before the tail.
 #[inline(always)]
 fn claimant_of(tail: u64) -> SenderId {
-    SenderId::from_bits(tail >> CLAIMANT_SHIFT)
+    SenderId::from_bits(tail >> SENDER_SHIFT)
 }
 
 /// Whether nothing will be claimed any more and everything that was has been received or skipped.

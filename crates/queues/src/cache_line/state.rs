@@ -1,111 +1,107 @@
-//! The first two words of a line: the stamp, which says whose the line is, and the header of the
-//! message in it.
+//! The first two words of a slot: its state, and the header of its message.
 
 use crate::name::SourceName;
 
-/// How many bits name a claimant.
-const CLAIMANT_BITS: u32 = 6;
+/// Number of bits of a [`SenderId`].
+const SENDER_BITS: u32 = 6;
 
-/// How many processes a ring can tell apart, and nobody.
-pub(crate) const CLAIMANTS: usize = 1 << CLAIMANT_BITS;
+/// Number of sender identities of a ring, including [`SenderId::NONE`].
+pub(crate) const MAX_SENDERS: usize = 1 << SENDER_BITS;
 
-/// Which of the processes that send to a ring has claimed a line.
+/// Number of a sending process in the table of a ring.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub(crate) struct SenderId(u8);
 
 impl SenderId {
-    /// A process without a number in this ring, or none.
-    pub(crate) const NOBODY: SenderId = SenderId(0);
+    /// A process without a number in this ring, or no process.
+    pub(crate) const NONE: SenderId = SenderId(0);
 
-    /// From the lowest bits of a word.
+    /// Reads the lowest bits of a word.
     #[inline(always)]
     pub(crate) const fn from_bits(bits: u64) -> SenderId {
-        SenderId(bits as u8 & (CLAIMANTS as u8 - 1))
+        SenderId(bits as u8 & (MAX_SENDERS as u8 - 1))
     }
 
-    /// Its number, below [`CLAIMANTS`].
+    /// Returns the number, below [`MAX_SENDERS`].
     #[inline(always)]
     pub(crate) const fn number(self) -> u64 {
         self.0 as u64
     }
 }
 
-/// What a line's stamp says, with the lap that it says it of. In memory: the lap in the upper 48
-/// bits, then the claimant, then two bits of state; so a later stamp is a larger number (until the
-/// laps start over).
+/// State of a slot in a lap. In memory: the lap in the upper 48 bits, then the sender, then two bits
+/// of state, so that a later state is a larger number (until the laps wrap).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum State {
-    /// Nothing was published or voided in this lap.
+    /// Neither published nor voided in this lap.
     Empty,
-    /// It holds the message of this lap.
+    /// Holds the message of this lap.
     Full,
-    /// It holds none in this lap, because it is away in the hands of a sender: one of this process,
-    /// or, if it is nobody, of a process that is not known.
+    /// Voided: holds no message in this lap and is still in use by a sender of this process, or of
+    /// an unknown process.
     Void(SenderId),
 }
 
 const LAP_SHIFT: u32 = 16;
-const CLAIMANT_SHIFT: u32 = 2;
+const SENDER_SHIFT: u32 = 2;
 
-/// The stamp of a line in this state of this lap.
+/// Encodes a state of a lap.
 #[inline]
 pub(crate) const fn encode(lap: u64, state: State) -> u64 {
     let low = match state {
         State::Empty => 0,
         State::Full => 1,
-        State::Void(claimant) => claimant.number() << CLAIMANT_SHIFT | 2,
+        State::Void(claimant) => claimant.number() << SENDER_SHIFT | 2,
     };
     lap << LAP_SHIFT | low
 }
 
-/// The state in a stamp. Every word is some stamp.
+/// Decodes a state. Every word is valid.
 #[inline]
 pub(crate) const fn decode(stamp: u64) -> State {
     match stamp & 3 {
         0 => State::Empty,
         1 => State::Full,
-        _ => State::Void(SenderId::from_bits(stamp >> CLAIMANT_SHIFT)),
+        _ => State::Void(SenderId::from_bits(stamp >> SENDER_SHIFT)),
     }
 }
 
-/// The lap in a stamp.
+/// Returns the lap of a state word.
 #[inline]
 pub(crate) const fn lap_of(stamp: u64) -> u64 {
     stamp >> LAP_SHIFT
 }
 
-/// Whether a stamp is later than another.
+/// Returns whether a state word is later than another.
 #[inline(always)]
 pub(crate) const fn is_later(stamp: u64, than: u64) -> bool {
     stamp.wrapping_sub(than).cast_signed() > 0
 }
 
-/// Whether a stamp is that of a line which nobody has in his hands and nothing was published in
-/// yet, as long as the message of `lap`, for which `full` is the stamp, is the next to be written
-/// there.
+/// Returns whether a slot is free for the message with the state word `full`: neither claimed and
+/// voided nor published in that lap, which must be the next to be written.
 #[inline(always)]
 pub(crate) const fn is_free(found: u64, full: u64) -> bool {
     found & 2 == 0 && is_later(full, found)
 }
 
-/// Whether a stamp is that of a line that is away since a lap before the one for which `full` is
-/// the stamp.
+/// Returns whether a slot was voided in a lap before that of the state word `full`.
 #[inline]
-pub(crate) const fn is_away(found: u64, full: u64) -> bool {
+pub(crate) const fn is_voided(found: u64, full: u64) -> bool {
     found & 2 != 0 && is_later(full, found)
 }
 
-/// What travels with the data of a line. In memory: length in bits 0 to 5, handler in 6 to 13,
-/// source in 14 to 27, tag in 28 to 43, the low bits of the lap in 44 to 50, which tell a claim of
-/// this lap from what an earlier one left behind, whose claim it is in 51 to 56, whose claim the
-/// one before was in 57 to 62, and a 1 in 63, which tells it from fresh memory.
+/// Header of a cache-line message. In memory: length in bits 0 to 5, handler in 6 to 13, source in 14
+/// to 27, tag in 28 to 43, the low bits of the lap in 44 to 50, which distinguish a claim of this lap
+/// from an earlier one, the sender of the claim in 51 to 56, the sender of the previous claim in 57
+/// to 62, and a 1 in bit 63, which distinguishes the header from zeroed memory.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct CacheLineHeader {
-    /// Who sends it.
+    /// Name of the sender.
     pub source: SourceName,
-    /// Which handler is to run.
+    /// Number of the handler to run.
     pub handler: u8,
-    /// Sixteen bits for whatever the two ends agree on.
+    /// Sixteen bits for use by the application.
     pub tag: u16,
 }
 
@@ -116,7 +112,7 @@ const BEFORE_SHIFT: u32 = 57;
 const WRITTEN: u64 = 1 << 63;
 
 impl CacheLineHeader {
-    /// The header's word for a message of `length` bytes (at most 63), without the lap.
+    /// Encodes the header of a message of `length` bytes (at most 63), without the lap.
     #[inline(always)]
     pub(crate) const fn pack(self, length: usize) -> u64 {
         length as u64 & 63
@@ -125,8 +121,7 @@ impl CacheLineHeader {
             | (self.tag as u64) << 28
     }
 
-    /// The word as it stands in a line that was claimed in `lap` by `own`, after a claim by
-    /// `before`.
+    /// Adds the claim to a header word: claimed in `lap` by `own`, after a claim by `before`.
     #[inline(always)]
     pub(crate) const fn in_lap(word: u64, lap: u64, own: SenderId, before: SenderId) -> u64 {
         let claims = own.number() << OWN_SHIFT | before.number() << BEFORE_SHIFT;
@@ -136,21 +131,21 @@ impl CacheLineHeader {
             | WRITTEN
     }
 
-    /// The header in a word.
+    /// Decodes a header word.
     #[inline]
     pub(crate) const fn unpack(word: u64) -> CacheLineHeader {
         let source = SourceName::from_bits(word >> 14);
         CacheLineHeader { source, handler: (word >> 6) as u8, tag: (word >> 28) as u16 }
     }
 
-    /// The length in a word, which may be anything below 64.
+    /// Returns the length in a header word, which may be any number below 64.
     #[inline]
     pub(crate) const fn length(word: u64) -> usize {
         word as usize & 63
     }
 
-    /// Who claimed the line in `lap`, and who claimed before; if the header was written in that
-    /// lap.
+    /// Returns the sender that claimed the slot in `lap` and the one that claimed before, if the
+    /// header was written in that lap.
     #[inline]
     pub(crate) const fn claims(word: u64, lap: u64) -> Option<(SenderId, SenderId)> {
         if word & WRITTEN != 0 && word >> HEADER_LAP_SHIFT & HEADER_LAP == lap & HEADER_LAP {
@@ -175,12 +170,12 @@ mod tests {
     }
 
     #[test]
-    fn a_stamp_keeps_its_lap_and_state() {
+    fn a_word_keeps_its_lap_and_state() {
         for lap in [0, 1, 77, LAP] {
             for of in [
                 State::Empty,
                 State::Full,
-                State::Void(SenderId::NOBODY),
+                State::Void(SenderId::NONE),
                 State::Void(SenderId(63)),
             ] {
                 let word = encode(lap, of);
@@ -191,12 +186,12 @@ mod tests {
     }
 
     #[test]
-    fn a_line_goes_through_its_stamps_in_ascending_order() {
+    fn states_of_a_slot_ascend() {
         for lap in [0, 1, 77, LAP - 1] {
             let in_order = [
                 encode(lap, State::Empty),
                 encode(lap, State::Full),
-                encode(lap, State::Void(SenderId::NOBODY)),
+                encode(lap, State::Void(SenderId::NONE)),
                 encode(lap, State::Void(SenderId(63))),
                 encode(lap + 1, State::Empty),
             ];
@@ -211,7 +206,7 @@ mod tests {
                 [true, true, false, false, true]
             );
             assert_eq!(
-                in_order.map(|found| is_away(found, full)),
+                in_order.map(|found| is_voided(found, full)),
                 [false, false, true, true, false]
             );
             let full = encode(lap, State::Full);
@@ -219,16 +214,16 @@ mod tests {
                 in_order.map(|found| is_free(found, full)),
                 [true, false, false, false, false]
             );
-            assert!(!in_order.into_iter().any(|found| is_away(found, full)));
+            assert!(!in_order.into_iter().any(|found| is_voided(found, full)));
         }
         assert!(
             is_later(encode(0, State::Empty), encode(LAP, State::Full)),
-            "laps start over after 2^48"
+            "laps wrap after 2^48"
         );
     }
 
     #[test]
-    fn a_header_keeps_its_fields_and_names_the_claimant_of_its_own_lap_only() {
+    fn a_header_names_the_sender_of_its_own_lap_only() {
         for number in [0, 0x2aaa, 0x3fff] {
             for (handler, tag, length) in [(0, 0, 0), (0xff, 0xffff, 48), (3, 9, 1)] {
                 let header = CacheLineHeader { source: source(number), handler, tag };
@@ -245,6 +240,6 @@ mod tests {
                 }
             }
         }
-        assert_eq!(CacheLineHeader::claims(0, 0), None, "nobody claimed fresh memory");
+        assert_eq!(CacheLineHeader::claims(0, 0), None, "zeroed memory holds no claim");
     }
 }

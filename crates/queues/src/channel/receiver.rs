@@ -103,7 +103,7 @@ impl<T: Value> Receiver<T> {
     #[inline(always)]
     fn spin(&self) {
         let next = value::next::<T>(&self.consumer, self.memory.words());
-        for _ in 0..patience::EAGER_LOOKS {
+        for _ in 0..patience::EAGER_POLLS {
             if next.is_there() {
                 break;
             }

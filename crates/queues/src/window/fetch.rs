@@ -132,7 +132,7 @@ impl<'window, B: AsMut<[u8]>> FetchRequest<'window, B> {
     /// Waits. Returns false if the deadline has passed.
     #[inline]
     fn until_true(&self, deadline: Option<Instant>) -> Result<bool, RemoteError> {
-        for _ in 0..patience::EAGER_LOOKS {
+        for _ in 0..patience::EAGER_POLLS {
             if self.is_true() {
                 return Ok(true);
             }
