@@ -8,17 +8,17 @@
 //! slot. A full queue refuses messages ([`SendError::Full`]) and loses none.
 //!
 //! A process killed while it composes leaves its slot claimed. Other senders detect this within the
-//! next sixteen laps of the ring, or when no slot is left, and recover the slot. Recovery covers the
-//! first 63 processes that live at the same time and send to the queue; they are identified by
+//! next sixteen laps of the ring, or when no slot is left, and recover the slot. Recovery covers
+//! the first 63 processes that live at the same time and send to the queue; they are identified by
 //! process number and start time, and a process's threads end with it. A slot is lost until the
-//! queue is created anew if its claimant was none of these, or if the claimant was killed in the few
-//! instructions between its claim and its first store and the next claimant was killed there too or
-//! the next slot was voided. A lost slot blocks no thread. A sender belongs to the process that
-//! created it: after a fork, the child creates its own.
+//! queue is created anew if its claimant was none of these, or if the claimant was killed in the
+//! few instructions between its claim and its first store and the next claimant was killed there
+//! too or the next slot was voided. A lost slot blocks no thread. A sender belongs to the process
+//! that created it: after a fork, the child creates its own.
 //!
 //! The messages of each sender are received in the order of publication. Memory: 768 bytes plus 64
-//! for each message of the capacity ([`CacheLineQueue::bytes_for`](Queue::bytes_for)), and less than
-//! 256 bytes of private memory for each sender or receiver.
+//! for each message of the capacity ([`CacheLineQueue::bytes_for`](Queue::bytes_for)), and less
+//! than 256 bytes of private memory for each sender or receiver.
 //!
 //! After Ang et al. 1996, section 5; their Express messages are smaller.
 //!
@@ -67,7 +67,7 @@ mod senders;
 mod state;
 
 use receive::RecvState;
-use ring::{Claimed, Line, SlotRing};
+use ring::{Claimed, Slot as LineSlot, SlotRing};
 use senders::Senders;
 use state::{MAX_SENDERS, SenderId};
 
@@ -86,9 +86,9 @@ pub type CacheLineReceiver<C = Multi> = Receiver<CacheLine, C>;
 
 // SAFETY: `repr(C)` with only atomics, which accept every bit pattern and change atomically; no
 // address, no `Drop`.
-unsafe impl SharedMemory for Line {}
+unsafe impl SharedMemory for LineSlot {}
 
-impl Slot for Line {
+impl Slot for LineSlot {
     const KIND: u8 = 2;
     const NAME: &'static str = "cache-line";
     const SENDERS: usize = MAX_SENDERS;
@@ -99,10 +99,10 @@ impl Slot for Line {
 }
 
 #[inline(always)]
-fn slot_ring(ring: &RingMemory<Line>) -> SlotRing<'_> {
+fn slot_ring(ring: &RingMemory<LineSlot>) -> SlotRing<'_> {
     let ControlLines { settings, tail, head, .. } = &*ring.control;
     SlotRing {
-        lines: &ring.slots,
+        slots: &ring.slots,
         tail: &tail.position,
         seen: &tail.hint,
         head: &head.position,
@@ -121,7 +121,7 @@ const REFUSALS: u32 = 64;
 /// were killed or are slow. Receivers void only slots that block a message, and may not have been
 /// notified of voided slots that they can skip.
 #[cold]
-fn refused(ring: &RingMemory<Line>, why: SendError) {
+fn refused(ring: &RingMemory<LineSlot>, why: SendError) {
     thread_local! {
         static COUNT: Cell<u32> = const { Cell::new(0) };
     }
@@ -132,7 +132,7 @@ fn refused(ring: &RingMemory<Line>, why: SendError) {
 }
 
 #[cold]
-fn recover_if_stuck(ring: &RingMemory<Line>) {
+fn recover_if_stuck(ring: &RingMemory<LineSlot>) {
     if slot_ring(ring).is_stuck() {
         slot_ring(ring).recover();
         fence(Ordering::SeqCst);
@@ -141,14 +141,14 @@ fn recover_if_stuck(ring: &RingMemory<Line>) {
 }
 
 impl Protocol for CacheLine {
-    type Slot = Line;
+    type Slot = LineSlot;
     type Message = CacheLineMessage;
     type RecvState = RecvState;
     type SendState = ();
 
     #[inline(always)]
     fn try_send(
-        ring: &RingMemory<Line>,
+        ring: &RingMemory<LineSlot>,
         message: &CacheLineMessage,
         generation: u32,
         (): &(),
@@ -158,14 +158,14 @@ impl Protocol for CacheLine {
 
     #[inline(always)]
     fn try_recv<C: Consumers>(
-        ring: &RingMemory<Line>,
+        ring: &RingMemory<LineSlot>,
         state: &mut RecvState,
     ) -> Result<Option<CacheLineMessage>, RecvError> {
         slot_ring(ring).try_recv::<C>(state)
     }
 
     fn try_recv_many<C: Consumers>(
-        ring: &RingMemory<Line>,
+        ring: &RingMemory<LineSlot>,
         state: &mut RecvState,
         into: &mut [CacheLineMessage],
     ) -> Result<usize, RecvError> {
@@ -173,31 +173,31 @@ impl Protocol for CacheLine {
     }
 
     #[inline]
-    fn is_ready(ring: &RingMemory<Line>) -> bool {
+    fn is_ready(ring: &RingMemory<LineSlot>) -> bool {
         slot_ring(ring).is_ready()
     }
 
-    fn holds(ring: &RingMemory<Line>, count: u64) -> bool {
+    fn holds(ring: &RingMemory<LineSlot>, count: u64) -> bool {
         slot_ring(ring).holds(count)
     }
 
-    fn close(ring: &RingMemory<Line>) -> Closing {
+    fn close(ring: &RingMemory<LineSlot>) -> Closing {
         Closing::At(slot_ring(ring).close())
     }
 
-    fn reopen(ring: &RingMemory<Line>) -> Option<u32> {
+    fn reopen(ring: &RingMemory<LineSlot>) -> Option<u32> {
         slot_ring(ring).reopen()
     }
 
-    fn recover(ring: &RingMemory<Line>) {
+    fn recover(ring: &RingMemory<LineSlot>) {
         recover_if_stuck(ring);
     }
 
-    fn generation(ring: &RingMemory<Line>) -> u32 {
+    fn generation(ring: &RingMemory<LineSlot>) -> u32 {
         slot_ring(ring).generation()
     }
 
-    fn enter(ring: &RingMemory<Line>) -> u8 {
+    fn enter(ring: &RingMemory<LineSlot>) -> u8 {
         let recover = || {
             slot_ring(ring).recover();
         };
@@ -239,7 +239,8 @@ impl Sender<CacheLine> {
 /// the message through another slot failed. The error returns the message.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 #[error(
-    "the slot was voided because composing took too long, and the message could not be sent again: {reason}"
+    "the slot was voided because composing took too long, and the message could not be sent again: \
+     {reason}"
 )]
 pub struct PublishError {
     /// Error of sending the message again.
@@ -320,7 +321,7 @@ impl Claim<'_> {
     fn send_again(&self, claimed: Claimed) -> Result<(), PublishError> {
         let lines = slot_ring(&self.sender.ring);
         let message = lines.composed(claimed);
-        lines.give_back(claimed);
+        lines.release(claimed);
         self.sender.ring.announce_room();
         self.sender.try_send(&message).map_err(|reason| PublishError { reason, message })
     }

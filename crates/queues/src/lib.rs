@@ -1,26 +1,26 @@
 //! Message passing on one node: a mechanism for every size of message, in one shared segment.
 //!
-//! The queues are those of StarT-Voyager (Ang, Chiou, Rudolph, Arvind: *Message Passing Support for
-//! Multi-grained, Multi-threading, and Multi-tasking Environments*, 1996) in software; channels and
-//! remote memory commands follow Rosing and Saltz (*Low Latency Messages on Distributed Memory
-//! Multiprocessors*, 1995).
+//! The queues implement in software those of StarT-Voyager (Ang, Chiou, Rudolph, Arvind: *Message
+//! Passing Support for Multi-grained, Multi-threading, and Multi-tasking Environments*, 1996).
+//! Channels and remote memory commands follow Rosing and Saltz (*Low Latency Messages on
+//! Distributed Memory Multiprocessors*, 1995).
 //!
-//! | to send | take | senders, receivers |
+//! | Data | Module | Senders, receivers |
 //! |---|---|---|
 //! | five bytes, as an active message | [`express`] | any, any |
-//! | up to 48 bytes | [`cache_line`] (wide Express; the shared form of Basic) | any, any |
+//! | up to 48 bytes | [`cache_line`] (also the shared form of Basic) | any, any |
 //! | messages of some hundred bytes, several at once | [`basic`] | one, one |
-//! | the same data to many | [`tag_on`] | any, any |
-//! | number after number | [`channel`] | one, one |
-//! | to memory of another process, without its taking part | [`window`], [`append`] | any, one |
-//! | to one of hundreds of queues of a process, few of them busy | [`hall`] | any, one |
-//! | much, from private memory to private memory | [`bulk`] | one, one |
-//! | up to 4,088 bytes to a name: a port of this job, or of one that need not be trusted | [`post`], through halls or over [`lane`]s | as the post office allows |
+//! | the same data to many receivers | [`tag_on`] | any, any |
+//! | a stream of numbers | [`channel`] | one, one |
+//! | one-sided access to memory of another process | [`window`], [`append`] | any, one |
+//! | messages to one of hundreds of queues of a process, few of them active | [`receive_queues`] | any, one |
+//! | large data, from private memory to private memory | [`bulk`] | one, one |
+//! | up to 4,088 bytes to a named port of this job or of an untrusted one | [`post`], over receive queues or [`lane`]s | according to the rules of the node |
 //!
-//! [`one_poll`] receives from the first non-empty queue of hundreds at the price of one. Waiting is
-//! a short look and then sleep everywhere, and a sleeper costs a sender nothing until there is one.
-//! Processes of one job share a segment and trust each other; different jobs meet in lanes only,
-//! where every word is checked.
+//! [`one_poll`] receives from the first non-empty queue of hundreds at the cost of one. Every
+//! waiting operation polls for a bounded time and then sleeps; a sleeper costs senders nothing
+//! until there is one. Processes of one job share a segment and trust each other. Different jobs
+//! communicate over lanes only, where every word is checked.
 
 pub mod append;
 pub mod basic;

@@ -7,8 +7,8 @@ use crate::liveness::{ProcessId, ProcessWatch};
 use crate::sync::spin_loop;
 use crate::wakeup::Wakeup;
 
-/// Number of polls without a spin-loop hint: about a microsecond, so that an immediate answer of the
-/// peer is seen without delay.
+/// Number of polls without a spin-loop hint: about a microsecond, so that an immediate answer of
+/// the peer is seen without delay.
 pub(crate) const EAGER_POLLS: u32 = 1000;
 
 /// Number of polls with a spin-loop hint before the first sleep: some ten microseconds, about the
@@ -16,8 +16,9 @@ pub(crate) const EAGER_POLLS: u32 = 1000;
 /// it no longer than that.
 const HINTED_POLLS: u32 = 400;
 
-/// Number of yields before the first sleep: with more threads than processors, the awaited thread may
-/// be the next to run, and two context switches cost far less than falling asleep and being woken.
+/// Number of yields before the first sleep: with more threads than processors, the awaited thread
+/// may be the next to run, and two context switches cost far less than falling asleep and being
+/// woken.
 const YIELDS: u32 = 3;
 
 /// Longest sleep without a liveness check of the peer.

@@ -54,7 +54,7 @@ mod name;
 
 use cache_line::message::CacheLineMessage;
 use cache_line::receive::{RecvState, VoidPolicy};
-use cache_line::ring::{Line, SlotRing};
+use cache_line::ring::{Slot, SlotRing};
 use cache_line::senders::Senders;
 use cache_line::state::{CacheLineHeader, SenderId};
 use consumers::{Consumers, Multi, Single};
@@ -66,7 +66,7 @@ use sync::{AtomicU32, AtomicU64, Ordering};
 
 /// Zeroed memory of a ring.
 struct Memory {
-    lines: Vec<Line>,
+    lines: Vec<Slot>,
     tail: AtomicU64,
     seen: AtomicU64,
     head: AtomicU64,
@@ -103,7 +103,7 @@ fn read(got: CacheLineMessage) -> (u16, u64) {
 /// Voids as soon as it may.
 fn impatient() -> RecvState {
     let mut looks = RecvState::default();
-    looks.patience = VoidPolicy { near: 1, far: 1, times: 1, nameless_times: 0 };
+    looks.policy = VoidPolicy { near: 1, far: 1, times: 1, unknown_times: 0 };
     looks
 }
 
@@ -112,7 +112,7 @@ impl Memory {
     fn used(lines: usize, full: u64) -> Arc<Memory> {
         let word = || AtomicU64::new(0);
         let memory = Memory {
-            lines: (0..lines).map(|_| Line::of(word)).collect(),
+            lines: (0..lines).map(|_| Slot::of(word)).collect(),
             tail: word(),
             seen: word(),
             head: word(),
@@ -135,7 +135,7 @@ impl Memory {
     fn lines_of(&self, from: u16) -> SlotRing<'_> {
         let Memory { lines, tail, seen, head, gate, dead } = self;
         SlotRing {
-            lines,
+            slots,
             tail,
             seen,
             head,
@@ -316,7 +316,7 @@ fn a_voided_line_is_passed_by_and_comes_back() {
                     message(1, 0),
                     "nobody has written to it meanwhile"
                 );
-                lines.give_back(slow);
+                lines.release(slow);
                 ring.send_some(1, 1)
             })
         };
@@ -347,7 +347,7 @@ fn a_line_is_published_or_voided_and_never_both() {
                 lines.write(claimed, &message(1, 0));
                 let published = lines.publish(claimed).is_ok();
                 if !published {
-                    lines.give_back(claimed);
+                    lines.release(claimed);
                 }
                 published
             })
@@ -441,7 +441,7 @@ fn senders_recover_the_lines_of_the_dead() {
 }
 
 /// A dead sender's successor is between its claim and its header when a receiver has lost its
-/// patience.
+/// policy.
 #[test]
 fn who_claimed_is_known_from_the_next_claim() {
     model(3, || {
@@ -456,7 +456,7 @@ fn who_claimed_is_known_from_the_next_claim() {
         };
         let mut looks = impatient();
         // Longer than the other thread can be held up here.
-        looks.patience.nameless_times = 1_000;
+        looks.policy.unknown_times = 1_000;
         let mut got = Vec::new();
         for _ in 0..3 {
             got.extend(

@@ -1,4 +1,4 @@
-//! The receiving side of the ring of lines (see `ring.rs`).
+//! Receiving side of the slot ring (see `ring.rs`).
 
 use super::message::CacheLineMessage;
 use super::ring::{CLOSED, POSITION, ROUNDS, SlotRing, copy, is_drained};
@@ -7,119 +7,126 @@ use crate::consumers::{Consumers, advance};
 use crate::error::RecvError;
 use crate::sync::Ordering;
 
-/// How long a receiver looks at an unpublished line with full ones behind it before it voids it:
-/// about a microsecond of looks. A sender that nothing interrupts takes some tens of nanoseconds.
+/// Condition under which a receiver voids an unpublished slot that blocks full ones: about a
+/// microsecond of polls. A sender that is not interrupted takes some tens of nanoseconds.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct VoidPolicy {
-    /// So often a receiver that waits looks at the next lines (a power of two of its looks at the
-    /// first).
+    /// Number of polls between two checks of the next slots (a power of two).
     pub(crate) near: u32,
-    /// So often at all that were claimed, for which it has to know the tail; that disturbs senders
-    /// (a power of two of looks).
+    /// Number of polls between two checks of all claimed slots, which load the tail and so disturb
+    /// senders (a power of two).
     pub(crate) far: u32,
-    /// At the so-manieth time that it finds a full line behind, it voids.
+    /// Number of checks that find a later slot full before the slot is voided.
     pub(crate) times: u32,
-    /// So many times more if it does not know whose the line is: whoever claimed the next line will
-    /// say that, if it is only slow.
-    pub(crate) nameless_times: u32,
+    /// Additional checks while the claimant is unknown: the sender of the next claim will identify
+    /// it, unless it is slow too.
+    pub(crate) unknown_times: u32,
 }
 
 impl Default for VoidPolicy {
     fn default() -> Self {
-        VoidPolicy { near: 16, far: 1024, times: 8, nameless_times: 64 }
+        VoidPolicy { near: 16, far: 1024, times: 8, unknown_times: 64 }
     }
 }
 
-/// How many lines the near look covers.
-const NEXT: u64 = 4;
+/// Number of slots that the near check covers.
+const NEAR_SLOTS: u64 = 4;
 
-/// What a receiver remembers of the line that it waits for.
+/// State of a receiver that waits for a slot.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct RecvState {
     head: u64,
-    looks: u32,
-    held_up: u32,
-    pub(crate) patience: VoidPolicy,
+    polls: u32,
+    /// Checks that found a later slot full.
+    blocked: u32,
+    pub(crate) policy: VoidPolicy,
 }
 
 impl SlotRing<'_> {
-    /// Takes the next message if there is one. A closed ring is told from an empty one only when
-    /// its gate says so.
+    /// Receives the next message if there is one. Reports a closed ring only once its gate is
+    /// closed.
     #[inline]
     pub(crate) fn try_recv<C: Consumers>(
         &self,
-        looks: &mut RecvState,
+        receiver: &mut RecvState,
     ) -> Result<Option<CacheLineMessage>, RecvError> {
         for _ in 0..ROUNDS {
             // Acquire: pairs with the Release half of another receiver's `advance`.
             let head = self.head.load(Ordering::Acquire);
-            let (line, full) = (self.line(head), self.full(head));
-            // Acquire: pairs with the publication.
-            let found = line.stamp.load(Ordering::Acquire);
+            let slot = self.slot(head);
+            let full = self.full(head);
+            // Acquire: pairs with the Release half of `publish`, so that the message is visible.
+            let found = slot.state.load(Ordering::Acquire);
             if found == full {
-                let message = copy(line);
-                // The copy counts only if nobody took the line before, for then nobody can have
-                // written to it: the next sender has to see the head behind it first.
+                let message = copy(slot);
+                // The copy is valid only if the head has not moved: a sender writes to this slot
+                // again only after it has seen the head past it, so an unchanged head means that
+                // the slot was not overwritten during the copy.
                 if advance::<C>(self.head, head, head.wrapping_add(1)) {
                     return Ok(Some(message));
                 }
                 continue;
             }
             if state::is_later(found, full) {
-                // Voided. It fails when another receiver skips it, or the head that was read is an
-                // old one.
+                // Voided: skip it. This fails when another receiver has skipped it or the head that
+                // was read is stale.
                 advance::<C>(self.head, head, head.wrapping_add(1));
                 continue;
             }
-            if !self.is_held_up(head, found, looks)? {
+            if !self.is_blocked(head, found, receiver)? {
                 return Ok(None);
             }
         }
         Err(RecvError::Broken)
     }
 
-    /// Counts a look at a line that was not published, and after many voids it; then there is
-    /// another line to look at.
+    /// Counts a poll of an unpublished slot, and voids it after many; returns whether the next slot
+    /// can be polled.
     #[inline]
-    fn is_held_up(&self, head: u64, found: u64, looks: &mut RecvState) -> Result<bool, RecvError> {
-        if looks.head != head {
-            *looks = RecvState { head, looks: 0, held_up: 0, ..*looks };
-        }
-        looks.looks = looks.looks.wrapping_add(1);
-        // Relaxed: a receiver learns a little sooner or later that the queue was closed.
-        let is_closing = self.gate.load(Ordering::Relaxed) & 1 != 0;
-        if !is_closing && looks.looks & (looks.patience.near - 1) != 0 {
-            return Ok(false);
-        }
-        self.look_behind(head, found, looks, is_closing)
-    }
-
-    #[cold]
-    fn look_behind(
+    fn is_blocked(
         &self,
         head: u64,
         found: u64,
-        looks: &mut RecvState,
+        receiver: &mut RecvState,
+    ) -> Result<bool, RecvError> {
+        if receiver.head != head {
+            *receiver = RecvState { head, polls: 0, blocked: 0, ..*receiver };
+        }
+        receiver.polls = receiver.polls.wrapping_add(1);
+        // Relaxed: a hint; a late value only delays the detection of a closed queue.
+        let is_closing = self.gate.load(Ordering::Relaxed) & 1 != 0;
+        if !is_closing && receiver.polls & (receiver.policy.near - 1) != 0 {
+            return Ok(false);
+        }
+        self.check_later_slots(head, found, receiver, is_closing)
+    }
+
+    #[cold]
+    fn check_later_slots(
+        &self,
+        head: u64,
+        found: u64,
+        receiver: &mut RecvState,
         far: bool,
     ) -> Result<bool, RecvError> {
         let next = head.wrapping_add(1);
-        if far || looks.looks & (looks.patience.far - 1) == 0 {
-            // Acquire: pairs with the Release of whoever moved it.
+        if far || receiver.polls & (receiver.policy.far - 1) == 0 {
+            // Acquire: pairs with the Release of the thread that advanced it.
             let tail = self.tail.load(Ordering::Acquire);
             if is_drained(tail, head) {
                 return Err(RecvError::Closed);
             }
-            // A closed ring has to end even if nothing comes behind.
+            // A closed ring must end even if no message follows.
             if tail & CLOSED == 0 && !self.is_any_full(next, (tail & POSITION).wrapping_sub(next)) {
                 return Ok(false);
             }
-        } else if !self.is_any_full(next, NEXT) {
+        } else if !self.is_any_full(next, NEAR_SLOTS) {
             return Ok(false);
         }
-        looks.held_up += 1;
-        let VoidPolicy { times, nameless_times, .. } = looks.patience;
-        if looks.held_up < times
-            || (looks.held_up < times + nameless_times && self.claimant(head).is_none())
+        receiver.blocked += 1;
+        let VoidPolicy { times, unknown_times, .. } = receiver.policy;
+        if receiver.blocked < times
+            || (receiver.blocked < times + unknown_times && self.claimant(head).is_none())
         {
             return Ok(false);
         }
@@ -127,38 +134,38 @@ impl SlotRing<'_> {
         Ok(true)
     }
 
-    /// Whether a message lies at one of `count` positions from `from` on. There is none where
-    /// nothing was claimed.
+    /// Returns whether one of `count` positions from `from` on holds a message. Unclaimed positions
+    /// hold none.
     fn is_any_full(&self, from: u64, count: u64) -> bool {
-        // However many others may have made of it.
+        // Limited to one lap, even if the count is corrupt.
         (0..count.min(self.count() - 1)).map(|ahead| from.wrapping_add(ahead)).any(|position| {
-            self.line(position).stamp.load(Ordering::Acquire) == self.full(position)
+            self.slot(position).state.load(Ordering::Acquire) == self.full(position)
         })
     }
 
-    /// Takes up to `into.len()` messages with one exchange; gives how many.
+    /// Receives up to `into.len()` messages with one exchange; returns their number.
     pub(crate) fn try_recv_many<C: Consumers>(
         &self,
-        looks: &mut RecvState,
+        receiver: &mut RecvState,
         into: &mut [CacheLineMessage],
     ) -> Result<usize, RecvError> {
-        let limit = into.len().min(self.lines.len());
+        let limit = into.len().min(self.slots.len());
         for _ in 0..ROUNDS {
             let head = self.head.load(Ordering::Acquire);
             let mut count = 0;
             while count < limit {
                 let position = head.wrapping_add(count as u64);
-                let line = self.line(position);
-                if line.stamp.load(Ordering::Acquire) != self.full(position) {
+                let slot = self.slot(position);
+                if slot.state.load(Ordering::Acquire) != self.full(position) {
                     break;
                 }
-                into[count] = copy(line);
+                into[count] = copy(slot);
                 count += 1;
             }
             if count == 0 {
-                // One by one, which knows about voided lines.
+                // The single receive also handles voided slots.
                 let Some(first) = into.first_mut() else { return Ok(0) };
-                let one = self.try_recv::<C>(looks)?;
+                let one = self.try_recv::<C>(receiver)?;
                 return Ok(one.map(|message| *first = message).iter().count());
             }
             if advance::<C>(self.head, head, head.wrapping_add(count as u64)) {
@@ -168,26 +175,26 @@ impl SlotRing<'_> {
         Err(RecvError::Broken)
     }
 
-    /// Whether a receiver has something to do without anybody else's doing: a message waits, or a
-    /// line that holds up others and will be voided. For a look before sleeping; a fence stands
-    /// between what announces the sleep and this.
+    /// Returns whether a receiver can make progress by itself: a message waits, or a slot that
+    /// blocks others and that further polls will void. Called before sleeping, after a fence that
+    /// follows the registration of the sleeper.
     pub(crate) fn is_ready(&self) -> bool {
         for _ in 0..ROUNDS {
             let head = self.head.load(Ordering::Acquire);
-            let (found, full) = (self.line(head).stamp.load(Ordering::Acquire), self.full(head));
+            let found = self.slot(head).state.load(Ordering::Acquire);
+            let full = self.full(head);
             if found == full || state::is_later(found, full) {
                 return true;
             }
             let tail = self.tail.load(Ordering::Acquire);
             let next = head.wrapping_add(1);
-            let held_up = || {
+            let blocked = || {
                 tail & CLOSED != 0 || self.is_any_full(next, (tail & POSITION).wrapping_sub(next))
             };
-            if !is_drained(tail, head) && held_up() {
+            if !is_drained(tail, head) && blocked() {
                 return true;
             }
-            // Another receiver may have taken what was there, and something newer may lie behind
-            // it.
+            // Another receiver may have taken that message, and a newer one may follow it.
             if self.head.load(Ordering::Acquire) == head {
                 return false;
             }
@@ -195,11 +202,11 @@ impl SlotRing<'_> {
         false
     }
 
-    /// Whether at least `count` lines are claimed or full.
+    /// Returns whether at least `count` slots are claimed or full.
     pub(crate) fn holds(&self, count: u64) -> bool {
         let head = self.head.load(Ordering::Acquire);
         let used = (self.tail.load(Ordering::Acquire) & POSITION).wrapping_sub(head);
-        // A head that passed the tail that was read makes a negative number.
+        // Negative if the head has passed the tail that was read.
         used.cast_signed() >= count.cast_signed()
     }
 }

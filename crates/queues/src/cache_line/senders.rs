@@ -24,9 +24,9 @@ impl Senders<'_> {
         self.0.get(number).map_or(ProcessId::NONE, |word| ProcessId(word.load(Ordering::Acquire)))
     }
 
-    /// Registers this process; returns its number, or none if all numbers belong to living processes.
-    /// Calls `recover`, which releases the slots of ended processes, before it reuses the number of
-    /// one of them.
+    /// Registers this process; returns its number, or none if all numbers belong to living
+    /// processes. Calls `recover`, which releases the slots of ended processes, before it reuses
+    /// the number of one of them.
     pub(crate) fn enter(self, recover: impl FnOnce()) -> SenderId {
         let Some(own) = own_name() else { return SenderId::NONE };
         let numbers = 1..self.0.len().min(MAX_SENDERS);

@@ -29,8 +29,8 @@ impl SenderId {
     }
 }
 
-/// State of a slot in a lap. In memory: the lap in the upper 48 bits, then the sender, then two bits
-/// of state, so that a later state is a larger number (until the laps wrap).
+/// State of a slot in a lap. In memory: the lap in the upper 48 bits, then the sender, then two
+/// bits of state, so that a later state is a larger number (until the laps wrap).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum State {
     /// Neither published nor voided in this lap.
@@ -91,10 +91,10 @@ pub(crate) const fn is_voided(found: u64, full: u64) -> bool {
     found & 2 != 0 && is_later(full, found)
 }
 
-/// Header of a cache-line message. In memory: length in bits 0 to 5, handler in 6 to 13, source in 14
-/// to 27, tag in 28 to 43, the low bits of the lap in 44 to 50, which distinguish a claim of this lap
-/// from an earlier one, the sender of the claim in 51 to 56, the sender of the previous claim in 57
-/// to 62, and a 1 in bit 63, which distinguishes the header from zeroed memory.
+/// Header of a cache-line message. In memory: length in bits 0 to 5, handler in 6 to 13, source in
+/// 14 to 27, tag in 28 to 43, the low bits of the lap in 44 to 50, which distinguish a claim of
+/// this lap from an earlier one, the sender of the claim in 51 to 56, the sender of the previous
+/// claim in 57 to 62, and a 1 in bit 63, which distinguishes the header from zeroed memory.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct CacheLineHeader {
     /// Name of the sender.
@@ -172,12 +172,9 @@ mod tests {
     #[test]
     fn a_word_keeps_its_lap_and_state() {
         for lap in [0, 1, 77, LAP] {
-            for of in [
-                State::Empty,
-                State::Full,
-                State::Void(SenderId::NONE),
-                State::Void(SenderId(63)),
-            ] {
+            for of in
+                [State::Empty, State::Full, State::Void(SenderId::NONE), State::Void(SenderId(63))]
+            {
                 let word = encode(lap, of);
                 assert_eq!((decode(word), lap_of(word)), (of, lap));
             }
