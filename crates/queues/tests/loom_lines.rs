@@ -135,7 +135,7 @@ impl Memory {
     fn lines_of(&self, from: u16) -> SlotRing<'_> {
         let Memory { lines, tail, seen, head, gate, dead } = self;
         SlotRing {
-            slots,
+            slots: lines,
             tail,
             seen,
             head,
