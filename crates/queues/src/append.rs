@@ -1,10 +1,10 @@
-//! Append buffers: records that many append and one reads.
+//! Append buffers: records from many senders to one receiver.
 //!
-//! The owner of a [`Receiver`] takes the records out, in the order in which they were appended; each
-//! appender's records keep their order. An [`Sender`] works by itself, the owner's processor
-//! takes no part. A record is in the buffer as a whole or not at all: an appender that is killed in
-//! the middle leaves nothing behind but one cell that cannot be used any more, and one that is
-//! stopped in the middle holds nobody up (see `append/ring.rs`).
+//! The owner of the [`Receiver`] takes records out in the order in which they were appended; the
+//! records of each [`Sender`] keep their order. Appending needs no action of the owner's processor.
+//! A record is in the buffer as a whole or not at all: a sender that is killed while it appends
+//! leaves at most one cell that cannot be used any more, and a sender that is stopped blocks no
+//! other thread (see `append/ring.rs`).
 //!
 //! ```
 //! use queues::append::{Receiver, Sender};
@@ -24,7 +24,7 @@
 //!     for _ in 0..200 {
 //!         receiver.recv(&mut record);
 //!         let [thread, number] = record[..] else { panic!("two bytes") };
-//!         assert_eq!(number, next[thread as usize], "in the order of its appender");
+//!         assert_eq!(number, next[thread as usize], "in the order of its sender");
 //!         next[thread as usize] += 1;
 //!     }
 //! });
@@ -49,14 +49,14 @@ use crate::patience::{self, Ended};
 use crate::process_table::Entry;
 use crate::sync::{AtomicU64, Ordering, spin_loop};
 use layout::Layout;
-use ring::{IsFull, Look};
+use ring::{IsFull, Polled};
 
-/// How often the owner looks at an unfinished record that others wait behind, before it passes it:
-/// some ten microseconds.
-const LOOKS_AT_A_HELD_RECORD: u32 = 400;
+/// Number of polls of an unfinished record that blocks others, before its cell is voided: some ten
+/// microseconds.
+const POLLS_OF_A_BLOCKED_RECORD: u32 = 400;
 
-/// An append buffer as its owner sees it. Dropping it withdraws it; its memory goes back to the
-/// arena if no living process holds a handle.
+/// Receiving end of an append buffer, which owns it. Dropping it withdraws the buffer; its memory
+/// returns to the arena if no living process holds a sender.
 #[derive(Debug)]
 pub struct Receiver {
     layout: Layout,
@@ -65,8 +65,8 @@ pub struct Receiver {
 }
 
 impl Receiver {
-    /// Makes an empty buffer for `records` records of up to `record_bytes` bytes each. A record
-    /// takes 16 bytes beside its own, and whole cache lines.
+    /// Creates an empty buffer for `records` records of up to `record_bytes` bytes each. A record
+    /// occupies 16 bytes besides its own, rounded up to whole cache lines.
     ///
     /// # Errors
     /// [`OpenError::Size`], [`OpenError::Arena`], [`OpenError::Process`].
@@ -76,28 +76,28 @@ impl Receiver {
         match Layout::create(arena.segment(), offset, records, record_bytes) {
             Ok(layout) => Ok(Receiver { layout, arena: Arc::clone(arena), head: 0 }),
             Err(error) => {
-                // It came from this arena just now.
+                // Cannot fail: the memory came from this arena.
                 let _ = arena.free(offset);
                 Err(error)
             }
         }
     }
 
-    /// Where it lies; the name by which others open it.
+    /// Returns the offset of the buffer, to which senders connect.
     pub fn offset(&self) -> Offset {
         self.layout.offset()
     }
 
-    /// Puts the oldest record into `record`, in place of what was there; gives whether there was
+    /// Receives the oldest record into `record`, replacing its contents; returns whether there was
     /// one.
     pub fn try_recv(&mut self, record: &mut Vec<u8>) -> bool {
-        take(&self.layout, &mut self.head, record)
+        receive(&self.layout, &mut self.head, record)
     }
 
-    /// As [`Receiver::try_recv`], but waits for a record: a short look, then sleep. Nobody's death
-    /// ends the wait, because another appender may come.
+    /// Receives like [`Receiver::try_recv`], waiting for a record. The end of a sender does not end
+    /// the wait, because another one may connect.
     pub fn recv(&mut self, record: &mut Vec<u8>) {
-        // Without a deadline it ends with a record.
+        // Without a deadline the wait ends only with a record.
         while !self.recv_before(record, None) {}
     }
 
@@ -114,39 +114,40 @@ impl Receiver {
     }
 
     fn recv_before(&mut self, record: &mut Vec<u8>, deadline: Option<Instant>) -> bool {
-        let (layout, head) = (&self.layout, &mut self.head);
-        let look = || take(layout, head, record).then_some(());
+        let layout = &self.layout;
+        let head = &mut self.head;
+        let poll = || receive(layout, head, record).then_some(());
         patience::wait(
-            layout.owner_bell(),
+            layout.owner_wakeup(),
             &mut ProcessWatch::default(),
             || ProcessId::NONE,
             deadline,
-            look,
+            poll,
         )
         .is_ok()
     }
 }
 
-/// Takes a record out, past one that does not get finished.
-fn take(layout: &Layout, head: &mut u64, record: &mut Vec<u8>) -> bool {
+/// Receives a record, skipping an unfinished one.
+fn receive(layout: &Layout, head: &mut u64, record: &mut Vec<u8>) -> bool {
     let most = layout.record_bytes();
-    let mut looks = 0;
+    let mut polls = 0;
     loop {
-        // A length that no appender has written is cut.
+        // A corrupt length is limited to the longest record.
         match layout
             .ring()
-            .look(head, |length, words| copy_out(words, length.min(most) as usize, record))
+            .poll(head, |length, words| copy_out(words, length.min(most) as usize, record))
         {
-            Look::Read => {
-                layout.appenders_bell().wake();
+            Polled::Read => {
+                layout.senders_wakeup().wake();
                 return true;
             }
-            Look::Nothing => return false,
-            Look::Held if looks < LOOKS_AT_A_HELD_RECORD => {
-                looks += 1;
+            Polled::Nothing => return false,
+            Polled::Blocked if polls < POLLS_OF_A_BLOCKED_RECORD => {
+                polls += 1;
                 spin_loop();
             }
-            Look::Held => layout.ring().give_up(*head),
+            Polled::Blocked => layout.ring().void(*head),
         }
     }
 }
@@ -154,7 +155,7 @@ fn take(layout: &Layout, head: &mut u64, record: &mut Vec<u8>) -> bool {
 fn copy_out(words: &[AtomicU64], length: usize, record: &mut Vec<u8>) {
     record.clear();
     for word in &words[..length.div_ceil(8)] {
-        // Relaxed: the stamp made them visible.
+        // Relaxed: the Acquire load of the state made them visible.
         record.extend_from_slice(&word.load(Ordering::Relaxed).to_le_bytes());
     }
     record.truncate(length);
@@ -166,7 +167,7 @@ fn copy_in(words: &[AtomicU64], record: &[u8]) {
     last[..rest.len()].copy_from_slice(rest);
     let bytes = whole.iter().chain((!rest.is_empty()).then_some(&last));
     for (word, bytes) in words.iter().zip(bytes) {
-        // Relaxed: the stamp publishes them.
+        // Relaxed: the state publishes them.
         word.store(u64::from_le_bytes(*bytes), Ordering::Relaxed);
     }
 }
@@ -176,14 +177,13 @@ impl Drop for Receiver {
         self.layout.withdraw();
         if !self.layout.processes().has_living() {
             self.layout.erase();
-            // The place came from this arena and is freed once, so that this cannot fail.
+            // Cannot fail: the memory came from this arena and is freed once.
             let _ = self.arena.free(self.layout.offset());
         }
     }
 }
 
-/// A handle to append to a buffer, of the same process or another one. Any number of threads may
-/// use it at once.
+/// Sender of records to a buffer of any process. Any number of threads may use it at once.
 #[derive(Debug)]
 pub struct Sender {
     layout: Layout,
@@ -191,7 +191,7 @@ pub struct Sender {
 }
 
 impl Sender {
-    /// Opens the buffer at `offset` of the segment.
+    /// Connects to the buffer at `offset`.
     ///
     /// # Errors
     /// [`OpenError::NoBuffer`], [`OpenError::Withdrawn`], [`OpenError::TooManyHandles`],
@@ -202,17 +202,18 @@ impl Sender {
         Ok(Sender { layout, entry })
     }
 
-    /// The most bytes that a record can have.
+    /// Returns the maximum size of a record in bytes.
     pub fn record_bytes(&self) -> u64 {
         self.layout.record_bytes()
     }
 
-    /// Appends a record if there is room. When this returns, the owner can take it.
+    /// Appends a record if there is free space. The record is available to the receiver on return.
     ///
     /// # Errors
     /// [`AppendError::Full`], [`AppendError::TooLong`], [`AppendError::Withdrawn`].
     pub fn try_send(&self, record: &[u8]) -> Result<(), AppendError> {
-        let (buffer, most) = (self.layout.offset(), self.record_bytes());
+        let buffer = self.layout.offset();
+        let most = self.record_bytes();
         if record.len() as u64 > most {
             return Err(AppendError::TooLong { buffer, bytes: record.len(), most });
         }
@@ -221,14 +222,14 @@ impl Sender {
         }
         match self.layout.ring().append(record.len() as u64, |words| copy_in(words, record)) {
             Ok(()) => {
-                self.layout.owner_bell().wake();
+                self.layout.owner_wakeup().wake();
                 Ok(())
             }
             Err(IsFull) => Err(AppendError::Full { buffer }),
         }
     }
 
-    /// As [`Sender::try_send`], but waits for room: a short look, then sleep.
+    /// Appends like [`Sender::try_send`], waiting for free space.
     ///
     /// # Errors
     /// [`AppendError::TooLong`], [`AppendError::Withdrawn`], [`AppendError::OwnerGone`].
@@ -253,18 +254,19 @@ impl Sender {
     }
 
     fn send_before(&self, record: &[u8], deadline: Option<Instant>) -> Result<(), AppendError> {
-        let (layout, buffer) = (&self.layout, self.layout.offset());
-        let look = || match self.try_send(record) {
+        let layout = &self.layout;
+        let buffer = layout.offset();
+        let poll = || match self.try_send(record) {
             Err(AppendError::Full { .. }) => None,
             other => Some(other),
         };
         let owner = || layout.owner();
         match patience::wait(
-            layout.appenders_bell(),
+            layout.senders_wakeup(),
             &mut ProcessWatch::default(),
             owner,
             deadline,
-            look,
+            poll,
         ) {
             Ok(outcome) => outcome,
             Err(Ended::Deadline) => Err(AppendError::DeadlinePassed { buffer }),

@@ -8,7 +8,7 @@ mod sync;
 mod ring;
 
 use loom::thread;
-use ring::{IsFull, Look, Words};
+use ring::{IsFull, Polled, RecordRing};
 use std::sync::Arc;
 use sync::{AtomicU64, Ordering};
 
@@ -44,8 +44,8 @@ impl Memory {
         })
     }
 
-    fn words(&self) -> Words<'_> {
-        Words { cells: &self.cells, stride: STRIDE, tail: &self.tail }
+    fn words(&self) -> RecordRing<'_> {
+        RecordRing { cells: &self.cells, stride: STRIDE, tail: &self.tail }
     }
 
     /// Appends a record that says `value` twice.
@@ -60,7 +60,7 @@ impl Memory {
     fn take(&self, head: &mut u64) -> Option<u64> {
         loop {
             let mut read = None;
-            let look = self.words().look(head, |length, words| {
+            let look = self.words().poll(head, |length, words| {
                 let value = words[0].load(Ordering::Relaxed);
                 assert_eq!(
                     (length, words[1].load(Ordering::Relaxed)),
@@ -70,9 +70,9 @@ impl Memory {
                 read = Some(value);
             });
             match look {
-                Look::Read => return read,
-                Look::Nothing => return None,
-                Look::Held => self.words().give_up(*head),
+                Polled::Read => return read,
+                Polled::Nothing => return None,
+                Polled::Blocked => self.words().void(*head),
             }
         }
     }

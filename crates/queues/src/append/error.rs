@@ -1,106 +1,108 @@
-//! What can go wrong with append buffers.
+//! Errors of append buffers.
 
 use shm::arena::ArenaError;
 use shm::process::ProcessError;
 use shm::segment::{Offset, SegmentError};
 
-/// Why an append buffer could not be made or opened.
+/// Error of creating or connecting to an append buffer.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum OpenError {
-    /// A buffer for no records, or for more than it can hold.
+    /// The requested size is not supported.
     #[error(
-        "a buffer for {records} records of {record_bytes} bytes cannot be made: ask for 1 to {most} records"
+        "a buffer for {records} records of {record_bytes} bytes cannot be created: choose 1 to \
+         {most} records"
     )]
     Size {
-        /// How many records were asked for.
+        /// Requested number of records.
         records: u64,
-        /// Bytes a record.
+        /// Requested bytes per record.
         record_bytes: u64,
-        /// The most records that can be.
+        /// Maximum number of records.
         most: u64,
     },
-    /// There is something else at that place.
+    /// No append buffer lies at the offset.
     #[error(
-        "there is no append buffer at {offset}: use the offset that `Buffer::offset` gave, in the same segment"
+        "there is no append buffer at {offset}: connect to the offset that `Receiver::offset` \
+         returned, in the same segment"
     )]
     NoBuffer {
-        /// Where it was looked for.
+        /// Requested offset.
         offset: Offset,
     },
     /// Its owner has withdrawn it.
     #[error("the append buffer at {offset} was withdrawn by its owner, process {owner}")]
     Withdrawn {
-        /// The buffer.
+        /// Offset of the buffer.
         offset: Offset,
-        /// The number of the process that had made it.
+        /// Process number of the owner.
         owner: u32,
     },
-    /// As many handles are open as a buffer can have.
+    /// The number of connected senders is at its maximum.
     #[error(
-        "the append buffer at {offset} has {most} open handles, the most there can be: share one among threads"
+        "the append buffer at {offset} has {most} connected senders, the maximum: share one among \
+         threads"
     )]
     TooManyHandles {
-        /// The buffer.
+        /// Offset of the buffer.
         offset: Offset,
-        /// How many there can be.
+        /// Maximum number of senders.
         most: usize,
     },
-    /// The arena has no room for it.
-    #[error("no room for an append buffer: {0}")]
+    /// The arena has no memory left.
+    #[error("no memory for an append buffer: {0}")]
     Arena(#[from] ArenaError),
-    /// The place does not lie in the segment.
+    /// The buffer does not lie in the segment.
     #[error("an append buffer cannot lie there: {0}")]
     Segment(#[from] SegmentError),
-    /// This process cannot name itself to the others.
+    /// The identity of this process is unavailable.
     #[error(transparent)]
     Process(#[from] ProcessError),
 }
 
-/// Why a record was not appended. It was not appended in part either.
+/// Error of appending a record. No part of the record was appended.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum AppendError {
-    /// The record is longer than the buffer's records can be.
+    /// The record exceeds the maximum size.
     #[error(
-        "a record of {bytes} bytes is too long for the append buffer at {buffer}: its records have {most} at most"
+        "a record of {bytes} bytes is too long for the append buffer at {buffer}: its records have \
+         {most} at most"
     )]
     TooLong {
-        /// The buffer.
+        /// Offset of the buffer.
         buffer: Offset,
-        /// The length of the record in bytes.
+        /// Size of the record in bytes.
         bytes: usize,
-        /// The most bytes.
+        /// Maximum size in bytes.
         most: u64,
     },
-    /// The owner has not made room yet.
-    #[error("the append buffer at {buffer} is full: its owner has yet to take records out")]
+    /// The buffer is full.
+    #[error("the append buffer at {buffer} is full: its owner has not received enough records")]
     Full {
-        /// The buffer.
+        /// Offset of the buffer.
         buffer: Offset,
     },
-    /// The deadline passed before there was room.
+    /// The deadline passed before space was free.
     #[error("the append buffer at {buffer} stayed full until the deadline")]
     DeadlinePassed {
-        /// The buffer.
+        /// Offset of the buffer.
         buffer: Offset,
     },
     /// The owner has withdrawn the buffer.
     #[error("the append buffer at {buffer} was withdrawn by its owner, process {owner}")]
     Withdrawn {
-        /// The buffer.
+        /// Offset of the buffer.
         buffer: Offset,
-        /// The number of the process that had made it.
+        /// Process number of the owner.
         owner: u32,
     },
     /// The owner has ended.
-    #[error(
-        "the append buffer at {buffer} is full for good: its owner, process {owner}, has ended"
-    )]
+    #[error("the append buffer at {buffer} remains full: its owner, process {owner}, has ended")]
     OwnerGone {
-        /// The buffer.
+        /// Offset of the buffer.
         buffer: Offset,
-        /// The number that the process had.
+        /// Process number of the owner.
         owner: u32,
     },
 }

@@ -1,4 +1,4 @@
-//! How an append buffer lies in a segment: what others find at its offset.
+//! Layout of an append buffer in a segment.
 
 use std::sync::Arc;
 
@@ -6,24 +6,24 @@ use shm::mapped::{Mapped, MappedSlice};
 use shm::segment::{Offset, Segment};
 
 use super::error::OpenError;
-use super::ring::{self, Words};
+use super::ring::{self, RecordRing};
 use crate::fence;
 use crate::liveness::ProcessId;
 use crate::process_table::{AttachError, Entry, MAX_PROCESSES, ProcessTable};
 use crate::sync::{AtomicU32, AtomicU64, Ordering};
 use crate::wakeup::Wakeup;
 
-/// The most records that a buffer can be asked to hold.
+/// Maximum number of records of a buffer.
 const MOST_RECORDS: u64 = 1 << 24;
 
-/// The most bytes a record.
+/// Maximum size of a record in bytes.
 const MOST_BYTES: u64 = 1 << 30;
 
-/// Words of a cell beside the record: stamp and length.
+/// Words of a cell besides the record: state and length.
 const EXTRA_WORDS: u64 = 2;
 
 shm::shared_lines! {
-    /// What the buffer is; written when it is made.
+    /// Properties of the buffer, written on creation.
     pub(super) struct Label {
         /// [`MAGIC`]; stored last.
         magic: AtomicU64,
@@ -32,27 +32,27 @@ shm::shared_lines! {
         owner: AtomicU64,
     }
 
-    /// Where appenders look for an empty cell.
+    /// Position of the senders: a hint where the next empty cell is.
     pub(super) struct Tail {
         position: AtomicU64,
     }
 
-    /// What the owner sleeps on; every appender loads it, so nothing else is written here.
-    pub(super) struct OwnerBell {
+    /// Wake-up word of the owner. Every sender loads it, so its line holds no other data.
+    pub(super) struct OwnerWakeup {
         word: AtomicU32,
     }
 
-    /// What appenders sleep on that wait for room.
-    pub(super) struct AppendersBell {
+    /// Wake-up word of senders that wait for free space.
+    pub(super) struct SendersWakeup {
         word: AtomicU32,
     }
 
-    /// All of it; the cells follow.
+    /// All lines before the cells.
     pub(super) struct Head {
         label: Label,
         tail: Tail,
-        owner_bell: OwnerBell,
-        appenders_bell: AppendersBell,
+        owner_wakeup: OwnerWakeup,
+        senders_wakeup: SendersWakeup,
         processes: ProcessTable,
     }
 }
@@ -60,7 +60,7 @@ shm::shared_lines! {
 /// "append" in ASCII and a version.
 const MAGIC: u64 = 0x6170_7065_6e64_0001;
 
-/// A buffer as anybody sees it.
+/// Mapped buffer, as seen by any process.
 #[derive(Debug)]
 pub(super) struct Layout {
     head: Mapped<Head>,
@@ -71,12 +71,12 @@ pub(super) struct Layout {
     record_bytes: u64,
 }
 
-/// Words a cell: whole cache lines, so that two appenders never write in the same one.
+/// Returns the words per cell: whole cache lines, so that two senders never write to the same one.
 fn stride(record_bytes: u64) -> u64 {
     (record_bytes.div_ceil(8) + EXTRA_WORDS).next_multiple_of(8)
 }
 
-/// Bytes of the segment that a buffer takes.
+/// Returns the size of a buffer in bytes.
 pub(super) fn footprint(records: u64, record_bytes: u64) -> Result<u64, OpenError> {
     if records == 0 || records > MOST_RECORDS || record_bytes > MOST_BYTES {
         return Err(OpenError::Size { records, record_bytes, most: MOST_RECORDS });
@@ -85,7 +85,7 @@ pub(super) fn footprint(records: u64, record_bytes: u64) -> Result<u64, OpenErro
 }
 
 impl Layout {
-    /// Writes the label of a buffer at `offset`, in zeroed memory, for this process.
+    /// Creates a buffer at `offset`, in zeroed memory, owned by this process.
     pub(super) fn create(
         segment: &Arc<Segment>,
         offset: Offset,
@@ -107,15 +107,15 @@ impl Layout {
         Layout::open(segment, offset)
     }
 
-    /// Finds the buffer at `offset`.
+    /// Maps the buffer at `offset`.
     pub(super) fn open(segment: &Arc<Segment>, offset: Offset) -> Result<Self, OpenError> {
         let head = Mapped::<Head>::new(segment, offset)?;
         // Acquire: pairs with the Release in `create`.
         if head.label.magic.load(Ordering::Acquire) != MAGIC {
             return Err(OpenError::NoBuffer { offset });
         }
-        // Relaxed: the magic number published them. Anything may stand there by now; the numbers
-        // are checked.
+        // Relaxed: the magic number published them. They may be corrupt, so they are checked
+        // below.
         let records = head.label.records.load(Ordering::Relaxed);
         let record_bytes = head.label.record_bytes.load(Ordering::Relaxed);
         let owner = ProcessId(head.label.owner.load(Ordering::Relaxed));
@@ -148,23 +148,23 @@ impl Layout {
         self.record_bytes
     }
 
-    pub(super) fn ring(&self) -> Words<'_> {
-        Words { cells: &self.cells, stride: self.stride, tail: &self.head.tail.position }
+    pub(super) fn ring(&self) -> RecordRing<'_> {
+        RecordRing { cells: &self.cells, stride: self.stride, tail: &self.head.tail.position }
     }
 
-    pub(super) fn owner_bell(&self) -> Wakeup<'_> {
-        Wakeup(&self.head.owner_bell.word)
+    pub(super) fn owner_wakeup(&self) -> Wakeup<'_> {
+        Wakeup(&self.head.owner_wakeup.word)
     }
 
-    pub(super) fn appenders_bell(&self) -> Wakeup<'_> {
-        Wakeup(&self.head.appenders_bell.word)
+    pub(super) fn senders_wakeup(&self) -> Wakeup<'_> {
+        Wakeup(&self.head.senders_wakeup.word)
     }
 
     pub(super) fn processes(&self) -> &ProcessTable {
         &self.head.processes
     }
 
-    /// Enters this process as a user of the buffer.
+    /// Attaches this process to the buffer.
     pub(super) fn enter(&self) -> Result<Entry, OpenError> {
         let offset = self.offset;
         self.processes().attach().map_err(|reason| match reason {
@@ -174,13 +174,13 @@ impl Layout {
         })
     }
 
-    /// Nobody can append any more; whoever waits for room learns it.
+    /// Withdraws the buffer and wakes waiting senders.
     pub(super) fn withdraw(&self) {
         self.processes().close();
-        self.appenders_bell().wake();
+        self.senders_wakeup().wake();
     }
 
-    /// Makes sure that nobody finds a buffer here any more.
+    /// Erases the magic number, so that no process connects to freed memory.
     pub(super) fn erase(&self) {
         // Relaxed: the arena's next user orders its own stores.
         self.head.label.magic.store(0, Ordering::Relaxed);
