@@ -1,30 +1,29 @@
 //! Basic, unshared: a ring of cache lines between one sender and one receiver of the same job.
 //!
-//! A message is composed where it will be read, and read where it was composed. Nothing is a
+//! A message is composed where it will be read, and read where it was composed. No operation is a
 //! read-modify-write; a message of at most [`LINE_BYTES`] bytes costs the transfer of one cache
-//! line. Longer ones, up to a quarter of the ring ([`Sender::longest_message`]), lie in one piece
-//! over several lines.
+//! line. Longer ones, up to a quarter of the ring ([`Sender::longest_message`]), occupy several
+//! consecutive lines.
 //!
-//! | to send | to receive |
+//! | Send | Receive |
 //! |---|---|
-//! | get a buffer: [`Sender::reserve`] | get the next message: [`Receiver::recv`] |
-//! | write to it | look at it |
-//! | release it: [`Buffer::finish`], then [`Sender::publish`] | release it: drop the [`Message`] |
+//! | reserve a buffer: [`Sender::reserve`] | receive the next message: [`Receiver::recv`] |
+//! | write to it | read it |
+//! | finish it: [`Buffer::finish`], then [`Sender::publish`] | release it: drop the [`Message`] |
 //!
-//! Several messages can be published by one store, and several released with one handshake
-//! ([`Receiver::batch`]). Each operation that may have to wait has three forms: `try_…` never
-//! waits, the plain one does, `…_by` until a deadline. To wait is to look a bounded number of times
-//! and then to sleep.
+//! One store publishes several messages, and one handshake releases several ([`Receiver::batch`]).
+//! Each operation that may wait has several forms: `try_…` never waits, the plain one waits,
+//! `…_timeout` and `…_deadline` wait for a limited time. A waiting thread polls a bounded number of
+//! times and then sleeps.
 //!
-//! A receiver may also be told by an eventfd ([`Receiver::request_event`]) or, with hundreds of
-//! others, through a poll set ([`Receiver::in_set`], [`crate::one_poll`]).
+//! A receiver can also be notified through an eventfd ([`Receiver::request_event`]) or, with
+//! hundreds of others, through a poll set ([`Receiver::in_set`], [`crate::one_poll`]).
 //!
-//! Memory: [`bytes_for`] the ring, and a bit a line in the sender. A ring holds what fits, for
-//! ever: a slow receiver slows its sender.
+//! Memory: [`bytes_for`] the ring, and one bit per line in the sender. The memory never grows: a
+//! slow receiver slows its sender.
 //!
-//! The two ends trust each other to keep their hands off what is not theirs, as processes of one
-//! job do. Between jobs the same ring is a [`crate::lane`], whose receiver takes every message out
-//! before it looks.
+//! The two ends trust each other to follow the protocol, as processes of one job do. Between jobs
+//! the same ring is a [`crate::lane`], which copies every message before it checks it.
 //!
 //! ```
 //! use queues::basic::{Header, Receiver, Sender, bytes_for};
@@ -70,64 +69,64 @@ pub(crate) mod words;
 pub use ring::Corruption;
 pub use stamp::Header;
 
-/// The longest message that fits one cache line, in bytes.
+/// Size of the longest message that fits one cache line, in bytes.
 pub const LINE_BYTES: usize = 56;
 
-/// How often an end looks before it sleeps: a few microseconds, less than falling asleep and waking
-/// up take.
+/// Number of polls before an end sleeps: a few microseconds, less than falling asleep and waking
+/// up.
 pub(crate) const LOOKS: u32 = 100;
 
-/// How long an end sleeps that may not be woken (see [`shm::fence`]).
+/// Longest sleep of an end that may miss a wake-up (see [`shm::fence`]).
 pub(crate) const UNCERTAIN: Duration = Duration::from_millis(1);
 
 type Memory = MappedSlice<AtomicU64>;
 
-/// What can go wrong with a ring.
+/// Error of a Basic ring.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum BasicError {
-    /// A number of lines that no ring has.
+    /// The number of lines is not supported.
     #[error(
-        "a ring of {lines} lines cannot be: take a power of two from {} to {}",
+        "a ring cannot have {lines} lines: choose a power of two from {} to {}",
         ring::MIN_LINES,
         ring::MAX_LINES
     )]
     Lines {
-        /// The number asked for.
+        /// Requested number of lines.
         lines: u64,
     },
     /// The ring does not lie in the segment.
     #[error(transparent)]
     Segment(#[from] SegmentError),
-    /// More than a message of this ring holds.
+    /// The message is too long for this ring.
     #[error("a message of {bytes} bytes is too long: this ring's messages have at most {most}")]
     Oversized {
-        /// Its bytes.
+        /// Size of the message.
         bytes: usize,
-        /// The longest.
+        /// Maximum size.
         most: usize,
     },
-    /// The other end has been closed: dropped in an orderly way.
+    /// The other end has been dropped.
     #[error("the other end of the ring has been closed")]
     Closed,
-    /// The deadline is over.
-    #[error("the deadline was over before the other end of the ring did its part")]
+    /// The deadline passed.
+    #[error("the deadline passed before the other end of the ring acted")]
     TimedOut,
-    /// The process that was watched has ended without closing its end.
+    /// The watched process has ended without closing its end.
     #[error("process {pid} at the other end of the ring has ended")]
     PeerGone {
-        /// Its number.
+        /// Process number.
         pid: u32,
     },
-    /// The ring's memory holds what no end of it writes.
-    #[error("the ring is spoilt: {0}")]
+    /// The memory of the ring holds words that neither end writes.
+    #[error("the ring is corrupt: {0}")]
     Corrupt(#[from] Corruption),
-    /// The poll set that the ring is to be in does not lie in its segment, or has no such index.
-    #[error("the ring cannot be in the poll set: {0}")]
+    /// The poll set does not lie in the segment of the ring, or has no such index.
+    #[error("the ring cannot join the poll set: {0}")]
     NotInSet(#[from] crate::error::CreateError),
 }
 
-/// The size of a ring of so many lines, in bytes: 64 a line and 256.
+/// Returns the size of a ring of `lines` lines in bytes: 64 per line plus 256.
 ///
 /// ```
 /// assert_eq!(queues::basic::bytes_for(64)?, 64 * 64 + 256);
@@ -145,7 +144,7 @@ pub(crate) fn geometry(lines: u64) -> Result<Geometry, BasicError> {
     Geometry::new(lines).ok_or(BasicError::Lines { lines })
 }
 
-/// The words of a ring at `at`.
+/// Maps the words of a ring at `at`.
 pub(crate) fn map(
     segment: &Arc<Segment>,
     at: Offset,
@@ -154,14 +153,14 @@ pub(crate) fn map(
     MappedSlice::new(segment, at, geometry.words())
 }
 
-/// The sending end. There must be one, and nobody else writes to the ring.
+/// Sending end. A ring has exactly one.
 #[derive(Debug)]
 pub struct Sender {
     ring: sender::Sender<Memory, FutexBell>,
 }
 
 impl Sender {
-    /// The sending end of the ring of `lines` lines at `at`, whose memory is committed and zero.
+    /// Connects the sending end of a ring of `lines` lines at `at`, in committed, zeroed memory.
     ///
     /// # Errors
     ///
@@ -173,29 +172,30 @@ impl Sender {
         ring.map(|ring| Sender { ring }).ok_or(BasicError::Lines { lines })
     }
 
-    /// Waiting ends with [`BasicError::PeerGone`], within a tenth of a second, when this process
-    /// has ended.
+    /// Sets the receiving process: when it has ended, waiting returns [`BasicError::PeerGone`]
+    /// within a tenth of a second.
     #[must_use]
     pub fn watching(mut self, receiver: ProcessHandle) -> Sender {
         self.ring.bell_mut().peer = Some(receiver);
         self
     }
 
-    /// A sender that notifies the receiver's event when the receiver asks for that. The event is
-    /// also notified for the poll set of the ring.
+    /// Sets the receiver's event, which this sender notifies on request, also on behalf of the poll
+    /// set of the ring.
     #[must_use]
     pub fn with_event(mut self, event: Event) -> Sender {
         self.ring.bell_mut().event = Some(event);
         self
     }
 
-    /// The longest message in bytes: what fits a quarter of the ring's lines, less 8 bytes.
+    /// Returns the maximum size of a message in bytes: a quarter of the ring's lines, minus 8
+    /// bytes.
     pub fn longest_message(&self) -> usize {
         self.ring.geometry().longest()
     }
 
-    /// Gets a buffer for a message of `bytes` bytes; waits for room, and publishes what was
-    /// composed before it does.
+    /// Reserves a buffer for a message of `bytes` bytes, waiting for free space. Publishes finished
+    /// messages before it waits.
     ///
     /// # Errors
     ///
@@ -205,7 +205,7 @@ impl Sender {
         self.reserve_before(header, bytes, None)
     }
 
-    /// As [`Self::reserve`], but waits until `deadline` at most.
+    /// Reserves like [`Self::reserve`], waiting until `deadline` at the latest.
     ///
     /// # Errors
     ///
@@ -231,7 +231,7 @@ impl Sender {
         }
     }
 
-    /// As [`Self::reserve`]; `None` if there is no room now.
+    /// Reserves like [`Self::reserve`], without waiting; `None` if there is no free space.
     ///
     /// # Errors
     ///
@@ -254,13 +254,12 @@ impl Sender {
         Buffer { composing: self.ring.compose(header, room) }
     }
 
-    /// Publishes everything composed and finished, by one store, and wakes the receiver if it
-    /// sleeps.
+    /// Publishes all finished messages with one store, and wakes the receiver if it sleeps.
     pub fn publish(&mut self) {
         self.ring.publish();
     }
 
-    /// Sends one message that lies elsewhere; waits for room.
+    /// Sends a copy of one message, waiting for free space.
     ///
     /// # Errors
     ///
@@ -304,7 +303,7 @@ impl Sender {
         Ok(())
     }
 
-    /// As [`Self::send`]; `false` if there is no room now.
+    /// Sends like [`Self::send`], without waiting; `false` if there is no free space.
     ///
     /// # Errors
     ///
@@ -317,27 +316,27 @@ impl Sender {
     }
 }
 
-/// A message that is being composed in the ring. It holds what an earlier message left there.
-/// Dropped before it is finished, it has never been.
+/// Reserved buffer in the ring. Its initial contents are unspecified. Dropping it before
+/// [`Buffer::finish`] discards the message.
 #[derive(Debug)]
-#[must_use = "a message that is not finished is not sent"]
+#[must_use = "an unfinished message is not sent"]
 pub struct Buffer<'a> {
     composing: Composing<'a, Memory, FutexBell>,
 }
 
 impl Buffer<'_> {
-    /// The bytes of the message, to be written.
+    /// Returns the bytes of the message, for writing.
     pub fn as_mut_slice(&mut self) -> &mut [u8] {
         let bytes = self.composing.bytes();
         let words = self.composing.words();
         // SAFETY: `words` covers `bytes` bytes of the mapping, which lives as long as the sender
-        // that `self` borrows; the words are atomics, whose memory may be written through a shared
-        // reference. `&mut self` makes it this process's only reference; the receiver does not look
-        // at lines that it has released and that are not published.
+        // that `self` borrows; the words are atomics, so their memory may be written through a
+        // shared reference. `&mut self` makes this the process's only reference, and the receiver
+        // does not read lines that it has released and that are not published.
         unsafe { std::slice::from_raw_parts_mut(words.as_ptr().cast::<u8>().cast_mut(), bytes) }
     }
 
-    /// Adds the message to those that the next [`Sender::publish`] makes visible.
+    /// Finishes the message; the next [`Sender::publish`] makes it visible.
     pub fn finish(self) {
         self.composing.finish();
     }
@@ -348,14 +347,14 @@ impl Buffer<'_> {
     }
 }
 
-/// The receiving end. There must be one.
+/// Receiving end. A ring has exactly one.
 #[derive(Debug)]
 pub struct Receiver {
     ring: receiver::Receiver<Memory, FutexBell>,
 }
 
 impl Receiver {
-    /// The receiving end of the ring of `lines` lines at `at`.
+    /// Connects the receiving end of a ring of `lines` lines at `at`.
     ///
     /// # Errors
     ///
@@ -367,17 +366,16 @@ impl Receiver {
         ring.map(|ring| Receiver { ring }).ok_or(BasicError::Lines { lines })
     }
 
-    /// Waiting ends with [`BasicError::PeerGone`], within a tenth of a second, when this process
-    /// has ended and what it had sent has been received.
+    /// Sets the sending process: when it has ended and its messages have been received, waiting
+    /// returns [`BasicError::PeerGone`] within a tenth of a second.
     #[must_use]
     pub fn watching(mut self, sender: ProcessHandle) -> Receiver {
         self.ring.bell_mut().peer = Some(sender);
         self
     }
 
-    /// Has the sender announce its messages in a poll set of the same segment, with this index:
-    /// from now on, also those of a sender that was opened before. The sender then passes a full
-    /// fence with every [`Sender::publish`].
+    /// Adds the ring to a poll set of the same segment with this index, also for a sender that is
+    /// already connected. The sender then executes a full fence in every [`Sender::publish`].
     ///
     /// # Errors
     ///
@@ -391,28 +389,28 @@ impl Receiver {
         Ok(self)
     }
 
-    /// Asks that the [`Event`] that the sender was given be notified once. True if there is a
-    /// reason already; then receive first. A half is half of the ring's lines; what has been
-    /// received since the request may still count, up to a quarter.
+    /// Requests one notification of the sender's [`Event`]. Returns true if the condition already
+    /// holds; then receive first. Half full means half of the ring's lines; up to a quarter of the
+    /// lines received since the request may still count.
     ///
-    /// It is always true where the kernel refuses `membarrier` to this process: the sender may then
-    /// miss the request, so look again after a millisecond.
+    /// Always returns true where the kernel refuses `membarrier` to this process: the sender may
+    /// then miss the request, so check again after a millisecond.
     pub fn request_event(&mut self, when: Notify) -> bool {
         self.ring.ask(when)
     }
 
-    /// Takes back what [`Receiver::request_event`] asked for.
+    /// Cancels the request of [`Receiver::request_event`].
     pub fn cancel_event(&mut self) {
         self.ring.ask_for_nothing();
     }
 
-    /// Whether a message (or an error) waits: one load.
+    /// Returns whether a message or an error waits, with one load.
     #[inline]
     pub fn is_ready(&self) -> bool {
         self.ring.is_ready()
     }
 
-    /// The next message; waits for it.
+    /// Receives the next message, waiting for one.
     ///
     /// # Errors
     ///
@@ -447,8 +445,8 @@ impl Receiver {
         }
     }
 
-    /// As [`Self::recv`]; `None` if there is no message now. Does not notice the end of a
-    /// process that is watched.
+    /// Receives like [`Self::recv`], without waiting; `None` if there is no message. Does not check
+    /// the watched process.
     ///
     /// # Errors
     ///
@@ -460,15 +458,14 @@ impl Receiver {
         }
     }
 
-    /// Receives several messages that are released together, when the value is dropped.
+    /// Starts a batch: messages that are released together when the returned value is dropped.
     pub fn batch(&mut self) -> Batch<'_> {
         Batch { receiver: self }
     }
 }
 
-/// A poll only says that something waits; [`Receiver::try_recv`] then gives the message where it
-/// lies, or the error. A ring whose sender has closed it is found again by every poll, until it is
-/// taken out of the slice.
+/// A poll only reports that a message or an error waits; [`Receiver::try_recv`] then returns it.
+/// Every poll reports a ring closed by its sender again, until the ring is removed from the slice.
 impl Polled for Receiver {
     type Item = ();
 
@@ -483,7 +480,7 @@ impl Polled for Receiver {
     }
 }
 
-/// A message, where its sender composed it. Dropping it releases its lines.
+/// Message in place, where its sender composed it. Dropping it releases its lines.
 #[derive(Debug)]
 pub struct Message<'a> {
     receiver: &'a mut Receiver,
@@ -491,12 +488,12 @@ pub struct Message<'a> {
 }
 
 impl Message<'_> {
-    /// Who sent it, and for which handler.
+    /// Returns the sender and the handler.
     pub fn header(&self) -> Header {
         self.found.header
     }
 
-    /// Its bytes.
+    /// Returns the bytes.
     pub fn as_slice(&self) -> &[u8] {
         in_place(&self.receiver.ring, &self.found)
     }
@@ -508,23 +505,23 @@ impl Drop for Message<'_> {
     }
 }
 
-/// Messages that stay in the ring until all of them are released with one handshake.
+/// Batch of messages that stay in the ring until one handshake releases all of them.
 #[derive(Debug)]
 pub struct Batch<'a> {
     receiver: &'a mut Receiver,
 }
 
-/// A message of a [`Batch`].
+/// Message of a [`Batch`].
 #[derive(Debug, Clone, Copy)]
 pub struct Part<'a> {
-    /// Who sent it, and for which handler.
+    /// Sender and handler.
     pub header: Header,
-    /// Its bytes.
+    /// Bytes of the message.
     pub bytes: &'a [u8],
 }
 
 impl Batch<'_> {
-    /// The next message; `None` if there is none now.
+    /// Receives the next message; `None` if there is none.
     ///
     /// # Errors
     ///
@@ -547,11 +544,11 @@ impl Drop for Batch<'_> {
     }
 }
 
-/// The bytes of a message that has been taken and is released only when the reference has ended.
+/// Returns the bytes of a received message, which is released only after the reference has ended.
 fn in_place<'a>(ring: &'a receiver::Receiver<Memory, FutexBell>, found: &Found) -> &'a [u8] {
     let words = ring.words(found);
-    // SAFETY: `words` covers the message's bytes, inside the mapping, which lives as long as the
-    // ring that is borrowed. The sender is of this job and keeps to the protocol: it writes to
-    // lines only after their release, which takes `&mut` of the ring.
+    // SAFETY: `words` covers the bytes of the message inside the mapping, which lives as long as
+    // the borrowed ring. The sender belongs to this job and follows the protocol: it writes to
+    // lines only after their release, which requires `&mut` access to the ring.
     unsafe { std::slice::from_raw_parts(words.as_ptr().cast::<u8>(), found.bytes) }
 }

@@ -1,5 +1,5 @@
-//! Sleeping at an end of a ring on words of the segment, and what else the receiver may want to be
-//! told by.
+//! Sleep and wake-up of the ends of a ring on words of the segment, and the notification of events
+//! and poll sets.
 
 use super::ring::{Bell, Interrupted, RingError, Seen};
 use super::{BasicError, UNCERTAIN};
@@ -14,33 +14,34 @@ use shm::sync::AtomicU32;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-/// How long an end sleeps that watches its peer, before it looks whether the peer lives.
+/// Longest sleep of an end that watches its peer, before it checks that the peer is alive.
 const WATCH: Duration = Duration::from_millis(100);
 
-/// Sleeping on words of the segment.
+/// Sleep and wake-up on words of the segment.
 #[derive(Debug)]
 pub(super) struct FutexBell {
-    /// Changes when this end is to look.
+    /// Wake-up word of this end.
     own: Mapped<AtomicU32>,
-    /// The word on which the other end sleeps.
+    /// Wake-up word of the other end.
     other: Mapped<AtomicU32>,
     pub(super) peer: Option<ProcessHandle>,
-    /// What the sender notifies when the receiver asks for that.
+    /// Event that the sender notifies on request.
     pub(super) event: Option<Event>,
     segment: Arc<Segment>,
-    /// The place in a poll set that was announced last.
+    /// Most recent membership in a poll set.
     member: Option<SetMember>,
 }
 
 impl FutexBell {
-    /// For a ring at `at`: the numbers of the two words.
+    /// Maps the words with the numbers `own` and `other` of the ring at `at`.
     pub(super) fn new(
         segment: &Arc<Segment>,
         at: Offset,
         own: usize,
         other: usize,
     ) -> Result<Self, SegmentError> {
-        // The futex is the half of the word that counts. Nobody but the kernel looks at a half.
+        // The futex is the low half of the 64-bit word, since a futex has 32 bits. Only the kernel
+        // accesses a half.
         let low = if cfg!(target_endian = "little") { 0 } else { 4 };
         let half =
             |word: usize| Mapped::new(segment, Offset(at.0.saturating_add(word as u64 * 8 + low)));
@@ -107,8 +108,7 @@ impl Bell for FutexBell {
         let (set, index) = (Offset(set), index as usize);
         if self.member.as_ref().is_none_or(|member| member.set() != set || member.index() != index)
         {
-            // The receiver has found the set there, so that this fails only when memory has been
-            // spoilt.
+            // The receiver has connected to the set, so this fails only if memory is corrupt.
             self.member =
                 PollSet::connect(&self.segment, set).and_then(|set| set.member(index)).ok();
         }

@@ -1,15 +1,16 @@
-//! The first word of a line in a Basic ring: whether the line holds something, what, and from whom.
+//! Stamp: the first word of a line in a Basic ring, with the kind, source and length of its
+//! message.
 //!
-//! | bits | what |
+//! | Bits | Contents |
 //! |---|---|
-//! | 0 to 19 | length in bytes (a message), or how many lines are skipped |
+//! | 0 to 19 | length in bytes (a message), or number of skipped lines |
 //! | 20 to 27 | handler |
 //! | 28 to 41 | source name |
-//! | 42, 43 | kind: 1 a message, 2 a skip to the ring's start, 3 the end |
+//! | 42, 43 | kind: 1 message, 2 skip to the start of the ring, 3 end |
 //! | 44 to 63 | lap of the ring, modulo 2²⁰ |
 //!
-//! A line that is still to be written holds 0 or a stamp of the lap before, and nothing else: so
-//! whoever writes at random is found out almost surely.
+//! A line not yet written holds either 0 or a stamp of the previous lap. Random corruption is
+//! therefore detected almost certainly.
 
 use crate::name::SourceName;
 
@@ -21,44 +22,44 @@ const LAP_SHIFT: u32 = 44;
 const KIND_MASK: u64 = 3;
 const LAP_MASK: u64 = (1 << (64 - LAP_SHIFT)) - 1;
 
-/// The longest message that a stamp can announce, in bytes, however large the ring.
+/// Longest message that a stamp can encode, in bytes.
 pub(crate) const MAX_BYTES: usize = (1 << LENGTH_BITS) - 1;
 
-/// What goes with every message besides its data.
+/// Header of a message.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Header {
-    /// Who sends it: the name to which the receiver can answer.
+    /// Name of the sender, to which a reply goes.
     pub source: SourceName,
-    /// Which of the receiver's handlers it is for.
+    /// Number of the handler to run.
     pub handler: u8,
 }
 
-/// What a line holds.
+/// Contents of a line.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Stamp {
-    /// A message begins here.
+    /// Start of a message.
     Message {
-        /// What goes with it.
+        /// Its header.
         header: Header,
         /// Its length in bytes.
         bytes: usize,
     },
-    /// Nothing, and nothing in this many lines up to the ring's end: the next message begins at its
-    /// start.
+    /// No message in this many lines up to the end of the ring: the next message begins at the
+    /// start of the ring.
     Skip {
-        /// How many lines, this one included.
+        /// Number of lines, including this one.
         lines: u64,
     },
     /// The sender has closed its end.
     End,
 }
 
-/// A word that no sender writes there.
+/// Error: a word that no sender writes there.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct NoStamp;
 
 impl Stamp {
-    /// The word for this lap. `bytes` and `lines` must fit their field; what does not is cut off.
+    /// Encodes the stamp for this lap. `bytes` and `lines` are truncated to their field.
     pub(crate) fn encode(self, lap: u64) -> u64 {
         let (kind, length, header) = match self {
             Stamp::Message { header, bytes } => (1, bytes as u64, header),
@@ -72,7 +73,7 @@ impl Stamp {
             | (lap & LAP_MASK) << LAP_SHIFT
     }
 
-    /// What the word says to a receiver in this lap: `None` if nothing has been written yet.
+    /// Decodes a word for a receiver in this lap; `None` if the line is not written yet.
     pub(crate) fn decode(word: u64, lap: u64) -> Result<Option<Stamp>, NoStamp> {
         if word == 0 {
             return Ok(None);
@@ -105,7 +106,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_written_is_read_in_its_own_lap_only() {
+    fn a_stamp_is_valid_in_its_own_lap_only() {
         let source = SourceName::new(16_383).expect("the last name");
         let message = Stamp::Message { header: Header { source, handler: 255 }, bytes: MAX_BYTES };
         for stamp in [message, Stamp::Skip { lines: 3 }, Stamp::End] {

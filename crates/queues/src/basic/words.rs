@@ -1,14 +1,13 @@
-//! Bytes in and out of words that another process may change meanwhile.
+//! Copies of bytes into and out of words that another process may change concurrently.
 
 use crate::sync::{AtomicU64, Ordering};
 
-/// Copies `bytes` into words; the rest of the last one is 0. What lies beyond the words is left
-/// out.
+/// Copies `bytes` into words, padding the last one with zeros. Ignores bytes beyond the words.
 pub(crate) fn store_bytes(words: &[AtomicU64], bytes: &[u8]) {
     let (whole, last) = bytes.as_chunks::<8>();
     let mut words = words.iter();
     for (chunk, word) in whole.iter().zip(words.by_ref()) {
-        // Relaxed, all of them: a stamp publishes and protects the words.
+        // Relaxed throughout: a stamp publishes and protects the words.
         word.store(u64::from_ne_bytes(*chunk), Ordering::Relaxed);
     }
     if let (false, Some(word)) = (last.is_empty(), words.next()) {
@@ -18,8 +17,7 @@ pub(crate) fn store_bytes(words: &[AtomicU64], bytes: &[u8]) {
     }
 }
 
-/// Copies words into `bytes`, each word loaded once. What would come from beyond the words stays as
-/// it is.
+/// Copies words into `bytes`, loading each word once. Bytes beyond the words keep their values.
 pub(crate) fn load_bytes(words: &[AtomicU64], bytes: &mut [u8]) {
     let (whole, last) = bytes.as_chunks_mut::<8>();
     let mut words = words.iter();
