@@ -319,7 +319,7 @@ fn refusal(schedule: &Schedule) -> Option<Error> {
 fn system_error(what: &'static str) -> impl FnOnce(std::io::Error) -> Error {
     move |source| Error::System {
         what: format!("{what} in the kernel"),
-        why: format!("{source}; TRADEWIND_BETWEEN_NODES=agent does without the kernel engine"),
+        why: format!("{source}; TRADEWIND_INTERNODE=agent does without the kernel engine"),
     }
 }
 

@@ -1,14 +1,15 @@
 //! A rank's way into its job.
 
 use crate::error::ServiceError;
-use crate::identity::{self, Origin};
 use crate::protocol::{Answer, Hello, INVITATION};
 use crate::spread;
 use crate::start;
-use crate::variables::{BetweenNodes, CORE, ENGINE, Environment, Lookup};
 use engine::Error;
 use engine::member::Member;
 use engine::node::{EngineKind, JobOptions, Node};
+use launch::LaunchError;
+use launch::detect::{Launch, detect};
+use launch::environment::{CORE, ENGINE, Environment, InternodeEngine, Lookup};
 use network::agent::shared_region::SharedRegion;
 use network::agent::{AgentAddress, AgentClient};
 use network::backend::Backend;
@@ -47,7 +48,7 @@ pub struct Attachment {
     /// be asked.
     pub offloaded: Result<Arc<dyn Backend>, String>,
     /// Whether the job is to end where it cannot have the kernel engine.
-    pub between_nodes: BetweenNodes,
+    pub internode: InternodeEngine,
     /// Which rank of the job is where, if there are other nodes.
     pub nodes: Option<NodeMap>,
     /// How long this rank may take to leave the job: as long as another node may be silent.
@@ -66,13 +67,14 @@ pub struct Attachment {
 /// come within TRADEWIND_START_TIMEOUT seconds (60 if not set); then [`Error::RankFailed`] names
 /// it.
 pub fn attach() -> Result<Attachment, ServiceError> {
+    launch::environment::warn_of_misspelt();
     attach_with(&Environment)
 }
 
 fn attach_with(environment: &impl Lookup) -> Result<Attachment, ServiceError> {
     let limit = environment.start_timeout()?;
-    let attachment = match identity::find(environment)? {
-        Origin::Alone => {
+    let attachment = match detect(environment)? {
+        Launch::Single => {
             let node = Node::create(&JobOptions::new(1, engine_kind(environment)?)?)?;
             Attachment {
                 member: node.join(0)?,
@@ -81,13 +83,13 @@ fn attach_with(environment: &impl Lookup) -> Result<Attachment, ServiceError> {
                 carrier: None,
                 seat: None,
                 offloaded: Err(ONE_NODE.into()),
-                between_nodes: BetweenNodes::Any,
+                internode: InternodeEngine::Any,
                 nodes: None,
                 node_timeout: Duration::ZERO,
             }
         }
-        Origin::Launched { service, rank, ranks } => enter(&service, rank, ranks, limit)?,
-        Origin::Foreign { name, rank, ranks, launcher } => {
+        Launch::Run { service, rank, ranks } => enter(&service, rank, ranks, limit)?,
+        Launch::OneNode { name, rank, ranks, launcher } => {
             let job = start::Job {
                 name,
                 ranks,
@@ -97,7 +99,7 @@ fn attach_with(environment: &impl Lookup) -> Result<Attachment, ServiceError> {
             };
             enter_foreign(&job, rank, limit)?
         }
-        Origin::Spread { descriptor, rank, ranks, launcher } => {
+        Launch::ManyNodes { descriptor, rank, ranks, launcher } => {
             let spread =
                 spread::Spread { rank, ranks, launcher, engine: engine_kind(environment)? };
             spread::enter(environment, descriptor, &spread, limit)?
@@ -113,10 +115,9 @@ fn attach_with(environment: &impl Lookup) -> Result<Attachment, ServiceError> {
 /// Who runs operations in a job that has no `tradewind run` to say it.
 fn engine_kind(environment: &impl Lookup) -> Result<EngineKind, ServiceError> {
     let Some(name) = environment.text(ENGINE)? else { return Ok(EngineKind::Peers) };
-    name.parse().map_err(|_| ServiceError::Variable {
-        name: ENGINE,
-        value: name.into(),
-        expected: "peers or caller",
+    name.parse().map_err(|_| {
+        let value = name.into();
+        LaunchError::Variable { name: ENGINE, value, expected: "peers or caller" }.into()
     })
 }
 
@@ -273,7 +274,7 @@ fn join(
         carrier,
         seat,
         offloaded,
-        between_nodes: BetweenNodes::Any,
+        internode: InternodeEngine::Any,
         nodes: None,
         node_timeout: Timeouts::default().unanswered,
     })

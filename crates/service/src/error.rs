@@ -18,67 +18,12 @@ pub enum ServiceError {
     /// Watching a process, or binding to a core.
     #[error(transparent)]
     Process(#[from] ProcessError),
-    /// An environment variable that cannot be understood.
-    #[error("{name} is {value:?}, it must be {expected}: change it or unset it")]
-    Variable {
-        /// The variable.
-        name: &'static str,
-        /// What it holds.
-        value: OsString,
-        /// What it should hold.
-        expected: &'static str,
-    },
-    /// Some of the variables that belong together.
-    #[error(
-        "{present} is set and {missing} is not: start the program with `tradewind run`, or set TRADEWIND_RANK, \
-         TRADEWIND_SIZE and TRADEWIND_JOB for each rank"
-    )]
-    Incomplete {
-        /// The variable that is set.
-        present: &'static str,
-        /// The variable that is not.
-        missing: &'static str,
-    },
-    /// The launcher has put ranks on other nodes too.
-    #[error(
-        "the launcher has put {here} of the job's {ranks} ranks on this node, and does not speak PMI: start ranks on several \
-         nodes with mpiexec of MPICH or Intel MPI, or with `srun --mpi=pmi2`"
-    )]
-    SeveralNodes {
-        /// Ranks here.
-        here: String,
-        /// Ranks of the job.
-        ranks: u32,
-    },
-    /// The launcher speaks PMI through a port instead of a descriptor.
-    #[error("the launcher has set PMI_PORT and not PMI_FD: start the job without -pmi-port")]
-    PmiPort,
-    /// The process manager that knows where the ranks are.
+    /// The environment, or the exchange with the ranks of other nodes.
     #[error(transparent)]
-    Pmi(#[from] pmi::Error),
-    /// What ranks need to find each other is not where another rank should have put it.
-    #[error(
-        "rank {rank} has told the process manager {what}: use one version of tradewind on all nodes"
-    )]
-    Rendezvous {
-        /// The rank.
-        rank: u32,
-        /// What is missing or wrong.
-        what: String,
-    },
-    /// No address that the other nodes could use.
-    #[error(
-        "{why}: set TRADEWIND_INTERFACE to the interface (or the range of addresses, like 10.1.0.0/16) that connects the nodes; this node has {here}"
-    )]
-    NoAddress {
-        /// What was looked for.
-        why: String,
-        /// The addresses that there are.
-        here: String,
-    },
+    Launch(#[from] launch::LaunchError),
     /// The kernel engine is demanded and cannot be had.
     #[error(
-        "TRADEWIND_BETWEEN_NODES demands the kernel engine, which node {node} cannot have: {why}; without the variable the job \
+        "TRADEWIND_INTERNODE demands the kernel engine, which node {node} cannot have: {why}; without the variable the job \
          goes by the agent there"
     )]
     NoKernelEngine {

@@ -19,20 +19,15 @@
 //! its process.
 #![forbid(unsafe_code)]
 
-mod addresses;
 pub mod client;
 mod error;
 mod events;
-mod identity;
 pub mod launcher;
 mod offload;
 mod protocol;
 mod reach;
-mod rendezvous;
-mod secret;
 mod server;
 mod spread;
 pub mod start;
-pub mod variables;
 
 pub use error::ServiceError;

@@ -2,9 +2,9 @@
 //! place on the wire, loads the program once all nodes are known, and hands every rank of this node
 //! the descriptors that it needs, and no more.
 
-use crate::secret::{Half, Purpose, derive};
 use kernel::wire::{Endpoint, Key};
 use kernel::{Handles, Interface, JobDescription, LoadError, Loader};
+use launch::secret::{Purpose, Secret};
 use network::job_nodes::{JobNodes, KernelEndpoint};
 use network::node_map::NodeMap;
 use std::net::{IpAddr, SocketAddr, UdpSocket};
@@ -67,17 +67,14 @@ impl Offer {
                 if node == invitation.node { own } else { (address.ip(), endpoint) };
             Endpoint { hardware_address: endpoint.hardware_address, address, port: endpoint.port }
         };
-        let derived = |purpose| derive(&invitation.key, purpose);
+        let secret = Secret::new(invitation.key);
         let nodes = &invitation.nodes;
         JobDescription {
             node: invitation.node,
             node_of_rank: node_of_rank(nodes),
             endpoints: places.map(endpoint).collect(),
-            number: derived(Purpose::JobNumber),
-            key: Key([
-                derived(Purpose::PacketKey(Half::First)),
-                derived(Purpose::PacketKey(Half::Second)),
-            ]),
+            number: secret.derive(Purpose::JobNumber),
+            key: Key(secret.derive_both(Purpose::PacketKey)),
             interface: self.interface.name.clone(),
             // Packets have room on every interface, and the nodes cut messages alike.
             mtu: invitation

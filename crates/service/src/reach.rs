@@ -6,9 +6,10 @@ use crate::error::{ServiceError, system};
 use crate::offload::{self, Offer};
 use crate::protocol::Answer;
 use crate::server::{FILES_OF_A_RANK, allow_open_files};
-use crate::variables::{BETWEEN_NODES, BetweenNodes, Environment, Lookup};
 use engine::Departure;
 use kernel::{Handles, Loader};
+use launch::environment::{Environment, INTERNODE, InternodeEngine, Lookup};
+use launch::secret::Secret;
 use network::agent::shared_region::{SharedRegion, notifier};
 use network::agent::{Agent, limits};
 use network::error::{Error, RankExit};
@@ -67,10 +68,10 @@ impl Reach {
             }
         };
         // A node without it offers nothing, and the job goes by the agent, or ends if it may not.
-        let offer = match (listen, Environment.between_nodes()?) {
+        let offer = match (listen, Environment.internode_engine()?) {
             (None, _) => Err("the job is on one node".into()),
-            (_, BetweenNodes::Agent) => {
-                Err(format!("{BETWEEN_NODES} says that the agent runs everything"))
+            (_, InternodeEngine::Agent) => {
+                Err(format!("{INTERNODE} says that the agent runs everything"))
             }
             (Some(ip), _) => Offer::new(ip).map_err(|error| error.to_string()),
         };
@@ -165,6 +166,7 @@ impl Reach {
         let (sender, receiver) = channel();
         let (bell, patience) = (Arc::clone(&self.bell), self.patience);
         let JobNodes { node, addresses, key, .. } = invitation.clone();
+        let key = Secret::new(key).handshake_key();
         let connect = move || {
             // Nobody listens any more if the service has ended meanwhile.
             let _ = sender.send(Tcp::connect(listener, node, &addresses, key, patience));

@@ -2,14 +2,17 @@
 
 use crate::client::{self, Attachment, Seat};
 use crate::error::ServiceError;
-use crate::identity::name_on_node;
-use crate::rendezvous::{self, Node};
 use crate::start;
-use crate::variables::{INTERFACE, Lookup, NODE, PMI_VERSION};
 use engine::node::EngineKind;
+use launch::LaunchError;
+use launch::bootstrap::{self, KeyValueSpace, Placement};
+use launch::detect::name_on_node;
+use launch::environment::{INTERFACE, Lookup, NODE, PMI_VERSION};
+use launch::node_identity::NodeIdentity;
+use launch::pmi::{self, Client, Descriptor, Version};
 use network::backend::Backend;
+use network::job_nodes::{JobNodes, KernelEndpoint, ServiceEndpoint};
 use network::node_map::NodeMap;
-use pmi::{Client, Descriptor, Version};
 use std::net::IpAddr;
 use std::os::fd::OwnedFd;
 use std::sync::Arc;
@@ -33,46 +36,75 @@ pub(crate) fn enter(
     spread: &Spread,
     limit: Duration,
 ) -> Result<Attachment, ServiceError> {
-    let between_nodes = environment.between_nodes()?;
+    let internode = environment.internode_engine()?;
     let inherited = || {
         // A number that is no descriptor's is found by what it leads to.
         let number = i32::try_from(descriptor).unwrap_or(-1);
         shm::inherited::adopt(number).map_err(crate::error::system("use the descriptor in PMI_FD"))
     };
     let mut client = converse(environment.number(PMI_VERSION)?, inherited, spread, limit)?;
-    let (name, interface) = (environment.text(NODE)?, environment.text(INTERFACE)?);
-    let here = Node::of_this_process(name.as_deref(), interface.as_deref())?;
-    let known = rendezvous::meet(&mut client, spread.rank, spread.ranks, &here)?;
+    let name = environment.text(NODE)?;
+    let interface = environment.text(INTERFACE)?;
+    let here = NodeIdentity::of_this_process(name.as_deref(), interface.as_deref())?;
+    let placement = bootstrap::place(&mut client, spread.rank, spread.ranks, &here)?;
+    let nodes = NodeMap::new(placement.node_of_rank.iter().copied());
     let job = start::Job {
-        name: name_on_node(known.key(), known.node),
-        ranks: known.nodes.members(known.node).count() as u32,
+        name: name_on_node(&placement.secret, placement.node),
+        ranks: placement.local_ranks,
         launcher: spread.launcher,
         engine: spread.engine,
-        listen: (known.nodes.count() > 1).then_some(known.address),
+        listen: (placement.nodes > 1).then_some(placement.address),
     };
-    let listening = if known.local == 0 { start::start(&job)? } else { None };
+    let endpoint = if placement.local_rank == 0 { start::start(&job)? } else { None };
     let mut addresses = Vec::new();
     if job.listen.is_some() {
-        let invitation = rendezvous::exchange_addresses(&mut client, &known, listening)?;
-        client.finalize()?;
+        let endpoint = endpoint.map(|endpoint| endpoint.to_string());
+        let endpoints = bootstrap::exchange(&mut client, &placement, endpoint.as_deref())?;
+        let invitation = job_nodes(&placement, &nodes, &endpoints)?;
+        client.finalize().map_err(LaunchError::from)?;
         addresses = crate::offload::addresses(&invitation);
-        if known.local == 0 {
+        if placement.local_rank == 0 {
             client::invite(&job.name, &invitation)?;
         }
     } else {
         // All are on this node after all.
-        client.fence()?;
-        client.finalize()?;
+        KeyValueSpace::fence(&mut client)?;
+        client.finalize().map_err(LaunchError::from)?;
     }
-    let mut attachment = client::enter(&job.name, known.local, job.ranks, limit)?;
+    let mut attachment = client::enter(&job.name, placement.local_rank, job.ranks, limit)?;
     if let Some(seat) = attachment.seat.take() {
         let patience = environment.node_timeout()?;
         // The job goes by the agent then, on all nodes.
-        attachment.offloaded = take(seat, spread.rank, &known.nodes, addresses, patience);
+        attachment.offloaded = take(seat, spread.rank, &nodes, addresses, patience);
     }
-    let nodes = job.listen.map(|_| known.nodes);
+    let nodes = job.listen.map(|_| nodes);
     attachment.node_timeout = environment.node_timeout()?.unwrap_or(attachment.node_timeout);
-    Ok(Attachment { rank: spread.rank, ranks: spread.ranks, between_nodes, nodes, ..attachment })
+    Ok(Attachment { rank: spread.rank, ranks: spread.ranks, internode, nodes, ..attachment })
+}
+
+/// The nodes of the job, from what their first ranks have published.
+fn job_nodes(
+    placement: &Placement,
+    nodes: &NodeMap,
+    endpoints: &[String],
+) -> Result<JobNodes, ServiceError> {
+    let parse = |(node, text): (u32, &String)| {
+        let wrong =
+            |_| bootstrap::wrong_value(placement, node, text, "the address of a node service");
+        text.parse::<ServiceEndpoint>().map_err(wrong)
+    };
+    let endpoints: Vec<ServiceEndpoint> =
+        (0..).zip(endpoints).map(parse).collect::<Result<_, _>>()?;
+    // Without one of them the job has no kernel engine.
+    let kernel_endpoints: Option<Vec<KernelEndpoint>> =
+        endpoints.iter().map(|endpoint| endpoint.kernel).collect();
+    Ok(JobNodes {
+        key: placement.secret.bytes(),
+        node: placement.node,
+        addresses: endpoints.iter().map(|endpoint| endpoint.address).collect(),
+        kernel_endpoints: kernel_endpoints.unwrap_or_default(),
+        nodes: nodes.clone(),
+    })
 }
 
 /// Takes a rank's place in the kernel engine.
@@ -105,17 +137,20 @@ fn converse(
 ) -> Result<Client<Descriptor>, ServiceError> {
     let Spread { rank, ranks, .. } = *spread;
     let open = |version| -> Result<Client<Descriptor>, ServiceError> {
-        Ok(Client::open(Descriptor::new(inherited()?, limit), rank, ranks, version)?)
+        let stream = Descriptor::new(inherited()?, limit);
+        Ok(Client::open(stream, rank, ranks, version).map_err(LaunchError::from)?)
     };
     match wanted {
         Some(1) => open(Version::One),
         Some(2) => open(Version::Two),
         Some(other) => {
             let (value, expected) = (other.to_string().into(), "1 or 2");
-            Err(ServiceError::Variable { name: PMI_VERSION, value, expected })
+            Err(LaunchError::Variable { name: PMI_VERSION, value, expected }.into())
         }
         None => match open(Version::One) {
-            Err(ServiceError::Pmi(pmi::Error::Version(_))) => open(Version::Two),
+            Err(ServiceError::Launch(LaunchError::Pmi(pmi::Error::Version(_)))) => {
+                open(Version::Two)
+            }
             found => found,
         },
     }

@@ -2,8 +2,8 @@
 //! started.
 
 use crate::error::{ServiceError, system};
-use crate::variables::{COMMAND, Environment, Lookup};
 use engine::node::{EngineKind, JobOptions};
+use launch::environment::{COMMAND, Environment, Lookup};
 use network::job_nodes::ServiceEndpoint;
 use shm::broker::BrokerError;
 use std::ffi::OsString;

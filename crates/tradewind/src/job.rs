@@ -11,10 +11,10 @@ use crate::selection::rules;
 use engine::group::Group;
 use engine::member::Member;
 use engine::node::{EngineKind, JobOptions, Node};
+use launch::environment::InternodeEngine;
 use network::backend::Backend;
 use network::node_map::NodeMap;
 use service::client::Attachment;
-use service::variables::BetweenNodes;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 
@@ -56,7 +56,7 @@ impl Job {
             rank,
             carrier,
             offloaded,
-            between_nodes,
+            internode: wanted,
             nodes,
             node_timeout,
             ..
@@ -94,7 +94,7 @@ impl Job {
                 Ok(Job { world: Communicator::world(group, Some(internode)), profile })
             }
             Err(why) => {
-                report_missing_kernel_backend(&world, between_nodes, why)?;
+                report_missing_kernel_backend(&world, wanted, why)?;
                 Ok(Job { world, profile })
             }
         }
@@ -162,11 +162,11 @@ fn agree_on_kernel_backend(
 /// explanations are enabled.
 fn report_missing_kernel_backend(
     world: &Communicator,
-    between_nodes: BetweenNodes,
+    wanted: InternodeEngine,
     why: String,
 ) -> Result<()> {
     let node = world.node();
-    if between_nodes == BetweenNodes::Kernel {
+    if wanted == InternodeEngine::Kernel {
         return Err(service::ServiceError::NoKernelEngine { node, why }.into());
     }
     if rules::explanations_enabled() && world.group().rank() == 0 {

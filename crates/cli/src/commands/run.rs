@@ -2,9 +2,9 @@
 
 use crate::failure::Failure;
 use crate::trace;
+use ::launch::environment::TRACE;
 use engine::node::EngineKind;
 use service::launcher::{Binding, LaunchOptions, Outcome, Output, launch};
-use service::variables::TRACE;
 use std::ffi::OsString;
 use std::path::PathBuf;
 use std::process::ExitCode;

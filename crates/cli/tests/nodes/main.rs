@@ -63,7 +63,7 @@ fn nodes_of_several_ranks_exchange_blocks_in_two_levels_by_both_engines() {
             ([1, 3, 2], "in one level"),
         ] {
             let said = Hydra::new(&testbed, &ranks)
-                .variable("TRADEWIND_BETWEEN_NODES", engine)
+                .variable("TRADEWIND_INTERNODE", engine)
                 .program("levels")
                 .run();
             let words = format!("{levels}, {engine}, all is right");
@@ -108,7 +108,7 @@ fn a_node_that_vanishes_is_named() {
 fn what_a_rank_has_sent_outlives_it() {
     let testbed = nodes!(2);
     let said = Hydra::new(&testbed, &[1, 1])
-        .variable("TRADEWIND_BETWEEN_NODES", "kernel")
+        .variable("TRADEWIND_INTERNODE", "kernel")
         .program("root-leaves")
         .run();
     let mut expected = [both("goes on"), both("has all")].concat();
@@ -123,7 +123,7 @@ fn what_a_rank_has_sent_outlives_its_node_service() {
     for engine in ["agent", "kernel"] {
         for round in 0..3 {
             let said = Hydra::new(&testbed, &[1, 2, 1])
-                .variable("TRADEWIND_BETWEEN_NODES", engine)
+                .variable("TRADEWIND_INTERNODE", engine)
                 .killing_what_is_left()
                 .program("root-ends")
                 .run();
@@ -142,7 +142,7 @@ fn what_is_lost_at_the_end_comes_again() {
         let directory = tempfile::tempdir().expect("there is room");
         let sign = directory.path().join("go");
         let job = Hydra::new(&testbed, &[1, 1])
-            .variable("TRADEWIND_BETWEEN_NODES", "kernel")
+            .variable("TRADEWIND_INTERNODE", "kernel")
             .program("root-leaves");
         let mut job = job.variable(SIGN, sign.to_str().expect("text")).start();
         job.hear(&both("goes on"));
@@ -166,7 +166,7 @@ fn who_demands_what_cannot_be_had_is_told_why() {
         assert!(shortened.is_ok_and(|status| status.success()));
     }
     let said = Hydra::new(&testbed, &[1, 1])
-        .variable("TRADEWIND_BETWEEN_NODES", "kernel")
+        .variable("TRADEWIND_INTERNODE", "kernel")
         .program("joins")
         .run();
     assert!(!said.is_empty());
@@ -177,12 +177,12 @@ fn who_demands_what_cannot_be_had_is_told_why() {
         );
     }
     let said = Hydra::new(&testbed, &[1, 1])
-        .variable("TRADEWIND_BETWEEN_NODES", "kernal")
+        .variable("TRADEWIND_INTERNODE", "kernal")
         .program("joins")
         .run();
     assert!(!said.is_empty());
     for Said { words, .. } in said {
-        assert!(words.starts_with("TRADEWIND_BETWEEN_NODES is \"kernal\""), "{words}");
+        assert!(words.starts_with("TRADEWIND_INTERNODE is \"kernal\""), "{words}");
     }
     let said = Hydra::new(&testbed, &[1, 1]).program("collectives").run();
     assert_eq!(said, both("2 ranks on 2 nodes, 1 here, all is right"), "by the agent");
@@ -195,7 +195,7 @@ fn an_ordinary_user_has_the_kernel_engine_by_a_command_with_rights() {
         return testing::say_skipped(&"setcap is not in PATH: install libcap2-bin");
     }
     let testbed = nodes!(2);
-    let demanding = || Hydra::new(&testbed, &[2, 1]).variable("TRADEWIND_BETWEEN_NODES", "kernel");
+    let demanding = || Hydra::new(&testbed, &[2, 1]).variable("TRADEWIND_INTERNODE", "kernel");
     let said = demanding().user(User::WithCommand).program("collectives").run();
     let expected: Vec<Said> = [2, 2, 1]
         .into_iter()
@@ -235,7 +235,7 @@ fn a_link_that_is_down_for_a_second_costs_time_only() {
     let testbed = nodes!(2);
     for engine in ["kernel", "agent"] {
         let job = Hydra::new(&testbed, &[2, 2])
-            .variable("TRADEWIND_BETWEEN_NODES", engine)
+            .variable("TRADEWIND_INTERNODE", engine)
             .program("goes-on");
         let mut job = job.start();
         let all = |words| [0, 1, 2, 3].map(|rank| Said::new(rank, words));
@@ -263,7 +263,7 @@ fn the_kernel_engine_is_taken_where_its_packets_arrive_and_only_there() {
     let engine = || Hydra::new(&testbed, &[1, 2]).program("engine");
     let all = |name| (0..3).map(|rank| Said::new(rank, name)).collect::<Vec<_>>();
     assert_eq!(engine().run(), all("kernel"));
-    assert_eq!(engine().variable("TRADEWIND_BETWEEN_NODES", "agent").run(), all("agent"));
+    assert_eq!(engine().variable("TRADEWIND_INTERNODE", "agent").run(), all("agent"));
     // Interfaces that promise more than the network between them takes. TCP is told.
     for node in testbed.nodes() {
         for order in ["link set eth0 mtu 9000", "route change 10.84.0.0/24 dev eth0 advmss 1200"] {
@@ -279,9 +279,8 @@ fn the_time_after_which_a_node_is_unreachable_can_be_set() {
     let testbed = nodes!(2);
     for engine in ["kernel", "agent"] {
         let job = Hydra::new(&testbed, &[1, 1]).option("-disable-auto-cleanup").program("waits");
-        let job = job
-            .variable("TRADEWIND_BETWEEN_NODES", engine)
-            .variable("TRADEWIND_NODE_TIMEOUT", "1.5");
+        let job =
+            job.variable("TRADEWIND_INTERNODE", engine).variable("TRADEWIND_NODE_TIMEOUT", "1.5");
         let mut job = job.start();
         job.hear(&[Said::new(0, "goes on"), Said::new(1, "goes on")]);
         testbed.unplug(1).expect("a cable can be pulled");

@@ -247,7 +247,7 @@ fn root_leaves() -> Result<()> {
 fn root_ends() -> Result<()> {
     let job = Job::init()?;
     let world = job.world();
-    let engine = std::env::var("TRADEWIND_BETWEEN_NODES").expect("the test sets it");
+    let engine = std::env::var("TRADEWIND_INTERNODE").expect("the test sets it");
     // More than agents send unasked, and more than the kernel engine's window.
     let mut bytes = vec![0u8; if engine == "kernel" { 450_000 } else { 4 << 20 }];
     // What is settled once among all ranks is settled here.

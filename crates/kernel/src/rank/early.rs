@@ -207,7 +207,7 @@ impl Rank {
         if early.bytes <= LIMIT_BYTES {
             return Ok(());
         }
-        let way_out = "start collectives in about the same order on all ranks, or set TRADEWIND_BETWEEN_NODES=agent";
+        let way_out = "start collectives in about the same order on all ranks, or set TRADEWIND_INTERNODE=agent";
         let what = "keeping messages of collectives that this rank has not started";
         Err(too_large(what, early.bytes as u64, LIMIT_BYTES as u64, way_out))
     }

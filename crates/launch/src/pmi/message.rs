@@ -73,7 +73,7 @@ impl Message {
     /// Reads a message without what surrounds it.
     ///
     /// ```
-    /// use pmi::{Message, Version};
+    /// use launch::pmi::{Message, Version};
     ///
     /// let message = Message::read("cmd=get_result rc=0 msg=success value=blue", Version::One)?;
     /// assert_eq!((message.command.as_str(), message.word("value")), ("get_result", Some("blue")));

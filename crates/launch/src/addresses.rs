@@ -1,11 +1,11 @@
-//! Which of a node's addresses the other nodes can reach.
+//! The choice of the addresses at which nodes reach each other.
 //!
-//! Every node says which addresses it has, and all choose by the same rule: of the networks in
-//! which each node has an address of its own, the one that the first node names first. A node names
-//! the network that its way to the world goes through before others, and IPv4 before IPv6.
-//! Addresses that several nodes have, as those of bridges to containers, lead nowhere.
+//! Every node publishes its addresses, and all choose by the same rule: of the networks in which
+//! each node has an address of its own, the one that is first in the list of the first node. A node
+//! lists the network of its default route first, and IPv4 before IPv6. An address that several
+//! nodes have, such as that of a bridge to containers, is not used.
 
-use crate::error::ServiceError;
+use crate::error::{LaunchError, system};
 use std::collections::HashSet;
 use std::fmt;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, UdpSocket};
@@ -24,7 +24,7 @@ impl Network {
         (prefix <= longest).then_some(Network { address, prefix })
     }
 
-    /// Whether an address is in this one's network.
+    /// Returns true if an address is in this network.
     fn contains(&self, other: IpAddr) -> bool {
         match (self.address, other) {
             (IpAddr::V4(ours), IpAddr::V4(theirs)) => {
@@ -51,18 +51,19 @@ impl FromStr for Network {
 
     fn from_str(text: &str) -> Result<Self, ()> {
         let (address, prefix) = text.split_once('/').ok_or(())?;
-        let (address, prefix) = (address.parse().map_err(|_| ())?, prefix.parse().map_err(|_| ())?);
+        let address = address.parse().map_err(|_| ())?;
+        let prefix = prefix.parse().map_err(|_| ())?;
         Network::new(address, prefix).ok_or(())
     }
 }
 
-/// Several, with commas between them.
+/// Formats a list, with commas.
 pub(crate) fn write_list(networks: &[Network]) -> String {
     let texts: Vec<String> = networks.iter().map(Network::to_string).collect();
     texts.join(",")
 }
 
-/// What [`write_list`] has written.
+/// Parses a list of [`write_list`].
 pub(crate) fn read_list(text: &str) -> Option<Vec<Network>> {
     if text.is_empty() {
         return Some(Vec::new());
@@ -70,12 +71,12 @@ pub(crate) fn read_list(text: &str) -> Option<Vec<Network>> {
     text.split(',').map(|network| network.parse().ok()).collect()
 }
 
-/// The addresses of this node that others may reach, the likeliest first; `wanted` says which
-/// interface or range it must be. There may be none, unless some are wanted: nodes that are one
-/// machine need none.
-pub(crate) fn of_this_node(wanted: Option<&str>) -> Result<Vec<Network>, ServiceError> {
-    let interfaces = if_addrs::get_if_addrs()
-        .map_err(crate::error::system("list this node's network addresses"))?;
+/// The addresses of this node that others may reach, the most likely first. `wanted` names the
+/// interface or the range of addresses. Without it there may be none: several nodes on one machine
+/// need none.
+pub(crate) fn of_this_node(wanted: Option<&str>) -> Result<Vec<Network>, LaunchError> {
+    let interfaces =
+        if_addrs::get_if_addrs().map_err(system("list this node's network addresses"))?;
     let range = wanted.and_then(|wanted| wanted.parse::<Network>().ok());
     let listed = |interface: &if_addrs::Interface| {
         let (address, prefix) = match &interface.addr {
@@ -102,12 +103,12 @@ pub(crate) fn of_this_node(wanted: Option<&str>) -> Result<Vec<Network>, Service
         let why = format!("this node has no address of {wanted:?}");
         let all =
             interfaces.iter().map(|interface| format!("{} {}", interface.name, interface.ip()));
-        return Err(ServiceError::NoAddress { why, here: all.collect::<Vec<_>>().join(", ") });
+        return Err(LaunchError::NoAddress { why, here: all.collect::<Vec<_>>().join(", ") });
     }
     Ok(found)
 }
 
-/// The address that this node would use towards the world, if it has a way there. Nothing is sent.
+/// The address of this node on its default route, if it has one. Nothing is sent.
 fn outward_address(unspecified: IpAddr) -> Option<IpAddr> {
     // Addresses for documentation (RFC 5737, RFC 3849), which no node has.
     let somewhere: IpAddr = match unspecified {
@@ -126,9 +127,8 @@ fn is_link_local(address: IpAddr) -> bool {
     }
 }
 
-/// The address that each node is to be reached at, from what all of them have; the same whoever
-/// chooses.
-pub(crate) fn choose(nodes: &[Vec<Network>]) -> Result<Vec<IpAddr>, ServiceError> {
+/// Chooses the address of each node from the addresses of all. Every node chooses the same.
+pub(crate) fn choose(nodes: &[Vec<Network>]) -> Result<Vec<IpAddr>, LaunchError> {
     let listed = |address: IpAddr| {
         nodes.iter().flatten().filter(|network| network.address == address).count()
     };
@@ -145,7 +145,7 @@ pub(crate) fn choose(nodes: &[Vec<Network>]) -> Result<Vec<IpAddr>, ServiceError
     if let Some(common) = of_its_own.iter().flatten().find_map(in_network) {
         return Ok(common);
     }
-    // Nodes of several networks that routers connect: the likeliest address of each, of one kind.
+    // Networks that routers connect: the most likely address of each node, of one kind.
     let of_kind = |ipv6: bool| -> Option<Vec<IpAddr>> {
         let first = |all: &Vec<Network>| {
             all.iter().map(|other| other.address).find(|other| other.is_ipv6() == ipv6)
@@ -156,10 +156,7 @@ pub(crate) fn choose(nodes: &[Vec<Network>]) -> Result<Vec<IpAddr>, ServiceError
         let distinct: HashSet<String> = nodes.iter().map(|all| write_list(all)).collect();
         let why = "the nodes of this job have no addresses at which they could reach each other"
             .to_owned();
-        ServiceError::NoAddress {
-            why,
-            here: distinct.into_iter().collect::<Vec<_>>().join(" and "),
-        }
+        LaunchError::NoAddress { why, here: distinct.into_iter().collect::<Vec<_>>().join(" and ") }
     })
 }
 

@@ -1,6 +1,6 @@
 //! What can go wrong with a process manager.
 
-use crate::message::Version;
+use super::message::Version;
 
 /// Why the process manager could not be asked, or its answer not be understood.
 #[derive(Debug, thiserror::Error)]

@@ -1,7 +1,7 @@
 //! A rank's conversation with its process manager.
 
-use crate::error::{Error, beginning};
-use crate::message::{LENGTH_DIGITS, LONGEST_MESSAGE, Message, Version, read_length};
+use super::error::{Error, beginning};
+use super::message::{LENGTH_DIGITS, LONGEST_MESSAGE, Message, Version, read_length};
 use std::io::{Read, Write};
 
 /// Characters of a key that every process manager takes.

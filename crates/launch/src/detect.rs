@@ -1,108 +1,94 @@
-//! Which job and which rank of it a process was started as, by whomever.
+//! Detection of the launcher, and of this process's rank and job.
 
-use crate::error::ServiceError;
-use crate::secret::{Half, Purpose, derive};
-use crate::variables::{JOB, Lookup, NODE, RANK, SERVICE, SIZE};
-use network::job_nodes::Key;
+use crate::environment::{JOB, Lookup, NODE, RANK, SERVICE, SIZE};
+use crate::error::LaunchError;
+use crate::launchers::{LAUNCHERS, Launcher};
+use crate::secret::{Purpose, Secret};
 use std::io::{BufRead, BufReader, Read};
 
-/// Who started this process, and as what.
+/// The way in which this process was started.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) enum Origin {
-    /// Nobody who starts ranks.
-    Alone,
-    /// `tradewind run`, which is the node service.
-    Launched { service: String, rank: u32, ranks: u32 },
-    /// Another launcher: the first rank starts the node service under this name. `launcher` is its
-    /// process, if known.
-    Foreign { name: String, rank: u32, ranks: u32, launcher: Option<u32> },
-    /// Another launcher, that has put ranks on several nodes and leads them together by PMI through
-    /// this descriptor.
-    Spread { descriptor: u32, rank: u32, ranks: u32, launcher: Option<u32> },
+pub enum Launch {
+    /// Without a launcher: a job of one rank.
+    Single,
+    /// By `tradewind run`, which is the node service.
+    Run {
+        /// Name of the node service.
+        service: String,
+        /// This rank.
+        rank: u32,
+        /// Number of ranks.
+        ranks: u32,
+    },
+    /// By another launcher, with all ranks on one node. The first rank starts the node service.
+    OneNode {
+        /// Name of the node service.
+        name: String,
+        /// This rank.
+        rank: u32,
+        /// Number of ranks.
+        ranks: u32,
+        /// Process of the launcher, if known.
+        launcher: Option<u32>,
+    },
+    /// By another launcher, with ranks on several nodes and a key-value space.
+    ManyNodes {
+        /// Descriptor that leads to the process manager.
+        descriptor: u32,
+        /// This rank.
+        rank: u32,
+        /// Number of ranks.
+        ranks: u32,
+        /// Process of the launcher, if known.
+        launcher: Option<u32>,
+    },
 }
 
-/// What a launcher that is not ours tells its ranks.
-struct Launcher {
-    /// For the service's name: jobs of two launchers never meet.
-    name: &'static str,
-    rank: &'static str,
-    ranks: &'static str,
-    /// How many ranks are on this node, for launchers that say it.
-    here: Option<&'static str>,
-    /// How many nodes there are, for launchers that say that instead.
-    nodes: Option<&'static str>,
-    /// What together tells its jobs apart; where none is set, the launcher's own process does.
-    job: &'static [&'static str],
-}
-
-/// In this order: Open MPI under Slurm sets both, and its own numbers are the ones that count.
-const LAUNCHERS: [Launcher; 3] = [
-    Launcher {
-        name: "openmpi",
-        rank: "OMPI_COMM_WORLD_RANK",
-        ranks: "OMPI_COMM_WORLD_SIZE",
-        here: Some("OMPI_COMM_WORLD_LOCAL_SIZE"),
-        nodes: None,
-        job: &["PMIX_NAMESPACE"],
-    },
-    Launcher {
-        name: "pmi",
-        rank: "PMI_RANK",
-        ranks: "PMI_SIZE",
-        here: Some("MPI_LOCALNRANKS"),
-        nodes: Some("SLURM_STEP_NUM_NODES"),
-        job: &["PMI_JOBID", "PMIX_NAMESPACE"],
-    },
-    Launcher {
-        name: "slurm",
-        rank: "SLURM_PROCID",
-        // Not SLURM_NTASKS: a batch script has that too, though it is one process.
-        ranks: "SLURM_STEP_NUM_TASKS",
-        here: None,
-        nodes: Some("SLURM_STEP_NUM_NODES"),
-        job: &["SLURM_JOB_ID", "SLURM_STEP_ID"],
-    },
-];
-
-/// The descriptor that leads to a process manager which speaks PMI.
+/// The descriptor that leads to a process manager with PMI.
 const PMI_FD: &str = "PMI_FD";
-/// What such a process manager sets instead if it is to be connected to.
+/// The port of such a process manager, if it accepts connections instead.
 const PMI_PORT: &str = "PMI_PORT";
 
-/// Set by every launcher that speaks PMIx.
+/// The variable of every launcher that speaks PMIx.
 const PMIX_RANK: &str = "PMIX_RANK";
 
-/// Reads the environment.
-pub(crate) fn find(environment: &impl Lookup) -> Result<Origin, ServiceError> {
-    let (rank, ranks) = (environment.number(RANK)?, environment.number(SIZE)?);
-    let (service, job) = (environment.text(SERVICE)?, environment.text(JOB)?);
+/// Detects how this process was started, from its environment.
+///
+/// # Errors
+/// If the variables contradict each other or are incomplete; if the ranks are on several nodes and
+/// the launcher has no key-value space.
+pub fn detect(environment: &impl Lookup) -> Result<Launch, LaunchError> {
+    let rank = environment.number(RANK)?;
+    let ranks = environment.number(SIZE)?;
+    let service = environment.text(SERVICE)?;
+    let job = environment.text(JOB)?;
     let pair = match (rank, ranks) {
         (Some(rank), Some(ranks)) => Some((rank, ranks)),
-        (Some(_), None) => return Err(ServiceError::Incomplete { present: RANK, missing: SIZE }),
-        (None, Some(_)) => return Err(ServiceError::Incomplete { present: SIZE, missing: RANK }),
+        (Some(_), None) => return Err(LaunchError::Incomplete { present: RANK, missing: SIZE }),
+        (None, Some(_)) => return Err(LaunchError::Incomplete { present: SIZE, missing: RANK }),
         (None, None) => None,
     };
     match (pair, service, job) {
-        (Some((rank, ranks)), Some(service), _) => Ok(Origin::Launched { service, rank, ranks }),
+        (Some((rank, ranks)), Some(service), _) => Ok(Launch::Run { service, rank, ranks }),
         (Some((rank, ranks)), None, Some(job)) => {
-            Ok(Origin::Foreign { name: service_name("job", &job), rank, ranks, launcher: None })
+            Ok(Launch::OneNode { name: service_name("job", &job), rank, ranks, launcher: None })
         }
-        (Some(_), None, None) => Err(ServiceError::Incomplete { present: RANK, missing: JOB }),
-        (None, Some(_), _) => Err(ServiceError::Incomplete { present: SERVICE, missing: RANK }),
-        (None, None, _) => foreign(environment),
+        (Some(_), None, None) => Err(LaunchError::Incomplete { present: RANK, missing: JOB }),
+        (None, Some(_), _) => Err(LaunchError::Incomplete { present: SERVICE, missing: RANK }),
+        (None, None, _) => detect_launcher(environment),
     }
 }
 
-fn foreign(environment: &impl Lookup) -> Result<Origin, ServiceError> {
+fn detect_launcher(environment: &impl Lookup) -> Result<Launch, LaunchError> {
     for launcher in &LAUNCHERS {
         let Some(rank) = environment.number(launcher.rank)? else { continue };
         let Some(ranks) = environment.number(launcher.ranks)? else { continue };
         let process = launcher_process(launcher.rank);
         let named = environment.text(NODE)?.is_some();
-        if let (Some(descriptor), true) = (environment.number(PMI_FD)?, launcher.name == "pmi")
+        if let (Some(descriptor), true) = (environment.number(PMI_FD)?, launcher.speaks_pmi)
             && (named || launcher.check_one_node(environment, ranks).is_err())
         {
-            return Ok(Origin::Spread { descriptor, rank, ranks, launcher: process });
+            return Ok(Launch::ManyNodes { descriptor, rank, ranks, launcher: process });
         }
         launcher.check_one_node(environment, ranks)?;
         let parts: Vec<String> = launcher
@@ -112,13 +98,13 @@ fn foreign(environment: &impl Lookup) -> Result<Origin, ServiceError> {
             .collect::<Result<_, _>>()?;
         let job = if parts.is_empty() {
             let pid =
-                process.ok_or(ServiceError::Incomplete { present: launcher.rank, missing: JOB })?;
+                process.ok_or(LaunchError::Incomplete { present: launcher.rank, missing: JOB })?;
             let started = shm::process::start_time(pid)?;
             format!("{pid}-{}", started.0)
         } else {
             parts.join(".")
         };
-        return Ok(Origin::Foreign {
+        return Ok(Launch::OneNode {
             name: service_name(launcher.name, &job),
             rank,
             ranks,
@@ -126,40 +112,38 @@ fn foreign(environment: &impl Lookup) -> Result<Origin, ServiceError> {
         });
     }
     if environment.text(PMI_PORT)?.is_some() {
-        return Err(ServiceError::PmiPort);
+        return Err(LaunchError::PmiPort);
     }
-    // PMIx tells the number of ranks only to its own library. One of many ranks must not take
-    // itself for the only one.
+    // PMIx reveals the number of ranks only to its own library. One of many ranks must not run as
+    // a job of its own.
     match environment.number(PMIX_RANK)? {
-        Some(_) => Err(ServiceError::Incomplete { present: PMIX_RANK, missing: SIZE }),
-        None => Ok(Origin::Alone),
+        Some(_) => Err(LaunchError::Incomplete { present: PMIX_RANK, missing: SIZE }),
+        None => Ok(Launch::Single),
     }
 }
 
 impl Launcher {
-    fn check_one_node(&self, environment: &impl Lookup, ranks: u32) -> Result<(), ServiceError> {
+    fn check_one_node(&self, environment: &impl Lookup, ranks: u32) -> Result<(), LaunchError> {
         let number =
             |name: Option<&'static str>| name.map_or(Ok(None), |name| environment.number(name));
-        match (number(self.here)?, number(self.nodes)?) {
+        match (number(self.local_ranks)?, number(self.nodes)?) {
             (Some(here), _) if here != ranks => {
-                Err(ServiceError::SeveralNodes { here: here.to_string(), ranks })
+                Err(LaunchError::SeveralNodes { here: here.to_string(), ranks })
             }
-            (None, Some(2..)) => {
-                Err(ServiceError::SeveralNodes { here: "only some".into(), ranks })
-            }
+            (None, Some(2..)) => Err(LaunchError::SeveralNodes { here: "only some".into(), ranks }),
             _ => Ok(()),
         }
     }
 }
 
-/// The name of the service of one of a job's nodes. Everybody on the machine can read it, so it
-/// must not tell the secret.
-pub(crate) fn name_on_node(secret: &Key, node: u32) -> String {
-    let word = |half| derive(secret, Purpose::ServiceName(half));
-    service_name("nodes", &format!("{:016x}{:016x}-{node}", word(Half::First), word(Half::Second)))
+/// The name of the node service of one of a job's nodes. Every process of the machine can read it,
+/// so it must not reveal the secret.
+pub fn name_on_node(secret: &Secret, node: u32) -> String {
+    let [first, second] = secret.derive_both(Purpose::ServiceName);
+    service_name("nodes", &format!("{first:016x}{second:016x}-{node}"))
 }
 
-/// The name of a job's service: every rank finds it by itself, other jobs and other users find
+/// The name of a job's service: every rank finds it by itself, other jobs and other users get
 /// another.
 fn service_name(launcher: &str, job: &str) -> String {
     let user = rustix::process::geteuid().as_raw();
@@ -176,8 +160,8 @@ fn digest(bytes: &[u8]) -> u128 {
     bytes.iter().fold(BASIS, |hash, byte| (hash ^ u128::from(*byte)).wrapping_mul(PRIME))
 }
 
-/// The process that gave this one its rank: the nearest ancestor that has none itself. Wrapper
-/// scripts between the two carry the rank in their environment.
+/// The process that has assigned this one its rank: the nearest ancestor without a rank. Wrapper
+/// scripts between the two have the rank in their environment.
 fn launcher_process(rank_variable: &str) -> Option<u32> {
     let mut process = parent(std::process::id())?;
     while process > 1 && has_variable(process, rank_variable) {
@@ -193,7 +177,7 @@ fn parent(pid: u32) -> Option<u32> {
     std::str::from_utf8(&line[b"PPid:".len()..]).ok()?.trim().parse().ok()
 }
 
-/// Whether a process was started with this variable; no if that cannot be seen.
+/// Returns true if a process is known to have been started with this variable.
 fn has_variable(pid: u32, name: &str) -> bool {
     let mut environment = Vec::new();
     let read = std::fs::File::open(format!("/proc/{pid}/environ"))
@@ -209,20 +193,20 @@ mod tests {
     use super::*;
     use std::collections::HashMap;
 
-    fn find_in(table: &[(&str, &str)]) -> Result<Origin, ServiceError> {
-        find(&table.iter().copied().collect::<HashMap<_, _>>())
+    fn find_in(table: &[(&str, &str)]) -> Result<Launch, LaunchError> {
+        detect(&table.iter().copied().collect::<HashMap<_, _>>())
     }
 
     #[test]
-    fn without_a_launcher_a_process_is_alone() {
-        assert_eq!(find_in(&[]).expect("nothing to misunderstand"), Origin::Alone);
+    fn a_process_without_a_launcher_is_a_job_of_its_own() {
+        assert_eq!(find_in(&[]).expect("nothing to misunderstand"), Launch::Single);
     }
 
     #[test]
     fn our_own_launcher_comes_first() {
         let table =
             [(RANK, "1"), (SIZE, "4"), (SERVICE, "door"), ("PMI_RANK", "7"), ("PMI_SIZE", "9")];
-        let expected = Origin::Launched { service: "door".into(), rank: 1, ranks: 4 };
+        let expected = Launch::Run { service: "door".into(), rank: 1, ranks: 4 };
         assert_eq!(find_in(&table).expect("complete"), expected);
     }
 
@@ -243,7 +227,7 @@ mod tests {
     #[test]
     fn ranks_of_one_job_agree_on_a_name_and_jobs_do_not() {
         let name = |job: &str, rank: &str| match find_in(&[(RANK, rank), (SIZE, "2"), (JOB, job)]) {
-            Ok(Origin::Foreign { name, .. }) => name,
+            Ok(Launch::OneNode { name, .. }) => name,
             other => panic!("{other:?}"),
         };
         let long = "x".repeat(500);
@@ -254,12 +238,11 @@ mod tests {
         assert!(name(&long, "0").len() < 108, "the name of a socket");
     }
 
-    /// Of two secrets that differ in one bit, whichever it is, the names differ in about half of
-    /// their bits: nothing of a secret shows through.
+    /// The names of two secrets that differ in any one bit differ in about half of their bits.
     #[test]
-    fn the_name_of_a_service_does_not_tell_the_secret() {
-        let word = |secret: &Key| {
-            let name = name_on_node(secret, 7);
+    fn the_name_of_a_service_does_not_reveal_the_secret() {
+        let word = |secret: u128| {
+            let name = name_on_node(&Secret::new(secret.to_le_bytes()), 7);
             let digits = name
                 .strip_suffix("-7")
                 .and_then(|name| name.rsplit('-').next())
@@ -267,21 +250,22 @@ mod tests {
             u128::from_str_radix(digits, 16).expect("hexadecimal")
         };
         let secret = 0x0123_4567_89ab_cdef_0011_2233_4455_6677_u128;
-        let before = word(&secret.to_le_bytes());
+        let before = word(secret);
         for bit in 0..128 {
-            let changed = (before ^ word(&(secret ^ 1 << bit).to_le_bytes())).count_ones();
+            let changed = (before ^ word(secret ^ 1 << bit)).count_ones();
             assert!(
                 (32..=96).contains(&changed),
                 "bit {bit} of the secret changes {changed} bits of the name"
             );
         }
-        assert_ne!(name_on_node(&[1; 16], 0), name_on_node(&[1; 16], 1));
+        let secret = Secret::new([1; 16]);
+        assert_ne!(name_on_node(&secret, 0), name_on_node(&secret, 1));
     }
 
     #[test]
-    fn launchers_are_told_apart_by_what_they_say() {
+    fn launchers_are_recognised_by_their_variables() {
         let pmi = [("PMI_RANK", "1"), ("PMI_SIZE", "2"), ("MPI_LOCALNRANKS", "2")];
-        let Ok(Origin::Foreign { name, rank: 1, ranks: 2, launcher: Some(_) }) = find_in(&pmi)
+        let Ok(Launch::OneNode { name, rank: 1, ranks: 2, launcher: Some(_) }) = find_in(&pmi)
         else {
             panic!("{:?}", find_in(&pmi));
         };
@@ -292,7 +276,7 @@ mod tests {
             ("SLURM_JOB_ID", "77"),
             ("SLURM_STEP_ID", "3"),
         ];
-        let Ok(Origin::Foreign { name, rank: 0, ranks: 8, .. }) = find_in(&slurm) else { panic!() };
+        let Ok(Launch::OneNode { name, rank: 0, ranks: 8, .. }) = find_in(&slurm) else { panic!() };
         assert!(name.ends_with("-slurm-77.3"), "{name}");
     }
 
@@ -300,27 +284,27 @@ mod tests {
     fn ranks_on_other_nodes_are_found_by_pmi() {
         let hydra =
             [("PMI_RANK", "1"), ("PMI_SIZE", "4"), ("MPI_LOCALNRANKS", "2"), ("PMI_FD", "6")];
-        let Ok(Origin::Spread { descriptor: 6, rank: 1, ranks: 4, launcher: Some(_) }) =
+        let Ok(Launch::ManyNodes { descriptor: 6, rank: 1, ranks: 4, launcher: Some(_) }) =
             find_in(&hydra)
         else {
             panic!("{:?}", find_in(&hydra));
         };
         let slurm =
             [("PMI_RANK", "0"), ("PMI_SIZE", "2"), ("SLURM_STEP_NUM_NODES", "2"), ("PMI_FD", "7")];
-        assert!(matches!(find_in(&slurm), Ok(Origin::Spread { descriptor: 7, .. })));
+        assert!(matches!(find_in(&slurm), Ok(Launch::ManyNodes { descriptor: 7, .. })));
         let one_node =
             [("PMI_RANK", "1"), ("PMI_SIZE", "2"), ("MPI_LOCALNRANKS", "2"), ("PMI_FD", "6")];
-        assert!(matches!(find_in(&one_node), Ok(Origin::Foreign { .. })), "as ever");
+        assert!(matches!(find_in(&one_node), Ok(Launch::OneNode { .. })), "as ever");
         let named = [&one_node[..], &[(NODE, "a")]].concat();
         assert!(
-            matches!(find_in(&named), Ok(Origin::Spread { .. })),
+            matches!(find_in(&named), Ok(Launch::ManyNodes { .. })),
             "the others may have another name"
         );
         let without = [("PMI_RANK", "1"), ("PMI_SIZE", "4"), ("MPI_LOCALNRANKS", "2")];
-        assert!(matches!(find_in(&without), Err(ServiceError::SeveralNodes { .. })));
+        assert!(matches!(find_in(&without), Err(LaunchError::SeveralNodes { .. })));
         assert!(matches!(
             find_in(&[("PMI_PORT", "here:99"), ("PMI_ID", "0")]),
-            Err(ServiceError::PmiPort)
+            Err(LaunchError::PmiPort)
         ));
     }
 

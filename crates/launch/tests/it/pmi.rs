@@ -1,7 +1,7 @@
 //! Ranks that speak with a process manager of a few lines, and with one that says whatever comes to
 //! its mind.
 
-use pmi::{Client, Error, Message, Version};
+use launch::pmi::{self, Client, Error, Message, Version};
 use proptest::prelude::*;
 use std::collections::BTreeMap;
 use std::io::{BufRead, BufReader, Read, Write};

@@ -1,0 +1,297 @@
+//! The environment variables of tradewind.
+//!
+//! [`VARIABLES`] lists all of them. [`warn_of_misspelt`] logs a warning for each variable of the
+//! environment that begins with `TRADEWIND_` and is not in the list.
+
+use crate::error::LaunchError;
+use std::ffi::OsString;
+use std::fmt::Write;
+use std::time::Duration;
+
+/// A variable: its name, the kind of its value, its default and its meaning.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Variable {
+    /// Name of the variable.
+    pub name: &'static str,
+    /// Kind of its value.
+    pub kind: &'static str,
+    /// Value that applies if it is not set.
+    pub default: &'static str,
+    /// Meaning, in a sentence.
+    pub meaning: &'static str,
+}
+
+macro_rules! variables {
+    ($($constant:ident = $name:literal, $kind:literal, $default:literal, $meaning:literal;)*) => {
+        $(#[doc = $meaning] pub const $constant: &str = $name;)*
+
+        /// All variables, by topic.
+        pub const VARIABLES: &[Variable] = &[$(
+            Variable { name: $name, kind: $kind, default: $default, meaning: $meaning },
+        )*];
+    };
+}
+
+variables! {
+    SERVICE = "TRADEWIND_SERVICE", "name", "set by `tradewind run`",
+        "Name of the node service.";
+    RANK = "TRADEWIND_RANK", "number", "set by the launcher",
+        "Number of this rank, from 0.";
+    SIZE = "TRADEWIND_SIZE", "number", "set by the launcher",
+        "Number of ranks.";
+    JOB = "TRADEWIND_JOB", "text", "set by the launcher",
+        "Distinguishes the job from other jobs of the same user, if no launcher does.";
+    CORE = "TRADEWIND_CORE", "number", "set by `tradewind run`",
+        "Core that the rank binds itself to.";
+    ENGINE = "TRADEWIND_ENGINE", "`peers` or `caller`", "`peers`",
+        "Progress of collectives within a node: by any rank of the node, or only in calls of the rank itself.";
+    INTERNODE = "TRADEWIND_INTERNODE", "`kernel` or `agent`", "the kernel engine where all nodes have it",
+        "Engine of collectives between nodes: `agent` for all, or `kernel` for those it supports, which is an error where it is missing.";
+    INTERFACE = "TRADEWIND_INTERFACE", "name or range", "chosen from the routes",
+        "Network that leads to the other nodes: an interface, or a range of addresses such as 10.1.0.0/16.";
+    NODE = "TRADEWIND_NODE", "text", "by kernel namespaces",
+        "Name of this node, if several are simulated on one machine.";
+    NODE_TIMEOUT = "TRADEWIND_NODE_TIMEOUT", "seconds", "15 (agent), 4.35 (kernel engine)",
+        "Time without a response after which another node counts as unreachable, and the longest time that leaving a job takes; at least 1.";
+    PMI_VERSION = "TRADEWIND_PMI", "1 or 2", "the first that the process manager speaks",
+        "Version of PMI.";
+    START_TIMEOUT = "TRADEWIND_START_TIMEOUT", "seconds", "60",
+        "Time that a rank waits for the other ranks to start.";
+    COMMAND = "TRADEWIND_COMMAND", "path", "`tradewind` in PATH",
+        "The `tradewind` command, which other launchers' ranks start as their node service.";
+    TRACE = "TRADEWIND_TRACE", "directory", "no profile",
+        "Directory into which the ranks write a profile.";
+    EXPLAIN = "TRADEWIND_EXPLAIN", "1", "off",
+        "Prints the algorithm of each collective and the reason for it.";
+    DECISIONS = "TRADEWIND_DECISIONS", "path", "the user's file",
+        "File with the measured decisions between algorithms; empty for none.";
+    SEGMENT_DIR = "TRADEWIND_SEGMENT_DIR", "directory", "anonymous memory",
+        "Directory of the file with the memory that the ranks of a node share.";
+    ARENA_MIB = "TRADEWIND_ARENA_MIB", "number", "4096",
+        "Address space of each rank's part of the shared memory, in MiB.";
+    EAGER_BYTES = "TRADEWIND_EAGER_BYTES", "number", "4096",
+        "Length of the longest message within a node that is sent before its receive is posted, in bytes.";
+}
+
+/// The table of all variables in Markdown.
+pub fn markdown() -> String {
+    let mut table = String::from("| Variable | Value | Default | Meaning |\n|---|---|---|---|\n");
+    for Variable { name, kind, default, meaning } in VARIABLES {
+        // Writing to a string cannot fail.
+        let _ = writeln!(table, "| `{name}` | {kind} | {default} | {meaning} |");
+    }
+    table
+}
+
+/// Variables of this process that begin with `TRADEWIND_` and are unknown, each with the nearest
+/// known one. Those of tests (`TRADEWIND_TEST_…`, `TRADEWIND_REQUIRE_TOOLS`) are not reported.
+pub fn misspelt() -> Vec<(String, &'static str)> {
+    let names = std::env::vars_os().filter_map(|(name, _)| name.into_string().ok());
+    names.filter_map(|name| nearest_if_unknown(&name).map(|nearest| (name, nearest))).collect()
+}
+
+/// Logs a warning for each misspelt variable.
+pub fn warn_of_misspelt() {
+    for (name, nearest) in misspelt() {
+        log::warn!("the variable {name} is not known and has no effect; is {nearest} meant?");
+    }
+}
+
+fn nearest_if_unknown(name: &str) -> Option<&'static str> {
+    let is_ours = name.starts_with("TRADEWIND_")
+        && !name.starts_with("TRADEWIND_TEST")
+        && name != "TRADEWIND_REQUIRE_TOOLS";
+    let is_known = VARIABLES.iter().any(|variable| variable.name == name);
+    let nearest = VARIABLES.iter().min_by_key(|variable| distance(variable.name, name))?;
+    (is_ours && !is_known).then_some(nearest.name)
+}
+
+/// The number of insertions, deletions and substitutions between two names (Levenshtein, 1966).
+fn distance(left: &str, right: &str) -> usize {
+    let mut row: Vec<usize> = (0..=right.len()).collect();
+    for (done, one) in left.bytes().enumerate() {
+        let mut diagonal = row[0];
+        row[0] = done + 1;
+        for (column, other) in right.bytes().enumerate() {
+            let substituted = diagonal + usize::from(one != other);
+            diagonal = row[column + 1];
+            row[column + 1] = substituted.min(diagonal + 1).min(row[column] + 1);
+        }
+    }
+    row[right.len()]
+}
+
+/// The value of [`START_TIMEOUT`] if it is not set.
+const DEFAULT_START_TIMEOUT: Duration = Duration::from_secs(60);
+
+/// The value of [`INTERNODE`].
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum InternodeEngine {
+    /// The kernel engine where all nodes have it, and the agent.
+    #[default]
+    Any,
+    /// The kernel engine, which all nodes must have.
+    Kernel,
+    /// The agent alone.
+    Agent,
+}
+
+/// A source of variables: the environment, or a table in a test.
+pub trait Lookup {
+    /// The value of a variable, if it is set.
+    fn get(&self, name: &str) -> Option<OsString>;
+
+    /// The number in a variable, if it is set.
+    ///
+    /// # Errors
+    /// If the value is no number.
+    fn number(&self, name: &'static str) -> Result<Option<u32>, LaunchError> {
+        let Some(value) = self.get(name) else { return Ok(None) };
+        match value.to_str().and_then(|text| text.trim().parse().ok()) {
+            Some(number) => Ok(Some(number)),
+            None => Err(LaunchError::Variable { name, value, expected: "a number from 0 on" }),
+        }
+    }
+
+    /// The text in a variable, if it is set and not empty.
+    ///
+    /// # Errors
+    /// If the value is no text.
+    fn text(&self, name: &'static str) -> Result<Option<String>, LaunchError> {
+        match self.get(name).filter(|value| !value.is_empty()) {
+            None => Ok(None),
+            Some(value) => match value.into_string() {
+                Ok(text) => Ok(Some(text)),
+                Err(value) => Err(LaunchError::Variable { name, value, expected: "readable text" }),
+            },
+        }
+    }
+
+    /// The engine between nodes.
+    ///
+    /// # Errors
+    /// If the value is no engine's name.
+    fn internode_engine(&self) -> Result<InternodeEngine, LaunchError> {
+        match self.text(INTERNODE)?.as_deref() {
+            None => Ok(InternodeEngine::Any),
+            Some("kernel") => Ok(InternodeEngine::Kernel),
+            Some("agent") => Ok(InternodeEngine::Agent),
+            Some(other) => {
+                let value = other.into();
+                Err(LaunchError::Variable { name: INTERNODE, value, expected: "kernel or agent" })
+            }
+        }
+    }
+
+    /// The time in a variable, if it is set.
+    ///
+    /// # Errors
+    /// If the value is no number of seconds.
+    fn seconds(&self, name: &'static str) -> Result<Option<Duration>, LaunchError> {
+        let Some(value) = self.get(name).filter(|value| !value.is_empty()) else { return Ok(None) };
+        let seconds = value.to_str().and_then(|text| text.trim().parse::<f64>().ok());
+        match seconds.and_then(|seconds| Duration::try_from_secs_f64(seconds).ok()) {
+            Some(time) => Ok(Some(time)),
+            None => Err(LaunchError::Variable { name, value, expected: "a number of seconds" }),
+        }
+    }
+
+    /// Time to wait for the other ranks.
+    ///
+    /// # Errors
+    /// If the value is no number of seconds.
+    fn start_timeout(&self) -> Result<Duration, LaunchError> {
+        Ok(self.seconds(START_TIMEOUT)?.unwrap_or(DEFAULT_START_TIMEOUT))
+    }
+
+    /// Time without a response of another node, if it is set. At least a second: a busy machine may
+    /// not respond for so long.
+    ///
+    /// # Errors
+    /// If the value is no number of seconds.
+    fn node_timeout(&self) -> Result<Option<Duration>, LaunchError> {
+        Ok(self.seconds(NODE_TIMEOUT)?.map(|time| time.max(Duration::from_secs(1))))
+    }
+}
+
+/// The environment of this process.
+#[derive(Clone, Copy, Debug)]
+pub struct Environment;
+
+impl Lookup for Environment {
+    fn get(&self, name: &str) -> Option<OsString> {
+        std::env::var_os(name)
+    }
+}
+
+#[cfg(test)]
+impl Lookup for std::collections::HashMap<&str, &str> {
+    fn get(&self, name: &str) -> Option<OsString> {
+        self.get(name).map(|value| OsString::from(*value))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::collections::HashMap;
+
+    #[test]
+    fn a_value_that_is_no_number_is_named() {
+        let table = HashMap::from([(RANK, "one")]);
+        let error = table.number(RANK).expect_err("not a number");
+        assert_eq!(
+            error.to_string(),
+            "TRADEWIND_RANK is \"one\", it must be a number from 0 on: change it or unset it"
+        );
+        assert!(table.number(SIZE).expect("not set").is_none());
+    }
+
+    #[test]
+    fn the_engine_between_nodes_has_a_known_name() {
+        let wanted = |word| HashMap::from([(INTERNODE, word)]).internode_engine();
+        assert_eq!(wanted("kernel").expect("it is known"), InternodeEngine::Kernel);
+        assert_eq!(wanted("agent").expect("it is known"), InternodeEngine::Agent);
+        assert_eq!(wanted("").expect("it is empty"), InternodeEngine::Any);
+        let error = wanted("kernal").expect_err("there is no such engine").to_string();
+        let expected = format!("{INTERNODE} is \"kernal\", it must be kernel or agent");
+        assert!(error.starts_with(&expected), "{error}");
+    }
+
+    #[test]
+    fn the_start_timeout_is_in_seconds() {
+        let timeout = |text| HashMap::from([(START_TIMEOUT, text)]).start_timeout();
+        assert_eq!(timeout("0.25").expect("a quarter of a second"), Duration::from_millis(250));
+        for wrong in ["-1", "soon", "1e300"] {
+            assert!(timeout(wrong).is_err(), "{wrong:?}");
+        }
+    }
+
+    #[test]
+    fn the_node_timeout_is_a_second_at_least() {
+        let timeout =
+            |text| HashMap::from([(NODE_TIMEOUT, text)]).node_timeout().expect("it is a number");
+        assert_eq!(
+            ["0", "90.5"].map(timeout),
+            [1000, 90_500].map(|time| Some(Duration::from_millis(time)))
+        );
+        assert_eq!(HashMap::new().node_timeout().expect("it is not set"), None);
+    }
+
+    #[test]
+    fn the_nearest_name_is_suggested_for_a_misspelt_one() {
+        assert_eq!(nearest_if_unknown("TRADEWIND_RANKS"), Some(RANK));
+        assert_eq!(nearest_if_unknown("TRADEWIND_NODE_TIME_OUT"), Some(NODE_TIMEOUT));
+        assert_eq!(nearest_if_unknown("TRADEWIND_NODE"), None, "it is known");
+        assert_eq!(nearest_if_unknown("OMPI_RANKS"), None, "it is another program's");
+    }
+
+    #[test]
+    fn every_variable_is_listed_once() {
+        let mut names: Vec<&str> = VARIABLES.iter().map(|variable| variable.name).collect();
+        names.sort_unstable();
+        names.dedup();
+        assert_eq!(names.len(), VARIABLES.len());
+        assert_eq!(markdown().lines().count(), 2 + VARIABLES.len());
+    }
+}
