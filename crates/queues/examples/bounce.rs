@@ -210,7 +210,8 @@ fn open(
     let table = segment.slice_at::<AtomicU64>(TABLE, KINDS.len() * 4)?;
     let entry =
         |index: usize| Offset(table[kind * 4 + direction * 2 + index].load(Ordering::Relaxed));
-    let (offset, set) = (entry(0), entry(1));
+    let offset = entry(0);
+    let set = entry(1);
     let poll = || PollSet::connect(segment, set);
     Ok(match kind {
         0 => Box::new(Bare(Mapped::new(segment, offset)?, 0)),
@@ -225,7 +226,8 @@ fn open(
             Box::new(Words::<Single>(queue.sender(), receiver))
         }
         3 | 4 => {
-            let (queue, set) = (ExpressQueue::connect(segment, offset)?, poll()?);
+            let queue = ExpressQueue::connect(segment, offset)?;
+            let set = poll()?;
             let mut receivers: Vec<_> = (0..set.capacity()).map(|_| None).collect();
             if receives {
                 receivers[set.capacity() - 1] = Some(queue.receiver()?);
@@ -248,7 +250,8 @@ fn open(
             Box::new(SleepyWords(queue.sender(), receiver))
         }
         _ => {
-            let (queue, set) = (CacheLineQueue::connect(segment, offset)?, poll()?);
+            let queue = CacheLineQueue::connect(segment, offset)?;
+            let set = poll()?;
             let mut receivers: Vec<_> = (0..set.capacity()).map(|_| None).collect();
             if receives {
                 receivers[INDEX] = Some(queue.receiver()?);

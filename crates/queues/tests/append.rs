@@ -19,8 +19,8 @@ fn records_of_two_processes_arrive_in_their_orders_although_one_is_stopped_and_k
     let mut record = Vec::new();
     let mut take = |next: &mut [u64; 3], buffer: &mut append::Receiver| {
         buffer.recv(&mut record);
-        let (who, number) =
-            (record[0] as usize, u64::from_le_bytes(record[8..16].try_into().expect("8 bytes")));
+        let who = record[0] as usize;
+        let number = u64::from_le_bytes(record[8..16].try_into().expect("8 bytes"));
         assert_eq!(number, next[who], "in its appender's order, none missing and none twice");
         next[who] += 1;
     };

@@ -71,7 +71,8 @@ proptest! {
     #[test]
     fn a_ring_is_a_queue(steps in steps(), lines in prop::sample::select(vec![4u64, 8, 16])) {
         let segment = memory(lines);
-        let (mut sender, mut receiver) = (sender(&segment, lines), receiver(&segment, lines));
+        let mut sender = sender(&segment, lines);
+        let mut receiver = receiver(&segment, lines);
         let mut composed: Vec<(usize, usize)> = Vec::new();
         let mut published: VecDeque<(usize, usize)> = VecDeque::new();
         let longest = lines as usize / 4 * 64 - 8;
@@ -127,7 +128,8 @@ proptest! {
 fn two_threads_exchange_messages_of_all_lengths() {
     const MESSAGES: usize = 200_000;
     let segment = memory(32);
-    let (mut sender, mut receiver) = (sender(&segment, 32), receiver(&segment, 32));
+    let mut sender = sender(&segment, 32);
+    let mut receiver = receiver(&segment, 32);
     let length = |number: usize| number.wrapping_mul(0x9e37_79b9) % 505;
     std::thread::scope(|scope| {
         scope.spawn(move || {
@@ -155,7 +157,8 @@ fn two_threads_exchange_messages_of_all_lengths() {
 #[test]
 fn nothing_is_seen_before_it_is_published() {
     let segment = memory(16);
-    let (mut sender, mut receiver) = (sender(&segment, 16), receiver(&segment, 16));
+    let mut sender = sender(&segment, 16);
+    let mut receiver = receiver(&segment, 16);
     for number in 0..5 {
         sender.reserve(header(number), 3).expect("room").finish();
     }
@@ -174,7 +177,8 @@ fn nothing_is_seen_before_it_is_published() {
 #[test]
 fn a_batch_keeps_its_lines_until_it_is_dropped() {
     let segment = memory(4);
-    let (mut sender, mut receiver) = (sender(&segment, 4), receiver(&segment, 4));
+    let mut sender = sender(&segment, 4);
+    let mut receiver = receiver(&segment, 4);
     (0..3).for_each(|number| sender.send(header(number), b"x").expect("room"));
     let mut batch = receiver.batch();
     (0..3).for_each(|_| assert!(batch.next_message().expect("well formed").is_some()));
@@ -186,7 +190,8 @@ fn a_batch_keeps_its_lines_until_it_is_dropped() {
 #[test]
 fn waiting_has_an_end() {
     let segment = memory(4);
-    let (mut sender, mut receiver) = (sender(&segment, 4), receiver(&segment, 4));
+    let mut sender = sender(&segment, 4);
+    let mut receiver = receiver(&segment, 4);
     assert!(matches!(receiver.recv_deadline(Instant::now()), Err(BasicError::TimedOut)));
     while sender.try_send(header(0), b"x").expect("open") {}
     assert!(matches!(
@@ -204,7 +209,8 @@ fn waiting_has_an_end() {
 #[test]
 fn both_ends_learn_that_the_other_has_closed() {
     let segment = memory(4);
-    let (mut sender, receiver) = (sender(&segment, 4), receiver(&segment, 4));
+    let mut sender = sender(&segment, 4);
+    let receiver = receiver(&segment, 4);
     drop(receiver);
     let error = (0..10).find_map(|_| sender.send(header(0), b"x").err());
     assert!(matches!(error, Some(BasicError::Closed)), "{error:?}");
@@ -272,8 +278,8 @@ fn an_event_comes_once_for_each_request_on_arrival_or_at_half_full() {
     let event = Event::new().expect("a descriptor");
     // As a sender in another process would get it.
     let passed = Event::from_fd(event.as_fd().try_clone_to_owned().expect("a descriptor"));
-    let (mut sender, mut receiver) =
-        (sender(&segment, 16).with_event(passed), receiver(&segment, 16));
+    let mut sender = sender(&segment, 16).with_event(passed);
+    let mut receiver = receiver(&segment, 16);
     let mut send = |bytes: usize| sender.try_send(header(0), &vec![0; bytes]).expect("open");
 
     assert!(send(8) && !is_readable(&event), "nobody asked");
@@ -297,8 +303,8 @@ fn an_event_comes_once_for_each_request_on_arrival_or_at_half_full() {
 fn an_event_tells_that_the_sender_has_closed() {
     let segment = memory(4);
     let event = Event::new().expect("a descriptor");
-    let (sender, mut receiver) =
-        (sender(&segment, 4).with_event(event.clone()), receiver(&segment, 4));
+    let sender = sender(&segment, 4).with_event(event.clone());
+    let mut receiver = receiver(&segment, 4);
     assert!(!receiver.request_event(Notify::Arrival));
     drop(sender);
     assert!(is_readable(&event));
@@ -308,9 +314,10 @@ fn an_event_tells_that_the_sender_has_closed() {
 #[test]
 fn a_receiver_that_sleeps_on_an_event_misses_nothing() {
     const MESSAGES: usize = 20_000;
-    let (segment, event) = (memory(16), Event::new().expect("a descriptor"));
-    let (mut sender, mut receiver) =
-        (sender(&segment, 16).with_event(event.clone()), receiver(&segment, 16));
+    let segment = memory(16);
+    let event = Event::new().expect("a descriptor");
+    let mut sender = sender(&segment, 16).with_event(event.clone());
+    let mut receiver = receiver(&segment, 16);
     std::thread::scope(|scope| {
         scope.spawn(move || {
             for number in 0..MESSAGES {
@@ -352,10 +359,12 @@ fn open(path: &str) -> Arc<Segment> {
 #[test]
 fn two_processes_answer_each_other_asleep() {
     const ROUNDS: usize = 2_000;
-    let (there, back) = (memory(8), memory(8));
+    let there = memory(8);
+    let back = memory(8);
     let argument = format!("{} {}", path_of(&there), path_of(&back));
     let mut child = Part::start("part_echoes", &argument);
-    let (mut sender, mut receiver) = (sender(&there, 8), receiver(&back, 8));
+    let mut sender = sender(&there, 8);
+    let mut receiver = receiver(&back, 8);
     for number in 0..ROUNDS {
         sender.send(header(number), &content(number, number % 120)).expect("it reads");
         let message = receiver.recv().expect("it answers");
@@ -374,7 +383,8 @@ fn two_processes_answer_each_other_asleep() {
 fn part_echoes() {
     let Some(argument) = argument() else { return };
     let (there, back) = argument.split_once(' ').expect("two paths");
-    let (mut receiver, mut sender) = (receiver(&open(there), 8), sender(&open(back), 8));
+    let mut receiver = receiver(&open(there), 8);
+    let mut sender = sender(&open(back), 8);
     loop {
         match receiver.recv() {
             Ok(message) => {

@@ -70,7 +70,8 @@ fn soak(senders: u64, receivers: u64, each: u64, capacity: usize) {
         }
         let receivers: Vec<_> = (0..receivers)
             .map(|_| {
-                let (mut receiver, seen) = (queue.receiver().expect("shared"), &seen);
+                let mut receiver = queue.receiver().expect("shared");
+                let seen = &seen;
                 scope.spawn(move || {
                     let mut sequence = Sequence::new(senders as usize);
                     loop {
@@ -217,7 +218,8 @@ fn sleepers_are_woken_by_a_message_by_room_and_by_the_end() {
 #[test]
 fn deadlines_end_both_kinds_of_waiting_without_a_loss() {
     let queue = queue(2);
-    let (sender, mut receiver) = (queue.sender(), queue.receiver().expect("free"));
+    let sender = queue.sender();
+    let mut receiver = queue.receiver().expect("free");
     let soon = || Instant::now() + Duration::from_millis(5);
     assert_eq!(receiver.recv_deadline(soon()), Ok(None));
     assert_eq!(sender.send_deadline(&message(1, 0), soon()), Ok(()));
@@ -255,7 +257,8 @@ fn an_empty_queue_gives_its_empty_message_which_does_nothing_unless_told() {
 #[test]
 fn a_full_queue_that_is_closed_gives_everything_and_then_ends() {
     let queue = queue(4);
-    let (sender, mut receiver) = (queue.sender(), queue.receiver().expect("free"));
+    let sender = queue.sender();
+    let mut receiver = queue.receiver().expect("free");
     (0..4).for_each(|number| sender.try_send(&message(0, number)).expect("room"));
     assert_eq!(queue.close(), Closing::WhenReceived);
     assert_eq!(sender.try_send(&message(0, 4)), Err(SendError::Full));
@@ -365,7 +368,8 @@ fn random_bytes_in_a_queue_neither_panic_nor_hang() {
                 thread::yield_now();
             }
         });
-        let (sender, mut some) = (victim.sender(), [Message::default(); 5]);
+        let sender = victim.sender();
+        let mut some = [Message::default(); 5];
         for number in 0..300 {
             // Whatever they say, they say it.
             let _ = sender.try_send(&message(1, number));

@@ -1,5 +1,5 @@
-//! CacheLine queues whose sending processes are killed: at every instruction of a send, and at random in
-//! the middle of a flow.
+//! CacheLine queues whose sending processes are killed: at every instruction of a send, and at
+//! random in the middle of a flow.
 
 mod part;
 
@@ -49,7 +49,8 @@ fn drain(receiver: &mut CacheLineReceiver<Multi>) -> Vec<(u16, u64)> {
 
 /// After some laps in which senders come round to the lines of the dead, every line can be used.
 fn assert_whole(queue: &CacheLineQueue, receiver: &mut CacheLineReceiver<Multi>) {
-    let (sender, capacity) = (queue.sender(), queue.capacity() as u64);
+    let sender = queue.sender();
+    let capacity = queue.capacity() as u64;
     for number in 0..20 * capacity {
         assert_eq!(sender.try_send(&message(9, number)), Ok(()));
         assert_eq!(drain(receiver), [(9, number)]);
@@ -126,7 +127,8 @@ fn a_sender_may_be_killed_at_every_instruction_between_claim_and_publication() {
     let mut receiver = queue.receiver().expect("free");
     let tail = segment.at::<AtomicU64>(Offset(queue.offset().0 + TAIL)).expect("inside");
     let sender = queue.sender();
-    let (mut lost, mut published) = (0, 0);
+    let mut lost = 0;
+    let mut published = 0;
     for instructions in 0.. {
         let victim = Traced::start("part_sends_one_between_stops", &segment, queue.offset());
         let before = tail.load(Ordering::Relaxed);
@@ -192,7 +194,8 @@ fn two_senders_that_are_killed_one_after_the_other_leave_both_lines() {
         }
         victim
     };
-    let (first, second) = (claims(), claims());
+    let first = claims();
+    let second = claims();
     // The header lies at the line's second word.
     let header = segment.at::<AtomicU64>(Offset(queue.offset().0 + 256 + 64 + 8)).expect("inside");
     while header.load(Ordering::Relaxed) == 0 {
@@ -222,7 +225,8 @@ fn senders_that_are_killed_at_random_neither_hang_the_others_nor_take_lines_away
         for shift in [13, -7, 17] {
             random ^= if shift > 0 { random << shift } else { random >> -shift };
         }
-        let (victim, mut left) = ((random % 3) as usize, random >> 8 & 0x7ff);
+        let victim = (random % 3) as usize;
+        let mut left = random >> 8 & 0x7ff;
         // So many messages, and at least one of the victim.
         while left > 0 || next[usize::from(senders[victim].0)] == 0 {
             let got = receiver

@@ -88,14 +88,16 @@ fn soak(senders: u64, receivers: u64, each: u64, capacity: usize) {
             .collect();
         let receivers: Vec<_> = (0..receivers)
             .map(|_| {
-                let (mut receiver, mark) = (queue.receiver().expect("shared"), &mark);
+                let mut receiver = queue.receiver().expect("shared");
+                let mark = &mark;
                 let mut last = vec![None; senders.len()];
                 scope.spawn(move || {
                     let mut count = 0;
                     loop {
                         match receiver.try_recv() {
                             Ok(Some(got)) => {
-                                let (from, number) = (got.header().source.number(), number(&got));
+                                let from = got.header().source.number();
+                                let number = number(&got);
                                 let last = &mut last[usize::from(from)];
                                 assert!(
                                     last.is_none_or(|last| number > last),
@@ -198,7 +200,8 @@ fn blocking_senders_and_receivers_wait_for_each_other() {
 #[test]
 fn deadlines_end_both_kinds_of_waiting_without_a_loss() {
     let queue = queue(2);
-    let (sender, mut receiver) = (queue.sender(), queue.receiver().expect("free"));
+    let sender = queue.sender();
+    let mut receiver = queue.receiver().expect("free");
     let soon = || Instant::now() + Duration::from_millis(5);
     assert_eq!(receiver.recv_deadline(soon()), Ok(None));
     assert_eq!(sender.send_deadline(&message(1, 0), soon()), Ok(()));
@@ -213,7 +216,8 @@ fn deadlines_end_both_kinds_of_waiting_without_a_loss() {
 #[test]
 fn every_length_up_to_a_line_is_carried_and_no_longer_one() {
     let queue = queue(4);
-    let (sender, mut receiver) = (queue.sender(), queue.receiver().expect("free"));
+    let sender = queue.sender();
+    let mut receiver = queue.receiver().expect("free");
     let bytes: Vec<u8> = (1..=LINE_DATA as u8).collect();
     for length in 0..=LINE_DATA {
         let sent = CacheLineMessage::new(header(7), &bytes[..length]).expect("at most 48 bytes");
@@ -241,7 +245,8 @@ fn every_length_up_to_a_line_is_carried_and_no_longer_one() {
 #[test]
 fn a_claim_that_is_held_for_long_holds_up_nobody_and_is_sent_again() {
     let queue = queue(4);
-    let (sender, mut receiver) = (queue.sender(), queue.receiver().expect("free"));
+    let sender = queue.sender();
+    let mut receiver = queue.receiver().expect("free");
     let mut claim = sender.claim(header(1)).expect("room");
     claim.write(0, message(1, 40).data());
     // Others pass, lap after lap.
@@ -263,7 +268,8 @@ fn a_claim_that_is_held_for_long_holds_up_nobody_and_is_sent_again() {
 #[test]
 fn a_slow_message_that_finds_no_room_comes_back_to_its_sender() {
     let queue = queue(2);
-    let (sender, mut receiver) = (queue.sender(), queue.receiver().expect("free"));
+    let sender = queue.sender();
+    let mut receiver = queue.receiver().expect("free");
     let mut claim = sender.claim(header(1)).expect("room");
     claim.write(0, message(1, 40).data());
     sender.try_send(&message(2, 0)).expect("the other line");
@@ -284,7 +290,8 @@ fn a_slow_message_that_finds_no_room_comes_back_to_its_sender() {
 #[test]
 fn a_dropped_claim_sends_nothing_and_leaves_nothing() {
     let queue = queue(2);
-    let (sender, mut receiver) = (queue.sender(), queue.receiver().expect("free"));
+    let sender = queue.sender();
+    let mut receiver = queue.receiver().expect("free");
     for number in 0..10 {
         drop(sender.claim(header(1)).expect("room"));
         sender.try_send(&message(2, number)).expect("room");
@@ -308,7 +315,8 @@ fn an_empty_queue_gives_its_empty_message() {
 #[test]
 fn a_full_queue_that_is_closed_gives_everything_and_then_ends() {
     let queue = queue(4);
-    let (sender, mut receiver) = (queue.sender(), queue.receiver().expect("free"));
+    let sender = queue.sender();
+    let mut receiver = queue.receiver().expect("free");
     (0..4).for_each(|number| sender.try_send(&message(0, number)).expect("room"));
     assert_eq!(queue.close(), Closing::At(4));
     assert_eq!(sender.try_send(&message(0, 4)), Err(SendError::Closed));
@@ -355,7 +363,8 @@ fn random_bytes_in_a_queue_neither_panic_nor_hang() {
                 thread::yield_now();
             }
         });
-        let (sender, mut some) = (victim.sender(), [CacheLineMessage::default(); 5]);
+        let sender = victim.sender();
+        let mut some = [CacheLineMessage::default(); 5];
         for number in 0..300 {
             // Whatever they say, they say it.
             let _ = sender.try_send(&message(1, number));

@@ -163,7 +163,9 @@ fn ends(lines: u64) -> Ends {
     let geometry = Geometry::new(lines).expect("a power of two");
     let words = (0..geometry.words()).map(|_| AtomicU64::new(0)).collect();
     let bits = (0..8).map(|_| AtomicU64::new(0)).collect();
-    let (lock, sleepers, event) = (Mutex::new(()), Condvar::new(), AtomicU64::new(0));
+    let lock = Mutex::new(());
+    let sleepers = Condvar::new();
+    let event = AtomicU64::new(0);
     let scene = Arc::new(Scene { words, lock, sleepers, event, bits });
     let bell = |own| FutexBell { scene: Arc::clone(&scene), own, reached: true };
     let words = || Words(Arc::clone(&scene));

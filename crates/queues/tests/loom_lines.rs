@@ -513,7 +513,8 @@ fn what_was_claimed_before_closing_is_received_or_refused() {
             })
         };
         ring.lines().close();
-        let (mut got, mut looks) = (Vec::new(), impatient());
+        let mut got = Vec::new();
+        let mut looks = impatient();
         let mut receive = || match ring.lines().try_recv::<Multi>(&mut looks) {
             Ok(message) => got.extend(message.map(read)),
             Err(why) => assert_eq!(why, RecvError::Closed),
@@ -543,7 +544,8 @@ fn a_ring_that_changes_hands_takes_nothing_from_its_former_senders() {
         };
         let lines = ring.lines();
         lines.close();
-        let (mut got, mut looks) = (Vec::new(), impatient());
+        let mut got = Vec::new();
+        let mut looks = impatient();
         let generation = loop {
             match lines.try_recv::<Multi>(&mut looks) {
                 Ok(message) => got.extend(message.map(read)),

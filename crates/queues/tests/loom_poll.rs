@@ -452,7 +452,8 @@ fn the_lowest_queue_comes_first_and_unwanted_ones_wait() {
     loom::model(|| {
         let set = Polled::new(&[3, 64, 511]);
         (0..3).for_each(|queue| set.send(queue, queue as u64));
-        let (mut poller, mut members) = (Poller::default(), Queues(&set));
+        let mut poller = Poller::default();
+        let mut members = Queues(&set);
         let mut wanted = [0; 8];
         wanted[1] = 1;
         let mut poll = |wanted: Option<&[u64]>| {

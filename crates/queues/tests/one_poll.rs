@@ -221,7 +221,8 @@ fn a_ring_can_join_an_existing_set_late() {
     let receiver = open(at).in_set(&set, 7).expect("a set");
     let mut members = [const { None }; 8];
     members[7] = Some(receiver);
-    let (mut view, event) = (OnePoll::new(&set), Event::new().expect("a descriptor"));
+    let mut view = OnePoll::new(&set);
+    let event = Event::new().expect("a descriptor");
     assert!(view.ask_for_event(&mut members[..]), "it was sent before");
     assert_eq!(view.poll(&mut members[..]), Some((7, ())));
     assert!(members[7].as_mut().expect("it").try_recv().expect("open").is_some());
@@ -305,8 +306,8 @@ fn each_request_is_answered_by_one_event_on_arrival_or_at_half_full() {
     let event = Event::new().expect("a descriptor");
     // As a sender in another process would receive it.
     let passed = Event::from_fd(event.as_fd().try_clone_to_owned().expect("a descriptor"));
-    let (sender, mut receiver) =
-        (queue.sender().with_event(passed), queue.receiver().expect("free"));
+    let sender = queue.sender().with_event(passed);
+    let mut receiver = queue.receiver().expect("free");
     let send = |number| sender.try_send(&message(0, number)).expect("room");
 
     send(0);

@@ -92,7 +92,8 @@ impl RecordRing<'_> {
             fill(&words[1..]);
             // Release: pairs with the Acquire in `poll`. It fails exactly if the receiver has
             // voided the cell: no other thread changes a claimed one.
-            let (from, to) = (claimed << 2 | CLAIMED, claimed << 2 | FULL);
+            let from = claimed << 2 | CLAIMED;
+            let to = claimed << 2 | FULL;
             match state_word.compare_exchange(from, to, Ordering::Release, Ordering::Relaxed) {
                 Ok(_) => return Ok(()),
                 Err(now) => self.release(state_word, now),

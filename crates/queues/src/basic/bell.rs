@@ -105,7 +105,8 @@ impl Bell for FutexBell {
     }
 
     fn announce(&mut self, set: u64, index: u64) {
-        let (set, index) = (Offset(set), index as usize);
+        let set = Offset(set);
+        let index = index as usize;
         if self.member.as_ref().is_none_or(|member| member.set() != set || member.index() != index)
         {
             // The receiver has connected to the set, so this fails only if memory is corrupt.

@@ -1,4 +1,4 @@
-//! The receiving end of a Basic ring; the protocol is told in `ring.rs`.
+//! Receiving end of a Basic ring; `ring.rs` describes the protocol.
 
 use super::ring::{
     ARRIVALS, ASKS_ARRIVAL, ASKS_HALF_FULL, AWAKE, Bell, CLOSED, CREDIT, Corruption, Geometry,
@@ -11,7 +11,7 @@ use crate::sync::{AtomicU64, Ordering, spin_loop};
 use std::ops::Deref;
 use std::time::Instant;
 
-/// Where a message lies, checked.
+/// Checked location of a message.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Found {
     pub(crate) header: Header,
@@ -19,28 +19,28 @@ pub(crate) struct Found {
     position: u64,
 }
 
-/// The receiving end. It must be the only one.
+/// Receiving end. A ring has exactly one.
 #[derive(Debug)]
 pub(crate) struct Receiver<M: Deref<Target = [AtomicU64]>, B: Bell> {
     memory: M,
     bell: B,
     geometry: Geometry,
     looks: u32,
-    /// The next position to look at.
+    /// Next position to read.
     head: u64,
-    /// The credit that the sender has been told.
+    /// Last published credit.
     published: u64,
-    /// What this end says besides its state: that it is in a set, and what it asks for.
-    wishes: u64,
-    /// How often it has asked.
+    /// Bits besides the state: membership in a poll set, and the request.
+    flags: u64,
+    /// Number of requests so far.
     requests: u64,
-    /// Whether the other end is to learn that this one has gone.
+    /// True if dropping this end closes the ring.
     open: bool,
 }
 
 impl<M: Deref<Target = [AtomicU64]>, B: Bell> Receiver<M, B> {
-    /// `None` if the memory is too small for the ring. `position` is 0, or what [`Self::leave`] has
-    /// given.
+    /// Creates the end; `None` if the memory is too small for the ring. `position` is 0, or the
+    /// result of [`Self::leave`].
     pub(crate) fn new(
         memory: M,
         geometry: Geometry,
@@ -57,7 +57,7 @@ impl<M: Deref<Target = [AtomicU64]>, B: Bell> Receiver<M, B> {
             looks,
             head,
             published: head,
-            wishes: 0,
+            flags: 0,
             requests: 0,
             open: true,
         })
@@ -71,27 +71,27 @@ impl<M: Deref<Target = [AtomicU64]>, B: Bell> Receiver<M, B> {
         &self.bell
     }
 
-    /// Gives the end up without closing it: another receiver goes on at the position given.
+    /// Leaves the ring without closing it; another receiver continues at the returned position.
     pub(crate) fn leave(&mut self) -> u64 {
         self.publish_credit();
         self.open = false;
         self.head
     }
 
-    /// The words of a message that has been taken and not released.
+    /// Returns the words of a message that was taken and not released.
     pub(crate) fn words(&self, found: &Found) -> &[AtomicU64] {
         let first = self.geometry.stamp(found.position) + 1;
         &self.memory[first..first + found.bytes.div_ceil(8)]
     }
 
-    /// Takes the next message, if there is one.
+    /// Takes the next message if there is one.
     pub(crate) fn take(&mut self) -> Result<Option<Found>, RingError> {
         let Some(found) = self.look()? else { return Ok(None) };
         self.head = self.end_of(&found);
         Ok(Some(found))
     }
 
-    /// As [`Self::take`], sleeping until there is one.
+    /// Takes the next message, waiting for one.
     pub(crate) fn take_by(&mut self, deadline: Option<Instant>) -> Result<Found, RingError> {
         loop {
             if let Some(found) = self.take()? {
@@ -101,13 +101,12 @@ impl<M: Deref<Target = [AtomicU64]>, B: Bell> Receiver<M, B> {
         }
     }
 
-    /// Whether [`Self::take`] would give a message or an error.
+    /// Returns whether [`Self::take`] would return a message or an error.
     pub(crate) fn is_ready(&self) -> bool {
         !matches!(self.look(), Ok(None))
     }
 
-    /// Takes the next message out, as one whose sender may write to it at any time, and releases
-    /// it.
+    /// Copies the next message, which its sender may overwrite at any time, and releases it.
     pub(crate) fn copy_next(&mut self, into: &mut Vec<u8>) -> Result<Option<Header>, RingError> {
         let Some(found) = self.take()? else { return Ok(None) };
         into.clear();
@@ -117,8 +116,8 @@ impl<M: Deref<Target = [AtomicU64]>, B: Bell> Receiver<M, B> {
         Ok(Some(found.header))
     }
 
-    /// Gives everything taken back to the sender; tells it when a quarter of the ring has come
-    /// together.
+    /// Releases all taken messages; publishes the credit once a quarter of the ring has been
+    /// released.
     pub(crate) fn release(&mut self) {
         if self.head - self.published >= self.geometry.quarter() {
             self.publish_credit();
@@ -127,8 +126,8 @@ impl<M: Deref<Target = [AtomicU64]>, B: Bell> Receiver<M, B> {
 
     fn publish_credit(&mut self) {
         self.published = self.head;
-        // Release: pairs with the Acquire load in `Sender::look_at_credit`; this end's loads of the
-        // lines come before.
+        // Release: pairs with the Acquire load in `Sender::look_at_credit`, so that this end's
+        // loads of the lines precede the sender's next stores to them.
         self.memory[CREDIT].store(self.head, Ordering::Release);
         self.wake();
     }
@@ -137,8 +136,8 @@ impl<M: Deref<Target = [AtomicU64]>, B: Bell> Receiver<M, B> {
         // Pairs with the heavy barrier in `Sender::sleep_for_room`.
         self.bell.light();
         if self.memory[SENDER].load(Ordering::Relaxed) != AWAKE {
-            // This end alone writes the word. Release: pairs with the Acquire load in
-            // `Sender::sleep_for_room`.
+            // Only this end writes the word, so load and store need not be one operation. Release:
+            // pairs with the Acquire load in `Sender::sleep_for_room`.
             let rung = self.memory[ROOM].load(Ordering::Relaxed).wrapping_add(1);
             self.memory[ROOM].store(rung, Ordering::Release);
             self.bell.ring();
@@ -149,8 +148,8 @@ impl<M: Deref<Target = [AtomicU64]>, B: Bell> Receiver<M, B> {
         self.look_at(self.head)
     }
 
-    /// The message at a position, every word of it checked. Each word is loaded once: it may be
-    /// another one right after.
+    /// Returns the message at a position, with its stamp checked. Each word is loaded only once,
+    /// because a hostile sender may change it at any time.
     #[inline]
     fn look_at(&self, mut position: u64) -> Result<Option<Found>, RingError> {
         loop {
@@ -167,7 +166,8 @@ impl<M: Deref<Target = [AtomicU64]>, B: Bell> Receiver<M, B> {
                     return Ok(Some(Found { header, bytes, position }));
                 }
                 Ok(Some(Stamp::Skip { lines })) => {
-                    // A second skip in a row would be one from the ring's start, which is too long.
+                    // A skip of a quarter or more is invalid. This also bounds the loop: a second
+                    // skip in a row would start at the beginning of the ring and be too long.
                     if lines != self.geometry.before_end(position)
                         || lines >= self.geometry.quarter().max(1)
                     {
@@ -181,12 +181,12 @@ impl<M: Deref<Target = [AtomicU64]>, B: Bell> Receiver<M, B> {
         }
     }
 
-    /// Where the message ends.
+    /// Returns the position after the message.
     fn end_of(&self, found: &Found) -> u64 {
         found.position + self.geometry.lines_of(found.bytes)
     }
 
-    /// Waits until [`Self::take`] gives a message or an error.
+    /// Waits until [`Self::take`] returns a message or an error.
     #[cold]
     pub(crate) fn wait_for_message(&mut self, deadline: Option<Instant>) -> Result<(), RingError> {
         for _ in 0..self.looks {
@@ -206,50 +206,50 @@ impl<M: Deref<Target = [AtomicU64]>, B: Bell> Receiver<M, B> {
                 return Err(RingError::TimedOut);
             }
             if let Err(interrupted) = self.bell.sleep(seen, deadline) {
-                // It may have sent something before it went.
+                // Messages sent before the sender ended come first.
                 return if self.is_ready() { Ok(()) } else { Err(interrupted.into()) };
             }
         }
         Ok(())
     }
 
-    /// Says that this end sleeps and looks once more; `None` if there is something after all.
+    /// Publishes that this end sleeps and checks once more; `None` if a message waits.
     fn prepare_sleep(&mut self) -> Option<Seen> {
-        // Acquire: pairs with the Release store in `Sender::release`: whoever has seen the ring
-        // sees the message.
+        // Acquire: pairs with the Release store in `Sender::attend`: an end that sees the new word
+        // also sees the message.
         let word = self.memory[ARRIVALS].load(Ordering::Acquire);
         self.announce_sleep();
-        // Pairs with the light barrier in `Sender::release`: either it sees that this end sleeps,
-        // or this end its stamp.
+        // Pairs with the light barrier in `Sender::release`: either the sender sees that this end
+        // sleeps, or this end sees its stamp.
         let certain = self.bell.heavy();
         (!self.is_ready()).then_some(Seen { word, certain })
     }
 
-    /// Says that this end sleeps. Before it does, a heavy barrier and a last look are due.
+    /// Publishes that this end sleeps. A heavy barrier and a last check must follow before it does.
     pub(crate) fn announce_sleep(&self) {
         self.say(SLEEPS);
     }
 
-    /// Says that this end is awake.
+    /// Publishes that this end is awake.
     pub(crate) fn stir(&self) {
         self.say(AWAKE);
     }
 
     fn say(&self, state: u64) {
         // Release: pairs with the Acquire load in `Sender::release`.
-        self.memory[RECEIVER].store(state | self.wishes, Ordering::Release);
+        self.memory[RECEIVER].store(state | self.flags, Ordering::Release);
     }
 
-    /// Asks the sender for an event, once. Gives whether there is a reason for it already, or the
-    /// sender may not see the request in time.
+    /// Requests one event notification. Returns whether the condition already holds, or the sender
+    /// may not see the request in time.
     pub(crate) fn ask(&mut self, when: Notify) -> bool {
         if when == Notify::HalfFull {
-            // The sender is to count right.
+            // The sender needs the exact position to compute the fill level.
             self.publish_credit();
         }
         self.requests = self.requests.wrapping_add(ONE_REQUEST);
         let bit = if when == Notify::Arrival { ASKS_ARRIVAL } else { ASKS_HALF_FULL };
-        self.wishes = self.wishes & IN_SET | self.requests | bit;
+        self.flags = self.flags & IN_SET | self.requests | bit;
         self.stir();
         // Pairs with the light barrier in `Sender::release`, as in `prepare_sleep`.
         let certain = self.bell.heavy();
@@ -260,15 +260,15 @@ impl<M: Deref<Target = [AtomicU64]>, B: Bell> Receiver<M, B> {
         is_so || !certain
     }
 
-    /// Takes the request back.
+    /// Cancels the request.
     pub(crate) fn ask_for_nothing(&mut self) {
-        self.wishes &= IN_SET;
+        self.flags &= IN_SET;
         self.stir();
     }
 
     fn is_half_full(&self) -> bool {
         let mut end = self.head;
-        // No longer than a lap, whatever the memory holds.
+        // At most half a lap, whatever the memory holds.
         while end - self.head < self.geometry.half()
             && let Ok(Some(found)) = self.look_at(end)
         {
@@ -277,16 +277,17 @@ impl<M: Deref<Target = [AtomicU64]>, B: Bell> Receiver<M, B> {
         end - self.head >= self.geometry.half()
     }
 
-    /// Has the sender announce every message in the poll set of this place; what is there already
-    /// the caller announces.
+    /// Makes the sender announce every message in this poll set. The caller announces messages that
+    /// already wait.
     pub(crate) fn join(&mut self, set: u64, index: u64) {
         // Relaxed, both: the Release store of the state publishes them.
         self.memory[SET].store(set, Ordering::Relaxed);
         self.memory[INDEX].store(index, Ordering::Relaxed);
-        self.wishes |= IN_SET;
+        self.flags |= IN_SET;
         self.stir();
-        // Pairs with the light barrier in `Sender::release`: it announces what this end does not
-        // see after this. Where it is refused, a waiter finds that by looking through its queues.
+        // Pairs with the light barrier in `Sender::release`: the sender announces every message
+        // that this end does not see afterwards. Where the barrier is refused, a waiting thread
+        // finds the message when it scans its queues.
         self.bell.heavy();
     }
 }
@@ -294,8 +295,8 @@ impl<M: Deref<Target = [AtomicU64]>, B: Bell> Receiver<M, B> {
 impl<M: Deref<Target = [AtomicU64]>, B: Bell> Drop for Receiver<M, B> {
     fn drop(&mut self) {
         if self.open {
-            // Relaxed: nothing is published. The sender finds it when it next publishes or finds
-            // the ring full.
+            // Relaxed: publishes no data. The sender reads it on its next publication, or when the
+            // ring is full.
             self.memory[RECEIVER].store(CLOSED, Ordering::Relaxed);
             self.wake();
         }

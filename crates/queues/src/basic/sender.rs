@@ -1,4 +1,4 @@
-//! The sending end of a Basic ring; the protocol is told in `ring.rs`.
+//! Sending end of a Basic ring; `ring.rs` describes the protocol.
 
 use super::ring::{
     ARRIVALS, ASKS_ARRIVAL, ASKS_HALF_FULL, AWAKE, Bell, CLOSED, CREDIT, Corruption, Geometry,
@@ -9,38 +9,38 @@ use crate::sync::{AtomicU64, Ordering, fence, spin_loop};
 use std::ops::Deref;
 use std::time::Instant;
 
-/// Where a message can be composed: at the sender's tail.
+/// Free space for a message at the sender's tail.
 #[derive(Debug)]
 pub(crate) struct Room {
     bytes: usize,
-    /// Lines up to the ring's end that are left out.
+    /// Lines skipped before the end of the ring.
     skipped: u64,
 }
 
-/// The sending end. It must be the only one.
+/// Sending end. A ring has exactly one.
 #[derive(Debug)]
 pub(crate) struct Sender<M: Deref<Target = [AtomicU64]>, B: Bell> {
     memory: M,
     bell: B,
     geometry: Geometry,
-    /// How often a full ring is looked at before sleeping.
+    /// Number of polls of a full ring before sleeping.
     looks: u32,
-    /// The next position to write to.
+    /// Next position to write.
     tail: u64,
-    /// Position and stamp of the first message that is composed and not published.
+    /// Position and stamp of the first unpublished message.
     batch: Option<(u64, u64)>,
-    /// Up to where the receiver is known to have released.
+    /// Last known position up to which the receiver has released.
     credit: u64,
-    /// One bit a line: its first word is data, or a stamp older than the lap before.
+    /// One bit per line: set if its first word is data, or a stamp older than the previous lap.
     unstamped: Box<[u64]>,
-    /// The last request for an event that was answered, and its number.
+    /// Last answered event request, including its number.
     answered: u64,
     closed: bool,
 }
 
 impl<M: Deref<Target = [AtomicU64]>, B: Bell> Sender<M, B> {
-    /// `None` if the memory is too small for the ring. The memory is zero, and no other sender is
-    /// at it.
+    /// Creates the end; `None` if the memory is too small for the ring. The memory is zero, and no
+    /// other sender uses it.
     pub(crate) fn new(memory: M, geometry: Geometry, bell: B, looks: u32) -> Option<Self> {
         let unstamped = vec![0; geometry.lines().div_ceil(64) as usize].into();
         let closed = false;
@@ -70,17 +70,17 @@ impl<M: Deref<Target = [AtomicU64]>, B: Bell> Sender<M, B> {
         &self.bell
     }
 
-    /// Starts a message where [`Self::room_for`] or [`Self::wait_for_room`] has found room.
+    /// Starts a message in the space that [`Self::room_for`] or [`Self::wait_for_room`] returned.
     pub(crate) fn compose(&mut self, header: Header, room: Room) -> Composing<'_, M, B> {
-        // Here and not when it is finished: one that is given up has left its data there all the
-        // same.
+        // Recorded now, before the message is finished: an abandoned message leaves data in its
+        // lines, too.
         for line in 1..self.geometry.lines_of(room.bytes) {
             self.set_unstamped(self.tail + room.skipped + line, true);
         }
         Composing { sender: self, header, room }
     }
 
-    /// Where a message of this length can be composed; `None` if there is no room.
+    /// Returns space for a message of this length; `None` if there is none.
     pub(crate) fn room_for(&mut self, bytes: usize) -> Result<Option<Room>, RingError> {
         let most = self.geometry.longest();
         if bytes > most {
@@ -89,9 +89,10 @@ impl<M: Deref<Target = [AtomicU64]>, B: Bell> Sender<M, B> {
         if self.closed {
             return Err(RingError::Closed);
         }
-        let (lines, left) = (self.geometry.lines_of(bytes), self.geometry.before_end(self.tail));
+        let lines = self.geometry.lines_of(bytes);
+        let left = self.geometry.before_end(self.tail);
         let skipped = if lines > left { left } else { 0 };
-        // One line stays free: the next stamp's place is cleared, and the end stamp needs one.
+        // One line stays free: the word of the next stamp is cleared, and the end stamp needs one.
         let end = self.tail + skipped + lines + 1;
         if end - self.credit > self.geometry.lines() {
             self.look_at_credit()?;
@@ -104,8 +105,8 @@ impl<M: Deref<Target = [AtomicU64]>, B: Bell> Sender<M, B> {
             self.closed = true;
             return Err(RingError::Closed);
         }
-        // Acquire: pairs with the Release store of `Receiver::publish_credit`; the receiver has
-        // read the lines before it.
+        // Acquire: pairs with the Release store in `Receiver::publish_credit`, so that the receiver
+        // has read the lines before they are overwritten.
         let credit = self.memory[CREDIT].load(Ordering::Acquire);
         if credit.wrapping_sub(self.credit) > self.tail - self.credit {
             return Err(Corruption::Credit { credit, known: self.credit, tail: self.tail }.into());
@@ -114,8 +115,7 @@ impl<M: Deref<Target = [AtomicU64]>, B: Bell> Sender<M, B> {
         Ok(())
     }
 
-    /// As [`Self::room_for`], sleeping until there is room. What is composed and not published is
-    /// published before.
+    /// Returns space like [`Self::room_for`], waiting for it. Publishes finished messages first.
     pub(crate) fn wait_for_room(
         &mut self,
         bytes: usize,
@@ -124,7 +124,8 @@ impl<M: Deref<Target = [AtomicU64]>, B: Bell> Sender<M, B> {
         if let Some(room) = self.room_for(bytes)? {
             return Ok(room);
         }
-        // What is not published will never be released.
+        // The receiver cannot release unpublished messages, so waiting without this could never
+        // end.
         self.publish();
         for _ in 0..self.looks {
             if let Some(room) = self.room_for(bytes)? {
@@ -144,12 +145,12 @@ impl<M: Deref<Target = [AtomicU64]>, B: Bell> Sender<M, B> {
         deadline: Option<Instant>,
     ) -> Result<Room, RingError> {
         loop {
-            // Acquire: pairs with the Release store of `Receiver::wake`: whoever has seen the ring
-            // sees the credit.
+            // Acquire: pairs with the Release store in `Receiver::wake`: an end that sees the new
+            // word also sees the credit.
             let word = self.memory[ROOM].load(Ordering::Acquire);
             self.memory[SENDER].store(SLEEPS, Ordering::Relaxed);
-            // Pairs with the light barrier in `Receiver::wake`: either it sees that this end
-            // sleeps, or this end sees its credit.
+            // Pairs with the light barrier in `Receiver::wake`: either the receiver sees that this
+            // end sleeps, or this end sees its credit.
             let seen = Seen { word, certain: self.bell.heavy() };
             if let Some(room) = self.room_for(bytes)? {
                 return Ok(room);
@@ -163,51 +164,52 @@ impl<M: Deref<Target = [AtomicU64]>, B: Bell> Sender<M, B> {
         }
     }
 
-    /// Makes everything that has been composed visible, by one store.
+    /// Publishes all finished messages with one store.
     pub(crate) fn publish(&mut self) {
         let Some((position, stamp)) = self.batch.take() else { return };
         self.clear_next();
         self.release(position, stamp);
     }
 
-    /// The receiver will look for a stamp at the tail. If data stands there, it must not find it.
+    /// Clears the word at the tail, where the receiver will expect a stamp, if it holds data.
     fn clear_next(&mut self) {
         if self.set_unstamped(self.tail, false) {
-            // Relaxed: ordered before the release store that publishes; the receiver looks here
-            // only after it saw that.
+            // Relaxed: the Release store that publishes follows, and the receiver reads this word
+            // only after it has seen that store.
             self.memory[self.geometry.stamp(self.tail)].store(0, Ordering::Relaxed);
         }
     }
 
     fn release(&mut self, position: u64, stamp: u64) {
-        // Release: pairs with the Acquire load in `Receiver::look`.
+        // Release: pairs with the Acquire load in `Receiver::look_at`. It publishes the whole
+        // batch: the receiver cannot reach later messages before this stamp.
         self.memory[self.geometry.stamp(position)].store(stamp, Ordering::Release);
-        // Pairs with the heavy barriers in `Receiver::prepare_sleep`, `ask` and `join`: either it
-        // sees the stamp, or this end sees what it wants.
+        // Pairs with the heavy barriers in `Receiver::prepare_sleep`, `ask` and `join`: either the
+        // receiver sees the stamp, or this end sees its state.
         self.bell.light();
-        // Acquire: pairs with the Release store in `Receiver::say`; what it wrote to its other
-        // words before is seen.
+        // Acquire: pairs with the Release store in `Receiver::say`, so that the poll set and index
+        // are visible.
         let state = self.memory[RECEIVER].load(Ordering::Acquire);
         if state != AWAKE {
             self.attend(state);
         }
     }
 
-    /// Does for the receiver what its word asks for.
+    /// Serves the requests in the state of the receiver.
     #[cold]
     fn attend(&mut self, state: u64) {
         self.closed |= state & CLOSED != 0;
         if state & IN_SET != 0 {
-            // Relaxed: they do not change.
+            // Relaxed: constant once the flag is set.
             let [set, index] = [SET, INDEX].map(|word| self.memory[word].load(Ordering::Relaxed));
-            // Pairs with the fence between a poller's clearing of the ring's bit and its last look
-            // at the ring.
+            // Pairs with the fence between a poller's clearing of the ring's bit and its last poll
+            // of the ring.
             fence(Ordering::SeqCst);
             self.bell.announce(set, index);
         }
         if state & SLEEPS != 0 {
-            // This end alone writes the word. Release: pairs with the Acquire load in
-            // `Receiver::prepare_sleep`.
+            // Only this end writes the word, so load and store need not be one operation. Release:
+            // pairs with the Acquire load in `Receiver::prepare_sleep`.
             let rung = self.memory[ARRIVALS].load(Ordering::Relaxed).wrapping_add(1);
             self.memory[ARRIVALS].store(rung, Ordering::Release);
             self.bell.ring();
@@ -223,14 +225,15 @@ impl<M: Deref<Target = [AtomicU64]>, B: Bell> Sender<M, B> {
     }
 
     fn is_half_full(&mut self) -> bool {
-        // An error shows when this end next looks for room.
+        // An error is reported by the next search for space.
         let _ = self.look_at_credit();
         self.tail - self.credit >= self.geometry.half()
     }
 
-    /// Writes the stamp of the line at the tail, or keeps it back if it is to publish a batch.
+    /// Writes the stamp of the line at the tail, or keeps it if it will publish a batch.
     fn stamp(&mut self, stamp: Stamp) {
-        let (position, word) = (self.tail, stamp.encode(self.geometry.lap(self.tail)));
+        let position = self.tail;
+        let word = stamp.encode(self.geometry.lap(self.tail));
         self.set_unstamped(position, false);
         match self.batch {
             // Relaxed: published by the store of the batch's first stamp.
@@ -239,10 +242,12 @@ impl<M: Deref<Target = [AtomicU64]>, B: Bell> Sender<M, B> {
         }
     }
 
-    /// Notes whether a line's first word is none of this lap's stamps; gives what was noted before.
+    /// Records whether the first word of a line is not a stamp of this lap; returns the former
+    /// record.
     fn set_unstamped(&mut self, position: u64, unstamped: bool) -> bool {
         let index = self.geometry.index(position);
-        let (word, bit) = (&mut self.unstamped[(index / 64) as usize], 1 << (index % 64));
+        let word = &mut self.unstamped[(index / 64) as usize];
+        let bit = 1 << (index % 64);
         let before = *word & bit != 0;
         *word = if unstamped { *word | bit } else { *word & !bit };
         before
@@ -250,9 +255,9 @@ impl<M: Deref<Target = [AtomicU64]>, B: Bell> Sender<M, B> {
 }
 
 impl<M: Deref<Target = [AtomicU64]>, B: Bell> Drop for Sender<M, B> {
-    /// What is composed is published, and then the end.
+    /// Publishes finished messages and the end stamp.
     fn drop(&mut self) {
-        // The line at the tail is always free, see `room_for`.
+        // The line at the tail is always free (see `room_for`).
         self.stamp(Stamp::End);
         if let Some((position, stamp)) = self.batch.take() {
             self.release(position, stamp);
@@ -260,7 +265,7 @@ impl<M: Deref<Target = [AtomicU64]>, B: Bell> Drop for Sender<M, B> {
     }
 }
 
-/// A message that is being composed, in place. Dropped before it is finished, it has never been.
+/// Message composed in place. Dropping it before it is finished discards it.
 #[derive(Debug)]
 pub(crate) struct Composing<'a, M: Deref<Target = [AtomicU64]>, B: Bell> {
     sender: &'a mut Sender<M, B>,
@@ -273,7 +278,7 @@ impl<M: Deref<Target = [AtomicU64]>, B: Bell> Composing<'_, M, B> {
         self.room.bytes
     }
 
-    /// The words of the message. Until it is published they are the sender's.
+    /// Returns the words of the message. Only the sender accesses them until publication.
     pub(crate) fn words(&self) -> &[AtomicU64] {
         let geometry = self.sender.geometry;
         let first = geometry.stamp(self.sender.tail + self.room.skipped) + 1;
@@ -285,7 +290,7 @@ impl<M: Deref<Target = [AtomicU64]>, B: Bell> Composing<'_, M, B> {
         let (sender, Room { bytes, skipped }) = (self.sender, self.room);
         if skipped > 0 {
             sender.stamp(Stamp::Skip { lines: skipped });
-            // The others keep a stamp of an earlier lap.
+            // The other skipped lines keep stamps of an earlier lap, so they need clearing later.
             for line in 1..skipped {
                 sender.set_unstamped(sender.tail + line, true);
             }

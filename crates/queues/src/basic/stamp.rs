@@ -78,7 +78,8 @@ impl Stamp {
         if word == 0 {
             return Ok(None);
         }
-        let (kind, found) = (word >> KIND_SHIFT & KIND_MASK, word >> LAP_SHIFT);
+        let kind = word >> KIND_SHIFT & KIND_MASK;
+        let found = word >> LAP_SHIFT;
         if kind == 0 {
             return Err(NoStamp);
         }

@@ -225,8 +225,8 @@ mod tests {
             for (handler, tag, length) in [(0, 0, 0), (0xff, 0xffff, 48), (3, 9, 1)] {
                 let header = CacheLineHeader { source: source(number), handler, tag };
                 for lap in [0, 1, HEADER_LAP, HEADER_LAP + 1] {
-                    let (own, before) =
-                        (SenderId::from_bits(number.into()), SenderId::from_bits(lap));
+                    let own = SenderId::from_bits(number.into());
+                    let before = SenderId::from_bits(lap);
                     let word = CacheLineHeader::in_lap(header.pack(length), lap, own, before);
                     assert_eq!(
                         (CacheLineHeader::unpack(word), CacheLineHeader::length(word)),

@@ -310,8 +310,8 @@ impl<'a> WordRing<'a> {
         let mut written = 0;
         for _ in 0..ROUNDS {
             let position = self.tail.load(Ordering::Acquire).max(written);
-            let (empty, closed) =
-                (slot::empty(self.lap(position)), slot::closed(self.lap(position)));
+            let empty = slot::empty(self.lap(position));
+            let closed = slot::closed(self.lap(position));
             match self.slot(position).compare_exchange(
                 empty,
                 closed,
