@@ -8,7 +8,7 @@ use crate::report::{Line, Options, agree};
 use crate::row::Row;
 use tradewind::queues::bulk;
 use tradewind::queues::cache_line::{LINE_DATA, CacheLineHeader, CacheLineMessage};
-use tradewind::queues::name::SourceName;
+use tradewind::queues::id::SourceName;
 use tradewind::queues::express::Message;
 use tradewind::{BulkEnd, BulkReceiver, Communicator, ExpressPort, WidePort};
 

@@ -22,7 +22,7 @@ use queues::cache_line::{
 };
 use queues::express::Message;
 use queues::express::{Express, ExpressQueue, ExpressSender, Multi, Single};
-use queues::name::SourceName;
+use queues::id::SourceName;
 use queues::one_poll::{OnePoll, PollSet};
 use queues::queue::{Consumers, Receiver};
 use shm::arena::Arena;

@@ -8,10 +8,8 @@
 //! The program starts itself again for the server and for each client: one job each. It is the post
 //! office itself, whose rules let the clients talk to the server and to nobody else.
 
-use queues::post::{
-    Address, Delivery, Identity, Inbox, JobKey, JobPlan, Outbox, Post, PostError, Refusal,
-    Registration,
-};
+use queues::names::{JobConfig, JobKey, NameError, NameServer, PortAddress, Refusal};
+use queues::port::{Identity, NameClient, PortError, PortEvent, PortReceiver, PortSender};
 use shm::broker::unguessable_name;
 use std::collections::HashMap;
 use std::error::Error;
@@ -53,12 +51,12 @@ fn main() -> ExitCode {
 /// The post office and the launcher of all jobs.
 fn run(clients: &str, operations: &str) -> Outcome<()> {
     let number: u32 = clients.parse()?;
-    let post = Post::bind(&unguessable_name("tradewind-key-value")?)?;
-    let server = post.add_job(JobPlan::new("server"))?;
+    let post = NameServer::bind(&unguessable_name("tradewind-key-value")?)?;
+    let server = post.add_job(JobConfig::new("server"))?;
     let mut keys = Vec::new();
     for number in 0..number {
         let job = format!("client-{number}");
-        keys.push((job.clone(), post.add_job(JobPlan::new(&job))?));
+        keys.push((job.clone(), post.add_job(JobConfig::new(&job))?));
         post.allow(&job, "server")?;
         post.allow("server", &job)?;
     }
@@ -98,13 +96,13 @@ fn run_jobs(
 /// The server: its table, and who is still there.
 pub(crate) fn serve(post: &str, key: &str, clients: &str) -> Outcome<()> {
     let registration =
-        Registration::register(post, &Identity::new("server", 0, key.parse()?), PATIENCE)?;
+        NameClient::register(post, &Identity::new("server", 0, key.parse()?), PATIENCE)?;
     let (mut answers, mut requests) = registration.open_port(0)?.split();
     let mut table: HashMap<Vec<u8>, Vec<u8>> = HashMap::new();
     let mut left: u32 = clients.parse()?;
     while left > 0 {
-        match requests.receive()? {
-            Delivery::Message(message) => {
+        match requests.recv()? {
+            PortEvent::Message(message) => {
                 let (handler, value) = look(&mut table, message.handler, message.bytes);
                 // Answers have a way of their own, that of replies. A client that asks on without
                 // taking them loses those for which there is no room; nobody waits for it.
@@ -117,7 +115,7 @@ pub(crate) fn serve(post: &str, key: &str, clients: &str) -> Outcome<()> {
                     Err(error) => eprintln!("server: {error}"),
                 }
             }
-            Delivery::Lost(_) => left -= 1,
+            PortEvent::Disconnected(_) => left -= 1,
         }
     }
     Ok(())
@@ -144,11 +142,10 @@ fn look(
 
 /// A client: asks, and knows what must be answered.
 pub(crate) fn ask(post: &str, job: &str, key: &str, operations: &str) -> Outcome<()> {
-    let registration =
-        Registration::register(post, &Identity::new(job, 0, key.parse()?), PATIENCE)?;
+    let registration = NameClient::register(post, &Identity::new(job, 0, key.parse()?), PATIENCE)?;
     let (outbox, inbox) = registration.open_port(0)?.split();
     let server =
-        registration.look_up_open(&Address::new("server", 0, 0), Instant::now() + PATIENCE)?;
+        registration.look_up_open(&PortAddress::new("server", 0, 0), Instant::now() + PATIENCE)?;
     let mut store = Store { outbox, inbox, server, job: job.to_owned() };
     let mut expected: HashMap<u64, Vec<u8>> = HashMap::new();
     let mut random = 0x9e37_79b9_7f4a_7c15 ^ u64::from(std::process::id());
@@ -186,11 +183,14 @@ pub(crate) fn ask(post: &str, job: &str, key: &str, operations: &str) -> Outcome
 }
 
 /// The rules give no name for another client.
-fn check_neighbours(registration: &Registration, job: &str) -> Outcome<()> {
+fn check_neighbours(registration: &NameClient, job: &str) -> Outcome<()> {
     for other in (0..).map(|number| format!("client-{number}")) {
-        match registration.look_up(&Address::new(&other, 0, 0)) {
-            Err(PostError::Refused { refusal: Refusal::NoRight, .. }) if other != job => {}
-            Err(PostError::Refused { refusal: Refusal::UnknownJob, .. }) => return Ok(()),
+        match registration.look_up(&PortAddress::new(&other, 0, 0)) {
+            Err(PortError::Names(NameError::Refused { refusal: Refusal::NoRight, .. }))
+                if other != job => {}
+            Err(PortError::Names(NameError::Refused { refusal: Refusal::UnknownJob, .. })) => {
+                return Ok(());
+            }
             Ok(_) if other == job => {}
             other => return Err(format!("a neighbour can be reached: {other:?}").into()),
         }
@@ -199,9 +199,9 @@ fn check_neighbours(registration: &Registration, job: &str) -> Outcome<()> {
 }
 
 struct Store {
-    outbox: Outbox,
-    inbox: Inbox,
-    server: queues::name::QueueName,
+    outbox: PortSender,
+    inbox: PortReceiver,
+    server: queues::id::QueueName,
     job: String,
 }
 
@@ -214,13 +214,13 @@ impl Store {
         request.extend_from_slice(key.as_bytes());
         request.extend_from_slice(value);
         self.outbox.send(self.server, handler, &request)?;
-        match self.inbox.receive()? {
-            Delivery::Message(message) if message.handler == FOUND => {
+        match self.inbox.recv()? {
+            PortEvent::Message(message) if message.handler == FOUND => {
                 Ok(Some(message.bytes.to_vec()))
             }
-            Delivery::Message(message) if message.handler == NOTHING => Ok(None),
-            Delivery::Message(_) => Err("the server has not understood".into()),
-            Delivery::Lost(error) => Err(error.into()),
+            PortEvent::Message(message) if message.handler == NOTHING => Ok(None),
+            PortEvent::Message(_) => Err("the server has not understood".into()),
+            PortEvent::Disconnected(error) => Err(error.into()),
         }
     }
 }

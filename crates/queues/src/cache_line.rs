@@ -23,7 +23,7 @@
 //! After Ang et al. 1996, section 5; their Express messages are smaller.
 //!
 //! ```
-//! use queues::{cache_line::{CacheLineHeader, CacheLineMessage, CacheLineQueue}, name::SourceName};
+//! use queues::{cache_line::{CacheLineHeader, CacheLineMessage, CacheLineQueue}, id::SourceName};
 //! use shm::{arena::Arena, segment::{Backing, Segment}};
 //! use std::sync::Arc;
 //!

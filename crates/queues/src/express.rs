@@ -12,7 +12,7 @@
 //! After Ang et al. 1996, section 5.1.
 //!
 //! ```
-//! use queues::{express::{ExpressQueue, Message}, handlers::Handlers, name::SourceName};
+//! use queues::{express::{ExpressQueue, Message}, handlers::Handlers, id::SourceName};
 //! use shm::{arena::Arena, segment::{Backing, Segment}};
 //! use std::sync::Arc;
 //!

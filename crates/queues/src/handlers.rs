@@ -1,7 +1,7 @@
 //! Active messages: a table of functions, indexed by the handler number of a message.
 
+use crate::id::SourceName;
 use crate::message::Message;
-use crate::name::SourceName;
 
 /// Function for a message: its arguments are the receiver's state, the sender of the message, and its
 /// bytes. A handler may send.
@@ -11,7 +11,7 @@ pub type Handler<C> = fn(&mut C, SourceName, &[u8]);
 /// does nothing.
 ///
 /// ```
-/// use queues::{express::Message, handlers::Handlers, name::SourceName};
+/// use queues::{express::Message, handlers::Handlers, id::SourceName};
 ///
 /// let mut handlers = Handlers::<u64>::new();
 /// handlers.set(3, |sum, _source, data| *sum += u64::from(data[0]));

@@ -15,12 +15,12 @@
 //! | one-sided access to memory of another process | [`window`], [`append`] | any, one |
 //! | messages to one of hundreds of queues of a process, few of them active | [`receive_queues`] | any, one |
 //! | large data, from private memory to private memory | [`bulk`] | one, one |
-//! | up to 4,088 bytes to a named port of this job or of an untrusted one | [`post`], over receive queues or [`lane`]s | according to the rules of the node |
+//! | up to 4,088 bytes to a named port of this job or of an untrusted one | [`port`], over [`connection`]s from the name server ([`names`]) | according to its rules |
 //!
 //! [`one_poll`] receives from the first non-empty queue of hundreds at the cost of one. Every
 //! waiting operation polls for a bounded time and then sleeps; a sleeper costs senders nothing
 //! until there is one. Processes of one job share a segment and trust each other. Different jobs
-//! communicate over lanes only, where every word is checked.
+//! communicate over connections only, where every word is checked.
 
 pub mod append;
 pub mod basic;
@@ -28,6 +28,7 @@ mod bell;
 pub mod bulk;
 pub mod cache_line;
 pub mod channel;
+pub mod connection;
 mod consumers;
 pub mod departures;
 mod ends;
@@ -35,18 +36,17 @@ pub mod error;
 pub mod event;
 pub mod express;
 pub mod handlers;
-pub mod lane;
+pub mod id;
 mod liveness;
 mod message;
-pub mod name;
+pub mod names;
 pub mod one_poll;
 mod order;
 mod patience;
-pub mod post;
+pub mod port;
 mod process_table;
 pub mod queue;
 pub mod receive_queues;
-pub mod table;
 pub mod tag_on;
 mod waiting;
 mod wakeup;

@@ -1,6 +1,6 @@
 //! The Express message: five bytes of data with a source name and a handler, in one word.
 
-use crate::name::SourceName;
+use crate::id::SourceName;
 
 /// Bits that a message occupies in a word.
 pub(crate) const MESSAGE_BITS: u64 = (1 << 62) - 1;
@@ -12,7 +12,7 @@ const DATA: u64 = (1 << 40) - 1;
 /// 1996, section 5.1).
 ///
 /// ```
-/// use queues::{express::Message, name::SourceName};
+/// use queues::{express::Message, id::SourceName};
 /// let message = Message::new(SourceName::new(7).expect("below 16,384"), 3, *b"hello");
 /// assert_eq!((message.source().number(), message.handler()), (7, 3));
 /// assert_eq!(&message.data(), b"hello");
@@ -36,7 +36,7 @@ impl Message {
     /// Creates a message of one number; `None` if it has more than 40 bits.
     ///
     /// ```
-    /// use queues::{express::Message, name::SourceName};
+    /// use queues::{express::Message, id::SourceName};
     /// let source = SourceName::default();
     /// assert_eq!(Message::of_number(source, 0, 1 << 39).map(Message::number), Some(1 << 39));
     /// assert!(Message::of_number(source, 0, 1 << 40).is_none());

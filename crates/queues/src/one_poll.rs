@@ -8,7 +8,7 @@
 //! or implements [`Members`].
 //!
 //! ```
-//! use queues::{express::{ExpressQueue, Message}, name::SourceName, one_poll::{OnePoll, PollSet}};
+//! use queues::{express::{ExpressQueue, Message}, id::SourceName, one_poll::{OnePoll, PollSet}};
 //! use shm::{arena::Arena, segment::{Backing, Segment}};
 //! use std::sync::Arc;
 //!

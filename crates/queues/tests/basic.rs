@@ -7,7 +7,7 @@ use part::{PATIENCE, Part, argument};
 use proptest::prelude::*;
 use queues::basic::{BasicError, Header, Receiver, Sender, bytes_for};
 use queues::event::{Event, Notify};
-use queues::name::SourceName;
+use queues::id::SourceName;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use shm::process::ProcessHandle;
 use shm::segment::{Backing, Offset, Segment};

@@ -9,7 +9,8 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 
 use office::{Office, Path, become_told, soon};
 use part::{Part, argument, say};
-use queues::post::{Address, Delivery};
+use queues::names::PortAddress;
+use queues::port::PortEvent;
 
 /// The system's allocator, and how many bytes it has handed out.
 struct Counting;
@@ -54,7 +55,7 @@ fn ten_thousand_open_destinations_cost_less_than_four_mebibytes() {
             let name = ranks[0].own_name(process.into(), port).expect("a port of the job");
             office
                 .post
-                .repoint("job", name, &Address::new("job", process.into(), 0))
+                .repoint("job", name, &PortAddress::new("job", process.into(), 0))
                 .expect("it is open");
         }
     }
@@ -63,17 +64,17 @@ fn ten_thousand_open_destinations_cost_less_than_four_mebibytes() {
     // Order is kept for each name.
     let mut rounds = vec![0; usize::from(DESTINATIONS)];
     let mut receive = |process: usize| match inboxes[process]
-        .receive_by(soon())
+        .recv_deadline(soon())
         .expect("it can sleep")
         .expect("a message")
     {
-        Delivery::Message(message) => {
+        PortEvent::Message(message) => {
             let name =
                 usize::from(u16::from_le_bytes(message.bytes.try_into().expect("two bytes")));
             assert_eq!((name / usize::from(PORTS), rounds[name]), (process, message.handler));
             rounds[name] += 1;
         }
-        Delivery::Lost(error) => panic!("{error}"),
+        PortEvent::Disconnected(error) => panic!("{error}"),
     };
     for _ in 0..2 {
         (0..usize::from(RECEIVERS)).for_each(|process| (0..PORTS).for_each(|_| receive(process)));
@@ -88,8 +89,8 @@ fn ten_thousand_open_destinations_cost_less_than_four_mebibytes() {
     println!("{bytes} bytes for {DESTINATIONS} destinations");
     assert!(sender.succeeds());
     assert_eq!(
-        queues::post::LANE_BYTES,
-        queues::basic::bytes_for(queues::post::LANE_LINES.into()).expect("a ring")
+        queues::names::RING_BYTES,
+        queues::basic::bytes_for(queues::names::RING_LINES.into()).expect("a ring")
     );
 }
 
@@ -106,7 +107,7 @@ fn part_sends_to_all() {
             let name = registration
                 .own_name((number / PORTS).into(), number % PORTS)
                 .expect("a port of the job");
-            outbox.send_by(name, round, &number.to_le_bytes(), soon()).expect("it receives");
+            outbox.send_deadline(name, round, &number.to_le_bytes(), soon()).expect("it receives");
         }
         after = BYTES.load(Ordering::Relaxed);
     }

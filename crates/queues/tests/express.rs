@@ -11,7 +11,7 @@ use queues::error::CreateError;
 use queues::express::Message;
 use queues::express::{Closing, Express, ExpressQueue, Multi, RecvError, SendError};
 use queues::handlers::Handlers;
-use queues::name::SourceName;
+use queues::id::SourceName;
 use queues::queue::{Consumers, Receiver};
 use shm::arena::Arena;
 use shm::segment::{Backing, Offset, Segment};

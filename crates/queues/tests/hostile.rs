@@ -6,8 +6,9 @@ mod part;
 
 use office::{Office, become_told, soon};
 use part::{Part, argument, say, until_dismissed};
-use queues::name::QueueName;
-use queues::post::{Address, Delivery, Inbox, JobKey, Outbox, PostError, Registration};
+use queues::id::QueueName;
+use queues::names::{JobKey, PortAddress};
+use queues::port::{NameClient, PortError, PortEvent, PortReceiver, PortSender};
 use rustix::net::{SendFlags, send};
 use shm::segment::{Offset, ReadOnlySegment, Segment, SegmentError};
 use shm::sync::{AtomicU64, Ordering};
@@ -114,16 +115,17 @@ fn part_serves() {
         }
     };
     while !dismissed.is_finished() {
-        match inbox.receive_by(Instant::now() + Duration::from_millis(20)).expect("it can sleep") {
-            Some(Delivery::Message(message)) => {
+        match inbox.recv_deadline(Instant::now() + Duration::from_millis(20)).expect("it can sleep")
+        {
+            Some(PortEvent::Message(message)) => {
                 let answered =
                     outbox.try_send(message.source.into(), message.handler, message.bytes);
                 // An honest client waits for each answer, so there is room for it.
-                if let Err(PostError::Lane(error)) = answered {
+                if let Err(PortError::Connection(error)) = answered {
                     note(error.to_string());
                 }
             }
-            Some(Delivery::Lost(error)) => note(error.to_string()),
+            Some(PortEvent::Disconnected(error)) => note(error.to_string()),
             None => {}
         }
     }
@@ -132,17 +134,17 @@ fn part_serves() {
 }
 
 struct Client {
-    registration: Registration,
-    outbox: Outbox,
-    inbox: Inbox,
+    registration: NameClient,
+    outbox: PortSender,
+    inbox: PortReceiver,
     server: QueueName,
 }
 
 impl Client {
-    fn new(registration: Registration) -> Client {
+    fn new(registration: NameClient) -> Client {
         let (outbox, inbox) = registration.open_port(0).expect("a new port").split();
         let server =
-            registration.look_up_open(&Address::new("server", 0, 0), soon()).expect("allowed");
+            registration.look_up_open(&PortAddress::new("server", 0, 0), soon()).expect("allowed");
         Client { registration, outbox, inbox, server }
     }
 }
@@ -163,8 +165,8 @@ fn part_checks() {
         bytes.extend((0..length).map(|place| (asked ^ place) as u8));
         let handler = asked as u8;
         client.outbox.send(client.server, handler, &bytes).expect("the server is there");
-        match client.inbox.receive_by(soon()).expect("it can sleep") {
-            Some(Delivery::Message(message)) => {
+        match client.inbox.recv_deadline(soon()).expect("it can sleep") {
+            Some(PortEvent::Message(message)) => {
                 assert_eq!(
                     (message.handler, message.bytes),
                     (handler, &bytes[..]),
@@ -178,7 +180,7 @@ fn part_checks() {
         }
     }
     assert!(
-        client.inbox.try_receive().expect("it can look").is_none(),
+        client.inbox.try_recv().expect("it can look").is_none(),
         "nothing that was not asked for"
     );
     say(&format!("all answered: {asked}"));
@@ -259,7 +261,7 @@ fn part_spoils() {
     loop {
         let mut client = Client::new(registration);
         // What it says to the post office ends their conversation sooner or later.
-        while client.registration.look_up(&Address::new("server", 0, 0)).is_ok() {
+        while client.registration.look_up(&PortAddress::new("server", 0, 0)).is_ok() {
             rounds += 1;
             if until.map_or(rounds > number, |until| Instant::now() >= until) {
                 return say("done");
@@ -278,12 +280,12 @@ fn act(client: &mut Client, random: &mut Random) {
         let length = random.next() as usize % 300;
         // Failing is what its own lanes do now.
         let _ = client.outbox.try_send(client.server, 0, &vec![0x5a; length]);
-        let _ = client.inbox.try_receive();
+        let _ = client.inbox.try_recv();
     }
     let (memory, sockets) = possessions();
     for _ in 0..random.next() % 8 {
         memory.iter().for_each(|memory| spoil(memory, random));
-        let _ = client.inbox.try_receive();
+        let _ = client.inbox.try_recv();
     }
     for socket in &sockets {
         for _ in 0..random.next() % 8 {
@@ -296,7 +298,7 @@ fn act(client: &mut Client, random: &mut Random) {
 }
 
 /// Registers anew; the post office may not have noticed yet that it had gone.
-fn come_again(argument: &str) -> Registration {
+fn come_again(argument: &str) -> NameClient {
     let mut found = None;
     part::until("its place is free", || {
         found = office::try_to_become_told(argument).ok();

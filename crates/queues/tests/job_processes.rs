@@ -5,9 +5,10 @@ mod part;
 
 use office::{Office, Path, become_told, soon};
 use part::{Part, argument, say, until, until_dismissed};
-use queues::lane::LaneError;
-use queues::name::QueueName;
-use queues::post::{Address, Delivery, Inbox, JobKey, Outbox, PostError, Refusal, Registration};
+use queues::connection::ConnectionError;
+use queues::id::QueueName;
+use queues::names::{JobKey, NameError, PortAddress, Refusal};
+use queues::port::{NameClient, PortError, PortEvent, PortReceiver, PortSender};
 use rustix::process::Signal;
 use shm::process::{ProcessState, state};
 use std::time::{Duration, Instant};
@@ -18,9 +19,9 @@ struct Job {
     path: Path,
     processes: u32,
     key: JobKey,
-    own: Registration,
-    outbox: Outbox,
-    inbox: Inbox,
+    own: NameClient,
+    outbox: PortSender,
+    inbox: PortReceiver,
 }
 
 impl Job {
@@ -38,7 +39,9 @@ impl Job {
 
     /// The name of a process's port, once it is open.
     fn name(&self, process: u32) -> QueueName {
-        self.own.look_up_open(&Address::new("job", process, 0), soon()).expect("a port of the job")
+        self.own
+            .look_up_open(&PortAddress::new("job", process, 0), soon())
+            .expect("a port of the job")
     }
 
     fn stop(&self, part: &Part) {
@@ -47,7 +50,7 @@ impl Job {
     }
 }
 
-fn join(argument: &str) -> (Registration, Outbox, Inbox, String) {
+fn join(argument: &str) -> (NameClient, PortSender, PortReceiver, String) {
     let (registration, how) = become_told(argument);
     let (outbox, inbox) = registration.open_port(0).expect("a new port").split();
     (registration, outbox, inbox, how)
@@ -65,12 +68,12 @@ fn part_echoes() {
     let (_registration, mut outbox, mut inbox, _) = join(&argument);
     say("open");
     loop {
-        match inbox.receive().expect("it can sleep") {
+        match inbox.recv().expect("it can sleep") {
             // Whoever has gone needs no answer.
-            Delivery::Message(message) => {
+            PortEvent::Message(message) => {
                 drop(outbox.reply(message.source, message.handler, message.bytes))
             }
-            Delivery::Lost(error) => say(&error.to_string()),
+            PortEvent::Disconnected(error) => say(&error.to_string()),
         }
     }
 }
@@ -103,34 +106,37 @@ fn a_receiver_that_is_killed_anywhere_is_named() {
                 if let Err(error) = job.outbox.send(name, 0, b"are you there?") {
                     break error;
                 }
-                while let Some(delivery) = job.inbox.try_receive().expect("it can look") {
+                while let Some(delivery) = job.inbox.try_recv().expect("it can look") {
                     match delivery {
-                        Delivery::Message(_) => {}
+                        PortEvent::Message(_) => {}
                         // This one, or the one before, if its reply was on the way when it was
                         // killed.
-                        Delivery::Lost(error) => {
-                            assert!(matches!(&error, LaneError::Gone { .. }), "{path:?}: {error}")
+                        PortEvent::Disconnected(error) => {
+                            assert!(
+                                matches!(&error, ConnectionError::Gone { .. }),
+                                "{path:?}: {error}"
+                            )
                         }
                     }
                 }
             };
             killer.join().expect("no panic");
             assert!(
-                matches!(&error, PostError::Lane(LaneError::Gone { partner }) if partner.pid == pid),
+                matches!(&error, PortError::Connection(ConnectionError::Gone { peer }) if peer.pid == pid),
                 "{path:?}: {error}"
             );
             assert_eq!(error.to_string(), format!("process 0 of job job (pid {pid}) has gone"));
-            while job.inbox.lanes() != 0 {
-                drop(job.inbox.receive_by(soon()).expect("it can sleep"));
+            while job.inbox.connections() != 0 {
+                drop(job.inbox.recv_deadline(soon()).expect("it can sleep"));
             }
             until("the table says so", || job.outbox.port().lookup(name).is_err());
         }
         let mut heir = job.start("part_echoes", 0, "");
         let name = job.name(0);
-        job.outbox.send_by(name, 5, b"hello", soon()).expect("it receives");
+        job.outbox.send_deadline(name, 5, b"hello", soon()).expect("it receives");
         until("it answers", || {
-            let delivery = job.inbox.try_receive().expect("it can look");
-            matches!(delivery, Some(Delivery::Message(message)) if message.bytes == b"hello" && message.handler == 5)
+            let delivery = job.inbox.try_recv().expect("it can look");
+            matches!(delivery, Some(PortEvent::Message(message)) if message.bytes == b"hello" && message.handler == 5)
         });
         heir.kill();
     }
@@ -145,29 +151,29 @@ fn a_sender_that_is_killed_is_named_after_its_last_message() {
         let (one, two) =
             (job.own.own_name(0, 0).expect("a port"), job.own.own_name(1, 0).expect("a port"));
         let mut expected = [0, 0];
-        let mut check = |delivery: Option<Delivery<'_>>| match delivery.expect("something comes") {
-            Delivery::Message(message) => {
+        let mut check = |delivery: Option<PortEvent<'_>>| match delivery.expect("something comes") {
+            PortEvent::Message(message) => {
                 let sender = usize::from(QueueName::from(message.source) == two);
                 assert!(sender == 1 || QueueName::from(message.source) == one);
                 assert_eq!(number(message.bytes), expected[sender], "{path:?}");
                 expected[sender] += 1;
                 None
             }
-            Delivery::Lost(error) => Some(error.to_string()),
+            PortEvent::Disconnected(error) => Some(error.to_string()),
         };
         for _ in 0..5000 {
-            assert_eq!(check(job.inbox.receive_by(soon()).expect("it can sleep")), None);
+            assert_eq!(check(job.inbox.recv_deadline(soon()).expect("it can sleep")), None);
         }
         sender.kill();
         let said = loop {
-            if let Some(said) = check(job.inbox.receive_by(soon()).expect("it can sleep")) {
+            if let Some(said) = check(job.inbox.recv_deadline(soon()).expect("it can sleep")) {
                 break said;
             }
         };
         assert_eq!(said, format!("process 0 of job job (pid {}) has gone", sender.pid()));
         for _ in 0..5000 {
             assert_eq!(
-                check(job.inbox.receive_by(soon()).expect("it can sleep")),
+                check(job.inbox.recv_deadline(soon()).expect("it can sleep")),
                 None,
                 "the other goes on"
             );
@@ -183,8 +189,9 @@ fn part_sends() {
     let Some(argument) = argument() else { return };
     let (registration, mut outbox, _inbox, how) = join(&argument);
     let to = how.trim().parse().expect("a process");
-    let name =
-        registration.look_up_open(&Address::new("job", to, 0), soon()).expect("a port of the job");
+    let name = registration
+        .look_up_open(&PortAddress::new("job", to, 0), soon())
+        .expect("a port of the job");
     for number in 0u32.. {
         outbox.send(name, 0, &number.to_le_bytes()).expect("it receives");
     }
@@ -200,12 +207,14 @@ fn a_stopped_receiver_disturbs_nobody() {
         let mut other = job.start("part_echoes", 1, "");
         let names = [job.name(0), job.name(1)];
         let answered = |job: &mut Job, name: QueueName, question: u32| {
-            job.outbox.send_by(name, 0, &question.to_le_bytes(), soon()).expect("it receives");
-            match job.inbox.receive_by(soon()).expect("it can sleep").expect("an answer") {
-                Delivery::Message(message) => {
+            job.outbox
+                .send_deadline(name, 0, &question.to_le_bytes(), soon())
+                .expect("it receives");
+            match job.inbox.recv_deadline(soon()).expect("it can sleep").expect("an answer") {
+                PortEvent::Message(message) => {
                     (QueueName::from(message.source), number(message.bytes)) == (name, question)
                 }
-                Delivery::Lost(error) => panic!("{path:?}: {error}"),
+                PortEvent::Disconnected(error) => panic!("{path:?}: {error}"),
             }
         };
         assert!(answered(&mut job, names[0], 1) && answered(&mut job, names[1], 2));
@@ -222,11 +231,11 @@ fn a_stopped_receiver_disturbs_nobody() {
         }
         stopped.signal(Signal::CONT);
         for expected in 0..room {
-            match job.inbox.receive_by(soon()).expect("it can sleep").expect("an answer") {
-                Delivery::Message(message) => {
+            match job.inbox.recv_deadline(soon()).expect("it can sleep").expect("an answer") {
+                PortEvent::Message(message) => {
                     assert_eq!(number(message.bytes), expected, "{path:?}")
                 }
-                Delivery::Lost(error) => panic!("{path:?}: {error}"),
+                PortEvent::Disconnected(error) => panic!("{path:?}: {error}"),
             }
         }
         stopped.kill();
@@ -281,7 +290,7 @@ fn part_passes_on() {
     let place = outbox.port().name().number() as u32;
     let dismissed = std::thread::spawn(until_dismissed);
     let next = registration
-        .look_up_open(&Address::new("job", (place + 1) % 3, 0), soon())
+        .look_up_open(&PortAddress::new("job", (place + 1) % 3, 0), soon())
         .expect("a port");
     let (mut sent, mut expected, mut is_over, mut has_ended) = (0u32, 0, false, false);
     while !(is_over && has_ended) {
@@ -294,8 +303,8 @@ fn part_passes_on() {
             sent += 1;
             has_ended = end;
         }
-        while let Some(delivery) = inbox.try_receive().expect("it can look") {
-            let Delivery::Message(message) = delivery else { break };
+        while let Some(delivery) = inbox.try_recv().expect("it can look") {
+            let PortEvent::Message(message) = delivery else { break };
             assert_eq!(number(message.bytes), expected);
             expected += 1;
             is_over = message.handler == END;
@@ -307,8 +316,8 @@ fn part_passes_on() {
     }
     say("all arrived in order");
     // Until all have received what this one sent.
-    while inbox.lanes() != 0 {
-        let _ = inbox.receive_by(Instant::now() + Duration::from_millis(20));
+    while inbox.connections() != 0 {
+        let _ = inbox.recv_deadline(Instant::now() + Duration::from_millis(20));
         outbox.close(next);
     }
 }
@@ -326,12 +335,12 @@ fn a_rank_moves_to_another_process() {
         job.name(1);
         for number in 0..MESSAGES {
             if number == MESSAGES / 2 {
-                let [from, to] = [0, 1].map(|process| Address::new("job", process, 0));
+                let [from, to] = [0, 1].map(|process| PortAddress::new("job", process, 0));
                 job.office.post.move_port(&from, &to).expect("both are open");
             }
             let handler = u8::from(number + 1 == MESSAGES);
             job.outbox
-                .send_by(name, handler, &number.to_le_bytes(), soon())
+                .send_deadline(name, handler, &number.to_le_bytes(), soon())
                 .expect("somebody receives");
         }
         let counts = [former.hear(), latter.hear()].map(|said| {
@@ -357,17 +366,21 @@ fn the_death_of_the_former_receiver_ends_the_wait_for_it() {
     job.outbox.send(name, 0, b"first").expect("it receives");
     job.stop(&former);
     assert!(job.outbox.try_send(name, 0, b"never received").expect("there is room"));
-    let [from, to] = [0, 1].map(|process| Address::new("job", process, 0));
+    let [from, to] = [0, 1].map(|process| PortAddress::new("job", process, 0));
     job.office.post.move_port(&from, &to).expect("both are open");
     assert!(!job.outbox.try_send(name, 1, b"second").expect("the former receiver lives"));
-    let late = job.outbox.send_by(name, 1, b"second", Instant::now() + Duration::from_millis(20));
-    assert!(matches!(late, Err(PostError::Refused { refusal: Refusal::Moving, .. })), "{late:?}");
+    let late =
+        job.outbox.send_deadline(name, 1, b"second", Instant::now() + Duration::from_millis(20));
+    assert!(
+        matches!(late, Err(PortError::Names(NameError::Refused { refusal: Refusal::Moving, .. }))),
+        "{late:?}"
+    );
     let killer = std::thread::spawn(move || former.kill());
-    job.outbox.send_by(name, 1, b"second", soon()).expect("the latter receives");
+    job.outbox.send_deadline(name, 1, b"second", soon()).expect("the latter receives");
     killer.join().expect("no panic");
     until("it answers", || {
-        let delivery = job.inbox.try_receive().expect("it can look");
-        matches!(delivery, Some(Delivery::Message(message)) if message.bytes == b"second" && message.handler == 1)
+        let delivery = job.inbox.try_recv().expect("it can look");
+        matches!(delivery, Some(PortEvent::Message(message)) if message.bytes == b"second" && message.handler == 1)
     });
     latter.kill();
 }
@@ -379,16 +392,17 @@ fn part_counts() {
     let Some(argument) = argument() else { return };
     let (_registration, _outbox, mut inbox, how) = join(&argument);
     let (mut first, mut after, mut is_last) = (None, 0, false);
-    while !is_last && (how.trim() == "to the end" || first.is_none() || inbox.lanes() != 0) {
-        match inbox.receive_by(Instant::now() + Duration::from_millis(50)).expect("it can sleep") {
-            Some(Delivery::Message(message)) => {
+    while !is_last && (how.trim() == "to the end" || first.is_none() || inbox.connections() != 0) {
+        match inbox.recv_deadline(Instant::now() + Duration::from_millis(50)).expect("it can sleep")
+        {
+            Some(PortEvent::Message(message)) => {
                 let number = number(message.bytes);
                 assert!(first.is_none() || number == after);
                 first.get_or_insert(number);
                 after = number + 1;
                 is_last = message.handler == 1;
             }
-            Some(Delivery::Lost(error)) => panic!("{error}"),
+            Some(PortEvent::Disconnected(error)) => panic!("{error}"),
             None => {}
         }
     }

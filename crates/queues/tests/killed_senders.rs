@@ -11,7 +11,7 @@ use part::{Part, given, memory, until};
 use queues::cache_line::{
     CacheLineHeader, CacheLineMessage, CacheLineQueue, CacheLineReceiver, Multi, SendError,
 };
-use queues::name::SourceName;
+use queues::id::SourceName;
 use shm::segment::{Offset, Segment};
 
 /// Where a ring keeps its tail (see the page of the module `ring`).

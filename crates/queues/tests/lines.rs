@@ -12,7 +12,7 @@ use queues::cache_line::{
     LINE_DATA, Multi, RecvError, SendError,
 };
 use queues::express::Message;
-use queues::name::SourceName;
+use queues::id::SourceName;
 use queues::queue::{Consumers, Receiver};
 use shm::arena::Arena;
 use shm::segment::{Backing, Segment};

@@ -33,13 +33,13 @@ mod futex {
     reason = "the file is a library module; the ring uses a part of it"
 )]
 mod bell;
-#[path = "../src/name.rs"]
+#[path = "../src/id.rs"]
 #[allow(
     dead_code,
     unreachable_pub,
     reason = "the file is a library module; the ring uses a part of it"
 )]
-mod name;
+mod id;
 #[path = "../src/order.rs"]
 mod order;
 #[path = "../src/one_poll/bits.rs"]

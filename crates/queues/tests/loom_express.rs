@@ -19,6 +19,13 @@ mod consumers;
     reason = "the file is a library module; the models use parts of it"
 )]
 mod error;
+#[path = "../src/id.rs"]
+#[allow(
+    dead_code,
+    unreachable_pub,
+    reason = "the file is a library module; the models below use parts of it"
+)]
+mod id;
 #[path = "../src/message.rs"]
 #[allow(
     dead_code,
@@ -26,13 +33,6 @@ mod error;
     reason = "the file is a library module; the models below use parts of it"
 )]
 mod message;
-#[path = "../src/name.rs"]
-#[allow(
-    dead_code,
-    unreachable_pub,
-    reason = "the file is a library module; the models below use parts of it"
-)]
-mod name;
 #[path = "../src/express/slot.rs"]
 #[allow(
     dead_code,
@@ -43,10 +43,10 @@ mod slot;
 
 use consumers::{Consumers, Multi, Single};
 use error::{RecvError, SendError};
+use id::SourceName;
 use loom::sync::Arc;
 use loom::thread;
 use message::Message;
-use name::SourceName;
 use ring::WordRing;
 use sync::{AtomicU32, AtomicU64, Ordering};
 

@@ -44,13 +44,13 @@ mod consumers;
     reason = "the file is a library module; the models use parts of it"
 )]
 mod error;
-#[path = "../src/name.rs"]
+#[path = "../src/id.rs"]
 #[allow(
     dead_code,
     unreachable_pub,
     reason = "the file is a library module; the models below use parts of it"
 )]
-mod name;
+mod id;
 
 use cache_line::message::CacheLineMessage;
 use cache_line::receive::{RecvState, VoidPolicy};
@@ -59,9 +59,9 @@ use cache_line::senders::Senders;
 use cache_line::state::{CacheLineHeader, SenderId};
 use consumers::{Consumers, Multi, Single};
 use error::{RecvError, SendError};
+use id::SourceName;
 use loom::sync::Arc;
 use loom::thread;
-use name::SourceName;
 use sync::{AtomicU32, AtomicU64, Ordering};
 
 /// Zeroed memory of a ring.

@@ -84,6 +84,13 @@ mod consumers;
     reason = "the file is a library module; the models below use parts of it"
 )]
 mod error;
+#[path = "../src/id.rs"]
+#[allow(
+    dead_code,
+    unreachable_pub,
+    reason = "the file is a library module; the models below use parts of it"
+)]
+mod id;
 #[path = "../src/message.rs"]
 #[allow(
     dead_code,
@@ -91,13 +98,6 @@ mod error;
     reason = "the file is a library module; the models below use parts of it"
 )]
 mod message;
-#[path = "../src/name.rs"]
-#[allow(
-    dead_code,
-    unreachable_pub,
-    reason = "the file is a library module; the models below use parts of it"
-)]
-mod name;
 #[path = "../src/one_poll/bits.rs"]
 #[allow(
     dead_code,
@@ -118,10 +118,10 @@ mod slot;
 
 use bell::{Bell, Notify, Request};
 use consumers::Multi;
+use id::SourceName;
 use loom::sync::Arc;
 use loom::thread;
 use message::Message;
-use name::SourceName;
 use poll_set::{Bits, Members, Poller, QUEUES_PER_LINE};
 use ring::WordRing;
 use sync::{AtomicU32, AtomicU64, Ordering, fence};

@@ -11,7 +11,7 @@ use queues::error::CreateError;
 use queues::event::{Event, Notify};
 use queues::express::Message;
 use queues::express::{Express, ExpressQueue, ExpressReceiver, Multi};
-use queues::name::SourceName;
+use queues::id::SourceName;
 use queues::one_poll::{MAX_QUEUES, Members, OnePoll, PollSet, Polled};
 use queues::queue::Receiver;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};

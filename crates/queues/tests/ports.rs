@@ -5,12 +5,11 @@ mod office;
 mod part;
 
 use office::{Office, Path, soon};
-use queues::lane::LaneError;
-use queues::name::QueueName;
-use queues::post::{
-    Address, Class, Delivery, Inbox, JobPlan, Outbox, PostError, Refusal, Registration,
-};
-use queues::table::TableError;
+use queues::connection::ConnectionError;
+use queues::id::QueueName;
+use queues::names::TableError;
+use queues::names::{JobConfig, NameError, PortAddress, Refusal};
+use queues::port::{Class, NameClient, PortError, PortEvent, PortReceiver, PortSender};
 use std::sync::Barrier;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::{Duration, Instant};
@@ -24,9 +23,9 @@ struct Letter {
     bytes: Vec<u8>,
 }
 
-fn letter(delivery: Delivery<'_>) -> Letter {
+fn letter(delivery: PortEvent<'_>) -> Letter {
     match delivery {
-        Delivery::Message(message) => {
+        PortEvent::Message(message) => {
             let (from, bytes) = (message.source.into(), message.bytes.to_vec());
             Letter { from, handler: message.handler, class: message.class, bytes }
         }
@@ -34,18 +33,18 @@ fn letter(delivery: Delivery<'_>) -> Letter {
     }
 }
 
-fn next(inbox: &mut Inbox) -> Letter {
-    letter(inbox.receive_by(soon()).expect("it can sleep").expect("a message"))
+fn next(inbox: &mut PortReceiver) -> Letter {
+    letter(inbox.recv_deadline(soon()).expect("it can sleep").expect("a message"))
 }
 
-fn lost(inbox: &mut Inbox) -> LaneError {
-    match inbox.receive_by(soon()).expect("it can sleep") {
-        Some(Delivery::Lost(error)) => error,
+fn lost(inbox: &mut PortReceiver) -> ConnectionError {
+    match inbox.recv_deadline(soon()).expect("it can sleep") {
+        Some(PortEvent::Disconnected(error)) => error,
         other => panic!("nobody has gone: {other:?}"),
     }
 }
 
-fn name(rank: &Registration, process: u32, port: u16) -> QueueName {
+fn name(rank: &NameClient, process: u32, port: u16) -> QueueName {
     rank.own_name(process, port).expect("a port of the job")
 }
 
@@ -126,11 +125,13 @@ fn messages_of_all_lengths_keep_their_order() {
                 let other = name(&ranks[0], 1 - process as u32, 0);
                 for (index, length) in lengths.into_iter().enumerate() {
                     outbox
-                        .send_by(other, 0, &bytes(7 * round + index as u32, length), soon())
+                        .send_deadline(other, 0, &bytes(7 * round + index as u32, length), soon())
                         .expect("there is room");
                 }
                 // The other class has a way of its own.
-                outbox.reply_by(other.into(), 1, &bytes(round, 30), soon()).expect("there is room");
+                outbox
+                    .reply_deadline(other.into(), 1, &bytes(round, 30), soon())
+                    .expect("there is room");
             }
             for (_, inbox) in &mut ports {
                 let (mut requests, mut replies) = (Vec::new(), Vec::new());
@@ -149,9 +150,9 @@ fn messages_of_all_lengths_keep_their_order() {
             }
         }
         let oversized = ports[0].0.send(name(&ranks[0], 1, 0), 0, &[0; 4089]);
-        let most = Err(LaneError::Oversized { bytes: 4089, most: 4088 });
+        let most = Err(ConnectionError::Oversized { bytes: 4089, most: 4088 });
         assert!(
-            matches!(&oversized, Err(PostError::Lane(error)) if Err::<(), _>(error.clone()) == most)
+            matches!(&oversized, Err(PortError::Connection(error)) if Err::<(), _>(error.clone()) == most)
         );
         ports[0].0.send(name(&ranks[0], 1, 0), 0, b"fits").expect("the lane is as before");
         assert_eq!(next(&mut ports[1].1).bytes, b"fits");
@@ -172,12 +173,15 @@ fn full_requests_hold_up_no_reply() {
             requests += 1;
         }
         assert!(requests > 100, "{path:?}: {requests}");
-        let late = one.send_by(full, 0, b"more", Instant::now());
-        assert!(matches!(late, Err(PostError::Lane(LaneError::TimedOut { .. }))), "{late:?}");
+        let late = one.send_deadline(full, 0, b"more", Instant::now());
+        assert!(
+            matches!(late, Err(PortError::Connection(ConnectionError::TimedOut { .. }))),
+            "{late:?}"
+        );
         for round in 0..10 {
-            one.reply_by(full.into(), 1, &bytes(round, 8), soon())
+            one.reply_deadline(full.into(), 1, &bytes(round, 8), soon())
                 .expect("replies have room of their own");
-            two.reply_by(full.into(), 1, &bytes(round, 8), soon())
+            two.reply_deadline(full.into(), 1, &bytes(round, 8), soon())
                 .expect("replies have room of their own");
         }
         let mut replies = 0;
@@ -186,7 +190,7 @@ fn full_requests_hold_up_no_reply() {
             replies += u32::from(letter.class == Class::Reply);
         }
         assert_eq!(replies, 20);
-        assert!(inbox.try_receive().expect("it can look").is_none());
+        assert!(inbox.try_recv().expect("it can look").is_none());
         one.send(full, 0, b"more").expect("there is room again");
     }
 }
@@ -202,10 +206,10 @@ fn who_has_a_deadline_does_not_wait_for_the_post_office() {
         let to = name(&ranks[0], 1, 0);
         assert!(!outbox.try_send(to, 0, b"hasty").expect("it is there"));
         assert!(!outbox.try_reply(to.into(), 0, b"hasty").expect("it is there"));
-        let late = outbox.send_by(to, 0, b"hasty", started);
-        assert!(matches!(late, Err(PostError::NoAnswer { .. })), "{late:?}");
-        let late = outbox.reply_by(to.into(), 0, b"hasty", started);
-        assert!(matches!(late, Err(PostError::NoAnswer { .. })), "{late:?}");
+        let late = outbox.send_deadline(to, 0, b"hasty", started);
+        assert!(matches!(late, Err(PortError::Names(NameError::NoAnswer { .. }))), "{late:?}");
+        let late = outbox.reply_deadline(to.into(), 0, b"hasty", started);
+        assert!(matches!(late, Err(PortError::Names(NameError::NoAnswer { .. }))), "{late:?}");
     }
 }
 
@@ -225,15 +229,16 @@ fn a_moved_port_loses_doubles_and_reorders_nothing() {
         // all of them.
         let expected = [const { AtomicU32::new(0) }; 3];
         let received = || expected.iter().map(|count| count.load(Ordering::SeqCst)).sum::<u32>();
-        let check = |delivery: Option<Delivery<'_>>| match delivery {
-            Some(Delivery::Message(message)) => {
+        let check = |delivery: Option<PortEvent<'_>>| match delivery {
+            Some(PortEvent::Message(message)) => {
                 let (sender, number) = (usize::from(message.handler), number(message.bytes));
                 let before = expected[sender].fetch_add(1, Ordering::SeqCst);
                 assert_eq!(number, before, "{path:?}: of sender {sender}");
             }
             // A sender that had sent all before its name was re-pointed has only now left.
-            Some(Delivery::Lost(LaneError::Closed { .. })) if received() == 3 * MESSAGES => {}
-            Some(Delivery::Lost(error)) => panic!("{path:?}: {error}"),
+            Some(PortEvent::Disconnected(ConnectionError::Closed { .. }))
+                if received() == 3 * MESSAGES => {}
+            Some(PortEvent::Disconnected(error)) => panic!("{path:?}: {error}"),
             None => {}
         };
         std::thread::scope(|scope| {
@@ -243,7 +248,7 @@ fn a_moved_port_loses_doubles_and_reorders_nothing() {
                     for number in 0..MESSAGES {
                         let length = if handler == 2 && number % 1000 > 500 { 300 } else { 8 };
                         outbox
-                            .send_by(moving, handler, &bytes(number, length), soon())
+                            .send_deadline(moving, handler, &bytes(number, length), soon())
                             .expect("somebody receives");
                     }
                     // Until then it stays, so that nobody reports its end.
@@ -257,21 +262,21 @@ fn a_moved_port_loses_doubles_and_reorders_nothing() {
                     let share = (place as u32 + 1) * MESSAGES;
                     if place == 2 {
                         while received() < share {
-                            check(inbox.receive_by(soon()).expect("it can sleep"));
+                            check(inbox.recv_deadline(soon()).expect("it can sleep"));
                         }
                         return;
                     }
                     while received() < share - 1000 {
-                        check(inbox.receive_by(soon()).expect("it can sleep"));
+                        check(inbox.recv_deadline(soon()).expect("it can sleep"));
                     }
-                    let addresses =
-                        [place, place + 1].map(|process| Address::new("job", process as u32, 0));
+                    let addresses = [place, place + 1]
+                        .map(|process| PortAddress::new("job", process as u32, 0));
                     office.post.move_port(&addresses[0], &addresses[1]).expect("both are open");
                     // Until the senders have noticed it and everything that they had sent here is
                     // received.
                     part::until("the senders have left", || {
-                        check(inbox.try_receive().expect("it can look"));
-                        inbox.lanes() == 0
+                        check(inbox.try_recv().expect("it can look"));
+                        inbox.connections() == 0
                     });
                 });
             }
@@ -287,16 +292,20 @@ fn a_repointed_name_waits_for_what_was_sent_before() {
     let office = Office::open();
     let (ranks, ports) = office.settle(Path::Hall.plan("job", 3, 2));
     let mut ports = ports.into_iter();
-    let mut pair = || <[(Outbox, Inbox); 2]>::try_from(ports.next().expect("three")).expect("two");
+    let mut pair =
+        || <[(PortSender, PortReceiver); 2]>::try_from(ports.next().expect("three")).expect("two");
     let ([(mut outbox, _), _], [(_, mut former), _], [(_, mut latter), _]) =
         (pair(), pair(), pair());
     let wanted = name(&ranks[0], 1, 0);
     for number in 0..10 {
         outbox.send(wanted, 0, &bytes(number, 8)).expect("there is room");
     }
-    office.post.repoint("job", wanted, &Address::new("job", 2, 0)).expect("open");
-    let late = outbox.send_by(wanted, 0, b"new", Instant::now() + Duration::from_millis(500));
-    assert!(matches!(&late, Err(PostError::Refused { refusal: Refusal::Moving, .. })), "{late:?}");
+    office.post.repoint("job", wanted, &PortAddress::new("job", 2, 0)).expect("open");
+    let late = outbox.send_deadline(wanted, 0, b"new", Instant::now() + Duration::from_millis(500));
+    assert!(
+        matches!(&late, Err(PortError::Names(NameError::Refused { refusal: Refusal::Moving, .. }))),
+        "{late:?}"
+    );
     for number in 0..10 {
         assert!(!outbox.try_send(wanted, 0, b"new").expect("open"));
         // The class that was not used has nothing to wait for.
@@ -304,43 +313,43 @@ fn a_repointed_name_waits_for_what_was_sent_before() {
         assert_eq!(next(&mut former).bytes, bytes(number, 8));
         assert_eq!(next(&mut latter).bytes, bytes(number, 8));
     }
-    assert_eq!(former.lanes(), 1, "it has not found out yet");
-    assert!(former.receive_by(Instant::now()).expect("it can look").is_none());
-    assert_eq!(former.lanes(), 0);
-    outbox.send_by(wanted, 0, b"new", soon()).expect("nothing is left there");
+    assert_eq!(former.connections(), 1, "it has not found out yet");
+    assert!(former.recv_deadline(Instant::now()).expect("it can look").is_none());
+    assert_eq!(former.connections(), 0);
+    outbox.send_deadline(wanted, 0, b"new", soon()).expect("nothing is left there");
     assert_eq!(next(&mut latter).bytes, b"new");
     // Back again, with nothing sent meanwhile: it never left.
-    office.post.repoint("job", wanted, &Address::new("job", 1, 0)).expect("open");
-    office.post.repoint("job", wanted, &Address::new("job", 2, 0)).expect("open");
+    office.post.repoint("job", wanted, &PortAddress::new("job", 1, 0)).expect("open");
+    office.post.repoint("job", wanted, &PortAddress::new("job", 2, 0)).expect("open");
     assert!(outbox.try_send(wanted, 0, b"still here").expect("open"));
     assert_eq!(next(&mut latter).bytes, b"still here");
     // Longer messages wait as well, and then have a lane with a ring, which moves by itself.
     for number in 0..5 {
         outbox.send(wanted, 0, &bytes(number, 8)).expect("there is room");
     }
-    office.post.repoint("job", wanted, &Address::new("job", 1, 0)).expect("open");
+    office.post.repoint("job", wanted, &PortAddress::new("job", 1, 0)).expect("open");
     for number in 0..5 {
         assert!(!outbox.try_send(wanted, 0, &[7; 100]).expect("open"));
         assert_eq!(next(&mut latter).bytes, bytes(number, 8));
     }
-    assert!(latter.receive_by(Instant::now()).expect("it can look").is_none());
-    outbox.send_by(wanted, 0, &[7; 100], soon()).expect("nothing is left there");
+    assert!(latter.recv_deadline(Instant::now()).expect("it can look").is_none());
+    outbox.send_deadline(wanted, 0, &[7; 100], soon()).expect("nothing is left there");
     assert_eq!(next(&mut former).bytes, [7; 100]);
-    office.post.repoint("job", wanted, &Address::new("job", 2, 0)).expect("open");
+    office.post.repoint("job", wanted, &PortAddress::new("job", 2, 0)).expect("open");
     part::until("the lane is handed over", || {
-        assert!(former.try_receive().expect("it can look").is_none());
-        former.lanes() == 0
+        assert!(former.try_recv().expect("it can look").is_none());
+        former.connections() == 0
     });
-    outbox.send_by(wanted, 0, &[8; 100], soon()).expect("open");
+    outbox.send_deadline(wanted, 0, &[8; 100], soon()).expect("open");
     assert_eq!(next(&mut latter).bytes, [8; 100]);
     outbox.close(wanted);
-    assert!(matches!(lost(&mut latter), LaneError::Closed { .. }));
+    assert!(matches!(lost(&mut latter), ConnectionError::Closed { .. }));
     // The one who received has dropped its end: what it has not taken is lost, and nobody waits for
     // it.
-    outbox.send_by(wanted, 0, b"never received", soon()).expect("open");
-    office.post.repoint("job", wanted, &Address::new("job", 1, 0)).expect("open");
+    outbox.send_deadline(wanted, 0, b"never received", soon()).expect("open");
+    office.post.repoint("job", wanted, &PortAddress::new("job", 1, 0)).expect("open");
     drop(latter);
-    outbox.send_by(wanted, 0, b"here", soon()).expect("open");
+    outbox.send_deadline(wanted, 0, b"here", soon()).expect("open");
     assert_eq!(next(&mut former).bytes, b"here");
 }
 
@@ -362,12 +371,12 @@ fn a_lane_that_waits_hears_its_call_to_move() {
         }
     }
     outbox.send(wanted, 0, &[7; 100]).expect("there is room");
-    office.post.repoint("job", wanted, &Address::new("job", 2, 0)).expect("open");
+    office.post.repoint("job", wanted, &PortAddress::new("job", 2, 0)).expect("open");
     for number in 100..350 {
         assert_eq!(next(&mut former).bytes, bytes(number, 8));
     }
-    assert!(former.try_receive().expect("it can look").is_none());
-    assert_eq!(former.lanes(), 0);
+    assert!(former.try_recv().expect("it can look").is_none());
+    assert_eq!(former.connections(), 0);
     assert_eq!(next(&mut latter).bytes, [7; 100]);
 }
 
@@ -387,18 +396,21 @@ fn a_revoked_name_and_a_refused_source_are_errors() {
         let refused =
             std::iter::repeat_with(|| one.try_send(wanted, 7, b"refused")).find_map(Result::err);
         let refused = refused.expect("it does not go on for ever");
-        let is_that = |error: &LaneError| {
-            matches!(error, LaneError::Refused { .. } | LaneError::Closed { .. })
+        let is_that = |error: &ConnectionError| {
+            matches!(error, ConnectionError::Refused { .. } | ConnectionError::Closed { .. })
         };
         assert!(
-            matches!(&refused, PostError::Lane(error) if is_that(error)),
+            matches!(&refused, PortError::Connection(error) if is_that(error)),
             "{path:?}: {refused}"
         );
         let error = lost(&mut inbox);
-        assert!(matches!(&error, LaneError::Refused { .. }), "{path:?}: {error}");
+        assert!(matches!(&error, ConnectionError::Refused { .. }), "{path:?}: {error}");
         let again = one.try_send(wanted, 7, b"refused");
         assert!(
-            matches!(again, Err(PostError::Refused { refusal: Refusal::SourceRefused, .. })),
+            matches!(
+                again,
+                Err(PortError::Names(NameError::Refused { refusal: Refusal::SourceRefused, .. }))
+            ),
             "{again:?}"
         );
         two.send(wanted, 7, b"the others go on").expect("allowed");
@@ -406,20 +418,20 @@ fn a_revoked_name_and_a_refused_source_are_errors() {
         office.post.revoke("job", wanted).expect("a name of the job");
         let revoked = two.send(wanted, 7, b"revoked");
         assert!(
-            matches!(revoked, Err(PostError::Lane(LaneError::Revoked { .. }))),
+            matches!(revoked, Err(PortError::Connection(ConnectionError::Revoked { .. }))),
             "{path:?}: {revoked:?}"
         );
         let revoked = two.send(wanted, 7, b"revoked");
         assert!(
-            matches!(revoked, Err(PostError::Table(TableError::RevokedName { .. }))),
+            matches!(revoked, Err(PortError::Table(TableError::RevokedName { .. }))),
             "{revoked:?}"
         );
         let error = lost(&mut inbox);
         assert!(
-            matches!(error, LaneError::Revoked { .. } | LaneError::Closed { .. }),
+            matches!(error, ConnectionError::Revoked { .. } | ConnectionError::Closed { .. }),
             "{path:?}: {error}"
         );
-        assert!(inbox.try_receive().expect("it can look").is_none());
+        assert!(inbox.try_recv().expect("it can look").is_none());
     }
 }
 
@@ -438,20 +450,20 @@ fn the_end_of_a_sender_comes_after_its_last_message() {
         drop(one);
         let mut of_one = 0;
         let error = loop {
-            match inbox.receive_by(soon()).expect("it can sleep") {
-                Some(Delivery::Message(message)) => of_one += u32::from(message.handler == 1),
-                Some(Delivery::Lost(error)) => break error,
+            match inbox.recv_deadline(soon()).expect("it can sleep") {
+                Some(PortEvent::Message(message)) => of_one += u32::from(message.handler == 1),
+                Some(PortEvent::Disconnected(error)) => break error,
                 None => panic!("nothing comes"),
             }
         };
         assert_eq!(of_one, 50, "{path:?}");
         assert!(
-            matches!(&error, LaneError::Closed { partner } if partner.process == 1),
+            matches!(&error, ConnectionError::Closed { peer } if peer.process == 1),
             "{path:?}: {error}"
         );
         two.send(wanted, 2, b"last").expect("there is room");
         while next(&mut inbox).bytes != b"last" {}
-        assert_eq!(inbox.lanes(), 1, "{path:?}");
+        assert_eq!(inbox.connections(), 1, "{path:?}");
     }
 }
 
@@ -461,11 +473,11 @@ fn the_end_of_a_sender_comes_after_its_last_message() {
 fn a_process_has_512_ports_of_which_16_are_resident() {
     const PORTS: u16 = 512;
     let office = Office::open();
-    let plan = JobPlan { resident: 16, ..Path::Hall.plan("job", 2, PORTS) };
+    let plan = JobConfig { resident: 16, ..Path::Hall.plan("job", 2, PORTS) };
     let key = office.post.add_job(plan).expect("a new job");
     let [one, two] = [0, 1].map(|process| office.enter("job", process, key));
     let (mut outbox, _inbox) = two.open_port(0).expect("a new port").split();
-    let mut inboxes: Vec<Inbox> =
+    let mut inboxes: Vec<PortReceiver> =
         (0..PORTS).map(|port| one.open_port(port).expect("a new port").split().1).collect();
     std::thread::scope(|scope| {
         scope.spawn(|| {
@@ -494,7 +506,7 @@ fn a_process_has_512_ports_of_which_16_are_resident() {
         }
     });
     for inbox in &mut inboxes {
-        assert!(inbox.try_receive().expect("it can look").is_none());
+        assert!(inbox.try_recv().expect("it can look").is_none());
     }
 }
 

@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 
 use proptest::prelude::*;
 use queues::cache_line::{CacheLineHeader, CacheLineMessage};
-use queues::name::SourceName;
+use queues::id::SourceName;
 use queues::queue::SendError;
 use queues::receive_queues::{
     Class, Event, LIVENESS_INTERVAL, Notify, QueueSender, QueuesConfig, QueuesError, ReceiveQueues,

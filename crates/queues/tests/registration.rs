@@ -5,9 +5,10 @@ mod part;
 
 use office::{Office, refusal};
 use part::PATIENCE;
-use queues::name::{NAMES, QueueName};
-use queues::post::{Address, Identity, JobKey, JobPlan, Post, PostError, Refusal, Registration};
-use queues::table::TableError;
+use queues::id::{NAMES, QueueName};
+use queues::names::TableError;
+use queues::names::{JobConfig, JobKey, NameError, NameServer, PortAddress, Refusal};
+use queues::port::{Identity, NameClient};
 use shm::broker::BrokerError;
 use std::time::Duration;
 
@@ -16,14 +17,14 @@ fn only_who_belongs_there_is_let_in() {
     let office = Office::open();
     let key = office.job("job");
     let enter = |job: &str, process, key| {
-        Registration::register(office.post.name(), &Identity::new(job, process, key), PATIENCE)
+        NameClient::register(office.post.name(), &Identity::new(job, process, key), PATIENCE)
     };
     let wrong: JobKey = "1".repeat(32).parse().expect("32 digits");
     assert_eq!(refusal(enter("job", 0, wrong)), Refusal::WrongKey);
     assert_eq!(refusal(enter("bob", 0, key)), Refusal::UnknownJob);
     assert_eq!(refusal(enter("job", 1, key)), Refusal::NoSuchProcess { processes: 1 });
     let first = enter("job", 0, key).expect("let in");
-    assert_eq!(refusal(enter("job", 0, key)), Refusal::SeatTaken { pid: std::process::id() });
+    assert_eq!(refusal(enter("job", 0, key)), Refusal::ProcessTaken { pid: std::process::id() });
     let port = first.open_port(0).expect("a new port");
     assert_eq!(refusal(first.open_port(0)), Refusal::PortOpen);
     assert_eq!(refusal(first.open_port(1)), Refusal::NoSuchPort { ports: 1 });
@@ -51,14 +52,14 @@ fn strangers_at_the_door_disturb_nobody() {
         silent.iter().filter(|one| turned_away(one)).count() >= 84
     });
     assert!(matches!(
-        Post::bind(office.post.name()),
-        Err(PostError::Broker(BrokerError::NameTaken { .. }))
+        NameServer::bind(office.post.name()),
+        Err(NameError::Broker(BrokerError::NameTaken { .. }))
     ));
     drop(silent);
     let key = office.job("another");
     let identity = Identity::new("another", 0, key);
     part::until("there is room at the door", || {
-        Registration::register(office.post.name(), &identity, PATIENCE).is_ok()
+        NameClient::register(office.post.name(), &identity, PATIENCE).is_ok()
     });
 }
 
@@ -66,40 +67,40 @@ fn strangers_at_the_door_disturb_nobody() {
 fn jobs_that_cannot_be_are_refused() {
     let office = Office::open();
     office.job("job");
-    let plan = JobPlan::new("new");
+    let plan = JobConfig::new("new");
     for plan in [
-        JobPlan::new("job"),
-        JobPlan::new(""),
-        JobPlan::new(&"x".repeat(65)),
-        JobPlan { processes: 0, ..plan.clone() },
-        JobPlan { ports: 0, ..plan.clone() },
-        JobPlan { processes: 513, ..plan.clone() },
-        JobPlan { processes: u32::MAX, ports: u16::MAX, ..plan.clone() },
-        JobPlan { names: NAMES + 1, ..plan.clone() },
+        JobConfig::new("job"),
+        JobConfig::new(""),
+        JobConfig::new(&"x".repeat(65)),
+        JobConfig { processes: 0, ..plan.clone() },
+        JobConfig { ports: 0, ..plan.clone() },
+        JobConfig { processes: 513, ..plan.clone() },
+        JobConfig { processes: u32::MAX, ports: u16::MAX, ..plan.clone() },
+        JobConfig { names: NAMES + 1, ..plan.clone() },
     ] {
         assert!(
-            matches!(office.post.add_job(plan.clone()), Err(PostError::Plan { .. })),
+            matches!(office.post.add_job(plan.clone()), Err(NameError::Config { .. })),
             "{plan:?}"
         );
     }
-    assert!(matches!(office.post.allow("job", "nobody"), Err(PostError::UnknownJob { .. })));
+    assert!(matches!(office.post.allow("job", "nobody"), Err(NameError::UnknownJob { .. })));
     let unknown = QueueName::new(9).expect("below 16,384");
-    assert!(matches!(office.post.revoke("job", unknown), Err(PostError::UnknownName { .. })));
-    assert!(matches!("xyz".parse::<JobKey>(), Err(PostError::Key)));
+    assert!(matches!(office.post.revoke("job", unknown), Err(NameError::UnknownName { .. })));
+    assert!(matches!("xyz".parse::<JobKey>(), Err(NameError::Key)));
 }
 
 #[test]
 fn a_full_table_is_an_error_on_either_side() {
     let office = Office::open();
-    let plan = JobPlan { ports: 4, names: 4, ..JobPlan::new("small") };
+    let plan = JobConfig { ports: 4, names: 4, ..JobConfig::new("small") };
     let key = office.post.add_job(plan).expect("a new job");
     let (large, large_port) = office.single("large");
     office.allow_both("small", "large");
     let small = office.enter("small", 0, key);
     let small_port = small.open_port(0).expect("a new port");
-    assert_eq!(refusal(small.look_up(&Address::new("large", 0, 0))), Refusal::TableFull);
+    assert_eq!(refusal(small.look_up(&PortAddress::new("large", 0, 0))), Refusal::TableFull);
     // The other way it has a name, but no source name can be given to what comes from there.
-    let name = large.look_up(&Address::new("small", 0, 0)).expect("its own table has room");
+    let name = large.look_up(&PortAddress::new("small", 0, 0)).expect("its own table has room");
     assert!(matches!(large_port.lookup(name), Err(TableError::UnknownName { .. })));
     assert!(small_port.lookup(small_port.name()).is_ok());
 }

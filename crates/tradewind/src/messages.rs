@@ -378,7 +378,7 @@ impl Communicator {
     /// communicator exists.
     ///
     /// ```
-    /// use tradewind::queues::{name::SourceName, express::Message};
+    /// use tradewind::queues::{id::SourceName, express::Message};
     /// # fn main() -> Result<(), tradewind::Error> {
     /// tradewind::local(2, |world| {
     ///     let mut port = world.express(64)?;

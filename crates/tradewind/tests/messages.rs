@@ -2,7 +2,7 @@
 
 use tradewind::queues::bulk::DEFAULT_STAGING_BYTES;
 use tradewind::queues::express::Message;
-use tradewind::queues::name::SourceName;
+use tradewind::queues::id::SourceName;
 use tradewind::{BulkEnd, ChannelEnd, Error, Op, Result, local};
 
 fn name(rank: u32) -> SourceName {

@@ -12,7 +12,7 @@
 //! A line not yet written holds either 0 or a stamp of the previous lap. Random corruption is
 //! therefore detected almost certainly.
 
-use crate::name::SourceName;
+use crate::id::SourceName;
 
 const LENGTH_BITS: u32 = 20;
 const HANDLER_SHIFT: u32 = 20;

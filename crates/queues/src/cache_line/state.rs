@@ -1,6 +1,6 @@
 //! The first two words of a slot: its state, and the header of its message.
 
-use crate::name::SourceName;
+use crate::id::SourceName;
 
 /// Number of bits of a [`SenderId`].
 const SENDER_BITS: u32 = 6;

@@ -78,7 +78,7 @@ pub(crate) const fn is_later(in_word: u64, lap: u64) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::name::SourceName;
+    use crate::id::SourceName;
 
     #[test]
     fn fields_do_not_overlap() {

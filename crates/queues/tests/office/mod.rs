@@ -2,9 +2,8 @@
 #![allow(dead_code, reason = "each test program uses a part")]
 
 use crate::part::PATIENCE;
-use queues::post::{
-    Identity, Inbox, JobKey, JobPlan, Outbox, Port, Post, PostError, Refusal, Registration,
-};
+use queues::names::{JobConfig, JobKey, NameError, NameServer, Refusal};
+use queues::port::{Identity, NameClient, Port, PortError, PortReceiver, PortSender};
 use shm::broker::unguessable_name;
 use std::sync::Arc;
 use std::thread::JoinHandle;
@@ -12,21 +11,21 @@ use std::time::Instant;
 
 /// A post office on a thread of its own.
 pub(crate) struct Office {
-    pub(crate) post: Arc<Post>,
+    pub(crate) post: Arc<NameServer>,
     thread: Option<JoinHandle<()>>,
 }
 
 impl Office {
     pub(crate) fn open() -> Office {
         let name = unguessable_name("tradewind-test").expect("random bytes");
-        let post = Arc::new(Post::bind(&name).expect("a new name"));
+        let post = Arc::new(NameServer::bind(&name).expect("a new name"));
         let serving = Arc::clone(&post);
         let thread = std::thread::spawn(move || serving.serve().expect("it can sleep"));
         Office { post, thread: Some(thread) }
     }
 
     pub(crate) fn job(&self, name: &str) -> JobKey {
-        self.post.add_job(JobPlan::new(name)).expect("a new job")
+        self.post.add_job(JobConfig::new(name)).expect("a new job")
     }
 
     pub(crate) fn allow_both(&self, one: &str, other: &str) {
@@ -34,13 +33,13 @@ impl Office {
         self.post.allow(other, one).expect("two jobs");
     }
 
-    pub(crate) fn enter(&self, job: &str, process: u32, key: JobKey) -> Registration {
-        Registration::register(self.post.name(), &Identity::new(job, process, key), PATIENCE)
+    pub(crate) fn enter(&self, job: &str, process: u32, key: JobKey) -> NameClient {
+        NameClient::register(self.post.name(), &Identity::new(job, process, key), PATIENCE)
             .expect("let in")
     }
 
     /// A job of one process with one port, opened.
-    pub(crate) fn single(&self, name: &str) -> (Registration, Port) {
+    pub(crate) fn single(&self, name: &str) -> (NameClient, Port) {
         let registration = self.enter(name, 0, self.job(name));
         let port = registration.open_port(0).expect("a new port");
         (registration, port)
@@ -73,17 +72,17 @@ impl Office {
 }
 
 /// In a part: registers as told; what follows in the argument is given back.
-pub(crate) fn become_told(argument: &str) -> (Registration, String) {
+pub(crate) fn become_told(argument: &str) -> (NameClient, String) {
     let how = argument.splitn(5, ' ').nth(4).unwrap_or_default();
     (try_to_become_told(argument).expect("let in"), how.to_owned())
 }
 
 /// In a part: registers as told, if it may.
-pub(crate) fn try_to_become_told(argument: &str) -> Result<Registration, PostError> {
+pub(crate) fn try_to_become_told(argument: &str) -> Result<NameClient, PortError> {
     let words: Vec<&str> = argument.split(' ').collect();
     let [post, job, process, key, ..] = words[..] else { panic!("{argument}") };
     let process = process.parse().expect("a number");
-    Registration::register(post, &Identity::new(job, process, key.parse()?), PATIENCE)
+    NameClient::register(post, &Identity::new(job, process, key.parse()?), PATIENCE)
 }
 
 /// How messages of a job's processes travel.
@@ -98,23 +97,26 @@ impl Path {
     pub(crate) const BOTH: [Path; 2] = [Path::Lane, Path::Hall];
 
     /// A plan for the job of this name.
-    pub(crate) fn plan(self, name: &str, processes: u32, ports: u16) -> JobPlan {
+    pub(crate) fn plan(self, name: &str, processes: u32, ports: u16) -> JobConfig {
         let segment_bytes = if self == Path::Hall { 1 << 16 } else { 0 };
         let names =
             u16::try_from(processes * u32::from(ports)).expect("as many as there can be").max(512);
-        JobPlan { processes, ports, names, segment_bytes, ..JobPlan::new(name) }
+        JobConfig { processes, ports, names, segment_bytes, ..JobConfig::new(name) }
     }
 }
 
 impl Office {
     /// The processes of a new job with these ports opened, as outboxes and inboxes; and their
     /// registrations.
-    pub(crate) fn settle(&self, plan: JobPlan) -> (Vec<Registration>, Vec<Vec<(Outbox, Inbox)>>) {
+    pub(crate) fn settle(
+        &self,
+        plan: JobConfig,
+    ) -> (Vec<NameClient>, Vec<Vec<(PortSender, PortReceiver)>>) {
         let (name, processes, ports) = (plan.name.clone(), plan.processes, plan.ports);
         let key = self.post.add_job(plan).expect("a new job");
-        let ranks: Vec<Registration> =
+        let ranks: Vec<NameClient> =
             (0..processes).map(|process| self.enter(&name, process, key)).collect();
-        let open = |rank: &Registration| {
+        let open = |rank: &NameClient| {
             (0..ports).map(|port| rank.open_port(port).expect("a new port").split()).collect()
         };
         let open = ranks.iter().map(open).collect();
@@ -123,9 +125,9 @@ impl Office {
 }
 
 /// Why something was refused, which it must have been.
-pub(crate) fn refusal<T: std::fmt::Debug>(outcome: Result<T, PostError>) -> Refusal {
+pub(crate) fn refusal<T: std::fmt::Debug>(outcome: Result<T, PortError>) -> Refusal {
     match outcome {
-        Err(PostError::Refused { refusal, .. }) => refusal,
+        Err(PortError::Names(NameError::Refused { refusal, .. })) => refusal,
         other => panic!("not refused: {other:?}"),
     }
 }

@@ -4,7 +4,7 @@ use clap::ValueEnum;
 use std::hint::black_box;
 use tradewind::queues::bulk::{self, DEFAULT_STAGING_BYTES};
 use tradewind::queues::cache_line::{CacheLineHeader, CacheLineMessage};
-use tradewind::queues::name::SourceName;
+use tradewind::queues::id::SourceName;
 use tradewind::queues::window::Condition;
 use tradewind::{BulkEnd, BulkReceiver, Communicator, Pipeline, Result, WidePort, Windows};
 

@@ -4,7 +4,7 @@ use clap::ValueEnum;
 use tradewind::queues::cache_line::{CacheLineHeader, CacheLineMessage};
 use tradewind::queues::channel;
 use tradewind::queues::express;
-use tradewind::queues::name::SourceName;
+use tradewind::queues::id::SourceName;
 use tradewind::queues::window::Condition;
 use tradewind::{
     ChannelEnd, ChannelReceiver, Communicator, ExpressPort, Result, WidePort, Windows,

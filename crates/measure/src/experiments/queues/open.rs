@@ -12,7 +12,7 @@ use shm::segment::Offset;
 use tradewind::queues::basic;
 use tradewind::queues::bulk::{DEFAULT_STAGING_BYTES, Policy};
 use tradewind::queues::express::{ExpressQueue, ExpressSender};
-use tradewind::queues::name::SourceName;
+use tradewind::queues::id::SourceName;
 use tradewind::queues::one_poll::{OnePoll, PollSet};
 use tradewind::queues::tag_on::{TagOnPool, TagOnPools};
 use tradewind::{BulkEnd, ChannelEnd, Communicator, Op};

@@ -10,7 +10,7 @@ use tradewind::queues::cache_line::{
 };
 use tradewind::queues::express::Message;
 use tradewind::queues::express::{ExpressReceiver, ExpressSender};
-use tradewind::queues::name::SourceName;
+use tradewind::queues::id::SourceName;
 use tradewind::queues::one_poll::OnePoll;
 
 /// Messages that a queue holds.

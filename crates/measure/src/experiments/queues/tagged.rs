@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 use tradewind::queues::cache_line::{
     CacheLineHeader, CacheLineReceiver, CacheLineSender, SendError,
 };
-use tradewind::queues::name::SourceName;
+use tradewind::queues::id::SourceName;
 use tradewind::queues::tag_on::{TagOnError, TagOnPool, TagOnPools};
 
 /// Longer than any receiver is away.

@@ -1,68 +1,66 @@
-//! Names: what a program calls a queue, what a message calls its sender, and where a queue really
-//! is.
+//! Identifiers of queues, senders and nodes.
 //!
 //! A program sends to a [`QueueName`], which means the same in every process of its job. The
-//! transmit queue's destination table turns it into a place: a node and a [`QueueIndex`] on it (Ang
-//! et al. 1996, section 4.1). A message carries a [`SourceName`], which is a [`QueueName`] of the
-//! *receiver's* job: the way back.
+//! transmit queue's destination table translates it into a node and a [`QueueIndex`] on that node
+//! (Ang et al. 1996, section 4.1). A message carries a [`SourceName`], which is a [`QueueName`] of the
+//! *receiver's* job: the destination of replies.
 
 use std::fmt;
 
-/// How many names a table holds: 14 bits, as many as an Express word spends on its source.
+/// Number of names in a table: 14 bits, the width of the source in an Express word.
 pub const NAMES: u16 = 1 << 14;
 
-/// How many queues a node has at most: 20 bits.
+/// Largest number of queues of a node: 20 bits.
 pub const QUEUES: u32 = 1 << 20;
 
-/// How many nodes there are at most: 12 bits.
+/// Largest number of nodes: 12 bits.
 pub const NODES: u16 = 1 << 12;
 
 /// A logical destination: a number below [`NAMES`] that means the same queue in every process of a
 /// job.
 ///
 /// ```
-/// use queues::name::{NAMES, QueueName};
+/// use queues::id::{NAMES, QueueName};
 /// assert_eq!(QueueName::new(7).map(QueueName::number), Some(7));
 /// assert!(QueueName::new(NAMES).is_none());
 /// ```
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default)]
 pub struct QueueName(u16);
 
-/// Who has sent a message, as a name of the receiver's job to which it may answer.
+/// Sender of a message, as a name of the receiver's job for replies.
 ///
 /// ```
-/// use queues::name::{QueueName, SourceName};
+/// use queues::id::{QueueName, SourceName};
 /// let reply_to = QueueName::from(SourceName::new(3).expect("below 16,384"));
 /// assert_eq!(reply_to.number(), 3);
 /// ```
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default)]
 pub struct SourceName(u16);
 
-/// A machine of the job.
+/// Number of a node.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default)]
 pub struct NodeName(u16);
 
-/// A receive queue of a node, by its number there. Only the post office and the tables that it
-/// writes speak of it.
+/// Number of a receive queue on its node. Only the name server and its tables use it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default)]
 pub struct QueueIndex(u32);
 
 macro_rules! number_below {
     ($name:ident, $number:ty, $limit:ident) => {
         impl $name {
-            #[doc = concat!("`None` for a number that is not below [`", stringify!($limit), "`].")]
+            #[doc = concat!("Returns `None` for a number that is not below [`", stringify!($limit), "`].")]
             #[must_use]
             pub const fn new(number: $number) -> Option<Self> {
                 if number < $limit { Some(Self(number)) } else { None }
             }
 
-            /// The low bits of a word that another process may have written.
+            /// Returns the identifier in the low bits of a word that another process may have written.
             #[must_use]
             pub(crate) const fn from_bits(word: u64) -> Self {
                 Self((word & ($limit as u64 - 1)) as $number)
             }
 
-            /// The number.
+            /// Returns the number.
             #[must_use]
             pub const fn number(self) -> $number {
                 self.0
@@ -83,14 +81,14 @@ number_below!(NodeName, u16, NODES);
 number_below!(QueueIndex, u32, QUEUES);
 
 impl From<SourceName> for QueueName {
-    /// The queue to which an answer goes.
+    /// Returns the queue to which a reply goes.
     fn from(source: SourceName) -> QueueName {
         QueueName(source.0)
     }
 }
 
 impl From<QueueName> for SourceName {
-    /// The sender whose answers go to this queue.
+    /// Returns the sender whose replies go to this queue.
     fn from(name: QueueName) -> SourceName {
         SourceName(name.0)
     }

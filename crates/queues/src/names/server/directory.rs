@@ -1,81 +1,84 @@
-//! Who is there, under which names, and with which rights; and every destination table, written
-//! accordingly.
+//! The directory of jobs, processes, names and rights, from which every destination table is
+//! written.
 //!
-//! A name of a job means a [`Place`]: a port of a process of some job. What a table entry says
-//! follows from the rights, from who has registered and which ports are open; whenever one of these
-//! changes, the entries concerned are noted as stale and [`Directory::settle`] writes them anew.
+//! A name of a job means a [`PortId`]: a port of a process of some job. A table entry depends on
+//! the rights, on the registered processes and on the open ports. Whenever one of these changes,
+//! the entries concerned are marked as stale, and [`Directory::settle`] writes them again.
 
-use super::{Address, JobKey, JobPlan, PostError, Refusal, hall_shape};
-use crate::name::{NAMES, NodeName, QUEUES, QueueIndex, QueueName, SourceName};
-use crate::table::{SourceTableWriter, Standing, TableWriter};
+use crate::id::{NAMES, NodeName, QUEUES, QueueIndex, QueueName, SourceName};
+use crate::names::address::{JobKey, PortAddress};
+use crate::names::config::{JobConfig, queues_config};
+use crate::names::error::{NameError, Refusal};
+use crate::names::table::{NameState, SourceTableWriter, TableWriter};
 use rustix::event::{EventfdFlags, eventfd};
 use shm::segment::{Backing, Segment};
 use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 use std::os::fd::OwnedFd;
 
-/// Which of the jobs.
-pub(super) type JobNumber = usize;
-/// Which of the processes that have registered so far.
-pub(super) type MemberNumber = u32;
+/// Index of a job.
+pub(super) type JobId = usize;
+/// Number of a registered process, never reused.
+pub(super) type MemberId = u32;
 
-/// A port of a process of a job, whether it is open or not.
+/// A port of a process of a job, open or not.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
-pub(super) struct Place {
-    pub(super) job: JobNumber,
+pub(super) struct PortId {
+    pub(super) job: JobId,
     pub(super) process: u32,
     pub(super) port: u16,
 }
 
-/// Who is a process of a job.
+/// Registration state of a process of a job.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Seat {
+enum ProcessSlot {
     Empty,
-    Taken(MemberNumber),
-    /// Somebody was, and has gone.
+    Taken(MemberId),
+    /// A process was registered and has ended.
     Left,
 }
 
 #[derive(Debug)]
 struct Job {
-    plan: JobPlan,
+    plan: JobConfig,
     key: JobKey,
     segment: Option<Segment>,
-    seats: Vec<Seat>,
-    /// What each name means: the own ports first.
-    names: Vec<Place>,
-    /// The names of other jobs' ports.
-    foreign: HashMap<Place, QueueName>,
-    /// To which jobs it may send; `false` if it might once.
-    rights: HashMap<JobNumber, bool>,
-    /// Names taken away one by one.
+    slots: Vec<ProcessSlot>,
+    /// Meaning of each name: the own ports first.
+    names: Vec<PortId>,
+    /// Names of other jobs' ports.
+    foreign: HashMap<PortId, QueueName>,
+    /// Jobs to which it may send; false if the right was revoked.
+    rights: HashMap<JobId, bool>,
+    /// Names that were revoked one by one.
     revoked: HashSet<QueueName>,
 }
 
-/// A process that has registered.
+/// A registered process.
 #[derive(Debug)]
 pub(super) struct Member {
-    pub(super) job: JobNumber,
+    pub(super) job: JobId,
     pub(super) process: u32,
     pub(super) pid: u32,
     pub(super) ports: BTreeMap<u16, OpenPort>,
-    /// If the job has a segment.
-    pub(super) hall: Option<HallParts>,
+    /// Present if the job has a segment.
+    pub(super) receive_queues: Option<QueuesParts>,
 }
 
-/// What others need to send through a process's hall.
+/// Descriptors with which other processes send through the receive queues of a process.
 #[derive(Debug)]
-pub(super) struct HallParts {
+pub(super) struct QueuesParts {
     pub(super) memory: Segment,
     pub(super) event: OwnedFd,
 }
 
-impl HallParts {
-    fn create(plan: &JobPlan) -> Result<HallParts, Refusal> {
-        let bytes = hall_shape(plan.ports, plan.resident).max_bytes().map_err(Refusal::system)?;
+impl QueuesParts {
+    fn create(plan: &JobConfig) -> Result<QueuesParts, Refusal> {
+        let bytes =
+            queues_config(plan.ports, plan.resident).max_bytes().map_err(Refusal::system)?;
         let memory = Segment::create(bytes, Backing::Memory).map_err(Refusal::system)?;
         let event =
             eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK).map_err(Refusal::system)?;
-        Ok(HallParts { memory, event })
+        Ok(QueuesParts { memory, event })
     }
 }
 
@@ -84,7 +87,7 @@ pub(super) struct OpenPort {
     queue: QueueIndex,
     pub(super) table: TableWriter,
     pub(super) sources: SourceTableWriter,
-    /// The sources that its owner accepts; `None` for all.
+    /// Sources that its owner accepts; `None` for all.
     only: Option<HashSet<SourceName>>,
 }
 
@@ -103,14 +106,14 @@ impl OpenPort {
 pub(super) struct Directory {
     node: NodeName,
     jobs: Vec<Job>,
-    by_name: HashMap<String, JobNumber>,
-    members: HashMap<MemberNumber, Member>,
-    /// Under which names, of which jobs, a place is known.
-    known_as: HashMap<Place, BTreeSet<(JobNumber, QueueName)>>,
+    by_name: HashMap<String, JobId>,
+    members: HashMap<MemberId, Member>,
+    /// Names of each port, with their jobs.
+    known_as: HashMap<PortId, BTreeSet<(JobId, QueueName)>>,
     queues: HashSet<u32>,
     next_queue: u32,
-    /// Entries that must be written anew.
-    stale: BTreeSet<(JobNumber, QueueName)>,
+    /// Entries that must be written again.
+    stale: BTreeSet<(JobId, QueueName)>,
 }
 
 impl Directory {
@@ -127,9 +130,9 @@ impl Directory {
         }
     }
 
-    pub(super) fn add_job(&mut self, plan: JobPlan) -> Result<JobKey, PostError> {
-        let refused = |why| Err(PostError::Plan { name: plan.name.clone(), why });
-        if plan.name.is_empty() || plan.name.len() > super::protocol::MAX_JOB_NAME {
+    pub(super) fn add_job(&mut self, plan: JobConfig) -> Result<JobKey, NameError> {
+        let refused = |why| Err(NameError::Config { name: plan.name.clone(), why });
+        if plan.name.is_empty() || plan.name.len() > crate::names::wire::MAX_JOB_NAME {
             return refused("its name must have 1 to 64 bytes");
         }
         if self.by_name.contains_key(&plan.name) {
@@ -149,45 +152,45 @@ impl Directory {
             bytes => Some(Segment::create(bytes, Backing::Memory)?),
         };
         let (job, key) = (self.jobs.len(), JobKey::new()?);
-        let places = |process| (0..plan.ports).map(move |port| Place { job, process, port });
-        let names: Vec<Place> = (0..plan.processes).flat_map(places).collect();
+        let places = |process| (0..plan.ports).map(move |port| PortId { job, process, port });
+        let names: Vec<PortId> = (0..plan.processes).flat_map(places).collect();
         for (place, number) in names.iter().zip(0..NAMES) {
             let name = QueueName::from_bits(number.into());
             self.known_as.entry(*place).or_default().insert((job, name));
         }
-        let seats = vec![Seat::Empty; plan.processes as usize];
+        let slots = vec![ProcessSlot::Empty; plan.processes as usize];
         self.by_name.insert(plan.name.clone(), job);
         let (foreign, rights, revoked) = Default::default();
-        self.jobs.push(Job { plan, key, segment, seats, names, foreign, rights, revoked });
+        self.jobs.push(Job { plan, key, segment, slots, names, foreign, rights, revoked });
         Ok(key)
     }
 
-    pub(super) fn job(&self, name: &str) -> Option<JobNumber> {
+    pub(super) fn job(&self, name: &str) -> Option<JobId> {
         self.by_name.get(name).copied()
     }
 
-    pub(super) fn job_name(&self, job: JobNumber) -> &str {
+    pub(super) fn job_name(&self, job: JobId) -> &str {
         &self.jobs[job].plan.name
     }
 
-    pub(super) fn ports(&self, job: JobNumber) -> u16 {
+    pub(super) fn ports(&self, job: JobId) -> u16 {
         self.jobs[job].plan.ports
     }
 
-    pub(super) fn resident(&self, job: JobNumber) -> u16 {
+    pub(super) fn resident(&self, job: JobId) -> u16 {
         self.jobs[job].plan.resident
     }
 
-    pub(super) fn segment(&self, job: JobNumber) -> Option<&Segment> {
+    pub(super) fn segment(&self, job: JobId) -> Option<&Segment> {
         self.jobs[job].segment.as_ref()
     }
 
-    pub(super) fn member(&self, member: MemberNumber) -> Option<&Member> {
+    pub(super) fn member(&self, member: MemberId) -> Option<&Member> {
         self.members.get(&member)
     }
 
-    /// The place of an address, if the job has such a port.
-    pub(super) fn place(&self, address: &Address) -> Result<Place, Refusal> {
+    /// Returns the port of an address, if the job has it.
+    pub(super) fn place(&self, address: &PortAddress) -> Result<PortId, Refusal> {
         let job = self.job(&address.job).ok_or(Refusal::UnknownJob)?;
         let plan = &self.jobs[job].plan;
         if address.process >= plan.processes {
@@ -196,64 +199,66 @@ impl Directory {
         if address.port >= plan.ports {
             return Err(Refusal::NoSuchPort { ports: plan.ports });
         }
-        Ok(Place { job, process: address.process, port: address.port })
+        Ok(PortId { job, process: address.process, port: address.port })
     }
 
-    /// Who has a place's port open.
-    pub(super) fn owner(&self, place: Place) -> Option<(MemberNumber, &OpenPort)> {
-        let Seat::Taken(member) = self.jobs[place.job].seats[place.process as usize] else {
+    /// Returns the process that has a port open.
+    pub(super) fn owner(&self, place: PortId) -> Option<(MemberId, &OpenPort)> {
+        let ProcessSlot::Taken(member) = self.jobs[place.job].slots[place.process as usize] else {
             return None;
         };
         Some((member, self.members.get(&member)?.ports.get(&place.port)?))
     }
 
-    /// What a name means.
-    pub(super) fn meaning(&self, job: JobNumber, name: QueueName) -> Option<Place> {
+    /// Returns the meaning of a name.
+    pub(super) fn meaning(&self, job: JobId, name: QueueName) -> Option<PortId> {
         self.jobs[job].names.get(usize::from(name.number())).copied()
     }
 
-    /// Lets a process in.
+    /// Registers a process.
     pub(super) fn register(
         &mut self,
-        member: MemberNumber,
+        member: MemberId,
         name: &str,
         process: u32,
         key: JobKey,
         pid: u32,
-    ) -> Result<JobNumber, Refusal> {
+    ) -> Result<JobId, Refusal> {
         let job = self.job(name).ok_or(Refusal::UnknownJob)?;
         let record = &mut self.jobs[job];
         if record.key != key {
             return Err(Refusal::WrongKey);
         }
         let processes = record.plan.processes;
-        let seat =
-            record.seats.get_mut(process as usize).ok_or(Refusal::NoSuchProcess { processes })?;
-        if let Seat::Taken(other) = *seat {
-            return Err(Refusal::SeatTaken {
+        let slot =
+            record.slots.get_mut(process as usize).ok_or(Refusal::NoSuchProcess { processes })?;
+        if let ProcessSlot::Taken(other) = *slot {
+            return Err(Refusal::ProcessTaken {
                 pid: self.members.get(&other).map_or(0, |other| other.pid),
             });
         }
-        let hall = record.segment.as_ref().map(|_| HallParts::create(&record.plan)).transpose()?;
-        *seat = Seat::Taken(member);
-        self.members.insert(member, Member { job, process, pid, ports: BTreeMap::new(), hall });
+        let receive_queues =
+            record.segment.as_ref().map(|_| QueuesParts::create(&record.plan)).transpose()?;
+        *slot = ProcessSlot::Taken(member);
+        self.members
+            .insert(member, Member { job, process, pid, ports: BTreeMap::new(), receive_queues });
         Ok(job)
     }
 
-    /// A process has gone, with all its ports.
-    pub(super) fn leave(&mut self, member: MemberNumber) {
+    /// Removes a process that has ended, with all its ports.
+    pub(super) fn leave(&mut self, member: MemberId) {
         let Some(gone) = self.members.remove(&member) else { return };
-        self.jobs[gone.job].seats[gone.process as usize] = Seat::Left;
+        self.jobs[gone.job].slots[gone.process as usize] = ProcessSlot::Left;
         for (port, open) in gone.ports {
             self.queues.remove(&open.queue.number());
-            self.outdate_place(Place { job: gone.job, process: gone.process, port });
+            self.outdate_place(PortId { job: gone.job, process: gone.process, port });
         }
         self.settle();
     }
 
-    pub(super) fn open_port(&mut self, member: MemberNumber, port: u16) -> Result<Place, Refusal> {
+    pub(super) fn open_port(&mut self, member: MemberId, port: u16) -> Result<PortId, Refusal> {
         let record = self.members.get(&member).ok_or(Refusal::NotUnderstood)?;
-        let place = Place { job: record.job, process: record.process, port };
+        let place = PortId { job: record.job, process: record.process, port };
         let ports = self.ports(place.job);
         if port >= ports {
             return Err(Refusal::NoSuchPort { ports });
@@ -271,7 +276,7 @@ impl Directory {
         }
         self.outdate_place(place);
         self.settle();
-        // Its own table is empty so far.
+        // The new port's own table is still empty.
         for number in 0..self.jobs[place.job].names.len() {
             self.write_entry(place, QueueName::from_bits(number as u64));
         }
@@ -282,7 +287,7 @@ impl Directory {
     fn free_queue(&mut self) -> Option<QueueIndex> {
         for _ in 0..QUEUES {
             let number = self.next_queue;
-            // The numbers of queues that are gone come again as late as possible.
+            // Numbers of closed queues are reused as late as possible.
             self.next_queue = (number + 1) % QUEUES;
             if self.queues.insert(number) {
                 return QueueIndex::new(number);
@@ -291,8 +296,8 @@ impl Directory {
         None
     }
 
-    /// Says whether one job may send to another.
-    pub(super) fn set_right(&mut self, from: JobNumber, to: JobNumber, may: bool) {
+    /// Grants or revokes the right of one job to send to another.
+    pub(super) fn set_right(&mut self, from: JobId, to: JobId, may: bool) {
         if may {
             self.jobs[from].rights.insert(to, true);
         } else if let Some(right) = self.jobs[from].rights.get_mut(&to) {
@@ -303,20 +308,20 @@ impl Directory {
         self.settle();
     }
 
-    /// Whether one job may send to another; `Some(false)` if it might once.
-    pub(super) fn may_send(&self, from: JobNumber, to: JobNumber) -> Option<bool> {
+    /// Returns the right of one job to send to another; `Some(false)` if it was revoked.
+    pub(super) fn may_send(&self, from: JobId, to: JobId) -> Option<bool> {
         if from == to { Some(true) } else { self.jobs[from].rights.get(&to).copied() }
     }
 
-    /// Takes a name away from a job.
-    pub(super) fn revoke(&mut self, job: JobNumber, name: QueueName) {
+    /// Revokes a name of a job.
+    pub(super) fn revoke(&mut self, job: JobId, name: QueueName) {
         self.jobs[job].revoked.insert(name);
         self.stale.insert((job, name));
         self.settle();
     }
 
-    /// Lets a name lead to another place.
-    pub(super) fn repoint(&mut self, job: JobNumber, name: QueueName, to: Place) {
+    /// Re-points a name to another port.
+    pub(super) fn repoint(&mut self, job: JobId, name: QueueName, to: PortId) {
         let Some(meaning) = self.jobs[job].names.get_mut(usize::from(name.number())) else {
             return;
         };
@@ -329,13 +334,13 @@ impl Directory {
         self.settle();
     }
 
-    /// All names of a place.
-    pub(super) fn names_of(&self, place: Place) -> Vec<(JobNumber, QueueName)> {
+    /// Returns all names of a port.
+    pub(super) fn names_of(&self, place: PortId) -> Vec<(JobId, QueueName)> {
         self.known_as.get(&place).into_iter().flatten().copied().collect()
     }
 
-    /// The name that a job has for a place whose job it may send to.
-    pub(super) fn look_up(&mut self, job: JobNumber, place: Place) -> Result<QueueName, Refusal> {
+    /// Returns the name that a job has for a port of a job to which it may send.
+    pub(super) fn look_up(&mut self, job: JobId, place: PortId) -> Result<QueueName, Refusal> {
         if self.may_send(job, place.job) != Some(true) {
             return Err(Refusal::NoRight);
         }
@@ -344,8 +349,8 @@ impl Directory {
         Ok(name)
     }
 
-    /// The name that a job has for a place, given if it has none.
-    pub(super) fn name(&mut self, job: JobNumber, place: Place) -> Result<QueueName, Refusal> {
+    /// Returns the name that a job has for a port; assigns one if it has none.
+    pub(super) fn name(&mut self, job: JobId, place: PortId) -> Result<QueueName, Refusal> {
         let record = &mut self.jobs[job];
         if place.job == job {
             let number = place.process * u32::from(record.plan.ports) + u32::from(place.port);
@@ -365,14 +370,15 @@ impl Directory {
         Ok(number)
     }
 
-    fn outdate_place(&mut self, place: Place) {
+    fn outdate_place(&mut self, place: PortId) {
         if let Some(names) = self.known_as.get(&place) {
             self.stale.extend(names);
         }
     }
 
-    /// Writes what is stale. Writing may give names to senders, whose entries then are to be
-    /// written too; that ends, because every place gets one name in each job.
+    /// Writes the stale entries. Writing one may assign a name to the sender in the receiver's job,
+    /// which makes further entries stale. That terminates, because every port gets one name in each
+    /// job.
     fn settle(&mut self) {
         while let Some((job, name)) = self.stale.pop_first() {
             for from in self.open_ports(job) {
@@ -381,69 +387,78 @@ impl Directory {
         }
     }
 
-    fn open_ports(&self, job: JobNumber) -> Vec<Place> {
-        let seats = self.jobs[job].seats.iter().zip(0..);
-        let members = seats.filter_map(|(seat, process)| match seat {
-            Seat::Taken(member) => self.members.get(member).map(|member| (process, member)),
+    fn open_ports(&self, job: JobId) -> Vec<PortId> {
+        let slots = self.jobs[job].slots.iter().zip(0..);
+        let members = slots.filter_map(|(slot, process)| match slot {
+            ProcessSlot::Taken(member) => self.members.get(member).map(|member| (process, member)),
             _ => None,
         });
         members
             .flat_map(|(process, member)| {
-                member.ports.keys().map(move |&port| Place { job, process, port })
+                member.ports.keys().map(move |&port| PortId { job, process, port })
             })
             .collect()
     }
 
-    fn write_entry(&mut self, from: Place, name: QueueName) {
-        // A sender for whom the receiver's job has no name left cannot send there.
-        let standing = self.standing(from, name).unwrap_or(Standing::Unknown);
+    fn write_entry(&mut self, from: PortId, name: QueueName) {
+        // A sender without a name in the receiver's job, whose names are used up, cannot send
+        // there.
+        let name_state = self.name_state(from, name).unwrap_or(NameState::Unknown);
         if let Some((_, open)) = self.owner(from) {
-            // The table has room for every name.
-            let _ = open.table.set(name, standing);
+            // Cannot fail: the table has an entry for every name.
+            let _ = open.table.set(name, name_state);
         }
     }
 
-    /// What a transmit queue's table is to say of a name.
-    pub(super) fn standing(&mut self, from: Place, name: QueueName) -> Result<Standing, Refusal> {
-        let Some(to) = self.meaning(from.job, name) else { return Ok(Standing::Unknown) };
+    /// Returns the state of a name for a transmit queue's table.
+    pub(super) fn name_state(
+        &mut self,
+        from: PortId,
+        name: QueueName,
+    ) -> Result<NameState, Refusal> {
+        let Some(to) = self.meaning(from.job, name) else { return Ok(NameState::Unknown) };
         if self.jobs[from.job].revoked.contains(&name) {
-            return Ok(Standing::Revoked);
+            return Ok(NameState::Revoked);
         }
         match self.may_send(from.job, to.job) {
-            None => return Ok(Standing::Unknown),
-            Some(false) => return Ok(Standing::Revoked),
+            None => return Ok(NameState::Unknown),
+            Some(false) => return Ok(NameState::Revoked),
             Some(true) => {}
         }
         let Some((_, open)) = self.owner(to) else {
-            let seat = self.jobs[to.job].seats[to.process as usize];
-            return Ok(if seat == Seat::Left { Standing::Gone } else { Standing::Unknown });
+            let slot = self.jobs[to.job].slots[to.process as usize];
+            return Ok(if slot == ProcessSlot::Left {
+                NameState::Gone
+            } else {
+                NameState::Unknown
+            });
         };
         let (node, queue) = (self.node, open.queue);
         let source = self.name(to.job, from)?.into();
-        Ok(Standing::Open { node, queue, source })
+        Ok(NameState::Open { node, queue, source })
     }
 
-    /// Changes whom a port accepts.
+    /// Changes the sources that a port accepts.
     pub(super) fn accept(
         &mut self,
-        member: MemberNumber,
+        member: MemberId,
         port: u16,
-        whom: super::protocol::Whom,
+        filter: crate::names::wire::SourceFilter,
     ) -> Result<(), Refusal> {
-        use super::protocol::Whom;
+        use crate::names::wire::SourceFilter;
         let open = self.members.get_mut(&member).and_then(|member| member.ports.get_mut(&port));
         let open = open.ok_or(Refusal::PortNotOpen)?;
         let everyone = || (0..NAMES).map(|number| SourceName::from_bits(number.into()));
-        let changed = match whom {
-            Whom::Everyone | Whom::Nobody => everyone().collect(),
-            Whom::This(source) | Whom::NotThis(source) => vec![source],
+        let changed = match filter {
+            SourceFilter::All | SourceFilter::Nothing => everyone().collect(),
+            SourceFilter::Add(source) | SourceFilter::Remove(source) => vec![source],
         };
-        match (whom, &mut open.only) {
-            (Whom::Everyone, only) => *only = None,
-            (Whom::Nobody, only) => *only = Some(HashSet::new()),
-            (Whom::This(source), Some(only)) => drop(only.insert(source)),
-            (Whom::This(_), None) => {}
-            (Whom::NotThis(source), only) => {
+        match (filter, &mut open.only) {
+            (SourceFilter::All, only) => *only = None,
+            (SourceFilter::Nothing, only) => *only = Some(HashSet::new()),
+            (SourceFilter::Add(source), Some(only)) => drop(only.insert(source)),
+            (SourceFilter::Add(_), None) => {}
+            (SourceFilter::Remove(source), only) => {
                 only.get_or_insert_with(|| everyone().collect()).remove(&source);
             }
         }

@@ -1,27 +1,26 @@
-//! Destination tables: from the name that a program sends to, to the queue where the message goes.
-//! And the inverse: from which sources a receive queue accepts messages.
+//! Destination tables, which translate the name of a send into a receive queue, and inverse tables
+//! with the sources from which a receive queue accepts messages.
 //!
 //! Each transmit queue has a table of its own (Ang et al. 1996, section 4.1 and figure 2), because
-//! an entry also holds the name that the *receiver* has for this sender. The paper's hardware
+//! an entry also holds the name that the *receiver* has for this sender. In the paper the hardware
 //! consults the table for every message, and only system software can change it. Here a lookup is
-//! one load from memory that the post office writes; everybody else has it mapped for reading only,
-//! and the kernel's seals keep it so.
+//! one load from memory that only the name server can write; all other processes map it read-only,
+//! which the kernel's seals enforce.
 //!
-//! An entry is one word, so a reader sees the old destination or the new one and never half of
-//! each:
+//! An entry is one word, so a reader sees either the old destination or the new one:
 //!
-//! | bits | what |
+//! | bits | contents |
 //! |---|---|
 //! | 0 to 13 | source name |
 //! | 14 to 33 | receive queue's number on its node |
 //! | 34 to 45 | node |
-//! | 46 to 61 | generation: grows with every change of the entry, modulo 65,536 |
-//! | 62, 63 | 0 unknown, 1 open, 2 revoked, 3 its process has gone |
+//! | 46 to 61 | generation: incremented by every change of the entry, modulo 65,536 |
+//! | 62, 63 | 0 unknown, 1 open, 2 revoked, 3 its process has ended |
 //!
-//! The inverse table, which the paper describes and its hardware leaves out (footnote 3), is a bit
-//! a source, written by the post office too and checked by the receiver for every message.
+//! The inverse table, which the paper describes and its hardware omits (footnote 3), has one bit per
+//! source. The name server writes it, and the receiver checks it for every message.
 
-use crate::name::{NAMES, NodeName, QueueIndex, QueueName, SourceName};
+use crate::id::{NAMES, NodeName, QueueIndex, QueueName, SourceName};
 use shm::segment::{Offset, ReadOnlySegment, Segment, SegmentError};
 use shm::sync::{AtomicU64, Ordering};
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
@@ -31,79 +30,77 @@ const NODE_SHIFT: u32 = 34;
 const GENERATION_SHIFT: u32 = 46;
 const STATE_SHIFT: u32 = 62;
 
-/// Why a name leads nowhere.
+/// Reason why a name has no destination.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum TableError {
-    /// Nothing has ever been entered under this name: ask the post office for the name of a queue,
-    /// or wait until its owner has opened it.
+    /// The name has never had a destination: look the port up, or wait until it is open.
     #[error(
-        "this transmit queue knows no destination {name}: ask the post office for the name of an open queue"
+        "destination {name} is unknown to this transmit queue: look up the name of an open port"
     )]
     UnknownName {
         /// The name.
         name: QueueName,
     },
-    /// The right to send there has been taken away.
+    /// The right to send there has been revoked.
     #[error("the right to send to destination {name} has been revoked")]
     RevokedName {
         /// The name.
         name: QueueName,
     },
-    /// The process that had opened the queue has ended or left.
-    #[error("the process that received at destination {name} has gone")]
+    /// The process that had opened the port has ended.
+    #[error("the process that received at destination {name} has ended")]
     ProcessGone {
         /// The name.
         name: QueueName,
     },
-    /// No name is left.
-    #[error("all {names} names of the table are taken: revoked names are not given again")]
+    /// All names are in use.
+    #[error("all {names} names of the table are in use: revoked names are not reused")]
     TableFull {
-        /// How many there are.
+        /// Number of names.
         names: u32,
     },
-    /// The table's memory cannot be had.
+    /// The table's memory could not be created or mapped.
     #[error(transparent)]
     Segment(#[from] SegmentError),
 }
 
-/// Where a name leads.
+/// Destination of a name.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct Destination {
-    /// The machine.
+    /// The node.
     pub node: NodeName,
-    /// The receive queue on it.
+    /// The receive queue on the node.
     pub queue: QueueIndex,
-    /// What the receiver calls this sender, and where it answers to.
+    /// Name of this sender in the receiver's job, to which replies go.
     pub source: SourceName,
-    /// Which one of the entries under this name it is; another one means that the name was
-    /// re-pointed.
+    /// Generation of the entry; it changes when the name is re-pointed.
     pub generation: u16,
 }
 
-/// What a table says of a name.
+/// State of a name in a table.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Standing {
+pub(crate) enum NameState {
     Unknown,
     Open { node: NodeName, queue: QueueIndex, source: SourceName },
     Revoked,
     Gone,
 }
 
-impl Standing {
+impl NameState {
     fn encode(self, generation: u16) -> u64 {
-        let (state, place) = match self {
-            Standing::Unknown => (0, 0),
-            Standing::Open { node, queue, source } => {
-                let place = u64::from(source.number())
+        let (state, destination) = match self {
+            NameState::Unknown => (0, 0),
+            NameState::Open { node, queue, source } => {
+                let destination = u64::from(source.number())
                     | u64::from(queue.number()) << QUEUE_SHIFT
                     | u64::from(node.number()) << NODE_SHIFT;
-                (1, place)
+                (1, destination)
             }
-            Standing::Revoked => (2, 0),
-            Standing::Gone => (3, 0),
+            NameState::Revoked => (2, 0),
+            NameState::Gone => (3, 0),
         };
-        state << STATE_SHIFT | u64::from(generation) << GENERATION_SHIFT | place
+        state << STATE_SHIFT | u64::from(generation) << GENERATION_SHIFT | destination
     }
 }
 
@@ -122,27 +119,27 @@ fn decode(word: u64, name: QueueName) -> Result<Destination, TableError> {
     }
 }
 
-/// A transmit queue's table, as its process sees it.
+/// A transmit queue's table, mapped read-only by its process.
 #[derive(Debug)]
 pub struct DestinationTable {
     segment: ReadOnlySegment,
 }
 
 impl DestinationTable {
-    /// Maps a table that the post office passed on.
+    /// Maps a table from the name server.
     ///
     /// # Errors
     ///
-    /// [`TableError::Segment`] for a descriptor that is none.
+    /// [`TableError::Segment`] for an invalid descriptor.
     pub fn from_fd(file: OwnedFd) -> Result<DestinationTable, TableError> {
         Ok(DestinationTable { segment: ReadOnlySegment::from_fd(file)? })
     }
 
-    /// Where the name leads now: one load.
+    /// Returns the destination of a name: one load.
     ///
     /// ```
-    /// use queues::name::{NodeName, QueueIndex, QueueName, SourceName};
-    /// use queues::table::{DestinationTable, TableError, TableWriter};
+    /// use queues::id::{NodeName, QueueIndex, QueueName, SourceName};
+    /// use queues::names::{DestinationTable, TableError, TableWriter};
     /// use std::os::fd::AsFd;
     ///
     /// # fn main() -> Result<(), Box<dyn std::error::Error>> {
@@ -162,7 +159,7 @@ impl DestinationTable {
     /// [`TableError::UnknownName`], [`TableError::RevokedName`], [`TableError::ProcessGone`].
     #[inline]
     pub fn lookup(&self, name: QueueName) -> Result<Destination, TableError> {
-        // A name beyond the table is one that was never entered.
+        // A name beyond the table has never had a destination.
         decode(
             self.segment.words().get(usize::from(name.number())).map_or(0, |word| word.load()),
             name,
@@ -170,7 +167,7 @@ impl DestinationTable {
     }
 }
 
-/// A transmit queue's table, as the post office has it.
+/// A transmit queue's table, as the name server writes it.
 #[derive(Debug)]
 pub struct TableWriter {
     segment: Segment,
@@ -178,11 +175,11 @@ pub struct TableWriter {
 }
 
 impl TableWriter {
-    /// Makes a table for names below `names` (at most [`NAMES`]): 8 bytes each, in whole pages.
+    /// Creates a table for names below `names` (at most [`NAMES`]): 8 bytes each, in whole pages.
     ///
     /// # Errors
     ///
-    /// [`TableError::Segment`], [`TableError::TableFull`] for more names than there are.
+    /// [`TableError::Segment`], [`TableError::TableFull`] for more than [`NAMES`].
     pub fn create(names: u16) -> Result<TableWriter, TableError> {
         if names > NAMES {
             return Err(TableError::TableFull { names: NAMES.into() });
@@ -191,7 +188,7 @@ impl TableWriter {
         Ok(TableWriter { segment, names })
     }
 
-    /// Enters a destination under a name, in place of what was there; gives its generation.
+    /// Sets the destination of a name, and returns its generation.
     ///
     /// # Errors
     ///
@@ -203,64 +200,64 @@ impl TableWriter {
         queue: QueueIndex,
         source: SourceName,
     ) -> Result<u16, TableError> {
-        self.set(name, Standing::Open { node, queue, source })
+        self.set(name, NameState::Open { node, queue, source })
     }
 
-    /// Takes a name away.
+    /// Revokes a name.
     ///
     /// # Errors
     ///
     /// [`TableError::TableFull`] for a name beyond the table.
     pub fn revoke(&self, name: QueueName) -> Result<u16, TableError> {
-        self.set(name, Standing::Revoked)
+        self.set(name, NameState::Revoked)
     }
 
-    /// Writes an entry if it says something new; gives its generation.
-    pub(crate) fn set(&self, name: QueueName, standing: Standing) -> Result<u16, TableError> {
+    /// Writes an entry if it differs from the current one, and returns its generation.
+    pub(crate) fn set(&self, name: QueueName, state_of_name: NameState) -> Result<u16, TableError> {
         if name.number() >= self.names {
             return Err(TableError::TableFull { names: self.names.into() });
         }
         let entry = self.segment.at::<AtomicU64>(Offset(u64::from(name.number()) * 8))?;
         let before = entry.load(Ordering::Relaxed);
         let generation = (before >> GENERATION_SHIFT) as u16;
-        if before == standing.encode(generation) {
+        if before == state_of_name.encode(generation) {
             return Ok(generation);
         }
         let next = generation.wrapping_add(1);
-        // Release: pairs with the Acquire load of `ReadOnlyWord::load`; who sees the entry sees
-        // what was made for it.
-        entry.store(standing.encode(next), Ordering::Release);
+        // Release: pairs with the Acquire load of `ReadOnlyWord::load`. A process that sees the entry
+        // sees everything that was set up for it.
+        entry.store(state_of_name.encode(next), Ordering::Release);
         Ok(next)
     }
 }
 
 impl AsFd for TableWriter {
-    /// What the process of the transmit queue gets.
+    /// Returns the descriptor for the process of the transmit queue.
     fn as_fd(&self) -> BorrowedFd<'_> {
         self.segment.as_fd()
     }
 }
 
-/// Words of an inverse table: a bit a source.
+/// Words of an inverse table: one bit per source.
 const SOURCE_WORDS: u64 = NAMES as u64 / 64;
 
-/// From which sources a receive queue accepts messages, as its process sees it.
+/// The sources that a receive queue accepts, mapped read-only by its process.
 #[derive(Debug)]
 pub struct SourceTable {
     segment: ReadOnlySegment,
 }
 
 impl SourceTable {
-    /// Maps an inverse table that the post office passed on.
+    /// Maps an inverse table from the name server.
     ///
     /// # Errors
     ///
-    /// [`TableError::Segment`] for a descriptor that is none.
+    /// [`TableError::Segment`] for an invalid descriptor.
     pub fn from_fd(file: OwnedFd) -> Result<SourceTable, TableError> {
         Ok(SourceTable { segment: ReadOnlySegment::from_fd(file)? })
     }
 
-    /// Whether a message of this source may be delivered: one load.
+    /// Returns true if messages of this source may be delivered: one load.
     #[inline]
     pub fn accepts(&self, source: SourceName) -> bool {
         let word = self
@@ -268,19 +265,19 @@ impl SourceTable {
             .words()
             .get(usize::from(source.number() / 64))
             .map_or(0, |word| word.load());
-        // A set bit refuses, so that fresh memory accepts everybody.
+        // A set bit refuses, so that zeroed memory accepts all sources.
         word >> (source.number() % 64) & 1 == 0
     }
 }
 
-/// An inverse table, as the post office has it. It begins by accepting everybody.
+/// An inverse table, as the name server writes it. A new one accepts all sources.
 #[derive(Debug)]
 pub struct SourceTableWriter {
     segment: Segment,
 }
 
 impl SourceTableWriter {
-    /// Makes an inverse table: a page.
+    /// Creates an inverse table: one page.
     ///
     /// # Errors
     ///
@@ -292,8 +289,8 @@ impl SourceTableWriter {
     /// Accepts or refuses a source from now on.
     ///
     /// ```
-    /// use queues::name::SourceName;
-    /// use queues::table::{SourceTable, SourceTableWriter};
+    /// use queues::id::SourceName;
+    /// use queues::names::{SourceTable, SourceTableWriter};
     /// use std::os::fd::AsFd;
     ///
     /// # fn main() -> Result<(), Box<dyn std::error::Error>> {
@@ -309,18 +306,19 @@ impl SourceTableWriter {
     ///
     /// # Errors
     ///
-    /// None that can happen: the table holds every source name.
+    /// None in practice: the table has a bit for every source name.
     pub fn set(&self, source: SourceName, accepts: bool) -> Result<(), TableError> {
         let word = self.segment.at::<AtomicU64>(Offset(u64::from(source.number() / 64) * 8))?;
-        let (bits, bit) = (word.load(Ordering::Relaxed), 1 << (source.number() % 64));
-        // There is one writer. Release: pairs with the Acquire load of `ReadOnlyWord::load`.
+        let bits = word.load(Ordering::Relaxed);
+        let bit = 1 << (source.number() % 64);
+        // Only the name server writes, so a load and a store suffice. Release: pairs with the Acquire load of `ReadOnlyWord::load`.
         word.store(if accepts { bits & !bit } else { bits | bit }, Ordering::Release);
         Ok(())
     }
 }
 
 impl AsFd for SourceTableWriter {
-    /// What the process of the receive queue gets.
+    /// Returns the descriptor for the process of the receive queue.
     fn as_fd(&self) -> BorrowedFd<'_> {
         self.segment.as_fd()
     }
@@ -329,7 +327,7 @@ impl AsFd for SourceTableWriter {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::name::{NODES, QUEUES};
+    use crate::id::{NODES, QUEUES};
     use proptest::prelude::*;
 
     fn table(names: u16) -> (TableWriter, DestinationTable) {
@@ -345,7 +343,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn an_entry_holds_what_was_entered(
+        fn an_entry_holds_the_destination_that_was_set(
             place in (0..NAMES, 0..NODES, 0..QUEUES, 0..NAMES),
         ) {
             let (writer, reader) = table(NAMES);
@@ -358,15 +356,16 @@ mod tests {
         }
 
         #[test]
-        fn no_word_is_more_than_a_destination_or_an_error(word: u64) {
+        fn every_word_decodes_to_a_destination_or_an_error(word: u64) {
             let _ = decode(word, name(0));
         }
     }
 
     #[test]
-    fn a_name_grows_older_with_every_change_and_only_then() {
+    fn the_generation_changes_with_every_change_of_the_entry() {
         let (writer, reader) = table(8);
-        let (node, source) = (NodeName::default(), SourceName::default());
+        let node = NodeName::default();
+        let source = SourceName::default();
         let queue = |number| QueueIndex::new(number).expect("small");
         assert_eq!(writer.enter(name(5), node, queue(1), source).expect("inside"), 1);
         assert_eq!(
@@ -379,7 +378,7 @@ mod tests {
         assert!(
             matches!(reader.lookup(name(5)), Err(TableError::RevokedName { name }) if name.number() == 5)
         );
-        writer.set(name(5), Standing::Gone).expect("inside");
+        writer.set(name(5), NameState::Gone).expect("inside");
         assert!(matches!(reader.lookup(name(5)), Err(TableError::ProcessGone { .. })));
         assert_eq!(writer.enter(name(5), node, queue(2), source).expect("inside"), 5);
         assert_eq!(reader.lookup(name(5)).expect("open").queue, queue(2));
@@ -396,7 +395,7 @@ mod tests {
     }
 
     #[test]
-    fn sources_are_told_apart() {
+    fn sources_are_accepted_one_by_one() {
         let writer = SourceTableWriter::create().expect("a page");
         let reader =
             SourceTable::from_fd(writer.as_fd().try_clone_to_owned().expect("a descriptor"))

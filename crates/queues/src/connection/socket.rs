@@ -1,10 +1,10 @@
-//! Sleeping at an end of a lane, and waking the other end: over a socket, which also tells when
-//! that is gone.
+//! Sleep and wake-up of the two ends of a connection: over a socket, which is also closed when the
+//! other end is.
 
 use crate::basic::UNCERTAIN;
 use crate::basic::ring::{Bell, Interrupted, Seen};
 use crate::fence;
-use crate::post::control::Control;
+use crate::names::ServerConnection;
 use rustix::event::{PollFd, PollFlags, poll};
 use rustix::net::{RecvFlags, SendFlags, recv, send};
 use rustix::time::Timespec;
@@ -12,45 +12,49 @@ use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-/// How long an end sleeps before it looks what the post office says. Another thread may have taken
-/// that from the socket.
+/// Time after which a sleeping end checks the notices of the name server. Another thread may have
+/// read them from the server's socket.
 const SLICE: Duration = Duration::from_millis(250);
 
-/// Sleeping on a socket, and on what the post office says.
+/// Sleep on the socket of a connection and on that of the name server.
 #[derive(Debug)]
-pub(super) struct SocketBell {
+pub(super) struct SocketSleeper {
     socket: OwnedFd,
-    control: Arc<Control>,
-    /// The lane's number, and whether this is the receiving end.
+    server: Arc<ServerConnection>,
+    /// Number of the connection, and true at the receiving end.
     end: (u32, bool),
 }
 
-impl SocketBell {
-    pub(super) fn new(control: &Arc<Control>, end: (u32, bool), socket: OwnedFd) -> SocketBell {
+impl SocketSleeper {
+    pub(super) fn new(
+        server: &Arc<ServerConnection>,
+        end: (u32, bool),
+        socket: OwnedFd,
+    ) -> SocketSleeper {
         fence::register();
-        SocketBell { socket, control: Arc::clone(control), end }
+        SocketSleeper { socket, server: Arc::clone(server), end }
     }
 
-    /// Takes what has been rung. Bounded, because the other end can ring all the time.
+    /// Consumes wake-ups. Bounded, because the other end can send them without pause.
     pub(super) fn drain(&self) {
-        let mut rings = [0u8; 8];
+        let mut wakeups = [0u8; 8];
         for _ in 0..16 {
-            if recv(&self.socket, &mut rings, RecvFlags::DONTWAIT).is_err() {
+            if recv(&self.socket, &mut wakeups, RecvFlags::DONTWAIT).is_err() {
                 return;
             }
         }
     }
 
-    /// Whether the other end of the socket is closed.
+    /// Returns true if the other end of the socket is closed.
     fn has_hung_up(&self) -> bool {
         let now = Timespec { tv_sec: 0, tv_nsec: 0 };
         let mut watched = [PollFd::new(&self.socket, PollFlags::empty())];
-        // An error says nothing about the other end.
+        // An error gives no information about the other end.
         poll(&mut watched, Some(&now)).is_ok() && watched[0].revents().contains(PollFlags::HUP)
     }
 }
 
-impl Bell for SocketBell {
+impl Bell for SocketSleeper {
     #[inline]
     fn light(&self) {
         fence::light();
@@ -66,25 +70,25 @@ impl Bell for SocketBell {
         let limit = Timespec::try_from(left.map_or(slice, |left| left.min(slice))).ok();
         let mut watched = [
             PollFd::new(&self.socket, PollFlags::IN),
-            PollFd::from_borrowed_fd(self.control.as_fd(), PollFlags::IN),
+            PollFd::from_borrowed_fd(self.server.as_fd(), PollFlags::IN),
         ];
-        // Interrupted by a signal or out of memory: look again.
-        let _ = poll(&mut watched[..self.control.watchable(1)], limit.as_ref());
+        // After a signal or a lack of memory the caller polls again.
+        let _ = poll(&mut watched[..self.server.watchable(1)], limit.as_ref());
         let hung_up = watched[0].revents().contains(PollFlags::HUP);
         self.drain();
-        self.control.hear();
-        if hung_up || self.control.has_notice(self.end) { Err(Interrupted) } else { Ok(()) }
+        self.server.receive();
+        if hung_up || self.server.has_notice(self.end) { Err(Interrupted) } else { Ok(()) }
     }
 
     fn ring(&self) {
-        // A full socket wakes as well. These flags go with the call: the other end cannot change
-        // them.
+        // A full socket wakes the other end as well. The flags belong to the call, so the other end
+        // cannot make it block.
         let _ = send(&self.socket, &[0], SendFlags::DONTWAIT | SendFlags::NOSIGNAL);
     }
 
     fn check(&self) -> Result<(), Interrupted> {
-        self.control.hear();
-        if self.has_hung_up() || self.control.has_notice(self.end) {
+        self.server.receive();
+        if self.has_hung_up() || self.server.has_notice(self.end) {
             Err(Interrupted)
         } else {
             Ok(())
@@ -92,8 +96,8 @@ impl Bell for SocketBell {
     }
 }
 
-impl AsFd for SocketBell {
-    /// Readable when something has been rung, or the other end is gone.
+impl AsFd for SocketSleeper {
+    /// Returns a descriptor that is readable after a wake-up, or when the other end is closed.
     fn as_fd(&self) -> BorrowedFd<'_> {
         self.socket.as_fd()
     }

@@ -8,11 +8,10 @@ mod part;
 
 use office::{Office, become_told, soon};
 use part::{Part, argument, say, until, until_dismissed};
-use queues::name::{NAMES, QueueName};
-use queues::post::{
-    Address, Delivery, Inbox, JobKey, JobPlan, Outbox, PostError, Refusal, Registration,
-};
-use queues::table::TableError;
+use queues::id::{NAMES, QueueName};
+use queues::names::TableError;
+use queues::names::{JobConfig, JobKey, NameError, PortAddress, Refusal};
+use queues::port::{NameClient, PortError, PortEvent, PortReceiver, PortSender};
 use rustix::process::Signal;
 use shm::process::{ProcessState, state};
 use std::time::Instant;
@@ -44,28 +43,28 @@ impl Town {
 
 /// Sends numbers to the server and waits for each to come back.
 struct Asker {
-    outbox: Outbox,
-    inbox: Inbox,
+    outbox: PortSender,
+    inbox: PortReceiver,
     server: QueueName,
     asked: u64,
 }
 
 impl Asker {
-    fn new(registration: &Registration) -> Asker {
+    fn new(registration: &NameClient) -> Asker {
         let (outbox, inbox) = registration.open_port(0).expect("a new port").split();
         let server =
-            registration.look_up_open(&Address::new("server", 0, 0), soon()).expect("allowed");
+            registration.look_up_open(&PortAddress::new("server", 0, 0), soon()).expect("allowed");
         Asker { outbox, inbox, server, asked: 0 }
     }
 
-    fn ask(&mut self) -> Result<(), PostError> {
+    fn ask(&mut self) -> Result<(), PortError> {
         self.asked += 1;
         self.outbox.send(self.server, 1, &self.asked.to_le_bytes())?;
-        match self.inbox.receive()? {
-            Delivery::Message(message) => {
+        match self.inbox.recv()? {
+            PortEvent::Message(message) => {
                 assert_eq!(message.bytes, self.asked.to_le_bytes(), "the answer to this")
             }
-            Delivery::Lost(error) => return Err(error.into()),
+            PortEvent::Disconnected(error) => return Err(error.into()),
         }
         Ok(())
     }
@@ -83,12 +82,12 @@ fn part_answers() {
     let (mut outbox, mut inbox) = registration.open_port(0).expect("a new port").split();
     say("open");
     loop {
-        match inbox.receive().expect("it can sleep") {
-            Delivery::Message(message) => {
+        match inbox.recv().expect("it can sleep") {
+            PortEvent::Message(message) => {
                 // Whoever has gone meanwhile needs no answer; the inbox will tell.
                 let _ = outbox.send(message.source.into(), message.handler, message.bytes);
             }
-            Delivery::Lost(error) => say(&error.to_string()),
+            PortEvent::Disconnected(error) => say(&error.to_string()),
         }
     }
 }
@@ -141,13 +140,16 @@ fn part_looks_around() {
         asker.ask().expect("the server answers");
     }
     for other in 0..3 {
-        let address = Address::new(&format!("client-{other}"), 0, 0);
+        let address = PortAddress::new(&format!("client-{other}"), 0, 0);
         if argument.contains(&address.job) {
             continue;
         }
         let refused = registration.look_up(&address);
         assert!(
-            matches!(refused, Err(PostError::Refused { refusal: Refusal::NoRight, .. })),
+            matches!(
+                refused,
+                Err(PortError::Names(NameError::Refused { refusal: Refusal::NoRight, .. }))
+            ),
             "{refused:?}"
         );
     }
@@ -155,7 +157,7 @@ fn part_looks_around() {
         (0..NAMES).filter_map(QueueName::new).filter(|&name| name != own && name != asker.server)
     {
         let sent = asker.outbox.try_send(name, 0, b"is anybody there?");
-        assert!(matches!(sent, Err(PostError::Table(TableError::UnknownName { .. }))), "{sent:?}");
+        assert!(matches!(sent, Err(PortError::Table(TableError::UnknownName { .. }))), "{sent:?}");
     }
     // Its own two tables, and a lane each way.
     assert_eq!(shared_memory_of(std::process::id()), 4);
@@ -235,7 +237,7 @@ fn part_floods() {
     say("open");
     while asker.outbox.try_send(asker.server, 0, &[0; 4000]).expect("the server is there") {
         // Until the server is stopped it answers, and its answers want to be taken.
-        while asker.inbox.try_receive().expect("it can look").is_some() {}
+        while asker.inbox.try_recv().expect("it can look").is_some() {}
     }
     let (outbox, server) = (&mut asker.outbox, asker.server);
     say("full");
@@ -253,7 +255,7 @@ fn part_floods() {
 fn a_stopped_job_loses_nothing_and_holds_nobody_up() {
     const MESSAGES: u32 = 3000;
     let office = Office::open();
-    let plan = JobPlan { processes: 2, ..JobPlan::new("stopped") };
+    let plan = JobConfig { processes: 2, ..JobConfig::new("stopped") };
     let key = office.post.add_job(plan).expect("a new job");
     let other_key = office.job("other");
     let (server, port) = office.single("server");
@@ -264,11 +266,11 @@ fn a_stopped_job_loses_nothing_and_holds_nobody_up() {
         .collect();
     let (mut outbox, mut inbox) = port.split();
     let names = [0, 1].map(|rank| {
-        server.look_up_open(&Address::new("stopped", rank, 0), soon()).expect("allowed")
+        server.look_up_open(&PortAddress::new("stopped", rank, 0), soon()).expect("allowed")
     });
     let mut sent = [0u32; 2];
     // Whether there was room for the next number, and one to send.
-    let send = |outbox: &mut Outbox, sent: &mut u32, to: usize| {
+    let send = |outbox: &mut PortSender, sent: &mut u32, to: usize| {
         let more = *sent < MESSAGES
             && outbox.try_send(names[to], 0, &sent.to_le_bytes()).expect("it is there");
         *sent += u32::from(more);
@@ -289,7 +291,7 @@ fn a_stopped_job_loses_nothing_and_holds_nobody_up() {
         Part::start("part_asks", &format!("{} 2000", office.identity("other", 0, other_key)));
     let mut answered = 0;
     while answered < 2000 {
-        let Delivery::Message(message) = inbox.receive().expect("it can sleep") else {
+        let PortEvent::Message(message) = inbox.recv().expect("it can sleep") else {
             panic!("nobody has gone")
         };
         outbox.send(message.source.into(), 0, message.bytes).expect("it is there");
@@ -319,7 +321,7 @@ fn part_counts() {
     let (registration, _) = become_told(&argument);
     let (_outbox, mut inbox) = registration.open_port(0).expect("a new port").split();
     for expected in 0..3000u32 {
-        let Delivery::Message(message) = inbox.receive().expect("it can sleep") else {
+        let PortEvent::Message(message) = inbox.recv().expect("it can sleep") else {
             panic!("nobody has gone")
         };
         assert_eq!(message.bytes, expected.to_le_bytes());

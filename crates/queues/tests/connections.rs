@@ -5,38 +5,36 @@ mod office;
 mod part;
 
 use office::{Office, refusal, soon};
-use queues::lane::{LaneError, LaneReceiver};
-use queues::name::{NAMES, QueueName, SourceName};
-use queues::post::{
-    Address, Delivery, Inbox, JobPlan, MAX_MESSAGE_BYTES, Outbox, Port, PostError, Refusal,
-    Registration,
-};
-use queues::table::TableError;
+use queues::connection::{ConnectionError, Receiver};
+use queues::id::{NAMES, QueueName, SourceName};
+use queues::names::TableError;
+use queues::names::{JobConfig, MAX_MESSAGE_BYTES, NameError, PortAddress, Refusal};
+use queues::port::{NameClient, Port, PortError, PortEvent, PortReceiver, PortSender};
 use shm::broker::Broker;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 /// The next message of an inbox, which must not be the news of somebody's end.
-fn message(inbox: &mut Inbox) -> (SourceName, u8, Vec<u8>) {
-    match inbox.receive_by(soon()).expect("it can sleep") {
-        Some(Delivery::Message(message)) => {
+fn message(inbox: &mut PortReceiver) -> (SourceName, u8, Vec<u8>) {
+    match inbox.recv_deadline(soon()).expect("it can sleep") {
+        Some(PortEvent::Message(message)) => {
             (message.source, message.handler, message.bytes.to_vec())
         }
         other => panic!("no message: {other:?}"),
     }
 }
 
-fn lost(inbox: &mut Inbox) -> LaneError {
-    match inbox.receive_by(soon()).expect("it can sleep") {
-        Some(Delivery::Lost(error)) => error,
+fn lost(inbox: &mut PortReceiver) -> ConnectionError {
+    match inbox.recv_deadline(soon()).expect("it can sleep") {
+        Some(PortEvent::Disconnected(error)) => error,
         other => panic!("nobody has gone: {other:?}"),
     }
 }
 
-fn accept(port: &Port) -> LaneReceiver {
+fn accept(port: &Port) -> Receiver {
     let mut found = None;
     part::until("a lane comes", || {
-        found = port.accept_lane().expect("a usable lane");
+        found = port.accept_connection().expect("a usable lane");
         found.is_some()
     });
     found.expect("just seen")
@@ -47,13 +45,13 @@ fn a_source_is_where_an_answer_goes() {
     let office = Office::open();
     let (_server, port) = office.single("server");
     let (mut answers, mut requests) = port.split();
-    let clients: Vec<(Registration, Outbox, Inbox)> = (0..3)
+    let clients: Vec<(NameClient, PortSender, PortReceiver)> = (0..3)
         .map(|number| {
             let name = format!("client-{number}");
             let (registration, port) = office.single(&name);
             office.allow_both(&name, "server");
             let (mut outbox, inbox) = port.split();
-            let server = registration.look_up(&Address::new("server", 0, 0)).expect("allowed");
+            let server = registration.look_up(&PortAddress::new("server", 0, 0)).expect("allowed");
             outbox.send(server, number, &[number; 100]).expect("the server is there");
             (registration, outbox, inbox)
         })
@@ -80,16 +78,17 @@ fn a_source_is_where_an_answer_goes() {
 fn names_mean_the_same_in_every_process_of_a_job() {
     let office = Office::open();
     let (_server, port) = office.single("server");
-    let plan = JobPlan { processes: 3, ports: 2, segment_bytes: 1 << 16, ..JobPlan::new("client") };
+    let plan =
+        JobConfig { processes: 3, ports: 2, segment_bytes: 1 << 16, ..JobConfig::new("client") };
     let key = office.post.add_job(plan).expect("a new job");
     office.allow_both("client", "server");
-    let ranks: Vec<Registration> = (0..3).map(|rank| office.enter("client", rank, key)).collect();
+    let ranks: Vec<NameClient> = (0..3).map(|rank| office.enter("client", rank, key)).collect();
     let ports: Vec<Vec<Port>> = ranks
         .iter()
         .map(|rank| (0..2).map(|port| rank.open_port(port).expect("a new port")).collect())
         .collect();
-    let server = ranks[1].look_up(&Address::new("server", 0, 0)).expect("allowed");
-    assert_eq!(ranks[2].look_up(&Address::new("server", 0, 0)).expect("allowed"), server);
+    let server = ranks[1].look_up(&PortAddress::new("server", 0, 0)).expect("allowed");
+    assert_eq!(ranks[2].look_up(&PortAddress::new("server", 0, 0)).expect("allowed"), server);
     for (rank, own) in ports.iter().enumerate() {
         for (number, port) in own.iter().enumerate() {
             let name = ranks[0].own_name(rank as u32, number as u16).expect("a port of the job");
@@ -140,30 +139,30 @@ fn who_has_no_right_has_no_name() {
     let (one, one_port) = office.single("one");
     let (_other, _other_port) = office.single("other");
     office.post.allow("one", "server").expect("two jobs");
-    assert_eq!(refusal(one.look_up(&Address::new("other", 0, 0))), Refusal::NoRight);
+    assert_eq!(refusal(one.look_up(&PortAddress::new("other", 0, 0))), Refusal::NoRight);
     assert_eq!(
-        refusal(server.look_up(&Address::new("one", 0, 0))),
+        refusal(server.look_up(&PortAddress::new("one", 0, 0))),
         Refusal::NoRight,
         "one way only"
     );
-    assert_eq!(refusal(one.look_up(&Address::new("nobody", 0, 0))), Refusal::UnknownJob);
+    assert_eq!(refusal(one.look_up(&PortAddress::new("nobody", 0, 0))), Refusal::UnknownJob);
     assert_eq!(
-        refusal(one.look_up(&Address::new("server", 1, 0))),
+        refusal(one.look_up(&PortAddress::new("server", 1, 0))),
         Refusal::NoSuchProcess { processes: 1 }
     );
     assert_eq!(
-        refusal(one.look_up(&Address::new("server", 0, 1))),
+        refusal(one.look_up(&PortAddress::new("server", 0, 1))),
         Refusal::NoSuchPort { ports: 1 }
     );
-    let name = one.look_up(&Address::new("server", 0, 0)).expect("allowed");
+    let name = one.look_up(&PortAddress::new("server", 0, 0)).expect("allowed");
     let known: Vec<u16> =
         (0..NAMES).filter(|&number| one_port.lookup(queue(number)).is_ok()).collect();
     assert_eq!(known, [one_port.name().number(), name.number()]);
     for number in [2, 511, NAMES - 1] {
         assert!(matches!(one_port.lookup(queue(number)), Err(TableError::UnknownName { .. })));
-        let opened = one_port.open_lane(queue(number));
+        let opened = one_port.open_connection(queue(number));
         assert!(
-            matches!(opened, Err(PostError::Table(TableError::UnknownName { .. }))),
+            matches!(opened, Err(PortError::Table(TableError::UnknownName { .. }))),
             "{opened:?}"
         );
     }
@@ -182,10 +181,10 @@ fn a_port_can_be_waited_for() {
     let key = office.job("late");
     let (early, _port) = office.single("early");
     office.allow_both("early", "late");
-    let address = Address::new("late", 0, 0);
+    let address = PortAddress::new("late", 0, 0);
     let error = early.look_up_open(&address, Instant::now()).expect_err("nobody has opened it");
     assert!(
-        matches!(&error, PostError::NotOpen { address: found, .. } if *found == address),
+        matches!(&error, PortError::NotOpen { address: found, .. } if *found == address),
         "{error:?}"
     );
     assert!(
@@ -209,18 +208,18 @@ fn messages_of_all_lengths_go_through_a_lane_in_order() {
     let (_receiver, to) = office.single("receiver");
     let (sender, from) = office.single("sender");
     office.post.allow("sender", "receiver").expect("two jobs");
-    let name = sender.look_up(&Address::new("receiver", 0, 0)).expect("allowed");
-    let mut lane = from.open_lane(name).expect("open");
-    assert_eq!(refusal(from.open_lane(name)), Refusal::LaneOpen);
+    let name = sender.look_up(&PortAddress::new("receiver", 0, 0)).expect("allowed");
+    let mut lane = from.open_connection(name).expect("open");
+    assert_eq!(refusal(from.open_connection(name)), Refusal::ConnectionOpen);
     assert_eq!(
-        lane.partner().to_string(),
+        lane.peer().to_string(),
         format!("process 0 of job receiver (pid {})", std::process::id())
     );
     let longest = lane.longest_message();
     assert_eq!((longest, MAX_MESSAGE_BYTES), (4088, 4088));
     let oversized = lane.send(0, &vec![0; longest + 1]);
     assert!(
-        matches!(oversized, Err(LaneError::Oversized { bytes: 4089, most: 4088 })),
+        matches!(oversized, Err(ConnectionError::Oversized { bytes: 4089, most: 4088 })),
         "{oversized:?}"
     );
     let length = move |number: usize| number.wrapping_mul(0x9e37_79b9) % (longest + 1);
@@ -232,14 +231,14 @@ fn messages_of_all_lengths_go_through_a_lane_in_order() {
         });
         let (mut receiver, mut bytes) = (accept(&to), Vec::new());
         for number in 0..MESSAGES {
-            assert_eq!(receiver.receive(&mut bytes).expect("it sends"), number as u8);
+            assert_eq!(receiver.recv(&mut bytes).expect("it sends"), number as u8);
             assert!(
                 bytes.len() == length(number) && bytes.iter().all(|byte| *byte == number as u8),
                 "{number}"
             );
         }
-        let end = receiver.receive(&mut bytes);
-        assert!(matches!(end, Err(LaneError::Closed { .. })), "{end:?}");
+        let end = receiver.recv(&mut bytes);
+        assert!(matches!(end, Err(ConnectionError::Closed { .. })), "{end:?}");
     });
 }
 
@@ -249,24 +248,24 @@ fn waiting_has_an_end() {
     let (_receiver, to) = office.single("receiver");
     let (sender, from) = office.single("sender");
     office.post.allow("sender", "receiver").expect("two jobs");
-    let name = sender.look_up(&Address::new("receiver", 0, 0)).expect("allowed");
-    let mut lane = from.open_lane(name).expect("open");
+    let name = sender.look_up(&PortAddress::new("receiver", 0, 0)).expect("allowed");
+    let mut lane = from.open_connection(name).expect("open");
     while lane.try_send(0, &[0; 1000]).expect("open") {}
-    let late = lane.send_by(0, &[0; 4088], Instant::now());
-    assert!(matches!(late, Err(LaneError::TimedOut { .. })), "{late:?}");
+    let late = lane.send_deadline(0, &[0; 4088], Instant::now());
+    assert!(matches!(late, Err(ConnectionError::TimedOut { .. })), "{late:?}");
     let mut receiver = accept(&to);
     let mut bytes = Vec::new();
-    while receiver.try_receive(&mut bytes).expect("open").is_some() {}
-    let late = receiver.receive_by(&mut bytes, Instant::now());
-    assert!(matches!(late, Err(LaneError::TimedOut { .. })), "{late:?}");
-    lane.send_by(0, b"still open", soon()).expect("room again");
-    receiver.receive_by(&mut bytes, soon()).expect("a message");
+    while receiver.try_recv(&mut bytes).expect("open").is_some() {}
+    let late = receiver.recv_deadline(&mut bytes, Instant::now());
+    assert!(matches!(late, Err(ConnectionError::TimedOut { .. })), "{late:?}");
+    lane.send_deadline(0, b"still open", soon()).expect("room again");
+    receiver.recv_deadline(&mut bytes, soon()).expect("a message");
     assert_eq!(bytes, b"still open");
     let (_outbox, mut inbox) = to.split();
-    assert!(inbox.receive_by(Instant::now()).expect("it can sleep").is_none());
+    assert!(inbox.recv_deadline(Instant::now()).expect("it can sleep").is_none());
     drop(receiver);
     let closed = (0..1000).find_map(|_| lane.send(0, b"x").err());
-    assert!(matches!(closed, Some(LaneError::Closed { .. })), "{closed:?}");
+    assert!(matches!(closed, Some(ConnectionError::Closed { .. })), "{closed:?}");
 }
 
 #[test]
@@ -279,7 +278,7 @@ fn a_revoked_name_ends_a_lane_on_both_sides() {
         .map(|name| {
             let (registration, port) = office.single(name);
             office.allow_both(name, "server");
-            let server = registration.look_up(&Address::new("server", 0, 0)).expect("allowed");
+            let server = registration.look_up(&PortAddress::new("server", 0, 0)).expect("allowed");
             (registration, port.split().0, server)
         })
         .collect();
@@ -292,16 +291,19 @@ fn a_revoked_name_ends_a_lane_on_both_sides() {
 
     office.post.revoke("one", server).expect("a name of the job");
     let refused = one_out.send(server, 1, b"");
-    assert!(matches!(refused, Err(PostError::Lane(LaneError::Revoked { .. }))), "{refused:?}");
+    assert!(
+        matches!(refused, Err(PortError::Connection(ConnectionError::Revoked { .. }))),
+        "{refused:?}"
+    );
     let refused = one_out.send(server, 1, b"");
     assert!(
-        matches!(refused, Err(PostError::Table(TableError::RevokedName { .. }))),
+        matches!(refused, Err(PortError::Table(TableError::RevokedName { .. }))),
         "{refused:?}"
     );
     // The sender has dropped its end, and the post office closes the lane: one of the two is
     // noticed first.
-    let is_of = |error: &LaneError, job: &str| match error {
-        LaneError::Revoked { partner } | LaneError::Closed { partner } => partner.job == job,
+    let is_of = |error: &ConnectionError, job: &str| match error {
+        ConnectionError::Revoked { peer } | ConnectionError::Closed { peer } => peer.job == job,
         _ => false,
     };
     let error = lost(&mut inbox);
@@ -312,11 +314,11 @@ fn a_revoked_name_ends_a_lane_on_both_sides() {
     office.post.forbid("two", "server").expect("two jobs");
     assert!(matches!(
         two_out.send(server, 2, b""),
-        Err(PostError::Lane(LaneError::Revoked { .. }))
+        Err(PortError::Connection(ConnectionError::Revoked { .. }))
     ));
     let error = lost(&mut inbox);
     assert!(is_of(&error, "two"), "{error}");
-    assert_eq!(refusal(two.look_up(&Address::new("server", 0, 0))), Refusal::NoRight);
+    assert_eq!(refusal(two.look_up(&PortAddress::new("server", 0, 0))), Refusal::NoRight);
     office.post.allow("two", "server").expect("two jobs");
     two_out.send(server, 3, b"").expect("allowed again");
     assert_eq!(message(&mut inbox).1, 3);
@@ -332,7 +334,7 @@ fn a_receive_queue_may_restrict_its_sources() {
         .map(|name| {
             let (registration, port) = office.single(name);
             office.allow_both(name, "server");
-            let server = registration.look_up(&Address::new("server", 0, 0)).expect("allowed");
+            let server = registration.look_up(&PortAddress::new("server", 0, 0)).expect("allowed");
             let source = port.lookup(server).expect("open").source;
             (registration, port, server, source)
         })
@@ -340,32 +342,32 @@ fn a_receive_queue_may_restrict_its_sources() {
     let [(_, one, server, one_source), (_, two, _, two_source)] = &clients[..] else {
         panic!("two")
     };
-    let mut lane = one.open_lane(*server).expect("everybody may");
+    let mut lane = one.open_connection(*server).expect("everybody may");
     let mut receiver = accept(&port);
     lane.send(0, b"before").expect("accepted");
     port.accept_only(&[*two_source]).expect("it answers");
     assert!(!port.sources().accepts(*one_source) && port.sources().accepts(*two_source));
     let mut bytes = Vec::new();
-    let refused = receiver.receive(&mut bytes);
+    let refused = receiver.recv(&mut bytes);
     assert!(
-        matches!(&refused, Err(LaneError::Refused { partner }) if partner.job == "one"),
+        matches!(&refused, Err(ConnectionError::Refused { peer }) if peer.job == "one"),
         "{refused:?}"
     );
     drop(receiver);
     let refused = (0..1000).find_map(|_| lane.send(0, b"after").err());
     assert!(
-        matches!(refused, Some(LaneError::Refused { .. } | LaneError::Closed { .. })),
+        matches!(refused, Some(ConnectionError::Refused { .. } | ConnectionError::Closed { .. })),
         "{refused:?}"
     );
     drop(lane);
-    assert_eq!(refusal(one.open_lane(*server)), Refusal::SourceRefused);
-    two.open_lane(*server).expect("accepted").send(7, b"").expect("accepted");
+    assert_eq!(refusal(one.open_connection(*server)), Refusal::SourceRefused);
+    two.open_connection(*server).expect("accepted").send(7, b"").expect("accepted");
     port.refuse_source(*two_source).expect("it answers");
     assert!(!port.sources().accepts(*two_source));
     port.accept_source(*one_source).expect("it answers");
     assert!(port.sources().accepts(*one_source));
-    one.open_lane(*server).expect("accepted again");
-    port.accept_everyone().expect("it answers");
+    one.open_connection(*server).expect("accepted again");
+    port.accept_all().expect("it answers");
     port.refuse_source(*one_source).expect("it answers");
     let accepted =
         (0..NAMES).filter(|&number| port.sources().accepts(queue(number).into())).count();
@@ -378,10 +380,10 @@ fn a_receive_queue_may_restrict_its_sources() {
 fn a_moved_port_loses_doubles_and_reorders_nothing() {
     const MESSAGES: u32 = 30_000;
     let office = Office::open();
-    let plan = JobPlan { processes: 3, ..JobPlan::new("server") };
+    let plan = JobConfig { processes: 3, ..JobConfig::new("server") };
     let key = office.post.add_job(plan).expect("a new job");
-    let servers: Vec<Registration> = (0..3).map(|rank| office.enter("server", rank, key)).collect();
-    let mut inboxes: Vec<Inbox> =
+    let servers: Vec<NameClient> = (0..3).map(|rank| office.enter("server", rank, key)).collect();
+    let mut inboxes: Vec<PortReceiver> =
         servers.iter().map(|server| server.open_port(0).expect("a new port").split().1).collect();
     let mut sent = [0; 2];
     std::thread::scope(|scope| {
@@ -389,9 +391,10 @@ fn a_moved_port_loses_doubles_and_reorders_nothing() {
             let (registration, port) = office.single(job);
             office.post.allow(job, "server").expect("two jobs");
             scope.spawn(move || {
-                let server = registration.look_up(&Address::new("server", 0, 0)).expect("allowed");
+                let server =
+                    registration.look_up(&PortAddress::new("server", 0, 0)).expect("allowed");
                 let generation = port.lookup(server).expect("open").generation;
-                let mut lane = port.open_lane(server).expect("open");
+                let mut lane = port.open_connection(server).expect("open");
                 for count in 0..MESSAGES {
                     lane.send(number, &count.to_le_bytes()).expect("somebody receives");
                 }
@@ -408,11 +411,14 @@ fn a_moved_port_loses_doubles_and_reorders_nothing() {
         for (place, inbox) in inboxes.iter_mut().enumerate() {
             let mut received = 0;
             loop {
-                match inbox.receive_by(soon()).expect("it can sleep") {
-                    Some(Delivery::Message(message)) => check(message.handler, message.bytes),
-                    Some(Delivery::Lost(error)) if place == 2 => {
+                match inbox.recv_deadline(soon()).expect("it can sleep") {
+                    Some(PortEvent::Message(message)) => check(message.handler, message.bytes),
+                    Some(PortEvent::Disconnected(error)) if place == 2 => {
                         assert!(
-                            matches!(error, LaneError::Closed { .. } | LaneError::Gone { .. }),
+                            matches!(
+                                error,
+                                ConnectionError::Closed { .. } | ConnectionError::Gone { .. }
+                            ),
                             "{error}"
                         );
                     }
@@ -421,30 +427,30 @@ fn a_moved_port_loses_doubles_and_reorders_nothing() {
                 received += 1;
                 if place < 2 && received == 10_000 {
                     let [from, to] =
-                        [place, place + 1].map(|rank| Address::new("server", rank as u32, 0));
+                        [place, place + 1].map(|rank| PortAddress::new("server", rank as u32, 0));
                     office.post.move_port(&from, &to).expect("open");
                 }
                 // Both lanes have gone: it has given them back.
-                if place < 2 && received > 10_000 && inbox.lanes() == 0
+                if place < 2 && received > 10_000 && inbox.connections() == 0
                     || place == 2 && received > 40_000
                 {
                     break;
                 }
-                if place == 2 && inbox.lanes() == 0 && received > 2 {
+                if place == 2 && inbox.connections() == 0 && received > 2 {
                     break;
                 }
                 if place < 2 && received >= 10_000 {
                     // What is still received here belongs here; then the lanes leave.
-                    while let Some(delivery) = inbox.try_receive().expect("it can look") {
-                        let Delivery::Message(message) = delivery else { panic!("{delivery:?}") };
+                    while let Some(delivery) = inbox.try_recv().expect("it can look") {
+                        let PortEvent::Message(message) = delivery else { panic!("{delivery:?}") };
                         check(message.handler, message.bytes);
                     }
                     part::until("the lanes are handed over", || {
-                        let delivery = inbox.try_receive().expect("it can look");
-                        if let Some(Delivery::Message(message)) = delivery {
+                        let delivery = inbox.try_recv().expect("it can look");
+                        if let Some(PortEvent::Message(message)) = delivery {
                             check(message.handler, message.bytes);
                         }
-                        inbox.lanes() == 0
+                        inbox.connections() == 0
                     });
                     break;
                 }
@@ -457,25 +463,26 @@ fn a_moved_port_loses_doubles_and_reorders_nothing() {
 #[test]
 fn a_name_leads_where_it_is_pointed() {
     let office = Office::open();
-    let plan = JobPlan { ports: 2, ..JobPlan::new("server") };
+    let plan = JobConfig { ports: 2, ..JobConfig::new("server") };
     let key = office.post.add_job(plan).expect("a new job");
     let server = office.enter("server", 0, key);
     let ports: Vec<Port> = (0..2).map(|port| server.open_port(port).expect("a new port")).collect();
     let (client, from) = office.single("client");
     office.post.allow("client", "server").expect("two jobs");
     let names: Vec<QueueName> = (0..2)
-        .map(|port| client.look_up(&Address::new("server", 0, port)).expect("allowed"))
+        .map(|port| client.look_up(&PortAddress::new("server", 0, port)).expect("allowed"))
         .collect();
     let before = from.lookup(names[0]).expect("open");
-    office.post.repoint("client", names[0], &Address::new("server", 0, 1)).expect("open");
+    office.post.repoint("client", names[0], &PortAddress::new("server", 0, 1)).expect("open");
     let after = from.lookup(names[0]).expect("open");
     assert_eq!((before.queue, after.queue), (ports[0].queue(), ports[1].queue()));
     assert_eq!(after.generation, before.generation + 1);
     assert_eq!(from.lookup(names[1]).expect("open").queue, after.queue, "two names for one queue");
-    let other = office.post.repoint("client", names[0], &Address::new("client", 7, 0));
-    assert!(matches!(other, Err(PostError::Address { .. })), "{other:?}");
-    let away = office.post.move_port(&Address::new("server", 0, 0), &Address::new("client", 0, 0));
-    assert!(matches!(away, Err(PostError::Address { .. })), "{away:?}");
+    let other = office.post.repoint("client", names[0], &PortAddress::new("client", 7, 0));
+    assert!(matches!(other, Err(NameError::Address { .. })), "{other:?}");
+    let away =
+        office.post.move_port(&PortAddress::new("server", 0, 0), &PortAddress::new("client", 0, 0));
+    assert!(matches!(away, Err(NameError::Address { .. })), "{away:?}");
 }
 
 #[test]
@@ -484,14 +491,14 @@ fn lanes_outlive_the_post_office() {
     let (_receiver, to) = office.single("receiver");
     let (sender, from) = office.single("sender");
     office.post.allow("sender", "receiver").expect("two jobs");
-    let name = sender.look_up(&Address::new("receiver", 0, 0)).expect("allowed");
-    let mut lane = from.open_lane(name).expect("open");
+    let name = sender.look_up(&PortAddress::new("receiver", 0, 0)).expect("allowed");
+    let mut lane = from.open_connection(name).expect("open");
     let mut receiver = accept(&to);
     office.close();
     let post_name = office.post.name().to_owned();
     drop(office);
-    let gone = sender.look_up(&Address::new("receiver", 0, 0));
-    assert!(matches!(gone, Err(PostError::PostGone)), "{gone:?}");
+    let gone = sender.look_up(&PortAddress::new("receiver", 0, 0));
+    assert!(matches!(gone, Err(PortError::Names(NameError::ServerGone))), "{gone:?}");
     let mut bytes = Vec::new();
     std::thread::scope(|scope| {
         scope.spawn(|| {
@@ -500,18 +507,18 @@ fn lanes_outlive_the_post_office() {
             }
         });
         for number in 0..1000u32 {
-            receiver.receive_by(&mut bytes, soon()).expect("it sends");
+            receiver.recv_deadline(&mut bytes, soon()).expect("it sends");
             assert_eq!(bytes, number.to_le_bytes());
         }
     });
     drop((lane, from, sender));
-    let end = receiver.receive(&mut bytes);
-    assert!(matches!(end, Err(LaneError::Closed { .. })), "{end:?}");
+    let end = receiver.recv(&mut bytes);
+    assert!(matches!(end, Err(ConnectionError::Closed { .. })), "{end:?}");
     drop(receiver);
     let (_outbox, mut inbox) = to.split();
     assert!(matches!(
-        inbox.receive_by(Instant::now() + Duration::from_secs(60)),
-        Err(PostError::PostGone)
+        inbox.recv_deadline(Instant::now() + Duration::from_secs(60)),
+        Err(PortError::Names(NameError::ServerGone))
     ));
     Broker::bind(&post_name).expect("the name is free again");
 }

@@ -1,0 +1,480 @@
+//! The name server: its listener, its clients, and the processes that it watches.
+
+mod connections;
+mod directory;
+mod rules;
+
+use super::address::{JobKey, PortAddress};
+use super::config::JobConfig;
+use super::error::{NameError, Refusal, system};
+use super::wire::Request;
+use crate::id::{NodeName, QueueName};
+use connections::{ConnectionNotice, Connections, Outgoing};
+use rustix::event::epoll::{self, CreateFlags, EventData, EventFlags};
+use rustix::event::{EventfdFlags, Timespec, eventfd};
+use rustix::io::Errno;
+use shm::broker::{Broker, BrokerError, Connection};
+use shm::process::ProcessHandle;
+use std::collections::{HashMap, VecDeque};
+use std::os::fd::{AsFd, OwnedFd};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+/// Number of sockets that a process may open before it has registered on one of them.
+const MAX_UNREGISTERED: usize = 16;
+
+/// Number of queued messages for a process at which the server stops reading from it.
+const MAX_OUTGOING: usize = 64;
+
+/// Number of messages of one process that are read before those of others.
+const TURN: usize = 16;
+
+/// Number of messages that are read from a process that has ended.
+const MAX_FINAL_MESSAGES: usize = 1024;
+
+/// Time in nanoseconds for which the listener is paused when no descriptor is free.
+const ACCEPT_PAUSE: i64 = 100_000_000;
+
+/// Meaning of a ready descriptor, with the number of the client if there is one.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Event {
+    Listener,
+    Stop,
+    Readable(u32),
+    Exited(u32),
+}
+
+impl Event {
+    fn encode(self) -> EventData {
+        let (kind, number) = match self {
+            Event::Listener => (0, 0),
+            Event::Stop => (1, 0),
+            Event::Readable(number) => (2, number),
+            Event::Exited(number) => (3, number),
+        };
+        EventData::new_u64(kind << 32 | u64::from(number))
+    }
+
+    fn decode(data: EventData) -> Event {
+        let word = data.u64();
+        match word >> 32 {
+            0 => Event::Listener,
+            1 => Event::Stop,
+            2 => Event::Readable(word as u32),
+            _ => Event::Exited(word as u32),
+        }
+    }
+}
+
+/// A connected process.
+#[derive(Debug)]
+struct ClientConnection {
+    socket: Connection,
+    /// The process, once it has registered.
+    process: Option<ProcessHandle>,
+    /// Messages that did not fit into its socket.
+    outgoing: VecDeque<Outgoing>,
+}
+
+#[derive(Debug)]
+struct ServerState {
+    epoll: Arc<OwnedFd>,
+    connections: Connections,
+    clients: HashMap<u32, ClientConnection>,
+    next_client: u32,
+    is_paused: bool,
+}
+
+/// The server of names and connections for all jobs of a node. See the [module's page](super).
+#[derive(Debug)]
+pub struct NameServer {
+    broker: Broker,
+    epoll: Arc<OwnedFd>,
+    stop: OwnedFd,
+    state: Mutex<ServerState>,
+}
+
+impl NameServer {
+    /// Creates a name server under a name, with which processes connect to it (see
+    /// [`shm::broker`]).
+    ///
+    /// # Errors
+    ///
+    /// [`NameError::Broker`] if the name is taken or invalid, [`NameError::System`].
+    pub fn bind(name: &str) -> Result<NameServer, NameError> {
+        NameServer::bind_on(name, NodeName::default())
+    }
+
+    /// Creates a name server as [`Self::bind`] does, for one node of several.
+    ///
+    /// # Errors
+    ///
+    /// As [`Self::bind`].
+    pub fn bind_on(name: &str, node: NodeName) -> Result<NameServer, NameError> {
+        let broker = Broker::bind(name)?;
+        let epoll = Arc::new(
+            epoll::create(CreateFlags::CLOEXEC).map_err(system("make a set of descriptors"))?,
+        );
+        let stop = eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK)
+            .map_err(system("make an event"))?;
+        let watch = system("watch a descriptor");
+        epoll::add(&epoll, &broker, Event::Listener.encode(), EventFlags::IN).map_err(&watch)?;
+        epoll::add(&epoll, &stop, Event::Stop.encode(), EventFlags::IN).map_err(&watch)?;
+        let state = ServerState {
+            epoll: Arc::clone(&epoll),
+            connections: Connections::new(node),
+            clients: HashMap::new(),
+            next_client: 0,
+            is_paused: false,
+        };
+        Ok(NameServer { broker, epoll, stop, state: Mutex::new(state) })
+    }
+
+    /// Returns the name of the server.
+    pub fn name(&self) -> &str {
+        self.broker.name()
+    }
+
+    fn state(&self) -> MutexGuard<'_, ServerState> {
+        // A panic under the lock can leave one event incomplete; the others are intact.
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Changes the rules, and sends the resulting notifications.
+    fn change<T>(&self, change: impl FnOnce(&mut Connections) -> T) -> T {
+        let mut state = self.state();
+        let outcome = change(&mut state.connections);
+        state.send_all();
+        outcome
+    }
+
+    /// Adds a job, and returns the key for its processes.
+    ///
+    /// # Errors
+    ///
+    /// [`NameError::Config`], [`NameError::Segment`] if its segment cannot be created,
+    /// [`NameError::System`].
+    pub fn add_job(&self, plan: JobConfig) -> Result<JobKey, NameError> {
+        self.change(|connections| connections.add_job(plan))
+    }
+
+    /// Permits processes of job `from` to send to those of job `to`. Within a job all may send.
+    ///
+    /// # Errors
+    ///
+    /// [`NameError::UnknownJob`].
+    pub fn allow(&self, from: &str, to: &str) -> Result<(), NameError> {
+        self.change(|connections| connections.set_right(from, to, true))
+    }
+
+    /// Revokes that right: names are revoked and connections closed.
+    ///
+    /// # Errors
+    ///
+    /// [`NameError::UnknownJob`].
+    pub fn forbid(&self, from: &str, to: &str) -> Result<(), NameError> {
+        self.change(|connections| connections.set_right(from, to, false))
+    }
+
+    /// Revokes one name of a job, for ever.
+    ///
+    /// # Errors
+    ///
+    /// [`NameError::UnknownJob`], [`NameError::UnknownName`].
+    pub fn revoke(&self, job: &str, name: QueueName) -> Result<(), NameError> {
+        self.change(|connections| connections.revoke(job, name))
+    }
+
+    /// Re-points a name of a job to another port. If that is a port of the same job as before, the
+    /// connections of the name move too, and no message is lost, duplicated or reordered (see
+    /// "Moving" in the [module's page](super)). Otherwise the connections are closed.
+    ///
+    /// # Errors
+    ///
+    /// [`NameError::UnknownJob`], [`NameError::UnknownName`], [`NameError::Address`] for a port
+    /// that does not exist or to which the job may not send.
+    pub fn repoint(&self, job: &str, name: QueueName, to: &PortAddress) -> Result<(), NameError> {
+        self.change(|connections| connections.repoint(job, name, to))
+    }
+
+    /// Re-points every name of a port, in every job, to another port of the same job: a rank moves
+    /// to another process. See [`Self::repoint`].
+    ///
+    /// # Errors
+    ///
+    /// [`NameError::Address`] for a port that does not exist, is of another job or, for the target,
+    /// is not open.
+    pub fn move_port(&self, from: &PortAddress, to: &PortAddress) -> Result<(), NameError> {
+        self.change(|connections| connections.move_port(from, to))
+    }
+
+    /// Serves until [`Self::stop`]. Sleeps while there is nothing to do.
+    ///
+    /// # Errors
+    ///
+    /// [`NameError::System`] if it cannot sleep.
+    pub fn serve(&self) -> Result<(), NameError> {
+        let mut ready = Vec::with_capacity(64);
+        loop {
+            ready.clear();
+            let shut =
+                self.state().is_paused.then_some(Timespec { tv_sec: 0, tv_nsec: ACCEPT_PAUSE });
+            match epoll::wait(
+                &self.epoll,
+                rustix::buffer::spare_capacity(&mut ready),
+                shut.as_ref(),
+            ) {
+                Ok(_) | Err(Errno::INTR) => {}
+                Err(error) => return Err(system("sleep until something happens")(error)),
+            }
+            let mut state = self.state();
+            if state.is_paused {
+                state.pause_accepting(self, false);
+            }
+            for event in ready.iter().map(|event: &epoll::Event| Event::decode(event.data)) {
+                match event {
+                    Event::Listener => state.accept_clients(self),
+                    Event::Readable(client) => state.receive_from(client, TURN),
+                    // Messages that the process sent before its end are read first.
+                    Event::Exited(client) => state.on_exit(client),
+                    Event::Stop => return Ok(()),
+                }
+                state.send_all();
+            }
+        }
+    }
+
+    /// Ends [`Self::serve`], now or when it is called.
+    pub fn stop(&self) {
+        // A full counter means that the server is stopped already.
+        let _ = rustix::io::write(&self.stop, &1u64.to_ne_bytes());
+    }
+}
+
+impl ServerState {
+    fn accept_clients(&mut self, names: &NameServer) {
+        loop {
+            match names.broker.accept() {
+                // The process has opened too many sockets without a registration.
+                Ok(Some(socket)) if self.unregistered(&socket) >= MAX_UNREGISTERED => {}
+                Ok(Some(socket)) => {
+                    let number = self.next_client;
+                    self.next_client = self.next_client.wrapping_add(1);
+                    let event = Event::Readable(number).encode();
+                    // A socket that cannot be watched is closed.
+                    if epoll::add(&names.epoll, &socket, event, EventFlags::IN).is_ok() {
+                        let client =
+                            ClientConnection { socket, process: None, outgoing: VecDeque::new() };
+                        self.clients.insert(number, client);
+                    }
+                }
+                Ok(None) => return,
+                // A process of another user is rejected; the next may be one of this user.
+                Err(BrokerError::OtherUser { .. }) => {}
+                // No descriptor is free. The pending connection would wake this thread without
+                // pause, so the listener is paused.
+                Err(_) => return self.pause_accepting(names, true),
+            }
+        }
+    }
+
+    /// Returns the number of sockets of a process without a registration.
+    fn unregistered(&self, socket: &Connection) -> usize {
+        let same = |client: &&ClientConnection| {
+            client.process.is_none() && client.socket.peer() == socket.peer()
+        };
+        self.clients.values().filter(same).count()
+    }
+
+    fn pause_accepting(&mut self, names: &NameServer, pause: bool) {
+        let flags = if pause { EventFlags::empty() } else { EventFlags::IN };
+        // Cannot fail for a descriptor in the set; otherwise the listener keeps its state.
+        let _ = epoll::modify(&names.epoll, &names.broker, Event::Listener.encode(), flags);
+        self.is_paused = pause;
+    }
+
+    /// Reads from a client, at most `turn` messages.
+    fn receive_from(&mut self, number: u32, turn: usize) {
+        for _ in 0..turn {
+            let Some(client) =
+                self.clients.get(&number).filter(|client| client.outgoing.len() < MAX_OUTGOING)
+            else {
+                return;
+            };
+            let message = match client.socket.receive_message(Some(Duration::ZERO)) {
+                Ok(message) => message,
+                Err(BrokerError::TimedOut { .. }) => return,
+                // The socket is closed, or the message is invalid.
+                Err(_) => return self.disconnect(number),
+            };
+            match Request::decode(&message.bytes) {
+                Some((question, request)) => {
+                    self.serve_request(number, question, request, message.descriptors)
+                }
+                None => self.connections.refuse(number, 0, Refusal::NotUnderstood),
+            }
+        }
+    }
+
+    fn serve_request(
+        &mut self,
+        number: u32,
+        question: u32,
+        request: Request,
+        descriptors: Vec<OwnedFd>,
+    ) {
+        let Some(client) = self.clients.get(&number) else { return };
+        let pid = client.socket.peer().pid.unwrap_or(0);
+        if let Request::Register { started, .. } = &request {
+            if client.process.is_some() {
+                return self.connections.refuse(number, question, Refusal::NotUnderstood);
+            }
+            // The kernel may have assigned the process number again since the connect: the start
+            // time identifies the process.
+            let process =
+                ProcessHandle::open(pid).ok().filter(|process| process.start_time() == *started);
+            if !process.is_some_and(|process| self.watch(number, process)) {
+                return self.connections.refuse(number, question, Refusal::Unwatchable);
+            }
+        }
+        self.connections.handle(number, pid, question, request, descriptors);
+        let registered = self.connections.has_registered(number);
+        if let (false, Some(client)) = (registered, self.clients.get_mut(&number)) {
+            client.process = None;
+        }
+    }
+
+    /// Watches the process, because a child of it may keep the socket open after its end.
+    fn watch(&mut self, number: u32, process: ProcessHandle) -> bool {
+        let Some(client) = self.clients.get_mut(&number) else { return false };
+        let watched =
+            epoll::add(&*self.epoll, &process, Event::Exited(number).encode(), EventFlags::IN)
+                .is_ok();
+        client.process = watched.then_some(process);
+        watched
+    }
+
+    fn on_exit(&mut self, number: u32) {
+        self.receive_from(number, MAX_FINAL_MESSAGES);
+        self.disconnect(number);
+    }
+
+    fn disconnect(&mut self, number: u32) {
+        // Closing the descriptors removes them from the set.
+        if self.clients.remove(&number).is_some() {
+            self.connections.leave(number);
+        }
+    }
+
+    /// Sends the queued messages.
+    fn send_all(&mut self) {
+        // A failed send may show that a process has ended, of which others are then notified.
+        loop {
+            let outgoing = self.connections.take_dispatches();
+            if outgoing.is_empty() {
+                break;
+            }
+            for message in outgoing {
+                let to = message.to;
+                if let Some(client) = self.clients.get_mut(&to) {
+                    client.queue(message);
+                    // In the order of the events, as far as the processes read.
+                    client.flush(to, &self.epoll);
+                }
+            }
+        }
+        for (&number, client) in &mut self.clients {
+            client.flush(number, &self.epoll);
+        }
+    }
+}
+
+impl ClientConnection {
+    fn queue(&mut self, message: Outgoing) {
+        let Some((connection, what @ (ConnectionNotice::Closing | ConnectionNotice::Cancelling))) =
+            message.about
+        else {
+            return self.outgoing.push_back(message);
+        };
+        let mut openings = self.outgoing.iter().filter_map(|waiting| match waiting.about? {
+            (connection, ConnectionNotice::Opening { after }) => Some((connection, after)),
+            _ => None,
+        });
+        let is_unheard = openings.clone().any(|(opened, _)| opened == connection);
+        let is_awaited = openings.any(|(_, after)| after == connection);
+        if is_unheard && !is_awaited {
+            // A process that has not been notified of a connection need not be notified of its end.
+            // So the queue for a process that does not read stays short.
+            self.outgoing
+                .retain(|waiting| waiting.about.is_none_or(|(about, _)| about != connection));
+        } else if what == ConnectionNotice::Closing {
+            self.outgoing.push_back(message);
+        }
+    }
+
+    fn flush(&mut self, number: u32, epoll: &OwnedFd) {
+        if self.outgoing.is_empty() {
+            return;
+        }
+        while let Some(message) = self.outgoing.front() {
+            let descriptors: Vec<_> = message.descriptors.iter().map(AsFd::as_fd).collect();
+            match self.socket.send_message(&message.bytes, &descriptors) {
+                Err(BrokerError::NotReading) => break,
+                // The process has ended, which its descriptors report; or the message cannot be
+                // sent at all.
+                Ok(()) | Err(_) => drop(self.outgoing.pop_front()),
+            }
+        }
+        let flags = match self.outgoing.len() {
+            0 => EventFlags::IN,
+            1..MAX_OUTGOING => EventFlags::IN | EventFlags::OUT,
+            _ => EventFlags::OUT,
+        };
+        let _ = epoll::modify(epoll, &self.socket, Event::Readable(number).encode(), flags);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use shm::broker::{connect, unguessable_name};
+
+    /// Returns the messages queued for a process that does not read, after these notifications.
+    fn waiting(sent: &[(u32, ConnectionNotice)]) -> Vec<(u32, ConnectionNotice)> {
+        let broker = Broker::bind(&unguessable_name("tradewind-test").expect("random bytes"))
+            .expect("a new name");
+        let socket = connect(broker.name(), Duration::from_secs(60)).expect("it listens");
+        let mut client = ClientConnection { socket, process: None, outgoing: VecDeque::new() };
+        for &about in sent {
+            client.queue(Outgoing {
+                to: 0,
+                bytes: Vec::new(),
+                descriptors: Vec::new(),
+                about: Some(about),
+            });
+        }
+        client.outgoing.iter().filter_map(|waiting| waiting.about).collect()
+    }
+
+    #[test]
+    fn the_queue_of_a_client_that_does_not_read_stays_short() {
+        use ConnectionNotice::{Cancelling, Closing, Leaving};
+        let new = ConnectionNotice::Opening { after: 0 };
+        assert_eq!(waiting(&[(1, new), (2, new), (1, Closing), (2, Cancelling)]), []);
+        assert_eq!(waiting(&[(1, new), (1, Leaving), (1, Closing)]), []);
+        // The sender waits for a response to that.
+        assert_eq!(waiting(&[(1, new), (1, Leaving)]), [(1, new), (1, Leaving)]);
+        // It has been notified of these connections.
+        assert_eq!(
+            waiting(&[(1, Leaving), (1, Closing), (2, Cancelling)]),
+            [(1, Leaving), (1, Closing)]
+        );
+        let next = ConnectionNotice::Opening { after: 1 };
+        let both = [(1, new), (1, Leaving), (2, next)];
+        assert_eq!(waiting(&[both[0], both[1], both[2], (2, Closing), (1, Closing)]), []);
+        // The second connection's messages wait for those of the first, which the process has to
+        // know.
+        let first_closed = [both[0], both[1], both[2], (1, Closing)];
+        assert_eq!(waiting(&first_closed), first_closed);
+    }
+}

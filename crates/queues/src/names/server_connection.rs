@@ -1,0 +1,495 @@
+//! The connection of a process to the name server, shared by its ports and their connections.
+//!
+//! Any thread may read from the socket and stores the message in the shared [`ReceivedState`], where
+//! the thread that waits for it finds it. Drops never block: notifications that the server does not
+//! read at once are queued and sent before the next request.
+
+use super::error::{NameError, system};
+use super::wire::{
+    CloseReason, ConnectionOffer, DroppedEnd, Notification, Request, Response, ServerMessage,
+};
+use rustix::event::{PollFd, PollFlags, poll};
+use rustix::io::Errno;
+use rustix::time::Timespec;
+use shm::broker::{BrokerError, Connection};
+use std::collections::{HashMap, HashSet, VecDeque};
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
+use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, Instant};
+
+/// Longest sleep of a thread that waits for a response. Another thread may have read it from the
+/// socket.
+const SLICE: Duration = Duration::from_millis(10);
+
+/// Longest sleep of a sender that waits for a notice.
+const NOTICE_WAIT: Duration = Duration::from_millis(100);
+
+/// Time to wait for a name server that does not read.
+const SEND_TIMEOUT: Duration = Duration::from_secs(10);
+
+/// A connection that another process has opened to a port of this one.
+#[derive(Debug)]
+pub(crate) struct IncomingConnection {
+    /// Position in the ring at which to start reading.
+    pub(crate) position: u64,
+    /// Number of the connection whose messages come first, or 0.
+    pub(crate) after: u32,
+    pub(crate) offer: ConnectionOffer,
+    pub(crate) descriptors: Vec<OwnedFd>,
+}
+
+/// Descriptors of a connection with a ring.
+#[derive(Debug)]
+pub(crate) struct ConnectionParts {
+    pub(crate) offer: ConnectionOffer,
+    pub(crate) memory: OwnedFd,
+    pub(crate) socket: OwnedFd,
+}
+
+impl ConnectionParts {
+    /// Takes both descriptors. If one is missing, the connection is dropped.
+    pub(crate) fn new(
+        server: &ServerConnection,
+        offer: ConnectionOffer,
+        dropped: DroppedEnd,
+        descriptors: Vec<OwnedFd>,
+    ) -> Result<ConnectionParts, NameError> {
+        match <[OwnedFd; 2]>::try_from(descriptors) {
+            Ok([memory, socket]) => Ok(ConnectionParts { offer, memory, socket }),
+            Err(_) => {
+                server.forget_connection(offer.connection, dropped, true);
+                Err(BrokerError::Truncated { missing: "descriptors", bytes: Vec::new() }.into())
+            }
+        }
+    }
+}
+
+/// An end of a connection: its number, and true for the receiving end.
+type EndId = (u32, bool);
+
+/// Notices of the name server about a connection.
+#[derive(Debug, Default)]
+struct ConnectionStatus {
+    closing: Option<CloseReason>,
+    is_to_move: bool,
+}
+
+/// Messages of the name server that were read and not used yet.
+#[derive(Debug, Default)]
+struct ReceivedState {
+    /// The open requests, with their responses.
+    responses: HashMap<u32, Option<(Response, Vec<OwnedFd>)>>,
+    incoming: HashMap<u16, VecDeque<IncomingConnection>>,
+    /// Ports whose receiving side is dropped.
+    closed_ports: HashSet<u16>,
+    /// Dropped ends of connections of which the name server has not been notified.
+    drops: VecDeque<(u32, DroppedEnd)>,
+    /// Ends of connections in this process.
+    connections: HashMap<EndId, ConnectionStatus>,
+    /// Number of notices about one of them.
+    notices: u64,
+}
+
+/// The connection to the name server.
+#[derive(Debug)]
+pub(crate) struct ServerConnection {
+    socket: Connection,
+    received: Mutex<ReceivedState>,
+    next_request: AtomicU32,
+    /// True if the name server has ended.
+    lost: AtomicBool,
+}
+
+impl ServerConnection {
+    pub(crate) fn new(socket: Connection) -> ServerConnection {
+        let lost = AtomicBool::new(false);
+        ServerConnection {
+            socket,
+            received: Mutex::default(),
+            next_request: AtomicU32::new(1),
+            lost,
+        }
+    }
+
+    fn received(&self) -> MutexGuard<'_, ReceivedState> {
+        // Every change under the lock is complete, so a poisoned lock protects valid data.
+        self.received.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    pub(crate) fn is_lost(&self) -> bool {
+        // Relaxed: the flag publishes no other data.
+        self.lost.load(Ordering::Relaxed)
+    }
+
+    /// Returns the number of descriptors to watch, of which this one is the last. The socket of a
+    /// server that has ended is always readable, so it is left out.
+    pub(crate) fn watchable(&self, others: usize) -> usize {
+        others + usize::from(!self.is_lost())
+    }
+
+    /// Reads all messages of the name server that have arrived, and sends the queued notifications.
+    /// Never blocks.
+    pub(crate) fn receive(&self) {
+        if self.is_lost() {
+            return;
+        }
+        // The lock is held across the reads, so that messages are stored in the order of their
+        // arrival.
+        let mut received = self.received();
+        self.read_all(&mut received);
+        // A server that does not read is notified later.
+        let _ = self.send_drops(&mut received);
+    }
+
+    fn read_all(&self, received: &mut ReceivedState) {
+        while !self.is_lost() {
+            match self.socket.receive_message(Some(Duration::ZERO)) {
+                Ok(message) => match ServerMessage::decode(&message.bytes) {
+                    Some(decoded) => received.store(decoded, message.descriptors),
+                    None => self.lost.store(true, Ordering::Relaxed),
+                },
+                Err(BrokerError::TimedOut { .. }) => return,
+                // This process has no free descriptors. A connection is stored all the same, so
+                // that its drop reaches the name server.
+                Err(BrokerError::Truncated { bytes, .. }) => {
+                    if let Some(
+                        decoded @ (ServerMessage::Response(_, Response::Connection(_))
+                        | ServerMessage::Notification(_)),
+                    ) = ServerMessage::decode(&bytes)
+                    {
+                        received.store(decoded, Vec::new());
+                    }
+                }
+                Err(_) => self.lost.store(true, Ordering::Relaxed),
+            }
+        }
+    }
+
+    /// Notifies the name server of dropped ends, as long as it reads.
+    fn send_drops(&self, received: &mut ReceivedState) -> Result<(), BrokerError> {
+        while let Some(&(connection, dropped)) = received.drops.front() {
+            let request = Request::CloseConnection { connection, dropped };
+            self.socket.send_message(&request.encode(0), &[])?;
+            received.drops.pop_front();
+        }
+        Ok(())
+    }
+
+    /// Sends a request and waits for the response until `deadline`. `action` completes the error text
+    /// "the name server refuses to …".
+    pub(crate) fn request(
+        &self,
+        action: impl FnOnce() -> String,
+        request: &Request,
+        deadline: Instant,
+    ) -> Result<(Response, Vec<OwnedFd>), NameError> {
+        let started = Instant::now();
+        // Relaxed: the numbers only have to differ.
+        let number = self.next_request.fetch_add(1, Ordering::Relaxed);
+        self.received().responses.insert(number, None);
+        let sent = self.send(request, number, &[], deadline);
+        let outcome = sent.and_then(|()| self.wait_for_response(number, started, deadline));
+        let late = self.received().responses.remove(&number).flatten();
+        match (outcome, late) {
+            (Ok((Response::Refused(refusal), _)), _) => {
+                Err(NameError::Refused { action: action(), refusal })
+            }
+            // The response arrived after the deadline: the connection it offers is dropped.
+            (Err(error), Some((Response::Connection(offer), _))) => {
+                self.forget_connection(offer.connection, DroppedEnd::SenderGoesOn, true);
+                Err(error)
+            }
+            (outcome, _) => outcome,
+        }
+    }
+
+    fn wait_for_response(
+        &self,
+        number: u32,
+        started: Instant,
+        deadline: Instant,
+    ) -> Result<(Response, Vec<OwnedFd>), NameError> {
+        loop {
+            self.receive();
+            let response = self.received().responses.get_mut(&number).and_then(Option::take);
+            if let Some(response) = response {
+                return Ok(response);
+            }
+            if self.is_lost() {
+                return Err(NameError::ServerGone);
+            }
+            let left = deadline.saturating_duration_since(Instant::now());
+            if left.is_zero() {
+                return Err(NameError::NoAnswer { waited: started.elapsed() });
+            }
+            self.watch(PollFlags::IN, left.min(SLICE))?;
+        }
+    }
+
+    fn watch(&self, flags: PollFlags, limit: Duration) -> Result<(), NameError> {
+        let mut watched = [PollFd::new(&self.socket, flags)];
+        match poll(&mut watched, Timespec::try_from(limit).ok().as_ref()) {
+            Ok(_) | Err(Errno::INTR) => Ok(()),
+            Err(error) => Err(system("wait for the name server")(error)),
+        }
+    }
+
+    /// Sends a request. Waits for a name server that does not read, until `deadline` at most.
+    fn send(
+        &self,
+        request: &Request,
+        number: u32,
+        descriptors: &[BorrowedFd<'_>],
+        deadline: Instant,
+    ) -> Result<(), NameError> {
+        let bytes = request.encode(number);
+        let started = Instant::now();
+        let deadline = deadline.min(started + SEND_TIMEOUT);
+        loop {
+            match self.try_to_send(&bytes, descriptors) {
+                Ok(()) => return Ok(()),
+                Err(BrokerError::NotReading) if Instant::now() < deadline => {
+                    // The server does not read from a process whose own messages pile up: reading
+                    // them here ends a mutual wait.
+                    self.receive();
+                    let left = deadline.saturating_duration_since(Instant::now());
+                    self.watch(PollFlags::OUT, left.min(SLICE))?;
+                }
+                Err(BrokerError::NotReading) => {
+                    return Err(NameError::NoAnswer { waited: started.elapsed() });
+                }
+                Err(BrokerError::Closed) => return Err(NameError::ServerGone),
+                Err(error) => return Err(error.into()),
+            }
+        }
+    }
+
+    /// Sends a message after the queued notifications: a connection can be opened on a route only
+    /// after the server was notified of the drop of the former one.
+    fn try_to_send(&self, bytes: &[u8], descriptors: &[BorrowedFd<'_>]) -> Result<(), BrokerError> {
+        self.send_drops(&mut self.received())?;
+        self.socket.send_message(bytes, descriptors)
+    }
+
+    /// Takes the next connection that was opened to this port, as far as received.
+    pub(crate) fn take_incoming(&self, port: u16) -> Option<IncomingConnection> {
+        self.received().incoming.get_mut(&port)?.pop_front()
+    }
+
+    /// Returns the number of connections that were opened to a port and not taken.
+    pub(crate) fn incoming(&self, port: u16) -> usize {
+        self.receive();
+        self.received().incoming.get(&port).map_or(0, VecDeque::len)
+    }
+
+    /// Closes the receiving side of a port.
+    pub(crate) fn close_port(&self, port: u16) {
+        let mut received = self.received();
+        received.closed_ports.insert(port);
+        let incoming = received.incoming.remove(&port).unwrap_or_default();
+        received
+            .drops
+            .extend(incoming.into_iter().map(|end| (end.offer.connection, DroppedEnd::Receiver)));
+        drop(received);
+        self.receive();
+    }
+
+    /// Returns the number of notices about connections of this process so far.
+    pub(crate) fn notices(&self) -> u64 {
+        self.received().notices
+    }
+
+    /// Returns true if there was a notice about this end.
+    pub(crate) fn has_notice(&self, end: EndId) -> bool {
+        let received = self.received();
+        let status = received.connections.get(&end);
+        status.is_some_and(|status| status.closing.is_some() || status.is_to_move)
+    }
+
+    /// Returns the reason for which the name server has closed a connection, if it has.
+    pub(crate) fn closing(&self, end: EndId) -> Option<CloseReason> {
+        self.received().connections.get(&end)?.closing
+    }
+
+    /// Returns true if the receiving end of a connection is to move to another process.
+    pub(crate) fn is_to_move(&self, connection: u32) -> bool {
+        let received = self.received();
+        received.connections.get(&(connection, true)).is_some_and(|status| status.is_to_move)
+    }
+
+    /// Returns the receiving end of a connection to the name server.
+    pub(crate) fn hand_over(
+        &self,
+        connection: u32,
+        position: u64,
+        memory: BorrowedFd<'_>,
+        socket: BorrowedFd<'_>,
+    ) -> Result<(), NameError> {
+        let request = Request::HandOver { connection, position };
+        self.send(&request, 0, &[memory, socket], Instant::now() + SEND_TIMEOUT)
+    }
+
+    /// Removes a dropped end. Never blocks: the name server is notified when it reads. A server that
+    /// never reads observes the exit of this process.
+    pub(crate) fn forget_connection(&self, connection: u32, dropped: DroppedEnd, notify: bool) {
+        let mut received = self.received();
+        received.connections.remove(&(connection, dropped.is_receiver()));
+        if notify && !self.is_lost() {
+            received.drops.push_back((connection, dropped));
+            let _ = self.send_drops(&mut received);
+        }
+    }
+
+    /// Sleeps until the name server sends a message, until `deadline` at most, and only briefly:
+    /// another thread may read the message from the socket.
+    pub(crate) fn wait_for_notice(&self, deadline: Option<Instant>) -> Result<(), NameError> {
+        let left = deadline
+            .map_or(NOTICE_WAIT, |deadline| deadline.saturating_duration_since(Instant::now()));
+        self.watch(PollFlags::IN, left.min(NOTICE_WAIT))?;
+        self.receive();
+        Ok(())
+    }
+}
+
+impl ReceivedState {
+    fn store(&mut self, message: ServerMessage, descriptors: Vec<OwnedFd>) {
+        match message {
+            ServerMessage::Response(number, response) => {
+                self.store_response(number, response, descriptors)
+            }
+            ServerMessage::Notification(notification) => match notification {
+                Notification::ConnectionOpened { port, position, after, offer } => {
+                    if self.closed_ports.contains(&port) {
+                        return self.drops.push_back((offer.connection, DroppedEnd::Receiver));
+                    }
+                    self.connections.insert((offer.connection, true), ConnectionStatus::default());
+                    let incoming = IncomingConnection { position, after, offer, descriptors };
+                    self.incoming.entry(port).or_default().push_back(incoming);
+                }
+                Notification::ConnectionClosed { connection, why } => {
+                    // The end whose drop is the reason is already removed.
+                    for end in [(connection, false), (connection, true)] {
+                        self.note(end, |status| status.closing = Some(why));
+                    }
+                }
+                Notification::MoveConnection { connection } => {
+                    self.note((connection, true), |status| status.is_to_move = true);
+                }
+            },
+        }
+    }
+
+    fn store_response(&mut self, number: u32, response: Response, descriptors: Vec<OwnedFd>) {
+        match (self.responses.get_mut(&number), &response) {
+            // The request has been abandoned, and nothing was sent over the connection.
+            (None, Response::Connection(offer)) => {
+                self.drops.push_back((offer.connection, DroppedEnd::SenderGoesOn))
+            }
+            (None, _) => {}
+            (Some(open), _) => {
+                if let Response::Connection(offer) = &response {
+                    let end = (offer.connection, false);
+                    self.connections.insert(end, ConnectionStatus::default());
+                }
+                *open = Some((response, descriptors));
+            }
+        }
+    }
+
+    fn note(&mut self, end: EndId, change: impl FnOnce(&mut ConnectionStatus)) {
+        if let Some(status) = self.connections.get_mut(&end) {
+            change(status);
+            self.notices += 1;
+        }
+    }
+}
+
+impl AsFd for ServerConnection {
+    /// Returns a descriptor that is readable when the name server has sent an unread message.
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.socket.as_fd()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::address::Peer;
+    use super::super::wire::TransportOffer;
+    use super::*;
+    use crate::id::{QueueName, SourceName};
+    use crate::receive_queues::Class;
+    use shm::broker::{Broker, connect, unguessable_name};
+
+    const PATIENCE: Duration = Duration::from_secs(60);
+
+    /// Creates a connection and returns it with the name server's side.
+    fn connected_pair() -> (ServerConnection, Connection) {
+        let broker = Broker::bind(&unguessable_name("tradewind-test").expect("random bytes"))
+            .expect("a new name");
+        let socket = connect(broker.name(), PATIENCE).expect("it listens");
+        let names = broker.accept().expect("it can").expect("a client");
+        (ServerConnection::new(socket), names)
+    }
+
+    fn offer(connection: u32) -> Response {
+        let peer = Peer { job: "job".to_owned(), process: 1, pid: 1 };
+        let source = SourceName::new(3).expect("small");
+        let transport = TransportOffer::Ring { lines: 256 };
+        Response::Connection(ConnectionOffer {
+            connection,
+            transport,
+            class: Class::Request,
+            source,
+            peer,
+        })
+    }
+
+    /// Requests a connection, to which there is no response before the deadline.
+    fn request_without_response(server: &ServerConnection) {
+        let name = QueueName::new(3).expect("small");
+        let request =
+            Request::OpenConnection { port: 0, name, class: Class::Request, dedicated: true };
+        let answer = server.request(String::new, &request, Instant::now());
+        assert!(matches!(answer, Err(NameError::NoAnswer { .. })), "{answer:?}");
+    }
+
+    fn next_request(names: &Connection) -> (u32, Request) {
+        let message = names.receive_message(Some(PATIENCE)).expect("something was message");
+        Request::decode(&message.bytes).expect("a request")
+    }
+
+    #[test]
+    fn a_connection_offered_too_late_is_dropped() {
+        let (server, names) = connected_pair();
+        request_without_response(&server);
+        let (question, _) = next_request(&names);
+        names.send_message(&offer(7).encode(question), &[]).expect("it reads");
+        server.receive();
+        let given_back =
+            Request::CloseConnection { connection: 7, dropped: DroppedEnd::SenderGoesOn };
+        assert_eq!(next_request(&names), (0, given_back));
+        assert!(!server.has_notice((7, false)) && server.received().connections.is_empty());
+    }
+
+    #[test]
+    fn a_drop_does_not_wait_for_a_server_that_does_not_read() {
+        let (server, names) = connected_pair();
+        let dropped = DroppedEnd::Sender;
+        let full = (0..).find(|&connection| {
+            server.forget_connection(connection, dropped, true);
+            !server.received().drops.is_empty()
+        });
+        let last = full.expect("it reads nothing") + 3;
+        (last - 2..=last)
+            .for_each(|connection| server.forget_connection(connection, dropped, true));
+        // Earlier messages come first.
+        request_without_response(&server);
+        for connection in 0..=last {
+            assert_eq!(next_request(&names), (0, Request::CloseConnection { connection, dropped }));
+            server.receive();
+        }
+        request_without_response(&server);
+        assert!(matches!(next_request(&names).1, Request::OpenConnection { .. }));
+    }
+}
