@@ -1,5 +1,4 @@
-//! Names, rights and lanes, as the post office gives them: who reaches whom, and what everybody
-//! learns of the others' ends.
+//! Names, rights and connections between jobs, and the reports of closed ends.
 
 mod office;
 mod part;
@@ -14,7 +13,7 @@ use shm::broker::Broker;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-/// The next message of an inbox, which must not be the news of somebody's end.
+/// Receives the next event, which has to be a message.
 fn message(inbox: &mut PortReceiver) -> (SourceName, u8, Vec<u8>) {
     match inbox.recv_deadline(soon()).expect("it can sleep") {
         Some(PortEvent::Message(message)) => {
@@ -41,7 +40,7 @@ fn accept(port: &Port) -> Receiver {
 }
 
 #[test]
-fn a_source_is_where_an_answer_goes() {
+fn a_reply_goes_to_the_source() {
     let office = Office::open();
     let (_server, port) = office.single("server");
     let (mut answers, mut requests) = port.split();
@@ -93,8 +92,8 @@ fn names_mean_the_same_in_every_process_of_a_job() {
         for (number, port) in own.iter().enumerate() {
             let name = ranks[0].own_name(rank as u32, number as u16).expect("a port of the job");
             assert_eq!(name, port.name());
-            // From every port of the job, its own included, each name leads to one queue, and says
-            // who sends.
+            // From every port of the job, its own included, each name has one destination, and each
+            // message its source.
             for from in ports.iter().flatten() {
                 let destination = from.lookup(name).expect("open");
                 assert_eq!(
@@ -102,7 +101,7 @@ fn names_mean_the_same_in_every_process_of_a_job() {
                     (port.queue(), from.name().into())
                 );
             }
-            // What the server calls the port differs from port to port.
+            // The server's names of the ports differ.
             assert_eq!(
                 port.lookup(server).expect("open").queue,
                 port.lookup(server).expect("open").queue
@@ -133,7 +132,7 @@ fn names_mean_the_same_in_every_process_of_a_job() {
 }
 
 #[test]
-fn who_has_no_right_has_no_name() {
+fn a_job_without_the_right_has_no_name() {
     let office = Office::open();
     let (server, server_port) = office.single("server");
     let (one, one_port) = office.single("one");
@@ -166,7 +165,7 @@ fn who_has_no_right_has_no_name() {
             "{opened:?}"
         );
     }
-    // The server knows what the client is called, but may not send to it.
+    // The server has a name for the client, but may not send to it.
     let source = one_port.lookup(name).expect("open").source;
     assert!(matches!(server_port.lookup(source.into()), Err(TableError::UnknownName { .. })));
 }
@@ -176,7 +175,7 @@ fn queue(number: u16) -> QueueName {
 }
 
 #[test]
-fn a_port_can_be_waited_for() {
+fn a_look_up_can_wait_for_an_open_port() {
     let office = Office::open();
     let key = office.job("late");
     let (early, _port) = office.single("early");
@@ -202,7 +201,7 @@ fn a_port_can_be_waited_for() {
 }
 
 #[test]
-fn messages_of_all_lengths_go_through_a_lane_in_order() {
+fn messages_of_all_lengths_pass_a_connection_in_order() {
     const MESSAGES: usize = 50_000;
     let office = Office::open();
     let (_receiver, to) = office.single("receiver");
@@ -243,7 +242,7 @@ fn messages_of_all_lengths_go_through_a_lane_in_order() {
 }
 
 #[test]
-fn waiting_has_an_end() {
+fn waits_end_at_their_deadline() {
     let office = Office::open();
     let (_receiver, to) = office.single("receiver");
     let (sender, from) = office.single("sender");
@@ -269,7 +268,7 @@ fn waiting_has_an_end() {
 }
 
 #[test]
-fn a_revoked_name_ends_a_lane_on_both_sides() {
+fn a_revoked_name_closes_both_ends() {
     let office = Office::open();
     let (_server, port) = office.single("server");
     let (_, mut inbox) = port.split();
@@ -300,8 +299,8 @@ fn a_revoked_name_ends_a_lane_on_both_sides() {
         matches!(refused, Err(PortError::Table(TableError::RevokedName { .. }))),
         "{refused:?}"
     );
-    // The sender has dropped its end, and the post office closes the lane: one of the two is
-    // noticed first.
+    // The sender has dropped its end, and the name server closes the connection: either is observed
+    // first.
     let is_of = |error: &ConnectionError, job: &str| match error {
         ConnectionError::Revoked { peer } | ConnectionError::Closed { peer } => peer.job == job,
         _ => false,
@@ -374,10 +373,10 @@ fn a_receive_queue_may_restrict_its_sources() {
     assert_eq!(accepted, usize::from(NAMES) - 1);
 }
 
-/// A rank moves to another process while two senders of two jobs go on: every message arrives once
-/// and in its sender's order, first at the old place and then at the new one.
+/// A rank moves to another process while two senders of two jobs continue: every message arrives once
+/// and in its sender's order, first at the former process and then at the new one.
 #[test]
-fn a_moved_port_loses_doubles_and_reorders_nothing() {
+fn a_moved_port_loses_duplicates_and_reorders_nothing() {
     const MESSAGES: u32 = 30_000;
     let office = Office::open();
     let plan = JobConfig { processes: 3, ..JobConfig::new("server") };
@@ -440,7 +439,7 @@ fn a_moved_port_loses_doubles_and_reorders_nothing() {
                     break;
                 }
                 if place < 2 && received >= 10_000 {
-                    // What is still received here belongs here; then the lanes leave.
+                    // Messages published before the move are received here; then the connections move.
                     while let Some(delivery) = inbox.try_recv().expect("it can look") {
                         let PortEvent::Message(message) = delivery else { panic!("{delivery:?}") };
                         check(message.handler, message.bytes);
@@ -461,7 +460,7 @@ fn a_moved_port_loses_doubles_and_reorders_nothing() {
 }
 
 #[test]
-fn a_name_leads_where_it_is_pointed() {
+fn a_re_pointed_name_has_its_new_destination() {
     let office = Office::open();
     let plan = JobConfig { ports: 2, ..JobConfig::new("server") };
     let key = office.post.add_job(plan).expect("a new job");
@@ -486,7 +485,7 @@ fn a_name_leads_where_it_is_pointed() {
 }
 
 #[test]
-fn lanes_outlive_the_post_office() {
+fn connections_outlive_the_name_server() {
     let mut office = Office::open();
     let (_receiver, to) = office.single("receiver");
     let (sender, from) = office.single("sender");

@@ -1,5 +1,5 @@
-//! What ten thousand open destinations cost their sender. In a program of its own, because it
-//! counts what is allocated.
+//! Memory of ten thousand open destinations at their sender. A program of its own, because it counts
+//! all allocations.
 
 mod office;
 mod part;
@@ -12,12 +12,12 @@ use part::{Part, argument, say};
 use queues::names::PortAddress;
 use queues::port::PortEvent;
 
-/// The system's allocator, and how many bytes it has handed out.
+/// The system's allocator with a count of the allocated bytes.
 struct Counting;
 
 static BYTES: AtomicUsize = AtomicUsize::new(0);
 
-// SAFETY: every call goes on to the system's allocator unchanged.
+// SAFETY: every call is forwarded to the system's allocator unchanged.
 unsafe impl GlobalAlloc for Counting {
     unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
         BYTES.fetch_add(layout.size(), Ordering::Relaxed);
@@ -39,8 +39,8 @@ const DESTINATIONS: u16 = 10_000;
 const RECEIVERS: u16 = 20;
 const PORTS: u16 = 500;
 
-/// A job of 21 processes with 500 ports each, so of more than ten thousand names. The ports that
-/// are open stand for all: every name of a process leads to one of them.
+/// A job of 21 processes with 500 ports each, so of more than ten thousand names. The open ports stand
+/// for all: every name of a process has one of them as its destination.
 #[test]
 fn ten_thousand_open_destinations_cost_less_than_four_mebibytes() {
     let office = Office::open();

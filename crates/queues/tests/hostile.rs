@@ -1,5 +1,5 @@
-//! A process of another job writes random bytes over everything that it has, while others exchange
-//! checked messages.
+//! A process of another job overwrites everything that it has mapped with random bytes, while others
+//! exchange checked messages.
 
 mod office;
 mod part;
@@ -15,7 +15,7 @@ use shm::sync::{AtomicU64, Ordering};
 use std::os::fd::{BorrowedFd, OwnedFd};
 use std::time::{Duration, Instant};
 
-/// Marsaglia's xorshift: nothing here depends on how random it is.
+/// Marsaglia's xorshift: the quality of the randomness does not matter here.
 struct Random(u64);
 
 impl Random {
@@ -27,9 +27,9 @@ impl Random {
     }
 }
 
-/// A server, three clients that check what they are answered, and a fourth that does what it can.
-/// `how` tells the hostile one how long.
-fn honest_jobs_beside_a_hostile_one(how: &str) {
+/// Runs a server, three clients that check its replies, and a hostile fourth, for the duration in
+/// `how`.
+fn correct_jobs_beside_a_hostile_one(how: &str) {
     let office = Office::open();
     let server_key = office.job("server");
     let job = |name: &str| -> JobKey {
@@ -57,7 +57,7 @@ fn honest_jobs_beside_a_hostile_one(how: &str) {
         assert!(asked.is_some_and(|asked| asked > 0), "{said}");
         assert!(part.succeeds());
     }
-    // Whoever comes later is served as well.
+    // A later client is served as well.
     let key = office.job("late");
     office.allow_both("late", "server");
     let mut late = Part::start("part_checks", &office.identity("late", 0, key));
@@ -73,32 +73,32 @@ fn honest_jobs_beside_a_hostile_one(how: &str) {
         if said == "closed" {
             break;
         }
-        // The honest ones only closed their ends, or left, when all was answered.
+        // The correct clients only closed their ends, or ended, after all replies.
         let is_its = said.contains(&of_hostile);
         assert!(
             is_its
-                || said.ends_with("has closed its end of the lane")
-                || said.ends_with("has gone"),
+                || said.ends_with("has closed its end of the connection")
+                || said.ends_with("has ended"),
             "{said}"
         );
-        spoilt += u32::from(is_its && said.contains("has spoilt the lane"));
+        spoilt += u32::from(is_its && said.contains("has corrupted the connection"));
     }
     assert!(spoilt > 0, "the server's lanes to the hostile process report what it did");
     assert!(server.succeeds());
 }
 
 #[test]
-fn a_neighbour_that_writes_at_random_harms_itself_only() {
-    honest_jobs_beside_a_hostile_one("1000 rounds");
+fn a_process_that_writes_at_random_harms_only_itself() {
+    correct_jobs_beside_a_hostile_one("1000 rounds");
 }
 
 #[test]
 #[ignore = "takes a minute"]
-fn a_neighbour_that_writes_at_random_for_a_minute_harms_itself_only() {
-    honest_jobs_beside_a_hostile_one("60 seconds");
+fn a_process_that_writes_at_random_for_a_minute_harms_only_itself() {
+    correct_jobs_beside_a_hostile_one("60 seconds");
 }
 
-/// Gives every message back to its sender, waiting for nobody, and says who is lost.
+/// Returns every message to its sender without waiting, and reports ended connections.
 #[test]
 #[ignore = "the server of the tests above"]
 fn part_serves() {
@@ -107,7 +107,7 @@ fn part_serves() {
     let (mut outbox, mut inbox) = registration.open_port(0).expect("a new port").split();
     say("open");
     let dismissed = std::thread::spawn(until_dismissed);
-    // Said at the end, because nobody reads before.
+    // Reported at the end, because the test does not read before.
     let mut losses = Vec::new();
     let mut note = |loss: String| {
         if losses.len() < 1000 || !losses.contains(&loss) {
@@ -120,7 +120,7 @@ fn part_serves() {
             Some(PortEvent::Message(message)) => {
                 let answered =
                     outbox.try_send(message.source.into(), message.handler, message.bytes);
-                // An honest client waits for each answer, so there is room for it.
+                // A correct client waits for each reply, so there is space for it.
                 if let Err(PortError::Connection(error)) = answered {
                     note(error.to_string());
                 }
@@ -149,9 +149,9 @@ impl Client {
     }
 }
 
-/// Sends messages of all lengths and checks that each comes back as it was, and nothing else.
+/// Sends messages of all lengths and checks that each is returned unchanged, and nothing else.
 #[test]
-#[ignore = "an honest client of the tests above"]
+#[ignore = "a correct client of the tests above"]
 fn part_checks() {
     let Some(argument) = argument() else { return };
     let mut client = Client::new(become_told(&argument).0);
@@ -186,7 +186,7 @@ fn part_checks() {
     say(&format!("all answered: {asked}"));
 }
 
-/// Everything that this process has got: memory, and sockets.
+/// Returns all memory and sockets of this process.
 fn possessions() -> (Vec<Segment>, Vec<OwnedFd>) {
     let (mut memory, mut sockets) = (Vec::new(), Vec::new());
     for entry in std::fs::read_dir("/proc/self/fd").expect("/proc").flatten() {
@@ -215,16 +215,16 @@ fn possessions() -> (Vec<Segment>, Vec<OwnedFd>) {
     (memory, sockets)
 }
 
-/// Writes random words over memory, here and there or everywhere.
+/// Overwrites memory with random words, in some places or everywhere.
 fn spoil(memory: &Segment, random: &mut Random) {
     let words = memory
         .slice_at::<AtomicU64>(Offset(0), (memory.bytes() / 8) as usize)
         .expect("whole pages");
     match random.next() % 4 {
         0 => words.iter().for_each(|word| word.store(random.next(), Ordering::Relaxed)),
-        // The words of the two ends, where positions and states are.
+        // The words of the two ends, with positions and states.
         1 => words[..32].iter().for_each(|word| word.store(random.next() % 8, Ordering::Relaxed)),
-        // Bits here and there: what was a stamp is almost one.
+        // Single bits: a former stamp is almost one.
         2 => {
             for _ in 0..64 {
                 let word = &words[random.next() as usize % words.len()];
@@ -234,7 +234,7 @@ fn spoil(memory: &Segment, random: &mut Random) {
                 );
             }
         }
-        // Stamps at any place: lengths of any size, and skips.
+        // Stamps at any position: lengths of any size, and skips.
         _ => {
             for _ in 0..64 {
                 let line = &words[32 + random.next() as usize % (words.len() / 8 - 4) * 8];
@@ -260,7 +260,7 @@ fn part_spoils() {
     let mut rounds = 0;
     loop {
         let mut client = Client::new(registration);
-        // What it says to the post office ends their conversation sooner or later.
+        // Its messages to the name server end its registration sooner or later.
         while client.registration.look_up(&PortAddress::new("server", 0, 0)).is_ok() {
             rounds += 1;
             if until.map_or(rounds > number, |until| Instant::now() >= until) {
@@ -269,16 +269,15 @@ fn part_spoils() {
             act(&mut client, &mut random);
         }
         drop(client);
-        registration = come_again(&argument);
+        registration = register_again(&argument);
     }
 }
 
-/// One round: a few messages, so that its lanes are looked at, and then whatever can be done to
-/// them.
+/// One round: a few messages, so that its connections are polled, and then random changes to them.
 fn act(client: &mut Client, random: &mut Random) {
     for _ in 0..random.next() % 50 {
         let length = random.next() as usize % 300;
-        // Failing is what its own lanes do now.
+        // Its own connections may fail now.
         let _ = client.outbox.try_send(client.server, 0, &vec![0x5a; length]);
         let _ = client.inbox.try_recv();
     }
@@ -297,8 +296,8 @@ fn act(client: &mut Client, random: &mut Random) {
     }
 }
 
-/// Registers anew; the post office may not have noticed yet that it had gone.
-fn come_again(argument: &str) -> NameClient {
+/// Registers again; the name server may not have observed its exit yet.
+fn register_again(argument: &str) -> NameClient {
     let mut found = None;
     part::until("its place is free", || {
         found = office::try_to_become_told(argument).ok();

@@ -13,7 +13,7 @@ use rustix::process::Signal;
 use shm::process::{ProcessState, state};
 use std::time::{Duration, Instant};
 
-/// A job, of which this process is the last one.
+/// A job whose last process is this one.
 struct Job {
     office: Office,
     path: Path,
@@ -37,7 +37,7 @@ impl Job {
         Part::start(part, &format!("{} {how}", self.office.identity("job", process, self.key)))
     }
 
-    /// The name of a process's port, once it is open.
+    /// Returns the name of a process's port, once it is open.
     fn name(&self, process: u32) -> QueueName {
         self.own
             .look_up_open(&PortAddress::new("job", process, 0), soon())
@@ -60,7 +60,7 @@ fn number(bytes: &[u8]) -> u32 {
     u32::from_le_bytes(bytes.try_into().expect("four bytes"))
 }
 
-/// Answers everything.
+/// Replies to every message.
 #[test]
 #[ignore = "a part of the tests below"]
 fn part_echoes() {
@@ -69,7 +69,7 @@ fn part_echoes() {
     say("open");
     loop {
         match inbox.recv().expect("it can sleep") {
-            // Whoever has gone needs no answer.
+            // A sender that has ended needs no reply.
             PortEvent::Message(message) => {
                 drop(outbox.reply(message.source, message.handler, message.bytes))
             }
@@ -78,10 +78,10 @@ fn part_echoes() {
     }
 }
 
-/// Receivers are killed wherever they happen to be. Their sender never hangs, is told who has gone,
-/// and reaches whoever takes the place.
+/// Receivers are killed at arbitrary moments. Their sender never hangs, gets an error that names the
+/// process, and reaches the process that replaces it.
 #[test]
-fn a_receiver_that_is_killed_anywhere_is_named() {
+fn a_receiver_killed_at_any_moment_is_named() {
     for path in Path::BOTH {
         let mut job = Job::new(path, 2);
         for round in 0..8u64 {
@@ -109,7 +109,7 @@ fn a_receiver_that_is_killed_anywhere_is_named() {
                 while let Some(delivery) = job.inbox.try_recv().expect("it can look") {
                     match delivery {
                         PortEvent::Message(_) => {}
-                        // This one, or the one before, if its reply was on the way when it was
+                        // This one, or the one before, if its reply was in flight when it was
                         // killed.
                         PortEvent::Disconnected(error) => {
                             assert!(
@@ -125,7 +125,7 @@ fn a_receiver_that_is_killed_anywhere_is_named() {
                 matches!(&error, PortError::Connection(ConnectionError::Gone { peer }) if peer.pid == pid),
                 "{path:?}: {error}"
             );
-            assert_eq!(error.to_string(), format!("process 0 of job job (pid {pid}) has gone"));
+            assert_eq!(error.to_string(), format!("process 0 of job job (pid {pid}) has ended"));
             while job.inbox.connections() != 0 {
                 drop(job.inbox.recv_deadline(soon()).expect("it can sleep"));
             }
@@ -170,7 +170,7 @@ fn a_sender_that_is_killed_is_named_after_its_last_message() {
                 break said;
             }
         };
-        assert_eq!(said, format!("process 0 of job job (pid {}) has gone", sender.pid()));
+        assert_eq!(said, format!("process 0 of job job (pid {}) has ended", sender.pid()));
         for _ in 0..5000 {
             assert_eq!(
                 check(job.inbox.recv_deadline(soon()).expect("it can sleep")),
@@ -182,7 +182,7 @@ fn a_sender_that_is_killed_is_named_after_its_last_message() {
     }
 }
 
-/// Sends numbers to the process that it is told.
+/// Sends numbers to the process in its argument.
 #[test]
 #[ignore = "a part of the tests above"]
 fn part_sends() {
@@ -197,10 +197,10 @@ fn part_sends() {
     }
 }
 
-/// Messages for a stopped process keep arriving until there is no room, and nobody else is
-/// disturbed.
+/// Messages to a stopped process are accepted until there is no space, and no other process is
+/// affected.
 #[test]
-fn a_stopped_receiver_disturbs_nobody() {
+fn a_stopped_receiver_affects_no_other() {
     for path in Path::BOTH {
         let mut job = Job::new(path, 3);
         let mut stopped = job.start("part_echoes", 0, "");
@@ -243,10 +243,10 @@ fn a_stopped_receiver_disturbs_nobody() {
     }
 }
 
-/// The processes of a job send round a ring. Each in turn is stopped, then each continued, while
-/// the others do what they can: nothing is lost, doubled or reordered.
+/// The processes of a job send around a ring. Each in turn is stopped, then each continued, while the
+/// others continue as far as possible: no message is lost, duplicated or reordered.
 #[test]
-fn a_job_that_is_stopped_process_by_process_loses_nothing() {
+fn a_job_stopped_process_by_process_loses_nothing() {
     for path in Path::BOTH {
         let job = Job::new(path, 4);
         let mut ring: Vec<Part> =
@@ -282,7 +282,7 @@ fn a_job_that_is_stopped_process_by_process_loses_nothing() {
 /// Sends numbers to the next of three, short and long, and checks those from the one before, until
 /// it is dismissed; then an end, and waits for that of the one before.
 #[test]
-#[ignore = "a part of a_job_that_is_stopped_process_by_process_loses_nothing"]
+#[ignore = "a part of a_job_stopped_process_by_process_loses_nothing"]
 fn part_passes_on() {
     const END: u8 = 9;
     let Some(argument) = argument() else { return };
@@ -322,8 +322,8 @@ fn part_passes_on() {
     }
 }
 
-/// A rank moves from one process to another, and the former one ends: no message is missing, and
-/// none comes twice.
+/// A rank moves from one process to another, and the former one ends: no message is lost or
+/// duplicated.
 #[test]
 fn a_rank_moves_to_another_process() {
     const MESSAGES: u32 = 20_000;
@@ -354,8 +354,8 @@ fn a_rank_moves_to_another_process() {
     }
 }
 
-/// A name is re-pointed away from a process that is stopped: its sender has no room, until the
-/// process is killed.
+/// A name is re-pointed away from a stopped process: its sender is refused until the process is
+/// killed.
 #[test]
 fn the_death_of_the_former_receiver_ends_the_wait_for_it() {
     let mut job = Job::new(Path::Hall, 3);
@@ -385,7 +385,7 @@ fn the_death_of_the_former_receiver_ends_the_wait_for_it() {
     latter.kill();
 }
 
-/// Counts numbers until nobody sends here any more, or the last has come; says which it got.
+/// Counts numbers until no connection is left, or the last has arrived, and reports them.
 #[test]
 #[ignore = "a part of a_rank_moves_to_another_process"]
 fn part_counts() {

@@ -1,4 +1,4 @@
-//! Jobs that meet at a post office, in processes of their own that are killed and stopped.
+//! Jobs with one name server, in processes of their own that are killed and stopped.
 
 #[allow(dead_code, reason = "the example's main and its launcher are not called")]
 #[path = "../examples/key_value.rs"]
@@ -16,14 +16,14 @@ use rustix::process::Signal;
 use shm::process::{ProcessState, state};
 use std::time::Instant;
 
-/// A server and clients that may talk to it and not to each other.
-struct Town {
+/// A server, and clients that may communicate with it and not with each other.
+struct Jobs {
     office: Office,
     keys: Vec<(String, JobKey)>,
 }
 
-impl Town {
-    fn new(clients: usize) -> Town {
+impl Jobs {
+    fn new(clients: usize) -> Jobs {
         let office = Office::open();
         let mut keys = vec![("server".to_owned(), office.job("server"))];
         for number in 0..clients {
@@ -31,7 +31,7 @@ impl Town {
             keys.push((name.clone(), office.job(&name)));
             office.allow_both("server", &name);
         }
-        Town { office, keys }
+        Jobs { office, keys }
     }
 
     /// Starts the part as job `number`, the server being job 0.
@@ -41,20 +41,20 @@ impl Town {
     }
 }
 
-/// Sends numbers to the server and waits for each to come back.
-struct Asker {
+/// Sends numbers to the server and waits for each reply.
+struct Requester {
     outbox: PortSender,
     inbox: PortReceiver,
     server: QueueName,
     asked: u64,
 }
 
-impl Asker {
-    fn new(registration: &NameClient) -> Asker {
+impl Requester {
+    fn new(registration: &NameClient) -> Requester {
         let (outbox, inbox) = registration.open_port(0).expect("a new port").split();
         let server =
             registration.look_up_open(&PortAddress::new("server", 0, 0), soon()).expect("allowed");
-        Asker { outbox, inbox, server, asked: 0 }
+        Requester { outbox, inbox, server, asked: 0 }
     }
 
     fn ask(&mut self) -> Result<(), PortError> {
@@ -84,7 +84,7 @@ fn part_answers() {
     loop {
         match inbox.recv().expect("it can sleep") {
             PortEvent::Message(message) => {
-                // Whoever has gone meanwhile needs no answer; the inbox will tell.
+                // A client that has ended needs no reply; the receiver reports its end.
                 let _ = outbox.send(message.source.into(), message.handler, message.bytes);
             }
             PortEvent::Disconnected(error) => say(&error.to_string()),
@@ -92,13 +92,13 @@ fn part_answers() {
     }
 }
 
-/// Asks so many times, or until something happens.
+/// Sends this many requests, or until an event.
 #[test]
 #[ignore = "a client of the tests below"]
 fn part_asks() {
     let Some(argument) = argument() else { return };
     let (registration, how) = become_told(&argument);
-    let mut asker = Asker::new(&registration);
+    let mut asker = Requester::new(&registration);
     let most = how.trim().parse().unwrap_or(u64::MAX);
     while asker.asked < most {
         if let Err(error) = asker.ask() {
@@ -114,7 +114,7 @@ fn part_asks() {
 
 #[test]
 fn clients_reach_the_server_and_not_each_other() {
-    let town = Town::new(3);
+    let town = Jobs::new(3);
     let mut server = town.start("part_answers", 0, "");
     let mut clients: Vec<Part> =
         (1..=3).map(|number| town.start("part_looks_around", number, "")).collect();
@@ -134,7 +134,7 @@ fn clients_reach_the_server_and_not_each_other() {
 fn part_looks_around() {
     let Some(argument) = argument() else { return };
     let (registration, _) = become_told(&argument);
-    let mut asker = Asker::new(&registration);
+    let mut asker = Requester::new(&registration);
     let own = asker.outbox.port().name();
     for _ in 0..1000 {
         asker.ask().expect("the server answers");
@@ -159,13 +159,13 @@ fn part_looks_around() {
         let sent = asker.outbox.try_send(name, 0, b"is anybody there?");
         assert!(matches!(sent, Err(PortError::Table(TableError::UnknownName { .. }))), "{sent:?}");
     }
-    // Its own two tables, and a lane each way.
+    // Its own two tables, and a connection in each direction.
     assert_eq!(shared_memory_of(std::process::id()), 4);
     say("done");
     until_dismissed();
 }
 
-/// How many pieces of memory the process has descriptors of.
+/// Returns the number of segments of which the process has descriptors.
 fn shared_memory_of(pid: u32) -> usize {
     let descriptors = std::fs::read_dir(format!("/proc/{pid}/fd")).expect("/proc");
     let links = descriptors.filter_map(|entry| std::fs::read_link(entry.ok()?.path()).ok());
@@ -173,8 +173,8 @@ fn shared_memory_of(pid: u32) -> usize {
 }
 
 #[test]
-fn the_end_of_a_client_is_named_and_the_others_go_on() {
-    let town = Town::new(3);
+fn the_end_of_a_client_is_reported_and_the_others_continue() {
+    let town = Jobs::new(3);
     let mut server = town.start("part_answers", 0, "");
     assert_eq!(server.hear(), "open");
     let mut clients: Vec<Part> =
@@ -184,12 +184,12 @@ fn the_end_of_a_client_is_named_and_the_others_go_on() {
     }
     let pid = clients[1].pid();
     clients[1].kill();
-    assert_eq!(server.hear(), format!("process 0 of job client-1 (pid {pid}) has gone"));
+    assert_eq!(server.hear(), format!("process 0 of job client-1 (pid {pid}) has ended"));
     for client in [0, 2] {
-        // Twice, so that at least one was said after the death.
+        // Twice, so that at least one is from after the death.
         assert_eq!([clients[client].hear(), clients[client].hear()], ["going on"; 2]);
     }
-    // Another process takes its place.
+    // Another process replaces it.
     let mut heir = town.start("part_asks", 2, "500");
     assert_eq!(heir.hear(), "done");
     heir.dismiss();
@@ -200,8 +200,8 @@ fn the_end_of_a_client_is_named_and_the_others_go_on() {
 }
 
 #[test]
-fn the_end_of_the_server_is_named_by_all() {
-    let town = Town::new(3);
+fn the_end_of_the_server_is_reported_to_all() {
+    let town = Jobs::new(3);
     let mut server = town.start("part_answers", 0, "");
     let pid = server.pid();
     assert_eq!(server.hear(), "open");
@@ -210,7 +210,7 @@ fn the_end_of_the_server_is_named_by_all() {
     for client in &mut clients {
         assert_eq!(client.hear(), "going on");
     }
-    // One more sleeps because nobody takes what it sends, and does not wait for answers.
+    // One more sleeps because its messages are not received, and does not wait for replies.
     let mut flooding = town.start("part_floods", 3, "");
     assert_eq!(flooding.hear(), "open");
     server.signal(Signal::STOP);
@@ -222,21 +222,21 @@ fn the_end_of_the_server_is_named_by_all() {
         while said == "going on" {
             said = client.hear();
         }
-        assert_eq!(said, format!("process 0 of job server (pid {pid}) has gone"));
+        assert_eq!(said, format!("process 0 of job server (pid {pid}) has ended"));
         assert!(client.succeeds());
     }
 }
 
 #[test]
-#[ignore = "a part of the_end_of_the_server_is_named_by_all"]
+#[ignore = "a part of the_end_of_the_server_is_reported_to_all"]
 fn part_floods() {
     let Some(argument) = argument() else { return };
     let (registration, _) = become_told(&argument);
-    let mut asker = Asker::new(&registration);
+    let mut asker = Requester::new(&registration);
     asker.ask().expect("the server answers");
     say("open");
     while asker.outbox.try_send(asker.server, 0, &[0; 4000]).expect("the server is there") {
-        // Until the server is stopped it answers, and its answers want to be taken.
+        // Until the server is stopped it replies, and its replies have to be received.
         while asker.inbox.try_recv().expect("it can look").is_some() {}
     }
     let (outbox, server) = (&mut asker.outbox, asker.server);
@@ -249,10 +249,10 @@ fn part_floods() {
     say(&error.to_string());
 }
 
-/// A job of two processes is stopped, one process at a time, and continued; another job goes on
-/// meanwhile. Nothing of what was sent to the stopped one is lost.
+/// A job of two processes is stopped, one process at a time, and continued; another job continues
+/// meanwhile. No message to the stopped one is lost.
 #[test]
-fn a_stopped_job_loses_nothing_and_holds_nobody_up() {
+fn a_stopped_job_loses_nothing_and_blocks_no_other() {
     const MESSAGES: u32 = 3000;
     let office = Office::open();
     let plan = JobConfig { processes: 2, ..JobConfig::new("stopped") };
@@ -269,7 +269,7 @@ fn a_stopped_job_loses_nothing_and_holds_nobody_up() {
         server.look_up_open(&PortAddress::new("stopped", rank, 0), soon()).expect("allowed")
     });
     let mut sent = [0u32; 2];
-    // Whether there was room for the next number, and one to send.
+    // True if there was space for the next number, and one to send.
     let send = |outbox: &mut PortSender, sent: &mut u32, to: usize| {
         let more = *sent < MESSAGES
             && outbox.try_send(names[to], 0, &sent.to_le_bytes()).expect("it is there");
@@ -283,7 +283,7 @@ fn a_stopped_job_loses_nothing_and_holds_nobody_up() {
         part.signal(Signal::STOP);
         until("it is stopped", || state(part.pid()).expect("/proc") == ProcessState::Stopped);
     }
-    // As much as there is room for, and then it says so instead of waiting.
+    // Until there is no space; then it reports so instead of waiting.
     for part in [0, 1] {
         while send(&mut outbox, &mut sent[part], part) {}
     }
@@ -315,7 +315,7 @@ fn a_stopped_job_loses_nothing_and_holds_nobody_up() {
 }
 
 #[test]
-#[ignore = "a part of a_stopped_job_loses_nothing_and_holds_nobody_up"]
+#[ignore = "a part of a_stopped_job_loses_nothing_and_blocks_no_other"]
 fn part_counts() {
     let Some(argument) = argument() else { return };
     let (registration, _) = become_told(&argument);
@@ -329,10 +329,10 @@ fn part_counts() {
     say("done");
 }
 
-/// The example, on threads: the answers are those of a `HashMap`.
+/// The example, on threads: its replies equal those of a `HashMap`.
 #[test]
-fn the_key_value_server_answers_rightly() {
-    let town = Town::new(3);
+fn the_key_value_server_replies_correctly() {
+    let town = Jobs::new(3);
     let post = town.office.post.name();
     let key = |job: usize| town.keys[job].1.to_string();
     std::thread::scope(|scope| {
@@ -347,26 +347,26 @@ fn the_key_value_server_answers_rightly() {
     });
 }
 
-/// Servers and clients are killed wherever they happen to be, again and again. The post office
-/// forgets them entirely, and those who are left never hang.
+/// Servers and clients are killed at arbitrary moments, repeatedly. The name server releases all their
+/// resources, and the remaining processes never hang.
 #[test]
-fn processes_killed_anywhere_leave_nothing_behind() {
-    // In a process of its own, whose descriptors nobody else opens and closes.
+fn processes_killed_at_any_moment_leave_no_resources() {
+    // In a process of its own, so that no other test opens or closes its descriptors.
     assert!(Part::start("part_counts_descriptors", "").succeeds());
 }
 
 #[test]
-#[ignore = "a part of processes_killed_anywhere_leave_nothing_behind"]
+#[ignore = "a part of processes_killed_at_any_moment_leave_no_resources"]
 fn part_counts_descriptors() {
     if argument().is_none() {
         return;
     }
-    let town = Town::new(2);
+    let town = Jobs::new(2);
     let descriptors = || std::fs::read_dir("/proc/self/fd").expect("/proc").count();
     let before = descriptors();
     let mut random = 0x2545_f491_4f6c_dd1du64;
     let mut next = |below: u64| {
-        // Marsaglia's xorshift: any spread of moments will do.
+        // Marsaglia's xorshift: any distribution of moments suffices.
         random ^= random << 13;
         random ^= random >> 7;
         random ^= random << 17;
@@ -376,7 +376,7 @@ fn part_counts_descriptors() {
         let mut parts = vec![town.start("part_answers", 0, "")];
         parts.extend((1..=2).map(|number| town.start("part_asks", number, "")));
         let wait = Instant::now() + std::time::Duration::from_micros(next(60_000));
-        // Any moment, from before they have registered to well into their conversation.
+        // Any moment, from before the registration to well after it.
         until("some time has passed", || Instant::now() >= wait);
         let victim = next(3) as usize;
         parts[victim].kill();

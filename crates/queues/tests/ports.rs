@@ -1,5 +1,5 @@
-//! Ports of one job, whose messages travel through halls if the job shares memory and over lanes if
-//! not: nobody can tell.
+//! Ports of one job, whose messages travel through receive queues if the job shares memory and over
+//! rings if not, with the same results.
 
 mod office;
 mod part;
@@ -52,7 +52,7 @@ fn flat<T>(all: Vec<Vec<T>>) -> Vec<T> {
     all.into_iter().flatten().collect()
 }
 
-/// Bytes that say which message they are: as many as `length` tells, at least four.
+/// Returns the bytes of a message with this number: `length` of them, at least four.
 fn bytes(number: u32, length: usize) -> Vec<u8> {
     let mut bytes = vec![number as u8; length.max(4)];
     bytes[..4].copy_from_slice(&number.to_le_bytes());
@@ -91,7 +91,7 @@ fn requests_and_replies_of_many_arrive_in_their_order() {
                         assert_eq!(next(&mut inbox).bytes, bytes(answered, 48));
                         answered += 1;
                     }
-                    // Nobody is to report its end.
+                    // No end is to be reported.
                     all_done.wait();
                 });
             }
@@ -111,8 +111,7 @@ fn requests_and_replies_of_many_arrive_in_their_order() {
     }
 }
 
-/// Two processes that send to each other before they receive, messages of a line and longer ones in
-/// turn.
+/// Two processes send to each other before they receive, messages of a line and longer ones in turn.
 #[test]
 fn messages_of_all_lengths_keep_their_order() {
     for path in Path::BOTH {
@@ -128,7 +127,7 @@ fn messages_of_all_lengths_keep_their_order() {
                         .send_deadline(other, 0, &bytes(7 * round + index as u32, length), soon())
                         .expect("there is room");
                 }
-                // The other class has a way of its own.
+                // The other class has a connection of its own.
                 outbox
                     .reply_deadline(other.into(), 1, &bytes(round, 30), soon())
                     .expect("there is room");
@@ -160,7 +159,7 @@ fn messages_of_all_lengths_keep_their_order() {
 }
 
 #[test]
-fn full_requests_hold_up_no_reply() {
+fn full_request_queues_delay_no_reply() {
     for path in Path::BOTH {
         let office = Office::open();
         let (ranks, ports) = office.settle(path.plan("job", 3, 1));
@@ -196,7 +195,7 @@ fn full_requests_hold_up_no_reply() {
 }
 
 #[test]
-fn who_has_a_deadline_does_not_wait_for_the_post_office() {
+fn a_deadline_ends_the_wait_for_the_name_server() {
     for path in Path::BOTH {
         let mut office = Office::open();
         let (ranks, ports) = office.settle(path.plan("job", 2, 1));
@@ -213,11 +212,11 @@ fn who_has_a_deadline_does_not_wait_for_the_post_office() {
     }
 }
 
-/// A rank moves to another process and again to another while three senders go on, one of them with
-/// longer messages. Each message is delivered once, in the order of its sender, whoever delivers
-/// it.
+/// A rank moves to another process and again to another while three senders continue, one of them with
+/// longer messages. Each message is delivered once, in the order of its sender, by any of the
+/// processes.
 #[test]
-fn a_moved_port_loses_doubles_and_reorders_nothing() {
+fn a_moved_port_loses_duplicates_and_reorders_nothing() {
     const MESSAGES: u32 = 20_000;
     for path in Path::BOTH {
         let office = Office::open();
@@ -235,7 +234,7 @@ fn a_moved_port_loses_doubles_and_reorders_nothing() {
                 let before = expected[sender].fetch_add(1, Ordering::SeqCst);
                 assert_eq!(number, before, "{path:?}: of sender {sender}");
             }
-            // A sender that had sent all before its name was re-pointed has only now left.
+            // A sender that had sent everything before its name was re-pointed has only now ended.
             Some(PortEvent::Disconnected(ConnectionError::Closed { .. }))
                 if received() == 3 * MESSAGES => {}
             Some(PortEvent::Disconnected(error)) => panic!("{path:?}: {error}"),
@@ -251,7 +250,7 @@ fn a_moved_port_loses_doubles_and_reorders_nothing() {
                             .send_deadline(moving, handler, &bytes(number, length), soon())
                             .expect("somebody receives");
                     }
-                    // Until then it stays, so that nobody reports its end.
+                    // Until then it stays, so that its end is not reported.
                     part::until("everything has been received", done);
                 });
             }
@@ -272,7 +271,7 @@ fn a_moved_port_loses_doubles_and_reorders_nothing() {
                     let addresses = [place, place + 1]
                         .map(|process| PortAddress::new("job", process as u32, 0));
                     office.post.move_port(&addresses[0], &addresses[1]).expect("both are open");
-                    // Until the senders have noticed it and everything that they had sent here is
+                    // Until the senders have observed it and everything that they sent here is
                     // received.
                     part::until("the senders have left", || {
                         check(inbox.try_recv().expect("it can look"));
@@ -285,10 +284,10 @@ fn a_moved_port_loses_doubles_and_reorders_nothing() {
     }
 }
 
-/// A sender that finds its name re-pointed has no room until the former receiver has received, and
-/// waits no longer.
+/// A sender whose name was re-pointed is refused until the former receiver has received its messages,
+/// and no longer.
 #[test]
-fn a_repointed_name_waits_for_what_was_sent_before() {
+fn a_re_pointed_name_waits_for_earlier_messages() {
     let office = Office::open();
     let (ranks, ports) = office.settle(Path::Hall.plan("job", 3, 2));
     let mut ports = ports.into_iter();
@@ -308,7 +307,7 @@ fn a_repointed_name_waits_for_what_was_sent_before() {
     );
     for number in 0..10 {
         assert!(!outbox.try_send(wanted, 0, b"new").expect("open"));
-        // The class that was not used has nothing to wait for.
+        // The unused class has no messages to wait for.
         outbox.reply(wanted.into(), 1, &bytes(number, 8)).expect("open");
         assert_eq!(next(&mut former).bytes, bytes(number, 8));
         assert_eq!(next(&mut latter).bytes, bytes(number, 8));
@@ -318,12 +317,12 @@ fn a_repointed_name_waits_for_what_was_sent_before() {
     assert_eq!(former.connections(), 0);
     outbox.send_deadline(wanted, 0, b"new", soon()).expect("nothing is left there");
     assert_eq!(next(&mut latter).bytes, b"new");
-    // Back again, with nothing sent meanwhile: it never left.
+    // Back again, with nothing sent meanwhile: the connection continues.
     office.post.repoint("job", wanted, &PortAddress::new("job", 1, 0)).expect("open");
     office.post.repoint("job", wanted, &PortAddress::new("job", 2, 0)).expect("open");
     assert!(outbox.try_send(wanted, 0, b"still here").expect("open"));
     assert_eq!(next(&mut latter).bytes, b"still here");
-    // Longer messages wait as well, and then have a lane with a ring, which moves by itself.
+    // Longer messages wait as well, and then have a connection with a ring, which moves itself.
     for number in 0..5 {
         outbox.send(wanted, 0, &bytes(number, 8)).expect("there is room");
     }
@@ -344,8 +343,8 @@ fn a_repointed_name_waits_for_what_was_sent_before() {
     assert_eq!(next(&mut latter).bytes, [8; 100]);
     outbox.close(wanted);
     assert!(matches!(lost(&mut latter), ConnectionError::Closed { .. }));
-    // The one who received has dropped its end: what it has not taken is lost, and nobody waits for
-    // it.
+    // The receiver has dropped its end: messages that it has not received are lost, and the wait for
+    // them ends.
     outbox.send_deadline(wanted, 0, b"never received", soon()).expect("open");
     office.post.repoint("job", wanted, &PortAddress::new("job", 1, 0)).expect("open");
     drop(latter);
@@ -353,17 +352,17 @@ fn a_repointed_name_waits_for_what_was_sent_before() {
     assert_eq!(next(&mut former).bytes, b"here");
 }
 
-/// A lane with a ring that is called to move while it waits for what came through the hall before
-/// goes when its turn comes.
+/// A connection with a ring that is to move while it waits for earlier messages in the receive queue
+/// moves when these are received.
 #[test]
-fn a_lane_that_waits_hears_its_call_to_move() {
+fn a_waiting_successor_receives_its_notice_to_move() {
     let office = Office::open();
     let (ranks, ports) = office.settle(Path::Hall.plan("job", 3, 1));
     let [(mut outbox, _), (_, mut former), (_, mut latter)] =
         <[_; 3]>::try_from(flat(ports)).expect("three");
     let wanted = name(&ranks[0], 1, 0);
-    // So many that the former looks for news while they come, and knows of the call before the
-    // lane's turn.
+    // So many that the former receiver checks its notices while they arrive, before the successor is
+    // polled.
     for number in 0..350 {
         outbox.send(wanted, 0, &bytes(number, 8)).expect("there is room");
         if number < 100 {
@@ -436,7 +435,7 @@ fn a_revoked_name_and_a_refused_source_are_errors() {
 }
 
 #[test]
-fn the_end_of_a_sender_comes_after_its_last_message() {
+fn the_end_of_a_sender_is_reported_after_its_last_message() {
     for path in Path::BOTH {
         let office = Office::open();
         let (ranks, ports) = office.settle(path.plan("job", 3, 1));
@@ -467,8 +466,8 @@ fn the_end_of_a_sender_comes_after_its_last_message() {
     }
 }
 
-/// A process with 512 ports of which 16 are resident: every port gets what was sent to it, in the
-/// order of its sender.
+/// A process with 512 ports of which 16 are resident: every port receives its messages, in the order
+/// of their sender.
 #[test]
 fn a_process_has_512_ports_of_which_16_are_resident() {
     const PORTS: u16 = 512;
@@ -483,7 +482,7 @@ fn a_process_has_512_ports_of_which_16_are_resident() {
         scope.spawn(|| {
             for number in 0..20 {
                 for port in 0..PORTS {
-                    // Some of them often, so that they become resident.
+                    // Some of them repeatedly, so that they become resident.
                     for part in 0..if port % 50 == 0 { 5 } else { 1 } {
                         outbox
                             .send(name(&one, 0, port), part, &bytes(number, 8))
@@ -510,9 +509,9 @@ fn a_process_has_512_ports_of_which_16_are_resident() {
     }
 }
 
-/// Many inboxes of one process sleep at the same time, and each is woken for its own messages.
+/// Many receivers of one process sleep at the same time, and each is woken for its own messages.
 #[test]
-fn each_of_many_sleeping_inboxes_is_woken() {
+fn each_of_many_sleeping_receivers_is_woken() {
     let office = Office::open();
     let (ranks, ports) = office.settle(Path::Hall.plan("job", 2, 8));
     let mut ports = ports.into_iter();
@@ -535,7 +534,7 @@ fn each_of_many_sleeping_inboxes_is_woken() {
                 let name = name(&ranks[0], 0, port);
                 senders[0].0.send(name, 0, &bytes(number, 8)).expect("it receives");
                 sent += 1;
-                // One at a time, so that all the others sleep.
+                // One at a time, so that all others sleep.
                 part::until("it is received", || received.load(Ordering::SeqCst) == sent);
             }
         }

@@ -1,4 +1,4 @@
-//! Who is let into a post office, under which names, and what it refuses.
+//! Registration at a name server, and the requests that it refuses.
 
 mod office;
 mod part;
@@ -13,7 +13,7 @@ use shm::broker::BrokerError;
 use std::time::Duration;
 
 #[test]
-fn only_who_belongs_there_is_let_in() {
+fn only_processes_with_the_key_register() {
     let office = Office::open();
     let key = office.job("job");
     let enter = |job: &str, process, key| {
@@ -28,18 +28,18 @@ fn only_who_belongs_there_is_let_in() {
     let port = first.open_port(0).expect("a new port");
     assert_eq!(refusal(first.open_port(0)), Refusal::PortOpen);
     assert_eq!(refusal(first.open_port(1)), Refusal::NoSuchPort { ports: 1 });
-    // Whoever has left can be followed by another.
+    // After an exit another process may register.
     drop((first, port));
-    part::until("the seat is free", || enter("job", 0, key).is_ok());
+    part::until("the process is free", || enter("job", 0, key).is_ok());
 }
 
 #[test]
-fn strangers_at_the_door_disturb_nobody() {
+fn unregistered_clients_affect_no_others() {
     let office = Office::open();
     let knock = || shm::broker::connect(office.post.name(), PATIENCE).expect("it listens");
     let noisy = knock();
     for length in 0..200 {
-        // It need not be heard, if it does not read what it is answered.
+        // The server may stop reading from a client that does not read its responses.
         let _ = noisy.send_message(&vec![0xa5; length], &[]);
     }
     let (_registration, port) = office.single("job");
@@ -64,7 +64,7 @@ fn strangers_at_the_door_disturb_nobody() {
 }
 
 #[test]
-fn jobs_that_cannot_be_are_refused() {
+fn invalid_jobs_are_refused() {
     let office = Office::open();
     office.job("job");
     let plan = JobConfig::new("new");
@@ -90,7 +90,7 @@ fn jobs_that_cannot_be_are_refused() {
 }
 
 #[test]
-fn a_full_table_is_an_error_on_either_side() {
+fn a_full_table_is_an_error_at_either_job() {
     let office = Office::open();
     let plan = JobConfig { ports: 4, names: 4, ..JobConfig::new("small") };
     let key = office.post.add_job(plan).expect("a new job");

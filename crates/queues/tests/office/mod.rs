@@ -1,4 +1,4 @@
-//! A post office for tests, and what tests ask of it.
+//! A name server for tests, and helpers.
 #![allow(dead_code, reason = "each test program uses a part")]
 
 use crate::part::PATIENCE;
@@ -9,7 +9,7 @@ use std::sync::Arc;
 use std::thread::JoinHandle;
 use std::time::Instant;
 
-/// A post office on a thread of its own.
+/// A name server on a thread of its own.
 pub(crate) struct Office {
     pub(crate) post: Arc<NameServer>,
     thread: Option<JoinHandle<()>>,
@@ -38,7 +38,7 @@ impl Office {
             .expect("let in")
     }
 
-    /// A job of one process with one port, opened.
+    /// Adds a job of one process with one port, and opens it.
     pub(crate) fn single(&self, name: &str) -> (NameClient, Port) {
         let registration = self.enter(name, 0, self.job(name));
         let port = registration.open_port(0).expect("a new port");
@@ -65,19 +65,19 @@ pub(crate) fn soon() -> Instant {
 }
 
 impl Office {
-    /// What a part is told, to become this process of this job.
+    /// Returns the argument with which a child becomes this process of this job.
     pub(crate) fn identity(&self, job: &str, process: u32, key: JobKey) -> String {
         format!("{} {job} {process} {key}", self.post.name())
     }
 }
 
-/// In a part: registers as told; what follows in the argument is given back.
+/// In a child: registers as its argument says, and returns the rest of the argument.
 pub(crate) fn become_told(argument: &str) -> (NameClient, String) {
     let how = argument.splitn(5, ' ').nth(4).unwrap_or_default();
     (try_to_become_told(argument).expect("let in"), how.to_owned())
 }
 
-/// In a part: registers as told, if it may.
+/// In a child: tries to register as its argument says.
 pub(crate) fn try_to_become_told(argument: &str) -> Result<NameClient, PortError> {
     let words: Vec<&str> = argument.split(' ').collect();
     let [post, job, process, key, ..] = words[..] else { panic!("{argument}") };
@@ -85,7 +85,7 @@ pub(crate) fn try_to_become_told(argument: &str) -> Result<NameClient, PortError
     NameClient::register(post, &Identity::new(job, process, key.parse()?), PATIENCE)
 }
 
-/// How messages of a job's processes travel.
+/// Transport of messages between the processes of a job.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Path {
     /// The job shares no memory.
@@ -96,7 +96,7 @@ pub(crate) enum Path {
 impl Path {
     pub(crate) const BOTH: [Path; 2] = [Path::Lane, Path::Hall];
 
-    /// A plan for the job of this name.
+    /// Returns the configuration of a job with this name.
     pub(crate) fn plan(self, name: &str, processes: u32, ports: u16) -> JobConfig {
         let segment_bytes = if self == Path::Hall { 1 << 16 } else { 0 };
         let names =
@@ -106,13 +106,15 @@ impl Path {
 }
 
 impl Office {
-    /// The processes of a new job with these ports opened, as outboxes and inboxes; and their
-    /// registrations.
+    /// Adds a job and opens these ports in all its processes. Returns the senders and receivers, and
+    /// the registrations.
     pub(crate) fn settle(
         &self,
         plan: JobConfig,
     ) -> (Vec<NameClient>, Vec<Vec<(PortSender, PortReceiver)>>) {
-        let (name, processes, ports) = (plan.name.clone(), plan.processes, plan.ports);
+        let name = plan.name.clone();
+        let processes = plan.processes;
+        let ports = plan.ports;
         let key = self.post.add_job(plan).expect("a new job");
         let ranks: Vec<NameClient> =
             (0..processes).map(|process| self.enter(&name, process, key)).collect();
@@ -124,7 +126,7 @@ impl Office {
     }
 }
 
-/// Why something was refused, which it must have been.
+/// Returns the refusal, which is required.
 pub(crate) fn refusal<T: std::fmt::Debug>(outcome: Result<T, PortError>) -> Refusal {
     match outcome {
         Err(PortError::Names(NameError::Refused { refusal, .. })) => refusal,
