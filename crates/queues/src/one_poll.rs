@@ -85,8 +85,8 @@
 //! let words = ExpressQueue::create(&arena, 16, Some((&set, 0)))?;
 //! let lines = CacheLineQueue::create(&arena, 16, Some((&set, 1)))?;
 //! let ring = arena.allocate_zeroed(bytes_for(16)?, 128)?;
-//! let mut sender = basic::Sender::open(&segment, ring, 16)?;
-//! let receiver = basic::Receiver::open(&segment, ring, 16)?.in_set(&set, 2)?;
+//! let mut sender = basic::Sender::connect(&segment, ring, 16)?;
+//! let receiver = basic::Receiver::connect(&segment, ring, 16)?.in_set(&set, 2)?;
 //! let mut queues = [Queue::Words(words.receiver()?), Queue::Lines(lines.receiver()?), Queue::Ring(receiver)].map(Some);
 //!
 //! sender.send(basic::Header::default(), b"a message of any length")?;
@@ -96,7 +96,7 @@
 //! assert_eq!(poll.poll(&mut queues[..]), Some((1, Got::Line(line))));
 //! assert_eq!(poll.poll(&mut queues[..]), Some((2, Got::Ring)));
 //! if let Some(Queue::Ring(ring)) = &mut queues[2] {
-//!     assert_eq!(ring.receive()?.as_slice(), b"a message of any length");
+//!     assert_eq!(ring.recv()?.as_slice(), b"a message of any length");
 //! }
 //! assert_eq!(poll.poll(&mut queues[..]), None);
 //! # Ok(())

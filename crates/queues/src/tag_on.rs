@@ -35,7 +35,7 @@
 //! // Another process does the same with its own mapping of the segment.
 //! let mut pools = TagOnPools::new(&segment);
 //! for queue in &queues {
-//!     let message = queue.receiver()?.try_receive()?.expect("it was sent");
+//!     let message = queue.receiver()?.try_recv()?.expect("it was sent");
 //!     assert_eq!(TagOnPools::note(&message), b"a greeting");
 //!     assert_eq!(&pools.open(&message)?[..], b"hello");
 //! }
