@@ -1,5 +1,4 @@
-//! What append buffers claim: records of many processes in their orders, and an end to whatever
-//! waits.
+//! Append buffers: order of the records of several processes, and the end of every wait.
 
 mod part;
 
@@ -9,12 +8,13 @@ use shm::segment::Offset;
 use std::time::{Duration, Instant};
 
 #[test]
-fn records_of_two_processes_arrive_in_their_orders_although_one_is_stopped_and_killed() {
+fn records_keep_their_order_although_a_sender_is_killed() {
     let (segment, arena) = memory(1 << 20);
     let mut buffer = append::Receiver::create(&arena, 8, 16).expect("room");
     let mut first =
-        Part::start_on("part_appends_for_ever", &segment, &[buffer.offset(), Offset(1)]);
-    let second = Part::start_on("part_appends_for_ever", &segment, &[buffer.offset(), Offset(2)]);
+        Part::start_on("child_appends_until_killed", &segment, &[buffer.offset(), Offset(1)]);
+    let second =
+        Part::start_on("child_appends_until_killed", &segment, &[buffer.offset(), Offset(2)]);
     let mut next = [0_u64; 3];
     let mut record = Vec::new();
     let mut take = |next: &mut [u64; 3], buffer: &mut append::Receiver| {
@@ -49,8 +49,8 @@ fn records_of_two_processes_arrive_in_their_orders_although_one_is_stopped_and_k
 }
 
 #[test]
-#[ignore = "a part of records_of_two_processes_arrive_in_their_orders_although_one_is_stopped_and_killed"]
-fn part_appends_for_ever() {
+#[ignore = "child process of records_keep_their_order_although_a_sender_is_killed"]
+fn child_appends_until_killed() {
     let Some((segment, places)) = given() else { return };
     let appender = append::Sender::connect(&segment, places[0]).expect("made");
     let mut record = [places[1].0 as u8; 16];

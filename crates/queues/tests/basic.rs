@@ -273,7 +273,7 @@ fn is_readable(event: &Event) -> bool {
 }
 
 #[test]
-fn an_event_comes_once_for_each_request_on_arrival_or_at_half_full() {
+fn each_event_request_is_answered_once() {
     let segment = memory(16);
     let event = Event::new().expect("a descriptor");
     // As a sender in another process would get it.
@@ -362,7 +362,7 @@ fn two_processes_answer_each_other_asleep() {
     let there = memory(8);
     let back = memory(8);
     let argument = format!("{} {}", path_of(&there), path_of(&back));
-    let mut child = Part::start("part_echoes", &argument);
+    let mut child = Part::start("child_echoes", &argument);
     let mut sender = sender(&there, 8);
     let mut receiver = receiver(&back, 8);
     for number in 0..ROUNDS {
@@ -379,8 +379,8 @@ fn two_processes_answer_each_other_asleep() {
 }
 
 #[test]
-#[ignore = "a part of two_processes_answer_each_other_asleep"]
-fn part_echoes() {
+#[ignore = "child process of two_processes_answer_each_other_asleep"]
+fn child_echoes() {
     let Some(argument) = argument() else { return };
     let (there, back) = argument.split_once(' ').expect("two paths");
     let mut receiver = receiver(&open(there), 8);
@@ -399,7 +399,7 @@ fn part_echoes() {
 #[test]
 fn a_sleeper_learns_of_its_peers_death_after_its_last_message() {
     let segment = memory(8);
-    let mut child = Part::start("part_sends_and_sleeps", &path_of(&segment));
+    let mut child = Part::start("child_sends_and_sleeps", &path_of(&segment));
     let peer = ProcessHandle::open(child.pid()).expect("it lives");
     let mut receiver = receiver(&segment, 8).watching(peer);
     assert_eq!(receiver.recv().expect("it sends one").as_slice(), b"first");
@@ -416,8 +416,8 @@ fn a_sleeper_learns_of_its_peers_death_after_its_last_message() {
 }
 
 #[test]
-#[ignore = "a part of a_sleeper_learns_of_its_peers_death_after_its_last_message"]
-fn part_sends_and_sleeps() {
+#[ignore = "child process of a_sleeper_learns_of_its_peers_death_after_its_last_message"]
+fn child_sends_and_sleeps() {
     let Some(path) = argument() else { return };
     let mut sender = sender(&open(&path), 8);
     // Both by one store: whoever has the first has the second, too.

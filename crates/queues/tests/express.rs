@@ -233,7 +233,7 @@ fn deadlines_end_both_kinds_of_waiting_without_a_loss() {
 }
 
 #[test]
-fn an_empty_queue_gives_its_empty_message_which_does_nothing_unless_told() {
+fn the_empty_message_runs_no_handler_by_default() {
     let queue = queue(2);
     let mut receiver = queue.receiver().expect("free");
     let mut handlers = Handlers::<Vec<(u16, u8)>>::new();
@@ -280,7 +280,7 @@ fn a_full_queue_that_is_closed_gives_everything_and_then_ends() {
 }
 
 #[test]
-fn a_queue_whose_receivers_died_refuses_those_who_wait_for_room() {
+fn a_retired_queue_refuses_waiting_senders() {
     let queue = queue(2);
     let sender = queue.sender();
     (0..2).for_each(|number| sender.try_send(&message(0, number)).expect("room"));
@@ -302,7 +302,7 @@ fn ten_thousand_open_destinations_take_less_than_four_mebibytes() {
 }
 
 #[test]
-fn a_sole_receiver_is_alone() {
+fn a_single_receiver_excludes_others() {
     let queue = queue(2);
     let sole = queue.single_receiver().expect("free");
     assert!(matches!(queue.receiver(), Err(CreateError::Held { .. })));

@@ -130,7 +130,7 @@ fn a_sender_may_be_killed_at_every_instruction_between_claim_and_publication() {
     let mut lost = 0;
     let mut published = 0;
     for instructions in 0.. {
-        let victim = Traced::start("part_sends_one_between_stops", &segment, queue.offset());
+        let victim = Traced::start("child_sends_one_message_per_stop", &segment, queue.offset());
         let before = tail.load(Ordering::Relaxed);
         while tail.load(Ordering::Relaxed) == before {
             assert!(!victim.step(), "it sends before it stops");
@@ -156,8 +156,8 @@ fn a_sender_may_be_killed_at_every_instruction_between_claim_and_publication() {
 }
 
 #[test]
-#[ignore = "a part of a_sender_may_be_killed_at_every_instruction_between_claim_and_publication"]
-fn part_sends_one_between_stops() {
+#[ignore = "child process of a_sender_may_be_killed_at_every_instruction_between_claim_and_publication"]
+fn child_sends_one_message_per_stop() {
     let Some((segment, places)) = given() else { return };
     let sender = CacheLineQueue::connect(&segment, places[0]).expect("a queue").sender();
     let one = message(1, 77);
@@ -187,7 +187,7 @@ fn two_senders_that_are_killed_one_after_the_other_leave_both_lines() {
     let mut receiver = queue.receiver().expect("free");
     let tail = segment.at::<AtomicU64>(Offset(queue.offset().0 + TAIL)).expect("inside");
     let claims = || {
-        let victim = Traced::start("part_sends_one_between_stops", &segment, queue.offset());
+        let victim = Traced::start("child_sends_one_message_per_stop", &segment, queue.offset());
         let before = tail.load(Ordering::Relaxed);
         while tail.load(Ordering::Relaxed) == before {
             assert!(!victim.step(), "it sends before it stops");
@@ -209,13 +209,13 @@ fn two_senders_that_are_killed_one_after_the_other_leave_both_lines() {
 }
 
 #[test]
-fn senders_that_are_killed_at_random_neither_hang_the_others_nor_take_lines_away() {
+fn senders_killed_at_random_block_no_sender_and_lose_no_slot() {
     const KILLS: u64 = 60;
     let (segment, arena) = memory(1 << 20);
     let queue = CacheLineQueue::create(&arena, 8, None).expect("room");
     let mut receiver = queue.receiver().expect("free");
     let first = |from: u16| {
-        Part::start_on("part_sends_for_ever", &segment, &[queue.offset(), Offset(from.into())])
+        Part::start_on("child_sends_until_killed", &segment, &[queue.offset(), Offset(from.into())])
     };
     let mut senders: Vec<(u16, Part)> = (0..3).map(|from| (from, first(from))).collect();
     let mut next = vec![0; 3 + KILLS as usize];
@@ -255,8 +255,8 @@ fn senders_that_are_killed_at_random_neither_hang_the_others_nor_take_lines_away
 }
 
 #[test]
-#[ignore = "a part of senders_that_are_killed_at_random_neither_hang_the_others_nor_take_lines_away"]
-fn part_sends_for_ever() {
+#[ignore = "child process of senders_killed_at_random_block_no_sender_and_lose_no_slot"]
+fn child_sends_until_killed() {
     let Some((segment, places)) = given() else { return };
     let sender = CacheLineQueue::connect(&segment, places[0]).expect("a queue").sender();
     let from = u16::try_from(places[1].0).expect("a name");
@@ -271,7 +271,7 @@ fn numbers_are_given_again_when_their_processes_have_ended() {
     let queue = CacheLineQueue::create(&arena, 2, None).expect("room");
     let mut receiver = queue.receiver().expect("free");
     for number in 0..80 {
-        let mut victim = Part::start_on("part_claims_and_ends", &segment, &[queue.offset()]);
+        let mut victim = Part::start_on("child_claims_and_ends", &segment, &[queue.offset()]);
         assert!(victim.succeeds());
         // Every one of them leaves a line.
         let sender = queue.sender();
@@ -284,8 +284,8 @@ fn numbers_are_given_again_when_their_processes_have_ended() {
 }
 
 #[test]
-#[ignore = "a part of numbers_are_given_again_when_their_processes_have_ended"]
-fn part_claims_and_ends() {
+#[ignore = "child process of numbers_are_given_again_when_their_processes_have_ended"]
+fn child_claims_and_ends() {
     let Some((segment, places)) = given() else { return };
     let sender = CacheLineQueue::connect(&segment, places[0]).expect("a queue").sender();
     let claim = sender.claim(CacheLineHeader::default());

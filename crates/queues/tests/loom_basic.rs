@@ -234,7 +234,7 @@ fn messages_arrive_once_and_in_order_over_a_lap_with_more_preemptions() {
 /// The second message of each pair has a stamp that is written by a plain store, before the first
 /// one's release.
 #[test]
-fn what_one_store_publishes_is_there_as_a_whole() {
+fn one_store_publishes_a_whole_batch() {
     model(2, || {
         let (mut sender, mut receiver) = ends(8);
         let thread = thread::spawn(move || {
@@ -261,7 +261,7 @@ fn what_one_store_publishes_is_there_as_a_whole() {
 /// Messages of two lines of a ring of eight, whose data look like the stamps that the receiver
 /// waits for at the places where it will look for them; and a skip at the end of each lap.
 #[test]
-fn data_is_never_taken_for_a_stamp() {
+fn data_is_never_mistaken_for_a_stamp() {
     model(2, || {
         let (mut sender, mut receiver) = ends(8);
         let plausible = |lap| Stamp::Message { header: Header::default(), bytes: 8 }.encode(lap);
@@ -282,7 +282,7 @@ fn data_is_never_taken_for_a_stamp() {
 }
 
 #[test]
-fn a_sender_that_sleeps_is_told_that_nobody_reads_any_more() {
+fn a_sleeping_sender_notices_a_closed_receiver() {
     model(3, || {
         let (mut sender, mut receiver) = ends(4);
         let thread = thread::spawn(move || {
@@ -308,7 +308,7 @@ fn a_sender_that_sleeps_is_told_that_nobody_reads_any_more() {
 }
 
 #[test]
-fn whoever_asks_for_an_event_sees_the_message_or_gets_the_event() {
+fn an_event_request_races_with_a_message_safely() {
     for (when, enough) in [(Notify::Arrival, 1), (Notify::HalfFull, 2)] {
         model(3, move || {
             let (mut sender, mut receiver) = ends(4);

@@ -226,7 +226,7 @@ fn a_sender_and_two_receivers_of_an_empty_ring() {
 
 /// A sender that commits and is then stopped for ever, before it moves the tail.
 #[test]
-fn a_sender_that_never_helps_holds_up_nobody() {
+fn a_stopped_sender_blocks_no_thread() {
     model(3, || {
         let ring = Memory::used(2, 0);
         let stopped = {

@@ -243,7 +243,7 @@ fn every_length_up_to_a_line_is_carried_and_no_longer_one() {
 }
 
 #[test]
-fn a_claim_that_is_held_for_long_holds_up_nobody_and_is_sent_again() {
+fn a_slow_claim_blocks_no_thread_and_is_sent_again() {
     let queue = queue(4);
     let sender = queue.sender();
     let mut receiver = queue.receiver().expect("free");
@@ -266,7 +266,7 @@ fn a_claim_that_is_held_for_long_holds_up_nobody_and_is_sent_again() {
 }
 
 #[test]
-fn a_slow_message_that_finds_no_room_comes_back_to_its_sender() {
+fn a_slow_message_returns_to_its_sender_when_the_queue_is_full() {
     let queue = queue(2);
     let sender = queue.sender();
     let mut receiver = queue.receiver().expect("free");

@@ -1,5 +1,5 @@
-//! The ring of lines under loom: every interleaving of a few threads, on the very source files that
-//! run.
+//! Loom models of the slot ring: every interleaving of a few threads, on the source files that run in
+//! production.
 
 mod sync {
     pub(crate) use loom::sync::atomic::{AtomicU32, AtomicU64, Ordering};
@@ -17,12 +17,12 @@ mod cache_line {
     pub(crate) mod ring;
     pub(crate) mod state;
 
-    /// Whether a process lives, which in a segment the kernel says.
+    /// Liveness of processes, which the kernel reports in production.
     pub(crate) mod senders {
         use super::state::SenderId;
         use crate::sync::{AtomicU64, Ordering};
 
-        /// A bit for each that is dead.
+        /// One bit per ended process.
         #[derive(Debug, Clone, Copy)]
         pub(crate) struct Senders<'a>(pub(crate) &'a AtomicU64);
 
@@ -101,7 +101,7 @@ fn read(got: CacheLineMessage) -> (u16, u64) {
 }
 
 /// Voids as soon as it may.
-fn impatient() -> RecvState {
+fn eager_voider() -> RecvState {
     let mut looks = RecvState::default();
     looks.policy = VoidPolicy { near: 1, far: 1, times: 1, unknown_times: 0 };
     looks
@@ -147,7 +147,7 @@ impl Memory {
 
     fn send(&self, from: u16, number: u64) -> Result<u64, SendError> {
         self.lines_of(from).try_send(&message(from, number), 0).inspect_err(|&why| {
-            // As `lines.rs` does.
+            // As `cache_line.rs` does.
             if why == SendError::Full && self.lines_of(from).is_stuck() {
                 self.lines_of(from).recover();
             }
@@ -176,7 +176,7 @@ impl Memory {
 
     /// Tries so often to receive.
     fn receive_some<C: Consumers>(&self, tries: usize) -> Vec<(u16, u64)> {
-        let mut looks = impatient();
+        let mut looks = eager_voider();
         let mut receive =
             |_| self.lines().try_recv::<C>(&mut looks).expect("neither closed nor broken");
         (0..tries).filter_map(&mut receive).map(read).collect()
@@ -184,7 +184,7 @@ impl Memory {
 
     /// Receives what is left when all others have ended.
     fn drain<C: Consumers>(&self) -> Vec<(u16, u64)> {
-        let mut looks = impatient();
+        let mut looks = eager_voider();
         let mut receive =
             || self.lines().try_recv::<C>(&mut looks).expect("neither closed nor broken");
         let got: Vec<_> = std::iter::from_fn(|| receive().map(read)).collect();
@@ -249,17 +249,17 @@ fn two_senders_one_receiver<C: Consumers>(preemptions: usize, full: u64, tries: 
 }
 
 #[test]
-fn two_senders_and_an_impatient_receiver_of_an_empty_ring() {
+fn two_senders_and_an_eager_voider_of_an_empty_ring() {
     two_senders_one_receiver::<Multi>(3, 0, 1);
 }
 
 #[test]
-fn two_senders_and_an_impatient_receiver_of_a_full_ring() {
+fn two_senders_and_an_eager_voider_of_a_full_ring() {
     two_senders_one_receiver::<Multi>(2, 2, 2);
 }
 
 #[test]
-fn two_senders_and_an_impatient_sole_receiver() {
+fn two_senders_and_an_eager_single_voider() {
     two_senders_one_receiver::<Single>(2, 1, 2);
 }
 
@@ -291,7 +291,7 @@ fn a_sender_and_two_receivers() {
 /// A sender is so slow that its line is voided, passed by for some laps, and given back while
 /// others come round to it.
 #[test]
-fn a_voided_line_is_passed_by_and_comes_back() {
+fn a_voided_slot_is_skipped_and_released() {
     model(2, || {
         let ring = Memory::used(2, 0);
         let slow = ring.lines_of(1).claim(0).expect("room");
@@ -335,7 +335,7 @@ fn a_voided_line_is_passed_by_and_comes_back() {
 
 /// Publication, void and a second receiver meet.
 #[test]
-fn a_line_is_published_or_voided_and_never_both() {
+fn a_slot_is_published_or_voided_and_never_both() {
     model(3, || {
         let ring = Memory::used(2, 0);
         let claimed = ring.lines().claim(0).expect("room");
@@ -443,7 +443,7 @@ fn senders_recover_the_lines_of_the_dead() {
 /// A dead sender's successor is between its claim and its header when a receiver has lost its
 /// policy.
 #[test]
-fn who_claimed_is_known_from_the_next_claim() {
+fn the_next_claim_identifies_the_claimant() {
     model(3, || {
         let ring = Memory::used(4, 0);
         ring.die_composing(1, false);
@@ -454,7 +454,7 @@ fn who_claimed_is_known_from_the_next_claim() {
                 assert!(ring.send(2, 1).is_ok());
             })
         };
-        let mut looks = impatient();
+        let mut looks = eager_voider();
         // Longer than the other thread can be held up here.
         looks.policy.unknown_times = 1_000;
         let mut got = Vec::new();
@@ -476,7 +476,7 @@ fn who_claimed_is_known_from_the_next_claim() {
 }
 
 #[test]
-fn a_claim_that_is_given_up_leaves_a_whole_ring() {
+fn an_abandoned_claim_leaves_a_consistent_ring() {
     model(3, || {
         let ring = Memory::used(2, 0);
         let giving_up = {
@@ -514,7 +514,7 @@ fn what_was_claimed_before_closing_is_received_or_refused() {
         };
         ring.lines().close();
         let mut got = Vec::new();
-        let mut looks = impatient();
+        let mut looks = eager_voider();
         let mut receive = || match ring.lines().try_recv::<Multi>(&mut looks) {
             Ok(message) => got.extend(message.map(read)),
             Err(why) => assert_eq!(why, RecvError::Closed),
@@ -545,7 +545,7 @@ fn a_ring_that_changes_hands_takes_nothing_from_its_former_senders() {
         let lines = ring.lines();
         lines.close();
         let mut got = Vec::new();
-        let mut looks = impatient();
+        let mut looks = eager_voider();
         let generation = loop {
             match lines.try_recv::<Multi>(&mut looks) {
                 Ok(message) => got.extend(message.map(read)),
