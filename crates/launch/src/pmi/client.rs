@@ -80,7 +80,7 @@ impl<S: Read + Write> Client<S> {
         Ok(())
     }
 
-    /// What a rank has put under a key before the last fence; none if nobody has.
+    /// Looks up the value that a rank has put under a key before the last fence.
     ///
     /// # Errors
     /// [`Error::Unspeakable`]; those of every answer.

@@ -1,8 +1,8 @@
-//! What can go wrong with a process manager.
+//! Failures of the conversation with a process manager.
 
 use super::message::Version;
 
-/// Why the process manager could not be asked, or its answer not be understood.
+/// A failure of a command to the process manager.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum Error {
@@ -17,23 +17,23 @@ pub enum Error {
         "the process manager answers {text:?} to {command}, which is no message of {version}: {why}"
     )]
     Malformed {
-        /// What was asked.
+        /// The command.
         command: &'static str,
         /// The protocol.
         version: Version,
         /// The beginning of the answer.
         text: String,
-        /// What is wrong with it.
+        /// The fault of the answer.
         why: &'static str,
     },
     /// The answer is one to another question.
     #[error("the process manager answers {command} with {found:?}, it should be {expected:?}")]
     Unexpected {
-        /// What was asked.
+        /// The command.
         command: &'static str,
         /// The command of the answer.
         found: String,
-        /// What it should be.
+        /// The expected value.
         expected: &'static str,
     },
     /// A word of the answer is missing, or is not what it should be.
@@ -41,19 +41,19 @@ pub enum Error {
         "the process manager's answer to {command} has {found}, it should have {field}, {expected}"
     )]
     Field {
-        /// What was asked.
+        /// The command.
         command: &'static str,
         /// The word's name.
         field: &'static str,
-        /// What the answer has.
+        /// The value in the answer.
         found: String,
-        /// What it should be.
+        /// The expected value.
         expected: &'static str,
     },
     /// The process manager says no.
     #[error("the process manager refuses {command}: {why}")]
     Refused {
-        /// What was asked.
+        /// The command.
         command: &'static str,
         /// What it says.
         why: String,
