@@ -81,7 +81,7 @@ static __always_inline __u32 find_ipv6(struct __sk_buff *skb, struct wire *here,
 /* Whose doorbell a packet is: the slot plus one, or 0 if it is none. A rank rings when it has submitted runs: it sends
  * four bytes, its slot, to the job's port by the loopback interface, which is a faster way into the program than to have
  * it run. */
-static __always_inline __u32 wire_rung(struct __sk_buff *skb)
+static __always_inline __u32 wire_doorbell(struct __sk_buff *skb)
 {
 	struct wire *here = wire();
 	__u32 slot;

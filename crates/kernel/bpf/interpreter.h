@@ -42,7 +42,7 @@ struct {
 	__array(values, struct rank_map);
 } rank_maps SEC(".maps");
 
-struct bell_map {
+struct wakeup_map {
 	__uint(type, BPF_MAP_TYPE_RINGBUF);
 	__uint(max_entries, 4096);
 };
@@ -53,8 +53,8 @@ struct {
 	__uint(max_entries, LOCAL_RANKS);
 	__uint(key_size, 4);
 	__uint(value_size, 4);
-	__array(values, struct bell_map);
-} bells SEC(".maps");
+	__array(values, struct wakeup_map);
+} wakeups SEC(".maps");
 
 static __always_inline struct job *job(void)
 {
@@ -171,7 +171,7 @@ __noinline int send_away(struct __sk_buff *skb, struct rank_memory *rank __arg_n
 	__u32 total = record_at(rank, run, operation)->bytes, rank_to = route >> 32, announced = 0;
 	if (!job_here || rank_to >= RANKS)
 		return 1;
-	__u32 node = job_here->places[rank_to].node;
+	__u32 node = job_here->locations[rank_to].node;
 	struct stream *stream = stream_to(node);
 	if (!stream)
 		return 1;
@@ -194,7 +194,7 @@ __noinline int send_away(struct __sk_buff *skb, struct rank_memory *rank __arg_n
 		progress->moved = moved + length;
 		if (moved + length == total)
 			break;
-		if (is_late_after_message()) {
+		if (is_over_budget_after_message()) {
 			announce_stall(route);
 			return 0;
 		}
@@ -212,7 +212,7 @@ __noinline int send_here(struct rank_memory *rank __arg_nonnull, __u32 run_place
 	__u32 total = record_at(rank, run, operation)->bytes, rank_to = route >> 32, slot = route, announced = 0;
 	if (!job_here || !here || rank_to >= RANKS)
 		return 1;
-	__u32 slot_to = job_here->places[rank_to].slot;
+	__u32 slot_to = job_here->locations[rank_to].slot;
 	struct message *message = &here->outgoing;
 	while (can_loop()) {
 		__u32 moved = progress->moved, length = piece_of(job_here, total - moved);
@@ -228,7 +228,7 @@ __noinline int send_here(struct rank_memory *rank __arg_nonnull, __u32 run_place
 		progress->moved = moved + length;
 		if (moved + length == total)
 			break;
-		if (is_late_after(here, EFFORT_OF_MESSAGE)) {
+		if (is_over_budget_after(here, WORK_OF_MESSAGE)) {
 			announce_stall(slot);
 			return 0;
 		}
@@ -245,7 +245,7 @@ static __always_inline int send(struct __sk_buff *skb, struct rank_memory *rank,
 	__u32 rank_to = *AT(rank, __u32, run->members + 4 * record_at(rank, run, operation)->peer);
 	if (!job_here || rank_to >= job_here->ranks || rank_to >= RANKS)
 		return 1;
-	if (job_here->places[rank_to].node == job_here->node)
+	if (job_here->locations[rank_to].node == job_here->node)
 		return send_here(rank, run_place, operation, route(slot, rank_to));
 	return send_away(skb, rank, run_place, operation, route(slot, rank_to));
 }
@@ -339,11 +339,11 @@ static __always_inline int step(struct __sk_buff *skb, struct rank_memory *rank,
 			return 1;
 		break;
 	case KIND_LOCAL:
-		flush_envelope(skb);
+		flush_pending_packet(skb);
 		compute(rank, run, run_place, operation);
 		break;
 	case KIND_COPY:
-		flush_envelope(skb);
+		flush_pending_packet(skb);
 		copy_lists(rank, run_place, operation);
 		break;
 	case KIND_TIMESTAMP:
@@ -372,7 +372,7 @@ __noinline int work(struct __sk_buff *skb, struct rank_memory *rank __arg_nonnul
 	if (!submitted && *(volatile __u32 *)&rank->head.submitted)
 		submitted = __sync_lock_test_and_set(&rank->head.submitted, 0);
 	for (__u32 i = zero; i < WALK_LIMIT && submitted && can_loop(); i++) {
-		if (is_late_after(here, EFFORT_OF_MESSAGE))
+		if (is_over_budget_after(here, WORK_OF_MESSAGE))
 			break;
 		__u32 next = run_at(rank, submitted)->next;
 		begin(rank, submitted);
@@ -385,7 +385,7 @@ __noinline int work(struct __sk_buff *skb, struct rank_memory *rank __arg_nonnul
 	if (rank->head.stalled_first || *(volatile __u64 *)&stalled_ranks & 1ull << (slot & (LOCAL_RANKS - 1)))
 		unstall(rank, slot);
 	for (__u32 steps = zero; steps < STEPS && can_loop(); steps++)
-		if (is_late_after(here, EFFORT_OF_OPERATION) || !step(skb, rank, slot))
+		if (is_over_budget_after(here, WORK_OF_OPERATION) || !step(skb, rank, slot))
 			break;
 	if (has_more(rank))
 		announce_stall(slot); /* so that it is done although nothing comes for the rank */
@@ -404,10 +404,10 @@ static __always_inline void ring(struct __sk_buff *skb, struct rank_memory *rank
 	rank->head.sleeping = 0;
 	/* Waking somebody takes long. */
 	wire_flush(skb);
-	void *bell = bpf_map_lookup_elem(&bells, &slot);
+	void *wakeup = bpf_map_lookup_elem(&wakeups, &slot);
 	__u64 word = 1;
-	if (bell)
-		bpf_ringbuf_output(bell, &word, sizeof(word), BPF_RB_FORCE_WAKEUP);
+	if (wakeup)
+		bpf_ringbuf_output(wakeup, &word, sizeof(word), BPF_RB_FORCE_WAKEUP);
 }
 
 /* Works for a rank, unless somebody does. Gives whether others may have got room by that: slots of this rank, or the
@@ -430,7 +430,7 @@ static __always_inline int advance(struct __sk_buff *skb, __u32 slot)
 		if (!release(slot))
 			break;
 		progress = 1;
-		if (is_late()) {
+		if (is_over_budget()) {
 			announce_stall(slot);
 			break;
 		}
@@ -449,7 +449,7 @@ static __always_inline void advance_pending(struct __sk_buff *skb)
 		if (!(here->pending & bit))
 			continue;
 		/* Somebody has looked at the time before only if there was much to do. */
-		if (here->deadline && is_late())
+		if (here->deadline && is_over_budget())
 			break;
 		here->pending &= ~bit;
 		if (!advance(skb, i & (LOCAL_RANKS - 1)) && !here->contended)
@@ -463,7 +463,7 @@ static __always_inline void advance_pending(struct __sk_buff *skb)
 		__sync_fetch_and_or(&stalled_ranks, here->pending);
 	here->pending = 0;
 	here->deadline = 0;
-	here->effort = 0;
+	here->work = 0;
 }
 
 /* Hands over a piece that came from another node. Gives NO_ROOM if it has to be brought again. */
@@ -474,7 +474,7 @@ static __always_inline int deliver(struct message *message)
 	if (!job_here || destination >= job_here->ranks || destination >= RANKS ||
 	    message->header.length > PIECE_BYTES)
 		return TAKEN;
-	struct place place = job_here->places[destination];
+	struct location place = job_here->locations[destination];
 	return place.node == job_here->node ? bring(place.slot, message) : TAKEN;
 }
 

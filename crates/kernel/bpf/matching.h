@@ -192,27 +192,27 @@ __noinline __u32 find_wild(struct rank_memory *rank __arg_nonnull, __u32 run_pla
 }
 
 /* Keeps a message of which the rank has not started the run. */
-static __always_inline void keep_early(struct rank_memory *rank, struct message_header *header, __u32 slot)
+static __always_inline void keep_unexpected(struct rank_memory *rank, struct message_header *header, __u32 slot)
 {
 	__u64 bucket = run_hash(header->communicator, header->sequence);
-	asm volatile("%0 &= %1" : "+r"(bucket) : "i"(EARLY_BUCKETS - 1));
+	asm volatile("%0 &= %1" : "+r"(bucket) : "i"(UNEXPECTED_BUCKETS - 1));
 	slot_at(rank, slot - 1)->next = 0;
-	if (rank->early_first[bucket])
-		slot_at(rank, rank->early_last[bucket] - 1)->next = slot;
+	if (rank->unexpected_first[bucket])
+		slot_at(rank, rank->unexpected_last[bucket] - 1)->next = slot;
 	else
-		rank->early_first[bucket] = slot;
-	rank->early_last[bucket] = slot;
+		rank->unexpected_first[bucket] = slot;
+	rank->unexpected_last[bucket] = slot;
 }
 
 /* Keeps a message for receives with a wildcard. */
-static __always_inline void keep_left(struct rank_memory *rank, struct run *run, __u32 slot)
+static __always_inline void keep_unmatched(struct rank_memory *rank, struct run *run, __u32 slot)
 {
 	slot_at(rank, slot - 1)->next = 0;
-	if (run->left_first)
-		slot_at(rank, run->left_last - 1)->next = slot;
+	if (run->unmatched_first)
+		slot_at(rank, run->unmatched_last - 1)->next = slot;
 	else
-		run->left_first = slot;
-	run->left_last = slot;
+		run->unmatched_first = slot;
+	run->unmatched_last = slot;
 }
 
 /* Whether the source is who it says it is in the communicator, and both called the same. */
@@ -221,12 +221,12 @@ static __always_inline int belongs(struct rank_memory *rank, __u32 run_place, st
 	struct run *run = run_at(rank, run_place);
 	if (header->member >= run->member_count || *AT(rank, __u32, run->members + 4 * header->member) != header->source)
 		return 0;
-	if (header->stamp == run->stamp)
+	if (header->signature == run->signature)
 		return 1;
 	run->fault_source = header->member;
-	run->fault_sent = header->stamp;
-	run->fault_expected = run->stamp;
-	fail(rank, run_place, FAULT_STAMPS);
+	run->fault_sent = header->signature;
+	run->fault_expected = run->signature;
+	fail(rank, run_place, FAULT_SIGNATURES);
 	return 0;
 }
 
@@ -273,9 +273,9 @@ __noinline int accept(struct rank_memory *rank __arg_nonnull, struct message *me
 		slot_at(rank, slot - 1)->next = progress->slots;
 		progress->slots = slot;
 	} else if (run_place) {
-		keep_left(rank, run, slot);
+		keep_unmatched(rank, run, slot);
 	} else {
-		keep_early(rank, header, slot);
+		keep_unexpected(rank, header, slot);
 	}
 	return TAKEN;
 done:
@@ -292,8 +292,8 @@ static __always_inline int take_arrived(struct rank_memory *rank, __u32 run_plac
 	__u32 slot = progress->slots, done = 0;
 	progress->slots = 0;
 	for (__u32 i = zero; i < SLOTS && slot && can_loop(); i++) {
-		if (is_late_after_message()) {
-			put_off(rank, slot);
+		if (is_over_budget_after_message()) {
+			postpone(rank, slot);
 			break;
 		}
 		__u32 next = slot_at(rank, slot - 1)->next;
@@ -312,7 +312,7 @@ static __always_inline int take_left(struct rank_memory *rank, __u32 run_place, 
 	struct run *run = run_at(rank, run_place);
 	struct operation_record *record = record_at(rank, run, operation);
 	struct progress *progress = progress_at(rank, run, operation);
-	__u32 slot = run->left_first, before = 0, found = 0, done = 0;
+	__u32 slot = run->unmatched_first, before = 0, found = 0, done = 0;
 	/* A message of another length ends the run, and its lists with it. */
 	for (__u32 i = zero; i < SLOTS && slot && !done && run->state == RUN_UNDER_WAY && can_loop(); i++) {
 		struct slot *kept = slot_at(rank, slot - 1);
@@ -332,13 +332,13 @@ static __always_inline int take_left(struct rank_memory *rank, __u32 run_place, 
 		if (before)
 			slot_at(rank, before - 1)->next = next;
 		else
-			run->left_first = next;
-		if (run->left_last == slot)
-			run->left_last = before;
-		if (is_late_after_message()) {
+			run->unmatched_first = next;
+		if (run->unmatched_last == slot)
+			run->unmatched_last = before;
+		if (is_over_budget_after_message()) {
 			/* The receive has begun to take this message: its pieces find it. */
 			kept->next = 0;
-			put_off(rank, slot);
+			postpone(rank, slot);
 			slot = next;
 			continue;
 		}
@@ -377,15 +377,15 @@ __noinline int begin(struct rank_memory *rank __arg_nonnull, __u32 run_place)
 		finish(rank, run_place);
 		return 0;
 	}
-	__u64 early = run_hash(run->communicator, run->sequence);
-	asm volatile("%0 &= %1" : "+r"(early) : "i"(EARLY_BUCKETS - 1));
-	__u32 slot = rank->early_first[early];
+	__u64 unexpected = run_hash(run->communicator, run->sequence);
+	asm volatile("%0 &= %1" : "+r"(unexpected) : "i"(UNEXPECTED_BUCKETS - 1));
+	__u32 slot = rank->unexpected_first[unexpected];
 	if (slot)
-		rank->early_first[early] = 0;
+		rank->unexpected_first[unexpected] = 0;
 	/* What belongs to other runs is put back by `accept`, in the same order. */
 	for (__u32 i = zero; i < SLOTS && slot && can_loop(); i++) {
-		if (is_late_after_message()) {
-			put_off(rank, slot);
+		if (is_over_budget_after_message()) {
+			postpone(rank, slot);
 			break;
 		}
 		__u32 next = slot_at(rank, slot - 1)->next;
@@ -397,14 +397,14 @@ __noinline int begin(struct rank_memory *rank __arg_nonnull, __u32 run_place)
 	return 0;
 }
 
-/* Gives the rank a list of messages. Gives how many were given, beside so many before: no more than there are slots. */
-static __always_inline __u32 give_list(struct rank_memory *rank, __u32 slot, __u32 before)
+/* Gives the rank a list of messages. Gives how many were handed_over, beside so many before: no more than there are slots. */
+static __always_inline __u32 hand_over_list(struct rank_memory *rank, __u32 slot, __u32 before)
 {
 	while (before < SLOTS && slot && can_loop()) {
 		struct slot *kept = slot_at(rank, slot - 1);
 		slot = kept->next;
-		/* A full barrier. Partner: the load in `EarlyMessages::take_given`. */
-		__sync_lock_test_and_set(&kept->state, SLOT_GIVEN);
+		/* A full barrier. Partner: the load in `UnexpectedMessages::take_handed_over`. */
+		__sync_lock_test_and_set(&kept->state, SLOT_HANDED_OVER);
 		before++;
 	}
 	return before;
@@ -412,14 +412,14 @@ static __always_inline __u32 give_list(struct rank_memory *rank, __u32 slot, __u
 
 /* Gives the rank the messages for which there is no receive yet. It asks for that when it waits and messages find no slot:
  * what it waits for may be behind messages that it does not want yet. It brings them back bit by bit. */
-__noinline int give_unwanted(struct rank_memory *rank __arg_nonnull)
+__noinline int hand_over_unexpected(struct rank_memory *rank __arg_nonnull)
 {
-	__u32 given = zero, seen = zero;
-	for (__u32 i = zero; i < EARLY_BUCKETS && can_loop(); i++) {
+	__u32 handed_over = zero, seen = zero;
+	for (__u32 i = zero; i < UNEXPECTED_BUCKETS && can_loop(); i++) {
 		__u64 bucket = i;
-		asm volatile("%0 &= %1" : "+r"(bucket) : "i"(EARLY_BUCKETS - 1));
-		given = give_list(rank, rank->early_first[bucket], given);
-		rank->early_first[bucket] = 0;
+		asm volatile("%0 &= %1" : "+r"(bucket) : "i"(UNEXPECTED_BUCKETS - 1));
+		handed_over = hand_over_list(rank, rank->unexpected_first[bucket], handed_over);
+		rank->unexpected_first[bucket] = 0;
 	}
 	for (__u32 i = zero; i < RUN_BUCKETS && can_loop(); i++) {
 		__u64 bucket = i;
@@ -427,13 +427,13 @@ __noinline int give_unwanted(struct rank_memory *rank __arg_nonnull)
 		__u32 place = rank->run_buckets[bucket];
 		for (; seen < OPERATIONS && place && can_loop(); seen++) {
 			struct run *run = run_at(rank, place);
-			given = give_list(rank, run->left_first, given);
-			run->left_first = 0;
+			handed_over = hand_over_list(rank, run->unmatched_first, handed_over);
+			run->unmatched_first = 0;
 			for (__u32 j = zero; j < run->operation_count && seen < OPERATIONS && can_loop(); j++, seen++) {
 				struct progress *progress = progress_at(rank, run, j);
 				if (progress->phase != PHASE_ARRIVED)
 					continue;
-				given = give_list(rank, progress->slots, given);
+				handed_over = hand_over_list(rank, progress->slots, handed_over);
 				progress->slots = 0;
 				progress->phase = PHASE_WAITING;
 			}
@@ -456,8 +456,8 @@ __noinline int accept_waiting(struct rank_memory *rank __arg_nonnull)
 		slot = next;
 	}
 	for (__u32 i = zero; i < SLOTS && first && can_loop(); i++) {
-		if (is_late_after_message()) {
-			put_off(rank, first);
+		if (is_over_budget_after_message()) {
+			postpone(rank, first);
 			break;
 		}
 		struct slot *kept = slot_at(rank, first - 1);

@@ -4,7 +4,7 @@
 
 #include <linux/bpf.h>
 #include <bpf/bpf_helpers.h>
-#include "effort.h"
+#include "budget.h"
 
 #define __arg_nonnull __attribute__((btf_decl_tag("arg:nonnull")))
 
@@ -299,7 +299,7 @@ static __always_inline void compose(struct rank_memory *rank, __u32 run_place, _
 	struct operation_record *record = record_at(rank, run, operation);
 	struct message_header *header = &message->header;
 	header->communicator = run->communicator;
-	header->stamp = run->stamp;
+	header->signature = run->signature;
 	header->sequence = run->sequence;
 	header->member = run->member;
 	header->tag = record->tag;

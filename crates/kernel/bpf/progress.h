@@ -104,7 +104,7 @@ static __always_inline void leave_waiting(struct rank_memory *rank, __u32 slot)
 }
 
 /* Leaves a list of messages to a later look at the rank, as if nobody had looked at them. */
-static __always_inline void put_off(struct rank_memory *rank, __u32 slot)
+static __always_inline void postpone(struct rank_memory *rank, __u32 slot)
 {
 	for (__u32 i = zero; i < SLOTS && slot && can_loop(); i++) {
 		struct slot *kept = slot_at(rank, slot - 1);
@@ -134,7 +134,7 @@ __noinline int finish(struct rank_memory *rank __arg_nonnull, __u32 run_place)
 		}
 		count_rounds(i);
 	}
-	drop_messages(rank, run->left_first, zero);
+	drop_messages(rank, run->unmatched_first, zero);
 	end_run(rank, run, RUN_COMPLETE);
 	return 0;
 }
@@ -145,8 +145,8 @@ __noinline int fail(struct rank_memory *rank __arg_nonnull, __u32 run_place, __u
 	struct run *run = run_at(rank, run_place);
 	run->fault = fault;
 	run->ready_first = 0;
-	__u32 dropped = drop_messages(rank, run->left_first, zero);
-	run->left_first = 0;
+	__u32 dropped = drop_messages(rank, run->unmatched_first, zero);
+	run->unmatched_first = 0;
 	__u32 i = zero;
 	for (; i < run->operation_count && i < WALK_LIMIT && can_loop(); i++) {
 		struct progress *progress = progress_at(rank, run, i);

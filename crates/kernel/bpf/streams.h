@@ -1,5 +1,5 @@
-/* What the wire knows and keeps: the job, the other nodes, the streams between them and what is
- * under way. No rank can write these maps. */
+/* Maps of the wire: the job, the other nodes, the streams between them, and unacknowledged packets. No rank can write
+ * them. */
 #ifndef STREAMS_H
 #define STREAMS_H
 
@@ -38,23 +38,23 @@ struct {
  * beginning. Words are changed by atomic operations: several processors send and receive at once. */
 struct stream {
 	__u64 sent;         /* packets so far */
-	__u64 acknowledged; /* packets that are known to have arrived there */
+	__u64 acknowledged; /* packets known to have arrived there */
 	__u64 expected;     /* packets that have arrived here without a gap */
-	__u64 told;         /* `expected`, as the other node was told last */
+	__u64 reported;         /* `expected`, as last reported to the other node */
 	__u32 unanswered;   /* requests sent since anything came from there */
 	__u32 held;         /* a send was refused because the window is full */
-	/* Up to here is what every packet needs: a cache line. */
-	__u64 asked;        /* requests sent */
-	__u64 asked_at;     /* when, in nanoseconds */
-	__u64 asked_about;  /* `sent`, as it was then */
+	/* Every packet uses the fields up to here: a cache line. */
+	__u64 requested;        /* requests sent */
+	__u64 requested_at;     /* time of the last one, in nanoseconds */
+	__u64 sent_at_request;  /* `sent` at the last request */
 	__u64 settled;      /* the last of our requests that was answered */
 	__u64 answered;     /* the last of their requests that was answered */
-	__u64 tended;       /* `sent`, when this was last tended */
+	__u64 sent_at_check;       /* `sent` at the last call of `wire_retransmit` */
 	__u64 laps[WINDOW]; /* by number modulo WINDOW: twice the lap of the last arrival, odd while the next is delivered */
 	__u64 reserved[5]; /* for a multiple of a cache line */
 };
 
-_Static_assert(sizeof(struct stream) == 640, "streams share no cache line but for what lies around maps");
+_Static_assert(sizeof(struct stream) == 640, "streams share no cache line");
 
 struct {
 	__uint(type, BPF_MAP_TYPE_ARRAY);
@@ -63,13 +63,13 @@ struct {
 	__uint(value_size, sizeof(struct stream));
 } streams SEC(".maps");
 
-/* A packet that may have to be sent again. */
+/* Packet that may have to be sent again. */
 struct kept {
 	__u64 sequence; /* WINDOW + number; another one while it is written */
 	struct packet packet;
 };
 
-/* For each node, its window. */
+/* Window of each node. */
 struct {
 	__uint(type, BPF_MAP_TYPE_ARRAY);
 	__uint(max_entries, NODES * WINDOW);
@@ -77,7 +77,7 @@ struct {
 	__uint(value_size, sizeof(struct kept));
 } kept_packets SEC(".maps");
 
-/* Packets that live for one activation, by processor: nothing interrupts an activation there. */
+/* Packets of one activation, by core: no other activation interrupts it there. */
 enum { ARRIVING, CONTROL, SCRATCH_PACKETS };
 
 struct {
@@ -87,13 +87,13 @@ struct {
 	__uint(value_size, sizeof(struct packet));
 } scratch_packets SEC(".maps");
 
-/* `src/wire/counts.rs` has the same names. */
+/* `src/wire/counters.rs` has the same names. */
 enum {
 	COUNT_SENT,
 	COUNT_HELD,        /* sends refused: the window was full */
 	COUNT_RESENT,
 	COUNT_ACKNOWLEDGED, /* acknowledgements sent for themselves */
-	COUNT_ASKED,
+	COUNT_REQUESTED,
 	COUNT_RECEIVED,    /* messages that the interpreter took */
 	COUNT_REFUSED,     /* those for which it had no room */
 	COUNT_DUPLICATE,   /* here and below: packets dropped */

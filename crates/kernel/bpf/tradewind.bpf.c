@@ -1,7 +1,7 @@
-/* The kernel engine's program: a collective's schedule runs on the packets that arrive. */
+/* Entry points of the kernel engine's program: arriving packets execute schedules. */
 #include "interpreter.h"
 
-/* Every packet that the interface receives. */
+/* Runs for every packet that the interface receives. */
 SEC("classifier/ingress")
 int ingress(struct __sk_buff *skb)
 {
@@ -11,23 +11,21 @@ int ingress(struct __sk_buff *skb)
 	return wire_verdict(skb, 1);
 }
 
-/* In the place of a rank to ask: a rank that has no room wants the messages for which it has no receive yet. */
-#define GIVE_UNWANTED 0xffffffffu
+/* Argument instead of a rank: hand over the unexpected messages of a rank whose slots are full. */
+#define HAND_OVER_UNEXPECTED 0xffffffffu
 
-/* Entered when a rank has submitted runs, or has waited in vain. Whoever names another slot has that rank's runs looked
- * after.
+/* Runs when a rank has submitted runs, or has waited for long. A rank that names another rank's slot only advances that
+ * rank's runs.
  *
- * Either a rank has rung: then every packet that leaves by the loopback interface comes along here, too. Or a rank has had
- * this run (BPF_PROG_TEST_RUN), on an empty packet: `cb[0]` is its slot, `cb[1]` one more than the rank whose node is to be
- * asked for what is missing, or GIVE_UNWANTED. Gives how many requests that node has left unanswered, times two, and one more
- * if there is
- * more to do than one call does. */
+ * It runs for every packet that leaves by the loopback interface, and takes the doorbells among them. Or a rank runs it by
+ * BPF_PROG_TEST_RUN on an empty packet: `cb[0]` is its slot, `cb[1]` is one more than the rank to whose node a request is
+ * sent, or HAND_OVER_UNEXPECTED. Returns twice the number of unanswered requests to that node, plus one if work is left. */
 SEC("classifier/start")
 int start(struct __sk_buff *skb)
 {
 	__u32 slot = skb->cb[0], asked = skb->cb[1] - 1, unanswered = 0, has_rung = skb->len > ETHERNET_BYTES;
 	if (has_rung) {
-		slot = wire_rung(skb) - 1;
+		slot = wire_doorbell(skb) - 1;
 		if (slot == ~0u)
 			return PASS_ON;
 	}
@@ -36,33 +34,33 @@ int start(struct __sk_buff *skb)
 	struct job *job_here = job();
 	if (!here || !rank || !job_here)
 		return has_rung ? DROP : 0;
-	skb->cb[ENVELOPE] = 0;
-	if (!has_rung && asked == GIVE_UNWANTED - 1 && acquire(slot)) {
-		give_unwanted(rank);
+	skb->cb[CARRIES_PACKET] = 0;
+	if (!has_rung && asked == HAND_OVER_UNEXPECTED - 1 && acquire(slot)) {
+		hand_over_unexpected(rank);
 		release(slot);
 	}
 	here->pending |= 1ull << (slot & (LOCAL_RANKS - 1));
 	if (has_rung) {
-		/* A word that does not change is not to be written: its line would have to leave other processors. */
-		if (!rank->head.heard)
-			rank->head.heard = 1;
+		/* Written only once: a store to an unchanged word would still take its cache line from other cores. */
+		if (!rank->head.doorbell_seen)
+			rank->head.doorbell_seen = 1;
 		advance_pending(skb);
 		return wire_verdict(skb, 0);
 	}
 	if (asked < job_here->ranks && asked < RANKS)
-		unanswered = wire_ask(skb, job_here->places[asked].node);
+		unanswered = wire_request(skb, job_here->locations[asked].node);
 	advance_pending(skb);
 	wire_flush(skb);
 	return 2 * unanswered + has_more(rank);
 }
 
-/* Run now and then by the process that has loaded this. Gives what `wire_tend` gives, as 16 bits each. */
-SEC("classifier/tend")
-int tend(struct __sk_buff *skb)
+/* Run periodically by the process that has loaded the program. Returns the result of `wire_retransmit`, 16 bits each. */
+SEC("classifier/retransmit")
+int retransmit(struct __sk_buff *skb)
 {
-	skb->cb[ENVELOPE] = 0;
-	__u64 worst = wire_tend(skb);
-	/* What was asked for may have made room already. */
+	skb->cb[CARRIES_PACKET] = 0;
+	__u64 worst = wire_retransmit(skb);
+	/* Acknowledgements that have arrived may allow suspended sends. */
 	interpreter_resume();
 	advance_pending(skb);
 	wire_flush(skb);

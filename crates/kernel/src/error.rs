@@ -98,7 +98,7 @@ pub enum LoadError {
 impl LoadError {
     /// Whether this machine or this process just cannot have the engine, so that another one is to
     /// be taken.
-    pub fn is_lack(&self) -> bool {
+    pub fn is_missing_requirement(&self) -> bool {
         !matches!(
             self,
             LoadError::TooMany { .. } | LoadError::System { .. } | LoadError::Refused(_)

@@ -1,5 +1,7 @@
 //! What the system knows of a network interface.
 
+pub(crate) mod pair;
+
 use crate::error::LoadError;
 use std::io;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};

@@ -1,15 +1,15 @@
-//! Loads the program, attaches it and makes the maps. The one part that needs rights.
+//! Loading and attaching the program, and creating its maps: the only component that needs rights.
 
 use crate::error::LoadError;
 use crate::interface::Interface;
-use crate::layout::{
-    BELL_BYTES, JOB_BYTES, Job, LOCAL_RANKS, PORT, Place, RANK_BYTES, RANKS, RankHead,
+use crate::interface::pair;
+use crate::memory::layout::{
+    JOB_BYTES, Job, LOCAL_RANKS, PORT, RANK_BYTES, RANKS, RankHead, RankLocation, WAKEUP_BYTES,
 };
-use crate::pair;
-use crate::system::{self, MAPPABLE, MapKind, Mapping};
-use crate::tender::Tender;
+use crate::memory::mapping::{self, MAPPABLE, MapKind, Mapping};
+use crate::retransmitter::Retransmitter;
 use crate::unacknowledged::UnacknowledgedPackets;
-use crate::wire::{Counts, Description, Endpoint, Key, USUAL_PATIENCE, map_lengths, piece_bytes};
+use crate::wire::{Counters, Endpoint, JobSetup, Key, NODE_TIMEOUT, map_lengths, piece_bytes};
 use aya::maps::{Map, MapData};
 use aya::programs::tc::TcAttachOptions;
 use aya::programs::{LinkOrder, ProgramError, SchedClassifier, TcAttachType};
@@ -22,61 +22,60 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
-/// The program as clang 14 makes it of `bpf/tradewind.bpf.c`.
+/// Program, compiled by clang 14 from `bpf/tradewind.bpf.c`.
 static OBJECT: &[u8] = aya::include_bytes_aligned!("../bpf/tradewind.bpf.o");
 
-/// What the object file has.
-const PROGRAMS: [&str; 3] = ["start", "ingress", "tend"];
+/// Entry points in the object file.
+const PROGRAMS: [&str; 3] = ["start", "ingress", "retransmit"];
 
-/// Shorter packets would cut messages into more pieces than ranks count with: 1280 bytes of a
-/// message, and all headers.
+/// Smallest MTU: 1280 bytes of a message and all headers. Ranks compute the slots that a message
+/// needs from this size of pieces.
 const LEAST_MTU: u32 = 1440;
-/// The interface by which ranks ring; every network namespace has it.
+/// Interface of the doorbell; every network namespace has it.
 const LOOPBACK: &str = "lo";
 
-/// A job as one of its nodes sees it.
+/// Description of a job for one of its nodes.
 #[derive(Clone, Debug)]
 pub struct JobDescription {
-    /// The number of this node.
+    /// Number of this node.
     pub node: u32,
-    /// The node of every rank.
+    /// Node of every rank.
     pub node_of_rank: Vec<u32>,
-    /// Where each node takes packets of the job, this one among them: all IPv4 or all IPv6.
+    /// Endpoint of each node, this one included: all IPv4 or all IPv6.
     pub endpoints: Vec<Endpoint>,
-    /// A number that no other job has.
+    /// Unique number of the job.
     pub number: u64,
-    /// The job's secret, the same on all its nodes: whoever has it can send the job messages.
+    /// Key of the job, equal on all its nodes. Every holder of the key can send messages to the job.
     pub key: Key,
-    /// The interface through which the others are reached.
+    /// Interface through which the other nodes are reached.
     pub interface: String,
-    /// The longest IP packet that it takes.
+    /// Size of its largest IP packet.
     pub mtu: u32,
 }
 
-/// What a rank needs, and all it needs, to run schedules: no rights.
+/// Descriptors and facts with which a rank executes schedules, without rights.
 #[derive(Debug)]
 pub struct Handles {
     /// Its memory.
     pub memory: OwnedFd,
-    /// What wakes it.
-    pub bell: OwnedFd,
-    /// The program that it starts runs with.
+    /// Ring that wakes it.
+    pub wakeup: OwnedFd,
+    /// Program that starts its runs.
     pub start: OwnedFd,
-    /// Its number among the ranks of its node.
+    /// Index among the ranks of its node.
     pub slot: u32,
-    /// Its number in the job.
+    /// Rank in the job.
     pub rank: u32,
-    /// The node of every rank.
+    /// Node of every rank.
     pub node_of_rank: Arc<[u32]>,
-    /// The addresses of the nodes.
+    /// Addresses of the nodes.
     pub addresses: Arc<[IpAddr]>,
-    /// How long a node may leave unanswered what a rank asks it, which waits, before it counts as
-    /// unreachable.
-    pub patience: Duration,
+    /// Time after which a node that leaves the requests of a waiting rank unanswered is unreachable.
+    pub timeout: Duration,
 }
 
-/// The program of one job on one node. It is detached and gone when this is dropped or the process
-/// ends, however it ends: the attachment is a descriptor.
+/// Program of one job on one node. It is detached and removed when this is dropped or the process
+/// ends, also when that is killed: the attachment is a descriptor.
 #[derive(Debug)]
 pub struct Loader {
     ebpf: Ebpf,
@@ -84,14 +83,14 @@ pub struct Loader {
     node_of_rank: Arc<[u32]>,
     addresses: Arc<[IpAddr]>,
     pending: Option<UnacknowledgedPackets>,
-    _tender: Tender,
+    _retransmitter: Retransmitter,
 }
 
 impl Loader {
     /// Loads and attaches the program for a job.
     ///
     /// # Errors
-    /// What is missing here, and what to do.
+    /// Returns the missing requirement and the way to meet it.
     pub fn load(job: &JobDescription) -> Result<Self, LoadError> {
         check_sizes(job)?;
         if !std::path::Path::new("/sys/kernel/btf/vmlinux").exists() {
@@ -109,12 +108,12 @@ impl Loader {
                 .load()
                 .map_err(|error| program_error("loading the program", &error))?;
         }
-        let places = places(&job.node_of_rank);
-        describe(&ebpf, job, interface, &places)?;
+        let locations = locations(&job.node_of_rank);
+        describe(&ebpf, job, interface, &locations)?;
         let local = (0..)
-            .zip(&places)
-            .filter(|(_, place)| place.node == job.node)
-            .map(|(rank, place)| (rank, place.slot));
+            .zip(&locations)
+            .filter(|(_, location)| location.node == job.node)
+            .map(|(rank, location)| (rank, location.slot));
         let ranks = local
             .map(|(rank, slot)| make_rank(&ebpf, job, rank, slot))
             .collect::<Result<_, _>>()?;
@@ -125,12 +124,15 @@ impl Loader {
         program(&mut ebpf, "start")?
             .attach_with_options(LOOPBACK, TcAttachType::Egress, order())
             .map_err(|error| attach_error(LOOPBACK, error))?;
-        let tend = || program_descriptor(&ebpf, "tend");
-        let tender = Tender::start(tend()?)
-            .map_err(LoadError::of("starting the thread that tends the wire"))?;
-        let tend = tend()?;
-        let pending =
-            UnacknowledgedPackets::new(ebpf.take_map("streams"), job.endpoints.len() as u32, tend)?;
+        let retransmit = || program_descriptor(&ebpf, "retransmit");
+        let retransmitter = Retransmitter::start(retransmit()?)
+            .map_err(LoadError::of("starting the thread that retransmits packets"))?;
+        let retransmit = retransmit()?;
+        let pending = UnacknowledgedPackets::new(
+            ebpf.take_map("streams"),
+            job.endpoints.len() as u32,
+            retransmit,
+        )?;
         let addresses = job.endpoints.iter().map(|endpoint| endpoint.address).collect();
         Ok(Loader {
             ebpf,
@@ -138,19 +140,19 @@ impl Loader {
             node_of_rank: job.node_of_rank.as_slice().into(),
             addresses,
             pending: Some(pending),
-            _tender: tender,
+            _retransmitter: retransmitter,
         })
     }
 
-    /// What a rank of this node needs; `None` if it is on another node.
+    /// Returns the handles of a rank of this node; `None` if it is on another node.
     ///
     /// # Errors
-    /// When descriptors run out.
+    /// The process has no free descriptors.
     pub fn handles(&self, rank: u32) -> io::Result<Option<Handles>> {
         let Some(slot) = self.ranks.iter().position(|(other, ..)| *other == rank) else {
             return Ok(None);
         };
-        let (_, memory, bell) = &self.ranks[slot];
+        let (_, memory, wakeup) = &self.ranks[slot];
         let start = self
             .program("start")
             .and_then(|program| program.fd().ok())
@@ -158,35 +160,35 @@ impl Loader {
         let start = start.as_fd().try_clone_to_owned()?;
         Ok(Some(Handles {
             memory: memory.try_clone()?,
-            bell: bell.try_clone()?,
+            wakeup: wakeup.try_clone()?,
             start,
             slot: slot as u32,
             rank,
             node_of_rank: Arc::clone(&self.node_of_rank),
             addresses: Arc::clone(&self.addresses),
-            patience: USUAL_PATIENCE,
+            timeout: NODE_TIMEOUT,
         }))
     }
 
-    /// What this node has sent and others have not acknowledged yet; none if it was taken before.
+    /// Returns the packets that other nodes have not acknowledged yet; `None` if called before.
     pub fn take_unacknowledged(&mut self) -> Option<Box<dyn PendingTraffic>> {
         self.pending.take().map(|packets| Box::new(packets) as Box<dyn PendingTraffic>)
     }
 
-    /// How many instructions the kernel's verifier looked at, for each program. The kernel allows a
-    /// million.
+    /// Returns the number of instructions that the kernel's verifier examined, for each entry point.
+    /// The kernel allows a million.
     pub fn verified_instructions(&self) -> Vec<(&'static str, u32)> {
         let count =
             |name| Some((name, self.program(name)?.info().ok()?.verified_instruction_count()?));
         PROGRAMS.into_iter().filter_map(count).collect()
     }
 
-    /// What this node has sent, received and dropped.
+    /// Returns the counters of packets sent, received and dropped.
     ///
     /// # Errors
-    /// When the system refuses to read the program's counters.
-    pub fn counts(&self) -> io::Result<Counts> {
-        Counts::read(&self.ebpf).map_err(io::Error::other)
+    /// The system refuses to read the counters.
+    pub fn counts(&self) -> io::Result<Counters> {
+        Counters::read(&self.ebpf).map_err(io::Error::other)
     }
 
     fn program(&self, name: &str) -> Option<&SchedClassifier> {
@@ -211,38 +213,38 @@ fn check_sizes(job: &JobDescription) -> Result<(), LoadError> {
     Ok(())
 }
 
-/// Where every rank is.
-fn places(node_of_rank: &[u32]) -> Vec<Place> {
+/// Returns the location of every rank.
+fn locations(node_of_rank: &[u32]) -> Vec<RankLocation> {
     let mut slots = std::collections::HashMap::new();
-    let place = |node: &u32| {
+    let location = |node: &u32| {
         let slot = slots.entry(*node).or_insert(0);
         *slot += 1;
-        Place { node: *node, slot: *slot - 1 }
+        RankLocation { node: *node, slot: *slot - 1 }
     };
-    node_of_rank.iter().map(place).collect()
+    node_of_rank.iter().map(location).collect()
 }
 
-/// Tells the program about the job.
+/// Writes the description of the job into the program's maps.
 fn describe(
     ebpf: &Ebpf,
     job: &JobDescription,
     interface: u32,
-    places: &[Place],
+    locations: &[RankLocation],
 ) -> Result<(), LoadError> {
     let mut header = Job {
         node: job.node,
-        ranks: places.len() as u32,
+        ranks: locations.len() as u32,
         piece_bytes: piece_bytes(job.mtu, job.endpoints[job.node as usize].address),
         local_rank: [0; LOCAL_RANKS],
     };
-    for (rank, place) in (0..).zip(places).filter(|(_, place)| place.node == job.node) {
-        header.local_rank[place.slot as usize] = rank;
+    for (rank, location) in (0..).zip(locations).filter(|(_, location)| location.node == job.node) {
+        header.local_rank[location.slot as usize] = rank;
     }
     let mut bytes = bytemuck::bytes_of(&header).to_vec();
-    bytes.extend_from_slice(bytemuck::cast_slice(places));
+    bytes.extend_from_slice(bytemuck::cast_slice(locations));
     bytes.resize(JOB_BYTES, 0);
     update(ebpf, "jobs", 0, &bytes)?;
-    let wire = Description {
+    let wire = JobSetup {
         job: job.number,
         key: job.key,
         node: job.node,
@@ -256,7 +258,7 @@ fn describe(
     Ok(())
 }
 
-/// Makes the maps of a rank and tells the program.
+/// Creates the maps of a rank and registers them with the program.
 fn make_rank(
     ebpf: &Ebpf,
     job: &JobDescription,
@@ -265,18 +267,18 @@ fn make_rank(
 ) -> Result<(u32, OwnedFd, OwnedFd), LoadError> {
     let failed = LoadError::of("making the maps of a rank");
     let memory =
-        system::create_map(MapKind::Array, RANK_BYTES as u32, 1, MAPPABLE).map_err(failed)?;
+        mapping::create_map(MapKind::Array, RANK_BYTES as u32, 1, MAPPABLE).map_err(failed)?;
     let failed = LoadError::of("making the maps of a rank");
-    let bell = system::create_map(MapKind::Ring, 0, BELL_BYTES as u32, 0).map_err(failed)?;
+    let wakeup = mapping::create_map(MapKind::Ring, 0, WAKEUP_BYTES as u32, 0).map_err(failed)?;
     let failed = LoadError::of("making the maps of a rank");
     let words = Mapping::new(&memory, 0, size_of::<RankHead>(), true).map_err(failed)?;
     words.word(PORT).store(job.endpoints[job.node as usize].port.into(), Ordering::Relaxed);
     update(ebpf, "rank_maps", slot, &descriptor(memory.as_fd()))?;
-    update(ebpf, "bells", slot, &descriptor(bell.as_fd()))?;
-    Ok((rank, memory, bell))
+    update(ebpf, "wakeups", slot, &descriptor(wakeup.as_fd()))?;
+    Ok((rank, memory, wakeup))
 }
 
-/// A descriptor as maps of maps take it.
+/// Returns a descriptor as maps of maps store it.
 fn descriptor(map: BorrowedFd<'_>) -> [u8; 4] {
     std::os::fd::AsRawFd::as_raw_fd(&map).to_ne_bytes()
 }
@@ -286,7 +288,7 @@ fn update(ebpf: &Ebpf, name: &'static str, key: u32, value: &[u8]) -> Result<(),
         .map(name)
         .and_then(map_data)
         .ok_or(LoadError::Refused(format!("it has no map `{name}`")))?;
-    system::update_map(map.fd().as_fd(), key, value)
+    mapping::update_map(map.fd().as_fd(), key, value)
         .map_err(LoadError::of("filling the program's maps"))
 }
 
@@ -302,7 +304,7 @@ fn program<'a>(ebpf: &'a mut Ebpf, name: &str) -> Result<&'a mut SchedClassifier
     ebpf.program_mut(name).and_then(|program| program.try_into().ok()).ok_or_else(missing)
 }
 
-/// A descriptor of a program that is loaded.
+/// Returns a descriptor of a loaded program.
 fn program_descriptor(ebpf: &Ebpf, name: &str) -> Result<OwnedFd, LoadError> {
     let missing = || LoadError::Refused(format!("it has no program `{name}`"));
     let program: Option<&SchedClassifier> =
@@ -318,7 +320,7 @@ fn release() -> String {
     rustix::system::uname().release().to_string_lossy().into_owned()
 }
 
-/// The system's error somewhere below another one.
+/// Returns the system's error in a chain of errors.
 fn system_error<'a>(error: &'a (dyn std::error::Error + 'static)) -> Option<&'a io::Error> {
     let mut next = Some(error);
     while let Some(error) = next {
@@ -371,15 +373,13 @@ mod tests {
     fn jobs_that_do_not_fit_are_refused() {
         let endpoint =
             Endpoint { hardware_address: [2; 6], address: [10, 84, 0, 1].into(), port: 7199 };
-        let (endpoints, interface) = (vec![endpoint; 2], "eth0".to_owned());
-        let (number, key, node_of_rank) = (0, Key([0, 1]), vec![0, 1]);
         let sound = JobDescription {
             node: 0,
-            node_of_rank,
-            endpoints,
-            number,
-            key,
-            interface,
+            node_of_rank: vec![0, 1],
+            endpoints: vec![endpoint; 2],
+            number: 0,
+            key: Key([0, 1]),
+            interface: "eth0".to_owned(),
             mtu: LEAST_MTU,
         };
         assert!(check_sizes(&sound).is_ok());

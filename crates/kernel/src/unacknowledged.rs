@@ -1,29 +1,33 @@
-//! UnacknowledgedPackets of this node that other nodes have not acknowledged yet.
+//! Packets of this node that other nodes have not acknowledged yet.
 
 use crate::error::LoadError;
-use crate::system;
+use crate::memory::mapping;
 use aya::maps::{Array, Map, MapData};
 use network::backend::PendingTraffic;
 use std::os::fd::{AsFd, OwnedFd};
 
-/// 64-bit words of `struct stream` in `bpf/streams.h`, of which the first two are read.
+/// Number of 64-bit words of `struct stream` in `bpf/streams.h`; the first two are read.
 const STREAM_WORDS: usize = 80;
 
-/// The program's streams to the other nodes. The program keeps every packet until the other node
-/// has acknowledged it. It is unloaded when the process ends that has loaded it, so that process
-/// should wait until all packets are acknowledged.
+/// Streams of the program to the other nodes. The program keeps every packet until the other node
+/// has acknowledged it, and ends with the process that has loaded it: that process should stay until
+/// all packets are acknowledged.
 pub(crate) struct UnacknowledgedPackets {
     streams: Array<MapData, [u64; STREAM_WORDS]>,
     nodes: u32,
-    tend: OwnedFd,
+    retransmit: OwnedFd,
 }
 
 impl UnacknowledgedPackets {
-    /// Reads the streams from this map; `tend` is the program that requests acknowledgements.
-    pub(crate) fn new(streams: Option<Map>, nodes: u32, tend: OwnedFd) -> Result<Self, LoadError> {
+    /// Returns the streams of a program with this map, for a job of `nodes` nodes.
+    pub(crate) fn new(
+        streams: Option<Map>,
+        nodes: u32,
+        retransmit: OwnedFd,
+    ) -> Result<Self, LoadError> {
         let missing = || LoadError::Refused("it has no map `streams`".into());
         let streams = streams.and_then(|map| Array::try_from(map).ok()).ok_or_else(missing)?;
-        Ok(UnacknowledgedPackets { streams, nodes, tend })
+        Ok(UnacknowledgedPackets { streams, nodes, retransmit })
     }
 }
 
@@ -38,11 +42,11 @@ impl std::fmt::Debug for UnacknowledgedPackets {
 
 impl PendingTraffic for UnacknowledgedPackets {
     fn is_empty(&mut self, lost: &[bool]) -> bool {
-        // A node that only receives acknowledges every half window by itself. The program requests
-        // an acknowledgement that has been missing since its last call.
-        let _ = system::run_program(self.tend.as_fd(), [0; 2]);
+        // The program requests an acknowledgement that is missing since its last run. Without
+        // requests, a node that only receives acknowledges every half window.
+        let _ = mapping::run_program(self.retransmit.as_fd(), [0; 2]);
         (0..self.nodes).filter(|node| lost.get(*node as usize) != Some(&true)).all(|node| {
-            // An error cannot happen: the map was created here. It would block the last rank.
+            // A map that cannot be read counts as empty, so that the process can end.
             self.streams.get(&node, 0).map_or(true, |stream| {
                 let [sent, acknowledged, ..] = stream;
                 acknowledged >= sent

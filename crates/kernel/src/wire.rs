@@ -29,7 +29,7 @@
 //!
 //! | byte | field |
 //! |---|---|
-//! | 56 | u32 communicator; 60: u32 stamp: a digest of what the sender called |
+//! | 56 | u32 communicator; 60: u32 signature: a digest of what the sender called |
 //! | 64 | u64 sequence: number of the run in its communicator |
 //! | 72 | u32 destination; 76: u32 source: ranks of the job |
 //! | 80 | u32 member: rank of the source in the communicator; 84: u32 tag |
@@ -39,7 +39,7 @@
 //!
 //! # What is dropped
 //! Whatever comes for the job's port is taken, and all but a job's own packets dropped and
-//! [counted](Counts): whose lengths contradict each other or the network's headers, which are of
+//! [counted](Counters): whose lengths contradict each other or the network's headers, which are of
 //! another protocol, version or job, whose MAC is wrong. A packet cannot be used in another
 //! direction or for another node, since it names both under the MAC. Played back later, a data
 //! packet has arrived before, a request has been answered before, an answer has come before, and an
@@ -58,18 +58,18 @@
 //! what it had sent before. An answer counts once, and not after that to a later request. So that
 //! nothing stays lost for which nobody waits, the loader asks now and then about packets that have
 //! long not been acknowledged. Requests that stay unanswered are sent after 1/4 ms, then after
-//! twice that, up to 128 ms; after as many as go into the patience of who asks, usually 42 in more
+//! twice that, up to 128 ms; after as many as go into the timeout of who asks, usually 42 in more
 //! than four seconds ([`requests_within`]), the node is unreachable.
 
-mod counts;
-mod network;
+mod counters;
+mod headers;
 mod packet;
-mod setup;
+mod peers;
 mod siphash;
 
-pub use counts::Counts;
-pub use network::{Endpoint, piece_bytes};
+pub use counters::Counters;
+pub use headers::{Endpoint, piece_bytes};
 pub use packet::{
     Content, DecodeError, Key, LONGEST_PIECE, MAGIC, MessageHeader, Packet, VERSION, WINDOW, seal,
 };
-pub use setup::{Description, USUAL_PATIENCE, map_lengths, requests_within};
+pub use peers::{JobSetup, NODE_TIMEOUT, map_lengths, requests_within};

@@ -290,8 +290,8 @@ impl Place {
     /// In the order in which the rank takes them.
     fn descriptors<'a>(&'a self, segment: BorrowedFd<'a>) -> Vec<BorrowedFd<'a>> {
         let mut all = vec![segment, self.area.segment().as_fd(), self.notifier.as_fd()];
-        if let Some(Handles { memory, bell, start, .. }) = &self.offload {
-            all.extend([memory.as_fd(), bell.as_fd(), start.as_fd()]);
+        if let Some(Handles { memory, wakeup, start, .. }) = &self.offload {
+            all.extend([memory.as_fd(), wakeup.as_fd(), start.as_fd()]);
         }
         all
     }

@@ -115,12 +115,11 @@ fn take(
     addresses: Vec<IpAddr>,
     patience: Option<Duration>,
 ) -> Result<Arc<dyn Backend>, String> {
-    let Seat { memory, bell, start, slot } = seat;
+    let Seat { memory, bell: wakeup, start, slot } = seat;
     let node_of_rank = crate::offload::node_of_rank(nodes).into();
-    let (addresses, patience) =
-        (addresses.into(), patience.unwrap_or(kernel::wire::USUAL_PATIENCE));
+    let (addresses, timeout) = (addresses.into(), patience.unwrap_or(kernel::wire::NODE_TIMEOUT));
     let handles =
-        kernel::Handles { memory, bell, start, slot, rank, node_of_rank, addresses, patience };
+        kernel::Handles { memory, wakeup, start, slot, rank, node_of_rank, addresses, timeout };
     let entered = kernel::Rank::new(handles);
     entered
         .map(|rank| Arc::new(rank) as Arc<dyn Backend>)

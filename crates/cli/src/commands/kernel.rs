@@ -48,7 +48,7 @@ pub(crate) fn execute(arguments: &Arguments, format: Format) -> Result<ExitCode,
 }
 
 fn try_out(name: String) -> Interface {
-    match kernel::try_out(&name) {
+    match kernel::probe(&name) {
         Ok(verified_instructions) => Interface { name, verified_instructions, problem: None },
         Err(error) => {
             Interface { name, verified_instructions: Vec::new(), problem: Some(error.to_string()) }

@@ -1,32 +1,31 @@
-//! Leaving: a rank's runs go on without it, but only it can see whether they still have something
-//! to send.
+//! Waiting until a rank's runs have sent everything, before the rank leaves its job.
 //!
-//! What a run has sent the program keeps until it has arrived, and the node service waits for that
-//! ([`crate::unacknowledged`]). A send that the program has not executed yet, because the window is full or
-//! an operation before it is not complete, is seen only in the run's frame, and a run that waits
-//! for memory is known to nobody but the rank.
+//! The program keeps sent packets until they are acknowledged, and the node service waits for that
+//! ([`crate::unacknowledged`]). Only the rank can see two other kinds of messages: sends that the
+//! program has not executed, because the window is full or an operation before them is incomplete,
+//! and sends of runs that wait for memory.
 
 use super::Rank;
 use network::error::Error;
 use std::time::{Duration, Instant};
 
-/// First and longest time between two looks.
+/// First and longest interval between two checks.
 const INTERVALS: [Duration; 2] = [Duration::from_micros(100), Duration::from_millis(16)];
 
-/// Waits until the program has executed every send of this rank's runs; false when the deadline
-/// came first.
+/// Waits until the program has executed every send of this rank's runs; returns false if the
+/// deadline comes first.
 pub(super) fn drain(rank: &Rank, deadline: Instant) -> Result<bool, Error> {
     let [mut interval, longest] = INTERVALS;
     loop {
-        // A look at the books first: a rank without such a run, as most are, returns at once.
-        if !rank.books().has_unsent(&rank.memory) {
+        // Most ranks have no such run and return here, without a system call.
+        if !rank.run_table().has_unsent(&rank.memory) {
             return Ok(true);
         }
-        rank.advance(rank.books())?;
-        rank.kick()?;
-        // Messages that this rank does not want would hold back those that its runs wait for.
-        rank.make_room()?;
-        if !rank.books().has_unsent(&rank.memory) {
+        rank.advance(rank.run_table())?;
+        rank.notify_program()?;
+        // Unexpected messages in the slots would hold back those that the runs wait for.
+        rank.relieve_slots()?;
+        if !rank.run_table().has_unsent(&rank.memory) {
             return Ok(true);
         }
         let left = deadline.saturating_duration_since(Instant::now());

@@ -67,7 +67,7 @@ pub(super) fn beginning(job: u64, source: u32, destination: u32) -> (Header, [u8
 #[expect(missing_docs, reason = "the table of the module `wire` documents every field")]
 pub struct MessageHeader {
     pub communicator: u32,
-    pub stamp: u32,
+    pub signature: u32,
     pub sequence: u64,
     pub destination: u32,
     pub source: u32,
@@ -298,7 +298,7 @@ mod tests {
         let piece = proptest::collection::vec(any::<u8>(), 0..300);
         let data =
             (WINDOW.., any::<u64>(), words, piece).prop_map(|(sequence, run, words, piece)| {
-                let [communicator, stamp, destination, source, member, tag, ordinal, offset] =
+                let [communicator, signature, destination, source, member, tag, ordinal, offset] =
                     words;
                 let header = MessageHeader {
                     sequence: run,
@@ -306,7 +306,7 @@ mod tests {
                     total: offset.wrapping_add(7),
                     ..MessageHeader {
                         communicator,
-                        stamp,
+                        signature,
                         destination,
                         source,
                         member,

@@ -4,7 +4,7 @@
 use crate::world::allreduce::Allreduce;
 use crate::world::{JobKind, World, without_computations};
 use goal::compile::compile;
-use kernel::wire::Counts;
+use kernel::wire::Counters;
 use network::backend::{Backend, CommunicatorContext};
 use network::error::Error;
 use proptest::prop_assume;
@@ -56,7 +56,7 @@ fn all_try_to_allreduce(world: &World, elements: usize, times: u64) -> Vec<Resul
     })
 }
 
-fn counts(world: &World) -> Vec<Counts> {
+fn counts(world: &World) -> Vec<Counters> {
     world.loaders.iter().map(|loader| loader.counts().expect("it counts")).collect()
 }
 
@@ -67,7 +67,7 @@ fn survives(
     ranks_per_node: usize,
     mtu: u32,
     kind: JobKind,
-) -> Vec<Counts> {
+) -> Vec<Counters> {
     let (world, relay) = relayed(nodes, ranks_per_node, mtu, kind);
     relay.set_faults(faults);
     // Every rank has a thread, and most machines of tests few cores.

@@ -75,7 +75,7 @@ fn storm(here: &Rank, communicator: u32, rank: usize, ranks: usize) {
 
 fn ranks_that_nobody_hears_have_the_program_run() {
     let testbed = VirtualNodes::new(2, 1500).expect("virtual nodes");
-    let kind = JobKind { is_unheard: true, ..JobKind::default() };
+    let kind = JobKind { has_no_doorbell: true, ..JobKind::default() };
     let world = World::on(Arc::new(testbed), 1, 1500, kind);
     let number = world.communicator();
     world.run(2, move |rank, here| storm(here, number, rank, 2));

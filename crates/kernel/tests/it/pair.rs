@@ -1,7 +1,7 @@
 //! Detection of interfaces whose other end is in another network namespace.
 
 #[allow(unused_imports, reason = "its unit tests run in the library")]
-#[path = "../../src/pair.rs"]
+#[path = "../../src/interface/pair.rs"]
 mod source;
 
 testing::tests![needs(Tap): the_interface_of_a_node_is_one_end_of_a_pair];

@@ -148,10 +148,10 @@ fn collectives_go_on_while_a_stranger_repeats_and_damages_their_packets() {
         "{counts:?}"
     );
     for kind in [
-        |counts: &kernel::wire::Counts| counts.forged,
-        |counts: &kernel::wire::Counts| counts.truncated,
-        |counts: &kernel::wire::Counts| counts.strange,
-        |counts: &kernel::wire::Counts| counts.duplicate,
+        |counts: &kernel::wire::Counters| counts.forged,
+        |counts: &kernel::wire::Counters| counts.truncated,
+        |counts: &kernel::wire::Counters| counts.strange,
+        |counts: &kernel::wire::Counters| counts.duplicate,
     ] {
         assert!(counts.iter().all(|counts| kind(counts) > 0), "{counts:?}");
     }

@@ -74,7 +74,7 @@ int start(struct __sk_buff *skb)
 {
 	__u32 sent = zero;
 	__u32 node = skb->cb[0], ordinal = skb->cb[1], length = skb->cb[2], many = skb->cb[3];
-	skb->cb[ENVELOPE] = 0;
+	skb->cb[CARRIES_PACKET] = 0;
 	struct stream *stream = stream_to(node);
 	if (!stream || length > PIECE_BYTES)
 		return 0;
@@ -103,18 +103,18 @@ SEC("classifier/ask")
 int ask(struct __sk_buff *skb)
 {
 	__u32 node = skb->cb[0];
-	skb->cb[ENVELOPE] = 0;
-	int unanswered = wire_ask(skb, node);
+	skb->cb[CARRIES_PACKET] = 0;
+	int unanswered = wire_request(skb, node);
 	wire_flush(skb);
 	return unanswered;
 }
 
 /* Gives how many requests the most silent node has not answered. */
-SEC("classifier/tend")
-int tend(struct __sk_buff *skb)
+SEC("classifier/retransmit")
+int retransmit(struct __sk_buff *skb)
 {
-	skb->cb[ENVELOPE] = 0;
-	int worst = wire_tend(skb);
+	skb->cb[CARRIES_PACKET] = 0;
+	int worst = wire_retransmit(skb);
 	wire_flush(skb);
 	return worst;
 }

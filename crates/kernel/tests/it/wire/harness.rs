@@ -4,7 +4,7 @@ use aya::maps::{Array, MapData};
 use aya::programs::tc::TcAttachOptions;
 use aya::programs::{LinkOrder, SchedClassifier, TcAttachType, TestRun, TestRunOptions};
 use aya::{Ebpf, EbpfLoader};
-use kernel::wire::{Counts, Description, Endpoint, Key, map_lengths};
+use kernel::wire::{Counters, Endpoint, JobSetup, Key, map_lengths};
 use std::net::IpAddr;
 use std::process::Command;
 use std::sync::{LazyLock, Mutex, PoisonError};
@@ -93,7 +93,7 @@ impl<'a> Station<'a> {
         let endpoints = testbed.nodes().iter().map(|node| endpoint(node, family, port)).collect();
         let node = &testbed.nodes()[node];
         let leaves_at_peer = is_veth(node);
-        let description = Description {
+        let description = JobSetup {
             job,
             key,
             node: node.number() as u32,
@@ -107,7 +107,7 @@ impl<'a> Station<'a> {
             loader.map_max_entries(map, length);
         }
         let mut ebpf = loader.load(object).unwrap_or_else(|error| panic!("{error:?}"));
-        for name in ["ingress", "start", "ask", "tend"] {
+        for name in ["ingress", "start", "ask", "retransmit"] {
             program(&mut ebpf, name).load().unwrap_or_else(|error| panic!("{name}: {error}"));
         }
         for (map, element, value) in description.map_values() {
@@ -159,8 +159,8 @@ impl<'a> Station<'a> {
         self.run("ask", [node as u32, 0, 0, 0, 0])
     }
 
-    pub(crate) fn counts(&self) -> Counts {
-        self.ebpf(|ebpf| Counts::read(ebpf)).expect("the program counts")
+    pub(crate) fn counts(&self) -> Counters {
+        self.ebpf(|ebpf| Counters::read(ebpf)).expect("the program counts")
     }
 
     pub(crate) fn tally(&self, which: Tally) -> u64 {

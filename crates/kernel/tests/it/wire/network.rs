@@ -108,5 +108,5 @@ fn other_traffic_passes_untouched() {
         testbed.nodes()[1].run(|| TcpListener::bind(address)).expect("nobody else is there");
     let _stream = testbed.nodes()[0].run(|| TcpStream::connect(address)).expect("somebody listens");
     listener.accept().expect("somebody connects");
-    assert!(stations.iter().all(|station| station.counts() == kernel::wire::Counts::default()));
+    assert!(stations.iter().all(|station| station.counts() == kernel::wire::Counters::default()));
 }

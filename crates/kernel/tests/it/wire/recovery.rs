@@ -1,7 +1,7 @@
 //! On a network that loses, repeats, reorders and damages packets, or goes away.
 
 use crate::wire::harness::{Family, ONCE, Station, relayed, stations};
-use kernel::wire::{USUAL_PATIENCE, requests_within};
+use kernel::wire::{NODE_TIMEOUT, requests_within};
 use std::time::{Duration, Instant};
 use testing::relay::{Faults, Relay};
 
@@ -51,7 +51,7 @@ fn exchange(relay: &Relay, stations: &[Station<'_>], mut between: impl FnMut(u32
     });
 }
 
-fn under(faults: Faults, family: Family, mtu: u32) -> [kernel::wire::Counts; 2] {
+fn under(faults: Faults, family: Family, mtu: u32) -> [kernel::wire::Counters; 2] {
     let (testbed, relay) = relayed(2, mtu, 11);
     let stations = stations(&testbed, family);
     relay.set_faults(faults);
@@ -112,7 +112,7 @@ fn a_link_that_is_down_for_a_second_costs_time_only() {
     });
     assert!(since.is_some(), "the link was down");
     assert!(
-        (5..requests_within(USUAL_PATIENCE)).contains(&worst),
+        (5..requests_within(NODE_TIMEOUT)).contains(&worst),
         "{worst} requests stayed unanswered"
     );
 }
@@ -122,7 +122,7 @@ fn a_node_that_vanishes_is_noticed_by_unanswered_requests() {
     let stations = stations(&testbed, Family::V4);
     assert_eq!(stations[0].ask(1), 1);
     testbed.unplug(1).expect("there is such a node");
-    let (start, mut asked, maximum) = (Instant::now(), 0, requests_within(USUAL_PATIENCE));
+    let (start, mut asked, maximum) = (Instant::now(), 0, requests_within(NODE_TIMEOUT));
     while asked < maximum {
         assert!(start.elapsed() < PATIENCE);
         asked = stations[0].ask(1);

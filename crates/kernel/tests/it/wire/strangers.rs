@@ -1,7 +1,7 @@
 //! Packets from people who do not have the key, or have old packets.
 
 use crate::wire::harness::{Family, JOB, KEY, ONCE, PORT, Station, Tally, joined, stations};
-use kernel::wire::{Content, Counts, Key, MessageHeader, Packet, WINDOW};
+use kernel::wire::{Content, Counters, Key, MessageHeader, Packet, WINDOW};
 use rand::rngs::SmallRng;
 use rand::{Rng, RngCore, SeedableRng};
 use std::net::UdpSocket;
@@ -56,7 +56,7 @@ fn a_million_forged_packets_change_nothing_and_are_counted() {
     assert_eq!(after.rejected() - before.rejected(), PACKETS, "{after:?}");
     assert!(after.other_job >= PACKETS / 5 && after.forged >= PACKETS / 5, "{after:?}");
     assert!(after.strange > PACKETS / 6 && after.truncated >= PACKETS / 5, "{after:?}");
-    let unchanged = Counts {
+    let unchanged = Counters {
         truncated: before.truncated,
         strange: before.strange,
         other_job: before.other_job,
@@ -89,7 +89,7 @@ fn sound_packets_for_others_or_at_the_wrong_time_change_nothing() {
     let testbed = joined(3, 1500);
     let nodes = stations(&testbed, Family::V4);
     let send = stranger(&testbed);
-    let mut expected = Counts::default();
+    let mut expected = Counters::default();
     let dropped = |packet: Packet| {
         send(&packet.encode(&KEY));
         nodes[0].counts()
@@ -118,7 +118,7 @@ fn sound_packets_for_others_or_at_the_wrong_time_change_nothing() {
     dropped(request(7));
     let after = dropped(request(7));
     expected.stale += 2;
-    assert_eq!(Counts { resent: 0, ..dropped(request(6)) }, expected);
+    assert_eq!(Counters { resent: 0, ..dropped(request(6)) }, expected);
     assert_eq!(after.resent, 1, "the message to node 1, once");
     assert_eq!(nodes[1].tally(Tally::Delivered), 1);
     // Everything still works.

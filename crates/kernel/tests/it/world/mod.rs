@@ -40,7 +40,7 @@ pub(crate) struct JobKind {
     pub(crate) number: u64,
     pub(crate) is_version_6: bool,
     /// Whether the ranks' doorbells are where the program does not hear them.
-    pub(crate) is_unheard: bool,
+    pub(crate) has_no_doorbell: bool,
 }
 
 impl World {
@@ -101,7 +101,7 @@ impl World {
             let handles = handles.expect("the rank is on this node");
             let node = &testbed.nodes()[rank % nodes];
             let make = || Rank::new(handles).expect("the maps can be mapped");
-            let rank_here = Arc::new(if kind.is_unheard { make() } else { node.run(make) });
+            let rank_here = Arc::new(if kind.has_no_doorbell { make() } else { node.run(make) });
             let (sender, receiver) = channel::<Work>();
             let worker = start_worker(node, Arc::clone(&rank_here), receiver);
             all.push(rank_here);

@@ -1,18 +1,18 @@
-//! What Ethernet, IP and UDP want in front of a packet.
+//! Ethernet, IP and UDP headers of packets.
 
 use super::packet::{HEADER, Header, Key, LONGEST_PIECE, MessageHeader, beginning};
 use super::siphash::State;
 use bytemuck::{Pod, Zeroable};
 use std::net::IpAddr;
 
-/// Where a node takes packets of a job.
+/// Address at which a node receives packets of a job.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Endpoint {
-    /// The Ethernet address of its interface, or of the router towards it.
+    /// Ethernet address of its interface, or of the router towards it.
     pub hardware_address: [u8; 6],
-    /// Its IP address.
+    /// IP address.
     pub address: IpAddr,
-    /// The UDP port that it has reserved for the job.
+    /// UDP port reserved for the job.
     pub port: u16,
 }
 
@@ -21,18 +21,19 @@ const UDP: usize = 8;
 const UDP_NUMBER: u8 = 17;
 const HOPS: u8 = 64;
 
-/// The longest piece of a message that fits into an IP packet of `mtu` bytes: a multiple of eight.
+/// Returns the longest piece of a message that fits into an IP packet of `mtu` bytes: a multiple of
+/// eight.
 pub fn piece_bytes(mtu: u32, address: IpAddr) -> u32 {
     let ip = if address.is_ipv4() { 20 } else { 40 };
     let overhead = ip + UDP + HEADER + size_of::<MessageHeader>();
     (mtu.saturating_sub(overhead as u32) & !7).min(LONGEST_PIECE as u32)
 }
 
-/// How packets to a node begin: `struct peer` of the program.
+/// First bytes of packets to a node: `struct peer` of the program.
 #[repr(C)]
 #[derive(Clone, Copy, Debug, Pod, Zeroable)]
 pub(super) struct Peer {
-    /// The headers, which end here.
+    /// Headers, aligned to the end.
     network: [u8; 64],
     header: Header,
     is_version_6: u32,
@@ -43,7 +44,7 @@ pub(super) struct Peer {
     from: State,
 }
 
-/// The streams between this node and another, in which packets begin with numbers of their own.
+/// Streams between this node and another.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Stream {
     pub(super) job: u64,
@@ -53,12 +54,12 @@ pub(super) struct Stream {
 }
 
 impl Peer {
-    /// Headers for packets from a node to another; lengths and checksums are zero, and the sums are
-    /// those of all that does not change.
+    /// Creates the headers of packets from one node to another. Lengths and checksums are zero; the
+    /// sums cover the fields that are equal in all packets.
     pub(super) fn new(from: &Endpoint, to: &Endpoint, stream: Stream) -> Self {
         let (ip, addresses) = match (from.address, to.address) {
             (IpAddr::V4(from), IpAddr::V4(to)) => {
-                // Version and header length; do not fragment.
+                // Version 4, header of 20 bytes, flag "don't fragment".
                 let mut ip = vec![0x45, 0, 0, 0, 0, 0, 0x40, 0, HOPS, UDP_NUMBER, 0, 0];
                 let addresses = [from.octets(), to.octets()].concat();
                 ip.extend_from_slice(&addresses);
@@ -106,7 +107,7 @@ impl Peer {
     }
 }
 
-/// The sum of bytes as pairs, as the program adds them: in the order in which they lie in memory.
+/// Returns the sum of pairs of bytes in memory order, as the program adds them.
 fn sum(bytes: &[u8]) -> u32 {
     bytes.chunks_exact(2).map(|pair| u32::from(u16::from_le_bytes([pair[0], pair[1]]))).sum()
 }
@@ -129,7 +130,7 @@ mod tests {
     }
 
     #[test]
-    fn headers_say_where_from_and_where_to() {
+    fn headers_contain_both_addresses() {
         let [from, to] = [1, 2].map(|last| endpoint(last, Ipv4Addr::new(10, 0, 0, last)));
         let peer = Peer::new(&from, &to, STREAM);
         let headers = &peer.network[64 - 42..];

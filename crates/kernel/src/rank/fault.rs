@@ -1,47 +1,47 @@
-//! What goes wrong in a run.
+//! Faults of runs.
 
-use crate::layout::{FAULT_DIVISION, FAULT_SIZES, FAULT_STAMPS, Run};
+use crate::memory::layout::{FAULT_DIVISION, FAULT_SIGNATURES, FAULT_SIZES, Run};
 use network::backend::CommunicatorContext;
 use network::error::Error;
 
-/// What went wrong in a run that has ended.
+/// Fault of a run that has ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Fault {
-    /// An integer was divided by zero. The results are there nevertheless.
+    /// Division of an integer by zero. The other results are valid.
     Division {
-        /// The operation's place in vertex order.
+        /// Index of the operation in vertex order.
         vertex: u32,
-        /// The first element concerned.
+        /// First element concerned.
         element: u64,
     },
-    /// A message is not as long as its receive.
+    /// Lengths of a message and its receive that differ.
     Sizes {
-        /// The receive's place in vertex order.
+        /// Index of the receive in vertex order.
         vertex: u32,
-        /// The sender, by its rank of the communicator.
+        /// Sender, a rank of the communicator.
         source: u32,
-        /// The message's tag.
+        /// Tag of the message.
         tag: u32,
-        /// Its number among the sender's messages of this tag.
+        /// Index of the message among the sender's messages with this tag.
         ordinal: u32,
-        /// Bytes that the sender sends.
+        /// Size of the message in bytes.
         sent: u64,
-        /// Bytes that the receive expects.
+        /// Size of the receive in bytes.
         expected: u64,
     },
-    /// Another rank called something else.
-    Stamps {
-        /// It, by its rank of the communicator.
+    /// Signature of another rank's call that differs from this rank's.
+    Signatures {
+        /// The other rank, of the communicator.
         source: u32,
-        /// Its stamp.
+        /// Signature of the other rank.
         theirs: u32,
-        /// That of this rank.
+        /// Signature of this rank.
         ours: u32,
     },
 }
 
 impl Fault {
-    /// What the program says about a run.
+    /// Returns the fault in the program's record of a run.
     pub(crate) fn of(run: &Run) -> Option<Fault> {
         match run.fault {
             FAULT_DIVISION => {
@@ -55,7 +55,7 @@ impl Fault {
                 sent: run.fault_sent,
                 expected: run.fault_expected,
             }),
-            FAULT_STAMPS => Some(Fault::Stamps {
+            FAULT_SIGNATURES => Some(Fault::Signatures {
                 source: run.fault_source,
                 theirs: run.fault_sent as u32,
                 ours: run.fault_expected as u32,
@@ -64,7 +64,7 @@ impl Fault {
         }
     }
 
-    /// The same for callers.
+    /// Returns the error for the caller.
     pub(crate) fn error(self, context: &CommunicatorContext, sequence: u64) -> Error {
         let rank = context.rank;
         match self {
@@ -82,7 +82,7 @@ impl Fault {
                  vertex {vertex}, receives {expected}; make both lengths equal"
                 ))
             }
-            Fault::Stamps { source, theirs, ours } => {
+            Fault::Signatures { source, theirs, ours } => {
                 let rank = context.members.get(source as usize).copied().unwrap_or(source);
                 Error::Mismatch { sequence, ours, rank, theirs }
             }

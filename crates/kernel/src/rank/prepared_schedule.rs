@@ -1,52 +1,51 @@
-//! A schedule in a rank's arena, and the image that every run of it starts from.
+//! A schedule in a rank's arena, and the image from which each of its runs starts.
 
-use crate::arena::{ALIGNMENT, Arena};
-use crate::layout::{ARENA, ARENA_BYTES, NamedReceive, Progress, Run, receive_hash};
-use crate::system::Mapping;
+use crate::memory::arena::{ALIGNMENT, Arena};
+use crate::memory::layout::{ARENA, ARENA_BYTES, NamedReceive, Progress, Run, receive_hash};
+use crate::memory::mapping::Mapping;
 use goal::schedule::{Kind, Schedule, ScheduleView};
 use network::backend::CommunicatorContext;
 use std::ops::Range;
 use std::sync::atomic::Ordering;
 
-/// A schedule and a run of it may take so many bytes of the arena, so that several can be there at
-/// once. So many at the beginning of the arena are for runs only: when there is no other run, each
-/// finds a place.
+/// Largest size of a schedule with one run, so that several fit into the arena. As many bytes at the
+/// beginning of the arena are reserved for runs: without other runs, each run finds memory.
 pub(crate) const LIMIT_BYTES: u64 = ARENA_BYTES as u64 / 3;
 
-/// A schedule that a rank has taken.
+/// Schedule that a rank has registered.
 #[derive(Debug)]
 pub(crate) struct PreparedSchedule {
     pub(crate) schedule: Schedule,
     pub(crate) context: CommunicatorContext,
-    /// The run at its start, as if its frame lay at offset 0.
+    /// Initial run, with offsets relative to its frame.
     run: Run,
     progress: Vec<Progress>,
-    /// Where each buffer lies in a frame, and last the scratchpad.
+    /// Offset of each buffer in a frame; the last one is the scratchpad's.
     memories: Vec<u32>,
     frame_bytes: u32,
-    /// What a run writes: buffers and their bytes, none twice.
+    /// Outputs of a run: buffers and disjoint ranges of their bytes.
     written: Vec<(usize, Range<usize>)>,
-    /// Where schedule, table and members lie, and how many bytes there are.
-    place: u32,
+    /// Offset and size of schedule, table and members.
+    offset: u32,
     bytes: u32,
-    /// Frames of runs that have ended.
+    /// Unused frames, kept for later runs.
     frames: Vec<u32>,
-    /// Whether nobody will start it again.
+    /// True if it will not be started again.
     pub(crate) is_released: bool,
-    /// Runs that have not been fetched.
+    /// Number of runs that have not been fetched.
     pub(crate) runs: usize,
 }
 
-/// Sizes of what a schedule and its runs take of the arena.
+/// Sizes of a schedule and of its runs in the arena.
 pub(crate) struct Sizes {
-    /// Schedule, table of receives, members.
+    /// Size of schedule, table of receives and members.
     pub(crate) prepared: u64,
-    /// One run.
+    /// Size of one run.
     pub(crate) frame: u64,
 }
 
 impl Sizes {
-    /// The sizes for a schedule of a communicator.
+    /// Returns the sizes of a schedule.
     pub(crate) fn of(view: &ScheduleView<'_>) -> Self {
         let header = view.header();
         let table = named_receives(view).count().max(1).next_power_of_two() as u64 * 2;
@@ -65,7 +64,7 @@ impl Sizes {
     }
 }
 
-/// Receives that name source and tag, as operation and entry of the table.
+/// Returns the receives without wildcards, as entries of the table.
 fn named_receives(view: &ScheduleView<'_>) -> impl Iterator<Item = NamedReceive> {
     (1..).zip(view.operations()).filter(|(_, record)| record.kind() == Kind::Receive).filter_map(
         |(operation, record)| {
@@ -79,30 +78,30 @@ fn named_receives(view: &ScheduleView<'_>) -> impl Iterator<Item = NamedReceive>
     )
 }
 
-/// The table in which the program finds receives, at least half empty.
+/// Returns the hash table in which the program finds receives: open addressing, at least half empty.
 fn receive_table(view: &ScheduleView<'_>) -> Vec<NamedReceive> {
     let count = named_receives(view).count().max(1).next_power_of_two() * 2;
     let mut table = vec![NamedReceive::default(); count];
     for receive in named_receives(view) {
         let hash = receive_hash(receive.source, receive.tag, receive.ordinal) as usize;
-        let place = (0..count)
+        let offset = (0..count)
             .map(|step| (hash + step) & (count - 1))
-            .find(|place| table[*place].operation == 0);
-        if let Some(place) = place {
-            table[place] = receive;
+            .find(|offset| table[*offset].operation == 0);
+        if let Some(offset) = offset {
+            table[offset] = receive;
         }
     }
     table
 }
 
 impl PreparedSchedule {
-    /// Writes a schedule to the arena, if there is room.
+    /// Writes a schedule to the arena; `None` without memory.
     pub(crate) fn new(
         arena: &mut Arena,
         memory: &Mapping,
         context: &CommunicatorContext,
         schedule: &Schedule,
-        stamp: u32,
+        signature: u32,
     ) -> Option<Self> {
         let view = schedule.view();
         let header = view.header();
@@ -113,29 +112,29 @@ impl PreparedSchedule {
             bytemuck::cast_slice(&context.members[..]),
         ];
         let bytes: usize = sections.iter().map(|section| section.len()).sum();
-        let place = arena.take_last(bytes as u32, LIMIT_BYTES as u32)?;
-        let mut places = [0; 3];
-        let mut next = place;
-        for (section, at) in sections.iter().zip(&mut places) {
+        let offset = arena.allocate_last(bytes as u32, LIMIT_BYTES as u32)?;
+        let mut offsets = [0; 3];
+        let mut next = offset;
+        for (section, at) in sections.iter().zip(&mut offsets) {
             memory.write(ARENA + next as usize, section);
             *at = next;
             next += section.len() as u32;
         }
-        let operations = places[0] + 64;
+        let operations = offsets[0] + 64;
         let buffers = operations + 64 * header.operation_count;
         let blocks = buffers + 16 * header.buffer_count;
         let run = Run {
             communicator: context.number,
-            stamp,
+            signature,
             member: context.rank,
-            members: places[2],
+            members: offsets[2],
             member_count: context.members.len() as u32,
             operation_count: header.operation_count,
             operations,
             blocks,
             edges: blocks + 24 * header.block_count,
             buffer_count: header.buffer_count,
-            receives: places[1],
+            receives: offsets[1],
             receive_mask: table.len() as u32 - 1,
             remaining: header.operation_count,
             ready_first: u32::from(header.independent_count > 0),
@@ -154,7 +153,7 @@ impl PreparedSchedule {
                 .into_iter()
                 .map(|(buffer, bytes)| (buffer, bytes.start as usize..bytes.end as usize))
                 .collect(),
-            place,
+            offset,
             bytes: bytes as u32,
             frames: Vec::new(),
             is_released: false,
@@ -164,8 +163,7 @@ impl PreparedSchedule {
         Some(prepared)
     }
 
-    /// Decides what is where in a frame: run, progress, places of the buffers, times, buffers,
-    /// scratchpad.
+    /// Lays out a frame: run, progress, offsets of the buffers, times, buffers, scratchpad.
     fn lay_out_frame(&mut self) {
         let view = self.schedule.view();
         let header = view.header();
@@ -173,7 +171,7 @@ impl PreparedSchedule {
             .zip(view.operations())
             .map(|(number, record)| Progress {
                 counter: record.dependencies,
-                // The independent operations are the first ones, and ready in their order.
+                // The independent operations are the first ones: they form the ready list.
                 next: if number < header.independent_count { number + 1 } else { 0 },
                 ..bytemuck::Zeroable::zeroed()
             })
@@ -186,15 +184,15 @@ impl PreparedSchedule {
             view.buffers().iter().map(|buffer| buffer.length).chain([header.scratchpad_bytes]);
         self.memories = lengths
             .map(|length| {
-                let place = next.next_multiple_of(ALIGNMENT);
-                next = place + length as u32;
-                place
+                let offset = next.next_multiple_of(ALIGNMENT);
+                next = offset + length as u32;
+                offset
             })
             .collect();
         self.frame_bytes = next;
     }
 
-    /// A frame with a run that has everything but its inputs.
+    /// Returns a frame with a run, complete but for its inputs; `None` without memory.
     pub(crate) fn frame(
         &mut self,
         arena: &mut Arena,
@@ -202,7 +200,7 @@ impl PreparedSchedule {
         sequence: u64,
         timed: bool,
     ) -> Option<u32> {
-        let frame = self.frames.pop().or_else(|| arena.take(self.frame_bytes))?;
+        let frame = self.frames.pop().or_else(|| arena.allocate(self.frame_bytes))?;
         let mut run = self.run;
         run.sequence = sequence;
         run.progress += frame;
@@ -211,9 +209,11 @@ impl PreparedSchedule {
         let at = ARENA + frame as usize;
         memory.write(at, bytemuck::bytes_of(&run));
         memory.write(at + self.run.progress as usize, bytemuck::cast_slice(&self.progress));
-        for (index, place) in self.memories.iter().enumerate() {
-            memory
-                .write(at + self.run.memories as usize + 4 * index, &(place + frame).to_le_bytes());
+        for (index, offset) in self.memories.iter().enumerate() {
+            memory.write(
+                at + self.run.memories as usize + 4 * index,
+                &(offset + frame).to_le_bytes(),
+            );
         }
         if timed {
             memory.clear(at + self.run.times as usize, 8 * self.progress.len());
@@ -223,27 +223,27 @@ impl PreparedSchedule {
         Some(frame)
     }
 
-    /// Where a buffer lies in a frame.
+    /// Returns the offset of a buffer in a frame.
     pub(crate) fn memory(&self, buffer: usize) -> usize {
         self.memories[buffer] as usize
     }
 
-    /// What a run writes: buffers and their bytes.
+    /// Returns the outputs of a run: buffers and ranges of their bytes.
     pub(crate) fn written(&self) -> &[(usize, Range<usize>)] {
         &self.written
     }
 
-    /// Where the operations' times lie in a frame.
+    /// Returns the offset of the operations' times in a frame.
     pub(crate) fn times(&self) -> usize {
         self.run.times as usize
     }
 
-    /// Where the operations' states lie in a frame.
+    /// Returns the offset of the operations' states in a frame.
     pub(crate) fn progress(&self) -> usize {
         self.run.progress as usize
     }
 
-    /// Whether the run in this frame has a send that the program has not executed.
+    /// Returns true if the run in this frame has a send that the program has not executed.
     pub(crate) fn has_unsent(&self, memory: &Mapping, frame: u32) -> bool {
         const COMPLETE: u32 = 3;
         let states = ARENA + frame as usize + self.progress();
@@ -257,26 +257,26 @@ impl PreparedSchedule {
         operations.any(|(index, record)| record.kind() == Kind::Send && phase(index) != COMPLETE)
     }
 
-    /// Takes back the frame of a run that the program does not know any more.
-    pub(crate) fn give_back(&mut self, frame: u32) {
+    /// Keeps the frame of an ended run for a later one.
+    pub(crate) fn keep_frame(&mut self, frame: u32) {
         self.frames.push(frame);
     }
 
-    /// Gives the arena the frames that no run uses.
-    pub(crate) fn give_up_frames(&mut self, arena: &mut Arena) {
+    /// Frees the unused frames.
+    pub(crate) fn release_frames(&mut self, arena: &mut Arena) {
         for frame in self.frames.drain(..) {
-            arena.give_back(frame, self.frame_bytes);
+            arena.free(frame, self.frame_bytes);
         }
     }
 
-    /// Gives the arena the frame of a run that the program does not know any more.
-    pub(crate) fn give_up_frame(&self, arena: &mut Arena, frame: u32) {
-        arena.give_back(frame, self.frame_bytes);
+    /// Frees the frame of an ended run.
+    pub(crate) fn release_frame(&self, arena: &mut Arena, frame: u32) {
+        arena.free(frame, self.frame_bytes);
     }
 
-    /// Gives the arena everything.
-    pub(crate) fn give_up(mut self, arena: &mut Arena) {
-        self.give_up_frames(arena);
-        arena.give_back(self.place, self.bytes);
+    /// Frees everything.
+    pub(crate) fn release(mut self, arena: &mut Arena) {
+        self.release_frames(arena);
+        arena.free(self.offset, self.bytes);
     }
 }

@@ -1,23 +1,23 @@
-//! What has happened on the wire.
+//! Counters of the wire.
 
 use aya::Ebpf;
 use aya::maps::{MapError, PerCpuArray};
 
-macro_rules! counts {
+macro_rules! counters {
     ($($(#[$meta:meta])* $name:ident,)*) => {
-        /// What one node's program has counted since it was loaded.
+        /// Counters of one node's program since it was loaded.
         #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-        pub struct Counts {
+        pub struct Counters {
             $($(#[$meta])* pub $name: u64,)*
         }
 
-        impl Counts {
-            /// In the order of the program's enumeration in `bpf/streams.h`.
+        impl Counters {
+            /// Converts values in the order of the program's enumeration in `bpf/streams.h`.
             fn from_values(mut values: impl Iterator<Item = u64>) -> Self {
-                Counts { $($name: values.next().unwrap_or(0),)* }
+                Counters { $($name: values.next().unwrap_or(0),)* }
             }
 
-            /// Name and value of each.
+            /// Returns name and value of each counter.
             pub fn entries(&self) -> impl Iterator<Item = (&'static str, u64)> {
                 [$((stringify!($name), self.$name),)*].into_iter()
             }
@@ -25,7 +25,7 @@ macro_rules! counts {
     };
 }
 
-counts! {
+counters! {
     /// Data packets sent for the first time.
     sent,
     /// Sends refused because the window was full.
@@ -55,11 +55,11 @@ counts! {
     forged,
 }
 
-impl Counts {
-    /// Reads them from a loaded program.
+impl Counters {
+    /// Reads the counters of a loaded program.
     ///
     /// # Errors
-    /// When the program has no such map.
+    /// The program has no such map.
     pub fn read(ebpf: &Ebpf) -> Result<Self, MapError> {
         let map = ebpf
             .map("wire_counts")
@@ -69,10 +69,10 @@ impl Counts {
             .iter()
             .map(|values| Ok(values?.iter().sum()))
             .collect::<Result<_, MapError>>()?;
-        Ok(Counts::from_values(values.into_iter()))
+        Ok(Counters::from_values(values.into_iter()))
     }
 
-    /// Packets that were no node's of the job, or were damaged on their way.
+    /// Returns the number of packets that were damaged or sent by strangers.
     pub fn rejected(&self) -> u64 {
         self.truncated + self.strange + self.other_job + self.forged
     }

@@ -15,10 +15,10 @@ pub(crate) const LOCAL_RANKS: usize = 64;
 /// Ranks of a job.
 pub(crate) const RANKS: usize = 4096;
 /// Bytes of a ring that wakes a rank.
-pub(crate) const BELL_BYTES: usize = 4096;
+pub(crate) const WAKEUP_BYTES: usize = 4096;
 
 const RUN_BUCKETS: usize = 256;
-const EARLY_BUCKETS: usize = 64;
+const UNEXPECTED_BUCKETS: usize = 64;
 pub(crate) const MESSAGE_HEADER_BYTES: usize = 48;
 /// State of a slot and the next one of its list, before the message.
 pub(crate) const SLOT_HEAD_BYTES: usize = 8;
@@ -41,7 +41,7 @@ pub(crate) const fn large_slot_bytes() -> usize {
 pub(crate) const SLOT_FREE: u32 = 0;
 pub(crate) const SLOT_FILLING: u32 = 1;
 pub(crate) const SLOT_WAITING: u32 = 2;
-pub(crate) const SLOT_GIVEN: u32 = 4;
+pub(crate) const SLOT_HANDED_OVER: u32 = 4;
 
 /// `struct rank_head`.
 #[repr(C)]
@@ -62,12 +62,13 @@ pub(crate) struct RankHead {
     pub freed: u32,
     pub submitted_before: u32,
     pub port: u32,
-    pub heard: u32,
+    pub doorbell_seen: u32,
     pub reserved: [u32; 14],
 }
 
 /// Where the slots begin in a rank's memory: the small ones, the middle ones, the large ones.
-pub(crate) const SLOTS: usize = size_of::<RankHead>() + 4 * RUN_BUCKETS + 2 * 4 * EARLY_BUCKETS;
+pub(crate) const SLOTS: usize =
+    size_of::<RankHead>() + 4 * RUN_BUCKETS + 2 * 4 * UNEXPECTED_BUCKETS;
 /// Where the arena begins.
 pub(crate) const ARENA: usize = SLOTS + SLOTS_BYTES;
 /// Bytes of a rank's memory.
@@ -91,7 +92,7 @@ pub(crate) const FREED: usize = offset_of!(RankHead, freed);
 pub(crate) const ACTIVE: usize = offset_of!(RankHead, active_first);
 /// Where the port of the doorbell is, and where it says that the doorbell was heard.
 pub(crate) const PORT: usize = offset_of!(RankHead, port);
-pub(crate) const HEARD: usize = offset_of!(RankHead, heard);
+pub(crate) const DOORBELL_SEEN: usize = offset_of!(RankHead, doorbell_seen);
 
 /// What a run's first word says.
 pub(crate) const RUN_UNDER_WAY: u32 = 0;
@@ -100,7 +101,7 @@ pub(crate) const RUN_COMPLETE: u32 = 1;
 
 pub(crate) const FAULT_DIVISION: u32 = 1;
 pub(crate) const FAULT_SIZES: u32 = 2;
-pub(crate) const FAULT_STAMPS: u32 = 3;
+pub(crate) const FAULT_SIGNATURES: u32 = 3;
 
 /// `struct run`.
 #[repr(C)]
@@ -110,7 +111,7 @@ pub(crate) struct Run {
     pub next: u32,
     pub sequence: u64,
     pub communicator: u32,
-    pub stamp: u32,
+    pub signature: u32,
     pub member: u32,
     pub members: u32,
     pub member_count: u32,
@@ -181,7 +182,7 @@ pub(crate) fn receive_hash(source: u32, tag: u32, ordinal: u32) -> u32 {
 /// `struct place`.
 #[repr(C)]
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Pod, Zeroable)]
-pub(crate) struct Place {
+pub(crate) struct RankLocation {
     /// Number of the node.
     pub node: u32,
     /// Number of the rank among those of its node.
@@ -199,7 +200,7 @@ pub(crate) struct Job {
 }
 
 /// Bytes of `struct job`.
-pub(crate) const JOB_BYTES: usize = size_of::<Job>() + RANKS * size_of::<Place>();
+pub(crate) const JOB_BYTES: usize = size_of::<Job>() + RANKS * size_of::<RankLocation>();
 
 const _: () =
     assert!(size_of::<RankHead>() == 128 && size_of::<Run>() == 168 && size_of::<Progress>() == 32);

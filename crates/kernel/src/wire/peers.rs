@@ -1,50 +1,50 @@
-//! Tells a loaded program about the nodes.
+//! Contents of the program's maps that describe the job and its nodes.
 
-use super::network::{Endpoint, Peer, Stream};
+use super::headers::{Endpoint, Peer, Stream};
 use super::packet::{Key, WINDOW};
 use bytemuck::{Pod, Zeroable};
 use std::net::IpAddr;
 use std::time::Duration;
 
-/// How long a node may leave requests unanswered, unless somebody says otherwise.
-pub const USUAL_PATIENCE: Duration = Duration::from_millis(4350);
-/// The last of the requests that follow each other ever more slowly, and when it is sent:
-/// `ASK_DOUBLINGS` of the program.
+/// Default time after which a node that leaves requests unanswered is unreachable.
+pub const NODE_TIMEOUT: Duration = Duration::from_millis(4350);
+/// Number of requests with doubling intervals, and the time of the last one: `REQUEST_DOUBLINGS` of
+/// the program.
 const DOUBLINGS: (u32, Duration) = (9, Duration::from_micros(127_500));
-/// Between two requests from then on.
+/// Interval of the requests after that.
 const INTERVAL: Duration = Duration::from_millis(128);
 
-/// How many requests are sent within a time to a node that answers none of them: after so many it
-/// is unreachable.
+/// Returns the number of requests within a time to a node that answers none of them: after so many
+/// it is unreachable.
 ///
 /// ```
-/// use kernel::wire::{USUAL_PATIENCE, requests_within};
+/// use kernel::wire::{NODE_TIMEOUT, requests_within};
 ///
-/// assert_eq!(requests_within(USUAL_PATIENCE), 42);
-/// assert!(requests_within(2 * USUAL_PATIENCE) > 70);
+/// assert_eq!(requests_within(NODE_TIMEOUT), 42);
+/// assert!(requests_within(2 * NODE_TIMEOUT) > 70);
 /// ```
-pub fn requests_within(patience: Duration) -> u32 {
-    let (requests, when) = DOUBLINGS;
-    let rest = patience.saturating_sub(when).as_millis().div_ceil(INTERVAL.as_millis());
-    // More than anybody waits for; the program counts up to there.
+pub fn requests_within(timeout: Duration) -> u32 {
+    let (requests, time) = DOUBLINGS;
+    let rest = timeout.saturating_sub(time).as_millis().div_ceil(INTERVAL.as_millis());
+    // The limit is beyond any useful time-out and within the counter of the program.
     requests + u32::try_from(rest).unwrap_or(u32::MAX).min(1 << 24)
 }
 
-/// A job's nodes as one of them sees them.
+/// Description of a job for the program of one node.
 #[derive(Clone, Debug)]
-pub struct Description {
-    /// The number of the job.
+pub struct JobSetup {
+    /// Number of the job.
     pub job: u64,
-    /// Its secret.
+    /// Key of the job.
     pub key: Key,
-    /// The number of this node.
+    /// Number of this node.
     pub node: u32,
-    /// Where each node takes packets, this one included: all IPv4 or all IPv6.
+    /// Endpoint of each node, this one included: all IPv4 or all IPv6.
     pub endpoints: Vec<Endpoint>,
-    /// The number of the interface through which this node reaches the others.
+    /// Index of the interface through which this node reaches the others.
     pub interface: u32,
-    /// Whether that is one end of a pair whose other end is in another network namespace, as
-    /// containers have it: then a packet may begin its way there.
+    /// True if that interface is one end of a veth pair whose other end is in another network
+    /// namespace, as in containers. Packets can then be sent at the other end.
     pub leaves_at_peer: bool,
 }
 
@@ -63,17 +63,17 @@ struct Wire {
     reserved: u32,
 }
 
-/// Maps whose lengths depend on the number of nodes, with the elements that they need for so many:
-/// what [`aya::EbpfLoader::map_max_entries`] wants to know before loading.
+/// Returns the maps whose lengths depend on the number of nodes, with their lengths, for
+/// [`aya::EbpfLoader::map_max_entries`].
 pub fn map_lengths(nodes: u32) -> [(&'static str, u32); 3] {
     [("peers", nodes), ("streams", nodes), ("kept_packets", nodes * WINDOW as u32)]
 }
 
-impl Description {
-    /// What the program's maps hold: name of the map, number of the element, value.
+impl JobSetup {
+    /// Returns the contents of the program's maps: name of the map, index of the element, value.
     ///
     /// # Panics
-    /// When this node is not among the nodes.
+    /// This node is not among the nodes.
     pub fn map_values(&self) -> Vec<(&'static str, u32, Vec<u8>)> {
         let own = self.endpoints[self.node as usize];
         let mut address = [0; 16];

@@ -1,0 +1,202 @@
+//! Messages without a posted receive, when there are too many of them: most belong to runs that the
+//! rank has not started.
+//!
+//! They lie in slots. When the slots run out, senders are held back, and the message that the rank
+//! waits for may queue behind unexpected ones. A waiting rank therefore moves unexpected messages
+//! out of the slots into its own memory. It puts them back when it has started their runs, some at a
+//! time and in turns, so that each of them reaches its receive.
+
+use crate::memory::layout::{
+    FREED, LARGE_SLOTS, MESSAGE_HEADER_BYTES, MIDDLE_BYTES, MIDDLE_SLOTS, PIECE_BYTES, REFUSED,
+    SLOT_FILLING, SLOT_FREE, SLOT_HANDED_OVER, SLOT_HEAD_BYTES, SLOT_NEXT, SLOT_WAITING, SLOTS,
+    SMALL_BYTES, SMALL_SLOTS, WAITING_FIRST, large_slot_bytes,
+};
+use crate::memory::mapping::Mapping;
+use std::collections::{HashMap, VecDeque};
+use std::sync::atomic::Ordering;
+
+/// Number of a communicator, and of a run in it.
+type RunKey = (u32, u64);
+
+/// Largest number of bytes that a rank keeps outside of its slots.
+pub(super) const LIMIT_BYTES: usize = 64 << 20;
+/// Argument of the program, instead of a rank to ask: hand unexpected messages over
+/// (`HAND_OVER_UNEXPECTED` in `bpf/tradewind.bpf.c`).
+pub(super) const HAND_OVER_UNEXPECTED: u32 = u32::MAX;
+/// Number of slots that stay free for arriving messages.
+const RESERVED_SLOTS: usize = (SMALL_SLOTS + MIDDLE_SLOTS + LARGE_SLOTS) / 2;
+
+/// Messages that a rank has taken out of its slots: headers with their payloads.
+#[derive(Debug, Default)]
+pub(super) struct UnexpectedMessages {
+    /// Messages of runs that have not started.
+    by_run: HashMap<RunKey, Vec<Vec<u8>>>,
+    /// Messages of started runs, to be put back.
+    returning: VecDeque<Vec<u8>>,
+    /// Total size.
+    pub(super) bytes: usize,
+    /// Count of refused messages at the last call of `has_refused`.
+    refused: u64,
+}
+
+impl UnexpectedMessages {
+    pub(super) fn is_empty(&self) -> bool {
+        self.by_run.is_empty() && self.returning.is_empty()
+    }
+
+    /// Returns true if there are messages of started runs.
+    pub(super) fn has_returning(&self) -> bool {
+        !self.returning.is_empty()
+    }
+
+    /// Returns true if a message found no slot since the last call.
+    pub(super) fn has_refused(&mut self, memory: &Mapping) -> bool {
+        let refused = memory.double_word(REFUSED).load(Ordering::Relaxed);
+        std::mem::replace(&mut self.refused, refused) != refused
+    }
+
+    /// Copies the messages that the program has handed over, and frees their slots.
+    pub(super) fn take_handed_over(&mut self, memory: &Mapping) {
+        for MessageSlot { offset: slot, capacity, .. } in slots() {
+            // Acquire pairs with the exchange in `hand_over_list`: the message is complete. The
+            // program does not touch a slot in this state, so the copy below is not torn.
+            if memory.word(slot).load(Ordering::Acquire) != SLOT_HANDED_OVER {
+                continue;
+            }
+            let mut message = vec![0; MESSAGE_HEADER_BYTES];
+            memory.read(slot + SLOT_HEAD_BYTES, &mut message);
+            let length = word(&message, MESSAGE_HEADER_BYTES - 4) as usize;
+            message.resize(MESSAGE_HEADER_BYTES + length.min(capacity), 0);
+            memory.read(slot + SLOT_HEAD_BYTES, &mut message);
+            // Release pairs with the exchange in `store_among`: the copy above ends before the
+            // program fills the slot again.
+            memory.word(slot).store(SLOT_FREE, Ordering::Release);
+            self.bytes += message.len();
+            self.by_run.entry(run_key(&message)).or_default().push(message);
+        }
+        // The program retries stalled sends of this node when it sees this flag.
+        memory.word(FREED).store(1, Ordering::Relaxed);
+    }
+
+    /// Puts messages of these runs into free slots, as many as there are, and drops messages of runs
+    /// that have ended. Returns true if any were put into slots.
+    pub(super) fn put_back(&mut self, memory: &Mapping, runs: &HashMap<RunKey, bool>) -> bool {
+        // Runs may have started since their messages were taken out.
+        for name in runs.keys() {
+            self.returning.extend(self.by_run.remove(name).unwrap_or_default());
+        }
+        let free = slots()
+            .filter(|slot| memory.word(slot.offset).load(Ordering::Relaxed) == SLOT_FREE)
+            .count();
+        let mut restored = 0;
+        while restored + RESERVED_SLOTS < free
+            && let Some(message) = self.returning.pop_front()
+        {
+            if runs.get(&run_key(&message)) == Some(&true) {
+                if !put(memory, &message) {
+                    self.returning.push_front(message);
+                    break;
+                }
+                restored += 1;
+            }
+            self.bytes -= message.len();
+        }
+        restored > 0
+    }
+}
+
+/// Slot of a rank's memory.
+struct MessageSlot {
+    /// Offset in the memory.
+    offset: usize,
+    /// Largest payload.
+    capacity: usize,
+    /// Number by which the program links it.
+    number: u32,
+}
+
+/// Returns all slots, the short ones first. The program numbers them from 1, the long ones first.
+fn slots() -> impl Iterator<Item = MessageSlot> {
+    let kinds = [
+        (
+            SMALL_SLOTS,
+            SLOT_HEAD_BYTES + MESSAGE_HEADER_BYTES + SMALL_BYTES,
+            SMALL_BYTES,
+            LARGE_SLOTS + MIDDLE_SLOTS,
+        ),
+        (
+            MIDDLE_SLOTS,
+            SLOT_HEAD_BYTES + MESSAGE_HEADER_BYTES + MIDDLE_BYTES,
+            MIDDLE_BYTES,
+            LARGE_SLOTS,
+        ),
+        (LARGE_SLOTS, large_slot_bytes(), PIECE_BYTES, 0),
+    ];
+    let mut next = SLOTS;
+    kinds.into_iter().flat_map(move |(count, bytes, capacity, before)| {
+        let first = next;
+        next += count * bytes;
+        (0..count).map(move |index| MessageSlot {
+            offset: first + index * bytes,
+            capacity,
+            number: (before + index + 1) as u32,
+        })
+    })
+}
+
+/// Puts a message into a free slot, as one that waits to be matched; false if there is none.
+fn put(memory: &Mapping, message: &[u8]) -> bool {
+    let length = message.len() - MESSAGE_HEADER_BYTES;
+    let free = slots().filter(|slot| length <= slot.capacity).find(|slot| {
+        // The exchange claims the slot: the program skips slots that are being filled. Acquire pairs
+        // with the release that frees the slot, here or in `slot_free`: earlier readers are done.
+        let claimed = memory.word(slot.offset).compare_exchange(
+            SLOT_FREE,
+            SLOT_FILLING,
+            Ordering::Acquire,
+            Ordering::Relaxed,
+        );
+        claimed.is_ok()
+    });
+    let Some(MessageSlot { offset: slot, number, .. }) = free else { return false };
+    memory.write(slot + SLOT_HEAD_BYTES, message);
+    memory.word(slot).store(SLOT_WAITING, Ordering::Relaxed);
+    let stack = memory.word(WAITING_FIRST);
+    let mut first = stack.load(Ordering::Relaxed);
+    loop {
+        memory.word(slot + SLOT_NEXT).store(first, Ordering::Relaxed);
+        // Release pairs with the exchange in `accept_waiting`, which takes the whole stack: it sees
+        // the message, the slot's state and its link. The program never pops single slots, so
+        // a reused slot number (ABA) cannot corrupt the stack.
+        match stack.compare_exchange_weak(first, number, Ordering::Release, Ordering::Relaxed) {
+            Ok(_) => return true,
+            Err(found) => first = found,
+        }
+    }
+}
+
+fn word(bytes: &[u8], at: usize) -> u32 {
+    bytemuck::pod_read_unaligned(&bytes[at..at + 4])
+}
+
+/// Returns the run to which a message belongs, from its header.
+fn run_key(message: &[u8]) -> RunKey {
+    (word(message, 0), bytemuck::pod_read_unaligned(&message[8..16]))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::memory::layout::ARENA;
+
+    #[test]
+    fn slots_fill_the_memory_up_to_the_arena() {
+        let all: Vec<MessageSlot> = slots().collect();
+        assert_eq!(all.len(), SMALL_SLOTS + MIDDLE_SLOTS + LARGE_SLOTS);
+        assert_eq!(all.first().map(|slot| slot.offset), Some(SLOTS));
+        assert_eq!(all.last().map(|slot| slot.offset + large_slot_bytes()), Some(ARENA));
+        let mut numbers: Vec<u32> = all.iter().map(|slot| slot.number).collect();
+        numbers.sort_unstable();
+        assert!(numbers.into_iter().eq(1..=all.len() as u32));
+    }
+}
