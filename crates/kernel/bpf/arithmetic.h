@@ -1,4 +1,4 @@
-/* Local operations: what `goal::arithmetic` defines, to the bit. */
+/* Local operations, bit for bit as `goal::arithmetic` defines them. */
 #ifndef ARITHMETIC_H
 #define ARITHMETIC_H
 
@@ -125,7 +125,7 @@ __noinline int compute_lists(struct rank_memory *rank __arg_nonnull, __u32 run_p
 static __always_inline void compute(struct rank_memory *rank, struct run *run, __u32 run_place, __u32 operation)
 {
 	struct operation_record *record = record_at(rank, run, operation);
-	/* Read once: the rank may change it meanwhile, or have it changed by what is computed. */
+	/* Read once: the rank, or the result itself, may change it meanwhile. */
 	__u64 bytes = *(volatile __u64 *)&record->bytes;
 	if (record->destination_count != 1 || record->left_count != 1 || record->right_count != 1 ||
 	    bytes > PIECE_BYTES) {

@@ -1,4 +1,4 @@
-/* Which packets are for this node's port, and which ring a rank's doorbell. */
+/* Classification of packets: datagrams for this node's port, and doorbells of ranks. */
 #ifndef DATAGRAM_H
 #define DATAGRAM_H
 
@@ -78,7 +78,7 @@ static __always_inline __u32 find_ipv6(struct __sk_buff *skb, struct wire *here,
 	return sizeof(*headers);
 }
 
-/* Whose doorbell a packet is: the slot plus one, or 0 if it is none. A rank rings when it has submitted runs: it sends
+/* Returns the slot of the rank whose doorbell a packet is, plus one; 0 if it is none. A rank rings when it has submitted runs: it sends
  * four bytes, its slot, to the job's port by the loopback interface, which is a faster way into the program than to have
  * it run. */
 static __always_inline __u32 wire_doorbell(struct __sk_buff *skb)

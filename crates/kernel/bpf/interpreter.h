@@ -6,14 +6,13 @@
 #include "matching.h"
 #include "wire.h"
 
-/* Operations that are executed before somebody else gets the processor. What is left over is done by the next
- * activation; a rank that waits sees to that. */
+/* Operations of one activation. Later activations continue; a waiting rank starts one. */
 #define STEPS 16384u
-/* Times that a rank is looked at again because something came for it meanwhile. */
+/* Rounds of an activation for a rank that received something meanwhile. */
 #define LOOKS 64u
 
-/* Who works for a rank: nobody, somebody, or somebody who has to look again. No lock: who finds a rank taken leaves what
- * he brought in a slot and a word that it is there, and goes on. */
+/* Ownership of a rank: free, owned by an activation, or owned and marked. This is not a lock: an activation that finds a
+ * rank owned puts its message into a slot, marks the rank and goes on. */
 enum { UNOWNED, OWNED, LOOK_AGAIN };
 
 static __u32 owners[LOCAL_RANKS] OWN_LINES;
@@ -47,7 +46,7 @@ struct wakeup_map {
 	__uint(max_entries, 4096);
 };
 
-/* What wakes a rank that sleeps, by its slot. */
+/* Ring that wakes a sleeping rank, by its slot. */
 struct {
 	__uint(type, BPF_MAP_TYPE_ARRAY_OF_MAPS);
 	__uint(max_entries, LOCAL_RANKS);
@@ -76,14 +75,14 @@ static __always_inline __u32 *owner_of(__u32 slot)
 	return &owners[index];
 }
 
-/* Full barriers on both sides, each the other's partner: who gives a rank back either finds the word that there is more,
- * or who left that word finds the rank free. */
+/* Full barriers on both sides, which pair with each other: the owner that releases a rank sees the mark, or the
+ * activation that set the mark finds the rank free. No message stays in a slot unseen. */
 static __always_inline int acquire(__u32 slot)
 {
 	return __sync_val_compare_and_swap(owner_of(slot), UNOWNED, OWNED) == UNOWNED;
 }
 
-/* Becomes the rank's owner, or tells its owner to look again. Gives whether it became the owner. */
+/* Becomes the rank's owner, or marks the rank for its owner. Returns true if it became the owner. */
 static __always_inline int acquire_or_leave_word(__u32 slot)
 {
 	for (__u32 i = zero; i < LOOKS && can_loop(); i++) {
@@ -96,7 +95,7 @@ static __always_inline int acquire_or_leave_word(__u32 slot)
 	return 0;
 }
 
-/* Gives a rank back. Gives whether somebody left word to look again. */
+/* Releases a rank. Returns true if it was marked meanwhile. */
 static __always_inline int release(__u32 slot)
 {
 	return __sync_lock_test_and_set(owner_of(slot), UNOWNED) == LOOK_AGAIN;
@@ -109,7 +108,7 @@ static __always_inline int bring(__u32 slot, struct message *message)
 	struct activation *here = activation();
 	struct rank_memory *rank = rank_of(slot);
 	if (!here || !rank)
-		return TAKEN; /* nobody there any more */
+		return TAKEN; /* the rank has left */
 	here->pending |= 1ull << (slot & (LOCAL_RANKS - 1));
 	if (acquire(slot)) {
 		int outcome = accept(rank, message, 0);
@@ -126,8 +125,8 @@ static __always_inline int bring(__u32 slot, struct message *message)
 	return NO_ROOM;
 }
 
-/* Says that a rank waits for room. A full barrier: whoever makes room from now on sees it. So the send is tried once more
- * after this, and finds the room that was made before. */
+/* Records that a rank has suspended sends. A full barrier: an activation that frees a slot or a window from now on sees
+ * the record. The send is tried once more afterwards, which covers the space that was freed before. */
 static __always_inline void announce_stall(__u32 slot)
 {
 	__sync_fetch_and_or(&stalled_ranks, 1ull << (slot & (LOCAL_RANKS - 1)));
@@ -139,7 +138,7 @@ static __always_inline __u64 route(__u32 slot, __u32 rank_to)
 	return (__u64)rank_to << 32 | slot;
 }
 
-/* Puts into a header who sends to whom and which piece of the message this is. */
+/* Fills in source, destination and piece of a header. */
 static __always_inline void address(struct job *job_here, __u64 route, __u32 moved, __u32 length,
 				    struct message_header *header)
 {
@@ -160,8 +159,8 @@ static __always_inline __u32 piece_of(struct job *job_here, __u32 rest)
 	return rest < limit ? rest : limit;
 }
 
-/* Sends what is still to be sent of a message to another node. Gives whether that was everything; if not, there was no room, or
- * it is late, and that is announced. */
+/* Sends the remaining pieces of a message to another node. Returns true if all were sent; otherwise the window is full or
+ * the budget is spent, and that is recorded. */
 __noinline int send_away(struct __sk_buff *skb, struct rank_memory *rank __arg_nonnull, __u32 run_place, __u32 operation,
 			 __u64 route)
 {
@@ -236,7 +235,7 @@ __noinline int send_here(struct rank_memory *rank __arg_nonnull, __u32 run_place
 	return 1;
 }
 
-/* Sends what is still to be sent of a message. Gives whether that was everything. */
+/* Sends the remaining pieces of a message. Returns true if all were sent. */
 static __always_inline int send(struct __sk_buff *skb, struct rank_memory *rank, __u32 slot, __u32 run_place,
 				__u32 operation)
 {
@@ -288,7 +287,7 @@ __noinline int unstall(struct rank_memory *rank __arg_nonnull, __u32 slot)
 	return 0;
 }
 
-/* Writes the time to where an operation wants it. */
+/* Writes the time to the block of an operation. */
 static __always_inline void record_time(struct rank_memory *rank, struct run *run, struct operation_record *record)
 {
 	struct cursor to = cursor_at(run, record->first_block, record->destination_count);
@@ -296,7 +295,7 @@ static __always_inline void record_time(struct rank_memory *rank, struct run *ru
 		*AT(rank, __u64, cursor_place(rank, run, &to)) = bpf_ktime_get_ns();
 }
 
-/* Executes the first operation that may start, of the first run that has one. Gives whether there was one. */
+/* Executes the first ready operation of the first active run. Returns true if there was one. */
 static __always_inline int step(struct __sk_buff *skb, struct rank_memory *rank, __u32 slot)
 {
 	__u32 run_place = rank->head.active_first;
@@ -354,21 +353,21 @@ static __always_inline int step(struct __sk_buff *skb, struct rank_memory *rank,
 	return 1;
 }
 
-/* Whether something is left over that no message brings back. */
+/* Returns true if work is left that no arriving message continues. */
 static __always_inline int has_more(struct rank_memory *rank)
 {
 	struct rank_head *head = &rank->head;
 	return head->active_first || head->submitted || head->submitted_before || head->waiting_first;
 }
 
-/* Does what there is to do for a rank, as its owner. */
+/* Does the work of a rank, as its owner. */
 __noinline int work(struct __sk_buff *skb, struct rank_memory *rank __arg_nonnull, __u32 slot)
 {
 	struct activation *here = activation();
 	__u32 submitted = rank->head.submitted_before;
 	if (!here)
 		return 0;
-	/* Whoever puts a run there has the program look for it afterwards. */
+	/* A rank that pushes a run notifies the program afterwards, so no run is missed here. */
 	if (!submitted && *(volatile __u32 *)&rank->head.submitted)
 		submitted = __sync_lock_test_and_set(&rank->head.submitted, 0);
 	for (__u32 i = zero; i < WALK_LIMIT && submitted && can_loop(); i++) {
@@ -402,7 +401,7 @@ static __always_inline void ring(struct __sk_buff *skb, struct rank_memory *rank
 	if (!rank->head.sleeping)
 		return;
 	rank->head.sleeping = 0;
-	/* Waking somebody takes long. */
+	/* A wake-up takes long, so the pending packet leaves first. */
 	wire_flush(skb);
 	void *wakeup = bpf_map_lookup_elem(&wakeups, &slot);
 	__u64 word = 1;
@@ -410,8 +409,8 @@ static __always_inline void ring(struct __sk_buff *skb, struct rank_memory *rank
 		bpf_ringbuf_output(wakeup, &word, sizeof(word), BPF_RB_FORCE_WAKEUP);
 }
 
-/* Works for a rank, unless somebody does. Gives whether others may have got room by that: slots of this rank, or the
- * rank itself. */
+/* Does the work of a rank unless another activation does. Returns true if suspended sends of other ranks may continue:
+ * slots were freed, or the rank itself. */
 static __always_inline int advance(struct __sk_buff *skb, __u32 slot)
 {
 	struct rank_memory *rank = rank_of(slot);
@@ -448,7 +447,7 @@ static __always_inline void advance_pending(struct __sk_buff *skb)
 		__u64 bit = 1ull << (i & (LOCAL_RANKS - 1));
 		if (!(here->pending & bit))
 			continue;
-		/* Somebody has looked at the time before only if there was much to do. */
+		/* The clock was read before only if there was much work. */
 		if (here->deadline && is_over_budget())
 			break;
 		here->pending &= ~bit;
@@ -458,7 +457,7 @@ static __always_inline void advance_pending(struct __sk_buff *skb)
 		here->contended = 0;
 		here->pending |= stalled_ranks & ~bit;
 	}
-	/* Those that had no turn get one from the next activation that looks for them. */
+	/* Ranks that had no turn stay recorded for the next activation. */
 	if (here->pending)
 		__sync_fetch_and_or(&stalled_ranks, here->pending);
 	here->pending = 0;
@@ -466,7 +465,7 @@ static __always_inline void advance_pending(struct __sk_buff *skb)
 	here->work = 0;
 }
 
-/* Hands over a piece that came from another node. Gives NO_ROOM if it has to be brought again. */
+/* Delivers a piece from another node. Returns NO_ROOM if it has to be sent again. */
 static __always_inline int deliver(struct message *message)
 {
 	struct job *job_here = job();

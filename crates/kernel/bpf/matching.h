@@ -1,4 +1,4 @@
-/* Messages and receives: who belongs to whom, and what is kept until its receive wants it.
+/* Matching of messages and receives, and messages that wait for their receive.
  *
  * Matching is that of `goal::matching`: a message belongs to the receive that names its source, tag and ordinal. Only
  * one that no receive names is left for receives with a wildcard: it goes to the first of them in vertex order that is
@@ -8,10 +8,10 @@
 
 #include "progress.h"
 
-/* What becomes of a message. */
+/* Results of an offered message. */
 enum {
 	TAKEN,
-	NO_ROOM, /* there is no slot to keep it in: whoever brings it is to bring it again */
+	NO_ROOM, /* no slot is free: it has to be offered again */
 };
 
 static __always_inline __u32 receive_hash(__u32 source, __u32 tag, __u32 ordinal)
@@ -53,8 +53,8 @@ static __always_inline __u32 find_run(struct rank_memory *rank, struct message_h
 	return place;
 }
 
-/* Copies a message to a slot that was free, out of so many from `first` on, beginning at `hint`. Gives the slot plus one,
- * or 0 if all are taken. Whoever exchanges a slot's state from free to filling has it. */
+/* Copies a message to a free slot among `count` from `first` on, searched from `hint`. Returns the slot plus one, or 0 if
+ * none is free. The exchange from FREE to FILLING claims a slot. */
 static __always_inline __u32 store_among(struct rank_memory *rank, struct message *message, __u32 state, __u32 first,
 					 __u32 count, __u32 *hint)
 {
@@ -69,7 +69,7 @@ static __always_inline __u32 store_among(struct rank_memory *rank, struct messag
 		slot->message.header = message->header;
 		copy_bytes(slot->message.payload, message->payload, message->header.length);
 		*hint = place + 1;
-		/* A full barrier: the message is there before it is said to be. */
+		/* A full barrier: the message is complete before the new state is visible. */
 		__sync_lock_test_and_set(&slot->state, state);
 		count_rounds(i);
 		return first + place + 1;
@@ -78,7 +78,7 @@ static __always_inline __u32 store_among(struct rank_memory *rank, struct messag
 	return 0;
 }
 
-/* Keeps a message in a slot. Gives the slot plus one, or 0 if there is none. Anybody may call this, at any time. */
+/* Stores a message in a slot. Returns the slot plus one, or 0 if none is free. Needs no ownership of the rank. */
 __noinline int store(struct rank_memory *rank __arg_nonnull, struct message *message __arg_nonnull, __u32 state)
 {
 	struct rank_head *head = &rank->head;
@@ -94,14 +94,14 @@ __noinline int store(struct rank_memory *rank __arg_nonnull, struct message *mes
 	return slot;
 }
 
-/* Whether a receive with a wildcard admits a message. */
+/* Returns true if a receive with a wildcard admits a message. */
 static __always_inline int admits(struct operation_record *record, struct message_header *header)
 {
 	return (record->flags & ANY_SOURCE || record->peer == header->member) &&
 	       (record->flags & ANY_TAG || record->tag == header->tag);
 }
 
-/* A piece of a message has met its posted receive. Gives whether the receive is complete with it. */
+/* Copies a piece of a message to its posted receive. Returns true if the receive is complete. */
 static __always_inline int take(struct rank_memory *rank, __u32 run_place, __u32 operation, struct message *message)
 {
 	struct run *run = run_at(rank, run_place);
@@ -122,7 +122,7 @@ static __always_inline int take(struct rank_memory *rank, __u32 run_place, __u32
 	return progress->moved >= message->header.total;
 }
 
-/* Whether a receive with a wildcard has begun to take this very message. */
+/* Returns true if a receive with a wildcard has received pieces of this message. */
 static __always_inline int is_taking(struct progress *progress, struct message_header *header)
 {
 	return progress->source == header->member && progress->tag == header->tag &&
@@ -215,7 +215,7 @@ static __always_inline void keep_unmatched(struct rank_memory *rank, struct run 
 	run->unmatched_last = slot;
 }
 
-/* Whether the source is who it says it is in the communicator, and both called the same. */
+/* Returns true if the source is the stated member of the communicator and both signatures are equal. */
 static __always_inline int belongs(struct rank_memory *rank, __u32 run_place, struct message_header *header)
 {
 	struct run *run = run_at(rank, run_place);
@@ -284,7 +284,7 @@ done:
 	return TAKEN;
 }
 
-/* Takes the messages that are there for a receive that names them. Gives whether it is complete. */
+/* Receives the arrived pieces for a receive without wildcards. Returns true if it is complete. */
 static __always_inline int take_arrived(struct rank_memory *rank, __u32 run_place, __u32 operation)
 {
 	struct run *run = run_at(rank, run_place);
@@ -305,7 +305,7 @@ static __always_inline int take_arrived(struct rank_memory *rank, __u32 run_plac
 	return done;
 }
 
-/* Takes the earliest message that a receive with a wildcard admits, as far as it is there. Gives whether the receive is
+/* Receives the arrived pieces of the earliest message that a receive with a wildcard admits. Returns true if it is
  * complete. */
 static __always_inline int take_left(struct rank_memory *rank, __u32 run_place, __u32 operation)
 {
@@ -355,7 +355,7 @@ static __always_inline int take_left(struct rank_memory *rank, __u32 run_place, 
 	return 0;
 }
 
-/* Posts a receive: from now on it takes what arrives for it. Gives whether everything is there. */
+/* Posts a receive. Returns true if its message has arrived completely. */
 __noinline int post(struct rank_memory *rank __arg_nonnull, __u32 run_place, __u32 operation)
 {
 	struct run *run = run_at(rank, run_place);
@@ -366,7 +366,7 @@ __noinline int post(struct rank_memory *rank __arg_nonnull, __u32 run_place, __u
 	return take_arrived(rank, run_place, operation);
 }
 
-/* A run that the rank has submitted becomes known, and gets what has arrived for it. */
+/* Registers a submitted run and matches the messages that arrived before it. */
 __noinline int begin(struct rank_memory *rank __arg_nonnull, __u32 run_place)
 {
 	struct run *run = run_at(rank, run_place);
@@ -382,7 +382,7 @@ __noinline int begin(struct rank_memory *rank __arg_nonnull, __u32 run_place)
 	__u32 slot = rank->unexpected_first[unexpected];
 	if (slot)
 		rank->unexpected_first[unexpected] = 0;
-	/* What belongs to other runs is put back by `accept`, in the same order. */
+	/* `accept` puts messages of other runs back, in the same order. */
 	for (__u32 i = zero; i < SLOTS && slot && can_loop(); i++) {
 		if (is_over_budget_after_message()) {
 			postpone(rank, slot);
@@ -397,7 +397,7 @@ __noinline int begin(struct rank_memory *rank __arg_nonnull, __u32 run_place)
 	return 0;
 }
 
-/* Gives the rank a list of messages. Gives how many were handed_over, beside so many before: no more than there are slots. */
+/* Hands a list of messages over to the rank. Returns their number plus `handed_over`, at most the number of slots. */
 static __always_inline __u32 hand_over_list(struct rank_memory *rank, __u32 slot, __u32 before)
 {
 	while (before < SLOTS && slot && can_loop()) {
@@ -410,8 +410,8 @@ static __always_inline __u32 hand_over_list(struct rank_memory *rank, __u32 slot
 	return before;
 }
 
-/* Gives the rank the messages for which there is no receive yet. It asks for that when it waits and messages find no slot:
- * what it waits for may be behind messages that it does not want yet. It brings them back bit by bit. */
+/* Hands unexpected messages over to the rank. A waiting rank requests this when messages find no slot: the message that it
+ * waits for may queue behind unexpected ones. The rank puts them back later. */
 __noinline int hand_over_unexpected(struct rank_memory *rank __arg_nonnull)
 {
 	__u32 handed_over = zero, seen = zero;
@@ -443,12 +443,12 @@ __noinline int hand_over_unexpected(struct rank_memory *rank __arg_nonnull)
 	return 0;
 }
 
-/* Accepts what was put into slots by those who could not become the rank's owner, in the order in which it came. */
+/* Accepts messages that activations without ownership put into slots, in the order of arrival. */
 __noinline int accept_waiting(struct rank_memory *rank __arg_nonnull)
 {
 	/* Partner: `leave_waiting`. */
 	__u32 slot = __sync_lock_test_and_set(&rank->head.waiting_first, 0), first = 0;
-	/* What was left last lies on top. */
+	/* The latest message is on top of the stack. */
 	for (__u32 i = zero; i < SLOTS && slot && can_loop(); i++) {
 		__u32 next = slot_at(rank, slot - 1)->next;
 		slot_at(rank, slot - 1)->next = first;

@@ -19,7 +19,7 @@
  * verifier from the first round on, so it looks at a loop's body once or twice and not as often as it may run. */
 static volatile __u32 zero OWN_LINES;
 
-/* True, but for the verifier, who takes it as the end of a loop: the kernel bounds the rounds by itself. This is the
+/* Always true; to the verifier it may end the loop, whose rounds the kernel bounds. This is the
  * instruction `may_goto`, by its bytes, since the compiler has no name for it. */
 static __always_inline int can_loop(void)
 {
@@ -158,7 +158,7 @@ __noinline int copy_out(struct rank_memory *rank __arg_nonnull, __u32 from, stru
 	return 0;
 }
 
-/* What so many bytes in so many pieces count as. */
+/* Returns the work of copying so many bytes in so many pieces. */
 #define ROUNDS_OF_COPY(bytes, pieces) ((bytes) / 8 + 16 * (__u64)(pieces))
 
 /* A position in a list of blocks, whose bytes count as one sequence. Numbers of 32 bits, because to the verifier sums of
@@ -219,7 +219,7 @@ static __always_inline struct block_record *blocks_at(struct rank_memory *rank, 
 	return AT(rank, struct block_record, run->blocks + first_block * sizeof(struct block_record));
 }
 
-/* Whether a piece of a message lies in the first block of its operation, and that block is the only one. */
+/* Returns true if the operation has a single block and the piece lies in it. */
 static __always_inline int is_in_one_block(struct operation_record *record, struct block_record *block,
 					   struct message_header *header)
 {
@@ -250,7 +250,7 @@ __noinline int scatter_list(struct rank_memory *rank __arg_nonnull, __u32 run_pl
 	return 0;
 }
 
-/* Writes a piece of a message to where its receive wants it. */
+/* Writes a piece of a message to the blocks of its receive. */
 static __always_inline void scatter(struct rank_memory *rank, __u32 run_place, __u32 operation, struct message *message)
 {
 	struct run *run = run_at(rank, run_place);
@@ -291,8 +291,7 @@ __noinline int gather_list(struct rank_memory *rank __arg_nonnull, __u32 run_pla
 	return 0;
 }
 
-/* Fills a piece of a message from its send: the bytes that its header says, and the rest of the header but for who
- * sends and who receives. */
+/* Fills a piece of a message from its send: payload and header, but for source and destination. */
 static __always_inline void compose(struct rank_memory *rank, __u32 run_place, __u32 operation, struct message *message)
 {
 	struct run *run = run_at(rank, run_place);
@@ -321,7 +320,7 @@ __noinline int copy_lists(struct rank_memory *rank __arg_nonnull, __u32 run_plac
 {
 	struct run *run = run_at(rank, run_place);
 	struct operation_record *record = record_at(rank, run, operation);
-	/* Read once: the rank may change it meanwhile, or have it changed by what is copied. */
+	/* Read once: the rank, or the copy itself, may change it meanwhile. */
 	__u64 bytes = *(volatile __u64 *)&record->bytes;
 	if (record->destination_count == 1 && record->left_count == 1 && bytes <= PIECE_BYTES) {
 		struct block_record *blocks = blocks_at(rank, run, record->first_block);

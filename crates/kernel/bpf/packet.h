@@ -14,7 +14,7 @@
 
 enum {
 	WIRE_DATA = 1,    /* carries a piece of a message, under `sequence` */
-	WIRE_REQUEST = 2, /* asks for what is missing and for an answer; `sequence` numbers requests */
+	WIRE_REQUEST = 2, /* requests missing packets and an answer; `sequence` numbers requests */
 	WIRE_ANSWER = 4,  /* to the request `sequence` */
 };
 
@@ -36,7 +36,7 @@ struct wire_header {
 
 /* A packet in memory. */
 struct packet {
-	__u64 sum; /* what `seal` found, for the UDP checksum */
+	__u64 sum; /* sum of `seal`, for the UDP checksum */
 	__u8 network[NETWORK_BYTES];
 	struct wire_header header;
 	union {
@@ -45,15 +45,15 @@ struct packet {
 	};
 };
 
-/* How packets to a node begin, and what comes of that. Written by the loader. */
+/* First bytes of packets to a node, and values derived from them. Written by the loader. */
 struct peer {
 	__u8 network[NETWORK_BYTES]; /* with lengths and checksums left zero */
-	struct wire_header header;   /* with what is the same in all packets */
+	struct wire_header header;   /* with the fields that are equal in all packets */
 	__u32 is_version_6;
-	__u32 ip_sum;  /* ones' complement sums of what does not change, as the bytes lie in memory */
+	__u32 ip_sum;  /* ones' complement sums of the constant fields, in memory order */
 	__u32 udp_sum;
 	__u32 reserved;
-	struct siphash to;   /* the MAC's state when it has taken what is the same in all packets to the node, */
+	struct siphash to;   /* the MAC's state after the constant fields of packets to the node, */
 	struct siphash from; /* and in all packets from there: so keys are nowhere else */
 };
 

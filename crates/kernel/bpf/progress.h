@@ -1,10 +1,10 @@
-/* Lists of what may run, and what follows when an operation is complete. */
+/* Lists of ready operations and active runs, and the completion of operations. */
 #ifndef PROGRESS_H
 #define PROGRESS_H
 
 #include "memory.h"
 
-/* Ranks of this node that have something to do, and stalled ones; a bit each. Changed by all processors. */
+/* Ranks of this node with suspended sends, a bit each. Changed by all cores. */
 static __u64 stalled_ranks OWN_LINES;
 
 /* Operations of all runs of a rank: no more than an arena holds. */
@@ -29,7 +29,7 @@ static __always_inline void slot_free(struct rank_memory *rank, __u32 slot)
 	__sync_lock_test_and_set(&slot_at(rank, slot)->state, SLOT_FREE);
 }
 
-/* Puts a run into the list of those that have something to do. */
+/* Appends a run to the list of active runs. */
 static __always_inline void activate_run(struct rank_memory *rank, __u32 run_place)
 {
 	struct run *run = run_at(rank, run_place);
@@ -44,7 +44,7 @@ static __always_inline void activate_run(struct rank_memory *rank, __u32 run_pla
 	rank->head.active_last = run_place;
 }
 
-/* Appends an operation to the list of those that may start. */
+/* Appends an operation to the list of ready operations. */
 static __always_inline void make_ready(struct rank_memory *rank, struct run *run, __u32 operation)
 {
 	progress_at(rank, run, operation)->next = 0;
@@ -55,7 +55,7 @@ static __always_inline void make_ready(struct rank_memory *rank, struct run *run
 	run->ready_last = operation + 1;
 }
 
-/* Something has happened for which the operations behind so many edges waited. */
+/* Satisfies the dependencies behind these edges. */
 static __always_inline void satisfy(struct rank_memory *rank, struct run *run, __u32 first_edge, __u32 count)
 {
 	__u32 edges = run->edges + 4 * first_edge, i = zero;
@@ -68,16 +68,16 @@ static __always_inline void satisfy(struct rank_memory *rank, struct run *run, _
 	count_rounds(i);
 }
 
-/* Tells the rank that a run has ended. It may use the run's memory for something else from now on. */
+/* Publishes the end of a run. The rank may reuse the run's memory from now on, so nothing accesses it afterwards. */
 static __always_inline void end_run(struct rank_memory *rank, struct run *run, __u32 state)
 {
 	rank->head.completed = 1;
-	/* A full barrier. Partner: the rank's load of the state (`Rank::is_complete`). */
+	/* A full barrier: results are visible before the state. Pairs with the rank's load of the state
+	 * (`Rank::is_complete`). */
 	__sync_lock_test_and_set(&run->state, state);
 }
 
-/* Drops a list of messages that nobody will want. Gives how many have been dropped, beside so many before: no more than
- * there are slots. */
+/* Drops a list of messages without a receive. Returns their number plus `before`, at most the number of slots. */
 static __always_inline __u32 drop_messages(struct rank_memory *rank, __u32 slot, __u32 before)
 {
 	while (before < SLOTS && slot && can_loop()) {
@@ -90,20 +90,20 @@ static __always_inline __u32 drop_messages(struct rank_memory *rank, __u32 slot,
 	return before;
 }
 
-/* Leaves a message that was put into a slot to the rank's owner. */
+/* Pushes a stored message on the stack for the rank's owner. */
 static __always_inline void leave_waiting(struct rank_memory *rank, __u32 slot)
 {
 	for (__u32 i = zero; i < WALK_LIMIT && can_loop(); i++) {
 		__u32 first = *(volatile __u32 *)&rank->head.waiting_first;
 		slot_at(rank, slot - 1)->next = first;
-		/* A full barrier: who takes the stack sees the message and what it is followed by. Partner: the exchange
+		/* A full barrier: the owner that takes the stack sees the message and its link. Partner: the exchange
 		 * in `accept_waiting`. */
 		if (__sync_val_compare_and_swap(&rank->head.waiting_first, first, slot) == first)
 			return;
 	}
 }
 
-/* Leaves a list of messages to a later look at the rank, as if nobody had looked at them. */
+/* Returns a list of messages to the stack, to be matched by a later activation. */
 static __always_inline void postpone(struct rank_memory *rank, __u32 slot)
 {
 	for (__u32 i = zero; i < SLOTS && slot && can_loop(); i++) {
@@ -115,7 +115,7 @@ static __always_inline void postpone(struct rank_memory *rank, __u32 slot)
 	}
 }
 
-/* Everything has been executed. */
+/* Ends a run whose operations are all complete. */
 __noinline int finish(struct rank_memory *rank __arg_nonnull, __u32 run_place)
 {
 	struct run *run = run_at(rank, run_place);
@@ -139,7 +139,7 @@ __noinline int finish(struct rank_memory *rank __arg_nonnull, __u32 run_place)
 	return 0;
 }
 
-/* The program is wrong: the run ends here. It stays known, so that what still arrives for it is dropped. */
+/* Ends a run with a fault. It stays registered, so that messages for it are dropped. */
 __noinline int fail(struct rank_memory *rank __arg_nonnull, __u32 run_place, __u32 fault)
 {
 	struct run *run = run_at(rank, run_place);
@@ -158,7 +158,7 @@ __noinline int fail(struct rank_memory *rank __arg_nonnull, __u32 run_place, __u
 	return 0;
 }
 
-/* An operation is complete: what waited for it may start, and the run may be over with it. */
+/* Completes an operation: satisfies its dependents and ends the run after the last one. */
 static __always_inline void complete_here(struct rank_memory *rank, __u32 run_place, __u32 operation)
 {
 	struct run *run = run_at(rank, run_place);
@@ -171,7 +171,7 @@ static __always_inline void complete_here(struct rank_memory *rank, __u32 run_pl
 		finish(rank, run_place);
 }
 
-/* The same as a function of its own, where its code would be too much for the verifier. */
+/* The same, out of line, where inlining would exceed the verifier's limits. */
 __noinline int complete(struct rank_memory *rank __arg_nonnull, __u32 run_place, __u32 operation)
 {
 	complete_here(rank, run_place, operation);

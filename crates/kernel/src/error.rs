@@ -1,8 +1,8 @@
-//! What can go wrong when the program is loaded, and the way out of it.
+//! Errors of loading the program, each with its way out.
 
 use std::io;
 
-/// Why the kernel engine cannot be had here.
+/// Failure to load the kernel engine.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum LoadError {
@@ -10,10 +10,10 @@ pub enum LoadError {
     #[error(
         "{what} is not permitted: the process that loads the kernel engine needs CAP_BPF, CAP_NET_ADMIN and \
          CAP_PERFMON (as root, or `setcap cap_bpf,cap_net_admin,cap_perfmon+ep` on the program that loads it); without \
-         them, take the agent engine"
+         them, use the agent engine"
     )]
     Forbidden {
-        /// What was tried.
+        /// Step that failed.
         what: &'static str,
     },
     /// The kernel does not know what the program needs.
@@ -22,9 +22,9 @@ pub enum LoadError {
          CONFIG_BPF_SYSCALL, CONFIG_NET_XGRESS and CONFIG_DEBUG_INFO_BTF; take the agent engine here"
     )]
     TooOld {
-        /// What it is.
+        /// Release of the kernel.
         release: String,
-        /// What it refused.
+        /// Error of the kernel.
         what: String,
     },
     /// There is no type information about the kernel.
@@ -54,7 +54,7 @@ pub enum LoadError {
     NoTcx {
         /// Its name.
         name: String,
-        /// What the system said.
+        /// Error of the system.
         source: io::Error,
     },
     /// More ranks than there are slots, or more nodes or ranks than there are places.
@@ -64,9 +64,9 @@ pub enum LoadError {
     TooMany {
         /// Of what.
         what: &'static str,
-        /// How many there may be.
+        /// Largest number.
         limit: usize,
-        /// How many there are.
+        /// Number in this job.
         found: usize,
     },
     /// The interfaces take short packets only.
@@ -77,18 +77,18 @@ pub enum LoadError {
     ShortPackets {
         /// The shortest of their longest packets.
         mtu: u32,
-        /// What it should be.
+        /// Smallest accepted MTU.
         least: u32,
     },
     /// The system refused something else.
     #[error("{what}: {source}")]
     System {
-        /// What was tried.
+        /// Step that failed.
         what: &'static str,
-        /// What the system said.
+        /// Error of the system.
         source: io::Error,
     },
-    /// The program itself was refused: a defect of ours, or a kernel whose verifier differs.
+    /// The verifier rejected the program: a defect of the program, or a kernel with another verifier.
     #[error(
         "the kernel's verifier refused the program, take the agent engine here and report this: {0}"
     )]
@@ -96,8 +96,8 @@ pub enum LoadError {
 }
 
 impl LoadError {
-    /// Whether this machine or this process just cannot have the engine, so that another one is to
-    /// be taken.
+    /// Returns true if the machine or the process lacks a requirement of this engine, so that another
+    /// engine should be used.
     pub fn is_missing_requirement(&self) -> bool {
         !matches!(
             self,

@@ -1,4 +1,4 @@
-//! What the system knows of a network interface.
+//! Network interfaces of this node.
 
 pub(crate) mod pair;
 
@@ -9,15 +9,15 @@ use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
 /// A network interface of this node.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Interface {
-    /// Its name.
+    /// Name.
     pub name: String,
-    /// Its Ethernet address.
+    /// Ethernet address.
     pub hardware_address: [u8; 6],
-    /// The longest IP packet that it takes.
+    /// Size of its largest IP packet.
     pub mtu: u32,
 }
 
-/// The names of the interfaces of this node that are Ethernets and have an address.
+/// Returns the names of the Ethernet interfaces of this node that have an address.
 ///
 /// # Errors
 /// When the system does not list them.
@@ -31,14 +31,14 @@ pub fn ethernet_interfaces() -> Result<Vec<String>, LoadError> {
     Ok(names)
 }
 
-/// The kind of interfaces whose packets have an Ethernet header (`ARPHRD_ETHER`).
+/// Kind of interfaces with Ethernet headers (`ARPHRD_ETHER`).
 const ETHERNET: u16 = 1;
 
 impl Interface {
-    /// The interface of this name.
+    /// Returns the interface of this name.
     ///
     /// # Errors
-    /// When there is none, or it is no Ethernet.
+    /// There is none, or it is not an Ethernet.
     ///
     /// ```
     /// let missing = kernel::Interface::named("no-such-one");
@@ -67,13 +67,13 @@ impl Interface {
     }
 }
 
-/// The system tells about interfaces through sockets.
+/// Opens a socket: the system answers questions about interfaces on any socket.
 fn any_socket() -> Result<OwnedFd, LoadError> {
     rustix::net::socket(rustix::net::AddressFamily::INET, rustix::net::SocketType::DGRAM, None)
         .map_err(|errno| LoadError::System { what: "opening a socket", source: errno.into() })
 }
 
-/// Asks the system about an interface; the union behind the name is the answer (netdevice(7)).
+/// Queries the system about an interface; the answer is the union behind the name (netdevice(7)).
 fn ask(socket: BorrowedFd<'_>, name: &str, request: libc::Ioctl) -> io::Result<[u8; 24]> {
     #[repr(C)]
     struct Question {

@@ -37,29 +37,27 @@
 //! | 96 | u32 offset: where in the message this piece begins; 100: u32 length of the piece |
 //! | 104 | the piece, [`LONGEST_PIECE`] bytes at most |
 //!
-//! # What is dropped
-//! Whatever comes for the job's port is taken, and all but a job's own packets dropped and
-//! [counted](Counters): whose lengths contradict each other or the network's headers, which are of
-//! another protocol, version or job, whose MAC is wrong. A packet cannot be used in another
-//! direction or for another node, since it names both under the MAC. Played back later, a data
-//! packet has arrived before, a request has been answered before, an answer has come before, and an
-//! acknowledgement is old: all of them change nothing.
+//! # Dropped packets
+//! The program consumes all packets for the job's port. It drops and [counts](Counters) packets with
+//! contradictory lengths, of another protocol, version or job, or with a wrong MAC. A packet cannot
+//! be used in another direction or for another node, because the MAC covers both. A replayed packet
+//! has no effect: a data packet, a request or an answer is a duplicate, an acknowledgement is old.
 //!
-//! # How nothing is lost
+//! # Reliability
 //! A node keeps each data packet until it is acknowledged, at most [`WINDOW`] for each other node;
 //! after that sends are held back. Every packet acknowledges the other stream. A packet for that
 //! alone is sent only when half a window has not been acknowledged. Data packets are delivered in
 //! the order in which they come, each once. One for which the receiver has no memory counts as
 //! lost, so that the sender is held back until there is some.
 //!
-//! There are no timers. A rank that waits in vain has the nodes that it waits for sent a request,
-//! which says what has arrived from there. The other node sends again what is missing, and an
-//! answer that says what has arrived there; then the first sends again what is missing there of
-//! what it had sent before. An answer counts once, and not after that to a later request. So that
-//! nothing stays lost for which nobody waits, the loader asks now and then about packets that have
-//! long not been acknowledged. Requests that stay unanswered are sent after 1/4 ms, then after
-//! twice that, up to 128 ms; after as many as go into the timeout of who asks, usually 42 in more
-//! than four seconds ([`requests_within`]), the node is unreachable.
+//! There are no timers in the program. A rank that waits for long sends a request to the nodes that
+//! it waits for. The request lists the packets that have arrived from there. The other node resends
+//! the missing ones and answers with the packets that have arrived there; then the first node
+//! resends those that it had sent before the request. An answer counts once, and not after the
+//! answer to a later request. A thread of the loader sends requests periodically, so that losses are
+//! repaired while no rank waits. The interval of unanswered requests doubles from 1/4 ms to 128 ms.
+//! After as many as fit into the node time-out, by default 42 in more than four seconds
+//! ([`requests_within`]), the node is unreachable.
 
 mod counters;
 mod headers;

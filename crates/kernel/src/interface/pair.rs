@@ -1,5 +1,5 @@
-//! Whether an interface is one end of a pair whose other end is in another network namespace, as
-//! containers have it.
+//! Detection of interfaces that are one end of a pair with the other end in another network
+//! namespace, as in containers.
 
 use rustix::net::{AddressFamily, RecvFlags, SendFlags, SocketType, recv, send, socket};
 
@@ -20,13 +20,13 @@ const LINK: usize = 16;
 /// The kinds of interfaces that hand a packet to their peer (`bpf_redirect_peer`).
 const PAIRS: [&[u8]; 2] = [b"veth\0", b"netkit\0"];
 
-/// Whether the interface of this number is an end of such a pair. No, too, where the system does
-/// not say.
+/// Returns true if the interface of this index is an end of such a pair; false if the system does
+/// not report it.
 pub(crate) fn ends_elsewhere(interface: u32) -> bool {
     ask(interface).is_ok_and(|answer| is_pair(&answer))
 }
 
-/// What the system says about an interface (rtnetlink(7)).
+/// Queries the system about an interface (rtnetlink(7)).
 fn ask(interface: u32) -> rustix::io::Result<Vec<u8>> {
     // The protocol of routes and links is number 0, which is the one without a name.
     let socket = socket(AddressFamily::NETLINK, SocketType::RAW, None)?;

@@ -1,18 +1,17 @@
-//! What is where in the maps: `bpf/layout.h` in Rust. The sizes are compared with those that the
-//! object file says.
+//! Layout of the maps: `bpf/layout.h` in Rust. Assertions compare the sizes.
 
 use bytemuck::{Pod, Zeroable};
 use std::mem::offset_of;
 
-/// Bytes for schedules, runs and buffers of a rank. A power of two.
+/// Bytes of a rank's arena: schedules, runs and buffers. A power of two.
 pub(crate) const ARENA_BYTES: usize = 4 << 20;
-/// The longest payload of one piece of a message.
+/// Longest payload of one piece of a message.
 pub(crate) const PIECE_BYTES: usize = 8192;
-/// What may be behind an offset.
+/// Bytes that the program may access behind a masked offset.
 pub(crate) const SLACK_BYTES: usize = 2 * PIECE_BYTES;
-/// Ranks of a job on one node.
+/// Largest number of ranks of a job on one node.
 pub(crate) const LOCAL_RANKS: usize = 64;
-/// Ranks of a job.
+/// Largest number of ranks of a job.
 pub(crate) const RANKS: usize = 4096;
 /// Bytes of a ring that wakes a rank.
 pub(crate) const WAKEUP_BYTES: usize = 4096;
@@ -20,9 +19,9 @@ pub(crate) const WAKEUP_BYTES: usize = 4096;
 const RUN_BUCKETS: usize = 256;
 const UNEXPECTED_BUCKETS: usize = 64;
 pub(crate) const MESSAGE_HEADER_BYTES: usize = 48;
-/// State of a slot and the next one of its list, before the message.
+/// Bytes of a slot before the message: its state and its link.
 pub(crate) const SLOT_HEAD_BYTES: usize = 8;
-/// Slots for messages that nobody wants yet: how many, and what they hold.
+/// Slots for unexpected messages: number, and capacity in bytes.
 pub(crate) const SMALL_SLOTS: usize = 2048;
 pub(crate) const SMALL_BYTES: usize = 256;
 pub(crate) const MIDDLE_SLOTS: usize = 1024;
@@ -32,7 +31,7 @@ const SLOTS_BYTES: usize = SMALL_SLOTS * (SLOT_HEAD_BYTES + MESSAGE_HEADER_BYTES
     + MIDDLE_SLOTS * (SLOT_HEAD_BYTES + MESSAGE_HEADER_BYTES + MIDDLE_BYTES)
     + LARGE_SLOTS * large_slot_bytes();
 
-/// Bytes of a slot for the longest pieces: it has room for a longer store behind them.
+/// Returns the bytes of a slot for the longest pieces, with padding for a store beyond their end.
 pub(crate) const fn large_slot_bytes() -> usize {
     SLOT_HEAD_BYTES + MESSAGE_HEADER_BYTES + PIECE_BYTES + 64
 }
@@ -66,37 +65,37 @@ pub(crate) struct RankHead {
     pub reserved: [u32; 14],
 }
 
-/// Where the slots begin in a rank's memory: the small ones, the middle ones, the large ones.
+/// Offset of the slots in a rank's memory: small, middle, large.
 pub(crate) const SLOTS: usize =
     size_of::<RankHead>() + 4 * RUN_BUCKETS + 2 * 4 * UNEXPECTED_BUCKETS;
-/// Where the arena begins.
+/// Offset of the arena.
 pub(crate) const ARENA: usize = SLOTS + SLOTS_BYTES;
 /// Bytes of a rank's memory.
 pub(crate) const RANK_BYTES: usize = ARENA + ARENA_BYTES + SLACK_BYTES;
 
-/// Where the stack of submitted runs is.
+/// Offset of the stack of submitted runs.
 pub(crate) const SUBMITTED: usize = offset_of!(RankHead, submitted);
-/// Where it says that the rank sleeps.
+/// Offset of the flag of a sleeping rank.
 pub(crate) const SLEEPING: usize = offset_of!(RankHead, sleeping);
-/// Where the stack of slots is that were put to [`SLOT_WAITING`], and its link in a slot.
+/// Offset of the stack of slots in state [`SLOT_WAITING`], and of the link in a slot.
 pub(crate) const WAITING_FIRST: usize = offset_of!(RankHead, waiting_first);
 pub(crate) const SLOT_NEXT: usize = 4;
-/// Where runs are that were taken from the stack and not begun for want of time.
+/// Offset of the runs that were taken from the stack and not started when the budget was spent.
 pub(crate) const SUBMITTED_BEFORE: usize = offset_of!(RankHead, submitted_before);
-/// Where messages are counted that found no slot.
+/// Offset of the count of messages that found no slot.
 pub(crate) const REFUSED: usize = offset_of!(RankHead, refused);
-/// Where it says that slots were freed.
+/// Offset of the flag that slots were freed.
 pub(crate) const FREED: usize = offset_of!(RankHead, freed);
 
-/// Where the first run is that has ready operations.
+/// Offset of the list of runs with ready operations.
 pub(crate) const ACTIVE: usize = offset_of!(RankHead, active_first);
-/// Where the port of the doorbell is, and where it says that the doorbell was heard.
+/// Offsets of the port of the doorbell, and of the flag that the program received it.
 pub(crate) const PORT: usize = offset_of!(RankHead, port);
 pub(crate) const DOORBELL_SEEN: usize = offset_of!(RankHead, doorbell_seen);
 
-/// What a run's first word says.
+/// State of a run, its first word: it is not complete.
 pub(crate) const RUN_UNDER_WAY: u32 = 0;
-/// It has ended, with all operations executed. Any other number: at an error; see `fault`.
+/// All operations are executed. Any other number: the run ended with a fault.
 pub(crate) const RUN_COMPLETE: u32 = 1;
 
 pub(crate) const FAULT_DIVISION: u32 = 1;
@@ -171,7 +170,7 @@ pub(crate) struct NamedReceive {
     pub operation: u32,
 }
 
-/// Where the search for a named receive begins: `receive_hash`.
+/// Returns the first index of the search for a receive: `receive_hash` of the program.
 pub(crate) fn receive_hash(source: u32, tag: u32, ordinal: u32) -> u32 {
     let hash = source.wrapping_mul(0x9e37_79b1)
         ^ tag.wrapping_mul(0x85eb_ca77)
@@ -179,17 +178,17 @@ pub(crate) fn receive_hash(source: u32, tag: u32, ordinal: u32) -> u32 {
     hash ^ hash >> 16
 }
 
-/// `struct place`.
+/// `struct location`.
 #[repr(C)]
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Pod, Zeroable)]
 pub(crate) struct RankLocation {
     /// Number of the node.
     pub node: u32,
-    /// Number of the rank among those of its node.
+    /// Index of the rank among those of its node.
     pub slot: u32,
 }
 
-/// `struct job`, without the places that follow.
+/// `struct job`, without the locations that follow.
 #[repr(C)]
 #[derive(Clone, Copy, Debug, Pod, Zeroable)]
 pub(crate) struct Job {

@@ -1,4 +1,4 @@
-//! The system calls that ranks and the loader need: `bpf(2)` and mappings of maps.
+//! System calls of ranks and loader: `bpf(2)`, and mappings of maps.
 
 use rustix::mm::{MapFlags, ProtFlags, mmap, munmap};
 use std::ffi::{c_int, c_long, c_uint, c_void};
@@ -63,7 +63,7 @@ pub(crate) fn create_map(
     let mut attributes = Attributes { kind: kind as u32, key_bytes, value_bytes, entries, flags };
     // SAFETY: there is no address among the attributes.
     let descriptor = unsafe { bpf(MAP_CREATE, &mut attributes) }?;
-    // SAFETY: the call gave a new descriptor, which nobody else knows.
+    // SAFETY: the call returned a new descriptor, which no other object owns.
     Ok(unsafe { OwnedFd::from_raw_fd(descriptor as i32) })
 }
 
@@ -78,7 +78,8 @@ pub(crate) fn update_map(map: BorrowedFd<'_>, key: u32, value: &[u8]) -> io::Res
         value: u64,
         flags: u64,
     }
-    let (key, value) = (std::ptr::from_ref(&key) as u64, value.as_ptr() as u64);
+    let key = std::ptr::from_ref(&key) as u64;
+    let value = value.as_ptr() as u64;
     let mut attributes =
         Attributes { map: map.as_raw_fd() as u32, padding: 0, key, value, flags: 0 };
     // SAFETY: the kernel reads a key of four bytes, which all our maps have, and a value of the
@@ -86,8 +87,8 @@ pub(crate) fn update_map(map: BorrowedFd<'_>, key: u32, value: &[u8]) -> io::Res
     unsafe { bpf(MAP_UPDATE, &mut attributes) }.map(drop)
 }
 
-/// Runs a program on an empty packet whose control block begins with these words; gives what the
-/// program returned.
+/// Runs a program on an empty packet whose control block begins with these words. Returns the
+/// program's return value.
 pub(crate) fn run_program(program: BorrowedFd<'_>, arguments: [u32; 2]) -> io::Result<u32> {
     #[repr(C)]
     #[derive(Clone, Copy, bytemuck::Pod, bytemuck::Zeroable)]

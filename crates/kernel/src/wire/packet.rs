@@ -61,7 +61,7 @@ pub(super) fn beginning(job: u64, source: u32, destination: u32) -> (Header, [u8
     (header, same)
 }
 
-/// What is known about a piece of a message wherever it goes; see [`wire`](super) for the bytes.
+/// Header of a piece of a message; [`wire`](super) describes the bytes.
 #[repr(C)]
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Pod, Zeroable)]
 #[expect(missing_docs, reason = "the table of the module `wire` documents every field")]
@@ -79,14 +79,14 @@ pub struct MessageHeader {
     pub length: u32,
 }
 
-/// What a packet is for.
+/// Content of a packet.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Content {
     /// It carries a piece of a message.
     Data {
         /// Its number in its stream.
         sequence: u64,
-        /// What the piece belongs to. Its length is that of the piece.
+        /// Header of the piece. Its length is that of the piece.
         header: MessageHeader,
         /// The piece.
         piece: Vec<u8>,
@@ -132,7 +132,7 @@ pub struct Packet {
     pub destination: u32,
     /// All packets of the other stream with smaller numbers have arrived.
     pub acknowledged: u64,
-    /// What it is for.
+    /// Content.
     pub content: Content,
 }
 

@@ -6,7 +6,7 @@ use bytemuck::{Pod, Zeroable};
 /// SipHash-2-4 (Aumasson, Bernstein, 2012) after some whole words: `struct siphash` of the program,
 /// which goes on with it.
 ///
-/// Everybody who has it can seal packets that begin like that, so it is as secret as the key.
+/// Its holder can authenticate packets with these first bytes, so it is as secret as the key.
 #[repr(C)]
 #[derive(Clone, Copy, Pod, Zeroable)]
 pub(super) struct State([u64; 4]);

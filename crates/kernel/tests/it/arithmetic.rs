@@ -100,11 +100,12 @@ fn compute(
     graph.local(operation, data_type, blocks[first], blocks[second], blocks[destination]);
     let schedule = goal::compile::compile(&graph).expect("the graph is right");
     let inputs = Arc::new((left.to_vec(), right.to_vec()));
+    let unset = vec![0; left.len()];
     let context =
         CommunicatorContext { number: world.communicator(), members: [0].into(), rank: 0 };
     let results = world.run(1, move |_, rank| {
         let prepared = rank.register(&context, &schedule, 0).expect("it is small");
-        let ticket = rank.start(prepared, 0, &[&inputs.0, &inputs.1, &[]]).expect("it starts");
+        let ticket = rank.start(prepared, 0, &[&inputs.0, &inputs.1, &unset]).expect("it starts");
         assert!(rank.wait(ticket, None).expect("it can be waited for"));
         let fault = rank.fault(ticket).map(|fault| match fault {
             Fault::Division { element, .. } => element,

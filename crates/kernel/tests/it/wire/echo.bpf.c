@@ -68,7 +68,7 @@ int ingress(struct __sk_buff *skb)
 	return wire_receive(skb) ? wire_verdict(skb, 1) : PASS_ON;
 }
 
-/* cb[0]: node, cb[1]: ordinal, cb[2]: bytes, cb[3]: how many. Gives how many were sent. */
+/* cb[0]: node, cb[1]: ordinal, cb[2]: bytes, cb[3]: how many. Returns how many were sent. */
 SEC("classifier/start")
 int start(struct __sk_buff *skb)
 {
@@ -98,7 +98,7 @@ int start(struct __sk_buff *skb)
 	return sent;
 }
 
-/* cb[0]: node. Gives how many requests were not answered. */
+/* cb[0]: node. Returns the number of unanswered requests. */
 SEC("classifier/ask")
 int ask(struct __sk_buff *skb)
 {
@@ -109,7 +109,7 @@ int ask(struct __sk_buff *skb)
 	return unanswered;
 }
 
-/* Gives how many requests the most silent node has not answered. */
+/* Returns the largest number of unanswered requests to one node. */
 SEC("classifier/retransmit")
 int retransmit(struct __sk_buff *skb)
 {
