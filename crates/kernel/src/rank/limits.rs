@@ -91,7 +91,7 @@ pub(super) fn refusal(schedule: &Schedule) -> Option<Error> {
 pub(super) fn system_error(what: &'static str) -> impl FnOnce(std::io::Error) -> Error {
     move |source| Error::System {
         what: format!("{what} in the kernel"),
-        why: format!("{source}; TRADEWIND_BETWEEN_NODES=agent does without the kernel engine"),
+        why: format!("{source}; TRADEWIND_INTERNODE=agent does without the kernel engine"),
     }
 }
 
