@@ -1,9 +1,11 @@
 //! The subcommands, one file each.
 
 mod check;
+mod completions;
 mod convert;
 mod exec;
 mod kernel;
+mod man;
 mod measure;
 mod overlap;
 mod report;
@@ -40,6 +42,8 @@ pub(crate) enum Command {
     Check(check::Arguments),
     /// Converts a GOAL file from text to binary or back.
     Convert(convert::Arguments),
+    Completions(completions::Arguments),
+    Man(man::Arguments),
     /// Is one rank of a measurement.
     #[command(hide = true)]
     OverlapRank(overlap::rank::Arguments),
@@ -58,8 +62,12 @@ pub(crate) enum Command {
 }
 
 impl Command {
-    /// Does it.
-    pub(crate) fn execute(self, format: Format) -> Result<ExitCode, Failure> {
+    /// Executes the subcommand. `whole` returns the definition of the whole command.
+    pub(crate) fn execute(
+        self,
+        format: Format,
+        whole: impl FnOnce() -> clap::Command,
+    ) -> Result<ExitCode, Failure> {
         match self {
             Command::Run(arguments) => run::execute(arguments),
             Command::Tour(arguments) => tour::execute(&arguments, format),
@@ -77,6 +85,8 @@ impl Command {
             Command::Trace(arguments) => trace::execute(&arguments),
             Command::Check(arguments) => check::execute(&arguments, format),
             Command::Convert(arguments) => convert::execute(&arguments, format),
+            Command::Completions(arguments) => completions::execute(&arguments, whole()),
+            Command::Man(arguments) => man::execute(&arguments, whole()),
             Command::Serve(arguments) => serve::execute(&arguments),
         }
     }

@@ -4,9 +4,10 @@ mod commands;
 mod failure;
 mod format;
 mod goal_file;
+mod logger;
 mod trace;
 
-use clap::Parser;
+use clap::{CommandFactory, Parser};
 use std::process::ExitCode;
 
 /// Collectives that run in the background, among the processes of one node or several.
@@ -32,7 +33,8 @@ Exit statuses:
 
 fn main() -> ExitCode {
     let Arguments { command, format } = Arguments::parse();
-    match command.execute(format) {
+    logger::install();
+    match command.execute(format, Arguments::command) {
         Ok(status) => status,
         Err(failure) => {
             eprintln!("tradewind: {failure}");

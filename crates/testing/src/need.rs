@@ -21,6 +21,8 @@ pub enum Need {
     Clang,
     /// `setcap`, which grants rights to a program.
     Setcap,
+    /// `unshare` and the right to mount in a user namespace.
+    UserNamespaces,
 }
 
 /// Requirement that this machine lacks.
@@ -49,6 +51,7 @@ impl Need {
         static CLANG: LazyLock<Option<Missing>> = LazyLock::new(clang);
         static SETCAP: LazyLock<Option<Missing>> =
             LazyLock::new(|| program("setcap", "apt-get install libcap2-bin"));
+        static USER_NAMESPACES: LazyLock<Option<Missing>> = LazyLock::new(user_namespaces);
         let missing = match self {
             Need::Nodes => &NODES,
             Need::Tap => &TAP,
@@ -57,6 +60,7 @@ impl Need {
             Need::Chromium => &CHROMIUM,
             Need::Clang => &CLANG,
             Need::Setcap => &SETCAP,
+            Need::UserNamespaces => &USER_NAMESPACES,
         };
         (**missing).as_ref()
     }
@@ -123,6 +127,16 @@ fn bpf() -> Option<Missing> {
     // SAFETY: the descriptor is new and owned by this function alone.
     unsafe { libc::close(descriptor as libc::c_int) };
     None
+}
+
+fn user_namespaces() -> Option<Missing> {
+    let unshare = ["--user", "--map-root-user", "--mount", "true"];
+    let output = std::process::Command::new("unshare").args(unshare).output();
+    let is_present = output.is_ok_and(|output| output.status.success());
+    if is_present {
+        return None;
+    }
+    missing("user namespaces", "apt-get install util-linux; sysctl user.max_user_namespaces=1000")
 }
 
 fn chromium() -> Option<Missing> {

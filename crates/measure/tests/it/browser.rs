@@ -1,40 +1,46 @@
 //! The page in a real browser: that it draws everything at two widths, on light and dark ground,
 //! without a complaint; and that its figures answer.
 //!
-//! Without Chromium these tests say SKIPPED; with `TRADEWIND_REQUIRE_TOOLS` set, they fail.
+//! Without Chromium these tests count as ignored; with `TRADEWIND_REQUIRE_TOOLS` set, they fail.
 //! `TRADEWIND_SCREENSHOTS=DIRECTORY` keeps pictures of what the browser showed.
 
 mod devtools;
 
 // What the page itself draws with, to be held against its scripts.
 #[path = "../../src/page/ticks.rs"]
+#[expect(unused_imports, reason = "its unit tests run in the library")]
 mod ticks;
 #[path = "../../src/page/units.rs"]
-#[expect(dead_code, reason = "numbers of tables are not compared here")]
+#[expect(dead_code, unused_imports, reason = "only what the scripts repeat is compared here")]
 mod units;
 
 use super::page_fixture as fixture;
 use base64::prelude::{BASE64_STANDARD, Engine};
 use devtools::Browser;
 use serde_json::{Value, json};
-use std::io::Write;
 use std::path::{Path, PathBuf};
 use ticks::Rounding;
 use units::Unit;
 
-/// A browser, unless there is none here.
-fn browser() -> Option<Browser> {
-    if let Some(program) = devtools::chromium() {
-        return Some(Browser::start(&program));
-    }
-    assert!(
-        std::env::var_os("TRADEWIND_REQUIRE_TOOLS").is_none(),
-        "Chromium is required here and is not in PATH"
-    );
-    // Not by a macro, whose words the test harness keeps to itself.
-    let reason = "SKIPPED: no Chromium in PATH, so no page was looked at; install it, or say where it is in CHROMIUM\n";
-    std::io::stderr().write_all(reason.as_bytes()).expect("standard error");
-    None
+testing::tests![
+    needs(Chromium):
+    everything_is_drawn_at_both_widths_on_both_grounds,
+    pointing_tells_the_values_of_the_nearest_point,
+    a_dragged_rectangle_is_enlarged_and_a_double_click_shows_all_again,
+    a_logarithmic_axis_says_what_it_cannot_show,
+    the_legend_hides_a_curve_and_shows_it_alone,
+    a_figure_can_be_read_by_the_keyboard_and_as_a_table,
+    tables_are_sorted_and_maps_tell_their_cells,
+    drawing_and_script_find_the_same_round_numbers,
+    the_switch_changes_the_ground_and_paper_stays_light,
+    every_colour_stands_out_from_its_ground,
+    twenty_curves_of_hundreds_of_points_are_drawn_by_few_elements,
+    the_page_shows_its_drawings_without_scripts,
+];
+
+/// Starts the browser, which the runner has made sure of.
+fn browser() -> Browser {
+    Browser::start(&devtools::chromium().expect("Chromium in PATH, or its path in CHROMIUM"))
 }
 
 /// The page in a file, compared or not.
@@ -63,9 +69,8 @@ fn keep_picture(browser: &mut Browser, name: &str) {
         .expect("the picture can be written");
 }
 
-#[test]
 fn everything_is_drawn_at_both_widths_on_both_grounds() {
-    let Some(mut browser) = browser() else { return };
+    let mut browser = browser();
     let directory = tempfile::tempdir().expect("a directory");
     for compared in [false, true] {
         let page = written(directory.path(), compared);
@@ -122,8 +127,8 @@ struct Scene {
 const FIGURE: &str = "document.getElementById('pingpong--long')";
 
 impl Scene {
-    fn open() -> Option<Self> {
-        let mut browser = browser()?;
+    fn open() -> Self {
+        let mut browser = browser();
         let directory = tempfile::tempdir().expect("a directory");
         set_view(&mut browser, 1400, "light");
         browser.open(&written(directory.path(), false));
@@ -134,7 +139,7 @@ impl Scene {
             "(({{ x, y, width, height }}) => [x, y, width, height])({FIGURE}.querySelector('.area').getBoundingClientRect())"
         ));
         let area = serde_json::from_value(frame).expect("four numbers");
-        Some(Scene { browser, area, _directory: directory })
+        Scene { browser, area, _directory: directory }
     }
 
     /// A place in the area, as shares of its width and height from its upper left corner.
@@ -166,9 +171,8 @@ impl Scene {
     }
 }
 
-#[test]
 fn pointing_tells_the_values_of_the_nearest_point() {
-    let Some(mut scene) = Scene::open() else { return };
+    let mut scene = Scene::open();
     let place = scene.at((0.5, 0.9));
     scene.browser.mouse("mouseMoved", place, 0);
     let note = scene.of_figure("figure.querySelector('.note').textContent");
@@ -187,9 +191,8 @@ fn pointing_tells_the_values_of_the_nearest_point() {
     scene.finish();
 }
 
-#[test]
 fn a_dragged_rectangle_is_enlarged_and_a_double_click_shows_all_again() {
-    let Some(mut scene) = Scene::open() else { return };
+    let mut scene = Scene::open();
     let all = scene.labels();
     scene.drag((0.25, 0.3), (0.5, 0.7));
     let enlarged = scene.labels();
@@ -218,9 +221,8 @@ fn a_dragged_rectangle_is_enlarged_and_a_double_click_shows_all_again() {
     scene.finish();
 }
 
-#[test]
 fn a_logarithmic_axis_says_what_it_cannot_show() {
-    let Some(mut scene) = Scene::open() else { return };
+    let mut scene = Scene::open();
     assert_eq!(scene.of_figure("figure.querySelector('.message').hidden"), true);
     scene.of_figure(
         "[...figure.querySelectorAll('.controls button')].find(({ textContent }) => textContent === 'log x').click()",
@@ -244,9 +246,8 @@ fn a_logarithmic_axis_says_what_it_cannot_show() {
     scene.finish();
 }
 
-#[test]
 fn the_legend_hides_a_curve_and_shows_it_alone() {
-    let Some(mut scene) = Scene::open() else { return };
+    let mut scene = Scene::open();
     const SHOWN: &str = "[...figure.querySelectorAll('.live .curve')].map(curve => getComputedStyle(curve).display !== 'none')";
     scene.of_figure("figure.querySelectorAll('.key')[1].click()");
     assert_eq!(scene.of_figure(SHOWN), json!([true, false, true, true, true]));
@@ -256,9 +257,8 @@ fn the_legend_hides_a_curve_and_shows_it_alone() {
     scene.finish();
 }
 
-#[test]
 fn a_figure_can_be_read_by_the_keyboard_and_as_a_table() {
-    let Some(mut scene) = Scene::open() else { return };
+    let mut scene = Scene::open();
     scene.of_figure("figure.querySelector('.live').focus()");
     scene.browser.key("ArrowRight");
     let first = scene.of_figure("figure.querySelector('.note').textContent");
@@ -278,9 +278,8 @@ fn a_figure_can_be_read_by_the_keyboard_and_as_a_table() {
     scene.finish();
 }
 
-#[test]
 fn tables_are_sorted_and_maps_tell_their_cells() {
-    let Some(mut scene) = Scene::open() else { return };
+    let mut scene = Scene::open();
     const COLUMN: &str = "[...document.querySelectorAll('#machine--latency tbody tr')].map(row => row.cells[1].dataset.sort)";
     let before = scene.browser.evaluate(COLUMN);
     scene.browser.evaluate("document.querySelectorAll('#machine--latency th button')[1].click()");
@@ -305,9 +304,8 @@ fn tables_are_sorted_and_maps_tell_their_cells() {
     scene.finish();
 }
 
-#[test]
 fn drawing_and_script_find_the_same_round_numbers() {
-    let Some(mut browser) = browser() else { return };
+    let mut browser = browser();
     let scripts = concat!(
         include_str!("../../src/page/script/units.js"),
         include_str!("../../src/page/script/ticks.js")
@@ -365,9 +363,8 @@ fn drawing_and_script_find_the_same_round_numbers() {
     }
 }
 
-#[test]
 fn the_switch_changes_the_ground_and_paper_stays_light() {
-    let Some(mut scene) = Scene::open() else { return };
+    let mut scene = Scene::open();
     const GROUND: &str = "getComputedStyle(document.querySelector('.figure')).backgroundColor";
     let light = scene.browser.evaluate(GROUND);
     scene.browser.evaluate("document.querySelector('.theme').click()");
@@ -378,9 +375,8 @@ fn the_switch_changes_the_ground_and_paper_stays_light() {
     scene.finish();
 }
 
-#[test]
 fn every_colour_stands_out_from_its_ground() {
-    let Some(mut browser) = browser() else { return };
+    let mut browser = browser();
     let directory = tempfile::tempdir().expect("a directory");
     let page = written(directory.path(), false);
     for colours in ["light", "dark"] {
@@ -418,9 +414,8 @@ const PALE: &str = "(() => {
     return [...new Set(lines), ...new Set(words)];
 })()";
 
-#[test]
 fn twenty_curves_of_hundreds_of_points_are_drawn_by_few_elements() {
-    let Some(mut scene) = Scene::open() else { return };
+    let mut scene = Scene::open();
     let most = scene.browser.evaluate(
         "Math.max(...[...document.querySelectorAll('.live')].map(drawing => drawing.querySelectorAll('*').length))",
     );
@@ -429,9 +424,8 @@ fn twenty_curves_of_hundreds_of_points_are_drawn_by_few_elements() {
     scene.finish();
 }
 
-#[test]
 fn the_page_shows_its_drawings_without_scripts() {
-    let Some(mut browser) = browser() else { return };
+    let mut browser = browser();
     let directory = tempfile::tempdir().expect("a directory");
     let page = written(directory.path(), true);
     let text = std::fs::read_to_string(&page).expect("the page");

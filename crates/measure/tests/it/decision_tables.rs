@@ -6,6 +6,12 @@ use measure::experiments::{decisions, models};
 use measure::harness::{Setting, run_on_threads};
 use measure::results::{Part, Role, Value};
 
+testing::tests![
+    every_measured_algorithm_is_predicted,
+    a_table_is_made_of_the_winners,
+    every_choice_has_its_regret,
+];
+
 fn quick() -> Setting {
     Setting { quick: true, ..Setting::default() }
 }
@@ -14,7 +20,6 @@ fn cells(part: &Part) -> usize {
     part.maps.iter().map(|map| map.cells.len()).sum()
 }
 
-#[test]
 fn every_measured_algorithm_is_predicted() {
     let part = run_on_threads(&models::experiment(&quick())).expect("it can be measured");
     assert!(part.complete);
@@ -41,7 +46,6 @@ fn every_measured_algorithm_is_predicted() {
     assert!(!part.table("contention").expect("there is one").rows.is_empty());
 }
 
-#[test]
 fn a_table_is_made_of_the_winners() {
     let part = run_on_threads(&decisions::experiment(&quick())).expect("it can be measured");
     assert!(part.complete && cells(&part) > 0);
@@ -53,7 +57,6 @@ fn a_table_is_made_of_the_winners() {
     }
 }
 
-#[test]
 fn every_choice_has_its_regret() {
     let part = run_on_threads(&decisions::regret(&quick())).expect("it can be measured");
     // A barrier, and two operations of three sizes each; nobody has a table on threads.

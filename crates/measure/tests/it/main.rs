@@ -7,3 +7,7 @@ mod overlap;
 mod page_fixture;
 mod plogp;
 mod suite;
+
+fn main() -> std::process::ExitCode {
+    testing::run()
+}

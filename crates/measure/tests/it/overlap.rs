@@ -6,6 +6,13 @@ use measure::{Error, experiments::overlap};
 use std::sync::{Mutex, PoisonError};
 use tradewind::EngineKind;
 
+testing::tests![
+    every_collective_is_measured_with_every_engine,
+    peers_are_found_to_finish_unattended,
+    algorithms_are_named_as_they_are_used,
+    a_case_that_cannot_be_is_refused_before_anything_is_measured,
+];
+
 /// The rows that all ranks get.
 fn measure(ranks: u32, cores: u32, engine: EngineKind, cases: &[Case]) -> Vec<Row> {
     let rows = Mutex::new(Vec::new());
@@ -50,7 +57,6 @@ fn assert_meaningful(row: &Row, ranks: u32, engine: EngineKind, case: &Case) {
     assert!(row.stolen_us.is_finite() && !row.algorithm.is_empty(), "{row:?}");
 }
 
-#[test]
 fn every_collective_is_measured_with_every_engine() {
     let case = |collective, bytes| Case {
         repetitions: Some(3),
@@ -76,7 +82,6 @@ fn every_collective_is_measured_with_every_engine() {
     }
 }
 
-#[test]
 fn peers_are_found_to_finish_unattended() {
     // No timing: only looks after all ranks have started count, and by then the last starter has
     // finished it for all.
@@ -91,7 +96,6 @@ fn peers_are_found_to_finish_unattended() {
     }
 }
 
-#[test]
 fn algorithms_are_named_as_they_are_used() {
     let case = |collective: Collective, bytes| Case {
         repetitions: Some(1),
@@ -115,7 +119,6 @@ fn algorithms_are_named_as_they_are_used() {
     );
 }
 
-#[test]
 fn a_case_that_cannot_be_is_refused_before_anything_is_measured() {
     let outcome = tradewind::local(1, |world| {
         let setting = Setting {

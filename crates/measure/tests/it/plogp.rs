@@ -10,6 +10,16 @@ use rand::rngs::StdRng;
 use rand::{Rng, SeedableRng};
 use std::convert::Infallible;
 
+testing::tests![
+    a_quiet_machine_gives_back_its_parameters,
+    parameters_follow_from_times_as_worked_by_hand,
+    a_gap_is_never_less_than_in_a_stream,
+    sizes_are_added_where_a_curve_jumps_and_nowhere_else,
+    clocks_that_stand_still_give_zeros_and_not_negative_times,
+    noise_does_not_matter,
+    the_real_transport_has_parameters,
+];
+
 /// What a look at the clock takes, in microseconds.
 const LOOK: f64 = 0.04;
 
@@ -131,7 +141,6 @@ fn with_a_jump() -> Parameters {
     .unwrap()
 }
 
-#[test]
 fn a_quiet_machine_gives_back_its_parameters() {
     let found = surveyed(Simulated::quiet(linear()), &Plan::default());
     assert_near(&found.parameters, &linear(), 1e-6);
@@ -142,7 +151,6 @@ fn a_quiet_machine_gives_back_its_parameters() {
 /// RTT(0) = 2.4, so L + g(0) = 1.2. Sixteen empty messages and an answer: 16 × 0.2 + 2 × 1.0 + 0.2
 /// = 5.4, so that 15 gaps are 5.4 − 2.4 = 3.0, g(0) = 0.2 and L = 1.0. At 1000 bytes RTT = 3.2, and
 /// g = 1.6 − 1.0.
-#[test]
 fn parameters_follow_from_times_as_worked_by_hand() {
     let lap = |count, microseconds| Lap { count, microseconds };
     let reading = |bytes, round_trip, stream| Reading {
@@ -169,7 +177,6 @@ fn parameters_follow_from_times_as_worked_by_hand() {
 }
 
 /// Where a stream shows a longer gap than round trips do, the way is what holds messages up.
-#[test]
 fn a_gap_is_never_less_than_in_a_stream() {
     let mut simulated = Simulated::quiet(linear());
     let plan = Plan { rounds: 3, ..Plan::quick() };
@@ -181,7 +188,6 @@ fn a_gap_is_never_less_than_in_a_stream() {
     assert!((found.parameters.gap(1024) - (linear().gap(1024) + 3.0)).abs() < 1e-6);
 }
 
-#[test]
 fn sizes_are_added_where_a_curve_jumps_and_nowhere_else() {
     let found = surveyed(Simulated::quiet(with_a_jump()), &Plan::default());
     let usual = Plan::default().sizes;
@@ -200,7 +206,6 @@ fn sizes_are_added_where_a_curve_jumps_and_nowhere_else() {
     assert!(nearest <= 4096 + 512, "the jump is closed in on: {added:?}");
 }
 
-#[test]
 fn clocks_that_stand_still_give_zeros_and_not_negative_times() {
     let reading = |bytes| Reading { bytes, nothing: 1.0, ..Reading::default() };
     let found = Survey::of(&[vec![reading(0), reading(8)]]).unwrap();
@@ -216,7 +221,6 @@ proptest! {
     #![proptest_config(ProptestConfig::with_cases(24))]
 
     /// Jitter, interrupts, and a machine that is slow in three rounds of ten.
-    #[test]
     fn noise_does_not_matter(
         seed: u64,
         latency in 0.5f64..5.0,
@@ -241,7 +245,6 @@ proptest! {
 
 /// All of it on the real engine, with little effort: what comes out is ordered as it must be,
 /// however long it took.
-#[test]
 fn the_real_transport_has_parameters() {
     let setting = Setting { quick: true, ..Setting::default() };
     let part = run_on_threads(&find("plogp").unwrap()(&setting)).unwrap();

@@ -6,6 +6,23 @@ use measure::harness::{Error, Experiment, Finding, JobShape, Setting, Step, run_
 use measure::results::{Part, Point, Role};
 use std::collections::BTreeSet;
 
+testing::tests![
+    memory_has_a_cell_for_each_alignment,
+    pingpong_has_every_curve_in_every_figure,
+    barrier_says_what_is_crowded,
+    a_hypercube_has_each_dimension,
+    matchings_have_a_row_each_and_a_distribution,
+    contention_compares_with_one_pair,
+    placement_has_every_mapping,
+    queues_have_a_row_for_each_case_and_what_follows_from_them,
+    overlap_has_both_engines,
+    every_process_draws_up_the_same_steps,
+    all_of_it_takes_as_long_as_users_are_told,
+    what_has_no_place_is_refused_whole,
+    a_step_that_fails_is_named,
+    neighbours_of_one_shape_share_a_job,
+];
+
 /// Little work, on two cores whatever this machine has.
 fn quick() -> Setting {
     Setting { quick: true, cores: vec![0, 1], ..Setting::default() }
@@ -99,7 +116,6 @@ fn measured(name: &str) -> Part {
     part
 }
 
-#[test]
 fn memory_has_a_cell_for_each_alignment() {
     let part = measured("memory");
     assert_eq!(part.maps[0].cells.len(), 16);
@@ -111,7 +127,6 @@ fn memory_has_a_cell_for_each_alignment() {
     assert!(!part.tables[0].rows.is_empty());
 }
 
-#[test]
 fn pingpong_has_every_curve_in_every_figure() {
     let part = measured("pingpong");
     for figure in ["exchange", "exchange-short", "round-trip", "round-trip-short"] {
@@ -134,14 +149,12 @@ fn pingpong_has_every_curve_in_every_figure() {
     assert!(fits.len() >= 8, "zero and a line at least for each curve: {fits:?}");
 }
 
-#[test]
 fn barrier_says_what_is_crowded() {
     let part = measured("barrier");
     assert!(part.notes.iter().any(|note| note.contains("4 ranks on 2 cores")), "{:?}", part.notes);
     assert!(part.figures[0].curve("join, more ranks than cores").is_some());
 }
 
-#[test]
 fn a_hypercube_has_each_dimension() {
     let part = measured("hypercube");
     let curves: Vec<&str> =
@@ -150,7 +163,6 @@ fn a_hypercube_has_each_dimension() {
     assert_eq!(part.tables[0].rows.len(), 6);
 }
 
-#[test]
 fn matchings_have_a_row_each_and_a_distribution() {
     let part = measured("matchings");
     assert_eq!(part.table("matchings").map(|table| table.rows.len()), Some(8));
@@ -159,7 +171,6 @@ fn matchings_have_a_row_each_and_a_distribution() {
     assert!(shares.is_sorted_by(|left, right| left.median <= right.median));
 }
 
-#[test]
 fn contention_compares_with_one_pair() {
     let part = measured("contention");
     let rows = &part.tables[0].rows;
@@ -167,7 +178,6 @@ fn contention_compares_with_one_pair() {
     assert_eq!(rows[0][3], 1.0.into());
 }
 
-#[test]
 fn placement_has_every_mapping() {
     let part = measured("placement");
     assert_eq!(part.maps[0].cells.len(), 4);
@@ -177,7 +187,6 @@ fn placement_has_every_mapping() {
     );
 }
 
-#[test]
 fn queues_have_a_row_for_each_case_and_what_follows_from_them() {
     let part = measured("queues");
     let rows = measure::experiments::queues::rows_of(&part);
@@ -192,7 +201,6 @@ fn queues_have_a_row_for_each_case_and_what_follows_from_them() {
     );
 }
 
-#[test]
 fn overlap_has_both_engines() {
     let part = measured("overlap");
     let exposed = part.figure("exposed").expect("it is there");
@@ -203,7 +211,6 @@ fn overlap_has_both_engines() {
 }
 
 /// The list depends on the setting alone: every rank draws it up for itself.
-#[test]
 fn every_process_draws_up_the_same_steps() {
     for (name, draw) in EXPERIMENTS {
         for setting in [quick(), Setting { quick: false, ..quick() }] {
@@ -219,7 +226,6 @@ fn every_process_draws_up_the_same_steps() {
 }
 
 /// What users are told: some minutes in full, about one with little effort.
-#[test]
 fn all_of_it_takes_as_long_as_users_are_told() {
     let minutes = |setting: &Setting| {
         let steps = EXPERIMENTS.iter().flat_map(|(_, draw)| {
@@ -241,7 +247,6 @@ fn one_step(findings: Vec<Finding>) -> Experiment {
     Experiment::new(outline, [step])
 }
 
-#[test]
 fn what_has_no_place_is_refused_whole() {
     let point = |y| Finding::measured("curve", "a", Point::of(1.0, &[y]));
     for wrong in [
@@ -258,7 +263,6 @@ fn what_has_no_place_is_refused_whole() {
     }
 }
 
-#[test]
 fn a_step_that_fails_is_named() {
     let fails = |_: &measure::harness::StepContext<'_>| {
         Err(Error::Impossible {
@@ -272,7 +276,6 @@ fn a_step_that_fails_is_named() {
     assert_eq!(error, "by moonlight: there is no moon; wait for it");
 }
 
-#[test]
 fn neighbours_of_one_shape_share_a_job() {
     let step = |ranks| Step::new("", JobShape::bound(&quick(), ranks), 1, |_| Ok(Vec::new()));
     let experiment = Experiment::new(Part::new("trial", "Trial"), [2, 2, 4, 2].map(step));

@@ -7,6 +7,11 @@ use models::parameters::Classes;
 use std::path::Path;
 use std::process::{Command, Output};
 
+testing::tests![
+    a_machine_s_file_is_written_whole_and_belongs_to_it,
+    another_machine_s_file_is_not_written_over,
+];
+
 fn measure(out: &Path, more: &[&str]) -> Output {
     let mut command = Command::new(env!("CARGO_BIN_EXE_tradewind"));
     command.args(["measure", "plogp", "--quick", "--out"]).arg(out).args(more);
@@ -28,7 +33,6 @@ fn assert_are_parameters(classes: &Classes, expected: usize) {
     }
 }
 
-#[test]
 fn a_machine_s_file_is_written_whole_and_belongs_to_it() {
     let directory = tempfile::tempdir().unwrap();
     let output = measure(directory.path(), &[]);
@@ -66,7 +70,6 @@ fn a_machine_s_file_is_written_whole_and_belongs_to_it() {
     assert_eq!(Machine::read(&directory.path().join("machine.json")).unwrap(), machine);
 }
 
-#[test]
 fn another_machine_s_file_is_not_written_over() {
     let directory = tempfile::tempdir().unwrap();
     let path = directory.path().join("machine.json");

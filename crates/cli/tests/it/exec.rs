@@ -2,7 +2,7 @@
 
 mod files;
 mod harness;
-mod perfetto;
+pub(crate) mod perfetto;
 mod profiles;
 mod refusals;
 mod runs;

@@ -6,7 +6,7 @@ use shm::process::ProcessHandle;
 use std::io::{BufRead, BufReader, Read};
 use std::process::{Child, ChildStderr, ChildStdout, Command, Stdio};
 
-/// Which of the programs in [`crate::rank`] a process is.
+/// Which of the programs in [`crate::jobs::rank`] a process is.
 pub(crate) const PROGRAM: &str = "TRADEWIND_TEST_PROGRAM";
 
 /// The command under test.
@@ -46,12 +46,11 @@ impl Line {
         self
     }
 
-    /// This test program, which is then the named program of [`crate::rank`].
+    /// This test program, which is then the named program of [`crate::jobs::rank`].
     pub(crate) fn program(self, name: &str) -> Line {
         let itself = this_test();
         let itself = itself.to_str().expect("cargo's paths are readable");
-        self.arguments(&[itself, "--exact", "rank::program", "--nocapture", "--quiet"])
-            .variable(PROGRAM, name)
+        self.arguments(&[itself, "--part", "jobs::rank::program"]).variable(PROGRAM, name)
     }
 
     /// Starts it.

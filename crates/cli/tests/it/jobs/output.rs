@@ -1,8 +1,16 @@
 //! The ranks' output, line by line.
 
-use crate::harness::TRADEWIND;
+use crate::jobs::harness::TRADEWIND;
 use std::collections::HashMap;
 use std::process::{Command, Stdio};
+
+testing::tests![
+    every_line_has_its_rank_and_stays_whole,
+    the_two_outputs_stay_apart_and_rests_are_written,
+    the_first_rank_reads_what_the_command_is_given,
+    a_reader_that_goes_away_ends_the_ranks_that_write,
+    ranks_are_told_the_cores_of_the_map,
+];
 
 /// Output and error output of ranks with prefixes.
 fn prefixed(ranks: &str, script: &str) -> (String, String) {
@@ -13,7 +21,6 @@ fn prefixed(ranks: &str, script: &str) -> (String, String) {
     (text(output.stdout), text(output.stderr))
 }
 
-#[test]
 fn every_line_has_its_rank_and_stays_whole() {
     // Each line in two pieces, so that a careless copy would mix them.
     let script = "i=0; while [ $i -lt 300 ]; do printf \"rank $TRADEWIND_RANK \"; printf \"line $i\\n\"; i=$((i+1)); done";
@@ -30,7 +37,6 @@ fn every_line_has_its_rank_and_stays_whole() {
     assert_eq!(error, "");
 }
 
-#[test]
 fn the_two_outputs_stay_apart_and_rests_are_written() {
     let (output, error) = prefixed("2", "printf out; printf wrong >&2");
     let sorted = |text: &str| {
@@ -42,7 +48,6 @@ fn the_two_outputs_stay_apart_and_rests_are_written() {
     assert_eq!(sorted(&error), ["[0] wrong", "[1] wrong"]);
 }
 
-#[test]
 fn the_first_rank_reads_what_the_command_is_given() {
     let mut command = Command::new(TRADEWIND);
     command.args(["run", "-n", "2", "--prefix", "--", "cat"]);
@@ -57,7 +62,6 @@ fn the_first_rank_reads_what_the_command_is_given() {
     assert!(!text.contains("[1] "), "{text}");
 }
 
-#[test]
 fn a_reader_that_goes_away_ends_the_ranks_that_write() {
     let mut command = Command::new(TRADEWIND);
     command.args(["run", "-n", "2", "--prefix", "--", "yes"]).stdin(Stdio::null());
@@ -71,7 +75,6 @@ fn a_reader_that_goes_away_ends_the_ranks_that_write() {
     assert!(!child.wait().expect("a child").success());
 }
 
-#[test]
 fn ranks_are_told_the_cores_of_the_map() {
     let cores = shm::process::allowed_cores();
     // A rank binds itself to the core that it is told when it joins.

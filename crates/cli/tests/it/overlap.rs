@@ -4,6 +4,17 @@
 use serde_json::Value;
 use std::process::{Command, Output};
 
+testing::tests![
+    every_collective_has_a_row_for_each_size_and_engine,
+    peers_finish_short_messages_without_their_owners,
+    the_table_is_for_people,
+    the_tour_ends_in_one_table_and_one_sentence,
+    the_tour_needs_no_arguments,
+    what_cannot_be_measured_is_refused_before_ranks_are_started,
+    a_job_that_cannot_be_run_is_no_row,
+    a_rank_that_fails_stops_the_measurement,
+];
+
 /// Runs the command with these arguments.
 fn tradewind(arguments: &str) -> Output {
     let mut command = Command::new(env!("CARGO_BIN_EXE_tradewind"));
@@ -70,7 +81,6 @@ fn key(row: &Value) -> (String, u64, String) {
     (name("op"), row["bytes"].as_u64().expect("a size"), name("engine"))
 }
 
-#[test]
 fn every_collective_has_a_row_for_each_size_and_engine() {
     for ranks in [2, 4] {
         let rows =
@@ -94,7 +104,6 @@ fn every_collective_has_a_row_for_each_size_and_engine() {
     }
 }
 
-#[test]
 fn peers_finish_short_messages_without_their_owners() {
     // Only looks after all ranks have started count, and by then whoever started last has finished
     // it for all.
@@ -106,7 +115,6 @@ fn peers_finish_short_messages_without_their_owners() {
     }
 }
 
-#[test]
 fn the_table_is_for_people() {
     let output = tradewind("overlap -n 2 --op bcast --bytes 1024 --repetitions 2");
     let table = text(&output.stdout);
@@ -126,7 +134,6 @@ fn the_table_is_for_people() {
     }
 }
 
-#[test]
 fn the_tour_ends_in_one_table_and_one_sentence() {
     let output = tradewind("tour -n 3");
     let shown = text(&output.stdout);
@@ -152,7 +159,6 @@ fn the_tour_ends_in_one_table_and_one_sentence() {
     );
 }
 
-#[test]
 fn the_tour_needs_no_arguments() {
     let rows = rows("tour");
     rows.iter().for_each(assert_is_a_row);
@@ -164,7 +170,6 @@ fn the_tour_needs_no_arguments() {
     assert_eq!(found, expected.concat());
 }
 
-#[test]
 fn what_cannot_be_measured_is_refused_before_ranks_are_started() {
     for (arguments, hint) in [
         ("overlap --op reduce", "choose among barrier"),
@@ -186,7 +191,6 @@ fn what_cannot_be_measured_is_refused_before_ranks_are_started() {
     }
 }
 
-#[test]
 fn a_job_that_cannot_be_run_is_no_row() {
     let mut command = Command::new(env!("CARGO_BIN_EXE_tradewind"));
     command
@@ -197,7 +201,6 @@ fn a_job_that_cannot_be_run_is_no_row() {
     assert!(text(&output.stderr).contains("/nonexistent"), "{}", text(&output.stderr));
 }
 
-#[test]
 fn a_rank_that_fails_stops_the_measurement() {
     // A rank's part of the segment is too small for the message.
     let mut command = Command::new(env!("CARGO_BIN_EXE_tradewind"));

@@ -1,13 +1,23 @@
 //! Ranks that die, and services that do: everybody else is told, and nothing is left behind.
 
-use crate::harness::{Finished, Job, Line, send};
-use crate::rank::now;
+use crate::jobs::harness::{Finished, Job, Line, send};
+use crate::jobs::rank::now;
 use rand::rngs::StdRng;
 use rand::{Rng, SeedableRng};
 use rustix::process::Signal;
 use shm::process::{ProcessHandle, ProcessState};
 use std::collections::BTreeSet;
 use std::ffi::OsString;
+
+testing::tests![
+    a_rank_killed_at_any_moment_is_named_to_all_others,
+    a_rank_that_kills_itself_between_collectives_is_named_to_all_others,
+    a_rank_that_a_script_has_started_is_named_too,
+    the_death_of_the_service_is_told_to_every_rank,
+    a_stopped_rank_is_reported_as_stopped_and_waited_for,
+    a_rank_that_never_joins_is_named,
+    a_rank_that_ends_before_it_joins_is_named_at_once,
+];
 
 const RANKS: u32 = 4;
 
@@ -58,7 +68,6 @@ fn assert_soon(mut delays: Vec<u64>) {
     assert!(middle < 1_000_000_000, "noticed after {middle} ns");
 }
 
-#[test]
 fn a_rank_killed_at_any_moment_is_named_to_all_others() {
     let seed = rand::random();
     println!("seed {seed}");
@@ -86,7 +95,6 @@ fn a_rank_killed_at_any_moment_is_named_to_all_others() {
     assert_eq!(shared_memory_files(), before);
 }
 
-#[test]
 fn a_rank_that_kills_itself_between_collectives_is_named_to_all_others() {
     let seed = rand::random();
     println!("seed {seed}");
@@ -112,7 +120,6 @@ fn a_rank_that_kills_itself_between_collectives_is_named_to_all_others() {
     assert_soon(delays);
 }
 
-#[test]
 fn a_rank_that_a_script_has_started_is_named_too() {
     // The shell is the child, what it starts is the rank: its end is known, not how it came about.
     let script = ["sh", "-c", "\"$@\"; exit $?", "sh"];
@@ -125,7 +132,6 @@ fn a_rank_that_a_script_has_started_is_named_too() {
     assert!(job.error.contains("rank 2 failed: its process exited with status 137"), "{job:?}");
 }
 
-#[test]
 fn the_death_of_the_service_is_told_to_every_rank() {
     let mut job = Line::run(RANKS, &[]).program("endless").start();
     let processes = processes(&mut job, RANKS);
@@ -133,11 +139,10 @@ fn the_death_of_the_service_is_told_to_every_rank() {
     let job = job.finish();
     assert_eq!(job.who_said("service"), [0, 1, 2, 3], "{job:?}");
     for process in processes {
-        crate::harness::wait_for_end(&process);
+        crate::jobs::harness::wait_for_end(&process);
     }
 }
 
-#[test]
 fn a_stopped_rank_is_reported_as_stopped_and_waited_for() {
     let directory = tempfile::tempdir().expect("a directory for temporary files");
     let go_on = directory.path().join("go-on");
@@ -156,7 +161,6 @@ fn a_stopped_rank_is_reported_as_stopped_and_waited_for() {
     assert_eq!(job.status, 0, "{job:?}");
 }
 
-#[test]
 fn a_rank_that_never_joins_is_named() {
     let mut job =
         Line::run(3, &[]).program("never-joins").variable("TRADEWIND_START_TIMEOUT", "0.2").start();
@@ -168,7 +172,6 @@ fn a_rank_that_never_joins_is_named() {
     assert_ne!(job.status, 0, "{job:?}");
 }
 
-#[test]
 fn a_rank_that_ends_before_it_joins_is_named_at_once() {
     // Long before the time to start is over.
     let script = ["sh", "-c", "if [ $TRADEWIND_RANK = 2 ]; then exit 5; fi; exec \"$@\"", "sh"];

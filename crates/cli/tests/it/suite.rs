@@ -7,6 +7,22 @@ use std::fs;
 use std::path::Path;
 use std::process::{Command, Output, Stdio};
 
+testing::tests![
+    a_part_is_kept_with_its_tables_and_not_measured_twice,
+    programs_read_the_parts,
+    what_is_cut_off_is_kept_and_gone_on_with,
+    a_part_that_is_there_in_part_is_completed,
+    what_was_measured_otherwise_is_left_alone,
+    what_cannot_be_read_or_written_is_named,
+    what_cannot_be_kept_any_more_ends_the_measurement,
+    one_core_is_enough_for_what_it_is_enough_for,
+    queues_keep_their_rows_and_show_them_as_before,
+    a_mapping_is_proposed_for_a_program,
+    everything_is_made_one_after_the_other,
+    a_table_that_cannot_be_written_is_refused_before_anything_is_measured,
+    tuning_names_the_table_and_no_file_that_is_gone,
+];
+
 fn command(out: &Path, arguments: &str) -> Command {
     let mut command = Command::new(env!("CARGO_BIN_EXE_tradewind"));
     command.arg("measure").args(arguments.split_whitespace()).arg("--out").arg(out);
@@ -30,7 +46,6 @@ fn part(out: &Path, name: &str) -> Part {
     directory.read(name).expect("it is whole").unwrap_or_else(|| panic!("there is no {name}"))
 }
 
-#[test]
 fn a_part_is_kept_with_its_tables_and_not_measured_twice() {
     let place = place();
     let output = tradewind(place.path(), "barrier --quick");
@@ -54,7 +69,6 @@ fn a_part_is_kept_with_its_tables_and_not_measured_twice() {
     assert_ne!(part(place.path(), "barrier"), measured, "clocks never give the same times twice");
 }
 
-#[test]
 fn programs_read_the_parts() {
     let place = place();
     let output = tradewind(place.path(), "contention --quick --format json");
@@ -88,7 +102,6 @@ fn interrupt(out: &Path, signal: Signal) -> (i32, String) {
     (output.status.code().unwrap_or_else(|| panic!("it was killed: {said}")), said)
 }
 
-#[test]
 fn what_is_cut_off_is_kept_and_gone_on_with() {
     let place = place();
     let mut done = 0;
@@ -115,7 +128,6 @@ fn what_is_cut_off_is_kept_and_gone_on_with() {
     }
 }
 
-#[test]
 fn a_part_that_is_there_in_part_is_completed() {
     let place = place();
     let whole = tradewind(place.path(), "matchings --quick");
@@ -143,7 +155,6 @@ fn a_part_that_is_there_in_part_is_completed() {
     assert_eq!(drawn(&completed), drawn(&whole), "the same matchings, whoever draws them");
 }
 
-#[test]
 fn what_was_measured_otherwise_is_left_alone() {
     let place = place();
     assert!(tradewind(place.path(), "placement --quick").status.success());
@@ -167,7 +178,6 @@ fn what_was_measured_otherwise_is_left_alone() {
     }
 }
 
-#[test]
 fn what_cannot_be_read_or_written_is_named() {
     let place = place();
     let damaged = place.path().join("barrier.json");
@@ -220,7 +230,6 @@ fn what_cannot_be_read_or_written_is_named() {
     );
 }
 
-#[test]
 fn what_cannot_be_kept_any_more_ends_the_measurement() {
     // A directory in the file's place stands for a disk that is full: no part can be written.
     let place = place();
@@ -236,7 +245,6 @@ fn what_cannot_be_kept_any_more_ends_the_measurement() {
     assert!(place.path().join("barrier.json").is_dir(), "what was there is unchanged");
 }
 
-#[test]
 fn one_core_is_enough_for_what_it_is_enough_for() {
     let place = place();
     let core = shm::process::allowed_cores()[0];
@@ -252,7 +260,6 @@ fn one_core_is_enough_for_what_it_is_enough_for() {
     }
 }
 
-#[test]
 fn queues_keep_their_rows_and_show_them_as_before() {
     let place = place();
     let arguments = "queues --mechanisms wide,bulk --sizes 8,48 --threads 1 --row-ms 1";
@@ -270,7 +277,6 @@ fn queues_keep_their_rows_and_show_them_as_before() {
     assert_eq!(other.status.code(), Some(1), "{}", text(&other.stderr));
 }
 
-#[test]
 fn a_mapping_is_proposed_for_a_program() {
     let place = place();
     let (matrix, goal) = (place.path().join("traffic.csv"), place.path().join("program.goal"));
@@ -299,7 +305,6 @@ fn a_mapping_is_proposed_for_a_program() {
     );
 }
 
-#[test]
 fn everything_is_made_one_after_the_other() {
     let place = place();
     let output = tradewind(place.path(), "all --quick");
@@ -310,7 +315,6 @@ fn everything_is_made_one_after_the_other() {
     assert!(part(place.path(), "summary").tables.iter().all(|table| !table.rows.is_empty()));
 }
 
-#[test]
 fn a_table_that_cannot_be_written_is_refused_before_anything_is_measured() {
     let place = place();
     let file = place.path().join("a-file");
@@ -326,7 +330,6 @@ fn a_table_that_cannot_be_written_is_refused_before_anything_is_measured() {
     assert!(said.starts_with("tradewind: cannot write") && said.lines().count() == 1, "{said}");
 }
 
-#[test]
 fn tuning_names_the_table_and_no_file_that_is_gone() {
     let place = place();
     let table = place.path().join("table.json");

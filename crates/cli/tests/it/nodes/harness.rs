@@ -8,7 +8,7 @@ use std::process::{Child, ChildStdout, Command, Stdio};
 use std::time::{Duration, Instant};
 use virtual_nodes::VirtualNodes;
 
-/// Which of the programs in [`crate::rank`] a process is.
+/// Which of the programs in [`crate::nodes::rank`] a process is.
 pub(crate) const PROGRAM: &str = "TRADEWIND_TEST_PROGRAM";
 
 /// A file whose appearance ranks wait for before they go on.
@@ -39,15 +39,6 @@ const HANGS_AFTER: &str = "60";
 
 /// How long processes may take to end after their job.
 const ENDING: Duration = Duration::from_secs(20);
-
-pub(crate) fn has_hydra() -> bool {
-    Command::new("mpiexec.hydra").arg("-info").output().is_ok_and(|output| output.status.success())
-}
-
-pub(crate) fn has_setcap() -> bool {
-    // It has no question that it answers well.
-    Command::new("setcap").arg("-h").output().is_ok()
-}
 
 /// What a rank said.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -128,7 +119,7 @@ impl<'a> Hydra<'a> {
         self
     }
 
-    /// Which program of [`crate::rank`] its ranks are.
+    /// Which program of [`crate::nodes::rank`] its ranks are.
     pub(crate) fn program(self, name: &str) -> Self {
         self.variable(PROGRAM, name)
     }
@@ -159,7 +150,7 @@ impl<'a> Hydra<'a> {
         let list: Vec<String> =
             ranks.iter().enumerate().map(|(node, ranks)| format!("h{node}:{ranks}")).collect();
         command.args(["-hosts", &list.join(","), "-n", &ranks.iter().sum::<u32>().to_string()]);
-        command.arg(program).args(["--exact", "rank::program", "--nocapture", "--quiet"]);
+        command.arg(program).args(["--part", "nodes::rank::program"]);
         for (number, _) in ranks.iter().enumerate() {
             let node = if one_node { first } else { &testbed.nodes()[number] };
             command.env(format!("NAMESPACE_h{number}"), node.namespace());

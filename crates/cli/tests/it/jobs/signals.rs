@@ -1,10 +1,17 @@
 //! Signals that the launcher gets are the ranks' signals.
 
-use crate::harness::Line;
+use crate::jobs::harness::Line;
 use rustix::process::{Pid, Signal, WaitOptions, waitpid};
 use shm::process::{ProcessHandle, ProcessState};
 
-#[test]
+testing::tests![
+    signals_are_passed_on,
+    a_signal_that_ends_the_ranks_ends_the_job_with_its_number,
+    a_second_request_to_end_is_not_refused,
+    a_job_can_be_stopped_and_continued,
+    ignored_signals_stay_ignored,
+];
+
 fn signals_are_passed_on() {
     for (signal, name) in [
         (Signal::INT, "INT"),
@@ -42,7 +49,6 @@ fn is_ignored(signal: Signal) -> bool {
     mask & (1 << (signal.as_raw() - 1)) != 0
 }
 
-#[test]
 fn a_signal_that_ends_the_ranks_ends_the_job_with_its_number() {
     let mut job = Line::run(4, &[]).program("endless").start();
     job.listen_for("round", 4);
@@ -51,7 +57,6 @@ fn a_signal_that_ends_the_ranks_ends_the_job_with_its_number() {
     assert_eq!(job.status, 128 + 15, "{job:?}");
 }
 
-#[test]
 fn a_second_request_to_end_is_not_refused() {
     let script = "trap 'echo \"> $TRADEWIND_RANK asked\"' INT; echo \"> $TRADEWIND_RANK ready\"; while :; do sleep 1; done";
     let mut job = Line::run(2, &[]).arguments(&["sh", "-c", script]).start();
@@ -63,7 +68,6 @@ fn a_second_request_to_end_is_not_refused() {
     assert_eq!(job.status, 128 + 15, "{job:?}");
 }
 
-#[test]
 fn a_job_can_be_stopped_and_continued() {
     let mut job = Line::run(4, &[]).program("endless").start();
     let said = job.listen_for("process", 4);
@@ -91,12 +95,11 @@ fn a_job_can_be_stopped_and_continued() {
     assert_eq!(job.finish().status, 128 + 15);
 }
 
-#[test]
 fn ignored_signals_stay_ignored() {
     // As `nohup` starts it.
     let script = format!(
         "trap '' HUP; exec {} run -n 2 -- sh -c 'echo \"> $TRADEWIND_RANK ready\"; sleep 1000'",
-        crate::harness::TRADEWIND
+        crate::jobs::harness::TRADEWIND
     );
     let mut shell = std::process::Command::new("sh");
     shell.args(["-c", &script]);

@@ -1,9 +1,21 @@
 //! Ranks that another launcher has started: the first of them starts the node service.
 
-use crate::harness::{Finished, Job, Line, TRADEWIND, send, this_test, wait_for_end};
+use crate::jobs::harness::{Finished, Job, Line, TRADEWIND, send, this_test, wait_for_end};
 use rustix::process::Signal;
 use shm::process::ProcessHandle;
 use std::process::Command;
+
+testing::tests![
+    ranks_find_each_other_and_the_service_goes_with_them,
+    a_launcher_that_speaks_pmi_is_understood,
+    two_jobs_do_not_meet,
+    a_killed_rank_is_named,
+    the_death_of_the_service_is_told_to_every_rank,
+    a_rank_that_nobody_starts_is_named,
+    a_rank_that_is_started_twice_is_told_so,
+    a_missing_command_is_explained,
+    the_command_is_found_in_the_path,
+];
 
 /// Names that no other run of these tests uses.
 fn job_name(test: &str) -> String {
@@ -38,7 +50,6 @@ fn finish(ranks: Vec<Job>) -> Vec<Finished> {
     ranks.into_iter().map(Job::finish).collect()
 }
 
-#[test]
 fn ranks_find_each_other_and_the_service_goes_with_them() {
     let name = job_name("meet");
     // Twice the same name, one job after the other.
@@ -56,7 +67,6 @@ fn ranks_find_each_other_and_the_service_goes_with_them() {
     }
 }
 
-#[test]
 fn a_launcher_that_speaks_pmi_is_understood() {
     let start =
         |number| rank(&[("PMI_RANK", number), ("PMI_SIZE", "2"), ("MPI_LOCALNRANKS", "2")], "20");
@@ -65,7 +75,6 @@ fn a_launcher_that_speaks_pmi_is_understood() {
     }
 }
 
-#[test]
 fn two_jobs_do_not_meet() {
     let mut one = ranks_of(&job_name("one"), "200");
     let mut other = ranks_of(&job_name("other"), "200");
@@ -75,7 +84,6 @@ fn two_jobs_do_not_meet() {
     }
 }
 
-#[test]
 fn a_killed_rank_is_named() {
     let mut ranks = ranks_of(&job_name("killed"), &u32::MAX.to_string());
     let victim = ranks[1].listen_for("process", 1)[0].number() as u32;
@@ -87,7 +95,6 @@ fn a_killed_rank_is_named() {
     }
 }
 
-#[test]
 fn the_death_of_the_service_is_told_to_every_rank() {
     let mut ranks = ranks_of(&job_name("service"), &u32::MAX.to_string());
     let service = service_of(&mut ranks);
@@ -97,7 +104,6 @@ fn the_death_of_the_service_is_told_to_every_rank() {
     }
 }
 
-#[test]
 fn a_rank_that_nobody_starts_is_named() {
     let name = job_name("absent");
     let variables = [("TRADEWIND_JOB", &*name), ("TRADEWIND_RANK", "1"), ("TRADEWIND_SIZE", "2")];
@@ -109,7 +115,6 @@ fn a_rank_that_nobody_starts_is_named() {
     assert_eq!(rank.who_said("failed 0 absent"), [1], "{rank:?}");
 }
 
-#[test]
 fn a_rank_that_is_started_twice_is_told_so() {
     let name = job_name("twice");
     let variables = [("TRADEWIND_JOB", &*name), ("TRADEWIND_RANK", "0"), ("TRADEWIND_SIZE", "1")];
@@ -125,7 +130,6 @@ fn a_rank_that_is_started_twice_is_told_so() {
     first.finish();
 }
 
-#[test]
 fn a_missing_command_is_explained() {
     let name = job_name("command");
     let variables = [("TRADEWIND_JOB", &*name), ("TRADEWIND_RANK", "0"), ("TRADEWIND_SIZE", "1")];
@@ -139,7 +143,6 @@ fn a_missing_command_is_explained() {
     assert!(words.contains("set TRADEWIND_COMMAND"), "{rank:?}");
 }
 
-#[test]
 fn the_command_is_found_in_the_path() {
     let name = job_name("path");
     let directory = std::path::Path::new(TRADEWIND).parent().expect("a directory");
@@ -151,14 +154,10 @@ fn the_command_is_found_in_the_path() {
         ("PATH", &*path),
     ];
     let mut alone = Command::new(this_test());
-    alone.env_remove("TRADEWIND_COMMAND").args([
-        "--exact",
-        "rank::program",
-        "--nocapture",
-        "--quiet",
-    ]);
-    let line =
-        Line::command(alone).variable(crate::harness::PROGRAM, "joins").variable("ROUNDS", "1");
+    alone.env_remove("TRADEWIND_COMMAND").args(["--part", "jobs::rank::program"]);
+    let line = Line::command(alone)
+        .variable(crate::jobs::harness::PROGRAM, "joins")
+        .variable("ROUNDS", "1");
     let rank =
         variables.iter().fold(line, |line, (name, value)| line.variable(name, value)).finish();
     assert_eq!(rank.status, 0, "{rank:?}");

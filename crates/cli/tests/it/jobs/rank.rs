@@ -1,16 +1,16 @@
 //! What the ranks of the tests do. The tests start this very program again with the name of one of
 //! these.
 
-use crate::harness::PROGRAM;
-
+use crate::jobs::harness::PROGRAM;
 use rustix::process::{Signal, getpid, kill_process};
 use std::panic::catch_unwind;
 use std::time::Duration;
 use tradewind::{Algorithms, AllreduceAlgorithm, AlltoallAlgorithm, BarrierAlgorithm};
 use tradewind::{Communicator, Error, Exit, Job, Op};
 
+testing::parts![program];
+
 /// Is a rank if this process was started as one; as a test of its own it does nothing.
-#[test]
 fn program() {
     let Ok(name) = std::env::var(PROGRAM) else { return };
     // The test framework must not see a panic: it writes the result of a test without the end of

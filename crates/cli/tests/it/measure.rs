@@ -3,6 +3,13 @@
 use serde_json::Value;
 use std::process::{Command, Output};
 
+testing::tests![
+    every_mechanism_has_a_row_for_each_size_that_it_carries,
+    the_table_is_for_people,
+    what_cannot_be_measured_is_refused_before_ranks_are_started,
+    a_job_that_cannot_be_run_is_no_row,
+];
+
 /// Runs the command with these arguments.
 fn tradewind(arguments: &str) -> Output {
     let mut command = Command::new(env!("CARGO_BIN_EXE_tradewind"));
@@ -82,7 +89,6 @@ fn assert_is_a_row(row: &Value) {
     }
 }
 
-#[test]
 fn every_mechanism_has_a_row_for_each_size_that_it_carries() {
     let [rows, crossovers] =
         report("measure queues --threads 1,2 --sizes 0,8,48,1024,1048576 --row-ms 1");
@@ -126,7 +132,6 @@ fn every_mechanism_has_a_row_for_each_size_that_it_carries() {
     assert!(rows.iter().all(|row| row["mechanism"] == "idle" || row["rounds"].as_u64() == Some(7)));
 }
 
-#[test]
 fn the_table_is_for_people() {
     let output = tradewind(
         "measure queues --mechanisms express,wide,bulk --sizes 8,48 --threads 1 --row-ms 1 --rounds 8",
@@ -153,7 +158,6 @@ fn the_table_is_for_people() {
     );
 }
 
-#[test]
 fn what_cannot_be_measured_is_refused_before_ranks_are_started() {
     for (arguments, hint) in [
         ("measure", "queues"),
@@ -173,7 +177,6 @@ fn what_cannot_be_measured_is_refused_before_ranks_are_started() {
     }
 }
 
-#[test]
 fn a_job_that_cannot_be_run_is_no_row() {
     let mut command = Command::new(env!("CARGO_BIN_EXE_tradewind"));
     command

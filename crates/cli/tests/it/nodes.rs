@@ -2,9 +2,6 @@
 //! `mpiexec`.
 
 mod harness;
-#[expect(dead_code, reason = "the tests of `exec` read more of a profile")]
-#[path = "../exec/perfetto.rs"]
-mod perfetto;
 mod rank;
 
 use harness::{Hydra, SIGN, Said, User};
@@ -12,22 +9,44 @@ use std::time::Duration;
 use testing::relay::{Faults, relayed_nodes};
 use virtual_nodes::VirtualNodes;
 
-/// Two nodes; none where the machine lacks what it takes, which is said.
-macro_rules! nodes {
-    ($count:expr) => {
-        nodes!(@made VirtualNodes::new($count, 1500))
-    };
-    (@made $made:expr) => {{
-        if !harness::has_hydra() {
-            return testing::say_skipped(&"mpiexec.hydra is not in PATH: install mpich");
-        }
-        testing::or_skip!($made)
-    }};
+testing::tests![
+    needs(Nodes, Mpiexec):
+    ranks_on_several_nodes_find_each_other_by_both_versions_of_pmi,
+    nodes_may_be_many_and_have_different_numbers_of_ranks,
+    nodes_of_several_ranks_exchange_blocks_in_two_levels_by_both_engines,
+    ranks_whose_launcher_knows_several_names_of_one_node_are_on_one_node,
+    a_rank_that_is_killed_is_named_on_every_node,
+    a_node_that_vanishes_is_named,
+    what_a_rank_has_sent_outlives_it,
+    what_a_rank_has_sent_outlives_its_node_service,
+    who_demands_what_cannot_be_had_is_told_why,
+    without_an_address_the_way_out_is_named,
+    a_link_that_is_down_for_a_second_costs_time_only,
+    two_jobs_on_the_same_nodes_do_not_disturb_each_other,
+    the_kernel_engine_is_taken_where_its_packets_arrive_and_only_there,
+    the_time_after_which_a_node_is_unreachable_can_be_set,
+    a_profile_shows_what_the_kernel_did_on_every_node,
+];
+testing::tests![
+    needs(Nodes, Tap, Mpiexec, Bpf):
+    what_is_lost_at_the_end_comes_again,
+];
+testing::tests![
+    needs(Nodes, Mpiexec, Setcap, Bpf):
+    an_ordinary_user_has_the_kernel_engine_by_a_command_with_rights,
+];
+testing::tests![
+    needs(Nodes, Bpf):
+    the_command_says_whether_an_interface_takes_the_kernel_engine,
+];
+
+/// So many nodes in network namespaces.
+fn nodes(count: usize) -> VirtualNodes {
+    VirtualNodes::new(count, 1500).expect("the runner has made sure of virtual nodes")
 }
 
-#[test]
 fn ranks_on_several_nodes_find_each_other_by_both_versions_of_pmi() {
-    let testbed = nodes!(2);
+    let testbed = nodes(2);
     for version in ["1", "2"] {
         let said = Hydra::new(&testbed, &[2, 2])
             .variable("TRADEWIND_PMI", version)
@@ -40,9 +59,8 @@ fn ranks_on_several_nodes_find_each_other_by_both_versions_of_pmi() {
     }
 }
 
-#[test]
 fn nodes_may_be_many_and_have_different_numbers_of_ranks() {
-    let testbed = nodes!(4);
+    let testbed = nodes(4);
     let said = Hydra::new(&testbed, &[1, 3, 1, 2]).program("collectives").run();
     assert_eq!(said.len(), 7, "{said:?}");
     for Said { rank, words } in said {
@@ -51,9 +69,8 @@ fn nodes_may_be_many_and_have_different_numbers_of_ranks() {
     }
 }
 
-#[test]
 fn nodes_of_several_ranks_exchange_blocks_in_two_levels_by_both_engines() {
-    let testbed = nodes!(3);
+    let testbed = nodes(3);
     for engine in ["kernel", "agent"] {
         // The last node may have fewer ranks; where others have, there are no levels, but for
         // neighbours.
@@ -74,27 +91,24 @@ fn nodes_of_several_ranks_exchange_blocks_in_two_levels_by_both_engines() {
     }
 }
 
-#[test]
 fn ranks_whose_launcher_knows_several_names_of_one_node_are_on_one_node() {
-    let testbed = nodes!(1);
+    let testbed = nodes(1);
     let said = Hydra::new(&testbed, &[1, 1]).all_on_one().program("collectives").run();
     let expected: Vec<Said> =
         (0..2).map(|rank| Said::new(rank, "2 ranks on 1 nodes, 2 here, all is right")).collect();
     assert_eq!(said, expected);
 }
 
-#[test]
 fn a_rank_that_is_killed_is_named_on_every_node() {
-    let testbed = nodes!(2);
+    let testbed = nodes(2);
     let said =
         Hydra::new(&testbed, &[2, 2]).option("-disable-auto-cleanup").program("rank-2-dies").run();
     let expected: Vec<Said> = [0, 1, 3].map(|rank| Said::new(rank, "rank 2 failed")).to_vec();
     assert_eq!(said, expected);
 }
 
-#[test]
 fn a_node_that_vanishes_is_named() {
-    let testbed = nodes!(2);
+    let testbed = nodes(2);
     let mut job =
         Hydra::new(&testbed, &[2, 1]).option("-disable-auto-cleanup").program("waits").start();
     job.hear(&[Said::new(0, "goes on"), Said::new(1, "goes on"), Said::new(2, "goes on")]);
@@ -104,9 +118,8 @@ fn a_node_that_vanishes_is_named() {
 
 /// What a rank has sent through the kernel arrives also when it, and all ranks of its node, have
 /// ended before.
-#[test]
 fn what_a_rank_has_sent_outlives_it() {
-    let testbed = nodes!(2);
+    let testbed = nodes(2);
     let said = Hydra::new(&testbed, &[1, 1])
         .variable("TRADEWIND_INTERNODE", "kernel")
         .program("root-leaves")
@@ -117,9 +130,8 @@ fn what_a_rank_has_sent_outlives_it() {
 }
 
 /// The same where the node service is killed as soon as the last rank of its node has ended.
-#[test]
 fn what_a_rank_has_sent_outlives_its_node_service() {
-    let testbed = nodes!(3);
+    let testbed = nodes(3);
     for engine in ["agent", "kernel"] {
         for round in 0..3 {
             let said = Hydra::new(&testbed, &[1, 2, 1])
@@ -134,9 +146,9 @@ fn what_a_rank_has_sent_outlives_its_node_service() {
 }
 
 /// The same where the network loses packets, down to the last ones.
-#[test]
 fn what_is_lost_at_the_end_comes_again() {
-    let (testbed, relay) = nodes!(@made relayed_nodes(2, 1500, 7));
+    let (testbed, relay) =
+        relayed_nodes(2, 1500, 7).expect("the runner has made sure of TAP interfaces");
     for round in 0..2 {
         relay.set_faults(Faults::default());
         let directory = tempfile::tempdir().expect("there is room");
@@ -156,9 +168,8 @@ fn both(words: &str) -> [Said; 2] {
     [Said::new(0, words), Said::new(1, words)]
 }
 
-#[test]
 fn who_demands_what_cannot_be_had_is_told_why() {
-    let testbed = nodes!(2);
+    let testbed = nodes(2);
     for node in testbed.nodes() {
         // Shorter packets than the engine takes; the agent goes on.
         let shortened =
@@ -189,12 +200,8 @@ fn who_demands_what_cannot_be_had_is_told_why() {
 }
 
 /// As the README says: rights for the `tradewind` command alone.
-#[test]
 fn an_ordinary_user_has_the_kernel_engine_by_a_command_with_rights() {
-    if !harness::has_setcap() {
-        return testing::say_skipped(&"setcap is not in PATH: install libcap2-bin");
-    }
-    let testbed = nodes!(2);
+    let testbed = nodes(2);
     let demanding = || Hydra::new(&testbed, &[2, 1]).variable("TRADEWIND_INTERNODE", "kernel");
     let said = demanding().user(User::WithCommand).program("collectives").run();
     let expected: Vec<Said> = [2, 2, 1]
@@ -216,9 +223,8 @@ fn an_ordinary_user_has_the_kernel_engine_by_a_command_with_rights() {
     }
 }
 
-#[test]
 fn without_an_address_the_way_out_is_named() {
-    let testbed = nodes!(2);
+    let testbed = nodes(2);
     let said =
         Hydra::new(&testbed, &[1, 1]).variable("TRADEWIND_INTERFACE", "ib7").program("joins").run();
     assert!(!said.is_empty());
@@ -230,9 +236,8 @@ fn without_an_address_the_way_out_is_named() {
     }
 }
 
-#[test]
 fn a_link_that_is_down_for_a_second_costs_time_only() {
-    let testbed = nodes!(2);
+    let testbed = nodes(2);
     for engine in ["kernel", "agent"] {
         let job = Hydra::new(&testbed, &[2, 2])
             .variable("TRADEWIND_INTERNODE", engine)
@@ -248,18 +253,16 @@ fn a_link_that_is_down_for_a_second_costs_time_only() {
     }
 }
 
-#[test]
 fn two_jobs_on_the_same_nodes_do_not_disturb_each_other() {
-    let testbed = nodes!(2);
+    let testbed = nodes(2);
     let mut jobs = [(); 2].map(|()| Hydra::new(&testbed, &[1, 2]).program("goes-on").start());
     for words in ["goes on", "all is right"] {
         jobs.iter_mut().for_each(|job| job.hear(&[0, 1, 2].map(|rank| Said::new(rank, words))));
     }
 }
 
-#[test]
 fn the_kernel_engine_is_taken_where_its_packets_arrive_and_only_there() {
-    let testbed = nodes!(2);
+    let testbed = nodes(2);
     let engine = || Hydra::new(&testbed, &[1, 2]).program("engine");
     let all = |name| (0..3).map(|rank| Said::new(rank, name)).collect::<Vec<_>>();
     assert_eq!(engine().run(), all("kernel"));
@@ -274,9 +277,8 @@ fn the_kernel_engine_is_taken_where_its_packets_arrive_and_only_there() {
     assert_eq!(engine().run(), all("agent"));
 }
 
-#[test]
 fn the_time_after_which_a_node_is_unreachable_can_be_set() {
-    let testbed = nodes!(2);
+    let testbed = nodes(2);
     for engine in ["kernel", "agent"] {
         let job = Hydra::new(&testbed, &[1, 1]).option("-disable-auto-cleanup").program("waits");
         let job =
@@ -290,9 +292,8 @@ fn the_time_after_which_a_node_is_unreachable_can_be_set() {
     }
 }
 
-#[test]
 fn a_profile_shows_what_the_kernel_did_on_every_node() {
-    let testbed = nodes!(2);
+    let testbed = nodes(2);
     let folder = tempfile::tempdir().expect("there is room");
     let parts = folder.path().to_str().expect("readable");
     let said = Hydra::new(&testbed, &[2, 1])
@@ -303,7 +304,7 @@ fn a_profile_shows_what_the_kernel_did_on_every_node() {
     let file = folder.path().join("profile.json");
     let merge = tradewind(&testbed, &["trace", parts, file.to_str().expect("readable")]);
     assert!(merge.status.success(), "{}", String::from_utf8_lossy(&merge.stderr));
-    let profile = perfetto::Profile::read(&file);
+    let profile = crate::exec::perfetto::Profile::read(&file);
     assert_eq!(profile.processes.len(), 3, "{:?}", profile.processes);
     for rank in 0..3 {
         let calls =
@@ -312,9 +313,11 @@ fn a_profile_shows_what_the_kernel_did_on_every_node() {
     }
     // From one node to the other and back, by the program's own clock.
     for (from, to) in [(0, 2), (2, 0)] {
-        let crossing = |(name, left, reached): &&(String, perfetto::Slice, perfetto::Slice)| {
-            name == "message" && (left.pid, reached.pid) == (from, to)
-        };
+        let crossing = |(name, left, reached): &&(
+            String,
+            crate::exec::perfetto::Slice,
+            crate::exec::perfetto::Slice,
+        )| { name == "message" && (left.pid, reached.pid) == (from, to) };
         assert!(
             profile.arrows.iter().find(crossing).is_some(),
             "no message from rank {from} to rank {to}"
@@ -322,9 +325,8 @@ fn a_profile_shows_what_the_kernel_did_on_every_node() {
     }
 }
 
-#[test]
 fn the_command_says_whether_an_interface_takes_the_kernel_engine() {
-    let testbed = nodes!(1);
+    let testbed = nodes(1);
     let name = testbed.nodes()[0].interface();
     let found = tradewind(&testbed, &["kernel", "--interface", name]);
     let text = String::from_utf8_lossy(&found.stdout);

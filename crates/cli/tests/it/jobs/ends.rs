@@ -1,13 +1,29 @@
 //! How jobs end, and the exit statuses that tell it.
 
-use crate::harness::Line;
+use crate::jobs::harness::Line;
 
-fn leaves(how: &str, status: &str, others: &str) -> crate::harness::Finished {
+testing::tests![
+    a_rank_that_exits_early_is_named_with_its_status,
+    a_rank_that_exits_early_and_content_is_named_too,
+    a_rank_that_leaves_in_order_while_others_wait_is_named,
+    a_rank_that_panics_is_named,
+    the_status_is_that_of_the_first_rank_that_fails,
+    programs_that_know_nothing_of_tradewind_run_too,
+    a_signal_that_ends_a_rank_is_told_as_shells_do,
+    programs_that_cannot_be_started_are_named,
+    impossible_numbers_of_ranks_are_refused,
+    more_ranks_than_cores_are_bound_to_none,
+    ranks_that_outlive_a_failure_are_ended_whatever_they_ignore,
+    a_job_whose_time_is_over_is_ended,
+    two_jobs_at_once_do_not_meet,
+    a_job_within_a_rank_is_a_job_of_its_own,
+];
+
+fn leaves(how: &str, status: &str, others: &str) -> crate::jobs::harness::Finished {
     let line = Line::run(3, &[]).program("leaves");
     line.variable("HOW", how).variable("STATUS", status).variable("OTHERS", others).finish()
 }
 
-#[test]
 fn a_rank_that_exits_early_is_named_with_its_status() {
     let job = leaves("exit", "3", "1");
     assert_eq!(job.who_said("failed 1 exited 3"), [0, 2], "{job:?}");
@@ -15,14 +31,12 @@ fn a_rank_that_exits_early_is_named_with_its_status() {
     assert!(job.error.contains("rank 1 failed: its process exited with status 3"), "{job:?}");
 }
 
-#[test]
 fn a_rank_that_exits_early_and_content_is_named_too() {
     let job = leaves("exit", "0", "6");
     assert_eq!(job.who_said("failed 1 exited 0"), [0, 2], "{job:?}");
     assert_eq!(job.status, 6, "{job:?}");
 }
 
-#[test]
 fn a_rank_that_leaves_in_order_while_others_wait_is_named() {
     let job = leaves("leave", "0", "0");
     assert_eq!(job.who_said("failed 1 left"), [0, 2], "{job:?}");
@@ -30,20 +44,17 @@ fn a_rank_that_leaves_in_order_while_others_wait_is_named() {
     assert!(!job.error.contains("tradewind:"), "{job:?}");
 }
 
-#[test]
 fn a_rank_that_panics_is_named() {
     let job = leaves("panic", "0", "1");
     assert_eq!(job.who_said("failed 1 panicked"), [0, 2], "{job:?}");
 }
 
-#[test]
 fn the_status_is_that_of_the_first_rank_that_fails() {
     let job = Line::run(3, &[]).program("follows").finish();
     assert_eq!(job.status, 7, "{job:?}");
     assert!(job.error.contains("rank 2 failed"), "{job:?}");
 }
 
-#[test]
 fn programs_that_know_nothing_of_tradewind_run_too() {
     let script = "echo \"> $TRADEWIND_RANK of $TRADEWIND_SIZE\"";
     let job = Line::run(3, &[]).arguments(&["sh", "-c", script]).finish();
@@ -51,7 +62,6 @@ fn programs_that_know_nothing_of_tradewind_run_too() {
     assert_eq!(job.who_said("of 3"), [0, 1, 2], "{job:?}");
 }
 
-#[test]
 fn a_signal_that_ends_a_rank_is_told_as_shells_do() {
     let job = Line::run(2, &[])
         .arguments(&["sh", "-c", "[ $TRADEWIND_RANK = 0 ] || kill -USR1 $$"])
@@ -59,7 +69,6 @@ fn a_signal_that_ends_a_rank_is_told_as_shells_do() {
     assert_eq!(job.status, 128 + 10, "{job:?}");
 }
 
-#[test]
 fn programs_that_cannot_be_started_are_named() {
     let job = Line::run(2, &[]).arguments(&["no-such-program"]).finish();
     assert_eq!(job.status, 127);
@@ -75,7 +84,6 @@ fn programs_that_cannot_be_started_are_named() {
     );
 }
 
-#[test]
 fn impossible_numbers_of_ranks_are_refused() {
     for ranks in [0, 5000] {
         let job = Line::run(ranks, &[]).arguments(&["true"]).finish();
@@ -85,7 +93,6 @@ fn impossible_numbers_of_ranks_are_refused() {
     }
 }
 
-#[test]
 fn more_ranks_than_cores_are_bound_to_none() {
     let many = shm::process::allowed_cores().len() as u32 + 1;
     let cores = "echo \"> $TRADEWIND_RANK core ${TRADEWIND_CORE-none}\"";
@@ -100,7 +107,6 @@ fn more_ranks_than_cores_are_bound_to_none() {
     assert_eq!(job.who_said("core none"), [0], "{job:?}");
 }
 
-#[test]
 fn ranks_that_outlive_a_failure_are_ended_whatever_they_ignore() {
     let script = "trap '' TERM; [ $TRADEWIND_RANK = 0 ] && exit 4; while :; do sleep 1000; done";
     let job = Line::run(3, &["--grace", "0.1"]).arguments(&["sh", "-c", script]).finish();
@@ -109,13 +115,11 @@ fn ranks_that_outlive_a_failure_are_ended_whatever_they_ignore() {
     assert!(job.error.contains("ended ranks 1, 2"), "{job:?}");
 }
 
-#[test]
 fn a_job_whose_time_is_over_is_ended() {
     let job = Line::run(2, &["--timeout", "0.2"]).arguments(&["sleep", "1000"]).finish();
     assert_eq!(job.status, 124, "{job:?}");
 }
 
-#[test]
 fn two_jobs_at_once_do_not_meet() {
     let start = |number| Line::run(3, &[]).program("sums").variable("NUMBER", number).start();
     let jobs = [start("5"), start("7")];
@@ -125,11 +129,10 @@ fn two_jobs_at_once_do_not_meet() {
     }
 }
 
-#[test]
 fn a_job_within_a_rank_is_a_job_of_its_own() {
     let inner = format!(
         "{} run -n 2 -- sh -c 'echo \"> $TRADEWIND_RANK of $TRADEWIND_SIZE\"'",
-        crate::harness::TRADEWIND
+        crate::jobs::harness::TRADEWIND
     );
     let job = Line::run(1, &[]).arguments(&["sh", "-c", &inner]).finish();
     assert_eq!(job.who_said("of 2"), [0, 1], "{job:?}");

@@ -1,10 +1,17 @@
 //! Profiles: what is in them, and that viewers can show it.
 
-use crate::files::{EVERYTHING, ring};
-use crate::harness::{Folder, report, tradewind};
-use crate::perfetto::Profile;
+use crate::exec::files::{EVERYTHING, ring};
+use crate::exec::harness::{Folder, report, tradewind};
+use crate::exec::perfetto::Profile;
 use std::collections::BTreeMap;
 use tradewind::{Algorithms, BarrierAlgorithm, Communicator, Job, Op};
+
+testing::tests![
+    every_operation_edge_and_message_of_a_file_is_there,
+    operations_on_the_cpu_of_a_calc_do_not_overlap,
+    rank,
+    collectives_of_a_program_are_there_under_the_ranks_of_the_job,
+];
 
 /// Says that this test program is a rank.
 const RANK: &str = "TRADEWIND_TEST_PROFILED_RANK";
@@ -15,7 +22,6 @@ fn profile(folder: &Folder, source: &str, options: &[&str]) -> Profile {
     Profile::read(&profile)
 }
 
-#[test]
 fn every_operation_edge_and_message_of_a_file_is_there() {
     let folder = Folder::new();
     for options in [&["--engine", "peers"][..], &["--engine", "caller"], &["--eager-bytes", "0"]] {
@@ -37,8 +43,9 @@ fn every_operation_edge_and_message_of_a_file_is_there() {
             assert!(names.iter().any(|found| found.starts_with(name)), "{name} in {names:?}");
         }
         let own = |name: &str| {
-            let of_file =
-                |arrow: &&(String, _, crate::perfetto::Slice)| arrow.2.args["call"] == "schedule";
+            let of_file = |arrow: &&(String, _, crate::exec::perfetto::Slice)| {
+                arrow.2.args["call"] == "schedule"
+            };
             profile.arrows.iter().filter(of_file).filter(|arrow| arrow.0 == name).count()
         };
         assert_eq!((own("requires"), own("irequires"), own("message")), (8, 3, 9), "{options:?}");
@@ -54,7 +61,6 @@ fn every_operation_edge_and_message_of_a_file_is_there() {
 }
 
 /// A calc has its cpu to itself, whoever could run what else the cpu does.
-#[test]
 fn operations_on_the_cpu_of_a_calc_do_not_overlap() {
     let folder = Folder::new();
     let mut source = ring(4, 6, 3000);
@@ -77,7 +83,6 @@ fn operations_on_the_cpu_of_a_calc_do_not_overlap() {
 }
 
 /// Is a rank if this process was started as one; as a test of its own it does nothing.
-#[test]
 fn rank() {
     if std::env::var_os(RANK).is_some() {
         let job = Job::init().expect("tradewind run has started this process");
@@ -104,7 +109,6 @@ fn collectives(world: &Communicator) -> tradewind::Result<()> {
     Ok(())
 }
 
-#[test]
 fn collectives_of_a_program_are_there_under_the_ranks_of_the_job() {
     let folder = Folder::new();
     let path = folder.path("profile.json");

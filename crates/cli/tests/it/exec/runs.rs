@@ -1,12 +1,21 @@
 //! Files that run.
 
-use crate::files::{EVERYTHING, flood, ring};
-use crate::harness::{Folder, exec, report, text, tradewind};
+use crate::exec::files::{EVERYTHING, flood, ring};
+use crate::exec::harness::{Folder, exec, report, text, tradewind};
 use serde_json::json;
 use std::io::Write;
 use std::process::Stdio;
 
-#[test]
+testing::tests![
+    every_byte_arrives_with_every_engine,
+    a_computation_takes_its_time_or_none,
+    more_ranks_than_cores_are_normal,
+    wildcards_take_every_message_once,
+    binary_files_and_standard_input_run_too,
+    a_file_whose_name_looks_like_an_option_is_a_file,
+    ranks_without_operations_are_ranks,
+];
+
 fn every_byte_arrives_with_every_engine() {
     let folder = Folder::new();
     let path = folder.file("everything.goal", EVERYTHING);
@@ -33,7 +42,6 @@ fn every_byte_arrives_with_every_engine() {
     }
 }
 
-#[test]
 fn a_computation_takes_its_time_or_none() {
     let folder = Folder::new();
     let path = folder
@@ -45,7 +53,6 @@ fn a_computation_takes_its_time_or_none() {
     assert_eq!((&skipped["calc"], &skipped["verified"]), (&json!("skip"), &json!(true)));
 }
 
-#[test]
 fn more_ranks_than_cores_are_normal() {
     let folder = Folder::new();
     let path = folder.file("ring.goal", ring(24, 4, 6000));
@@ -54,7 +61,6 @@ fn more_ranks_than_cores_are_normal() {
 }
 
 /// Messages that begin alike, of which each receive may take any.
-#[test]
 fn wildcards_take_every_message_once() {
     let folder = Folder::new();
     for (messages, bytes) in [(150, 1), (100, 40), (4, 50_000)] {
@@ -69,7 +75,6 @@ fn wildcards_take_every_message_once() {
     }
 }
 
-#[test]
 fn binary_files_and_standard_input_run_too() {
     let folder = Folder::new();
     let (source, binary) =
@@ -99,7 +104,6 @@ fn binary_files_and_standard_input_run_too() {
     assert!(text(&output.stdout).contains("every byte"), "{output:?}");
 }
 
-#[test]
 fn a_file_whose_name_looks_like_an_option_is_a_file() {
     let folder = Folder::new();
     folder.file("--help", "num_ranks 1\nrank 0 {\ncalc 1\n}\n");
@@ -110,7 +114,6 @@ fn a_file_whose_name_looks_like_an_option_is_a_file() {
     assert!(text(&output.stdout).contains("\"operations\": 1"), "{output:?}");
 }
 
-#[test]
 fn ranks_without_operations_are_ranks() {
     let folder = Folder::new();
     let output = exec(

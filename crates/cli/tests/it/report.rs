@@ -9,6 +9,15 @@ use std::fs;
 use std::path::Path;
 use std::process::{Command, Output};
 
+testing::tests![
+    the_page_lies_in_the_directory,
+    two_directories_are_drawn_over_each_other,
+    a_damaged_part_is_named_and_the_others_are_drawn,
+    what_is_not_there_is_named,
+    a_directory_without_results_is_refused,
+    how_far_two_machines_lie_apart_is_said,
+];
+
 const PART: &str = r#"{"format": "tradewind measurement", "version": 1, "content": {
     "name": "barrier", "title": "Barrier & <more>", "complete": true, "figures": [{
         "name": "f", "title": "Time", "x": {"label": "ranks", "unit": "", "scale": "linear"},
@@ -36,7 +45,6 @@ fn place() -> tempfile::TempDir {
     place
 }
 
-#[test]
 fn the_page_lies_in_the_directory() {
     let place = place();
     let output = tradewind(&["report", "here"], place.path());
@@ -51,7 +59,6 @@ fn the_page_lies_in_the_directory() {
     );
 }
 
-#[test]
 fn two_directories_are_drawn_over_each_other() {
     let place = place();
     let output = tradewind(&["report", "here", "--compare", "there", "--out", "-"], place.path());
@@ -63,7 +70,6 @@ fn two_directories_are_drawn_over_each_other() {
     );
 }
 
-#[test]
 fn a_damaged_part_is_named_and_the_others_are_drawn() {
     let place = place();
     fs::write(place.path().join("here/memory.json"), &PART[..100]).expect("a file");
@@ -90,7 +96,6 @@ fn a_damaged_part_is_named_and_the_others_are_drawn() {
     assert!(page.contains("Could not be read") && page.contains("Barrier &amp; &lt;more&gt;"));
 }
 
-#[test]
 fn what_is_not_there_is_named() {
     let place = place();
     let output = tradewind(&["report", "nowhere"], place.path());
@@ -102,7 +107,6 @@ fn what_is_not_there_is_named() {
     assert!(!place.path().join("nowhere").exists(), "it is not made either");
 }
 
-#[test]
 fn a_directory_without_results_is_refused() {
     let place = place();
     fs::create_dir(place.path().join("empty")).expect("a directory");
@@ -116,7 +120,6 @@ fn a_directory_without_results_is_refused() {
     assert!(!place.path().join("empty/report.html").exists(), "no page is written");
 }
 
-#[test]
 fn how_far_two_machines_lie_apart_is_said() {
     let place = place();
     for (name, gap) in [("here", 1.0), ("there", 3.0)] {

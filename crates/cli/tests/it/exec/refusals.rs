@@ -1,9 +1,17 @@
 //! Files that do not run, and why.
 
-use crate::files::ring;
-use crate::harness::{Folder, exec, text, tradewind};
+use crate::exec::files::ring;
+use crate::exec::harness::{Folder, exec, text, tradewind};
 
-#[test]
+testing::tests![
+    what_is_wrong_is_named_before_anything_starts,
+    what_is_no_goal_file_is_said,
+    a_deadlock_for_want_of_eager_messages_is_found,
+    a_file_that_does_not_fit_is_refused_with_what_it_needs,
+    a_run_that_has_come_to_a_dead_end_ends_with_its_time,
+    a_profile_that_cannot_be_written_is_a_failure,
+];
+
 fn what_is_wrong_is_named_before_anything_starts() {
     let folder = Folder::new();
     let path = folder.file(
@@ -19,7 +27,6 @@ fn what_is_wrong_is_named_before_anything_starts() {
     assert_eq!(output.stdout, b"", "nothing ran");
 }
 
-#[test]
 fn what_is_no_goal_file_is_said() {
     let folder = Folder::new();
     let output = exec(&folder.file("poem.goal", "roses are red\n"), &[]);
@@ -30,7 +37,6 @@ fn what_is_no_goal_file_is_said() {
 }
 
 /// Each sends before it receives: that needs messages that do not wait for their receive.
-#[test]
 fn a_deadlock_for_want_of_eager_messages_is_found() {
     let folder = Folder::new();
     let rank = |rank: u32| {
@@ -46,7 +52,6 @@ fn a_deadlock_for_want_of_eager_messages_is_found() {
     assert!(text(&output.stderr).contains("wait for each other for ever"), "{output:?}");
 }
 
-#[test]
 fn a_file_that_does_not_fit_is_refused_with_what_it_needs() {
     let folder = Folder::new();
     let huge = folder.file("huge.goal", ring(3, 1, 1 << 50));
@@ -78,7 +83,6 @@ fn a_file_that_does_not_fit_is_refused_with_what_it_needs() {
 /// Rank 0 may take the message with tag 2 first, and then nothing is left for its other receive.
 /// There is a way to share the messages out, so it is not wrong; rank 2 sends only when the damage
 /// is done.
-#[test]
 fn a_run_that_has_come_to_a_dead_end_ends_with_its_time() {
     let folder = Folder::new();
     let path = folder.file(
@@ -95,7 +99,6 @@ fn a_run_that_has_come_to_a_dead_end_ends_with_its_time() {
     );
 }
 
-#[test]
 fn a_profile_that_cannot_be_written_is_a_failure() {
     let folder = Folder::new();
     let path = folder.file("ring.goal", ring(2, 1, 8));

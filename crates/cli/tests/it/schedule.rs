@@ -3,6 +3,18 @@
 use std::collections::HashSet;
 use std::process::{Command, Output, Stdio};
 
+testing::tests![
+    every_algorithm_can_be_written_as_a_goal_file_with_nothing_wrong,
+    every_algorithm_can_be_drawn,
+    the_summary_says_what_an_algorithm_takes,
+    one_rank_can_be_looked_at,
+    two_levels_are_one_schedule,
+    what_is_wrong_is_named_with_a_way_out,
+    a_file_that_cannot_be_written_is_named,
+    a_goal_file_may_be_binary_and_may_go_to_standard_output,
+    a_drawing_is_of_one_algorithm,
+];
+
 const COLLECTIVES: [&str; 11] = [
     "barrier",
     "bcast",
@@ -52,7 +64,6 @@ fn all() -> impl Iterator<Item = (&'static str, String)> {
     })
 }
 
-#[test]
 fn every_algorithm_can_be_written_as_a_goal_file_with_nothing_wrong() {
     let folder = tempfile::tempdir().expect("a directory for temporary files");
     for (collective, algorithm) in all().filter(|(_, algorithm)| algorithm != "join") {
@@ -82,7 +93,6 @@ fn every_algorithm_can_be_written_as_a_goal_file_with_nothing_wrong() {
     }
 }
 
-#[test]
 fn every_algorithm_can_be_drawn() {
     for (collective, algorithm) in all() {
         let arguments = [collective, "-a", &algorithm, "-n", "6", "-b", "100", "--segment", "30"];
@@ -120,7 +130,6 @@ fn every_algorithm_can_be_drawn() {
     }
 }
 
-#[test]
 fn the_summary_says_what_an_algorithm_takes() {
     let text = schedule(&["bcast", "-a", "binomial", "-n", "8", "-b", "1024"]);
     for line in
@@ -135,7 +144,6 @@ fn the_summary_says_what_an_algorithm_takes() {
     assert!(text.contains(" → … → "), "{text}");
 }
 
-#[test]
 fn one_rank_can_be_looked_at() {
     let arguments = ["gather", "-a", "binomial", "-n", "8", "-b", "16", "--rank", "4"];
     let text = schedule(&arguments);
@@ -151,7 +159,6 @@ fn one_rank_can_be_looked_at() {
     assert!(!dot.contains("r7v0"), "{dot}");
 }
 
-#[test]
 fn two_levels_are_one_schedule() {
     let arguments = ["-n", "12", "--ranks-per-node", "4"];
     for collective in ["barrier", "bcast", "reduce", "allreduce", "allgather", "alltoall"] {
@@ -177,7 +184,6 @@ fn two_levels_are_one_schedule() {
     assert!(error.contains("use direct, rotated-direct or pairwise"), "{error}");
 }
 
-#[test]
 fn what_is_wrong_is_named_with_a_way_out() {
     let cases: [(&[&str], i32, &str); 10] = [
         (&["gossip"], 2, "possible values: barrier, bcast, scatter"),
@@ -220,7 +226,6 @@ fn what_is_wrong_is_named_with_a_way_out() {
     assert!(refused(&many, 1).contains("use fewer ranks or longer segments"));
 }
 
-#[test]
 fn a_file_that_cannot_be_written_is_named() {
     let error = refused(&["bcast", "-a", "flat", "--goal", "/dev/full"], 1);
     assert!(error.contains("cannot write /dev/full: No space left on device"), "{error}");
@@ -228,7 +233,6 @@ fn a_file_that_cannot_be_written_is_named() {
     assert!(error.contains("cannot write /nowhere/flat.goal"), "{error}");
 }
 
-#[test]
 fn a_goal_file_may_be_binary_and_may_go_to_standard_output() {
     let folder = tempfile::tempdir().expect("a directory for temporary files");
     let path = folder.path().join("chain.bin");
@@ -238,7 +242,6 @@ fn a_goal_file_may_be_binary_and_may_go_to_standard_output() {
     assert_eq!(text, "num_ranks 2\n\nrank 0 {\nsend 8b to 1\n}\n\nrank 1 {\nrecv 8b from 0\n}\n");
 }
 
-#[test]
 fn a_drawing_is_of_one_algorithm() {
     for option in [&["--draw", "svg"][..], &["--goal", "-"], &["--rank", "1"]] {
         let said = refused(&[&["bcast"], option].concat(), 1);

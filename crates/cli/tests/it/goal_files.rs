@@ -3,6 +3,19 @@
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output, Stdio};
 
+testing::tests![
+    a_good_file_has_nothing_wrong,
+    every_problem_is_named_with_its_line,
+    long_messages_that_wait_for_each_other_are_found_when_asked_for,
+    malformed_files_are_problems_and_missing_files_are_failures,
+    a_file_can_come_from_standard_input,
+    text_becomes_binary_and_text_again,
+    what_cannot_be_converted_leaves_the_output_alone,
+    a_full_disk_is_reported,
+    a_link_stays_a_link_and_rights_stay_as_they_were,
+    output_that_nobody_reads_is_a_failure_and_no_panic,
+];
+
 const GOOD: &str = "num_ranks 2\nrank 0 {\na: send 8b to 1 tag 7\nb: calc 100\nb requires a\n}\nrank 1 {\nrecv 8b from 0 tag 7\n}\n";
 /// A message without a receive, a receive without a message, and operations that wait for each
 /// other.
@@ -53,7 +66,6 @@ fn json(output: &Output) -> serde_json::Value {
     serde_json::from_slice(&output.stdout).unwrap_or_else(|error| panic!("{error}: {output:?}"))
 }
 
-#[test]
 fn a_good_file_has_nothing_wrong() {
     let folder = Folder::new();
     let output = on("check", &[&folder.file("good.goal", GOOD)], &[]);
@@ -64,7 +76,6 @@ fn a_good_file_has_nothing_wrong() {
     );
 }
 
-#[test]
 fn every_problem_is_named_with_its_line() {
     let folder = Folder::new();
     let path = folder.file("bad.goal", BAD);
@@ -84,7 +95,6 @@ fn every_problem_is_named_with_its_line() {
     assert_eq!(report["problems"].as_array().expect("a list").len(), lines.lines().count());
 }
 
-#[test]
 fn long_messages_that_wait_for_each_other_are_found_when_asked_for() {
     let folder = Folder::new();
     let exchange = "num_ranks 2\nrank 0 {\na: send 4096b to 1\nb: recv 4096b from 1\nb requires a\n}\n\
@@ -96,7 +106,6 @@ fn long_messages_that_wait_for_each_other_are_found_when_asked_for() {
     assert!(text(&output.stdout).contains("1024"), "{output:?}");
 }
 
-#[test]
 fn malformed_files_are_problems_and_missing_files_are_failures() {
     let folder = Folder::new();
     let output =
@@ -115,7 +124,6 @@ fn malformed_files_are_problems_and_missing_files_are_failures() {
     assert!(text(&output.stderr).starts_with("tradewind: cannot read "), "{output:?}");
 }
 
-#[test]
 fn a_file_can_come_from_standard_input() {
     let folder = Folder::new();
     let file = std::fs::File::open(folder.file("good.goal", GOOD)).expect("it is there");
@@ -125,7 +133,6 @@ fn a_file_can_come_from_standard_input() {
     assert_eq!(output.status.code(), Some(0), "{output:?}");
 }
 
-#[test]
 fn text_becomes_binary_and_text_again() {
     let folder = Folder::new();
     let first = folder.file("first.goal", GOOD);
@@ -152,7 +159,6 @@ fn text_becomes_binary_and_text_again() {
     );
 }
 
-#[test]
 fn what_cannot_be_converted_leaves_the_output_alone() {
     let folder = Folder::new();
     let output = folder.file("out.bin", "what was there");
@@ -162,7 +168,6 @@ fn what_cannot_be_converted_leaves_the_output_alone() {
     assert_eq!(std::fs::read(&output).expect("it is there"), b"what was there");
 }
 
-#[test]
 fn a_full_disk_is_reported() {
     let folder = Folder::new();
     let good = folder.file("good.goal", GOOD);
@@ -174,7 +179,6 @@ fn a_full_disk_is_reported() {
     );
 }
 
-#[test]
 fn a_link_stays_a_link_and_rights_stay_as_they_were() {
     use std::os::unix::fs::PermissionsExt;
     let folder = Folder::new();
@@ -190,7 +194,6 @@ fn a_link_stays_a_link_and_rights_stay_as_they_were() {
     assert_eq!(about.permissions().mode() & 0o777, 0o640);
 }
 
-#[test]
 fn output_that_nobody_reads_is_a_failure_and_no_panic() {
     let folder = Folder::new();
     let good = folder.file("good.goal", GOOD);

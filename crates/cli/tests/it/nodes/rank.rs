@@ -1,14 +1,15 @@
 //! What the ranks of the tests do. The tests start this very program again with the name of one of
 //! these.
 
-use crate::harness::{PROGRAM, SIGN};
+use crate::nodes::harness::{PROGRAM, SIGN};
 use rustix::process::{Signal, getpid, kill_process};
 use std::path::Path;
 use std::time::{Duration, Instant};
 use tradewind::{Collective, Communicator, Error, Job, Op, Result};
 
+testing::parts![program];
+
 /// Is a rank if this process was started as one; as a test of its own it does nothing.
-#[test]
 fn program() {
     let Ok(name) = std::env::var(PROGRAM) else { return };
     let outcome = match name.as_str() {

@@ -1,0 +1,17 @@
+//! Integration tests of the `tradewind` command.
+
+mod exec;
+mod goal_files;
+mod jobs;
+mod measure;
+mod nodes;
+mod overlap;
+mod plogp;
+mod report;
+mod schedule;
+mod shell_support;
+mod suite;
+
+fn main() -> std::process::ExitCode {
+    testing::run()
+}

@@ -1,0 +1,32 @@
+//! Completion scripts and manual pages, generated from the definition of the command.
+
+use std::process::{Command, Output};
+
+testing::tests![
+    every_shell_has_a_completion_script_with_the_subcommands,
+    every_subcommand_has_a_manual_page,
+];
+
+fn tradewind(arguments: &[&str]) -> Output {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_tradewind"));
+    command.args(arguments).output().expect("cargo has built the command")
+}
+
+fn every_shell_has_a_completion_script_with_the_subcommands() {
+    for shell in ["bash", "elvish", "fish", "powershell", "zsh"] {
+        let output = tradewind(&["completions", shell]);
+        let script = String::from_utf8_lossy(&output.stdout);
+        assert!(output.status.success() && script.contains("overlap"), "{shell}: {output:?}");
+    }
+}
+
+fn every_subcommand_has_a_manual_page() {
+    let directory = tempfile::tempdir().expect("a directory");
+    let pages = directory.path().join("man1");
+    let output = tradewind(&["man", pages.to_str().expect("readable")]);
+    assert!(output.status.success(), "{output:?}");
+    for page in ["tradewind.1", "tradewind-run.1", "tradewind-measure.1"] {
+        let page = std::fs::read_to_string(pages.join(page)).expect(page);
+        assert!(page.contains(".TH"), "{page}");
+    }
+}
