@@ -1,6 +1,6 @@
 //! What can go wrong with a job, a communicator or a run.
 
-use crate::call::{Call, CallKind};
+use crate::signature::{CallKind, Signature};
 use goal::arithmetic::ArithmeticError;
 use goal::check::Problem;
 use goal::schedule::ScheduleError;
@@ -9,7 +9,7 @@ use shm::segment::SegmentError;
 use std::collections::HashSet;
 use std::time::Duration;
 
-/// What a step of a small meeting comes to. The error is boxed because its size counts where
+/// What a step of a small collective comes to. The error is boxed because its size counts where
 /// nothing goes wrong, too: a result of many words is passed on in memory, written in part and read
 /// as a whole, and for that the processor waits until all stores before are done, those to other
 /// ranks' lines among them.
@@ -31,7 +31,7 @@ impl From<SegmentError> for Box<Error> {
 
 /// How a rank left the job.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Departure {
+pub enum Exit {
     /// Its process ended with this exit status before the rank left the job.
     Exited(i32),
     /// Its process was ended by this signal.
@@ -46,26 +46,26 @@ pub enum Departure {
     Vanished,
 }
 
-impl std::fmt::Display for Departure {
+impl std::fmt::Display for Exit {
     fn fmt(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         match self {
-            Departure::Exited(status) => {
+            Exit::Exited(status) => {
                 write!(formatter, "its process exited with status {status}")
             }
-            Departure::Killed(signal) => {
+            Exit::Killed(signal) => {
                 write!(formatter, "its process was ended by signal {signal}")
             }
-            Departure::Left => write!(formatter, "it has left the job"),
-            Departure::NeverStarted => write!(formatter, "it never joined the job"),
-            Departure::Panicked => write!(formatter, "its thread panicked"),
-            Departure::Vanished => write!(formatter, "its process is gone"),
+            Exit::Left => write!(formatter, "it has left the job"),
+            Exit::NeverStarted => write!(formatter, "it never joined the job"),
+            Exit::Panicked => write!(formatter, "its thread panicked"),
+            Exit::Vanished => write!(formatter, "its process is gone"),
         }
     }
 }
 
 /// A rank that others wait for, and what it is doing.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Laggard {
+pub struct Straggler {
     /// The rank in the communicator.
     pub rank: u32,
     /// Its process.
@@ -84,7 +84,7 @@ pub enum Error {
         /// The rank in the communicator.
         rank: u32,
         /// How it left.
-        how: Departure,
+        how: Exit,
     },
     /// The node service (`tradewind run`, or what the first rank started) is gone.
     #[error("the node service failed: its process is gone; start the job again")]
@@ -95,18 +95,18 @@ pub enum Error {
         /// The number of the collective on its communicator, from 0.
         sequence: u64,
         /// What each rank called.
-        calls: Vec<Call>,
+        calls: Vec<Signature>,
     },
     /// The communicator broke at an earlier call.
     #[error("this communicator is broken since an earlier mismatch or failure: make a new one")]
     Broken,
     /// The time given was over.
-    #[error("not complete after {after:?}{}", laggards(.waiting_for))]
+    #[error("not complete after {after:?}{}", stragglers(.waiting_for))]
     Timeout {
         /// The time given.
         after: Duration,
         /// Ranks that have not started the call.
-        waiting_for: Vec<Laggard>,
+        waiting_for: Vec<Straggler>,
     },
     /// An integer was divided by zero; the element's result is 0 and the run finished.
     #[error("integer division by zero in vertex {vertex} of rank {rank}")]
@@ -154,7 +154,7 @@ pub enum Error {
     #[error(
         "rank {to} expects a block from rank {from} in {call}, which has none for it: their lists of neighbours must agree"
     )]
-    NoEdge {
+    MissingEdge {
         /// What was called.
         call: &'static str,
         /// Who should give the block.
@@ -221,8 +221,8 @@ impl Error {
     }
 }
 
-fn mismatch(sequence: u64, calls: &[Call]) -> String {
-    let mut groups: Vec<(Call, Vec<usize>)> = Vec::new();
+fn mismatch(sequence: u64, calls: &[Signature]) -> String {
+    let mut groups: Vec<(Signature, Vec<usize>)> = Vec::new();
     for (rank, call) in calls.iter().enumerate() {
         match groups.iter_mut().find(|(known, _)| known == call) {
             Some((_, ranks)) => ranks.push(rank),
@@ -230,8 +230,8 @@ fn mismatch(sequence: u64, calls: &[Call]) -> String {
         }
     }
     groups.sort_by_key(|(_, ranks)| std::cmp::Reverse(ranks.len()));
-    let came = groups.iter().map(|(call, _)| call.kind).filter(|kind| *kind != CallKind::None);
-    let same_kind = came.collect::<HashSet<_>>().len() == 1;
+    let arrived = groups.iter().map(|(call, _)| call.kind).filter(|kind| *kind != CallKind::None);
+    let same_kind = arrived.collect::<HashSet<_>>().len() == 1;
     let parts = groups.iter().enumerate().map(|(index, (call, ranks))| {
         if call.kind == CallKind::None {
             let ranks: Vec<String> = ranks.iter().map(ToString::to_string).collect();
@@ -259,13 +259,13 @@ fn mismatch(sequence: u64, calls: &[Call]) -> String {
     format!("{}{why}", parts.collect::<Vec<_>>().join(", "))
 }
 
-fn laggards(list: &[Laggard]) -> String {
+fn stragglers(list: &[Straggler]) -> String {
     if list.is_empty() {
         return String::new();
     }
-    let parts = list.iter().map(|laggard| {
-        let stopped = if laggard.stopped { ", stopped by a signal" } else { "" };
-        format!("rank {} (process {}{stopped})", laggard.rank, laggard.process)
+    let parts = list.iter().map(|straggler| {
+        let stopped = if straggler.stopped { ", stopped by a signal" } else { "" };
+        format!("rank {} (process {}{stopped})", straggler.rank, straggler.process)
     });
     format!(": waiting for {}", parts.collect::<Vec<_>>().join(", "))
 }
@@ -276,8 +276,8 @@ mod tests {
 
     #[test]
     fn a_mismatch_names_the_smaller_party() {
-        let all = Call::new(CallKind::Allreduce, 8, 0);
-        let odd = Call::new(CallKind::Barrier, 0, 0);
+        let all = Signature::new(CallKind::Allreduce, 8, 0);
+        let odd = Signature::new(CallKind::Barrier, 0, 0);
         let error = Error::Mismatch { sequence: 17, calls: vec![all, odd, all, all] };
         assert_eq!(
             error.to_string(),
@@ -287,9 +287,12 @@ mod tests {
 
     #[test]
     fn a_rank_that_has_not_come_is_in_no_collective() {
-        let none = Call::new(CallKind::None, 0, 0);
-        let calls =
-            vec![Call::new(CallKind::Bcast, 8, 0), Call::new(CallKind::Barrier, 0, 0), none];
+        let none = Signature::new(CallKind::None, 0, 0);
+        let calls = vec![
+            Signature::new(CallKind::Bcast, 8, 0),
+            Signature::new(CallKind::Barrier, 0, 0),
+            none,
+        ];
         let text = Error::Mismatch { sequence: 3, calls }.to_string();
         assert_eq!(text, "rank 0 is in bcast #3, rank 1 is in barrier #3, rank 2 has not come yet");
     }
@@ -299,8 +302,8 @@ mod tests {
         let error = Error::Mismatch {
             sequence: 2,
             calls: vec![
-                Call::new(CallKind::Allreduce, 8, 1),
-                Call::new(CallKind::Allreduce, 16, 1),
+                Signature::new(CallKind::Allreduce, 8, 1),
+                Signature::new(CallKind::Allreduce, 16, 1),
             ],
         };
         assert_eq!(

@@ -1,43 +1,31 @@
-//! Linking schedules and running them on one node: the caller and peers engines.
+//! Execution of collectives on one node, in shared memory.
 //!
-//! The way of one collective through this crate:
+//! A collective passes through these modules, from top to bottom:
 //!
-//! [`node`] (the job's segment, who is alive) → [`group`] (a communicator) → [`lane`] (numbered
-//! runs and their slots) → either `ring` (a single join of all ranks: no linking) or [`linkage`]
-//! (`linking` → `program` → `execute`; everything else) → `wait` → [`pending`] (test, wait, fetch).
+//! | module | task |
+//! |---|---|
+//! | [`node`] | the job's segment, its ranks and their liveness |
+//! | [`communicator`] | ranks, sequence numbers, start, wait and fetch |
+//! | `window` | numbered runs and the slots they use |
+//! | [`flat`] | one exchange among all ranks, without linking |
+//! | `linked` | any other schedule: linking, frames, execution |
+//! | `protocol` | the lock-free words that both use |
 
-mod arrivals;
-mod attendance;
-mod board;
-pub mod call;
-mod claims;
-mod combiner;
-mod decisions;
+pub mod argument;
+pub mod communicator;
 mod error;
-mod execute;
-mod fetch;
-pub mod group;
-pub mod lane;
-pub mod linkage;
-mod linking;
-mod lists;
-pub mod meeting;
-pub mod member;
+pub mod flat;
+mod linked;
 pub mod node;
-mod parcel;
-pub mod pending;
-mod program;
-mod ready;
-mod ring;
-mod run;
-mod slots;
+mod protocol;
+pub mod signature;
 mod staging;
+mod state;
 pub mod streams;
 mod sync;
 pub mod trace;
 mod wait;
-mod wildcard;
-mod work;
+mod window;
 
-pub use decisions::Decisions;
-pub use error::{Departure, Error, Laggard, Outcome};
+pub use error::{Error, Exit, Outcome, Straggler};
+pub use node::decisions::Decisions;

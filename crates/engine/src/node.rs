@@ -1,10 +1,13 @@
 //! A job's segment on one node: its layout, who has joined, who is gone.
 
-use crate::board::BoardLayout;
-use crate::decisions::Decisions;
-use crate::error::{Departure, Error, Laggard};
-use crate::member::{Member, Watch};
-use crate::wait::Patience;
+pub(crate) mod decisions;
+pub mod membership;
+
+use crate::error::{Error, Exit, Straggler};
+use crate::node::decisions::Decisions;
+use crate::node::membership::{LivenessCheck, Member};
+use crate::state::StateLayout;
+use crate::wait::SpinPolicy;
 use shm::arena::Arena;
 use shm::completion::Completion;
 use shm::mapped::{Mapped, MappedSlice};
@@ -74,7 +77,7 @@ shm::shared_lines! {
         failures: AtomicU32,
         /// The first rank that is gone without having left in order, and 1; 0 while there is none.
         /// It is the cause, and what others do about it is not. Release by `mark`, Acquire by
-        /// `Watch::check`.
+        /// `LivenessCheck::check`.
         first_failed: AtomicU32,
         service: AtomicU32,
         /// Ends operations of kind `calc` at once instead of spinning.
@@ -88,8 +91,8 @@ shm::shared_lines! {
     }
 
     /// A rank's doorbell: counts what others have left for it or completed for it.
-    pub(crate) struct BellLine {
-        pub(crate) rings: Completion,
+    pub(crate) struct WakeupLine {
+        pub(crate) events: Completion,
     }
 
     /// One rank's line.
@@ -195,7 +198,7 @@ pub struct Node {
     cores: u32,
     skip_calc: bool,
     eager_limit: u64,
-    world_board: Offset,
+    world_state: Offset,
 }
 
 const LINES_AT: u64 = 4096;
@@ -213,10 +216,10 @@ impl Node {
                 expected: format!("from 1 to {RANK_LIMIT}"),
             });
         }
-        let board = world_board(options.ranks);
-        let board_bytes = BoardLayout::new(options.ranks).bytes();
+        let state = world_state(options.ranks);
+        let board_bytes = StateLayout::new(options.ranks).bytes();
         let decisions = options.decisions.as_ref().map_or(Vec::new(), Decisions::encode);
-        let decisions_at = board.0 + board_bytes;
+        let decisions_at = state.0 + board_bytes;
         let arena_first = (decisions_at + decisions.len() as u64).next_multiple_of(1 << 20);
         let arena_bytes = options.arena_bytes.next_multiple_of(4096);
         let total =
@@ -271,7 +274,7 @@ impl Node {
             cores: header.cores.load(Ordering::Relaxed),
             skip_calc: header.skip_calc.load(Ordering::Relaxed) != 0,
             eager_limit: header.eager_limit.load(Ordering::Relaxed),
-            world_board: world_board(ranks),
+            world_state: world_state(ranks),
             // SAFETY: the engine is the protocol: operations start when their counters say so, in
             // graphs that the checker has found free of races, and slots are used again when every
             // rank has consumed the run before.
@@ -339,13 +342,13 @@ impl Node {
         self.memory.segment()
     }
 
-    /// Where the board of the communicator of all ranks lies.
-    pub(crate) fn world_board(&self) -> Offset {
-        self.world_board
+    /// Where the state of the communicator of all ranks lies.
+    pub(crate) fn world_state(&self) -> Offset {
+        self.world_state
     }
 
     /// The doorbell of a rank of the job.
-    pub(crate) fn bell(&self, rank: u32) -> Result<Mapped<BellLine>, Error> {
+    pub(crate) fn wakeup(&self, rank: u32) -> Result<Mapped<WakeupLine>, Error> {
         Ok(Mapped::new(self.segment(), bell_at(self.ranks, rank))?)
     }
 
@@ -355,8 +358,8 @@ impl Node {
     }
 
     /// How patient a waiting rank is.
-    pub(crate) fn patience(&self) -> Patience {
-        Patience::new(self.ranks, self.cores)
+    pub(crate) fn spin_policy(&self) -> SpinPolicy {
+        SpinPolicy::new(self.ranks, self.cores)
     }
 
     /// The process of the node service.
@@ -386,7 +389,7 @@ impl Node {
         let from = first.saturating_add(u64::from(rank).saturating_mul(bytes));
         let arena = Arena::new(Arc::clone(self.segment()), from..from.saturating_add(bytes))?;
         line.process.store(std::process::id(), Ordering::Relaxed);
-        // AcqRel: pairs with the Acquire loads in `departure` and `wait_for_all`; one of two
+        // AcqRel: pairs with the Acquire loads in `exit_of` and `wait_for_all`; one of two
         // joiners wins.
         if line
             .state
@@ -406,7 +409,7 @@ impl Node {
     ///
     /// # Errors
     /// When one failed before it joined, or the time is over.
-    pub fn wait_for_all(&self, watch: &Watch<'_>, limit: Duration) -> Result<(), Error> {
+    pub fn wait_for_all(&self, liveness: &LivenessCheck<'_>, limit: Duration) -> Result<(), Error> {
         let start = std::time::Instant::now();
         loop {
             // Acquire: pairs with the AcqRel addition in `join`.
@@ -414,14 +417,14 @@ impl Node {
             if joined >= self.ranks {
                 return Ok(());
             }
-            watch.check(|_| true)?;
+            liveness.check(|_| true)?;
             if start.elapsed() > limit {
                 let missing = self
                     .lines
                     .iter()
                     .position(|line| line.state.load(Ordering::Acquire) == state::ABSENT);
                 let rank = missing.unwrap_or(0) as u32;
-                return Err(Error::RankFailed { rank, how: Departure::NeverStarted });
+                return Err(Error::RankFailed { rank, how: Exit::NeverStarted });
             }
             shm::futex::wait(&self.header.joined, joined, Some(Duration::from_millis(50)));
         }
@@ -429,23 +432,23 @@ impl Node {
 
     /// Records that a rank is gone, unless it is known to be. Whoever waits for it notices within
     /// its next sleep.
-    pub fn mark(&self, rank: u32, how: Departure) {
+    pub fn mark(&self, rank: u32, how: Exit) {
         let Some(line) = self.lines.get(rank as usize) else { return };
         let (next, detail) = match how {
-            Departure::Exited(status) => (state::EXITED, status),
-            Departure::Killed(signal) => (state::KILLED, signal),
-            Departure::Left => (state::LEFT, 0),
-            Departure::NeverStarted => (state::NEVER_STARTED, 0),
-            Departure::Panicked => (state::PANICKED, 0),
-            Departure::Vanished => (state::VANISHED, 0),
+            Exit::Exited(status) => (state::EXITED, status),
+            Exit::Killed(signal) => (state::KILLED, signal),
+            Exit::Left => (state::LEFT, 0),
+            Exit::NeverStarted => (state::NEVER_STARTED, 0),
+            Exit::Panicked => (state::PANICKED, 0),
+            Exit::Vanished => (state::VANISHED, 0),
         };
         let mut seen = line.state.load(Ordering::Acquire);
         while seen == state::ABSENT || seen == state::JOINED {
             line.detail.store(detail.cast_unsigned(), Ordering::Relaxed);
-            // Release: pairs with the Acquire in `departure`.
+            // Release: pairs with the Acquire in `exit_of`.
             match line.state.compare_exchange(seen, next, Ordering::AcqRel, Ordering::Acquire) {
                 Ok(_) => {
-                    if how != Departure::Left {
+                    if how != Exit::Left {
                         // Release: pairs with the Acquire in `first_failed`. Refused when another
                         // was the first.
                         let first = &self.header.first_failed;
@@ -467,18 +470,18 @@ impl Node {
     }
 
     /// How a rank left, if it did.
-    pub fn departure(&self, rank: u32) -> Option<Departure> {
+    pub fn exit_of(&self, rank: u32) -> Option<Exit> {
         let line = self.lines.get(rank as usize)?;
         // Acquire: pairs with the exchange in `mark`.
         let state = line.state.load(Ordering::Acquire);
         let detail = line.detail.load(Ordering::Relaxed).cast_signed();
         Some(match state {
-            state::EXITED => Departure::Exited(detail),
-            state::KILLED => Departure::Killed(detail),
-            state::LEFT => Departure::Left,
-            state::NEVER_STARTED => Departure::NeverStarted,
-            state::PANICKED => Departure::Panicked,
-            state::VANISHED => Departure::Vanished,
+            state::EXITED => Exit::Exited(detail),
+            state::KILLED => Exit::Killed(detail),
+            state::LEFT => Exit::Left,
+            state::NEVER_STARTED => Exit::NeverStarted,
+            state::PANICKED => Exit::Panicked,
+            state::VANISHED => Exit::Vanished,
             _ => return None,
         })
     }
@@ -497,11 +500,11 @@ impl Node {
     }
 
     /// What a rank that others wait for is doing.
-    pub(crate) fn laggard(&self, world_rank: u32, rank: u32) -> Laggard {
+    pub(crate) fn straggler(&self, world_rank: u32, rank: u32) -> Straggler {
         let process = self.process_of(world_rank);
         let stopped =
             shm::process::state(process).is_ok_and(|state| state == ProcessState::Stopped);
-        Laggard { rank, process, stopped }
+        Straggler { rank, process, stopped }
     }
 }
 
@@ -510,6 +513,6 @@ fn bell_at(ranks: u32, rank: u32) -> Offset {
     Offset(LINES_AT + 64 * (u64::from(ranks) + u64::from(rank)))
 }
 
-fn world_board(ranks: u32) -> Offset {
+fn world_state(ranks: u32) -> Offset {
     Offset((LINES_AT + 2 * 64 * u64::from(ranks)).next_multiple_of(4096))
 }

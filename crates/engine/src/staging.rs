@@ -1,4 +1,4 @@
-//! Room in a rank's own arena for the private buffers of large meetings, used again when every rank
+//! Room in a rank's own arena for the private buffers of large collectives, used again when every rank
 //! is past them.
 
 use crate::error::Error;

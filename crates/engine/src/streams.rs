@@ -1,6 +1,6 @@
 //! Long blocking collectives: every rank sends and receives in pieces, at the same time.
 //!
-//! A meeting stages a whole contribution before anybody may fetch it. When all ranks are inside the
+//! A collective stages a whole contribution before anybody may fetch it. When all ranks are inside the
 //! call they can do better: each pair of ranks has a ring of pieces in each direction, and while
 //! one rank writes a piece the other reads the one before. The rings stay in the caches, however
 //! long the message is.
@@ -18,15 +18,15 @@ mod route;
 mod transfer;
 mod words;
 
-use crate::attendance;
-use crate::call::Call;
+use crate::communicator::{Communicator, release_shared};
 use crate::error::Error;
-use crate::group::{Group, let_go};
-use crate::meeting::{Meeting, Pattern, Travel};
+use crate::flat::executor::FlatExecutor;
+use crate::flat::pattern::{ContributionPlacement, FlatCollective, Pattern};
+use crate::linked::program::ReleaseLine;
 use crate::node::EngineKind;
-use crate::program::ReleaseLine;
-use crate::ring::Ring;
-use crate::wait::{self, Awaited};
+use crate::protocol::arrival;
+use crate::signature::Signature;
+use crate::wait::{self, WaitCondition};
 use ring::PieceRing;
 use shm::futex;
 use shm::mapped::Mapped;
@@ -75,24 +75,24 @@ const NO_MEMORY: u64 = u64::MAX;
 
 /// That rank 0 says where the streams lie, as something to wait for.
 struct Told<'a> {
-    group: &'a Group,
+    communicator: &'a Communicator,
     word: &'a AtomicU64,
 }
 
-impl Awaited for Told<'_> {
+impl WaitCondition for Told<'_> {
     type Mark = u32;
 
-    fn is_there(&self) -> bool {
+    fn is_met(&self) -> bool {
         // Acquire: pairs with the Release in `open_streams`.
         self.word.load(Ordering::Acquire) != 0
     }
 
     fn prepare_sleep(&self) -> Option<u32> {
-        attendance::mark(self.group.ring.plan.sleepers(), || self.is_there())
+        arrival::mark(self.communicator.flat.executor.sleepers(), || self.is_met())
     }
 
     fn sleep(&self, mark: u32, limit: Duration) {
-        futex::wait(self.group.ring.plan.sleepers(), mark, Some(limit));
+        futex::wait(self.communicator.flat.executor.sleepers(), mark, Some(limit));
     }
 }
 
@@ -140,10 +140,10 @@ impl Streams {
         HEADER_BYTES + u64::from(ranks * ranks) * PieceRing::bytes(ring_bytes(ranks))
     }
 
-    fn open(group: &Group, at: Offset) -> Result<Self, Error> {
-        let (me, ranks) = (group.rank(), group.size());
+    fn open(communicator: &Communicator, at: Offset) -> Result<Self, Error> {
+        let (me, ranks) = (communicator.rank(), communicator.size());
         let bytes = ring_bytes(ranks);
-        let memory = group.member.node().memory();
+        let memory = communicator.member.node().memory();
         let ring = |from: u32, to: u32| -> Result<Option<PieceRing>, Error> {
             if from == to {
                 return Ok(None);
@@ -161,55 +161,55 @@ impl Streams {
 
 /// The input of a blocking call.
 #[derive(Clone, Debug)]
-pub enum Given<'a> {
+pub enum BlockingInput<'a> {
     /// Apart from the output.
     Apart(&'a [u8]),
     /// There, in the output's memory.
     InOutput(Range<usize>),
 }
 
-impl Group {
-    /// Whether a blocking call of this meeting goes through streams. The same answer on all ranks.
+impl Communicator {
+    /// Whether a blocking call of this collective goes through streams. The same answer on all ranks.
     #[inline]
-    pub fn streams(&self, meeting: &Meeting) -> bool {
-        self.ring.plan.is_long(meeting) && self.can_stream(meeting)
+    pub fn streams(&self, collective: &FlatCollective) -> bool {
+        self.flat.executor.is_long(collective) && self.can_stream(collective)
     }
 
-    fn can_stream(&self, meeting: &Meeting) -> bool {
+    fn can_stream(&self, collective: &FlatCollective) -> bool {
         let ranks = self.size();
         // The rings join pairs of ranks: what goes to many at once, or is combined of many, is
         // staged once instead.
         let of_pairs = || {
             use Pattern::{Exchange, GatherTo, Scatter};
-            matches!(meeting.pattern, Exchange | GatherTo { .. } | Scatter { .. })
+            matches!(collective.pattern, Exchange | GatherTo { .. } | Scatter { .. })
         };
         (ranks == 2 || (ranks > 2 && ranks <= MOST_RANKS && of_pairs()))
             && self.engine() == EngineKind::Peers
             && self.member.node().has_cores_for_all()
     }
 
-    /// Holds a meeting as a stream of pieces, if [`streams`](Self::streams) says so, and waits for
+    /// Holds a collective as a stream of pieces, if [`streams`](Self::streams) says so, and waits for
     /// it; `None` when there is no memory for streams, on all ranks alike.
     ///
     /// `memory` holds the result at its beginning, and the input if that is not apart.
     ///
     /// # Errors
-    /// As [`meet_and_wait`](Self::meet_and_wait).
+    /// As [`run_flat`](Self::run_flat).
     pub fn stream(
         &self,
-        meeting: &Meeting,
-        input: Given<'_>,
+        collective: &FlatCollective,
+        input: BlockingInput<'_>,
         memory: &mut [u8],
     ) -> Option<Result<(), Error>> {
-        if let Err(error) = self.check_lengths(meeting, &input, memory.len()) {
+        if let Err(error) = self.check_lengths(collective, &input, memory.len()) {
             return Some(Err(error));
         }
         // Pieces are for those who are inside the call: a rank that only starts it is somewhere
         // else.
-        let call = meeting.call.blocking();
+        let call = collective.call.blocking();
         let sequence = self.begin(call);
         self.trace_call_begun(sequence);
-        let outcome = self.open_and_stream(sequence, call, meeting, input, memory);
+        let outcome = self.open_and_stream(sequence, call, collective, input, memory);
         let ended = outcome.as_ref().is_some_and(Result::is_ok);
         self.trace_call_ended(sequence, ended.then_some(call));
         outcome
@@ -217,20 +217,20 @@ impl Group {
 
     fn check_lengths(
         &self,
-        meeting: &Meeting,
-        input: &Given<'_>,
+        collective: &FlatCollective,
+        input: &BlockingInput<'_>,
         memory: usize,
     ) -> Result<(), Error> {
         let given = match input {
-            Given::Apart(bytes) => bytes.len(),
-            Given::InOutput(range) if range.end <= memory => range.len(),
-            Given::InOutput(_) => 0,
+            BlockingInput::Apart(bytes) => bytes.len(),
+            BlockingInput::InOutput(range) if range.end <= memory => range.len(),
+            BlockingInput::InOutput(_) => 0,
         };
-        let (found, expected) = (given as u64, meeting.contribution_bytes());
-        if meeting.contributes(self.rank()) && found != expected {
+        let (found, expected) = (given as u64, collective.contribution_bytes());
+        if collective.contributes(self.rank()) && found != expected {
             return Err(Error::BufferLength { buffer: 0, expected, found });
         }
-        let (found, expected) = (memory as u64, meeting.result_bytes(self.rank(), self.size()));
+        let (found, expected) = (memory as u64, collective.result_bytes(self.rank(), self.size()));
         if found < expected {
             Err(Error::BufferLength { buffer: 1, expected, found })
         } else {
@@ -241,9 +241,9 @@ impl Group {
     fn open_and_stream(
         &self,
         sequence: u64,
-        call: Call,
-        meeting: &Meeting,
-        input: Given<'_>,
+        call: Signature,
+        collective: &FlatCollective,
+        input: BlockingInput<'_>,
         memory: &mut [u8],
     ) -> Option<Result<(), Error>> {
         let mut state = self.streams.lock().unwrap_or_else(PoisonError::into_inner);
@@ -263,15 +263,16 @@ impl Group {
         // What is sent must stay as it is while results take its place.
         let mut scratch = std::mem::take(&mut streams.scratch);
         let input = match input {
-            Given::Apart(bytes) => bytes,
-            Given::InOutput(range) => {
+            BlockingInput::Apart(bytes) => bytes,
+            BlockingInput::InOutput(range) => {
                 scratch.clear();
                 scratch.extend_from_slice(memory.get(range).unwrap_or_default());
                 &scratch
             }
         };
         let mut transfer = Transfer::new(self.rank());
-        let filled = route::fill(&mut transfer, meeting, (self.rank(), self.size()), input, memory);
+        let filled =
+            route::fill(&mut transfer, collective, (self.rank(), self.size()), input, memory);
         let outcome = transfer.run(self, streams, sequence, call);
         scratch.shrink_to(KEPT_SCRATCH);
         streams.scratch = scratch;
@@ -285,26 +286,32 @@ impl Group {
     /// Rank 0 says where the streams lie, and the others wait for that. Nothing is exchanged: after
     /// a mismatch, of which those hear who wait, rank 0 says it in its next stream.
     #[cold]
-    fn open_streams(&self, sequence: u64, call: Call) -> Result<StreamsState, Error> {
-        let word = &self.board.meeting.streams;
+    fn open_streams(&self, sequence: u64, call: Signature) -> Result<StreamsState, Error> {
+        let word = &self.state.exchange_line.streams;
         if self.rank() == 0 {
             let needed = Streams::bytes(self.size());
             let place = self.member.allocate_shared(needed).map_or(NO_MEMORY, |at| at.0);
             // Release: pairs with the Acquire in `Told`: the rings are zeroed.
             word.store(place, Ordering::Release);
-            let sleepers = self.ring.plan.sleepers();
-            if attendance::must_wake(sleepers, || true) {
+            let sleepers = self.flat.executor.sleepers();
+            if arrival::must_wake(sleepers, || true) {
                 futex::wake_all(sleepers);
             }
         } else {
-            let look_out = || {
-                self.board.find_mismatch(sequence, call)?;
-                self.member.watch(&self.members).check(|rank| rank != 0)
+            let check_liveness = || {
+                self.state.find_mismatch(sequence, call)?;
+                self.member.liveness(&self.members).check(|rank| rank != 0)
             };
-            let patience = self.member.node().patience();
-            wait::until(&Told { group: self, word }, patience, None, || self.progress(), look_out)?;
+            let spin_policy = self.member.node().spin_policy();
+            wait::until(
+                &Told { communicator: self, word },
+                spin_policy,
+                None,
+                || self.progress(),
+                check_liveness,
+            )?;
             // Rank 0 may have come to its next stream by now, after a mismatch in this one.
-            self.board.find_mismatch(sequence, call)?;
+            self.state.find_mismatch(sequence, call)?;
         }
         // Relaxed: ordered by the wait, or this rank's own.
         match word.load(Ordering::Relaxed) {
@@ -320,24 +327,24 @@ impl Group {
             StreamsState::Ready(Streams { at, .. }) | StreamsState::Broken { at } => Some(*at),
             // Rank 0 may have opened them alone. Relaxed: nothing is read there.
             StreamsState::Unknown => {
-                Some(Offset(self.board.meeting.streams.load(Ordering::Relaxed)))
+                Some(Offset(self.state.exchange_line.streams.load(Ordering::Relaxed)))
             }
             StreamsState::Missing => None,
         };
         if let Some(at) = at.filter(|at| ![0, NO_MEMORY].contains(&at.0)) {
-            let_go(&self.member, at, self.members.len() as u32, self.rank == 0);
+            release_shared(&self.member, at, self.members.len() as u32, self.rank == 0);
         }
     }
 }
 
-impl Ring {
+impl FlatExecutor {
     /// Whether contributions are too long for the slots' cells. Neighbours know it where all blocks
     /// have one length.
     #[inline]
-    pub(crate) fn is_long(&self, meeting: &Meeting) -> bool {
-        match &meeting.blocks {
-            None => self.travel(meeting) == Travel::Arena,
-            Some(blocks) => blocks.labels.is_some() && meeting.call.bytes > self.cell_bytes,
+    pub(crate) fn is_long(&self, collective: &FlatCollective) -> bool {
+        match &collective.blocks {
+            None => self.placement(collective) == ContributionPlacement::Arena,
+            Some(blocks) => blocks.edge_keys.is_some() && collective.call.bytes > self.cell_bytes,
         }
     }
 }

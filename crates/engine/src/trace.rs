@@ -6,9 +6,9 @@
 //! numbers that are the same on all ranks, so that the lists of all processes fit together
 //! afterwards.
 
-use crate::call::Call;
-use crate::execute::monotonic_nanoseconds;
-use crate::linking::LinkedRank;
+use crate::linked::activation::monotonic_nanoseconds;
+use crate::linked::linker::LinkedRank;
+use crate::signature::Signature;
 use goal::schedule::Schedule;
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -68,7 +68,7 @@ pub struct TracedCall {
     /// The number of the collective on its communicator.
     pub sequence: u64,
     /// What was called.
-    pub call: Call,
+    pub call: Signature,
     /// When it was started, on the node's monotonic clock, in nanoseconds.
     pub begun: u64,
     /// When its owner saw that it was complete.
@@ -88,7 +88,7 @@ pub struct TracedProgram {
     /// This rank in the communicator.
     pub rank: u32,
     /// What it is run for.
-    pub call: Call,
+    pub call: Signature,
     /// This rank's operations.
     pub schedule: Schedule,
     /// The other end of each operation, where it is a message whose ends were linked: rank and
@@ -171,7 +171,7 @@ impl Trace {
     }
 
     /// The owner has seen that its call is complete; a second time changes nothing.
-    pub fn call_ended(&self, communicator: u64, sequence: u64, call: Call) {
+    pub fn call_ended(&self, communicator: u64, sequence: u64, call: Signature) {
         let ended = now();
         let mut lists = self.lock();
         let Some(begun) = lists.open.remove(&(communicator, sequence)) else { return };
@@ -207,7 +207,7 @@ impl ProgramTrace {
         trace: Arc<Trace>,
         (communicator, members): (u64, &[u32]),
         (program, rank): (u64, u32),
-        call: Call,
+        call: Signature,
         linked: &LinkedRank,
     ) -> Self {
         let partners: Vec<_> = linked.links.iter().map(|link| link.partner).collect();

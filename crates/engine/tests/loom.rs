@@ -16,27 +16,27 @@ mod sync {
     }
 }
 
-#[path = "../src/arrivals.rs"]
-mod arrivals;
-#[path = "../src/attendance.rs"]
+#[path = "../src/protocol/arrival.rs"]
 #[expect(dead_code, reason = "not every question is part of a model")]
-mod attendance;
-#[path = "../src/claims.rs"]
-mod claims;
-#[path = "../src/combiner.rs"]
+mod arrival;
+#[path = "../src/protocol/chunk_claims.rs"]
+mod chunk_claims;
+#[path = "../src/protocol/combiner.rs"]
 mod combiner;
-#[path = "../src/ready.rs"]
-mod ready;
-#[path = "../src/slots.rs"]
+#[path = "../src/protocol/dependency_counter.rs"]
+mod dependency_counter;
+#[path = "../src/protocol/owner_queue.rs"]
+mod owner_queue;
+#[path = "../src/protocol/run_state.rs"]
 #[expect(dead_code, reason = "not every state is part of a model")]
-mod slots;
+mod run_state;
 #[path = "../src/streams/words.rs"]
 mod words;
 
 use loom::cell::UnsafeCell;
 use loom::sync::Arc;
 use loom::thread;
-use slots::{RunState, RunStates, Turn};
+use run_state::{RunState, RunStates, SlotWindow};
 use sync::{AtomicU32, AtomicU64, Ordering};
 
 /// Bounded, so that the whole file takes seconds; three preemptions find what more find, in
@@ -80,7 +80,7 @@ fn the_last_arrival_sees_what_all_others_wrote_in_every_use_of_a_slot() {
         let rank = |mine: usize, shared: Arc<(AtomicU32, [Payload; 2], AtomicU32)>| {
             for uses in 1..=2u32 {
                 shared.1[mine].set(uses);
-                if arrivals::arrive(&shared.0, 2, uses) {
+                if dependency_counter::arrive(&shared.0, 2, uses) {
                     assert_eq!([shared.1[0].get(), shared.1[1].get()], [uses, uses]);
                     shared.2.fetch_add(1, Ordering::AcqRel);
                 }
@@ -115,10 +115,10 @@ fn every_chunk_is_claimed_once_and_the_last_to_finish_sees_all() {
             done: AtomicU32::new(0),
         });
         let help = |work: &Work| {
-            while let Some(chunk) = claims::next_in_lap(&work.claimed, 0, CHUNKS) {
+            while let Some(chunk) = chunk_claims::next_in_lap(&work.claimed, 0, CHUNKS) {
                 let place = &work.chunks[chunk as usize];
                 place.set(place.get() + 1);
-                if claims::next_in_lap(&work.finished, 0, CHUNKS) == Some(CHUNKS - 1) {
+                if chunk_claims::next_in_lap(&work.finished, 0, CHUNKS) == Some(CHUNKS - 1) {
                     assert!(work.chunks.iter().all(|place| place.get() == 1));
                     work.done.fetch_add(1, Ordering::Release);
                 }
@@ -145,14 +145,14 @@ fn an_owner_gets_every_entry_that_was_left_for_it_once() {
                 let list = Arc::clone(&list);
                 thread::spawn(move || {
                     list.2[code as usize].set(code + 7);
-                    ready::leave(&list.0, &list.1, code);
+                    owner_queue::push(&list.0, &list.1, code);
                 })
             })
             .collect();
         let head = AtomicU32::new(0);
         let mut got = Vec::new();
         let look = |got: &mut Vec<u32>| {
-            while let Some(code) = ready::take(&head, &list.1) {
+            while let Some(code) = owner_queue::take(&head, &list.1) {
                 assert_eq!(list.2[code as usize].get(), code + 7);
                 got.push(code);
             }
@@ -210,10 +210,10 @@ fn a_slot_is_used_again_only_when_every_rank_has_consumed_it() {
         states: [RunStates<Box<[AtomicU64]>>; 2],
     }
     fn rank(me: usize, shared: &Shared) {
-        let mut turn = Turn::new();
+        let mut turn = SlotWindow::new();
         for run in 0..RUNS {
             while !turn.fits(SLOTS) {
-                turn.look(&shared.states);
+                turn.refresh(&shared.states);
                 thread::yield_now();
             }
             let own = &shared.states[me];
@@ -277,15 +277,16 @@ fn a_result_is_taken_by_the_fetcher_or_by_the_retirer_never_by_both() {
 #[test]
 fn a_sleeper_is_woken_by_the_last_that_comes() {
     model(|| {
-        struct Meeting {
-            seats: [AtomicU64; 2],
+        struct FlatCollective {
+            rank_cells: [AtomicU64; 2],
             brought: [Payload; 2],
             sleepers: AtomicU32,
         }
-        let all_are_here =
-            |meeting: &Meeting| meeting.seats.iter().all(|seat| attendance::has_come(seat, 0));
-        let meeting = Arc::new(Meeting {
-            seats: [AtomicU64::new(0), AtomicU64::new(0)],
+        let have_all_arrived = |meeting: &FlatCollective| {
+            meeting.rank_cells.iter().all(|rank_cell| arrival::has_arrived(rank_cell, 0))
+        };
+        let meeting = Arc::new(FlatCollective {
+            rank_cells: [AtomicU64::new(0), AtomicU64::new(0)],
             brought: [Payload::new(), Payload::new()],
             sleepers: AtomicU32::new(0),
         });
@@ -294,14 +295,14 @@ fn a_sleeper_is_woken_by_the_last_that_comes() {
                 let meeting = Arc::clone(&meeting);
                 thread::spawn(move || {
                     meeting.brought[rank].set(rank as u32 + 7);
-                    attendance::arrive(&meeting.seats[rank], attendance::word(0, 1));
+                    arrival::arrive(&meeting.rank_cells[rank], arrival::word(0, 1));
                     // The wake itself is the change of the word, which the kernel compares before
                     // it lets anyone sleep.
-                    attendance::must_wake(&meeting.sleepers, || all_are_here(&meeting))
+                    arrival::must_wake(&meeting.sleepers, || have_all_arrived(&meeting))
                 })
             })
             .collect();
-        let slept_on = attendance::mark(&meeting.sleepers, || all_are_here(&meeting));
+        let slept_on = arrival::mark(&meeting.sleepers, || have_all_arrived(&meeting));
         let woken = arrivals
             .into_iter()
             .map(|thread| thread.join().expect("a rank ends"))
@@ -311,7 +312,7 @@ fn a_sleeper_is_woken_by_the_last_that_comes() {
             assert_ne!(meeting.sleepers.load(Ordering::Relaxed), seen, "it sleeps for ever");
             assert_eq!(woken, 1);
         }
-        assert!(all_are_here(&meeting));
+        assert!(have_all_arrived(&meeting));
         assert_eq!([meeting.brought[0].get(), meeting.brought[1].get()], [7, 8]);
     });
 }
@@ -321,12 +322,12 @@ fn a_ring_of_pieces_gives_every_piece_once_and_never_overwrites_one_that_is_read
     model(|| {
         const PLACES: u64 = 2;
         const PIECES: u64 = 4;
-        struct Ring {
+        struct FlatExecutor {
             taken: AtomicU64,
             stamps: [AtomicU64; PLACES as usize],
             data: [Payload; PLACES as usize],
         }
-        let ring = Arc::new(Ring {
+        let ring = Arc::new(FlatExecutor {
             taken: AtomicU64::new(0),
             stamps: [AtomicU64::new(0), AtomicU64::new(0)],
             data: [Payload::new(), Payload::new()],

@@ -5,7 +5,7 @@ use crate::protocol::{Answer, Hello, INVITATION};
 use crate::spread;
 use crate::start;
 use engine::Error;
-use engine::member::Member;
+use engine::node::membership::Member;
 use engine::node::{EngineKind, JobOptions, Node};
 use launch::LaunchError;
 use launch::detect::{Launch, detect};

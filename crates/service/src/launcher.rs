@@ -10,7 +10,7 @@ use crate::error::ServiceError;
 use crate::events::Event;
 use crate::server::Server;
 use children::{Children, Stage};
-use engine::Departure;
+use engine::Exit;
 use engine::node::{EngineKind, JobOptions};
 use signals::Signals;
 use std::ffi::{OsStr, OsString};
@@ -72,8 +72,8 @@ impl LaunchOptions {
 /// How a job ended.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Outcome {
-    /// The first rank that failed, and how: [`Departure::Exited`] or [`Departure::Killed`].
-    pub failed: Option<(u32, Departure)>,
+    /// The first rank that failed, and how: [`Exit::Exited`] or [`Exit::Killed`].
+    pub failed: Option<(u32, Exit)>,
     /// Ranks that had to be ended because the grace or the job's time was over.
     pub ended: Vec<u32>,
     /// Whether the job's time was over.
@@ -89,8 +89,8 @@ impl Outcome {
         match self.failed {
             _ if self.out_of_time => 124,
             None => 0,
-            Some((_, Departure::Exited(status))) => status as u8,
-            Some((_, Departure::Killed(signal))) => 128 + signal as u8,
+            Some((_, Exit::Exited(status))) => status as u8,
+            Some((_, Exit::Killed(signal))) => 128 + signal as u8,
             Some(_) => 1,
         }
     }
@@ -242,7 +242,7 @@ impl Launch {
         // It may have joined, or one that it started may have, in the moment before.
         self.server.hear_all()?;
         self.server.child_gone(rank, pid, how);
-        if how != Departure::Exited(0) {
+        if how != Exit::Exited(0) {
             self.outcome.failed.get_or_insert((rank, how));
             self.children.fail_within(self.grace);
         }

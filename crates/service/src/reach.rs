@@ -6,7 +6,7 @@ use crate::error::{ServiceError, system};
 use crate::offload::{self, Offer};
 use crate::protocol::Answer;
 use crate::server::{FILES_OF_A_RANK, allow_open_files};
-use engine::Departure;
+use engine::Exit;
 use kernel::{Handles, Loader};
 use launch::environment::{Environment, INTERNODE, InternodeEngine, Lookup};
 use launch::secret::Secret;
@@ -247,11 +247,11 @@ impl Reach {
     }
 
     /// A rank of this node is gone.
-    pub(crate) fn depart(&self, rank: u32, how: Departure) {
+    pub(crate) fn depart(&self, rank: u32, how: Exit) {
         if let State::Connected(invitation, agent) = &self.state
             && let Some(rank) = job_rank(invitation, rank)
         {
-            let how = if how == Departure::Left {
+            let how = if how == Exit::Left {
                 RankExit::Left
             } else {
                 RankExit::Failed(format!("failed: {how}"))

@@ -5,7 +5,7 @@ use crate::error::ServiceError;
 use crate::events::{Event, Events};
 use crate::protocol::{Answer, Hello, INVITATION};
 use crate::reach::Reach;
-use engine::Departure;
+use engine::Exit;
 use engine::node::{JobOptions, Node};
 use network::job_nodes::ServiceEndpoint;
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
@@ -85,7 +85,7 @@ impl Server {
     pub(crate) fn handle(
         &mut self,
         event: Event,
-        how: impl Fn(u32) -> Option<Departure>,
+        how: impl Fn(u32) -> Option<Exit>,
     ) -> Result<(), ServiceError> {
         match event {
             Event::Door => self.open_door()?,
@@ -106,7 +106,7 @@ impl Server {
         }
         // Who has ended while it waited for the connections is not known to the agent.
         for (rank, _) in (0..).zip(&self.seats).filter(|(_, seat)| seat.gone) {
-            self.reach.depart(rank, self.node.departure(rank).unwrap_or(Departure::Vanished));
+            self.reach.depart(rank, self.node.exit_of(rank).unwrap_or(Exit::Vanished));
         }
     }
 
@@ -190,7 +190,7 @@ impl Server {
             Ok(handle) if handle.start_time() == hello.started => self.watch(rank, handle),
             // It has ended; the number may have gone to another process.
             Ok(_) | Err(ProcessError::NoSuchProcess { .. }) => {
-                self.node.mark(rank, Departure::Vanished);
+                self.node.mark(rank, Exit::Vanished);
                 Answer::Refused(String::new())
             }
             Err(error) => Answer::Refused(error.to_string()),
@@ -205,33 +205,33 @@ impl Server {
         Answer::Welcome
     }
 
-    fn see_off(&mut self, rank: u32, how: impl Fn(u32) -> Option<Departure>) {
+    fn see_off(&mut self, rank: u32, how: impl Fn(u32) -> Option<Exit>) {
         let Some(seat) = self.seats.get_mut(rank as usize) else { return };
         let Some(process) = seat.process.as_ref().filter(|_| !seat.gone) else { return };
         // Left in the set, the handle would be ready for ever.
         self.events.remove(process);
         seat.gone = true;
-        let how = how(process.pid()).unwrap_or(Departure::Vanished);
+        let how = how(process.pid()).unwrap_or(Exit::Vanished);
         self.node.mark(rank, how);
-        self.reach.depart(rank, self.node.departure(rank).unwrap_or(how));
+        self.reach.depart(rank, self.node.exit_of(rank).unwrap_or(how));
     }
 
     /// Ranks that have not come yet never will.
     fn close_door(&mut self) {
         for (rank, _) in (0..).zip(&self.seats).filter(|(_, seat)| seat.process.is_none()) {
-            self.node.mark(rank, Departure::NeverStarted);
-            self.reach.depart(rank, Departure::NeverStarted);
+            self.node.mark(rank, Exit::NeverStarted);
+            self.reach.depart(rank, Exit::NeverStarted);
         }
     }
 
     /// The child that was started as this rank has ended. That matters unless another process,
     /// started by it, is the rank.
-    pub(crate) fn child_gone(&self, rank: u32, pid: u32, how: Departure) {
+    pub(crate) fn child_gone(&self, rank: u32, pid: u32, how: Exit) {
         match &self.seats[rank as usize].process {
             Some(process) if process.pid() != pid => {}
             // It never came, and all went well for it: "exited with status 0" would puzzle whoever
             // waits for it.
-            None if how == Departure::Exited(0) => self.node.mark(rank, Departure::NeverStarted),
+            None if how == Exit::Exited(0) => self.node.mark(rank, Exit::NeverStarted),
             _ => self.node.mark(rank, how),
         }
     }
@@ -387,7 +387,7 @@ mod tests {
         let mut server = server(2);
         let stale = Hello { rank: 0, ranks: 2, started: StartTime(1) };
         assert!(matches!(say(&mut server, &stale.encode()), (Some(Answer::Refused(_)), false)));
-        assert_eq!(server.node().departure(0), Some(Departure::Vanished));
+        assert_eq!(server.node().exit_of(0), Some(Exit::Vanished));
     }
 
     #[test]
@@ -405,14 +405,14 @@ mod tests {
     fn the_end_of_a_child_matters_unless_another_process_is_the_rank() {
         let mut server = server(3);
         say(&mut server, &hello(0, 3));
-        server.child_gone(0, 1, Departure::Exited(1));
-        assert_eq!(server.node().departure(0), None, "it was a wrapper");
-        server.child_gone(0, std::process::id(), Departure::Killed(9));
-        assert_eq!(server.node().departure(0), Some(Departure::Killed(9)));
-        server.child_gone(1, 1, Departure::Exited(0));
-        assert_eq!(server.node().departure(1), Some(Departure::NeverStarted));
-        server.child_gone(2, 1, Departure::Exited(127));
-        assert_eq!(server.node().departure(2), Some(Departure::Exited(127)));
+        server.child_gone(0, 1, Exit::Exited(1));
+        assert_eq!(server.node().exit_of(0), None, "it was a wrapper");
+        server.child_gone(0, std::process::id(), Exit::Killed(9));
+        assert_eq!(server.node().exit_of(0), Some(Exit::Killed(9)));
+        server.child_gone(1, 1, Exit::Exited(0));
+        assert_eq!(server.node().exit_of(1), Some(Exit::NeverStarted));
+        server.child_gone(2, 1, Exit::Exited(127));
+        assert_eq!(server.node().exit_of(2), Some(Exit::Exited(127)));
     }
 
     #[test]

@@ -1,6 +1,6 @@
 //! The launcher as other crates call it.
 
-use engine::Departure;
+use engine::Exit;
 use engine::node::EngineKind;
 use service::launcher::{LaunchOptions, Outcome, Output, Stream, launch};
 use std::collections::BTreeSet;
@@ -49,7 +49,7 @@ fn the_outcome_tells_who_failed_and_who_had_to_be_ended() {
     assert_eq!(
         outcome,
         Outcome {
-            failed: Some((1, Departure::Exited(6))),
+            failed: Some((1, Exit::Exited(6))),
             ended: vec![0, 2],
             out_of_time: false,
             asked_to_end: false

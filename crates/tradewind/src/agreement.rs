@@ -8,7 +8,7 @@ use crate::internode::schedule::InternodeSchedule;
 use crate::path::ExecutionPath;
 use crate::selection::choice::Levels;
 use collectives::Tuning;
-use engine::call::{Call, CallKind};
+use engine::signature::{CallKind, Signature};
 use goal::compile::compile;
 use goal::graph::Graph;
 use std::sync::Arc;
@@ -21,7 +21,7 @@ impl Communicator {
     pub(crate) fn allgather_words(
         &self,
         words: [u64; WORDS],
-        call: Call,
+        call: Signature,
     ) -> Result<Vec<[u64; WORDS]>> {
         let Some(internode) = self.internode() else {
             return Ok(self.group().exchange_words(words, call)?);
@@ -37,7 +37,7 @@ impl Communicator {
     }
 
     /// Gathers a number of every rank on all ranks, in rank order. Waits for all ranks.
-    pub(crate) fn allgather_word(&self, number: u64, call: Call) -> Result<Vec<u64>> {
+    pub(crate) fn allgather_word(&self, number: u64, call: Signature) -> Result<Vec<u64>> {
         let gathered = self.allgather_words([number, 0, 0, 0, 0, 0], call)?;
         Ok(gathered.into_iter().map(|[number, ..]| number).collect())
     }
@@ -45,7 +45,7 @@ impl Communicator {
     /// Gathers two times of every rank on all ranks, in rank order. Waits for all ranks.
     pub(crate) fn allgather_times(&self, times: [i64; 2]) -> Result<Vec<[i64; 2]>> {
         let [first, second] = times.map(i64::cast_unsigned);
-        let call = Call::new(CallKind::Link, 0, 0);
+        let call = Signature::new(CallKind::Link, 0, 0);
         let gathered = self.allgather_words([first, second, 0, 0, 0, 0], call)?;
         let times = |[first, second, ..]: [u64; WORDS]| [first, second].map(u64::cast_signed);
         Ok(gathered.into_iter().map(times).collect())
@@ -53,8 +53,8 @@ impl Communicator {
 
     /// Gathers a list of every rank on all ranks, in rank order, in rounds of a few words. Waits
     /// for all ranks.
-    pub(crate) fn allgather_lists(&self, words: &[u64], call: Call) -> Result<Vec<Vec<u64>>> {
-        let call = Call { kind: CallKind::Link, ..call };
+    pub(crate) fn allgather_lists(&self, words: &[u64], call: Signature) -> Result<Vec<Vec<u64>>> {
+        let call = Signature { kind: CallKind::Link, ..call };
         let lengths = self.allgather_word(words.len() as u64, call)?;
         let mut lists = vec![Vec::new(); lengths.len()];
         let longest = lengths.iter().copied().max().unwrap_or(0);
@@ -75,7 +75,7 @@ impl Communicator {
     fn allgather_schedule(
         &self,
         internode: &Arc<InternodeGroup>,
-        call: Call,
+        call: Signature,
     ) -> Result<Arc<InternodeSchedule>> {
         let key = LinkKey {
             call,
@@ -102,14 +102,14 @@ impl Communicator {
         &self,
         internode: &Arc<InternodeGroup>,
         graph: &Graph,
-        call: Call,
+        call: Signature,
     ) -> Result<Arc<InternodeSchedule>> {
         let schedule = compile(graph)?;
         let backends = &internode.job().backends;
         for backend in &backends.special {
             let accepted = InternodeSchedule::register(internode, backend, &schedule, call);
             let own = u64::from(accepted.is_ok());
-            let call = Call { kind: CallKind::Link, ..call };
+            let call = Signature { kind: CallKind::Link, ..call };
             let all = self.allgather_word(own, call)?;
             if let Ok(accepted) = accepted
                 && all.iter().all(|accepted| *accepted == 1)

@@ -2,8 +2,8 @@
 
 use crate::error::{Error, argument};
 use bytemuck::Pod;
-use engine::group::Group;
-use engine::lane::Argument;
+use engine::communicator::Communicator as NodeCommunicator;
+use engine::argument::Argument;
 use shm::owned::OwnedBytes;
 use std::marker::PhantomData;
 use std::ops::{Deref, DerefMut};
@@ -34,7 +34,7 @@ pub struct SharedBuffer<T: Pod> {
 }
 
 impl<T: Pod> SharedBuffer<T> {
-    pub(crate) fn new(group: &Group, count: usize) -> Result<Self, Error> {
+    pub(crate) fn new(group: &NodeCommunicator, count: usize) -> Result<Self, Error> {
         let bytes = (count as u64).checked_mul(size_of::<T>() as u64).ok_or_else(|| {
             let expected = "a number whose bytes can be counted in 64 bits";
             argument("the number of elements", count.to_string(), expected)

@@ -11,8 +11,8 @@ use crate::selection::choice::Levels;
 use crate::selection::rules::{self, SelectionRules};
 use bytemuck::Pod;
 use collectives::Tuning;
-use engine::call::Call;
-use engine::group::Group;
+use engine::communicator::Communicator as NodeCommunicator;
+use engine::signature::Signature;
 use goal::compile::compile;
 use goal::graph::Graph;
 use std::collections::HashMap;
@@ -44,7 +44,7 @@ pub struct Communicator {
 #[derive(Debug)]
 struct Shared {
     /// The ranks on this node: as a rule all.
-    group: Arc<Group>,
+    group: Arc<NodeCommunicator>,
     /// All ranks, if they are on several nodes.
     internode: Option<Arc<InternodeGroup>>,
     rank: u32,
@@ -58,7 +58,7 @@ struct Shared {
 /// Key of a cached schedule: two calls with equal keys run the same one.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub(crate) struct LinkKey {
-    pub(crate) call: Call,
+    pub(crate) call: Signature,
     pub(crate) algorithm: &'static str,
     pub(crate) tuning: Tuning,
     pub(crate) levels: Levels,
@@ -70,7 +70,10 @@ pub(crate) struct LinkKey {
 
 impl Communicator {
     /// The communicator of all ranks of a job; `internode` if they are on several nodes.
-    pub(crate) fn world(group: Arc<Group>, internode: Option<Arc<InternodeGroup>>) -> Self {
+    pub(crate) fn world(
+        group: Arc<NodeCommunicator>,
+        internode: Option<Arc<InternodeGroup>>,
+    ) -> Self {
         let table = rules::of_job(group.member().node(), group.rank());
         let (ranks, placement) = ranks_and_placement(&group, internode.as_ref());
         let rules = SelectionRules::of(table, ranks, group.engine(), placement);
@@ -78,7 +81,7 @@ impl Communicator {
     }
 
     fn new(
-        group: Arc<Group>,
+        group: Arc<NodeCommunicator>,
         internode: Option<Arc<InternodeGroup>>,
         rules: &'static SelectionRules,
     ) -> Self {
@@ -100,7 +103,7 @@ impl Communicator {
     }
 
     /// The ranks on this node: all of them, unless [`internode`](Self::internode) is some.
-    pub(crate) fn group(&self) -> &Arc<Group> {
+    pub(crate) fn group(&self) -> &Arc<NodeCommunicator> {
         &self.shared.group
     }
 
@@ -116,7 +119,11 @@ impl Communicator {
     }
 
     /// A communicator of some of the ranks, with the same algorithms.
-    pub(crate) fn subset(&self, group: Arc<Group>, internode: Option<Arc<InternodeGroup>>) -> Self {
+    pub(crate) fn subset(
+        &self,
+        group: Arc<NodeCommunicator>,
+        internode: Option<Arc<InternodeGroup>>,
+    ) -> Self {
         let (ranks, placement) = ranks_and_placement(&group, internode.as_ref());
         let rules = self.rules().for_ranks(ranks, placement);
         Communicator::new(group, internode, rules).with_algorithms(self.algorithms)
@@ -207,7 +214,7 @@ impl Communicator {
 
     /// Compiles a graph and links it with those of the other ranks; between nodes it registers the
     /// graph with a backend.
-    pub(crate) fn link(&self, graph: &Graph, call: Call) -> Result<ExecutionPath> {
+    pub(crate) fn link(&self, graph: &Graph, call: Signature) -> Result<ExecutionPath> {
         match self.internode() {
             None => Ok(ExecutionPath::Linked(self.group().link(&compile(graph)?, call)?)),
             Some(internode) => {
@@ -222,7 +229,10 @@ impl Communicator {
     }
 }
 
-fn ranks_and_placement(group: &Group, internode: Option<&Arc<InternodeGroup>>) -> (u32, Placement) {
+fn ranks_and_placement(
+    group: &NodeCommunicator,
+    internode: Option<&Arc<InternodeGroup>>,
+) -> (u32, Placement) {
     match internode {
         None => (group.size(), Placement::OneNode),
         Some(internode) => (internode.ranks(), internode.placement()),

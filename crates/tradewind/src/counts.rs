@@ -2,7 +2,7 @@
 
 use crate::communicator::Communicator;
 use crate::error::{Error, Result, argument};
-use engine::call::Call;
+use engine::signature::Signature;
 use smallvec::SmallVec;
 
 /// Sizes of consecutive blocks in bytes.
@@ -72,7 +72,7 @@ impl Communicator {
         &self,
         own: u64,
         counts: Option<&Counts>,
-        (root, call): (u32, Call),
+        (root, call): (u32, Signature),
     ) -> Result<Vec<u64>> {
         let expected = counts.map_or(0, Counts::digest);
         let gathered = self.allgather_words([own, expected, 0, 0, 0, 0], call)?;

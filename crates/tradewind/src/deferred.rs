@@ -1,6 +1,6 @@
 //! Buffers whose request was dropped before its collective was complete.
 
-use engine::pending::Pending;
+use engine::communicator::Request as NodeRequest;
 use std::any::Any;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
@@ -15,7 +15,7 @@ struct DeferredList(Mutex<Vec<DeferredFree>>);
 
 /// A collective and the buffers to drop once it is complete.
 struct DeferredFree {
-    pending: Pending,
+    pending: NodeRequest,
     buffers: Box<dyn Any + Send>,
 }
 
@@ -27,7 +27,7 @@ impl std::fmt::Debug for DeferredFree {
 
 impl DeferredBuffers {
     /// Holds buffers until their collective is complete.
-    pub(crate) fn hold(&self, pending: Pending, buffers: Box<dyn Any + Send>) {
+    pub(crate) fn hold(&self, pending: NodeRequest, buffers: Box<dyn Any + Send>) {
         self.lock().push(DeferredFree { pending, buffers });
     }
 

@@ -253,7 +253,7 @@ impl From<engine::Error> for Error {
             Engine::BlockLength { call, from, to, sent, expected } => {
                 Error::BlockLength { call, from, to, sent, expected }
             }
-            Engine::NoEdge { call, from, to } => Error::MissingEdge { call, from, to },
+            Engine::MissingEdge { call, from, to } => Error::MissingEdge { call, from, to },
             Engine::Argument { what, found, expected } => Error::Argument { what, found, expected },
             Engine::Link(problems) => Error::Link(problems),
             Engine::Segment(_) | Engine::Arena(_) => Error::NoMemory(error.to_string()),

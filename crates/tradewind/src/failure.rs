@@ -1,6 +1,5 @@
 //! Details of errors: the exit of a failed rank, and ranks that a call waits for.
 
-use engine::{Departure, Laggard};
 use std::fmt;
 
 /// The exit of a failed rank.
@@ -41,15 +40,15 @@ impl fmt::Display for Exit {
     }
 }
 
-impl From<Departure> for Exit {
-    fn from(departure: Departure) -> Self {
-        match departure {
-            Departure::Exited(status) => Exit::Exited(status),
-            Departure::Killed(signal) => Exit::Killed(signal),
-            Departure::Left => Exit::Left,
-            Departure::NeverStarted => Exit::NeverStarted,
-            Departure::Panicked => Exit::Panicked,
-            Departure::Vanished => Exit::Vanished,
+impl From<engine::Exit> for Exit {
+    fn from(exit: engine::Exit) -> Self {
+        match exit {
+            engine::Exit::Exited(status) => Exit::Exited(status),
+            engine::Exit::Killed(signal) => Exit::Killed(signal),
+            engine::Exit::Left => Exit::Left,
+            engine::Exit::NeverStarted => Exit::NeverStarted,
+            engine::Exit::Panicked => Exit::Panicked,
+            engine::Exit::Vanished => Exit::Vanished,
         }
     }
 }
@@ -108,9 +107,9 @@ impl fmt::Display for Straggler {
     }
 }
 
-impl From<Laggard> for Straggler {
-    fn from(laggard: Laggard) -> Self {
-        let Laggard { rank, process, stopped } = laggard;
+impl From<engine::Straggler> for Straggler {
+    fn from(straggler: engine::Straggler) -> Self {
+        let engine::Straggler { rank, process, stopped } = straggler;
         Straggler { rank, process: Some(process), stopped, node: None }
     }
 }

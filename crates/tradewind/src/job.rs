@@ -8,8 +8,8 @@ use crate::internode::probe::{self, UnreachablePair};
 use crate::profile::{self, NodeOfProfile, Profile};
 use crate::reduction::Op;
 use crate::selection::rules;
-use engine::group::Group;
-use engine::member::Member;
+use engine::communicator::Communicator as NodeCommunicator;
+use engine::node::membership::Member;
 use engine::node::{EngineKind, JobOptions, Node};
 use launch::environment::InternodeEngine;
 use network::backend::Backend;
@@ -66,7 +66,7 @@ impl Job {
             .map(|directory| {
                 Profile::new(profile::part(directory.as_ref(), rank), member.record_trace())
             });
-        let group = Group::world(Arc::new(member))?;
+        let group = NodeCommunicator::world(Arc::new(member))?;
         let Some((backend, nodes)) = carrier.zip(nodes) else {
             return Ok(Job { world: Communicator::world(group, None), profile });
         };
@@ -301,11 +301,11 @@ where
 {
     let node = Arc::clone(member.node());
     let local = member.rank();
-    let group = Group::world(Arc::new(member))?;
+    let group = NodeCommunicator::world(Arc::new(member))?;
     let internode = job.map(|job| InternodeGroup::world(job, &group, rank));
     let world = Communicator::world(group, internode);
     catch_unwind(AssertUnwindSafe(|| body(world))).unwrap_or_else(|panic| {
-        node.mark(local, engine::Departure::Panicked);
+        node.mark(local, engine::Exit::Panicked);
         Err(panicked(rank, &*panic))
     })
 }

@@ -7,9 +7,9 @@
 use crate::communicator::Communicator;
 use crate::error::Result;
 use crate::error::argument;
-use engine::Departure;
-use engine::call::{Call, CallKind};
-use engine::group::Group;
+use engine::Exit;
+use engine::communicator::Communicator as NodeCommunicator;
+use engine::signature::{CallKind, Signature};
 use queues::bulk::{self, BulkLink};
 use queues::cache_line::{CacheLineQueue, CacheLineReceiver, CacheLineSender};
 use queues::channel::{self, Channel, Value};
@@ -107,7 +107,7 @@ pub struct WidePort {
 /// alive.
 #[derive(Debug)]
 struct Ranks {
-    group: Weak<Group>,
+    group: Weak<NodeCommunicator>,
     /// The rank that receives; `None` for all other ranks, which may send.
     one: Option<u32>,
 }
@@ -116,13 +116,13 @@ impl Departures for Ranks {
     fn departed(&self) -> Option<u32> {
         let group = self.group.upgrade()?;
         if let Some(rank) = self.one {
-            return group.departure(rank).map(|_| rank);
+            return group.exit_of(rank).map(|_| rank);
         }
         let (mut left, mut everybody) = (None, true);
         for rank in (0..group.size()).filter(|rank| *rank != group.rank()) {
-            match group.departure(rank) {
+            match group.exit_of(rank) {
                 None => everybody = false,
-                Some(Departure::Left) => left = Some(rank),
+                Some(Exit::Left) => left = Some(rank),
                 Some(_) => return Some(rank),
             }
         }
@@ -160,7 +160,7 @@ impl Communicator {
     fn share<M>(
         &self,
         what: &'static str,
-        call: Call,
+        call: Signature,
         made: std::result::Result<M, impl Into<crate::Error>>,
         at: impl Fn(&M) -> Offset,
     ) -> Result<(M, Vec<Offset>)> {
@@ -202,7 +202,7 @@ impl Communicator {
     pub fn windows(&self, bytes: u64) -> Result<Windows> {
         let made = Window::create(self.arena(), bytes);
         let (own, places) =
-            self.share("a window", Call::new(CallKind::Windows, 0, 0), made, Window::offset)?;
+            self.share("a window", Signature::new(CallKind::Windows, 0, 0), made, Window::offset)?;
         let open = |place| Ok(RemoteWindow::connect(self.segment(), place)?);
         Ok(Windows { all: places.into_iter().map(open).collect::<Result<_>>()?, own })
     }
@@ -234,7 +234,7 @@ impl Communicator {
         capacity: u64,
     ) -> Result<Option<ChannelEnd<T>>> {
         let (segment, call) =
-            (self.segment(), Call::new(CallKind::Channel, capacity, pair(from, to)));
+            (self.segment(), Signature::new(CallKind::Channel, capacity, pair(from, to)));
         let make = || Channel::<T>::create(self.arena(), capacity);
         Ok(match self.between("a channel", call, from, to, make, Channel::offset)? {
             Between::Made(memory) => {
@@ -276,7 +276,7 @@ impl Communicator {
     /// The errors of [`channel`](Self::channel); fails if the staging buffer has no bytes.
     pub fn bulk(&self, from: u32, to: u32, staging: u64) -> Result<Option<BulkEnd>> {
         let (segment, call) =
-            (self.segment(), Call::new(CallKind::BulkLink, staging, pair(from, to)));
+            (self.segment(), Signature::new(CallKind::BulkLink, staging, pair(from, to)));
         Ok(
             match self.between(
                 "a link",
@@ -302,7 +302,7 @@ impl Communicator {
     fn between<M, E: Into<crate::Error>>(
         &self,
         what: &'static str,
-        call: Call,
+        call: Signature,
         from: u32,
         to: u32,
         make: impl FnOnce() -> std::result::Result<M, E>,
@@ -347,7 +347,7 @@ impl Communicator {
     pub fn pipeline<T: Value>(&self, capacity: u64) -> Result<Pipeline<T>> {
         let (rank, size) = (self.rank(), self.size());
         // A key that no channel between two ranks has.
-        let call = Call::new(CallKind::Channel, capacity, u64::MAX);
+        let call = Signature::new(CallKind::Channel, capacity, u64::MAX);
         let made = (rank > 0).then(|| Channel::<T>::create(self.arena(), capacity)).transpose();
         let at = |made: &Option<Channel<T>>| made.as_ref().map_or(Offset(0), Channel::offset);
         let (made, places) = self.share("a channel", call, made, at)?;
@@ -395,7 +395,7 @@ impl Communicator {
     /// another collective.
     pub fn express(&self, capacity: usize) -> Result<ExpressPort> {
         let made = ExpressQueue::create(self.arena(), capacity, None);
-        let call = Call::new(CallKind::Queues, capacity as u64, 0);
+        let call = Signature::new(CallKind::Queues, capacity as u64, 0);
         let (queue, places) = self.share("a queue", call, made, ExpressQueue::offset)?;
         let open = |(place, rank)| {
             Ok(ExpressQueue::connect(self.segment(), place)?
@@ -412,7 +412,7 @@ impl Communicator {
     /// The errors of [`express`](Self::express).
     pub fn wide(&self, capacity: usize) -> Result<WidePort> {
         let made = CacheLineQueue::create(self.arena(), capacity, None);
-        let call = Call::new(CallKind::Queues, capacity as u64, 1);
+        let call = Signature::new(CallKind::Queues, capacity as u64, 1);
         let (queue, places) = self.share("a queue", call, made, CacheLineQueue::offset)?;
         let open = |(place, rank)| {
             Ok(CacheLineQueue::connect(self.segment(), place)?

@@ -16,8 +16,8 @@ use crate::shape::{BufferShape, InPlaceRule, bytes_of};
 use bytemuck::Pod;
 use collectives::neighbor::{self, Neighbor, Neighborhood};
 use collectives::{CollectiveError, Tuning, two_level};
-use engine::call::{Call, CallKind};
-use engine::meeting::{Blocks, Edge, Label, Meeting, Pattern};
+use engine::flat::{Edge, EdgeKey, FlatCollective, Pattern, VariableBlocks};
+use engine::signature::{CallKind, Signature};
 use goal::graph::Graph;
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -55,7 +55,7 @@ pub struct Neighbors {
 struct Edges {
     sources: Arc<[Option<Edge>]>,
     /// Labels of the blocks for the destinations.
-    labels: Arc<[Label]>,
+    labels: Arc<[EdgeKey]>,
 }
 
 impl Edges {
@@ -69,7 +69,7 @@ impl Edges {
             Some(Edge { rank, tag, number })
         };
         let label = |neighbor: &Neighbor| {
-            neighbor.rank.map_or(Label::NOBODY, |rank| Label::new(rank, neighbor.tag))
+            neighbor.rank.map_or(EdgeKey::UNUSED, |rank| EdgeKey::new(rank, neighbor.tag))
         };
         Edges {
             sources: neighborhood.sources().iter().map(&mut edge).collect(),
@@ -89,7 +89,7 @@ impl Communicator {
     ///
     /// On several nodes with several ranks each, short blocks of equal size from one node to
     /// another share a message, and a block of an allgather crosses once for all ranks of a node.
-    /// The first such collective gathers the edges of all ranks. Blocks of different sizes are sent
+    /// The first such collective gathers the edges of all ranks. VariableBlocks of different sizes are sent
     /// separately, because only their two ends know the sizes.
     ///
     /// # Errors
@@ -143,7 +143,7 @@ impl Neighbors {
         self.neighborhood.destinations().iter().map(|neighbor| neighbor.rank).collect()
     }
 
-    /// Sends a block to every destination and receives one from every source. Blocks of neighbours
+    /// Sends a block to every destination and receives one from every source. VariableBlocks of neighbours
     /// beyond the edge of a grid keep their values.
     ///
     /// Shapes: the input has one block of n elements for each destination, the output one for each
@@ -392,7 +392,7 @@ impl Neighbors {
         let combined =
             if algorithm == NeighborAlgorithm::Direct { self.combined(bytes) } else { None };
         // Part of the signature, so that ranks that combine blocks differently get a mismatch.
-        let call = Call::new(kind, bytes, *number ^ combined.map_or(0, Nodes::digest));
+        let call = Signature::new(kind, bytes, *number ^ combined.map_or(0, Nodes::digest));
         let blocks = |neighbors: &[Neighbor]| {
             let all = bytes.checked_mul(neighbors.len() as u64);
             all.ok_or_else(|| {
@@ -444,7 +444,7 @@ impl Neighbors {
             if gathers { 1 } else { destinations },
         )?;
         let received = Counts::of::<T>("the list of counts that are received", received, sources)?;
-        let call = Call::new(kind, 0, self.number);
+        let call = Signature::new(kind, 0, self.number);
         let shape = BufferShape {
             in_place: InPlaceRule::Never,
             ..BufferShape::new(sent.total, received.total)
@@ -473,7 +473,7 @@ impl Neighbors {
     /// A flat collective in which each rank waits for its sources.
     fn flat_path(
         &self,
-        call: Call,
+        call: Signature,
         sent: &[u64],
         received: impl IntoIterator<Item = u64>,
     ) -> ExecutionPath {
@@ -482,17 +482,18 @@ impl Neighbors {
             matches!(call.kind, CallKind::NeighborAllgather | CallKind::NeighborAllgatherv);
         let labels = (!gathers).then(|| Arc::clone(&edges.labels));
         let sources = Arc::clone(&edges.sources);
-        let blocks = Blocks::between_neighbors(sent.iter().copied(), received, sources, labels);
-        ExecutionPath::Flat(Meeting {
+        let blocks =
+            VariableBlocks::between_neighbors(sent.iter().copied(), received, sources, labels);
+        ExecutionPath::Flat(FlatCollective {
             blocks: Some(Arc::new(blocks)),
-            ..Meeting::new(Pattern::Neighbors, 0, call)
+            ..FlatCollective::new(Pattern::Neighbors, 0, call)
         })
     }
 
     /// A schedule with a message along each edge.
     fn link(
         &self,
-        call: Call,
+        call: Signature,
         sizes: Vec<u64>,
         build: impl FnOnce() -> Result<Graph>,
     ) -> Result<ExecutionPath> {
@@ -503,7 +504,7 @@ impl Neighbors {
     }
 
     /// A schedule with a message from node to node.
-    fn link_together(&self, call: Call, bytes: u64, nodes: Nodes) -> Result<ExecutionPath> {
+    fn link_together(&self, call: Signature, bytes: u64, nodes: Nodes) -> Result<ExecutionPath> {
         let (tuning, levels) = (Tuning::default(), nodes.levels());
         let (algorithm, sizes) = ("two-level direct", vec![bytes]);
         let key = LinkKey { call, algorithm, tuning, levels, arguments: self.number, sizes };

@@ -3,12 +3,12 @@
 use crate::error::Result;
 use crate::internode::request::InternodeRequest;
 use crate::internode::schedule::InternodeSchedule;
-use engine::call::Call;
-use engine::group::Group;
-use engine::lane::Argument;
-use engine::linkage::Linkage;
-use engine::meeting::Meeting;
-use engine::pending::Pending;
+use engine::argument::Argument;
+use engine::communicator::Communicator as NodeCommunicator;
+use engine::communicator::LinkedSchedule;
+use engine::communicator::Request as NodeRequest;
+use engine::flat::FlatCollective;
+use engine::signature::Signature;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -16,9 +16,9 @@ use std::time::Duration;
 #[derive(Clone, Debug)]
 pub(crate) enum ExecutionPath {
     /// A flat collective in the shared memory of one node.
-    Flat(Meeting),
+    Flat(FlatCollective),
     /// A linked schedule on one node.
-    Linked(Arc<Linkage>),
+    Linked(Arc<LinkedSchedule>),
     /// A schedule on a backend between nodes.
     Internode(Arc<InternodeSchedule>),
 }
@@ -34,11 +34,13 @@ impl ExecutionPath {
     #[inline]
     pub(crate) fn start(
         &self,
-        group: &Arc<Group>,
+        group: &Arc<NodeCommunicator>,
         arguments: &[Argument<'_>],
     ) -> Result<StartedCollective> {
         Ok(match self {
-            ExecutionPath::Flat(flat) => StartedCollective::Node(group.meet(flat, arguments)?),
+            ExecutionPath::Flat(flat) => {
+                StartedCollective::Node(group.start_flat(flat, arguments)?)
+            }
             ExecutionPath::Linked(linked) => StartedCollective::Node(linked.start(arguments)?),
             ExecutionPath::Internode(schedule) => {
                 StartedCollective::Internode(InternodeRequest::start(schedule, arguments)?)
@@ -53,14 +55,14 @@ impl ExecutionPath {
 #[must_use = "the result is there only after test or wait"]
 pub(crate) enum StartedCollective {
     /// Among ranks of one node.
-    Node(Pending),
+    Node(NodeRequest),
     /// Between nodes.
     Internode(InternodeRequest),
 }
 
 impl StartedCollective {
     /// The signature of the call.
-    pub(crate) fn call(&self) -> Call {
+    pub(crate) fn call(&self) -> Signature {
         match self {
             StartedCollective::Node(pending) => pending.call(),
             StartedCollective::Internode(request) => request.call(),
@@ -70,7 +72,7 @@ impl StartedCollective {
     /// Number of participating ranks.
     pub(crate) fn ranks(&self) -> u32 {
         match self {
-            StartedCollective::Node(pending) => pending.group().size(),
+            StartedCollective::Node(pending) => pending.communicator().size(),
             StartedCollective::Internode(request) => request.ranks(),
         }
     }
@@ -78,7 +80,7 @@ impl StartedCollective {
     /// Returns `true` if the collective is flat, that is, runs without a schedule.
     pub(crate) fn is_flat(&self) -> bool {
         match self {
-            StartedCollective::Node(pending) => pending.is_meeting(),
+            StartedCollective::Node(pending) => pending.is_flat(),
             StartedCollective::Internode(_) => false,
         }
     }

@@ -14,11 +14,11 @@ use crate::request::{CopiedOutput, FoldedOutput, Outputs, Request};
 use crate::selection::choice::{Choice, Choosable};
 use crate::shape::{BufferShape, InPlaceRule};
 use bytemuck::Pod;
-use engine::call::Call;
-use engine::group::Group;
-use engine::lane::{Argument, Binding};
-use engine::meeting::Meeting;
-use engine::streams::Given;
+use engine::argument::{Argument, Binding};
+use engine::communicator::Communicator as NodeCommunicator;
+use engine::flat::FlatCollective;
+use engine::signature::Signature;
+use engine::streams::BlockingInput;
 use goal::graph::Graph;
 use std::marker::PhantomData;
 use std::ops::Range;
@@ -194,9 +194,9 @@ impl<T: Pod> CollectivePlan<TwoBuffers<T>> {
         {
             return outcome;
         }
-        let held = group.come(flat, &self.arguments(&input, &mut output))?;
+        let held = group.start_blocking(flat, &self.arguments(&input, &mut output))?;
         let (private, _) = output.into_parts();
-        Ok(group.leave(held, flat, &mut [&mut [], shape.result_in(private)])?)
+        Ok(group.finish_blocking(held, flat, &mut [&mut [], shape.result_in(private)])?)
     }
 
     /// Runs a collective that is not flat.
@@ -213,18 +213,18 @@ impl<T: Pod> CollectivePlan<TwoBuffers<T>> {
     #[cold]
     fn stream<'i, I: Input<'i, T>>(
         &self,
-        group: &Group,
-        flat: &Meeting,
+        group: &NodeCommunicator,
+        flat: &FlatCollective,
         input: &I,
         output: &mut [u8],
     ) -> Option<Result<()>> {
         let shape = self.buffers.shape;
         let contribution = match (shape.input, input.argument(), shape.in_place) {
-            (Some(_), Some(_), _) => Given::Apart(input.bytes()),
+            (Some(_), Some(_), _) => BlockingInput::Apart(input.bytes()),
             (Some(length), None, InPlaceRule::InputAt(at)) => {
-                Given::InOutput(at as usize..(at + length) as usize)
+                BlockingInput::InOutput(at as usize..(at + length) as usize)
             }
-            _ => Given::Apart(&[]),
+            _ => BlockingInput::Apart(&[]),
         };
         Some(group.stream(flat, contribution, output)?.map_err(Error::from))
     }
@@ -335,7 +335,7 @@ impl Communicator {
     /// The path of a collective through a schedule: cached, or built and linked now.
     pub(crate) fn linked<A: Choosable>(
         &self,
-        (call, choice): (Call, &Choice<A>),
+        (call, choice): (Signature, &Choice<A>),
         (arguments, sizes): (u64, Vec<u64>),
         build: impl FnOnce() -> Result<Graph, collectives::CollectiveError>,
     ) -> Result<ExecutionPath> {

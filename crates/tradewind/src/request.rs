@@ -8,7 +8,7 @@ use crate::reduction::FoldFunction;
 use crate::selection::explanation::Explanation;
 use crate::selection::selector::Selector;
 use collectives::{Algorithm, Collective};
-use engine::call::CallKind;
+use engine::signature::CallKind;
 use std::ops::Range;
 use std::time::Duration;
 
@@ -273,7 +273,7 @@ impl<B: Send + 'static> Drop for Request<'_, B> {
             && !self.started.is_complete()
             && let StartedCollective::Node(pending) = &mut self.started
         {
-            deferred.hold(pending.hand_over(), Box::new(back));
+            deferred.hold(pending.transfer(), Box::new(back));
         }
     }
 }

@@ -7,8 +7,8 @@ use crate::error::argument;
 use crate::path::ExecutionPath;
 use crate::request::{Outputs, Request};
 use bytemuck::Pod;
-use engine::call::{Call, CallKind};
-use engine::lane::Argument;
+use engine::argument::Argument;
+use engine::signature::{CallKind, Signature};
 use goal::graph::Graph;
 use smallvec::SmallVec;
 
@@ -61,7 +61,7 @@ impl Communicator {
         if graph.ranks() != self.size() {
             return at("the graph's number of ranks", graph.ranks(), self.size());
         }
-        let path = self.link(graph, Call::new(CallKind::Schedule, 0, 0))?;
+        let path = self.link(graph, Signature::new(CallKind::Schedule, 0, 0))?;
         Ok(Schedule { communicator: self.clone(), path })
     }
 }

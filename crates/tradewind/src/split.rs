@@ -4,7 +4,7 @@ use crate::communicator::Communicator;
 use crate::error::{Error, Result};
 use crate::internode::group::InternodeGroup;
 use crate::placement::Placement;
-use engine::call::{Call, CallKind};
+use engine::signature::{CallKind, Signature};
 use network::backend::CommunicatorContext;
 use std::sync::Arc;
 
@@ -102,7 +102,7 @@ impl Communicator {
             0,
             0,
         ];
-        let gathered = self.allgather_words(words, Call::new(CallKind::Split, 0, 0))?;
+        let gathered = self.allgather_words(words, Signature::new(CallKind::Split, 0, 0))?;
         let mut chosen: Vec<u32> = (0..internode.ranks())
             .filter(|rank| color.is_some() && gathered[*rank as usize][..2] == words[..2])
             .collect();

@@ -2,10 +2,10 @@
 
 use super::transfer::Transfer;
 use crate::error::Error;
-use crate::meeting::{Label, Meeting, Pattern, block};
+use crate::flat::pattern::{EdgeKey, FlatCollective, Pattern, block};
 use smallvec::SmallVec;
 
-/// Has a transfer send and receive what this rank has to in a meeting among so many ranks. The
+/// Has a transfer send and receive what this rank has to in a collective among so many ranks. The
 /// result lies at the beginning of `memory`.
 ///
 /// # Errors
@@ -13,61 +13,67 @@ use smallvec::SmallVec;
 /// for the others' sake.
 pub(super) fn fill<'a>(
     transfer: &mut Transfer<'a>,
-    meeting: &Meeting,
+    collective: &FlatCollective,
     (me, ranks): (u32, u32),
     input: &'a [u8],
     memory: &'a mut [u8],
 ) -> Result<(), Error> {
-    let length = memory.len().min(meeting.result_bytes(me, ranks) as usize);
+    let length = memory.len().min(collective.result_bytes(me, ranks) as usize);
     let output = &mut memory[..length];
     // Of two ranks, where a pattern is for no more.
     let other = 1 - me.min(1);
-    match meeting.pattern {
+    match collective.pattern {
         Pattern::Broadcast { root } if me == root => transfer.send(other, input),
         Pattern::Broadcast { root } => transfer.receive(root, output),
         Pattern::Scatter { root } if me == root => {
             let block = input.len() / ranks as usize;
             send_blocks(transfer, me, input, block);
-            if !meeting.leaves_own {
+            if !collective.leaves_own {
                 output.copy_from_slice(&input[me as usize * block..][..block]);
             }
         }
         Pattern::Scatter { root } => transfer.receive(root, output),
         Pattern::Gather => {
             transfer.send(other, input);
-            receive_blocks(transfer, meeting, me, input, output);
+            receive_blocks(transfer, collective, me, input, output);
         }
         Pattern::GatherTo { root } if me == root => {
-            receive_blocks(transfer, meeting, me, input, output)
+            receive_blocks(transfer, collective, me, input, output)
         }
         Pattern::GatherTo { root } => transfer.send(root, input),
         Pattern::Exchange => {
             let block = input.len() / ranks as usize;
             send_blocks(transfer, me, input, block);
-            receive_blocks(transfer, meeting, me, &input[me as usize * block..][..block], output);
+            receive_blocks(
+                transfer,
+                collective,
+                me,
+                &input[me as usize * block..][..block],
+                output,
+            );
         }
         Pattern::ReduceTo { root } if me != root => transfer.send(root, input),
         Pattern::Reduce | Pattern::ReduceTo { .. } => {
-            if meeting.pattern == Pattern::Reduce {
+            if collective.pattern == Pattern::Reduce {
                 transfer.send(other, input);
             }
-            transfer.fold(other, input, meeting.arithmetic, output);
+            transfer.fold(other, input, collective.arithmetic, output);
         }
         Pattern::ReduceScatter { at, bytes } => {
             let own = at as usize..(at + bytes) as usize;
             // Two blocks: this rank's, and what lies before or behind it.
             transfer.send(other, if me == 0 { &input[own.end..] } else { &input[..own.start] });
-            transfer.fold(other, &input[own], meeting.arithmetic, output);
+            transfer.fold(other, &input[own], collective.arithmetic, output);
         }
         Pattern::Scan | Pattern::Exscan if me == 0 => {
             transfer.send(other, input);
-            if meeting.pattern == Pattern::Scan {
+            if collective.pattern == Pattern::Scan {
                 output.copy_from_slice(input);
             }
         }
-        Pattern::Scan => transfer.fold(other, input, meeting.arithmetic, output),
+        Pattern::Scan => transfer.fold(other, input, collective.arithmetic, output),
         Pattern::Exscan => transfer.receive(other, output),
-        Pattern::Neighbors => return neighbors(transfer, meeting, me, input, output),
+        Pattern::Neighbors => return neighbors(transfer, collective, me, input, output),
         Pattern::Barrier => {}
     }
     Ok(())
@@ -84,52 +90,53 @@ fn send_blocks<'a>(transfer: &mut Transfer<'a>, me: u32, input: &'a [u8], block:
 /// A block from every other rank; this rank's own is `own`.
 fn receive_blocks<'a>(
     transfer: &mut Transfer<'a>,
-    meeting: &Meeting,
+    collective: &FlatCollective,
     me: u32,
     own: &'a [u8],
     output: &'a mut [u8],
 ) {
-    let block = match meeting.pattern {
+    let block = match collective.pattern {
         Pattern::Exchange => own.len(),
-        _ => meeting.bytes as usize,
+        _ => collective.bytes as usize,
     };
     for (rank, place) in (0u32..).zip(output.chunks_exact_mut(block.max(1))) {
         if rank != me {
             transfer.receive(rank, place);
-        } else if !meeting.leaves_own && own.len() == place.len() {
+        } else if !collective.leaves_own && own.len() == place.len() {
             place.copy_from_slice(own);
         }
     }
 }
 
-/// The blocks between two ranks, and those of a rank for itself, in the order of their labels on
+/// The blocks between two ranks, and those of a rank for itself, in the order of their edge_keys on
 /// both sides.
 fn neighbors<'a>(
     transfer: &mut Transfer<'a>,
-    meeting: &Meeting,
+    collective: &FlatCollective,
     me: u32,
     input: &'a [u8],
     output: &'a mut [u8],
 ) -> Result<(), Error> {
-    let Some((blocks, labels, sources)) = meeting.blocks.as_deref().and_then(|blocks| {
-        let (labels, sources) = (blocks.labels.as_deref()?, blocks.sources.as_deref()?);
-        Some((blocks, labels, sources))
+    let Some((blocks, edge_keys, sources)) = collective.blocks.as_deref().and_then(|blocks| {
+        let (edge_keys, sources) = (blocks.edge_keys.as_deref()?, blocks.sources.as_deref()?);
+        Some((blocks, edge_keys, sources))
     }) else {
         return Ok(());
     };
-    let mut places: SmallVec<[Option<&mut [u8]>; 8]> = SmallVec::new();
+    let mut locations: SmallVec<[Option<&mut [u8]>; 8]> = SmallVec::new();
     let mut rest = output;
     for number in 0..sources.len() {
         let piece = block(&blocks.received, number);
         let (place, behind) =
             rest.split_at_mut(((piece.end - piece.start) as usize).min(rest.len()));
-        places.push(Some(place));
+        locations.push(Some(place));
         rest = behind;
     }
     let edges = |rank: u32| {
-        let mut sent: SmallVec<[(Label, usize); 8]> = labels.iter().copied().zip(0..).collect();
-        sent.retain(|(label, _)| label.rank() == Some(rank));
-        sent.sort_by_key(|(label, _)| label.0);
+        let mut sent: SmallVec<[(EdgeKey, usize); 8]> =
+            edge_keys.iter().copied().zip(0..).collect();
+        sent.retain(|(edge_key, _)| edge_key.rank() == Some(rank));
+        sent.sort_by_key(|(edge_key, _)| edge_key.0);
         let mut received: SmallVec<[(u32, u32, usize); 8]> = SmallVec::new();
         for (edge, number) in sources.iter().zip(0..) {
             received.extend(
@@ -145,11 +152,11 @@ fn neighbors<'a>(
     };
     let (sent, received) = edges(me);
     let outcome = match sent.len() < received.len() {
-        true => Err(Error::NoEdge { call: meeting.call.kind.name(), from: me, to: me }),
+        true => Err(Error::MissingEdge { call: collective.call.kind.name(), from: me, to: me }),
         false => Ok(()),
     };
     for ((_, from), (_, _, to)) in sent.into_iter().zip(received) {
-        if let Some(place) = &mut places[to] {
+        if let Some(place) = &mut locations[to] {
             place.copy_from_slice(bytes(from));
         }
     }
@@ -163,9 +170,9 @@ fn neighbors<'a>(
         transfer.receive(other, &mut []);
     }
     sent.into_iter()
-        .for_each(|(label, from)| transfer.send_tagged(other, label.tag(), bytes(from)));
+        .for_each(|(edge_key, from)| transfer.send_tagged(other, edge_key.tag(), bytes(from)));
     for (tag, _, to) in received {
-        if let Some(place) = places[to].take() {
+        if let Some(place) = locations[to].take() {
             transfer.receive_tagged(other, u64::from(tag), place);
         }
     }

@@ -3,11 +3,11 @@
 use super::Streams;
 use super::ring::{Message, PIECE_BYTES, PieceRing};
 use super::words::Found;
-use crate::attendance;
-use crate::call::{Call, CallKind};
+use crate::communicator::Communicator;
 use crate::error::Error;
-use crate::group::Group;
-use crate::wait::{self, Awaited};
+use crate::protocol::arrival;
+use crate::signature::{CallKind, Signature};
+use crate::wait::{self, WaitCondition};
 use goal::arithmetic::{self, Arithmetic, ArithmeticError, DataType};
 use shm::futex;
 use smallvec::SmallVec;
@@ -149,13 +149,19 @@ impl<'a> Transfer<'a> {
     /// Carries everything out.
     pub(super) fn run(
         mut self,
-        group: &Group,
+        communicator: &Communicator,
         streams: &mut Streams,
         sequence: u64,
-        call: Call,
+        call: Signature,
     ) -> Result<(), Error> {
-        let mut step =
-            Step { group, streams, sequence, call, stamp: stamp(sequence, call), told: true };
+        let mut step = Step {
+            communicator,
+            streams,
+            sequence,
+            call,
+            stamp: stamp(sequence, call),
+            told: true,
+        };
         while !(self.sendings.is_empty() && self.receivings.is_empty()) {
             let moved = step.send(&mut self)? | step.receive(&mut self)?;
             step.tell();
@@ -163,28 +169,29 @@ impl<'a> Transfer<'a> {
                 self.wait(&mut step)?;
             }
         }
-        self.failure.map_or(Ok(()), |failure| Err(Error::of_reduction(failure, group.rank())))
+        self.failure
+            .map_or(Ok(()), |failure| Err(Error::of_reduction(failure, communicator.rank())))
     }
 
     /// Waits until there is a piece to take or room for one.
     #[cold]
     fn wait(&self, step: &mut Step<'_>) -> Result<(), Error> {
-        let (group, sequence, call) = (step.group, step.sequence, step.call);
+        let (communicator, sequence, call) = (step.communicator, step.sequence, step.call);
         let broken = step.streams.broken.clone();
-        let look_out = || {
+        let check_liveness = || {
             if broken.is_set() {
                 return Err(Error::Broken);
             }
-            group.board.find_mismatch(sequence, call)?;
-            group.member.watch(&group.members).check(|rank| !self.awaits(rank))
+            communicator.state.find_mismatch(sequence, call)?;
+            communicator.member.liveness(&communicator.members).check(|rank| !self.awaits(rank))
         };
         let movement = Movement { transfer: self, step: RefCell::new(step) };
         wait::until(
             &movement,
-            group.member.node().patience(),
+            communicator.member.node().spin_policy(),
             None,
-            || group.progress(),
-            look_out,
+            || communicator.progress(),
+            check_liveness,
         )?;
         Ok(())
     }
@@ -197,11 +204,11 @@ impl<'a> Transfer<'a> {
 
     /// Whether a piece can be sent or received.
     fn can_move(&self, step: &mut Step<'_>) -> bool {
-        let has_come = |receiving: &Receiving<'_>| {
+        let has_arrived = |receiving: &Receiving<'_>| {
             let ring = &step.streams.from[receiving.from as usize];
             ring.as_ref().is_some_and(|ring| ring.look(step.stamp) != Found::Nothing)
         };
-        self.receivings.iter().any(has_come)
+        self.receivings.iter().any(has_arrived)
             || self.sendings.iter().any(|sending| {
                 let ring = &mut step.streams.out[sending.to as usize];
                 ring.as_mut().is_some_and(PieceRing::has_room)
@@ -210,10 +217,10 @@ impl<'a> Transfer<'a> {
 }
 
 /// What a piece of this call is marked with. The same call made again is another one.
-fn stamp(sequence: u64, call: Call) -> u32 {
+fn stamp(sequence: u64, call: Signature) -> u32 {
     /// 2³² over the golden ratio: neighbouring numbers lie far apart.
     const SPREAD: u32 = 0x9e37_79b1;
-    (call.stamp() ^ ((sequence as u32).wrapping_mul(SPREAD) >> 8)) & 0xff_ffff
+    (call.digest24() ^ ((sequence as u32).wrapping_mul(SPREAD) >> 8)) & 0xff_ffff
 }
 
 /// Pieces that can be moved, as something to wait for.
@@ -222,29 +229,29 @@ struct Movement<'m, 'a, 's> {
     step: RefCell<&'m mut Step<'s>>,
 }
 
-impl Awaited for Movement<'_, '_, '_> {
+impl WaitCondition for Movement<'_, '_, '_> {
     type Mark = u32;
 
-    fn is_there(&self) -> bool {
+    fn is_met(&self) -> bool {
         self.transfer.can_move(&mut self.step.borrow_mut())
     }
 
     fn prepare_sleep(&self) -> Option<u32> {
-        let group = self.step.borrow().group;
-        attendance::mark(group.ring.plan.sleepers(), || self.is_there())
+        let communicator = self.step.borrow().communicator;
+        arrival::mark(communicator.flat.executor.sleepers(), || self.is_met())
     }
 
     fn sleep(&self, mark: u32, limit: Duration) {
-        futex::wait(self.step.borrow().group.ring.plan.sleepers(), mark, Some(limit));
+        futex::wait(self.step.borrow().communicator.flat.executor.sleepers(), mark, Some(limit));
     }
 }
 
 /// What moves pieces.
 struct Step<'s> {
-    group: &'s Group,
+    communicator: &'s Communicator,
     streams: &'s mut Streams,
     sequence: u64,
-    call: Call,
+    call: Signature,
     stamp: u32,
     /// Whether sleepers know of all that was moved.
     told: bool,
@@ -319,9 +326,9 @@ impl Step<'_> {
     /// Another rank has another message than this one expects.
     #[cold]
     fn other_message(&self, from: u32, found: Message, wanted: Message) -> Error {
-        let (to, call) = (self.group.rank(), self.call.kind.name());
+        let (to, call) = (self.communicator.rank(), self.call.kind.name());
         if found.behind == wanted.behind && found.tag != wanted.tag {
-            return Error::NoEdge { call, from, to };
+            return Error::MissingEdge { call, from, to };
         }
         if found.behind == wanted.behind {
             return Error::BlockLength {
@@ -342,11 +349,11 @@ impl Step<'_> {
     /// Another rank is in another collective. Its journal has gone on if the piece it left is from
     /// long ago.
     fn mismatch(&self, rank: u32) -> Error {
-        let found = self.group.board.find_mismatch(self.sequence, self.call);
+        let found = self.communicator.state.find_mismatch(self.sequence, self.call);
         found.err().unwrap_or_else(|| {
-            let none = Call::new(CallKind::None, 0, 0);
-            let calls =
-                (0..self.group.size()).map(|other| if other == rank { none } else { self.call });
+            let none = Signature::new(CallKind::None, 0, 0);
+            let calls = (0..self.communicator.size())
+                .map(|other| if other == rank { none } else { self.call });
             Error::Mismatch { sequence: self.sequence, calls: calls.collect() }
         })
     }
@@ -354,8 +361,8 @@ impl Step<'_> {
     /// Wakes those who sleep until pieces move.
     fn tell(&mut self) {
         if !std::mem::replace(&mut self.told, true) {
-            let sleepers = self.group.ring.plan.sleepers();
-            if attendance::must_wake(sleepers, || true) {
+            let sleepers = self.communicator.flat.executor.sleepers();
+            if arrival::must_wake(sleepers, || true) {
                 futex::wake_all(sleepers);
             }
         }

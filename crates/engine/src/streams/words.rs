@@ -41,16 +41,16 @@ pub(crate) fn look(word: &AtomicU64, position: u64, call: u32) -> Found {
     }
 }
 
-/// Gives the places of all pieces before `next` back. For the receiver.
+/// Gives the locations of all pieces before `next` back. For the receiver.
 #[inline]
 pub(crate) fn give_back(taken: &AtomicU64, next: u64) {
     // Release: pairs with the Acquire in `room_until`.
     taken.store(next, Ordering::Release);
 }
 
-/// The first position that there is no room for, in a ring of so many places. For the sender.
+/// The first position that there is no room for, in a ring of so many locations. For the sender.
 #[inline]
-pub(crate) fn room_until(taken: &AtomicU64, places: u64) -> u64 {
+pub(crate) fn room_until(taken: &AtomicU64, locations: u64) -> u64 {
     // Acquire: pairs with the Release in `give_back`: the receiver is done with what lay there.
-    taken.load(Ordering::Acquire) + places
+    taken.load(Ordering::Acquire) + locations
 }

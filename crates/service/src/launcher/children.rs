@@ -4,7 +4,7 @@ use super::output::Copier;
 use crate::error::{ServiceError, system};
 use crate::events::{Event, Events};
 use crate::server::Server;
-use engine::Departure;
+use engine::Exit;
 use engine::node::EngineKind;
 use launch::environment::{CORE, ENGINE, JOB, RANK, SERVICE, SIZE};
 use rustix::process::{Pid, Signal, WaitId, WaitIdOptions, kill_process_group, waitid};
@@ -68,7 +68,7 @@ pub(super) enum Stage {
 struct Rank {
     child: Child,
     handle: ProcessHandle,
-    departure: Option<Departure>,
+    departure: Option<Exit>,
 }
 
 impl Rank {
@@ -140,7 +140,7 @@ impl Children {
     }
 
     /// How a process that this one has started ended, if it has.
-    pub(super) fn departure_of(&self, pid: u32) -> Option<Departure> {
+    pub(super) fn departure_of(&self, pid: u32) -> Option<Exit> {
         let rank = self.ranks.iter().find(|rank| rank.handle.pid() == pid)?;
         rank.departure.or_else(|| departure(&rank.handle).ok().flatten())
     }
@@ -150,7 +150,7 @@ impl Children {
         &mut self,
         rank: u32,
         events: &Events,
-    ) -> Result<Option<(u32, Departure)>, ServiceError> {
+    ) -> Result<Option<(u32, Exit)>, ServiceError> {
         let Some(rank) = self.ranks.get_mut(rank as usize).filter(|rank| rank.departure.is_none())
         else {
             return Ok(None);
@@ -223,12 +223,12 @@ impl Drop for Children {
 }
 
 /// How a child has ended, if it has. It stays a zombie.
-fn departure(handle: &ProcessHandle) -> Result<Option<Departure>, ServiceError> {
+fn departure(handle: &ProcessHandle) -> Result<Option<Exit>, ServiceError> {
     let options = WaitIdOptions::EXITED | WaitIdOptions::NOHANG | WaitIdOptions::NOWAIT;
     let status = waitid(WaitId::PidFd(handle.as_fd()), options)
         .map_err(system("ask how a rank has ended"))?;
     Ok(status.and_then(|status| {
-        let exited = status.exit_status().map(Departure::Exited);
-        exited.or_else(|| status.terminating_signal().map(Departure::Killed))
+        let exited = status.exit_status().map(Exit::Exited);
+        exited.or_else(|| status.terminating_signal().map(Exit::Killed))
     }))
 }

@@ -13,8 +13,8 @@ use crate::selection::choice::Levels;
 use crate::shape::{BufferShape, InPlaceRule, OwnBlock, bytes_of};
 use bytemuck::Pod;
 use collectives::{Sizes, two_level};
-use engine::call::{Call, CallKind};
-use engine::meeting::{Meeting, Pattern};
+use engine::signature::{CallKind, Signature};
+use engine::flat::{FlatCollective, Pattern};
 
 /// # Allgather
 impl Communicator {
@@ -96,11 +96,11 @@ impl Communicator {
         leaves_own: bool,
     ) -> Result<ExecutionPath> {
         let choice = self.choose::<AllgatherAlgorithm>(bytes, FoldOrder::Any);
-        let call = Call::new(kind, bytes, choice.digest());
+        let call = Signature::new(kind, bytes, choice.digest());
         if choice.algorithm == AllgatherAlgorithm::Join {
-            return Ok(ExecutionPath::Flat(Meeting {
+            return Ok(ExecutionPath::Flat(FlatCollective {
                 leaves_own,
-                ..Meeting::new(Pattern::Gather, bytes, call)
+                ..FlatCollective::new(Pattern::Gather, bytes, call)
             }));
         }
         let sizes = Sizes::equal(self.size(), bytes)?;

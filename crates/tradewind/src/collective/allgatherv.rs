@@ -14,8 +14,8 @@ use crate::selection::choice::Levels;
 use crate::shape::{BufferShape, InPlaceRule, OwnBlock};
 use bytemuck::Pod;
 use collectives::{Sizes, two_level};
-use engine::call::{Call, CallKind};
-use engine::meeting::{Blocks, Meeting, Pattern};
+use engine::signature::{CallKind, Signature};
+use engine::flat::{VariableBlocks, FlatCollective, Pattern};
 use std::sync::Arc;
 
 /// # Allgather, blocks of different sizes
@@ -77,7 +77,7 @@ impl Communicator {
         let (bytes, at) = (counts.block(rank), counts.offset(rank));
         let choice =
             self.choose::<AllgatherAlgorithm>(counts.total / u64::from(ranks), FoldOrder::Any);
-        let call = Call::new(CallKind::Allgatherv, counts.total, choice.digest() ^ counts.digest());
+        let call = Signature::new(CallKind::Allgatherv, counts.total, choice.digest() ^ counts.digest());
         let joins = choice.algorithm == AllgatherAlgorithm::Join;
         let own = joins.then_some(OwnBlock { from: 0, to: at, bytes });
         let shape = BufferShape {
@@ -87,16 +87,16 @@ impl Communicator {
         };
         let path = if joins && counts.bytes.iter().all(|other| *other == bytes) {
             // All ranks know all sizes, so they agree that no table of blocks is needed.
-            ExecutionPath::Flat(Meeting {
+            ExecutionPath::Flat(FlatCollective {
                 leaves_own: true,
-                ..Meeting::new(Pattern::Gather, bytes, call)
+                ..FlatCollective::new(Pattern::Gather, bytes, call)
             })
         } else if joins {
-            let blocks = Some(Arc::new(Blocks::new([bytes], counts.bytes.iter().copied())));
-            ExecutionPath::Flat(Meeting {
+            let blocks = Some(Arc::new(VariableBlocks::new([bytes], counts.bytes.iter().copied())));
+            ExecutionPath::Flat(FlatCollective {
                 blocks,
                 leaves_own: true,
-                ..Meeting::new(Pattern::Gather, 0, call)
+                ..FlatCollective::new(Pattern::Gather, 0, call)
             })
         } else {
             let sizes = Sizes::each(&counts.bytes)?;

@@ -13,8 +13,8 @@ use crate::selection::choice::Levels;
 use crate::shape::{BufferShape, bytes_of};
 use bytemuck::Pod;
 use collectives::two_level;
-use engine::call::{Call, CallKind};
-use engine::meeting::{Meeting, Pattern};
+use engine::flat::{FlatCollective, Pattern};
+use engine::signature::{CallKind, Signature};
 
 /// # Allreduce
 impl Communicator {
@@ -97,11 +97,11 @@ impl Communicator {
         };
         let choice = self.choose::<AllreduceAlgorithm>(bytes, known.op.order());
         let arguments = choice.digest() << 16 | known.number();
-        let call = Call::new(CallKind::Allreduce, bytes, arguments);
+        let call = Signature::new(CallKind::Allreduce, bytes, arguments);
         if choice.algorithm == AllreduceAlgorithm::Join {
-            let flat = Meeting {
+            let flat = FlatCollective {
                 arithmetic: Some(known.arithmetic()),
-                ..Meeting::new(Pattern::Reduce, bytes, call)
+                ..FlatCollective::new(Pattern::Reduce, bytes, call)
             };
             return Ok(CollectivePlan::new(ExecutionPath::Flat(flat), shape));
         }

@@ -13,8 +13,8 @@ use crate::selection::choice::Levels;
 use crate::shape::{BufferShape, OwnBlock, bytes_of};
 use bytemuck::Pod;
 use collectives::two_level;
-use engine::call::{Call, CallKind};
-use engine::meeting::{Meeting, Pattern};
+use engine::flat::{FlatCollective, Pattern};
+use engine::signature::{CallKind, Signature};
 
 /// # All-to-all
 impl Communicator {
@@ -93,11 +93,11 @@ impl Communicator {
     ) -> Result<ExecutionPath> {
         let choice = self.choose::<AlltoallAlgorithm>(bytes, FoldOrder::Any);
         let total = self.for_each_rank(bytes)?;
-        let call = Call::new(kind, total, choice.digest() ^ arguments << 48);
+        let call = Signature::new(kind, total, choice.digest() ^ arguments << 48);
         if choice.algorithm == AlltoallAlgorithm::Join {
-            return Ok(ExecutionPath::Flat(Meeting {
+            return Ok(ExecutionPath::Flat(FlatCollective {
                 leaves_own,
-                ..Meeting::new(Pattern::Exchange, total, call)
+                ..FlatCollective::new(Pattern::Exchange, total, call)
             }));
         }
         let (rank, ranks) = (self.rank(), self.size());

@@ -14,8 +14,8 @@ use crate::selection::algorithms::for_different_sizes;
 use crate::selection::choice::{Choice, Levels};
 use crate::shape::{BufferShape, InPlaceRule, OwnBlock};
 use bytemuck::Pod;
-use engine::call::{Call, CallKind};
-use engine::meeting::{Blocks, Meeting, Pattern};
+use engine::flat::{FlatCollective, Pattern, VariableBlocks};
+use engine::signature::{CallKind, Signature};
 use std::sync::Arc;
 
 /// # All-to-all, blocks of different sizes
@@ -134,11 +134,12 @@ impl Communicator {
             levels: Levels::One,
             ..choice
         };
-        let call = Call::new(kind, 0, choice.digest() ^ known.map_or(0, Counts::digest));
+        let call = Signature::new(kind, 0, choice.digest() ^ known.map_or(0, Counts::digest));
         if choice.algorithm == AlltoallAlgorithm::Join {
-            let blocks = Blocks::new(sent.bytes.iter().copied(), received.bytes.iter().copied());
-            let flat = Meeting::new(Pattern::Exchange, 0, call);
-            return Ok(ExecutionPath::Flat(Meeting {
+            let blocks =
+                VariableBlocks::new(sent.bytes.iter().copied(), received.bytes.iter().copied());
+            let flat = FlatCollective::new(Pattern::Exchange, 0, call);
+            return Ok(ExecutionPath::Flat(FlatCollective {
                 blocks: Some(Arc::new(blocks)),
                 leaves_own: known.is_none(),
                 ..flat

@@ -10,8 +10,8 @@ use crate::reduction::FoldOrder;
 use crate::request::Request;
 use crate::selection::choice::{Choice, Levels};
 use collectives::two_level;
-use engine::call::{Call, CallKind};
-use engine::meeting::{Meeting, Pattern};
+use engine::flat::{FlatCollective, Pattern};
+use engine::signature::{CallKind, Signature};
 
 /// # Barrier
 impl Communicator {
@@ -23,7 +23,7 @@ impl Communicator {
     pub fn barrier(&self) -> Result<()> {
         let choice = self.choose::<BarrierAlgorithm>(0, FoldOrder::Any);
         if choice.algorithm == BarrierAlgorithm::Join {
-            return Ok(self.group().meet_and_wait(&flat_barrier(&choice), &[], &mut [])?);
+            return Ok(self.group().run_flat(&flat_barrier(&choice), &[], &mut [])?);
         }
         CollectivePlan::without_buffers(self.linked_barrier(&choice)?).start(self)?.wait()
     }
@@ -67,11 +67,11 @@ impl Communicator {
 }
 
 #[inline(always)]
-fn flat_barrier(choice: &Choice<BarrierAlgorithm>) -> Meeting {
-    Meeting::new(Pattern::Barrier, 0, signature_of_barrier(choice))
+fn flat_barrier(choice: &Choice<BarrierAlgorithm>) -> FlatCollective {
+    FlatCollective::new(Pattern::Barrier, 0, signature_of_barrier(choice))
 }
 
 #[inline(always)]
-fn signature_of_barrier(choice: &Choice<BarrierAlgorithm>) -> Call {
-    Call::new(CallKind::Barrier, 0, choice.digest())
+fn signature_of_barrier(choice: &Choice<BarrierAlgorithm>) -> Signature {
+    Signature::new(CallKind::Barrier, 0, choice.digest())
 }

@@ -13,10 +13,10 @@ use crate::selection::choice::{Choice, Levels};
 use crate::shape::bytes_of;
 use bytemuck::Pod;
 use collectives::two_level;
-use engine::call::{Call, CallKind};
-use engine::lane::Argument;
-use engine::meeting::{Meeting, Pattern};
-use engine::streams::Given;
+use engine::argument::Argument;
+use engine::flat::{FlatCollective, Pattern};
+use engine::signature::{CallKind, Signature};
+use engine::streams::BlockingInput;
 
 /// # Broadcast
 impl Communicator {
@@ -52,8 +52,8 @@ impl Communicator {
         let private = bytemuck::cast_slice_mut::<T, u8>(buffer);
         if self.group().streams(flat) {
             let streamed = match is_root {
-                true => self.group().stream(flat, Given::Apart(private), &mut []),
-                false => self.group().stream(flat, Given::Apart(&[]), private),
+                true => self.group().stream(flat, BlockingInput::Apart(private), &mut []),
+                false => self.group().stream(flat, BlockingInput::Apart(&[]), private),
             };
             if let Some(outcome) = streamed {
                 return Ok(outcome?);
@@ -61,10 +61,10 @@ impl Communicator {
         }
         if is_root {
             let arguments = [Argument::input(private), Argument::output(0)];
-            return Ok(self.group().meet_and_wait(flat, &arguments, &mut [])?);
+            return Ok(self.group().run_flat(flat, &arguments, &mut [])?);
         }
         let arguments = [Argument::input(&[]), Argument::output(bytes)];
-        Ok(self.group().meet_and_wait(flat, &arguments, &mut [&mut [], private])?)
+        Ok(self.group().run_flat(flat, &arguments, &mut [&mut [], private])?)
     }
 
     /// Starts a [`bcast`](Self::bcast).
@@ -121,11 +121,11 @@ impl Communicator {
 }
 
 #[inline(always)]
-fn flat_bcast(choice: &Choice<BcastAlgorithm>, bytes: u64, root: u32) -> Meeting {
-    Meeting::new(Pattern::Broadcast { root }, bytes, signature_of_bcast(choice, bytes, root))
+fn flat_bcast(choice: &Choice<BcastAlgorithm>, bytes: u64, root: u32) -> FlatCollective {
+    FlatCollective::new(Pattern::Broadcast { root }, bytes, signature_of_bcast(choice, bytes, root))
 }
 
 #[inline(always)]
-fn signature_of_bcast(choice: &Choice<BcastAlgorithm>, bytes: u64, root: u32) -> Call {
-    Call::new(CallKind::Bcast, bytes, choice.digest() << 32 | u64::from(root))
+fn signature_of_bcast(choice: &Choice<BcastAlgorithm>, bytes: u64, root: u32) -> Signature {
+    Signature::new(CallKind::Bcast, bytes, choice.digest() << 32 | u64::from(root))
 }

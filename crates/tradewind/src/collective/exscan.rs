@@ -11,8 +11,8 @@ use crate::reduction::{Combination, ReduceOp};
 use crate::request::Request;
 use crate::shape::{BufferShape, bytes_of};
 use bytemuck::Pod;
-use engine::call::{Call, CallKind};
-use engine::meeting::{Meeting, Pattern};
+use engine::flat::{FlatCollective, Pattern};
+use engine::signature::{CallKind, Signature};
 
 /// # Exclusive scan
 impl Communicator {
@@ -96,11 +96,11 @@ impl Communicator {
         };
         let choice = self.choose::<ExscanAlgorithm>(bytes, known.op.order());
         let arguments = choice.digest() << 16 | known.number();
-        let call = Call::new(CallKind::Exscan, bytes, arguments);
+        let call = Signature::new(CallKind::Exscan, bytes, arguments);
         if choice.algorithm == ExscanAlgorithm::Join {
-            let flat = Meeting {
+            let flat = FlatCollective {
                 arithmetic: Some(known.arithmetic()),
-                ..Meeting::new(Pattern::Exscan, bytes, call)
+                ..FlatCollective::new(Pattern::Exscan, bytes, call)
             };
             return Ok(CollectivePlan::new(ExecutionPath::Flat(flat), shape));
         }

@@ -12,8 +12,8 @@ use crate::request::Request;
 use crate::shape::{BufferShape, InPlaceRule, OwnBlock, bytes_of};
 use bytemuck::Pod;
 use collectives::Sizes;
-use engine::call::{Call, CallKind};
-use engine::meeting::{Meeting, Pattern};
+use engine::signature::{CallKind, Signature};
+use engine::flat::{FlatCollective, Pattern};
 
 /// # Gather
 impl Communicator {
@@ -134,11 +134,11 @@ impl Communicator {
     ) -> Result<ExecutionPath> {
         self.check_root(root)?;
         let choice = self.choose::<GatherAlgorithm>(bytes, FoldOrder::Any);
-        let call = Call::new(kind, bytes, choice.digest() << 32 | u64::from(root));
+        let call = Signature::new(kind, bytes, choice.digest() << 32 | u64::from(root));
         if choice.algorithm == GatherAlgorithm::Join {
-            return Ok(ExecutionPath::Flat(Meeting {
+            return Ok(ExecutionPath::Flat(FlatCollective {
                 leaves_own,
-                ..Meeting::new(Pattern::GatherTo { root }, bytes, call)
+                ..FlatCollective::new(Pattern::GatherTo { root }, bytes, call)
             }));
         }
         let sizes = Sizes::equal(self.size(), bytes)?;

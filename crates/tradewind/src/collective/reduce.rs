@@ -13,8 +13,8 @@ use crate::selection::choice::Levels;
 use crate::shape::{BufferShape, InPlaceRule, bytes_of};
 use bytemuck::Pod;
 use collectives::two_level;
-use engine::call::{Call, CallKind};
-use engine::meeting::{Meeting, Pattern};
+use engine::flat::{FlatCollective, Pattern};
+use engine::signature::{CallKind, Signature};
 
 /// # Reduce
 impl Communicator {
@@ -107,10 +107,10 @@ impl Communicator {
         };
         let choice = self.choose::<ReduceAlgorithm>(bytes, known.op.order());
         let arguments = choice.digest() << 48 ^ known.number() << 32 | u64::from(root);
-        let call = Call::new(CallKind::Reduce, bytes, arguments);
+        let call = Signature::new(CallKind::Reduce, bytes, arguments);
         if choice.algorithm == ReduceAlgorithm::Join {
-            let flat = Meeting::new(Pattern::ReduceTo { root }, bytes, call);
-            let flat = Meeting { arithmetic: Some(known.arithmetic()), ..flat };
+            let flat = FlatCollective::new(Pattern::ReduceTo { root }, bytes, call);
+            let flat = FlatCollective { arithmetic: Some(known.arithmetic()), ..flat };
             return Ok(CollectivePlan::new(ExecutionPath::Flat(flat), shape));
         }
         let (rank, ranks, reduction, tuning) =

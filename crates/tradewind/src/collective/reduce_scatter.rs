@@ -13,8 +13,8 @@ use crate::request::Request;
 use crate::shape::{BufferShape, bytes_of};
 use bytemuck::Pod;
 use collectives::Sizes;
-use engine::call::{Call, CallKind};
-use engine::meeting::{Meeting, Pattern};
+use engine::flat::{FlatCollective, Pattern};
+use engine::signature::{CallKind, Signature};
 use smallvec::SmallVec;
 
 /// # Reduce-scatter
@@ -159,11 +159,11 @@ impl Communicator {
         };
         let choice = self.choose::<ReduceScatterAlgorithm>(bytes, known.op.order());
         let arguments = choice.digest() << 16 | known.number();
-        let call = Call::new(CallKind::ReduceScatterBlock, bytes, arguments);
+        let call = Signature::new(CallKind::ReduceScatterBlock, bytes, arguments);
         if choice.algorithm == ReduceScatterAlgorithm::Join {
             let at = u64::from(self.rank()) * bytes;
-            let flat = Meeting::new(Pattern::ReduceScatter { at, bytes }, total, call);
-            let flat = Meeting { arithmetic: Some(known.arithmetic()), ..flat };
+            let flat = FlatCollective::new(Pattern::ReduceScatter { at, bytes }, total, call);
+            let flat = FlatCollective { arithmetic: Some(known.arithmetic()), ..flat };
             return Ok(CollectivePlan::new(ExecutionPath::Flat(flat), shape));
         }
         let sizes = Sizes::equal(self.size(), bytes)?;
@@ -198,11 +198,15 @@ impl Communicator {
         let choice = self
             .choose::<ReduceScatterAlgorithm>(counts.total / u64::from(ranks), known.op.order());
         let arguments = choice.digest() << 16 | known.number();
-        let call =
-            Call::new(CallKind::ReduceScatter, counts.total, arguments ^ counts.digest() << 24);
+        let call = Signature::new(
+            CallKind::ReduceScatter,
+            counts.total,
+            arguments ^ counts.digest() << 24,
+        );
         if choice.algorithm == ReduceScatterAlgorithm::Join {
-            let flat = Meeting::new(Pattern::ReduceScatter { at, bytes }, counts.total, call);
-            let flat = Meeting { arithmetic: Some(known.arithmetic()), ..flat };
+            let flat =
+                FlatCollective::new(Pattern::ReduceScatter { at, bytes }, counts.total, call);
+            let flat = FlatCollective { arithmetic: Some(known.arithmetic()), ..flat };
             return Ok(CollectivePlan::new(ExecutionPath::Flat(flat), shape));
         }
         let sizes = Sizes::each(&counts.bytes)?;

@@ -13,8 +13,8 @@ use crate::request::Request;
 use crate::shape::{BufferShape, InPlaceRule, OwnBlock, bytes_of};
 use bytemuck::Pod;
 use collectives::Sizes;
-use engine::call::{Call, CallKind};
-use engine::meeting::{Blocks, Meeting, Pattern};
+use engine::signature::{CallKind, Signature};
+use engine::flat::{VariableBlocks, FlatCollective, Pattern};
 use std::sync::Arc;
 
 /// # Scatter, blocks of different sizes
@@ -101,15 +101,15 @@ impl Communicator {
         let own = counts.as_ref().map_or(own, |counts| counts.block(root));
         // The selection must be the same on all ranks, and only the root knows the total size.
         let choice = self.choose::<ScatterAlgorithm>(0, FoldOrder::Any);
-        let call = Call::new(CallKind::Scatterv, 0, choice.digest() << 32 | u64::from(root));
+        let call = Signature::new(CallKind::Scatterv, 0, choice.digest() << 32 | u64::from(root));
         let joins = choice.algorithm == ScatterAlgorithm::Join;
         let path = if joins {
             let sent = counts.iter().flat_map(|counts| counts.bytes.iter().copied());
-            let blocks = Some(Arc::new(Blocks::new(sent, counts.is_none().then_some(own))));
-            ExecutionPath::Flat(Meeting {
+            let blocks = Some(Arc::new(VariableBlocks::new(sent, counts.is_none().then_some(own))));
+            ExecutionPath::Flat(FlatCollective {
                 blocks,
                 leaves_own: true,
-                ..Meeting::new(Pattern::Scatter { root }, 0, call)
+                ..FlatCollective::new(Pattern::Scatter { root }, 0, call)
             })
         } else {
             let bytes = self.agree_with_root(own, counts.as_ref(), (root, call))?;

@@ -5,7 +5,7 @@ use super::liveness::LivenessWatch;
 use super::translation::{rank_in, translate};
 use crate::error::{Error, Result, argument};
 use crate::placement::{NodeLayout, Placement};
-use engine::group::Group;
+use engine::communicator::Communicator as NodeCommunicator;
 use network::backend::{Backend, CommunicatorContext, RunId};
 use network::error::Error as BackendError;
 use network::node_map::NodeMap;
@@ -99,7 +99,7 @@ impl InternodeJob {
 pub(crate) struct InternodeGroup {
     job: Arc<InternodeJob>,
     /// The ranks on this node.
-    group: Arc<Group>,
+    group: Arc<NodeCommunicator>,
     context: CommunicatorContext,
     /// Number of collectives started.
     sequence: AtomicU64,
@@ -111,7 +111,11 @@ pub(crate) struct InternodeGroup {
 
 impl InternodeGroup {
     /// All ranks of a job.
-    pub(crate) fn world(job: Arc<InternodeJob>, group: &Arc<Group>, rank: u32) -> Arc<Self> {
+    pub(crate) fn world(
+        job: Arc<InternodeJob>,
+        group: &Arc<NodeCommunicator>,
+        rank: u32,
+    ) -> Arc<Self> {
         let members = (0..job.nodes.ranks()).collect();
         InternodeGroup::of(job, Arc::clone(group), CommunicatorContext { number: 0, members, rank })
     }
@@ -119,7 +123,7 @@ impl InternodeGroup {
     /// The ranks of a context; `group` has those on this node.
     pub(crate) fn of(
         job: Arc<InternodeJob>,
-        group: Arc<Group>,
+        group: Arc<NodeCommunicator>,
         context: CommunicatorContext,
     ) -> Arc<Self> {
         let sequence = AtomicU64::new(0);
@@ -147,7 +151,7 @@ impl InternodeGroup {
     }
 
     /// The ranks on this node.
-    pub(crate) fn group(&self) -> &Arc<Group> {
+    pub(crate) fn group(&self) -> &Arc<NodeCommunicator> {
         &self.group
     }
 

@@ -1,7 +1,7 @@
 //! Records of the runs of a schedule between nodes, for the profile.
 
-use engine::call::Call;
-use engine::group::Group;
+use engine::communicator::Communicator as NodeCommunicator;
+use engine::signature::Signature;
 use engine::trace::{BETWEEN_NODES, Trace, TraceEvent, TraceStage, TracedProgram};
 use goal::schedule::{Kind, Schedule, ScheduleView};
 use network::backend::CommunicatorContext;
@@ -14,18 +14,18 @@ pub(super) struct Recording {
     communicator: u64,
     program: u64,
     rank: u32,
-    call: Call,
+    call: Signature,
     schedule: Schedule,
 }
 
 impl Recording {
     /// A recorder, if this rank records a profile.
     pub(super) fn new(
-        group: &Group,
+        group: &NodeCommunicator,
         context: &CommunicatorContext,
         program: u64,
         schedule: &Schedule,
-        call: Call,
+        call: Signature,
     ) -> Option<Self> {
         let trace = Arc::clone(group.trace()?);
         let communicator = BETWEEN_NODES | u64::from(context.number);

@@ -4,8 +4,8 @@ use super::group::InternodeGroup;
 use super::schedule::{InternodeSchedule, is_read, is_written};
 use crate::error::{Error, Result};
 use crate::failure::Straggler;
-use engine::call::Call;
-use engine::lane::Argument;
+use engine::signature::Signature;
+use engine::argument::Argument;
 use network::backend::RunId;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
@@ -103,7 +103,7 @@ impl InternodeRequest {
     }
 
     /// The signature of the call.
-    pub(crate) fn call(&self) -> Call {
+    pub(crate) fn call(&self) -> Signature {
         self.schedule.call
     }
 
@@ -174,7 +174,7 @@ impl InternodeRequest {
         loop {
             // Other ranks may need this one in a communicator of this node before they can take
             // part in the run; without its help both would wait for ever.
-            let has_own_work = internode.group().look_after_own_work()?;
+            let has_own_work = internode.group().progress_own_work()?;
             let own_work = has_own_work.then(|| Instant::now() + OWN_WORK_INTERVAL);
             let check = self.next_check().due;
             let until = [deadline, own_work, Some(check)].into_iter().flatten().min();

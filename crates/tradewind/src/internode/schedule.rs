@@ -3,7 +3,7 @@
 use super::group::InternodeGroup;
 use super::recording::Recording;
 use crate::error::{Error, Result};
-use engine::call::Call;
+use engine::signature::Signature;
 use goal::graph::Access;
 use goal::schedule::{BufferRecord, Kind, Schedule};
 use network::backend::{Backend, ScheduleId};
@@ -15,7 +15,7 @@ pub(crate) struct InternodeSchedule {
     pub(super) internode: Arc<InternodeGroup>,
     pub(super) backend: Arc<dyn Backend>,
     pub(super) id: ScheduleId,
-    pub(super) call: Call,
+    pub(super) call: Signature,
     pub(super) buffers: Vec<BufferRecord>,
     pub(super) recording: Option<Recording>,
 }
@@ -32,7 +32,7 @@ impl InternodeSchedule {
         internode: &Arc<InternodeGroup>,
         backend: &Arc<dyn Backend>,
         schedule: &Schedule,
-        call: Call,
+        call: Signature,
     ) -> Result<Arc<Self>> {
         // Counted even if the backend refuses, so that the number is the same on all ranks.
         let program = internode.next_program();
@@ -40,7 +40,7 @@ impl InternodeSchedule {
             return Err(Error::NeedsSharedMemory { what: "joins of a user-defined schedule" });
         }
         let id = backend
-            .register(internode.context(), schedule, call.stamp())
+            .register(internode.context(), schedule, call.digest24())
             .map_err(|error| internode.translate(error))?;
         let recording =
             Recording::new(internode.group(), internode.context(), program, schedule, call);

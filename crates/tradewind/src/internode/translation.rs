@@ -2,7 +2,7 @@
 
 use crate::error::Error;
 use crate::failure::Exit;
-use engine::call::Call;
+use engine::signature::Signature;
 use network::backend::CommunicatorContext;
 use network::error::Error as BackendError;
 
@@ -23,8 +23,8 @@ pub(super) fn translate(context: &CommunicatorContext, error: BackendError) -> E
         BackendError::Mismatch { sequence, ours, rank, theirs } => {
             let own = context.rank;
             let other = rank_in(context, rank).unwrap_or(rank);
-            let ours = Call::kind_of(ours).name();
-            let theirs = Call::kind_of(theirs).name();
+            let ours = Signature::kind_of(ours).name();
+            let theirs = Signature::kind_of(theirs).name();
             let hint = if ours == theirs {
                 ": they differ in something else, such as size, root, operation, type"
             } else {

@@ -7,7 +7,7 @@ use crate::selection::algorithms::NeighborAlgorithm;
 use crate::selection::choice::Levels;
 use collectives::CollectiveError;
 use collectives::neighbor::{Neighbor, Neighborhood, Topology};
-use engine::call::Call;
+use engine::signature::Signature;
 use std::num::NonZeroU32;
 use std::sync::OnceLock;
 
@@ -78,7 +78,7 @@ impl Neighbors {
     }
 
     /// Edges of all ranks. The first call waits for all ranks.
-    pub(super) fn topology(&self, call: Call) -> Result<&Topology> {
+    pub(super) fn topology(&self, call: Signature) -> Result<&Topology> {
         let gathered = match self.gathered.get() {
             Some(gathered) => gathered,
             None => {

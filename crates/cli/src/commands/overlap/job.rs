@@ -3,7 +3,7 @@
 use super::figures::{microseconds, name_and_size};
 use super::rank::Report;
 use crate::failure::Failure;
-use engine::Departure;
+use engine::Exit;
 use engine::node::EngineKind;
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 use measure::experiments::overlap::{Case, Row};
@@ -24,7 +24,7 @@ pub(crate) enum Interruption {
     /// The job could not be run.
     Job(ServiceError),
     /// A rank failed; what it had to say it has said on standard error.
-    Rank { rank: u32, how: Departure, status: u8 },
+    Rank { rank: u32, how: Exit, status: u8 },
     /// All ranks ended well, and there is no row.
     NoRow,
 }

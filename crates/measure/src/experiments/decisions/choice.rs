@@ -93,8 +93,8 @@ fn join_changes(operation: Collective, ranks: u32) -> Vec<u64> {
         O::Scatter | O::Alltoall | O::ReduceScatter => u64::from(ranks),
         _ => 1,
     };
-    let folds = (operation == O::Allreduce).then(|| engine::meeting::folded_by_all(ranks));
-    folds.into_iter().chain([engine::meeting::kept_in_cells(ranks) / blocks]).collect()
+    let folds = (operation == O::Allreduce).then(|| engine::flat::folded_by_all(ranks));
+    folds.into_iter().chain([engine::flat::kept_in_cells(ranks) / blocks]).collect()
 }
 
 /// Ranges of one row; the first begins with 0, the last has no end. Between two sizes with

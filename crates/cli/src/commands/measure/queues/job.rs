@@ -2,7 +2,7 @@
 
 use super::rank::Report;
 use crate::failure::Failure;
-use engine::Departure;
+use engine::Exit;
 use engine::node::EngineKind;
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 use measure::experiments::queues::{Mechanism, Plan, Row};
@@ -22,7 +22,7 @@ pub(super) enum End {
     /// Well.
     Complete,
     /// A rank failed; what it had to say it has said on standard error.
-    RankFailed { rank: u32, how: Departure, status: u8 },
+    RankFailed { rank: u32, how: Exit, status: u8 },
     /// All ranks ended well, and rows are missing.
     Incomplete { expected: usize },
 }

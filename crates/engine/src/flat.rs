@@ -1,0 +1,16 @@
+//! Flat collectives: collectives that need no linking.
+//!
+//! Every rank writes its contribution where the other ranks find it, and fetches its result from
+//! their contributions. [`pattern`] defines what moves; the executor runs it in numbered slots.
+
+pub(crate) mod arrivals;
+mod blocks;
+pub(crate) mod chunks;
+pub(crate) mod executor;
+mod fetch;
+pub mod pattern;
+pub(crate) mod result_binding;
+
+pub use pattern::{
+    Edge, EdgeKey, FlatCollective, Pattern, VariableBlocks, folded_by_all, kept_in_cells,
+};

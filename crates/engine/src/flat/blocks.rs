@@ -1,0 +1,243 @@
+//! Contributions whose lengths not every rank knows: each says itself how long it is and where its
+//! blocks end, so that who takes a block sees whether it is what it expects.
+//!
+//! The rank_cell of a rank in the slot holds the number of bytes of its contribution and, behind it, the
+//! contribution, or the place of one that is too long for a cell. A contribution is a table, where each of its
+//! blocks ends, and then the blocks. Between neighbours, who do not know how many blocks others
+//! have, the table begins with their number, and has before each end whom the block is for.
+
+use crate::argument::{Argument, Binding};
+use crate::error::{Error, Outcome};
+use crate::flat::executor::FlatExecutor;
+use crate::flat::pattern::{
+    ContributionPlacement, Edge, EdgeKey, FlatCollective, Pattern, VariableBlocks, block,
+};
+use crate::state::CONTRIBUTION_BYTES;
+use shm::segment::Offset;
+use std::ops::Range;
+
+/// Bytes of a number.
+const WORD: u64 = 8;
+
+fn aligned(table: u64) -> u64 {
+    table.next_multiple_of(64)
+}
+
+fn table_bytes(blocks: &VariableBlocks) -> u64 {
+    let words = match &blocks.edge_keys {
+        None => blocks.sent.len(),
+        Some(edge_keys) => 1 + 2 * edge_keys.len(),
+    };
+    WORD * words as u64
+}
+
+impl FlatExecutor {
+    /// Bytes of a contribution. One that is longer than a cell needs memory of its own.
+    pub(crate) fn table_and_blocks_bytes(&self, blocks: &VariableBlocks) -> u64 {
+        let table = table_bytes(blocks);
+        let packed = table.saturating_add(blocks.contribution());
+        if packed <= self.cell_bytes {
+            packed
+        } else {
+            aligned(table).saturating_add(blocks.contribution())
+        }
+    }
+
+    /// Where the blocks of a contribution begin, behind a table of `table` bytes: those of a long one
+    /// with a line.
+    fn blocks_at(&self, table: u64, length: u64) -> u64 {
+        if length <= self.cell_bytes { table } else { aligned(table) }
+    }
+
+    /// Puts this rank's blocks on the table; `room` is where those go that are too long for a cell.
+    pub(crate) fn publish_blocks(
+        &self,
+        run: u64,
+        (collective, blocks): (&FlatCollective, &VariableBlocks),
+        input: &Argument<'_>,
+        room: Option<Offset>,
+    ) -> Outcome {
+        let line = self.cell(run, ContributionPlacement::Inline, self.rank);
+        let behind = Offset(line.0 + WORD);
+        let length = self.table_and_blocks_bytes(blocks);
+        let at = match room {
+            Some(room) => {
+                self.memory.write(behind, &room.0.to_le_bytes())?;
+                room
+            }
+            None if length <= CONTRIBUTION_BYTES - WORD => behind,
+            None => self.cell(run, ContributionPlacement::Cell, self.rank),
+        };
+        self.memory.write(line, &length.to_le_bytes())?;
+        self.put_table(at, blocks)?;
+        let data = Offset(at.0 + self.blocks_at(table_bytes(blocks), length));
+        // Nobody takes the block that this rank has for itself.
+        let end = blocks.contribution();
+        let own = collective.own_part(self.rank, self.ranks).unwrap_or(end..end);
+        self.put_piece(data, input, 0..own.start)?;
+        self.put_piece(data, input, own.end..end)
+    }
+
+    fn put_table(&self, at: Offset, blocks: &VariableBlocks) -> Outcome {
+        let mut next = at.0;
+        let mut put = |word: u64| {
+            let at = Offset(next);
+            next += WORD;
+            self.memory.write(at, &word.to_le_bytes())
+        };
+        match &blocks.edge_keys {
+            None => blocks.sent.iter().try_for_each(|end| put(*end))?,
+            Some(edge_keys) => {
+                put(edge_keys.len() as u64)?;
+                edge_keys
+                    .iter()
+                    .zip(&blocks.sent)
+                    .try_for_each(|(edge_key, end)| put(edge_key.0).and_then(|()| put(*end)))?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Copies a piece of a contribution to its place in the copy that begins at `at`.
+    #[inline]
+    pub(crate) fn put_piece(&self, at: Offset, input: &Argument<'_>, piece: Range<u64>) -> Outcome {
+        let to = Offset(at.0 + piece.start);
+        match input.binding {
+            Binding::Private => {
+                let data = input.data.get(piece.start as usize..piece.end as usize);
+                Ok(self.memory.write(to, data.unwrap_or_default())?)
+            }
+            Binding::Segment(from) => {
+                Ok(self.memory.copy(Offset(from.0 + piece.start), to, piece.end - piece.start)?)
+            }
+        }
+    }
+
+    /// Takes this rank's blocks of all contributions that it wants.
+    pub(crate) fn fetch_variable(
+        &self,
+        run: u64,
+        collective: &FlatCollective,
+        blocks: &VariableBlocks,
+        result: &mut [u8],
+    ) -> Outcome {
+        if let Some(sources) = &blocks.sources {
+            let keyed = blocks.edge_keys.is_some();
+            for (number, edge) in sources.iter().enumerate() {
+                let Some(edge) = edge else { continue };
+                let found = if keyed {
+                    self.find_edge(run, collective, *edge)?
+                } else {
+                    self.find_block(run, edge.rank, 1, 0)?
+                };
+                self.take_block(
+                    collective,
+                    (edge.rank, found),
+                    block(&blocks.received, number),
+                    result,
+                )?;
+            }
+            return Ok(());
+        }
+        let (sources, tables, wanted) = match collective.pattern {
+            Pattern::Scatter { root } => (root..root + 1, self.ranks, self.rank),
+            Pattern::Exchange => (0..self.ranks, self.ranks, self.rank),
+            _ => (0..self.ranks, 1, 0),
+        };
+        for (number, source) in sources.enumerate() {
+            if collective.leaves_own && source == self.rank {
+                continue;
+            }
+            let found = self.find_block(run, source, tables, wanted)?;
+            self.take_block(collective, (source, found), block(&blocks.received, number), result)?;
+        }
+        Ok(())
+    }
+
+    /// Takes the block of a source that was found, if it is as long as its place in the result.
+    #[inline]
+    fn take_block(
+        &self,
+        collective: &FlatCollective,
+        (source, (at, sent)): (u32, (Offset, u64)),
+        target: Range<u64>,
+        result: &mut [u8],
+    ) -> Outcome {
+        let expected = target.end - target.start;
+        if sent != expected {
+            let (call, to) = (collective.call.kind.name(), self.rank);
+            return Err(Error::BlockLength { call, from: source, to, sent, expected }.into());
+        }
+        match result.get_mut(target.start as usize..target.end as usize) {
+            Some(piece) => Ok(self.memory.read(at, piece)?),
+            None => Ok(()),
+        }
+    }
+
+    /// Where the block of an edge from another rank to this one lies, and how many bytes it has.
+    fn find_edge(
+        &self,
+        run: u64,
+        collective: &FlatCollective,
+        edge: Edge,
+    ) -> Outcome<(Offset, u64)> {
+        let (at, length) = self.variable_contribution(run, edge.rank)?;
+        let word =
+            |number: u64| self.read_word(Offset(at.0.saturating_add(WORD.saturating_mul(number))));
+        let count = word(0)?.min(length / (2 * WORD));
+        let (mut start, mut before) = (0, edge.number);
+        for entry in 0..count {
+            let (found, end) = (word(1 + 2 * entry)?, word(2 + 2 * entry)?);
+            if found == EdgeKey::new(self.rank, edge.tag).0 {
+                if before == 0 {
+                    let data = at.0.saturating_add(self.blocks_at(WORD * (1 + 2 * count), length));
+                    return Ok((Offset(data.saturating_add(start)), end.saturating_sub(start)));
+                }
+                before -= 1;
+            }
+            start = end;
+        }
+        Err(Error::MissingEdge {
+            call: collective.call.kind.name(),
+            from: edge.rank,
+            to: self.rank,
+        }
+        .into())
+    }
+
+    /// Where the contribution of a rank lies, and how many bytes it has.
+    #[inline]
+    fn variable_contribution(&self, run: u64, source: u32) -> Outcome<(Offset, u64)> {
+        let line = self.cell(run, ContributionPlacement::Inline, source);
+        let behind = Offset(line.0 + WORD);
+        let length = self.read_word(line)?;
+        let at = if length <= CONTRIBUTION_BYTES - WORD {
+            behind
+        } else if length <= self.cell_bytes {
+            self.cell(run, ContributionPlacement::Cell, source)
+        } else {
+            Offset(self.read_word(behind)?)
+        };
+        Ok((at, length))
+    }
+
+    /// Where block `wanted` of the contribution of `source`, which has `count`, lies, and how many bytes
+    /// it has.
+    #[inline]
+    fn find_block(&self, run: u64, source: u32, count: u32, wanted: u32) -> Outcome<(Offset, u64)> {
+        let (at, length) = self.variable_contribution(run, source)?;
+        let end_of =
+            |number: u32| self.read_word(Offset(at.0.saturating_add(WORD * u64::from(number))));
+        let start = if wanted == 0 { 0 } else { end_of(wanted - 1)? };
+        let end = end_of(wanted)?;
+        let data = self.blocks_at(WORD * u64::from(count), length);
+        Ok((Offset(at.0.saturating_add(data).saturating_add(start)), end.saturating_sub(start)))
+    }
+
+    #[inline]
+    fn read_word(&self, at: Offset) -> Outcome<u64> {
+        let mut word = [0; WORD as usize];
+        self.memory.read(at, &mut word)?;
+        Ok(u64::from_le_bytes(word))
+    }
+}

@@ -1,0 +1,574 @@
+//! The collective ring: a communicator's n-th collective takes place at slot n mod K, without any
+//! linking.
+//!
+//! A slot has a rank_cell a rank: the word that says that the rank has come (see [`arrival`]) and,
+//! behind it, its small contribution. To arrive is to write one's own rank_cell; a barrier or a small
+//! allreduce moves each rank's line to the others and nothing back. Stamps in the words tell ranks
+//! that met by mistake, in different collectives.
+
+use crate::argument::{Argument, Binding};
+use crate::error::{Error, Outcome};
+use crate::flat::chunks::{self, ChunkedWork, ContributionLocation, WorkLine};
+use crate::flat::pattern::{
+    ContributionPlacement, FlatCollective, Pattern, RankSet, ReducedBy, VariableBlocks, block,
+};
+use crate::flat::result_binding::ResultBinding;
+use crate::protocol::arrival;
+use crate::signature::{CallKind, Signature};
+use crate::staging::Staging;
+use crate::state::{
+    CELL_SETS, CONTRIBUTION_BYTES, CommunicatorState, FLAT_SLOTS, RankCell, SleepersLine,
+};
+use crate::wait::CountReached;
+use crate::window::{Executor, RunNumber, SharedStates};
+use shm::futex;
+use shm::mapped::{Mapped, MappedSlice};
+use shm::memory::{Purpose, SegmentMemory};
+use shm::prefetch::prefetch;
+use shm::segment::Offset;
+use shm::sync::{Ordering, fence};
+use std::sync::Arc;
+
+/// Neighbouring slots do not follow each other in memory: processors that see lines fetched at
+/// equal distances fetch the next ones beforehand, and would take those from the rank that is about
+/// to write there. Odd, so that every slot has its place.
+const SCATTER: u64 = 27;
+
+/// A line takes as long from core to core as two small collectives from call to call, where nobody
+/// waits.
+const AHEAD: u64 = 2;
+
+/// One slot's shared words.
+#[derive(Debug)]
+struct Slot {
+    at: Offset,
+    rank_cells: MappedSlice<RankCell>,
+    work: Mapped<WorkLine>,
+}
+
+/// A rank's view of its communicator's slots.
+#[derive(Debug)]
+pub(crate) struct FlatExecutor {
+    pub(crate) memory: SegmentMemory,
+    pub(crate) rank: u32,
+    pub(crate) ranks: u32,
+    cells: u64,
+    pub(crate) cell_bytes: u64,
+    pub(super) sleepers: Mapped<SleepersLine>,
+    slots: Vec<Slot>,
+    states: Vec<SharedStates>,
+    state: Arc<CommunicatorState>,
+}
+
+impl FlatExecutor {
+    pub(crate) fn new(
+        memory: SegmentMemory,
+        state: Arc<CommunicatorState>,
+        rank: u32,
+        ranks: u32,
+    ) -> Outcome<Self> {
+        let layout = *state.layout();
+        let segment = memory.segment();
+        let slots = (0..FLAT_SLOTS)
+            .map(|index| {
+                let at = state.place(layout.slot_at(index * SCATTER % FLAT_SLOTS));
+                Ok(Slot {
+                    at,
+                    rank_cells: MappedSlice::new(segment, at, ranks as usize)?,
+                    work: Mapped::new(segment, Offset(at.0 + layout.slot.work))?,
+                })
+            })
+            .collect::<Outcome<_>>()?;
+        let states =
+            (0..ranks).map(|rank| state.states(segment, rank)).collect::<Result<_, Error>>()?;
+        let sleepers = Mapped::new(segment, state.sleepers_at())?;
+        let (cells, cell_bytes) = (state.place(layout.cell_at(0, 0)).0, layout.cell_bytes());
+        Ok(FlatExecutor { memory, rank, ranks, cells, cell_bytes, sleepers, slots, states, state })
+    }
+
+    #[inline]
+    fn slot(&self, run: u64) -> &Slot {
+        &self.slots[(run % FLAT_SLOTS) as usize]
+    }
+
+    #[inline]
+    fn lap(run: u64) -> u32 {
+        (run / FLAT_SLOTS) as u32
+    }
+
+    /// Where the small contribution of `rank` lies, or the pointers to its large one.
+    #[inline]
+    pub(crate) fn cell(&self, run: u64, placement: ContributionPlacement, rank: u32) -> Offset {
+        match placement {
+            ContributionPlacement::Inline | ContributionPlacement::Variable => {
+                let rank_cell = size_of::<RankCell>() as u64;
+                Offset(
+                    self.slot(run).at.0
+                        + u64::from(rank) * rank_cell
+                        + (rank_cell - CONTRIBUTION_BYTES),
+                )
+            }
+            ContributionPlacement::Cell | ContributionPlacement::Arena => {
+                let number = run % CELL_SETS * u64::from(self.ranks) + u64::from(rank);
+                Offset(self.cells + number * self.cell_bytes)
+            }
+        }
+    }
+
+    /// The word that sleepers of this communicator mark.
+    pub(crate) fn sleepers(&self) -> &shm::sync::AtomicU32 {
+        &self.sleepers.word
+    }
+
+    #[inline]
+    pub(crate) fn placement(&self, collective: &FlatCollective) -> ContributionPlacement {
+        collective.placement(CONTRIBUTION_BYTES, self.cell_bytes)
+    }
+
+    /// Bytes of memory of its own that a collective takes, if it takes any.
+    #[inline]
+    pub(crate) fn large_bytes(&self, collective: &FlatCollective) -> Option<u64> {
+        self.is_large(collective).then(|| {
+            collective
+                .blocks
+                .as_ref()
+                .map_or(collective.bytes, |blocks| self.table_and_blocks_bytes(blocks))
+        })
+    }
+
+    /// Who computes results.
+    #[inline]
+    pub(crate) fn reduced_by(&self, collective: &FlatCollective) -> ReducedBy {
+        collective.reduced_by(self.ranks, self.placement(collective))
+    }
+
+    /// Puts a small contribution on the table.
+    #[inline]
+    fn put(&self, cell: Offset, argument: &Argument<'_>) -> Outcome {
+        match argument.binding {
+            Binding::Private => self.memory.write(cell, argument.data)?,
+            Binding::Segment(at) => self.memory.copy(at, cell, argument.length)?,
+        }
+        Ok(())
+    }
+
+    /// Puts this rank's contribution to a collective that takes no memory where the others look for
+    /// it.
+    #[inline]
+    pub(crate) fn place(
+        &self,
+        run: u64,
+        collective: &FlatCollective,
+        arguments: &[Argument<'_>],
+    ) -> Outcome {
+        let Some(input) = arguments.first().filter(|_| collective.contributes(self.rank)) else {
+            return Ok(());
+        };
+        match &collective.blocks {
+            None => self.put(self.cell(run, self.placement(collective), self.rank), input),
+            Some(blocks) => self.publish_blocks(run, (collective, blocks), input, None),
+        }
+    }
+
+    /// Says where the bytes of a large collective lie, staging private ones.
+    #[cold]
+    fn publish_locations(
+        &self,
+        staging: &mut Staging,
+        run: u64,
+        consumed_by_all: u64,
+        collective: &FlatCollective,
+        arguments: &[Argument<'_>],
+    ) -> Outcome {
+        let mut stage = |bytes: u64| staging.take(bytes, run, consumed_by_all);
+        let [input, output] = arguments else { return Ok(()) };
+        let contributes = collective.contributes(self.rank);
+        let reduces = collective.pattern == Pattern::Reduce;
+        let owners = self.reduced_by(collective) == ReducedBy::Reader;
+        let (contribution, spare) = match input.binding {
+            _ if !contributes => (Offset(0), Offset(0)),
+            // Those who fetch may do so when the caller has its buffer back.
+            _ if owners || input.binding == Binding::Private => {
+                let at = stage(collective.bytes)?;
+                self.stage(at, collective, input)?;
+                (at, Offset(0))
+            }
+            Binding::Private => (Offset(0), Offset(0)),
+            // A reduction reads contributions before it is complete; in all else somebody may fetch
+            // them afterwards.
+            Binding::Segment(at) if reduces => (at, Offset(0)),
+            Binding::Segment(at) => (at, stage(collective.bytes)?),
+        };
+        let (result, fetches) = match (output.binding, input.binding) {
+            _ if owners => (contribution, true),
+            (Binding::Segment(at), _) => (at, false),
+            (Binding::Private, Binding::Segment(_)) if reduces => (stage(collective.bytes)?, true),
+            (Binding::Private, _) => (contribution, true),
+        };
+        let cell = self.cell(run, ContributionPlacement::Arena, self.rank);
+        Ok(ContributionLocation { contribution, result, spare, fetches }
+            .write(&self.memory, cell)?)
+    }
+
+    /// Copies a contribution to where it is staged, except what nobody takes from there.
+    fn stage(&self, at: Offset, collective: &FlatCollective, input: &Argument<'_>) -> Outcome {
+        let own = collective
+            .own_part(self.rank, self.ranks)
+            .unwrap_or(collective.bytes..collective.bytes);
+        self.put_piece(at, input, 0..own.start)?;
+        self.put_piece(at, input, own.end..collective.bytes)
+    }
+
+    /// Arrives at the collective; the last to come does what work there is.
+    #[inline]
+    fn arrive(&self, run: u64, collective: &FlatCollective) -> Outcome {
+        let slot = self.slot(run);
+        let placement = self.placement(collective);
+        if self.rank == 0 && self.reduced_by(collective) == ReducedBy::Reader {
+            slot.work.pass(Self::lap(run));
+        }
+        if !collective.is_awaited(self.rank, self.ranks, placement) {
+            if Self::lap(run).is_multiple_of(chunks::REFRESH_LAPS) {
+                // Words are told apart by the sign of their difference: one that is never written
+                // would once seem new.
+                let word = arrival::word(run, collective.call.digest24());
+                arrival::arrive(&slot.rank_cells[self.rank as usize].arrived, word);
+            }
+            return Ok(());
+        }
+        arrival::arrive(
+            &slot.rank_cells[self.rank as usize].arrived,
+            arrival::word(run, collective.call.digest24()),
+        );
+        if placement == ContributionPlacement::Arena
+            && collective.contributes(self.rank)
+            && self.is_staged_broadcast(run, collective)?
+        {
+            // There is nothing to wait for. Those who find it complete find the digest24, too.
+            slot.work.done.set(Self::lap(run).wrapping_add(1));
+        }
+        if self.reduced_by(collective) == ReducedBy::Chunks {
+            // Of two ranks that arrive last at once, at least one sees the other and begins the
+            // work.
+            fence(Ordering::SeqCst);
+            self.help(run, collective)?;
+        }
+        let wakes_after = collective.wakes_after(self.rank, placement);
+        if arrival::must_wake(&self.sleepers.word, || self.have_arrived(run, wakes_after)) {
+            futex::wake_all(&self.sleepers.word);
+        }
+        Ok(())
+    }
+
+    /// For a rank that found all here at once: where those it waits for do not wait for it, they
+    /// are ahead, and what they will have said in later calls can come while this one ends.
+    #[inline]
+    pub(crate) fn prefetch_next(&self, run: u64, collective: &FlatCollective) {
+        if let RankSet::First(count) = collective.waits_for(self.rank, self.placement(collective)) {
+            let others = (0..count).filter(|rank| *rank != self.rank);
+            let rank_cells = &*self.slot(run + AHEAD).rank_cells;
+            others.for_each(|rank| {
+                prefetch((&raw const rank_cells[rank as usize]).cast(), 64, Purpose::Read)
+            });
+        }
+    }
+
+    /// Whether all whom this collective waits for have come.
+    #[inline]
+    pub(super) fn have_all_arrived(&self, run: u64, collective: &FlatCollective) -> bool {
+        match (collective.waits_for(self.rank, self.placement(collective)), &collective.blocks) {
+            (RankSet::Sources, Some(blocks)) => {
+                let rank_cells = &*self.slot(run).rank_cells;
+                let arrived = |rank: u32| {
+                    rank == self.rank
+                        || arrival::has_arrived(&rank_cells[rank as usize].arrived, run)
+                };
+                blocks.source_ranks().all(arrived)
+            }
+            (awaited, _) => self.have_arrived(run, awaited),
+        }
+    }
+
+    #[inline]
+    fn have_arrived(&self, run: u64, awaited: RankSet) -> bool {
+        let rank_cells = &*self.slot(run).rank_cells;
+        let arrived = |rank_cell: &RankCell| arrival::has_arrived(&rank_cell.arrived, run);
+        match awaited {
+            RankSet::All => {
+                // This rank asks because it has come itself; its own word is looked at last.
+                let (before, after) = rank_cells.split_at(self.rank as usize + 1);
+                after.iter().chain(before).all(arrived)
+            }
+            RankSet::One(rank) => arrived(&rank_cells[rank as usize]),
+            RankSet::AllBut(rank) => {
+                let (before, after) = rank_cells.split_at(rank as usize);
+                before.iter().chain(&after[1..]).all(arrived)
+            }
+            // This rank has come, and may be one that need not say so.
+            RankSet::Sources => true,
+            RankSet::First(count) => (0..count)
+                .zip(rank_cells.iter())
+                .all(|(rank, rank_cell)| rank == self.rank || arrived(rank_cell)),
+        }
+    }
+
+    /// Does what chunks nobody has claimed; true when it did any.
+    pub(crate) fn help(&self, run: u64, collective: &FlatCollective) -> Outcome<bool> {
+        let slot = self.slot(run);
+        let lap = Self::lap(run).wrapping_add(1);
+        if slot.work.done.reached(lap) || !self.have_all_arrived(run, collective) {
+            return Ok(false);
+        }
+        if self.signatures_differ(run, collective) {
+            // Ranks met by mistake: what they put on the table does not fit together. Each finds
+            // out when it fetches.
+            slot.work.done.set(lap);
+            return Ok(true);
+        }
+        let placement = self.placement(collective);
+        let locations = match placement {
+            ContributionPlacement::Arena => self.all_locations(run)?,
+            _ => (0..self.ranks)
+                .map(|rank| ContributionLocation::staged(self.cell(run, placement, rank)))
+                .collect(),
+        };
+        let staged = placement == ContributionPlacement::Arena
+            && self.is_staged_broadcast(run, collective)?;
+        match ChunkedWork::new(collective, placement == ContributionPlacement::Arena, locations) {
+            Some(work) if !staged => Ok(work.claim(&self.memory, &slot.work, Self::lap(run))?),
+            _ => {
+                slot.work.done.set(lap);
+                Ok(true)
+            }
+        }
+    }
+
+    /// What a large collective waits for.
+    pub(crate) fn work_of(&self, run: u64) -> CountReached<'_> {
+        CountReached(&self.slot(run).work.done, Self::lap(run).wrapping_add(1))
+    }
+
+    pub(crate) fn all_locations(&self, run: u64) -> Outcome<Vec<ContributionLocation>> {
+        (0..self.ranks)
+            .map(|rank| {
+                Ok(ContributionLocation::read(
+                    &self.memory,
+                    self.cell(run, ContributionPlacement::Arena, rank),
+                )?)
+            })
+            .collect()
+    }
+
+    /// Whether ranks that have come are in another collective than this one.
+    fn signatures_differ(&self, run: u64, collective: &FlatCollective) -> bool {
+        let mine = arrival::word(run, collective.call.digest24());
+        let slot = self.slot(run);
+        // Ordered by the look that found all of them here (Acquire).
+        let differs =
+            |rank: u32| slot.rank_cells[rank as usize].arrived.load(Ordering::Relaxed) != mine;
+        match collective.waits_for(self.rank, self.placement(collective)) {
+            // All have come to a large broadcast, but who finds it complete at once knows of the
+            // root alone.
+            RankSet::All => match collective.pattern {
+                Pattern::Broadcast { root } => differs(root),
+                _ => (0..self.ranks).any(differs),
+            },
+            RankSet::One(rank) => differs(rank),
+            RankSet::AllBut(rank) => (0..self.ranks).any(|other| other != rank && differs(other)),
+            RankSet::First(count) => (0..count).any(|other| other != self.rank && differs(other)),
+            RankSet::Sources => {
+                collective.blocks.iter().any(|blocks| blocks.source_ranks().any(differs))
+            }
+        }
+    }
+
+    /// Compares what the ranks called. Only for a run that is complete.
+    fn check_signatures(&self, run: u64, sequence: u64, collective: &FlatCollective) -> Outcome {
+        if !self.signatures_differ(run, collective) {
+            return Ok(());
+        }
+        let slot = self.slot(run);
+        self.state.find_mismatch(sequence, collective.call)?;
+        // The journals have gone on meanwhile; the stamps still tell the kinds.
+        let kind = |rank: u32| {
+            Signature::kind_of(arrival::digest_of(
+                slot.rank_cells[rank as usize].arrived.load(Ordering::Relaxed),
+            ))
+        };
+        let calls = (0..self.ranks).map(|rank| match kind(rank) {
+            CallKind::None => Signature::new(CallKind::None, 0, 0),
+            kind => Signature::new(kind, 0, u64::from(rank == self.rank)),
+        });
+        Err(Error::Mismatch { sequence, calls: calls.collect() }.into())
+    }
+
+    /// Whether whoever did the work has put results where they are wanted in the segment.
+    fn is_in_place(&self, run: u64, collective: &FlatCollective) -> Outcome<bool> {
+        if self.placement(collective) != ContributionPlacement::Arena
+            || self.reduced_by(collective) == ReducedBy::Reader
+        {
+            return Ok(false);
+        }
+        Ok(!self.is_staged_broadcast(run, collective)?)
+    }
+
+    /// Whether this is a broadcast that its root has staged: it is complete at once, and nobody
+    /// puts it anywhere but the one who fetches it. Only for large collectives to which the root has
+    /// come.
+    fn is_staged_broadcast(&self, run: u64, collective: &FlatCollective) -> Outcome<bool> {
+        let Pattern::Broadcast { root } = collective.pattern else { return Ok(false) };
+        let cell = self.cell(run, ContributionPlacement::Arena, root);
+        Ok(ContributionLocation::read(&self.memory, cell)?.spare.0 == 0)
+    }
+
+    pub(crate) fn claimed_failure(&self, run: u64, collective: &FlatCollective) -> Outcome {
+        if self.reduced_by(collective) == ReducedBy::Chunks
+            && self.slot(run).work.failed(Self::lap(run))
+        {
+            return Err(Error::DivisionByZero { rank: self.rank, vertex: 0 }.into());
+        }
+        Ok(())
+    }
+}
+
+impl Executor for FlatExecutor {
+    type Operation = FlatCollective;
+    type Bindings = ResultBinding;
+    type Scratch = Staging;
+
+    #[inline]
+    fn bindings(arguments: &[Argument<'_>]) -> ResultBinding {
+        ResultBinding::of(arguments)
+    }
+
+    #[inline]
+    fn is_large(&self, collective: &FlatCollective) -> bool {
+        match &collective.blocks {
+            None => self.placement(collective) == ContributionPlacement::Arena,
+            Some(blocks) => self.table_and_blocks_bytes(blocks) > self.cell_bytes,
+        }
+    }
+
+    #[inline]
+    fn states(&self) -> &[SharedStates] {
+        &self.states
+    }
+
+    #[inline]
+    fn window(&self, collective: &FlatCollective) -> u64 {
+        if self.placement(collective) == ContributionPlacement::Inline {
+            FLAT_SLOTS
+        } else {
+            CELL_SETS
+        }
+    }
+
+    #[inline]
+    fn rank(&self) -> u32 {
+        self.rank
+    }
+
+    #[inline]
+    fn is_complete(&self, run: u64, collective: &FlatCollective) -> bool {
+        match self.reduced_by(collective) {
+            ReducedBy::Reader => self.have_all_arrived(run, collective),
+            ReducedBy::Chunks => self.slot(run).work.done.reached(Self::lap(run).wrapping_add(1)),
+        }
+    }
+
+    #[inline]
+    fn prepare(
+        &self,
+        staging: &mut Staging,
+        run: u64,
+        consumed_by_all: u64,
+        collective: &FlatCollective,
+        arguments: &[Argument<'_>],
+    ) -> Outcome {
+        if !self.is_large(collective) {
+            return self.place(run, collective, arguments);
+        }
+        match (&collective.blocks, arguments) {
+            (None, _) => {
+                self.publish_locations(staging, run, consumed_by_all, collective, arguments)
+            }
+            (Some(blocks), [input, ..]) => {
+                let room =
+                    staging.take(self.table_and_blocks_bytes(blocks), run, consumed_by_all)?;
+                self.publish_blocks(run, (collective, blocks), input, Some(room))
+            }
+            (Some(_), []) => Ok(()),
+        }
+    }
+
+    #[inline]
+    fn launch(&self, run: u64, collective: &FlatCollective) -> Outcome {
+        self.arrive(run, collective)
+    }
+
+    #[inline]
+    fn collect(
+        &self,
+        RunNumber { run, sequence }: RunNumber,
+        collective: &FlatCollective,
+        bindings: &ResultBinding,
+        outputs: &mut [&mut [u8]],
+    ) -> Outcome {
+        self.check_signatures(run, sequence, collective)?;
+        let [_, output] = outputs else { return Ok(()) };
+        if !collective.receives(self.rank) {
+            return Ok(());
+        }
+        let expected = collective.result_bytes(self.rank, self.ranks);
+        match bindings.output() {
+            Binding::Private if output.is_empty() => self.claimed_failure(run, collective),
+            Binding::Private if output.len() as u64 != expected => {
+                Err(Error::BufferLength { buffer: 1, expected, found: output.len() as u64 }.into())
+            }
+            Binding::Private => self.fetch(run, collective, output),
+            Binding::Segment(_) if self.is_in_place(run, collective)? => {
+                self.claimed_failure(run, collective)
+            }
+            Binding::Segment(at) => {
+                self.memory.fill(at, expected, |bytes| self.fetch(run, collective, bytes))?
+            }
+        }
+    }
+
+    fn output_lengths(&self, collective: &FlatCollective, bindings: &ResultBinding) -> Vec<usize> {
+        match bindings.output() {
+            _ if collective.pattern == Pattern::Barrier => Vec::new(),
+            Binding::Private => vec![0, collective.result_bytes(self.rank, self.ranks) as usize],
+            Binding::Segment(_) => vec![0, 0],
+        }
+    }
+
+    fn put_back(
+        &self,
+        collective: &FlatCollective,
+        _buffer: usize,
+        kept: &[u8],
+        output: &mut [u8],
+    ) {
+        // The input has nothing to put back.
+        if !collective.receives(self.rank) || kept.is_empty() || kept.len() != output.len() {
+            return;
+        }
+        if let Some(VariableBlocks { sources: Some(sources), received, .. }) =
+            collective.blocks.as_deref()
+        {
+            // What no neighbour writes keeps its value.
+            for (number, _) in sources.iter().enumerate().filter(|(_, source)| source.is_some()) {
+                let piece = block(received, number);
+                let piece = piece.start as usize..piece.end as usize;
+                output[piece.clone()].copy_from_slice(&kept[piece]);
+            }
+            return;
+        }
+        let end = kept.len() as u64;
+        let own = collective.own_block(self.rank, self.ranks).unwrap_or(end..end);
+        for piece in [0..own.start as usize, own.end as usize..kept.len()] {
+            output[piece.clone()].copy_from_slice(&kept[piece]);
+        }
+    }
+}

@@ -1,0 +1,165 @@
+//! What a rank takes from the contributions of a collective that is complete.
+
+use crate::error::{Error, Outcome};
+use crate::flat::chunks::ContributionLocation;
+use crate::flat::executor::FlatExecutor;
+use crate::flat::pattern::{ContributionPlacement, FlatCollective, Pattern, ReducedBy};
+use goal::arithmetic::{self, ArithmeticError};
+use shm::segment::Offset;
+use smallvec::SmallVec;
+use std::ops::Range;
+
+/// A rank that reduces by itself goes over all contributions in pieces that stay in its first
+/// cache.
+const FOLD_BYTES: usize = 8 << 10;
+
+impl FlatExecutor {
+    /// Takes this rank's result.
+    pub(crate) fn fetch(
+        &self,
+        run: u64,
+        collective: &FlatCollective,
+        result: &mut [u8],
+    ) -> Outcome {
+        if let Some(blocks) = &collective.blocks {
+            return self.fetch_variable(run, collective, blocks, result);
+        }
+        let (rank, ranks) = (u64::from(self.rank), u64::from(self.ranks));
+        match collective.pattern {
+            Pattern::Barrier => Ok(()),
+            Pattern::Broadcast { root } => {
+                Ok(self.memory.read(self.contribution(run, collective, root)?, result)?)
+            }
+            Pattern::Scatter { root } => {
+                let skip = collective.bytes / ranks * rank;
+                Ok(self
+                    .memory
+                    .read(Offset(self.contribution(run, collective, root)?.0 + skip), result)?)
+            }
+            Pattern::Gather | Pattern::GatherTo { .. } => {
+                self.fetch_blocks(run, collective, (collective.bytes, 0), result)
+            }
+            Pattern::Exchange => {
+                let part = collective.bytes / ranks;
+                self.fetch_blocks(run, collective, (part, part * rank), result)
+            }
+            Pattern::Reduce if self.reduced_by(collective) == ReducedBy::Chunks => {
+                self.fetch_reduced(run, collective, result)
+            }
+            Pattern::Reduce | Pattern::ReduceTo { .. } => {
+                self.fold(run, collective, (0..self.ranks, 0), result)
+            }
+            Pattern::ReduceScatter { at, .. } => {
+                self.fold(run, collective, (0..self.ranks, at), result)
+            }
+            Pattern::Scan => self.fold(run, collective, (0..self.rank + 1, 0), result),
+            Pattern::Exscan => self.fold(run, collective, (0..self.rank, 0), result),
+            // They always have blocks of their own.
+            Pattern::Neighbors => Ok(()),
+        }
+    }
+
+    /// Where a rank's contribution lies.
+    #[inline]
+    fn contribution(&self, run: u64, collective: &FlatCollective, rank: u32) -> Outcome<Offset> {
+        let placement = self.placement(collective);
+        let cell = self.cell(run, placement, rank);
+        match placement {
+            ContributionPlacement::Arena => {
+                Ok(ContributionLocation::read(&self.memory, cell)?.kept())
+            }
+            _ => Ok(cell),
+        }
+    }
+
+    /// Takes a block of `part` bytes from every contribution, behind the first `skip` bytes.
+    fn fetch_blocks(
+        &self,
+        run: u64,
+        collective: &FlatCollective,
+        (part, skip): (u64, u64),
+        result: &mut [u8],
+    ) -> Outcome {
+        if part == 0 {
+            return Ok(());
+        }
+        for (rank, piece) in (0..self.ranks).zip(result.chunks_exact_mut(part as usize)) {
+            if !(collective.leaves_own && rank == self.rank) {
+                self.memory
+                    .read(Offset(self.contribution(run, collective, rank)?.0 + skip), piece)?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Takes what others may have reduced already.
+    fn fetch_reduced(&self, run: u64, collective: &FlatCollective, result: &mut [u8]) -> Outcome {
+        self.claimed_failure(run, collective)?;
+        let place = match self.placement(collective) {
+            ContributionPlacement::Arena => {
+                let all = self.all_locations(run)?;
+                if ContributionLocation::readers_reduce(&all) {
+                    return self.fold(run, collective, (0..self.ranks, 0), result);
+                }
+                ContributionLocation::first_result(&all)
+            }
+            placement => self.cell(run, placement, 0),
+        };
+        Ok(self.memory.read(place, result)?)
+    }
+
+    /// Folds the contributions of these ranks from the left, in rank order and behind their first
+    /// `skip` bytes, into this rank's own memory.
+    fn fold(
+        &self,
+        run: u64,
+        collective: &FlatCollective,
+        (ranks, skip): (Range<u32>, u64),
+        result: &mut [u8],
+    ) -> Outcome {
+        let Some((operation, data_type)) = collective.arithmetic else { return Ok(()) };
+        let mut locations = SmallVec::<[Offset; 8]>::with_capacity(ranks.len());
+        for rank in ranks {
+            locations.push(self.contribution(run, collective, rank)?);
+        }
+        let mut failure = None;
+        for (index, piece) in result.chunks_mut(FOLD_BYTES).enumerate() {
+            let (from, length) = (skip + (index * FOLD_BYTES) as u64, piece.len() as u64);
+            let at = |place: &Offset| Offset(place.0 + from);
+            let rest = match locations.as_slice() {
+                [first, second, rest @ ..] => {
+                    let applied = self.memory.inspect(at(first), length, |left| {
+                        self.memory.inspect(at(second), length, |right| {
+                            arithmetic::apply(operation, data_type, left, right, piece)
+                        })
+                    })??;
+                    note(&mut failure, applied);
+                    rest
+                }
+                [only] => {
+                    self.memory.read(at(only), piece)?;
+                    &[]
+                }
+                [] => &[],
+            };
+            for place in rest {
+                let applied = self.memory.inspect(at(place), length, |right| {
+                    arithmetic::apply_in_place_left(operation, data_type, piece, right)
+                })?;
+                note(&mut failure, applied);
+            }
+        }
+        match failure {
+            None => Ok(()),
+            Some(failure) => Err(Error::of_reduction(failure, self.rank).into()),
+        }
+    }
+}
+
+/// Keeps the first failure.
+#[inline(always)]
+fn note(first: &mut Option<ArithmeticError>, applied: Result<(), ArithmeticError>) {
+    if let Err(failure) = applied {
+        first.get_or_insert(failure);
+    }
+}

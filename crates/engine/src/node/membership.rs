@@ -1,0 +1,220 @@
+//! One rank's membership in a job: its memory, its look-out for deaths, what only it can do.
+
+use crate::error::{Error, Exit};
+use crate::linked::program::ReleaseLine;
+use crate::node::Node;
+use crate::trace::Trace;
+use shm::arena::Arena;
+use shm::mapped::Mapped;
+use shm::process::ProcessHandle;
+use shm::segment::Offset;
+use shm::sync::{AtomicU32, Ordering};
+use smallvec::SmallVec;
+use std::sync::{Arc, Mutex, PoisonError, Weak};
+use std::time::Duration;
+
+/// One rank's membership in a job.
+#[derive(Debug)]
+pub struct Member {
+    node: Arc<Node>,
+    rank: u32,
+    arena: Arc<Arena>,
+    service: Option<ProcessHandle>,
+    deferred_frees: Mutex<Vec<DeferredFree>>,
+    /// Where this rank may have something to do itself.
+    own_work: Mutex<Vec<Weak<dyn OwnerWork>>>,
+    has_own_work: AtomicU32,
+    trace: Option<Arc<Trace>>,
+}
+
+/// Something with work that only its own rank can do, in whatever call it makes next.
+pub(crate) trait OwnerWork: Send + Sync + std::fmt::Debug {
+    /// Does what there is; true when there was anything.
+    fn progress_own(&self) -> Result<bool, Error>;
+
+    /// Whether there will be nothing until something is started here, and registered again.
+    fn is_idle(&self) -> bool;
+}
+
+/// Shared memory of this rank's arena that is free when all its users have let go.
+#[derive(Debug)]
+pub(crate) struct DeferredFree {
+    pub(crate) at: Offset,
+    pub(crate) users: u32,
+    pub(crate) release: Mapped<ReleaseLine>,
+}
+
+impl Member {
+    pub(crate) fn new(node: Arc<Node>, rank: u32, arena: Arc<Arena>) -> Self {
+        // Sleepers of other processes fence this one when they must; where that is forbidden this
+        // one fences itself.
+        shm::fence::register();
+        Member {
+            node,
+            rank,
+            arena,
+            service: None,
+            deferred_frees: Mutex::default(),
+            own_work: Mutex::default(),
+            has_own_work: AtomicU32::new(0),
+            trace: None,
+        }
+    }
+
+    /// Records a profile from now on.
+    pub fn record_trace(&mut self) -> Arc<Trace> {
+        Arc::clone(self.trace.get_or_insert_default())
+    }
+
+    /// The profile, if one is recorded.
+    pub(crate) fn trace(&self) -> Option<Arc<Trace>> {
+        self.trace.clone()
+    }
+
+    /// Has later calls of this rank look after this work until it is_idle. To be called after what
+    /// makes work has been started: what is seen resting is forgotten.
+    pub(crate) fn register(&self, work: Weak<dyn OwnerWork>) {
+        let mut own_work = self.own_work.lock().unwrap_or_else(PoisonError::into_inner);
+        own_work.retain(|other| other.strong_count() > 0 && !other.ptr_eq(&work));
+        own_work.push(work);
+        // Release: pairs with the Acquire in `progress`.
+        self.has_own_work.store(1, Ordering::Release);
+    }
+
+    /// Whether there ever was anything that only this rank can do.
+    pub(crate) fn has_own_work(&self) -> bool {
+        self.has_own_work.load(Ordering::Relaxed) != 0
+    }
+
+    /// Does what only this rank can do, in all its communicators; true when there was anything.
+    #[inline]
+    pub(crate) fn progress(&self) -> Result<bool, Error> {
+        // Acquire: pairs with the Release in `register`.
+        if self.has_own_work.load(Ordering::Acquire) == 0 {
+            return Ok(false);
+        }
+        let (works, listed): (SmallVec<[Arc<dyn OwnerWork>; 4]>, usize) = {
+            let own_work = self.own_work.lock().unwrap_or_else(PoisonError::into_inner);
+            (own_work.iter().filter_map(Weak::upgrade).collect(), own_work.len())
+        };
+        let (mut did_any, mut any_idle) = (false, works.len() < listed);
+        for work in works {
+            did_any |= work.progress_own()?;
+            any_idle |= work.is_idle();
+        }
+        if any_idle {
+            self.unregister_idle();
+        }
+        Ok(did_any)
+    }
+
+    /// A waiting rank looks through all that is registered, again and again: of all that it has
+    /// ever linked, what runs now.
+    #[cold]
+    fn unregister_idle(&self) {
+        let mut own_work = self.own_work.lock().unwrap_or_else(PoisonError::into_inner);
+        // Asked again under the lock: what was started meanwhile is either seen here or registered
+        // afterwards.
+        own_work.retain(|work| work.upgrade().is_some_and(|work| !work.is_idle()));
+        if own_work.is_empty() {
+            // Relaxed: whoever registers sets it under the same lock.
+            self.has_own_work.store(0, Ordering::Relaxed);
+        }
+    }
+
+    /// Takes memory that others use too, giving back what others have let go of.
+    pub(crate) fn allocate_shared(&self, bytes: u64) -> Result<Offset, Error> {
+        let mut deferred_frees = self.deferred_frees.lock().unwrap_or_else(PoisonError::into_inner);
+        // Acquire: pairs with the Release of `release_shared`: nobody looks at the memory any more.
+        deferred_frees.retain(|deferred| {
+            deferred.release.released.load(Ordering::Acquire) < deferred.users
+                || self.arena.free(deferred.at).is_err()
+        });
+        Ok(self.arena.allocate_zeroed(bytes, 64)?)
+    }
+
+    /// Hands memory over to be freed when its users have let go.
+    pub(crate) fn free_later(&self, deferred: DeferredFree) {
+        self.deferred_frees.lock().unwrap_or_else(PoisonError::into_inner).push(deferred);
+    }
+
+    /// Watches the node service: its death is then reported like a rank's.
+    pub fn watch_service(&mut self, service: ProcessHandle) {
+        self.service = Some(service);
+    }
+
+    /// The job.
+    pub fn node(&self) -> &Arc<Node> {
+        &self.node
+    }
+
+    /// This rank.
+    pub fn rank(&self) -> u32 {
+        self.rank
+    }
+
+    /// This rank's part of the segment.
+    pub(crate) fn arena(&self) -> &Arc<Arena> {
+        &self.arena
+    }
+
+    /// A look-out for the death of any of these ranks (numbers of the job) or of the service.
+    pub(crate) fn liveness<'a>(&'a self, members: &'a [u32]) -> LivenessCheck<'a> {
+        LivenessCheck { node: &self.node, members, service: self.service.as_ref() }
+    }
+
+    /// Waits until every rank of the job has joined, at most `limit`.
+    ///
+    /// # Errors
+    /// When one failed before it joined, or the time is over.
+    pub fn wait_for_all(&self, limit: Duration) -> Result<(), Error> {
+        let all: Vec<u32> = (0..self.node.ranks()).collect();
+        self.node.wait_for_all(&self.liveness(&all), limit)
+    }
+}
+
+impl Drop for Member {
+    fn drop(&mut self) {
+        let how = if std::thread::panicking() { Exit::Panicked } else { Exit::Left };
+        self.node.mark(self.rank, how);
+    }
+}
+
+/// What ends a wait for others besides their arrival.
+#[derive(Debug)]
+pub struct LivenessCheck<'a> {
+    node: &'a Node,
+    members: &'a [u32],
+    service: Option<&'a ProcessHandle>,
+}
+
+impl LivenessCheck<'_> {
+    /// Whether a rank of the communicator, or the service, is gone. `arrived` tells whether a rank
+    /// that left in order had done its part before.
+    pub(crate) fn check(&self, arrived: impl Fn(u32) -> bool) -> Result<(), Error> {
+        if self.node.failures() > 0 {
+            // Ranks that this failure has made leave are not to blame.
+            let cause = self.node.first_failed().and_then(|first| {
+                let rank = self.members.iter().position(|member| *member == first)?;
+                Some(Error::RankFailed { rank: rank as u32, how: self.node.exit_of(first)? })
+            });
+            if let Some(cause) = cause {
+                return Err(cause);
+            }
+        }
+        // Before the ranks that have left: without a service, those that noticed before us have.
+        if self.service.is_some_and(ProcessHandle::has_exited) {
+            return Err(Error::ServiceFailed);
+        }
+        if self.node.failures() > 0 {
+            for (member, rank) in self.members.iter().zip(0..) {
+                match self.node.exit_of(*member) {
+                    None => {}
+                    Some(Exit::Left) if arrived(rank) => {}
+                    Some(how) => return Err(Error::RankFailed { rank, how }),
+                }
+            }
+        }
+        Ok(())
+    }
+}

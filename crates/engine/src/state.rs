@@ -1,0 +1,347 @@
+//! A communicator's shared lines: where its ranks exchange a few words, note what they call, and
+//! meet.
+//!
+//! | section | records | bytes each |
+//! |---|---|---|
+//! | released count | 1 | 64 |
+//! | collective count | 1 | 64 |
+//! | sleepers | 1 | 64 |
+//! | exchange cells, two a rank, used in turn | 2 × ranks | 64 |
+//! | progress lines (collectives begun) | ranks | 64 |
+//! | run states of the collective slots | ranks | 8 × [`FLAT_SLOTS`] |
+//! | journals: the last [`JOURNAL`] calls of a rank | ranks | 16 × [`JOURNAL`] |
+//! | [collective slots](crate::flat::executor) | [`FLAT_SLOTS`] | see [`SlotLayout`] |
+//! | contribution cells, [`CELL_SETS`] for each rank | | see [`StateLayout::cell_bytes`] |
+
+use crate::error::Error;
+use crate::protocol::run_state::RunStates;
+use crate::signature::Signature;
+use crate::wait::{self, CountReached, SpinPolicy};
+use crate::window::SharedStates;
+use shm::completion::Completion;
+use shm::mapped::{Mapped, MappedSlice};
+use shm::segment::{Offset, Segment};
+use shm::shared::SharedBytes;
+use shm::sync::{AtomicU32, AtomicU64, Ordering};
+use std::sync::Arc;
+
+/// Calls a rank's journal remembers.
+pub(crate) const JOURNAL: u64 = 64;
+/// Collectives of one communicator that can be under way on a rank at once; more wait their turn.
+pub(crate) const FLAT_SLOTS: u64 = 64;
+/// Collectives with more bytes than fit into a slot's first lines that can be under way at once.
+/// Few, so that their cells stay in the cache.
+pub(crate) const CELL_SETS: u64 = 8;
+/// The longest contribution that fits into a cell among few ranks, and among many: the cells of all
+/// ranks together are to stay in a cache. Up to a few kilobytes a copy is over before cutting it
+/// into pieces would pay.
+const CELL_DATA: [u64; 2] = [4 << 10, 2 << 10];
+/// So many ranks are few.
+const FEW_RANKS: u32 = 16;
+/// What a cell has beyond that: room for the table of a contribution. Also keeps cells from lying a power
+/// of two apart.
+const CELL_TABLE: u64 = 256;
+/// Behind the count of ranks that have let go of the state, which every shared block begins with.
+const EXCHANGE_LINE_AT: u64 = 64;
+const SLEEPERS_AT: u64 = EXCHANGE_LINE_AT + 64;
+/// Bytes a rank can contribute beside its word in a slot: what lies in the lines behind it is
+/// fetched with it.
+pub(crate) const CONTRIBUTION_BYTES: u64 = 4 * 64 - 8;
+/// Words of an exchange.
+pub(crate) const EXCHANGE_WORDS: usize = 6;
+
+shm::shared_lines! {
+    /// Counts arrivals at exchanges.
+    pub(crate) struct ExchangeLine {
+        arrivals: Completion,
+        /// Where the communicator's streams lie, from when rank 0 says so; see [`crate::streams`].
+        pub(crate) streams: AtomicU64,
+    }
+
+    /// Marked by ranks that sleep until a small collective is complete.
+    pub(crate) struct SleepersLine {
+        pub(crate) word: AtomicU32,
+    }
+
+    /// A rank's place at a collective.
+    pub(crate) struct RankCell {
+        /// The last run it arrived to, see [`crate::protocol::arrival`].
+        pub(crate) arrived: AtomicU64,
+        /// Its small contribution.
+        contribution: SharedBytes<{ CONTRIBUTION_BYTES as usize }>,
+    }
+
+    /// What a rank says at an exchange.
+    pub(crate) struct ExchangeCell {
+        words: [AtomicU64; EXCHANGE_WORDS],
+        /// What it called.
+        call: [AtomicU64; 2],
+    }
+
+    /// How far a rank is.
+    pub(crate) struct ProgressLine {
+        /// Collectives of the communicator that this rank has come to. Release by the rank, Acquire
+        /// by a waiter in doubt.
+        started: AtomicU64,
+        /// Exchanges that this rank has come to. Release by the rank, Acquire by a waiter in doubt.
+        exchanged: AtomicU64,
+    }
+}
+
+/// Where the parts of one collective slot lie.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct SlotLayout {
+    /// The line of the completion word, behind the ranks' rank_cells.
+    pub(crate) work: u64,
+    /// Bytes of a slot.
+    pub(crate) bytes: u64,
+}
+
+impl SlotLayout {
+    fn new(ranks: u32) -> Self {
+        let work = size_of::<RankCell>() as u64 * u64::from(ranks);
+        SlotLayout { work, bytes: work + 64 }
+    }
+}
+
+/// Where everything lies, relative to the state.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct StateLayout {
+    ranks: u32,
+    exchange: u64,
+    progress: u64,
+    states: u64,
+    journal: u64,
+    slots: u64,
+    pub(crate) slot: SlotLayout,
+}
+
+impl StateLayout {
+    pub(crate) fn new(ranks: u32) -> Self {
+        let count = u64::from(ranks);
+        let exchange = SLEEPERS_AT + 64;
+        let progress = exchange + 2 * 64 * count;
+        let states = progress + 64 * count;
+        let journal = states + 8 * FLAT_SLOTS * count;
+        let slots = journal + 16 * JOURNAL * count;
+        StateLayout {
+            ranks,
+            exchange,
+            progress,
+            states,
+            journal,
+            slots,
+            slot: SlotLayout::new(ranks),
+        }
+    }
+
+    pub(crate) fn bytes(&self) -> u64 {
+        self.cell_at(CELL_SETS, 0)
+    }
+
+    /// Bytes that a cell holds.
+    pub(crate) fn cell_bytes(&self) -> u64 {
+        CELL_DATA[usize::from(self.ranks > FEW_RANKS)] + CELL_TABLE
+    }
+
+    /// Where the cell of `rank` in cell set `set` starts, relative to the state.
+    pub(crate) fn cell_at(&self, set: u64, rank: u32) -> u64 {
+        let cells = self.slots + FLAT_SLOTS * self.slot.bytes;
+        cells + (set * u64::from(self.ranks) + u64::from(rank)) * self.cell_bytes()
+    }
+
+    /// Where slot `index` starts, relative to the state.
+    pub(crate) fn slot_at(&self, index: u64) -> u64 {
+        self.slots + index * self.slot.bytes
+    }
+}
+
+/// A rank's view of its communicator's state.
+#[derive(Debug)]
+pub(crate) struct CommunicatorState {
+    rank: u32,
+    pub(crate) exchange_line: Mapped<ExchangeLine>,
+    cells: MappedSlice<ExchangeCell>,
+    progress: MappedSlice<ProgressLine>,
+    journal: MappedSlice<AtomicU64>,
+    layout: StateLayout,
+    at: Offset,
+}
+
+impl CommunicatorState {
+    pub(crate) fn new(
+        segment: &Arc<Segment>,
+        at: Offset,
+        rank: u32,
+        ranks: u32,
+    ) -> Result<Self, Error> {
+        let layout = StateLayout::new(ranks);
+        let place = |part: u64| Offset(at.0 + part);
+        Ok(CommunicatorState {
+            rank,
+            exchange_line: Mapped::new(segment, place(EXCHANGE_LINE_AT))?,
+            cells: MappedSlice::new(segment, place(layout.exchange), 2 * ranks as usize)?,
+            progress: MappedSlice::new(segment, place(layout.progress), ranks as usize)?,
+            journal: MappedSlice::new(
+                segment,
+                place(layout.journal),
+                2 * (JOURNAL as usize) * ranks as usize,
+            )?,
+            layout,
+            at,
+        })
+    }
+
+    /// The place of a part of the state.
+    pub(crate) fn place(&self, part: u64) -> Offset {
+        Offset(self.at.0 + part)
+    }
+
+    pub(crate) fn layout(&self) -> &StateLayout {
+        &self.layout
+    }
+
+    /// Where the line of the sleepers is.
+    pub(crate) fn sleepers_at(&self) -> Offset {
+        self.place(SLEEPERS_AT)
+    }
+
+    /// The states of a rank's runs in the collective slots.
+    pub(crate) fn states(&self, segment: &Arc<Segment>, rank: u32) -> Result<SharedStates, Error> {
+        let at = self.place(self.layout.states + 8 * FLAT_SLOTS * u64::from(rank));
+        Ok(RunStates::new(MappedSlice::new(segment, at, FLAT_SLOTS as usize)?))
+    }
+
+    /// Notes that this rank is in its `sequence`-th collective, for others to see when they wait
+    /// too long.
+    #[inline]
+    pub(crate) fn note(&self, sequence: u64, call: Signature) {
+        let at = self.journal_at(self.rank, sequence);
+        let [first, second] = call.encode(sequence);
+        // Read after an arrival that this rank published later (Release), or by a waiter in doubt,
+        // who looks again.
+        self.journal[at + 1].store(second, Ordering::Relaxed);
+        self.journal[at].store(first, Ordering::Release);
+        self.progress[self.rank as usize].started.store(sequence + 1, Ordering::Release);
+    }
+
+    /// Takes the note of this rank's last collective back, which could not be begun.
+    pub(crate) fn forget(&self, sequence: u64) {
+        self.progress[self.rank as usize].started.store(sequence, Ordering::Release);
+        // Relaxed: nothing is published by it.
+        self.journal[self.journal_at(self.rank, sequence)].store(0, Ordering::Relaxed);
+    }
+
+    /// Whether `rank` has come to its `sequence`-th collective.
+    pub(crate) fn has_arrived(&self, rank: u32, sequence: u64) -> bool {
+        // Acquire: pairs with the Release in `note`.
+        self.progress[rank as usize].started.load(Ordering::Acquire) > sequence
+    }
+
+    fn journal_at(&self, rank: u32, sequence: u64) -> usize {
+        2 * (u64::from(rank) * JOURNAL + sequence % JOURNAL) as usize
+    }
+
+    /// What `rank` noted for its `sequence`-th collective, if it has come to it and it is not too
+    /// long ago.
+    fn noted(&self, rank: u32, sequence: u64) -> Option<Signature> {
+        let at = self.journal_at(rank, sequence);
+        // Acquire: pairs with the Release in `note`.
+        let first = self.journal[at].load(Ordering::Acquire);
+        let second = self.journal[at + 1].load(Ordering::Relaxed);
+        let (seen, call) = Signature::decode([first, second]);
+        (seen == sequence & ((1 << 40) - 1) && first != 0).then_some(call)
+    }
+
+    /// Whether a rank is in another collective than this one at the same number.
+    pub(crate) fn find_mismatch(&self, sequence: u64, call: Signature) -> Result<(), Error> {
+        self.find_mismatch_of(sequence, call, |_| true)
+    }
+
+    /// As [`find_mismatch`](Self::find_mismatch), for ranks that have not come to the exchange of
+    /// this turn. Those that have may be past it, and have noted what they did next.
+    pub(crate) fn find_mismatch_before(
+        &self,
+        turn: u64,
+        sequence: u64,
+        call: Signature,
+    ) -> Result<(), Error> {
+        self.find_mismatch_of(sequence, call, |rank| !self.has_exchanged(rank, turn))
+    }
+
+    /// Whether `rank` has come to the exchange of this turn.
+    pub(crate) fn has_exchanged(&self, rank: u32, turn: u64) -> bool {
+        // Acquire: pairs with the Release in `exchange`.
+        self.progress[rank as usize].exchanged.load(Ordering::Acquire) > turn
+    }
+
+    fn find_mismatch_of(
+        &self,
+        sequence: u64,
+        call: Signature,
+        counts: impl Fn(u32) -> bool,
+    ) -> Result<(), Error> {
+        let noted: Vec<Option<Signature>> =
+            (0..self.layout.ranks).map(|rank| self.noted(rank, sequence)).collect();
+        let differs = |(rank, other): (u32, &Option<Signature>)| {
+            other.is_some_and(|other| other != call) && counts(rank)
+        };
+        if !(0..).zip(&noted).any(differs) {
+            return Ok(());
+        }
+        let none = Signature::new(crate::signature::CallKind::None, 0, 0);
+        Err(Error::Mismatch {
+            sequence,
+            calls: noted.into_iter().map(|call| call.unwrap_or(none)).collect(),
+        })
+    }
+
+    /// Ranks that have not come to this collective.
+    pub(crate) fn not_yet(&self, sequence: u64) -> Vec<u32> {
+        (0..self.layout.ranks).filter(|rank| !self.has_arrived(*rank, sequence)).collect()
+    }
+
+    /// Every rank says `words`; gives what each said, in rank order. `turn` counts this state's
+    /// exchanges from 0.
+    ///
+    /// Two cells a rank suffice: to write the cell of turn t + 2 a rank must have left turn t + 1,
+    /// which it can only after all ranks arrived there, which they do after reading turn t.
+    pub(crate) fn exchange(
+        &self,
+        turn: u64,
+        words: [u64; EXCHANGE_WORDS],
+        (sequence, call): (u64, Signature),
+        spin_policy: SpinPolicy,
+        progress: impl FnMut() -> Result<bool, Error>,
+        check_liveness: impl FnMut() -> Result<(), Error>,
+    ) -> Result<Vec<[u64; EXCHANGE_WORDS]>, Error> {
+        let ranks = self.layout.ranks;
+        let cell = |rank: u32| &self.cells[(2 * rank + (turn % 2) as u32) as usize];
+        let mine = cell(self.rank);
+        for (place, word) in
+            mine.words.iter().zip(words).chain(mine.call.iter().zip(call.encode(sequence)))
+        {
+            place.store(word, Ordering::Relaxed);
+        }
+        // Release: pairs with the Acquire in `find_mismatch_before`.
+        self.progress[self.rank as usize].exchanged.store(turn + 1, Ordering::Release);
+        let threshold = ((turn + 1).wrapping_mul(u64::from(ranks))) as u32;
+        // Release and Acquire of the words above lie in the completion word.
+        self.exchange_line.arrivals.add_threshold(1, threshold);
+        wait::until(
+            &CountReached(&self.exchange_line.arrivals, threshold),
+            spin_policy,
+            None,
+            progress,
+            check_liveness,
+        )?;
+        let read = |locations: &[AtomicU64], at: usize| locations[at].load(Ordering::Relaxed);
+        let calls: Vec<Signature> = (0..ranks)
+            .map(|rank| Signature::decode([0, 1].map(|at| read(&cell(rank).call, at))).1)
+            .collect();
+        if calls.iter().any(|other| *other != call) {
+            return Err(Error::Mismatch { sequence, calls });
+        }
+        Ok((0..ranks).map(|rank| std::array::from_fn(|at| read(&cell(rank).words, at))).collect())
+    }
+}

@@ -1,0 +1,473 @@
+//! Numbered runs of one thing: starting, queueing, completing and retiring them on one rank.
+//!
+//! A lane has K slots in the segment. Any number of runs may be started: those that find no slot
+//! wait in a queue of this process and start in a later call of this rank; a finished run whose
+//! result nobody has fetched yet is moved out of its slot, so that starting never waits for a
+//! caller to fetch.
+
+use crate::argument::{Argument, Binding};
+mod blocking;
+
+pub(crate) use blocking::BlockingStart;
+
+use crate::error::Outcome;
+use crate::protocol::run_state::{RunState, RunStates, SlotWindow};
+use shm::mapped::MappedSlice;
+use shm::sync::{AtomicBool, AtomicU64, Ordering};
+use smallvec::SmallVec;
+use std::collections::{HashMap, HashSet, VecDeque};
+use std::sync::{Mutex, MutexGuard, PoisonError};
+
+/// A rank's run states in the segment.
+pub(crate) type SharedStates = RunStates<MappedSlice<AtomicU64>>;
+
+/// What a lane runs.
+pub(crate) trait Executor {
+    /// What differs from run to run besides the buffers.
+    type Operation: Clone;
+    /// Where the buffers of a run lie, by buffer.
+    type Bindings: Clone + std::fmt::Debug;
+    /// What only the starting side needs.
+    type Scratch;
+
+    /// Notes where the buffers lie.
+    fn bindings(arguments: &[Argument<'_>]) -> Self::Bindings;
+
+    /// The run states of every rank.
+    fn states(&self) -> &[SharedStates];
+    fn rank(&self) -> u32;
+    /// Whether a run takes memory that is worth looking for.
+    fn is_large(&self, call: &Self::Operation) -> bool;
+    /// How many runs may be under way at once, this one included.
+    fn window(&self, call: &Self::Operation) -> u64;
+    fn is_complete(&self, run: u64, call: &Self::Operation) -> bool;
+    /// Puts the buffers of a run whose slot is free where they are wanted; memory that can be
+    /// missing is taken here, and after a failure the run has not begun. All runs below `consumed_by_all`
+    /// are consumed by every rank.
+    fn prepare(
+        &self,
+        scratch: &mut Self::Scratch,
+        run: u64,
+        consumed_by_all: u64,
+        call: &Self::Operation,
+        arguments: &[Argument<'_>],
+    ) -> Outcome;
+    /// Starts a run that is prepared.
+    fn launch(&self, run: u64, call: &Self::Operation) -> Outcome;
+    /// Takes the results of a complete run to private outputs (by buffer; empty where none is
+    /// wanted).
+    fn collect(
+        &self,
+        run: RunNumber,
+        call: &Self::Operation,
+        bindings: &Self::Bindings,
+        outputs: &mut [&mut [u8]],
+    ) -> Outcome;
+    /// Lengths of the outputs to keep for a run that nobody has fetched.
+    fn output_lengths(&self, call: &Self::Operation, bindings: &Self::Bindings) -> Vec<usize>;
+    /// Copies to an output what of it the run has written and was kept.
+    fn put_back(&self, call: &Self::Operation, buffer: usize, kept: &[u8], output: &mut [u8]);
+}
+
+/// The numbers of a run.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct RunNumber {
+    /// In its lane.
+    pub(crate) run: u64,
+    /// Of the collective, on its communicator.
+    pub(crate) sequence: u64,
+}
+
+/// A run that was started; the caller's side.
+#[derive(Debug)]
+pub(crate) struct Run<P: Executor> {
+    pub(crate) number: RunNumber,
+    pub(crate) call: P::Operation,
+    bindings: P::Bindings,
+    queued: bool,
+    collected: bool,
+}
+
+/// What was started in a slot last, by a request.
+struct Record<P: Executor> {
+    sequence: u64,
+    call: P::Operation,
+    bindings: P::Bindings,
+}
+
+impl<P: Executor> Run<P> {
+    /// Whether the result was fetched.
+    pub(crate) fn is_collected(&self) -> bool {
+        self.collected
+    }
+
+    /// The same run for another to fetch; this value counts as fetched.
+    pub(crate) fn transfer(&mut self) -> Self {
+        let collected = std::mem::replace(&mut self.collected, true);
+        let (number, call, bindings) = (self.number, self.call.clone(), self.bindings.clone());
+        Run { number, call, bindings, queued: self.queued, collected }
+    }
+
+    /// Whether it had to wait for a slot.
+    pub(crate) fn was_queued(&self) -> bool {
+        self.queued
+    }
+}
+
+/// A run that waits for a slot.
+struct Queued<C> {
+    sequence: u64,
+    call: C,
+    arguments: Vec<(Binding, Vec<u8>, u64)>,
+}
+
+/// The starting side, under the lane's lock.
+struct Starter<P: Executor> {
+    window: SlotWindow,
+    queue: VecDeque<Queued<P::Operation>>,
+    /// Results moved out of their slots.
+    retired: HashMap<u64, Outcome<Vec<Vec<u8>>>>,
+    /// Queued runs that nobody will fetch.
+    abandoned: HashSet<u64>,
+    /// What was started in each slot last; none where its starter fetches the result itself.
+    records: Vec<Option<Record<P>>>,
+    scratch: P::Scratch,
+}
+
+/// Runs of one executor on one rank.
+pub(crate) struct InflightWindow<P: Executor> {
+    pub(crate) executor: P,
+    /// A power of two.
+    slots: u64,
+    starter: Mutex<Starter<P>>,
+    /// Whether runs wait for a slot; a hint that spares looking.
+    has_queue: AtomicBool,
+}
+
+impl<P: Executor> std::fmt::Debug for InflightWindow<P> {
+    fn fmt(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        formatter.debug_struct("InflightWindow").field("slots", &self.slots).finish_non_exhaustive()
+    }
+}
+
+impl<P: Executor> InflightWindow<P> {
+    pub(crate) fn new(executor: P, slots: u64, scratch: P::Scratch) -> Self {
+        let starter = Starter {
+            window: SlotWindow::new(),
+            queue: VecDeque::new(),
+            retired: HashMap::new(),
+            abandoned: HashSet::new(),
+            records: (0..slots).map(|_| None).collect(),
+            scratch,
+        };
+        InflightWindow {
+            executor,
+            slots,
+            starter: Mutex::new(starter),
+            has_queue: AtomicBool::new(false),
+        }
+    }
+
+    /// A panic elsewhere while starting leaves at worst a run that never starts, which the others
+    /// notice; the lane's own state is changed in single steps.
+    fn lock(&self) -> MutexGuard<'_, Starter<P>> {
+        self.starter.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Starts a run, now or when a slot is free. Never waits.
+    #[inline]
+    pub(crate) fn start(
+        &self,
+        sequence: u64,
+        call: &P::Operation,
+        arguments: &[Argument<'_>],
+    ) -> Outcome<Run<P>> {
+        let mut starter = self.lock();
+        let starter = &mut *starter;
+        let run = starter.window.next + starter.queue.len() as u64;
+        let clear = starter.queue.is_empty() || self.start_queued(starter).unwrap_or(false);
+        let queued = if clear && self.ensure_slot(starter, call) {
+            !self.launch(starter, sequence, call, arguments)?
+        } else {
+            self.enqueue(starter, sequence, call, arguments);
+            true
+        };
+        let (number, bindings) = (RunNumber { run, sequence }, P::bindings(arguments));
+        Ok(Run { number, call: call.clone(), bindings, queued, collected: false })
+    }
+
+    #[cold]
+    fn enqueue(
+        &self,
+        starter: &mut Starter<P>,
+        sequence: u64,
+        call: &P::Operation,
+        arguments: &[Argument<'_>],
+    ) {
+        let owned = arguments
+            .iter()
+            .map(|argument| (argument.binding, argument.data.to_vec(), argument.length));
+        self.has_queue.store(true, Ordering::Relaxed);
+        starter.queue.push_back(Queued {
+            sequence,
+            call: call.clone(),
+            arguments: owned.collect(),
+        });
+    }
+
+    /// Begins the next run. When that fails, it has not been begun: the next one gets its number.
+    #[inline]
+    fn begin(
+        &self,
+        starter: &mut Starter<P>,
+        call: &P::Operation,
+        arguments: &[Argument<'_>],
+        state: RunState,
+    ) -> Outcome {
+        let run = starter.window.next;
+        self.executor.prepare(
+            &mut starter.scratch,
+            run,
+            starter.window.consumed_by_all,
+            call,
+            arguments,
+        )?;
+        self.own().begin(run, state);
+        starter.window.next += 1;
+        Ok(())
+    }
+
+    /// Starts the next run; false when it failed after it had begun: its error then lies with the
+    /// results.
+    #[inline]
+    fn launch(
+        &self,
+        starter: &mut Starter<P>,
+        sequence: u64,
+        call: &P::Operation,
+        arguments: &[Argument<'_>],
+    ) -> Outcome<bool> {
+        let run = starter.window.next;
+        self.begin(starter, call, arguments, RunState::Active)?;
+        let record = Record { sequence, call: call.clone(), bindings: P::bindings(arguments) };
+        starter.records[(run & (self.slots - 1)) as usize] = Some(record);
+        if !starter.abandoned.is_empty() && starter.abandoned.remove(&run) {
+            self.own().change(run, RunState::Active, RunState::Abandoned);
+        }
+        if let Err(error) = self.executor.launch(run, call) {
+            // The number is used: the other ranks count it. Others may still work for the run, so
+            // that its slot is not free.
+            self.own().change(run, RunState::Active, RunState::Abandoned);
+            starter.retired.insert(run, Err(error));
+            return Ok(false);
+        }
+        Ok(true)
+    }
+
+    /// The states of this rank's own runs.
+    #[inline]
+    fn own(&self) -> &SharedStates {
+        &self.executor.states()[self.executor.rank() as usize]
+    }
+
+    /// Tells whether the next run may start, retiring finished runs of this rank where they are in
+    /// the way.
+    #[inline]
+    fn ensure_slot(&self, starter: &mut Starter<P>, call: &P::Operation) -> bool {
+        let window = self.executor.window(call);
+        if starter.window.fits(window) && !self.executor.is_large(call) {
+            return true;
+        }
+        // Large memory is worth a look at who is past it.
+        starter.window.refresh(self.executor.states());
+        if starter.window.fits(window) {
+            return true;
+        }
+        self.retire(starter);
+        starter.window.refresh(self.executor.states());
+        starter.window.fits(window)
+    }
+
+    /// Moves the results of this rank's finished, unfetched runs out of their slots.
+    #[cold]
+    fn retire(&self, starter: &mut Starter<P>) {
+        for run in starter.window.consumed_by_all..starter.window.next {
+            let Some(record) = &starter.records[(run & (self.slots - 1)) as usize] else {
+                continue;
+            };
+            let Record { sequence, call, bindings } = record;
+            if !self.executor.is_complete(run, call)
+                || self.own().change(run, RunState::Abandoned, RunState::Consumed)
+            {
+                continue;
+            }
+            if !self.own().change(run, RunState::Active, RunState::Taken) {
+                continue;
+            }
+            let mut results: Vec<Vec<u8>> = self
+                .executor
+                .output_lengths(call, bindings)
+                .into_iter()
+                .map(|length| vec![0; length])
+                .collect();
+            let mut outputs: Vec<&mut [u8]> = results.iter_mut().map(Vec::as_mut_slice).collect();
+            let number = RunNumber { run, sequence: *sequence };
+            let outcome = self.executor.collect(number, call, bindings, &mut outputs);
+            starter.retired.insert(run, outcome.map(|()| results));
+            self.own().consume(run);
+        }
+    }
+
+    /// Starts queued runs as far as there are slots; true when none is left. An error is why the
+    /// next run, which stays first in the queue, cannot be started now.
+    fn start_queued(&self, starter: &mut Starter<P>) -> Outcome<bool> {
+        while let Some(call) = starter.queue.front().map(|queued| queued.call.clone()) {
+            if !self.ensure_slot(starter, &call) {
+                return Ok(false);
+            }
+            if let Some(queued) = starter.queue.pop_front()
+                && let Err(error) = self.launch_queued(starter, &queued)
+            {
+                // A later call may find more room.
+                starter.queue.push_front(queued);
+                return Err(error);
+            }
+        }
+        Ok(true)
+    }
+
+    fn launch_queued(
+        &self,
+        starter: &mut Starter<P>,
+        queued: &Queued<P::Operation>,
+    ) -> Outcome<bool> {
+        let borrowed: SmallVec<[Argument<'_>; 4]> = queued
+            .arguments
+            .iter()
+            .map(|(binding, data, length)| Argument { binding: *binding, data, length: *length })
+            .collect();
+        self.launch(starter, queued.sequence, &queued.call, &borrowed)
+    }
+
+    /// Whether runs wait for a slot; the last look of [`advance`](Self::advance) counts.
+    pub(crate) fn has_queue(&self) -> bool {
+        // Relaxed: changed under the lock alone.
+        self.has_queue.load(Ordering::Relaxed)
+    }
+
+    /// Starts queued runs as far as there are slots and memory.
+    pub(crate) fn advance(&self) {
+        if self.has_queue.load(Ordering::Relaxed) {
+            let mut starter = self.lock();
+            let is_empty = self.start_queued(&mut starter).unwrap_or(false);
+            self.has_queue.store(!is_empty, Ordering::Relaxed);
+        }
+    }
+
+    /// As [`advance`](Self::advance), for one who waits for this run and is told why it cannot be
+    /// started.
+    pub(crate) fn advance_for(&self, run: &Run<P>) -> Outcome {
+        let mut starter = self.lock();
+        match self.start_queued(&mut starter) {
+            Err(error) if starter.window.next == run.number.run => Err(error),
+            _ => Ok(()),
+        }
+    }
+
+    /// Takes a queued run that cannot be started out of the queue, so that the next one gets its
+    /// number; false when it has been started or others are queued behind it, whose numbers count
+    /// it.
+    #[cold]
+    pub(crate) fn withdraw(&self, run: &Run<P>) -> bool {
+        let mut starter = self.lock();
+        let is_alone = starter.queue.len() == 1 && starter.window.next == run.number.run;
+        if is_alone {
+            starter.queue.clear();
+        }
+        is_alone
+    }
+
+    /// Keeps a run from being moved out of its slot while this thread works on it; false when it
+    /// was moved already.
+    pub(crate) fn pin(&self, run: &Run<P>) -> bool {
+        self.own().change(run.number.run, RunState::Active, RunState::Taken)
+    }
+
+    /// Ends what [`pin`](Self::pin) began.
+    pub(crate) fn unpin(&self, run: &Run<P>) {
+        self.own().change(run.number.run, RunState::Taken, RunState::Active);
+    }
+
+    /// Whether `rank` has begun run `run`.
+    pub(crate) fn arrived(&self, rank: u32, run: u64) -> bool {
+        self.executor.states()[rank as usize].has_begun(run)
+    }
+
+    /// Whether a run of this rank is under way or waits for a slot.
+    pub(crate) fn is_busy(&self) -> bool {
+        let starter = self.lock();
+        let unfinished = |run: u64| {
+            let record = starter.records[(run & (self.slots - 1)) as usize].as_ref();
+            record.is_some_and(|record| !self.executor.is_complete(run, &record.call))
+        };
+        !starter.queue.is_empty()
+            || (starter.window.consumed_by_all..starter.window.next).any(unfinished)
+    }
+
+    /// Changes what only the starting side needs.
+    pub(crate) fn with_scratch(&self, change: impl FnOnce(&mut P::Scratch)) {
+        change(&mut self.lock().scratch);
+    }
+
+    /// Whether the run is complete. One load, unless it had to wait for a slot.
+    #[inline]
+    pub(crate) fn is_complete(&self, run: &Run<P>) -> bool {
+        self.has_begun(run)
+            && (self.executor.is_complete(run.number.run, &run.call) || self.has_failed(run))
+    }
+
+    /// Whether the run could not go on when it was started.
+    fn has_failed(&self, run: &Run<P>) -> bool {
+        run.queued && self.lock().retired.get(&run.number.run).is_some_and(Result::is_err)
+    }
+
+    /// Whether the run has got its slot. Until then it is not complete, even if all that others do
+    /// for it is done.
+    #[inline]
+    pub(crate) fn has_begun(&self, run: &Run<P>) -> bool {
+        !run.queued || self.own().has_begun(run.number.run)
+    }
+
+    /// Fetches the results of a complete run.
+    #[inline]
+    pub(crate) fn collect(&self, run: &mut Run<P>, outputs: &mut [&mut [u8]]) -> Outcome {
+        if std::mem::replace(&mut run.collected, true) {
+            return Ok(());
+        }
+        if self.own().change(run.number.run, RunState::Active, RunState::Taken) {
+            let outcome = self.executor.collect(run.number, &run.call, &run.bindings, outputs);
+            self.own().consume(run.number.run);
+            return outcome;
+        }
+        let kept = self.lock().retired.remove(&run.number.run);
+        let kept = kept.unwrap_or_else(|| Ok(Vec::new()))?;
+        for (buffer, (output, result)) in outputs.iter_mut().zip(&kept).enumerate() {
+            self.executor.put_back(&run.call, buffer, result, output);
+        }
+        Ok(())
+    }
+
+    /// Nobody will fetch the results; the slot is free again when the run is complete.
+    pub(crate) fn abandon(&self, run: &Run<P>) {
+        if run.collected || self.own().change(run.number.run, RunState::Active, RunState::Abandoned)
+        {
+            return;
+        }
+        let mut starter = self.lock();
+        if run.number.run >= starter.window.next {
+            starter.abandoned.insert(run.number.run);
+        } else {
+            starter.retired.remove(&run.number.run);
+        }
+    }
+}

@@ -1,0 +1,4 @@
+//! Tests of the engine.
+
+mod shortage;
+mod streams;

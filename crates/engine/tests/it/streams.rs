@@ -1,0 +1,182 @@
+//! Long blocking collectives in pieces, also among more ranks than this machine may have cores for.
+
+use engine::Error;
+use engine::communicator::Communicator;
+use engine::flat::{Edge, EdgeKey, FlatCollective, Pattern, VariableBlocks};
+use engine::node::{EngineKind, JobOptions, Node};
+use engine::signature::{CallKind, Signature};
+use engine::streams::BlockingInput;
+use std::sync::Arc;
+
+/// Block lengths: little more than a cell holds, a piece and a rest, and more than a ring of many
+/// ranks holds.
+const BLOCKS: [usize; 3] = [5000, 33_001, 300_000];
+
+/// Runs on so many ranks, each of which takes itself to have a core.
+fn ranks(count: u32, body: impl Fn(&Arc<Communicator>) -> Result<(), Error> + Sync) {
+    let options = JobOptions::new(count, EngineKind::Peers)
+        .map(|options| JobOptions { cores: 16, ..options });
+    let node = options.and_then(|options| Node::create(&options)).expect("a node");
+    let members: Vec<_> = (0..count).map(|rank| node.join(rank).expect("a member")).collect();
+    std::thread::scope(|scope| {
+        let body = &body;
+        let run = |member| scope.spawn(move || body(&Communicator::world(Arc::new(member))?));
+        let threads: Vec<_> = members.into_iter().map(run).collect();
+        for thread in threads {
+            thread.join().expect("no rank panics").expect("no rank fails");
+        }
+    });
+}
+
+/// What stands at a place of the block from one rank to another.
+fn byte(from: u32, to: u32, at: usize) -> u8 {
+    (at as u8).wrapping_mul(13) ^ (from as u8) << 4 ^ to as u8
+}
+
+fn block(from: u32, to: u32, length: usize) -> impl Iterator<Item = u8> {
+    (0..length).map(move |at| byte(from, to, at))
+}
+
+fn stream(
+    communicator: &Communicator,
+    pattern: Pattern,
+    kind: CallKind,
+    bytes: usize,
+    input: BlockingInput<'_>,
+    memory: &mut [u8],
+) -> Result<(), Error> {
+    let meeting = FlatCollective::new(pattern, bytes as u64, Signature::new(kind, bytes as u64, 0));
+    assert!(communicator.streams(&meeting), "{pattern:?} of {bytes} bytes");
+    communicator.stream(&meeting, input, memory).expect("there is memory for streams")
+}
+
+#[test]
+fn blocks_reach_whom_they_are_for_among_any_number_of_ranks() {
+    for count in [2, 3, 5, 8] {
+        ranks(count, |communicator| {
+            let me = communicator.rank();
+            let all = || 0..count;
+            for length in BLOCKS {
+                let whole = length * count as usize;
+                let mine: Vec<u8> = all().flat_map(|to| block(me, to, length)).collect();
+                let expected: Vec<u8> = all().flat_map(|from| block(from, me, length)).collect();
+                let mut got = vec![0; whole];
+                stream(
+                    communicator,
+                    Pattern::Exchange,
+                    CallKind::Alltoall,
+                    whole,
+                    BlockingInput::Apart(&mine),
+                    &mut got,
+                )?;
+                assert!(got == expected, "exchange, {count} ranks, {length} bytes a block");
+                let mut both = mine.clone();
+                stream(
+                    communicator,
+                    Pattern::Exchange,
+                    CallKind::Alltoall,
+                    whole,
+                    BlockingInput::InOutput(0..whole),
+                    &mut both,
+                )?;
+                assert!(both == expected, "in place, {count} ranks, {length} bytes a block");
+                for root in all() {
+                    let is_root = me == root;
+                    let own: Vec<u8> = block(me, root, length).collect();
+                    let mut gathered = vec![0; if is_root { whole } else { 0 }];
+                    let pattern = Pattern::GatherTo { root };
+                    stream(
+                        communicator,
+                        pattern,
+                        CallKind::Gather,
+                        length,
+                        BlockingInput::Apart(&own),
+                        &mut gathered,
+                    )?;
+                    assert!(
+                        !is_root
+                            || gathered
+                                .iter()
+                                .copied()
+                                .eq(all().flat_map(|from| block(from, root, length)))
+                    );
+                    let given: &[u8] = if is_root { &mine } else { &[] };
+                    let mut part = vec![0; length];
+                    let pattern = Pattern::Scatter { root };
+                    stream(
+                        communicator,
+                        pattern,
+                        CallKind::Scatter,
+                        whole,
+                        BlockingInput::Apart(given),
+                        &mut part,
+                    )?;
+                    assert!(
+                        part.iter().copied().eq(block(root, me, length)),
+                        "scatter, {count} ranks, root {root}"
+                    );
+                }
+            }
+            Ok(())
+        });
+    }
+}
+
+#[test]
+fn a_mismatch_in_the_first_stream_leaves_ranks_able_to_agree() {
+    ranks(2, |communicator| {
+        let call = Signature::new(CallKind::Bcast, 100_000, 0);
+        let outcome = if communicator.rank() == 0 {
+            let barrier =
+                FlatCollective::new(Pattern::Barrier, 0, Signature::new(CallKind::Barrier, 0, 0));
+            communicator.run_flat(&barrier, &[], &mut []).map_err(Error::from)
+        } else {
+            let meeting = FlatCollective::new(Pattern::Broadcast { root: 0 }, 100_000, call);
+            communicator
+                .stream(&meeting, BlockingInput::Apart(&[]), &mut vec![0; 100_000])
+                .expect("there is memory for streams")
+        };
+        assert!(matches!(outcome, Err(Error::Mismatch { .. })), "{outcome:?}");
+        // Their next streams are those of the same calls again.
+        let mut memory = vec![0; 100_000];
+        let meeting = FlatCollective::new(Pattern::Broadcast { root: 0 }, 100_000, call);
+        let (given, into): (Vec<u8>, &mut [u8]) = if communicator.rank() == 0 {
+            (vec![5; 100_000], &mut [])
+        } else {
+            (Vec::new(), &mut memory)
+        };
+        communicator
+            .stream(&meeting, BlockingInput::Apart(&given), into)
+            .expect("there is memory for streams")?;
+        assert!(communicator.rank() == 0 || memory.iter().all(|byte| *byte == 5));
+        Ok(())
+    });
+}
+
+#[test]
+fn neighbours_whose_tags_differ_find_out() {
+    let outcomes = std::sync::Mutex::new(Vec::new());
+    ranks(2, |communicator| {
+        let (me, other) = (communicator.rank(), 1 - communicator.rank());
+        // Both send with tag 1; rank 1 expects tag 2.
+        let edge_keys = Some(Arc::from([EdgeKey::new(other, 1)]));
+        let sources = Arc::from([Some(Edge { rank: other, tag: 1 + me, number: 0 })]);
+        let blocks = VariableBlocks::between_neighbors([50_000], [50_000], sources, edge_keys);
+        let call = Signature::new(CallKind::NeighborAlltoall, 50_000, 0);
+        let meeting = FlatCollective {
+            blocks: Some(Arc::new(blocks)),
+            ..FlatCollective::new(Pattern::Neighbors, 0, call)
+        };
+        assert!(communicator.streams(&meeting));
+        let outcome =
+            communicator.stream(&meeting, BlockingInput::Apart(&[1; 50_000]), &mut vec![0; 50_000]);
+        outcomes
+            .lock()
+            .expect("no rank panics")
+            .push((me, outcome.expect("there is memory for streams")));
+        Ok(())
+    });
+    let outcomes = outcomes.into_inner().expect("no rank panics");
+    let (_, of_rank_1) = outcomes.iter().find(|(rank, _)| *rank == 1).expect("it has come back");
+    assert!(matches!(of_rank_1, Err(Error::MissingEdge { from: 0, to: 1, .. })), "{of_rank_1:?}");
+}
