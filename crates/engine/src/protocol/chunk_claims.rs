@@ -1,17 +1,20 @@
-//! Handing out the chunks of one piece of work, each once, without a lock.
+//! Lock-free distribution of the chunks of one task, each exactly once.
 
 use crate::sync::{AtomicU64, Ordering};
 
-/// Takes the next number of this lap, from 0; `None` when `limit` were taken, or a later lap has
-/// begun. A word of an earlier lap counts as 0.
+/// Takes the next number of this lap, from 0. Returns `None` if `limit` numbers have been taken or a
+/// later lap has begun. A word of an earlier lap counts as 0.
 ///
-/// One word hands out chunks, a second one counts those that are finished: whoever takes `limit −
-/// 1` from it finished last and has acquired what all others wrote.
+/// One word distributes the chunks; a second one counts the finished chunks. The rank that takes
+/// `limit − 1` from the second word finished last and has acquired all other ranks' writes.
 pub(crate) fn next_in_lap(word: &AtomicU64, lap: u32, limit: u32) -> Option<u32> {
-    // Laps are told apart by one more than their number, so that zeroed memory belongs to none.
+    // The word holds the lap plus one in its upper half: zeroed memory then belongs to no lap.
     let mine = u64::from(lap.wrapping_add(1)) << 32;
+    // Relaxed: the value is only a guess that the compare-exchange verifies.
     let mut seen = word.load(Ordering::Relaxed);
     loop {
+        // Laps wrap, so the sign of the difference decides. A word of a later lap means that this
+        // task is complete and the slot is in use again: a late rank must not take a chunk.
         let ahead = ((seen >> 32) as u32).wrapping_sub((mine >> 32) as u32).cast_signed();
         let taken = match ahead {
             0 => seen as u32,
@@ -21,7 +24,9 @@ pub(crate) fn next_in_lap(word: &AtomicU64, lap: u32, limit: u32) -> Option<u32>
         if taken >= limit {
             return None;
         }
-        // AcqRel: a chain of these carries every finisher's writes to the one that finishes last.
+        // AcqRel: the exchanges of a lap form a release sequence, which carries every finisher's
+        // writes to the rank that finishes last. A rank that dies after this exchange leaves its
+        // chunk undone; the waiters' liveness check reports the death.
         match word.compare_exchange_weak(
             seen,
             mine | u64::from(taken + 1),

@@ -2,13 +2,15 @@
 
 use crate::sync::{AtomicU32, Ordering};
 
-/// Counts one arrival; true for the one arrival that the operation waited for.
+/// Counts one arrival. Returns true for the arrival that satisfies the last dependency.
 ///
-/// In the u-th use of a slot an operation is due at u × threshold arrivals: every use brings
-/// exactly `threshold` of them, and a slot is used again only when its last run is over, so the
-/// count needs no reset, which would race with early arrivals of the next use.
+/// In the u-th use of a slot, an operation is ready at u × threshold arrivals. Every use adds exactly
+/// `threshold` arrivals, and a slot is reused only after its previous run is complete, so the count
+/// needs no reset. A reset would race with early arrivals of the next use.
 #[inline]
 pub(crate) fn arrive(arrivals: &AtomicU32, threshold: u32, uses: u32) -> bool {
-    // AcqRel: who completes the count sees what all others wrote before they arrived.
+    // AcqRel: the additions form a release sequence, so the process that completes the count sees
+    // the writes of all others before their arrivals. Exactly one addition reaches the product, also
+    // when the count and the product wrap.
     arrivals.fetch_add(1, Ordering::AcqRel).wrapping_add(1) == threshold.wrapping_mul(uses)
 }

@@ -1,29 +1,34 @@
-//! What others leave for a rank to do itself: a list that anyone appends to and its owner alone
-//! reads.
+//! Queue of tasks that only their owner may execute: any process appends, the owner reads.
 //!
-//! An entry carries its place, so that the owner can tell a written entry from one whose writer was
-//! interrupted between taking the place and writing; it stops there and nobody waits. The writer
-//! rings the owner's wakeup afterwards.
+//! An entry carries its position, so the owner can distinguish a written entry from one whose writer
+//! was interrupted between reserving the position and writing. The owner stops there and does not
+//! wait; the writer notifies the owner after the write.
 
 use crate::sync::{AtomicU32, AtomicU64, Ordering};
 
-/// Appends `code`. `entries` has room for all that one use of the list can bring.
+/// Appends `code`. `entries` has space for all entries of one use of the queue.
 pub(crate) fn push(tail: &AtomicU32, entries: &[AtomicU64], code: u32) {
-    // Relaxed: the place is only a number; what it stands for is published by the entry.
-    let place = tail.fetch_add(1, Ordering::Relaxed);
-    let entry = u64::from(place.wrapping_add(1)) << 32 | u64::from(code);
-    // Release: pairs with the Acquire in `take`.
-    entries[place as usize % entries.len()].store(entry, Ordering::Release);
+    // Relaxed: the position is only a number; the entry itself is published by the store below.
+    let position = tail.fetch_add(1, Ordering::Relaxed);
+    // The position plus one: a zeroed entry is then never valid. Entries of earlier uses have
+    // smaller positions, so they are not valid either.
+    let entry = u64::from(position.wrapping_add(1)) << 32 | u64::from(code);
+    // Release: pairs with the Acquire in `take`. The operation's inputs were written before.
+    entries[position as usize % entries.len()].store(entry, Ordering::Release);
 }
 
-/// Takes the oldest entry, if it is written. Only the owner calls this, one thread at a time.
+/// Takes the oldest entry if it has been written. Only one thread of the owner may call this at a
+/// time.
 pub(crate) fn take(head: &AtomicU32, entries: &[AtomicU64]) -> Option<u32> {
-    let place = head.load(Ordering::Relaxed);
-    // Acquire: pairs with the Release in `leave`.
-    let entry = entries.get(place as usize % entries.len().max(1))?.load(Ordering::Acquire);
-    if (entry >> 32) as u32 != place.wrapping_add(1) {
+    // Relaxed: only the owner accesses `head`; its threads are ordered by a lock.
+    let position = head.load(Ordering::Relaxed);
+    // Acquire: pairs with the Release in `push`.
+    let entry = entries.get(position as usize % entries.len().max(1))?.load(Ordering::Acquire);
+    // A writer that died before its store blocks the entries behind it. The run then never
+    // completes, and the waiters' liveness check reports the death.
+    if (entry >> 32) as u32 != position.wrapping_add(1) {
         return None;
     }
-    head.store(place.wrapping_add(1), Ordering::Relaxed);
+    head.store(position.wrapping_add(1), Ordering::Relaxed);
     Some(entry as u32)
 }

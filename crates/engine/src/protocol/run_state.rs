@@ -1,24 +1,24 @@
-//! Numbered runs and the slots they use: run r uses slot r mod K, and a slot is used again only
-//! when every rank has consumed the run before.
+//! States of numbered runs: run r uses slot r mod K, and a slot is reused only after every rank has
+//! consumed its previous run.
 //!
-//! Every rank has a ring of words in the segment, one a slot, that say whose turn it is and in
-//! which state. Consuming a run is one store to the rank's own word. Whoever wants to use a slot
-//! again looks at the words of all ranks, which cost it one line a rank for every eight runs;
-//! nothing is published that nobody asks for.
+//! Every rank has an array of words in the segment, one for each slot, with the number and the state
+//! of the slot's run. Consuming a run is one store to the rank's own word. A rank that needs a slot
+//! reads the words of all ranks, which costs one line a rank for every eight runs. No other
+//! information about free slots is published.
 
 use crate::sync::{AtomicU64, Ordering};
 use std::ops::Deref;
 
-/// In what state a run is, on the rank whose ring this is.
+/// State of a run on one rank.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum RunState {
-    /// Started, or waiting for its turn to start.
+    /// Started, or queued for a slot.
     Active,
-    /// Someone is taking its result out.
+    /// A thread is fetching the result.
     Taken,
-    /// Done with, as far as this rank is concerned.
+    /// This rank does not need the slot any more.
     Consumed,
-    /// Nobody will ask for its result.
+    /// The request was dropped; the result is not fetched.
     Abandoned,
 }
 
@@ -28,26 +28,28 @@ impl RunState {
             RunState::Active => 0,
             RunState::Taken => 1,
             RunState::Abandoned => 2,
-            // The highest: whatever word comes later in the slot is greater.
+            // The largest code, so that `is_past` is one comparison: every later word of the slot,
+            // and no earlier one, is greater or equal.
             RunState::Consumed => 3,
         }
     }
 }
 
-/// The word of run `run` in `state`. Whole run numbers, so that a late request cannot mistake a
-/// later run for its own; one more than the number, so that zeroed memory is the word of no run.
+/// Returns the word of run `run` in `state`. The word holds the complete run number, so a late
+/// request cannot mistake a later run for its own. It holds the number plus one, so zeroed memory is
+/// the word of no run.
 fn word(run: u64, state: RunState) -> u64 {
     (run + 1) << 2 | state.code()
 }
 
-/// The states of a rank's last K runs, in whatever memory they lie.
+/// The states of a rank's last K runs. Generic in the memory that contains the words.
 #[derive(Debug)]
 pub(crate) struct RunStates<W> {
     words: W,
 }
 
 impl<W: Deref<Target = [AtomicU64]>> RunStates<W> {
-    /// The number of words is a power of two.
+    /// Wraps the words of a rank. Their number is a power of two.
     pub(crate) fn new(words: W) -> Self {
         debug_assert!(words.len().is_power_of_two(), "slots are found by masking");
         RunStates { words }
@@ -58,40 +60,42 @@ impl<W: Deref<Target = [AtomicU64]>> RunStates<W> {
         &self.words[run as usize & (self.words.len() - 1)]
     }
 
-    /// Begins run `run`, as active or as taken by its starter; the caller has seen that the slot's
-    /// previous run is consumed.
+    /// Begins run `run`, as active or as taken by its starter. The caller has checked that the
+    /// slot's previous run is consumed.
     #[inline]
     pub(crate) fn begin(&self, run: u64, state: RunState) {
-        // Release: pairs with the Acquire in `change`, for a request handed to another thread.
+        // Release: pairs with the Acquire in `change`, for a request moved to another thread. A
+        // plain store suffices: the previous run is consumed, so no thread changes the word.
         self.at(run).store(word(run, state), Ordering::Release);
     }
 
-    /// Changes the state of a run; false when it was not in state `from`.
+    /// Changes the state of a run. Returns false if the run was not in state `from`.
     #[inline]
     pub(crate) fn change(&self, run: u64, from: RunState, to: RunState) -> bool {
-        // AcqRel: who takes a run sees what its starter wrote; who sees it consumed sees that its
-        // reader has finished.
+        // AcqRel: a thread that takes a run sees its starter's writes; a rank that sees the run
+        // consumed knows that the reader has finished.
         self.at(run)
             .compare_exchange(word(run, from), word(run, to), Ordering::AcqRel, Ordering::Acquire)
             .is_ok()
     }
 
-    /// Marks a run consumed whose result this caller has taken.
+    /// Marks a run consumed. The caller has taken the run, so no other thread changes the word.
     #[inline]
     pub(crate) fn consume(&self, run: u64) {
-        // Release: pairs with the Acquire in `is_past`: the reading of the result lies before.
+        // Release: pairs with the Acquire in `is_past`. All reads of the result happen before it, so
+        // the slot's memory can be overwritten after it.
         self.at(run).store(word(run, RunState::Consumed), Ordering::Release);
     }
 
-    /// Whether this rank has begun run `run`.
+    /// Returns whether this rank has begun run `run`.
     #[inline]
     pub(crate) fn has_begun(&self, run: u64) -> bool {
         // Acquire: pairs with the Release in `begin`.
         self.at(run).load(Ordering::Acquire) >= word(run, RunState::Active)
     }
 
-    /// Whether this rank is done with run `run`: it has consumed it, or begun a later run in its
-    /// slot, which it does only when every rank has consumed it.
+    /// Returns whether this rank is past run `run`: it has consumed it, or has begun a later run in
+    /// its slot, which requires that every rank has consumed it.
     #[inline]
     pub(crate) fn is_past(&self, run: u64) -> bool {
         // Acquire: pairs with the Release in `consume`, `begin` and `change`.
@@ -99,12 +103,14 @@ impl<W: Deref<Target = [AtomicU64]>> RunStates<W> {
     }
 }
 
-/// What the starting side keeps under its lock: the next run, and how far all ranks are.
+/// Progress of the starting side, kept under its lock: the next run, and the runs that all ranks
+/// have consumed.
 #[derive(Debug)]
 pub(crate) struct SlotWindow {
     /// Number of the next run to start.
     pub(crate) next: u64,
-    /// All runs below are consumed by every rank, as far as was seen.
+    /// Every rank has consumed all runs below this number. A lower bound, updated by
+    /// [`refresh`](Self::refresh).
     pub(crate) consumed_by_all: u64,
 }
 
@@ -113,7 +119,7 @@ impl SlotWindow {
         SlotWindow { next: 0, consumed_by_all: 0 }
     }
 
-    /// Looks how far all ranks are by now.
+    /// Updates the lower bound from the ranks' words.
     #[inline]
     pub(crate) fn refresh<W: Deref<Target = [AtomicU64]>>(&mut self, ranks: &[RunStates<W>]) {
         while self.consumed_by_all < self.next
@@ -123,8 +129,8 @@ impl SlotWindow {
         }
     }
 
-    /// Whether the next run may start when `window` runs may be under way at once: what it uses was
-    /// used last by a run that every rank has consumed.
+    /// Returns whether the next run may start if `window` runs may be in flight: the previous run in
+    /// its slot has been consumed by every rank.
     #[inline]
     pub(crate) fn fits(&self, window: u64) -> bool {
         self.next < self.consumed_by_all + window
