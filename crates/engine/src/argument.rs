@@ -1,48 +1,48 @@
-//! The buffers that a run is started with.
+//! Buffers of a run.
 
 use crate::error::{Error, Outcome};
 use shm::segment::Offset;
 
-/// Where a user buffer of a run lies.
+/// Location of a user buffer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Binding {
     /// In private memory of its owner.
     Private,
-    /// In the segment, at this place.
+    /// In the segment, at this offset.
     Segment(Offset),
 }
 
 /// A user buffer at the start of a run.
 #[derive(Clone, Copy, Debug)]
 pub struct Argument<'a> {
-    /// Where it lies.
+    /// Location.
     pub binding: Binding,
-    /// Its bytes, where it is private and read.
+    /// The bytes, if the buffer is private and read.
     pub data: &'a [u8],
-    /// Its length in bytes.
+    /// Length in bytes.
     pub length: u64,
 }
 
 impl<'a> Argument<'a> {
-    /// A private buffer that the run reads (and may write).
+    /// Returns a private buffer that the run reads and may write.
     pub fn input(data: &'a [u8]) -> Self {
         Argument { binding: Binding::Private, data, length: data.len() as u64 }
     }
 
-    /// A private buffer of this length that the run only writes.
+    /// Returns a private buffer of this length that the run only writes.
     pub fn output(length: u64) -> Self {
         Argument { binding: Binding::Private, data: &[], length }
     }
 
-    /// A buffer in the segment.
+    /// Returns a buffer in the segment.
     pub fn segment(at: Offset, length: u64) -> Self {
         Argument { binding: Binding::Segment(at), data: &[], length }
     }
 }
 
 impl Argument<'_> {
-    /// Whether it is what buffer number `buffer` needs: `expected` bytes, and the data where the
-    /// run reads it.
+    /// Checks that this is a valid buffer number `buffer`: `expected` bytes, present if the run
+    /// reads them.
     #[inline]
     pub(crate) fn check(&self, buffer: usize, expected: u64, read: bool) -> Outcome {
         let found = match self.binding {

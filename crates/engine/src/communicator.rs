@@ -1,4 +1,4 @@
-//! A communicator as one rank sees it: who belongs to it and its numbered collectives.
+//! Communicators: the ranks of a communicator and its numbered collectives, as one rank sees them.
 
 mod link;
 mod request;
@@ -32,7 +32,7 @@ use shm::sync::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError, Weak};
 use std::time::Instant;
 
-/// A collective that a thread has come to and not yet left; see [`Communicator::start_blocking`].
+/// A blocking collective that has been started; see [`Communicator::start_blocking`].
 #[derive(Debug)]
 #[must_use = "the other ranks wait until it is left"]
 pub struct BlockingRun(BlockingState);
@@ -40,7 +40,7 @@ pub struct BlockingRun(BlockingState);
 #[derive(Debug)]
 enum BlockingState {
     Begun(RunNumber, ResultBinding),
-    /// It found no slot.
+    /// No slot was free.
     Queued(Box<Run<FlatExecutor>>),
 }
 
@@ -48,36 +48,36 @@ enum BlockingState {
 #[derive(Debug)]
 pub struct Communicator {
     pub(crate) member: Arc<Member>,
-    /// Ranks of the job, by rank of the communicator.
+    /// The ranks in the job, by rank in the communicator.
     pub(crate) members: Vec<u32>,
     pub(crate) rank: u32,
     pub(crate) state: Arc<CommunicatorState>,
     state_at: Offset,
     pub(crate) flat: InflightWindow<FlatExecutor>,
-    /// Collectives started on this communicator.
+    /// Number of collectives started on this communicator.
     sequence: AtomicU64,
-    /// Exchanges done; held while one is under way.
+    /// Number of exchanges; locked during an exchange.
     pub(crate) exchanges: Mutex<u64>,
     pub(crate) wakeup: Wakeup,
     pub(crate) programs: AtomicU64,
-    /// Made when the first long blocking collective needs them.
+    /// Created by the first long blocking collective.
     pub(crate) streams: Mutex<StreamsState>,
-    /// The profile, and what this communicator is called in it.
+    /// The profile, and the communicator's name in it.
     pub(crate) trace: Option<(Arc<Trace>, u64)>,
 }
 
 impl Communicator {
-    /// The communicator of all ranks of the job.
+    /// Creates the communicator of all ranks of the job.
     ///
     /// # Errors
-    /// When the segment is not laid out as expected.
+    /// Returns an error if the segment does not have the expected layout.
     pub fn world(member: Arc<Member>) -> Result<Arc<Self>, Error> {
         let members = (0..member.node().ranks()).collect();
         let (rank, at) = (member.rank(), member.node().world_state());
         Communicator::new(member, members, rank, at, 0)
     }
 
-    /// `name` is what the communicator is called in a profile, the same on all its ranks.
+    /// `name` is the communicator's name in a profile, equal on all its ranks.
     fn new(
         member: Arc<Member>,
         members: Vec<u32>,
@@ -108,69 +108,69 @@ impl Communicator {
         }))
     }
 
-    /// This rank in the communicator.
+    /// Returns this rank in the communicator.
     pub fn rank(&self) -> u32 {
         self.rank
     }
 
-    /// How many ranks belong to it.
+    /// Returns the number of ranks.
     pub fn size(&self) -> u32 {
         self.members.len() as u32
     }
 
-    /// This rank's membership in the job.
+    /// Returns this rank's membership in the job.
     pub fn member(&self) -> &Arc<Member> {
         &self.member
     }
 
-    /// How a rank of the communicator left the job, if it did.
+    /// Returns how a rank of the communicator left the job, if it did.
     pub fn exit_of(&self, rank: u32) -> Option<Exit> {
         self.member.node().exit_of(*self.members.get(rank as usize)?)
     }
 
-    /// This rank's part of the segment.
+    /// Returns this rank's part of the segment.
     pub fn arena(&self) -> &Arc<Arena> {
         self.member.arena()
     }
 
-    /// Takes zeroed memory of this rank's part of the segment.
+    /// Allocates zeroed memory in this rank's part of the segment.
     ///
     /// # Errors
-    /// When it is full.
+    /// Returns an error if that part is full.
     pub fn allocate(&self, bytes: u64) -> Result<OwnedBytes, Error> {
         Ok(OwnedBytes::new(self.member.arena(), bytes)?)
     }
 
-    /// Who runs operations.
+    /// Returns the engine that executes operations.
     pub fn engine(&self) -> EngineKind {
         self.member.node().engine()
     }
 
-    /// Takes the next number of a collective and notes what it is.
+    /// Takes the next sequence number and records the call in the journal.
     #[inline]
     pub(crate) fn begin(&self, call: Signature) -> u64 {
-        // Not a read-modify-write: a program starts the collectives of one communicator one after
-        // the other. If it does not, two of them get one number, which then names the wrong call in
-        // an error.
+        // A load and a store instead of a read-modify-write: a program starts the collectives of
+        // one communicator one after the other. If it does not, two collectives get one number, and
+        // an error then names the wrong call.
         let sequence = self.sequence.load(Ordering::Relaxed);
         self.sequence.store(sequence + 1, Ordering::Relaxed);
         self.state.note(sequence, call);
         sequence
     }
 
-    /// A call that could not be begun has not taken place: the next one gets its number, as on all
-    /// other ranks.
+    /// Reverses [`begin`](Self::begin) for a call that could not start: the next call gets its
+    /// number, as on all other ranks.
     #[cold]
     pub(crate) fn take_back(&self, sequence: u64) {
         self.sequence.store(sequence, Ordering::Relaxed);
         self.state.forget(sequence);
     }
 
-    /// Starts a collective of all ranks: buffer 0 is the contribution, buffer 1 the result (none in a
-    /// barrier).
+    /// Starts a flat collective: buffer 0 is the contribution, buffer 1 the result (no buffers in a
+    /// barrier). Never waits.
     ///
     /// # Errors
-    /// When the arena is full. Never waits.
+    /// Returns an error if the arena is full.
     #[inline]
     pub fn start_flat(
         self: &Arc<Self>,
@@ -186,7 +186,7 @@ impl Communicator {
         Ok(Request::new(Execution::Flat(Arc::clone(self), run)))
     }
 
-    /// Has later calls of this rank start a run that found no slot.
+    /// Makes later calls of this rank start a run that found no slot.
     #[inline]
     fn register_if_queued(self: &Arc<Self>, run: &Run<FlatExecutor>) {
         if run.was_queued() {
@@ -194,7 +194,7 @@ impl Communicator {
         }
     }
 
-    /// Where this rank's profile is recorded, if it is.
+    /// Returns the recorder of this rank's profile, if one is recorded.
     pub fn trace(&self) -> Option<&Arc<Trace>> {
         self.trace.as_ref().map(|(trace, _)| trace)
     }
@@ -206,7 +206,8 @@ impl Communicator {
         }
     }
 
-    /// This rank has seen that its call is complete, or (no call) will not look any more.
+    /// Records that this rank has observed the completion of its call, or (no call) has abandoned
+    /// it.
     #[inline]
     pub(crate) fn trace_call_ended(&self, sequence: u64, call: Option<Signature>) {
         match (&self.trace, call) {
@@ -216,8 +217,8 @@ impl Communicator {
         }
     }
 
-    /// Holds a collective of all ranks: starts it, waits, and fetches the results, as [`Request`] does
-    /// in steps.
+    /// Runs a flat collective: starts it, waits, and fetches the results, which [`Request`] does in
+    /// steps.
     ///
     /// # Errors
     /// As [`start_flat`](Self::start_flat), [`Request::wait`] and [`Request::collect`].
@@ -232,9 +233,10 @@ impl Communicator {
         self.finish_blocking(held, collective, outputs)
     }
 
-    /// Comes to a collective that this thread ends with [`finish_blocking`](Self::finish_blocking) before it does anything
-    /// else here: the first half of [`run_flat`](Self::run_flat), for callers whose input
-    /// and output are the same memory.
+    /// Starts a blocking collective. This thread must call
+    /// [`finish_blocking`](Self::finish_blocking) before any other operation on the communicator.
+    /// The two calls are [`run_flat`](Self::run_flat) for callers with input and output in the same
+    /// memory.
     ///
     /// # Errors
     /// As [`start_flat`](Self::start_flat).
@@ -293,7 +295,7 @@ impl Communicator {
         })
     }
 
-    /// What to do when a collective has not begun at once.
+    /// Handles a collective that has not begun immediately.
     #[cold]
     fn start_blocking_later(
         self: &Arc<Self>,
@@ -321,7 +323,8 @@ impl Communicator {
         }
     }
 
-    /// Tries again for a while: who does not wait for others soon runs ahead of them by all slots.
+    /// Retries for a short time: a rank that does not wait for others is soon ahead of them by all
+    /// slots.
     fn retry_start(
         &self,
         sequence: u64,
@@ -329,8 +332,8 @@ impl Communicator {
         arguments: &[Argument<'_>],
     ) -> BlockingStart {
         for _ in 0..self.member.node().spin_policy().tries() {
-            // Long enough for the others to free several slots: looking costs them the line that
-            // says so.
+            // Long enough for the other ranks to free several slots: each poll takes the line with
+            // their run states away from them.
             (0..32).for_each(|_| std::hint::spin_loop());
             let held = self.flat.start_blocking(sequence, collective, arguments);
             if !matches!(held, BlockingStart::NoSlot) {
@@ -370,8 +373,9 @@ impl Communicator {
         self.flat.collect(&mut run, outputs)
     }
 
-    /// Refuses what cannot be begun, before it is noted for others to see: all ranks refuse what
-    /// there will never be memory for, and the first to do so go on to their next call.
+    /// Refuses a collective that can never start, before other ranks can see it: all ranks refuse a
+    /// collective for which there will never be memory, and the first to do so continues with its
+    /// next call.
     #[inline]
     pub(crate) fn check(&self, collective: &FlatCollective, arguments: &[Argument<'_>]) -> Outcome {
         self.check_buffers(collective, arguments)?;
@@ -379,7 +383,7 @@ impl Communicator {
         Ok(staging::check(self.arena(), bytes)?)
     }
 
-    /// The bytes that a collective copies are those that its buffers have.
+    /// Checks that the buffers have the lengths the collective copies.
     #[inline]
     fn check_buffers(&self, collective: &FlatCollective, arguments: &[Argument<'_>]) -> Outcome {
         match arguments {
@@ -402,7 +406,7 @@ impl Communicator {
         }
     }
 
-    /// One exchange of words between all ranks, within the collective of this number.
+    /// Exchanges words between all ranks, within the collective of this number.
     pub(crate) fn exchange(
         &self,
         exchanges: &mut u64,
@@ -428,22 +432,22 @@ impl Communicator {
         )
     }
 
-    /// Every rank gives a few words and gets those of all, in rank order. Waits for all ranks.
+    /// Exchanges a few words: returns the words of all ranks, in rank order. Waits for all ranks.
     ///
     /// # Errors
-    /// When a rank is in another collective, or gone.
+    /// Returns an error if a rank has failed or is in another collective.
     pub fn exchange_words(&self, words: [u64; 6], call: Signature) -> Result<Vec<[u64; 6]>, Error> {
         let sequence = self.begin(call);
         let mut exchanges = self.exchanges.lock().unwrap_or_else(PoisonError::into_inner);
         self.exchange(&mut exchanges, words, sequence, call)
     }
 
-    /// A communicator for each colour, ranks ordered by key, then by rank here; `None` colour:
-    /// belongs to none.
+    /// Creates a communicator for each colour, with ranks ordered by key, then by rank in this
+    /// communicator. A rank without a colour is a member of none.
     ///
     /// # Errors
-    /// When a rank is in another collective, or gone, or the first rank of a new communicator has
-    /// no room for it.
+    /// Returns an error if a rank has failed or is in another collective, or if the first rank of a
+    /// new communicator has no memory for it.
     pub fn split(
         self: &Arc<Self>,
         color: Option<u32>,
@@ -485,22 +489,22 @@ impl Communicator {
         Communicator::new(Arc::clone(&self.member), members, rank, Offset(state), name).map(Some)
     }
 
-    /// Does what only this rank can do, in any communicator of this node, for one who waits for
-    /// something else. True when it has to be done again and again.
+    /// Executes this rank's own tasks in all communicators of this node. Returns whether such tasks
+    /// can appear again, so a caller that waits for another event must repeat the call.
     ///
     /// # Errors
-    /// When this rank's own operations fail.
+    /// Returns an error if an operation of this rank fails.
     pub fn progress_own_work(&self) -> Result<bool, Error> {
         self.progress()?;
         Ok(self.member.has_own_work())
     }
 
-    /// Does what only this rank can do, in any communicator; true when there was anything.
+    /// Executes this rank's own tasks in all communicators. Returns whether there were any.
     pub(crate) fn progress(&self) -> Result<bool, Error> {
         self.member.progress()
     }
 
-    /// Waits for a collective.
+    /// Waits for a flat collective.
     pub(crate) fn wait_flat(
         &self,
         run: &Run<FlatExecutor>,
@@ -533,7 +537,7 @@ impl Communicator {
         outcome
     }
 
-    /// Whether anything keeps a collective from ever taking place.
+    /// Checks for a mismatch or a failed rank that prevents a collective from completing.
     fn check_flat_liveness(
         &self,
         number: RunNumber,
@@ -543,7 +547,7 @@ impl Communicator {
         self.member.liveness(&self.members).check(|rank| self.flat.arrived(rank, number.run))
     }
 
-    /// Waits for a collective that has its slot.
+    /// Waits for a flat collective that has its slot.
     fn wait_begun(
         &self,
         number: RunNumber,
@@ -569,7 +573,7 @@ impl Communicator {
         }
     }
 
-    /// Ranks that have not come to a collective.
+    /// Returns the ranks that have not started a collective.
     pub(crate) fn stragglers(&self, sequence: u64) -> Vec<Straggler> {
         let node = self.member.node();
         self.state
@@ -589,13 +593,14 @@ impl Drop for Communicator {
     }
 }
 
-/// Lets go of shared memory, which begins with a release line; its owner sees to it that it is
-/// freed when all have.
+/// Releases shared memory, which begins with a release line. Its owner frees it after all ranks
+/// have released it.
 pub(crate) fn release_shared(member: &Member, at: Offset, users: u32, owner: bool) {
     let Ok(release) = Mapped::<program::ReleaseLine>::new(member.node().segment(), at) else {
         return;
     };
-    // Release: pairs with the Acquire in `allocate_shared`.
+    // Release: pairs with the Acquire in `allocate_shared`: all accesses happen before the free. A
+    // rank that dies without the release leaves the memory allocated until the job ends.
     release.released.fetch_add(1, Ordering::Release);
     if owner {
         member.free_later(DeferredFree { at, users, release });

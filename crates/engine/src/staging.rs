@@ -1,5 +1,5 @@
-//! Room in a rank's own arena for the private buffers of large collectives, used again when every rank
-//! is past them.
+//! Room in a rank's own arena for the private buffers of large collectives, used again when every
+//! rank is past them.
 
 use crate::error::Error;
 use shm::arena::Arena;

@@ -1,5 +1,5 @@
-//! A communicator's shared lines: where its ranks exchange a few words, note what they call, and
-//! meet.
+//! Shared state of a communicator: exchanges of a few words, journals of calls, slots of flat
+//! collectives.
 //!
 //! | section | records | bytes each |
 //! |---|---|---|
@@ -25,73 +25,74 @@ use shm::shared::SharedBytes;
 use shm::sync::{AtomicU32, AtomicU64, Ordering};
 use std::sync::Arc;
 
-/// Calls a rank's journal remembers.
+/// Number of calls in a rank's journal.
 pub(crate) const JOURNAL: u64 = 64;
-/// Collectives of one communicator that can be under way on a rank at once; more wait their turn.
+/// Largest number of flat collectives in flight on a communicator; further ones are queued.
 pub(crate) const FLAT_SLOTS: u64 = 64;
-/// Collectives with more bytes than fit into a slot's first lines that can be under way at once.
-/// Few, so that their cells stay in the cache.
+/// Largest number of flat collectives in flight with more bytes than the first lines of a slot
+/// hold. Small, so their cells stay in the cache.
 pub(crate) const CELL_SETS: u64 = 8;
-/// The longest contribution that fits into a cell among few ranks, and among many: the cells of all
-/// ranks together are to stay in a cache. Up to a few kilobytes a copy is over before cutting it
-/// into pieces would pay.
+/// Longest contribution in a cell, among few ranks and among many: the cells of all ranks together
+/// should stay in a cache. Up to a few kilobytes, a copy takes less time than dividing it would
+/// save.
 const CELL_DATA: [u64; 2] = [4 << 10, 2 << 10];
-/// So many ranks are few.
+/// Largest number of ranks that counts as few.
 const FEW_RANKS: u32 = 16;
-/// What a cell has beyond that: room for the table of a contribution. Also keeps cells from lying a power
-/// of two apart.
+/// Additional bytes of a cell: capacity for a block table. Also avoids distances that are powers of
+/// two.
 const CELL_TABLE: u64 = 256;
-/// Behind the count of ranks that have let go of the state, which every shared block begins with.
+/// Offset behind the release count, with which every shared block begins.
 const EXCHANGE_LINE_AT: u64 = 64;
 const SLEEPERS_AT: u64 = EXCHANGE_LINE_AT + 64;
-/// Bytes a rank can contribute beside its word in a slot: what lies in the lines behind it is
+/// Capacity for a contribution behind the arrival word in a slot. The lines behind the word are
 /// fetched with it.
 pub(crate) const CONTRIBUTION_BYTES: u64 = 4 * 64 - 8;
-/// Words of an exchange.
+/// Number of words in an exchange.
 pub(crate) const EXCHANGE_WORDS: usize = 6;
 
 shm::shared_lines! {
     /// Counts arrivals at exchanges.
     pub(crate) struct ExchangeLine {
         arrivals: Completion,
-        /// Where the communicator's streams lie, from when rank 0 says so; see [`crate::streams`].
+        /// Offset of the communicator's streams, published by rank 0; see [`crate::streams`].
         pub(crate) streams: AtomicU64,
     }
 
-    /// Marked by ranks that sleep until a small collective is complete.
+    /// Marked by ranks that sleep until a flat collective completes.
     pub(crate) struct SleepersLine {
         pub(crate) word: AtomicU32,
     }
 
-    /// A rank's place at a collective.
+    /// A rank's cell in a slot.
     pub(crate) struct RankCell {
-        /// The last run it arrived to, see [`crate::protocol::arrival`].
+        /// The last run at which it arrived, see [`crate::protocol::arrival`].
         pub(crate) arrived: AtomicU64,
         /// Its small contribution.
         contribution: SharedBytes<{ CONTRIBUTION_BYTES as usize }>,
     }
 
-    /// What a rank says at an exchange.
+    /// A rank's cell of an exchange.
     pub(crate) struct ExchangeCell {
         words: [AtomicU64; EXCHANGE_WORDS],
-        /// What it called.
+        /// Its call.
         call: [AtomicU64; 2],
     }
 
-    /// How far a rank is.
+    /// Progress of a rank.
     pub(crate) struct ProgressLine {
-        /// Collectives of the communicator that this rank has come to. Release by the rank, Acquire
-        /// by a waiter in doubt.
+        /// Number of collectives that this rank has started. Release by the rank, Acquire by a
+        /// waiter that checks.
         started: AtomicU64,
-        /// Exchanges that this rank has come to. Release by the rank, Acquire by a waiter in doubt.
+        /// Number of exchanges that this rank has started. Release by the rank, Acquire by a waiter
+        /// that checks.
         exchanged: AtomicU64,
     }
 }
 
-/// Where the parts of one collective slot lie.
+/// Layout of one slot.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct SlotLayout {
-    /// The line of the completion word, behind the ranks' rank_cells.
+    /// Offset of the completion word's line, behind the ranks' cells.
     pub(crate) work: u64,
     /// Bytes of a slot.
     pub(crate) bytes: u64,
@@ -104,7 +105,7 @@ impl SlotLayout {
     }
 }
 
-/// Where everything lies, relative to the state.
+/// Layout of the whole state.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct StateLayout {
     ranks: u32,
@@ -139,18 +140,18 @@ impl StateLayout {
         self.cell_at(CELL_SETS, 0)
     }
 
-    /// Bytes that a cell holds.
+    /// Returns the capacity of a cell in bytes.
     pub(crate) fn cell_bytes(&self) -> u64 {
         CELL_DATA[usize::from(self.ranks > FEW_RANKS)] + CELL_TABLE
     }
 
-    /// Where the cell of `rank` in cell set `set` starts, relative to the state.
+    /// Returns the offset of the cell of `rank` in cell set `set`.
     pub(crate) fn cell_at(&self, set: u64, rank: u32) -> u64 {
         let cells = self.slots + FLAT_SLOTS * self.slot.bytes;
         cells + (set * u64::from(self.ranks) + u64::from(rank)) * self.cell_bytes()
     }
 
-    /// Where slot `index` starts, relative to the state.
+    /// Returns the offset of slot `index`.
     pub(crate) fn slot_at(&self, index: u64) -> u64 {
         self.slots + index * self.slot.bytes
     }
@@ -192,7 +193,7 @@ impl CommunicatorState {
         })
     }
 
-    /// The place of a part of the state.
+    /// Returns the location of a part of the state.
     pub(crate) fn place(&self, part: u64) -> Offset {
         Offset(self.at.0 + part)
     }
@@ -201,38 +202,38 @@ impl CommunicatorState {
         &self.layout
     }
 
-    /// Where the line of the sleepers is.
+    /// Returns the location of the sleepers' line.
     pub(crate) fn sleepers_at(&self) -> Offset {
         self.place(SLEEPERS_AT)
     }
 
-    /// The states of a rank's runs in the collective slots.
+    /// Returns the run states of a rank for flat collectives.
     pub(crate) fn states(&self, segment: &Arc<Segment>, rank: u32) -> Result<SharedStates, Error> {
         let at = self.place(self.layout.states + 8 * FLAT_SLOTS * u64::from(rank));
         Ok(RunStates::new(MappedSlice::new(segment, at, FLAT_SLOTS as usize)?))
     }
 
-    /// Notes that this rank is in its `sequence`-th collective, for others to see when they wait
-    /// too long.
+    /// Records that this rank has started its `sequence`-th collective, for ranks that wait too
+    /// long.
     #[inline]
     pub(crate) fn note(&self, sequence: u64, call: Signature) {
         let at = self.journal_at(self.rank, sequence);
         let [first, second] = call.encode(sequence);
-        // Read after an arrival that this rank published later (Release), or by a waiter in doubt,
-        // who looks again.
+        // Read after an arrival that this rank publishes later (Release), or by a waiter that
+        // checks repeatedly.
         self.journal[at + 1].store(second, Ordering::Relaxed);
         self.journal[at].store(first, Ordering::Release);
         self.progress[self.rank as usize].started.store(sequence + 1, Ordering::Release);
     }
 
-    /// Takes the note of this rank's last collective back, which could not be begun.
+    /// Removes the record of this rank's last collective, which could not start.
     pub(crate) fn forget(&self, sequence: u64) {
         self.progress[self.rank as usize].started.store(sequence, Ordering::Release);
-        // Relaxed: nothing is published by it.
+        // Relaxed: publishes nothing.
         self.journal[self.journal_at(self.rank, sequence)].store(0, Ordering::Relaxed);
     }
 
-    /// Whether `rank` has come to its `sequence`-th collective.
+    /// Returns whether `rank` has started its `sequence`-th collective.
     pub(crate) fn has_arrived(&self, rank: u32, sequence: u64) -> bool {
         // Acquire: pairs with the Release in `note`.
         self.progress[rank as usize].started.load(Ordering::Acquire) > sequence
@@ -242,8 +243,8 @@ impl CommunicatorState {
         2 * (u64::from(rank) * JOURNAL + sequence % JOURNAL) as usize
     }
 
-    /// What `rank` noted for its `sequence`-th collective, if it has come to it and it is not too
-    /// long ago.
+    /// Returns the call that `rank` recorded for its `sequence`-th collective, if it has started it
+    /// and has not overwritten the record.
     fn noted(&self, rank: u32, sequence: u64) -> Option<Signature> {
         let at = self.journal_at(rank, sequence);
         // Acquire: pairs with the Release in `note`.
@@ -253,13 +254,13 @@ impl CommunicatorState {
         (seen == sequence & ((1 << 40) - 1) && first != 0).then_some(call)
     }
 
-    /// Whether a rank is in another collective than this one at the same number.
+    /// Checks whether a rank is in another collective than this one at the same number.
     pub(crate) fn find_mismatch(&self, sequence: u64, call: Signature) -> Result<(), Error> {
         self.find_mismatch_of(sequence, call, |_| true)
     }
 
-    /// As [`find_mismatch`](Self::find_mismatch), for ranks that have not come to the exchange of
-    /// this turn. Those that have may be past it, and have noted what they did next.
+    /// As [`find_mismatch`](Self::find_mismatch), for ranks that have not started the exchange of
+    /// this turn. The others may be past it and have recorded later calls.
     pub(crate) fn find_mismatch_before(
         &self,
         turn: u64,
@@ -269,7 +270,7 @@ impl CommunicatorState {
         self.find_mismatch_of(sequence, call, |rank| !self.has_exchanged(rank, turn))
     }
 
-    /// Whether `rank` has come to the exchange of this turn.
+    /// Returns whether `rank` has started the exchange of this turn.
     pub(crate) fn has_exchanged(&self, rank: u32, turn: u64) -> bool {
         // Acquire: pairs with the Release in `exchange`.
         self.progress[rank as usize].exchanged.load(Ordering::Acquire) > turn
@@ -296,16 +297,16 @@ impl CommunicatorState {
         })
     }
 
-    /// Ranks that have not come to this collective.
+    /// Returns the ranks that have not started this collective.
     pub(crate) fn not_yet(&self, sequence: u64) -> Vec<u32> {
         (0..self.layout.ranks).filter(|rank| !self.has_arrived(*rank, sequence)).collect()
     }
 
-    /// Every rank says `words`; gives what each said, in rank order. `turn` counts this state's
-    /// exchanges from 0.
+    /// Publishes `words` and returns the words of every rank, in rank order. `turn` counts this
+    /// state's exchanges from 0.
     ///
-    /// Two cells a rank suffice: to write the cell of turn t + 2 a rank must have left turn t + 1,
-    /// which it can only after all ranks arrived there, which they do after reading turn t.
+    /// Two cells a rank suffice: to write the cell of turn t + 2, a rank must have left turn t + 1,
+    /// so all ranks have arrived there, which they do after reading turn t.
     pub(crate) fn exchange(
         &self,
         turn: u64,
@@ -326,7 +327,7 @@ impl CommunicatorState {
         // Release: pairs with the Acquire in `find_mismatch_before`.
         self.progress[self.rank as usize].exchanged.store(turn + 1, Ordering::Release);
         let threshold = ((turn + 1).wrapping_mul(u64::from(ranks))) as u32;
-        // Release and Acquire of the words above lie in the completion word.
+        // Relaxed stores above: the completion word publishes them (Release and Acquire).
         self.exchange_line.arrivals.add_threshold(1, threshold);
         wait::until(
             &CountReached(&self.exchange_line.arrivals, threshold),

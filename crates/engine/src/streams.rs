@@ -1,9 +1,9 @@
 //! Long blocking collectives: every rank sends and receives in pieces, at the same time.
 //!
-//! A collective stages a whole contribution before anybody may fetch it. When all ranks are inside the
-//! call they can do better: each pair of ranks has a ring of pieces in each direction, and while
-//! one rank writes a piece the other reads the one before. The rings stay in the caches, however
-//! long the message is.
+//! A collective stages a whole contribution before anybody may fetch it. When all ranks are inside
+//! the call they can do better: each pair of ranks has a ring of pieces in each direction, and
+//! while one rank writes a piece the other reads the one before. The rings stay in the caches,
+//! however long the message is.
 //!
 //! | word | written by | read by |
 //! |---|---|---|
@@ -169,7 +169,8 @@ pub enum BlockingInput<'a> {
 }
 
 impl Communicator {
-    /// Whether a blocking call of this collective goes through streams. The same answer on all ranks.
+    /// Whether a blocking call of this collective goes through streams. The same answer on all
+    /// ranks.
     #[inline]
     pub fn streams(&self, collective: &FlatCollective) -> bool {
         self.flat.executor.is_long(collective) && self.can_stream(collective)
@@ -188,8 +189,8 @@ impl Communicator {
             && self.member.node().has_cores_for_all()
     }
 
-    /// Holds a collective as a stream of pieces, if [`streams`](Self::streams) says so, and waits for
-    /// it; `None` when there is no memory for streams, on all ranks alike.
+    /// Holds a collective as a stream of pieces, if [`streams`](Self::streams) says so, and waits
+    /// for it; `None` when there is no memory for streams, on all ranks alike.
     ///
     /// `memory` holds the result at its beginning, and the input if that is not apart.
     ///

@@ -1,29 +1,28 @@
-//! How a rank waits: looking for a short while, letting others run, then asleep.
+//! Waiting: polling for a short time, yielding the core, then sleeping.
 
 use crate::error::Error;
 use shm::completion::{Completion, Marked};
 use std::time::{Duration, Instant};
 
-/// The longest sleep before a waiter looks whether someone it waits for is gone. Bounds how late a
-/// death is noticed.
+/// Longest sleep between two liveness checks. Bounds the time until a death is detected.
 pub(crate) const LIVENESS_INTERVAL: Duration = Duration::from_millis(50);
 
-/// Looks without a pause between them: for what is about to come.
+/// Number of polls without a pause, for events about to happen.
 const EAGER_POLLS: u32 = 32;
 
-/// How long a waiter looks and yields before it sleeps.
+/// Number of polls and yields before a waiter sleeps.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct SpinPolicy {
-    /// Looks with a pause between them.
+    /// Polls with a pause between them.
     polls: u32,
-    /// Turns given to other processes.
+    /// Yields of the core.
     yields: u32,
 }
 
 impl SpinPolicy {
-    /// With a core for every rank the awaited rank is running, and looking is the fastest way to
-    /// see it arrive. With fewer cores it may need this very core, so there is no looking at all; a
-    /// few yields beat the futex as long as the others are only waiting too.
+    /// With a core for every rank, the awaited rank is running, and polling detects its arrival
+    /// fastest. With fewer cores it may need this core, so there is no polling; a few yields are
+    /// faster than a futex while the other ranks only wait too.
     pub(crate) fn new(ranks: u32, cores: u32) -> Self {
         if ranks <= cores {
             SpinPolicy { polls: 2000, yields: 2 }
@@ -34,27 +33,26 @@ impl SpinPolicy {
 }
 
 impl SpinPolicy {
-    /// How often to look for what takes some looks to come.
+    /// Returns the number of retries for an event that takes several polls.
     pub(crate) fn tries(self) -> u32 {
         self.polls / EAGER_POLLS
     }
 }
 
-/// What can be waited for.
+/// A condition to wait for.
 pub(crate) trait WaitCondition {
-    /// What a sleeper has seen.
+    /// The state that a sleeper has seen.
     type Mark;
 
-    /// Whether it has come.
+    /// Returns whether the condition holds.
     fn is_met(&self) -> bool;
-    /// Says that somebody is about to sleep, and looks again; `None` when there is nothing to sleep
-    /// for.
+    /// Announces a sleep and tests the condition again. Returns `None` if it holds.
     fn prepare_sleep(&self) -> Option<Self::Mark>;
-    /// Sleeps until something has happened, at most so long.
+    /// Sleeps until the state changes, at most for `limit`.
     fn sleep(&self, mark: Self::Mark, limit: Duration);
 }
 
-/// A count to be reached.
+/// A completion count to be reached.
 pub(crate) struct CountReached<'a>(pub(crate) &'a Completion, pub(crate) u32);
 
 impl WaitCondition for CountReached<'_> {
@@ -74,10 +72,10 @@ impl WaitCondition for CountReached<'_> {
     }
 }
 
-/// Waits until something is there.
+/// Waits until the condition holds.
 ///
-/// `progress` does what only this rank can do and tells whether it did anything; `check_liveness` is
-/// asked before every sleep.
+/// `progress` executes the tasks of this rank and returns whether there were any; `check_liveness`
+/// is called before every sleep.
 pub(crate) fn until<A: WaitCondition>(
     awaited: &A,
     spin_policy: SpinPolicy,
@@ -89,7 +87,7 @@ pub(crate) fn until<A: WaitCondition>(
         if awaited.is_met() {
             return Ok(true);
         }
-        // A pause takes as long as a line to come from the next core: the first looks do without.
+        // A pause takes as long as a line transfer between cores, so the first polls omit it.
         if look >= EAGER_POLLS {
             progress()?;
             std::hint::spin_loop();
@@ -104,13 +102,13 @@ pub(crate) fn until<A: WaitCondition>(
     }
     loop {
         let Some(marked) = awaited.prepare_sleep() else { return Ok(true) };
-        // Work that others leave for this rank rings its doorbell, not this word: it is looked for
+        // Tasks deferred to this rank notify its wakeup line, not this word, so they are polled
         // before every sleep.
         if progress()? {
             continue;
         }
         if let Err(error) = check_liveness() {
-            // What is gone may have done its part before it went; that is visible now.
+            // A failed rank may have finished its part before it ended; its writes are visible now.
             if progress()? || awaited.is_met() {
                 continue;
             }
@@ -128,8 +126,8 @@ pub(crate) fn until<A: WaitCondition>(
     }
 }
 
-/// Waits until a run has got its slot. Those who free slots wake nobody, so this looks again and
-/// again, ever more rarely; false when the time is over.
+/// Waits until a run has its slot. Ranks that free slots do not wake anything, so this polls at
+/// growing intervals. Returns false when the deadline has passed.
 pub(crate) fn for_slot(
     spin_policy: SpinPolicy,
     deadline: Option<Instant>,
@@ -142,7 +140,7 @@ pub(crate) fn for_slot(
         if has_begun()? {
             return Ok(true);
         }
-        // Where each rank has a core, those that this one waits for are at it.
+        // If each rank has a core, the awaited ranks are running.
         if look < spin_policy.polls { std::hint::spin_loop() } else { std::thread::yield_now() }
     }
     let mut nap = FIRST_NAP;

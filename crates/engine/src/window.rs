@@ -1,9 +1,9 @@
-//! Numbered runs of one thing: starting, queueing, completing and retiring them on one rank.
+//! Numbered runs on one rank: starting, queueing, completing and retiring them.
 //!
-//! A lane has K slots in the segment. Any number of runs may be started: those that find no slot
-//! wait in a queue of this process and start in a later call of this rank; a finished run whose
-//! result nobody has fetched yet is moved out of its slot, so that starting never waits for a
-//! caller to fetch.
+//! A window has K slots in the segment. A program may start any number of runs: runs without a slot
+//! wait in a queue of this process and start in a later call of this rank. The result of a finished
+//! run that has not been fetched is moved out of its slot when the slot is needed. Starting a run
+//! therefore never waits for a fetch.
 
 use crate::argument::{Argument, Binding};
 mod blocking;
@@ -18,32 +18,31 @@ use smallvec::SmallVec;
 use std::collections::{HashMap, HashSet, VecDeque};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
-/// A rank's run states in the segment.
+/// Run states of a rank, in the segment.
 pub(crate) type SharedStates = RunStates<MappedSlice<AtomicU64>>;
 
-/// What a lane runs.
+/// The kind of collective that a window runs: flat or linked.
 pub(crate) trait Executor {
-    /// What differs from run to run besides the buffers.
+    /// The parameters of a run other than its buffers.
     type Operation: Clone;
-    /// Where the buffers of a run lie, by buffer.
+    /// The locations of a run's buffers.
     type Bindings: Clone + std::fmt::Debug;
-    /// What only the starting side needs.
+    /// State of the starting side, protected by the window's lock.
     type Scratch;
 
-    /// Notes where the buffers lie.
+    /// Returns the locations of the buffers.
     fn bindings(arguments: &[Argument<'_>]) -> Self::Bindings;
 
-    /// The run states of every rank.
+    /// Returns the run states of every rank.
     fn states(&self) -> &[SharedStates];
     fn rank(&self) -> u32;
-    /// Whether a run takes memory that is worth looking for.
+    /// Returns whether a run takes memory from the arena.
     fn is_large(&self, call: &Self::Operation) -> bool;
-    /// How many runs may be under way at once, this one included.
+    /// Returns the number of runs that may be in flight, this one included.
     fn window(&self, call: &Self::Operation) -> u64;
     fn is_complete(&self, run: u64, call: &Self::Operation) -> bool;
-    /// Puts the buffers of a run whose slot is free where they are wanted; memory that can be
-    /// missing is taken here, and after a failure the run has not begun. All runs below `consumed_by_all`
-    /// are consumed by every rank.
+    /// Places the inputs of a run. The run's slot is free. Memory is allocated here: after an error
+    /// the run has not begun. Every rank has consumed all runs below `consumed_by_all`.
     fn prepare(
         &self,
         scratch: &mut Self::Scratch,
@@ -52,10 +51,10 @@ pub(crate) trait Executor {
         call: &Self::Operation,
         arguments: &[Argument<'_>],
     ) -> Outcome;
-    /// Starts a run that is prepared.
+    /// Starts a prepared run.
     fn launch(&self, run: u64, call: &Self::Operation) -> Outcome;
-    /// Takes the results of a complete run to private outputs (by buffer; empty where none is
-    /// wanted).
+    /// Copies the results of a complete run to private outputs, by buffer; empty slices for outputs
+    /// that are not wanted.
     fn collect(
         &self,
         run: RunNumber,
@@ -63,22 +62,22 @@ pub(crate) trait Executor {
         bindings: &Self::Bindings,
         outputs: &mut [&mut [u8]],
     ) -> Outcome;
-    /// Lengths of the outputs to keep for a run that nobody has fetched.
+    /// Returns the lengths of the outputs to store for a retired run.
     fn output_lengths(&self, call: &Self::Operation, bindings: &Self::Bindings) -> Vec<usize>;
-    /// Copies to an output what of it the run has written and was kept.
+    /// Copies the stored bytes that the run has written to an output.
     fn put_back(&self, call: &Self::Operation, buffer: usize, kept: &[u8], output: &mut [u8]);
 }
 
-/// The numbers of a run.
+/// The two numbers of a run.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct RunNumber {
-    /// In its lane.
+    /// Number within its window.
     pub(crate) run: u64,
-    /// Of the collective, on its communicator.
+    /// Sequence number of the collective on its communicator.
     pub(crate) sequence: u64,
 }
 
-/// A run that was started; the caller's side.
+/// A started run, as its request holds it.
 #[derive(Debug)]
 pub(crate) struct Run<P: Executor> {
     pub(crate) number: RunNumber,
@@ -88,7 +87,7 @@ pub(crate) struct Run<P: Executor> {
     collected: bool,
 }
 
-/// What was started in a slot last, by a request.
+/// The last run that a request started in a slot.
 struct Record<P: Executor> {
     sequence: u64,
     call: P::Operation,
@@ -96,19 +95,19 @@ struct Record<P: Executor> {
 }
 
 impl<P: Executor> Run<P> {
-    /// Whether the result was fetched.
+    /// Returns whether the result has been fetched.
     pub(crate) fn is_collected(&self) -> bool {
         self.collected
     }
 
-    /// The same run for another to fetch; this value counts as fetched.
+    /// Moves the run to a new value; this value then counts as fetched.
     pub(crate) fn transfer(&mut self) -> Self {
         let collected = std::mem::replace(&mut self.collected, true);
         let (number, call, bindings) = (self.number, self.call.clone(), self.bindings.clone());
         Run { number, call, bindings, queued: self.queued, collected }
     }
 
-    /// Whether it had to wait for a slot.
+    /// Returns whether the run had to wait for a slot.
     pub(crate) fn was_queued(&self) -> bool {
         self.queued
     }
@@ -121,26 +120,26 @@ struct Queued<C> {
     arguments: Vec<(Binding, Vec<u8>, u64)>,
 }
 
-/// The starting side, under the lane's lock.
+/// The starting side, protected by the window's lock.
 struct Starter<P: Executor> {
     window: SlotWindow,
     queue: VecDeque<Queued<P::Operation>>,
     /// Results moved out of their slots.
     retired: HashMap<u64, Outcome<Vec<Vec<u8>>>>,
-    /// Queued runs that nobody will fetch.
+    /// Queued runs whose requests were dropped.
     abandoned: HashSet<u64>,
-    /// What was started in each slot last; none where its starter fetches the result itself.
+    /// The last run in each slot; `None` if a blocking call fetches the result itself.
     records: Vec<Option<Record<P>>>,
     scratch: P::Scratch,
 }
 
-/// Runs of one executor on one rank.
+/// The runs of one executor on one rank.
 pub(crate) struct InflightWindow<P: Executor> {
     pub(crate) executor: P,
     /// A power of two.
     slots: u64,
     starter: Mutex<Starter<P>>,
-    /// Whether runs wait for a slot; a hint that spares looking.
+    /// Whether runs wait for a slot. A hint that saves taking the lock.
     has_queue: AtomicBool,
 }
 
@@ -168,8 +167,8 @@ impl<P: Executor> InflightWindow<P> {
         }
     }
 
-    /// A panic elsewhere while starting leaves at worst a run that never starts, which the others
-    /// notice; the lane's own state is changed in single steps.
+    /// Locks the starting side. A panic during a start leaves at worst a run that never starts,
+    /// which the other ranks detect; each change of the window's own state is a single step.
     fn lock(&self) -> MutexGuard<'_, Starter<P>> {
         self.starter.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -215,7 +214,7 @@ impl<P: Executor> InflightWindow<P> {
         });
     }
 
-    /// Begins the next run. When that fails, it has not been begun: the next one gets its number.
+    /// Begins the next run. After an error the run has not begun, and the next one gets its number.
     #[inline]
     fn begin(
         &self,
@@ -237,8 +236,8 @@ impl<P: Executor> InflightWindow<P> {
         Ok(())
     }
 
-    /// Starts the next run; false when it failed after it had begun: its error then lies with the
-    /// results.
+    /// Starts the next run. Returns false if it failed after it had begun; its error is then stored
+    /// with the results.
     #[inline]
     fn launch(
         &self,
@@ -255,8 +254,8 @@ impl<P: Executor> InflightWindow<P> {
             self.own().change(run, RunState::Active, RunState::Abandoned);
         }
         if let Err(error) = self.executor.launch(run, call) {
-            // The number is used: the other ranks count it. Others may still work for the run, so
-            // that its slot is not free.
+            // The number is used, because the other ranks count it. Other ranks may still work on
+            // the run, so its slot is not free yet.
             self.own().change(run, RunState::Active, RunState::Abandoned);
             starter.retired.insert(run, Err(error));
             return Ok(false);
@@ -264,21 +263,21 @@ impl<P: Executor> InflightWindow<P> {
         Ok(true)
     }
 
-    /// The states of this rank's own runs.
+    /// Returns this rank's own run states.
     #[inline]
     fn own(&self) -> &SharedStates {
         &self.executor.states()[self.executor.rank() as usize]
     }
 
-    /// Tells whether the next run may start, retiring finished runs of this rank where they are in
-    /// the way.
+    /// Returns whether the next run may start. Retires finished runs of this rank if they occupy
+    /// its slot.
     #[inline]
     fn ensure_slot(&self, starter: &mut Starter<P>, call: &P::Operation) -> bool {
         let window = self.executor.window(call);
         if starter.window.fits(window) && !self.executor.is_large(call) {
             return true;
         }
-        // Large memory is worth a look at who is past it.
+        // For large runs, refresh first: the more runs are consumed, the more memory can be reused.
         starter.window.refresh(self.executor.states());
         if starter.window.fits(window) {
             return true;
@@ -318,8 +317,8 @@ impl<P: Executor> InflightWindow<P> {
         }
     }
 
-    /// Starts queued runs as far as there are slots; true when none is left. An error is why the
-    /// next run, which stays first in the queue, cannot be started now.
+    /// Starts queued runs while there are slots. Returns true if the queue is empty. An error
+    /// states why the next run, which stays first in the queue, cannot start now.
     fn start_queued(&self, starter: &mut Starter<P>) -> Outcome<bool> {
         while let Some(call) = starter.queue.front().map(|queued| queued.call.clone()) {
             if !self.ensure_slot(starter, &call) {
@@ -328,7 +327,7 @@ impl<P: Executor> InflightWindow<P> {
             if let Some(queued) = starter.queue.pop_front()
                 && let Err(error) = self.launch_queued(starter, &queued)
             {
-                // A later call may find more room.
+                // A later call may find more free memory.
                 starter.queue.push_front(queued);
                 return Err(error);
             }
@@ -349,13 +348,13 @@ impl<P: Executor> InflightWindow<P> {
         self.launch(starter, queued.sequence, &queued.call, &borrowed)
     }
 
-    /// Whether runs wait for a slot; the last look of [`advance`](Self::advance) counts.
+    /// Returns whether runs wait for a slot, as of the last [`advance`](Self::advance).
     pub(crate) fn has_queue(&self) -> bool {
-        // Relaxed: changed under the lock alone.
+        // Relaxed: the flag is a hint; the queue itself is protected by the lock.
         self.has_queue.load(Ordering::Relaxed)
     }
 
-    /// Starts queued runs as far as there are slots and memory.
+    /// Starts queued runs while there are slots and memory.
     pub(crate) fn advance(&self) {
         if self.has_queue.load(Ordering::Relaxed) {
             let mut starter = self.lock();
@@ -364,8 +363,7 @@ impl<P: Executor> InflightWindow<P> {
         }
     }
 
-    /// As [`advance`](Self::advance), for one who waits for this run and is told why it cannot be
-    /// started.
+    /// As [`advance`](Self::advance), but returns the error that prevents this run from starting.
     pub(crate) fn advance_for(&self, run: &Run<P>) -> Outcome {
         let mut starter = self.lock();
         match self.start_queued(&mut starter) {
@@ -374,8 +372,8 @@ impl<P: Executor> InflightWindow<P> {
         }
     }
 
-    /// Takes a queued run that cannot be started out of the queue, so that the next one gets its
-    /// number; false when it has been started or others are queued behind it, whose numbers count
+    /// Removes a queued run that cannot start from the queue, so the next run gets its number.
+    /// Returns false if it has started or if runs are queued behind it, because their numbers count
     /// it.
     #[cold]
     pub(crate) fn withdraw(&self, run: &Run<P>) -> bool {
@@ -387,23 +385,23 @@ impl<P: Executor> InflightWindow<P> {
         is_alone
     }
 
-    /// Keeps a run from being moved out of its slot while this thread works on it; false when it
-    /// was moved already.
+    /// Prevents a run from being retired while this thread works on it. Returns false if it has
+    /// been retired already.
     pub(crate) fn pin(&self, run: &Run<P>) -> bool {
         self.own().change(run.number.run, RunState::Active, RunState::Taken)
     }
 
-    /// Ends what [`pin`](Self::pin) began.
+    /// Reverses [`pin`](Self::pin).
     pub(crate) fn unpin(&self, run: &Run<P>) {
         self.own().change(run.number.run, RunState::Taken, RunState::Active);
     }
 
-    /// Whether `rank` has begun run `run`.
+    /// Returns whether `rank` has begun run `run`.
     pub(crate) fn arrived(&self, rank: u32, run: u64) -> bool {
         self.executor.states()[rank as usize].has_begun(run)
     }
 
-    /// Whether a run of this rank is under way or waits for a slot.
+    /// Returns whether a run of this rank is in flight or queued.
     pub(crate) fn is_busy(&self) -> bool {
         let starter = self.lock();
         let unfinished = |run: u64| {
@@ -414,25 +412,25 @@ impl<P: Executor> InflightWindow<P> {
             || (starter.window.consumed_by_all..starter.window.next).any(unfinished)
     }
 
-    /// Changes what only the starting side needs.
+    /// Modifies the executor's state of the starting side.
     pub(crate) fn with_scratch(&self, change: impl FnOnce(&mut P::Scratch)) {
         change(&mut self.lock().scratch);
     }
 
-    /// Whether the run is complete. One load, unless it had to wait for a slot.
+    /// Returns whether the run is complete. One load unless the run was queued.
     #[inline]
     pub(crate) fn is_complete(&self, run: &Run<P>) -> bool {
         self.has_begun(run)
             && (self.executor.is_complete(run.number.run, &run.call) || self.has_failed(run))
     }
 
-    /// Whether the run could not go on when it was started.
+    /// Returns whether the run failed when it was started.
     fn has_failed(&self, run: &Run<P>) -> bool {
         run.queued && self.lock().retired.get(&run.number.run).is_some_and(Result::is_err)
     }
 
-    /// Whether the run has got its slot. Until then it is not complete, even if all that others do
-    /// for it is done.
+    /// Returns whether the run has its slot. A run without a slot is not complete, even if the
+    /// other ranks have finished their part.
     #[inline]
     pub(crate) fn has_begun(&self, run: &Run<P>) -> bool {
         !run.queued || self.own().has_begun(run.number.run)
@@ -457,7 +455,7 @@ impl<P: Executor> InflightWindow<P> {
         Ok(())
     }
 
-    /// Nobody will fetch the results; the slot is free again when the run is complete.
+    /// Abandons the results; the slot is free when the run is complete.
     pub(crate) fn abandon(&self, run: &Run<P>) {
         if run.collected || self.own().change(run.number.run, RunState::Active, RunState::Abandoned)
         {

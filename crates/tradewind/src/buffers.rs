@@ -2,8 +2,8 @@
 
 use crate::error::{Error, argument};
 use bytemuck::Pod;
-use engine::communicator::Communicator as NodeCommunicator;
 use engine::argument::Argument;
+use engine::communicator::Communicator as NodeCommunicator;
 use shm::owned::OwnedBytes;
 use std::marker::PhantomData;
 use std::ops::{Deref, DerefMut};

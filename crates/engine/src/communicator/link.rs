@@ -1,5 +1,4 @@
-//! A schedule linked with those of the other ranks, as one rank sees it: linking, starting runs,
-//! waiting for them.
+//! Linked schedules, as one rank sees them: linking, starting runs, waiting for them.
 
 use crate::argument::Argument;
 use crate::communicator::request::{Execution, Request};
@@ -22,7 +21,7 @@ use shm::sync::Ordering;
 use std::sync::{Arc, PoisonError, Weak};
 use std::time::Instant;
 
-/// A schedule, linked: what its runs go through.
+/// A schedule linked with the schedules of the other ranks.
 #[derive(Debug)]
 pub struct LinkedSchedule {
     communicator: Arc<Communicator>,
@@ -32,12 +31,12 @@ pub struct LinkedSchedule {
 }
 
 impl Communicator {
-    /// Links a schedule with those of the other ranks: a collective call that waits for all of
-    /// them, and is numbered like any other.
+    /// Links a schedule with the schedules of the other ranks. This is a collective call with a
+    /// sequence number that waits for all ranks.
     ///
     /// # Errors
-    /// When the schedules do not fit together (every rank gets the same list), a rank is in another
-    /// collective, or gone.
+    /// Returns an error if the schedules do not match (every rank gets the same list), or if a rank
+    /// has failed or is in another collective.
     pub fn link(
         self: &Arc<Self>,
         schedule: &Schedule,
@@ -78,8 +77,8 @@ impl Communicator {
         self.linked_schedule(linked, block, call)
     }
 
-    /// Reads every rank's schedule and links them. `own` is why this rank could not offer its
-    /// schedule.
+    /// Reads every rank's schedule and links them. `own` is the error that prevented this rank from
+    /// offering its schedule.
     fn read_and_link(
         &self,
         all: &[[u64; EXCHANGE_WORDS]],
@@ -133,20 +132,20 @@ impl Communicator {
 }
 
 impl LinkedSchedule {
-    /// The communicator.
+    /// Returns the communicator.
     pub fn communicator(&self) -> &Arc<Communicator> {
         &self.communicator
     }
 
-    /// What a run is called when ranks are in different collectives.
+    /// Returns the signature that runs report when ranks are in different collectives.
     pub fn call(&self) -> Signature {
         self.call
     }
 
-    /// Starts a run; the arguments are this rank's buffers.
+    /// Starts a run with this rank's buffers. Never waits.
     ///
     /// # Errors
-    /// When a buffer has the wrong length or the arena is full. Never waits.
+    /// Returns an error if a buffer has the wrong length or the arena is full.
     pub fn start(self: &Arc<Self>, arguments: &[Argument<'_>]) -> Result<Request, Error> {
         let program = &self.window.executor.program;
         let buffers = program.linked(program.rank).schedule.view().buffers();
@@ -166,7 +165,7 @@ impl LinkedSchedule {
         Ok(Request::new(Execution::Linked(Arc::clone(self), run)))
     }
 
-    /// Waits for a run of this program.
+    /// Waits for a run of this schedule.
     pub(crate) fn wait(
         &self,
         run: &Run<LinkedExecutor>,
@@ -176,11 +175,12 @@ impl LinkedSchedule {
         let liveness = communicator.member.liveness(&communicator.members);
         let mut check_liveness = || {
             communicator.state.find_mismatch(run.number.sequence, self.call)?;
-            // Who never arrived is to blame before those who left because of it.
+            // A rank that never started the call is the cause; report it before ranks that left
+            // because of it.
             liveness.check(|rank| self.window.arrived(rank, run.number.run))?;
             let program = &self.window.executor.program;
-            // Where ranks have operations of their own to run, one that left has done its part when
-            // its run is complete.
+            // If ranks execute operations themselves, a rank that left has done its part only if
+            // its own run is complete.
             liveness.check(|rank| {
                 let (word, threshold) = program.completion(run.number.run, rank);
                 !program.linked.needs_owner || word.reached(threshold)
@@ -209,8 +209,8 @@ impl LinkedSchedule {
                 check_liveness,
             );
         }
-        // Work is left for this rank as well as completed for it: sleep at the doorbell, which
-        // rings for both.
+        // Ranks both defer tasks to this rank and complete its operations. Sleep at the wakeup
+        // line, which counts both kinds of events.
         let wakeup = &communicator.wakeup.words[communicator.rank as usize].events;
         loop {
             let heard = wakeup.count();

@@ -1,4 +1,4 @@
-//! A collective that was started and not yet fetched.
+//! Requests: collectives that have been started and not yet fetched.
 
 use crate::communicator::Communicator;
 use crate::communicator::link::LinkedSchedule;
@@ -10,14 +10,15 @@ use crate::window::Run;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-/// What a pending collective goes through.
+/// The execution of a collective.
 #[derive(Debug)]
 pub(crate) enum Execution {
     Flat(Arc<Communicator>, Run<FlatExecutor>),
     Linked(Arc<LinkedSchedule>, Run<LinkedExecutor>),
 }
 
-/// A started collective. Dropping it is sound: the collective goes on, its result is not fetched.
+/// A started collective. Dropping it is sound: the collective continues and its result is
+/// discarded.
 #[derive(Debug)]
 #[must_use = "the result is there only after test or wait"]
 pub struct Request {
@@ -30,7 +31,7 @@ impl Request {
         Request { execution }
     }
 
-    /// The communicator.
+    /// Returns the communicator.
     pub fn communicator(&self) -> &Arc<Communicator> {
         match &self.execution {
             Execution::Flat(communicator, _) => communicator,
@@ -38,7 +39,7 @@ impl Request {
         }
     }
 
-    /// The number of the collective on its communicator.
+    /// Returns the sequence number of the collective on its communicator.
     pub fn sequence(&self) -> u64 {
         match &self.execution {
             Execution::Flat(_, run) => run.number.sequence,
@@ -46,12 +47,12 @@ impl Request {
         }
     }
 
-    /// Whether all ranks meet, so that there is no schedule.
+    /// Returns whether this is a flat collective, which has no schedule.
     pub fn is_flat(&self) -> bool {
         matches!(self.execution, Execution::Flat(..))
     }
 
-    /// What was called.
+    /// Returns the signature of the call.
     pub fn call(&self) -> Signature {
         match &self.execution {
             Execution::Flat(_, run) => run.call.call,
@@ -59,7 +60,7 @@ impl Request {
         }
     }
 
-    /// Whether the collective is complete, without doing anything for it: one load.
+    /// Returns whether the collective is complete, without making progress: one load.
     #[inline]
     pub fn is_complete(&self) -> bool {
         match &self.execution {
@@ -72,10 +73,10 @@ impl Request {
         }
     }
 
-    /// Whether the collective is complete, after doing what only this rank can do for it.
+    /// Returns whether the collective is complete, after executing this rank's own tasks.
     ///
     /// # Errors
-    /// When this rank's own operations fail.
+    /// Returns an error if an operation of this rank fails.
     #[inline]
     pub fn test(&self) -> Result<bool, Error> {
         if self.is_complete() {
@@ -85,8 +86,8 @@ impl Request {
         Ok(self.is_complete())
     }
 
-    /// Does what only this rank can do: start what is queued, run its own operations. Nothing, as a
-    /// rule.
+    /// Executes this rank's own tasks: starts queued runs and executes its own operations. Usually
+    /// there are none.
     #[inline]
     fn advance(&self) -> Result<(), Error> {
         match &self.execution {
@@ -101,11 +102,11 @@ impl Request {
         self.communicator().progress().map(|_| ())
     }
 
-    /// Waits until it is complete.
+    /// Waits until the collective is complete.
     ///
     /// # Errors
-    /// When a rank is gone or in another collective, or the limit is over ([`Error::Timeout`],
-    /// naming who has not come).
+    /// Returns an error if a rank has failed or is in another collective, or [`Error::Timeout`],
+    /// with the ranks that have not started the call, after `limit`.
     #[inline]
     pub fn wait(&self, limit: Option<Duration>) -> Result<(), Error> {
         let deadline = limit.and_then(|limit| Instant::now().checked_add(limit));
@@ -124,7 +125,7 @@ impl Request {
         Err(Error::Timeout { after: limit.unwrap_or_default(), waiting_for })
     }
 
-    /// Another handle of the same collective, which is now the one to fetch or abandon it.
+    /// Moves the collective to a new request, which then fetches or abandons it.
     pub fn transfer(&mut self) -> Request {
         let execution = match &mut self.execution {
             Execution::Flat(communicator, run) => {
@@ -138,10 +139,10 @@ impl Request {
     }
 
     /// Fetches the results of a complete collective into private outputs, by buffer; empty slices
-    /// where none is wanted or the buffer lies in the segment. A second call does nothing.
+    /// for outputs that are not wanted or that lie in the segment. A second call does nothing.
     ///
     /// # Errors
-    /// What went wrong in the run: ranks that met in different collectives, a division by zero.
+    /// Returns the error of the run: ranks in different collectives, or a division by zero.
     #[inline]
     pub fn collect(&mut self, outputs: &mut [&mut [u8]]) -> Result<(), Error> {
         self.communicator().trace_call_ended(self.sequence(), Some(self.call()));

@@ -1,4 +1,4 @@
-//! Waiting for the ranks of a collective.
+//! Wait condition of a flat collective.
 
 use crate::flat::executor::FlatExecutor;
 use crate::flat::pattern::FlatCollective;
@@ -7,7 +7,7 @@ use crate::wait::WaitCondition;
 use shm::futex;
 use std::time::Duration;
 
-/// The ranks that a small collective waits for.
+/// Holds when the ranks that a flat collective waits for have arrived.
 #[derive(Debug)]
 pub(crate) struct FlatArrivals<'a> {
     pub(crate) executor: &'a FlatExecutor,

@@ -1,10 +1,10 @@
-//! Contributions whose lengths not every rank knows: each says itself how long it is and where its
-//! blocks end, so that who takes a block sees whether it is what it expects.
+//! Contributions with a block table, for lengths that not every rank knows. The table states where
+//! the blocks end, so a reader can check that a block has the length it expects.
 //!
-//! The rank_cell of a rank in the slot holds the number of bytes of its contribution and, behind it, the
-//! contribution, or the place of one that is too long for a cell. A contribution is a table, where each of its
-//! blocks ends, and then the blocks. Between neighbours, who do not know how many blocks others
-//! have, the table begins with their number, and has before each end whom the block is for.
+//! The cell of a rank in the slot holds the total number of bytes and, behind it, table and blocks,
+//! or the offset of memory for those too long for a cell. The table has the end of each block. In a
+//! neighbour collective no rank knows the number of blocks of the others, so the table begins with
+//! this number and has the key of its edge before each end.
 
 use crate::argument::{Argument, Binding};
 use crate::error::{Error, Outcome};
@@ -16,7 +16,7 @@ use crate::state::CONTRIBUTION_BYTES;
 use shm::segment::Offset;
 use std::ops::Range;
 
-/// Bytes of a number.
+/// Bytes of a word of the table.
 const WORD: u64 = 8;
 
 fn aligned(table: u64) -> u64 {
@@ -32,7 +32,7 @@ fn table_bytes(blocks: &VariableBlocks) -> u64 {
 }
 
 impl FlatExecutor {
-    /// Bytes of a contribution. One that is longer than a cell needs memory of its own.
+    /// Returns the bytes of table and blocks. More than a cell holds needs arena memory.
     pub(crate) fn table_and_blocks_bytes(&self, blocks: &VariableBlocks) -> u64 {
         let table = table_bytes(blocks);
         let packed = table.saturating_add(blocks.contribution());
@@ -43,13 +43,13 @@ impl FlatExecutor {
         }
     }
 
-    /// Where the blocks of a contribution begin, behind a table of `table` bytes: those of a long one
-    /// with a line.
+    /// Returns the offset of the blocks behind a table of `table` bytes. In arena memory they begin
+    /// at a line.
     fn blocks_at(&self, table: u64, length: u64) -> u64 {
         if length <= self.cell_bytes { table } else { aligned(table) }
     }
 
-    /// Puts this rank's blocks on the table; `room` is where those go that are too long for a cell.
+    /// Publishes this rank's blocks; `room` is arena memory for blocks too long for a cell.
     pub(crate) fn publish_blocks(
         &self,
         run: u64,
@@ -71,7 +71,7 @@ impl FlatExecutor {
         self.memory.write(line, &length.to_le_bytes())?;
         self.put_table(at, blocks)?;
         let data = Offset(at.0 + self.blocks_at(table_bytes(blocks), length));
-        // Nobody takes the block that this rank has for itself.
+        // No rank reads the block that this rank has for itself.
         let end = blocks.contribution();
         let own = collective.own_part(self.rank, self.ranks).unwrap_or(end..end);
         self.put_piece(data, input, 0..own.start)?;
@@ -98,7 +98,7 @@ impl FlatExecutor {
         Ok(())
     }
 
-    /// Copies a piece of a contribution to its place in the copy that begins at `at`.
+    /// Copies a piece of a contribution to its position in the copy that begins at `at`.
     #[inline]
     pub(crate) fn put_piece(&self, at: Offset, input: &Argument<'_>, piece: Range<u64>) -> Outcome {
         let to = Offset(at.0 + piece.start);
@@ -113,7 +113,7 @@ impl FlatExecutor {
         }
     }
 
-    /// Takes this rank's blocks of all contributions that it wants.
+    /// Copies this rank's blocks from all contributions.
     pub(crate) fn fetch_variable(
         &self,
         run: u64,
@@ -154,7 +154,7 @@ impl FlatExecutor {
         Ok(())
     }
 
-    /// Takes the block of a source that was found, if it is as long as its place in the result.
+    /// Copies the block of a source, if it has the length of its destination in the result.
     #[inline]
     fn take_block(
         &self,
@@ -174,7 +174,7 @@ impl FlatExecutor {
         }
     }
 
-    /// Where the block of an edge from another rank to this one lies, and how many bytes it has.
+    /// Returns location and length of the block of an edge from another rank to this one.
     fn find_edge(
         &self,
         run: u64,
@@ -205,7 +205,7 @@ impl FlatExecutor {
         .into())
     }
 
-    /// Where the contribution of a rank lies, and how many bytes it has.
+    /// Returns location and length of a rank's contribution.
     #[inline]
     fn variable_contribution(&self, run: u64, source: u32) -> Outcome<(Offset, u64)> {
         let line = self.cell(run, ContributionPlacement::Inline, source);
@@ -221,8 +221,8 @@ impl FlatExecutor {
         Ok((at, length))
     }
 
-    /// Where block `wanted` of the contribution of `source`, which has `count`, lies, and how many bytes
-    /// it has.
+    /// Returns location and length of block `wanted` of the contribution of `source`, which has
+    /// `count` blocks.
     #[inline]
     fn find_block(&self, run: u64, source: u32, count: u32, wanted: u32) -> Outcome<(Offset, u64)> {
         let (at, length) = self.variable_contribution(run, source)?;

@@ -1,7 +1,7 @@
-//! What large collectives leave to do, cut into chunks that whoever is there claims.
+//! Work of large flat collectives, in chunks that any waiting rank claims.
 //!
-//! The last rank to arrive begins; ranks that wait take part. A chunk is claimed by one
-//! compare-exchange, so a process that is taken off its core holds up one chunk and nobody else's.
+//! The last rank to arrive begins; waiting ranks take part. A chunk is claimed by one
+//! compare-exchange, so a preempted process delays one chunk only.
 
 use crate::error::Error;
 use crate::flat::pattern::{FlatCollective, Pattern};
@@ -13,26 +13,26 @@ use shm::segment::Offset;
 use shm::sync::{AtomicU64, Ordering};
 
 shm::shared_lines! {
-    /// The shared words of the work in a slot.
+    /// The shared words of a slot's work.
     pub(crate) struct WorkLine {
-        /// Laps whose result is there.
+        /// Laps with a complete result.
         pub(crate) done: Completion,
         /// `lap << 32 | chunks claimed`.
         claimed: AtomicU64,
         /// `lap << 32 | chunks finished`.
         finished: AtomicU64,
-        /// One more than the last lap in which an integer was divided by zero.
+        /// The last lap with a division by zero, plus one.
         failure: AtomicU64,
     }
 }
 
-/// Laps after which a slot's words are brought up to date even if nobody had work in it: counts are
-/// told apart by the sign of their difference, in 30 bits.
+/// Number of laps after which a slot's words are updated even without work: the sign of the
+/// difference, in 30 bits, distinguishes laps.
 pub(crate) const REFRESH_LAPS: u32 = 1 << 28;
 
 impl WorkLine {
-    /// Notes that this lap leaves no work. One rank does so in every run without work; most times
-    /// nothing is to be done.
+    /// Records that this lap has no work. One rank calls this in every run without work; usually
+    /// there is nothing to do.
     #[inline]
     pub(crate) fn pass(&self, lap: u32) {
         if lap.is_multiple_of(REFRESH_LAPS) && lap != 0 {
@@ -43,37 +43,37 @@ impl WorkLine {
     #[cold]
     fn refresh(&self, lap: u32) {
         let next = u64::from(lap.wrapping_add(1)) << 32;
-        // Relaxed: nobody uses the line in a run without work, and the runs of a slot are ordered
-        // by its run states.
+        // Relaxed: no rank uses the line in a run without work, and the run states order the runs
+        // of a slot.
         self.claimed.store(next, Ordering::Relaxed);
         self.finished.store(next, Ordering::Relaxed);
         self.done.set(lap.wrapping_add(1));
     }
 
-    /// Whether this lap's reduction divided an integer by zero.
+    /// Returns whether this lap's reduction divided an integer by zero.
     pub(crate) fn failed(&self, lap: u32) -> bool {
-        // Ordered by the completion word, which the failing process advanced later and the caller
-        // has looked at.
+        // Relaxed: ordered by the completion word, which the failing process advanced later and the
+        // caller has read.
         self.failure.load(Ordering::Relaxed) == u64::from(lap) + 1
     }
 }
 
-/// Where one rank's bytes lie during a large collective.
+/// Locations of one rank's bytes during a large collective.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct ContributionLocation {
-    /// Its contribution.
+    /// The contribution.
     pub(crate) contribution: Offset,
-    /// Where its result goes.
+    /// The destination of the result.
     pub(crate) result: Offset,
-    /// Where its contribution can be copied for those who fetch their result themselves; 0 when the
-    /// contribution stays as it is until every rank has consumed the run.
+    /// Destination for a copy of the contribution, for ranks that fetch by themselves; 0 if the
+    /// contribution does not change until every rank has consumed the run.
     pub(crate) spare: Offset,
-    /// The result is fetched by its owner: another rank's copy of it will do.
+    /// The owner fetches the result, so any rank's copy of it suffices.
     pub(crate) fetches: bool,
 }
 
 impl ContributionLocation {
-    /// A contribution that is read, overwritten by the result and fetched from.
+    /// Returns a location that holds the contribution, then the result, and is fetched from.
     pub(crate) fn staged(at: Offset) -> Self {
         ContributionLocation { contribution: at, result: at, spare: Offset(0), fetches: true }
     }
@@ -95,25 +95,25 @@ impl ContributionLocation {
         })
     }
 
-    /// Whether the contribution is a staged copy, which stays as it is until every rank has
-    /// consumed the run unless a reduction puts its result there.
+    /// Returns whether the contribution is a staged copy, which only a reduction's result can
+    /// overwrite before every rank has consumed the run.
     fn is_staged(&self) -> bool {
         self.fetches && self.result == self.contribution
     }
 
-    /// Whether every rank reduces for itself when it fetches. With two ranks that moves every line
-    /// between the cores once; one rank's result would have to placement back.
+    /// Returns whether every rank reduces for itself when it fetches. With two ranks this moves
+    /// every line between the cores once; one rank's result would have to travel back.
     pub(crate) fn readers_reduce(all: &[ContributionLocation]) -> bool {
         all.len() <= 2 && all.iter().all(ContributionLocation::is_staged)
     }
 
-    /// Where the contribution is to be fetched from when the run is complete.
+    /// Returns the location to fetch the contribution from when the run is complete.
     pub(crate) fn kept(&self) -> Offset {
         if self.spare.0 == 0 { self.contribution } else { self.spare }
     }
 
-    /// Where a reduction's result is put first: with the first rank that fetches it, or with rank
-    /// 0.
+    /// Returns the first destination of a reduction's result: at the first rank that fetches, or at
+    /// rank 0.
     pub(crate) fn first_result(all: &[ContributionLocation]) -> Offset {
         all.iter()
             .find(|locations| locations.fetches)
@@ -122,21 +122,21 @@ impl ContributionLocation {
     }
 }
 
-/// ChunkedWork that is cut into chunks.
+/// Work divided into chunks.
 #[derive(Debug)]
 pub(crate) enum ChunkedWork {
-    /// Fold all contributions of `bytes` bytes.
+    /// Reduction of all contributions of `bytes` bytes.
     Reduce { arithmetic: (Arithmetic, DataType), locations: Vec<ContributionLocation>, bytes: u64 },
-    /// Copy: from, to, length.
+    /// Copies: source, destination, length.
     Copy(Vec<(Offset, Offset, u64)>),
 }
 
-/// The largest chunk of a copy.
+/// Largest chunk of a copy.
 const COPY_CHUNK: u64 = 64 << 10;
 
 impl ChunkedWork {
-    /// What a large collective leaves to do when all have come; `None` when those who fetch need
-    /// nothing done for them.
+    /// Returns the work of a large collective after all ranks have arrived; `None` if the ranks
+    /// that fetch need none.
     pub(crate) fn new(
         collective: &FlatCollective,
         in_arena: bool,
@@ -195,7 +195,7 @@ impl ChunkedWork {
         }
     }
 
-    /// Does one chunk; true when an integer was divided by zero.
+    /// Executes one chunk. Returns whether an integer was divided by zero.
     fn run(&self, memory: &SegmentMemory, chunk: u32) -> Result<bool, Error> {
         match self {
             ChunkedWork::Reduce { arithmetic, locations, bytes } => {
@@ -220,8 +220,8 @@ impl ChunkedWork {
         }
     }
 
-    /// Claims and does chunks until none is left; true when it did any. All contributions have
-    /// arrived.
+    /// Claims and executes chunks until none is left. Returns whether there were any. All
+    /// contributions have arrived.
     pub(crate) fn claim(
         &self,
         memory: &SegmentMemory,
@@ -235,8 +235,8 @@ impl ChunkedWork {
                 line.failure.store(u64::from(lap) + 1, Ordering::Relaxed);
             }
             did_any = true;
-            // The last to finish has acquired, through the chain of exchanges, what all others
-            // wrote.
+            // The rank that finishes last has acquired the writes of all others through the chain
+            // of exchanges.
             if next_in_lap(&line.finished, lap, chunks) == Some(chunks - 1) {
                 line.done.set(lap.wrapping_add(1));
             }
@@ -245,14 +245,14 @@ impl ChunkedWork {
     }
 }
 
-/// Bytes of a chunk: small enough that several ranks find work, large enough that claiming it costs
-/// nothing beside it.
+/// Returns the size of a chunk: small enough to occupy several ranks, large enough that the claim
+/// costs little.
 fn reduce_chunk(bytes: u64) -> u64 {
     (bytes / 8).clamp(4 << 10, 64 << 10).next_multiple_of(64)
 }
 
-/// Folds one chunk of all contributions, from the left in rank order, and puts it wherever it is
-/// wanted; true when an integer was divided by zero.
+/// Reduces one chunk of all contributions, from the left in rank order, and writes it to every
+/// destination. Returns whether an integer was divided by zero.
 fn fold_chunk(
     memory: &SegmentMemory,
     arithmetic: (Arithmetic, DataType),
@@ -269,7 +269,7 @@ fn fold_chunk(
         return Ok(false);
     };
     if rest.iter().skip(1).any(|later| *later == first) {
-        // The first result's place is itself a contribution that is still to be read.
+        // The first destination is itself a contribution that is still to be read.
         let mut accumulator = vec![0; length as usize];
         memory.read(at(*left), &mut accumulator)?;
         for right in rest {
@@ -300,7 +300,8 @@ fn fold_chunk(
     Ok(failed)
 }
 
-/// destination = left ∘ right within the segment; true when an integer was divided by zero.
+/// Computes destination = left ∘ right in the segment. Returns whether an integer was divided by
+/// zero.
 pub(crate) fn combine(
     memory: &SegmentMemory,
     (operation, data_type): (Arithmetic, DataType),
@@ -326,7 +327,7 @@ pub(crate) fn combine(
     })?)
 }
 
-/// A validated schedule allows no other failure than a division by zero.
+/// Returns whether the outcome is a division by zero, the only error a validated schedule allows.
 fn is_division(outcome: Result<(), ArithmeticError>) -> bool {
     matches!(outcome, Err(ArithmeticError::DivisionByZero { .. }))
 }

@@ -1,10 +1,9 @@
-//! The collective ring: a communicator's n-th collective takes place at slot n mod K, without any
-//! linking.
+//! Executor of flat collectives: the n-th flat collective of a communicator uses slot n mod K.
 //!
-//! A slot has a rank_cell a rank: the word that says that the rank has come (see [`arrival`]) and,
-//! behind it, its small contribution. To arrive is to write one's own rank_cell; a barrier or a small
-//! allreduce moves each rank's line to the others and nothing back. Stamps in the words tell ranks
-//! that met by mistake, in different collectives.
+//! A slot has a cell for each rank: the arrival word (see [`arrival`]) and, behind it, the rank's
+//! small contribution. Arriving means writing the rank's own cell; a barrier or a small allreduce
+//! moves each rank's line to the other ranks and nothing back. Digests in the arrival words detect
+//! ranks that are in different collectives.
 
 use crate::argument::{Argument, Binding};
 use crate::error::{Error, Outcome};
@@ -29,16 +28,16 @@ use shm::segment::Offset;
 use shm::sync::{Ordering, fence};
 use std::sync::Arc;
 
-/// Neighbouring slots do not follow each other in memory: processors that see lines fetched at
-/// equal distances fetch the next ones beforehand, and would take those from the rank that is about
-/// to write there. Odd, so that every slot has its place.
+/// Distance of consecutive slots in memory. Processors prefetch lines at equal distances and would
+/// take the next slot's lines from the rank about to write them, so consecutive slots are not
+/// neighbours. Odd, so every slot has its own position.
 const SCATTER: u64 = 27;
 
-/// A line takes as long from core to core as two small collectives from call to call, where nobody
-/// waits.
+/// Number of slots to prefetch ahead: a line transfer between cores takes about as long as two
+/// back-to-back small collectives.
 const AHEAD: u64 = 2;
 
-/// One slot's shared words.
+/// The shared words of one slot.
 #[derive(Debug)]
 struct Slot {
     at: Offset,
@@ -96,7 +95,8 @@ impl FlatExecutor {
         (run / FLAT_SLOTS) as u32
     }
 
-    /// Where the small contribution of `rank` lies, or the pointers to its large one.
+    /// Returns the location of the small contribution of `rank`, or of the offsets of its large
+    /// one.
     #[inline]
     pub(crate) fn cell(&self, run: u64, placement: ContributionPlacement, rank: u32) -> Offset {
         match placement {
@@ -115,7 +115,7 @@ impl FlatExecutor {
         }
     }
 
-    /// The word that sleepers of this communicator mark.
+    /// Returns the word that sleepers of this communicator mark.
     pub(crate) fn sleepers(&self) -> &shm::sync::AtomicU32 {
         &self.sleepers.word
     }
@@ -125,7 +125,7 @@ impl FlatExecutor {
         collective.placement(CONTRIBUTION_BYTES, self.cell_bytes)
     }
 
-    /// Bytes of memory of its own that a collective takes, if it takes any.
+    /// Returns the arena memory that a collective takes, if any, in bytes.
     #[inline]
     pub(crate) fn large_bytes(&self, collective: &FlatCollective) -> Option<u64> {
         self.is_large(collective).then(|| {
@@ -136,13 +136,13 @@ impl FlatExecutor {
         })
     }
 
-    /// Who computes results.
+    /// Returns where the collective's work is executed.
     #[inline]
     pub(crate) fn reduced_by(&self, collective: &FlatCollective) -> ReducedBy {
         collective.reduced_by(self.ranks, self.placement(collective))
     }
 
-    /// Puts a small contribution on the table.
+    /// Writes a small contribution to its cell.
     #[inline]
     fn put(&self, cell: Offset, argument: &Argument<'_>) -> Outcome {
         match argument.binding {
@@ -152,8 +152,7 @@ impl FlatExecutor {
         Ok(())
     }
 
-    /// Puts this rank's contribution to a collective that takes no memory where the others look for
-    /// it.
+    /// Publishes this rank's contribution to a collective without arena memory.
     #[inline]
     pub(crate) fn place(
         &self,
@@ -170,7 +169,7 @@ impl FlatExecutor {
         }
     }
 
-    /// Says where the bytes of a large collective lie, staging private ones.
+    /// Publishes the locations of the bytes of a large collective and stages private ones.
     #[cold]
     fn publish_locations(
         &self,
@@ -187,15 +186,15 @@ impl FlatExecutor {
         let owners = self.reduced_by(collective) == ReducedBy::Reader;
         let (contribution, spare) = match input.binding {
             _ if !contributes => (Offset(0), Offset(0)),
-            // Those who fetch may do so when the caller has its buffer back.
+            // Readers may read after the caller has its buffer back, so the bytes must be staged.
             _ if owners || input.binding == Binding::Private => {
                 let at = stage(collective.bytes)?;
                 self.stage(at, collective, input)?;
                 (at, Offset(0))
             }
             Binding::Private => (Offset(0), Offset(0)),
-            // A reduction reads contributions before it is complete; in all else somebody may fetch
-            // them afterwards.
+            // A reduction reads contributions before it completes; in all other patterns, a rank
+            // may read them afterwards.
             Binding::Segment(at) if reduces => (at, Offset(0)),
             Binding::Segment(at) => (at, stage(collective.bytes)?),
         };
@@ -210,7 +209,7 @@ impl FlatExecutor {
             .write(&self.memory, cell)?)
     }
 
-    /// Copies a contribution to where it is staged, except what nobody takes from there.
+    /// Copies a contribution to its staging memory, except the part that no rank reads.
     fn stage(&self, at: Offset, collective: &FlatCollective, input: &Argument<'_>) -> Outcome {
         let own = collective
             .own_part(self.rank, self.ranks)
@@ -219,7 +218,7 @@ impl FlatExecutor {
         self.put_piece(at, input, own.end..collective.bytes)
     }
 
-    /// Arrives at the collective; the last to come does what work there is.
+    /// Arrives at the collective. The last rank to arrive begins the chunked work, if there is any.
     #[inline]
     fn arrive(&self, run: u64, collective: &FlatCollective) -> Outcome {
         let slot = self.slot(run);
@@ -229,8 +228,8 @@ impl FlatExecutor {
         }
         if !collective.is_awaited(self.rank, self.ranks, placement) {
             if Self::lap(run).is_multiple_of(chunks::REFRESH_LAPS) {
-                // Words are told apart by the sign of their difference: one that is never written
-                // would once seem new.
+                // The sign of the difference distinguishes words, so a word that is never written
+                // would at some point appear to be new.
                 let word = arrival::word(run, collective.call.digest24());
                 arrival::arrive(&slot.rank_cells[self.rank as usize].arrived, word);
             }
@@ -244,12 +243,13 @@ impl FlatExecutor {
             && collective.contributes(self.rank)
             && self.is_staged_broadcast(run, collective)?
         {
-            // There is nothing to wait for. Those who find it complete find the digest24, too.
+            // The broadcast is complete without a wait. Ranks that find it complete also find the
+            // digest.
             slot.work.done.set(Self::lap(run).wrapping_add(1));
         }
         if self.reduced_by(collective) == ReducedBy::Chunks {
-            // Of two ranks that arrive last at once, at least one sees the other and begins the
-            // work.
+            // If two ranks arrive last at the same time, at least one of them sees the other's
+            // arrival and begins the work.
             fence(Ordering::SeqCst);
             self.help(run, collective)?;
         }
@@ -260,8 +260,9 @@ impl FlatExecutor {
         Ok(())
     }
 
-    /// For a rank that found all here at once: where those it waits for do not wait for it, they
-    /// are ahead, and what they will have said in later calls can come while this one ends.
+    /// Prefetches the cells of a later slot. Called when all awaited ranks had already arrived: if
+    /// they do not wait for this rank, they are ahead, and the contributions of their later calls
+    /// can travel while this call ends.
     #[inline]
     pub(crate) fn prefetch_next(&self, run: u64, collective: &FlatCollective) {
         if let RankSet::First(count) = collective.waits_for(self.rank, self.placement(collective)) {
@@ -273,7 +274,7 @@ impl FlatExecutor {
         }
     }
 
-    /// Whether all whom this collective waits for have come.
+    /// Returns whether all ranks that this collective waits for have arrived.
     #[inline]
     pub(super) fn have_all_arrived(&self, run: u64, collective: &FlatCollective) -> bool {
         match (collective.waits_for(self.rank, self.placement(collective)), &collective.blocks) {
@@ -295,7 +296,7 @@ impl FlatExecutor {
         let arrived = |rank_cell: &RankCell| arrival::has_arrived(&rank_cell.arrived, run);
         match awaited {
             RankSet::All => {
-                // This rank asks because it has come itself; its own word is looked at last.
+                // This rank usually has arrived itself, so its own word is tested last.
                 let (before, after) = rank_cells.split_at(self.rank as usize + 1);
                 after.iter().chain(before).all(arrived)
             }
@@ -304,7 +305,7 @@ impl FlatExecutor {
                 let (before, after) = rank_cells.split_at(rank as usize);
                 before.iter().chain(&after[1..]).all(arrived)
             }
-            // This rank has come, and may be one that need not say so.
+            // This rank has started the run, and may be one that does not publish its arrival.
             RankSet::Sources => true,
             RankSet::First(count) => (0..count)
                 .zip(rank_cells.iter())
@@ -312,7 +313,7 @@ impl FlatExecutor {
         }
     }
 
-    /// Does what chunks nobody has claimed; true when it did any.
+    /// Executes unclaimed chunks. Returns whether there were any.
     pub(crate) fn help(&self, run: u64, collective: &FlatCollective) -> Outcome<bool> {
         let slot = self.slot(run);
         let lap = Self::lap(run).wrapping_add(1);
@@ -320,8 +321,8 @@ impl FlatExecutor {
             return Ok(false);
         }
         if self.signatures_differ(run, collective) {
-            // Ranks met by mistake: what they put on the table does not fit together. Each finds
-            // out when it fetches.
+            // The ranks are in different collectives, so their contributions do not match. Each
+            // rank detects this when it fetches.
             slot.work.done.set(lap);
             return Ok(true);
         }
@@ -343,7 +344,7 @@ impl FlatExecutor {
         }
     }
 
-    /// What a large collective waits for.
+    /// Returns the wait condition of a collective with chunked work.
     pub(crate) fn work_of(&self, run: u64) -> CountReached<'_> {
         CountReached(&self.slot(run).work.done, Self::lap(run).wrapping_add(1))
     }
@@ -359,16 +360,16 @@ impl FlatExecutor {
             .collect()
     }
 
-    /// Whether ranks that have come are in another collective than this one.
+    /// Returns whether awaited ranks are in another collective than this one.
     fn signatures_differ(&self, run: u64, collective: &FlatCollective) -> bool {
         let mine = arrival::word(run, collective.call.digest24());
         let slot = self.slot(run);
-        // Ordered by the look that found all of them here (Acquire).
+        // Relaxed: ordered by the Acquire loads that found all of them arrived.
         let differs =
             |rank: u32| slot.rank_cells[rank as usize].arrived.load(Ordering::Relaxed) != mine;
         match collective.waits_for(self.rank, self.placement(collective)) {
-            // All have come to a large broadcast, but who finds it complete at once knows of the
-            // root alone.
+            // All ranks have arrived at a large broadcast, except if the root staged it: then only
+            // the root's arrival is known.
             RankSet::All => match collective.pattern {
                 Pattern::Broadcast { root } => differs(root),
                 _ => (0..self.ranks).any(differs),
@@ -382,14 +383,14 @@ impl FlatExecutor {
         }
     }
 
-    /// Compares what the ranks called. Only for a run that is complete.
+    /// Compares the ranks' signatures. Only for a complete run.
     fn check_signatures(&self, run: u64, sequence: u64, collective: &FlatCollective) -> Outcome {
         if !self.signatures_differ(run, collective) {
             return Ok(());
         }
         let slot = self.slot(run);
         self.state.find_mismatch(sequence, collective.call)?;
-        // The journals have gone on meanwhile; the stamps still tell the kinds.
+        // The journals may have been overwritten; the digests still identify the kinds.
         let kind = |rank: u32| {
             Signature::kind_of(arrival::digest_of(
                 slot.rank_cells[rank as usize].arrived.load(Ordering::Relaxed),
@@ -402,7 +403,8 @@ impl FlatExecutor {
         Err(Error::Mismatch { sequence, calls: calls.collect() }.into())
     }
 
-    /// Whether whoever did the work has put results where they are wanted in the segment.
+    /// Returns whether the chunked work has written the result to its final location in the
+    /// segment.
     fn is_in_place(&self, run: u64, collective: &FlatCollective) -> Outcome<bool> {
         if self.placement(collective) != ContributionPlacement::Arena
             || self.reduced_by(collective) == ReducedBy::Reader
@@ -412,9 +414,8 @@ impl FlatExecutor {
         Ok(!self.is_staged_broadcast(run, collective)?)
     }
 
-    /// Whether this is a broadcast that its root has staged: it is complete at once, and nobody
-    /// puts it anywhere but the one who fetches it. Only for large collectives to which the root has
-    /// come.
+    /// Returns whether this is a broadcast that its root has staged: it is complete immediately,
+    /// and every rank fetches by itself. Only for large collectives after the root's arrival.
     fn is_staged_broadcast(&self, run: u64, collective: &FlatCollective) -> Outcome<bool> {
         let Pattern::Broadcast { root } = collective.pattern else { return Ok(false) };
         let cell = self.cell(run, ContributionPlacement::Arena, root);
@@ -550,14 +551,14 @@ impl Executor for FlatExecutor {
         kept: &[u8],
         output: &mut [u8],
     ) {
-        // The input has nothing to put back.
+        // The input is not written.
         if !collective.receives(self.rank) || kept.is_empty() || kept.len() != output.len() {
             return;
         }
         if let Some(VariableBlocks { sources: Some(sources), received, .. }) =
             collective.blocks.as_deref()
         {
-            // What no neighbour writes keeps its value.
+            // Bytes that no neighbour writes keep their values.
             for (number, _) in sources.iter().enumerate().filter(|(_, source)| source.is_some()) {
                 let piece = block(received, number);
                 let piece = piece.start as usize..piece.end as usize;

@@ -1,4 +1,4 @@
-//! What a rank takes from the contributions of a collective that is complete.
+//! Fetching a rank's result from the contributions of a complete flat collective.
 
 use crate::error::{Error, Outcome};
 use crate::flat::chunks::ContributionLocation;
@@ -9,12 +9,12 @@ use shm::segment::Offset;
 use smallvec::SmallVec;
 use std::ops::Range;
 
-/// A rank that reduces by itself goes over all contributions in pieces that stay in its first
+/// Piece size of a reduction by the reader: the pieces of all contributions stay in its first-level
 /// cache.
 const FOLD_BYTES: usize = 8 << 10;
 
 impl FlatExecutor {
-    /// Takes this rank's result.
+    /// Fetches this rank's result.
     pub(crate) fn fetch(
         &self,
         run: u64,
@@ -54,12 +54,12 @@ impl FlatExecutor {
             }
             Pattern::Scan => self.fold(run, collective, (0..self.rank + 1, 0), result),
             Pattern::Exscan => self.fold(run, collective, (0..self.rank, 0), result),
-            // They always have blocks of their own.
+            // Neighbour collectives always have blocks.
             Pattern::Neighbors => Ok(()),
         }
     }
 
-    /// Where a rank's contribution lies.
+    /// Returns the location of a rank's contribution.
     #[inline]
     fn contribution(&self, run: u64, collective: &FlatCollective, rank: u32) -> Outcome<Offset> {
         let placement = self.placement(collective);
@@ -72,7 +72,7 @@ impl FlatExecutor {
         }
     }
 
-    /// Takes a block of `part` bytes from every contribution, behind the first `skip` bytes.
+    /// Copies a block of `part` bytes from every contribution, after its first `skip` bytes.
     fn fetch_blocks(
         &self,
         run: u64,
@@ -92,7 +92,7 @@ impl FlatExecutor {
         Ok(())
     }
 
-    /// Takes what others may have reduced already.
+    /// Copies a result that may have been reduced in chunks.
     fn fetch_reduced(&self, run: u64, collective: &FlatCollective, result: &mut [u8]) -> Outcome {
         self.claimed_failure(run, collective)?;
         let place = match self.placement(collective) {
@@ -108,8 +108,8 @@ impl FlatExecutor {
         Ok(self.memory.read(place, result)?)
     }
 
-    /// Folds the contributions of these ranks from the left, in rank order and behind their first
-    /// `skip` bytes, into this rank's own memory.
+    /// Reduces the contributions of these ranks from the left, in rank order and after their first
+    /// `skip` bytes, into private memory.
     fn fold(
         &self,
         run: u64,

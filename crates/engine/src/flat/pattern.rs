@@ -1,9 +1,9 @@
-//! What happens when all ranks of a communicator meet: a collective that needs no linking.
+//! Definition of flat collectives: contributions, results, and who waits for whom.
 //!
-//! A [`FlatCollective`] says what each rank contributes and which part of the contributions it wants,
-//! alike on every rank. How its bytes placement follows from their number alone, so that every rank
-//! comes to the same answer without asking; contributions whose lengths only their owners know say
-//! themselves where they lie (see `contribution`).
+//! A [`FlatCollective`] defines what each rank contributes and which part of the contributions it
+//! receives, identically on every rank. The placement of its bytes follows from their number alone,
+//! so all ranks agree without communication. A contribution whose length only its owner knows
+//! states its placement itself (see `blocks`).
 
 use crate::signature::Signature;
 use crate::state::StateLayout;
@@ -12,143 +12,143 @@ use smallvec::SmallVec;
 use std::ops::Range;
 use std::sync::Arc;
 
-/// Up to this many bytes of all contributions together every rank reduces by itself: that costs
-/// less than waiting for one rank's result to placement back. Of two ranks neither saves the other
-/// anything.
+/// Largest total of all contributions, in bytes, that every rank reduces by itself: this takes less
+/// time than waiting for one rank's result to travel back. With two ranks, neither can save the
+/// other work.
 const OWNER_REDUCES: u64 = 8192;
 
-/// Up to how many bytes a contribution of a join among so many ranks lies in a cell kept for it. A
-/// longer one lies in its rank's arena, or is cut into pieces.
+/// Returns the longest contribution among `ranks` ranks that lies in a preallocated cell. A longer
+/// one lies in its rank's arena or is split into pieces.
 pub fn kept_in_cells(ranks: u32) -> u64 {
     StateLayout::new(ranks).cell_bytes()
 }
 
-/// Up to how many bytes every rank folds the contributions of a join among so many ranks by itself.
+/// Returns the longest contribution among `ranks` ranks that every rank reduces by itself.
 pub fn folded_by_all(ranks: u32) -> u64 {
     if ranks > 2 { OWNER_REDUCES / u64::from(ranks) } else { kept_in_cells(ranks) }
 }
 
-/// What a rank gets of the contributions. In all that are not for everybody a rank waits for those
-/// alone whose contributions it wants, and fetches its result itself.
+/// Part of the contributions that a rank receives. In patterns with a root or with neighbours, a
+/// rank waits only for the ranks whose contributions it receives, and fetches its result itself.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Pattern {
-    /// Nothing.
+    /// No data.
     Barrier,
-    /// The root's contribution, on all ranks but the root.
+    /// The root's contribution, on all ranks except the root.
     Broadcast {
-        /// Who contributes.
+        /// The contributing rank.
         root: u32,
     },
-    /// Its block of the root's contribution, which has one for each rank.
+    /// This rank's block of the root's contribution, which has one block for each rank.
     Scatter {
-        /// Who contributes.
+        /// The contributing rank.
         root: u32,
     },
     /// All contributions, in rank order.
     Gather,
-    /// All contributions, in rank order, at the root; the others get nothing.
+    /// All contributions, in rank order, at the root only.
     GatherTo {
-        /// Who gets them.
+        /// The receiving rank.
         root: u32,
     },
-    /// Its block of every contribution, each of which has one for each rank.
+    /// This rank's block of every contribution, each of which has one block for each rank.
     Exchange,
-    /// All contributions combined from the left in rank order.
+    /// All contributions reduced from the left in rank order.
     Reduce,
-    /// All contributions combined from the left in rank order, at the root; the others get nothing.
+    /// All contributions reduced from the left in rank order, at the root only.
     ReduceTo {
-        /// Who gets the result.
+        /// The receiving rank.
         root: u32,
     },
-    /// Its block of all contributions combined.
+    /// This rank's block of all contributions reduced.
     ReduceScatter {
-        /// Where the rank's block begins.
+        /// Offset of this rank's block.
         at: u64,
-        /// How many bytes it has.
+        /// Length of this rank's block in bytes.
         bytes: u64,
     },
-    /// The contributions up to its own combined.
+    /// The contributions up to this rank's own, reduced.
     Scan,
-    /// The contributions before its own combined; rank 0 gets nothing.
+    /// The contributions before this rank's own, reduced; none on rank 0.
     Exscan,
-    /// A block from each of its sources, which has a block for each of its destinations, or one for
-    /// all.
+    /// A block from each source. A contribution has a block for each destination, or one for all.
     Neighbors,
 }
 
 /// A collective that needs no linking.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct FlatCollective {
-    /// What a rank gets.
+    /// Part of the contributions that a rank receives.
     pub pattern: Pattern,
-    /// The operation and type of a reduction.
+    /// Operation and type of a reduction.
     pub arithmetic: Option<(Arithmetic, DataType)>,
-    /// Bytes a rank contributes (in a broadcast or a scatter, the root), the same on all ranks
-    /// unless `blocks` says more.
+    /// Length of a rank's contribution (in a broadcast or a scatter, the root's), equal on all
+    /// ranks unless `blocks` is set.
     pub bytes: u64,
-    /// Where blocks are of different sizes that not every rank knows: this rank's.
+    /// This rank's block sizes, if not every rank knows all sizes.
     pub blocks: Option<Arc<VariableBlocks>>,
-    /// This rank's own block of the result is put there by the caller.
+    /// The caller copies this rank's own block of the result itself.
     pub leaves_own: bool,
-    /// What the ranks called, for telling them apart.
+    /// Signature of the call, compared between the ranks.
     pub call: Signature,
 }
 
-/// Where blocks end. Few are kept in place: a call that makes lists of its own costs as much as a
-/// small collective.
+/// End offsets of blocks. A few are stored in place: a heap allocation costs as much as a small
+/// collective.
 type Ends = SmallVec<[u64; 8]>;
 
-/// The sizes of this rank's blocks.
+/// Sizes of this rank's blocks.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct VariableBlocks {
-    /// Where each block of the contribution ends: one block, or one for each rank.
+    /// End of each block of the contribution: one block, or one for each rank.
     pub(crate) sent: Ends,
-    /// Where each block of the result ends: one from each rank, or one block. Empty: this rank gets
-    /// nothing.
+    /// End of each block of the result: one from each rank, or one block. Empty if this rank
+    /// receives nothing.
     pub(crate) received: Ends,
-    /// For neighbours: whom the blocks of the result come from.
+    /// Neighbour collectives: the sources of the result's blocks.
     pub(crate) sources: Option<Arc<[Option<Edge>]>>,
-    /// For neighbours: whom the blocks of the contribution are for, if not all are for all.
+    /// Neighbour collectives: the destinations of the contribution's blocks, unless one block is
+    /// for all.
     pub(crate) edge_keys: Option<Arc<[EdgeKey]>>,
 }
 
-/// An edge between neighbours, seen from the end that is not named.
+/// An edge between neighbours, seen from one end.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Edge {
     /// The rank at the other end.
     pub rank: u32,
-    /// Parallel edges are told apart by it.
+    /// Tag that distinguishes parallel edges.
     pub tag: u32,
-    /// Which of the edges with this rank and this tag it is, in the order of the lists.
+    /// Number of the edge among those with this rank and tag, in the order of the lists.
     pub number: u32,
 }
 
-/// What the block for a rank is found by.
+/// Key by which a receiver finds the block of an edge.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct EdgeKey(pub(crate) u64);
 
 impl EdgeKey {
-    /// Of a block that nobody looks for, beyond the edge of a grid.
+    /// Key of a block without a receiver, beyond the edge of a grid.
     pub const UNUSED: EdgeKey = EdgeKey(u64::MAX);
 
-    /// Whom the block is for.
+    /// Returns the destination rank.
     pub(crate) fn rank(self) -> Option<u32> {
         (self != EdgeKey::UNUSED).then_some((self.0 >> 32) as u32)
     }
 
-    /// The tag.
+    /// Returns the tag.
     pub(crate) fn tag(self) -> u64 {
         self.0 & u64::from(u32::MAX)
     }
 
-    /// Of the blocks for this rank with this tag.
+    /// Returns the key of the blocks for this rank with this tag.
     pub fn new(rank: u32, tag: u32) -> Self {
         EdgeKey(u64::from(rank) << 32 | u64::from(tag))
     }
 }
 
 impl VariableBlocks {
-    /// VariableBlocks of so many bytes, one after the other.
+    /// Returns consecutive blocks of these sizes.
     pub fn new(
         sent: impl IntoIterator<Item = u64>,
         received: impl IntoIterator<Item = u64>,
@@ -161,7 +161,8 @@ impl VariableBlocks {
         }
     }
 
-    /// VariableBlocks for and from neighbours. Without `edge_keys` there is one block for all of them.
+    /// Returns blocks for and from neighbours. Without `edge_keys` there is one block for all
+    /// neighbours.
     pub fn between_neighbors(
         sent: impl IntoIterator<Item = u64>,
         received: impl IntoIterator<Item = u64>,
@@ -171,17 +172,17 @@ impl VariableBlocks {
         VariableBlocks { sources: Some(sources), edge_keys, ..VariableBlocks::new(sent, received) }
     }
 
-    /// The ranks that this rank gets blocks from, if it has neighbours.
+    /// Returns the ranks of this rank's sources, in a neighbour collective.
     pub(crate) fn source_ranks(&self) -> impl Iterator<Item = u32> + '_ {
         self.sources.iter().flat_map(|sources| sources.iter()).flatten().map(|edge| edge.rank)
     }
 
-    /// Bytes of the contribution.
+    /// Returns the length of the contribution in bytes.
     pub(crate) fn contribution(&self) -> u64 {
         self.sent.last().copied().unwrap_or(0)
     }
 
-    /// Bytes of the result.
+    /// Returns the length of the result in bytes.
     pub(crate) fn result(&self) -> u64 {
         self.received.last().copied().unwrap_or(0)
     }
@@ -195,57 +196,57 @@ fn ends(sizes: impl IntoIterator<Item = u64>) -> Ends {
     sizes.into_iter().scan(0, add).collect()
 }
 
-/// The block of this number among blocks that end there.
+/// Returns the range of block `number` among blocks with these ends.
 pub(crate) fn block(ends: &[u64], number: usize) -> Range<u64> {
     let start = number.checked_sub(1).and_then(|before| ends.get(before)).copied().unwrap_or(0);
     start..ends.get(number).copied().unwrap_or(start)
 }
 
-/// Where a collective's contributions lie.
+/// Location of the contributions of a collective.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum ContributionPlacement {
-    /// In the rank's own line of the slot.
+    /// In the rank's own cell of the slot.
     Inline,
-    /// In the slot's cells.
+    /// In the slot's larger cells.
     Cell,
-    /// In the ranks' arenas; the cells say where.
+    /// In the ranks' arenas; the cells contain the offsets.
     Arena,
-    /// Each where its owner says, in its line of the slot.
+    /// Stated by each owner in its cell of the slot.
     Variable,
 }
 
-/// Who computes a result.
+/// Where a reduction or copy is executed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum ReducedBy {
-    /// Each rank its own, when it takes it.
+    /// By each rank for itself, when it fetches.
     Reader,
-    /// Whoever finds a chunk unclaimed: the last rank to arrive and those that wait.
+    /// In chunks, claimed by the last rank to arrive and by waiting ranks.
     Chunks,
 }
 
-/// For whom a rank waits.
+/// The ranks that a rank waits for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum RankSet {
-    /// For all.
+    /// All ranks.
     All,
-    /// For one.
+    /// One rank.
     One(u32),
-    /// For all but one.
+    /// All ranks except one.
     AllBut(u32),
-    /// For the first so many.
+    /// The first ranks, up to this number.
     First(u32),
-    /// For those that it gets blocks from.
+    /// The sources of its blocks.
     Sources,
 }
 
 impl FlatCollective {
-    /// A collective with contributions of `bytes` bytes.
+    /// Returns a collective with contributions of `bytes` bytes.
     #[inline]
     pub fn new(pattern: Pattern, bytes: u64, call: Signature) -> Self {
         FlatCollective { pattern, arithmetic: None, bytes, blocks: None, leaves_own: false, call }
     }
 
-    /// Bytes that this rank contributes, if it contributes.
+    /// Returns the length of this rank's contribution, if it contributes.
     #[inline]
     pub(crate) fn contribution_bytes(&self) -> u64 {
         match &self.blocks {
@@ -254,7 +255,7 @@ impl FlatCollective {
         }
     }
 
-    /// Bytes of the result of `rank` among `ranks`.
+    /// Returns the length of the result of `rank` among `ranks`.
     #[inline]
     pub(crate) fn result_bytes(&self, rank: u32, ranks: u32) -> u64 {
         if !self.receives(rank) {
@@ -274,12 +275,12 @@ impl FlatCollective {
         }
     }
 
-    /// Where the rank's own block lies in its result, if the caller puts it there.
+    /// Returns the range of the rank's own block in its result, if the caller copies it.
     pub(crate) fn own_block(&self, rank: u32, ranks: u32) -> Option<Range<u64>> {
         let from = u64::from(rank);
         match (&self.blocks, self.pattern) {
             _ if !self.leaves_own => None,
-            // Who has a block of its own to leave gets nothing else.
+            // A root that leaves its own block to the caller receives nothing else.
             (_, Pattern::Scatter { .. }) => None,
             (Some(blocks), _) => Some(block(&blocks.received, rank as usize)),
             (None, Pattern::Exchange) => {
@@ -290,8 +291,8 @@ impl FlatCollective {
         }
     }
 
-    /// Where the block that this rank has for itself lies in its contribution, if nobody takes it
-    /// from there.
+    /// Returns the range of the rank's block for itself in its contribution, if no rank reads it
+    /// there.
     pub(crate) fn own_part(&self, rank: u32, ranks: u32) -> Option<Range<u64>> {
         if !self.leaves_own || !matches!(self.pattern, Pattern::Exchange | Pattern::Scatter { .. })
         {
@@ -332,7 +333,7 @@ impl FlatCollective {
         if claimed { ReducedBy::Chunks } else { ReducedBy::Reader }
     }
 
-    /// Whether `rank` puts bytes on the table.
+    /// Returns whether `rank` contributes.
     #[inline]
     pub(crate) fn contributes(&self, rank: u32) -> bool {
         match self.pattern {
@@ -343,7 +344,7 @@ impl FlatCollective {
         }
     }
 
-    /// Whether `rank` gets a result that it has not already.
+    /// Returns whether `rank` receives a result that it does not already have.
     #[inline]
     pub(crate) fn receives(&self, rank: u32) -> bool {
         match self.pattern {
@@ -355,7 +356,7 @@ impl FlatCollective {
         }
     }
 
-    /// For whom `rank` waits.
+    /// Returns the ranks that `rank` waits for.
     #[inline]
     pub(crate) fn waits_for(&self, rank: u32, placement: ContributionPlacement) -> RankSet {
         match self.pattern {
@@ -372,20 +373,21 @@ impl FlatCollective {
         }
     }
 
-    /// Who must have come before it is worth waking anybody.
+    /// Returns the ranks that must have arrived before `rank` wakes sleepers.
     #[inline]
     pub(crate) fn wakes_after(&self, rank: u32, placement: ContributionPlacement) -> RankSet {
         match self.pattern {
             Pattern::GatherTo { root } | Pattern::ReduceTo { root } => RankSet::AllBut(root),
-            // Only its neighbours know for whom else they wait.
+            // Only the neighbours know the other ranks they wait for.
             Pattern::Neighbors => RankSet::First(0),
-            // Of those that a rank waits for the last to come wakes it: all that are before that
-            // one have come.
+            // The last rank to arrive among the awaited ranks wakes the waiter: all ranks before it
+            // have arrived.
             _ => self.waits_for(rank, placement),
         }
     }
 
-    /// Whether anybody waits for `rank` of `ranks`: nobody does for those that only listen.
+    /// Returns whether any rank waits for `rank` of `ranks`. None waits for ranks that only
+    /// receive.
     #[inline]
     pub(crate) fn is_awaited(
         &self,

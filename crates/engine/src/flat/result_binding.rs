@@ -1,9 +1,9 @@
-//! Where the result of a collective goes.
+//! Location of the result of a flat collective.
 
 use crate::argument::{Argument, Binding};
 use shm::segment::Offset;
 
-/// Where a collective's result goes, in one word: requests are moved about, and this keeps them small.
+/// Location of a result in one word, which keeps requests small: they are moved often.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct ResultBinding(u64);
 

@@ -1,4 +1,4 @@
-//! One rank's membership in a job: its memory, its look-out for deaths, what only it can do.
+//! Membership of one rank in a job: its memory, its liveness checks, its own tasks.
 
 use crate::error::{Error, Exit};
 use crate::linked::program::ReleaseLine;
@@ -13,7 +13,7 @@ use smallvec::SmallVec;
 use std::sync::{Arc, Mutex, PoisonError, Weak};
 use std::time::Duration;
 
-/// One rank's membership in a job.
+/// Membership of one rank in a job.
 #[derive(Debug)]
 pub struct Member {
     node: Arc<Node>,
@@ -21,22 +21,22 @@ pub struct Member {
     arena: Arc<Arena>,
     service: Option<ProcessHandle>,
     deferred_frees: Mutex<Vec<DeferredFree>>,
-    /// Where this rank may have something to do itself.
+    /// Objects that may have tasks for this rank.
     own_work: Mutex<Vec<Weak<dyn OwnerWork>>>,
     has_own_work: AtomicU32,
     trace: Option<Arc<Trace>>,
 }
 
-/// Something with work that only its own rank can do, in whatever call it makes next.
+/// An object with tasks that only its own rank can execute, in any later call.
 pub(crate) trait OwnerWork: Send + Sync + std::fmt::Debug {
-    /// Does what there is; true when there was anything.
+    /// Executes the tasks. Returns whether there were any.
     fn progress_own(&self) -> Result<bool, Error>;
 
-    /// Whether there will be nothing until something is started here, and registered again.
+    /// Returns whether there will be no task until something is started and registered again.
     fn is_idle(&self) -> bool;
 }
 
-/// Shared memory of this rank's arena that is free when all its users have let go.
+/// Shared memory of this rank's arena, to be freed after all its users have released it.
 #[derive(Debug)]
 pub(crate) struct DeferredFree {
     pub(crate) at: Offset,
@@ -46,8 +46,8 @@ pub(crate) struct DeferredFree {
 
 impl Member {
     pub(crate) fn new(node: Arc<Node>, rank: u32, arena: Arc<Arena>) -> Self {
-        // Sleepers of other processes fence this one when they must; where that is forbidden this
-        // one fences itself.
+        // Sleepers of other processes execute the fence for this process when they need it. If the
+        // system does not permit that, this process executes its own fences.
         shm::fence::register();
         Member {
             node,
@@ -66,13 +66,13 @@ impl Member {
         Arc::clone(self.trace.get_or_insert_default())
     }
 
-    /// The profile, if one is recorded.
+    /// Returns the profile, if one is recorded.
     pub(crate) fn trace(&self) -> Option<Arc<Trace>> {
         self.trace.clone()
     }
 
-    /// Has later calls of this rank look after this work until it is_idle. To be called after what
-    /// makes work has been started: what is seen resting is forgotten.
+    /// Makes later calls of this rank execute the object's tasks until it is idle. Call this after
+    /// the start that creates the tasks: an object found idle is unregistered.
     pub(crate) fn register(&self, work: Weak<dyn OwnerWork>) {
         let mut own_work = self.own_work.lock().unwrap_or_else(PoisonError::into_inner);
         own_work.retain(|other| other.strong_count() > 0 && !other.ptr_eq(&work));
@@ -81,12 +81,12 @@ impl Member {
         self.has_own_work.store(1, Ordering::Release);
     }
 
-    /// Whether there ever was anything that only this rank can do.
+    /// Returns whether any object is registered.
     pub(crate) fn has_own_work(&self) -> bool {
         self.has_own_work.load(Ordering::Relaxed) != 0
     }
 
-    /// Does what only this rank can do, in all its communicators; true when there was anything.
+    /// Executes this rank's tasks in all its communicators. Returns whether there were any.
     #[inline]
     pub(crate) fn progress(&self) -> Result<bool, Error> {
         // Acquire: pairs with the Release in `register`.
@@ -108,24 +108,26 @@ impl Member {
         Ok(did_any)
     }
 
-    /// A waiting rank looks through all that is registered, again and again: of all that it has
-    /// ever linked, what runs now.
+    /// Unregisters idle objects, so a waiting rank polls the schedules that run now and not all
+    /// that it has ever linked.
     #[cold]
     fn unregister_idle(&self) {
         let mut own_work = self.own_work.lock().unwrap_or_else(PoisonError::into_inner);
-        // Asked again under the lock: what was started meanwhile is either seen here or registered
-        // afterwards.
+        // Tested again under the lock: an object started meanwhile is either seen here or
+        // registered afterwards.
         own_work.retain(|work| work.upgrade().is_some_and(|work| !work.is_idle()));
         if own_work.is_empty() {
-            // Relaxed: whoever registers sets it under the same lock.
+            // Relaxed: `register` sets the flag under the same lock.
             self.has_own_work.store(0, Ordering::Relaxed);
         }
     }
 
-    /// Takes memory that others use too, giving back what others have let go of.
+    /// Allocates memory that other ranks use too, after freeing memory that all users have
+    /// released.
     pub(crate) fn allocate_shared(&self, bytes: u64) -> Result<Offset, Error> {
         let mut deferred_frees = self.deferred_frees.lock().unwrap_or_else(PoisonError::into_inner);
-        // Acquire: pairs with the Release of `release_shared`: nobody looks at the memory any more.
+        // Acquire: pairs with the Release in `release_shared`: no rank accesses the memory any
+        // more.
         deferred_frees.retain(|deferred| {
             deferred.release.released.load(Ordering::Acquire) < deferred.users
                 || self.arena.free(deferred.at).is_err()
@@ -133,32 +135,32 @@ impl Member {
         Ok(self.arena.allocate_zeroed(bytes, 64)?)
     }
 
-    /// Hands memory over to be freed when its users have let go.
+    /// Hands memory over to be freed after its users have released it.
     pub(crate) fn free_later(&self, deferred: DeferredFree) {
         self.deferred_frees.lock().unwrap_or_else(PoisonError::into_inner).push(deferred);
     }
 
-    /// Watches the node service: its death is then reported like a rank's.
+    /// Watches the node service: its failure is then reported like a rank's.
     pub fn watch_service(&mut self, service: ProcessHandle) {
         self.service = Some(service);
     }
 
-    /// The job.
+    /// Returns the job's node.
     pub fn node(&self) -> &Arc<Node> {
         &self.node
     }
 
-    /// This rank.
+    /// Returns this rank.
     pub fn rank(&self) -> u32 {
         self.rank
     }
 
-    /// This rank's part of the segment.
+    /// Returns this rank's part of the segment.
     pub(crate) fn arena(&self) -> &Arc<Arena> {
         &self.arena
     }
 
-    /// A look-out for the death of any of these ranks (numbers of the job) or of the service.
+    /// Returns a liveness check of these ranks (numbers in the job) and of the service.
     pub(crate) fn liveness<'a>(&'a self, members: &'a [u32]) -> LivenessCheck<'a> {
         LivenessCheck { node: &self.node, members, service: self.service.as_ref() }
     }
@@ -166,7 +168,7 @@ impl Member {
     /// Waits until every rank of the job has joined, at most `limit`.
     ///
     /// # Errors
-    /// When one failed before it joined, or the time is over.
+    /// Returns an error if a rank failed before it joined, or if the limit has passed.
     pub fn wait_for_all(&self, limit: Duration) -> Result<(), Error> {
         let all: Vec<u32> = (0..self.node.ranks()).collect();
         self.node.wait_for_all(&self.liveness(&all), limit)
@@ -180,7 +182,7 @@ impl Drop for Member {
     }
 }
 
-/// What ends a wait for others besides their arrival.
+/// Check for failures that end a wait.
 #[derive(Debug)]
 pub struct LivenessCheck<'a> {
     node: &'a Node,
@@ -189,11 +191,11 @@ pub struct LivenessCheck<'a> {
 }
 
 impl LivenessCheck<'_> {
-    /// Whether a rank of the communicator, or the service, is gone. `arrived` tells whether a rank
-    /// that left in order had done its part before.
+    /// Checks whether a rank of the communicator, or the service, has failed. `arrived` returns
+    /// whether a rank that left in order had done its part before.
     pub(crate) fn check(&self, arrived: impl Fn(u32) -> bool) -> Result<(), Error> {
         if self.node.failures() > 0 {
-            // Ranks that this failure has made leave are not to blame.
+            // Ranks that left because of this failure are not its cause.
             let cause = self.node.first_failed().and_then(|first| {
                 let rank = self.members.iter().position(|member| *member == first)?;
                 Some(Error::RankFailed { rank: rank as u32, how: self.node.exit_of(first)? })
@@ -202,7 +204,8 @@ impl LivenessCheck<'_> {
                 return Err(cause);
             }
         }
-        // Before the ranks that have left: without a service, those that noticed before us have.
+        // Test the service before ranks that have left: without a service, ranks that noticed first
+        // have left.
         if self.service.is_some_and(ProcessHandle::has_exited) {
             return Err(Error::ServiceFailed);
         }

@@ -31,9 +31,10 @@ pub(crate) fn digest_of(word: u64) -> u32 {
 #[inline]
 pub(crate) fn has_arrived(word: &AtomicU64, run: u64) -> bool {
     let expected = run.wrapping_add(1) << DIGEST_BITS;
-    // Acquire: pairs with the Release in `arrive`. A later run also counts: the owner starts it only
-    // after this one. Run numbers wrap at 2⁴⁰, so the sign of the difference decides; two words
-    // compared here are never more than the number of slots apart, or refreshed before they are.
+    // Acquire: pairs with the Release in `arrive`. A later run also counts: the owner starts it
+    // only after this one. Run numbers wrap at 2⁴⁰, so the sign of the difference decides; two
+    // words compared here are never more than the number of slots apart, or refreshed before they
+    // are.
     (word.load(Ordering::Acquire) & !((1 << DIGEST_BITS) - 1)).wrapping_sub(expected).cast_signed()
         >= 0
 }
@@ -41,8 +42,8 @@ pub(crate) fn has_arrived(word: &AtomicU64, run: u64) -> bool {
 /// Publishes the arrival at a run. `mine` is this rank's word, `value` comes from [`word`].
 #[inline]
 pub(crate) fn arrive(mine: &AtomicU64, value: u64) {
-    // Release: pairs with the Acquire in `has_arrived`; the contribution was written before. A plain
-    // store suffices because only this rank writes the word.
+    // Release: pairs with the Acquire in `has_arrived`; the contribution was written before. A
+    // plain store suffices because only this rank writes the word.
     mine.store(value, Ordering::Release);
 }
 
@@ -50,11 +51,11 @@ pub(crate) fn arrive(mine: &AtomicU64, value: u64) {
 /// every word.
 #[inline]
 pub(crate) fn must_wake(sleepers: &AtomicU32, have_all_arrived: impl FnOnce() -> bool) -> bool {
-    // Store the arrival, then load the mark; `mark` stores the mark, then loads the arrivals. With a
-    // fence on both sides (Dekker), at least one side sees the other's store: either this rank sees
-    // the mark, or the sleeper sees the arrival and does not sleep. The light fence costs nothing
-    // here, because the heavy fence in `mark` makes every processor that runs a registered process
-    // execute one.
+    // Store the arrival, then load the mark; `mark` stores the mark, then loads the arrivals. With
+    // a fence on both sides (Dekker), at least one side sees the other's store: either this rank
+    // sees the mark, or the sleeper sees the arrival and does not sleep. The light fence costs
+    // nothing here, because the heavy fence in `mark` makes every processor that runs a registered
+    // process execute one.
     light_fence();
     sleepers.load(Ordering::Relaxed) & 1 != 0 && take_mark(sleepers, have_all_arrived)
 }
@@ -67,20 +68,20 @@ fn take_mark(sleepers: &AtomicU32, have_all_arrived: impl FnOnce() -> bool) -> b
     if !have_all_arrived() {
         return false;
     }
-    // The futex compares the word with the value the sleeper saw. Changing the value here prevents a
-    // sleeper between its last poll and its futex call from sleeping. AcqRel: a sleeper that finds
-    // the new value sees the arrivals.
+    // The futex compares the word with the value the sleeper saw. Changing the value here prevents
+    // a sleeper between its last poll and its futex call from sleeping. AcqRel: a sleeper that
+    // finds the new value sees the arrivals.
     let seen = sleepers.load(Ordering::Relaxed);
-    // A failed exchange means that another rank has taken the mark and wakes the sleepers, or that a
-    // new sleeper has marked the word and polls again by itself.
+    // A failed exchange means that another rank has taken the mark and wakes the sleepers, or that
+    // a new sleeper has marked the word and polls again by itself.
     seen & 1 != 0
         && sleepers
             .compare_exchange(seen, seen.wrapping_add(1), Ordering::AcqRel, Ordering::Relaxed)
             .is_ok()
 }
 
-/// Marks the word before a sleep. Returns the value to sleep on, or `None` if `is_over` reports that
-/// the wait has ended.
+/// Marks the word before a sleep. Returns the value to sleep on, or `None` if `is_over` reports
+/// that the wait has ended.
 pub(crate) fn mark(sleepers: &AtomicU32, is_over: impl FnOnce() -> bool) -> Option<u32> {
     let seen = sleepers.fetch_or(1, Ordering::AcqRel) | 1;
     // Partner of the light fence in `must_wake`.

@@ -2,8 +2,8 @@
 
 use crate::sync::{AtomicU64, Ordering};
 
-/// Takes the next number of this lap, from 0. Returns `None` if `limit` numbers have been taken or a
-/// later lap has begun. A word of an earlier lap counts as 0.
+/// Takes the next number of this lap, from 0. Returns `None` if `limit` numbers have been taken or
+/// a later lap has begun. A word of an earlier lap counts as 0.
 ///
 /// One word distributes the chunks; a second one counts the finished chunks. The rank that takes
 /// `limit − 1` from the second word finished last and has acquired all other ranks' writes.

@@ -1,5 +1,5 @@
-//! Mutual exclusion without a lock (combining): the process that submits the first event handles all
-//! events until none is left.
+//! Mutual exclusion without a lock (combining): the process that submits the first event handles
+//! all events until none is left.
 
 use crate::sync::{AtomicU32, Ordering};
 
@@ -7,8 +7,8 @@ use crate::sync::{AtomicU32, Ordering};
 /// already does.
 ///
 /// `handle(n)` handles n recorded events. The process that raises the count from zero handles its
-/// own event and those that others count meanwhile; the others return immediately. The writes of one
-/// handler are visible to the next.
+/// own event and those that others count meanwhile; the others return immediately. The writes of
+/// one handler are visible to the next.
 pub(crate) fn submit(pending: &AtomicU32, mut handle: impl FnMut(u32)) {
     // AcqRel: Release publishes the event to the handler; Acquire makes the previous handler's
     // writes visible. Invariant: a nonzero count means that exactly one process handles events.
@@ -20,7 +20,8 @@ pub(crate) fn submit(pending: &AtomicU32, mut handle: impl FnMut(u32)) {
         handle(count);
         // AcqRel: Acquire makes events counted meanwhile visible; Release publishes this handler's
         // writes to the next one. The count reaches zero in the same step in which this process
-        // stops, so an event counted before is seen here and one counted later starts a new handler.
+        // stops, so an event counted before is seen here and one counted later starts a new
+        // handler.
         let before = pending.fetch_sub(count, Ordering::AcqRel);
         if before == count {
             return;

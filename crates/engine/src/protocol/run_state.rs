@@ -1,9 +1,9 @@
 //! States of numbered runs: run r uses slot r mod K, and a slot is reused only after every rank has
 //! consumed its previous run.
 //!
-//! Every rank has an array of words in the segment, one for each slot, with the number and the state
-//! of the slot's run. Consuming a run is one store to the rank's own word. A rank that needs a slot
-//! reads the words of all ranks, which costs one line a rank for every eight runs. No other
+//! Every rank has an array of words in the segment, one for each slot, with the number and the
+//! state of the slot's run. Consuming a run is one store to the rank's own word. A rank that needs
+//! a slot reads the words of all ranks, which costs one line a rank for every eight runs. No other
 //! information about free slots is published.
 
 use crate::sync::{AtomicU64, Ordering};
@@ -36,8 +36,8 @@ impl RunState {
 }
 
 /// Returns the word of run `run` in `state`. The word holds the complete run number, so a late
-/// request cannot mistake a later run for its own. It holds the number plus one, so zeroed memory is
-/// the word of no run.
+/// request cannot mistake a later run for its own. It holds the number plus one, so zeroed memory
+/// is the word of no run.
 fn word(run: u64, state: RunState) -> u64 {
     (run + 1) << 2 | state.code()
 }
@@ -82,8 +82,8 @@ impl<W: Deref<Target = [AtomicU64]>> RunStates<W> {
     /// Marks a run consumed. The caller has taken the run, so no other thread changes the word.
     #[inline]
     pub(crate) fn consume(&self, run: u64) {
-        // Release: pairs with the Acquire in `is_past`. All reads of the result happen before it, so
-        // the slot's memory can be overwritten after it.
+        // Release: pairs with the Acquire in `is_past`. All reads of the result happen before it,
+        // so the slot's memory can be overwritten after it.
         self.at(run).store(word(run, RunState::Consumed), Ordering::Release);
     }
 
@@ -129,8 +129,8 @@ impl SlotWindow {
         }
     }
 
-    /// Returns whether the next run may start if `window` runs may be in flight: the previous run in
-    /// its slot has been consumed by every rank.
+    /// Returns whether the next run may start if `window` runs may be in flight: the previous run
+    /// in its slot has been consumed by every rank.
     #[inline]
     pub(crate) fn fits(&self, window: u64) -> bool {
         self.next < self.consumed_by_all + window

@@ -1,5 +1,5 @@
-//! Meetings whose result the thread that comes to them fetches itself, before it does anything else
-//! there: blocking calls.
+//! Blocking collectives: the thread that starts the collective also fetches the result, before any
+//! other operation on the communicator.
 
 use super::{Argument, Executor, InflightWindow, Record, RunNumber};
 use crate::error::{Error, Outcome};
@@ -8,22 +8,21 @@ use crate::flat::pattern::FlatCollective;
 use crate::flat::result_binding::ResultBinding;
 use crate::protocol::run_state::RunState;
 
-/// What became of a collective that its starter wants to fetch itself. Two words, which come back in
-/// registers.
+/// Outcome of starting a blocking collective. Two words, so it is returned in registers.
 #[derive(Debug)]
 pub(crate) enum BlockingStart {
-    /// It has begun, under this number.
+    /// Begun, under this run number.
     Begun(u64),
-    /// There is no slot for it now.
+    /// No slot is free now.
     NoSlot,
-    /// It could not begin. The next one gets its number.
+    /// Not begun. The next collective gets its number.
     Refused(Box<Error>),
-    /// It has begun and could not go on. Its number is used.
+    /// Begun, but failed. Its number is used.
     Failed(Box<Error>),
 }
 
 impl InflightWindow<FlatExecutor> {
-    /// Starts a collective whose result this thread fetches itself, with
+    /// Starts a collective whose result this thread fetches with
     /// [`fetch_blocking`](Self::fetch_blocking).
     pub(crate) fn start_blocking(
         &self,
@@ -56,8 +55,9 @@ impl InflightWindow<FlatExecutor> {
             }
             run
         };
-        // To let go of a lock takes until all stores before are done. Those to lines that others
-        // have read take as long as such a line travels, and so they come after it.
+        // Unlocking waits until all earlier stores are visible. A store to a line that other ranks
+        // have read takes as long as the line travels, so the contribution is written after the
+        // unlock.
         let placed =
             if takes_memory { Ok(()) } else { self.executor.place(run, collective, arguments) };
         match placed.and_then(|()| self.executor.launch(run, collective)) {
@@ -73,8 +73,8 @@ impl InflightWindow<FlatExecutor> {
         }
     }
 
-    /// Gives up a collective that [`hold`](Self::start_blocking) has begun: whoever needs its slot takes it when
-    /// the collective is complete.
+    /// Abandons a collective that [`start_blocking`](Self::start_blocking) has begun. Its slot is
+    /// reused when the collective is complete.
     #[cold]
     pub(crate) fn abandon_blocking(
         &self,
@@ -88,7 +88,8 @@ impl InflightWindow<FlatExecutor> {
         self.own().change(number.run, RunState::Taken, RunState::Abandoned);
     }
 
-    /// Fetches the result of a complete collective that [`hold`](Self::start_blocking) has started.
+    /// Fetches the result of a complete collective started by
+    /// [`start_blocking`](Self::start_blocking).
     pub(crate) fn fetch_blocking(
         &self,
         number: RunNumber,

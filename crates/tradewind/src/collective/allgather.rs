@@ -13,8 +13,8 @@ use crate::selection::choice::Levels;
 use crate::shape::{BufferShape, InPlaceRule, OwnBlock, bytes_of};
 use bytemuck::Pod;
 use collectives::{Sizes, two_level};
-use engine::signature::{CallKind, Signature};
 use engine::flat::{FlatCollective, Pattern};
+use engine::signature::{CallKind, Signature};
 
 /// # Allgather
 impl Communicator {

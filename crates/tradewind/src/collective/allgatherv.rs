@@ -14,8 +14,8 @@ use crate::selection::choice::Levels;
 use crate::shape::{BufferShape, InPlaceRule, OwnBlock};
 use bytemuck::Pod;
 use collectives::{Sizes, two_level};
+use engine::flat::{FlatCollective, Pattern, VariableBlocks};
 use engine::signature::{CallKind, Signature};
-use engine::flat::{VariableBlocks, FlatCollective, Pattern};
 use std::sync::Arc;
 
 /// # Allgather, blocks of different sizes
@@ -77,7 +77,8 @@ impl Communicator {
         let (bytes, at) = (counts.block(rank), counts.offset(rank));
         let choice =
             self.choose::<AllgatherAlgorithm>(counts.total / u64::from(ranks), FoldOrder::Any);
-        let call = Signature::new(CallKind::Allgatherv, counts.total, choice.digest() ^ counts.digest());
+        let call =
+            Signature::new(CallKind::Allgatherv, counts.total, choice.digest() ^ counts.digest());
         let joins = choice.algorithm == AllgatherAlgorithm::Join;
         let own = joins.then_some(OwnBlock { from: 0, to: at, bytes });
         let shape = BufferShape {

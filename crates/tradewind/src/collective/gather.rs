@@ -12,8 +12,8 @@ use crate::request::Request;
 use crate::shape::{BufferShape, InPlaceRule, OwnBlock, bytes_of};
 use bytemuck::Pod;
 use collectives::Sizes;
-use engine::signature::{CallKind, Signature};
 use engine::flat::{FlatCollective, Pattern};
+use engine::signature::{CallKind, Signature};
 
 /// # Gather
 impl Communicator {

@@ -13,8 +13,8 @@ use crate::request::Request;
 use crate::shape::{BufferShape, InPlaceRule, OwnBlock, bytes_of};
 use bytemuck::Pod;
 use collectives::Sizes;
+use engine::flat::{FlatCollective, Pattern, VariableBlocks};
 use engine::signature::{CallKind, Signature};
-use engine::flat::{VariableBlocks, FlatCollective, Pattern};
 use std::sync::Arc;
 
 /// # Gather, blocks of different sizes
@@ -105,7 +105,8 @@ impl Communicator {
         let joins = choice.algorithm == GatherAlgorithm::Join;
         let path = if joins {
             let received = counts.iter().flat_map(|counts| counts.bytes.iter().copied());
-            let blocks = Some(Arc::new(VariableBlocks::new(counts.is_none().then_some(own), received)));
+            let blocks =
+                Some(Arc::new(VariableBlocks::new(counts.is_none().then_some(own), received)));
             ExecutionPath::Flat(FlatCollective {
                 blocks,
                 leaves_own: true,

@@ -12,8 +12,8 @@ use crate::request::Request;
 use crate::shape::{BufferShape, InPlaceRule, OwnBlock, bytes_of};
 use bytemuck::Pod;
 use collectives::Sizes;
-use engine::signature::{CallKind, Signature};
 use engine::flat::{FlatCollective, Pattern};
+use engine::signature::{CallKind, Signature};
 
 /// # Scatter
 impl Communicator {
@@ -102,7 +102,8 @@ impl Communicator {
         self.check_root(root)?;
         let (total, is_root) = (self.for_each_rank(bytes)?, self.rank() == root);
         let choice = self.choose::<ScatterAlgorithm>(bytes, FoldOrder::Any);
-        let call = Signature::new(CallKind::Scatter, bytes, choice.digest() << 32 | u64::from(root));
+        let call =
+            Signature::new(CallKind::Scatter, bytes, choice.digest() << 32 | u64::from(root));
         let joins = choice.algorithm == ScatterAlgorithm::Join;
         let path = if joins {
             let flat = FlatCollective::new(Pattern::Scatter { root }, total, call);

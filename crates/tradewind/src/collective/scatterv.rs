@@ -13,8 +13,8 @@ use crate::request::Request;
 use crate::shape::{BufferShape, InPlaceRule, OwnBlock, bytes_of};
 use bytemuck::Pod;
 use collectives::Sizes;
+use engine::flat::{FlatCollective, Pattern, VariableBlocks};
 use engine::signature::{CallKind, Signature};
-use engine::flat::{VariableBlocks, FlatCollective, Pattern};
 use std::sync::Arc;
 
 /// # Scatter, blocks of different sizes

@@ -287,7 +287,8 @@ fn joins() -> i32 {
     assert_eq!(member.rank(), rank);
     say(rank, &format!("process {}", std::process::id()));
     say(rank, &format!("service {}", member.node().service_process()));
-    let group = engine::communicator::Communicator::world(std::sync::Arc::new(member)).expect("a communicator");
+    let group = engine::communicator::Communicator::world(std::sync::Arc::new(member))
+        .expect("a communicator");
     let call = engine::signature::Signature::new(engine::signature::CallKind::Link, 0, 0);
     for number in 0..setting("ROUNDS") {
         if let Err(error) = group.exchange_words([u64::from(number); 6], call) {
