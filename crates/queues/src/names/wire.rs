@@ -214,11 +214,13 @@ impl Reader<'_> {
     }
 
     fn offer(&mut self) -> Option<ConnectionOffer> {
-        let (connection, class) = (self.number_u32()?, self.class()?);
+        let connection = self.number_u32()?;
+        let class = self.class()?;
         let transport = match self.number(1)? {
             0 => TransportOffer::Ring { lines: self.number_u32()? },
             1 => {
-                let (member, port) = (self.number_u32()?, self.number_u16()?);
+                let member = self.number_u32()?;
+                let port = self.number_u16()?;
                 TransportOffer::Queue { member, port, queue: QueueIndex::new(self.number_u32()?)? }
             }
             _ => return None,
@@ -338,21 +340,26 @@ impl Request {
     /// Decodes the number and the request, if they are valid.
     pub(crate) fn decode(bytes: &[u8]) -> Option<(u32, Request)> {
         let mut reader = Reader(bytes);
-        let (kind, number) = (reader.number(1)?, reader.number_u32()?);
+        let kind = reader.number(1)?;
+        let number = reader.number_u32()?;
         let request = match kind {
             1 => {
-                let (job, process) = (reader.text()?, reader.number_u32()?);
+                let job = reader.text()?;
+                let process = reader.number_u32()?;
                 let key = JobKey::from_halves([reader.number(8)?, reader.number(8)?]);
                 Request::Register { job, process, key, started: StartTime(reader.number(8)?) }
             }
             2 => Request::OpenPort { port: reader.number_u16()? },
             3 => Request::LookUp { address: reader.address()?, wait: reader.number(1)? != 0 },
             4 => {
-                let (port, name, class) = (reader.number_u16()?, reader.name()?, reader.class()?);
+                let port = reader.number_u16()?;
+                let name = reader.name()?;
+                let class = reader.class()?;
                 Request::OpenConnection { port, name, class, dedicated: reader.number(1)? != 0 }
             }
             5 => {
-                let (connection, dropped) = (reader.number_u32()?, reader.number(1)? as usize);
+                let connection = reader.number_u32()?;
+                let dropped = reader.number(1)? as usize;
                 let ends = [DroppedEnd::Receiver, DroppedEnd::Sender, DroppedEnd::SenderGoesOn];
                 Request::CloseConnection { connection, dropped: *ends.get(dropped)? }
             }
@@ -434,7 +441,8 @@ impl ServerMessage {
                     Notification::ConnectionOpened { port, position, after, offer: reader.offer()? }
                 }
                 129 => {
-                    let (connection, why) = (reader.number_u32()?, reader.number(1)?);
+                    let connection = reader.number_u32()?;
+                    let why = reader.number(1)?;
                     let reasons = [
                         CloseReason::Gone,
                         CloseReason::Revoked,

@@ -55,7 +55,7 @@ impl NameClient {
     /// # Errors
     ///
     /// [`NameError::Broker`] if there is no name server of this name, [`NameError::Refused`],
-    /// [`NameError::NoAnswer`], [`NameError::ServerGone`], [`PortError::Hall`],
+    /// [`NameError::NoAnswer`], [`NameError::ServerGone`], [`PortError::Queues`],
     /// [`NameError::Segment`].
     pub fn register(
         name_server: &str,

@@ -151,7 +151,8 @@ impl Directory {
             0 => None,
             bytes => Some(Segment::create(bytes, Backing::Memory)?),
         };
-        let (job, key) = (self.jobs.len(), JobKey::new()?);
+        let job = self.jobs.len();
+        let key = JobKey::new()?;
         let places = |process| (0..plan.ports).map(move |port| PortId { job, process, port });
         let names: Vec<PortId> = (0..plan.processes).flat_map(places).collect();
         for (place, number) in names.iter().zip(0..NAMES) {
@@ -433,7 +434,8 @@ impl Directory {
                 NameState::Unknown
             });
         };
-        let (node, queue) = (self.node, open.queue);
+        let node = self.node;
+        let queue = open.queue;
         let source = self.name(to.job, from)?.into();
         Ok(NameState::Open { node, queue, source })
     }

@@ -62,7 +62,8 @@ impl Connections {
             let wrong = |why| NameError::Address { address: address.clone(), why };
             self.directory.place(address).map_err(|_| wrong("does not exist"))
         };
-        let (from_place, to_place) = (place(from)?, place(to)?);
+        let from_place = place(from)?;
+        let to_place = place(to)?;
         if from_place.job != to_place.job {
             let why = "is of another job: a port moves within its job";
             return Err(NameError::Address { address: to.clone(), why });
