@@ -6,11 +6,12 @@ use crate::Failure;
 use crate::measure::{repetitions_within, wall_us};
 use crate::report::{Line, Options, agree};
 use crate::row::Row;
-use tradewind::queues::bulk;
-use tradewind::queues::cache_line::{LINE_DATA, CacheLineHeader, CacheLineMessage};
-use tradewind::queues::id::SourceName;
-use tradewind::queues::express::Message;
-use tradewind::{BulkEnd, BulkReceiver, Communicator, ExpressPort, WidePort};
+use tradewind::messages::{BulkSender, DEFAULT_STAGING_BYTES};
+use tradewind::messages::{LINE_DATA, CacheLineHeader, CacheLineMessage};
+use tradewind::messages::SourceName;
+use tradewind::messages::Message;
+use tradewind::messages::{BulkEnd, BulkReceiver, ExpressPort, CacheLinePort};
+use tradewind::Communicator;
 
 const LEAST_BATCHES: usize = 10;
 const MOST_BATCHES: usize = 5000;
@@ -82,7 +83,7 @@ pub fn name(rank: u32) -> SourceName {
 /// Round trips over wide queues.
 struct Latency {
     rank: u32,
-    port: WidePort,
+    port: CacheLinePort,
     header: CacheLineHeader,
     bytes: usize,
 }
@@ -90,7 +91,7 @@ struct Latency {
 impl Latency {
     fn open(world: &Communicator, row: Row) -> Result<Self, Failure> {
         let header = CacheLineHeader { source: name(world.rank()), handler: 0, tag: 0 };
-        Ok(Self { rank: world.rank(), port: world.wide(64)?, header, bytes: row.bytes })
+        Ok(Self { rank: world.rank(), port: world.cache_lines(64)?, header, bytes: row.bytes })
     }
 
     /// Eight bytes that say which message it is, and as many more as the row has.
@@ -196,7 +197,7 @@ impl Batch for Rate {
 /// the program after, timed.
 struct Large<'w> {
     world: &'w Communicator,
-    sender: bulk::Sender,
+    sender: BulkSender,
     receiver: BulkReceiver,
     sent: Vec<u64>,
     received: Vec<u64>,
@@ -206,7 +207,7 @@ impl<'w> Large<'w> {
     fn open(world: &'w Communicator, row: Row) -> Result<Self, Failure> {
         let (mut senders, mut receivers) = (Vec::new(), Vec::new());
         for (from, to) in [(0, 1), (1, 0)] {
-            match world.bulk(from, to, bulk::DEFAULT_STAGING_BYTES)? {
+            match world.bulk(from, to, DEFAULT_STAGING_BYTES)? {
                 Some(BulkEnd::Sender(sender)) => senders.push(sender),
                 Some(BulkEnd::Receiver(receiver)) => receivers.push(receiver),
                 None => {}

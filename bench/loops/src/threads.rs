@@ -8,9 +8,10 @@ use crate::messages::{Batch, check, measure_batches, name};
 use crate::report::Options;
 use crate::row::Row;
 use std::sync::Barrier;
-use tradewind::queues::express::{ExpressReceiver, ExpressSender};
-use tradewind::queues::express::Message;
-use tradewind::{Communicator, ExpressPort};
+use tradewind::messages::{ExpressReceiver, ExpressSender};
+use tradewind::messages::Message;
+use tradewind::messages::ExpressPort;
+use tradewind::Communicator;
 
 const THREADS: u64 = 2;
 const ROUND_TRIPS: u64 = 1000;

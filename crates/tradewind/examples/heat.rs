@@ -14,7 +14,7 @@ use clap::Parser;
 use std::ops::Range;
 use std::process::ExitCode;
 use std::time::{Duration, Instant};
-use tradewind::collectives::neighbor::balanced_dimensions;
+use tradewind::balanced_dimensions;
 use tradewind::{Communicator, Op, Result};
 
 /// The share of the difference to its neighbours that a cell takes over in one step; above 1/4 the

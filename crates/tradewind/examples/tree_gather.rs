@@ -8,7 +8,7 @@
 //! 2.2).
 
 use clap::Parser;
-use tradewind::collectives::gather;
+use collectives::gather;
 use tradewind::{Buffers, Communicator, Job, Op, Result, Schedule};
 
 /// Gathers a block from every rank at one of them, several times over, and checks what arrives.

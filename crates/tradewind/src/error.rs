@@ -167,7 +167,7 @@ pub enum Error {
     },
     /// A message, a channel or a remote memory command failed.
     #[error(transparent)]
-    Message(#[from] crate::message_error::MessageError),
+    Message(#[from] crate::messages::MessageError),
     /// The system refused an operation.
     #[error("{what}: {source}")]
     System {

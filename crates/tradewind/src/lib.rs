@@ -44,10 +44,10 @@
 //! [`Op`] or a user-defined function ([`fold()`]). The library selects the algorithm, unless
 //! [`Algorithms`] sets it.
 //!
-//! Under and beside the collectives lie messages of every grain ([`queues`]):
-//! [`Communicator::express`], [`Communicator::wide`], [`Communicator::channel`],
-//! [`Communicator::pipeline`], [`Communicator::windows`] and [`Communicator::bulk`] open them
-//! between ranks.
+//! Messages between ranks ([`messages`]) complement the collectives:
+//! [`Communicator::express`], [`Communicator::cache_lines`], [`Communicator::channel`],
+//! [`Communicator::pipeline`], [`Communicator::windows`] and [`Communicator::bulk`] create their
+//! queues, channels and memory windows.
 //!
 //! Errors contain the rank that failed, the operation, and the way out. Reductions are
 //! reproducible: the order of the operands depends on the algorithm's graph, never on the order of
@@ -64,8 +64,7 @@ mod error;
 mod failure;
 mod internode;
 mod job;
-mod message_error;
-mod messages;
+pub mod messages;
 mod neighbors;
 mod path;
 mod persistent;
@@ -80,9 +79,9 @@ mod shape;
 mod split;
 
 pub use buffers::{InPlace, Input, Output, SharedBuffer};
-pub use collectives;
 pub use collectives::Collective;
 pub use collectives::CollectiveError;
+pub use collectives::neighbor::balanced_dimensions;
 pub use communicator::Communicator;
 pub use engine::node::EngineKind;
 pub use error::{Error, Result};
@@ -92,15 +91,9 @@ pub use goal::check::Problem;
 pub use goal::compile::CompileError;
 pub use goal::graph;
 pub use job::{Job, local, local_nodes, local_with};
-pub use message_error::MessageError;
-pub use messages::{
-    BulkEnd, BulkReceiver, ChannelEnd, ChannelReceiver, ExpressPort, Kept, Pipeline, WidePort,
-    Windows,
-};
 pub use neighbors::Neighbors;
 pub use persistent::Persistent;
 pub use plan::{NoBuffers, OneBuffer, TwoBuffers};
-pub use queues;
 pub use reduction::{Fold, Op, ReduceOp, fold};
 pub use request::{Request, wait_all, wait_any};
 pub use schedule::{Buffers, Schedule};

@@ -4,6 +4,25 @@
 //! Each method is a collective call that creates shared objects and exchanges their offsets;
 //! messages then take no call into the communicator. The mechanisms are those of [`queues`].
 
+mod error;
+
+pub use error::MessageError;
+pub use queues::bulk::{
+    BulkError, DEFAULT_STAGING_BYTES, OpenError as BulkOpenError, Sender as BulkSender,
+};
+pub use queues::cache_line::{
+    CacheLineHeader, CacheLineMessage, CacheLineReceiver, CacheLineSender, LINE_DATA,
+};
+pub use queues::channel::{
+    OpenError as ChannelOpenError, RecvError as ChannelRecvError, SendError as ChannelSendError,
+    Sender as ChannelSender, Value,
+};
+pub use queues::error::CreateError;
+pub use queues::express::{ExpressReceiver, ExpressSender, Message};
+pub use queues::id::SourceName;
+pub use queues::queue::{RecvError, SendError};
+pub use queues::window::{Condition, RemoteError, RemoteWindow, Window, WindowError};
+
 use crate::communicator::Communicator;
 use crate::error::Result;
 use crate::error::argument;
@@ -11,12 +30,10 @@ use engine::Exit;
 use engine::communicator::Communicator as NodeCommunicator;
 use engine::signature::{CallKind, Signature};
 use queues::bulk::{self, BulkLink};
-use queues::cache_line::{CacheLineQueue, CacheLineReceiver, CacheLineSender};
-use queues::channel::{self, Channel, Value};
+use queues::cache_line::CacheLineQueue;
+use queues::channel::{self, Channel};
 use queues::departures::Departures;
-use queues::express::{ExpressQueue, ExpressReceiver, ExpressSender};
-use queues::window::RemoteWindow;
-use queues::window::Window;
+use queues::express::ExpressQueue;
 use shm::arena::Arena;
 use shm::segment::{Offset, Segment};
 use std::sync::{Arc, Weak};
@@ -41,19 +58,19 @@ pub enum BulkEnd {
 
 /// A receiving end together with the memory that it lies in.
 #[derive(Debug)]
-pub struct Kept<R, M> {
+pub struct WithMemory<R, M> {
     // Declared first, so that the end is closed before its memory is freed.
     receiver: R,
     _memory: M,
 }
 
 /// Receiving end of a channel.
-pub type ChannelReceiver<T> = Kept<channel::Receiver<T>, Channel<T>>;
+pub type ChannelReceiver<T> = WithMemory<channel::Receiver<T>, Channel<T>>;
 
 /// Receiving end of a bulk connection.
-pub type BulkReceiver = Kept<bulk::Receiver, BulkLink>;
+pub type BulkReceiver = WithMemory<bulk::Receiver, BulkLink>;
 
-impl<R, M> std::ops::Deref for Kept<R, M> {
+impl<R, M> std::ops::Deref for WithMemory<R, M> {
     type Target = R;
 
     fn deref(&self) -> &R {
@@ -61,7 +78,7 @@ impl<R, M> std::ops::Deref for Kept<R, M> {
     }
 }
 
-impl<R, M> std::ops::DerefMut for Kept<R, M> {
+impl<R, M> std::ops::DerefMut for WithMemory<R, M> {
     fn deref_mut(&mut self) -> &mut R {
         &mut self.receiver
     }
@@ -96,7 +113,7 @@ pub struct ExpressPort {
 
 /// Like [`ExpressPort`], with messages of up to a cache line.
 #[derive(Debug)]
-pub struct WidePort {
+pub struct CacheLinePort {
     /// Receives messages of all ranks. Clones receive from the same queue, in any thread.
     pub receiver: CacheLineReceiver,
     /// Senders by rank, this one included. Clones may send in any thread.
@@ -211,7 +228,7 @@ impl Communicator {
     /// other ranks. A collective call.
     ///
     /// ```
-    /// use tradewind::ChannelEnd;
+    /// use tradewind::messages::ChannelEnd;
     /// # fn main() -> Result<(), tradewind::Error> {
     /// tradewind::local(3, |world| {
     ///     match world.channel::<f64>(0, 2, 16)? {
@@ -239,7 +256,7 @@ impl Communicator {
         Ok(match self.between("a channel", call, from, to, make, Channel::offset)? {
             Between::Made(memory) => {
                 let receiver = channel::Receiver::connect(segment, memory.offset())?;
-                Some(ChannelEnd::Receiver(Kept { receiver, _memory: memory }))
+                Some(ChannelEnd::Receiver(WithMemory { receiver, _memory: memory }))
             }
             Between::Lies(place) => {
                 Some(ChannelEnd::Sender(channel::Sender::connect(segment, place)?))
@@ -249,14 +266,14 @@ impl Communicator {
     }
 
     /// Opens a connection for messages of any length from rank `from` to rank `to`, with a staging
-    /// buffer of `staging` bytes ([`bulk::DEFAULT_STAGING_BYTES`] is a good size); `None` on the
+    /// buffer of `staging` bytes ([`DEFAULT_STAGING_BYTES`] is a good size); `None` on the
     /// other ranks. A collective call.
     ///
     /// ```
-    /// use tradewind::{BulkEnd, queues::bulk};
+    /// use tradewind::messages::{BulkEnd, DEFAULT_STAGING_BYTES};
     /// # fn main() -> Result<(), tradewind::Error> {
     /// tradewind::local(2, |world| {
-    ///     match world.bulk(0, 1, bulk::DEFAULT_STAGING_BYTES)? {
+    ///     match world.bulk(0, 1, DEFAULT_STAGING_BYTES)? {
     ///         Some(BulkEnd::Sender(mut sender)) => {
     ///             sender.send(&[7; 100_000])?;
     ///         }
@@ -288,7 +305,7 @@ impl Communicator {
             )? {
                 Between::Made(memory) => {
                     let receiver = bulk::Receiver::connect(segment, memory.offset())?;
-                    Some(BulkEnd::Receiver(Kept { receiver, _memory: memory }))
+                    Some(BulkEnd::Receiver(WithMemory { receiver, _memory: memory }))
                 }
                 Between::Lies(place) => {
                     Some(BulkEnd::Sender(bulk::Sender::connect(segment, place)?))
@@ -353,7 +370,7 @@ impl Communicator {
         let (made, places) = self.share("a channel", call, made, at)?;
         let receive = |memory: Channel<T>| -> Result<_> {
             let receiver = channel::Receiver::connect(self.segment(), memory.offset())?;
-            Ok(Kept { receiver, _memory: memory })
+            Ok(WithMemory { receiver, _memory: memory })
         };
         let send = |after: u32| channel::Sender::connect(self.segment(), places[after as usize]);
         Ok(Pipeline {
@@ -378,7 +395,7 @@ impl Communicator {
     /// communicator exists.
     ///
     /// ```
-    /// use tradewind::queues::{id::SourceName, express::Message};
+    /// use tradewind::messages::{Message, SourceName};
     /// # fn main() -> Result<(), tradewind::Error> {
     /// tradewind::local(2, |world| {
     ///     let mut port = world.express(64)?;
@@ -410,7 +427,7 @@ impl Communicator {
     ///
     /// # Errors
     /// The errors of [`express`](Self::express).
-    pub fn wide(&self, capacity: usize) -> Result<WidePort> {
+    pub fn cache_lines(&self, capacity: usize) -> Result<CacheLinePort> {
         let made = CacheLineQueue::create(self.arena(), capacity, None);
         let call = Signature::new(CallKind::Queues, capacity as u64, 1);
         let (queue, places) = self.share("a queue", call, made, CacheLineQueue::offset)?;
@@ -420,6 +437,6 @@ impl Communicator {
                 .watching(self.watch_one(rank)))
         };
         let senders = places.into_iter().zip(0..).map(open).collect::<Result<_>>()?;
-        Ok(WidePort { receiver: queue.receiver()?.watching(self.watch_all()), senders })
+        Ok(CacheLinePort { receiver: queue.receiver()?.watching(self.watch_all()), senders })
     }
 }

@@ -1,9 +1,10 @@
 //! Queues, channels and windows between the ranks of a job, on several rank counts.
 
-use tradewind::queues::bulk::DEFAULT_STAGING_BYTES;
-use tradewind::queues::express::Message;
-use tradewind::queues::id::SourceName;
-use tradewind::{BulkEnd, ChannelEnd, Error, Op, Result, local};
+use queues::bulk::DEFAULT_STAGING_BYTES;
+use queues::express::Message;
+use queues::id::SourceName;
+use tradewind::messages::{BulkEnd, ChannelEnd};
+use tradewind::{Error, Op, Result, local};
 
 fn name(rank: u32) -> SourceName {
     SourceName::new(rank as u16).expect("few ranks")
@@ -73,8 +74,8 @@ fn everybody_writes_to_everybody() -> Result<()> {
 #[test]
 fn wide_messages_carry_their_bytes() -> Result<()> {
     local(3, |world| {
-        use tradewind::queues::cache_line::{CacheLineHeader, CacheLineMessage};
-        let mut port = world.wide(8)?;
+        use queues::cache_line::{CacheLineHeader, CacheLineMessage};
+        let mut port = world.cache_lines(8)?;
         let text = format!("rank {} says: a line holds this", world.rank());
         let right = &port.senders[((world.rank() + 1) % world.size()) as usize];
         right.send(
@@ -173,10 +174,10 @@ fn a_bulk_link_carries_messages_of_any_length_one_way() -> Result<()> {
 
 #[test]
 fn who_waits_for_ranks_that_have_gone_is_told() -> Result<()> {
-    use tradewind::queues::queue::{RecvError, SendError};
+    use queues::queue::{RecvError, SendError};
     local(3, |world| {
         let mut words = world.express(16)?;
-        let mut lines = world.wide(16)?;
+        let mut lines = world.cache_lines(16)?;
         if world.rank() != 1 {
             words.senders[1].send(&Message::default())?;
             return Ok(());

@@ -113,7 +113,7 @@ impl Side {
             Collective::Bcast(algorithm) => algorithms.bcast = Some(algorithm),
             Collective::Torus => {}
         }
-        let extents = tradewind::collectives::neighbor::balanced_dimensions(world.size(), 2)?;
+        let extents = tradewind::balanced_dimensions(world.size(), 2)?;
         let torus = world.cartesian(&extents, &[true, true])?;
         let blocks = match plan.collective {
             Collective::Alltoall(_) => world.size() as usize,

@@ -11,8 +11,8 @@ use crate::harness::repetition::Repetition;
 use crate::harness::{Error, Experiment, Finding, JobShape, Setting, Step, StepContext};
 use crate::pairs::{Exchange, Pattern, Receive};
 use crate::results::{Axis, Figure, Part, Point, Table};
+use queues::bulk::Policy;
 use tradewind::EngineKind;
-use tradewind::queues::bulk::Policy;
 
 const TABLE: &str = "fits";
 /// Figures with the patterns they show, in two ranges of lengths: 0 to 16000 and 0 to 2000 bytes.

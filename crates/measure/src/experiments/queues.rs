@@ -1,5 +1,5 @@
 //! Costs of a message: overhead, latency and gap (Culler et al., "LogP: Towards a Realistic Model
-//! of Parallel Computation", 1993) of every mechanism of [`tradewind::queues`] against the size of
+//! of Parallel Computation", 1993) of every mechanism of [`queues`] against the size of
 //! the message, with one sending thread and with several that share a queue, as in figures 4 to 7
 //! of Ang et al. 1996.
 //!
@@ -52,8 +52,8 @@ pub use row::Row;
 
 use crate::harness::Error;
 use message_path::{Floor, MessagePath};
+use queues::bulk::Policy;
 use tradewind::Communicator;
-use tradewind::queues::bulk::Policy;
 use words::Command;
 
 /// Progress of the experiment.

@@ -7,8 +7,7 @@ use collectives::CollectiveError;
 use goal::arithmetic::UnknownName;
 use goal::compile::CompileError;
 use models::fit::FitError;
-use tradewind::queues;
-use tradewind::queues::bulk;
+use queues::bulk;
 
 /// Reason why an experiment cannot start or continue.
 #[derive(Debug, thiserror::Error)]

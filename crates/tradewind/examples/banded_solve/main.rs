@@ -164,7 +164,7 @@ impl Times {
 struct Stages {
     send_receive: SendReceive,
     message: Message,
-    channel: tradewind::Pipeline<f64>,
+    channel: tradewind::messages::Pipeline<f64>,
     fetch: Fetch,
 }
 

@@ -1,12 +1,13 @@
 //! The four ways in which a product comes from the column before and goes to the one after.
 
 use clap::ValueEnum;
+use queues::bulk::{self, DEFAULT_STAGING_BYTES};
+use queues::cache_line::{CacheLineHeader, CacheLineMessage};
+use queues::id::SourceName;
+use queues::window::Condition;
 use std::hint::black_box;
-use tradewind::queues::bulk::{self, DEFAULT_STAGING_BYTES};
-use tradewind::queues::cache_line::{CacheLineHeader, CacheLineMessage};
-use tradewind::queues::id::SourceName;
-use tradewind::queues::window::Condition;
-use tradewind::{BulkEnd, BulkReceiver, Communicator, Pipeline, Result, WidePort, Windows};
+use tradewind::messages::{BulkEnd, BulkReceiver, CacheLinePort, Pipeline, Windows};
+use tradewind::{Communicator, Result};
 
 /// A version of the solve.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum, serde::Serialize)]
@@ -105,7 +106,7 @@ impl Stage for SendReceive {
 
 /// A message with a header for every value, into a queue to which everybody may send.
 pub(crate) struct Message {
-    port: WidePort,
+    port: CacheLinePort,
     header: CacheLineHeader,
     next: usize,
 }
@@ -113,7 +114,7 @@ pub(crate) struct Message {
 impl Message {
     pub(crate) fn open(world: &Communicator, capacity: usize) -> Result<Self> {
         let source = SourceName::new(world.rank() as u16).unwrap_or_default();
-        let port = world.wide(capacity)?;
+        let port = world.cache_lines(capacity)?;
         Ok(Message {
             port,
             header: CacheLineHeader { source, handler: 0, tag: 0 },

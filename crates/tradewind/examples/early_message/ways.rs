@@ -1,14 +1,13 @@
 //! The mechanisms by which a number comes from rank 0 to rank 1.
 
 use clap::ValueEnum;
-use tradewind::queues::cache_line::{CacheLineHeader, CacheLineMessage};
-use tradewind::queues::channel;
-use tradewind::queues::express;
-use tradewind::queues::id::SourceName;
-use tradewind::queues::window::Condition;
-use tradewind::{
-    ChannelEnd, ChannelReceiver, Communicator, ExpressPort, Result, WidePort, Windows,
-};
+use queues::cache_line::{CacheLineHeader, CacheLineMessage};
+use queues::channel;
+use queues::express;
+use queues::id::SourceName;
+use queues::window::Condition;
+use tradewind::messages::{CacheLinePort, ChannelEnd, ChannelReceiver, ExpressPort, Windows};
+use tradewind::{Communicator, Result};
 
 /// Who sends and who receives.
 pub(crate) const SENDER: u32 = 0;
@@ -72,7 +71,7 @@ impl Way for ExpressPort {
     }
 }
 
-impl Way for WidePort {
+impl Way for CacheLinePort {
     fn send(&mut self, number: u64) -> Result<()> {
         let header = CacheLineHeader { source: SourceName::default(), handler: 0, tag: 0 };
         // Eight bytes are never too long.
@@ -164,7 +163,7 @@ impl Way for Written {
 pub(crate) fn open(world: &Communicator, mechanism: Mechanism) -> Result<Box<dyn Way>> {
     Ok(match mechanism {
         Mechanism::Express => Box::new(world.express(CAPACITY)?),
-        Mechanism::Wide => Box::new(world.wide(CAPACITY)?),
+        Mechanism::Wide => Box::new(world.cache_lines(CAPACITY)?),
         Mechanism::Channel => Box::new(Ends::open(world, SENDER, RECEIVER)?),
         Mechanism::Fetch => {
             Box::new(Fetched { windows: world.windows(NUMBER + 8)?, received: 0, sent: 0 })

@@ -2,8 +2,9 @@
 //! a barrier between them.
 
 use super::plan::{Fetch, Plan};
-use tradewind::queues::window::{self, Condition};
-use tradewind::{Communicator, Result, Windows};
+use queues::window::{self, Condition};
+use tradewind::messages::Windows;
+use tradewind::{Communicator, Result};
 
 /// Bytes of a published value: first the number of the solve that it is of, then the value. They
 /// lie in one line, so that whoever waits for the number has the value with it.

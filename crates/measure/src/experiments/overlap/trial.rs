@@ -70,7 +70,7 @@ impl Trial {
         let collective = case.collective;
         let bytes = case.bytes;
         let (world, algorithm) = collective.with_algorithm(world, engine, bytes);
-        let extents = tradewind::collectives::neighbor::balanced_dimensions(world.size(), 2);
+        let extents = tradewind::balanced_dimensions(world.size(), 2);
         let torus = world.cartesian(&extents.map_err(tradewind::Error::from)?, &[true, true])?;
         let blocks = match collective {
             Collective::Alltoall => u64::from(world.size()),

@@ -2,9 +2,9 @@
 
 use super::message_path::{MessagePath, pattern};
 use crate::harness::Error;
+use queues::bulk::{DEFAULT_STAGING_BYTES, Policy, Sender};
 use std::hint::black_box;
-use tradewind::BulkReceiver;
-use tradewind::queues::bulk::{DEFAULT_STAGING_BYTES, Policy, Sender};
+use tradewind::messages::BulkReceiver;
 
 /// Every message has a line of its own before its bytes.
 const HEADER: u64 = 64;

@@ -24,7 +24,7 @@ const MARGIN: Duration = Duration::from_millis(50);
 /// Measures it, once: it takes a second. All ranks call this, which must be processes.
 pub(super) fn measure(world: &Communicator) -> Result<Row, Error> {
     let mut words = world.express(16)?.receiver;
-    let mut lines = world.wide(16)?.receiver;
+    let mut lines = world.cache_lines(16)?.receiver;
     let mut polled: Vec<Parts<Polled>> = open::polled(world, 1)?;
     let mut channels = open::doubles(world)?;
     world.barrier()?;

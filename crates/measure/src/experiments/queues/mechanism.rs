@@ -3,9 +3,9 @@
 use super::parts::CAPACITY;
 use super::plan::MOST_BYTES;
 use super::ring::LINES;
+use queues::cache_line::LINE_DATA;
 use serde::{Deserialize, Serialize};
 use std::ops::RangeInclusive;
-use tradewind::queues::cache_line::LINE_DATA;
 
 /// A mechanism that moves messages from one rank to the other.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]

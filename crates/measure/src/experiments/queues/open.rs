@@ -7,15 +7,16 @@ use super::ring::{LINES, Ring};
 use super::tagged::{Tagged, buffers};
 use super::words::{Command, Doubles, Remote, WORDS};
 use crate::harness::Error;
+use queues::basic;
+use queues::bulk::{DEFAULT_STAGING_BYTES, Policy};
+use queues::express::{ExpressQueue, ExpressSender};
+use queues::id::SourceName;
+use queues::one_poll::{OnePoll, PollSet};
+use queues::tag_on::{TagOnPool, TagOnPools};
 use shm::mapped::Mapped;
 use shm::segment::Offset;
-use tradewind::queues::basic;
-use tradewind::queues::bulk::{DEFAULT_STAGING_BYTES, Policy};
-use tradewind::queues::express::{ExpressQueue, ExpressSender};
-use tradewind::queues::id::SourceName;
-use tradewind::queues::one_poll::{OnePoll, PollSet};
-use tradewind::queues::tag_on::{TagOnPool, TagOnPools};
-use tradewind::{BulkEnd, ChannelEnd, Communicator, Op};
+use tradewind::messages::{BulkEnd, ChannelEnd};
+use tradewind::{Communicator, Op};
 
 /// Queues of a poll set.
 const POLLED: usize = 512;
@@ -92,7 +93,7 @@ pub(super) fn words(world: &Communicator, threads: usize) -> Result<Vec<Parts<Wo
 /// Wide Express.
 pub(crate) fn lines(world: &Communicator, threads: usize) -> Result<Vec<Parts<Lines>>, Error> {
     let open = || {
-        let mut port = world.wide(CAPACITY)?;
+        let mut port = world.cache_lines(CAPACITY)?;
         Ok((port.receiver, port.senders.swap_remove(other(world))))
     };
     share(world, threads, open, |source, receiver, senders| {
@@ -107,7 +108,7 @@ pub(super) fn tagged(
     largest: u64,
 ) -> Result<Vec<Tagged>, Error> {
     let open = || {
-        let mut port = world.wide(CAPACITY)?;
+        let mut port = world.cache_lines(CAPACITY)?;
         Ok((port.receiver, port.senders.swap_remove(other(world))))
     };
     let arena = world.arena();

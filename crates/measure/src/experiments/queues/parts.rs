@@ -3,15 +3,15 @@
 
 use super::message_path::{LOOKS, MessagePath, pattern};
 use crate::harness::Error;
-use std::hint::black_box;
-use std::time::Instant;
-use tradewind::queues::cache_line::{
+use queues::cache_line::{
     CacheLineHeader, CacheLineMessage, CacheLineReceiver, CacheLineSender, LINE_DATA,
 };
-use tradewind::queues::express::Message;
-use tradewind::queues::express::{ExpressReceiver, ExpressSender};
-use tradewind::queues::id::SourceName;
-use tradewind::queues::one_poll::OnePoll;
+use queues::express::Message;
+use queues::express::{ExpressReceiver, ExpressSender};
+use queues::id::SourceName;
+use queues::one_poll::OnePoll;
+use std::hint::black_box;
+use std::time::Instant;
 
 /// Messages that a queue holds.
 pub(super) const CAPACITY: usize = 1024;

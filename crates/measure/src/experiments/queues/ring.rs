@@ -3,8 +3,8 @@
 
 use super::message_path::{LOOKS, MessagePath, pattern};
 use crate::harness::Error;
+use queues::basic::{Header, Receiver, Sender};
 use std::hint::black_box;
-use tradewind::queues::basic::{Header, Receiver, Sender};
 
 /// Lines of a ring; a quarter of it is the longest message.
 pub(super) const LINES: u64 = 4096;

@@ -2,13 +2,11 @@
 
 use super::message_path::{LOOKS, MessagePath, pattern};
 use crate::harness::Error;
+use queues::cache_line::{CacheLineHeader, CacheLineReceiver, CacheLineSender, SendError};
+use queues::id::SourceName;
+use queues::tag_on::{TagOnError, TagOnPool, TagOnPools};
 use std::hint::black_box;
 use std::time::{Duration, Instant};
-use tradewind::queues::cache_line::{
-    CacheLineHeader, CacheLineReceiver, CacheLineSender, SendError,
-};
-use tradewind::queues::id::SourceName;
-use tradewind::queues::tag_on::{TagOnError, TagOnPool, TagOnPools};
 
 /// Longer than any receiver is away.
 const PATIENCE: Duration = Duration::from_secs(3600);

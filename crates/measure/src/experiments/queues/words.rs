@@ -2,8 +2,9 @@
 
 use super::message_path::MessagePath;
 use crate::harness::Error;
-use tradewind::queues::channel;
-use tradewind::{ChannelReceiver, Op, Windows};
+use queues::channel;
+use tradewind::Op;
+use tradewind::messages::{ChannelReceiver, Windows};
 
 /// Values that a channel holds, and words of a window.
 pub(super) const WORDS: u64 = 512;
