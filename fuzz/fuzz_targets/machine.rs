@@ -5,11 +5,10 @@ mod changes;
 
 use changes::changed;
 use libfuzzer_sys::fuzz_target;
-use models::costs::Tuning;
 use models::machine::Fingerprint;
 use models::machine_file::Machine;
 use models::formulas::join::JoinCosts;
-use collectives::Collective;
+use collectives::{Choice, Collective};
 use models::machine::PairClass;
 use models::parameters::Parameters;
 use std::path::Path;
@@ -42,7 +41,7 @@ fn use_machine(bytes: &[u8]) {
         let Some(costs) = machine.costs(*class) else { continue };
         for operation in Collective::ALL {
             for algorithm in operation.algorithms() {
-                let time = costs.predict(*operation, *algorithm, 5, 1000, Tuning::default());
+                let time = costs.predict(*operation, &Choice::of(*algorithm), 5, 1000);
                 assert!(time.is_none_or(|time| time.is_finite() && time >= 0.0), "{algorithm} {operation}: {time:?}");
             }
         }

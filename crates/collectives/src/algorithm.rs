@@ -1,45 +1,301 @@
-//! The enum of a collective's algorithms, with the names people type.
+//! Collectives, their algorithms, and the choice of one with its levels, segments and degree.
 
-/// Defines `Algorithm` for the collective of this name.
-macro_rules! algorithms {
-    ($collective:literal, $($(#[$documentation:meta])* $variant:ident = $name:literal),+ $(,)?) => {
-        #[doc = concat!("The algorithms for ", $collective, ", to be chosen by name.")]
-        ///
-        /// They are displayed as, and parsed from, the names that [`name`](Self::name) gives.
-        #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-        #[non_exhaustive]
-        pub enum Algorithm {
-            $($(#[$documentation])* $variant),+
-        }
+use crate::UnknownName;
+use serde::{Deserialize, Serialize};
+use std::fmt;
+use std::num::{NonZeroU32, NonZeroU64};
 
-        impl Algorithm {
-            /// All of them.
-            pub const ALL: &[Self] = &[$(Self::$variant),+];
+named_enum! {
+    /// A collective operation.
+    pub enum Collective ("operation") {
+        /// No rank leaves before all have arrived; no bytes.
+        Barrier = "barrier",
+        /// The root's message reaches all ranks; bytes: the message.
+        Bcast = "bcast",
+        /// Each rank gets its block from the root; bytes: one block.
+        Scatter = "scatter",
+        /// The root gets a block from each rank; bytes: one block.
+        Gather = "gather",
+        /// Each rank gets a block from each; bytes: one block.
+        Allgather = "allgather",
+        /// The root gets all contributions combined; bytes: one contribution.
+        Reduce = "reduce",
+        /// Each rank gets all contributions combined; bytes: one contribution.
+        Allreduce = "allreduce",
+        /// Each rank gets its block of all contributions combined; bytes: one block, so that a
+        /// contribution has as many times more as there are ranks.
+        ReduceScatter = "reduce_scatter",
+        /// Each rank gets the combination of all ranks up to its own; bytes: one contribution.
+        Scan = "scan",
+        /// Each rank gets the combination of all ranks below its own; bytes: one contribution.
+        Exscan = "exscan",
+        /// Each rank gets its block from each; bytes: one block.
+        Alltoall = "alltoall",
+    }
+}
 
-            /// The name on the command line and in reports.
-            pub const fn name(self) -> &'static str {
-                match self {
-                    $(Self::$variant => $name),+
-                }
+named_enum! {
+    /// An algorithm. [`Collective::algorithms`] lists those of a collective.
+    pub enum Algorithm ("algorithm") {
+        /// One rank exchanges messages with each other rank.
+        Flat = "flat",
+        /// As flat; a request and its answer go before each message.
+        FlatRendezvous = "flat-rendezvous",
+        /// As flat, each message in segments.
+        SegmentedFlat = "segmented-flat",
+        /// Each rank passes on to the next.
+        Chain = "chain",
+        /// As chain; a request and its answer go before each message.
+        ChainRendezvous = "chain-rendezvous",
+        /// A chain along which segments follow each other: a pipeline.
+        SegmentedChain = "segmented-chain",
+        /// A chain along which the ranks' blocks follow each other.
+        PipelinedChain = "pipelined-chain",
+        /// A tree in which each rank has two children.
+        Binary = "binary",
+        /// A binomial tree.
+        Binomial = "binomial",
+        /// As binomial; a request and its answer go before each message.
+        BinomialRendezvous = "binomial-rendezvous",
+        /// As binomial, each message in segments.
+        SegmentedBinomial = "segmented-binomial",
+        /// A tree in which each rank has d children.
+        Dary = "d-ary",
+        /// A binomial scatter of the message's parts, which then go round a ring.
+        ScatterAllgather = "scatter-allgather",
+        /// Two binary trees, each for one half of the message; the inner ranks of one are leaves of
+        /// the other.
+        TwoTree = "two-tree",
+        /// A binomial tree up to the first rank and down again.
+        Tree = "tree",
+        /// A binomial gather, then a binomial broadcast.
+        GatherBcast = "gather-bcast",
+        /// A binomial reduction, then a binomial broadcast.
+        ReduceBcast = "reduce-bcast",
+        /// A binomial reduction, then a binomial scatter.
+        ReduceThenScatter = "reduce-then-scatter",
+        /// In round k partners 2^k apart exchange what they have.
+        RecursiveDoubling = "recursive-doubling",
+        /// In each round partners exchange half of what they still have to combine.
+        RecursiveHalving = "recursive-halving",
+        /// In round k each rank passes what it has to the rank 2^k further on.
+        Dissemination = "dissemination",
+        /// Blocks go round a ring.
+        Ring = "ring",
+        /// Recursive halving, then the way back.
+        Rabenseifner = "rabenseifner",
+        /// Each rank sends to all others, in rank order.
+        Direct = "direct",
+        /// Each rank sends to all others, the next rank first.
+        RotatedDirect = "rotated-direct",
+        /// Blocks travel by powers of two.
+        Bruck = "bruck",
+        /// In round k each rank exchanges with one partner.
+        Pairwise = "pairwise",
+        /// Blocks travel by powers of d.
+        Multiphase = "multiphase",
+        /// One join vertex of all ranks of a node.
+        Join = "join",
+    }
+}
+
+impl Collective {
+    /// Returns the algorithms of this collective, simple ones first.
+    pub const fn algorithms(self) -> &'static [Algorithm] {
+        use Algorithm::*;
+        match self {
+            Collective::Barrier => &[Dissemination, RecursiveDoubling, Tree, Flat, Join],
+            Collective::Bcast => &[
+                Flat,
+                FlatRendezvous,
+                SegmentedFlat,
+                Chain,
+                ChainRendezvous,
+                SegmentedChain,
+                Binary,
+                Binomial,
+                BinomialRendezvous,
+                SegmentedBinomial,
+                Dary,
+                ScatterAllgather,
+                TwoTree,
+                Join,
+            ],
+            Collective::Scatter => &[Flat, Chain, PipelinedChain, Binomial, Join],
+            Collective::Gather => &[Flat, Chain, PipelinedChain, Binomial, Join],
+            Collective::Allgather => &[Ring, RecursiveDoubling, Bruck, GatherBcast, Join],
+            Collective::Reduce => {
+                &[Flat, Chain, SegmentedChain, Binomial, Dary, Rabenseifner, Join]
             }
-        }
-
-        impl std::fmt::Display for Algorithm {
-            fn fmt(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-                formatter.pad(self.name())
+            Collective::Allreduce => &[RecursiveDoubling, Ring, Rabenseifner, ReduceBcast, Join],
+            Collective::ReduceScatter => {
+                &[Ring, Pairwise, RecursiveHalving, ReduceThenScatter, Join]
             }
+            Collective::Scan | Collective::Exscan => &[Chain, RecursiveDoubling, Join],
+            Collective::Alltoall => &[RotatedDirect, Direct, Bruck, Pairwise, Multiphase, Join],
         }
+    }
 
-        impl std::str::FromStr for Algorithm {
-            type Err = goal::arithmetic::UnknownName;
-
-            fn from_str(name: &str) -> Result<Self, Self::Err> {
-                Self::ALL.iter().copied().find(|algorithm| algorithm.name() == name).ok_or_else(|| Self::Err {
-                    kind: concat!($collective, " algorithm"),
-                    name: name.to_owned(),
-                    known: Self::ALL.iter().map(|algorithm| algorithm.name()).collect(),
-                })
+    /// Returns this collective's algorithm of that name.
+    ///
+    /// # Errors
+    /// [`UnknownName`], which lists the algorithms of this collective.
+    pub fn algorithm(self, name: &str) -> Result<Algorithm, UnknownName> {
+        let algorithms = self.algorithms();
+        algorithms.iter().copied().find(|algorithm| algorithm.name() == name).ok_or_else(|| {
+            UnknownName {
+                kind: self.algorithm_kind(),
+                name: name.to_owned(),
+                known: algorithms.iter().map(|algorithm| algorithm.name()).collect(),
             }
+        })
+    }
+
+    const fn algorithm_kind(self) -> &'static str {
+        match self {
+            Collective::Barrier => "barrier algorithm",
+            Collective::Bcast => "bcast algorithm",
+            Collective::Scatter => "scatter algorithm",
+            Collective::Gather => "gather algorithm",
+            Collective::Allgather => "allgather algorithm",
+            Collective::Reduce => "reduce algorithm",
+            Collective::Allreduce => "allreduce algorithm",
+            Collective::ReduceScatter => "reduce_scatter algorithm",
+            Collective::Scan => "scan algorithm",
+            Collective::Exscan => "exscan algorithm",
+            Collective::Alltoall => "alltoall algorithm",
         }
-    };
+    }
+
+    /// Returns `true` if one rank, the root, has a part of its own.
+    pub const fn has_root(self) -> bool {
+        use Collective::*;
+        matches!(self, Bcast | Scatter | Gather | Reduce)
+    }
+
+    /// Returns `true` if the collective can be composed of one inside each node and one by this
+    /// algorithm between nodes.
+    pub const fn has_two_levels(self, algorithm: Algorithm) -> bool {
+        use Collective::*;
+        match self {
+            Barrier | Bcast | Reduce | Allreduce | Allgather => {
+                !matches!(algorithm, Algorithm::Join)
+            }
+            Alltoall => matches!(
+                algorithm,
+                Algorithm::Direct | Algorithm::RotatedDirect | Algorithm::Pairwise
+            ),
+            Scatter | Gather | ReduceScatter | Scan | Exscan => false,
+        }
+    }
+}
+
+impl Algorithm {
+    /// Returns `true` if messages are cut into segments of a size to be chosen.
+    pub const fn is_segmented(self) -> bool {
+        use Algorithm::*;
+        matches!(self, SegmentedFlat | SegmentedChain | SegmentedBinomial | TwoTree)
+    }
+
+    /// Returns the algorithm that it becomes if the whole message is one segment.
+    pub const fn unsegmented(self) -> Option<Algorithm> {
+        match self {
+            Algorithm::SegmentedFlat => Some(Algorithm::Flat),
+            Algorithm::SegmentedChain => Some(Algorithm::Chain),
+            Algorithm::SegmentedBinomial => Some(Algorithm::Binomial),
+            _ => None,
+        }
+    }
+
+    /// Returns `true` if the algorithm has a degree to be chosen.
+    pub const fn has_degree(self) -> bool {
+        matches!(self, Algorithm::Dary | Algorithm::Multiphase)
+    }
+}
+
+named_enum! {
+    /// In how many levels a collective is run.
+    pub enum Levels ("number of levels") {
+        /// One algorithm among all ranks, wherever they are.
+        One = "one-level",
+        /// Inside each node, and between one rank of each node.
+        Two = "two-level",
+    }
+}
+
+/// The way to run a collective: an algorithm, in one level or two, with its segment size or degree.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Choice {
+    /// In how many levels.
+    pub levels: Levels,
+    /// By which algorithm; of a two-level collective, the one between nodes.
+    pub algorithm: Algorithm,
+    /// Bytes in each segment, if the algorithm has segments.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub segment_bytes: Option<NonZeroU64>,
+    /// The degree, if the algorithm has one.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub degree: Option<NonZeroU32>,
+}
+
+impl Choice {
+    /// The algorithm among all ranks, without segments or degree.
+    pub const fn of(algorithm: Algorithm) -> Self {
+        Choice { levels: Levels::One, algorithm, segment_bytes: None, degree: None }
+    }
+
+    /// Segment size and degree; one segment and degree 2 where the choice leaves them open.
+    pub fn tuning(&self) -> Tuning {
+        const TWO: NonZeroU32 = NonZeroU32::new(2).expect("not zero");
+        Tuning {
+            segment_bytes: self.segment_bytes.unwrap_or(NonZeroU64::MAX),
+            degree: self.degree.unwrap_or(TWO),
+        }
+    }
+}
+
+impl fmt::Display for Choice {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        if self.levels == Levels::Two {
+            write!(formatter, "{} ", self.levels)?;
+        }
+        write!(formatter, "{}", self.algorithm)?;
+        match (self.segment_bytes, self.degree) {
+            (Some(bytes), _) => write!(formatter, " in segments of {bytes} bytes"),
+            (None, Some(degree)) => write!(formatter, " of degree {degree}"),
+            (None, None) => Ok(()),
+        }
+    }
+}
+
+/// Segment size and degree of the algorithms that have them; the others ignore it. All ranks pass
+/// the same.
+///
+/// ```
+/// use collectives::{Tuning, bcast};
+/// use std::num::NonZeroU64;
+///
+/// let tuning = Tuning { segment_bytes: NonZeroU64::new(1000).expect("more than nothing"), ..Tuning::default() };
+/// let graph = bcast::Algorithm::SegmentedChain.graph(1, 3, 0, 2500, tuning)?;
+/// assert_eq!(graph.vertices().len(), 6); // three segments come and go
+/// # Ok::<(), collectives::CollectiveError>(())
+/// ```
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct Tuning {
+    /// Bytes in each segment of a segmented algorithm; the last segment may be shorter. Reductions
+    /// round it down to whole elements, but not below one.
+    pub segment_bytes: NonZeroU64,
+    /// Number of children of a rank in a tree of any degree, and of ranks that exchange with each
+    /// other in a phase of the multiphase all-to-all.
+    pub degree: NonZeroU32,
+}
+
+impl Default for Tuning {
+    /// Segments of 8 KiB, trees of degree 4.
+    fn default() -> Self {
+        const SEGMENT_BYTES: NonZeroU64 = NonZeroU64::new(8192).expect("more than nothing");
+        const DEGREE: NonZeroU32 = NonZeroU32::new(4).expect("more than nothing");
+        Tuning { segment_bytes: SEGMENT_BYTES, degree: DEGREE }
+    }
 }

@@ -2,9 +2,9 @@
 //! blocks of any size.
 
 use crate::blocks::{Parts, merged};
-use crate::drawing::Drawing;
-use crate::folding::{Folding, Role};
+use crate::builder::GraphBuilder;
 use crate::member::doublings;
+use crate::power_of_two::{PowerOfTwo, Role};
 use crate::{CollectiveError, Sizes, Tuning, bcast, gather};
 use goal::graph::{Access, Block, Blocks, Graph, JoinMode};
 
@@ -32,12 +32,12 @@ algorithms! {
     Bruck = "bruck",
     /// [`gather::Algorithm::Binomial`] to rank 0, then [`bcast::Algorithm::Binomial`] from there.
     GatherBcast = "gather-bcast",
-    /// All ranks meet in one join vertex. For equal blocks.
+    /// One join vertex of all ranks. For equal blocks.
     Join = "join",
 }
 
 impl Algorithm {
-    /// The graph that this algorithm draws. Buffer 0 is the input, the rank's own block; buffer 1
+    /// Builds the graph of this algorithm. Buffer 0 is the input, the rank's own block; buffer 1
     /// is the output, the blocks of all ranks in rank order.
     ///
     /// # Errors
@@ -52,43 +52,43 @@ impl Algorithm {
     /// # Ok::<(), collectives::CollectiveError>(())
     /// ```
     pub fn graph(self, rank: u32, sizes: &Sizes) -> Result<Graph, CollectiveError> {
-        let mut drawing = Drawing::new(rank, sizes.ranks())?;
-        let input = drawing.buffer(Access::Input, sizes.bytes(rank));
-        let output = drawing.parts(Access::Output, sizes);
-        self.draw(&mut drawing, sizes, input, &output)?;
-        Ok(drawing.finish())
+        let mut builder = GraphBuilder::new(rank, sizes.ranks())?;
+        let input = builder.buffer(Access::Input, sizes.bytes(rank));
+        let output = builder.parts(Access::Output, sizes);
+        self.build(&mut builder, sizes, input, &output)?;
+        Ok(builder.finish())
     }
 
-    /// Draws it for the ranks of a group. The input may be the rank's place in the output.
-    pub(crate) fn draw(
+    /// Builds it for the ranks of a group. The input may be the rank's place in the output.
+    pub(crate) fn build(
         self,
-        drawing: &mut Drawing,
+        builder: &mut GraphBuilder,
         sizes: &Sizes,
         input: Block,
         output: &Parts,
     ) -> Result<(), CollectiveError> {
-        let own = output.at(drawing.member().rank());
+        let own = output.at(builder.member().rank());
         match self {
             Algorithm::GatherBcast => {
                 let (tuning, target) = (Tuning::default(), output.all());
-                gather::Algorithm::Binomial.draw(drawing, 0, sizes, input, target, tuning)?;
-                return bcast::Algorithm::Binomial.draw(drawing, 0, target, tuning);
+                gather::Algorithm::Binomial.build(builder, 0, sizes, input, target, tuning)?;
+                return bcast::Algorithm::Binomial.build(builder, 0, target, tuning);
             }
             Algorithm::Join => {
                 sizes.must_be_equal(self.name(), "bruck or ring")?;
-                drawing.join(JoinMode::Gather, input, output.all());
+                builder.join(JoinMode::Gather, input, output.all());
                 return Ok(());
             }
             _ if input != own => {
-                drawing.copy(input, own);
+                builder.copy(input, own);
             }
             _ => {}
         }
         let allgather = Allgather { input, output };
         match self {
-            Algorithm::Ring => allgather.ring(drawing),
-            Algorithm::RecursiveDoubling => allgather.recursive_doubling(drawing),
-            _ => allgather.bruck(drawing),
+            Algorithm::Ring => allgather.ring(builder),
+            Algorithm::RecursiveDoubling => allgather.recursive_doubling(builder),
+            _ => allgather.bruck(builder),
         }
         Ok(())
     }
@@ -104,61 +104,61 @@ struct Allgather<'a> {
 }
 
 impl Allgather<'_> {
-    fn ring(&self, drawing: &mut Drawing) {
-        let member = drawing.member();
+    fn ring(&self, builder: &mut GraphBuilder) {
+        let member = builder.member();
         for step in 1..member.ranks() {
-            drawing.send(self.held(drawing, member.before(step - 1), 1), member.after(1), step);
-            drawing.receive(self.output.at(member.before(step)), member.before(1), step);
+            builder.send(self.held(builder, member.before(step - 1), 1), member.after(1), step);
+            builder.receive(self.output.at(member.before(step)), member.before(1), step);
         }
     }
 
-    fn bruck(&self, drawing: &mut Drawing) {
-        let member = drawing.member();
+    fn bruck(&self, builder: &mut GraphBuilder) {
+        let member = builder.member();
         for (round, distance) in member.doublings().enumerate() {
             let count = distance.min(member.ranks() - distance);
-            drawing.send(
-                self.held(drawing, member.rank(), count),
+            builder.send(
+                self.held(builder, member.rank(), count),
                 member.before(distance),
                 round as u32 + 1,
             );
             let theirs = member.after(distance);
-            drawing.receive(self.output.round(theirs, count), theirs, round as u32 + 1);
+            builder.receive(self.output.round(theirs, count), theirs, round as u32 + 1);
         }
     }
 
-    fn recursive_doubling(&self, drawing: &mut Drawing) {
-        let member = drawing.member();
-        let folding = Folding::new(member.ranks());
+    fn recursive_doubling(&self, builder: &mut GraphBuilder) {
+        let member = builder.member();
+        let folding = PowerOfTwo::new(member.ranks());
         let (position, folded) = match folding.role(member.rank()) {
             Role::Folded { into } => {
-                drawing.send(self.input, into, FOLD);
+                builder.send(self.input, into, FOLD);
                 // Everything but the rank's own block, which is there.
                 let (before, after) = (member.rank(), member.rank() + 1);
                 let rest = [
                     self.output.range(0, before),
                     self.output.range(after, member.ranks() - after),
                 ];
-                drawing.receive(merged(rest), into, FOLD);
+                builder.receive(merged(rest), into, FOLD);
                 return;
             }
             Role::Core { position, folded } => (position, folded),
         };
         if let Some(folded) = folded {
-            drawing.receive(self.output.at(folded), folded, FOLD);
+            builder.receive(self.output.at(folded), folded, FOLD);
         }
         for (round, distance) in doublings(folding.core()).enumerate() {
             let (partner, tag) = (position ^ distance, round as u32 + 1);
             let start = |position: u32| position & !(distance - 1);
             let (first, count) = folding.run(start(position), distance);
-            drawing.send(self.held(drawing, first, count), folding.rank(partner), tag);
+            builder.send(self.held(builder, first, count), folding.rank(partner), tag);
             let (first, count) = folding.run(start(partner), distance);
-            drawing.receive(self.output.range(first, count), folding.rank(partner), tag);
+            builder.receive(self.output.range(first, count), folding.rank(partner), tag);
         }
         if let Some(folded) = folded {
             let rest = member.beyond(folded, 1);
             let count = member.ranks() - rest;
-            let all = [self.held(drawing, 0, folded), self.held(drawing, rest, count)];
-            drawing.send(
+            let all = [self.held(builder, 0, folded), self.held(builder, rest, count)];
+            builder.send(
                 Blocks(all.into_iter().flat_map(|blocks| blocks.0).collect()),
                 folded,
                 FOLD,
@@ -166,9 +166,10 @@ impl Allgather<'_> {
         }
     }
 
-    /// Blocks that the rank has; its own comes from the input, so that nobody waits for the copy.
-    fn held(&self, drawing: &Drawing, first: u32, count: u32) -> Blocks {
-        let member = drawing.member();
+    /// Blocks that the rank has; its own comes from the input, so that no message waits for the
+    /// copy.
+    fn held(&self, builder: &GraphBuilder, first: u32, count: u32) -> Blocks {
+        let member = builder.member();
         let ranks = (0..count).map(|distance| member.beyond(first, distance));
         merged(
             ranks.map(|rank| if rank == member.rank() { self.input } else { self.output.at(rank) }),

@@ -1,11 +1,11 @@
 //! Allreduce: every rank gets all ranks' contributions combined, and all get the same bits.
 
 use crate::blocks::Parts;
-use crate::drawing::Drawing;
+use crate::builder::GraphBuilder;
 use crate::fold::fold_in;
-use crate::folding::{Folding, Role};
 use crate::halving::Halving;
 use crate::member::doublings;
+use crate::power_of_two::{PowerOfTwo, Role};
 use crate::{CollectiveError, Reduction, Sizes, Tuning, allgather, bcast, reduce, reduce_scatter};
 use goal::graph::{Access, Block, Graph, JoinMode};
 
@@ -20,8 +20,8 @@ algorithms! {
     /// doubling, and its way with other numbers of ranks: among the first ranks, as many pairs as
     /// there are ranks too many fold into one rank each, which gives the result back.
     ///
-    /// What a rank holds is always the combination of a run of consecutive ranks, and of two such
-    /// runs the lower is the left operand. Both partners therefore compute the same expression, and
+    /// A rank always holds the combination of a run of consecutive ranks, and of two such runs the
+    /// lower is the left operand. Both partners therefore compute the same expression, and
     /// all ranks end with the same bits whatever the order of arrival; a floating-point result
     /// depends on the number of ranks alone.
     RecursiveDoubling = "recursive-doubling",
@@ -42,25 +42,25 @@ algorithms! {
     Rabenseifner = "rabenseifner",
     /// [`reduce::Algorithm::Binomial`] to rank 0, then [`bcast::Algorithm::Binomial`] from there.
     ReduceBcast = "reduce-bcast",
-    /// All ranks meet in one join vertex that folds their contributions from the left in rank
+    /// One join vertex of all ranks that folds their contributions from the left in rank
     /// order.
     Join = "join",
 }
 
 impl Algorithm {
-    /// Whether contributions are combined in rank order, as an operation must have it that is
-    /// associative and not commutative.
+    /// Returns `true` if contributions are combined in rank order, as operations require that are
+    /// associative but not commutative.
     pub const fn keeps_rank_order(self) -> bool {
         !matches!(self, Algorithm::Ring)
     }
 
-    /// Whether the result is ((contribution 0 ∘ contribution 1) ∘ contribution 2) ∘ …, which gives
-    /// a meaning to operations that are not even associative.
+    /// Returns `true` if the result is ((contribution 0 ∘ contribution 1) ∘ contribution 2) ∘ …,
+    /// the only order defined for operations that are not associative.
     pub const fn folds_from_left(self) -> bool {
         matches!(self, Algorithm::Join)
     }
 
-    /// The graph that this algorithm draws; `bytes` is the size of a contribution. Buffer 0 is the
+    /// Builds the graph of this algorithm; `bytes` is the size of a contribution. Buffer 0 is the
     /// input, the contribution; buffer 1 the output, the result.
     ///
     /// # Errors
@@ -85,50 +85,50 @@ impl Algorithm {
         bytes: u64,
         reduction: Reduction,
     ) -> Result<Graph, CollectiveError> {
-        let mut drawing = Drawing::new(rank, ranks)?;
+        let mut builder = GraphBuilder::new(rank, ranks)?;
         reduction.check(bytes)?;
-        let input = drawing.buffer(Access::Input, bytes);
-        let output = drawing.buffer(Access::Output, bytes);
-        self.draw(&mut drawing, reduction, input, output)?;
-        Ok(drawing.finish())
+        let input = builder.buffer(Access::Input, bytes);
+        let output = builder.buffer(Access::Output, bytes);
+        self.build(&mut builder, reduction, input, output)?;
+        Ok(builder.finish())
     }
 
-    /// Draws it for the ranks of a group.
-    pub(crate) fn draw(
+    /// Builds it for the ranks of a group.
+    pub(crate) fn build(
         self,
-        drawing: &mut Drawing,
+        builder: &mut GraphBuilder,
         reduction: Reduction,
         input: Block,
         output: Block,
     ) -> Result<(), CollectiveError> {
         reduction.check_grouping(self.name(), self.folds_from_left())?;
-        let member = drawing.member();
+        let member = builder.member();
         match self {
             Algorithm::Join => {
                 let mode = JoinMode::Reduce {
                     operation: reduction.operation,
                     data_type: reduction.data_type,
                 };
-                drawing.join(mode, input, output);
+                builder.join(mode, input, output);
             }
             _ if member.ranks() == 1 => {
-                drawing.copy(input, output);
+                builder.copy(input, output);
             }
             Algorithm::RecursiveDoubling => {
-                core(drawing, reduction, input, output, recursive_doubling)?
+                core(builder, reduction, input, output, recursive_doubling)?
             }
-            Algorithm::Rabenseifner => core(drawing, reduction, input, output, rabenseifner)?,
+            Algorithm::Rabenseifner => core(builder, reduction, input, output, rabenseifner)?,
             Algorithm::Ring => {
                 let sizes = Sizes::even(member.ranks(), input.length, reduction.unit());
                 let (input, output) = (Parts::new(input, &sizes), Parts::new(output, &sizes));
                 let own = output.at(member.rank());
-                reduce_scatter::ring(drawing, reduction, &input, own)?;
-                allgather::Algorithm::Ring.draw(drawing, &sizes, own, &output)?;
+                reduce_scatter::ring(builder, reduction, &input, own)?;
+                allgather::Algorithm::Ring.build(builder, &sizes, own, &output)?;
             }
             Algorithm::ReduceBcast => {
                 let (tuning, target) = (Tuning::default(), (member.rank() == 0).then_some(output));
-                reduce::Algorithm::Binomial.draw(drawing, 0, reduction, input, target, tuning)?;
-                bcast::Algorithm::Binomial.draw(drawing, 0, output, tuning)?;
+                reduce::Algorithm::Binomial.build(builder, 0, reduction, input, target, tuning)?;
+                bcast::Algorithm::Binomial.build(builder, 0, output, tuning)?;
             }
         }
         Ok(())
@@ -136,7 +136,7 @@ impl Algorithm {
 }
 
 /// An allreduce for operations that are not even associative: rank 0 folds all contributions from
-/// the left in rank order ([`reduce::Algorithm::Flat`]) and tells everyone
+/// the left in rank order ([`reduce::Algorithm::Flat`]) and broadcasts the result
 /// ([`bcast::Algorithm::Binomial`]). Buffers are those of [`Algorithm::graph`].
 ///
 /// # Errors
@@ -157,74 +157,74 @@ pub fn fold_from_left(
     bytes: u64,
     reduction: Reduction,
 ) -> Result<Graph, CollectiveError> {
-    let mut drawing = Drawing::new(rank, ranks)?;
+    let mut builder = GraphBuilder::new(rank, ranks)?;
     reduction.check(bytes)?;
     let (input, output) =
-        (drawing.buffer(Access::Input, bytes), drawing.buffer(Access::Output, bytes));
+        (builder.buffer(Access::Input, bytes), builder.buffer(Access::Output, bytes));
     let (tuning, target) = (Tuning::default(), (rank == 0).then_some(output));
-    reduce::Algorithm::Flat.draw(&mut drawing, 0, reduction, input, target, tuning)?;
-    bcast::Algorithm::Binomial.draw(&mut drawing, 0, output, tuning)?;
-    Ok(drawing.finish())
+    reduce::Algorithm::Flat.build(&mut builder, 0, reduction, input, target, tuning)?;
+    bcast::Algorithm::Binomial.build(&mut builder, 0, output, tuning)?;
+    Ok(builder.finish())
 }
 
 /// The tag of messages between a folded rank and the one it folds into; rounds have their distances
 /// as tags.
 const FOLD: u32 = 0;
 
-/// What a rank of the core knows when the rounds begin.
+/// State of a rank of the core when the rounds begin.
 struct Core {
     reduction: Reduction,
-    folding: Folding,
+    folding: PowerOfTwo,
     position: u32,
     /// Its contribution, with that of the rank that folds into it.
     held: Block,
     output: Block,
 }
 
-/// Draws rounds for a power of two of ranks and what the others do before and after them.
+/// Builds the rounds of a power of two of ranks, and the steps of the others before and after.
 fn core(
-    drawing: &mut Drawing,
+    builder: &mut GraphBuilder,
     reduction: Reduction,
     input: Block,
     output: Block,
-    rounds: impl FnOnce(&mut Drawing, Core) -> Result<(), CollectiveError>,
+    rounds: impl FnOnce(&mut GraphBuilder, Core) -> Result<(), CollectiveError>,
 ) -> Result<(), CollectiveError> {
-    let member = drawing.member();
-    let folding = Folding::new(member.ranks());
+    let member = builder.member();
+    let folding = PowerOfTwo::new(member.ranks());
     match folding.role(member.rank()) {
         Role::Folded { into } => {
-            drawing.send(input, into, FOLD);
-            drawing.receive(output, into, FOLD);
+            builder.send(input, into, FOLD);
+            builder.receive(output, into, FOLD);
         }
         Role::Core { position, folded } => {
-            let held = fold_in(drawing, reduction, input, folded, FOLD)?;
-            rounds(drawing, Core { reduction, folding, position, held, output })?;
+            let held = fold_in(builder, reduction, input, folded, FOLD)?;
+            rounds(builder, Core { reduction, folding, position, held, output })?;
             if let Some(folded) = folded {
-                drawing.send(output, folded, FOLD);
+                builder.send(output, folded, FOLD);
             }
         }
     }
     Ok(())
 }
 
-fn recursive_doubling(drawing: &mut Drawing, core: Core) -> Result<(), CollectiveError> {
+fn recursive_doubling(builder: &mut GraphBuilder, core: Core) -> Result<(), CollectiveError> {
     let Core { reduction, folding, position, mut held, output } = core;
     for distance in doublings(folding.core()) {
         let partner = folding.rank(position ^ distance);
-        let theirs = drawing.scratchpad(output.length)?;
-        drawing.receive(theirs, partner, distance);
-        drawing.send(held, partner, distance);
+        let theirs = builder.scratchpad(output.length)?;
+        builder.receive(theirs, partner, distance);
+        builder.send(held, partner, distance);
         // What is not yet the result stays in the scratchpad, so that an engine needs the output
         // only at the very end.
         let destination = if distance == folding.core() / 2 { output } else { theirs };
         let (left, right) = if position & distance == 0 { (held, theirs) } else { (theirs, held) };
-        drawing.combine(reduction, left, right, destination);
+        builder.combine(reduction, left, right, destination);
         held = destination;
     }
     Ok(())
 }
 
-fn rabenseifner(drawing: &mut Drawing, core: Core) -> Result<(), CollectiveError> {
+fn rabenseifner(builder: &mut GraphBuilder, core: Core) -> Result<(), CollectiveError> {
     let Core { reduction, folding, position, held, output } = core;
     let count = folding.core();
     let sizes = &Sizes::even(count, output.length, reduction.unit());
@@ -233,12 +233,12 @@ fn rabenseifner(drawing: &mut Drawing, core: Core) -> Result<(), CollectiveError
     for distance in doublings(count) {
         let is_last = distance == count / 2;
         halving
-            .step(drawing, distance, |first, count| is_last.then(|| output.range(first, count)))?;
+            .step(builder, distance, |first, count| is_last.then(|| output.range(first, count)))?;
     }
     for distance in doublings(count).rev() {
         let partner = halving.partner(distance);
-        drawing.receive(output.range(halving.sibling(distance), halving.count), partner, distance);
-        drawing.send(output.range(halving.first, halving.count), partner, distance);
+        builder.receive(output.range(halving.sibling(distance), halving.count), partner, distance);
+        builder.send(output.range(halving.first, halving.count), partner, distance);
         halving.doubled(distance);
     }
     Ok(())

@@ -1,10 +1,10 @@
 //! All-to-all: rank r's block for rank s becomes rank s's block from rank r.
 
 pub(crate) mod exchange;
-mod travel;
+mod store_and_forward;
 
 use crate::blocks::Parts;
-use crate::drawing::Drawing;
+use crate::builder::GraphBuilder;
 use crate::{CollectiveError, Sizes, Tuning};
 use exchange::Order;
 use goal::graph::{Access, Graph, JoinMode};
@@ -24,7 +24,7 @@ algorithms! {
     /// be posted at once.
     Bruck = "bruck",
     /// Every rank sends to rank 0, then to rank 1, …, all at once: `ranks` − 1 messages a rank,
-    /// straight from input to output. That everybody begins with the same ranks is its weakness.
+    /// straight from input to output. Its weakness: all ranks send to the same rank first.
     ///
     /// Barchet-Estefanel, Mounié: "Performance Characterisation of Intra-Cluster Collective
     /// Communications" (2004), section 5: direct exchange.
@@ -38,8 +38,8 @@ algorithms! {
     /// Collective Communication Operations in MPICH", International Journal of High Performance
     /// Computing Applications 19(1), 2005: the all-to-all for medium and long messages.
     RotatedDirect = "rotated-direct",
-    /// One partner after the other: step i exchanges with the rank whose number differs by
-    /// exclusive or with i if the number of ranks is a power of two, else it is as in
+    /// One partner after the other: step i exchanges with rank `rank ^ i` if the number of ranks is
+    /// a power of two; otherwise it is as in
     /// [`RotatedDirect`](Self::RotatedDirect). A step waits for the one before it. `ranks` − 1
     /// messages deep.
     ///
@@ -55,12 +55,12 @@ algorithms! {
     /// place of dimensions. With one phase it is a direct exchange, and for a prime number of ranks
     /// nothing else is possible.
     Multiphase = "multiphase",
-    /// All ranks meet in one join vertex that exchanges their blocks.
+    /// One join vertex of all ranks that exchanges their blocks.
     Join = "join",
 }
 
 impl Algorithm {
-    /// The graph that this algorithm draws; `bytes` is the size of one block. Buffer 0 is the
+    /// Builds the graph of this algorithm; `bytes` is the size of one block. Buffer 0 is the
     /// input, a block for each rank; buffer 1 the output, a block from each rank.
     ///
     /// # Errors
@@ -80,29 +80,29 @@ impl Algorithm {
         bytes: u64,
         tuning: Tuning,
     ) -> Result<Graph, CollectiveError> {
-        let mut drawing = Drawing::new(rank, ranks)?;
+        let mut builder = GraphBuilder::new(rank, ranks)?;
         let sizes = Sizes::equal(ranks, bytes)?;
-        let input = drawing.parts(Access::Input, &sizes);
-        let output = drawing.parts(Access::Output, &sizes);
+        let input = builder.parts(Access::Input, &sizes);
+        let output = builder.parts(Access::Output, &sizes);
         match self {
-            Algorithm::Bruck => travel::bruck(&mut drawing, bytes, &input, &output)?,
-            Algorithm::Direct => direct(&mut drawing, &input, &output, Order::ByRank),
-            Algorithm::RotatedDirect => direct(&mut drawing, &input, &output, Order::Rotated),
-            Algorithm::Pairwise => direct(&mut drawing, &input, &output, Order::Pairwise),
+            Algorithm::Bruck => store_and_forward::bruck(&mut builder, bytes, &input, &output)?,
+            Algorithm::Direct => direct(&mut builder, &input, &output, Order::ByRank),
+            Algorithm::RotatedDirect => direct(&mut builder, &input, &output, Order::Rotated),
+            Algorithm::Pairwise => direct(&mut builder, &input, &output, Order::Pairwise),
             Algorithm::Multiphase => {
                 let extents = phases(ranks, tuning.degree.get());
-                travel::multiphase(&mut drawing, &extents, bytes, &input, &output)?;
+                store_and_forward::multiphase(&mut builder, &extents, bytes, &input, &output)?;
             }
             Algorithm::Join => {
-                drawing.join(JoinMode::Exchange, input.all(), output.all());
+                builder.join(JoinMode::Exchange, input.all(), output.all());
             }
         }
-        Ok(drawing.finish())
+        Ok(builder.finish())
     }
 
     /// As [`graph`](Self::graph), for blocks of any size (MPI's alltoallv): the number of bytes for
     /// each rank and from each rank, in rank order. What a rank sends to another must be what that
-    /// one expects from it; nobody needs to know more.
+    /// one expects from it; no more is needed.
     ///
     /// # Errors
     /// [`CollectiveError::RankOutOfRange`], [`CollectiveError::SizesOfOtherRanks`],
@@ -124,7 +124,7 @@ impl Algorithm {
     ) -> Result<Graph, CollectiveError> {
         let (sent, received) = (Sizes::each(sent)?, Sizes::each(received)?);
         let ranks = sent.ranks();
-        let mut drawing = Drawing::new(rank, ranks)?;
+        let mut builder = GraphBuilder::new(rank, ranks)?;
         if received.ranks() != ranks {
             return Err(CollectiveError::SizesOfOtherRanks {
                 sizes: received.ranks() as usize,
@@ -139,23 +139,23 @@ impl Algorithm {
             let (algorithm, instead) = (self.name(), DIRECT_ONES);
             return Err(CollectiveError::NeedsEqualBlocks { algorithm, instead });
         };
-        let input = drawing.parts(Access::Input, &sent);
-        let output = drawing.parts(Access::Output, &received);
-        direct(&mut drawing, &input, &output, order);
-        Ok(drawing.finish())
+        let input = builder.parts(Access::Input, &sent);
+        let output = builder.parts(Access::Output, &received);
+        direct(&mut builder, &input, &output, order);
+        Ok(builder.finish())
     }
 }
 
-/// Those that let nobody pass on others' blocks.
+/// The algorithms that send each block straight to its destination.
 pub(crate) const DIRECT_ONES: &str = "direct, rotated-direct or pairwise";
 
 /// Every block straight from input to output.
-fn direct(drawing: &mut Drawing, input: &Parts, output: &Parts, order: Order) {
+fn direct(builder: &mut GraphBuilder, input: &Parts, output: &Parts, order: Order) {
     const TAG: u32 = 0;
-    let rank = drawing.member().rank();
-    drawing.copy(input.at(rank), output.at(rank));
-    exchange::draw(
-        drawing,
+    let rank = builder.member().rank();
+    builder.copy(input.at(rank), output.at(rank));
+    exchange::build(
+        builder,
         (order, TAG),
         |to| Some(input.at(to).into()),
         |from| Some(output.at(from).into()),

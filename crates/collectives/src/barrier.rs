@@ -1,9 +1,9 @@
 //! Barrier: no rank's run completes before every rank has started its own.
 
 use crate::CollectiveError;
-use crate::drawing::Drawing;
-use crate::folding::{Folding, Role};
+use crate::builder::GraphBuilder;
 use crate::member::doublings;
+use crate::power_of_two::{PowerOfTwo, Role};
 use crate::tree::Tree;
 use goal::graph::{Blocks, Graph, JoinMode};
 
@@ -31,12 +31,12 @@ algorithms! {
     ///
     /// Mellor-Crummey, Scott 1991, section 3.1: the centralised barrier.
     Flat = "flat",
-    /// All ranks meet in one join vertex.
+    /// One join vertex of all ranks.
     Join = "join",
 }
 
 impl Algorithm {
-    /// The graph that this algorithm draws.
+    /// Builds the graph of this algorithm.
     ///
     /// # Errors
     /// [`CollectiveError::RankOutOfRange`].
@@ -47,28 +47,28 @@ impl Algorithm {
     /// # Ok::<(), collectives::CollectiveError>(())
     /// ```
     pub fn graph(self, rank: u32, ranks: u32) -> Result<Graph, CollectiveError> {
-        let mut drawing = Drawing::new(rank, ranks)?;
-        self.draw(&mut drawing)?;
-        Ok(drawing.finish())
+        let mut builder = GraphBuilder::new(rank, ranks)?;
+        self.build(&mut builder)?;
+        Ok(builder.finish())
     }
 
-    /// Draws it for the ranks of a group.
-    pub(crate) fn draw(self, drawing: &mut Drawing) -> Result<(), CollectiveError> {
+    /// Builds it for the ranks of a group.
+    pub(crate) fn build(self, builder: &mut GraphBuilder) -> Result<(), CollectiveError> {
         match self {
-            Algorithm::Dissemination => dissemination(drawing),
+            Algorithm::Dissemination => dissemination(builder),
             Algorithm::Tree => {
-                let tree = Tree::binomial(drawing.member(), 0)?;
-                come_together(drawing, &tree);
-                set_free(drawing, &tree);
+                let tree = Tree::binomial(builder.member(), 0)?;
+                collect_arrivals(builder, &tree);
+                release(builder, &tree);
             }
-            Algorithm::RecursiveDoubling => recursive_doubling(drawing),
+            Algorithm::RecursiveDoubling => recursive_doubling(builder),
             Algorithm::Flat => {
-                let tree = Tree::flat(drawing.member(), 0)?;
-                come_together(drawing, &tree);
-                set_free(drawing, &tree);
+                let tree = Tree::flat(builder.member(), 0)?;
+                collect_arrivals(builder, &tree);
+                release(builder, &tree);
             }
             Algorithm::Join => {
-                drawing.join(JoinMode::Barrier, Blocks::none(), Blocks::none());
+                builder.join(JoinMode::Barrier, Blocks::none(), Blocks::none());
             }
         }
         Ok(())
@@ -79,49 +79,49 @@ const UP: u32 = 0;
 const DOWN: u32 = 1;
 
 /// The root of the tree hears that all have arrived.
-pub(crate) fn come_together(drawing: &mut Drawing, tree: &Tree) {
+pub(crate) fn collect_arrivals(builder: &mut GraphBuilder, tree: &Tree) {
     for child in tree.children.iter().rev() {
-        drawing.hear(*child, UP);
+        builder.receive_signal(*child, UP);
     }
     if let Some(parent) = tree.parent {
-        drawing.signal(parent, UP);
+        builder.send_signal(parent, UP);
     }
 }
 
 /// All hear from the root of the tree.
-pub(crate) fn set_free(drawing: &mut Drawing, tree: &Tree) {
+pub(crate) fn release(builder: &mut GraphBuilder, tree: &Tree) {
     if let Some(parent) = tree.parent {
-        drawing.hear(parent, DOWN);
+        builder.receive_signal(parent, DOWN);
     }
     for child in &tree.children {
-        drawing.signal(*child, DOWN);
+        builder.send_signal(*child, DOWN);
     }
 }
 
-fn dissemination(drawing: &mut Drawing) {
-    let member = drawing.member();
+fn dissemination(builder: &mut GraphBuilder) {
+    let member = builder.member();
     for (round, distance) in member.doublings().enumerate() {
-        drawing.signal(member.after(distance), round as u32);
-        drawing.hear(member.before(distance), round as u32);
+        builder.send_signal(member.after(distance), round as u32);
+        builder.receive_signal(member.before(distance), round as u32);
     }
 }
 
-fn recursive_doubling(drawing: &mut Drawing) {
-    let member = drawing.member();
-    let folding = Folding::new(member.ranks());
+fn recursive_doubling(builder: &mut GraphBuilder) {
+    let member = builder.member();
+    let folding = PowerOfTwo::new(member.ranks());
     match folding.role(member.rank()) {
         Role::Folded { into } => {
-            drawing.signal(into, UP);
-            drawing.hear(into, DOWN);
+            builder.send_signal(into, UP);
+            builder.receive_signal(into, DOWN);
         }
         Role::Core { position, folded } => {
-            folded.into_iter().for_each(|folded| drawing.hear(folded, UP));
+            folded.into_iter().for_each(|folded| builder.receive_signal(folded, UP));
             for (round, distance) in doublings(folding.core()).enumerate() {
                 let (partner, tag) = (folding.rank(position ^ distance), round as u32 + 2);
-                drawing.signal(partner, tag);
-                drawing.hear(partner, tag);
+                builder.send_signal(partner, tag);
+                builder.receive_signal(partner, tag);
             }
-            folded.into_iter().for_each(|folded| drawing.signal(folded, DOWN));
+            folded.into_iter().for_each(|folded| builder.send_signal(folded, DOWN));
         }
     }
 }

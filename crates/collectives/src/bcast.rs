@@ -5,7 +5,7 @@ mod scatter_allgather;
 mod two_tree;
 
 use crate::blocks::Segments;
-use crate::drawing::Drawing;
+use crate::builder::GraphBuilder;
 use crate::tree::Tree;
 use crate::{CollectiveError, Tuning};
 use along_tree::Handshake;
@@ -46,8 +46,8 @@ algorithms! {
     ///
     /// Barchet-Estefanel, Mounié 2004, table 1: the binary tree.
     Binary = "binary",
-    /// A binomial tree: whoever has the bytes passes them on, to the child with the largest subtree
-    /// first. ⌊log₂ ranks⌋ messages deep.
+    /// A binomial tree: each rank that has the bytes passes them on, to the child with the largest
+    /// subtree first. ⌊log₂ ranks⌋ messages deep.
     ///
     /// Thakur, Rabenseifner, Gropp: "Optimization of Collective Communication Operations in MPICH",
     /// International Journal of High Performance Computing Applications 19(1), 2005: the tree for
@@ -69,7 +69,7 @@ algorithms! {
     DAry = "d-ary",
     /// Each rank gets one part of the bytes along a binomial tree, then all parts travel round a
     /// ring. A rank sends about twice the bytes, however many ranks there are. ⌊log₂ ranks⌋ +
-    /// `ranks` − 2 messages deep at most: nobody is sent what it already has from the tree.
+    /// `ranks` − 2 messages deep at most: no rank receives twice what it has from the tree.
     ///
     /// Barnett, Shuler, van de Geijn, Gupta, Payne, Watts: "Interprocessor Collective Communication
     /// Library (InterCom)" (1994); Thakur, Rabenseifner, Gropp 2005: long broadcasts.
@@ -81,12 +81,13 @@ algorithms! {
     /// Scan", Parallel Computing 35(12), 2009, section 3. The colours with which the paper gives
     /// every message a step are left out: a segment is passed on when it has come.
     TwoTree = "two-tree",
-    /// All ranks meet in one join vertex, in which nobody waits for anyone but the root.
+    /// One join vertex of all ranks, in which ranks wait for the root only.
     Join = "join",
 }
 
 impl Algorithm {
-    /// The graph that this algorithm draws. Buffer 0 is the root's input, everyone else's output.
+    /// Builds the graph of this algorithm. Buffer 0 is the root's input and the output of all
+    /// others.
     ///
     /// # Errors
     /// [`CollectiveError::RankOutOfRange`], [`CollectiveError::RootOutOfRange`]; in segments,
@@ -107,21 +108,21 @@ impl Algorithm {
         bytes: u64,
         tuning: Tuning,
     ) -> Result<Graph, CollectiveError> {
-        let mut drawing = Drawing::new(rank, ranks)?;
-        let data = drawing.buffer(if rank == root { Access::Input } else { Access::Output }, bytes);
-        self.draw(&mut drawing, root, data, tuning)?;
-        Ok(drawing.finish())
+        let mut builder = GraphBuilder::new(rank, ranks)?;
+        let data = builder.buffer(if rank == root { Access::Input } else { Access::Output }, bytes);
+        self.build(&mut builder, root, data, tuning)?;
+        Ok(builder.finish())
     }
 
-    /// Draws it for the ranks of a group; `data` is what the root has and the others are to get.
-    pub(crate) fn draw(
+    /// Builds it for the ranks of a group; `data` is what the root has and the others are to get.
+    pub(crate) fn build(
         self,
-        drawing: &mut Drawing,
+        builder: &mut GraphBuilder,
         root: u32,
         data: Block,
         tuning: Tuning,
     ) -> Result<(), CollectiveError> {
-        let member = drawing.member();
+        let member = builder.member();
         member.behind(root)?;
         let segments = || Segments::new(tuning.segment_bytes, 1, data.length);
         let (tree, segments, handshake) = match self {
@@ -152,20 +153,20 @@ impl Algorithm {
                 Segments::WHOLE,
                 Handshake::None,
             ),
-            Algorithm::ScatterAllgather => return scatter_allgather::draw(drawing, root, data),
-            Algorithm::TwoTree => return two_tree::draw(drawing, root, data, segments()?),
-            Algorithm::Join => return join(drawing, root, data),
+            Algorithm::ScatterAllgather => return scatter_allgather::build(builder, root, data),
+            Algorithm::TwoTree => return two_tree::build(builder, root, data, segments()?),
+            Algorithm::Join => return join(builder, root, data),
         };
-        along_tree::draw(drawing, &tree, data, segments, handshake);
+        along_tree::build(builder, &tree, data, segments, handshake);
         Ok(())
     }
 }
 
-fn join(drawing: &mut Drawing, root: u32, data: Block) -> Result<(), CollectiveError> {
+fn join(builder: &mut GraphBuilder, root: u32, data: Block) -> Result<(), CollectiveError> {
     let data = Blocks::from(data);
-    let is_root = drawing.member().rank() == root;
+    let is_root = builder.member().rank() == root;
     let (contribution, result) =
         if is_root { (data, Blocks::none()) } else { (Blocks::none(), data) };
-    drawing.join(JoinMode::Broadcast { root }, contribution, result);
+    builder.join(JoinMode::Broadcast { root }, contribution, result);
     Ok(())
 }

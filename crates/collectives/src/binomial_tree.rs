@@ -18,7 +18,7 @@ pub(crate) struct BinomialTree {
 pub(crate) struct Child {
     /// Its rank.
     pub(crate) rank: u32,
-    /// How many places it lies after its parent; the subtree's numbers start there.
+    /// Distance from its parent; the subtree's numbers start there.
     pub(crate) distance: u32,
     /// The number of ranks in its subtree, itself included.
     pub(crate) size: u32,

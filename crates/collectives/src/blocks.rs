@@ -56,7 +56,7 @@ pub(crate) fn merged(blocks: impl IntoIterator<Item = Block>) -> Blocks {
     Blocks(list)
 }
 
-/// How a message is cut into segments.
+/// Division of a message into segments.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Segments {
     bytes: NonZeroU64,

@@ -1,8 +1,9 @@
-//! What can be wrong with the arguments of a collective.
+//! Errors in the arguments of a collective.
 
+use crate::{Collective, UnknownName};
 use goal::arithmetic::{Arithmetic, DataType};
 
-/// An argument from which no graph can be drawn.
+/// Error in the arguments of a collective.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum CollectiveError {
@@ -46,7 +47,7 @@ pub enum CollectiveError {
     NotWholeElements {
         /// Bytes contributed.
         bytes: u64,
-        /// What they were said to hold.
+        /// Data type of the contribution.
         data_type: DataType,
     },
     /// The operation is not defined on the data type.
@@ -80,7 +81,7 @@ pub enum CollectiveError {
         /// Number of ranks.
         ranks: u32,
     },
-    /// What a rank sends to itself is not what it expects from itself.
+    /// The block that a rank sends to itself differs in size from the one it expects.
     #[error(
         "rank {rank} sends itself {sent} bytes but expects {expected} from itself: give both the same size"
     )]
@@ -97,11 +98,11 @@ pub enum CollectiveError {
     NeedsEqualBlocks {
         /// The algorithm.
         algorithm: &'static str,
-        /// Algorithms that need not.
+        /// Algorithms without this limit.
         instead: &'static str,
     },
-    /// The algorithm cannot be composed of a node's ranks and of nodes: all ranks meet at once in
-    /// it, or pass on each other's blocks.
+    /// The algorithm has no two-level form: it is one join of all ranks, or ranks pass on each
+    /// other's blocks.
     #[error("{algorithm} has no form in two levels: use {instead} there")]
     HasNoLevels {
         /// The algorithm.
@@ -109,8 +110,16 @@ pub enum CollectiveError {
         /// Algorithms that have one.
         instead: &'static str,
     },
-    /// The algorithm groups the operands as it likes, so the operation would give something else
-    /// with each algorithm.
+    /// The collective has no such algorithm.
+    #[error(transparent)]
+    Algorithm(#[from] UnknownName),
+    /// The collective has no two-level form.
+    #[error("{collective} has no form in two levels: run it in one level")]
+    OneLevelOnly {
+        /// The collective.
+        collective: Collective,
+    },
+    /// The operation depends on the grouping of operands, which the algorithm does not keep.
     #[error(
         "{operation} depends on how operands are grouped, which {algorithm} does in its own way: \
          use an algorithm that folds from the left in rank order, such as join, flat or, for scans, chain"
@@ -118,7 +127,7 @@ pub enum CollectiveError {
     NotAssociative {
         /// The operation.
         operation: Arithmetic,
-        /// The algorithm that refuses it.
+        /// The algorithm.
         algorithm: &'static str,
     },
     /// A neighbour is not one of the ranks.
@@ -143,9 +152,9 @@ pub enum CollectiveError {
     SelfLoopsDiffer {
         /// The rank.
         rank: u32,
-        /// How often it is its own destination.
+        /// Number of times it is its own destination.
         destinations: usize,
-        /// How often it is its own source.
+        /// Number of times it is its own source.
         sources: usize,
     },
     /// Both ranks of an edge list it, and as often.
@@ -158,12 +167,12 @@ pub enum CollectiveError {
         from: u32,
         /// The rank it leads to.
         to: u32,
-        /// How often the one lists it.
+        /// Number of times `from` lists it.
         destinations: usize,
-        /// How often the other does.
+        /// Number of times `to` lists it.
         sources: usize,
     },
-    /// An edge from a rank to itself whose ends have different sizes.
+    /// The ends of an edge from a rank to itself have different sizes.
     #[error(
         "rank {rank} sends itself {sent} bytes as destination {destination} but expects {expected} as source {source_position}: \
          give both the same size"
@@ -205,7 +214,7 @@ pub enum CollectiveError {
     GridSize {
         /// The extents.
         dimensions: Vec<u32>,
-        /// How many places it would have, in words.
+        /// Number of places it would have, in words.
         places: &'static str,
     },
     /// No grid of so many dimensions has so many places.

@@ -1,7 +1,7 @@
 //! Exclusive scan: rank r gets the contributions of the ranks 0, …, r − 1 combined in rank order;
 //! rank 0 gets nothing.
 
-use crate::drawing::Drawing;
+use crate::builder::GraphBuilder;
 use crate::{CollectiveError, Reduction, scan};
 use goal::graph::{Access, Block, Graph};
 
@@ -18,25 +18,25 @@ algorithms! {
     ///
     /// Hillis, Steele: "Data Parallel Algorithms", Communications of the ACM 29(12), 1986.
     RecursiveDoubling = "recursive-doubling",
-    /// All ranks meet in one join vertex that gives everybody all contributions; each folds those
-    /// it wants from the left.
+    /// One join vertex of all ranks that delivers all contributions to each; each rank folds those
+    /// it needs from the left.
     Join = "join",
 }
 
 impl Algorithm {
-    /// Whether contributions are combined in rank order, as an operation must have it that is
-    /// associative and not commutative. All do.
+    /// Returns `true` if contributions are combined in rank order, as operations require that are
+    /// associative but not commutative. All algorithms do so.
     pub const fn keeps_rank_order(self) -> bool {
         true
     }
 
-    /// Whether the result is ((contribution 0 ∘ contribution 1) ∘ contribution 2) ∘ …, which gives
-    /// a meaning to operations that are not even associative.
+    /// Returns `true` if the result is ((contribution 0 ∘ contribution 1) ∘ contribution 2) ∘ …,
+    /// the only order defined for operations that are not associative.
     pub const fn folds_from_left(self) -> bool {
         matches!(self, Algorithm::Chain | Algorithm::Join)
     }
 
-    /// The graph that this algorithm draws; `bytes` is the size of a contribution. Buffer 0 is the
+    /// Builds the graph of this algorithm; `bytes` is the size of a contribution. Buffer 0 is the
     /// input, the contribution; buffer 1 the output, the result, which rank 0 leaves as it was.
     ///
     /// # Errors
@@ -60,74 +60,74 @@ impl Algorithm {
         bytes: u64,
         reduction: Reduction,
     ) -> Result<Graph, CollectiveError> {
-        let mut drawing = Drawing::new(rank, ranks)?;
+        let mut builder = GraphBuilder::new(rank, ranks)?;
         reduction.check(bytes)?;
         reduction.check_grouping(self.name(), self.folds_from_left())?;
-        let input = drawing.buffer(Access::Input, bytes);
-        let output = drawing.buffer(Access::Output, bytes);
+        let input = builder.buffer(Access::Input, bytes);
+        let output = builder.buffer(Access::Output, bytes);
         match self {
-            Algorithm::Chain => chain(&mut drawing, reduction, input, output)?,
+            Algorithm::Chain => chain(&mut builder, reduction, input, output)?,
             Algorithm::RecursiveDoubling => {
-                recursive_doubling(&mut drawing, reduction, input, output)?
+                recursive_doubling(&mut builder, reduction, input, output)?
             }
-            Algorithm::Join => scan::join(&mut drawing, reduction, (input, output), rank)?,
+            Algorithm::Join => scan::join(&mut builder, reduction, (input, output), rank)?,
         }
-        Ok(drawing.finish())
+        Ok(builder.finish())
     }
 }
 
 fn chain(
-    drawing: &mut Drawing,
+    builder: &mut GraphBuilder,
     reduction: Reduction,
     input: Block,
     output: Block,
 ) -> Result<(), CollectiveError> {
     const TAG: u32 = 0;
-    let member = drawing.member();
+    let member = builder.member();
     let (rank, is_last) = (member.rank(), member.rank() + 1 == member.ranks());
     if rank > 0 {
-        drawing.receive(output, rank - 1, TAG);
+        builder.receive(output, rank - 1, TAG);
     }
     let passed_on = match (is_last, rank) {
         (true, _) => return Ok(()),
         (false, 0) => input,
         (false, _) => {
-            let combined = drawing.scratchpad(input.length)?;
-            drawing.combine(reduction, output, input, combined);
+            let combined = builder.scratchpad(input.length)?;
+            builder.combine(reduction, output, input, combined);
             combined
         }
     };
-    drawing.send(passed_on, rank + 1, TAG);
+    builder.send(passed_on, rank + 1, TAG);
     Ok(())
 }
 
 fn recursive_doubling(
-    drawing: &mut Drawing,
+    builder: &mut GraphBuilder,
     reduction: Reduction,
     input: Block,
     output: Block,
 ) -> Result<(), CollectiveError> {
-    let member = drawing.member();
+    let member = builder.member();
     let (rank, beyond) = (member.rank(), member.ranks() - member.rank());
     let (mut with_own, mut without): (Block, Option<Block>) = (input, None);
     for distance in member.doublings() {
         if distance < beyond {
-            drawing.send(with_own, rank + distance, distance);
+            builder.send(with_own, rank + distance, distance);
         }
         if distance > rank {
             continue;
         }
         let is_last = distance > rank / 2;
         let theirs =
-            if is_last && without.is_none() { output } else { drawing.scratchpad(input.length)? };
-        drawing.receive(theirs, rank - distance, distance);
+            if is_last && without.is_none() { output } else { builder.scratchpad(input.length)? };
+        builder.receive(theirs, rank - distance, distance);
         if distance < beyond.div_ceil(2) {
-            let combined = drawing.scratchpad(input.length)?;
-            drawing.combine(reduction, theirs, with_own, combined);
+            let combined = builder.scratchpad(input.length)?;
+            builder.combine(reduction, theirs, with_own, combined);
             with_own = combined;
         }
         if let Some(before) = without {
-            drawing.combine(reduction, theirs, before, if is_last { output } else { theirs });
+            builder.combine(reduction, theirs, before, if is_last { output } else { theirs });
         }
         without = Some(theirs);
     }

@@ -1,14 +1,14 @@
 //! Contributions combined from the left.
 
 use crate::Reduction;
-use crate::drawing::Drawing;
+use crate::builder::GraphBuilder;
 use goal::graph::{Block, Memory};
 
 /// Combines operands from the left and gives the block with the result: the target if there is one.
 /// At most one operand may lie elsewhere than in the scratchpad; the others serve for intermediate
 /// results.
 pub(crate) fn fold(
-    drawing: &mut Drawing,
+    builder: &mut GraphBuilder,
     reduction: Reduction,
     operands: &[Block],
     target: Option<Block>,
@@ -18,7 +18,7 @@ pub(crate) fn fold(
     if operands.peek().is_none()
         && let Some(target) = target.filter(|target| *target != folded)
     {
-        drawing.copy(folded, target);
+        builder.copy(folded, target);
         return target;
     }
     while let Some(operand) = operands.next() {
@@ -27,7 +27,7 @@ pub(crate) fn fold(
             _ if folded.memory == Memory::Scratchpad => folded,
             _ => operand,
         };
-        drawing.combine(reduction, folded, operand, destination);
+        builder.combine(reduction, folded, operand, destination);
         folded = destination;
     }
     folded
@@ -36,15 +36,15 @@ pub(crate) fn fold(
 /// A contribution together with that of the rank that folds into this one, if there is one, in rank
 /// order.
 pub(crate) fn fold_in(
-    drawing: &mut Drawing,
+    builder: &mut GraphBuilder,
     reduction: Reduction,
     input: Block,
     folded: Option<u32>,
     tag: u32,
 ) -> Result<Block, crate::CollectiveError> {
     let Some(folded) = folded else { return Ok(input) };
-    let theirs = drawing.scratchpad(input.length)?;
-    drawing.receive(theirs, folded, tag);
-    let in_order = if folded < drawing.member().rank() { [theirs, input] } else { [input, theirs] };
-    Ok(fold(drawing, reduction, &in_order, None))
+    let theirs = builder.scratchpad(input.length)?;
+    builder.receive(theirs, folded, tag);
+    let in_order = if folded < builder.member().rank() { [theirs, input] } else { [input, theirs] };
+    Ok(fold(builder, reduction, &in_order, None))
 }

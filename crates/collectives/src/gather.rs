@@ -3,7 +3,7 @@
 
 use crate::binomial_tree::BinomialTree;
 use crate::blocks::{Parts, Segments};
-use crate::drawing::Drawing;
+use crate::builder::GraphBuilder;
 use crate::{CollectiveError, Sizes, Tuning};
 use goal::graph::{Access, Block, Blocks, Graph, JoinMode};
 
@@ -28,16 +28,16 @@ algorithms! {
     /// Along a binomial tree: each rank collects its subtree's blocks in the scratchpad and passes
     /// them on as one message. ⌊log₂ ranks⌋ messages deep, `ranks` − 1 messages in all.
     ///
-    /// The collecting ranks need temporary memory that belongs to the run, not to whoever drew the
-    /// graph: this is the example for which Schneider et al. 2011, section 2.2, give schedules a
+    /// The collecting ranks need temporary memory that belongs to the run, not to the caller: this
+    /// is the example for which Schneider et al. 2011, section 2.2, give schedules a
     /// scratchpad.
     Binomial = "binomial",
-    /// All ranks meet in one join vertex; only the root takes its result. For equal blocks.
+    /// One join vertex of all ranks; only the root takes its result. For equal blocks.
     Join = "join",
 }
 
 impl Algorithm {
-    /// The graph that this algorithm draws. Buffer 0 is the input, the rank's own block; buffer 1
+    /// Builds the graph of this algorithm. Buffer 0 is the input, the rank's own block; buffer 1
     /// is the output, at the root the blocks of all ranks in rank order, elsewhere empty.
     ///
     /// # Errors
@@ -60,18 +60,18 @@ impl Algorithm {
         sizes: &Sizes,
         tuning: Tuning,
     ) -> Result<Graph, CollectiveError> {
-        let mut drawing = Drawing::new(rank, sizes.ranks())?;
-        drawing.member().behind(root)?;
-        let input = drawing.buffer(Access::Input, sizes.bytes(rank));
-        let output = drawing.buffer(Access::Output, if rank == root { sizes.total() } else { 0 });
-        self.draw(&mut drawing, root, sizes, input, output, tuning)?;
-        Ok(drawing.finish())
+        let mut builder = GraphBuilder::new(rank, sizes.ranks())?;
+        builder.member().behind(root)?;
+        let input = builder.buffer(Access::Input, sizes.bytes(rank));
+        let output = builder.buffer(Access::Output, if rank == root { sizes.total() } else { 0 });
+        self.build(&mut builder, root, sizes, input, output, tuning)?;
+        Ok(builder.finish())
     }
 
-    /// Draws it for the ranks of a group; the output is the root's.
-    pub(crate) fn draw(
+    /// Builds it for the ranks of a group; the output is the root's.
+    pub(crate) fn build(
         self,
-        drawing: &mut Drawing,
+        builder: &mut GraphBuilder,
         root: u32,
         sizes: &Sizes,
         input: Block,
@@ -79,18 +79,18 @@ impl Algorithm {
         tuning: Tuning,
     ) -> Result<(), CollectiveError> {
         let gather = Gather { root, sizes, input, output: Parts::new(output, sizes) };
-        let is_root = drawing.member().rank() == root;
+        let is_root = builder.member().rank() == root;
         if is_root && self != Algorithm::Join && input != gather.output.at(root) {
-            drawing.copy(input, gather.output.at(root));
+            builder.copy(input, gather.output.at(root));
         }
         match self {
-            Algorithm::Flat => gather.flat(drawing),
-            Algorithm::Chain => gather.chain(drawing)?,
-            Algorithm::PipelinedChain => gather.pipelined_chain(drawing, tuning)?,
-            Algorithm::Binomial => gather.binomial(drawing)?,
+            Algorithm::Flat => gather.flat(builder),
+            Algorithm::Chain => gather.chain(builder)?,
+            Algorithm::PipelinedChain => gather.pipelined_chain(builder, tuning)?,
+            Algorithm::Binomial => gather.binomial(builder)?,
             Algorithm::Join => {
                 sizes.must_be_equal(self.name(), "binomial")?;
-                drawing.join(
+                builder.join(
                     JoinMode::Gather,
                     input,
                     if is_root { output.into() } else { Blocks::none() },
@@ -112,7 +112,7 @@ pub fn tree_gather(rank: u32, ranks: u32, root: u32, bytes: u64) -> Result<Graph
 
 const TAG: u32 = 0;
 
-/// What is gathered.
+/// Arguments of one gather.
 struct Gather<'a> {
     root: u32,
     sizes: &'a Sizes,
@@ -122,41 +122,41 @@ struct Gather<'a> {
 }
 
 impl Gather<'_> {
-    fn flat(&self, drawing: &mut Drawing) {
-        let member = drawing.member();
+    fn flat(&self, builder: &mut GraphBuilder) {
+        let member = builder.member();
         if member.rank() != self.root {
-            drawing.send(self.input, self.root, TAG);
+            builder.send(self.input, self.root, TAG);
             return;
         }
         for source in (1..member.ranks()).map(|distance| member.after(distance)) {
-            drawing.receive(self.output.at(source), source, TAG);
+            builder.receive(self.output.at(source), source, TAG);
         }
     }
 
-    fn chain(&self, drawing: &mut Drawing) -> Result<(), CollectiveError> {
-        let member = drawing.member();
+    fn chain(&self, builder: &mut GraphBuilder) -> Result<(), CollectiveError> {
+        let member = builder.member();
         let number = member.behind(self.root)?;
         let (next, further) = (member.after(1), member.ranks() - number - 1);
         if number == 0 {
             if further > 0 {
-                drawing.receive(self.output.round(next, further), next, TAG);
+                builder.receive(self.output.round(next, further), next, TAG);
             }
             return Ok(());
         }
-        let rest = drawing.scratchpad(self.sizes.run(next, further))?;
+        let rest = builder.scratchpad(self.sizes.run(next, further))?;
         if further > 0 {
-            drawing.receive(rest, next, TAG);
+            builder.receive(rest, next, TAG);
         }
-        drawing.send([self.input, rest], member.before(1), TAG);
+        builder.send([self.input, rest], member.before(1), TAG);
         Ok(())
     }
 
     fn pipelined_chain(
         &self,
-        drawing: &mut Drawing,
+        builder: &mut GraphBuilder,
         tuning: Tuning,
     ) -> Result<(), CollectiveError> {
-        let member = drawing.member();
+        let member = builder.member();
         let number = member.behind(self.root)?;
         for distance in number.max(1)..member.ranks() {
             let owner = member.beyond(self.root, distance);
@@ -164,41 +164,41 @@ impl Gather<'_> {
             let block = match (number, distance == number) {
                 (0, _) => self.output.at(owner),
                 (_, true) => self.input,
-                (_, false) => drawing.scratchpad(bytes)?,
+                (_, false) => builder.scratchpad(bytes)?,
             };
             for segment in Segments::new(tuning.segment_bytes, 1, bytes)?.of(block) {
                 if distance > number {
-                    drawing.receive(segment, member.after(1), TAG);
+                    builder.receive(segment, member.after(1), TAG);
                 }
                 if number > 0 {
-                    drawing.send(segment, member.before(1), TAG);
+                    builder.send(segment, member.before(1), TAG);
                 }
             }
         }
         Ok(())
     }
 
-    fn binomial(&self, drawing: &mut Drawing) -> Result<(), CollectiveError> {
-        let member = drawing.member();
+    fn binomial(&self, builder: &mut GraphBuilder) -> Result<(), CollectiveError> {
+        let member = builder.member();
         let tree = BinomialTree::new(member, self.root)?;
         let Some(parent) = tree.parent else {
             for child in &tree.children {
-                drawing.receive(self.output.round(child.rank, child.size), child.rank, TAG);
+                builder.receive(self.output.round(child.rank, child.size), child.rank, TAG);
             }
             return Ok(());
         };
         // Subtrees of 1, 2, 4, … ranks follow each other behind this rank's own block.
         let next = member.after(1);
-        let rest = drawing.scratchpad(self.sizes.run(next, tree.descendants()))?;
+        let rest = builder.scratchpad(self.sizes.run(next, tree.descendants()))?;
         for child in &tree.children {
             let start = self.sizes.run(next, child.distance - 1);
-            drawing.receive(
+            builder.receive(
                 rest.part(start, self.sizes.run(child.rank, child.size)),
                 child.rank,
                 TAG,
             );
         }
-        drawing.send([self.input, rest], parent, TAG);
+        builder.send([self.input, rest], parent, TAG);
         Ok(())
     }
 }

@@ -1,11 +1,11 @@
 //! A vector that partners halve between them again and again, each combining its half.
 
-use crate::drawing::Drawing;
-use crate::folding::Folding;
+use crate::builder::GraphBuilder;
+use crate::power_of_two::PowerOfTwo;
 use crate::{CollectiveError, Reduction, Sizes};
 use goal::graph::Block;
 
-/// What a rank of the core holds of a vector that has one part for each position of the core.
+/// Parts that a rank of the core holds of a vector with one part for each position of the core.
 ///
 /// Rabenseifner: "Optimization of Collective Reduction Operations", International Conference on
 /// Computational Science, 2004: vector halving. Positions that differ in one bit are partners: the
@@ -14,7 +14,7 @@ use goal::graph::Block;
 /// its own number.
 pub(crate) struct Halving<'a> {
     pub(crate) reduction: Reduction,
-    pub(crate) folding: Folding,
+    pub(crate) folding: PowerOfTwo,
     pub(crate) position: u32,
     /// The sizes of all parts.
     pub(crate) sizes: &'a Sizes,
@@ -29,7 +29,7 @@ impl Halving<'_> {
     /// gives for its parts, and to the scratchpad if it gives none.
     pub(crate) fn step(
         &mut self,
-        drawing: &mut Drawing,
+        builder: &mut GraphBuilder,
         distance: u32,
         target: impl FnOnce(u32, u32) -> Option<Block>,
     ) -> Result<(), CollectiveError> {
@@ -38,19 +38,19 @@ impl Halving<'_> {
         let (lower, upper) = (self.range(self.first, half), self.range(self.first + half, half));
         let keeps_upper = self.position & distance != 0;
         let (kept, given) = if keeps_upper { (upper, lower) } else { (lower, upper) };
-        let theirs = drawing.scratchpad(kept.length)?;
-        drawing.receive(theirs, partner, tag);
-        drawing.send(given, partner, tag);
+        let theirs = builder.scratchpad(kept.length)?;
+        builder.receive(theirs, partner, tag);
+        builder.send(given, partner, tag);
         self.first += if keeps_upper { half } else { 0 };
         self.count = half;
         self.held = target(self.first, half).unwrap_or(theirs);
         // Partners stand for runs of positions: that where the bit is clear comes first.
         let (left, right) = if keeps_upper { (theirs, kept) } else { (kept, theirs) };
-        drawing.combine(self.reduction, left, right, self.held);
+        builder.combine(self.reduction, left, right, self.held);
         Ok(())
     }
 
-    /// The rank whose position differs in this bit.
+    /// The rank at the position that differs in this bit.
     pub(crate) fn partner(&self, distance: u32) -> u32 {
         self.folding.rank(self.position ^ distance)
     }

@@ -1,8 +1,8 @@
-//! Collective algorithms drawn as graphs, and nothing else.
+//! Collective algorithms as GOAL graphs.
 //!
-//! Each module is one collective. Its `Algorithm` names the algorithms, says where each comes from,
-//! and draws: it takes a rank, the number of ranks and the shape of the data, and gives that rank's
-//! [`Graph`](goal::graph::Graph). Nothing here runs, connects or measures anything.
+//! [`build`] returns one rank's [`Graph`](goal::graph::Graph) of a [`Collective`] by an
+//! [`Algorithm`]. Each module is one collective and documents its algorithms with their sources.
+//! The crate runs, connects and measures nothing.
 //!
 //! | collective | algorithms | buffer 0 | buffer 1 |
 //! |---|---|---|---|
@@ -28,8 +28,8 @@
 //! output are different memory; an operation "in place" is for the caller to arrange.
 //!
 //! **Shapes.** All ranks call the same function with the same arguments, except for their own rank
-//! and their own neighbours. What one rank can see to be wrong is a [`CollectiveError`]; what only
-//! several ranks together can see (different sizes, a neighbour who does not reciprocate) is found
+//! and their own neighbours. An error that one rank can detect is a [`CollectiveError`]; one that
+//! only several ranks together can show (different sizes, an edge listed by one rank only) is found
 //! when their graphs are checked or linked. Zero bytes are a size like any other: the messages are
 //! sent, empty, so that a mismatch is found all the same. A single rank is a number of ranks like
 //! any other; its graph may have no vertex at all.
@@ -58,23 +58,20 @@
 
 #[macro_use]
 mod names;
-#[macro_use]
 mod algorithm;
 mod binomial_tree;
 mod blocks;
-mod collective;
-mod data_flow;
-mod drawing;
+mod build;
+mod builder;
 mod error;
 mod fold;
-mod folding;
 mod halving;
 mod member;
+mod power_of_two;
 mod reduction;
 mod row;
 mod sizes;
 mod tree;
-mod tuning;
 
 pub mod allgather;
 pub mod allreduce;
@@ -90,12 +87,12 @@ pub mod scan;
 pub mod scatter;
 pub mod two_level;
 
-pub use collective::{Algorithm, Collective};
+pub use algorithm::{Algorithm, Choice, Collective, Levels, Tuning};
+pub use build::{GraphSpec, build};
 pub use error::CollectiveError;
 pub use goal::arithmetic::UnknownName;
 pub use reduction::Reduction;
 pub use sizes::Sizes;
-pub use tuning::Tuning;
 
 #[doc(hidden)]
 pub use serde;

@@ -53,7 +53,7 @@ impl Member {
         ((u64::from(rank) + u64::from(distance)) % u64::from(self.ranks)) as u32
     }
 
-    /// How many places this rank lies after the root.
+    /// Distance of this rank after the root.
     pub(crate) fn behind(self, root: u32) -> Result<u32, CollectiveError> {
         if root >= self.ranks {
             return Err(CollectiveError::RootOutOfRange { root, ranks: self.ranks });

@@ -1,4 +1,4 @@
-//! Enums whose variants have names that people type and files keep.
+//! Enums with names for the command line and for files.
 
 /// Defines an enum with `ALL`, `name`, `Display`, `FromStr`, and its name as its form in files.
 #[doc(hidden)]
@@ -6,13 +6,13 @@
 macro_rules! named_enum {
     (
         $(#[$outer:meta])*
-        pub enum $type:ident ($kind:literal) {
+        pub enum $type:ident ($kind:expr) {
             $($(#[$documentation:meta])* $variant:ident = $name:literal),+ $(,)?
         }
     ) => {
         $(#[$outer])*
         ///
-        /// Displayed as, parsed from and stored by the name that [`name`](Self::name) gives.
+        /// Displayed as, parsed from and stored as its [`name`](Self::name).
         #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
         pub enum $type {
             $($(#[$documentation])* $variant),+
@@ -58,6 +58,26 @@ macro_rules! named_enum {
             fn deserialize<D: $crate::serde::Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
                 let name = <String as $crate::serde::Deserialize>::deserialize(deserializer)?;
                 name.parse().map_err($crate::serde::de::Error::custom)
+            }
+        }
+    };
+}
+
+/// Defines the algorithms of one collective, some of [`Algorithm`](crate::Algorithm).
+macro_rules! algorithms {
+    ($collective:literal, $($(#[$documentation:meta])* $variant:ident = $name:literal),+ $(,)?) => {
+        named_enum! {
+            #[doc = concat!("Algorithm for ", $collective, ".")]
+            pub enum Algorithm (concat!($collective, " algorithm")) {
+                $($(#[$documentation])* $variant = $name),+
+            }
+        }
+
+        impl TryFrom<crate::Algorithm> for Algorithm {
+            type Error = crate::UnknownName;
+
+            fn try_from(algorithm: crate::Algorithm) -> Result<Self, Self::Error> {
+                algorithm.name().parse()
             }
         }
     };

@@ -1,6 +1,6 @@
 //! Sparse neighbour collectives: every rank exchanges blocks along the edges of any directed graph.
 //!
-//! Each rank describes its own edges as a [`Neighborhood`]: whom it receives from and whom it sends
+//! Each rank describes its own edges as a [`Neighborhood`]: its sources and
 //! to, in the order in which blocks lie in its buffers. Edges may be parallel and may lead from a
 //! rank to itself; a rank may have none. The k-th edge from a to b in a's list is the k-th edge
 //! from a in b's list.

@@ -4,7 +4,7 @@ mod rabenseifner;
 mod run_tree;
 
 use crate::blocks::Segments;
-use crate::drawing::Drawing;
+use crate::builder::GraphBuilder;
 use crate::{CollectiveError, Reduction, Tuning};
 use goal::graph::{Access, Block, Blocks, Graph, JoinMode};
 use run_tree::RunTree;
@@ -48,25 +48,25 @@ algorithms! {
     /// Rabenseifner: "Optimization of Collective Reduction Operations", International Conference on
     /// Computational Science, 2004.
     Rabenseifner = "rabenseifner",
-    /// All ranks meet in one join vertex that folds their contributions from the left in rank
+    /// One join vertex of all ranks that folds their contributions from the left in rank
     /// order; only the root takes the result.
     Join = "join",
 }
 
 impl Algorithm {
-    /// Whether contributions are combined in rank order, as an operation must have it that is
-    /// associative and not commutative. All do.
+    /// Returns `true` if contributions are combined in rank order, as operations require that are
+    /// associative but not commutative. All algorithms do so.
     pub const fn keeps_rank_order(self) -> bool {
         true
     }
 
-    /// Whether the result is ((contribution 0 ∘ contribution 1) ∘ contribution 2) ∘ …, which gives
-    /// a meaning to operations that are not even associative.
+    /// Returns `true` if the result is ((contribution 0 ∘ contribution 1) ∘ contribution 2) ∘ …,
+    /// the only order defined for operations that are not associative.
     pub const fn folds_from_left(self) -> bool {
         matches!(self, Algorithm::Flat | Algorithm::Join)
     }
 
-    /// The graph that this algorithm draws; `bytes` is the size of a contribution. Buffer 0 is the
+    /// Builds the graph of this algorithm; `bytes` is the size of a contribution. Buffer 0 is the
     /// input, the contribution; buffer 1 the output, at the root the result, elsewhere empty.
     ///
     /// # Errors
@@ -94,19 +94,19 @@ impl Algorithm {
         reduction: Reduction,
         tuning: Tuning,
     ) -> Result<Graph, CollectiveError> {
-        let mut drawing = Drawing::new(rank, ranks)?;
-        drawing.member().behind(root)?;
+        let mut builder = GraphBuilder::new(rank, ranks)?;
+        builder.member().behind(root)?;
         reduction.check(bytes)?;
-        let input = drawing.buffer(Access::Input, bytes);
-        let output = drawing.buffer(Access::Output, if rank == root { bytes } else { 0 });
-        self.draw(&mut drawing, root, reduction, input, (rank == root).then_some(output), tuning)?;
-        Ok(drawing.finish())
+        let input = builder.buffer(Access::Input, bytes);
+        let output = builder.buffer(Access::Output, if rank == root { bytes } else { 0 });
+        self.build(&mut builder, root, reduction, input, (rank == root).then_some(output), tuning)?;
+        Ok(builder.finish())
     }
 
-    /// Draws it for the ranks of a group; the output is the root's.
-    pub(crate) fn draw(
+    /// Builds it for the ranks of a group; the output is the root's.
+    pub(crate) fn build(
         self,
-        drawing: &mut Drawing,
+        builder: &mut GraphBuilder,
         root: u32,
         reduction: Reduction,
         input: Block,
@@ -114,7 +114,7 @@ impl Algorithm {
         tuning: Tuning,
     ) -> Result<(), CollectiveError> {
         reduction.check_grouping(self.name(), self.folds_from_left())?;
-        let member = drawing.member();
+        let member = builder.member();
         let segments = || Segments::new(tuning.segment_bytes, reduction.unit(), input.length);
         let (tree, segments) = match self {
             Algorithm::Flat => (RunTree::flat(member, root), Segments::WHOLE),
@@ -125,17 +125,17 @@ impl Algorithm {
                 (RunTree::of_degree(member, root, tuning.degree.get()), Segments::WHOLE)
             }
             Algorithm::Rabenseifner => {
-                return rabenseifner::draw(drawing, root, reduction, input, output);
+                return rabenseifner::build(builder, root, reduction, input, output);
             }
             Algorithm::Join => {
                 let mode = JoinMode::Reduce {
                     operation: reduction.operation,
                     data_type: reduction.data_type,
                 };
-                drawing.join(mode, input, output.map_or(Blocks::none(), Blocks::from));
+                builder.join(mode, input, output.map_or(Blocks::none(), Blocks::from));
                 return Ok(());
             }
         };
-        tree.draw(drawing, reduction, input, output, segments)
+        tree.build(builder, reduction, input, output, segments)
     }
 }

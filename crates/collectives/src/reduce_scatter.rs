@@ -2,11 +2,11 @@
 //! result; equal blocks (MPI's reduce_scatter_block) or blocks of any size.
 
 use crate::blocks::Parts;
-use crate::drawing::Drawing;
+use crate::builder::GraphBuilder;
 use crate::fold::{fold, fold_in};
-use crate::folding::{Folding, Role};
 use crate::halving::Halving;
 use crate::member::doublings;
+use crate::power_of_two::{PowerOfTwo, Role};
 use crate::{CollectiveError, Reduction, Sizes, Tuning, reduce, scatter};
 use goal::graph::{Access, Block, Graph, JoinMode};
 
@@ -34,25 +34,25 @@ algorithms! {
     RecursiveHalving = "recursive-halving",
     /// [`reduce::Algorithm::Binomial`] to rank 0, then [`scatter::Algorithm::Binomial`] from there.
     ReduceThenScatter = "reduce-then-scatter",
-    /// All ranks meet in one join vertex that folds their contributions from the left in rank
+    /// One join vertex of all ranks that folds their contributions from the left in rank
     /// order; each keeps its own block.
     Join = "join",
 }
 
 impl Algorithm {
-    /// Whether contributions are combined in rank order, as an operation must have it that is
-    /// associative and not commutative.
+    /// Returns `true` if contributions are combined in rank order, as operations require that are
+    /// associative but not commutative.
     pub const fn keeps_rank_order(self) -> bool {
         matches!(self, Algorithm::Pairwise | Algorithm::ReduceThenScatter | Algorithm::Join)
     }
 
-    /// Whether the result is ((contribution 0 ∘ contribution 1) ∘ contribution 2) ∘ …, which gives
-    /// a meaning to operations that are not even associative.
+    /// Returns `true` if the result is ((contribution 0 ∘ contribution 1) ∘ contribution 2) ∘ …,
+    /// the only order defined for operations that are not associative.
     pub const fn folds_from_left(self) -> bool {
         matches!(self, Algorithm::Pairwise | Algorithm::Join)
     }
 
-    /// The graph that this algorithm draws. Buffer 0 is the input, the rank's contribution to the
+    /// Builds the graph of this algorithm. Buffer 0 is the input, the rank's contribution to the
     /// blocks of all ranks in rank order; buffer 1 the output, the rank's own block of the result.
     ///
     /// # Errors
@@ -76,25 +76,25 @@ impl Algorithm {
         sizes: &Sizes,
         reduction: Reduction,
     ) -> Result<Graph, CollectiveError> {
-        let mut drawing = Drawing::new(rank, sizes.ranks())?;
+        let mut builder = GraphBuilder::new(rank, sizes.ranks())?;
         for rank in 0..sizes.ranks() {
             reduction.check(sizes.bytes(rank))?;
         }
         reduction.check_grouping(self.name(), self.folds_from_left())?;
-        let input = drawing.parts(Access::Input, sizes);
-        let output = drawing.buffer(Access::Output, sizes.bytes(rank));
+        let input = builder.parts(Access::Input, sizes);
+        let output = builder.buffer(Access::Output, sizes.bytes(rank));
         match self {
-            Algorithm::Ring => ring(&mut drawing, reduction, &input, output)?,
-            Algorithm::Pairwise => pairwise(&mut drawing, reduction, &input, output)?,
+            Algorithm::Ring => ring(&mut builder, reduction, &input, output)?,
+            Algorithm::Pairwise => pairwise(&mut builder, reduction, &input, output)?,
             Algorithm::RecursiveHalving => {
-                recursive_halving(&mut drawing, reduction, sizes, &input, output)?
+                recursive_halving(&mut builder, reduction, sizes, &input, output)?
             }
             Algorithm::ReduceThenScatter => {
-                reduce_then_scatter(&mut drawing, reduction, sizes, &input, output)?
+                reduce_then_scatter(&mut builder, reduction, sizes, &input, output)?
             }
-            Algorithm::Join => join(&mut drawing, reduction, sizes, &input, output)?,
+            Algorithm::Join => join(&mut builder, reduction, sizes, &input, output)?,
         }
-        Ok(drawing.finish())
+        Ok(builder.finish())
     }
 }
 
@@ -102,24 +102,24 @@ const TAG: u32 = 0;
 
 /// The block for this rank goes to the output.
 pub(crate) fn ring(
-    drawing: &mut Drawing,
+    builder: &mut GraphBuilder,
     reduction: Reduction,
     input: &Parts,
     output: Block,
 ) -> Result<(), CollectiveError> {
-    let member = drawing.member();
+    let member = builder.member();
     if member.ranks() == 1 {
-        drawing.copy(input.all(), output);
+        builder.copy(input.all(), output);
         return Ok(());
     }
     let mut held = input.at(member.before(1));
     for step in 1..member.ranks() {
         let own = input.at(member.before(step + 1));
-        let theirs = drawing.scratchpad(own.length)?;
-        drawing.send(held, member.after(1), step);
-        drawing.receive(theirs, member.before(1), step);
+        let theirs = builder.scratchpad(own.length)?;
+        builder.send(held, member.after(1), step);
+        builder.receive(theirs, member.before(1), step);
         held = fold(
-            drawing,
+            builder,
             reduction,
             &[theirs, own],
             (step + 1 == member.ranks()).then_some(output),
@@ -129,12 +129,12 @@ pub(crate) fn ring(
 }
 
 fn pairwise(
-    drawing: &mut Drawing,
+    builder: &mut GraphBuilder,
     reduction: Reduction,
     input: &Parts,
     output: Block,
 ) -> Result<(), CollectiveError> {
-    let member = drawing.member();
+    let member = builder.member();
     let (rank, ranks) = (member.rank(), member.ranks());
     let mut operands = vec![(rank, input.at(rank))];
     let mut previous = None;
@@ -144,38 +144,38 @@ fn pairwise(
         } else {
             (member.after(step), member.before(step))
         };
-        let theirs = drawing.scratchpad(output.length)?;
-        let receive = drawing.receive(theirs, source, TAG);
-        let send = drawing.send(input.at(destination), destination, TAG);
+        let theirs = builder.scratchpad(output.length)?;
+        let receive = builder.receive(theirs, source, TAG);
+        let send = builder.send(input.at(destination), destination, TAG);
         if let Some((earlier_send, earlier_receive)) = previous.replace((send, receive)) {
-            drawing.requires(send, earlier_send);
-            drawing.requires(send, earlier_receive);
+            builder.requires(send, earlier_send);
+            builder.requires(send, earlier_receive);
         }
         operands.push((source, theirs));
     }
     operands.sort_by_key(|(rank, _)| *rank);
     let in_order: Vec<Block> = operands.into_iter().map(|(_, block)| block).collect();
-    fold(drawing, reduction, &in_order, Some(output));
+    fold(builder, reduction, &in_order, Some(output));
     Ok(())
 }
 
 fn recursive_halving(
-    drawing: &mut Drawing,
+    builder: &mut GraphBuilder,
     reduction: Reduction,
     sizes: &Sizes,
     input: &Parts,
     output: Block,
 ) -> Result<(), CollectiveError> {
-    let member = drawing.member();
+    let member = builder.member();
     if member.ranks() == 1 {
-        drawing.copy(input.all(), output);
+        builder.copy(input.all(), output);
         return Ok(());
     }
-    let folding = Folding::new(member.ranks());
+    let folding = PowerOfTwo::new(member.ranks());
     let (position, folded) = match folding.role(member.rank()) {
         Role::Folded { into } => {
-            drawing.send(input.all(), into, TAG);
-            drawing.receive(output, into, TAG);
+            builder.send(input.all(), into, TAG);
+            builder.receive(output, into, TAG);
             return Ok(());
         }
         Role::Core { position, folded } => (position, folded),
@@ -185,45 +185,45 @@ fn recursive_halving(
     let parts: Vec<u64> =
         (0..count).map(|position| sizes.run(part(position).0, part(position).1)).collect();
     let parts = &Sizes::each(&parts)?;
-    let held = fold_in(drawing, reduction, input.all(), folded, TAG)?;
+    let held = fold_in(builder, reduction, input.all(), folded, TAG)?;
     let mut halving = Halving { reduction, folding, position, sizes: parts, held, first: 0, count };
     for distance in doublings(count).rev() {
-        halving.step(drawing, distance, |_, count| {
+        halving.step(builder, distance, |_, count| {
             (count == 1 && folded.is_none()).then_some(output)
         })?;
     }
     if let Some(folded) = folded {
         let mine = Parts::new(halving.held, &sizes.part(part(position).0, 2));
-        drawing.send(mine.at(folded % 2), folded, TAG);
-        drawing.copy(mine.at(member.rank() % 2), output);
+        builder.send(mine.at(folded % 2), folded, TAG);
+        builder.copy(mine.at(member.rank() % 2), output);
     }
     Ok(())
 }
 
 fn reduce_then_scatter(
-    drawing: &mut Drawing,
+    builder: &mut GraphBuilder,
     reduction: Reduction,
     sizes: &Sizes,
     input: &Parts,
     output: Block,
 ) -> Result<(), CollectiveError> {
-    let is_root = drawing.member().rank() == 0;
-    let combined = drawing.scratchpad(if is_root { sizes.total() } else { 0 })?;
+    let is_root = builder.member().rank() == 0;
+    let combined = builder.scratchpad(if is_root { sizes.total() } else { 0 })?;
     let (tuning, target) = (Tuning::default(), is_root.then_some(combined));
-    reduce::Algorithm::Binomial.draw(drawing, 0, reduction, input.all(), target, tuning)?;
-    scatter::Algorithm::Binomial.draw(drawing, 0, sizes, combined, output, tuning)
+    reduce::Algorithm::Binomial.build(builder, 0, reduction, input.all(), target, tuning)?;
+    scatter::Algorithm::Binomial.build(builder, 0, sizes, combined, output, tuning)
 }
 
 fn join(
-    drawing: &mut Drawing,
+    builder: &mut GraphBuilder,
     reduction: Reduction,
     sizes: &Sizes,
     input: &Parts,
     output: Block,
 ) -> Result<(), CollectiveError> {
-    let combined = drawing.scratchpad(sizes.total())?;
+    let combined = builder.scratchpad(sizes.total())?;
     let mode = JoinMode::Reduce { operation: reduction.operation, data_type: reduction.data_type };
-    drawing.join(mode, input.all(), combined);
-    drawing.copy(Parts::new(combined, sizes).at(drawing.member().rank()), output);
+    builder.join(mode, input.all(), combined);
+    builder.copy(Parts::new(combined, sizes).at(builder.member().rank()), output);
     Ok(())
 }

@@ -1,9 +1,9 @@
-//! How contributions are combined.
+//! Reduction operation and data type.
 
 use crate::CollectiveError;
 use goal::arithmetic::{Arithmetic, DataType};
 
-/// How contributions are combined: an operation on elements of a type.
+/// Operation that combines contributions, and the type of their elements.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Reduction {
     /// The operation.

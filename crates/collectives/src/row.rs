@@ -1,7 +1,7 @@
 //! Equal blocks of scratchpad.
 
 use crate::CollectiveError;
-use crate::drawing::Drawing;
+use crate::builder::GraphBuilder;
 use goal::graph::Block;
 
 /// Equal blocks of scratchpad, taken one after the other.
@@ -12,7 +12,7 @@ pub(crate) struct Row {
 
 impl Row {
     pub(crate) fn new(
-        drawing: &mut Drawing,
+        builder: &mut GraphBuilder,
         count: usize,
         bytes: u64,
     ) -> Result<Self, CollectiveError> {
@@ -20,7 +20,7 @@ impl Row {
         let what = "the scratchpad";
         let all =
             count.checked_mul(bytes).ok_or(CollectiveError::TooManyBytes { what, count, bytes })?;
-        Ok(Row { rest: drawing.scratchpad(all)?, bytes })
+        Ok(Row { rest: builder.scratchpad(all)?, bytes })
     }
 
     pub(crate) fn next_block(&mut self) -> Block {

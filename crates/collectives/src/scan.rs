@@ -1,7 +1,7 @@
 //! Scan: rank r gets the contributions of the ranks 0, …, r combined in rank order.
 
 use crate::blocks::Parts;
-use crate::drawing::Drawing;
+use crate::builder::GraphBuilder;
 use crate::fold::fold;
 use crate::{CollectiveError, Reduction, Sizes};
 use goal::graph::{Access, Block, Graph, JoinMode};
@@ -18,25 +18,25 @@ algorithms! {
     ///
     /// Hillis, Steele: "Data Parallel Algorithms", Communications of the ACM 29(12), 1986.
     RecursiveDoubling = "recursive-doubling",
-    /// All ranks meet in one join vertex that gives everybody all contributions; each folds those
-    /// it wants from the left.
+    /// One join vertex of all ranks that delivers all contributions to each; each rank folds those
+    /// it needs from the left.
     Join = "join",
 }
 
 impl Algorithm {
-    /// Whether contributions are combined in rank order, as an operation must have it that is
-    /// associative and not commutative. All do.
+    /// Returns `true` if contributions are combined in rank order, as operations require that are
+    /// associative but not commutative. All algorithms do so.
     pub const fn keeps_rank_order(self) -> bool {
         true
     }
 
-    /// Whether the result is ((contribution 0 ∘ contribution 1) ∘ contribution 2) ∘ …, which gives
-    /// a meaning to operations that are not even associative.
+    /// Returns `true` if the result is ((contribution 0 ∘ contribution 1) ∘ contribution 2) ∘ …,
+    /// the only order defined for operations that are not associative.
     pub const fn folds_from_left(self) -> bool {
         matches!(self, Algorithm::Chain | Algorithm::Join)
     }
 
-    /// The graph that this algorithm draws; `bytes` is the size of a contribution. Buffer 0 is the
+    /// Builds the graph of this algorithm; `bytes` is the size of a contribution. Buffer 0 is the
     /// input, the contribution; buffer 1 the output, the result.
     ///
     /// # Errors
@@ -60,84 +60,84 @@ impl Algorithm {
         bytes: u64,
         reduction: Reduction,
     ) -> Result<Graph, CollectiveError> {
-        let mut drawing = Drawing::new(rank, ranks)?;
+        let mut builder = GraphBuilder::new(rank, ranks)?;
         reduction.check(bytes)?;
         reduction.check_grouping(self.name(), self.folds_from_left())?;
-        let input = drawing.buffer(Access::Input, bytes);
-        let output = drawing.buffer(Access::Output, bytes);
+        let input = builder.buffer(Access::Input, bytes);
+        let output = builder.buffer(Access::Output, bytes);
         if rank == 0 && self != Algorithm::Join {
-            drawing.copy(input, output);
+            builder.copy(input, output);
         }
         match self {
-            Algorithm::Chain => chain(&mut drawing, reduction, input, output)?,
+            Algorithm::Chain => chain(&mut builder, reduction, input, output)?,
             Algorithm::RecursiveDoubling => {
-                recursive_doubling(&mut drawing, reduction, input, output)?
+                recursive_doubling(&mut builder, reduction, input, output)?
             }
-            Algorithm::Join => join(&mut drawing, reduction, (input, output), rank + 1)?,
+            Algorithm::Join => join(&mut builder, reduction, (input, output), rank + 1)?,
         }
-        Ok(drawing.finish())
+        Ok(builder.finish())
     }
 }
 
 fn chain(
-    drawing: &mut Drawing,
+    builder: &mut GraphBuilder,
     reduction: Reduction,
     input: Block,
     output: Block,
 ) -> Result<(), CollectiveError> {
     const TAG: u32 = 0;
-    let member = drawing.member();
+    let member = builder.member();
     let mut held = input;
     if member.rank() > 0 {
-        let theirs = drawing.scratchpad(input.length)?;
-        drawing.receive(theirs, member.rank() - 1, TAG);
-        drawing.combine(reduction, theirs, input, output);
+        let theirs = builder.scratchpad(input.length)?;
+        builder.receive(theirs, member.rank() - 1, TAG);
+        builder.combine(reduction, theirs, input, output);
         held = output;
     }
     if member.rank() + 1 < member.ranks() {
-        drawing.send(held, member.rank() + 1, TAG);
+        builder.send(held, member.rank() + 1, TAG);
     }
     Ok(())
 }
 
 fn recursive_doubling(
-    drawing: &mut Drawing,
+    builder: &mut GraphBuilder,
     reduction: Reduction,
     input: Block,
     output: Block,
 ) -> Result<(), CollectiveError> {
-    let member = drawing.member();
+    let member = builder.member();
     let rank = member.rank();
     let mut held = input;
     for distance in member.doublings() {
         if distance < member.ranks() - rank {
-            drawing.send(held, rank + distance, distance);
+            builder.send(held, rank + distance, distance);
         }
         if distance <= rank {
-            let theirs = drawing.scratchpad(input.length)?;
-            drawing.receive(theirs, rank - distance, distance);
+            let theirs = builder.scratchpad(input.length)?;
+            builder.receive(theirs, rank - distance, distance);
             let is_last = distance > rank / 2;
             let destination = if is_last { output } else { theirs };
-            drawing.combine(reduction, theirs, held, destination);
+            builder.combine(reduction, theirs, held, destination);
             held = destination;
         }
     }
     Ok(())
 }
 
-/// Gives everybody all contributions and folds the first `count` of them into the output.
+/// Delivers all contributions to each rank and folds the first `count` into the output.
 pub(crate) fn join(
-    drawing: &mut Drawing,
+    builder: &mut GraphBuilder,
     reduction: Reduction,
     (input, output): (Block, Block),
     count: u32,
 ) -> Result<(), CollectiveError> {
-    let sizes = Sizes::equal(drawing.member().ranks(), input.length)?;
-    let all = Parts::new(drawing.scratchpad(sizes.total())?, &sizes);
-    drawing.join(JoinMode::Gather, input, all.all());
+    let sizes = Sizes::equal(builder.member().ranks(), input.length)?;
+    let all = Parts::new(builder.scratchpad(sizes.total())?, &sizes);
+    builder.join(JoinMode::Gather, input, all.all());
     if count > 0 {
         let wanted: Vec<Block> = (0..count).map(|rank| all.at(rank)).collect();
-        fold(drawing, reduction, &wanted, Some(output));
+        fold(builder, reduction, &wanted, Some(output));
     }
     Ok(())
 }

@@ -3,7 +3,7 @@
 
 use crate::binomial_tree::BinomialTree;
 use crate::blocks::{Parts, Segments};
-use crate::drawing::Drawing;
+use crate::builder::GraphBuilder;
 use crate::{CollectiveError, Sizes, Tuning};
 use goal::graph::{Access, Block, Blocks, Graph, JoinMode};
 
@@ -30,13 +30,13 @@ algorithms! {
     ///
     /// Barchet-Estefanel, Mounié 2004, table 2: the binomial tree.
     Binomial = "binomial",
-    /// All ranks meet in one join vertex that gives everybody the root's bytes; each keeps its own
+    /// One join vertex of all ranks that delivers the root's bytes to each; each keeps its own
     /// block.
     Join = "join",
 }
 
 impl Algorithm {
-    /// The graph that this algorithm draws. Buffer 0 is the input, at the root the blocks of all
+    /// Builds the graph of this algorithm. Buffer 0 is the input, at the root the blocks of all
     /// ranks in rank order, elsewhere empty; buffer 1 is the output, the rank's own block.
     ///
     /// # Errors
@@ -58,18 +58,18 @@ impl Algorithm {
         sizes: &Sizes,
         tuning: Tuning,
     ) -> Result<Graph, CollectiveError> {
-        let mut drawing = Drawing::new(rank, sizes.ranks())?;
-        drawing.member().behind(root)?;
-        let input = drawing.buffer(Access::Input, if rank == root { sizes.total() } else { 0 });
-        let output = drawing.buffer(Access::Output, sizes.bytes(rank));
-        self.draw(&mut drawing, root, sizes, input, output, tuning)?;
-        Ok(drawing.finish())
+        let mut builder = GraphBuilder::new(rank, sizes.ranks())?;
+        builder.member().behind(root)?;
+        let input = builder.buffer(Access::Input, if rank == root { sizes.total() } else { 0 });
+        let output = builder.buffer(Access::Output, sizes.bytes(rank));
+        self.build(&mut builder, root, sizes, input, output, tuning)?;
+        Ok(builder.finish())
     }
 
-    /// Draws it for the ranks of a group; the input is the root's.
-    pub(crate) fn draw(
+    /// Builds it for the ranks of a group; the input is the root's.
+    pub(crate) fn build(
         self,
-        drawing: &mut Drawing,
+        builder: &mut GraphBuilder,
         root: u32,
         sizes: &Sizes,
         input: Block,
@@ -77,15 +77,15 @@ impl Algorithm {
         tuning: Tuning,
     ) -> Result<(), CollectiveError> {
         let scatter = Scatter { root, sizes, input: Parts::new(input, sizes), output };
-        if drawing.member().rank() == root {
-            drawing.copy(scatter.input.at(root), output);
+        if builder.member().rank() == root {
+            builder.copy(scatter.input.at(root), output);
         }
         match self {
-            Algorithm::Flat => scatter.flat(drawing),
-            Algorithm::Chain => scatter.chain(drawing)?,
-            Algorithm::PipelinedChain => scatter.pipelined_chain(drawing, tuning)?,
-            Algorithm::Binomial => scatter.binomial(drawing)?,
-            Algorithm::Join => scatter.join(drawing)?,
+            Algorithm::Flat => scatter.flat(builder),
+            Algorithm::Chain => scatter.chain(builder)?,
+            Algorithm::PipelinedChain => scatter.pipelined_chain(builder, tuning)?,
+            Algorithm::Binomial => scatter.binomial(builder)?,
+            Algorithm::Join => scatter.join(builder)?,
         }
         Ok(())
     }
@@ -93,7 +93,7 @@ impl Algorithm {
 
 const TAG: u32 = 0;
 
-/// What is scattered.
+/// Arguments of one scatter.
 struct Scatter<'a> {
     root: u32,
     sizes: &'a Sizes,
@@ -103,41 +103,41 @@ struct Scatter<'a> {
 }
 
 impl Scatter<'_> {
-    fn flat(&self, drawing: &mut Drawing) {
-        let member = drawing.member();
+    fn flat(&self, builder: &mut GraphBuilder) {
+        let member = builder.member();
         if member.rank() != self.root {
-            drawing.receive(self.output, self.root, TAG);
+            builder.receive(self.output, self.root, TAG);
             return;
         }
         for destination in (1..member.ranks()).map(|distance| member.after(distance)) {
-            drawing.send(self.input.at(destination), destination, TAG);
+            builder.send(self.input.at(destination), destination, TAG);
         }
     }
 
-    fn chain(&self, drawing: &mut Drawing) -> Result<(), CollectiveError> {
-        let member = drawing.member();
+    fn chain(&self, builder: &mut GraphBuilder) -> Result<(), CollectiveError> {
+        let member = builder.member();
         let number = member.behind(self.root)?;
         let (next, further) = (member.after(1), member.ranks() - number - 1);
         if number == 0 {
             if further > 0 {
-                drawing.send(self.input.round(next, further), next, TAG);
+                builder.send(self.input.round(next, further), next, TAG);
             }
             return Ok(());
         }
-        let rest = drawing.scratchpad(self.sizes.run(next, further))?;
-        drawing.receive([self.output, rest], member.before(1), TAG);
+        let rest = builder.scratchpad(self.sizes.run(next, further))?;
+        builder.receive([self.output, rest], member.before(1), TAG);
         if further > 0 {
-            drawing.send(rest, next, TAG);
+            builder.send(rest, next, TAG);
         }
         Ok(())
     }
 
     fn pipelined_chain(
         &self,
-        drawing: &mut Drawing,
+        builder: &mut GraphBuilder,
         tuning: Tuning,
     ) -> Result<(), CollectiveError> {
-        let member = drawing.member();
+        let member = builder.member();
         let number = member.behind(self.root)?;
         for distance in (number.max(1)..member.ranks()).rev() {
             let owner = member.beyond(self.root, distance);
@@ -145,48 +145,48 @@ impl Scatter<'_> {
             let block = match (number, distance == number) {
                 (0, _) => self.input.at(owner),
                 (_, true) => self.output,
-                (_, false) => drawing.scratchpad(bytes)?,
+                (_, false) => builder.scratchpad(bytes)?,
             };
             for segment in Segments::new(tuning.segment_bytes, 1, bytes)?.of(block) {
                 if number > 0 {
-                    drawing.receive(segment, member.before(1), TAG);
+                    builder.receive(segment, member.before(1), TAG);
                 }
                 if distance > number {
-                    drawing.send(segment, member.after(1), TAG);
+                    builder.send(segment, member.after(1), TAG);
                 }
             }
         }
         Ok(())
     }
 
-    fn join(&self, drawing: &mut Drawing) -> Result<(), CollectiveError> {
-        let (rank, mode) = (drawing.member().rank(), JoinMode::Broadcast { root: self.root });
+    fn join(&self, builder: &mut GraphBuilder) -> Result<(), CollectiveError> {
+        let (rank, mode) = (builder.member().rank(), JoinMode::Broadcast { root: self.root });
         if rank == self.root {
-            drawing.join(mode, self.input.all(), Blocks::none());
+            builder.join(mode, self.input.all(), Blocks::none());
             return Ok(());
         }
-        let all = drawing.scratchpad(self.sizes.total())?;
-        drawing.join(mode, Blocks::none(), all);
-        drawing.copy(Parts::new(all, self.sizes).at(rank), self.output);
+        let all = builder.scratchpad(self.sizes.total())?;
+        builder.join(mode, Blocks::none(), all);
+        builder.copy(Parts::new(all, self.sizes).at(rank), self.output);
         Ok(())
     }
 
-    fn binomial(&self, drawing: &mut Drawing) -> Result<(), CollectiveError> {
-        let member = drawing.member();
+    fn binomial(&self, builder: &mut GraphBuilder) -> Result<(), CollectiveError> {
+        let member = builder.member();
         let tree = BinomialTree::new(member, self.root)?;
         let Some(parent) = tree.parent else {
             for child in tree.children.iter().rev() {
-                drawing.send(self.input.round(child.rank, child.size), child.rank, TAG);
+                builder.send(self.input.round(child.rank, child.size), child.rank, TAG);
             }
             return Ok(());
         };
         // Subtrees of 1, 2, 4, … ranks follow each other behind this rank's own block.
         let next = member.after(1);
-        let rest = drawing.scratchpad(self.sizes.run(next, tree.descendants()))?;
-        drawing.receive([self.output, rest], parent, TAG);
+        let rest = builder.scratchpad(self.sizes.run(next, tree.descendants()))?;
+        builder.receive([self.output, rest], parent, TAG);
         for child in tree.children.iter().rev() {
             let start = self.sizes.run(next, child.distance - 1);
-            drawing.send(rest.part(start, self.sizes.run(child.rank, child.size)), child.rank, TAG);
+            builder.send(rest.part(start, self.sizes.run(child.rank, child.size)), child.rank, TAG);
         }
         Ok(())
     }

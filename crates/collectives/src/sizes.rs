@@ -1,8 +1,8 @@
-//! How many bytes belong to each rank.
+//! Number of bytes of each rank.
 
 use crate::CollectiveError;
 
-/// How many bytes belong to each rank: the same for all, or a number for each. All ranks know all
+/// Number of bytes of each rank: the same for all, or a number for each. All ranks know all
 /// sizes and give the same, so one function serves both MPI's scatter and its scatterv, and so on.
 ///
 /// ```
@@ -27,7 +27,7 @@ enum Kind {
     /// As equal as whole elements can be: the first `larger` parts have an element more than the
     /// others.
     Even { elements: u64, larger: u64, unit: u64 },
-    /// Where each part starts, and where the last one ends.
+    /// Start of each part, and the end of the last one.
     Each { offsets: Vec<u64> },
 }
 
@@ -59,7 +59,7 @@ impl Sizes {
             })?;
             offsets.push(total);
         }
-        // A rank has a number of 32 bits, so no graph can be drawn for more whatever their number
+        // A rank has a number of 32 bits, so no graph has more whatever their number
         // reads as here.
         let ranks = u32::try_from(bytes.len()).unwrap_or(u32::MAX);
         Ok(Sizes { ranks, kind: Kind::Each { offsets } })

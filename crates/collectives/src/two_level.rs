@@ -1,17 +1,16 @@
-//! Collectives in two levels: inside a node, where messages are cheap, and between nodes, where one
-//! rank speaks for all.
+//! Collectives in two levels: inside nodes, where messages are cheap, and between nodes, where a
+//! leader represents its node.
 //!
 //! Nodes are runs of `ranks_per_node` consecutive ranks; the last may be smaller. A node's leader
-//! is its first rank, or the root if that is there. What the ranks of a node have to say comes to
-//! the leader, the leaders run the algorithm among themselves, and what they have then goes to the
-//! others of their nodes. All of it is one graph: no rank waits for a phase to be over where it
-//! does not need what the phase brings. Reductions keep the order of ranks if the algorithm does.
-//! Only in an [`alltoall`] no leader speaks for all: what a node has for each other node comes to
-//! another of its ranks.
+//! is the root if that is on the node, otherwise the first rank. Contributions of a node's ranks go
+//! to the leader, the leaders run the algorithm, and results return to the ranks of each node. All
+//! of it is one graph: a rank waits only for the operations whose data it needs, never for the end
+//! of a phase. Reductions keep the order of ranks if the algorithm does. An [`alltoall`] spreads
+//! the work: each rank of a node is the leader for some of the other nodes.
 //!
 //! Husbands, Hoe: "MPI-StarT: Delivering Network Performance to Numerical Applications",
 //! Supercomputing 1998; Karonis, de Supinski, Foster, Gropp, Lusk, Bresnahan: "Exploiting Hierarchy
-//! in Parallel Computer Networks to Optimize Collective Collective Performance", International
+//! in Parallel Computer Networks to Optimize Collective Operation Performance", International
 //! Parallel and Distributed Processing Symposium 2000.
 //!
 //! ```
@@ -19,7 +18,7 @@
 //! use goal::arithmetic::{Arithmetic, DataType};
 //! use std::num::NonZeroU32;
 //!
-//! // Rank 5 of 8 in nodes of four hands its contribution to rank 4 and gets the result from there.
+//! // Rank 5 of 8 in nodes of four sends its contribution to rank 4 and receives the result.
 //! let (four, sum) = (NonZeroU32::new(4).expect("more than nothing"), Reduction::new(Arithmetic::Add, DataType::F64));
 //! let graph = two_level::allreduce(5, 8, four, 80, sum, Algorithm::RecursiveDoubling)?;
 //! assert_eq!(graph.vertices().len(), 2);
@@ -33,7 +32,7 @@ pub use alltoall::alltoall;
 pub use neighbor::{neighbor_allgather, neighbor_alltoall};
 
 use crate::blocks::Parts;
-use crate::drawing::{Drawing, Group};
+use crate::builder::{GraphBuilder, Group};
 use crate::tree::Tree;
 use crate::{CollectiveError, Reduction, Sizes, Tuning};
 use crate::{allgather, allreduce, barrier, bcast, gather, reduce};
@@ -41,7 +40,7 @@ use goal::graph::{Access, Block, Graph};
 use std::num::NonZeroU32;
 
 /// A rank's place in both levels.
-struct Levels {
+struct RankLevels {
     /// The ranks of the node.
     node: Group,
     /// The position of the leader in the node.
@@ -50,7 +49,7 @@ struct Levels {
     leaders: Option<Group>,
 }
 
-impl Levels {
+impl RankLevels {
     /// The levels for a rank that exists; the root, if there is one, leads its node.
     fn new(rank: u32, ranks: u32, per_node: NonZeroU32, root: u32) -> Self {
         let per_node = per_node.get();
@@ -65,7 +64,7 @@ impl Levels {
             replaced: Some((root / per_node, root)),
             position: number,
         };
-        Levels { node, leader, leaders: (leader == rank - first).then_some(leaders) }
+        RankLevels { node, leader, leaders: (leader == rank - first).then_some(leaders) }
     }
 }
 
@@ -89,16 +88,16 @@ pub fn barrier(
     algorithm: barrier::Algorithm,
 ) -> Result<Graph, CollectiveError> {
     has_levels(algorithm.name())?;
-    let mut drawing = Drawing::new(rank, ranks)?;
-    let levels = Levels::new(rank, ranks, ranks_per_node, 0);
+    let mut builder = GraphBuilder::new(rank, ranks)?;
+    let levels = RankLevels::new(rank, ranks, ranks_per_node, 0);
     let tree =
-        drawing.within(levels.node, |drawing| Tree::binomial(drawing.member(), levels.leader))?;
-    drawing.within(levels.node, |drawing| barrier::come_together(drawing, &tree));
+        builder.within(levels.node, |builder| Tree::binomial(builder.member(), levels.leader))?;
+    builder.within(levels.node, |builder| barrier::collect_arrivals(builder, &tree));
     if let Some(leaders) = levels.leaders {
-        drawing.within(leaders, |drawing| algorithm.draw(drawing))?;
+        builder.within(leaders, |builder| algorithm.build(builder))?;
     }
-    drawing.within(levels.node, |drawing| barrier::set_free(drawing, &tree));
-    Ok(drawing.finish())
+    builder.within(levels.node, |builder| barrier::release(builder, &tree));
+    Ok(builder.finish())
 }
 
 /// A broadcast by the algorithm between nodes, then by the same algorithm in each node. Buffers are
@@ -116,16 +115,16 @@ pub fn bcast(
     tuning: Tuning,
 ) -> Result<Graph, CollectiveError> {
     has_levels(algorithm.name())?;
-    let mut drawing = Drawing::new(rank, ranks)?;
-    drawing.member().behind(root)?;
-    let levels = Levels::new(rank, ranks, ranks_per_node, root);
-    let data = drawing.buffer(if rank == root { Access::Input } else { Access::Output }, bytes);
+    let mut builder = GraphBuilder::new(rank, ranks)?;
+    builder.member().behind(root)?;
+    let levels = RankLevels::new(rank, ranks, ranks_per_node, root);
+    let data = builder.buffer(if rank == root { Access::Input } else { Access::Output }, bytes);
     if let Some(leaders) = levels.leaders {
         let root = root / ranks_per_node.get();
-        drawing.within(leaders, |drawing| algorithm.draw(drawing, root, data, tuning))?;
+        builder.within(leaders, |builder| algorithm.build(builder, root, data, tuning))?;
     }
-    drawing.within(levels.node, |drawing| algorithm.draw(drawing, levels.leader, data, tuning))?;
-    Ok(drawing.finish())
+    builder.within(levels.node, |builder| algorithm.build(builder, levels.leader, data, tuning))?;
+    Ok(builder.finish())
 }
 
 /// A reduction by the algorithm in each node, then by the same algorithm between nodes. Buffers are
@@ -144,21 +143,21 @@ pub fn reduce(
     (algorithm, tuning): (reduce::Algorithm, Tuning),
 ) -> Result<Graph, CollectiveError> {
     has_levels(algorithm.name())?;
-    let mut drawing = Drawing::new(rank, ranks)?;
-    drawing.member().behind(root)?;
+    let mut builder = GraphBuilder::new(rank, ranks)?;
+    builder.member().behind(root)?;
     reduction.check(bytes)?;
     reduction.check_grouping(algorithm.name(), false)?;
-    let levels = Levels::new(rank, ranks, ranks_per_node, root);
-    let input = drawing.buffer(Access::Input, bytes);
-    let output = drawing.buffer(Access::Output, if rank == root { bytes } else { 0 });
-    let combined = combine_node(&mut drawing, &levels, reduction, input, algorithm, tuning)?;
+    let levels = RankLevels::new(rank, ranks, ranks_per_node, root);
+    let input = builder.buffer(Access::Input, bytes);
+    let output = builder.buffer(Access::Output, if rank == root { bytes } else { 0 });
+    let combined = combine_node(&mut builder, &levels, reduction, input, algorithm, tuning)?;
     if let Some(leaders) = levels.leaders {
         let (root, target) = (root / ranks_per_node.get(), (rank == root).then_some(output));
-        drawing.within(leaders, |drawing| {
-            algorithm.draw(drawing, root, reduction, combined, target, tuning)
+        builder.within(leaders, |builder| {
+            algorithm.build(builder, root, reduction, combined, target, tuning)
         })?;
     }
-    Ok(drawing.finish())
+    Ok(builder.finish())
 }
 
 /// An allreduce: along binomial trees in each node, by the algorithm between nodes, and along the
@@ -175,19 +174,19 @@ pub fn allreduce(
     algorithm: allreduce::Algorithm,
 ) -> Result<Graph, CollectiveError> {
     has_levels(algorithm.name())?;
-    let mut drawing = Drawing::new(rank, ranks)?;
+    let mut builder = GraphBuilder::new(rank, ranks)?;
     reduction.check(bytes)?;
-    let (levels, tuning) = (Levels::new(rank, ranks, ranks_per_node, 0), Tuning::default());
-    let input = drawing.buffer(Access::Input, bytes);
-    let output = drawing.buffer(Access::Output, bytes);
+    let (levels, tuning) = (RankLevels::new(rank, ranks, ranks_per_node, 0), Tuning::default());
+    let input = builder.buffer(Access::Input, bytes);
+    let output = builder.buffer(Access::Output, bytes);
     let inside = reduce::Algorithm::Binomial;
-    let combined = combine_node(&mut drawing, &levels, reduction, input, inside, tuning)?;
+    let combined = combine_node(&mut builder, &levels, reduction, input, inside, tuning)?;
     if let Some(leaders) = levels.leaders {
-        drawing.within(leaders, |drawing| algorithm.draw(drawing, reduction, combined, output))?;
+        builder.within(leaders, |builder| algorithm.build(builder, reduction, combined, output))?;
     }
     let back = bcast::Algorithm::Binomial;
-    drawing.within(levels.node, |drawing| back.draw(drawing, levels.leader, output, tuning))?;
-    Ok(drawing.finish())
+    builder.within(levels.node, |builder| back.build(builder, levels.leader, output, tuning))?;
+    Ok(builder.finish())
 }
 
 /// An allgather: along binomial trees in each node, by the algorithm between nodes, and along the
@@ -203,31 +202,32 @@ pub fn allgather(
 ) -> Result<Graph, CollectiveError> {
     has_levels(algorithm.name())?;
     let ranks = sizes.ranks();
-    let mut drawing = Drawing::new(rank, ranks)?;
-    let (levels, tuning) = (Levels::new(rank, ranks, ranks_per_node, 0), Tuning::default());
-    let input = drawing.buffer(Access::Input, sizes.bytes(rank));
-    let output = drawing.parts(Access::Output, sizes);
+    let mut builder = GraphBuilder::new(rank, ranks)?;
+    let (levels, tuning) = (RankLevels::new(rank, ranks, ranks_per_node, 0), Tuning::default());
+    let input = builder.buffer(Access::Input, sizes.bytes(rank));
+    let output = builder.parts(Access::Output, sizes);
     let Group { first, count, .. } = levels.node;
     let (own, target) = (sizes.part(first, count), output.range(first, count));
     let up = gather::Algorithm::Binomial;
-    drawing.within(levels.node, |drawing| {
-        up.draw(drawing, levels.leader, &own, input, target, tuning)
+    builder.within(levels.node, |builder| {
+        up.build(builder, levels.leader, &own, input, target, tuning)
     })?;
     if let Some(leaders) = levels.leaders {
         let grouped = sizes.grouped(ranks_per_node.get());
         let nodes = Parts::new(output.all(), &grouped);
-        drawing.within(leaders, |drawing| algorithm.draw(drawing, &grouped, target, &nodes))?;
+        builder.within(leaders, |builder| algorithm.build(builder, &grouped, target, &nodes))?;
     }
     let back = bcast::Algorithm::Binomial;
-    drawing
-        .within(levels.node, |drawing| back.draw(drawing, levels.leader, output.all(), tuning))?;
-    Ok(drawing.finish())
+    builder
+        .within(levels.node, |builder| back.build(builder, levels.leader, output.all(), tuning))?;
+    Ok(builder.finish())
 }
 
-/// Combines the contributions of a node's ranks at its leader and gives the leader what came out.
+/// Combines the contributions of a node's ranks at its leader and returns the block with the
+/// result there.
 fn combine_node(
-    drawing: &mut Drawing,
-    levels: &Levels,
+    builder: &mut GraphBuilder,
+    levels: &RankLevels,
     reduction: Reduction,
     input: Block,
     algorithm: reduce::Algorithm,
@@ -236,10 +236,10 @@ fn combine_node(
     if levels.node.count == 1 {
         return Ok(input);
     }
-    let combined = drawing.scratchpad(if levels.leaders.is_some() { input.length } else { 0 })?;
+    let combined = builder.scratchpad(if levels.leaders.is_some() { input.length } else { 0 })?;
     let target = levels.leaders.map(|_| combined);
-    drawing.within(levels.node, |drawing| {
-        algorithm.draw(drawing, levels.leader, reduction, input, target, tuning)
+    builder.within(levels.node, |builder| {
+        algorithm.build(builder, levels.leader, reduction, input, target, tuning)
     })?;
     Ok(combined)
 }

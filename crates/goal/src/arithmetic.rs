@@ -1,4 +1,4 @@
-//! What a local operation computes, defined once for every engine.
+//! Local operations, defined once for every engine.
 //!
 //! An engine hands over bytes and names an [`Arithmetic`] and a [`DataType`]; it never computes on
 //! its own. Whatever engine ran a schedule, and whichever rank combined two values, the resulting
@@ -80,7 +80,7 @@ pub enum ArithmeticError {
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("`{name}` is no {kind}; use one of {}", .known.join(", "))]
 pub struct UnknownName {
-    /// What was looked for: "data type" or "local operation".
+    /// The kind of name: "data type" or "local operation".
     pub kind: &'static str,
     /// The name as it was given.
     pub name: String,

@@ -57,9 +57,9 @@ pub enum BinaryError {
     /// The file ends too early.
     #[error("the file is cut off: {what} would end at byte {needed}, but there are {found} bytes")]
     Truncated {
-        /// What does not fit.
+        /// The section that does not fit.
         what: &'static str,
-        /// Where it would end.
+        /// The end.
         needed: u64,
         /// The length of the file.
         found: u64,
@@ -87,13 +87,13 @@ pub enum BinaryError {
         start: u64,
         /// Its end, from byte 8.
         end: u64,
-        /// Where it should start.
+        /// The expected start.
         expected: u64,
     },
     /// More bytes than the last section says.
     #[error("the file is damaged: {found} bytes follow the last rank: was something appended?")]
     Trailing {
-        /// How many.
+        /// The number.
         found: u64,
     },
     /// Nodes of another size: another program's format.
@@ -104,7 +104,7 @@ pub enum BinaryError {
         /// Bytes in a node.
         found: u64,
     },
-    /// A section whose counts do not add up to its length.
+    /// The counts of a section do not add up to its length.
     #[error(
         "the file is damaged: the section of rank {rank} has {length} bytes, which {nodes} nodes, {roots} roots and \
          their edges do not fill"
@@ -126,7 +126,7 @@ pub enum BinaryError {
         rank: u32,
         /// The node.
         node: u32,
-        /// What is wrong.
+        /// The problem.
         what: &'static str,
     },
     /// The roots are not the nodes without dependencies.

@@ -18,7 +18,7 @@ use crate::graph::{Graph, Until, Vertex};
 use digraph::{Arc, Digraph};
 use report::Report;
 
-/// What [`global`] has to know about whoever runs the graphs.
+/// Properties of the engine that [`global`] needs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct GlobalOptions {
     /// Messages of up to this many bytes are sent without waiting for their receive; longer ones

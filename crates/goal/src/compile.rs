@@ -32,9 +32,9 @@ pub enum CompileError {
     TooLarge {
         /// Records of what.
         what: &'static str,
-        /// How many there are.
+        /// The number.
         count: usize,
-        /// How many there may be.
+        /// The largest number.
         limit: usize,
     },
     /// The compiler wrote something its own loader refuses; a defect of the compiler.
@@ -42,7 +42,7 @@ pub enum CompileError {
     Internal(#[from] ScheduleError),
 }
 
-/// The largest number of operations whose records 32-bit offsets reach.
+/// The largest number of operations with records in reach of 32-bit offsets.
 const OPERATION_LIMIT: usize = (u32::MAX as usize - 64) / 64;
 
 /// Compiles a rank's graph, after checking it.
@@ -313,7 +313,7 @@ pub fn decompile(schedule: &Schedule) -> Graph {
     graph
 }
 
-/// What a record does, in the terms of the graph.
+/// Returns the operation of a record, as in the graph.
 fn operation(view: &ScheduleView<'_>, record: &OperationRecord) -> Operation {
     let blocks = |list: &[BlockRecord]| Blocks(list.iter().map(block).collect());
     let (destination, left) = (blocks(view.destination(record)), blocks(view.left(record)));

@@ -1,11 +1,11 @@
-//! How deep all ranks' graphs are: the longest chain of messages and meetings that wait for each
+//! Depth of all ranks' graphs: the longest chain of messages and joins that wait for each
 //! other.
 
 use crate::graph::{Graph, JoinMode, Operation, Until, Vertex};
 use crate::matching::{Endpoint, pair};
 use std::collections::HashMap;
 
-/// How deep all ranks' graphs are, as [`measure`] finds it.
+/// Depth of all ranks' graphs, as [`measure`] determines it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Depth {
     /// For each rank and each of its vertices, in vertex order, the number of messages and meetings
@@ -18,7 +18,7 @@ pub struct Depth {
 }
 
 /// Finds how deep the graphs of all ranks, in order of rank, are. Messages that a wildcard may take
-/// count for nobody, because only a run tells who takes them.
+/// count for no rank, because only a run determines their receivers.
 ///
 /// `None` when operations wait for each other for ever, or edges lead to vertices that do not
 /// exist; see [`check`](mod@crate::check).
@@ -33,7 +33,7 @@ pub struct Depth {
 /// let question = graphs[1].receive(Block::unplaced(8), 0, 0);
 /// let answer = graphs[1].send(Block::unplaced(8), 0, 0);
 /// graphs[1].requires(answer, question);
-/// let depth = goal::depth::measure(&graphs).expect("nobody waits for ever");
+/// let depth = goal::depth::measure(&graphs).expect("no rank waits for ever");
 /// assert_eq!(depth.levels, [[0, 2], [1, 1]]);
 /// assert_eq!(depth.deepest, 2);
 /// ```

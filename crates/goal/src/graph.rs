@@ -17,7 +17,7 @@ impl Vertex {
     }
 }
 
-/// Where a block lies.
+/// Memory of a block.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Memory {
     /// The user buffer of this number, bound when a run starts.
@@ -42,7 +42,7 @@ pub struct Block {
 }
 
 impl Block {
-    /// A block of `length` bytes whose place is not decided.
+    /// A block of `length` bytes without a place.
     pub fn unplaced(length: u64) -> Self {
         Block { memory: Memory::Unplaced, offset: 0, length }
     }
@@ -56,7 +56,7 @@ impl Block {
     }
 }
 
-/// A scatter/gather list: blocks whose bytes count as one sequence.
+/// A scatter/gather list: blocks that form one sequence of bytes.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
 pub struct Blocks(pub Vec<Block>);
 
@@ -90,7 +90,7 @@ impl<const N: usize> From<[Block; N]> for Blocks {
     }
 }
 
-/// What a run does with a user buffer.
+/// Access of a run to a user buffer.
 #[repr(u8)]
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Access {
@@ -106,13 +106,13 @@ pub enum Access {
 /// A user buffer that a graph refers to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct BufferDeclaration {
-    /// What a run does with it.
+    /// Access to it.
     pub access: Access,
     /// Its length in bytes.
     pub length: u64,
 }
 
-/// How the ranks' contributions are combined when they meet in a join.
+/// Combination of the ranks' contributions in a join.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum JoinMode {
     /// No bytes: the ranks only meet.
@@ -129,14 +129,14 @@ pub enum JoinMode {
     /// A contribution holds one equal part for each rank; rank r's result is part r of every
     /// contribution in rank order.
     Exchange,
-    /// Every other rank's result is the root's contribution; nobody waits for anyone but the root.
+    /// Every other rank's result is the root's contribution; ranks wait for the root only.
     Broadcast {
         /// The rank that contributes.
         root: u32,
     },
 }
 
-/// What a vertex does.
+/// Operation of a vertex.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub enum Operation {
     /// Sends the bytes to a rank. Complete when the bytes may be overwritten.
@@ -150,7 +150,7 @@ pub enum Operation {
     },
     /// Receives bytes. Complete when they are there.
     Receive {
-        /// Where the bytes go.
+        /// Destination of the bytes.
         data: Blocks,
         /// The rank they come from; `None` is any rank, in arrival order.
         source: Option<u32>,
@@ -191,19 +191,19 @@ pub enum Operation {
     /// All ranks of the communicator meet: the k-th join of every rank, in vertex order, is one
     /// meeting.
     Join {
-        /// How contributions are combined.
+        /// The combination of contributions.
         mode: JoinMode,
         /// This rank's bytes.
         contribution: Blocks,
-        /// Where this rank's result goes; empty when it wants none.
+        /// Destination of this rank's result; empty if it takes none.
         result: Blocks,
     },
 }
 
-/// A vertex with what a file or a person said about it.
+/// A vertex with its annotations.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct VertexEntry {
-    /// What it does.
+    /// The operation.
     pub operation: Operation,
     /// Operations of a rank with the same number do not overlap in time.
     pub cpu: u8,
@@ -222,11 +222,11 @@ pub struct Edge {
     pub after: Vertex,
     /// The vertex it waits for.
     pub before: Vertex,
-    /// What it waits for.
+    /// The edges to operations it waits for.
     pub until: Until,
 }
 
-/// What an edge waits for.
+/// Event that an edge waits for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Until {
     /// The other has completed ("requires").
@@ -259,12 +259,12 @@ impl Graph {
         }
     }
 
-    /// Whose graph this is.
+    /// Returns the rank of this graph.
     pub fn rank(&self) -> u32 {
         self.rank
     }
 
-    /// How many ranks take part.
+    /// Returns the number of ranks.
     pub fn ranks(&self) -> u32 {
         self.ranks
     }
@@ -378,12 +378,12 @@ impl Graph {
         self.edges.push(Edge { after, before, until: Until::Started });
     }
 
-    /// What is known about a vertex, to be changed: cpu, nic, label, line, blocks.
+    /// Returns the entry of a vertex for changes: cpu, nic, label, line, blocks.
     pub fn vertex_mut(&mut self, vertex: Vertex) -> Option<&mut VertexEntry> {
         self.vertices.get_mut(vertex.index())
     }
 
-    /// How messages name a vertex: its label and line where it has them, its number otherwise.
+    /// Name of a vertex in messages: its label and line where it has them, its number otherwise.
     pub fn describe(&self, vertex: Vertex) -> String {
         let Some(entry) = self.vertices.get(vertex.index()) else {
             return format!("rank {}, vertex {} (which does not exist)", self.rank, vertex.0);

@@ -13,7 +13,7 @@ use std::collections::VecDeque;
 /// One end of a message. Lists of endpoints are given in vertex order within each rank.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Endpoint {
-    /// The rank whose operation this is.
+    /// The rank of the operation.
     pub rank: u32,
     /// The operation, in whatever numbering the caller uses.
     pub operation: u32,
@@ -26,12 +26,12 @@ pub struct Endpoint {
 }
 
 impl Endpoint {
-    /// Whether this receive takes messages in arrival order.
+    /// Returns `true` if this receive takes messages in arrival order.
     pub fn is_wildcard(&self) -> bool {
         self.peer.is_none() || self.tag.is_none()
     }
 
-    /// Whether this receive admits that send.
+    /// Returns `true` if this receive admits that send.
     pub fn admits(&self, send: &Endpoint) -> bool {
         send.peer == Some(self.rank)
             && self.peer.is_none_or(|peer| peer == send.rank)
@@ -39,7 +39,7 @@ impl Endpoint {
     }
 }
 
-/// What pairing finds.
+/// Result of pairing.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Pairing {
     /// Send and receive that meet.

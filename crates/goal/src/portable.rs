@@ -1,5 +1,5 @@
-//! What of a graph the file formats can hold: sends, receives and computations, with sizes and no
-//! places.
+//! The part of a graph that the file formats can hold: sends, receives and computations, with sizes
+//! and no places.
 
 use crate::graph::{Blocks, Graph, Operation, Vertex};
 
@@ -42,7 +42,7 @@ pub enum NotPortable {
         vertex: String,
         /// Its label.
         label: String,
-        /// What is wrong with it, and the way out.
+        /// The problem, and the way out.
         why: &'static str,
     },
     /// An edge from or to a vertex that does not exist, or from a vertex to itself.
@@ -63,7 +63,7 @@ pub enum NotPortable {
     Position {
         /// Its position among the graphs.
         position: usize,
-        /// How many graphs there are.
+        /// The number of graphs.
         graphs: usize,
         /// The rank it says it is.
         rank: u32,

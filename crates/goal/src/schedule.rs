@@ -2,11 +2,11 @@
 //! records.
 //!
 //! Everything is little endian and aligned to its size; the whole block is aligned to eight bytes.
-//! What changes during a run (dependency counters, positions in queues) and what linking finds lies
-//! elsewhere, so one block serves any number of runs at once and may be mapped read-only. After
-//! Schneider et al. 2011, section 2.1 and figure 1: independent operations first, a dependency
-//! counter per operation, forward adjacency by offset. Records are emitted in traversal order, so
-//! every edge points forward: whoever runs a schedule needs no more than bounded loops.
+//! State that changes during a run (dependency counters, positions in queues) and the result of
+//! linking lie elsewhere, so one block serves any number of runs at once and may be mapped
+//! read-only. After Schneider et al. 2011, section 2.1 and figure 1: independent operations first,
+//! a dependency counter per operation, forward adjacency by offset. Records are emitted in
+//! traversal order: every edge points forward, and running a schedule takes only bounded loops.
 //!
 //! | section | records | bytes each |
 //! |---|---|---|
@@ -137,7 +137,7 @@ pub struct BlockRecord {
     pub length: u64,
 }
 
-/// What an operation record does.
+/// Kind of an operation record.
 #[repr(u8)]
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[expect(missing_docs, reason = "they are the cases of graph::Operation")]
@@ -161,7 +161,7 @@ impl Kind {
     }
 }
 
-/// How a join combines contributions, as a number in [`OperationRecord::join_mode`].
+/// Combination of a join, as a number in [`OperationRecord::join_mode`].
 #[repr(u8)]
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[expect(missing_docs, reason = "they are the cases of graph::JoinMode")]
@@ -189,13 +189,13 @@ pub mod flags {
     pub const ANY_SOURCE: u8 = 1;
     /// The receive takes messages of any tag.
     pub const ANY_TAG: u8 = 2;
-    /// Nobody waits for this operation to complete: the run is complete when all of these are.
+    /// No operation waits for the completion of this one: a run is complete when all of these are.
     pub const SINK: u8 = 4;
 }
 
 impl OperationRecord {
-    /// What it does. The record is from a validated schedule, so the number is one of the kinds; an
-    /// unknown number, which only a record made by hand can hold, reads as `Calc`.
+    /// Returns the kind. The record is from a validated schedule, so the number is one of the
+    /// kinds; an unknown number, which only a record made by hand can hold, reads as `Calc`.
     #[inline]
     pub fn kind(&self) -> Kind {
         match self.kind {
@@ -221,7 +221,7 @@ impl OperationRecord {
         (self.flags & flags::ANY_TAG == 0).then_some(self.tag)
     }
 
-    /// Whether nobody waits for its completion.
+    /// Returns `true` if nobody waits for its completion.
     #[inline]
     pub fn is_sink(&self) -> bool {
         self.flags & flags::SINK != 0
@@ -457,13 +457,13 @@ pub fn offset_of(operation: u32) -> Option<u32> {
         .checked_add(size_of::<Header>() as u32)
 }
 
-/// The operation whose record lies at this offset.
+/// Returns the operation with its record at this offset.
 #[inline]
 pub fn index_of(offset: u32) -> u32 {
     offset.wrapping_sub(size_of::<Header>() as u32) / size_of::<OperationRecord>() as u32
 }
 
-/// Where the sections start. Counts have 32 bits, so that whatever a header holds, nothing
+/// Offsets of the sections. Counts have 32 bits, so that for any header nothing
 /// overflows here.
 struct Sections {
     operations: u64,

@@ -3,17 +3,16 @@
 mod candidates;
 pub mod segment;
 
-pub use candidates::{Candidate, CostModel};
+pub use candidates::CostModel;
 
 use crate::formulas::join::{JoinCosts, join};
 use crate::formulas::{
     allgather, allreduce, alltoall, barrier, bcast, gather, reduce, reduce_scatter, scan, scatter,
 };
 use crate::parameters::Parameters;
-use collectives::{Algorithm, Collective};
-use serde::{Deserialize, Serialize};
+use collectives::{Algorithm, Choice, Collective, Tuning};
 use std::collections::BTreeMap;
-use std::num::{NonZeroU32, NonZeroU64};
+use std::num::NonZeroU64;
 
 /// What operations cost among ranks that are equally far from each other.
 #[derive(Clone, Debug, PartialEq)]
@@ -28,26 +27,12 @@ pub struct Costs {
     pub joins: BTreeMap<Collective, JoinCosts>,
 }
 
-/// What some algorithms can be adjusted by; the others ignore it.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
-#[serde(deny_unknown_fields)]
-pub struct Tuning {
-    /// Bytes in each segment of a segmented algorithm; `None` is one segment.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub segment_bytes: Option<NonZeroU64>,
-    /// The degree of a tree, or of a phase of the multiphase exchange; `None` is 2.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub degree: Option<NonZeroU32>,
-}
-
-/// An algorithm, adjusted, and how long it is to take.
+/// A way to run a collective, with its predicted time.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub struct Prediction {
-    /// The algorithm.
-    pub algorithm: Algorithm,
-    /// What it is adjusted by.
-    pub tuning: Tuning,
-    /// In microseconds.
+pub struct Candidate {
+    /// The algorithm with its levels, segments and degree.
+    pub plan: Choice,
+    /// The predicted time in microseconds.
     pub microseconds: f64,
 }
 
@@ -62,25 +47,24 @@ impl Costs {
     /// or no join is known.
     ///
     /// ```
-    /// use models::costs::{Costs, Tuning};
-    /// use collectives::{Algorithm, Collective};
+    /// use models::costs::Costs;
+    /// use collectives::{Algorithm, Choice, Collective};
     /// use models::parameters::Parameters;
     ///
     /// let costs = Costs::of_messages(Parameters::linear(10.0, (0.0, 0.0), (0.0, 0.0), (2.0, 0.5))?);
-    /// assert_eq!(costs.predict(Collective::Bcast, Algorithm::Binomial, 8, 8, Tuning::default()), Some(48.0));
-    /// assert_eq!(costs.predict(Collective::Bcast, Algorithm::Bruck, 8, 8, Tuning::default()), None);
+    /// assert_eq!(costs.predict(Collective::Bcast, &Choice::of(Algorithm::Binomial), 8, 8), Some(48.0));
+    /// assert_eq!(costs.predict(Collective::Bcast, &Choice::of(Algorithm::Bruck), 8, 8), None);
     /// # Ok::<(), models::parameters::ParametersError>(())
     /// ```
     pub fn predict(
         &self,
         operation: Collective,
-        algorithm: Algorithm,
+        choice: &Choice,
         ranks: u32,
         bytes: u64,
-        tuning: Tuning,
     ) -> Option<f64> {
         use Algorithm as A;
-        const TWO: NonZeroU32 = NonZeroU32::new(2).expect("not zero");
+        let algorithm = choice.algorithm;
         if !operation.algorithms().contains(&algorithm) {
             return None;
         }
@@ -88,8 +72,7 @@ impl Costs {
             return self.joins.get(&operation).map(|costs| join(*costs, ranks, bytes));
         }
         let (network, combine) = (&self.network, self.combine);
-        let segment = tuning.segment_bytes.unwrap_or(NonZeroU64::MAX);
-        let degree = tuning.degree.unwrap_or(TWO);
+        let Tuning { segment_bytes: segment, degree } = choice.tuning();
         Some(match (operation, algorithm) {
             (Collective::Barrier, A::Dissemination) => barrier::dissemination(network, ranks),
             (Collective::Barrier, A::RecursiveDoubling) => {
@@ -200,12 +183,13 @@ impl Costs {
         algorithm: Algorithm,
         ranks: u32,
         bytes: u64,
-    ) -> Option<Prediction> {
+    ) -> Option<Candidate> {
         /// Segments that begin in the middle of a cache line cost more than they save.
         const LINE: NonZeroU64 = NonZeroU64::new(64).expect("not zero");
-        let predict = |tuning| self.predict(operation, algorithm, ranks, bytes, tuning);
-        predict(Tuning::default())?;
-        let tuning = match algorithm {
+        let plain = Choice::of(algorithm);
+        let predict = |choice: &Choice| self.predict(operation, choice, ranks, bytes);
+        predict(&plain)?;
+        let plan = match algorithm {
             Algorithm::Dary => {
                 let degree = match operation {
                     Collective::Reduce => {
@@ -213,22 +197,21 @@ impl Costs {
                     }
                     _ => bcast::best_degree(&self.network, ranks, bytes),
                 };
-                Tuning { degree: Some(degree), ..Tuning::default() }
+                Choice { degree: Some(degree), ..plain }
             }
-            Algorithm::Multiphase => Tuning {
-                degree: Some(alltoall::best_degree(&self.network, ranks, bytes)),
-                ..Tuning::default()
-            },
+            Algorithm::Multiphase => {
+                let degree = alltoall::best_degree(&self.network, ranks, bytes);
+                Choice { degree: Some(degree), ..plain }
+            }
             _ if algorithm.is_segmented() => {
-                let with =
-                    |bytes| Tuning { segment_bytes: NonZeroU64::new(bytes), ..Tuning::default() };
+                let with = |bytes| Choice { segment_bytes: NonZeroU64::new(bytes), ..plain };
                 let found = segment::search(bytes, LINE, |bytes| {
-                    predict(with(bytes)).unwrap_or(f64::INFINITY)
+                    predict(&with(bytes)).unwrap_or(f64::INFINITY)
                 });
-                Tuning { segment_bytes: Some(found.bytes), ..Tuning::default() }
+                Choice { segment_bytes: Some(found.bytes), ..plain }
             }
-            _ => Tuning::default(),
+            _ => plain,
         };
-        Some(Prediction { algorithm, tuning, microseconds: predict(tuning)? })
+        Some(Candidate { plan, microseconds: predict(&plan)? })
     }
 }

@@ -12,8 +12,9 @@ mod lookup;
 pub mod rules;
 mod table;
 
-pub use crate::query::{Levels, Plan, Query};
+pub use crate::query::Query;
 pub use build::Grid;
+pub use collectives::{Choice as Plan, Levels};
 pub use decide::{Decision, Origin, Reason, decide};
 pub use lookup::MatchedRow;
 pub use table::{DecisionTable, Gap, Range, Row, RunnerUp, TableError};

@@ -3,9 +3,9 @@
 //!
 //! Between processes of one node, messages are not sent: the process that brings the last thing
 //! that an operation waited for executes it, for whichever rank it is, and goes on with what that
-//! enables. So the formulas of [`models`](crate::formulas), in which ranks work side by side, do not
-//! say how long a collective takes there: one process may run all of a tree, and then the shape of
-//! the tree does not matter, but the sum of its operations does. With more ranks than cores,
+//! enables. So the formulas of [`models`](crate::formulas), in which ranks work side by side, do
+//! not say how long a collective takes there: one process may run all of a tree, and then the shape
+//! of the tree does not matter, but the sum of its operations does. With more ranks than cores,
 //! processes of one core come one after the other besides, and each turn costs a switch.
 //!
 //! This is the model of that, played through rather than written as a formula. A [`Program`] has

@@ -14,8 +14,7 @@ pub(crate) use error::ScheduleError;
 use crate::failure::Failure;
 use crate::format::Format;
 use crate::goal_file::{self, FileFormat};
-use collective::Collective;
-use collectives::{CollectiveError, Tuning};
+use collectives::{Choice, Collective, CollectiveError, GraphSpec, Levels, Tuning};
 use goal::arithmetic::{Arithmetic, DataType};
 use goal::graph::Graph;
 use std::io::Write;
@@ -28,7 +27,7 @@ use std::process::ExitCode;
 #[derive(Debug, clap::Args)]
 pub(crate) struct Arguments {
     /// The collective.
-    #[arg(value_enum, value_name = "OP")]
+    #[arg(value_parser = collective::parser(), value_name = "OP")]
     collective: Collective,
 
     /// The algorithm.
@@ -98,7 +97,8 @@ const MOST_OPERATIONS: usize = 1 << 22;
 
 pub(crate) fn execute(arguments: &Arguments, format: Format) -> Result<ExitCode, Failure> {
     let Some(algorithm) = &arguments.algorithm else {
-        let names = arguments.collective.algorithms();
+        let algorithms = arguments.collective.algorithms();
+        let names: Vec<&str> = algorithms.iter().map(|algorithm| algorithm.name()).collect();
         let wanted = [
             (arguments.draw.is_some(), "--draw"),
             (arguments.goal.is_some(), "--goal"),
@@ -106,7 +106,7 @@ pub(crate) fn execute(arguments: &Arguments, format: Format) -> Result<ExitCode,
         ];
         if let Some((_, option)) = wanted.into_iter().find(|(wanted, _)| *wanted) {
             let names = names.iter().map(ToString::to_string).collect();
-            let collective = arguments.collective.name().to_owned();
+            let collective = collective::label(arguments.collective).to_owned();
             return Err(ScheduleError::NoAlgorithm { option, collective, names }.into());
         }
         format.print(|| names.join("\n"), &names)?;
@@ -147,18 +147,31 @@ fn draw_all(arguments: &Arguments, algorithm: &str) -> Result<Vec<Graph>, Schedu
     if let Some(rank) = arguments.rank.filter(|rank| *rank >= ranks) {
         return Err(CollectiveError::RankOutOfRange { rank, ranks }.into());
     }
-    let shape = collective::Shape {
+    let collective = arguments.collective;
+    let choice = Choice {
+        levels: if arguments.ranks_per_node.is_some() { Levels::Two } else { Levels::One },
+        algorithm: collective.algorithm(algorithm)?,
+        segment_bytes: Some(arguments.segment),
+        degree: Some(arguments.degree),
+    };
+    let spec = |rank| GraphSpec {
+        collective,
+        rank,
         ranks,
+        ranks_per_node: arguments.ranks_per_node.unwrap_or(NonZeroU32::MIN),
         root: arguments.root,
         bytes: arguments.bytes,
         reduction: collectives::Reduction::new(arguments.operation, arguments.data_type),
-        tuning: Tuning { segment_bytes: arguments.segment, degree: arguments.degree },
-        ranks_per_node: arguments.ranks_per_node,
     };
     let mut graphs = Vec::new();
     let mut operations = 0;
     for rank in 0..ranks {
-        let graph = arguments.collective.graph(algorithm, rank, &shape)?;
+        let graph = collectives::build(&spec(rank), &choice).map_err(|error| match error {
+            CollectiveError::OneLevelOnly { .. } => {
+                ScheduleError::OneLevel { collective: collective::label(collective).to_owned() }
+            }
+            error => error.into(),
+        })?;
         operations += graph.vertices().len();
         if operations > MOST_OPERATIONS {
             return Err(ScheduleError::TooManyOperations { most: MOST_OPERATIONS });
@@ -170,7 +183,8 @@ fn draw_all(arguments: &Arguments, algorithm: &str) -> Result<Vec<Graph>, Schedu
 
 fn title(arguments: &Arguments, algorithm: &str) -> String {
     let Arguments { ranks, bytes, root, .. } = arguments;
-    let mut title = format!("{}, {algorithm}, {ranks} ranks", arguments.collective.name());
+    let mut title =
+        format!("{}, {algorithm}, {ranks} ranks", collective::label(arguments.collective));
     if arguments.collective != Collective::Barrier {
         title.push_str(&format!(", {bytes} bytes"));
     }

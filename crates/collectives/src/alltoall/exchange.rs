@@ -1,7 +1,7 @@
 //! Blocks go straight from one member to another.
 
 use super::Algorithm;
-use crate::drawing::Drawing;
+use crate::builder::GraphBuilder;
 use crate::member::Member;
 use goal::graph::{Blocks, Vertex};
 
@@ -15,7 +15,7 @@ pub(crate) enum Order {
 }
 
 impl Order {
-    /// That of an algorithm that lets nobody pass on others' blocks.
+    /// Order of an algorithm that sends each block straight to its destination.
     pub(crate) fn of(algorithm: Algorithm) -> Option<Order> {
         match algorithm {
             Algorithm::Direct => Some(Order::ByRank),
@@ -25,7 +25,7 @@ impl Order {
         }
     }
 
-    /// Whom a member sends to in a step from 1 on, and whom it receives from.
+    /// Destination and source of a rank in a step from 1 on.
     fn partners(self, member: Member, step: u32) -> (u32, u32) {
         let rank = member.rank();
         match self {
@@ -41,25 +41,25 @@ impl Order {
 
 /// Sends each other member of the group what is for it and receives what it has; nothing where the
 /// functions give nothing.
-pub(crate) fn draw(
-    drawing: &mut Drawing,
+pub(crate) fn build(
+    builder: &mut GraphBuilder,
     (order, tag): (Order, u32),
     sent: impl Fn(u32) -> Option<Blocks>,
     received: impl Fn(u32) -> Option<Blocks>,
 ) {
-    let member = drawing.member();
+    let member = builder.member();
     let mut previous: Vec<Vertex> = Vec::new();
     for step in 1..member.ranks() {
         let (destination, source) = order.partners(member, step);
-        let receive = received(source).map(|blocks| drawing.receive(blocks, source, tag));
-        let send = sent(destination).map(|blocks| drawing.send(blocks, destination, tag));
+        let receive = received(source).map(|blocks| builder.receive(blocks, source, tag));
+        let send = sent(destination).map(|blocks| builder.send(blocks, destination, tag));
         if order != Order::Pairwise || send.or(receive).is_none() {
             continue;
         }
         for (send, earlier) in
             send.iter().flat_map(|send| previous.iter().map(move |earlier| (*send, *earlier)))
         {
-            drawing.requires(send, earlier);
+            builder.requires(send, earlier);
         }
         previous = send.into_iter().chain(receive).collect();
     }

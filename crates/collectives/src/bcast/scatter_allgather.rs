@@ -2,7 +2,7 @@
 
 use crate::binomial_tree::BinomialTree;
 use crate::blocks::Parts;
-use crate::drawing::Drawing;
+use crate::builder::GraphBuilder;
 use crate::{CollectiveError, Sizes};
 use goal::graph::Block;
 
@@ -11,16 +11,20 @@ const RING: u32 = 1;
 
 /// Ranks are numbered from the root, and part n is the one that rank number n gets from the tree. A
 /// rank gets its subtree's parts, too, and keeps them.
-pub(super) fn draw(drawing: &mut Drawing, root: u32, data: Block) -> Result<(), CollectiveError> {
-    let member = drawing.member();
+pub(super) fn build(
+    builder: &mut GraphBuilder,
+    root: u32,
+    data: Block,
+) -> Result<(), CollectiveError> {
+    let member = builder.member();
     let (number, ranks) = (member.behind(root)?, member.ranks());
     let parts = Parts::new(data, &Sizes::even(ranks, data.length, 1));
     let tree = BinomialTree::new(member, root)?;
     if let Some(parent) = tree.parent {
-        drawing.receive(parts.range(number, subtree(number, ranks)), parent, SCATTER);
+        builder.receive(parts.range(number, subtree(number, ranks)), parent, SCATTER);
     }
     for child in tree.children.iter().rev() {
-        drawing.send(parts.range(number + child.distance, child.size), child.rank, SCATTER);
+        builder.send(parts.range(number + child.distance, child.size), child.rank, SCATTER);
     }
     let (next, right) = ((number + 1) % ranks, member.after(1));
     for step in 0..ranks - 1 {
@@ -29,16 +33,16 @@ pub(super) fn draw(drawing: &mut Drawing, root: u32, data: Block) -> Result<(), 
         let (passed, wanted) =
             ((number + ranks - step) % ranks, (number + ranks - step - 1) % ranks);
         if !holds(next, passed, ranks) {
-            drawing.send(parts.at(passed), right, RING);
+            builder.send(parts.at(passed), right, RING);
         }
         if !holds(number, wanted, ranks) {
-            drawing.receive(parts.at(wanted), member.before(1), RING);
+            builder.receive(parts.at(wanted), member.before(1), RING);
         }
     }
     Ok(())
 }
 
-/// Whether a rank has a part from the tree.
+/// Returns `true` if a rank has a part from the tree.
 fn holds(number: u32, part: u32, ranks: u32) -> bool {
     (number..number + subtree(number, ranks)).contains(&part)
 }

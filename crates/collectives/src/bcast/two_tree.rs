@@ -2,7 +2,7 @@
 
 use crate::CollectiveError;
 use crate::blocks::Segments;
-use crate::drawing::Drawing;
+use crate::builder::GraphBuilder;
 use crate::tree::Tree;
 use goal::graph::Block;
 
@@ -10,13 +10,13 @@ use goal::graph::Block;
 /// root, numbered 1, 2, … from it, are the nodes of both trees. In the first tree the odd numbers
 /// are leaves. The second one is the mirror image of the first if the number of nodes is even, and
 /// the first moved on by one otherwise.
-pub(super) fn draw(
-    drawing: &mut Drawing,
+pub(super) fn build(
+    builder: &mut GraphBuilder,
     root: u32,
     data: Block,
     segments: Segments,
 ) -> Result<(), CollectiveError> {
-    let member = drawing.member();
+    let member = builder.member();
     let (number, nodes) = (member.behind(root)?, member.ranks() - 1);
     let trees = [Shape::Plain, Shape::of_second(nodes)].map(|shape| {
         let place = |number: u32| member.beyond(root, number);
@@ -28,13 +28,13 @@ pub(super) fn draw(
     });
     for (index, segment) in segments.of(data).enumerate() {
         let (tree, tag) = (&trees[index % 2], index as u32 % 2);
-        let received = tree.parent.map(|parent| drawing.receive(segment, parent, tag));
+        let received = tree.parent.map(|parent| builder.receive(segment, parent, tag));
         for child in &tree.children {
-            let sent = drawing.send(segment, *child, tag);
+            let sent = builder.send(segment, *child, tag);
             if let Some(received) = received
                 && segment.length == 0
             {
-                drawing.requires(sent, received);
+                builder.requires(sent, received);
             }
         }
     }

@@ -46,6 +46,6 @@ pub fn neighbor_allgatherv(
     let sent = vec![input; neighborhood.destinations().len()];
     let received =
         blocks(&mut graph, Access::Output, "source", neighborhood.sources().len(), received)?;
-    neighborhood.draw(&mut graph, &sent, &received)?;
+    neighborhood.build(&mut graph, &sent, &received)?;
     Ok(graph)
 }

@@ -57,7 +57,7 @@ pub fn neighbor_alltoallv(
         blocks(&mut graph, Access::Input, "destination", neighborhood.destinations().len(), sent)?;
     let received =
         blocks(&mut graph, Access::Output, "source", neighborhood.sources().len(), received)?;
-    neighborhood.draw(&mut graph, &sent, &received)?;
+    neighborhood.build(&mut graph, &sent, &received)?;
     Ok(graph)
 }
 

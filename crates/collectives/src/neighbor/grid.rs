@@ -1,4 +1,4 @@
-//! Cartesian grids: who is whose neighbour, and how many ranks a dimension gets.
+//! Cartesian grids: neighbours, and the number of ranks in each dimension.
 
 use crate::CollectiveError;
 use crate::member::Member;

@@ -1,4 +1,4 @@
-//! A rank's edges in a directed graph, and how they are drawn.
+//! A rank's edges in a directed graph, and the operations for them.
 
 use super::grid::cartesian;
 use crate::CollectiveError;
@@ -15,7 +15,7 @@ pub struct Neighbor {
     pub tag: u32,
 }
 
-/// A rank's edges: whom it receives from and whom it sends to, in the order of the blocks in its
+/// A rank's edges: its sources and its destinations, in the order of the blocks in its
 /// buffers.
 ///
 /// ```
@@ -61,7 +61,7 @@ impl Neighborhood {
     /// The neighbours of a rank in a grid, in the order of [`cartesian`], as sources and as
     /// destinations.
     ///
-    /// What a rank sends in the negative direction of a dimension arrives at its neighbour as
+    /// A block sent in the negative direction of a dimension arrives at its neighbour as
     /// coming from the positive direction, and the reverse. This also holds where both neighbours
     /// are the same rank, in a periodic dimension of one or two ranks (MPI standard, version 4.1,
     /// section 8.6), so a halo exchange needs no special case.
@@ -112,7 +112,7 @@ impl Neighborhood {
         Ok(Neighborhood { rank, ranks, sources, destinations, loops })
     }
 
-    /// The rank whose edges these are.
+    /// The rank of these edges.
     pub fn rank(&self) -> u32 {
         self.rank
     }
@@ -122,12 +122,12 @@ impl Neighborhood {
         self.ranks
     }
 
-    /// Whom the rank receives from.
+    /// Sources of the rank.
     pub fn sources(&self) -> &[Neighbor] {
         &self.sources
     }
 
-    /// Whom the rank sends to.
+    /// Destinations of the rank.
     pub fn destinations(&self) -> &[Neighbor] {
         &self.destinations
     }
@@ -137,10 +137,10 @@ impl Neighborhood {
         Graph::new(self.rank, self.ranks)
     }
 
-    /// Draws all edges: one block for each destination and one for each source, both in the order
+    /// Adds all edges: one block for each destination and one for each source, both in the order
     /// of the lists. Vertex order is list order, which pairs the k-th parallel edge here with the
     /// k-th over there.
-    pub(super) fn draw(
+    pub(super) fn build(
         &self,
         graph: &mut Graph,
         sent: &[Block],

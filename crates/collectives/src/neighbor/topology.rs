@@ -4,7 +4,7 @@ use super::{Neighbor, Neighborhood};
 use crate::CollectiveError;
 use std::collections::HashMap;
 
-/// The edges of all ranks. Whoever is to pass on blocks for others needs to know theirs, too.
+/// The edges of all ranks, which ranks need that pass on blocks for others.
 ///
 /// ```
 /// use collectives::neighbor::{Neighborhood, Topology};
@@ -13,7 +13,7 @@ use std::collections::HashMap;
 /// let other = Neighborhood::new(1, 2, &[0, 0], &[])?;
 /// let topology = Topology::new(&[one.clone(), other])?;
 /// assert_eq!(topology.ranks(), 2);
-/// // Rank 0 lists rank 1 twice, but rank 1 nobody.
+/// // Rank 0 lists rank 1 twice, but rank 1 lists no rank.
 /// assert!(Topology::new(&[one, Neighborhood::new(1, 2, &[], &[])?]).is_err());
 /// # Ok::<(), collectives::CollectiveError>(())
 /// ```
@@ -113,7 +113,8 @@ impl Topology {
         &self.edges
     }
 
-    /// How many sources and destinations a rank lists, those beyond the edge of a grid among them.
+    /// Number of sources and destinations that a rank lists, those beyond the edge of a grid among
+    /// them.
     pub(crate) fn neighbors_of(&self, rank: u32) -> (usize, usize) {
         self.neighbors[rank as usize]
     }

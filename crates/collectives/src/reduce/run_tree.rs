@@ -1,8 +1,8 @@
-//! Trees whose subtrees are runs of consecutive ranks, so that contributions are combined in rank
+//! Trees with runs of consecutive ranks as subtrees, so that contributions are combined in rank
 //! order.
 
 use crate::blocks::Segments;
-use crate::drawing::Drawing;
+use crate::builder::GraphBuilder;
 use crate::fold::fold;
 use crate::member::Member;
 use crate::{CollectiveError, Reduction};
@@ -86,10 +86,10 @@ impl RunTree {
         }
     }
 
-    /// Draws it; the output is the root's.
-    pub(super) fn draw(
+    /// Builds it; the output is the root's.
+    pub(super) fn build(
         &self,
-        drawing: &mut Drawing,
+        builder: &mut GraphBuilder,
         reduction: Reduction,
         input: Block,
         output: Option<Block>,
@@ -98,25 +98,25 @@ impl RunTree {
         for own in segments.of(input) {
             let mut operands = Vec::with_capacity(self.lower.len() + 1 + self.higher.len());
             for child in &self.lower {
-                operands.push(received(drawing, *child, own.length)?);
+                operands.push(received(builder, *child, own.length)?);
             }
             operands.push(own);
             for child in &self.higher {
-                operands.push(received(drawing, *child, own.length)?);
+                operands.push(received(builder, *child, own.length)?);
             }
             let target = output.map(|output| output.part(own.offset - input.offset, own.length));
-            let combined = fold(drawing, reduction, &operands, target);
+            let combined = fold(builder, reduction, &operands, target);
             if let Some(parent) = self.parent {
-                drawing.send(combined, parent, TAG);
+                builder.send(combined, parent, TAG);
             }
         }
         Ok(())
     }
 }
 
-fn received(drawing: &mut Drawing, child: u32, bytes: u64) -> Result<Block, CollectiveError> {
-    let block = drawing.scratchpad(bytes)?;
-    drawing.receive(block, child, TAG);
+fn received(builder: &mut GraphBuilder, child: u32, bytes: u64) -> Result<Block, CollectiveError> {
+    let block = builder.scratchpad(bytes)?;
+    builder.receive(block, child, TAG);
     Ok(block)
 }
 

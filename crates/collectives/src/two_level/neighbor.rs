@@ -1,7 +1,7 @@
 //! Neighbour collectives in two levels: what leaves a node for another goes in one message.
 
 use crate::blocks::{Parts, merged};
-use crate::drawing::Drawing;
+use crate::builder::GraphBuilder;
 use crate::member::Member;
 use crate::neighbor::{Edge, Topology};
 use crate::row::Row;
@@ -13,10 +13,10 @@ use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 /// node have for those of another goes in one message. `nodes` says on which node each rank is; all
 /// ranks give the same topology and the same nodes.
 ///
-/// Between two nodes those ranks speak that have most to send there, or to get from there: of
-/// several alike another one for each other node. So a block goes from its rank to the one that
-/// speaks, to that which hears, and to where it belongs, but a single edge between two nodes is a
-/// message as in one level, and two may be. Inside a node blocks go straight.
+/// The leader of a node for another is the rank with most to send there, or to receive from there;
+/// of several equal ones a different one for each other node. A block goes from its rank to the
+/// sending leader, to the receiving leader, and to its destination; a single edge between two nodes
+/// is one message as in one level, and two may be. Inside a node blocks go straight.
 ///
 /// Bienz, Gropp, Olson: "Node aware sparse matrix–vector multiplication", Journal of Parallel and
 /// Distributed Computing 130, 2019: the three steps.
@@ -29,11 +29,13 @@ use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 /// use collectives::neighbor::{Neighborhood, Topology};
 /// use collectives::two_level;
 ///
-/// // Two rows of three ranks, each row a node; everybody has one neighbour in the other row, twice, and two in its own.
+/// // Two rows of three ranks, each row a node; each rank has one neighbour in the other row, twice,
+/// // and two in its own.
 /// let own = |rank| Neighborhood::cartesian(&[2, 3], &[true, true], rank);
 /// let topology = Topology::new(&(0..6).map(own).collect::<Result<Vec<_>, _>>()?)?;
 /// let graph = two_level::neighbor_alltoall(0, &topology, &[0, 0, 0, 1, 1, 1], 64)?;
-/// // There and back with both neighbours in the row, one of which also speaks for it, and at last what that one heard.
+/// // Send and receive with both neighbours in the row, one of which is also its leader, and at
+/// // last the message from that leader.
 /// assert_eq!(graph.vertices().len(), 5);
 /// # Ok::<(), collectives::CollectiveError>(())
 /// ```
@@ -46,12 +48,12 @@ pub fn neighbor_alltoall(
     let item = |edge: &Edge| Item { from: edge.from, at: edge.destination, receivers: vec![*edge] };
     let items: Vec<Item> = topology.edges().iter().map(item).collect();
     Member::new(rank, topology.ranks())?;
-    draw(rank, topology, nodes, (bytes, topology.neighbors_of(rank).1), &items)
+    build(rank, topology, nodes, (bytes, topology.neighbors_of(rank).1), &items)
 }
 
 /// A [neighbour allgather](crate::neighbor::neighbor_allgather) in which all that the ranks of a
-/// node have for those of another goes in one message, a block that several of them want but once.
-/// Else as [`neighbor_alltoall`].
+/// node have for those of another goes in one message, with each block once. Otherwise as
+/// [`neighbor_alltoall`].
 ///
 /// # Errors
 /// As [`neighbor_alltoall`].
@@ -66,10 +68,10 @@ pub fn neighbor_allgather(
         let none = || Item { from: edge.from, at: 0, receivers: Vec::new() };
         items.entry(edge.from).or_insert_with(none).receivers.push(*edge);
     }
-    draw(rank, topology, nodes, (bytes, 1), &items.into_values().collect::<Vec<_>>())
+    build(rank, topology, nodes, (bytes, 1), &items.into_values().collect::<Vec<_>>())
 }
 
-/// A block, and who wants it.
+/// A block and its receivers.
 struct Item {
     from: u32,
     /// Which block of that rank's input it is.
@@ -80,10 +82,10 @@ struct Item {
 /// The steps, which are the tags of their messages.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 enum Step {
-    /// Inside a node: to the rank that speaks with another, and to those who want it themselves.
+    /// Inside a node: to the leader for another node, and to receivers on the same node.
     Up,
     Between,
-    /// From the rank that heard it to those who want it.
+    /// From the receiving leader to the receivers.
     Down,
 }
 
@@ -91,9 +93,8 @@ enum Step {
 /// step for two ranks, with its items in the same order on both.
 type Messages = BTreeMap<(Step, u32, u32), BTreeSet<usize>>;
 
-/// Draws this rank's part in bringing all items to those who want them; `given` blocks of so many
-/// bytes are its input.
-fn draw(
+/// Builds this rank's part in delivering all items; its input is `given` blocks of so many bytes.
+fn build(
     rank: u32,
     topology: &Topology,
     nodes: &[u32],
@@ -101,22 +102,22 @@ fn draw(
     items: &[Item],
 ) -> Result<Graph, CollectiveError> {
     let ranks = topology.ranks();
-    let mut drawing = Drawing::new(rank, ranks)?;
+    let mut builder = GraphBuilder::new(rank, ranks)?;
     if nodes.len() != ranks as usize {
         return Err(CollectiveError::SizesOfOtherRanks { sizes: nodes.len(), ranks });
     }
-    let input = drawing.parts(Access::Input, &Sizes::equal(given as u32, bytes)?);
+    let input = builder.parts(Access::Input, &Sizes::equal(given as u32, bytes)?);
     let output =
-        drawing.parts(Access::Output, &Sizes::equal(topology.neighbors_of(rank).0 as u32, bytes)?);
+        builder.parts(Access::Output, &Sizes::equal(topology.neighbors_of(rank).0 as u32, bytes)?);
     let messages = messages(rank, nodes, items);
-    let places = places(&mut drawing, (rank, bytes), items, &messages, (&input, &output))?;
+    let places = places(&mut builder, (rank, bytes), items, &messages, (&input, &output))?;
     let block = |number: &usize| places[number];
     for ((step, from, to), numbers) in &messages {
         let blocks = merged(numbers.iter().map(block));
         if *from == rank {
-            drawing.send(blocks, *to, *step as u32);
+            builder.send(blocks, *to, *step as u32);
         } else {
-            drawing.receive(blocks, *from, *step as u32);
+            builder.receive(blocks, *from, *step as u32);
         }
     }
     // Along parallel edges, and from a rank to itself, the same bytes are wanted at several places.
@@ -124,17 +125,17 @@ fn draw(
         for edge in items[*number].receivers.iter().filter(|edge| edge.to == rank) {
             let wanted = output.at(edge.source as u32);
             if wanted != *place {
-                drawing.copy(*place, wanted);
+                builder.copy(*place, wanted);
             }
         }
     }
-    Ok(drawing.finish())
+    Ok(builder.finish())
 }
 
 /// The messages that this rank sends or receives.
 fn messages(rank: u32, nodes: &[u32], items: &[Item]) -> Messages {
     let node = |rank: u32| nodes[rank as usize];
-    let speakers = Speakers::new(nodes, items);
+    let leaders = NodeLeaders::new(nodes, items);
     let mut messages = Messages::new();
     let mut goes = |step: Step, from: u32, to: u32, number: usize| {
         if from != to && (from == rank || to == rank) {
@@ -148,19 +149,19 @@ fn messages(rank: u32, nodes: &[u32], items: &[Item]) -> Messages {
                 goes(Step::Up, edge.from, edge.to, number);
                 continue;
             }
-            let (speaker, hearer) = speakers.between(here, there, edge);
-            goes(Step::Up, edge.from, speaker, number);
-            goes(Step::Between, speaker, hearer, number);
+            let (leader, hearer) = leaders.between(here, there, edge);
+            goes(Step::Up, edge.from, leader, number);
+            goes(Step::Between, leader, hearer, number);
             goes(Step::Down, hearer, edge.to, number);
         }
     }
     messages
 }
 
-/// Where each item lies that this rank has, gets or passes on: in its buffers, or else in the
+/// Location of each item that this rank has, receives or passes on: in its buffers, or else in the
 /// scratchpad.
 fn places(
-    drawing: &mut Drawing,
+    builder: &mut GraphBuilder,
     (rank, bytes): (u32, u64),
     items: &[Item],
     messages: &Messages,
@@ -186,7 +187,7 @@ fn places(
         };
     }
     passed_on.sort_unstable();
-    let mut row = Row::new(drawing, passed_on.len(), bytes)?;
+    let mut row = Row::new(builder, passed_on.len(), bytes)?;
     places.extend(passed_on.into_iter().map(|number| (number, row.next_block())));
     Ok(places)
 }
@@ -194,7 +195,7 @@ fn places(
 /// The numbers of the items that each rank has to do with.
 type Shares = BTreeMap<u32, BTreeSet<usize>>;
 
-/// What goes from one node to another.
+/// Items from one node to another.
 #[derive(Default)]
 struct Traffic {
     sent: Shares,
@@ -204,11 +205,11 @@ struct Traffic {
 }
 
 /// Which ranks speak for their nodes, from one to another.
-struct Speakers {
+struct NodeLeaders {
     between: HashMap<(u32, u32), (u32, u32)>,
 }
 
-impl Speakers {
+impl NodeLeaders {
     fn new(nodes: &[u32], items: &[Item]) -> Self {
         let node = |rank: u32| nodes[rank as usize];
         let mut traffic: HashMap<(u32, u32), Traffic> = HashMap::new();
@@ -225,29 +226,27 @@ impl Speakers {
                 traffic.ends.insert((edge.from, edge.to));
             }
         }
-        let speakers = |((here, there), traffic): ((u32, u32), Traffic)| {
+        let leaders = |((here, there), traffic): ((u32, u32), Traffic)| {
             let pair = (most(&traffic.sent, there), most(&traffic.received, here));
             traffic.pays(pair, &inside).then_some(((here, there), pair))
         };
-        Speakers { between: traffic.into_iter().filter_map(speakers).collect() }
+        NodeLeaders { between: traffic.into_iter().filter_map(leaders).collect() }
     }
 
-    /// Who sends what goes along an edge from node to node, and who receives it: the ends of the
-    /// edge, where nobody speaks.
+    /// Sender and receiver of an edge between nodes: the leaders, or without leaders the ends of
+    /// the edge.
     fn between(&self, here: u32, there: u32, edge: &Edge) -> (u32, u32) {
         self.between.get(&(here, there)).copied().unwrap_or((edge.from, edge.to))
     }
 }
 
 impl Traffic {
-    /// Whether one message is better than those there would be. Two that pass at the same time are
-    /// as fast, unless putting them together takes at most one message more inside the nodes. What
-    /// goes to the speaker anyway takes a block along.
-    fn pays(&self, (speaker, _): (u32, u32), inside: &HashSet<(u32, u32)>) -> bool {
-        let up = self
-            .sent
-            .keys()
-            .filter(|rank| **rank != speaker && !inside.contains(&(**rank, speaker)));
+    /// Returns `true` if one message is better than one for each edge. Two that pass at the same
+    /// time are as fast, unless putting them together takes at most one message more inside the
+    /// nodes. What goes to the leader anyway takes a block along.
+    fn pays(&self, (leader, _): (u32, u32), inside: &HashSet<(u32, u32)>) -> bool {
+        let up =
+            self.sent.keys().filter(|rank| **rank != leader && !inside.contains(&(**rank, leader)));
         self.ends.len() != 2 || up.count() + self.received.len() - 1 <= 1
     }
 }

@@ -92,7 +92,7 @@ impl DataType {
         }
     }
 
-    /// Whether the elements are floating-point numbers.
+    /// Returns `true` if the elements are floating-point numbers.
     #[inline]
     pub const fn is_float(self) -> bool {
         matches!(self, Self::F32 | Self::F64)
@@ -125,7 +125,7 @@ mod sealed {
     pub trait Sealed {}
 }
 
-/// A Rust type whose values are the elements of a [`DataType`].
+/// A Rust type for the elements of a [`DataType`].
 ///
 /// Implemented by `u8` … `u64`, `i8` … `i64`, `f32` and `f64`, and closed: engines know no others.
 ///

@@ -72,7 +72,7 @@ fn floats<T: Number<N>, const N: usize>(
     Ok(())
 }
 
-/// The index of the first integer whose bytes are all zero.
+/// Returns the index of the first integer with all bytes zero.
 fn first_zero<const N: usize>(integers: &[[u8; N]]) -> Option<usize> {
     integers.iter().position(|integer| *integer == [0; N])
 }
@@ -319,8 +319,8 @@ macro_rules! floats {
             #[inline(always)]
             fn minimum(self, right: Self) -> Self {
                 // Two selections and a disjunction cost less than branches. The selections differ
-                // in two cases only: for −0 and +0, whose disjunction is −0, and beside a NaN,
-                // whose disjunction with anything is a NaN.
+                // in two cases only: −0 and +0 have the disjunction −0, and beside a NaN
+                // any disjunction is a NaN.
                 let one = if self < right { self } else { right };
                 let other = if right < self { right } else { self };
                 Self::from_bits(one.to_bits() | other.to_bits())

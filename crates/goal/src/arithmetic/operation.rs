@@ -5,7 +5,7 @@ use std::str::FromStr;
 
 use super::{DataType, UnknownName};
 
-/// What a local operation computes from two elements. The discriminants are part of the schedule's
+/// Local operation on two elements. The discriminants are part of the schedule's
 /// layout.
 ///
 /// [The module](super) says what each operation gives at the limits of the data types.
@@ -79,8 +79,8 @@ impl Arithmetic {
         }
     }
 
-    /// Whether the operation is defined on the data type: all are, except for the bitwise ones on
-    /// floating-point numbers.
+    /// Returns `true` if the operation is defined on the data type: all are, except for the bitwise
+    /// ones on floating-point numbers.
     #[inline]
     pub const fn applies_to(self, data_type: DataType) -> bool {
         !(data_type.is_float() && matches!(self, Self::And | Self::Or | Self::Xor))

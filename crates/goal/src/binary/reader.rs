@@ -64,7 +64,7 @@ fn sections(bytes: &[u8], ranks: u32) -> Result<Vec<&[u8]>, BinaryError> {
     }
 }
 
-/// Where the parts of a section lie.
+/// Offsets of the parts of a section.
 struct Shape<'a> {
     roots: &'a [u8],
     nodes: &'a [u8],
@@ -84,8 +84,8 @@ impl<'a> Shape<'a> {
     }
 }
 
-/// Whether the section is as long as its roots, nodes of this size, and as many edges as the nodes
-/// count at their start.
+/// Returns `true` if the section is as long as its roots, nodes of this size, and as many edges as
+/// the nodes count at their start.
 fn fits(section: &[u8], node_size: u64) -> bool {
     let length = section.len() as u64;
     let (nodes, roots) = (u64::from(u32_at(section, 0)), u64::from(u32_at(section, 4)));
@@ -99,7 +99,7 @@ fn fits(section: &[u8], node_size: u64) -> bool {
     edges_at + 4 * (0..nodes).map(dependencies).sum::<u64>() == length
 }
 
-/// What to say about a file with a section whose length does not add up: another program's nodes,
+/// Message for a file with a section of a wrong length: another program's nodes,
 /// or damage.
 #[cold]
 fn other_layout(sections: &[&[u8]], rank: u32) -> BinaryError {

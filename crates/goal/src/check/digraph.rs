@@ -7,7 +7,7 @@ use std::collections::VecDeque;
 pub(super) struct Arc {
     /// The node it leads to.
     pub(super) to: usize,
-    /// Whether the target waits for the completion of the other rather than for its start.
+    /// `true` if the target waits for the completion of the other rather than for its start.
     pub(super) until_complete: bool,
 }
 

@@ -31,7 +31,7 @@ impl Network {
         number
     }
 
-    /// What flows through a pipe.
+    /// Flow through a pipe.
     pub(super) fn flow(&self, pipe: usize) -> u64 {
         self.pipes[pipe + 1].free
     }
@@ -50,7 +50,8 @@ impl Network {
         }
     }
 
-    /// The distance of every node from the source along pipes with room, if the sink is reached.
+    /// The distance of every node from the source along pipes with capacity, if the sink is
+    /// reached.
     fn levels(&self, source: usize, sink: usize) -> Option<Vec<usize>> {
         let mut level = vec![usize::MAX; self.from.len()];
         level[source] = 0;
@@ -66,7 +67,7 @@ impl Network {
         (level[sink] != usize::MAX).then_some(level)
     }
 
-    /// A shortest path with room, as pipes. `next` remembers what is known to lead nowhere.
+    /// A shortest path with capacity left, as pipes. `next` skips pipes known to lead nowhere.
     fn path(
         &self,
         source: usize,

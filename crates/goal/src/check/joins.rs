@@ -1,4 +1,4 @@
-//! Joins over all ranks: everybody meets equally often, for the same purpose, with the same
+//! Joins over all ranks: all ranks join equally often, in the same mode, with the same
 //! amounts.
 
 use super::problem::{Place, Problem};

@@ -84,7 +84,7 @@ impl<Key: std::hash::Hash + Eq> Classes<Key> {
     }
 }
 
-/// Whether the receives with a wildcard can take exactly the sends that are left.
+/// Returns `true` if the receives with a wildcard can take exactly the sends that are left.
 ///
 /// Which one takes which depends on the order of arrival, so this asks only whether there is an
 /// assignment at all: a largest flow from classes of sends to the classes of receives that admit

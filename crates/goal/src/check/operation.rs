@@ -8,9 +8,9 @@ use crate::graph::{Access, Block, Blocks, Graph, JoinMode, Memory, Operation, Ve
 
 /// The block lists of an operation by what it does with them. A list it lacks is empty.
 pub(super) struct Lists<'a> {
-    /// What it reads.
+    /// Blocks read.
     pub(super) reads: [(List, &'a [Block]); 2],
-    /// What it writes.
+    /// Blocks written.
     pub(super) writes: (List, &'a [Block]),
 }
 
@@ -238,13 +238,13 @@ fn spans(blocks: &[Block]) -> impl Iterator<Item = Span> {
     blocks.iter().filter_map(Span::of_block)
 }
 
-/// Whether two lists are the same once blocks without bytes, which the compiler drops, are left
-/// out.
+/// Returns `true` if two lists are the same once blocks without bytes, which the compiler drops,
+/// are left out.
 fn same_blocks(left: &[Block], right: &[Block]) -> bool {
     left.iter().filter(|block| block.length > 0).eq(right.iter().filter(|block| block.length > 0))
 }
 
-/// The length of a list whose bytes are known to fit in 64 bits.
+/// Returns the length of a list with bytes known to fit in 64 bits.
 fn length(blocks: &Blocks) -> u64 {
     blocks.bytes().unwrap_or(u64::MAX)
 }

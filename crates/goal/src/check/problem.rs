@@ -1,4 +1,4 @@
-//! Every rule a graph can break, and how a person is told.
+//! Every rule a graph can break, with its message.
 
 use crate::arithmetic::{Arithmetic, DataType};
 use crate::graph::{Block, Graph, JoinMode, Memory, Vertex};
@@ -38,11 +38,11 @@ pub enum List {
     Right,
     /// The source of a copy.
     Source,
-    /// Where a local operation, copy or timestamp writes.
+    /// Destination of a local operation, copy or timestamp.
     Destination,
-    /// What a rank gives to a join.
+    /// A rank's contribution to a join.
     Contribution,
-    /// What a rank gets from a join.
+    /// A rank's result of a join.
     JoinResult,
 }
 
@@ -99,7 +99,7 @@ pub enum Problem {
     Rank {
         /// The graph's rank.
         rank: u32,
-        /// How many ranks it says there are.
+        /// The number of ranks that it declares.
         ranks: u32,
     },
     /// An edge names a vertex that does not exist.
@@ -117,7 +117,7 @@ pub enum Problem {
         after: Vertex,
         /// The vertex it waits for.
         before: Vertex,
-        /// How many vertices there are.
+        /// The number of vertices.
         vertices: usize,
     },
     /// Operations of one rank wait for each other.
@@ -133,7 +133,7 @@ pub enum Problem {
         at: Place,
         /// The rank it names.
         peer: u32,
-        /// How many ranks there are.
+        /// The number of ranks.
         ranks: u32,
     },
     /// A block lies in a buffer that was never declared.
@@ -147,7 +147,7 @@ pub enum Problem {
         list: List,
         /// The buffer's number.
         buffer: u32,
-        /// How many there are.
+        /// The number.
         buffers: usize,
     },
     /// A block reaches beyond its memory.
@@ -279,7 +279,7 @@ pub enum Problem {
         at: Place,
         /// Bytes contributed.
         contribution: u64,
-        /// How many ranks there are.
+        /// The number of ranks.
         ranks: u32,
     },
     /// The root of a broadcast does not exist.
@@ -291,7 +291,7 @@ pub enum Problem {
         at: Place,
         /// The root it names.
         root: u32,
-        /// How many ranks there are.
+        /// The number of ranks.
         ranks: u32,
     },
     /// A rank other than the root contributes to a broadcast.
@@ -319,13 +319,13 @@ pub enum Problem {
         second: Place,
         /// Bytes they share.
         block: Block,
-        /// Whether both write them.
+        /// `true` if both write them.
         both_write: bool,
     },
     /// More problems than are worth listing.
     #[error("{left_out} more problems were found and are not listed: correct these first")]
     More {
-        /// How many.
+        /// The number.
         left_out: usize,
     },
     /// More of [`Unordered`](Self::Unordered) than are worth listing.
@@ -335,7 +335,7 @@ pub enum Problem {
     MoreUnordered {
         /// The graph's rank.
         rank: u32,
-        /// How many were left out, at least.
+        /// The number left out, at least.
         left_out: usize,
     },
     /// The graphs are not those of ranks 0, 1, … in order.
@@ -346,7 +346,7 @@ pub enum Problem {
     Position {
         /// Its position among the graphs.
         position: usize,
-        /// How many graphs there are.
+        /// The number of graphs.
         graphs: usize,
         /// The rank it says it is.
         rank: u32,

@@ -17,9 +17,9 @@ use crate::graph::{Block, Graph, Memory, Vertex};
 use crate::schedule::SCRATCHPAD;
 use std::collections::{BTreeSet, HashMap};
 
-/// How many pairs are reported for one rank; what is wrong repeats itself.
+/// Largest number of pairs reported for one rank; one mistake shows in many pairs.
 const REPORTED: usize = 32;
-/// How many pairs are counted; their number can grow with the square of the graph.
+/// Largest number of pairs counted; their number can grow with the square of the graph.
 const COUNTED: usize = 10_000;
 
 /// Adds every pair of operations that may run at the same time, use the same bytes and write them.
@@ -46,12 +46,12 @@ pub(super) fn check(graph: &Graph, digraph: &Digraph, order: &[usize], report: &
 /// Sets of operations, and those that must come after all of the set.
 type Demands = Vec<(Vec<usize>, Vec<usize>)>;
 
-/// What must come after what, because of the bytes they use; in the order of the sets' earliest
+/// Required order of operations that use the same bytes; in the order of the sets' earliest
 /// members.
 fn demands(graph: &Graph, order: &[usize], position: &[usize]) -> Demands {
     let mut memories: HashMap<u32, Usage> = HashMap::new();
     for entry in graph.vertices() {
-        // Bytes that nobody writes need no order.
+        // Bytes that are only read need no order.
         for span in Lists::of(&entry.operation).writes.1.iter().filter_map(Span::of_block) {
             memories.entry(span.memory).or_default();
         }
@@ -103,7 +103,7 @@ struct Search<'a> {
     position: Vec<usize>,
     /// For each vertex the sources that it comes after, as bits; zero between passes.
     after: Vec<u64>,
-    /// The operations whose successors the next pass finds, and their bits.
+    /// The operations for the next pass, with their bits.
     sources: Vec<usize>,
     bit: HashMap<usize, u32>,
     /// Sources, and what must come after all of them.

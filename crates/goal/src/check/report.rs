@@ -1,12 +1,12 @@
-//! Problems as they are found, up to a number that a person can still use.
+//! List of problems, limited to a number that is still of use.
 
 use super::problem::Problem;
 
-/// How many problems are kept. One mistake in a program that makes graphs shows in each of its
+/// Largest number of problems kept. One mistake in a program that makes graphs shows in each of its
 /// operations.
 const KEPT: usize = 1000;
 
-/// What has been found so far.
+/// Problems found so far.
 #[derive(Default)]
 pub(super) struct Report {
     problems: Vec<Problem>,

@@ -1,4 +1,4 @@
-//! Who used which bytes last: a map from ranges of one memory to their last writer and the readers
+//! Last users of bytes: a map from ranges of one memory to their last writer and the readers
 //! since.
 
 use std::collections::BTreeMap;
@@ -36,7 +36,7 @@ impl ReaderSets {
     }
 }
 
-/// Who must have completed before an operation may start.
+/// The operations that must complete before an operation may start.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub(super) enum Earlier {
     /// The last writer of bytes that are now used.
@@ -60,7 +60,8 @@ pub(super) struct Usage {
 }
 
 impl Usage {
-    /// Notes that `vertex` reads these bytes; `conflict` is told of whom it must come after.
+    /// Notes that `vertex` reads these bytes; `conflict` receives the operations it must come
+    /// after.
     pub(super) fn read(
         &mut self,
         bytes: std::ops::Range<u64>,
@@ -99,7 +100,8 @@ impl Usage {
         }
     }
 
-    /// Notes that `vertex` writes these bytes; `conflict` is told of whom it must come after.
+    /// Notes that `vertex` writes these bytes; `conflict` receives the operations it must come
+    /// after.
     pub(super) fn write(
         &mut self,
         bytes: std::ops::Range<u64>,
@@ -120,7 +122,8 @@ impl Usage {
             }
             match (others, segment.writer) {
                 (Some(set), _) => conflict(Earlier::Readers(set)),
-                // Readers come after the writer, so whoever comes after them comes after it.
+                // Readers come after the writer, so an operation after the readers comes after the
+                // writer.
                 (None, Some(writer)) if writer != vertex => conflict(Earlier::Writer(writer)),
                 _ => {}
             }

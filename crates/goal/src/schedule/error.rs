@@ -2,7 +2,7 @@
 
 use super::{MAGIC, VERSION};
 
-/// What is wrong with bytes that should be a schedule.
+/// Error in the bytes of a schedule.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum ScheduleError {
     /// Fewer bytes than a header, or not the number the header says.
@@ -10,9 +10,9 @@ pub enum ScheduleError {
         "a schedule of {expected} bytes was announced, {found} are there: it was cut off or something was appended"
     )]
     Length {
-        /// What the header says (64 where there is none).
+        /// Length in the header (64 where there is none).
         expected: u64,
-        /// What is there.
+        /// Actual length.
         found: u64,
     },
     /// The memory does not start at a multiple of eight.
@@ -39,9 +39,9 @@ pub enum ScheduleError {
         "the schedule is damaged: its checksum is {found:#018x} instead of {expected:#018x}: compile the graph again"
     )]
     Checksum {
-        /// What the header says.
+        /// Value in the header.
         expected: u64,
-        /// What the bytes give.
+        /// Value computed from the bytes.
         found: u64,
     },
     /// Counts, offsets or codes that no compiler writes.
@@ -49,13 +49,13 @@ pub enum ScheduleError {
     Operation {
         /// Index of the record.
         operation: u32,
-        /// What is wrong.
+        /// The problem.
         what: &'static str,
     },
     /// Header fields that contradict each other.
     #[error("the schedule is damaged: {what}: compile the graph again")]
     Header {
-        /// What is wrong.
+        /// The problem.
         what: &'static str,
     },
 }

@@ -1,4 +1,4 @@
-//! What must hold in a schedule's records before any engine runs them.
+//! Validation of a schedule's records before any engine runs them.
 
 use super::{
     BlockRecord, JoinKind, Kind, OperationRecord, SCRATCHPAD, ScheduleError, ScheduleView, flags,
@@ -146,7 +146,7 @@ fn check_blocks(view: &ScheduleView<'_>, record: &OperationRecord) -> Result<(),
     if consistent { Ok(()) } else { Err("the lengths of its block lists contradict each other") }
 }
 
-/// Whether a join's result has the length its mode gives; no result is always allowed.
+/// Returns `true` if a join's result has the length its mode gives; no result is always allowed.
 fn join_fits(
     view: &ScheduleView<'_>,
     record: &OperationRecord,

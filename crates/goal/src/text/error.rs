@@ -1,4 +1,4 @@
-//! What can be wrong with a text file, and where.
+//! Errors in text files, with their positions.
 
 use std::fmt;
 
@@ -34,21 +34,21 @@ pub enum TextError {
     /// Something else should stand here.
     #[error("{at}: found {found}, expected {expected}")]
     Unexpected {
-        /// Where it stands.
+        /// Its position.
         at: Position,
-        /// What stands there.
+        /// The text there.
         found: String,
-        /// What should.
+        /// The expected text.
         expected: &'static str,
     },
     /// A number that its field cannot hold.
     #[error("{at}: {found} is too large for {what}, which goes up to {limit}")]
     NumberTooLarge {
-        /// Where it stands.
+        /// Its position.
         at: Position,
         /// The number.
         found: String,
-        /// What it is the number of.
+        /// The counted thing.
         what: &'static str,
         /// The largest possible value.
         limit: u64,
@@ -56,7 +56,7 @@ pub enum TextError {
     /// No ranks at all.
     #[error("{at}: there must be at least one rank: write num_ranks 1 or more")]
     NoRanks {
-        /// Where the number stands.
+        /// Position of the number.
         at: Position,
     },
     /// Ranks come in order; this one does not.
@@ -64,11 +64,11 @@ pub enum TextError {
         "{at}: found rank {found}, expected rank {expected}: ranks come in order and each once"
     )]
     RankOrder {
-        /// Where the number stands.
+        /// Position of the number.
         at: Position,
         /// The rank found.
         found: u32,
-        /// The rank whose turn it is.
+        /// The expected rank.
         expected: u32,
     },
     /// More ranks than announced.
@@ -76,11 +76,11 @@ pub enum TextError {
         "{at}: found rank {found}, but num_ranks says there are {ranks}: remove the rank or correct num_ranks"
     )]
     TooManyRanks {
-        /// Where the number stands.
+        /// Position of the number.
         at: Position,
         /// The rank found.
         found: u32,
-        /// How many were announced.
+        /// The number declared.
         ranks: u32,
     },
     /// The text ends before all ranks were there.
@@ -92,7 +92,7 @@ pub enum TextError {
         at: Position,
         /// The first rank that is missing.
         rank: u32,
-        /// How many were announced.
+        /// The number declared.
         ranks: u32,
     },
     /// The text ends within a rank.
@@ -110,13 +110,13 @@ pub enum TextError {
     /// A comment without an end.
     #[error("{at}: the comment that begins here has no end: close it with `*/`")]
     OpenComment {
-        /// Where it begins.
+        /// Start position.
         at: Position,
     },
     /// A label that names two operations.
     #[error("{at}: the label `{label}` is already used at line {first}: choose another")]
     DuplicateLabel {
-        /// Where it stands.
+        /// Its position.
         at: Position,
         /// The label.
         label: String,
@@ -126,7 +126,7 @@ pub enum TextError {
     /// A label that names no operation.
     #[error("{at}: no operation above has the label `{label}`: define it before it is used")]
     UnknownLabel {
-        /// Where it stands.
+        /// Its position.
         at: Position,
         /// The label.
         label: String,
@@ -134,7 +134,7 @@ pub enum TextError {
     /// An operation that waits for itself.
     #[error("{at}: `{label}` waits for itself and could never start: remove the line")]
     SelfEdge {
-        /// Where the second mention stands.
+        /// Position of the second mention.
         at: Position,
         /// The label.
         label: String,
@@ -144,7 +144,7 @@ pub enum TextError {
         "{at}: the byte {byte:#04x} is not UTF-8: is this a binary GOAL file? Otherwise save the text as UTF-8"
     )]
     NotUtf8 {
-        /// Where it stands.
+        /// Its position.
         at: Position,
         /// The byte.
         byte: u8,

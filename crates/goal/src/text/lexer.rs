@@ -46,7 +46,7 @@ impl<'a> Lexer<'a> {
         self.line
     }
 
-    /// Where the token that was read last begins, to be told later.
+    /// Start of the last token, for later error messages.
     pub(super) fn mark(&self) -> usize {
         self.token
     }
@@ -57,7 +57,7 @@ impl<'a> Lexer<'a> {
         Position::end_of(&self.source[..mark])
     }
 
-    /// Where the token that was read last begins.
+    /// Start of the last token.
     pub(super) fn position(&self) -> Position {
         self.position_of(self.token)
     }

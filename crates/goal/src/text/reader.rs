@@ -40,7 +40,7 @@ struct Reader<'a> {
 }
 
 impl<'a> Reader<'a> {
-    /// What follows `rank`, when it is this rank's turn.
+    /// Reads the rest after `rank`.
     fn rank(&mut self, expected: u32, ranks: u32) -> Result<Graph, TextError> {
         let found = self.number("a rank", u64::from(ANY) - 1)? as u32;
         if found >= ranks {
@@ -106,7 +106,7 @@ impl<'a> Reader<'a> {
         }
     }
 
-    /// The label whose word was read last.
+    /// The label read last.
     fn label(&self, word: &'a str) -> Label<'a> {
         Label { word, mark: self.lexer.mark(), vertex: self.labels.get(word).copied() }
     }
@@ -119,7 +119,7 @@ impl<'a> Reader<'a> {
         })
     }
 
-    /// What follows `requires` or `irequires`.
+    /// Reads the rest after `requires` or `irequires`.
     fn edge(&mut self, after: Label<'a>, until: Until, graph: &mut Graph) -> Result<(), TextError> {
         let before = match self.lexer.next() {
             Token::Word(word) => self.label(word),
@@ -138,7 +138,7 @@ impl<'a> Reader<'a> {
         self.end_of_line(token, "the end of the line after a label")
     }
 
-    /// What follows `send`, `recv` or `calc`.
+    /// Reads the rest after `send`, `recv` or `calc`.
     fn operation(
         &mut self,
         kind: &str,
@@ -164,7 +164,7 @@ impl<'a> Reader<'a> {
         Ok(())
     }
 
-    /// What follows `send` or `recv`.
+    /// Reads the rest after `send` or `recv`.
     fn message(&mut self, is_send: bool) -> Result<(Operation, Attributes), TextError> {
         let bytes = self.number("a number of bytes", u64::MAX)?;
         self.word("b", "`b` after the number of bytes")?;
@@ -282,7 +282,7 @@ enum Allowed {
     Calc,
 }
 
-/// What stands at the end of an operation's line.
+/// Reads the end of an operation's line.
 struct Attributes {
     tag: Option<u32>,
     cpu: u8,

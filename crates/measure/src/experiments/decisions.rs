@@ -278,7 +278,7 @@ fn keep(
     let CollectiveCall { operation, ranks, bytes, .. } = *collective;
     let price = |plan: &Plan| match plan.algorithm {
         Algorithm::Join => None,
-        algorithm => costs.predict(operation, algorithm, ranks, bytes, plan.tuning()),
+        _ => costs.predict(operation, plan, ranks, bytes),
     };
     let least = all.iter().filter_map(price).fold(f64::INFINITY, f64::min);
     all.into_iter().partition(|plan| price(plan).is_none_or(|price| price <= SURE * least))

@@ -173,9 +173,7 @@ fn measure(
     };
     for timed in &compared.timed {
         let plan = &timed.plan;
-        if let Some(microseconds) =
-            costs.predict(operation, plan.algorithm, ranks, bytes, plan.tuning())
-        {
+        if let Some(microseconds) = costs.predict(operation, plan, ranks, bytes) {
             // Buffers are private: what goes in and what comes out is copied.
             let copied = start.per_byte * collective.private_bytes() as f64;
             // A join has no schedule to start, and was measured with its copies.

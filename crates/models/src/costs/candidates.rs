@@ -1,8 +1,9 @@
 //! Every way to run a collective that there is a model of, with its price.
 
-use crate::costs::{Costs, Prediction, Tuning};
-use crate::query::{Levels, Plan, Query};
+use crate::costs::{Candidate, Costs};
+use crate::query::Query;
 use collectives::{Algorithm, Collective};
+use collectives::{Choice, Levels};
 
 /// What a machine costs inside a node and between nodes, and which algorithms may be used.
 #[derive(Clone, Copy)]
@@ -15,19 +16,10 @@ pub struct CostModel<'a> {
     pub available: &'a dyn Fn(Collective, Algorithm, Levels) -> bool,
 }
 
-/// A way to run a collective.
-#[derive(Clone, Copy, Debug, PartialEq)]
-pub struct Candidate {
-    /// The way.
-    pub plan: Plan,
-    /// How long it is to take, in microseconds.
-    pub microseconds: f64,
-}
-
 impl CostModel<'_> {
     /// All ways, fastest first, each with the segment size and degree that suit it; of equals,
-    /// those that come first in [`Collective::algorithms`]. Empty if nothing is available, or if the
-    /// query has several nodes and nothing is known between nodes.
+    /// those that come first in [`Collective::algorithms`]. Empty if nothing is available, or if
+    /// the query has several nodes and nothing is known between nodes.
     pub fn candidates(&self, query: &Query) -> Vec<Candidate> {
         let mut candidates = Vec::new();
         for algorithm in query.operation.algorithms() {
@@ -55,19 +47,17 @@ impl CostModel<'_> {
     ///
     /// and takes the sum of their times. The nodes' ranks lead at their own pace, so it is an upper
     /// bound.
-    pub fn price(&self, plan: &Plan, query: &Query) -> Option<f64> {
+    pub fn price(&self, plan: &Choice, query: &Query) -> Option<f64> {
         let Query { operation, ranks, bytes, .. } = *query;
-        let (nodes, tuning) = (query.nodes(), plan.tuning());
+        let nodes = query.nodes();
         match plan.levels {
             Levels::One if plan.algorithm == Algorithm::Join && nodes > 1 => None,
-            Levels::One => {
-                self.among_all(nodes)?.predict(operation, plan.algorithm, ranks, bytes, tuning)
-            }
+            Levels::One => self.among_all(nodes)?.predict(operation, plan, ranks, bytes),
             Levels::Two => self.two_levels(plan, query),
         }
     }
 
-    fn two_levels(&self, plan: &Plan, query: &Query) -> Option<f64> {
+    fn two_levels(&self, plan: &Choice, query: &Query) -> Option<f64> {
         use Collective::*;
         let (nodes, here) = (query.nodes(), query.ranks_per_node.min(query.ranks));
         if nodes < 2 || here < 2 || !query.operation.has_two_levels(plan.algorithm) {
@@ -77,18 +67,14 @@ impl CostModel<'_> {
         let of_node = m.saturating_mul(u64::from(here));
         let of_all = m.saturating_mul(u64::from(query.ranks));
         let binomial = |operation, bytes| {
-            self.inside.predict(operation, Algorithm::Binomial, here, bytes, Tuning::default())
+            self.inside.predict(operation, &Choice::of(Algorithm::Binomial), here, bytes)
         };
-        let inside = |operation, bytes| {
-            self.inside.predict(operation, plan.algorithm, here, bytes, plan.tuning())
-        };
-        let between = |bytes| {
-            self.between?.predict(query.operation, plan.algorithm, nodes, bytes, plan.tuning())
-        };
+        let inside = |operation, bytes| self.inside.predict(operation, plan, here, bytes);
+        let between = |bytes| self.between?.predict(query.operation, plan, nodes, bytes);
         let around = match query.operation {
             Barrier => {
                 return Some(
-                    self.inside.predict(Barrier, Algorithm::Tree, here, 0, Tuning::default())?
+                    self.inside.predict(Barrier, &Choice::of(Algorithm::Tree), here, 0)?
                         + between(0)?,
                 );
             }
@@ -98,23 +84,12 @@ impl CostModel<'_> {
             Alltoall => {
                 // Each rank speaks with so many nodes, in one message each, and the others of its
                 // node give it what is for them.
-                let spoken_with = (nodes - 1).div_ceil(here);
-                let for_speaker = of_node.saturating_mul(u64::from(spoken_with));
-                let inside = self.inside.predict(
-                    Alltoall,
-                    Algorithm::RotatedDirect,
-                    here,
-                    for_speaker,
-                    Tuning::default(),
-                )?;
+                let nodes_led = (nodes - 1).div_ceil(here);
+                let for_leader = of_node.saturating_mul(u64::from(nodes_led));
+                let rotated = Choice::of(Algorithm::RotatedDirect);
+                let inside = self.inside.predict(Alltoall, &rotated, here, for_leader)?;
                 let message = of_node.saturating_mul(u64::from(here));
-                let between = self.between?.predict(
-                    Alltoall,
-                    plan.algorithm,
-                    spoken_with + 1,
-                    message,
-                    plan.tuning(),
-                )?;
+                let between = self.between?.predict(Alltoall, plan, nodes_led + 1, message)?;
                 (inside, between, inside)
             }
             _ => return None,
@@ -139,12 +114,12 @@ impl CostModel<'_> {
             }
             (Levels::Two, _) => self.between?.best(operation, algorithm, nodes, bytes)?,
         };
-        let Prediction { tuning: Tuning { segment_bytes, degree }, .. } = best;
+        let Choice { segment_bytes, degree, .. } = best.plan;
         let one_segment = segment_bytes.is_some_and(|segment| segment.get() >= bytes);
         if one_segment && algorithm.unsegmented().is_some_and(available) {
             return None; // the same under another name
         }
-        let plan = Plan { levels, algorithm, segment_bytes, degree };
+        let plan = Choice { levels, algorithm, segment_bytes, degree };
         Some(Candidate { plan, microseconds: self.price(&plan, query)? })
     }
 

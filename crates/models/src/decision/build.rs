@@ -3,7 +3,8 @@
 use super::table::{DecisionTable, Range, Row, RunnerUp};
 use crate::costs::{Candidate, CostModel};
 use crate::machine::Fingerprint;
-use crate::query::{Plan, Query};
+use crate::query::Query;
+use collectives::Choice as Plan;
 use collectives::Collective;
 
 /// As long as a plan takes no longer than this times the fastest at the sizes of the grid, it is

@@ -2,7 +2,8 @@
 
 use super::rules;
 use super::table::{DecisionTable, Gap, Row, RunnerUp, sizes};
-use crate::query::{Plan, Query};
+use crate::query::Query;
+use collectives::Choice as Plan;
 use std::fmt;
 
 /// What to run.

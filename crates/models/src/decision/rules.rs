@@ -1,7 +1,8 @@
 //! What is used where nothing has been measured.
 
-use crate::query::{Levels, Plan, Query};
+use crate::query::Query;
 use collectives::{Algorithm, Collective};
+use collectives::{Choice as Plan, Levels};
 
 /// Up to this many bytes a broadcast or a reduction sends whole messages, beyond it parts.
 const SHORT_BCAST: u64 = 12 << 10;

@@ -2,7 +2,8 @@
 
 use crate::file::{self, FileError, Kind};
 use crate::machine::Fingerprint;
-use crate::query::{Levels, Plan};
+use collectives::{Choice as Plan, Levels};
+
 use collectives::{Algorithm, Collective};
 use serde::{Deserialize, Serialize};
 use std::io;

@@ -1,7 +1,7 @@
 //! The formulas on small numbers, worked by hand.
 
-use collectives::Collective;
-use models::costs::{Costs, Tuning};
+use collectives::{Choice, Collective};
+use models::costs::Costs;
 use models::formulas::{
     allgather, allreduce, alltoall, barrier, bcast, gather, reduce, reduce_scatter, scan, scatter,
 };
@@ -221,9 +221,10 @@ proptest! {
         ranks in 2u32..100, bytes in 0u64..1_000_000, more in 1u64..1_000_000, segment in 1u64..100_000, degree in 2u32..20,
     ) {
         let costs = costs(network, combine, contention);
-        let tuning = Tuning { segment_bytes: NonZeroU64::new(segment), degree: NonZeroU32::new(degree) };
         for (operation, algorithm) in every_algorithm() {
-            let predict = |ranks, bytes| costs.predict(operation, algorithm, ranks, bytes, tuning).expect("has a model");
+            let (segment_bytes, degree) = (NonZeroU64::new(segment), NonZeroU32::new(degree));
+            let choice = Choice { segment_bytes, degree, ..Choice::of(algorithm) };
+            let predict = |ranks, bytes| costs.predict(operation, &choice, ranks, bytes).expect("has a model");
             prop_assert_eq!(predict(1, bytes), 0.0, "{} {}", algorithm, operation);
             prop_assert_eq!(predict(0, bytes), 0.0, "{} {}", algorithm, operation);
             let (small, large) = (predict(ranks, bytes), predict(ranks, bytes + more));
@@ -237,8 +238,8 @@ proptest! {
         let costs = costs(Parameters::new(1e13, points.to_vec()).expect("valid"), 1e12, 1e12);
         for (operation, algorithm) in every_algorithm() {
             for segment in [1, u64::MAX] {
-                let tuning = Tuning { segment_bytes: NonZeroU64::new(segment), degree: None };
-                let time = costs.predict(operation, algorithm, ranks, bytes, tuning).expect("has a model");
+                let choice = Choice { segment_bytes: NonZeroU64::new(segment), ..Choice::of(algorithm) };
+                let time = costs.predict(operation, &choice, ranks, bytes).expect("has a model");
                 prop_assert!(time.is_finite() && time >= 0.0, "{algorithm} {operation}: {time}");
             }
         }
@@ -249,16 +250,16 @@ proptest! {
         let costs = costs(network, 0.001, 0.4);
         for (operation, algorithm) in every_algorithm() {
             let best = costs.best(operation, algorithm, ranks, bytes).expect("has a model");
-            let again = costs.predict(operation, algorithm, ranks, bytes, best.tuning).expect("has a model");
+            let again = costs.predict(operation, &best.plan, ranks, bytes).expect("has a model");
             prop_assert_eq!(best.microseconds, again);
             for power in 6..=bytes.ilog2() {
                 let degree = NonZeroU32::new(2 << (power % 4));
-                let tuning = Tuning { segment_bytes: NonZeroU64::new(bytes >> (power - 6)), degree };
+                let choice = Choice { segment_bytes: NonZeroU64::new(bytes >> (power - 6)), degree, ..Choice::of(algorithm) };
                 // Segments are whole cache lines, so that a power may lie up to a line beside one
                 // that was tried.
-                let other = costs.predict(operation, algorithm, ranks, bytes, tuning).expect("has a model");
-                let aligned = tuning.segment_bytes.is_none_or(|size| size.get() % 64 == 0);
-                prop_assert!(!aligned || best.microseconds <= other, "{algorithm} {operation}: {best:?}, {tuning:?} {other}");
+                let other = costs.predict(operation, &choice, ranks, bytes).expect("has a model");
+                let aligned = choice.segment_bytes.is_none_or(|size| size.get() % 64 == 0);
+                prop_assert!(!aligned || best.microseconds <= other, "{algorithm} {operation}: {best:?}, {choice:?} {other}");
             }
         }
     }

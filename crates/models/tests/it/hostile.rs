@@ -1,8 +1,7 @@
 //! Damaged files: every byte changed, and thousands of random changes. Nothing may panic, and what
 //! is accepted must be sound. The fuzz targets in `fuzz/` do the same without end.
 
-use collectives::Collective;
-use models::costs::Tuning;
+use collectives::{Choice, Collective};
 use models::decision::{DecisionTable, Query, decide};
 use models::machine::PairClass;
 use models::machine_file::Machine;
@@ -42,7 +41,7 @@ fn use_machine(bytes: &[u8]) {
         let Some(costs) = machine.costs(*class) else { continue };
         for operation in Collective::ALL {
             for algorithm in operation.algorithms() {
-                let time = costs.predict(*operation, *algorithm, 5, 1000, Tuning::default());
+                let time = costs.predict(*operation, &Choice::of(*algorithm), 5, 1000);
                 assert!(
                     time.is_none_or(|time| time.is_finite() && time >= 0.0),
                     "{algorithm} {operation}: {time:?}"

@@ -2,7 +2,7 @@
 //! is missing from them.
 
 use crate::sample_machine::{fingerprint, grid, machine, table};
-use collectives::{Algorithm, Collective};
+use collectives::{Algorithm, Choice, Collective};
 use models::costs::CostModel;
 use models::decision::{
     DecisionTable, Gap, Levels, Origin, Plan, Query, Range, Reason, Row, decide, rules,
@@ -143,10 +143,8 @@ fn an_alltoall_in_two_levels_is_two_exchanges_inside_and_one_between() {
     let here = query(Collective::Alltoall, 8, 2, 64);
     with_prices(|prices| {
         let direct = |costs: &models::costs::Costs, ranks, bytes| {
-            let (algorithm, tuning) = (Algorithm::RotatedDirect, models::costs::Tuning::default());
-            costs
-                .predict(Collective::Alltoall, algorithm, ranks, bytes, tuning)
-                .expect("there is a model")
+            let rotated = Choice::of(Algorithm::RotatedDirect);
+            costs.predict(Collective::Alltoall, &rotated, ranks, bytes).expect("there is a model")
         };
         let between = prices.between.expect("measured");
         let expected = 2.0 * direct(prices.inside, 2, 4 * 64) + direct(between, 3, 4 * 64);

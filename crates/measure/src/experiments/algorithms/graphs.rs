@@ -1,13 +1,8 @@
 //! The graphs of a plan, by the names that models and algorithms share.
 
 use crate::harness::Error;
-use collectives::{Algorithm, Collective};
-use collectives::{CollectiveError, Reduction, Sizes, Tuning};
-use collectives::{
-    allgather, allreduce, alltoall, barrier, bcast, exscan, gather, reduce, reduce_scatter, scan,
-    scatter,
-};
-use goal::arithmetic::{Arithmetic, DataType, UnknownName};
+use collectives::{Algorithm, Collective, CollectiveError, GraphSpec, Reduction, build};
+use goal::arithmetic::{Arithmetic, DataType};
 use goal::compile::CompileError;
 use goal::graph::Graph;
 use models::decision::{Levels, Plan};
@@ -31,9 +26,6 @@ pub struct CollectiveCall {
 /// Why a plan cannot be run for a shape.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum PlanError {
-    /// The algorithm has a model and no graph.
-    #[error(transparent)]
-    Algorithm(#[from] UnknownName),
     /// The algorithm does not support this call.
     #[error(transparent)]
     Shape(#[from] CollectiveError),
@@ -120,59 +112,21 @@ impl CollectiveCall {
         if plan.levels == Levels::Two {
             return Err(PlanError::TwoLevels);
         }
-        let CollectiveCall { operation, ranks, bytes, root } = *self;
-        let name = plan.algorithm.name();
-        let tuning = tuning(plan);
-        let reduction = Reduction::new(Arithmetic::Add, self.data_type());
-        let sizes = || Sizes::equal(ranks, bytes);
-        Ok(match operation {
-            Collective::Barrier => name.parse::<barrier::Algorithm>()?.graph(rank, ranks)?,
-            Collective::Bcast => {
-                name.parse::<bcast::Algorithm>()?.graph(rank, ranks, root, bytes, tuning)?
-            }
-            Collective::Scatter => {
-                name.parse::<scatter::Algorithm>()?.graph(rank, root, &sizes()?, tuning)?
-            }
-            Collective::Gather => {
-                name.parse::<gather::Algorithm>()?.graph(rank, root, &sizes()?, tuning)?
-            }
-            Collective::Allgather => {
-                name.parse::<allgather::Algorithm>()?.graph(rank, &sizes()?)?
-            }
-            Collective::Reduce => name
-                .parse::<reduce::Algorithm>()?
-                .graph(rank, ranks, root, bytes, reduction, tuning)?,
-            Collective::Allreduce => {
-                name.parse::<allreduce::Algorithm>()?.graph(rank, ranks, bytes, reduction)?
-            }
-            Collective::ReduceScatter => {
-                name.parse::<reduce_scatter::Algorithm>()?.graph(rank, &sizes()?, reduction)?
-            }
-            Collective::Scan => {
-                name.parse::<scan::Algorithm>()?.graph(rank, ranks, bytes, reduction)?
-            }
-            Collective::Exscan => {
-                name.parse::<exscan::Algorithm>()?.graph(rank, ranks, bytes, reduction)?
-            }
-            // The only one left; operations are non-exhaustive, so that the compiler asks for a
-            // rest.
-            _ => name.parse::<alltoall::Algorithm>()?.graph(rank, ranks, bytes, tuning)?,
-        })
+        let spec = GraphSpec {
+            collective: self.operation,
+            rank,
+            ranks: self.ranks,
+            ranks_per_node: NonZeroU32::MIN,
+            root: self.root,
+            bytes: self.bytes,
+            reduction: Reduction::new(Arithmetic::Add, self.data_type()),
+        };
+        Ok(build(&spec, plan)?)
     }
 
     /// Returns true if a plan can be run for this shape.
     pub fn admits(&self, plan: &Plan) -> bool {
         self.graph(plan, 0).is_ok()
-    }
-}
-
-/// In the words of the algorithms. What is open is one segment, or a degree of 2.
-fn tuning(plan: &Plan) -> Tuning {
-    const ONE_SEGMENT: std::num::NonZeroU64 = std::num::NonZeroU64::MAX;
-    const TWO: std::num::NonZeroU32 = std::num::NonZeroU32::new(2).expect("not zero");
-    Tuning {
-        segment_bytes: plan.segment_bytes.unwrap_or(ONE_SEGMENT),
-        degree: plan.degree.unwrap_or(TWO),
     }
 }
 

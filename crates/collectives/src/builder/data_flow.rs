@@ -1,11 +1,11 @@
-//! Which operation must wait for which, because of the bytes they use.
+//! Dependencies between operations that follow from the bytes they use.
 
 use goal::graph::{Block, Blocks, Memory, Vertex};
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 
-/// Who wrote and who has read each byte so far. Operations are noted one after the other, as a
-/// plain program would do them; each waits for those before it that wrote what it reads, or used
-/// what it writes, and for no others.
+/// Last writer and later readers of each byte. Operations are noted in program order; each waits
+/// for earlier operations that wrote the bytes it reads or used the bytes it writes, and for no
+/// others.
 #[derive(Debug, Default)]
 pub(crate) struct DataFlow {
     /// The pieces of each memory by their first byte; they cover all of it.
@@ -18,12 +18,12 @@ struct Piece {
     /// The byte after the last one.
     end: u64,
     writer: Option<Vertex>,
-    /// Who has read them since.
+    /// Operations that have read them since.
     readers: Vec<Vertex>,
 }
 
 impl DataFlow {
-    /// Notes what an operation reads and writes, and gives those it must wait for.
+    /// Notes the reads and writes of an operation and returns the operations it must wait for.
     pub(crate) fn note(
         &mut self,
         vertex: Vertex,
@@ -33,7 +33,7 @@ impl DataFlow {
         let mut awaited = BTreeSet::new();
         for block in &writes.0 {
             self.visit(*block, |piece| {
-                // Whoever has read has waited for the writer.
+                // A reader has waited for the writer, so waiting for the readers is enough.
                 match piece.readers[..] {
                     [] => awaited.extend(piece.writer),
                     _ => awaited.extend(piece.readers.drain(..)),
@@ -108,7 +108,7 @@ mod tests {
             "both have read, and have waited for 0"
         );
         assert_eq!(awaited(&mut flow, 5, &[&block(0, 10)], &none), [0, 4]);
-        assert_eq!(awaited(&mut flow, 6, &[], &block(15, 5)), [1], "nobody has read there");
+        assert_eq!(awaited(&mut flow, 6, &[], &block(15, 5)), [1], "no reader there");
         assert_eq!(awaited(&mut flow, 7, &[&block(20, 5)], &none), [] as [u32; 0]);
     }
 

@@ -1,14 +1,14 @@
-//! How any number of ranks becomes a power of two.
+//! Reduction of any number of ranks to a power of two.
 
-/// How the ranks become a power of two: of the first 2 × `pairs` ranks one of each pair folds into
-/// the other, the even one into the odd one unless the even one must stay. The others and those
-/// that stay are the core; its positions keep the order of ranks.
+/// Reduction of the ranks to a power of two: of the first 2 × `pairs` ranks one of each pair folds
+/// into the other, the even one into the odd one unless the even one must stay. The others and
+/// those that stay are the core; its positions keep the order of ranks.
 ///
 /// Thakur, Rabenseifner, Gropp: "Optimization of Collective Communication Operations in MPICH",
 /// International Journal of High Performance Computing Applications 19(1), 2005: the way of
 /// recursive doubling with other numbers of ranks.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Folding {
+pub(crate) struct PowerOfTwo {
     /// The largest power of two that is not above the number of ranks.
     core: u32,
     pairs: u32,
@@ -16,7 +16,7 @@ pub(crate) struct Folding {
     stays: Option<u32>,
 }
 
-/// What a rank does.
+/// Part of a rank.
 pub(crate) enum Role {
     /// Hands its contribution to another rank and gets the result back.
     Folded { into: u32 },
@@ -24,16 +24,16 @@ pub(crate) enum Role {
     Core { position: u32, folded: Option<u32> },
 }
 
-impl Folding {
+impl PowerOfTwo {
     /// For at least one rank.
     pub(crate) fn new(ranks: u32) -> Self {
         let core = 1 << ranks.ilog2();
-        Folding { core, pairs: ranks - core, stays: None }
+        PowerOfTwo { core, pairs: ranks - core, stays: None }
     }
 
     /// As [`new`](Self::new), with this rank in the core.
     pub(crate) fn around(rank: u32, ranks: u32) -> Self {
-        Folding { stays: Some(rank), ..Folding::new(ranks) }
+        PowerOfTwo { stays: Some(rank), ..PowerOfTwo::new(ranks) }
     }
 
     /// The number of positions, a power of two.

@@ -2,19 +2,19 @@
 
 use crate::CollectiveError;
 use crate::blocks::{Parts, merged};
-use crate::drawing::Drawing;
+use crate::builder::GraphBuilder;
 use crate::row::Row;
 use goal::graph::Block;
 
 pub(super) fn bruck(
-    drawing: &mut Drawing,
+    builder: &mut GraphBuilder,
     bytes: u64,
     input: &Parts,
     output: &Parts,
 ) -> Result<(), CollectiveError> {
-    let member = drawing.member();
+    let member = builder.member();
     let (rank, ranks) = (member.rank(), member.ranks());
-    drawing.copy(input.at(rank), output.at(rank));
+    builder.copy(input.at(rank), output.at(rank));
     // A block is known by how many ranks it travels in all, which is also what tells the rounds in
     // which it moves.
     let mut places: Vec<Block> = (0..ranks).map(|way| input.at(member.after(way))).collect();
@@ -22,14 +22,14 @@ pub(super) fn bruck(
         let moving: Vec<u32> = (0..ranks).filter(|way| way & distance != 0).collect();
         let is_last = |way: u32| way / 2 < distance;
         let mut waiting =
-            Row::new(drawing, moving.iter().filter(|way| !is_last(**way)).count(), bytes)?;
+            Row::new(builder, moving.iter().filter(|way| !is_last(**way)).count(), bytes)?;
         let destination = |way: &u32| {
             if is_last(*way) { output.at(member.before(*way)) } else { waiting.next_block() }
         };
         let destinations: Vec<Block> = moving.iter().map(destination).collect();
         let packed = merged(moving.iter().map(|way| places[*way as usize]));
-        drawing.send(packed, member.after(distance), round as u32);
-        drawing.receive(
+        builder.send(packed, member.after(distance), round as u32);
+        builder.receive(
             merged(destinations.iter().copied()),
             member.before(distance),
             round as u32,
@@ -47,15 +47,15 @@ pub(super) fn bruck(
 /// own coordinates. So there is always one block for each place of the grid, and the phase swaps
 /// those of one coordinate with those of the rank at that coordinate.
 pub(super) fn multiphase(
-    drawing: &mut Drawing,
+    builder: &mut GraphBuilder,
     extents: &[u32],
     bytes: u64,
     input: &Parts,
     output: &Parts,
 ) -> Result<(), CollectiveError> {
-    let member = drawing.member();
+    let member = builder.member();
     let (rank, ranks) = (member.rank(), member.ranks());
-    drawing.copy(input.at(rank), output.at(rank));
+    builder.copy(input.at(rank), output.at(rank));
     let mut places: Vec<Block> = (0..ranks).map(|index| input.at(index)).collect();
     let mut stride = 1;
     for (phase, extent) in extents.iter().enumerate() {
@@ -69,13 +69,13 @@ pub(super) fn multiphase(
             let peer = |other: u32| rank - coordinate(rank) * stride + other * stride;
             let at = |other: u32| (0..ranks).filter(move |index| coordinate(*index) == other);
             let packed = merged(at(to).map(|index| places[index as usize]));
-            drawing.send(packed, peer(to), phase as u32);
+            builder.send(packed, peer(to), phase as u32);
             let mut waiting =
-                Row::new(drawing, at(from).filter(|index| !is_last(*index)).count(), bytes)?;
+                Row::new(builder, at(from).filter(|index| !is_last(*index)).count(), bytes)?;
             let destinations: Vec<Block> = at(from)
                 .map(|index| if is_last(index) { output.at(index) } else { waiting.next_block() })
                 .collect();
-            drawing.receive(merged(destinations.iter().copied()), peer(from), phase as u32);
+            builder.receive(merged(destinations.iter().copied()), peer(from), phase as u32);
             arrived.extend(at(from).zip(destinations));
         }
         // What came stands where something else was until the phase was over.

@@ -1,24 +1,25 @@
-//! A rank's graph while it is drawn.
+//! The builder of one rank's graph.
+
+mod data_flow;
 
 use crate::blocks::Parts;
-use crate::data_flow::DataFlow;
+use crate::builder::data_flow::DataFlow;
 use crate::member::Member;
 use crate::{CollectiveError, Reduction, Sizes};
 use goal::graph::{Access, Block, Blocks, Graph, JoinMode, Operation, Vertex};
 
-/// A rank's graph while it is drawn. Algorithms add operations one after the other, as a plain
-/// program would do them; the edges follow from the bytes that operations use. Ranks are positions
-/// in the group of ranks that is being drawn for, which is all of them unless
-/// [`within`](Self::within) says otherwise.
+/// Builder of one rank's graph. Algorithms add operations in program order; the edges follow from
+/// the bytes that operations read and write. Ranks are positions in the current group of ranks,
+/// which is all ranks outside of [`within`](Self::within).
 #[derive(Debug)]
-pub(crate) struct Drawing {
+pub(crate) struct GraphBuilder {
     graph: Graph,
     flow: DataFlow,
     group: Group,
     /// Empty messages received since the last one was sent.
-    heard: Vec<Vertex>,
+    signals_received: Vec<Vertex>,
     /// The last empty message sent.
-    signalled: Option<Vertex>,
+    last_signal: Option<Vertex>,
 }
 
 /// Some of the ranks: every `stride`-th from `first` on, except that one of them may be another.
@@ -29,7 +30,7 @@ pub(crate) struct Group {
     pub(crate) count: u32,
     /// The rank at this position is this one instead.
     pub(crate) replaced: Option<(u32, u32)>,
-    /// The position of the rank that is being drawn for.
+    /// The position of the rank whose graph is built.
     pub(crate) position: u32,
 }
 
@@ -43,26 +44,32 @@ impl Group {
     }
 }
 
-impl Drawing {
+impl GraphBuilder {
     pub(crate) fn new(rank: u32, ranks: u32) -> Result<Self, CollectiveError> {
         let graph = Member::new(rank, ranks)?.graph();
         let group = Group { first: 0, stride: 1, count: ranks, replaced: None, position: rank };
-        Ok(Drawing { graph, flow: DataFlow::default(), group, heard: Vec::new(), signalled: None })
+        Ok(GraphBuilder {
+            graph,
+            flow: DataFlow::default(),
+            group,
+            signals_received: Vec::new(),
+            last_signal: None,
+        })
     }
 
     pub(crate) fn finish(self) -> Graph {
         self.graph
     }
 
-    /// The rank that is being drawn for, by its position in the group.
+    /// The rank whose graph is built, by its position in the group.
     pub(crate) fn member(&self) -> Member {
         Member::at(self.group.position, self.group.count)
     }
 
-    /// Draws something for a group that this rank belongs to.
-    pub(crate) fn within<T>(&mut self, group: Group, draw: impl FnOnce(&mut Self) -> T) -> T {
+    /// Adds operations among the ranks of a group that contains this rank.
+    pub(crate) fn within<T>(&mut self, group: Group, build: impl FnOnce(&mut Self) -> T) -> T {
         let outer = std::mem::replace(&mut self.group, group);
-        let result = draw(self);
+        let result = build(self);
         self.group = outer;
         result
     }
@@ -77,7 +84,7 @@ impl Drawing {
         Parts::new(self.graph.buffer(access, sizes.total()), sizes)
     }
 
-    /// Takes this much more scratchpad.
+    /// Allocates a block of the scratchpad.
     pub(crate) fn scratchpad(&mut self, bytes: u64) -> Result<Block, CollectiveError> {
         let block = self.graph.scratchpad(bytes);
         // The graph counts its scratchpad saturating: at the limit, blocks would share bytes.
@@ -120,7 +127,7 @@ impl Drawing {
         self.add(Operation::Local { operation, data_type, left, right, destination })
     }
 
-    /// All ranks meet.
+    /// Adds a join of all ranks.
     pub(crate) fn join(
         &mut self,
         mode: JoinMode,
@@ -130,26 +137,26 @@ impl Drawing {
         self.add(Operation::Join { mode, contribution: contribution.into(), result: result.into() })
     }
 
-    /// Receives an empty message; every later [`signal`](Self::signal) waits for it.
-    pub(crate) fn hear(&mut self, from: u32, tag: u32) {
+    /// Receives an empty message; every later [`send_signal`](Self::send_signal) waits for it.
+    pub(crate) fn receive_signal(&mut self, from: u32, tag: u32) {
         let receive = self.receive(Blocks::none(), from, tag);
-        self.heard.push(receive);
+        self.signals_received.push(receive);
     }
 
-    /// Sends an empty message that says that this rank has heard all it was to hear before.
-    pub(crate) fn signal(&mut self, to: u32, tag: u32) {
+    /// Sends an empty message once all signals to this rank so far have arrived.
+    pub(crate) fn send_signal(&mut self, to: u32, tag: u32) {
         let send = self.send(Blocks::none(), to, tag);
-        for heard in std::mem::take(&mut self.heard) {
-            self.requires(send, heard);
+        for received in std::mem::take(&mut self.signals_received) {
+            self.requires(send, received);
         }
-        // Messages come from different ranks and may overtake each other. That the previous signal
-        // has started says that everything it waited for is complete, too.
-        if let Some(previous) = self.signalled.replace(send) {
+        // The previous signal starts only after everything it waits for is complete, so its
+        // start implies those arrivals as well; messages from different ranks may overtake.
+        if let Some(previous) = self.last_signal.replace(send) {
             self.graph.irequires(send, previous);
         }
     }
 
-    /// An order that does not follow from bytes.
+    /// Adds an edge that does not follow from bytes.
     pub(crate) fn requires(&mut self, after: Vertex, before: Vertex) {
         self.graph.requires(after, before);
     }

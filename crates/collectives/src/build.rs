@@ -1,0 +1,128 @@
+//! The graph of any collective by any of its algorithms.
+
+use crate::{
+    Choice, Collective, CollectiveError, Levels, Reduction, Sizes, allgather, allreduce, alltoall,
+    barrier, bcast, exscan, gather, reduce, reduce_scatter, scan, scatter, two_level,
+};
+use goal::graph::Graph;
+use std::num::NonZeroU32;
+
+/// Specification of one rank's graph of a collective with blocks of one size.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct GraphSpec {
+    /// The collective.
+    pub collective: Collective,
+    /// The rank whose graph is built.
+    pub rank: u32,
+    /// The number of ranks.
+    pub ranks: u32,
+    /// The number of consecutive ranks on each node; used by two-level algorithms only.
+    pub ranks_per_node: NonZeroU32,
+    /// The root; ignored by collectives without one.
+    pub root: u32,
+    /// Bytes as [`Collective`] counts them.
+    pub bytes: u64,
+    /// The reduction; ignored by collectives that combine nothing.
+    pub reduction: Reduction,
+}
+
+/// Builds one rank's graph of a collective.
+///
+/// # Errors
+/// [`CollectiveError::Algorithm`] if the collective has no such algorithm,
+/// [`CollectiveError::OneLevelOnly`] if it has no two-level form, and the errors of the algorithm
+/// itself.
+///
+/// ```
+/// use collectives::{Algorithm, Choice, Collective, GraphSpec, Reduction, build};
+/// use goal::arithmetic::{Arithmetic, DataType};
+/// use std::num::NonZeroU32;
+///
+/// let spec = GraphSpec {
+///     collective: Collective::Bcast,
+///     rank: 3,
+///     ranks: 8,
+///     ranks_per_node: NonZeroU32::MIN,
+///     root: 3,
+///     bytes: 1024,
+///     reduction: Reduction::new(Arithmetic::Add, DataType::F64),
+/// };
+/// let graph = build(&spec, &Choice::of(Algorithm::Binomial))?;
+/// assert_eq!(graph.vertices().len(), 3); // sends to the ranks 7, 5 and 4
+/// # Ok::<(), collectives::CollectiveError>(())
+/// ```
+pub fn build(spec: &GraphSpec, choice: &Choice) -> Result<Graph, CollectiveError> {
+    match choice.levels {
+        Levels::One => one_level(spec, choice),
+        Levels::Two => two_levels(spec, choice),
+    }
+}
+
+fn one_level(spec: &GraphSpec, choice: &Choice) -> Result<Graph, CollectiveError> {
+    let GraphSpec { rank, ranks, root, bytes, reduction, .. } = *spec;
+    let tuning = choice.tuning();
+    let algorithm = choice.algorithm;
+    let sizes = || Sizes::equal(ranks, bytes);
+    match spec.collective {
+        Collective::Barrier => barrier::Algorithm::try_from(algorithm)?.graph(rank, ranks),
+        Collective::Bcast => {
+            bcast::Algorithm::try_from(algorithm)?.graph(rank, ranks, root, bytes, tuning)
+        }
+        Collective::Scatter => {
+            scatter::Algorithm::try_from(algorithm)?.graph(rank, root, &sizes()?, tuning)
+        }
+        Collective::Gather => {
+            gather::Algorithm::try_from(algorithm)?.graph(rank, root, &sizes()?, tuning)
+        }
+        Collective::Allgather => allgather::Algorithm::try_from(algorithm)?.graph(rank, &sizes()?),
+        Collective::Reduce => reduce::Algorithm::try_from(algorithm)?
+            .graph(rank, ranks, root, bytes, reduction, tuning),
+        Collective::Allreduce => {
+            allreduce::Algorithm::try_from(algorithm)?.graph(rank, ranks, bytes, reduction)
+        }
+        Collective::ReduceScatter => {
+            reduce_scatter::Algorithm::try_from(algorithm)?.graph(rank, &sizes()?, reduction)
+        }
+        Collective::Scan => {
+            scan::Algorithm::try_from(algorithm)?.graph(rank, ranks, bytes, reduction)
+        }
+        Collective::Exscan => {
+            exscan::Algorithm::try_from(algorithm)?.graph(rank, ranks, bytes, reduction)
+        }
+        Collective::Alltoall => {
+            alltoall::Algorithm::try_from(algorithm)?.graph(rank, ranks, bytes, tuning)
+        }
+    }
+}
+
+fn two_levels(spec: &GraphSpec, choice: &Choice) -> Result<Graph, CollectiveError> {
+    let GraphSpec { collective, rank, ranks, ranks_per_node: per_node, root, bytes, .. } = *spec;
+    let tuning = choice.tuning();
+    let algorithm = choice.algorithm;
+    match collective {
+        Collective::Barrier => two_level::barrier(rank, ranks, per_node, algorithm.try_into()?),
+        Collective::Bcast => {
+            two_level::bcast(rank, ranks, per_node, root, bytes, algorithm.try_into()?, tuning)
+        }
+        Collective::Reduce => {
+            let algorithm = (algorithm.try_into()?, tuning);
+            two_level::reduce(rank, ranks, per_node, root, bytes, spec.reduction, algorithm)
+        }
+        Collective::Allreduce => {
+            let algorithm = algorithm.try_into()?;
+            two_level::allreduce(rank, ranks, per_node, bytes, spec.reduction, algorithm)
+        }
+        Collective::Allgather => {
+            let sizes = Sizes::equal(ranks, bytes)?;
+            two_level::allgather(rank, per_node, &sizes, algorithm.try_into()?)
+        }
+        Collective::Alltoall => {
+            two_level::alltoall(rank, ranks, per_node, bytes, algorithm.try_into()?)
+        }
+        Collective::Scatter
+        | Collective::Gather
+        | Collective::ReduceScatter
+        | Collective::Scan
+        | Collective::Exscan => Err(CollectiveError::OneLevelOnly { collective }),
+    }
+}
