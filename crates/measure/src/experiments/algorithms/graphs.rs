@@ -140,7 +140,7 @@ impl fmt::Display for CollectiveCall {
 impl From<PlanError> for Error {
     fn from(error: PlanError) -> Self {
         match error {
-            PlanError::Algorithm(error) => Error::Algorithm(error),
+            PlanError::Shape(CollectiveError::Algorithm(error)) => Error::Algorithm(error),
             PlanError::Shape(error) => Error::Graph(error),
             PlanError::Compile(error) => Error::Compile(error),
             PlanError::TwoLevels => Error::TwoLevels,
