@@ -14,16 +14,16 @@ use collectives::{Algorithm, Choice, Collective, Tuning};
 use std::collections::BTreeMap;
 use std::num::NonZeroU64;
 
-/// What operations cost among ranks that are equally far from each other.
+/// Costs of operations among ranks at equal distance from each other.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Costs {
-    /// What messages cost.
+    /// Parameters of messages.
     pub network: Parameters,
-    /// How long it takes to combine two contributions, in microseconds a byte.
+    /// Time to combine two contributions, in microseconds a byte.
     pub combine: f64,
     /// γ, the contention ratio of direct all-to-all exchanges.
     pub contention: f64,
-    /// What joins cost; an operation that is not here has none, as between nodes.
+    /// Costs of joins; operations without an entry have no join, as between nodes.
     pub joins: BTreeMap<Collective, JoinCosts>,
 }
 
@@ -43,8 +43,8 @@ impl Costs {
         Costs { network, combine: 0.0, contention: 1.0, joins: BTreeMap::new() }
     }
 
-    /// How long an algorithm takes, in microseconds; `None` if the operation has no such algorithm,
-    /// or no join is known.
+    /// Returns the time of an algorithm in microseconds; `None` if the operation has no such
+    /// algorithm, or no join is known.
     ///
     /// ```
     /// use models::costs::Costs;

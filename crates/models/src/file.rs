@@ -15,18 +15,18 @@ pub struct Kind {
     pub name: &'static str,
     /// The version that is written, and the only one that is read.
     pub version: u32,
-    /// How to get a new one, as the end of a sentence.
+    /// Instruction for a new one, as the end of a sentence.
     pub remedy: &'static str,
 }
 
 impl Kind {
-    /// What was measured of a machine: [`Machine`](crate::machine_file::Machine).
+    /// Measurements of a machine: [`Machine`](crate::machine_file::Machine).
     pub const MACHINE: Kind = Kind {
         name: "tradewind machine",
         version: 1,
         remedy: "measure this machine with `tradewind measure plogp`",
     };
-    /// Which algorithm to use when: [`DecisionTable`](crate::decision::DecisionTable).
+    /// Choices of algorithms: [`DecisionTable`](crate::decision::DecisionTable).
     pub const DECISION_TABLE: Kind = Kind {
         name: "tradewind decision table",
         version: 1,
@@ -43,9 +43,9 @@ pub enum FileError {
     Unreadable {
         /// The file.
         path: PathBuf,
-        /// What it should be.
+        /// The expected kind.
         kind: &'static Kind,
-        /// What the system says.
+        /// The error of the operating system.
         source: io::Error,
     },
     /// The bytes are not such a file, or not any more.
@@ -56,7 +56,7 @@ pub enum FileError {
     Damaged {
         /// The file.
         path: PathBuf,
-        /// What it should be.
+        /// The expected kind.
         kind: &'static Kind,
         /// Line, from 1; 0 if it lies with the file as a whole.
         line: usize,
@@ -64,7 +64,7 @@ pub enum FileError {
         column: usize,
         /// The way to the field, such as `content.classes.same-socket`; empty if there is none.
         field: String,
-        /// What is wrong.
+        /// The problem.
         what: String,
     },
     /// The file is of another kind.
@@ -72,9 +72,9 @@ pub enum FileError {
     OtherKind {
         /// The file.
         path: PathBuf,
-        /// What it should be.
+        /// The expected kind.
         kind: &'static Kind,
-        /// What it says it is.
+        /// The kind in the file.
         found: String,
     },
     /// The file was written by an older tradewind.
@@ -85,7 +85,7 @@ pub enum FileError {
     Older {
         /// The file.
         path: PathBuf,
-        /// What it is.
+        /// Its kind.
         kind: &'static Kind,
         /// Its version.
         found: u32,
@@ -98,7 +98,7 @@ pub enum FileError {
     Newer {
         /// The file.
         path: PathBuf,
-        /// What it is.
+        /// Its kind.
         kind: &'static Kind,
         /// Its version.
         found: u32,
@@ -108,7 +108,7 @@ pub enum FileError {
     OtherMachine {
         /// The file.
         path: PathBuf,
-        /// What it is.
+        /// Its kind.
         kind: &'static Kind,
         /// Each difference in words: "4 cores there, 8 here".
         differences: Vec<String>,
@@ -121,7 +121,7 @@ pub enum FileError {
     Unwritable {
         /// The file.
         path: PathBuf,
-        /// What the system says.
+        /// The error of the operating system.
         source: io::Error,
     },
 }
@@ -130,7 +130,7 @@ fn in_field(field: &str) -> String {
     if field.is_empty() { String::new() } else { format!(" in field `{field}`") }
 }
 
-/// What stands in a file.
+/// Content of a file with its header.
 #[derive(Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 struct Envelope<T> {
@@ -139,7 +139,7 @@ struct Envelope<T> {
     content: T,
 }
 
-/// What every version of a file has.
+/// Header that all versions share.
 #[derive(Deserialize)]
 struct Header {
     format: String,
@@ -177,7 +177,7 @@ pub(crate) fn parse<T: DeserializeOwned>(
     }
 }
 
-/// Compares whose file it is with whose it should be.
+/// Compares the fingerprint in a file with that of this machine.
 pub(crate) fn belongs(
     path: &Path,
     kind: &'static Kind,
@@ -198,8 +198,7 @@ pub(crate) fn to_bytes<T: Serialize>(kind: &'static Kind, content: &T) -> io::Re
     Ok(bytes)
 }
 
-/// Puts a file in the place of what is there, if anything: who reads it sees the old one or the new
-/// one, whole.
+/// Replaces a file atomically: readers see the whole old file or the whole new one.
 ///
 /// # Errors
 /// [`FileError::Unwritable`]; the old file is still there.
@@ -212,7 +211,7 @@ pub fn write<T: Serialize>(path: &Path, kind: &'static Kind, content: &T) -> Res
 /// Writes beside the file, and takes its place when every byte is on the disk.
 ///
 /// # Errors
-/// What the system says; the old file is still there.
+/// Errors of the operating system; the old file is still there.
 pub fn replace(path: &Path, write: impl FnOnce(&mut File) -> io::Result<()>) -> io::Result<()> {
     // As any new file; the process's mask takes away what it does.
     const MODE: u32 = 0o666;

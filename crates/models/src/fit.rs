@@ -24,9 +24,9 @@ pub enum FitError {
     /// There are too few measurements.
     #[error("{found} measurements are too few for this fit: give at least {needed}")]
     TooFew {
-        /// How many there are.
+        /// The number given.
         found: usize,
-        /// How many are needed.
+        /// The number needed.
         needed: usize,
     },
     /// A measurement is not a number, or no weight can be given to it.
@@ -42,7 +42,7 @@ pub enum FitError {
     /// All measurements were made at one place, or lie in one line where a plane is asked for.
     #[error("all measurements were made at {what}: measure at different ones")]
     NoSpread {
-        /// What does not differ.
+        /// The value that does not differ.
         what: &'static str,
     },
     /// Sizes are not ascending.

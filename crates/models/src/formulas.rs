@@ -1,4 +1,4 @@
-//! What each algorithm costs: one function for each formula.
+//! Costs of each algorithm: one function for each formula.
 //!
 //! "2004, table n" is Barchet-Estefanel, Mounié: "Performance Characterisation of Intra-Cluster
 //! Collective Communications", 2004. Every function takes the
@@ -12,8 +12,7 @@
 //! sending and receiving at once disturb each other not at all; those derived here reckon with the
 //! processor that has to do both ([`exchange`]).
 //!
-//! How a formula relates to a simulation of the algorithm under these rules, which the tests hold
-//! it against:
+//! The tests compare each formula with a simulation of the algorithm under these rules:
 //!
 //! | operation | algorithm | formula from | against the rules |
 //! |---|---|---|---|

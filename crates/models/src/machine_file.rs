@@ -17,8 +17,7 @@ use std::collections::BTreeMap;
 use std::io;
 use std::path::Path;
 
-/// What was measured of a machine. Times are microseconds, sizes bytes, unless a name says
-/// otherwise.
+/// Measurements of a machine. Times are microseconds and sizes bytes unless a name says otherwise.
 ///
 /// ```
 /// use models::machine_file::Machine;
@@ -35,27 +34,27 @@ pub struct Machine {
     pub fingerprint: Fingerprint,
     /// The smallest step of the clock, in nanoseconds.
     pub clock_nanoseconds: f64,
-    /// What disturbed the measurements.
+    /// Disturbances of the measurements.
     pub noise: Noise,
-    /// The parameters of each class of pairs, where every rank runs its own operations (the caller
-    /// engine): then an overhead is that of the rank whose message it is.
+    /// The parameters of each class of pairs, with in-call progress (the caller engine): each
+    /// rank runs its own operations and pays the overheads of its own messages.
     pub classes: Classes,
-    /// What they were found from.
+    /// The raw samples.
     pub samples: BTreeMap<PairClass, Samples>,
-    /// What a run of a schedule costs besides its messages, for each class of pairs.
+    /// Costs of a run besides its messages, for each class of pairs.
     pub starts: BTreeMap<PairClass, StartCosts>,
-    /// The same where whoever completes an operation runs what it enabled, for whichever rank (the
-    /// peers engine).
+    /// The same with cooperative progress (the peers engine): the process that completes an
+    /// operation runs the operations it enables, of any rank.
     pub peers: Peers,
-    /// How long it takes to combine two contributions, in microseconds a byte.
+    /// Time to combine two contributions, in microseconds a byte.
     pub combine: f64,
     /// γ, the contention ratio of the direct all-to-all.
     pub contention: f64,
-    /// What joins cost inside a node.
+    /// Costs of joins inside a node.
     pub joins: BTreeMap<Collective, JoinCosts>,
 }
 
-/// What messages cost under the peers engine. There one process carries a chain of messages through
+/// Costs of messages under the peers engine. There one process carries a chain of messages through
 /// all ranks, and nothing is under way: the latency is about nothing, and the gap is what the
 /// message takes of that process. What an algorithm costs is then nearer to the sum of its
 /// messages' gaps than to its longest chain.
@@ -64,13 +63,13 @@ pub struct Machine {
 pub struct Peers {
     /// The parameters of each class of pairs.
     pub classes: Classes,
-    /// What they were found from.
+    /// The raw samples.
     pub samples: BTreeMap<PairClass, Samples>,
-    /// What a run of a schedule costs besides its messages, for each class of pairs.
+    /// Costs of a run besides its messages, for each class of pairs.
     pub starts: BTreeMap<PairClass, StartCosts>,
 }
 
-/// What a run of a schedule costs besides its messages: a + c × m, in microseconds.
+/// Costs of a run besides its messages: a + c × m, in microseconds.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct StartCosts {
@@ -81,7 +80,7 @@ pub struct StartCosts {
     pub per_byte: f64,
 }
 
-/// What disturbed the measurements: what a loop that does nothing but look at the clock saw.
+/// Disturbances of the measurements, as seen by a loop that only reads the clock.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Noise {
@@ -164,7 +163,7 @@ impl Machine {
     /// The bytes of the file.
     ///
     /// # Errors
-    /// What the writer of JSON says.
+    /// Errors of the JSON writer.
     pub fn to_bytes(&self) -> io::Result<Vec<u8>> {
         file::to_bytes(&Kind::MACHINE, self)
     }
@@ -178,8 +177,8 @@ impl Machine {
         file::write(path, &Kind::MACHINE, self)
     }
 
-    /// What operations cost among ranks of which no two are farther from each other than this;
-    /// `None` where no class says anything about that ([`Classes::for_pair`]). Between nodes there
+    /// Returns the costs of operations among ranks with no pair farther apart than this; `None`
+    /// without a class for it ([`Classes::for_pair`]). Between nodes there
     /// are no joins.
     pub fn costs(&self, farthest: PairClass) -> Option<Costs> {
         let network = self.classes.for_pair(farthest)?.1.clone();
@@ -197,7 +196,7 @@ struct OutOfRange {
     range: &'static str,
 }
 
-/// The form in files, before anybody has looked at the numbers.
+/// The form in files, before validation.
 #[derive(Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 struct Unchecked {

@@ -47,7 +47,7 @@ pub struct Parameters {
     points: Vec<Point>,
 }
 
-/// What was measured at one size. Times in microseconds.
+/// Measurements at one size. Times in microseconds.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Point {
@@ -70,15 +70,15 @@ pub enum ParametersError {
     NotATime {
         /// Which parameter.
         name: &'static str,
-        /// Where: " in the list of sizes at position 3", or nothing for the latency.
+        /// The place: " in the list of sizes at position 3", or nothing for the latency.
         place: String,
         /// Its value.
         value: f64,
     },
-    /// There are fewer than two sizes: no line can be drawn.
+    /// There are fewer than two sizes, too few for a line.
     #[error("{count} sizes were measured: give at least two, and size 0 among them")]
     TooFewSizes {
-        /// How many there are.
+        /// The number given.
         count: usize,
     },
     /// The first size is not zero.
@@ -130,7 +130,7 @@ impl Parameters {
         }
     }
 
-    /// A machine whose parameters are straight lines: each is (at size 0, for each byte), in
+    /// Creates parameters that are straight lines: each is (at size 0, for each byte), in
     /// microseconds.
     ///
     /// # Errors
@@ -155,7 +155,7 @@ impl Parameters {
         self.latency
     }
 
-    /// What was measured, sizes ascending from 0; at least two.
+    /// Returns the measurements, sizes ascending from 0; at least two.
     pub fn points(&self) -> &[Point] {
         &self.points
     }
@@ -180,9 +180,9 @@ impl Parameters {
         self.latency + self.gap(bytes)
     }
 
-    /// How long a round takes in which a rank sends a message and waits for another of the same
-    /// size: as long as one message is under way, but never shorter than one processor needs to
-    /// send the one and receive the other, in microseconds.
+    /// Returns the time of a round in which a rank sends a message and waits for another of the
+    /// same size: as long as one message is under way, but never shorter than one processor needs
+    /// to send the one and receive the other, in microseconds.
     pub fn exchange(&self, bytes: u64) -> f64 {
         self.arrival(bytes).max(self.send_overhead(bytes) + self.receive_overhead(bytes))
     }
@@ -212,7 +212,7 @@ fn time(name: &'static str, value: f64, place: impl Fn() -> String) -> Result<()
     }
 }
 
-/// The form in files, before anybody has looked at the numbers.
+/// The form in files, before validation.
 #[derive(Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 struct Unchecked {

@@ -10,7 +10,7 @@ pub struct Query {
     pub operation: Collective,
     /// The number of ranks.
     pub ranks: u32,
-    /// How many of them are on each node; the last node may have fewer.
+    /// The number of them on each node; the last node may have fewer.
     pub ranks_per_node: u32,
     /// Bytes as [`Collective`] counts them.
     pub bytes: u64,

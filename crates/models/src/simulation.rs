@@ -1,5 +1,4 @@
-//! What a collective costs where whoever enables an operation executes it, and where ranks share
-//! cores.
+//! Simulation of a collective with cooperative progress and with ranks that share cores.
 //!
 //! Between processes of one node, messages are not sent: the process that brings the last thing
 //! that an operation waited for executes it, for whichever rank it is, and goes on with what that
@@ -34,7 +33,7 @@ pub use play::run;
 use crate::parameters::Parameters;
 use serde::{Deserialize, Serialize};
 
-/// What all ranks do.
+/// The operations of all ranks.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Program {
     /// The ranks, in order.
@@ -43,7 +42,7 @@ pub struct Program {
     pub steps: Vec<Step>,
 }
 
-/// What a rank does besides its operations.
+/// Work of a rank besides its operations.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Rank {
     /// Bytes of private input.
@@ -57,11 +56,11 @@ pub struct Rank {
 /// An operation.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Step {
-    /// Whose it is.
+    /// Its rank.
     pub rank: usize,
-    /// From whose memory it copies.
+    /// The rank of the memory it copies from.
     pub from: usize,
-    /// How many arrivals it waits for: of its rank's start, of operations before it, of its
+    /// Number of arrivals it waits for: of its rank's start, of operations before it, of its
     /// message.
     pub waits: u32,
     /// Bytes that it copies.
@@ -75,11 +74,11 @@ pub struct Step {
     pub completes: Vec<usize>,
 }
 
-/// What it costs. Times in microseconds.
+/// Constants of the simulation. Times in microseconds.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Constants {
-    /// To begin and to end a process's part of a run.
+    /// Begin and end of a process's part of a run.
     pub start: f64,
     /// To execute an operation without bytes.
     pub operation: f64,
@@ -104,7 +103,7 @@ pub struct Curve(pub [f64; KNOTS.len()]);
 /// in proportion.
 pub const KNOTS: [u64; 7] = [64, 512, 4 << 10, 16 << 10, 64 << 10, 256 << 10, 1 << 20];
 
-/// How much of each knot's value counts at a size.
+/// Returns the weight of each knot's value at a size.
 pub(crate) fn weights(bytes: u64) -> impl Iterator<Item = (usize, f64)> {
     let last = KNOTS.len() - 1;
     let above = KNOTS.partition_point(|knot| *knot < bytes);
@@ -128,14 +127,14 @@ impl Curve {
     }
 }
 
-/// How often each cost lies on the way to a moment.
+/// Number of times that each cost occurs on the way to a moment.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Counts {
     /// Processes that begin and end.
     pub starts: f64,
     /// Operations.
     pub operations: f64,
-    /// What is seen from another core.
+    /// Results seen from another core.
     pub crossings: f64,
     /// Turns to another process.
     pub switches: f64,
@@ -143,16 +142,16 @@ pub struct Counts {
     pub combined: f64,
     /// Copies, by knot.
     pub copies: [f64; KNOTS.len()],
-    /// Those of them whose bytes another core has written last.
+    /// Those of them with bytes last written by another core.
     pub fetches: [f64; KNOTS.len()],
 }
 
-/// A moment, and what it is made of.
+/// A moment with the costs before it.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Moment {
     /// Microseconds since the start.
     pub microseconds: f64,
-    /// What lies on the way; idle time is not among it.
+    /// Costs on the way; idle time is not counted.
     pub counts: Counts,
 }
 
@@ -178,7 +177,7 @@ impl Constants {
         }
     }
 
-    /// What these counts cost.
+    /// Returns the cost of these counts.
     pub fn price(&self, counts: &Counts) -> f64 {
         let sum = |curve: &Curve, counts: [f64; KNOTS.len()]| -> f64 {
             curve.0.iter().zip(counts).map(|(cost, count)| cost * count).sum()

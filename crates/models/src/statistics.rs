@@ -8,11 +8,11 @@ use serde::{Deserialize, Serialize};
 pub struct Sample {
     /// Every value.
     pub values: Vec<f64>,
-    /// What they come to.
+    /// Their quantiles.
     pub quantiles: Quantiles,
 }
 
-/// Where the values of a sample lie. All zero if there are none.
+/// Quantiles of a sample. All zero if it is empty.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Quantiles {

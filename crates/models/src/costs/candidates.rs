@@ -5,14 +5,15 @@ use crate::query::Query;
 use collectives::{Algorithm, Collective};
 use collectives::{Choice, Levels};
 
-/// What a machine costs inside a node and between nodes, and which algorithms may be used.
+/// Costs inside nodes and between nodes, with the set of available algorithms.
 #[derive(Clone, Copy)]
 pub struct CostModel<'a> {
     /// Among the ranks of a node.
     pub inside: &'a Costs,
     /// Between nodes; `None` if there is one node only.
     pub between: Option<&'a Costs>,
-    /// Whether an algorithm can be run in so many levels. A model is not yet an implementation.
+    /// Returns `true` if an algorithm can run in so many levels; some models have no
+    /// implementation.
     pub available: &'a dyn Fn(Collective, Algorithm, Levels) -> bool,
 }
 
@@ -31,7 +32,8 @@ impl CostModel<'_> {
         candidates
     }
 
-    /// What this plan takes for a query, in microseconds; `None` if it is no plan for it.
+    /// Returns the time of this plan for a query, in microseconds; `None` if the plan does not
+    /// apply.
     ///
     /// A one-level plan on several nodes is priced as if all its messages went between nodes. A
     /// two-level plan runs

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::num::NonZeroU64;
 
-/// How often the climb may go on at each step width. A convex cost needs two at most; on others the
+/// Largest number of moves at each step width. A convex cost needs two at most; on others the
 /// search must end.
 const MOVES: u32 = 32;
 
@@ -11,12 +11,12 @@ const MOVES: u32 = 32;
 /// the best start.
 const CLIMBS: usize = 3;
 
-/// What a search has found.
+/// Result of a search.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Segment {
     /// The size of a segment in bytes.
     pub bytes: NonZeroU64,
-    /// What the cost function says about it.
+    /// Its cost.
     pub cost: f64,
     /// For how many sizes the cost function was asked.
     pub evaluations: usize,

@@ -39,7 +39,7 @@ impl Grid {
 
 impl DecisionTable {
     /// The table of the plans that the models find fastest, for the machine with this fingerprint.
-    /// What nothing is known about has no row.
+    /// Operations without known costs have no row.
     pub fn build(prices: CostModel<'_>, grid: &Grid, fingerprint: Fingerprint) -> Self {
         let mut rows = Vec::new();
         for operation in &grid.operations {

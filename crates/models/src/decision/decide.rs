@@ -6,18 +6,18 @@ use crate::query::Query;
 use collectives::Choice as Plan;
 use std::fmt;
 
-/// What to run.
+/// Decision for a query.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Decision {
     /// For what.
     pub query: Query,
     /// The choice.
     pub plan: Plan,
-    /// Where it comes from.
+    /// Its origin.
     pub origin: Origin,
 }
 
-/// Where a decision comes from.
+/// Origin of a decision.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Origin {
     /// A decision table.
@@ -30,7 +30,7 @@ pub enum Origin {
         from: u64,
         /// The first size beyond it, if it has an end.
         to: Option<u64>,
-        /// How long the plan is to take at the first size, in microseconds.
+        /// Predicted time of the plan at the first size, in microseconds.
         microseconds: f64,
         /// The next best there.
         runner_up: Option<RunnerUp>,
@@ -82,7 +82,7 @@ pub fn decide(table: Option<&DecisionTable>, query: &Query) -> Decision {
 }
 
 impl fmt::Display for Decision {
-    /// What was chosen, and below it why.
+    /// Formats the choice, and below it the reason.
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(formatter, "{}: {}\n  {}", self.query, self.plan, self.origin)
     }

@@ -1,9 +1,9 @@
-//! How a query finds its place in a decision table.
+//! Lookup of a query in a decision table.
 
 use super::table::{DecisionTable, Gap, Range, Row};
 use crate::query::Query;
 
-/// What a table says about a query.
+/// The row and range of a table for a query.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct MatchedRow<'a> {
     /// The row.
@@ -12,7 +12,7 @@ pub struct MatchedRow<'a> {
     pub range: &'a Range,
 }
 
-/// How far two numbers of ranks may be apart: by a factor of two.
+/// Largest distance of two numbers of ranks: a factor of two.
 const NEAR: f64 = 1.0;
 
 impl DecisionTable {
@@ -29,9 +29,9 @@ impl DecisionTable {
     ///
     /// Among the rows of the operation with one node, if the query has one node, or with several,
     /// if it has several, the nearest number of ranks counts first, the nearest number of ranks a
-    /// node second; near is by ratio, and of two equally near ones the lower is taken. A row whose
-    /// number of ranks is more than a factor of two off says nothing. Sizes are matched exactly:
-    /// each range tells where it begins and ends.
+    /// node second; near is by ratio, and of two equally near ones the lower is taken. A row is
+    /// ignored if its number of ranks is off by more than a factor of two. Sizes are matched
+    /// exactly: each range tells where it begins and ends.
     ///
     /// # Errors
     /// [`Gap`]: what the table would have to say.
@@ -84,7 +84,7 @@ impl Row {
     }
 }
 
-/// How often one number has to be doubled to be the other.
+/// Returns the number of doublings between two numbers.
 fn apart(left: u32, right: u32) -> f64 {
     (f64::from(left.max(1)).log2() - f64::from(right.max(1)).log2()).abs()
 }

@@ -1,4 +1,4 @@
-//! What is used where nothing has been measured.
+//! Built-in rules for queries without measurements.
 
 use crate::query::Query;
 use collectives::{Algorithm, Collective};
@@ -49,7 +49,7 @@ pub fn plan(query: &Query) -> Plan {
     Plan::of(between_nodes(query))
 }
 
-/// Whether fewer messages leave a node in two levels, and are worth what that costs.
+/// Returns `true` if two levels save messages between nodes that outweigh the extra copies.
 fn saves_messages(query: &Query) -> bool {
     let (nodes, here) = (query.nodes(), query.ranks_per_node.min(query.ranks));
     match query.operation {

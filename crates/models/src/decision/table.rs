@@ -25,7 +25,7 @@ pub struct Row {
     pub operation: Collective,
     /// The number of ranks.
     pub ranks: u32,
-    /// How many of them are on each node.
+    /// The number of them on each node.
     pub ranks_per_node: u32,
     /// The plans by size, ascending.
     pub ranges: Vec<Range>,
@@ -42,7 +42,7 @@ pub struct Range {
     pub to: Option<u64>,
     /// The plan.
     pub plan: Plan,
-    /// How long it is to take at the first size, in microseconds.
+    /// Predicted time at the first size, in microseconds.
     pub microseconds: f64,
     /// The next best at the first size.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -55,7 +55,7 @@ pub struct Range {
 pub struct RunnerUp {
     /// The plan.
     pub plan: Plan,
-    /// How long it would have taken, in microseconds.
+    /// Its predicted time, in microseconds.
     pub microseconds: f64,
 }
 
@@ -127,7 +127,7 @@ impl DecisionTable {
     /// # Errors
     /// [`TableError`]: a row without ranks, a range without sizes or plan or before its predecessor's end, a plan with an
     /// algorithm that its operation does not have, a time that is none, or two rows of one shape.
-    /// What is merely missing is no error: see [`gaps`](Self::gaps).
+    /// Gaps are no error: see [`gaps`](Self::gaps).
     pub fn new(fingerprint: Fingerprint, rows: Vec<Row>) -> Result<Self, TableError> {
         for (index, row) in rows.iter().enumerate() {
             let error = |what| {
@@ -203,7 +203,7 @@ impl DecisionTable {
     /// The bytes of the file.
     ///
     /// # Errors
-    /// What the writer of JSON says.
+    /// Errors of the JSON writer.
     pub fn to_bytes(&self) -> io::Result<Vec<u8>> {
         file::to_bytes(&Kind::DECISION_TABLE, self)
     }
@@ -217,8 +217,8 @@ impl DecisionTable {
         file::write(path, &Kind::DECISION_TABLE, self)
     }
 
-    /// What the table does not say: operations without a row, and sizes that a row leaves out.
-    /// Where it has a gap, decisions come from the built-in rules.
+    /// Returns the gaps of the table: operations without a row, and sizes that a row leaves out.
+    /// Decisions for them come from the built-in rules.
     pub fn gaps(&self) -> Vec<Gap> {
         let missing = Collective::ALL
             .iter()
@@ -307,7 +307,7 @@ fn check_plan(plan: &Plan, operation: Collective) -> Result<(), String> {
     Ok(())
 }
 
-/// The form in files, before anybody has looked at the rows.
+/// The form in files, before validation.
 #[derive(Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 struct Unchecked {

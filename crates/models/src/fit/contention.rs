@@ -9,7 +9,7 @@ use serde::{Deserialize, Serialize};
 pub struct ContentionSample {
     /// Between which times it should lie, in microseconds.
     pub bounds: Bounds,
-    /// How long it took, in microseconds.
+    /// Time taken, in microseconds.
     pub measured: f64,
 }
 
@@ -31,7 +31,7 @@ pub struct Contention {
 /// Each measurement T asks for the γ (T − Lower)/(Upper − Lower), and an error of 1 in γ is an
 /// error of (Upper − Lower)/T in the prediction. So the answer is the median of what they ask for,
 /// weighted by that: the fit of least absolute deviations, which a few retransmissions do not move.
-/// Measurements whose bounds agree ask for nothing.
+/// Measurements with equal bounds constrain nothing.
 ///
 /// # Errors
 /// No measurement that is positive and finite with bounds that differ.

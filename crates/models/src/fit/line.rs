@@ -24,7 +24,7 @@ impl Line {
     }
 }
 
-/// How much a measurement counts.
+/// Weight of a measurement.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Weights {
     /// Each as much as the others: errors in microseconds are made small. For sizes of one order of

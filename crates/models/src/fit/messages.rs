@@ -4,13 +4,13 @@ use super::{FitError, Piece, Weights, pieces_as_needed, theil_sen, usable};
 use crate::statistics::median;
 use serde::{Deserialize, Serialize};
 
-/// How many usual deviations a measurement may lie off before it is left out.
+/// Number of usual deviations beyond which a measurement is left out.
 const FAR: f64 = 6.0;
-/// How many measurements on each side a measurement is compared with. Two of seven may be outliers
-/// themselves.
+/// Number of measurements on each side that a measurement is compared with. Two of seven may be
+/// outliers themselves.
 const NEIGHBORS: usize = 7;
 
-/// What messages take, as in Bokhari 1995, table 1.
+/// Times of messages, as in Bokhari 1995, table 1.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Messages {
     /// The time of a message without bytes, if it was measured, in microseconds. It takes no part

@@ -10,7 +10,7 @@ const LEAST: usize = 3;
 /// One of several lines.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Piece {
-    /// The smallest and the largest x that the line was drawn through.
+    /// The smallest and the largest x of the fit.
     pub from: f64,
     /// See `from`.
     pub to: f64,
@@ -85,7 +85,7 @@ pub fn pieces_as_needed(
         .ok_or(FitError::NoSpread { what: "the same size" })
 }
 
-/// Where each run ends, and the squares that are left.
+/// End of each run, and the remaining squares.
 #[derive(Clone, Debug)]
 struct Division {
     ends: Vec<usize>,
@@ -148,7 +148,7 @@ impl<'a> Runs<'a> {
         divided.into_iter().map(|mut by_end| by_end.pop().flatten()).collect()
     }
 
-    /// Whether a run may end before this point: not between equal x.
+    /// Returns `true` if a run may end before this point: not between equal x.
     fn may_break(&self, at: usize) -> bool {
         at == 0 || at == self.points.len() || self.points[at - 1].0 < self.points[at].0
     }

@@ -10,7 +10,7 @@ pub struct PlaneSample {
     pub ranks: u32,
     /// m.
     pub bytes: u64,
-    /// How long it took, in microseconds.
+    /// Time taken, in microseconds.
     pub measured: f64,
 }
 

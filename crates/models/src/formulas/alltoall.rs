@@ -53,7 +53,7 @@ pub fn pairwise(network: &Parameters, ranks: u32, bytes: u64) -> f64 {
     among(ranks, |others| others * network.exchange(bytes))
 }
 
-/// Bruck: in round j each rank passes on the blocks whose remaining way contains 2^j.
+/// Bruck: in round j each rank passes on the blocks with 2^j in their remaining distance.
 /// [`multiphase`] of degree 2.
 pub fn bruck(network: &Parameters, ranks: u32, bytes: u64) -> f64 {
     const TWO: NonZeroU32 = NonZeroU32::new(2).expect("not zero");
@@ -61,9 +61,9 @@ pub fn bruck(network: &Parameters, ranks: u32, bytes: u64) -> f64 {
 }
 
 /// Multiphase: in phase j each rank exchanges with the d−1 ranks that are multiples of d^j away,
-/// and passes on the blocks whose remaining way has that digit in base d: Σ over phases j and
-/// digits c of exchange(n(j, c) × m), where n(j, c) of the numbers 0 … P−1 have digit c at place j.
-/// Degree P is [`pairwise`], degree 2 [`bruck`].
+/// and passes on the blocks with that digit of their remaining distance in base d: Σ over phases j
+/// and digits c of exchange(n(j, c) × m), where n(j, c) of the numbers 0 … P−1 have digit c at
+/// place j. Degree P is [`pairwise`], degree 2 [`bruck`].
 ///
 /// Bokhari: "Multiphase Complete Exchange on Paragon, SP2 and CS-2", ICASE Report 95-61, 1995; in
 /// the form of Bruck et al., 1997, it needs no power of d. Blocks are gathered and scattered by the
@@ -81,7 +81,7 @@ pub fn multiphase(network: &Parameters, ranks: u32, bytes: u64, degree: NonZeroU
     total
 }
 
-/// How many of 0 … limit−1 have this digit at this place.
+/// Returns how many of 0 … limit−1 have this digit at this place.
 fn with_digit(limit: u64, place: u64, degree: u64, digit: u64) -> u64 {
     let (cycle, from) = (place * degree, place * digit);
     limit / cycle * place + (limit % cycle).saturating_sub(from).min(place)

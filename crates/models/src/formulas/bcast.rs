@@ -76,13 +76,13 @@ pub fn segmented_binomial(
         + f64::from(ceil_log2(ranks)) * network.latency()
 }
 
-/// Tree of degree d whose ranks are numbered level by level, so that rank i passes on to d×i + 1 …
+/// Tree of degree d with ranks numbered level by level, so that rank i passes on to d×i + 1 …
 /// d×i + d.
 ///
 /// The c-th child of a rank has the message c × g(m) + L after the rank itself, so a rank has it
 /// after digits × g(m) + depth × L, where the digits are the sum of the c's on its way down. These
 /// c's are the digits of its number in the numeral system of base d with the digits 1 … d: no
-/// number has more digits than P−1, so the last rank is either P−1, or one whose number is as long,
+/// number has more digits than P−1, so the last rank is either P−1, or one with a number as long,
 /// agrees with it up to some place, has a digit one lower there and only digits d behind it, or the
 /// last one of the level above, with digits d throughout.
 pub fn dary(network: &Parameters, ranks: u32, bytes: u64, degree: NonZeroU32) -> f64 {

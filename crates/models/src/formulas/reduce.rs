@@ -46,7 +46,7 @@ pub fn binomial(network: &Parameters, combine: f64, ranks: u32, bytes: u64) -> f
 }
 
 /// Tree of degree d, an upper bound: h times a flat reduction among d + 1 ranks, where the tree of
-/// height h, d at each rank, has room for P ranks: the smallest h with Σ_{i=0}^{h} d^i ≥ P (2004,
+/// height h, d at each rank, holds P ranks: the smallest h with Σ_{i=0}^{h} d^i ≥ P (2004,
 /// section 3).
 pub fn dary(network: &Parameters, combine: f64, ranks: u32, bytes: u64, degree: NonZeroU32) -> f64 {
     if degree == NonZeroU32::MIN {

@@ -1,4 +1,4 @@
-//! One core: who its threads are, its socket, its caches.
+//! One core: its threads, its socket, its caches.
 
 use super::Unknown;
 use super::core_list::CoreSet;
@@ -65,8 +65,7 @@ impl Cache {
         indices.into_iter().filter_map(read).collect()
     }
 
-    /// `None` for a cache of instructions, and for one that does not tell its level or who shares
-    /// it.
+    /// Returns `None` for instruction caches, and for caches without a level or a list of cores.
     fn read(tree: &SysFiles, directory: &Path, number: u32, online: &CoreSet) -> Option<Self> {
         /// No machine has so many levels: fingerprints have a place for each.
         const LEVELS: u8 = 16;

@@ -1,8 +1,8 @@
-//! What tells one machine from another, as far as the cost of messages goes.
+//! Properties that distinguish machines with different costs of messages.
 
 use serde::{Deserialize, Serialize};
 
-/// What tells one machine from another. How it is found out is not known here.
+/// Properties that distinguish machines. [`Topology`](super::Topology) determines them.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Fingerprint {

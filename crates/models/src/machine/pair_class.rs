@@ -1,8 +1,8 @@
 //! Classes of pairs of ranks: how far two ranks are from each other.
 
 collectives::named_enum! {
-    /// How far the two ranks of a pair are from each other, nearest first. Where tasks lie matters
-    /// as much as how long their messages are (Bokhari: "Communication Overhead on the Intel
+    /// Distance of the two ranks of a pair, nearest first. The placement of tasks matters as much
+    /// as the length of their messages (Bokhari: "Communication Overhead on the Intel
     /// Paragon, IBM SP2 & Meiko CS-2", 1995, section 6), so each class has parameters of its own.
     pub enum PairClass ("class of pairs") {
         /// Both run on one core, in turn or as its hardware threads.
@@ -19,7 +19,7 @@ collectives::named_enum! {
 }
 
 impl PairClass {
-    /// Whether both ranks run on one node.
+    /// Returns `true` if both ranks run on one node.
     pub const fn is_inside_node(self) -> bool {
         !matches!(self, PairClass::OtherNode)
     }

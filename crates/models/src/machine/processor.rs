@@ -1,4 +1,4 @@
-//! What the processor and the hypervisor are called.
+//! Names of the processor and the hypervisor.
 
 use super::sysfs::SysFiles;
 use std::collections::BTreeSet;
@@ -36,8 +36,7 @@ fn values(text: &str, key: &str) -> Vec<String> {
     text.lines().filter_map(value).collect::<BTreeSet<_>>().into_iter().collect()
 }
 
-/// What this machine is a guest of. A guest that does not know its node by name calls it a
-/// hypervisor.
+/// Returns the hypervisor below this machine; "a hypervisor" if its name is not known.
 pub(super) fn hypervisor(tree: &SysFiles) -> Option<String> {
     let told = tree
         .line("sys/hypervisor/type")
@@ -51,7 +50,7 @@ pub(super) fn hypervisor(tree: &SysFiles) -> Option<String> {
     })
 }
 
-/// By the clock that it offers to its guests.
+/// Identifies the hypervisor by its paravirtual clock.
 fn by_clock(tree: &SysFiles) -> Option<String> {
     let clocks = tree.line("sys/devices/system/clocksource/clocksource0/available_clocksource")?;
     let known = [("kvm-clock", "KVM"), ("hyperv", "Hyper-V"), ("xen", "Xen"), ("vmware", "VMware")];
@@ -59,7 +58,7 @@ fn by_clock(tree: &SysFiles) -> Option<String> {
     known.into_iter().find(|(start, _)| offers(start)).map(|(_, name)| name.to_owned())
 }
 
-/// By what its firmware says it is.
+/// Identifies the hypervisor by the firmware.
 fn by_firmware(tree: &SysFiles) -> Option<String> {
     let said = ["sys_vendor", "product_name"]
         .map(|file| tree.line(format!("sys/class/dmi/id/{file}")).unwrap_or_default());

@@ -1,5 +1,4 @@
-//! What this machine is: its cores, who shares which cache, its sockets, and how far two cores are
-//! from each other.
+//! The machine: its cores, the caches they share, its sockets, and the distance of two cores.
 //!
 //! Everything is read from `/sys` and `/proc`, where the kernel tells it in text (its
 //! documentation, "How CPU topology info is exported via sysfs", and the ABI description of
@@ -31,7 +30,7 @@ use super::{Fingerprint, PairClass, Unknown, processor};
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
 
-/// What this machine is, as it was when it was looked at.
+/// The cores, caches and sockets of this machine, read once.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Topology {
     /// The cores that are online.
@@ -43,12 +42,12 @@ pub struct Topology {
 }
 
 impl Topology {
-    /// This machine.
+    /// Reads this machine.
     pub fn here() -> Self {
         Self::read(Path::new("/"))
     }
 
-    /// A machine whose `/sys` and `/proc` lie below this directory.
+    /// Reads a machine from `/sys` and `/proc` below this directory.
     pub fn read(root: &Path) -> Self {
         let tree = SysFiles::new(root);
         let mut unknown = BTreeSet::new();
@@ -82,7 +81,7 @@ impl Topology {
         self.usable.iter().copied().collect()
     }
 
-    /// What tells this machine from another.
+    /// Returns the properties that distinguish this machine from others.
     ///
     /// It has the cores that are online and that the control group leaves to its processes
     /// (cpuset), whatever this process is bound to: a rank on one core finds the same machine as
@@ -91,8 +90,7 @@ impl Topology {
         &self.fingerprint
     }
 
-    /// How far two cores are from each other. A core of which nothing is known counts as one of the
-    /// same socket.
+    /// Returns the distance of two cores. An unknown core counts as one of the same socket.
     pub fn class_of(&self, one: u32, other: u32) -> PairClass {
         if one == other {
             return PairClass::SameCore;
@@ -132,13 +130,14 @@ impl Topology {
         pairs
     }
 
-    /// What could not be found out, and what is assumed instead.
+    /// Returns the properties that could not be determined; their texts state the assumption
+    /// instead.
     pub fn unknown(&self) -> impl Iterator<Item = Unknown> {
         self.unknown.iter().copied()
     }
 
-    /// Whether a cache is nearer to its core than the last level of the socket: of a lower level,
-    /// or one of several.
+    /// Returns `true` if a cache is nearer to its core than the last level of the socket: of a
+    /// lower level, or one of several.
     fn is_inner(&self, core: &Core, cache: &Cache) -> bool {
         let mut socket = self.cores.iter().filter(|(_, other)| other.socket == core.socket);
         let last = core.caches.iter().map(|cache| cache.level).max();

@@ -1,20 +1,20 @@
-//! What a machine may hide.
+//! Properties that a machine may hide.
 
-/// Something that could not be found out. Its text says what is assumed instead.
+/// A property that could not be determined. Its text states the assumption instead.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 #[non_exhaustive]
 pub enum Unknown {
-    /// Which cores there are.
+    /// The cores.
     Cores,
-    /// Which cores this process may use.
+    /// The cores that this process may use.
     Allowed,
-    /// Which numbers are threads of one core.
+    /// The numbers that are threads of one core.
     Threads,
-    /// Which socket a core belongs to.
+    /// The socket of a core.
     Sockets,
-    /// What caches there are, or who shares them.
+    /// The caches, or the cores that share them.
     Caches,
-    /// What the processor is called.
+    /// The model of the processor.
     Processor,
     /// The kernel's release.
     Kernel,

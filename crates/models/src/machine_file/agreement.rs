@@ -1,4 +1,4 @@
-//! How far two measurements of a machine lie apart.
+//! Difference of two measurements of a machine.
 
 use crate::machine_file::Machine;
 use crate::parameters::Parameters;
@@ -32,10 +32,10 @@ pub struct Agreement {
     pub each: BTreeMap<&'static str, Apart>,
 }
 
-/// How far values lie apart: their difference over their mean.
+/// Relative difference of values: their difference over their mean.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize)]
 pub struct Apart {
-    /// How many values both machines have.
+    /// Number of values that both machines have.
     pub values: usize,
     /// Half of them lie closer together.
     pub median: f64,

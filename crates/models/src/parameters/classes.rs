@@ -14,9 +14,9 @@ use std::collections::BTreeMap;
 ///
 /// let mut classes = Classes::default();
 /// classes.insert(PairClass::SameSocket, Parameters::linear(0.3, (0.1, 0.0), (0.1, 0.0), (0.2, 0.001))?);
-/// // Nobody has measured ranks that share a cache. What holds for the socket is the nearest that is known.
+/// // Ranks that share a cache are not measured; the class of the socket is the nearest one.
 /// assert_eq!(classes.for_pair(PairClass::SharedCache).map(|(class, _)| class), Some(PairClass::SameSocket));
-/// // Nothing is known about other nodes, and ranks of one node say nothing about them.
+/// // Classes inside a node do not stand in for other nodes.
 /// assert!(classes.for_pair(PairClass::OtherNode).is_none());
 /// # Ok::<(), models::parameters::ParametersError>(())
 /// ```

@@ -1,4 +1,4 @@
-//! What no way of sharing can undercut.
+//! Lower bounds that hold for every way of sharing.
 
 use super::{Constants, Program};
 

@@ -2,7 +2,7 @@
 
 use super::{Constants, Counts, Curve, KNOTS, Program, run};
 
-/// How often programs are played with better constants.
+/// Number of simulations with refined constants.
 const PASSES: u32 = 12;
 /// Sweeps over all constants in each pass.
 const SWEEPS: u32 = 3000;
@@ -22,7 +22,7 @@ pub struct Sample {
 /// Constants, none below zero and no copy dearer than a longer one, for which the relative errors
 /// of these samples are least in the sum of their squares.
 ///
-/// What lies on a program's way depends on the constants, and the constants on what lies on the
+/// The costs on a program's way depend on the constants, and the constants on the costs on the
 /// ways: programs are played, the constants are fitted to what was found, and so on a few times;
 /// the best of all passes is given back.
 pub fn fit(samples: &[Sample], cores: usize, guess: &Constants) -> Constants {
@@ -49,7 +49,7 @@ fn error(samples: &[Sample], cores: usize, constants: &Constants) -> f64 {
     samples.iter().map(one).sum()
 }
 
-/// How often each constant counts, over the time measured.
+/// Count of each constant over the measured time.
 fn row(sample: &Sample, cores: usize, constants: &Constants) -> [f64; LENGTH] {
     let counts = run(&sample.program, cores, constants).counts;
     list(&counts).map(|count| count / sample.measured)

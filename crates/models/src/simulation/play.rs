@@ -23,7 +23,7 @@ pub fn run(program: &Program, cores: usize, constants: &Constants) -> Moment {
     Play::new(program, cores.max(1), constants).run()
 }
 
-/// What a process is at.
+/// State of a process.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Stage {
     Waiting,
@@ -37,7 +37,7 @@ struct Play<'a> {
     /// When each core is free again, and for which of its processes it last worked.
     cores: Vec<(Moment, Option<usize>)>,
     stages: Vec<Stage>,
-    /// What each process has enabled and not yet executed.
+    /// Operations that each process has enabled and not yet executed.
     work: Vec<VecDeque<usize>>,
     /// Arrivals that each operation still waits for.
     missing: Vec<u32>,
@@ -87,7 +87,7 @@ impl<'a> Play<'a> {
         let ranks = self.program.ranks.len();
         let mut best: Option<(usize, usize, Moment)> = None;
         for (core, (free, last)) in self.cores.iter().enumerate() {
-            // Whoever has work goes on; then come the others, in order after it.
+            // A process with work goes on; then come the others, in order after it.
             let first = last.unwrap_or(core);
             let own = (core..ranks).step_by(self.cores.len());
             let ready = own.filter_map(|rank| self.ready(rank, core).map(|ready| (rank, ready)));
@@ -179,7 +179,7 @@ impl<'a> Play<'a> {
         }
     }
 
-    /// One thing that an operation waits for has come; whoever brings the last one executes it.
+    /// Records one arrival at an operation; the process of the last arrival executes it.
     fn arrive(&mut self, step: usize, by: usize, at: Moment) {
         self.arrived[step] = self.arrived[step].later(at);
         self.missing[step] = self.missing[step].saturating_sub(1);

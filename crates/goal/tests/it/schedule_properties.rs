@@ -1,9 +1,5 @@
 //! Random graphs become schedules that say what the graphs said.
 
-#![expect(clippy::unwrap_used, reason = "a test that cannot compile its graph should fail")]
-
-mod common;
-
 use goal::check;
 use goal::compile::{compile, decompile};
 use goal::graph::{Block, Blocks, Edge, Graph, Memory, Operation, Until, Vertex};
@@ -112,7 +108,7 @@ proptest! {
     #![proptest_config(ProptestConfig::with_cases(512))]
 
     #[test]
-    fn a_schedule_says_what_its_graph_said(graph in common::placed_graph(40)) {
+    fn a_schedule_says_what_its_graph_said(graph in crate::random_graphs::placed_graph(40)) {
         let checked = check::graph(&graph);
         prop_assert!(checked.is_ok(), "{}", check::list(&checked.unwrap_err()));
         let schedule = compile(&graph).unwrap();
@@ -128,7 +124,7 @@ proptest! {
     }
 
     #[test]
-    fn independent_operations_come_first_and_edges_lead_forward(graph in common::placed_graph(40)) {
+    fn independent_operations_come_first_and_edges_lead_forward(graph in crate::random_graphs::placed_graph(40)) {
         let schedule = compile(&graph).unwrap();
         let view = schedule.view();
         let mut seen = HashMap::new();
@@ -145,13 +141,13 @@ proptest! {
     }
 
     #[test]
-    fn a_schedule_survives_being_copied(graph in common::placed_graph(20)) {
+    fn a_schedule_survives_being_copied(graph in crate::random_graphs::placed_graph(20)) {
         let schedule = compile(&graph).unwrap();
         prop_assert_eq!(Schedule::from_bytes(schedule.as_bytes()).unwrap(), schedule);
     }
 
     #[test]
-    fn a_schedule_becomes_a_graph_and_the_same_schedule_again(graph in common::placed_graph(40)) {
+    fn a_schedule_becomes_a_graph_and_the_same_schedule_again(graph in crate::random_graphs::placed_graph(40)) {
         let schedule = compile(&graph).unwrap();
         prop_assert_eq!(compile(&decompile(&schedule)).unwrap(), schedule);
     }

@@ -1,10 +1,6 @@
 //! Every rule of the schedule loader: damage that a right checksum hides is refused, with the
 //! operation and the reason.
 
-#![expect(clippy::unwrap_used, reason = "a test that cannot compile its graph should fail")]
-
-mod common;
-
 use goal::arithmetic::{Arithmetic, DataType};
 use goal::compile::compile;
 use goal::graph::{Access, Graph, JoinMode};
@@ -70,7 +66,7 @@ impl Image {
         for (at, new) in changes {
             bytes[*at..*at + new.len()].copy_from_slice(new);
         }
-        common::seal(&mut bytes);
+        crate::random_graphs::seal(&mut bytes);
         Schedule::from_bytes(&bytes).expect_err("is damaged")
     }
 
@@ -84,7 +80,7 @@ fn the_sound_schedule_is_accepted() {
     let image = Image::sound();
     assert_eq!(image.0.len(), Image::edge(4), "ten blocks, three edges and padding");
     let mut bytes = image.0.clone();
-    common::seal(&mut bytes);
+    crate::random_graphs::seal(&mut bytes);
     assert_eq!(bytes, image.0, "the checksum is the one that the layout describes");
     assert!(Schedule::from_bytes(&bytes).is_ok());
 }
@@ -157,7 +153,7 @@ fn damage_in_an_operation_is_named() {
         if what.is_empty() {
             let mut changed = image.0.clone();
             changed[operation(index) + field] = new[0];
-            common::seal(&mut changed);
+            crate::random_graphs::seal(&mut changed);
             assert!(Schedule::from_bytes(&changed).is_ok());
             continue;
         }

@@ -1,7 +1,5 @@
 //! The checker on operations that use the same bytes without an order, against a plain reference.
 
-#![expect(clippy::unwrap_used, reason = "a test whose graph is not refused should fail")]
-
 use goal::arithmetic::{Arithmetic, DataType};
 use goal::check::{self, Problem};
 use goal::graph::{Access, Block, Graph, JoinMode, Operation, Until, Vertex};

@@ -1,7 +1,5 @@
 //! Random graphs that obey every rule of one rank, by construction.
 
-#![allow(dead_code, reason = "every test binary uses its own part of it")]
-
 use goal::arithmetic::{Arithmetic, DataType};
 use goal::graph::{Access, Block, Blocks, Graph, JoinMode, Memory, Operation, Vertex};
 use proptest::prelude::*;

@@ -1,9 +1,5 @@
 //! The binary format: its layout byte by byte, and what is refused.
 
-#![expect(clippy::unwrap_used, reason = "a test that cannot write its own graph should fail")]
-
-mod common;
-
 use goal::binary::{BinaryError, read, write};
 use goal::graph::{Access, Block, Graph, JoinMode, Vertex};
 use goal::portable::NotPortable;
@@ -237,7 +233,7 @@ proptest! {
     #![proptest_config(ProptestConfig::with_cases(512))]
 
     #[test]
-    fn reading_is_the_inverse_of_writing(graphs in common::unplaced_graphs()) {
+    fn reading_is_the_inverse_of_writing(graphs in crate::random_graphs::unplaced_graphs()) {
         let file = write(&graphs).unwrap();
         let again = read(&file).unwrap();
         let comparable = |graphs: &[Graph]| graphs.iter().map(comparable).collect::<Vec<_>>();
@@ -246,7 +242,7 @@ proptest! {
     }
 
     #[test]
-    fn text_and_binary_agree(graphs in common::unplaced_graphs()) {
+    fn text_and_binary_agree(graphs in crate::random_graphs::unplaced_graphs()) {
         let text = goal::text::write(&graphs).unwrap();
         prop_assert_eq!(write(&goal::text::read(&text).unwrap()).unwrap(), write(&graphs).unwrap());
     }

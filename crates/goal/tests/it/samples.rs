@@ -6,8 +6,6 @@
 //! back. Without it the project's own fixtures stand in, which were assembled by hand from the
 //! description of the format.
 
-#![expect(clippy::unwrap_used, reason = "a test that cannot read its files should fail")]
-
 use goal::{binary, check, text};
 use std::path::{Path, PathBuf};
 

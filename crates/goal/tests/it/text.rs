@@ -1,10 +1,6 @@
 //! The text format: what it accepts, what it refuses and how, and that writing is the inverse of
 //! reading.
 
-#![expect(clippy::unwrap_used, reason = "a test that cannot read its own text should fail")]
-
-mod common;
-
 use goal::graph::{Access, Block, Blocks, Edge, Graph, JoinMode, Operation, Until, Vertex};
 use goal::portable::NotPortable;
 use goal::text::{Position, TextError, read, read_bytes, write};
@@ -332,7 +328,7 @@ proptest! {
     #![proptest_config(ProptestConfig::with_cases(512))]
 
     #[test]
-    fn writing_is_the_inverse_of_reading(graphs in common::unplaced_graphs()) {
+    fn writing_is_the_inverse_of_reading(graphs in crate::random_graphs::unplaced_graphs()) {
         let text = write(&graphs).unwrap();
         let again = read(&text).unwrap();
         prop_assert_eq!(again.len(), graphs.len());

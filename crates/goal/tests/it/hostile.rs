@@ -2,11 +2,7 @@
 //! Nothing may panic, and what is accepted must be sound. The fuzz targets in `fuzz/` do the same
 //! without end.
 
-#![expect(clippy::unwrap_used, reason = "a test that cannot make its own input should fail")]
-
-mod common;
-
-use common::{Sequence, seal};
+use crate::random_graphs::{Sequence, seal};
 use goal::compile::compile;
 use goal::graph::{Access, Blocks, Graph, JoinMode};
 use goal::schedule::{Schedule, ScheduleError, ScheduleView};
@@ -14,10 +10,10 @@ use goal::{arithmetic::Arithmetic, arithmetic::DataType, binary, check, text};
 use proptest::strategy::{Strategy, ValueTree};
 use proptest::test_runner::TestRunner;
 
-const EVERYTHING: &str = include_str!("fixtures/samples/everything.goal");
-const PINGPONG: &str = include_str!("fixtures/samples/pingpong.goal");
-const EVERYTHING_BINARY: &[u8] = include_bytes!("fixtures/samples/everything.bin");
-const PINGPONG_BINARY: &[u8] = include_bytes!("fixtures/samples/pingpong.bin");
+const EVERYTHING: &str = include_str!("../fixtures/samples/everything.goal");
+const PINGPONG: &str = include_str!("../fixtures/samples/pingpong.goal");
+const EVERYTHING_BINARY: &[u8] = include_bytes!("../fixtures/samples/everything.bin");
+const PINGPONG_BINARY: &[u8] = include_bytes!("../fixtures/samples/pingpong.bin");
 
 /// Reads text, and goes on with what was read as a program would.
 fn use_text(bytes: &[u8]) {
@@ -219,7 +215,10 @@ fn random_schedules_with_random_changes_are_refused_or_sound() {
     let mut runner = TestRunner::deterministic();
     let drawn: Vec<Vec<u8>> = (0..50)
         .map(|_| {
-            compile(&common::placed_graph(20).new_tree(&mut runner).unwrap().current()).unwrap()
+            compile(
+                &crate::random_graphs::placed_graph(20).new_tree(&mut runner).unwrap().current(),
+            )
+            .unwrap()
         })
         .map(|schedule| schedule.as_bytes().to_vec())
         .collect();

@@ -1,8 +1,6 @@
 //! The checker on one rank's graph: every rule has a graph that breaks it, and a message that says
 //! where.
 
-#![expect(clippy::unwrap_used, reason = "a test whose graph is not refused should fail")]
-
 use goal::arithmetic::{Arithmetic, DataType};
 use goal::check::{self, List, Problem};
 use goal::graph::{Access, Block, Blocks, Graph, JoinMode, Memory, Vertex};

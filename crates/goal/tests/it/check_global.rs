@@ -1,11 +1,7 @@
 //! The checker on the graphs of all ranks: messages, wildcards, joins, and operations that wait for
 //! each other.
 
-#![expect(clippy::unwrap_used, reason = "a test whose graphs are not refused should fail")]
-
-mod common;
-
-use common::Sequence;
+use crate::random_graphs::Sequence;
 use goal::arithmetic::{Arithmetic, DataType};
 use goal::check::{self, GlobalOptions, Problem};
 use goal::graph::{Block, Blocks, Graph, JoinMode, Operation, Until, Vertex};
@@ -331,7 +327,7 @@ fn waiting_graphs(seed: u64) -> Vec<Graph> {
         let count = graph.vertices().len();
         // Forward in an order that has nothing to do with the vertices' numbers: no cycle within
         // the rank.
-        let order = common::shuffled(count, sequence.next());
+        let order = crate::random_graphs::shuffled(count, sequence.next());
         for _ in 0..if count > 1 { sequence.below(2 * count) } else { 0 } {
             let left = sequence.below(count - 1);
             let right = left + 1 + sequence.below(count - left - 1);
