@@ -1,9 +1,9 @@
-//! The bounce test: how long a message of each kind takes from one process to another, beside the
-//! floor of the machine.
+//! One-way latency of each message kind between two processes, compared with the lower bound of the
+//! machine.
 //!
-//! Two processes, each bound to a core of its own, send one message to and fro. The floor is the
-//! same with two bare words, each in a cache line of its own, which one side stores and the other
-//! loads. All kinds take turns in every round, and the median of the rounds counts.
+//! Two processes, each bound to its own core, exchange one message back and forth. The lower bound
+//! is the same exchange with two plain words in separate cache lines: one side stores, the other
+//! loads. Every round measures all kinds; the result is the median of the rounds.
 //!
 //! ```sh
 //! cargo run --release -p queues --example bounce
@@ -36,26 +36,27 @@ const ROUNDS: usize = 7;
 const WARM_UP: u64 = 2_000;
 const MESSAGES: u64 = 20_000;
 const QUEUES: usize = 512;
-/// The queue of the poll set that is used: of the lowest priority, so that all others are looked at
-/// first.
+/// Index of the measured queue in the poll set: the lowest priority, so that a poll passes all
+/// others first.
 const INDEX: usize = QUEUES - 1;
 const CAPACITY: usize = 64;
-/// Where the parent leaves the offsets of everything.
+/// Offset of the table in which the parent stores the offsets of all queues.
 const TABLE: Offset = Offset(0);
 const ARENA: u64 = 4096;
 const BYTES: u64 = 8 << 20;
 
-/// One direction of one kind: it sends, or waits for, a number.
+/// One direction of one kind: sends a number, or waits for one.
 trait Way {
     fn send(&mut self, number: u64);
     fn receive(&mut self) -> u64;
 }
 
-/// A word in a line of its own, and what it was last.
+/// A word in its own cache line, and its last value.
 struct Bare(Mapped<AtomicU64>, u64);
 
 impl Way for Bare {
     fn send(&mut self, number: u64) {
+        // Release: pairs with the Acquire in `receive`, as a message would.
         self.0.store(number, Ordering::Release);
     }
 
@@ -88,7 +89,7 @@ impl<C: Consumers> Way for Words<C> {
     }
 }
 
-/// The same, with the receive that falls asleep when nothing comes.
+/// The same with the blocking receive, which sleeps after a while without a message.
 struct SleepyWords(ExpressSender, Option<Receiver<Express, Multi>>);
 
 impl Way for SleepyWords {
@@ -173,8 +174,8 @@ const KINDS: [&str; 9] = [
     "Express, blocking send and receive",
 ];
 
-/// Makes everything and leaves the offsets in the table: for each kind, there and back, a place and
-/// a poll set.
+/// Creates all queues and stores their offsets in the table: for each kind and direction, the
+/// offset of the queue and of its poll set.
 fn make(segment: &Arc<Segment>) -> Result<(), Failure> {
     segment.commit(TABLE, ARENA)?;
     let arena = Arena::new(Arc::clone(segment), ARENA..BYTES)?;
@@ -200,7 +201,7 @@ fn make(segment: &Arc<Segment>) -> Result<(), Failure> {
     Ok(())
 }
 
-/// One direction of a kind, as one side sees it.
+/// Opens one direction of a kind for one side.
 fn open(
     segment: &Arc<Segment>,
     kind: usize,
@@ -284,7 +285,7 @@ fn bind_to(index: usize) -> Result<(), Failure> {
     Ok(bind_current_thread(cores[index % cores.len()])?)
 }
 
-/// Nanoseconds one way, of each kind in each round.
+/// Returns the one-way latency in nanoseconds, by kind and round.
 fn bounce(segment: &Arc<Segment>) -> Result<Vec<Vec<f64>>, Failure> {
     let mut ways = Vec::new();
     for kind in 0..KINDS.len() {
@@ -310,7 +311,7 @@ fn bounce(segment: &Arc<Segment>) -> Result<Vec<Vec<f64>>, Failure> {
     Ok(times)
 }
 
-/// Nanoseconds for a look at an empty set of so many queues, and for taking a message from its last
+/// Returns the nanoseconds of a poll of an empty set of this size, and of a receive from its last
 /// queue.
 fn poll_cost(queues: usize) -> Result<(f64, f64), Failure> {
     let segment = Arc::new(Segment::create(BYTES, Backing::Memory)?);

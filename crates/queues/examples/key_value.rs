@@ -1,12 +1,12 @@
-//! A key-value server job that answers client jobs which cannot reach each other. Every answer is
-//! checked against a `HashMap` that the client keeps itself.
+//! A key-value server job with client jobs that cannot communicate with each other. Each client
+//! checks every reply against its own `HashMap`.
 //!
 //! ```text
 //! cargo run --release -p queues --example key_value -- [clients] [operations of each]
 //! ```
 //!
-//! The program starts itself again for the server and for each client: one job each. It is the post
-//! office itself, whose rules let the clients talk to the server and to nobody else.
+//! The program starts itself again for the server and for each client: one job each. The first
+//! process runs the name server; its rules permit messages between a client and the server only.
 
 use queues::names::{JobConfig, JobKey, NameError, NameServer, PortAddress, Refusal};
 use queues::port::{Identity, NameClient, PortError, PortEvent, PortReceiver, PortSender};
@@ -18,15 +18,16 @@ use std::time::{Duration, Instant};
 
 type Outcome<T> = Result<T, Box<dyn Error>>;
 
-/// How long processes may take to start.
-const PATIENCE: Duration = Duration::from_secs(30);
+/// Limit for the start of all processes.
+const START_LIMIT: Duration = Duration::from_secs(30);
 
-/// What a client asks for, as handlers of the server.
+/// Requests of a client: handler numbers of the server.
 const PUT: u8 = 1;
 const GET: u8 = 2;
 const REMOVE: u8 = 3;
 
-/// What the server answers, as handlers of the client. For a change: what was there before.
+/// Replies of the server: handler numbers of the client. The reply to a change carries the previous
+/// value.
 const FOUND: u8 = 1;
 const NOTHING: u8 = 2;
 const NOT_UNDERSTOOD: u8 = 3;
@@ -35,8 +36,8 @@ fn main() -> ExitCode {
     let arguments: Vec<String> = std::env::args().skip(1).collect();
     let words: Vec<&str> = arguments.iter().map(String::as_str).collect();
     let outcome = match words[..] {
-        ["server", post, key, clients] => serve(post, key, clients),
-        ["client", post, job, key, operations] => ask(post, job, key, operations),
+        ["server", names, key, clients] => serve(names, key, clients),
+        ["client", names, job, key, operations] => run_client(names, job, key, operations),
         _ => run(words.first().copied().unwrap_or("3"), words.get(1).copied().unwrap_or("20000")),
     };
     match outcome {
@@ -48,22 +49,22 @@ fn main() -> ExitCode {
     }
 }
 
-/// The post office and the launcher of all jobs.
+/// Runs the name server and starts all jobs.
 fn run(clients: &str, operations: &str) -> Outcome<()> {
     let number: u32 = clients.parse()?;
-    let post = NameServer::bind(&unguessable_name("tradewind-key-value")?)?;
-    let server = post.add_job(JobConfig::new("server"))?;
+    let names = NameServer::bind(&unguessable_name("tradewind-key-value")?)?;
+    let server = names.add_job(JobConfig::new("server"))?;
     let mut keys = Vec::new();
     for number in 0..number {
         let job = format!("client-{number}");
-        keys.push((job.clone(), post.add_job(JobConfig::new(&job))?));
-        post.allow(&job, "server")?;
-        post.allow("server", &job)?;
+        keys.push((job.clone(), names.add_job(JobConfig::new(&job))?));
+        names.allow(&job, "server")?;
+        names.allow("server", &job)?;
     }
     std::thread::scope(|scope| {
-        scope.spawn(|| post.serve());
-        let outcome = run_jobs(post.name(), server, &keys, operations);
-        post.stop();
+        scope.spawn(|| names.serve());
+        let outcome = run_jobs(names.name(), server, &keys, operations);
+        names.stop();
         outcome
     })?;
     println!(
@@ -73,39 +74,40 @@ fn run(clients: &str, operations: &str) -> Outcome<()> {
 }
 
 fn run_jobs(
-    post: &str,
+    names: &str,
     server: JobKey,
     clients: &[(String, JobKey)],
     operations: &str,
 ) -> Outcome<()> {
     let start = |arguments: &[&str]| Command::new(std::env::current_exe()?).args(arguments).spawn();
     let count = clients.len().to_string();
-    let mut server = start(&["server", post, &server.to_string(), &count])?;
+    let mut server = start(&["server", names, &server.to_string(), &count])?;
     let mut children = Vec::new();
     for (job, key) in clients {
-        children.push(start(&["client", post, job, &key.to_string(), operations])?);
+        children.push(start(&["client", names, job, &key.to_string(), operations])?);
     }
     let ended = |child: &mut Child| child.wait().is_ok_and(|end| end.success());
     if children.iter_mut().filter_map(|child| (!ended(child)).then_some(())).count() > 0 {
-        // One that never came would be waited for.
+        // The server waits for every client, also for one that never started.
         server.kill()?;
     }
     if ended(&mut server) { Ok(()) } else { Err("a process has failed".into()) }
 }
 
-/// The server: its table, and who is still there.
-pub(crate) fn serve(post: &str, key: &str, clients: &str) -> Outcome<()> {
+/// Runs the server until all clients have disconnected.
+pub(crate) fn serve(names: &str, key: &str, clients: &str) -> Outcome<()> {
     let registration =
-        NameClient::register(post, &Identity::new("server", 0, key.parse()?), PATIENCE)?;
+        NameClient::register(names, &Identity::new("server", 0, key.parse()?), START_LIMIT)?;
     let (mut answers, mut requests) = registration.open_port(0)?.split();
     let mut table: HashMap<Vec<u8>, Vec<u8>> = HashMap::new();
     let mut left: u32 = clients.parse()?;
     while left > 0 {
         match requests.recv()? {
             PortEvent::Message(message) => {
-                let (handler, value) = look(&mut table, message.handler, message.bytes);
-                // Answers have a way of their own, that of replies. A client that asks on without
-                // taking them loses those for which there is no room; nobody waits for it.
+                let (handler, value) = execute(&mut table, message.handler, message.bytes);
+                // Replies use the queue's reply class and are never waited for: a client that sends
+                // requests without receiving replies loses those beyond the capacity, and other
+                // clients are not delayed.
                 match answers.try_reply(message.source, handler, &value.unwrap_or_default()) {
                     Ok(true) => {}
                     Ok(false) => eprintln!(
@@ -121,8 +123,8 @@ pub(crate) fn serve(post: &str, key: &str, clients: &str) -> Outcome<()> {
     Ok(())
 }
 
-/// Does what a request asks for: the length of the key in two bytes, the key, the value.
-fn look(
+/// Executes a request: the length of the key in two bytes, the key, the value.
+fn execute(
     table: &mut HashMap<Vec<u8>, Vec<u8>>,
     handler: u8,
     request: &[u8],
@@ -140,16 +142,18 @@ fn look(
     (if found.is_some() { FOUND } else { NOTHING }, found)
 }
 
-/// A client: asks, and knows what must be answered.
-pub(crate) fn ask(post: &str, job: &str, key: &str, operations: &str) -> Outcome<()> {
-    let registration = NameClient::register(post, &Identity::new(job, 0, key.parse()?), PATIENCE)?;
-    let (outbox, inbox) = registration.open_port(0)?.split();
-    let server =
-        registration.look_up_open(&PortAddress::new("server", 0, 0), Instant::now() + PATIENCE)?;
-    let mut store = Store { outbox, inbox, server, job: job.to_owned() };
+/// Runs a client: sends random operations and compares each reply with a local table.
+pub(crate) fn run_client(names: &str, job: &str, key: &str, operations: &str) -> Outcome<()> {
+    let registration =
+        NameClient::register(names, &Identity::new(job, 0, key.parse()?), START_LIMIT)?;
+    let (sender, receiver) = registration.open_port(0)?.split();
+    let server = registration
+        .look_up_open(&PortAddress::new("server", 0, 0), Instant::now() + START_LIMIT)?;
+    let mut store = Store { sender, receiver, server, job: job.to_owned() };
     let mut expected: HashMap<u64, Vec<u8>> = HashMap::new();
     let mut random = 0x9e37_79b9_7f4a_7c15 ^ u64::from(std::process::id());
-    let (operations, started) = (operations.parse::<u32>()?, Instant::now());
+    let operations = operations.parse::<u32>()?;
+    let started = Instant::now();
     for operation in 0..operations {
         // Marsaglia's xorshift.
         random ^= random << 13;
@@ -182,7 +186,7 @@ pub(crate) fn ask(post: &str, job: &str, key: &str, operations: &str) -> Outcome
     Ok(())
 }
 
-/// The rules give no name for another client.
+/// Checks that the rules refuse every lookup of another client.
 fn check_neighbours(registration: &NameClient, job: &str) -> Outcome<()> {
     for other in (0..).map(|number| format!("client-{number}")) {
         match registration.look_up(&PortAddress::new(&other, 0, 0)) {
@@ -199,22 +203,22 @@ fn check_neighbours(registration: &NameClient, job: &str) -> Outcome<()> {
 }
 
 struct Store {
-    outbox: PortSender,
-    inbox: PortReceiver,
+    sender: PortSender,
+    receiver: PortReceiver,
     server: queues::id::QueueName,
     job: String,
 }
 
 impl Store {
-    /// One operation; gives what the server found.
+    /// Executes one operation and returns the value that the server found.
     fn request(&mut self, handler: u8, number: u64, value: &[u8]) -> Outcome<Option<Vec<u8>>> {
-        // Each client has keys of its own, so that it knows what they hold.
+        // The keys of each client are distinct, so its local table is the expected state.
         let key = format!("{}/{number}", self.job);
         let mut request = (key.len() as u16).to_le_bytes().to_vec();
         request.extend_from_slice(key.as_bytes());
         request.extend_from_slice(value);
-        self.outbox.send(self.server, handler, &request)?;
-        match self.inbox.recv()? {
+        self.sender.send(self.server, handler, &request)?;
+        match self.receiver.recv()? {
             PortEvent::Message(message) if message.handler == FOUND => {
                 Ok(Some(message.bytes.to_vec()))
             }

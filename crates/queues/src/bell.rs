@@ -60,8 +60,8 @@ impl Bell<'_> {
 
     #[cold]
     fn wake(self) {
-        // The sequence number advances before the system call: a sleeper that has not yet
-        // registration the kernel then finds another value and does not sleep. AcqRel: later
+        // The sequence number advances before the system call: a sleeper that is not yet
+        // asleep in the kernel then finds another value and does not sleep. AcqRel: later
         // notifiers pass on what this one saw.
         let notified = self.0.fetch_add(SEQUENCE, Ordering::AcqRel).wrapping_add(SEQUENCE);
         futex::wake_all(self.0);

@@ -9,10 +9,10 @@
 //! the name server and the two ends.
 //!
 //! Either end may write any value into the ring at any time. Therefore the receiving end copies
-//! every message before it validates it, and checks every word that it uses; a value that no correct
-//! sender writes is a [`ConnectionError::Corrupt`] that names the sender, and the connection is
-//! closed. The sending end checks the one word that it reads. Only the blocking calls wait for the
-//! other end, and those have deadlines.
+//! every message before it validates it, and checks every word that it uses; a value that no
+//! correct sender writes is a [`ConnectionError::Corrupt`] that names the sender, and the
+//! connection is closed. The sending end checks the one word that it reads. Only the blocking calls
+//! wait for the other end, and those have deadlines.
 
 mod drain;
 mod end;

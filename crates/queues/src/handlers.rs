@@ -3,12 +3,12 @@
 use crate::id::SourceName;
 use crate::message::Message;
 
-/// Function for a message: its arguments are the receiver's state, the sender of the message, and its
-/// bytes. A handler may send.
+/// Function for a message: its arguments are the receiver's state, the sender of the message, and
+/// its bytes. A handler may send.
 pub type Handler<C> = fn(&mut C, SourceName, &[u8]);
 
-/// 256 handlers over a state `C`. A number without a handler, such as that of a queue's Empty message,
-/// does nothing.
+/// 256 handlers over a state `C`. A number without a handler, such as that of a queue's Empty
+/// message, does nothing.
 ///
 /// ```
 /// use queues::{express::Message, handlers::Handlers, id::SourceName};

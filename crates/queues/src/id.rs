@@ -2,8 +2,8 @@
 //!
 //! A program sends to a [`QueueName`], which means the same in every process of its job. The
 //! transmit queue's destination table translates it into a node and a [`QueueIndex`] on that node
-//! (Ang et al. 1996, section 4.1). A message carries a [`SourceName`], which is a [`QueueName`] of the
-//! *receiver's* job: the destination of replies.
+//! (Ang et al. 1996, section 4.1). A message carries a [`SourceName`], which is a [`QueueName`] of
+//! the *receiver's* job: the destination of replies.
 
 use std::fmt;
 
@@ -54,7 +54,8 @@ macro_rules! number_below {
                 if number < $limit { Some(Self(number)) } else { None }
             }
 
-            /// Returns the identifier in the low bits of a word that another process may have written.
+            /// Returns the identifier in the low bits of a word that another process may have
+            /// written.
             #[must_use]
             pub(crate) const fn from_bits(word: u64) -> Self {
                 Self((word & ($limit as u64 - 1)) as $number)
@@ -88,7 +89,7 @@ impl From<SourceName> for QueueName {
 }
 
 impl From<QueueName> for SourceName {
-    /// Returns the sender whose replies go to this queue.
+    /// Returns the source name with which replies go to this queue.
     fn from(name: QueueName) -> SourceName {
         SourceName(name.0)
     }

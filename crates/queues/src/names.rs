@@ -4,7 +4,8 @@
 //! [connections](crate::connection), which the name server creates one by one, when a process
 //! requests one and the rules permit it. A process gets the descriptors of its own job's memory, of
 //! the tables of its own ports (read-only) and of its own connections, and no others. So a server
-//! may communicate with clients that cannot reach each other (Ang et al. 1996, section 4.1).
+//! may communicate with clients that cannot communicate with each other (Ang et al. 1996, section
+//! 4.1).
 //!
 //! A launcher or node service calls [`NameServer::bind`], [`NameServer::add_job`] and
 //! [`NameServer::allow`], and runs [`NameServer::serve`] on a thread. The processes of the jobs use
@@ -13,8 +14,8 @@
 //! **Names.** A port is a transmit queue with its destination table, and a receive queue. Port `q`
 //! of process `p` is called `p × ports + q` in its own job. Ports of other jobs get the names after
 //! these, at their first look-up. A name means the same in every process of a job, for ever. A
-//! message carries the name that the receiver's job has for the sending port: a reply goes there, if
-//! the rules permit replies.
+//! message carries the name that the receiver's job has for the sending port: a reply goes there,
+//! if the rules permit replies.
 //!
 //! **Trust.** The kernel identifies the connecting process (SO_PEERCRED). It must be of the same
 //! user and present its job's key, and no other process may have registered under its index. A
@@ -27,11 +28,11 @@
 //! register under its index.
 //!
 //! **Moving.** A name can be re-pointed to another port, and all names of a port moved, while
-//! messages are in flight. A connection with a ring moves with them: its receiver hands it over at
-//! its reading position, and the sender notices nothing. A receive queue holds the messages of many
-//! senders and stays. There the sender finds at its next message that its table has changed, drops
-//! its connection, and a new one is refused ([`Refusal::Moving`]) until the former receiver has
-//! received all messages of the first; to the program that is a full queue. So no message of a
+//! messages are on their way. A connection with a ring moves with them: its receiver hands it over
+//! at its reading position, and the sender notices nothing. A receive queue holds the messages of
+//! many senders and stays. There the sender finds at its next message that its table has changed,
+//! drops its connection, and a new one is refused ([`Refusal::Moving`]) until the former receiver
+//! has received all messages of the first; to the program that is a full queue. So no message of a
 //! sender is lost, duplicated or reordered:
 //! - All its messages were published before it dropped the connection, and the receiver learns of
 //!   the drop later, through the name server. It counts the messages in the receive queues for the
@@ -43,7 +44,7 @@
 //!
 //! The refusal also ends when the former receiver dies or drops its
 //! [`PortReceiver`](crate::port::PortReceiver); messages that it has not received are lost with it.
-//! So a process whose ports were moved receives until
+//! So a process receives for its moved ports until
 //! [`PortReceiver::connections`](crate::port::PortReceiver::connections) is 0. A sender that sends
 //! nothing keeps its connection.
 //!

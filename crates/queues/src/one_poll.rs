@@ -118,7 +118,7 @@ use crate::waiting::{Wait, wait};
 use bits::Poller;
 
 /// Number of queues that a waiting receiver checks, after a sleep without a wake-up, for messages
-/// whose senders died before they set the bit.
+/// of senders that died before they set the bit.
 const CHECKED_QUEUES: usize = 4096;
 
 /// A receiver of the queues of a poll set. Several threads may poll a set, each with a `OnePoll` of
@@ -150,8 +150,8 @@ impl OnePoll {
         self.poller.poll(self.set.bits(), None, members)
     }
 
-    /// Receives as [`OnePoll::poll`] does, but only from the queues whose bit is set in `wanted`:
-    /// bit `i % 64` of word `i / 64`.
+    /// Receives as [`OnePoll::poll`] does, but only from the queues selected by `wanted`:
+    /// queue `i` by bit `i % 64` of word `i / 64`.
     #[inline]
     pub fn poll_among<M: Members + ?Sized>(
         &mut self,
@@ -204,7 +204,7 @@ impl OnePoll {
         self.poller.is_any_ready(self.set.bits(), None, members)
     }
 
-    /// Sets the bits of queues whose senders died between the send and the bit.
+    /// Sets the bits of queues with messages of senders that died between the send and the bit.
     fn restore_bits<M: Members + ?Sized>(&mut self, members: &mut M) {
         let count = self.set.capacity().min(CHECKED_QUEUES);
         for _ in 0..count {

@@ -57,9 +57,9 @@ pub(crate) fn wait<R>(
     }
     loop {
         let marked = wakeup.mark();
-        // This poll follows the barrier in `mark`, so it sees every change whose notifier did not
-        // see the bit. The bit stays set if the poll succeeds: a spurious wake-up is harmless, and
-        // another thread may sleep here too.
+        // This poll follows the barrier in `mark`, so it sees every change by a notifier that
+        // did not see the bit. The bit stays set if the poll succeeds: a spurious wake-up is
+        // harmless, and another thread may sleep here too.
         if let Some(output) = poll() {
             return Ok(output);
         }

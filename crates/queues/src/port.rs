@@ -9,9 +9,9 @@
 //! [`MAX_MESSAGE_BYTES`](crate::names::MAX_MESSAGE_BYTES) bytes. Between jobs a connection has a
 //! ring. If a job has a segment, each of its processes also has
 //! [receive queues](crate::receive_queues), one for each of its ports, of which
-//! [`JobConfig::resident`](crate::names::JobConfig::resident) have rings at a time. Within such a job
-//! messages of up to [`LINE_DATA`](crate::cache_line::LINE_DATA) bytes travel through them, and the
-//! connection is only a record of the name server. The first longer message to a name opens a
+//! [`JobConfig::resident`](crate::names::JobConfig::resident) have rings at a time. Within such a
+//! job messages of up to [`LINE_DATA`](crate::cache_line::LINE_DATA) bytes travel through them, and
+//! the connection is only a record of the name server. The first longer message to a name opens a
 //! connection with a ring, which carries all later messages; the receiver takes the messages in its
 //! receive queue first. A process to which more than 255 others send gets connections with rings
 //! from the rest. The program does not notice the difference. Receive queues lie in memory of their

@@ -39,10 +39,10 @@ impl ProcessTable {
         let own = ProcessId::own().map_err(AttachError::Unidentified)?;
         let free = self.entries.iter().position(|entry| self.take(entry, ProcessId::NONE, own));
         let entry = free.or_else(|| self.take_over_dead(own)).ok_or(AttachError::TooMany)?;
-        // This is one half of a store-load handshake with the owner, which closes the table and then
-        // scans the entries. SeqCst in both orders all four accesses: either this load sees the
-        // closed table, or the scan in `has_living` sees the new entry. So the owner never frees
-        // memory that a process believes to be attached to.
+        // This is one half of a store-load handshake with the owner, which closes the table and
+        // then scans the entries. SeqCst in both orders all four accesses: either this load sees
+        // the closed table, or the scan in `has_living` sees the new entry. So the owner never
+        // frees memory that a process believes to be attached to.
         if self.closed.load(Ordering::SeqCst) != 0 {
             self.detach(&Entry(entry));
             return Err(AttachError::Closed);

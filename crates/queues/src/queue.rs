@@ -225,9 +225,9 @@ impl<K: Kind> Queue<K> {
         closing
     }
 
-    /// Closes a queue whose receivers were killed. All senders, also waiting ones, find it closed
-    /// at once. Messages not yet received are lost. The memory must not be reused for another queue
-    /// while these senders exist.
+    /// Closes a queue after its receivers were killed. All senders, also waiting ones, find it
+    /// closed at once. Messages not yet received are lost. The memory must not be reused for
+    /// another queue while these senders exist.
     pub fn retire(&self) {
         // Advances to a generation of which no sender exists. SeqCst: precedes the check for
         // waiting senders.

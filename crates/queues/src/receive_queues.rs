@@ -3,17 +3,17 @@
 //!
 //! Every queue has two classes, requests and replies, that share nothing: each class has its own
 //! non-resident queue and its own rings, so full request queues never delay a reply. The messages
-//! are those of [`crate::cache_line`]; their tag is the index of the queue. The process that creates
-//! the [`ReceiveQueues`] receives. Any process with the segment connects a [`RemoteQueues`] and opens
-//! a [`QueueSender`] for each of its senders.
+//! are those of [`crate::cache_line`]; their tag is the index of the queue. The process that
+//! creates the [`ReceiveQueues`] receives. Any process with the segment connects a [`RemoteQueues`]
+//! and opens a [`QueueSender`] for each of its senders.
 //!
 //! # Residency
-//! A *resident* queue has a ring. A sender sends into the ring if it has space. If the ring is full,
-//! or the queue has none, the message goes into the non-resident queue of the class: the sender is
-//! then *diverted*, and stays so until the `sorted` counter has passed the position of its last
-//! diverted message. The receiver takes messages from the non-resident queue in order and appends
-//! each to the overflow list of its queue, in private memory, with a boundary `T`: the tail of the
-//! queue's ring at that moment. Then it advances `sorted`.
+//! A *resident* queue has a ring. A sender sends into the ring if it has space. If the ring is
+//! full, or the queue has none, the message goes into the non-resident queue of the class: the
+//! sender is then *diverted*, and stays so until the `sorted` counter has passed the position of
+//! its last diverted message. The receiver takes messages from the non-resident queue in order and
+//! appends each to the overflow list of its queue, in private memory, with a boundary `T`: the tail
+//! of the queue's ring at that moment. Then it advances `sorted`.
 //!
 //! A queue that gets [`PROMOTION_MESSAGES`] messages through the non-resident queue in a short time
 //! becomes resident. If no ring is free, it gets that of the resident queue with the fewest recent
@@ -46,14 +46,15 @@
 //! # Cost of receiving
 //! After a send, the sender sets its queue's bit, as in a [poll set](crate::one_poll), unless it is
 //! set; so does the receiver after sorting. A receive from any queue polls the non-resident queue
-//! and the queues whose bits are set, so its cost does not grow with the number of queues, resident
+//! and the queues with a set bit, so its cost does not grow with the number of queues, resident
 //! or not ([`ReceiveQueues::polls`] counts).
 //!
 //! # Bounds and memory
-//! When a queue's overflow list reaches its quota, its descriptor says *stopped*. Then its senders
-//! alone find it full, until half of it was received. It grows at most by the contents of the
-//! non-resident queue and of the queue's ring, and by one message for each sender that had just read
-//! the descriptor. At most 255 [`RemoteQueues`] can be connected, normally one per sending process.
+//! When a queue's overflow list reaches its quota, its descriptor is marked *stopped*. Then its
+//! senders alone find it full, until half of it was received. It grows at most by the contents of
+//! the non-resident queue and of the queue's ring, and by one message for each sender that had just
+//! read the descriptor. At most 255 [`RemoteQueues`] can be connected, normally one per sending
+//! process.
 //!
 //! | memory of | bytes in the segment | bytes in the receiver's private memory |
 //! |---|---|---|
@@ -62,14 +63,14 @@
 //! | the common part ([`QueuesConfig::bytes`]) | 2,240, two non-resident queues, 16 for each ring, 128 for every 512 queues (and 128 for more than 512) | |
 //! | an open [`QueueSender`] | none | 32 or less, in the sender's |
 //!
-//! Memory of a ring is allocated at its first use and kept for the next queue. All memory returns to
-//! the arena when the [`ReceiveQueues`] are dropped, if no living process has a [`RemoteQueues`]
+//! Memory of a ring is allocated at its first use and kept for the next queue. All memory returns
+//! to the arena when the [`ReceiveQueues`] are dropped, if no living process has a [`RemoteQueues`]
 //! then; otherwise when [`DeferredFree::free`] finds that none has.
 //!
 //! # Closing and failures
-//! A sender finds dropped queues [closed](SendError::Closed). If the receiving process has died, the
-//! error [names it](SendError::Gone): whenever there is no space, within a tenth of a second while
-//! the sender sleeps, and at the latest after [`LIVENESS_INTERVAL`] messages that will not be
+//! A sender finds dropped queues [closed](SendError::Closed). If the receiving process has died,
+//! the error [names it](SendError::Gone): whenever there is no space, within a tenth of a second
+//! while the sender sleeps, and at the latest after [`LIVENESS_INTERVAL`] messages that will not be
 //! received. A sender that dies costs at most one slot of a ring.
 //!
 //! ```

@@ -1,5 +1,5 @@
-//! Bulk transfers: every byte over every path between two processes, and the behaviour when a path is
-//! forbidden, an end is late, its process dies, or it overwrites the link.
+//! Bulk transfers: every byte over every path between two processes, and the behaviour when a path
+//! is forbidden, an end is late, its process dies, or it overwrites the link.
 
 mod part;
 
@@ -89,8 +89,8 @@ fn send_all(sender: &mut Sender) -> Vec<Path> {
     LENGTHS.into_iter().enumerate().map(send).collect()
 }
 
-/// Runs `test` with a sender here and a child that receives all lengths, over a link with this staging
-/// area.
+/// Runs `test` with a sender here and a child that receives all lengths, over a link with this
+/// staging area.
 fn with_a_receiver(staging: u64, part: &str, test: impl FnOnce(&mut Sender, &Window)) {
     let (segment, arena) = memory(8 << 20);
     let (link, ready) = link_and_window(&arena, staging);

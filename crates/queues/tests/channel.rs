@@ -23,8 +23,8 @@ use shm::sync::{AtomicU64, Ordering};
 enum Choice {
     /// Any bits.
     Any(u64),
-    /// The value that leaves this word in its slot in any lap: sent twice in a row into one slot, it
-    /// changes nothing there.
+    /// The value that leaves this word in its slot in any lap: sent twice in a row into one slot,
+    /// it changes nothing there.
     Leaving(u64),
 }
 
@@ -150,8 +150,8 @@ fn values_that_change_no_slot_arrive() {
     }
 }
 
-/// Returns the value at a position of a long stream: runs of unchanged words among others, for a ring
-/// of `slots` slots.
+/// Returns the value at a position of a long stream: runs of unchanged words among others, for a
+/// ring of `slots` slots.
 fn streamed(position: u64, slots: u64) -> u64 {
     let choice = match position / 5 % 3 {
         0 => Choice::Any(position),

@@ -373,8 +373,8 @@ fn a_receive_queue_may_restrict_its_sources() {
     assert_eq!(accepted, usize::from(NAMES) - 1);
 }
 
-/// A rank moves to another process while two senders of two jobs continue: every message arrives once
-/// and in its sender's order, first at the former process and then at the new one.
+/// A rank moves to another process while two senders of two jobs continue: every message arrives
+/// once and in its sender's order, first at the former process and then at the new one.
 #[test]
 fn a_moved_port_loses_duplicates_and_reorders_nothing() {
     const MESSAGES: u32 = 30_000;
@@ -439,7 +439,8 @@ fn a_moved_port_loses_duplicates_and_reorders_nothing() {
                     break;
                 }
                 if place < 2 && received >= 10_000 {
-                    // Messages published before the move are received here; then the connections move.
+                    // Messages published before the move are received here; then the connections
+                    // move.
                     while let Some(delivery) = inbox.try_recv().expect("it can look") {
                         let PortEvent::Message(message) = delivery else { panic!("{delivery:?}") };
                         check(message.handler, message.bytes);

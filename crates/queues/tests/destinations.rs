@@ -1,5 +1,5 @@
-//! Memory of ten thousand open destinations at their sender. A program of its own, because it counts
-//! all allocations.
+//! Memory of ten thousand open destinations at their sender. A program of its own, because it
+//! counts all allocations.
 
 mod office;
 mod part;
@@ -39,8 +39,8 @@ const DESTINATIONS: u16 = 10_000;
 const RECEIVERS: u16 = 20;
 const PORTS: u16 = 500;
 
-/// A job of 21 processes with 500 ports each, so of more than ten thousand names. The open ports stand
-/// for all: every name of a process has one of them as its destination.
+/// A job of 21 processes with 500 ports each, so of more than ten thousand names. The open ports
+/// stand for all: every name of a process has one of them as its destination.
 #[test]
 fn ten_thousand_open_destinations_cost_less_than_four_mebibytes() {
     let office = Office::open();

@@ -1,5 +1,5 @@
-//! A process of another job overwrites everything that it has mapped with random bytes, while others
-//! exchange checked messages.
+//! A process of another job overwrites everything that it has mapped with random bytes, while
+//! others exchange checked messages.
 
 mod office;
 mod part;

@@ -78,8 +78,8 @@ fn part_echoes() {
     }
 }
 
-/// Receivers are killed at arbitrary moments. Their sender never hangs, gets an error that names the
-/// process, and reaches the process that replaces it.
+/// Receivers are killed at arbitrary moments. Their sender never hangs, gets an error that names
+/// the process, and reaches the process that replaces it.
 #[test]
 fn a_receiver_killed_at_any_moment_is_named() {
     for path in Path::BOTH {
@@ -243,8 +243,8 @@ fn a_stopped_receiver_affects_no_other() {
     }
 }
 
-/// The processes of a job send around a ring. Each in turn is stopped, then each continued, while the
-/// others continue as far as possible: no message is lost, duplicated or reordered.
+/// The processes of a job send around a ring. Each in turn is stopped, then each continued, while
+/// the others continue as far as possible: no message is lost, duplicated or reordered.
 #[test]
 fn a_job_stopped_process_by_process_loses_nothing() {
     for path in Path::BOTH {

@@ -1,5 +1,5 @@
-//! Loom models of the slot ring: every interleaving of a few threads, on the source files that run in
-//! production.
+//! Loom models of the slot ring: every interleaving of a few threads, on the source files that run
+//! in production.
 
 mod sync {
     pub(crate) use loom::sync::atomic::{AtomicU32, AtomicU64, Ordering};

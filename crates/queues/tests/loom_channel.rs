@@ -158,8 +158,8 @@ fn receive<const LEAD: usize>(memory: &Memory) -> Vec<([u64; LEAD], u64)> {
     }
 }
 
-/// All values arrive once and in order in every interleaving, and no wait lasts for ever (loom reports
-/// a deadlock).
+/// All values arrive once and in order in every interleaving, and no wait lasts for ever (loom
+/// reports a deadlock).
 fn all_arrive<const LEAD: usize>(values: Vec<([u64; LEAD], u64)>) {
     model(move || {
         let memory = Memory::new(LEAD as u64 + 1);
@@ -205,8 +205,8 @@ fn the_words_before_an_unchanged_last_word_are_visible_with_the_notice() {
     all_arrive::<1>((0..4).map(|position| ([10 + position], unchanged(position, 0))).collect());
 }
 
-/// Omits the second poll after the announcement of the sleeper on purpose: the model has to find the
-/// lost wake-up.
+/// Omits the second poll after the announcement of the sleeper on purpose: the model has to find
+/// the lost wake-up.
 #[test]
 #[should_panic(expected = "deadlock")]
 fn without_the_second_poll_a_wakeup_is_lost() {

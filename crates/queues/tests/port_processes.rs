@@ -340,15 +340,16 @@ fn the_key_value_server_replies_correctly() {
             scope.spawn(|| key_value::serve(post, &key(0), "3").map_err(|error| error.to_string()));
         for (number, (job, _)) in town.keys.iter().enumerate().skip(1) {
             scope.spawn(move || {
-                key_value::ask(post, job, &key(number), "2000").expect("every answer is right")
+                key_value::run_client(post, job, &key(number), "2000")
+                    .expect("every answer is right")
             });
         }
         server.join().expect("no panic").expect("all clients came and went");
     });
 }
 
-/// Servers and clients are killed at arbitrary moments, repeatedly. The name server releases all their
-/// resources, and the remaining processes never hang.
+/// Servers and clients are killed at arbitrary moments, repeatedly. The name server releases all
+/// their resources, and the remaining processes never hang.
 #[test]
 fn processes_killed_at_any_moment_leave_no_resources() {
     // In a process of its own, so that no other test opens or closes its descriptors.

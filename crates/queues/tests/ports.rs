@@ -111,7 +111,8 @@ fn requests_and_replies_of_many_arrive_in_their_order() {
     }
 }
 
-/// Two processes send to each other before they receive, messages of a line and longer ones in turn.
+/// Two processes send to each other before they receive, messages of a line and longer ones in
+/// turn.
 #[test]
 fn messages_of_all_lengths_keep_their_order() {
     for path in Path::BOTH {
@@ -212,8 +213,8 @@ fn a_deadline_ends_the_wait_for_the_name_server() {
     }
 }
 
-/// A rank moves to another process and again to another while three senders continue, one of them with
-/// longer messages. Each message is delivered once, in the order of its sender, by any of the
+/// A rank moves to another process and again to another while three senders continue, one of them
+/// with longer messages. Each message is delivered once, in the order of its sender, by any of the
 /// processes.
 #[test]
 fn a_moved_port_loses_duplicates_and_reorders_nothing() {
@@ -284,8 +285,8 @@ fn a_moved_port_loses_duplicates_and_reorders_nothing() {
     }
 }
 
-/// A sender whose name was re-pointed is refused until the former receiver has received its messages,
-/// and no longer.
+/// A sender whose name was re-pointed is refused until the former receiver has received its
+/// messages, and no longer.
 #[test]
 fn a_re_pointed_name_waits_for_earlier_messages() {
     let office = Office::open();
@@ -343,8 +344,8 @@ fn a_re_pointed_name_waits_for_earlier_messages() {
     assert_eq!(next(&mut latter).bytes, [8; 100]);
     outbox.close(wanted);
     assert!(matches!(lost(&mut latter), ConnectionError::Closed { .. }));
-    // The receiver has dropped its end: messages that it has not received are lost, and the wait for
-    // them ends.
+    // The receiver has dropped its end: messages that it has not received are lost, and the wait
+    // for them ends.
     outbox.send_deadline(wanted, 0, b"never received", soon()).expect("open");
     office.post.repoint("job", wanted, &PortAddress::new("job", 1, 0)).expect("open");
     drop(latter);
@@ -352,8 +353,8 @@ fn a_re_pointed_name_waits_for_earlier_messages() {
     assert_eq!(next(&mut former).bytes, b"here");
 }
 
-/// A connection with a ring that is to move while it waits for earlier messages in the receive queue
-/// moves when these are received.
+/// A connection with a ring that is to move while it waits for earlier messages in the receive
+/// queue moves when these are received.
 #[test]
 fn a_waiting_successor_receives_its_notice_to_move() {
     let office = Office::open();
@@ -361,8 +362,8 @@ fn a_waiting_successor_receives_its_notice_to_move() {
     let [(mut outbox, _), (_, mut former), (_, mut latter)] =
         <[_; 3]>::try_from(flat(ports)).expect("three");
     let wanted = name(&ranks[0], 1, 0);
-    // So many that the former receiver checks its notices while they arrive, before the successor is
-    // polled.
+    // So many that the former receiver checks its notices while they arrive, before the successor
+    // is polled.
     for number in 0..350 {
         outbox.send(wanted, 0, &bytes(number, 8)).expect("there is room");
         if number < 100 {
@@ -466,8 +467,8 @@ fn the_end_of_a_sender_is_reported_after_its_last_message() {
     }
 }
 
-/// A process with 512 ports of which 16 are resident: every port receives its messages, in the order
-/// of their sender.
+/// A process with 512 ports of which 16 are resident: every port receives its messages, in the
+/// order of their sender.
 #[test]
 fn a_process_has_512_ports_of_which_16_are_resident() {
     const PORTS: u16 = 512;

@@ -310,8 +310,8 @@ fn queues_with_all_their_rings_fit_into_max_bytes() {
     }
 }
 
-/// Sends messages to each of these queues, so that the first become resident, then receives them all.
-/// Returns the number of polls of the most expensive receive.
+/// Sends messages to each of these queues, so that the first become resident, then receives them
+/// all. Returns the number of polls of the most expensive receive.
 fn max_polls(config: QueuesConfig, indices: &[usize]) -> u64 {
     let arena = arena(64 << 20);
     let mut queues = ReceiveQueues::create(&arena, config).unwrap();
@@ -435,8 +435,8 @@ fn part_receives() {
     }
 }
 
-/// After a sender is killed at any instruction, messages of all others are received, and the memory is
-/// freed at the end.
+/// After a sender is killed at any instruction, messages of all others are received, and the memory
+/// is freed at the end.
 #[test]
 fn senders_killed_at_any_instruction_block_no_others() {
     let (segment, arena) = part::memory(8 << 20);
@@ -496,8 +496,8 @@ fn part_floods_the_queues() {
     }
 }
 
-/// Messages to a stopped receiver are accepted until it is full, and messages to another receiver are
-/// not affected.
+/// Messages to a stopped receiver are accepted until it is full, and messages to another receiver
+/// are not affected.
 #[test]
 fn a_stopped_receiver_fills_up_and_affects_no_other() {
     let (segment, arena) = part::memory(8 << 20);

@@ -61,8 +61,8 @@ fn commands() -> impl Strategy<Value = Command> {
     ]
 }
 
-/// Executes a command on the reference, a vector. Returns the loaded bytes, or `None` if the command
-/// has to fail.
+/// Executes a command on the reference, a vector. Returns the loaded bytes, or `None` if the
+/// command has to fail.
 fn apply(memory: &mut [u8], command: &Command) -> Option<Vec<u8>> {
     let range = |at: u64, length: usize| {
         Some(at as usize..at as usize + length).filter(|range| range.end <= BYTES as usize)

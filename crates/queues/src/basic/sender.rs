@@ -182,7 +182,7 @@ impl<M: Deref<Target = [AtomicU64]>, B: Bell> Sender<M, B> {
 
     fn release(&mut self, position: u64, stamp: u64) {
         // Release: pairs with the Acquire load in `Receiver::look_at`. It publishes the whole
-        // batch: the receiver cannot reach later messages before this stamp.
+        // batch: the receiver reads no later message before this stamp.
         self.memory[self.geometry.stamp(position)].store(stamp, Ordering::Release);
         // Pairs with the heavy barriers in `Receiver::prepare_sleep`, `ask` and `join`: either the
         // receiver sees the stamp, or this end sees its state.
@@ -287,7 +287,8 @@ impl<M: Deref<Target = [AtomicU64]>, B: Bell> Composing<'_, M, B> {
 
     /// Adds the message to the batch.
     pub(crate) fn finish(self) {
-        let (sender, Room { bytes, skipped }) = (self.sender, self.room);
+        let sender = self.sender;
+        let Room { bytes, skipped } = self.room;
         if skipped > 0 {
             sender.stamp(Stamp::Skip { lines: skipped });
             // The other skipped lines keep stamps of an earlier lap, so they need clearing later.

@@ -66,7 +66,7 @@ impl DirectAccess {
         let mut read = [0; 8];
         match process_memory::read(process, address, &mut read) {
             Ok(()) if u64::from_ne_bytes(read) == token => Ok(process),
-            // The number refers to another process here, whose memory holds something else.
+            // The process number refers to another process here, with other memory.
             Ok(()) | Err(AccessFailure::NoProcess | AccessFailure::NotMapped { .. }) => {
                 Err(NoDirectPath::OtherNamespace { process })
             }

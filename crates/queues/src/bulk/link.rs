@@ -79,8 +79,8 @@ impl Drop for LinkOwner {
                 self.memory.wakeup(end.other()).wake();
             }
         }
-        // Both ends are withdrawn or taken now, and an end that is released or whose process is
-        // dead stays so. So the memory that is freed here can not be accessed later.
+        // Both ends are withdrawn or taken now. A released end stays released, and the end of a
+        // dead process stays unused, so no access follows the free below.
         if ends.into_iter().all(|end| self.memory.holder_of(end).is_free()) {
             self.memory.erase();
             // Cannot fail: the memory came from this arena and is freed once.

@@ -90,8 +90,8 @@ shm::shared_lines! {
 /// "bulk" in ASCII and a version.
 const MAGIC: u64 = 0x6275_6c6b_0000_0001;
 
-/// Bytes prefetched before a copy out of the staging area. A core cannot have more requests in
-/// flight than that.
+/// Bytes prefetched before a copy out of the staging area: the limit of outstanding requests of a
+/// core.
 const PREFETCH: u64 = 4096;
 
 /// A link mapped by one of its ends, or by its owner.
@@ -133,11 +133,11 @@ impl LinkMemory {
             return Err(OpenError::NoLink { offset });
         }
         segment.bytes_ptr(offset, size_of::<LinkHeader>() as u64 + staging)?;
-        // SAFETY: `SegmentMemory` requires a protocol that keeps two calls from accessing the same bytes
-        // at the same time. The staging area is accessed through this object only: by the sender
-        // between `emptied` and `filled` plus the area's size, by the receiver between `emptied`
-        // and `filled`, and each publishes with Release the bytes that it is done with. Data in
-        // place stay unmodified by the sender until the receiver has finished the transfer.
+        // SAFETY: `SegmentMemory` requires a protocol that keeps two calls from accessing the same
+        // bytes at the same time. The staging area is accessed through this object only: by the
+        // sender between `emptied` and `filled` plus the area's size, by the receiver between
+        // `emptied` and `filled`, and each publishes with Release the bytes that it is done with.
+        // Data in place stay unmodified by the sender until the receiver has finished the transfer.
         let memory = unsafe { SegmentMemory::new(Arc::clone(segment)) };
         fence::register();
         Ok(LinkMemory { header, memory, offset, staging })

@@ -18,7 +18,7 @@
 //! A sender that is stopped between claim and publication would block all later messages. A
 //! receiver that polls an unpublished slot for a while, and finds later slots full, therefore voids
 //! it: it exchanges the state for `Void`, which names the lap, and continues with the next slot.
-//! From then on the slot is *voided*, but still in use by its slow sender: senders that reach it in
+//! From then on the slot is *voided*, but still in use by its slow sender: senders that find it in
 //! later laps move the void on to their lap and skip it, as do receivers. The publication of the
 //! slow sender fails; it sends its message again through another slot and only then releases the
 //! first one as empty in the lap after the last void. Until then no other thread writes to the
@@ -29,7 +29,7 @@
 //! exchange that advances it. The next sender to claim writes into its header, besides its own
 //! number, the number it found there. The claimant of a slot is thus known from the tail until the
 //! next slot is claimed, then from the header of the slot, or, if it was never written, from the
-//! header of the next slot. A void carries the number, and senders that reach it check now and then
+//! header of the next slot. A void carries the number, and senders that find it check now and then
 //! whether the process is alive; they take over the slots of ended processes
 //! ([`SlotRing::recover`]). A slot stays voided only if the senders of two consecutive claims are
 //! both killed within the few instructions between claim and header.
@@ -43,7 +43,7 @@ use super::state::{self, CacheLineHeader, SenderId, State, encode};
 use crate::error::SendError;
 use crate::sync::{AtomicU32, AtomicU64, Ordering};
 
-/// Maximum number of attempts of an operation. Contention never reaches it; corrupt memory does.
+/// Maximum number of attempts of an operation. Contention never exceeds it; corrupt memory does.
 pub(super) const ROUNDS: usize = 1 << 16;
 
 /// Bit of the tail: no more claims.
@@ -409,7 +409,7 @@ impl<'a> SlotRing<'a> {
         // The generation changes first: a sender that reads the new tail also reads the new
         // generation and fails.
         self.gate.store(generation << 1, Ordering::SeqCst);
-        // The ring continues one lap on. Voided slots stay voided; senders that reach them move the
+        // The ring continues one lap on. Voided slots stay voided; senders that find them move the
         // void on.
         let start = self.lap(head).wrapping_add(1) << self.slots.len().trailing_zeros();
         self.head.store(start, Ordering::Release);

@@ -97,8 +97,8 @@ pub(super) struct ChannelOwner {
 impl Drop for ChannelOwner {
     fn drop(&mut self) {
         self.memory.withdraw();
-        // Both ends are withdrawn or taken now, and an end that is released or whose process is
-        // dead stays so. So the memory that is freed here cannot be accessed later. Otherwise it
+        // Both ends are withdrawn or taken now. A released end stays released, and the end of a
+        // dead process stays unused, so no access follows the free below. Otherwise it
         // stays allocated, because an end may still write there.
         let is_free = |end| self.memory.holder_of(end).is_free();
         if [End::Sender, End::Receiver].into_iter().all(is_free) {

@@ -1,13 +1,13 @@
-//! The protocol of a channel: one producer, one consumer, and slots whose last word changes when
-//! they are filled.
+//! The protocol of a channel: one producer, one consumer, and slots. Filling a slot changes its
+//! last word.
 //!
 //! A slot holds the value combined with the key of its lap. The consumer remembers the word that it
 //! read from the slot one lap ago; if the word differs, the value has arrived and is already in a
 //! register. So there is no flag beside the data, every bit pattern is a value, and a send is one
 //! store. If a new value happens to equal the old word, the producer announces its position in a
 //! word beside the ring instead, the *notice*; the consumer loads it when the slot has not changed.
-//! The notice holds the highest position announced so far, so it covers all positions before it too,
-//! whose slots the consumer then reads again. Its lowest bit marks the end of the stream.
+//! The notice holds the highest position announced so far, so it covers all positions before it
+//! too, and the consumer then reads their slots again. Its lowest bit marks the end of the stream.
 //!
 //! The consumer publishes its position once every quarter of the ring; the producer loads it only
 //! when it has used up its credit. (Rosing and Saltz, *Low Latency Messages on Distributed Memory
@@ -53,8 +53,8 @@ pub(crate) fn interval(slots: u64) -> u64 {
     (slots / 4).max(1)
 }
 
-/// Returns the number of values that always fit into a ring of `slots` slots: the consumer may be an
-/// interval less one ahead of its published position.
+/// Returns the number of values that always fit into a ring of `slots` slots: the consumer may be
+/// an interval less one ahead of its published position.
 pub(crate) fn capacity(slots: u64) -> u64 {
     slots - interval(slots) + 1
 }
@@ -135,7 +135,7 @@ impl Producer {
         }
     }
 
-    /// Announces a value whose word equals the old contents of its slot.
+    /// Announces a value with a word equal to the old contents of its slot.
     #[cold]
     fn announce(&mut self, words: RingWords<'_>) {
         self.announced = self.sent + 1;
@@ -246,8 +246,8 @@ impl Consumer {
         if announced || wire != seen { Ok(wire) } else { Err(TakeError::Closed) }
     }
 
-    /// Returns true once every quarter of the ring: the position is then to be published, so that the
-    /// producer can fill the slots again.
+    /// Returns true once every quarter of the ring: the position is then to be published, so that
+    /// the producer can fill the slots again.
     #[inline(always)]
     pub(crate) fn is_due(&self) -> bool {
         self.received & (interval(self.mask + 1) - 1) == 0

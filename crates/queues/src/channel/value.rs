@@ -1,5 +1,5 @@
-//! Types of values that a channel carries: integers and floating-point numbers of 32 or 64 bits, and
-//! whole cache lines.
+//! Types of values that a channel carries: integers and floating-point numbers of 32 or 64 bits,
+//! and whole cache lines.
 
 use super::ring::{Consumer, Next, Producer, PutError, RingWords, TakeError};
 

@@ -2,9 +2,10 @@
 //!
 //! A receive queue holds the messages of many senders, so nothing in it marks the end of a
 //! connection; the name server reports it. A sender that drops its end, dies or loses its right has
-//! published all its messages before the receiver gets that report. From then on the receiver counts
-//! until everything that was in the receive queues at that moment has been received. Then the
-//! connection has ended ([`DrainState::is_drained`]), and the receiver notifies the name server.
+//! published all its messages before the receiver gets that report. From then on the receiver
+//! counts until everything that was in the receive queues at that moment has been received. Then
+//! the connection has ended ([`DrainState::is_drained`]), and the receiver notifies the name
+//! server.
 
 use super::error::ConnectionError;
 use super::queue_transport::EndGuard;
@@ -27,8 +28,8 @@ struct Draining {
     why: ConnectionError,
     /// Tail of the non-resident queue at the moment of the report.
     non_resident_end: u64,
-    /// Upper bound of the messages up to the sender's last one; known when the non-resident queue has
-    /// been sorted up to `non_resident_end`.
+    /// Upper bound of the messages up to the sender's last one; known when the non-resident queue
+    /// has been sorted up to `non_resident_end`.
     backlog: Option<u64>,
 }
 

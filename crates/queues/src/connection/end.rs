@@ -10,8 +10,8 @@ use shm::sync::AtomicU64;
 use std::os::fd::OwnedFd;
 use std::sync::Arc;
 
-/// Number of messages after which an end checks the notices of the name server, and of polls without
-/// result after which it checks whether the other end is alive.
+/// Number of messages after which an end checks the notices of the name server, and of polls
+/// without result after which it checks whether the other end is alive.
 pub(super) const CHECK_INTERVAL: u32 = 256;
 
 /// Mapped words of a connection's ring.

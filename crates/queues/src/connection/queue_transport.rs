@@ -51,8 +51,8 @@ impl Drop for EndGuard {
     }
 }
 
-/// The sending end, for the messages of one transmit queue to one name. A port may have ten thousands
-/// of them.
+/// The sending end, for the messages of one transmit queue to one name. A port may have ten
+/// thousands of them.
 #[derive(Debug)]
 pub(crate) struct QueueTransport {
     destination: QueueSender,

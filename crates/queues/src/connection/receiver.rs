@@ -55,8 +55,8 @@ impl Receiver {
         self.class
     }
 
-    /// Receives the next message, which replaces the contents of `bytes`. Blocks until there is one,
-    /// and returns its handler.
+    /// Receives the next message, which replaces the contents of `bytes`. Blocks until there is
+    /// one, and returns its handler.
     ///
     /// # Errors
     ///

@@ -15,7 +15,7 @@
 //! its message or not, and other senders continue. If it resumes after any number of laps, its
 //! compare-exchange fails, because an empty word names its lap and occurs once in the life of a
 //! slot; the tail and the head only grow. A receiver that is stopped between its two steps has its
-//! message; the ring appears full when senders reach that slot again.
+//! message; the ring appears full when senders get to that slot again.
 //!
 //! Messages are received in the order of their commits, so the messages of each sender keep their
 //! order.
@@ -29,7 +29,7 @@ use crate::error::{RecvError, SendError};
 use crate::message::Message;
 use crate::sync::{AtomicU32, AtomicU64, Ordering};
 
-/// Maximum number of attempts of an operation. Contention never reaches it; corrupt memory does.
+/// Maximum number of attempts of an operation. Contention never exceeds it; corrupt memory does.
 const ROUNDS: usize = 1 << 16;
 
 /// Number of messages (a cache line of them) after which a single sender advances the tail.

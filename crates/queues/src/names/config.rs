@@ -35,8 +35,8 @@ pub struct JobConfig {
 }
 
 impl JobConfig {
-    /// Returns the configuration of a job with one process, one port, 512 names and no segment, of
-    /// whose ports 16 would be resident.
+    /// Returns the configuration of a job with one process, one port, 512 names and no segment.
+    /// With a segment, 16 of its ports would be resident.
     pub fn new(name: &str) -> JobConfig {
         JobConfig {
             name: name.to_owned(),

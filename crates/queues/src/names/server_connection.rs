@@ -1,8 +1,8 @@
 //! The connection of a process to the name server, shared by its ports and their connections.
 //!
-//! Any thread may read from the socket and stores the message in the shared [`ReceivedState`], where
-//! the thread that waits for it finds it. Drops never block: notifications that the server does not
-//! read at once are queued and sent before the next request.
+//! Any thread may read from the socket and stores the message in the shared [`ReceivedState`],
+//! where the thread that waits for it finds it. Drops never block: notifications that the server
+//! does not read at once are queued and sent before the next request.
 
 use super::error::{NameError, system};
 use super::wire::{
@@ -33,7 +33,7 @@ const SEND_TIMEOUT: Duration = Duration::from_secs(10);
 pub(crate) struct IncomingConnection {
     /// Position in the ring at which to start reading.
     pub(crate) position: u64,
-    /// Number of the connection whose messages come first, or 0.
+    /// Number of the connection with the preceding messages, or 0.
     pub(crate) after: u32,
     pub(crate) offer: ConnectionOffer,
     pub(crate) descriptors: Vec<OwnedFd>,
@@ -81,7 +81,7 @@ struct ReceivedState {
     /// The open requests, with their responses.
     responses: HashMap<u32, Option<(Response, Vec<OwnedFd>)>>,
     incoming: HashMap<u16, VecDeque<IncomingConnection>>,
-    /// Ports whose receiving side is dropped.
+    /// Ports with a dropped receiving side.
     closed_ports: HashSet<u16>,
     /// Dropped ends of connections of which the name server has not been notified.
     drops: VecDeque<(u32, DroppedEnd)>,
@@ -151,7 +151,7 @@ impl ServerConnection {
                 },
                 Err(BrokerError::TimedOut { .. }) => return,
                 // This process has no free descriptors. A connection is stored all the same, so
-                // that its drop reaches the name server.
+                // that its drop is sent to the name server.
                 Err(BrokerError::Truncated { bytes, .. }) => {
                     if let Some(
                         decoded @ (ServerMessage::Response(_, Response::Connection(_))
@@ -176,8 +176,8 @@ impl ServerConnection {
         Ok(())
     }
 
-    /// Sends a request and waits for the response until `deadline`. `action` completes the error text
-    /// "the name server refuses to …".
+    /// Sends a request and waits for the response until `deadline`. `action` completes the error
+    /// text "the name server refuses to …".
     pub(crate) fn request(
         &self,
         action: impl FnOnce() -> String,
@@ -244,14 +244,15 @@ impl ServerConnection {
         deadline: Instant,
     ) -> Result<(), NameError> {
         let bytes = request.encode(number);
+        // A message is sent in whole or not at all, so a retry never repeats a part of it.
         let started = Instant::now();
         let deadline = deadline.min(started + SEND_TIMEOUT);
         loop {
             match self.try_to_send(&bytes, descriptors) {
                 Ok(()) => return Ok(()),
                 Err(BrokerError::NotReading) if Instant::now() < deadline => {
-                    // The server does not read from a process whose own messages pile up: reading
-                    // them here ends a mutual wait.
+                    // The server stops reading from a process with a full receive buffer. Reading
+                    // that buffer here ends a mutual wait.
                     self.receive();
                     let left = deadline.saturating_duration_since(Instant::now());
                     self.watch(PollFlags::OUT, left.min(SLICE))?;
@@ -268,6 +269,8 @@ impl ServerConnection {
     /// Sends a message after the queued notifications: a connection can be opened on a route only
     /// after the server was notified of the drop of the former one.
     fn try_to_send(&self, bytes: &[u8], descriptors: &[BorrowedFd<'_>]) -> Result<(), BrokerError> {
+        // If the drops cannot be sent, the message is not sent either: the socket keeps the order
+        // of messages, and the server relies on it.
         self.send_drops(&mut self.received())?;
         self.socket.send_message(bytes, descriptors)
     }
@@ -286,6 +289,9 @@ impl ServerConnection {
     /// Closes the receiving side of a port.
     pub(crate) fn close_port(&self, port: u16) {
         let mut received = self.received();
+        // The port is marked and its connections are taken under one lock. A connection that
+        // arrives later finds the mark in `ReceivedState::store` and is dropped there, so none is
+        // left without a receiver.
         received.closed_ports.insert(port);
         let incoming = received.incoming.remove(&port).unwrap_or_default();
         received
@@ -330,11 +336,13 @@ impl ServerConnection {
         self.send(&request, 0, &[memory, socket], Instant::now() + SEND_TIMEOUT)
     }
 
-    /// Removes a dropped end. Never blocks: the name server is notified when it reads. A server that
-    /// never reads observes the exit of this process.
+    /// Removes a dropped end. Never blocks: the name server is notified when it reads. A server
+    /// that never reads observes the exit of this process.
     pub(crate) fn forget_connection(&self, connection: u32, dropped: DroppedEnd, notify: bool) {
         let mut received = self.received();
         received.connections.remove(&(connection, dropped.is_receiver()));
+        // After the end of the name server there is no process to notify. The queue is filled under
+        // the lock that `try_to_send` takes, so a later request follows this drop.
         if notify && !self.is_lost() {
             received.drops.push_back((connection, dropped));
             let _ = self.send_drops(&mut received);
@@ -368,7 +376,7 @@ impl ReceivedState {
                     self.incoming.entry(port).or_default().push_back(incoming);
                 }
                 Notification::ConnectionClosed { connection, why } => {
-                    // The end whose drop is the reason is already removed.
+                    // An end that was dropped, and so caused this notice, is already removed.
                     for end in [(connection, false), (connection, true)] {
                         self.note(end, |status| status.closing = Some(why));
                     }

@@ -17,8 +17,8 @@
 //! | 46 to 61 | generation: incremented by every change of the entry, modulo 65,536 |
 //! | 62, 63 | 0 unknown, 1 open, 2 revoked, 3 its process has ended |
 //!
-//! The inverse table, which the paper describes and its hardware omits (footnote 3), has one bit per
-//! source. The name server writes it, and the receiver checks it for every message.
+//! The inverse table, which the paper describes and its hardware omits (footnote 3), has one bit
+//! per source. The name server writes it, and the receiver checks it for every message.
 
 use crate::id::{NAMES, NodeName, QueueIndex, QueueName, SourceName};
 use shm::segment::{Offset, ReadOnlySegment, Segment, SegmentError};
@@ -218,14 +218,18 @@ impl TableWriter {
             return Err(TableError::TableFull { names: self.names.into() });
         }
         let entry = self.segment.at::<AtomicU64>(Offset(u64::from(name.number()) * 8))?;
+        // Relaxed: the name server is the only writer; all other mappings are read-only. So load
+        // and store need no exchange.
         let before = entry.load(Ordering::Relaxed);
         let generation = (before >> GENERATION_SHIFT) as u16;
         if before == state_of_name.encode(generation) {
             return Ok(generation);
         }
+        // A new generation even for a destination that returns: a sender compares it to detect that
+        // its cached connection belongs to a former destination.
         let next = generation.wrapping_add(1);
-        // Release: pairs with the Acquire load of `ReadOnlyWord::load`. A process that sees the entry
-        // sees everything that was set up for it.
+        // Release: pairs with the Acquire load of `ReadOnlyWord::load`. A process that sees the
+        // entry sees everything that was set up for it.
         entry.store(state_of_name.encode(next), Ordering::Release);
         Ok(next)
     }
@@ -311,7 +315,8 @@ impl SourceTableWriter {
         let word = self.segment.at::<AtomicU64>(Offset(u64::from(source.number() / 64) * 8))?;
         let bits = word.load(Ordering::Relaxed);
         let bit = 1 << (source.number() % 64);
-        // Only the name server writes, so a load and a store suffice. Release: pairs with the Acquire load of `ReadOnlyWord::load`.
+        // Only the name server writes, so a load and a store suffice. Release: pairs with the
+        // Acquire load of `ReadOnlyWord::load`.
         word.store(if accepts { bits & !bit } else { bits | bit }, Ordering::Release);
         Ok(())
     }

@@ -2,12 +2,13 @@
 //!
 //! A sender sends, then loads the word with its queue's bit and sets the bit only if it is clear. A
 //! receiver visits the set bits, the lowest first. When it finds a queue empty, it clears the bit,
-//! passes a fence, polls the queue again and sets the bit again if a message has arrived. So the bit
-//! of a non-empty queue is set, except while its sender is between the send and the bit, or a
+//! passes a fence, polls the queue again and sets the bit again if a message has arrived. So the
+//! bit of a non-empty queue is set, except while its sender is between the send and the bit, or a
 //! receiver between the clear and the second poll.
 //!
-//! The bits of the queues with the latest messages stay set when the queues are found empty. As long
-//! as messages arrive in these, the bits are only read, and a message transfers only its own line.
+//! The bits of the queues with the latest messages stay set when the queues are found empty. As
+//! long as messages arrive in these, the bits are only read, and a message transfers only its own
+//! line.
 //!
 //! Sets of more than 512 queues have a summary: one bit for each line of bits, maintained in the
 //! same way. So the cost of a poll does not grow with the number of queues. After Ang et al. 1996,
@@ -24,7 +25,7 @@ pub const MAX_QUEUES: usize = QUEUES_PER_LINE * QUEUES_PER_LINE;
 
 const WORDS_PER_LINE: usize = 8;
 
-/// Number of queues whose bits stay set.
+/// Number of recently used queues; their bits stay set.
 const RECENT: usize = 4;
 
 const NONE: u32 = u32::MAX;
@@ -42,6 +43,11 @@ impl Bit<'_> {
     pub(crate) fn set(self) {
         // SeqCst: in the total order of such accesses the load comes after the send, and the change
         // before the wake-up that follows.
+        //
+        // The load saves the exclusive access to a line that all senders and receivers read. A bit
+        // found set stays set until a receiver clears it, and that receiver then polls the queue
+        // again (`clear_unless`). A sender that dies before this leaves a message without a bit,
+        // which the receiver's recovery finds.
         if self.word.load(Ordering::SeqCst) & self.mask == 0 {
             self.word.fetch_or(self.mask, Ordering::SeqCst);
         }
@@ -51,6 +57,8 @@ impl Bit<'_> {
     /// Clears the bit, and sets it again if `is_ready` then returns true.
     #[cold]
     fn clear_unless(self, is_ready: impl FnOnce() -> bool) {
+        // A receiver killed after this leaves a queue without its bit until the next send into it
+        // or the recovery of another receiver.
         self.word.fetch_and(!self.mask, Ordering::SeqCst);
         // Pairs with the order of send and load in `set`: either the sender sees the cleared bit
         // and sets it, or the message is seen here.
@@ -84,8 +92,8 @@ pub trait Polled {
     fn is_ready(&self) -> bool;
 }
 
-/// The queues of a set, by index. A slice with an optional [`Polled`] queue for each index implements
-/// it.
+/// The queues of a set, by index. A slice with an optional [`Polled`] queue for each index
+/// implements it.
 pub trait Members {
     /// Type of the received items.
     type Item;
@@ -93,8 +101,8 @@ pub trait Members {
     /// Takes the next item of the queue with this index, if there is one.
     fn take(&mut self, index: usize) -> Option<Self::Item>;
 
-    /// Returns true if an item is available in the queue with this index. After a false, every later
-    /// send sets the queue's bit.
+    /// Returns true if an item is available in the queue with this index. After a false, every
+    /// later send sets the queue's bit.
     fn is_ready(&mut self, index: usize) -> bool;
 }
 
@@ -130,6 +138,8 @@ impl<'a> Bits<'a> {
     #[inline(always)]
     pub(crate) fn announce(self, index: usize) {
         order::settle();
+        // The queue's bit precedes that of its line: a receiver that finds the line's bit set
+        // without a bit in the line clears it and checks the line once more, after a fence.
         let bits = [self.bit(index), self.summary_bit(index)];
         bits.into_iter().flatten().for_each(Bit::set);
     }
@@ -143,6 +153,8 @@ impl<'a> Bits<'a> {
         let mut line = from / QUEUES_PER_LINE;
         let mut start = from;
         loop {
+            // Acquire: pairs with the exchange in `Bit::set`, so that the bits of the line are
+            // visible.
             if self.summary.get(line / 64)?.load(Ordering::Acquire) >> (line % 64) & 1 != 0 {
                 let end = (line + 1) * QUEUES_PER_LINE;
                 if let Some(found) = self.next_within(start, end, wanted) {
@@ -158,7 +170,7 @@ impl<'a> Bits<'a> {
         }
     }
 
-    /// Returns the first line from `line` on whose summary bit is set.
+    /// Returns the first line from `line` on with a set summary bit.
     fn next_line(self, line: usize) -> Option<usize> {
         (line / 64..self.summary.len()).find_map(|word| {
             let skipped = if word == line / 64 { u64::MAX << (line % 64) } else { u64::MAX };
@@ -171,6 +183,7 @@ impl<'a> Bits<'a> {
     fn line_is_empty(self, line: usize) -> bool {
         let words =
             self.words.get(line * WORDS_PER_LINE..(line + 1) * WORDS_PER_LINE).unwrap_or_default();
+        // Acquire: as in `next_within`. In `clear_unless` the fence orders these loads.
         words.iter().all(|word| word.load(Ordering::Acquire) == 0)
     }
 
@@ -180,7 +193,8 @@ impl<'a> Bits<'a> {
         let mut mask = u64::MAX << (from % 64);
         let first = from / 64;
         for (ahead, word) in self.words.get(first..end / 64)?.iter().enumerate() {
-            // Acquire: pairs with the sender's exchange on this word, so that its message is visible.
+            // Acquire: pairs with the sender's exchange on this word, so that its message is
+            // visible.
             let mut set = word.load(Ordering::Acquire) & mask;
             if let Some(wanted) = wanted {
                 set &= wanted.get(first + ahead).copied().unwrap_or(0);
@@ -207,8 +221,8 @@ impl Default for Poller {
 }
 
 impl Poller {
-    /// Takes the next item of the lowest wanted queue that has one, with the queue's index. `wanted`
-    /// has one bit per queue; `None` means all.
+    /// Takes the next item of the lowest wanted queue that has one, with the queue's index.
+    /// `wanted` has one bit per queue; `None` means all.
     #[inline]
     pub(crate) fn poll<M: Members + ?Sized>(
         &mut self,
@@ -223,6 +237,9 @@ impl Poller {
                 self.remember(index);
                 return Some((index, item));
             }
+            // The bit of a recent queue stays set: its next message then changes no line but its
+            // own. Sleeping is safe all the same, because `is_any_ready` polls the queues of set
+            // bits.
             if !self.recent.contains(&(index as u32)) {
                 bits.bit(index)?.clear_unless(|| members.is_ready(index));
             }
@@ -230,8 +247,8 @@ impl Poller {
         }
     }
 
-    /// Moves a queue to the front of the recent ones and drops the least recently used one, whose bit
-    /// is cleared when that queue is next found empty.
+    /// Moves a queue to the front of the recent ones and drops the least recently used one;
+    /// its bit is cleared when that queue is next found empty.
     #[inline(always)]
     fn remember(&mut self, index: usize) {
         let index = index as u32;
@@ -243,8 +260,8 @@ impl Poller {
         }
     }
 
-    /// Returns true if one of the wanted queues is ready. For the poll before a sleep: a later sender
-    /// sets its queue's bit and then wakes the receiver.
+    /// Returns true if one of the wanted queues is ready. For the poll before a sleep: a later
+    /// sender sets its queue's bit and then wakes the receiver.
     pub(crate) fn is_any_ready<M: Members + ?Sized>(
         &self,
         bits: Bits<'_>,

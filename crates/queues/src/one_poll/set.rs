@@ -70,7 +70,8 @@ impl PollSet {
     pub fn create(arena: &Arena, capacity: usize) -> Result<PollSet, CreateError> {
         let offset = arena.allocate_zeroed(Self::bytes_for(capacity)?, 128)?;
         let set = Self::map(arena.segment(), offset, capacity)?;
-        // Release: pairs with the Acquire in `connect`.
+        // Release: pairs with the Acquire in `connect`. It is the last store, so a process that
+        // reads the magic number also sees zeroed bits.
         set.settings.layout.store(MAGIC << 32 | capacity as u64, Ordering::Release);
         Ok(set)
     }
@@ -83,6 +84,8 @@ impl PollSet {
     pub fn connect(segment: &Arc<Segment>, offset: Offset) -> Result<PollSet, CreateError> {
         // Acquire: pairs with the Release in `create`.
         let label = Mapped::<SetSettings>::new(segment, offset)?.layout.load(Ordering::Acquire);
+        // The capacity comes from shared memory: `bytes_for` limits it, and the mapping fails if
+        // the set would end outside the segment.
         let capacity = (label & 0xffff_ffff) as usize;
         if label >> 32 != MAGIC || Self::bytes_for(capacity).is_err() {
             return Err(CreateError::NoQueue { offset, kind: "poll set" });
@@ -168,6 +171,7 @@ impl SetMember {
             let line = self.index as usize / QUEUES_PER_LINE;
             Bit { word: summary, mask: 1 << (line % 64) }.set();
         }
+        // After the bits: a receiver that this wakes, or that was about to sleep, finds them set.
         Bell(&self.settings.bell).notify();
         if let Some(event) = event {
             // Only single queues can be half full, not a set.

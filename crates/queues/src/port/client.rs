@@ -14,8 +14,8 @@ use std::os::fd::OwnedFd;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-/// Time to wait for the response that distinguishes a port that is not open from a name server that is
-/// stopped.
+/// Time to wait for the response that distinguishes a port that is not open from a name server that
+/// is stopped.
 const PROBE: Duration = Duration::from_secs(1);
 
 /// Identity of a process in its job.
@@ -49,8 +49,8 @@ pub struct NameClient {
 }
 
 impl NameClient {
-    /// Registers at the name server of this name. The server may still be starting: the call retries
-    /// until `timeout` has passed.
+    /// Registers at the name server of this name. The server may still be starting: the call
+    /// retries until `timeout` has passed.
     ///
     /// # Errors
     ///
@@ -97,7 +97,8 @@ impl NameClient {
         self.segment.as_ref()
     }
 
-    /// Returns the name of a port of this job, without a request. `None` if the job has no such port.
+    /// Returns the name of a port of this job, without a request. `None` if the job has no such
+    /// port.
     pub fn own_name(&self, process: u32, port: u16) -> Option<QueueName> {
         let number = u64::from(process) * u64::from(self.ports) + u64::from(port);
         let number =
@@ -141,13 +142,14 @@ impl NameClient {
         self.look_up_at(address, false, Instant::now() + RESPONSE_TIMEOUT)
     }
 
-    /// Returns the name of a port as [`Self::look_up`] does, and blocks until the port is open, at most
-    /// until `deadline`.
+    /// Returns the name of a port as [`Self::look_up`] does, and blocks until the port is open, at
+    /// most until `deadline`.
     ///
     /// # Errors
     ///
-    /// As [`Self::look_up`], and [`PortError::NotOpen`]. [`NameError::NoAnswer`] is returned one second
-    /// after the deadline: the name server has that time to respond that only the port is missing.
+    /// As [`Self::look_up`], and [`PortError::NotOpen`]. [`NameError::NoAnswer`] is returned one
+    /// second after the deadline: the name server has that time to respond that only the port is
+    /// missing.
     pub fn look_up_open(
         &self,
         address: &PortAddress,

@@ -24,7 +24,7 @@ fn response_deadline() -> Instant {
 pub(super) enum Incoming {
     Ring {
         receiver: Receiver,
-        /// Number of the connection whose messages come first, or 0.
+        /// Number of the connection with the preceding messages, or 0.
         after: u32,
     },
     Queue(DrainState),
@@ -72,8 +72,8 @@ impl Port {
         self.table.lookup(name)
     }
 
-    /// Opens a connection with a ring to the destination of a name. There is at most one for each port
-    /// and name. A [`PortSender`](super::PortSender) opens its connections itself.
+    /// Opens a connection with a ring to the destination of a name. There is at most one for each
+    /// port and name. A [`PortSender`](super::PortSender) opens its connections itself.
     ///
     /// # Errors
     ///
@@ -85,8 +85,9 @@ impl Port {
         self.ring_sender(name, offer, descriptors)
     }
 
-    /// Opens a connection to the destination of a name: through the receiver's receive queues if that
-    /// is possible and no `dedicated` ring is required. Waits for the name server until `deadline`.
+    /// Opens a connection to the destination of a name: through the receiver's receive queues if
+    /// that is possible and no `dedicated` ring is required. Waits for the name server until
+    /// `deadline`.
     pub(super) fn open_transport(
         &self,
         (name, class): (QueueName, Class),

@@ -97,7 +97,7 @@ impl PortQueue {
         Ok(None)
     }
 
-    /// Removes a connection whose last message has been received.
+    /// Removes a connection after its last message has been received.
     #[cold]
     fn take_drained(&mut self) -> Option<QueueItem> {
         let queues = self.job_queues.own();

@@ -66,7 +66,7 @@ impl PortReceiver {
     }
 
     /// Returns the number of connections to the port: each is from one port under one name. A
-    /// process whose ports have been moved can exit when there are none.
+    /// process can exit after its ports have been moved and this number is 0.
     pub fn connections(&self) -> usize {
         let over_queue = self.queue.as_ref().map_or(0, PortQueue::connections);
         self.connections.len() + self.successors.len() + over_queue + self.port.incoming()
@@ -219,9 +219,9 @@ impl PortReceiver {
 
     fn take_new_connections(&mut self) -> Result<(), PortError> {
         loop {
-            // Loaded before the connections are taken: another thread may receive at any moment that
-            // a connection has arrived and that it is closed. A notice that is counted here concerns
-            // a connection that is taken below, if it was not taken before.
+            // Loaded before the connections are taken: another thread may receive at any moment
+            // that a connection has arrived and that it is closed. A notice that is counted here
+            // concerns a connection that is taken below, if it was not taken before.
             let notices = self.port.server().notices();
             self.take_incoming()?;
             if notices != self.notices {

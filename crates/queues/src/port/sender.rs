@@ -46,9 +46,9 @@ impl PortSender {
         &self.port
     }
 
-    /// Sends a message of up to [`MAX_MESSAGE_BYTES`](crate::names::MAX_MESSAGE_BYTES) (4,088) bytes
-    /// to one of the receiver's handlers. Blocks while there is no space, and while messages of this
-    /// port to the name are not yet received at the former destination of the name.
+    /// Sends a message of up to [`MAX_MESSAGE_BYTES`](crate::names::MAX_MESSAGE_BYTES) (4,088)
+    /// bytes to one of the receiver's handlers. Blocks while there is no space, and while messages
+    /// of this port to the name are not yet received at the former destination of the name.
     ///
     /// # Errors
     ///
@@ -95,7 +95,8 @@ impl PortSender {
     }
 
     /// Sends as [`Self::send`] does if there is space. Returns false if there is none, or if a
-    /// connection has to be opened and the name server does not respond within a quarter of a second.
+    /// connection has to be opened and the name server does not respond within a quarter of a
+    /// second.
     ///
     /// # Errors
     ///
@@ -109,8 +110,8 @@ impl PortSender {
         self.deliver((name, Class::Request), handler, bytes, SendLimit::Immediate)
     }
 
-    /// Sends a reply to the sender of a message, as [`Self::send`] does. Requests to that port never
-    /// delay it.
+    /// Sends a reply to the sender of a message, as [`Self::send`] does. Requests to that port
+    /// never delay it.
     ///
     /// # Errors
     ///
@@ -223,8 +224,9 @@ impl PortSender {
             if !error.is_final() {
                 return Err(error.into());
             }
-            // A failed connection has not accepted the message, so it may be sent again. That is done
-            // if the name has another destination now: another process has replaced the receiver.
+            // A failed connection has not accepted the message, so it may be sent again. That is
+            // done if the name has another destination now: another process has replaced the
+            // receiver.
             match self.transports.remove(&to) {
                 Some(transport)
                     if matches!(error, ConnectionError::Moved { .. })

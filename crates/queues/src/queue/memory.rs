@@ -182,7 +182,8 @@ impl<S: Slot> RingMemory<S> {
         }
         ring.slots.iter().for_each(S::clear);
         ring.senders.iter().for_each(|name| name.store(0, Ordering::Relaxed));
-        // Release: pairs with the Acquire in `connect`.
+        // Release: pairs with the Acquire in `connect`. The layout word is the last store, so a
+        // process that finds it also finds an empty ring.
         settings.layout.store(layout::<S>(capacity), Ordering::Release);
         Ok(RingMemory { member, ..ring })
     }
@@ -190,12 +191,15 @@ impl<S: Slot> RingMemory<S> {
     /// Connects to a ring at `offset`.
     pub(crate) fn connect(segment: &Arc<Segment>, offset: Offset) -> Result<Self, CreateError> {
         let settings = Mapped::<Settings>::new(segment, offset)?;
-        // Acquire: pairs with the Release in `create_at`.
+        // Acquire: pairs with the Release in `create_at`. Nothing is trusted before the word equals
+        // the layout of a valid capacity; the mapping then checks that the ring lies in the
+        // segment.
         let found = settings.layout.load(Ordering::Acquire);
         let capacity = 1usize.checked_shl((found & 0xff) as u32).unwrap_or(0);
         if check(capacity).is_err() || found != layout::<S>(capacity) {
             return Err(CreateError::NoQueue { offset, kind: S::NAME });
         }
+        // Relaxed: written before the layout word, and never again.
         let member = match settings.poll_set.load(Ordering::Relaxed).checked_sub(1) {
             None => None,
             Some(place) => {
@@ -250,7 +254,11 @@ impl<S: Slot> RingMemory<S> {
     /// Notifies receivers of a message just published by an exchange.
     #[inline(always)]
     pub(crate) fn announce(&self, event: Option<&Event>, is_half_full: impl FnOnce() -> bool) {
+        // The exchange that published the message was SeqCst, so it precedes the loads below; a
+        // receiver sets its bit or request, passes a fence and polls once more. One of the two sees
+        // the other's write.
         order::settle();
+        // The bit of the set comes before the wake-ups: a woken receiver finds it set.
         if let Some(member) = &self.member {
             member.announce(event);
         }
@@ -263,12 +271,17 @@ impl<S: Slot> RingMemory<S> {
     /// Notifies waiting senders of free space.
     #[inline(always)]
     pub(crate) fn announce_room(&self) {
+        // Receivers publish free space with a plain store (`Published::Store`), which this barrier
+        // orders before the load of the senders' wake-up word. Its partner is the heavy barrier of
+        // a sender that is about to sleep.
         crate::fence::light();
         self.room().notify();
     }
 
     /// Wakes all senders and receivers after the queue was closed.
     pub(crate) fn announce_end(&self) {
+        // Orders the closing store before the loads of the wake-up words: a thread that sleeps
+        // later finds the queue closed in its last poll.
         fence(Ordering::SeqCst);
         if let Some(member) = &self.member {
             member.announce(None);
@@ -313,8 +326,11 @@ impl<S: Slot> RingMemory<S> {
     pub(crate) fn leave_receiver(&self, sole: bool) {
         let receivers = &self.control.head.receivers;
         if sole {
+            // Fails only if `forget_receivers` was called for this receiver, and then nothing is
+            // left to do. Release: pairs with the Acquire in `enter_receiver`.
             let _ = receivers.compare_exchange(SINGLE, 0, Ordering::AcqRel, Ordering::Relaxed);
         } else {
+            // A count of 0 or `SINGLE` belongs to later receivers and stays as it is.
             let less = |count: u32| if count == SINGLE { None } else { count.checked_sub(1) };
             let _ = receivers.fetch_update(Ordering::AcqRel, Ordering::Relaxed, less);
         }
@@ -322,6 +338,8 @@ impl<S: Slot> RingMemory<S> {
 
     /// Unregisters receivers that were killed.
     pub(crate) fn forget_receivers(&self) {
+        // No receiver is alive, so the store competes with none. Release: pairs with the Acquire in
+        // `enter_receiver`.
         self.control.head.receivers.store(0, Ordering::Release);
     }
 }

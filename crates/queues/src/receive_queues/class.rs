@@ -21,7 +21,7 @@ pub const PROMOTION_MESSAGES: u32 = 8;
 pub const DECAY_MESSAGES: u64 = 1024;
 
 /// Number of polls for which a demotion waits for slots that are claimed and not published. A slot
-/// is voided after fewer polls, so that this bound is reached only if the ring is corrupt.
+/// is voided after fewer polls, so only a corrupt ring exceeds this bound.
 const MAX_POLLS: usize = 1 << 22;
 
 /// A message in overflow, and the ring position before which it is delivered.
@@ -173,7 +173,7 @@ impl ClassQueues {
             || self.queues.iter().any(|queue| 2 * queue.overflow.len() >= self.config.quota)
     }
 
-    /// Sets the bits of queues whose senders died between the send and the bit.
+    /// Sets the bits of queues with messages of senders that died between the send and the bit.
     pub(super) fn restore_bits(&self) {
         let ready =
             self.rings.iter().filter(|ring| ring.receiver.is_ready()).filter_map(|ring| ring.owner);
@@ -190,7 +190,7 @@ impl ClassQueues {
     }
 
     /// Receives the next message of the first queue that has one. Polls the non-resident queue, and
-    /// the queues whose bit is set until one of them returns a message.
+    /// the queues with a set bit until one of them returns a message.
     pub(super) fn try_recv_any(
         &mut self,
         layout: &QueuesLayout,

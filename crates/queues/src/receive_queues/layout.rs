@@ -64,7 +64,7 @@ shm::shared_lines! {
 pub(super) struct QueueState {
     /// Index of the queue's ring, and the ring's generation.
     pub(super) ring: Option<(usize, u32)>,
-    /// The overflow list has reached its quota.
+    /// The overflow list is at its quota.
     pub(super) stopped: bool,
 }
 

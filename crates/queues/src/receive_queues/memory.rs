@@ -1,5 +1,5 @@
-//! Allocation of the receive queues and their rings in an arena. Everything is freed when no process
-//! can access it any more.
+//! Allocation of the receive queues and their rings in an arena. Everything is freed when no
+//! process can access it any more.
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
@@ -69,10 +69,13 @@ impl QueuesMemory {
     pub(super) fn try_free(&self) -> bool {
         let mut allocated = self.allocated();
         if let Some(layout) = &allocated.layout {
+            // Closed first: no process can attach between the scan and the free (see
+            // `ProcessTable::attach`). A process that died while attached does not count.
             layout.processes().close();
             if layout.processes().has_living() {
                 return false;
             }
+            // A later `connect` to the offset then finds no queues.
             layout.erase();
         }
         let Allocated { offsets, layout: _ } = std::mem::take(&mut *allocated);

@@ -201,6 +201,7 @@ impl ReceiveQueues {
     /// Requests a notification of the next arrival, without a poll.
     pub(crate) fn request_arrival(&mut self) {
         self.layout.request().ask(Notify::Arrival);
+        // As in `request_event`: orders the request before the caller's poll.
         fence(Ordering::SeqCst);
     }
 
@@ -292,6 +293,8 @@ impl Wait for AnyWait<'_> {
     }
 
     fn recover(&mut self) -> Option<Self::Output> {
+        // A sender may have died between its send and the bit; the poll that follows relies on
+        // bits.
         self.0.classes.iter().for_each(ClassQueues::restore_bits);
         None
     }

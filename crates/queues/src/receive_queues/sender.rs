@@ -21,7 +21,7 @@ use crate::sync::{AtomicBool, Ordering};
 use crate::waiting::{Wait, wait};
 
 /// Number of times that a sender reads the descriptor again because it found the ring closed. Only
-/// closed receive queues reach this bound.
+/// closed receive queues exceed this bound.
 const ROUNDS: usize = 1 << 10;
 
 /// Number of messages after which a sender checks that the receiving process is alive.
@@ -113,7 +113,9 @@ impl RemoteQueues {
         if let Some(ring) = known.get() {
             return Ok(ring);
         }
-        // Relaxed: the descriptor published it.
+        // Relaxed: the Acquire load of the descriptor that names this ring made the offset visible.
+        // A ring keeps its offset for good, so threads that map it at the same time store equal
+        // values and one of them wins.
         let offset = word.load(Ordering::Relaxed).checked_sub(1).ok_or(SendError::Broken)?;
         let found = CacheLineQueue::connect(&self.segment, Offset(offset))
             .map_err(|_| SendError::Broken)?;
@@ -121,7 +123,8 @@ impl RemoteQueues {
     }
 
     fn gone(&self) -> Result<(), SendError> {
-        // Relaxed: says nothing about other memory.
+        // Relaxed: the flag publishes no other memory. It changes once, so a stale value only
+        // delays the error by one check.
         if self.gone.load(Ordering::Relaxed) {
             Err(SendError::Gone { pid: self.owner.pid() })
         } else {
@@ -141,6 +144,8 @@ impl RemoteQueues {
 
 impl Drop for RemoteQueues {
     fn drop(&mut self) {
+        // All senders hold this value, so none of this process uses the memory any more. A process
+        // that is killed first stays in the table until the owner finds it dead.
         self.layout.processes().detach(&self.entry);
     }
 }
@@ -183,17 +188,23 @@ impl QueueSender {
         let header = CacheLineHeader { tag: self.index, ..message.header() };
         let message = CacheLineMessage::new(header, message.data()).unwrap_or_default();
         let queue = usize::from(self.index);
+        // Order of one sender's messages: after one has gone into the non-resident queue, the next
+        // ones follow it there until the receiver has sorted all of them (`is_direct`). Only then
+        // does a message go into the ring again, behind them.
         for _ in 0..ROUNDS {
             let state = self.queues.layout.state(queue, self.class);
             if let (Some((ring, generation)), true) = (state.ring, self.is_direct()) {
                 let ring = self.queues.ring(self.class, ring)?;
                 match CacheLine::try_send(&ring.ring, &message, generation, &()) {
                     // Full: the message goes into the non-resident queue. Closed: the queue was
-                    // demoted, and its descriptor says so by now.
+                    // demoted, and its descriptor names no ring, or another generation, by now.
                     Err(SendError::Full) => {}
                     Err(SendError::Closed) => continue,
                     other => {
                         other?;
+                        // After the send and before the wake-up: a receiver that sleeps checks the
+                        // bits after its own barrier. A sender killed here leaves the message
+                        // without a bit; the receiver restores it after a sleep without a wake-up.
                         self.queues.layout.bits(self.class).announce(queue);
                         self.announce(ring);
                         return Ok(());
@@ -203,6 +214,7 @@ impl QueueSender {
             if state.stopped {
                 return Err(SendError::Full);
             }
+            // The non-resident queue needs no bit: every receive polls it.
             let (queue, generation) = &self.queues.non_resident[self.class as usize];
             let position = CacheLine::try_send(&queue.ring, &message, *generation, &())?;
             self.diverted = position.wrapping_add(1);

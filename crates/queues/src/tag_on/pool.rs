@@ -17,7 +17,8 @@ pub const NOTE_BYTES: usize = LINE_DATA - REFERENCE_BYTES;
 /// Largest number of buffers of a pool.
 pub const MAX_BUFFERS: u64 = 1 << 20;
 
-/// Bytes of a reference: offset of the pool, index and generation of the buffer, length of the data.
+/// Bytes of a reference: offset of the pool, index and generation of the buffer, length of the
+/// data.
 const REFERENCE_BYTES: usize = 24;
 
 const INDEX_BITS: u32 = 24;
@@ -165,9 +166,9 @@ impl BufferReference {
             return &[];
         }
         // SAFETY: the range lies in the segment, which `self` keeps mapped, and was committed and
-        // zeroed when it was allocated. This value counts as a reference, so the buffer is not taken
-        // for writing; its owner stopped writing before it sent the reference. Processes of one job
-        // trust each other to follow this protocol (see the parent module's page).
+        // zeroed when it was allocated. This value counts as a reference, so the buffer is not
+        // taken for writing; its owner stopped writing before it sent the reference. Processes of
+        // one job trust each other to follow this protocol (see the parent module's page).
         unsafe { std::slice::from_raw_parts(start, self.length as usize) }
     }
 }
@@ -275,8 +276,9 @@ impl DerefMut for BufferMut {
         if start.is_null() {
             return &mut [];
         }
-        // SAFETY: as in `BufferReference::bytes`. This value is the buffer's only reference, because
-        // a reference is sent only after `finish`, and `&mut self` makes this the only slice.
+        // SAFETY: as in `BufferReference::bytes`. This value is the buffer's only reference,
+        // because a reference is sent only after `finish`, and `&mut self` makes this the only
+        // slice.
         unsafe { std::slice::from_raw_parts_mut(start, self.0.length as usize) }
     }
 }
@@ -299,8 +301,8 @@ impl SharedBuffer {
         self.send_with(header, note, |message| to.try_send(message))
     }
 
-    /// Sends as [`send`](Self::send) does, and blocks at most for `timeout` while the receive queue is
-    /// full.
+    /// Sends as [`send`](Self::send) does, and blocks at most for `timeout` while the receive queue
+    /// is full.
     ///
     /// # Errors
     /// As [`send`](Self::send).
@@ -317,7 +319,8 @@ impl SharedBuffer {
         self.send_deadline(to, header, note, now + timeout.min(far))
     }
 
-    /// Sends as [`send`](Self::send) does, and blocks until `deadline` while the receive queue is full.
+    /// Sends as [`send`](Self::send) does, and blocks until `deadline` while the receive queue is
+    /// full.
     ///
     /// # Errors
     /// As [`send`](Self::send).

@@ -1,11 +1,11 @@
-//! The reference count of a buffer: one word with the number of holders, the number of messages in
-//! flight that refer to it, and its generation.
+//! The reference count of a buffer: one word with the number of holders, the number of unopened
+//! messages that refer to it, and its generation.
 //!
-//! A buffer is free when it has no holder and no message in flight. Taking it makes the caller its
-//! first holder and increments the generation. A message counts as in flight from before its send
-//! until it is opened; then its receiver is a holder. So a message that is opened twice can at worst
-//! consume the count of another message, which then cannot be opened; a buffer is never read without
-//! a reference to it.
+//! A buffer is free when it has no holder and no unopened message. Taking it makes the caller its
+//! first holder and increments the generation. A message counts as unopened from before its send
+//! until it is opened; then its receiver is a holder. So a message that is opened twice can at
+//! worst consume the count of another message, which then cannot be opened; a buffer is never read
+//! without a reference to it.
 
 use crate::sync::{AtomicU64, Ordering};
 
@@ -52,6 +52,7 @@ impl Counts {
 
 /// Takes the buffer if it is free.
 pub(crate) fn take(word: &AtomicU64) -> Option<Generation> {
+    // Relaxed: the exchange below decides, and fails if any count has changed since.
     let seen = word.load(Ordering::Relaxed);
     let Counts { generation, in_flight, holders } = Counts::of(seen);
     if in_flight != 0 || holders != 0 {
@@ -69,7 +70,7 @@ pub(crate) fn send(word: &AtomicU64, generation: Generation) -> Result<(), NotRe
     change(word, generation, 1, 0)
 }
 
-/// Uncounts a message whose send failed.
+/// Uncounts a message after its send failed.
 pub(crate) fn take_back(word: &AtomicU64, generation: Generation) -> Result<(), NotReferenced> {
     change(word, generation, -1, 0)
 }
@@ -98,6 +99,8 @@ fn change(
     in_flight: i64,
     holders: i64,
 ) -> Result<(), NotReferenced> {
+    // Relaxed: as in `take`. Counts and generation share the word, so the exchange checks all
+    // three: a reference of a former generation leaves the counts of the present one unchanged.
     let mut seen = word.load(Ordering::Relaxed);
     loop {
         let state = Counts::of(seen);

@@ -133,7 +133,7 @@ pub enum RemoteError {
         owner: u32,
         /// Position of the word, in bytes of the window.
         at: u64,
-        /// Value that it had to reach.
+        /// Value that was waited for.
         at_least: u64,
     },
 }

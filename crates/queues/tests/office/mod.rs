@@ -1,4 +1,4 @@
-//! A name server for tests, and helpers.
+//! A name server for tests, jobs and processes registered with it, and assertions about refusals.
 #![allow(dead_code, reason = "each test program uses a part")]
 
 use crate::part::PATIENCE;
@@ -9,7 +9,7 @@ use std::sync::Arc;
 use std::thread::JoinHandle;
 use std::time::Instant;
 
-/// A name server on a thread of its own.
+/// A name server with its own thread.
 pub(crate) struct Office {
     pub(crate) post: Arc<NameServer>,
     thread: Option<JoinHandle<()>>,
@@ -59,7 +59,7 @@ impl Drop for Office {
     }
 }
 
-/// A deadline that never matters.
+/// Returns a deadline that no correct test exceeds.
 pub(crate) fn soon() -> Instant {
     Instant::now() + PATIENCE
 }
@@ -106,8 +106,8 @@ impl Path {
 }
 
 impl Office {
-    /// Adds a job and opens these ports in all its processes. Returns the senders and receivers, and
-    /// the registrations.
+    /// Adds a job and opens these ports in all its processes. Returns the senders and receivers,
+    /// and the registrations.
     pub(crate) fn settle(
         &self,
         plan: JobConfig,

@@ -1,5 +1,5 @@
-//! Other processes for tests: this very test program again, running one of its ignored tests as its
-//! whole job.
+//! Child processes of tests: this test program again, which runs one of its ignored tests, the
+//! *part*.
 #![allow(dead_code, reason = "each test program uses a part")]
 
 use std::io::{BufRead, BufReader, Lines};
@@ -14,44 +14,43 @@ use shm::arena::Arena;
 use shm::process::{ProcessState, state};
 use shm::segment::{Backing, Offset, Segment};
 
-/// The variable that tells a part what to work on. Without it (a plain `--ignored` run) parts do
+/// Environment variable with the argument of a part. Without it (a plain `--ignored` run) parts do
 /// nothing.
 const ARGUMENT: &str = "QUEUES_TEST_ARGUMENT";
 
-/// A part's own input.
+/// Path of the standard input of a part.
 const INPUT: &str = "/proc/self/fd/0";
 
-/// What a part says begins with this.
+/// Prefix of the lines that a part prints for its test.
 const MARK: &str = "part says: ";
 
-/// Long enough never to matter, short enough to end a broken test.
+/// Limit of every wait: ends a broken test, and is never exceeded by a correct one.
 pub(crate) const PATIENCE: Duration = Duration::from_secs(60);
 
-/// A segment and one arena over all of it but its first page.
+/// Creates a segment, and an arena over all of it except its first page.
 pub(crate) fn memory(bytes: u64) -> (Arc<Segment>, Arc<Arena>) {
     let segment = Arc::new(Segment::create(bytes, Backing::Memory).expect("memory"));
     let arena = Arc::new(Arena::new(Arc::clone(&segment), 4096..bytes).expect("inside"));
     (segment, arena)
 }
 
-/// A child that does not outlive the test, however the test ends.
+/// A child process that is killed at the latest when the test ends.
 pub(crate) struct Part(Child, Lines<BufReader<ChildStdout>>);
 
 impl Part {
-    /// Starts this program, to run the ignored test `part` in a process of its own. Its input is a
+    /// Starts this program in another process, which runs the ignored test `part`. Its input is a
     /// pipe.
     pub(crate) fn start(part: &str, argument: &str) -> Part {
         Part::spawn(part, argument, |command| command.stdin(Stdio::piped()))
     }
 
-    /// The same, for a part that works on the segment and these places in it.
+    /// Starts a part that works on the segment and these offsets.
     pub(crate) fn start_on(part: &str, segment: &Segment, places: &[Offset]) -> Part {
         let path = format!("/proc/{}/fd/{}", std::process::id(), segment.as_fd().as_raw_fd());
         Part::start(part, &with_places(&path, places))
     }
 
-    /// The same, but the segment is the part's input, which also works for a part that another user
-    /// runs.
+    /// Starts a part with the segment as its input, which also works under another user.
     pub(crate) fn start_as(
         user: Option<u32>,
         part: &str,
@@ -80,10 +79,10 @@ impl Part {
         Part(child, BufReader::new(output).lines())
     }
 
-    /// The next thing that it [says](say). What the test harness prints is passed over.
+    /// Returns the next line that the part [prints](say). Output of the test harness is skipped.
     pub(crate) fn hear(&mut self) -> String {
         let said = |line: std::io::Result<String>| {
-            // The harness may have begun a line.
+            // The harness may have printed before it in the same line.
             line.expect("text").split_once(MARK).map(|(_, said)| said.to_owned())
         };
         self.1.by_ref().find_map(said).expect("it says something before it ends")
@@ -98,13 +97,13 @@ impl Part {
             .expect("a child that has not been waited for");
     }
 
-    /// Stops it and waits until it stands.
+    /// Stops it and waits until it is stopped.
     pub(crate) fn stop(&self) {
         self.signal(Signal::STOP);
         until("it stands", || state(self.pid()).expect("/proc") == ProcessState::Stopped);
     }
 
-    /// Lets it go on.
+    /// Resumes it.
     pub(crate) fn go_on(&self) {
         self.signal(Signal::CONT);
     }
@@ -121,7 +120,7 @@ impl Part {
 
     /// Kills it unless it has ended by itself.
     pub(crate) fn kill_if_alive(&mut self) {
-        // A child that has ended can be waited for, and no more.
+        // The kill fails if the child has ended; the wait below succeeds in both cases.
         let _ = self.0.kill();
         self.0.wait().expect("a child");
     }
@@ -131,7 +130,7 @@ impl Part {
         drop(self.0.stdin.take());
     }
 
-    /// Waits until it has ended, and says whether all went well.
+    /// Waits until it has ended, and returns whether it succeeded.
     pub(crate) fn succeeds(&mut self) -> bool {
         self.0.wait().expect("a child").success()
     }
@@ -139,7 +138,7 @@ impl Part {
 
 impl Drop for Part {
     fn drop(&mut self) {
-        // It may have ended and been waited for.
+        // Both fail if the child has ended and been waited for.
         let _ = self.0.kill();
         let _ = self.0.wait();
     }
@@ -149,12 +148,12 @@ fn with_places(path: &str, places: &[Offset]) -> String {
     places.iter().fold(path.to_owned(), |argument, place| format!("{argument} {}", place.0))
 }
 
-/// In a part: the segment and the places that it is to work on.
+/// In a part: returns the segment and the offsets to work on.
 pub(crate) fn given() -> Option<(Arc<Segment>, Vec<Offset>)> {
     let argument = argument()?;
     let mut words = argument.split(' ');
     let file = match words.next().expect("a path") {
-        // Opened anew it would be another user's.
+        // Opening the file again would fail for another user.
         INPUT => std::io::stdin().as_fd().try_clone_to_owned().expect("a free descriptor"),
         path => {
             let opened = std::fs::File::options().read(true).write(true).open(path);
@@ -165,22 +164,22 @@ pub(crate) fn given() -> Option<(Arc<Segment>, Vec<Offset>)> {
     Some((segment, words.map(|word| Offset(word.parse().expect("a number"))).collect()))
 }
 
-/// In a part: what it is to work on.
+/// In a part: returns its argument.
 pub(crate) fn argument() -> Option<String> {
     std::env::var(ARGUMENT).ok()
 }
 
-/// In a part: tells the test something.
+/// In a part: prints a line for the test.
 pub(crate) fn say(what: &str) {
     println!("{MARK}{what}");
 }
 
-/// In a part: waits until the test lets it go.
+/// In a part: waits until the test calls [`Part::dismiss`].
 pub(crate) fn until_dismissed() {
     std::io::read_to_string(std::io::stdin()).expect("until it ends");
 }
 
-/// Looks until it is so. The limit only turns an endless wait into a failure.
+/// Polls until the condition holds. The limit turns an endless wait into a failure.
 pub(crate) fn until(what: &str, mut is_so: impl FnMut() -> bool) {
     let started = Instant::now();
     while !is_so() {
@@ -189,11 +188,11 @@ pub(crate) fn until(what: &str, mut is_so: impl FnMut() -> bool) {
     }
 }
 
-/// Looks until there is something. The limit only turns an endless wait into a failure.
-pub(crate) fn until_some<T>(what: &str, mut look: impl FnMut() -> Option<T>) -> T {
+/// Polls until there is a result. The limit turns an endless wait into a failure.
+pub(crate) fn until_some<T>(what: &str, mut poll: impl FnMut() -> Option<T>) -> T {
     let mut found = None;
     until(what, || {
-        found = look();
+        found = poll();
         found.is_some()
     });
     found.expect("just seen")

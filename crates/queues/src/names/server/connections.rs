@@ -30,7 +30,7 @@ pub(super) struct Outgoing {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum ConnectionNotice {
     Opening {
-        /// Number of the connection whose messages come first, or 0.
+        /// Number of the connection with the preceding messages, or 0.
         after: u32,
     },
     /// The sender has dropped its end, and waits until the receiver has received everything.
@@ -75,7 +75,7 @@ impl LogicalConnection {
 struct PreviousConnection {
     /// The connection that the new one replaces.
     left: Option<u32>,
-    /// Number of the connection whose messages come first, or 0.
+    /// Number of the connection with the preceding messages, or 0.
     after: u32,
 }
 
@@ -473,7 +473,7 @@ impl Connections {
             .filter(|(_, connection)| concerned(connection))
             .map(|(&number, _)| number)
             .collect();
-        // The newest first: its receiver has to know the connection whose messages precede its own
+        // The newest first: its receiver needs the number of the connection that precedes it
         // until the newer one is removed.
         numbers.sort_unstable_by(|one, other| other.cmp(one));
         for number in numbers {
@@ -510,7 +510,8 @@ impl Connections {
             return;
         };
         (connection.to, connection.receiver) = (to, receiver);
-        let (sender, connection) = (connection.sender, &self.connections[&number]);
+        let sender = connection.sender;
+        let connection = &self.connections[&number];
         let offer = self.offer(number, connection, sender);
         let notice = Notification::ConnectionOpened { port: to.port, position, after: 0, offer };
         self.notify(

@@ -402,8 +402,8 @@ impl Directory {
     }
 
     fn write_entry(&mut self, from: PortId, name: QueueName) {
-        // A sender without a name in the receiver's job, whose names are used up, cannot send
-        // there.
+        // A sender needs a name in the receiver's job. If the names of that job are used up, it
+        // cannot send there.
         let name_state = self.name_state(from, name).unwrap_or(NameState::Unknown);
         if let Some((_, open)) = self.owner(from) {
             // Cannot fail: the table has an entry for every name.

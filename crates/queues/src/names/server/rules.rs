@@ -26,7 +26,8 @@ impl Connections {
         to: &str,
         may: bool,
     ) -> Result<(), NameError> {
-        let (from, to) = (self.job(from)?, self.job(to)?);
+        let from = self.job(from)?;
+        let to = self.job(to)?;
         self.directory.set_right(from, to, may);
         if !may {
             self.close_where(CloseReason::Revoked, |connection, _| {
