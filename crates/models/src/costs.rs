@@ -71,7 +71,8 @@ impl Costs {
         if algorithm == A::Join {
             return self.joins.get(&operation).map(|costs| join(*costs, ranks, bytes));
         }
-        let (network, combine) = (&self.network, self.combine);
+        let network = &self.network;
+        let combine = self.combine;
         let Tuning { segment_bytes: segment, degree } = choice.tuning();
         Some(match (operation, algorithm) {
             (Collective::Barrier, A::Dissemination) => barrier::dissemination(network, ranks),

@@ -243,7 +243,8 @@ fn from_json<'a, T: Deserialize<'a>>(
         if let Some(end) = what.rfind(" at line ") {
             what.truncate(end);
         }
-        let (line, column) = (error.line(), error.column());
+        let line = error.line();
+        let column = error.column();
         FileError::Damaged { path: path.to_owned(), kind, line, column, field, what }
     };
     let value = serde_path_to_error::deserialize(&mut reader).map_err(|error| {

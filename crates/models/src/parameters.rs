@@ -120,7 +120,9 @@ impl Parameters {
         }
         for (before, pair) in points.windows(2).enumerate() {
             if pair[1].bytes <= pair[0].bytes {
-                let (position, bytes, before) = (before + 1, pair[1].bytes, pair[0].bytes);
+                let position = before + 1;
+                let bytes = pair[1].bytes;
+                let before = pair[0].bytes;
                 return Err(ParametersError::NotAscending { position, bytes, before });
             }
         }
@@ -144,7 +146,8 @@ impl Parameters {
         const FAR: u64 = 1 << 20;
         let at = |bytes: u64| {
             let value = |(fixed, per_byte): (f64, f64)| fixed + per_byte * bytes as f64;
-            let (send_overhead, receive_overhead) = (value(send_overhead), value(receive_overhead));
+            let send_overhead = value(send_overhead);
+            let receive_overhead = value(receive_overhead);
             Point { bytes, send_overhead, receive_overhead, gap: value(gap) }
         };
         Self::new(latency, vec![at(0), at(FAR)])
@@ -192,8 +195,10 @@ impl Parameters {
         let after = self.points.partition_point(|point| point.bytes <= bytes).max(1);
         let beyond = after == self.points.len();
         let (left, right) = if beyond { (after - 2, after - 1) } else { (after - 1, after) };
-        let (left, right) = (&self.points[left], &self.points[right]);
-        let (low, high) = (parameter(left), parameter(right));
+        let left = &self.points[left];
+        let right = &self.points[right];
+        let low = parameter(left);
+        let high = parameter(right);
         if beyond {
             let slope = (high - low).max(0.0) / (right.bytes - left.bytes) as f64;
             high + slope * (bytes - right.bytes) as f64

@@ -112,7 +112,8 @@ pub(crate) fn weights(bytes: u64) -> impl Iterator<Item = (usize, f64)> {
         0 => (None, Some((0, bytes as f64 / KNOTS[0] as f64))),
         above if above > last => (None, Some((last, bytes as f64 / KNOTS[last] as f64))),
         above => {
-            let (low, high) = (KNOTS[above - 1] as f64, KNOTS[above] as f64);
+            let low = KNOTS[above - 1] as f64;
+            let high = KNOTS[above] as f64;
             let share = (bytes as f64 - low) / (high - low);
             (Some((above - 1, 1.0 - share)), Some((above, share)))
         }

@@ -45,7 +45,8 @@ impl Sample {
         let at = |share: f64| {
             let Some(last) = sorted.len().checked_sub(1) else { return 0.0 };
             let place = last as f64 * share;
-            let (below, above) = (sorted[place as usize], sorted[(place as usize + 1).min(last)]);
+            let below = sorted[place as usize];
+            let above = sorted[(place as usize + 1).min(last)];
             below + (above - below) * place.fract()
         };
         let quantiles = Quantiles {

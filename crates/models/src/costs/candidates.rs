@@ -61,7 +61,8 @@ impl CostModel<'_> {
 
     fn two_levels(&self, plan: &Choice, query: &Query) -> Option<f64> {
         use Collective::*;
-        let (nodes, here) = (query.nodes(), query.ranks_per_node.min(query.ranks));
+        let nodes = query.nodes();
+        let here = query.ranks_per_node.min(query.ranks);
         if nodes < 2 || here < 2 || !query.operation.has_two_levels(plan.algorithm) {
             return None;
         }

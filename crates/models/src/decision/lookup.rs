@@ -55,12 +55,14 @@ impl DecisionTable {
             )
         };
         let nearest = rows.filter(same_side).min_by(|left, right| {
-            let (left, right) = (near(left), near(right));
+            let left = near(left);
+            let right = near(right);
             let by_ranks = left.0.total_cmp(&right.0).then(left.1.cmp(&right.1));
             by_ranks.then(left.2.total_cmp(&right.2)).then(left.3.cmp(&right.3))
         });
         let Some(row) = nearest.filter(|row| apart(row.ranks, query.ranks) <= NEAR) else {
-            let (ranks, ranks_per_node) = (query.ranks, query.ranks_per_node);
+            let ranks = query.ranks;
+            let ranks_per_node = query.ranks_per_node;
             return Err(Gap::Ranks { operation, ranks, ranks_per_node });
         };
         Ok(row)

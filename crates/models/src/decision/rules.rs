@@ -51,7 +51,8 @@ pub fn plan(query: &Query) -> Plan {
 
 /// Returns `true` if two levels save messages between nodes that outweigh the extra copies.
 fn saves_messages(query: &Query) -> bool {
-    let (nodes, here) = (query.nodes(), query.ranks_per_node.min(query.ranks));
+    let nodes = query.nodes();
+    let here = query.ranks_per_node.min(query.ranks);
     match query.operation {
         // One for each other node, where in one level each rank sends as many as there are rounds.
         Collective::Alltoall => {

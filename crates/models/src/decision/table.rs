@@ -125,9 +125,9 @@ impl DecisionTable {
     /// A table of these rows, in any order.
     ///
     /// # Errors
-    /// [`TableError`]: a row without ranks, a range without sizes or plan or before its predecessor's end, a plan with an
-    /// algorithm that its operation does not have, a time that is none, or two rows of one shape.
-    /// Gaps are no error: see [`gaps`](Self::gaps).
+    /// [`TableError`]: a row without ranks, a range without sizes or plan or before its
+    /// predecessor's end, a plan with an algorithm that its operation does not have, a time that is
+    /// none, or two rows of one shape. Gaps are no error: see [`gaps`](Self::gaps).
     pub fn new(fingerprint: Fingerprint, rows: Vec<Row>) -> Result<Self, TableError> {
         for (index, row) in rows.iter().enumerate() {
             let error = |what| {
@@ -238,7 +238,7 @@ impl Row {
     }
 
     pub(super) fn gap(&self, from: u64, to: Option<u64>) -> Gap {
-        let (operation, ranks, ranks_per_node) = (self.operation, self.ranks, self.ranks_per_node);
+        let Self { operation, ranks, ranks_per_node, .. } = *self;
         Gap::Bytes { operation, ranks, ranks_per_node, from, to }
     }
 

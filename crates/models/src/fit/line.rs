@@ -160,7 +160,8 @@ impl Sums {
     pub(super) fn add(&mut self, x: f64, y: f64, weight: f64) {
         self.count += 1;
         self.weight += weight;
-        let (from_x, from_y) = (x - self.mean.0, y - self.mean.1);
+        let from_x = x - self.mean.0;
+        let from_y = y - self.mean.1;
         let share = weight / self.weight;
         self.mean.0 += from_x * share;
         self.mean.1 += from_y * share;

@@ -11,9 +11,9 @@ pub fn ring(network: &Parameters, ranks: u32, bytes: u64) -> f64 {
 /// Recursive doubling: in round j partners exchange the 2^j blocks that they have: Σ_{j=0}^{log₂ P
 /// −1} exchange(2^j × m).
 ///
-/// Where P is no power of two, ranks beyond the largest one below give their block to a partner
-/// first and get all blocks from it at last; messages of the rounds have up to twice the blocks:
-/// g(m) + L, the rounds, g(P×m) + L.
+/// If P is not a power of two, ranks beyond the largest power below P first send their block to a
+/// partner and finally receive all blocks from it; messages of the rounds have up to twice the
+/// blocks: g(m) + L, the rounds, g(P×m) + L.
 pub fn recursive_doubling(network: &Parameters, ranks: u32, bytes: u64) -> f64 {
     let (core, over) = core(ranks);
     let share = if over { 2 } else { 1 };

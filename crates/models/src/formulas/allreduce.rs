@@ -6,8 +6,8 @@ use crate::parameters::Parameters;
 
 /// Recursive doubling: log₂ P × (exchange(m) + c×m).
 ///
-/// Where P is no power of two, ranks beyond the largest one below hand their contribution to a
-/// partner first and get the result from it at last: 2 × (g(m) + L) + c×m more.
+/// If P is not a power of two, ranks beyond the largest power below P first send their contribution
+/// to a partner and finally receive the result from it: 2 × (g(m) + L) + c×m more.
 ///
 /// Thakur, Rabenseifner, Gropp: "Optimization of Collective Communication Operations in MPICH",
 /// International Journal of High Performance Computing Applications 19(1), 2005.
@@ -28,8 +28,8 @@ pub fn ring(network: &Parameters, combine: f64, ranks: u32, bytes: u64) -> f64 {
 /// Rabenseifner: Σ_{j=1}^{log₂ P} (2 × exchange(m/2^j) + c×m/2^j): the halves of the halves are
 /// combined, and come back.
 ///
-/// Where P is no power of two, ranks beyond the largest one below hand their contribution to a
-/// partner first and get the result from it at last: 2 × (g(m) + L) + c×m more. Source as of
+/// If P is not a power of two, ranks beyond the largest power below P first send their contribution
+/// to a partner and finally receive the result from it: 2 × (g(m) + L) + c×m more. Source as of
 /// [`recursive_doubling`].
 pub fn rabenseifner(network: &Parameters, combine: f64, ranks: u32, bytes: u64) -> f64 {
     let (core, over) = core(ranks);

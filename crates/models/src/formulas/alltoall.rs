@@ -69,7 +69,8 @@ pub fn bruck(network: &Parameters, ranks: u32, bytes: u64) -> f64 {
 /// the form of Bruck et al., 1997, it needs no power of d. Blocks are gathered and scattered by the
 /// messages' own lists, so the permutations between phases cost nothing of their own.
 pub fn multiphase(network: &Parameters, ranks: u32, bytes: u64, degree: NonZeroU32) -> f64 {
-    let (ranks, degree) = (u64::from(ranks), u64::from(degree.get().max(2)));
+    let ranks = u64::from(ranks);
+    let degree = u64::from(degree.get().max(2));
     let mut total = 0.0;
     let mut place = 1;
     while place < ranks {
@@ -83,7 +84,8 @@ pub fn multiphase(network: &Parameters, ranks: u32, bytes: u64, degree: NonZeroU
 
 /// Returns how many of 0 … limit−1 have this digit at this place.
 fn with_digit(limit: u64, place: u64, degree: u64, digit: u64) -> u64 {
-    let (cycle, from) = (place * degree, place * digit);
+    let cycle = place * degree;
+    let from = place * digit;
     limit / cycle * place + (limit % cycle).saturating_sub(from).min(place)
 }
 

@@ -1,4 +1,4 @@
-//! Broadcast: the root's m bytes reach all P ranks.
+//! Broadcast of the root's m bytes to all P ranks.
 
 use super::{among, ceil_log2, floor_log2, least_degree, scatter, segments};
 use crate::parameters::Parameters;
@@ -89,7 +89,8 @@ pub fn dary(network: &Parameters, ranks: u32, bytes: u64, degree: NonZeroU32) ->
     if degree == NonZeroU32::MIN {
         return chain(network, ranks, bytes);
     }
-    let (gap, latency) = (network.gap(bytes), network.latency());
+    let gap = network.gap(bytes);
+    let latency = network.latency();
     among(ranks, |_| {
         let digits = way_down(ranks - 1, degree);
         let degree = f64::from(degree.get());

@@ -11,7 +11,8 @@ use std::num::{NonZeroU32, NonZeroU64};
 /// whichever is slower, the network or the processor, sets the pace: L + g(m) + c×m + (P−2) ×
 /// max(g(m), or(m) + c×m).
 pub fn flat(network: &Parameters, combine: f64, ranks: u32, bytes: u64) -> f64 {
-    let (gap, combining) = (network.gap(bytes), combine * bytes as f64);
+    let gap = network.gap(bytes);
+    let combining = combine * bytes as f64;
     let pace = gap.max(network.receive_overhead(bytes) + combining);
     among(ranks, |others| network.latency() + gap + combining + (others - 1.0) * pace)
 }

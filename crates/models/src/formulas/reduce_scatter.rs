@@ -17,8 +17,8 @@ pub fn pairwise(network: &Parameters, combine: f64, ranks: u32, bytes: u64) -> f
 
 /// Recursive halving: Σ_{j=1}^{log₂ P} (exchange(P×m/2^j) + c×P×m/2^j).
 ///
-/// Where P is no power of two, ranks beyond the largest one below hand their contribution to a
-/// partner first, which gives them their block at last: 2 × L + g(P×m) + c×P×m + g(m) more.
+/// If P is not a power of two, ranks beyond the largest power below P first send their contribution
+/// to a partner and finally receive their block from it: 2 × L + g(P×m) + c×P×m + g(m) more.
 pub fn recursive_halving(network: &Parameters, combine: f64, ranks: u32, bytes: u64) -> f64 {
     let block = if core(ranks).1 { network.arrival(bytes) } else { 0.0 };
     allreduce::halving(network, combine, ranks, blocks(ranks, bytes)) + block

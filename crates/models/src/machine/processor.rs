@@ -12,7 +12,8 @@ pub(super) fn model(tree: &SysFiles) -> Option<String> {
         .find_map(|key| Some(values(&text, key)).filter(|values| !values.is_empty()));
     let numbered = || {
         // ARM tells numbers only, and a tool's list would have to say which processor that is.
-        let (implementers, parts) = (values(&text, "CPU implementer"), values(&text, "CPU part"));
+        let implementers = values(&text, "CPU implementer");
+        let parts = values(&text, "CPU part");
         if parts.is_empty() {
             None
         } else {
