@@ -1,12 +1,12 @@
-//! The frame of the measurement suite: what an experiment gives, so that it can be run on rank
-//! processes, watched, interrupted, taken up again, and kept.
+//! Framework of the measurement suite: the interface of an experiment, so that it can run on rank
+//! processes, be watched, interrupted and resumed, and its results be kept.
 //!
 //! An [`Experiment`] is a list of [`Step`]s and the outline of the [`Part`] that they fill. A step
-//! asks for a [`JobShape`] of job (how many ranks, on which cores, which engine), is a function that
-//! all ranks of such a job run, and gives [`Finding`]s: points, rows, cells, notes. Steps are
-//! short, and what one of them found is kept when the next one is cut off. The list depends on the
-//! [`Setting`] alone, so every process builds the same list, and a part says by a number how much
-//! of it is done.
+//! names the [`JobShape`] that it needs (number of ranks, cores, engine); it is a function that all
+//! ranks of such a job run, and returns [`Finding`]s: points, rows, cells, notes. Steps are short,
+//! and the findings of one are kept when the next one is interrupted. The list depends on the
+//! [`Setting`] alone, so every process builds the same list, and a part stores the number of steps
+//! that are done.
 //!
 //! ```
 //! use measure::results::{Axis, Figure, Part, Point};

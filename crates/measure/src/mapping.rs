@@ -131,8 +131,8 @@ impl Distances {
         }
     }
 
-    /// Distances measured by the experiment on [placement](crate::experiments::placement) has measured; none if it has not
-    /// measured every mapping.
+    /// Distances measured by the experiment on [placement](crate::experiments::placement) has
+    /// measured; none if it has not measured every mapping.
     pub fn of(placement: &Part) -> Option<Self> {
         let map = placement.maps.first()?;
         let cores: Vec<usize> =

@@ -62,10 +62,8 @@ impl Exchange {
             draw(&mut graph, partner, bytes, (sends, receives), (pattern_of, receive));
         }
         let schedule = world.compile(&graph)?;
-        let (outgoing, incoming) = (
-            pattern(if sends { bytes } else { 0 }),
-            vec![0; if receives { bytes } else { 0 } as usize],
-        );
+        let outgoing = pattern(if sends { bytes } else { 0 });
+        let incoming = vec![0; if receives { bytes } else { 0 } as usize];
         Ok(Exchange { schedule, sends, receives, outgoing, incoming })
     }
 
@@ -76,7 +74,7 @@ impl Exchange {
             .map(drop)?)
     }
 
-    /// The same, into other memory of the same length.
+    /// Runs as [`once`](Self::once) does, and receives into other memory of the same length.
     pub(crate) fn once_into(&self, incoming: &mut [u8]) -> Result<(), Error> {
         Ok(start(&self.schedule, (self.sends, self.receives), &self.outgoing, incoming)?
             .wait()

@@ -75,7 +75,7 @@ fn matching(ranks: u32, random: &mut StdRng) -> Vec<u32> {
     partners
 }
 
-/// Pairs whose ranks share a core.
+/// Pairs of ranks that share a core.
 fn on_one_core(partners: &[u32], cores: &[usize]) -> usize {
     let core = |rank: usize| cores.get(rank);
     (0..partners.len())

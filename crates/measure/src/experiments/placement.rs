@@ -1,5 +1,5 @@
-//! Placement of two ranks (Bokhari 1995, section 6: "the effects of placement"): each on a core of its
-//! own, both on one core, not bound at all, and every mapping of two ranks to cores.
+//! Placement of two ranks (Bokhari 1995, section 6: "the effects of placement"): each on a core of
+//! its own, both on one core, not bound at all, and every mapping of two ranks to cores.
 
 use crate::harness::repetition::Repetition;
 use crate::harness::{Error, Experiment, Finding, JobShape, Setting, Step, StepContext};
@@ -9,7 +9,7 @@ use crate::statistics::median;
 
 const FIGURE: &str = "placement";
 const MAP: &str = "mappings";
-/// Number of cores whose pairs are all measured.
+/// Number of cores up to which all pairs are measured.
 const MOST_CORES: usize = 16;
 /// The length that every mapping is measured with.
 pub(crate) const LENGTH: u64 = 1024;

@@ -13,26 +13,26 @@
 //! | L | RTT(0) = 2 (L + g(0)) |
 //! | g(m) | RTT(m) = 2 (L + g(m)), but never less than in a stream of such messages |
 //! | os(m) | sends in a row to a rank that does not receive them yet |
-//! | or(m) | receives in a row of messages that have come. Kielmann's request, delay and reply: here the sender says when all is sent, so nobody has to guess a delay |
+//! | or(m) | receives in a row of messages that have come. Kielmann's request, delay and reply: here the sender reports when all is sent, so no delay is guessed |
 //!
 //! Round trips carry the message both ways, and each is sent on from where it was received. The
 //! paper sends an empty answer to save time. But memory of which the peer's cache has no part is
 //! read and written faster than memory that has just come from there, and what algorithms pass on
 //! is of the second kind.
 //!
-//! **Owner of an overhead.** Under the *caller* engine a rank runs its own operations, and an overhead is
-//! its processor's, as in the model: these are the [`classes`](models::machine_file::Machine::classes) of
-//! a machine, and what the models of message-passing algorithms are about. Under the *peers* engine
-//! the rank that completes an operation runs its successors. One process carries a chain through all
-//! ranks; nothing is under way, L is about nothing, and os and or are the two parts of what a
-//! message takes of that process. They are measured too, and kept
-//! [apart](models::machine_file::Machine::peers).
+//! **Owner of an overhead.** Under the *caller* engine a rank runs its own operations, and an
+//! overhead is its processor's, as in the model: these are the
+//! [`classes`](models::machine_file::Machine::classes) of a machine, and what the models of
+//! message-passing algorithms are about. Under the *peers* engine the rank that completes an
+//! operation runs its successors. One process carries a chain through all ranks; nothing is under
+//! way, L is about nothing, and os and or are the two parts of what a message takes of that
+//! process. They are measured too, and kept [apart](models::machine_file::Machine::peers).
 //!
 //! **Same core.** Two ranks that share a core take turns: their L is mostly a switch by the kernel.
 //!
-//! **Repeatable.** A machine changes its pace for seconds at a time. So every size is measured in
-//! every round, the classes and engines take turns in passes over the whole time, and what counts
-//! are the faster half of all rounds.
+//! **Repeatability.** A machine changes its speed for seconds at a time. So every size is measured
+//! in every round, the classes and engines take turns in passes over the whole time, and what
+//! counts are the faster half of all rounds.
 //!
 //! [`Survey`] knows neither a clock nor a communicator: anything that is a [`Transport`] can be
 //! surveyed.

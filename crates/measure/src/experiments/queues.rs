@@ -13,8 +13,8 @@
 //! | `ratio` | latency over floor, of the same round |
 //!
 //! A rank that is bound to a core has all its threads there: they take turns, and what several
-//! threads show then is that a thread which is not running blocks no other, not how they fare side by
-//! side.
+//! threads show then is that a thread which is not running blocks no other, not how they fare side
+//! by side.
 //!
 //! In each round the floor and the mechanism take turns, so that both see the same machine; figures
 //! are medians over the rounds with the tenths below and above.
@@ -23,10 +23,10 @@
 //! in the receiver's own buffer. Basic is measured in both of its forms: the unshared one, in a
 //! ring of 4096 lines, and the shared one, which is wide Express. Tag-On goes to one receiver here;
 //! its data is written to the segment once and read from there once. Receivers look for about a
-//! microsecond and then sleep: senders always pay for the check for sleeping receivers. The windows'
-//! remote memory commands are the exception, there the receiver polls a word: write and accumulate
-//! its own, read the sender's. A stream of these has no flow control; the receiver passes words over
-//! which others were written meanwhile.
+//! microsecond and then sleep: senders always pay for the check for sleeping receivers. The
+//! windows' remote memory commands are the exception, there the receiver polls a word: write and
+//! accumulate its own, read the sender's. A stream of these has no flow control; the receiver
+//! passes words over which others were written meanwhile.
 
 mod bulk;
 mod crossover;

@@ -2,8 +2,8 @@
 
 use crate::results::{Figure, Point, Role, Series};
 
-/// So many colours can be told apart, also by those who see fewer; beyond them, curves differ in
-/// their marks.
+/// Number of colours that are distinguishable, also with colour blindness; beyond them, curves
+/// differ in their marks.
 pub(crate) const HUES: usize = 8;
 
 /// One curve of a figure, of this machine or the other.
@@ -35,7 +35,7 @@ pub(crate) enum Mark {
 impl Mark {
     const ALL: [Mark; 4] = [Mark::Circle, Mark::Square, Mark::Triangle, Mark::Diamond];
 
-    /// The mark around a place, as a part of a path. `script/drawing.js` has the same.
+    /// Returns the mark around a point, as a part of a path. The page's script has the same shapes.
     pub(crate) fn path(self, x: f64, y: f64, radius: f64) -> String {
         let r = radius;
         match self {
@@ -70,8 +70,8 @@ impl Curve<'_> {
         format!("curve {}{again} hue-{}{other}{scattered}", role_name(self.role), self.hue)
     }
 
-    /// Returns true if its points are joined: where several values belong to one x, or x goes back, a line
-    /// would tell of an order that there is not.
+    /// Returns true if its points are joined: where several values belong to one x, or x goes back,
+    /// a line would tell of an order that there is not.
     pub(crate) fn is_joined(&self) -> bool {
         self.points
             .windows(2)

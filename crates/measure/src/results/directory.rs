@@ -38,8 +38,8 @@ pub enum ResultsError {
 }
 
 impl ResultsError {
-    /// Returns true if the file is a whole one of another kind, such as a decision table: no part, and no
-    /// damage either.
+    /// Returns true if the file is a whole one of another kind, such as a decision table: no part,
+    /// and no damage either.
     pub fn is_other_kind(&self) -> bool {
         matches!(self, ResultsError::File(FileError::OtherKind { .. }))
     }

@@ -38,8 +38,8 @@ pub enum PlanError {
 }
 
 impl CollectiveCall {
-    /// Element type of a reduction: the longest words that the bytes divide into, numbers of 64 bits
-    /// or single bytes.
+    /// Element type of a reduction: the longest words that the bytes divide into, numbers of 64
+    /// bits or single bytes.
     pub(super) fn data_type(&self) -> DataType {
         if self.bytes.is_multiple_of(8) { DataType::F64 } else { DataType::U8 }
     }

@@ -1,5 +1,5 @@
-//! What the models of sharing are told about a plan: the operations of all ranks, linked as the
-//! engine links them.
+//! Input of the simulation for a plan: the operations of all ranks, linked as the engine links
+//! them.
 
 use super::graphs::{CollectiveCall, PlanError};
 use goal::compile::compile;
@@ -13,7 +13,7 @@ use models::simulation::{Program, Rank, Step};
 /// started.
 const STAGED_BYTES: u64 = 8 << 10;
 
-/// How a message travels; the engine's linker decides it by the same rules.
+/// Delivery of a message, decided by the rules of the engine's linker.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Delivery {
     /// With the send.
@@ -25,8 +25,8 @@ enum Delivery {
 }
 
 impl CollectiveCall {
-    /// What the plan has all ranks do, where messages of up to `eager_limit` bytes are sent before
-    /// their receives are posted.
+    /// Returns the operations of all ranks under the plan. Messages of up to `eager_limit` bytes
+    /// are sent before their receives are posted.
     ///
     /// ```
     /// use measure::experiments::algorithms::{Plan, CollectiveCall};
@@ -139,8 +139,8 @@ fn add_rank(
     program.ranks.push(Rank { input, output, starts });
 }
 
-/// Operations whose mere start others wait for. That of a receive is a step of its own, before its
-/// message is there.
+/// Adds the edges from the start of an operation to its successors. The start of a receive becomes
+/// a separate step, because it precedes the arrival of the message.
 fn add_posts(program: &mut Program, rank: usize, first: usize, view: &ScheduleView<'_>) {
     for (index, record) in
         view.operations().iter().enumerate().filter(|(_, record)| record.start_edge_count > 0)
@@ -177,10 +177,11 @@ fn add_posts(program: &mut Program, rank: usize, first: usize, view: &ScheduleVi
     }
 }
 
-/// Has the two ends of a message wait for each other.
+/// Adds the dependencies between the two ends of a message.
 fn connect(steps: &mut [Step], send: usize, receive: usize, delivery: Option<Delivery>) {
-    // Bytes come from the sender, and whoever moves them leaves them with the receiver.
-    let (from, to) = (steps[send].rank, steps[receive].rank);
+    // The copy reads from the sender's memory only if the delivery is direct.
+    let from = steps[send].rank;
+    let to = steps[receive].rank;
     steps[receive].from = if delivery == Some(Delivery::Direct) { from } else { to };
     match delivery {
         Some(Delivery::Early) => {
@@ -224,7 +225,7 @@ fn endpoints(schedules: &[Schedule]) -> (Vec<Endpoint>, Vec<Endpoint>) {
     (sends, receives)
 }
 
-/// Whether a receive's destination may be written before its rank has started.
+/// Returns whether a receive's destination may be written before its rank has started.
 fn is_untouched_before(view: &ScheduleView<'_>, record: &OperationRecord) -> bool {
     view.destination(record).iter().all(|block| {
         let output = |index: usize| {

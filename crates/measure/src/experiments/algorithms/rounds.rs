@@ -8,12 +8,12 @@ use crate::harness::clock::{microseconds, now_ns};
 use models::decision::Plan;
 use tradewind::Communicator;
 
-/// Time between the announcement of a common start and the start: an announcement must have reached every rank by
-/// then.
+/// Time between the announcement of a common start and the start: the announcement must be
+/// visible to every rank by then.
 const LEAD_NS: i64 = 3000;
-/// A rank that begins later than this after the common start makes a repetition say nothing.
+/// Delay of a rank after the common start beyond which a repetition is discarded.
 const LATE_NS: i64 = 300;
-/// Whatever the budget, so many repetitions.
+/// Minimum number of repetitions, whatever the budget.
 const LEAST_ROUNDS: u32 = 7;
 
 /// So many repetitions before any is counted, as time allows: a linked schedule's runs take turns
@@ -97,9 +97,9 @@ pub fn compare(
     Ok(turns.comparison(plans, times))
 }
 
-/// As [`compare`]; then those that came close to the fastest, and `favourite`, are timed once more,
-/// longer and without the others: of many plans one is always fastest by chance, and who it is
-/// should not be told by the same repetitions that say how fast.
+/// Compares as [`compare`]; then times those close to the fastest, and `favourite`, once more,
+/// longer and without the others. One of many plans is always fastest by chance, so the repetitions
+/// that select a plan should not be those that time it.
 ///
 /// # Errors
 /// As [`compare`].

@@ -8,12 +8,12 @@ use collectives::{Algorithm, Collective};
 use models::decision::{DecisionTable, Range, Row, RunnerUp, TableError};
 use models::machine::Fingerprint;
 
-/// A plan is kept as long as it takes no longer than this times the best: the table stays small,
-/// and chance does not write it.
+/// Factor of the best time up to which the plan of the previous size is kept: the table stays small
+/// and does not record chance.
 const SLACK: f64 = 1.08;
-/// Factor within which, if the middle halves of their repetitions overlap, a join is taken for as good as a plan that
-/// it takes no longer than this times: the faster one changes from run to run then, and a join needs
-/// no schedule.
+/// Factor of a plan's time within which a join counts as equally good, if the middle halves of
+/// their repetitions overlap: the faster one then changes from run to run, and a join needs no
+/// schedule.
 const OVERLAPPING: f64 = 1.3;
 
 /// The decision table of this machine from the part of the [experiment](super::experiment), as far

@@ -40,8 +40,8 @@ fn of_figure(figure: &Figure, operation: Collective, ranks: u32) -> Vec<Measured
     all
 }
 
-/// Returns true if the constants are fitted to this algorithm: the simplest of its operation, and one with
-/// segments.
+/// Returns true if the constants are fitted to this algorithm: the simplest of its operation, and
+/// one with segments.
 pub(super) fn is_fitted(operation: Collective, algorithm: Algorithm) -> bool {
     let segmented = (operation, algorithm) == (Collective::Bcast, Algorithm::SegmentedFlat);
     operation.algorithms().first() == Some(&algorithm) || segmented

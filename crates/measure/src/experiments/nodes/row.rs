@@ -176,8 +176,8 @@ impl Target {
     }
 }
 
-/// Compares these rows with the kernel engine's targets, alone and beside the agent; only for what was
-/// measured.
+/// Compares these rows with the kernel engine's targets, alone and beside the agent; only for what
+/// was measured.
 pub fn targets(rows: &[Row]) -> Vec<Target> {
     let value = |engine: &str, kind: Kind| {
         let (what, _) = kind.name();

@@ -60,7 +60,8 @@ pub(super) fn estimate(world: &Communicator, trial: &mut Trial) -> Result<f64, E
     Ok(least)
 }
 
-/// Measures the time of a call, in microseconds, the same on all ranks: the median over the batches.
+/// Measures the time of a call, in microseconds, the same on all ranks: the median over the
+/// batches.
 pub(super) fn measure(world: &Communicator, trial: &mut Trial, plan: &Plan) -> Result<f64, Error> {
     let roots = trial.roots();
     // Whole rounds of roots, so that every batch has the same mixture.

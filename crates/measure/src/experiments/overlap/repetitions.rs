@@ -149,7 +149,7 @@ fn blocks(repetitions: u32) -> impl Iterator<Item = Range<u32>> {
     (0..count).map(move |block| bound(block)..bound(block + 1))
 }
 
-/// What others than the ranks have used.
+/// Processor time used outside the ranks.
 #[derive(Clone, Copy, Debug, Default)]
 struct BackgroundCpu {
     service_us: f64,
@@ -157,7 +157,7 @@ struct BackgroundCpu {
 }
 
 impl BackgroundCpu {
-    /// Up to now; rank 0 reads, the others have better things to do.
+    /// Reads the times up to now on rank 0; returns zeros on other ranks.
     fn read(experiment: &Experiment<'_>) -> Result<Self, Error> {
         if experiment.world.rank() != 0 {
             return Ok(BackgroundCpu::default());
@@ -171,7 +171,8 @@ impl BackgroundCpu {
         self.softirq_ticks += after.softirq_ticks - before.softirq_ticks;
     }
 
-    /// What is more here than there, in microseconds, as far as it can be told.
+    /// Returns the excess over `there` in microseconds; differences within the resolution count as
+    /// 0.
     fn beyond(self, there: BackgroundCpu) -> f64 {
         let ticks = self.softirq_ticks - there.softirq_ticks;
         let softirq_us = if ticks > TICKS_OF_CHANCE { ticks as f64 * tick_us() } else { 0.0 };

@@ -4,18 +4,18 @@ use super::collective::Collective;
 use serde::{Deserialize, Serialize};
 use tradewind::EngineKind;
 
-/// What was measured of one collective of one size; the [module](super) says what the figures mean.
+/// Measurement of one collective of one size; the [module](super) defines the figures.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Row {
     /// The collective.
     pub op: Collective,
-    /// How it was done.
+    /// The algorithm.
     pub algorithm: String,
     /// Number of ranks.
     pub ranks: u32,
     /// Size, as [`Collective`] counts it.
     pub bytes: u64,
-    /// Who ran the operations.
+    /// The engine that ran the operations.
     #[serde(with = "engine_name")]
     pub engine: EngineKind,
     /// Start and wait with nothing between them, in microseconds.
@@ -24,8 +24,8 @@ pub struct Row {
     pub compute_us: f64,
     /// Start, computation and wait, in microseconds.
     pub total_us: f64,
-    /// Time that the collective adds to the computation, in microseconds. Below zero, it is lost in the
-    /// noise.
+    /// Time that the collective adds to the computation, in microseconds. Below zero, it is lost in
+    /// the noise.
     pub exposed_us: f64,
     /// The share of the collective that was hidden, in percent.
     pub overlap: f64,

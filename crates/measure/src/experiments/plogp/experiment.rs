@@ -80,7 +80,7 @@ pub fn experiment(setting: &Setting) -> Experiment {
     let mut steps = Vec::new();
     let passes = setting.choose(1, PASSES);
     for pass in 1..=passes {
-        // The farthest class first: there no other rank shares the core whose noise is measured.
+        // The farthest class first: there no other rank shares the core of the noise measurement.
         for (class, pair) in here.pairs_among(&cores).into_iter().rev() {
             for engine in [EngineKind::Caller, EngineKind::Peers] {
                 let shape =

@@ -14,12 +14,12 @@ pub(super) struct Measured {
     pub(super) ranks: u32,
     pub(super) bytes: u64,
     /// Time of one call, from a start that all ranks have in common until the slowest was
-    /// done, in microseconds: what all models predict. Calls back to back overlap where ranks that only
-    /// gives does not wait, and would look cheaper.
+    /// done, in microseconds: what all models predict. Calls back to back overlap where ranks that
+    /// only gives does not wait, and would look cheaper.
     pub(super) microseconds: f64,
 }
 
-/// Operations whose join is measured.
+/// Operations with a measured join.
 const OPERATIONS: [Collective; 4] =
     [Collective::Barrier, Collective::Bcast, Collective::Allreduce, Collective::Alltoall];
 

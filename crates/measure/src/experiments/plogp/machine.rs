@@ -11,8 +11,8 @@ fn place(directory: &Path) -> PathBuf {
     directory.join("machine.json")
 }
 
-/// Returns true if the file may be begun anew: if what is there is of this machine, or cannot be read any
-/// more. Another machine's file is kept.
+/// Returns true if the file may be begun anew: if what is there is of this machine, or cannot be
+/// read any more. Another machine's file is kept.
 pub(super) fn check(directory: &Path) -> Result<(), Error> {
     match Machine::read_for(&place(directory), Topology::here().fingerprint()) {
         Err(error @ FileError::OtherMachine { .. }) => {

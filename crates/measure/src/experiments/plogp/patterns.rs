@@ -1,5 +1,5 @@
-//! Patterns of messages, each one schedule: the start of a run is paid once, and lies before the first reading of
-//! the clock.
+//! Patterns of messages, each one schedule: the start of a run is paid once, and lies before the
+//! first reading of the clock.
 //!
 //! Every pattern begins with a message to and fro, so that both ranks are in the run when the clock
 //! is read. Operations that become ready together execute in the order of their vertices: a

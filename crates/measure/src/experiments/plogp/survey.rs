@@ -55,12 +55,11 @@ pub struct Survey {
 
 /// The share of the rounds that count, from the fastest on.
 ///
-/// A machine is disturbed in one direction: an interrupt, another guest on the same processor, a
-/// slower state of its memory make a round longer, and nothing makes it shorter than it can be. The
-/// faster rounds are those that two runs have in common, and the very fastest are luck: so the
-/// parameters are medians over the faster quarter. Which rounds are fast all sizes decide together.
-/// Were that done for each size by itself, the difference of two sizes would be one of two states
-/// of the machine.
+/// Disturbances only lengthen a round: interrupts, other virtual machines on the same processor,
+/// slower states of the memory. The faster rounds are reproducible between runs, while the very
+/// fastest are chance; so the parameters are medians over the fastest quarter. All sizes together
+/// select these rounds. A selection for each size would let the difference of two sizes contain
+/// the difference of two states of the machine.
 const COUNTED: f64 = 0.25;
 
 /// Rounds between two looks at the curves, and what is discarded at the start.
@@ -249,8 +248,8 @@ fn sample(values: &[f64]) -> Sample {
     Sample::of(values.iter().map(|value| (value * 1e4).round() / 1e4).collect())
 }
 
-/// Returns true if the line through the first two points misses the third by more than a quarter, and by
-/// more than matters.
+/// Returns true if the line through the first two points misses the third by more than a quarter,
+/// and by more than matters.
 fn is_missed(
     (before, first): (u64, f64),
     (left, second): (u64, f64),

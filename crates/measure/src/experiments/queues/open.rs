@@ -218,7 +218,7 @@ pub(crate) fn bulk(
     let (Some(mut sender), Some(mut receiver)) = (senders.pop(), receivers.pop()) else {
         return Ok((Vec::new(), Some("it takes two ranks".to_owned())));
     };
-    // Both ranks have opened their ends, then both have tried to reach the other.
+    // First both ranks open their ends, then both try the direct path to the other.
     world.barrier()?;
     let ways = [sender.direct_path(), receiver.direct_path()];
     world.barrier()?;
