@@ -2,14 +2,14 @@
 //! reference.
 //!
 //! A program is one [`Graph`](goal::graph::Graph) for each rank. An engine implements [`Engine`]:
-//! it runs a program for several rounds and gives the buffers of every round. [`run_suite`] runs
-//! * the [`vectors`]: programs written by hand, with the bytes they must give;
-//! * [`random`] programs, free of deadlocks and of data races by construction, whose bytes must be
-//!   those of the [`reference`](mod@reference), a plain sequential evaluator that shares no code
-//!   with any engine but arithmetic and the matching rule, which [`goal`] defines once for all.
+//! it runs a program for several rounds and returns the buffers of every round. [`run_suite`] runs
+//! * the [`vectors`]: programs written by hand, with their expected results;
+//! * [`random`] programs, free of deadlocks and of data races by construction. Their results must
+//!   equal those of the [`reference`](mod@reference), a plain sequential evaluator. It shares only
+//!   arithmetic and the matching rule with the engines; [`goal`] defines both.
 //!
 //! ```
-//! // The reference itself is an engine, the slowest and plainest of all.
+//! // The reference itself is an engine, the slowest and simplest one.
 //! testing::conformance::run_suite(&testing::conformance::reference::ReferenceEngine);
 //! ```
 mod engine;

@@ -15,8 +15,8 @@ use std::time::{Duration, Instant};
 use tap::Tap;
 use virtual_nodes::{Error, Link, Node, VirtualNodes};
 
-/// Creates nodes joined by a relay without faults. With the same seed, the n-th frame meets the same
-/// faults. `mtu` is the size of the largest IP packet in bytes.
+/// Creates nodes joined by a relay without faults. With the same seed, the n-th frame meets the
+/// same faults. `mtu` is the size of the largest IP packet in bytes.
 ///
 /// # Errors
 /// As [`VirtualNodes::new`]; the relay needs TAP interfaces, too.

@@ -1,12 +1,11 @@
 //! Random programs, free of deadlocks and of data races by construction.
 //!
-//! A [`Plan`] is a sequence of steps as one observer might see them: a message, a local operation,
-//! a meeting. It is laid out rank by rank: an operation requires the earlier operations of its rank
-//! that read or wrote the memory it uses, and on top of that whatever edges chance adds. Both ends
-//! of a message and all participants of a join belong to one step and depend on earlier steps only,
-//! so the program ends even if every send waits for its receive. In the end vertex order is
-//! shuffled, so that it says nothing about the order of execution, in such a way that the k-th send
-//! still meets its k-th receive.
+//! A [`Plan`] is a sequence of steps in one global order: a message, a local operation, a join. It
+//! is laid out rank by rank: an operation requires the earlier operations of its rank that read or
+//! wrote the memory it uses; further edges are random. Both ends of a message and all participants
+//! of a join belong to one step and depend on earlier steps only, so the program ends even if every
+//! send waits for its receive. Finally vertex order is shuffled, so that it does not determine the
+//! order of execution; the shuffle preserves the pairing of the k-th send with the k-th receive.
 
 mod layout;
 mod plan;
@@ -23,7 +22,7 @@ use std::hash::{BuildHasher, RandomState};
 /// Runs random programs and compares every round with the reference.
 ///
 /// # Panics
-/// If a round compare_with_reference: shows the smallest plan for which that happens.
+/// A round differs from the reference. The message contains the smallest such plan.
 pub(crate) fn run_programs(engine: &dyn Engine) {
     let capabilities = engine.capabilities();
     let mut config = Config {
@@ -61,7 +60,7 @@ pub fn verify(engine: &dyn Engine, program: &Program) -> Result<(), String> {
     )
 }
 
-/// Compares what an engine has found for a program with the reference.
+/// Compares an engine's outcomes for a program with those of the reference.
 ///
 /// # Errors
 /// The difference.
@@ -74,7 +73,7 @@ pub fn compare_with_reference(program: &Program, found: &[RoundOutcome]) -> Resu
     compare(&rounds, &[], found)
 }
 
-/// Plans for an engine that can do everything, for tests of other things than engines.
+/// Returns plans for an engine with all capabilities, for tests of other components.
 pub fn any_plans() -> impl proptest::strategy::Strategy<Value = Plan> {
     plans(&Capabilities::default())
 }

@@ -1,9 +1,9 @@
-//! A plain sequential evaluator of whole programs: what every engine must agree with.
+//! Plain sequential evaluator of whole programs, which defines the results of every engine.
 //!
-//! It sweeps over all ranks in vertex order, again and again, executing whatever may be executed.
-//! Messages are paired beforehand by [`goal::matching`] and never wait for anything but their send;
-//! it knows no queues, no protocols and no schedules. Receives with wildcards are beyond it, since
-//! their outcome is not determined by the program.
+//! It sweeps over all ranks in vertex order repeatedly and executes every operation that is ready.
+//! Messages are paired beforehand by [`goal::matching`] and wait only for their send; there are no
+//! queues, no protocols and no schedules. Receives with wildcards are not supported, since the
+//! program does not determine their outcome.
 
 use crate::conformance::engine::{
     Buffers, Capabilities, Engine, Failure, Fault, Round, RoundOutcome,
@@ -60,30 +60,36 @@ pub fn evaluate(program: &[Graph], inputs: &Round) -> Result<RoundOutcome, Failu
     Ok(RoundOutcome { buffers, faults: evaluation.faults })
 }
 
-/// For each vertex, what it waits for.
+/// Dependencies of each vertex.
 fn edges_by_waiting(graph: &Graph) -> Vec<Vec<Edge>> {
     let mut edges = vec![Vec::new(); graph.vertices().len()];
     graph.edges().iter().for_each(|edge| edges[edge.after.index()].push(*edge));
     edges
 }
 
-/// An operation of the whole program: rank and vertex.
+/// Operation of the whole program: rank and vertex.
 type Place = (usize, usize);
 
 /// The receive of every send.
 fn pair_messages(program: &[Graph]) -> Result<HashMap<Place, Place>, Failure> {
-    let (mut sends, mut receives) = (Vec::new(), Vec::new());
+    let mut sends = Vec::new();
+    let mut receives = Vec::new();
     for (rank, graph) in program.iter().enumerate() {
         for (vertex, entry) in graph.vertices().iter().enumerate() {
-            let (rank, operation) = (rank as u32, vertex as u32);
+            let rank = rank as u32;
+            let operation = vertex as u32;
             let bytes = |data: &Blocks| data.bytes().unwrap_or(u64::MAX);
             match &entry.operation {
                 Operation::Send { data, peer, tag } => {
-                    let (peer, tag, bytes) = (Some(*peer), Some(*tag), bytes(data));
+                    let peer = Some(*peer);
+                    let tag = Some(*tag);
+                    let bytes = bytes(data);
                     sends.push(Endpoint { rank, operation, peer, tag, bytes });
                 }
                 Operation::Receive { data, source, tag } => {
-                    let (peer, tag, bytes) = (*source, *tag, bytes(data));
+                    let peer = *source;
+                    let tag = *tag;
+                    let bytes = bytes(data);
                     receives.push(Endpoint { rank, operation, peer, tag, bytes });
                 }
                 _ => {}
@@ -120,19 +126,19 @@ struct Evaluation<'a> {
     program: &'a [Graph],
     memory: Vec<RankMemory>,
     progress: Vec<Vec<Progress>>,
-    /// By rank and vertex, what it waits for.
+    /// Dependencies by rank and vertex.
     edges: Vec<Vec<Vec<Edge>>>,
     receives: HashMap<Place, Place>,
     /// Messages that were sent, by their receive.
     payloads: HashMap<Place, Vec<u8>>,
-    /// What has been contributed to each meeting, by the number of the meeting and rank.
+    /// Contributions to each join, by the number of the join and rank.
     contributions: HashMap<(usize, usize), Vec<u8>>,
     clock: u64,
     faults: Vec<Fault>,
 }
 
 impl Evaluation<'_> {
-    /// Executes what may be executed; whether anything was.
+    /// Executes all ready operations; returns true if there were any.
     fn sweep(&mut self) -> bool {
         let mut progress = false;
         for rank in 0..self.program.len() {
@@ -172,7 +178,7 @@ impl Evaluation<'_> {
         })
     }
 
-    /// Everything an operation does by itself.
+    /// Executes the local part of an operation.
     fn start(&mut self, place: Place) {
         let (rank, vertex) = place;
         let memory = &mut self.memory[rank];
@@ -182,7 +188,8 @@ impl Evaluation<'_> {
                 self.payloads.insert(self.receives[&place], payload);
             }
             Operation::Local { operation, data_type, left, right, destination } => {
-                let (left, right) = (memory.read(left), memory.read(right));
+                let left = memory.read(left);
+                let right = memory.read(right);
                 let (result, fault) = compute(*operation, *data_type, &left, &right);
                 memory.write(destination, &result);
                 self.note(fault, place);
@@ -203,7 +210,7 @@ impl Evaluation<'_> {
         }
     }
 
-    /// What an operation waits for after it has started; whether that has happened.
+    /// Returns true if the condition holds for which an operation waits after its start.
     fn try_finish(&mut self, place: Place) -> bool {
         let (rank, vertex) = place;
         match &self.program[rank].vertices()[vertex].operation {
@@ -234,13 +241,14 @@ impl Evaluation<'_> {
         }
     }
 
-    /// The number of a join among the rank's joins in vertex order.
+    /// Returns the number of a join among the rank's joins in vertex order.
     fn meeting(&self, (rank, vertex): Place) -> usize {
         let before = &self.program[rank].vertices()[..vertex];
         before.iter().filter(|entry| matches!(entry.operation, Operation::Join { .. })).count()
     }
 
-    /// The result of a join and whether it divided by zero, if everyone it depends on is there.
+    /// Returns the result of a join, and true if it divided by zero; `None` while contributions are
+    /// missing.
     fn meet(&self, place: Place, mode: JoinMode) -> Option<(Vec<u8>, bool)> {
         let meeting = self.meeting(place);
         let of = |rank: usize| self.contributions.get(&(meeting, rank)).cloned();
@@ -271,7 +279,7 @@ impl Evaluation<'_> {
     }
 }
 
-/// left ∘ right, and whether that divided by zero.
+/// Returns left ∘ right, and true if that divided by zero.
 fn compute(
     operation: Arithmetic,
     data_type: DataType,

@@ -1,4 +1,4 @@
-//! Everything an engine is held against, in one call.
+//! Vectors and random programs in one call.
 
 use crate::conformance::engine::Engine;
 use crate::conformance::{random, vectors};
@@ -9,8 +9,8 @@ use crate::conformance::{random, vectors};
 /// them.
 ///
 /// # Panics
-/// If anything differs: names every vector that failed with its first differing byte, or the
-/// smallest random program.
+/// A result differs. The message names every failed vector with its first differing byte, or
+/// contains the smallest random program.
 pub fn run_suite(engine: &dyn Engine) {
     let capabilities = engine.capabilities();
     let vectors: Vec<_> =

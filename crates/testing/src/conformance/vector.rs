@@ -1,37 +1,38 @@
-//! A program with what it must give.
+//! Program with its expected result.
 
 use crate::conformance::engine::{Capabilities, Engine, Failure, Fault, Round, RoundOutcome};
 use goal::graph::{Graph, Operation};
 
-/// Decides about the outcomes of all rounds, and says what is wrong.
+/// Checks the outcomes of all rounds; its error describes the first defect.
 pub type Check = Box<dyn Fn(&[RoundOutcome]) -> Result<(), String> + Send + Sync>;
 
-/// What a vector's program must give.
+/// Expected result of a vector's program.
 pub enum Expected {
     /// Exactly these bytes in every round.
     Bytes(Vec<Round>),
     /// These bytes, and at least one of these faults and no other in every round.
     Faults(Vec<Round>, Vec<Fault>),
-    /// Whatever passes the check, without faults: for outcomes that depend on time or arrival.
+    /// Any outcome that passes the check, without faults: for results that depend on time or order
+    /// of arrival.
     Checked(Check),
     /// [`Failure::SizesDiffer`] with all these words in its text.
     SizesDiffer(Vec<String>),
 }
 
-/// A program written by hand.
+/// Program written by hand.
 pub struct Vector {
-    /// Names it in reports.
+    /// Name in reports.
     pub name: String,
-    /// The graphs of all ranks.
+    /// Graphs of all ranks.
     pub program: Vec<Graph>,
-    /// The buffers at the start of every round.
+    /// Buffers at the start of every round.
     pub inputs: Vec<Round>,
-    /// What it must give.
+    /// Expected result.
     pub expected: Expected,
 }
 
 impl Vector {
-    /// Whether an engine with these capabilities can run it.
+    /// Returns true if an engine with these capabilities can run it.
     pub fn is_within(&self, capabilities: &Capabilities) -> bool {
         let operations =
             || self.program.iter().flat_map(Graph::vertices).map(|entry| &entry.operation);
@@ -50,7 +51,7 @@ impl Vector {
     /// Runs it.
     ///
     /// # Errors
-    /// How the outcome differs from what is expected.
+    /// The difference between the outcome and the expected result.
     pub fn run(&self, engine: &dyn Engine) -> Result<(), String> {
         let outcome = engine.run(&self.program, &self.inputs);
         if let Expected::SizesDiffer(words) = &self.expected {
@@ -83,7 +84,7 @@ impl Vector {
 /// Compares outcomes with the bytes and the faults expected in every round.
 ///
 /// # Errors
-/// The first difference, with the place of its byte.
+/// The first difference, with the position of its byte.
 pub(crate) fn compare(
     rounds: &[Round],
     faults: &[Fault],
@@ -99,8 +100,8 @@ pub(crate) fn compare(
     compare_faults(faults, outcomes)
 }
 
-/// Compares the faults of every round: none where none is expected, else at least one, all among
-/// them.
+/// Compares the faults of every round: none where none is expected, otherwise at least one, and
+/// only expected ones.
 pub(crate) fn compare_faults(faults: &[Fault], outcomes: &[RoundOutcome]) -> Result<(), String> {
     for (round, outcome) in outcomes.iter().enumerate() {
         if let Some(fault) = outcome.faults.iter().find(|fault| !faults.contains(fault)) {

@@ -1,7 +1,7 @@
-//! Programs written by hand, with the bytes they must give.
+//! Programs written by hand, with their expected results.
 //!
-//! Every vector runs several rounds with other bytes in each, so that what is left over from an
-//! earlier round shows.
+//! Every vector runs several rounds with different bytes in each, so that stale data of an earlier
+//! round is detected.
 
 mod arithmetic;
 mod blocks;
@@ -15,7 +15,7 @@ use crate::conformance::engine::{Round, RoundOutcome};
 use crate::conformance::vector::{Expected, Vector};
 use goal::graph::{Block, Graph, Vertex};
 
-/// All of them.
+/// Returns all vectors.
 pub fn all() -> Vec<Vector> {
     let groups = [
         arithmetic::vectors(),
@@ -29,18 +29,18 @@ pub fn all() -> Vec<Vector> {
     groups.into_iter().flatten().collect()
 }
 
-/// How many rounds a vector runs.
+/// Number of rounds of a vector.
 const ROUNDS: u64 = 3;
 
-/// What output buffers hold before a run.
+/// Initial value of each byte of an output buffer.
 const UNWRITTEN: u8 = 0xee;
 
-/// An output buffer before a run.
+/// Returns an output buffer in its initial state.
 fn blank(length: usize) -> Vec<u8> {
     vec![UNWRITTEN; length]
 }
 
-/// Bytes that differ from one seed to another and from one place to another.
+/// Returns bytes that depend on seed and position.
 fn pattern(length: usize, seed: u64) -> Vec<u8> {
     let mut state = seed.wrapping_mul(0x9e37_79b9_7f4a_7c15) | 1;
     let step = |_| {
@@ -52,12 +52,13 @@ fn pattern(length: usize, seed: u64) -> Vec<u8> {
     (0..length).map(step).collect()
 }
 
-/// The empty graphs of so many ranks.
+/// Returns an empty graph for each of these ranks.
 fn world(ranks: u32) -> Vec<Graph> {
     (0..ranks).map(|rank| Graph::new(rank, ranks)).collect()
 }
 
-/// A vector whose bytes are known: `round` gives the buffers of a round before and after the run.
+/// Returns a vector with fixed results: `round` returns the buffers of a round before and after the
+/// run.
 fn exact(
     name: impl Into<String>,
     program: Vec<Graph>,
@@ -67,7 +68,7 @@ fn exact(
     Vector { name: name.into(), program, inputs, expected: Expected::Bytes(expected) }
 }
 
-/// A vector whose outcome is judged by a check of each round: its number and its buffers.
+/// Returns a vector with a check of each round, called with the round's number and buffers.
 fn checked(
     name: impl Into<String>,
     program: Vec<Graph>,
@@ -83,7 +84,7 @@ fn checked(
     Vector { name: name.into(), program, inputs, expected: Expected::Checked(Box::new(check)) }
 }
 
-/// The little-endian number at the start of a buffer.
+/// Returns the little-endian number at the start of a buffer.
 fn number(bytes: &[u8]) -> u64 {
     bytes.iter().take(8).rev().fold(0, |number, byte| number << 8 | u64::from(*byte))
 }

@@ -1,4 +1,4 @@
-//! From a plan to the graphs of all ranks.
+//! Conversion of a plan to the graphs of all ranks.
 
 use super::plan::{ExtraEdge, Plan, Step};
 use crate::conformance::engine::{Buffers, Round};
@@ -7,22 +7,22 @@ use goal::graph::{Access, Block, Blocks, Graph, JoinMode, Memory, Operation, Unt
 use std::collections::HashMap;
 use std::hash::{DefaultHasher, Hash, Hasher};
 
-/// A random program.
+/// Random program.
 #[derive(Clone, Debug)]
 pub struct Program {
-    /// The graphs of all ranks.
+    /// Graphs of all ranks.
     pub graphs: Vec<Graph>,
-    /// The buffers at the start of every round.
+    /// Buffers at the start of every round.
     pub inputs: Vec<Round>,
 }
 
-/// Slots of each kind of memory that a rank has.
+/// Number of slots of each kind of memory of a rank.
 const INPUT: usize = 4;
 const IN_OUT: usize = 6;
 const OUTPUT: usize = 4;
 const SCRATCHPAD: usize = 6;
 
-/// Makes the program of a plan.
+/// Returns the program of a plan.
 pub fn lay_out(plan: &Plan) -> Program {
     let mut ranks: Vec<RankDraft> = (0..plan.ranks).map(|_| RankDraft::new(plan.slot)).collect();
     for (number, step) in plan.steps.iter().enumerate() {
@@ -35,7 +35,7 @@ pub fn lay_out(plan: &Plan) -> Program {
     Program { graphs, inputs }
 }
 
-/// The buffers of a rank at the start of a round.
+/// Returns the buffers of a rank at the start of a round.
 fn bytes(plan: &Plan, round: u64, rank: u32) -> Buffers {
     let buffer = |number: u32, slots: usize| {
         let length = slots * plan.slot as usize;
@@ -57,21 +57,24 @@ fn mix(value: impl Hash) -> u64 {
     hasher.finish()
 }
 
-/// Adds a step to the ranks it concerns; one that finds no memory to use is left out.
+/// Adds a step to its ranks; a step without usable memory is left out.
 fn add(plan: &Plan, ranks: &mut [RankDraft], number: usize, step: &Step) {
     let select = |rank: u32| (rank % plan.ranks) as usize;
     match step {
         Step::Message { from, to, tag, length, memory, edges } => {
-            let (from, to, length) = (select(*from), select(*to), length % (3 * plan.slot + 1));
+            let from = select(*from);
+            let to = select(*to);
+            let length = length % (3 * plan.slot + 1);
             let count = length.div_ceil(plan.slot).max(1) as usize;
             let Some(source) = ranks[from].readable(count, memory[0], &[]) else { return };
-            // For a message to itself: the receive must not write what the send of the same step
-            // reads, since neither waits for the other.
+            // For a message to itself: the receive must not write the memory that the send of the
+            // same step reads, since neither waits for the other.
             let avoid = if from == to { source.clone() } else { Vec::new() };
             let Some(target) = ranks[to].writable(count + 1, memory[1], &avoid) else { return };
             let data = ranks[from].cover(&source, length, plan.slot);
             let into = ranks[to].cover(&target, length, 1 + u64::from(memory[1]) % plan.slot);
-            let (peer, tag) = (to as u32, *tag);
+            let peer = to as u32;
+            let tag = *tag;
             let uses = Uses { reads: &source, writes: &[], whole: false };
             let send = Operation::Send { data, peer, tag };
             let before = ranks[to].drafts.len();
@@ -172,7 +175,7 @@ fn add_join(plan: &Plan, ranks: &mut [RankDraft], number: usize, step: &Step) {
         })
         .collect();
     for (rank, (source, target)) in choices.into_iter().flatten().enumerate() {
-        // Only the root contributes to a broadcast. Now and then a rank, or the root, wants no
+        // Only the root contributes to a broadcast. Some ranks, the root included, take no
         // result.
         let listens = matches!(mode, JoinMode::Broadcast { root } if root as usize != rank);
         let gives = if listens { 0 } else { contribution };
@@ -186,8 +189,9 @@ fn add_join(plan: &Plan, ranks: &mut [RankDraft], number: usize, step: &Step) {
     }
 }
 
-/// What may be computed without a division by zero, on which engines need not agree in which round
-/// they report it.
+/// Returns the operation and its type with two exceptions. Addition replaces integer division,
+/// since engines may report a division by zero in different rounds. Maximum replaces an operation
+/// that does not apply to the type.
 fn allowed(operation: Arithmetic, data_type: DataType) -> (Arithmetic, DataType) {
     match operation {
         Arithmetic::Divide if !data_type.is_float() => (Arithmetic::Add, data_type),
@@ -196,7 +200,7 @@ fn allowed(operation: Arithmetic, data_type: DataType) -> (Arithmetic, DataType)
     }
 }
 
-/// What pairs operations by vertex order.
+/// Key by which operations are paired in vertex order.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 enum Group {
     Send(u32, u32),
@@ -209,22 +213,22 @@ enum Group {
 struct Uses<'a> {
     reads: &'a [usize],
     writes: &'a [usize],
-    /// Whether every byte of the slots it writes is written.
+    /// True if every byte of the slots it writes is written.
     whole: bool,
 }
 
-/// A vertex before its place in vertex order is known.
+/// Vertex without a position in vertex order.
 struct Draft {
     operation: Operation,
-    /// How it is paired, and the number of its step.
+    /// Key of its pairing, and the number of its step.
     group: Option<(Group, usize)>,
 }
 
-/// A unit of memory, and who used it last.
+/// Unit of memory, and the operations that used it last.
 struct Slot {
     block: Block,
     access: Option<Access>,
-    /// Whether all of its bytes are known: those of a scratchpad are not until they are written.
+    /// True if all of its bytes are defined: those of a scratchpad are not until they are written.
     known: bool,
     writer: Option<usize>,
     readers: Vec<usize>,
@@ -240,7 +244,7 @@ impl Slot {
     }
 }
 
-/// The graph of a rank as it grows.
+/// Graph of a rank under construction.
 struct RankDraft {
     slots: Vec<Slot>,
     drafts: Vec<Draft>,
@@ -268,12 +272,12 @@ impl RankDraft {
         RankDraft { slots: slots.collect(), drafts: Vec::new(), edges: Vec::new() }
     }
 
-    /// So many different slots that may be read, none of them to be avoided.
+    /// Returns this number of distinct readable slots, none of them in the list to avoid.
     fn readable(&self, count: usize, selector: u32, avoid: &[usize]) -> Option<Vec<usize>> {
         self.choose(count, selector, |number, slot| slot.may_read() && !avoid.contains(&number))
     }
 
-    /// So many different slots that may be written, none of them to be avoided.
+    /// Returns this number of distinct writable slots, none of them in the list to avoid.
     fn writable(&self, count: usize, selector: u32, avoid: &[usize]) -> Option<Vec<usize>> {
         self.choose(count, selector, |number, slot| slot.may_write() && !avoid.contains(&number))
     }
@@ -298,9 +302,11 @@ impl RankDraft {
             .collect()
     }
 
-    /// The first `length` bytes of slots, of which the first block takes not more than `first`.
+    /// Returns the first `length` bytes of slots; the first block has at most `first` bytes.
     fn cover(&self, slots: &[usize], length: u64, first: u64) -> Blocks {
-        let (mut left, mut most, mut blocks) = (length, first, Vec::new());
+        let mut left = length;
+        let mut most = first;
+        let mut blocks = Vec::new();
         for slot in slots {
             let block = self.slots[*slot].block;
             let take = left.min(most).min(block.length);
@@ -314,7 +320,7 @@ impl RankDraft {
         Blocks(blocks)
     }
 
-    /// Adds a vertex with the edges that its use of memory calls for, and some more. Extra edges
+    /// Adds a vertex with the edges that its use of memory requires, and random ones. Random edges
     /// lead from operations before `limit` only.
     fn add(
         &mut self,
@@ -357,7 +363,7 @@ impl RankDraft {
         self.drafts.push(Draft { operation, group });
     }
 
-    /// The graph, its vertices shuffled.
+    /// Returns the graph with shuffled vertices.
     fn graph(&self, plan: &Plan, rank: u32) -> Graph {
         let mut graph = Graph::new(rank, plan.ranks);
         for (access, slots) in
@@ -379,8 +385,8 @@ impl RankDraft {
         graph
     }
 
-    /// A random order of the drafts in which those of a group stand as the steps of both ranks, or
-    /// of all, say.
+    /// Returns a random order of the drafts. Drafts with the same key stay in the order of their
+    /// steps, which is the same on all ranks.
     fn order(&self, plan: &Plan, rank: u32) -> Vec<usize> {
         let mut order: Vec<usize> = (0..self.drafts.len()).collect();
         if plan.shuffle == 0 {

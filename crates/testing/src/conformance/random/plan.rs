@@ -1,35 +1,35 @@
-//! The abstract form of a random program, which proptest makes and makes smaller.
+//! Abstract form of a random program, which proptest generates and shrinks.
 
 use crate::conformance::engine::Capabilities;
 use goal::arithmetic::{Arithmetic, DataType};
 use proptest::collection::vec;
 use proptest::prelude::*;
 
-/// The largest number of ranks of a random program.
+/// Largest number of ranks of a random program.
 const RANKS: u32 = 6;
-/// The largest number of steps.
+/// Largest number of steps.
 const STEPS: usize = 48;
 
-/// A random program before it is laid out. Selectors are numbers of which a remainder chooses among
-/// what there is.
+/// Random program before its layout. A selector is a number; its remainder is the index of the
+/// selected element.
 #[derive(Clone, Debug)]
 pub struct Plan {
-    /// How many ranks take part.
+    /// Number of ranks.
     pub ranks: u32,
     /// Bytes of a slot, the unit in which memory is used; a multiple of 8, and at least 8 for each
     /// rank.
     pub slot: u64,
-    /// What happens.
+    /// Steps in their global order.
     pub steps: Vec<Step>,
-    /// Shuffles vertex order; 0 leaves it as it is.
+    /// Seed of the shuffle of vertex order; 0 for none.
     pub shuffle: u64,
-    /// Chooses the bytes.
+    /// Seed of the buffers' contents.
     pub seed: u64,
-    /// How many rounds to run.
+    /// Number of rounds to run.
     pub rounds: u64,
 }
 
-/// One thing that happens, with the selectors that say where.
+/// Step, with selectors of its ranks and memory.
 #[derive(Clone, Debug)]
 pub enum Step {
     /// A message.
@@ -40,7 +40,7 @@ pub enum Step {
         to: u32,
         /// The tag.
         tag: u32,
-        /// Selects its length among those that up to three slots hold.
+        /// Selects its length, up to three slots.
         length: u64,
         /// Selects memory on both sides.
         memory: [u32; 2],
@@ -51,14 +51,13 @@ pub enum Step {
     Local {
         /// Selects the rank.
         rank: u32,
-        /// What is computed; divisions of integers become additions, since chance likes to divide
-        /// by zero.
+        /// Operation; divisions of integers become additions, since random divisors are often zero.
         operation: Arithmetic,
-        /// On what; bitwise operations on floating-point numbers become maxima.
+        /// Type; bitwise operations on floating-point numbers become maxima.
         data_type: DataType,
-        /// Whether the destination is the left (1) or right (2) operand.
+        /// Operand that is the destination: left (1) or right (2).
         in_place: u8,
-        /// Whether there are two slots.
+        /// True for two slots.
         double: bool,
         /// Selects memory.
         memory: [u32; 3],
@@ -85,7 +84,7 @@ pub enum Step {
         /// Edges of the computation.
         edges: Vec<ExtraEdge>,
     },
-    /// All ranks meet.
+    /// A join of all ranks.
     Join {
         /// Selects the mode, and the root of a broadcast.
         mode: u32,
@@ -100,16 +99,16 @@ pub enum Step {
     },
 }
 
-/// An edge that no use of memory calls for.
+/// Edge that no use of memory requires.
 #[derive(Clone, Copy, Debug)]
 pub struct ExtraEdge {
     /// Selects an earlier operation of the rank.
     pub before: u32,
-    /// Whether its start is enough.
+    /// True if its start suffices.
     pub started: bool,
 }
 
-/// Plans within an engine's capabilities.
+/// Returns plans within an engine's capabilities.
 pub fn plans(capabilities: &Capabilities) -> impl Strategy<Value = Plan> + use<> {
     let slots = prop_oneof![6 => Just(48u64), 3 => Just(104), 2 => Just(1000), 1 => Just(9000), 1 => Just(30_000)];
     let ranks = 1..=capabilities.max_ranks.clamp(1, RANKS);

@@ -46,7 +46,8 @@ fn local_lists() -> Vector {
         [result.part(24, 8), result.part(0, 24)],
     );
     exact("blocks: local operation on lists cut at different places", program, |round| {
-        let (left, right) = (pattern(32, 2 * round), pattern(32, 2 * round + 1));
+        let left = pattern(32, 2 * round);
+        let right = pattern(32, 2 * round + 1);
         let shuffled = [&left[16..], &left[..16]].concat();
         let word = |bytes: &[u8], index: usize| {
             u16::from_le_bytes([bytes[2 * index], bytes[2 * index + 1]])
@@ -79,8 +80,10 @@ fn scratchpad_transpose() -> Vector {
     const RANKS: u32 = 4;
     let mut program = world(RANKS);
     for (rank, graph) in (0..).zip(&mut program) {
-        let (input, output) = (graph.buffer(Access::Input, 64), graph.buffer(Access::Output, 64));
-        let (outgoing, incoming) = (graph.scratchpad(64), graph.scratchpad(64));
+        let input = graph.buffer(Access::Input, 64);
+        let output = graph.buffer(Access::Output, 64);
+        let outgoing = graph.scratchpad(64);
+        let incoming = graph.scratchpad(64);
         let columns: Vec<Block> = (0..8)
             .flat_map(|column| (0..8).map(move |row| input.part(8 * row + column, 1)))
             .collect();
@@ -115,7 +118,8 @@ fn unwritten_bytes() -> Vector {
     program[1].send(input.part(0, 8), 0, 0);
     program[1].send(input.part(8, 8), 0, 0);
     exact("blocks: bytes that nobody writes stay", program, |round| {
-        let (input, both) = (pattern(16, round), pattern(32, 100 + round));
+        let input = pattern(16, round);
+        let both = pattern(32, 100 + round);
         let written = |before: &[u8], place: usize, bytes: &[u8]| {
             [&before[..place], bytes, &before[place + 8..]].concat()
         };

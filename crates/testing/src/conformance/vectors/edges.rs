@@ -94,7 +94,8 @@ fn announced_is_started() -> Vector {
 fn begun_is_started() -> Vector {
     let mut program = world(1);
     let graph = &mut program[0];
-    let (input, output) = (graph.buffer(Access::Input, 8), graph.buffer(Access::Output, 8));
+    let input = graph.buffer(Access::Input, 8);
+    let output = graph.buffer(Access::Output, 8);
     let scratchpad = graph.scratchpad(16);
     let calc = graph.calc(1000);
     let stamp = graph.timestamp(scratchpad.part(0, 8));
@@ -114,8 +115,10 @@ fn diamond() -> Vector {
     const RANKS: u32 = 4;
     let mut program = world(RANKS);
     for (rank, graph) in (0..).zip(&mut program) {
-        let (value, sum) = (graph.buffer(Access::Input, 8), graph.buffer(Access::Output, 8));
-        let (left, right) = (graph.scratchpad(8), graph.scratchpad(8));
+        let value = graph.buffer(Access::Input, 8);
+        let sum = graph.buffer(Access::Output, 8);
+        let left = graph.scratchpad(8);
+        let right = graph.scratchpad(8);
         let top = graph.copy(value, sum);
         let send = graph.send(sum, (rank + 1) % RANKS, 0);
         let receive = graph.receive(left, (rank + RANKS - 1) % RANKS, 0);
@@ -145,7 +148,8 @@ fn diamond() -> Vector {
 fn long_chain() -> Vector {
     const LENGTH: u64 = 20_000;
     let mut program = world(1);
-    let (sum, step) = (program[0].buffer(Access::InOut, 8), program[0].buffer(Access::Input, 8));
+    let sum = program[0].buffer(Access::InOut, 8);
+    let step = program[0].buffer(Access::Input, 8);
     let vertices: Vec<Vertex> = (0..LENGTH)
         .map(|_| program[0].local(Arithmetic::Add, DataType::U64, sum, step, sum))
         .collect();
@@ -162,8 +166,10 @@ fn long_chain() -> Vector {
 fn backwards() -> Vector {
     let mut program = world(2);
     for (rank, graph) in (0..).zip(&mut program) {
-        let (input, output) = (graph.buffer(Access::Input, 8), graph.buffer(Access::Output, 8));
-        let (there, back) = (graph.scratchpad(8), graph.scratchpad(8));
+        let input = graph.buffer(Access::Input, 8);
+        let output = graph.buffer(Access::Output, 8);
+        let there = graph.scratchpad(8);
+        let back = graph.scratchpad(8);
         let last = graph.copy(back, output);
         let receive = graph.receive(back, 1 - rank, 0);
         let send = graph.send(there, 1 - rank, 0);
@@ -177,7 +183,8 @@ fn backwards() -> Vector {
         }
     }
     exact("edges: from later to earlier vertices", program, |round| {
-        let (first, second) = (pattern(8, 2 * round), pattern(8, 2 * round + 1));
+        let first = pattern(8, 2 * round);
+        let second = pattern(8, 2 * round + 1);
         let before = vec![vec![first.clone(), blank(8)], vec![second.clone(), blank(8)]];
         (before, vec![vec![first.clone(), second.clone()], vec![second, first]])
     })
@@ -188,7 +195,8 @@ fn calculations() -> Vector {
     const RANKS: u32 = 3;
     let mut program = world(RANKS);
     for (rank, graph) in (0..).zip(&mut program) {
-        let (input, output) = (graph.buffer(Access::Input, 8), graph.buffer(Access::Output, 8));
+        let input = graph.buffer(Access::Input, 8);
+        let output = graph.buffer(Access::Output, 8);
         let compute = graph.calc(u64::from(rank) * 20_000);
         let nothing = graph.calc(0);
         let send = graph.send(input, (rank + 1) % RANKS, 0);

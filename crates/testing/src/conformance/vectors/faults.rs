@@ -41,7 +41,8 @@ fn division_by_zero() -> Vector {
     let output = program[1].buffer(Access::Output, 12);
     program[1].receive(output, 0, 0);
     let vector = exact("faults: division by zero", program, |round| {
-        let (left, right) = ([90 + round as i32, -7, i32::MIN], [0, 2, -1]);
+        let left = [90 + round as i32, -7, i32::MIN];
+        let right = [0, 2, -1];
         let result = words([0, -3, i32::MIN]);
         let before = vec![vec![words(left), words(right), blank(12)], vec![blank(12)]];
         (before, vec![vec![words(left), words(right), result.clone()], vec![result]])
@@ -54,7 +55,8 @@ fn division_by_zero_in_join() -> Vector {
     const RANKS: u32 = 3;
     let mut program = world(RANKS);
     for graph in &mut program {
-        let (input, output) = (graph.buffer(Access::Input, 4), graph.buffer(Access::Output, 4));
+        let input = graph.buffer(Access::Input, 4);
+        let output = graph.buffer(Access::Output, 4);
         graph.calc(10);
         graph.join(
             JoinMode::Reduce { operation: Arithmetic::Divide, data_type: DataType::U8 },

@@ -85,7 +85,8 @@ fn reduce(ranks: u32, operation: Arithmetic) -> Vector {
     let program = single(ranks, JoinMode::Reduce { operation, data_type: DataType::I32 }, 12, 12);
     exact(format!("joins: reduce by {operation} over {ranks}"), program, move |round| {
         let own = |rank: u32| {
-            let (rank, round) = (rank as i32, round as i32);
+            let rank = rank as i32;
+            let round = round as i32;
             if rank == 0 {
                 [100_000 + round, -700, 12]
             } else {
@@ -193,7 +194,9 @@ fn several_meetings() -> Vector {
     }
     exact("joins: several at once", program, |round| {
         let own = |rank: u32| [1, 10, 100].map(|factor| factor * (1 + rank as i32 + round as i32));
-        let (first, second, third) = (own(0), own(1), own(2));
+        let first = own(0);
+        let second = own(1);
+        let third = own(2);
         let sum = words([0, 1, 2].map(|index| first[index] + second[index] + third[index]));
         let gathered = [words(first), words(second), words(third)].concat();
         let before = pairs(RANKS, |rank| [words(own(rank)), blank(60)]);
@@ -209,7 +212,8 @@ fn several_meetings() -> Vector {
 fn lists() -> Vector {
     let mut program = world(2);
     for graph in &mut program {
-        let (input, output) = (graph.buffer(Access::Input, 16), graph.buffer(Access::Output, 40));
+        let input = graph.buffer(Access::Input, 16);
+        let output = graph.buffer(Access::Output, 40);
         let [first, second] = [0, 1].map(|index| parts(input, 2)[index]);
         graph.join(JoinMode::Gather, [second, first], [output.part(30, 10), output.part(0, 22)]);
     }
@@ -227,8 +231,10 @@ fn between_messages() -> Vector {
     const RANKS: u32 = 4;
     let mut program = world(RANKS);
     for (rank, graph) in (0..).zip(&mut program) {
-        let (input, output) = (graph.buffer(Access::Input, 8), graph.buffer(Access::Output, 8));
-        let (left, sum) = (graph.scratchpad(8), graph.scratchpad(8));
+        let input = graph.buffer(Access::Input, 8);
+        let output = graph.buffer(Access::Output, 8);
+        let left = graph.scratchpad(8);
+        let sum = graph.scratchpad(8);
         let [next, previous] = [(rank + 1) % RANKS, (rank + RANKS - 1) % RANKS];
         graph.send(input, next, 0);
         let receive = graph.receive(left, previous, 0);
@@ -253,7 +259,8 @@ fn without_result() -> Vector {
     const RANKS: u32 = 3;
     let mut program = world(RANKS);
     for (rank, graph) in (0..).zip(&mut program) {
-        let (input, output) = (graph.buffer(Access::Input, 2), graph.buffer(Access::Output, 2));
+        let input = graph.buffer(Access::Input, 2);
+        let output = graph.buffer(Access::Output, 2);
         let result = if rank == 1 { output.into() } else { Blocks::none() };
         graph.join(
             JoinMode::Reduce { operation: Arithmetic::Add, data_type: DataType::U16 },
@@ -278,7 +285,8 @@ fn broadcast_to_the_root_too() -> Vector {
     const RANKS: u32 = 3;
     let mut program = world(RANKS);
     for (rank, graph) in (0..).zip(&mut program) {
-        let (input, output) = (graph.buffer(Access::Input, 12), graph.buffer(Access::Output, 12));
+        let input = graph.buffer(Access::Input, 12);
+        let output = graph.buffer(Access::Output, 12);
         let contribution = if rank == 2 { input.into() } else { Blocks::none() };
         graph.join(JoinMode::Broadcast { root: 2 }, contribution, output);
     }

@@ -178,7 +178,8 @@ fn ping_pong() -> Vector {
     const TURNS: u64 = 20;
     let mut program = world(2);
     for (rank, graph) in (0..).zip(&mut program) {
-        let (counter, step) = (graph.buffer(Access::InOut, 8), graph.buffer(Access::Input, 8));
+        let counter = graph.buffer(Access::InOut, 8);
+        let step = graph.buffer(Access::Input, 8);
         let mut vertices = Vec::new();
         for turn in 0..TURNS {
             if turn % 2 == rank {
@@ -194,7 +195,9 @@ fn ping_pong() -> Vector {
         let words = |counter: u64, step: u64| {
             vec![counter.to_le_bytes().to_vec(), step.to_le_bytes().to_vec()]
         };
-        let (start, first, second) = (1000 * round, 3 + round, 1 << 40);
+        let start = 1000 * round;
+        let first = 3 + round;
+        let second = 1 << 40;
         let sum = start + TURNS / 2 * (first + second);
         (vec![words(start, first), words(77, second)], vec![words(sum, first), words(sum, second)])
     })
@@ -204,7 +207,8 @@ fn ping_pong() -> Vector {
 fn ring(ranks: u32) -> Vector {
     let mut program = world(ranks);
     for (rank, graph) in (0..).zip(&mut program) {
-        let (input, output) = (graph.buffer(Access::Input, 24), graph.buffer(Access::Output, 24));
+        let input = graph.buffer(Access::Input, 24);
+        let output = graph.buffer(Access::Output, 24);
         graph.send(input, (rank + 1) % ranks, 0);
         graph.receive(output, (rank + ranks - 1) % ranks, 0);
     }

@@ -155,7 +155,8 @@ fn first_posted_in_vertex_order() -> Vector {
 fn unexpected_self_sends() -> Vector {
     let mut program = world(1);
     let graph: &mut Graph = &mut program[0];
-    let (input, output) = (graph.buffer(Access::Input, 24), graph.buffer(Access::Output, 24));
+    let input = graph.buffer(Access::Input, 24);
+    let output = graph.buffer(Access::Output, 24);
     for (tag, part) in (0..).zip(parts(input, 3)) {
         graph.send(part, 0, tag);
     }
