@@ -1,5 +1,5 @@
-//! What the kernel engine costs on this machine: `cargo run --release -p tradewind-kernel --example figures`,
-//! as root.
+//! What the kernel engine costs on this machine: `cargo run --release -p tradewind-kernel --example
+//! figures`, as root.
 //!
 //! Two nodes are two network namespaces on one bridge. Without receive steering (RPS) a packet is
 //! received inside the system call that sends it; with it, on another core, as a network card's
@@ -61,7 +61,8 @@ fn median(times: &mut [u64]) -> u64 {
 /// A schedule of operations of which each waits for the one before.
 fn chain_of(length: u64, kind: &str) -> Schedule {
     let mut graph = Graph::new(0, 1);
-    let (from, to) = (graph.scratchpad(8), graph.scratchpad(8));
+    let from = graph.scratchpad(8);
+    let to = graph.scratchpad(8);
     let mut last = None;
     for _ in 0..length {
         let vertex = match kind {
@@ -108,7 +109,8 @@ fn chain(world: &World) {
 
 /// A rank's part of an exchange of empty messages between two.
 fn exchange(rank: usize) -> Schedule {
-    let (mut graph, peer) = (Graph::new(rank as u32, 2), 1 - rank as u32);
+    let mut graph = Graph::new(rank as u32, 2);
+    let peer = 1 - rank as u32;
     graph.send(Blocks::none(), peer, 0);
     graph.receive(Blocks::none(), peer, 0);
     compile(&graph).expect("the graph is right")

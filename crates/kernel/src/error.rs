@@ -88,7 +88,8 @@ pub enum LoadError {
         /// Error of the system.
         source: io::Error,
     },
-    /// The verifier rejected the program: a defect of the program, or a kernel with another verifier.
+    /// The verifier rejected the program: a defect of the program, or a kernel with another
+    /// verifier.
     #[error(
         "the kernel's verifier refused the program, take the agent engine here and report this: {0}"
     )]
@@ -96,8 +97,8 @@ pub enum LoadError {
 }
 
 impl LoadError {
-    /// Returns true if the machine or the process lacks a requirement of this engine, so that another
-    /// engine should be used.
+    /// Returns true if the machine or the process lacks a requirement of this engine, so that
+    /// another engine should be used.
     pub fn is_missing_requirement(&self) -> bool {
         !matches!(
             self,

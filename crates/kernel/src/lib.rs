@@ -2,18 +2,19 @@
 //!
 //! A BPF program at the tcx ingress hook of a network interface interprets the bytes of a
 //! [`goal::schedule::Schedule`] unchanged. A collective between nodes therefore advances while no
-//! process of the job runs (Schneider, Eckelmann, Hoefler, Rehm, "Kernel-Based Offload of Collective
-//! Operations", 2011), without a kernel module. `interpreter` specifies the effect of a schedule.
-//! [`Rank`] rejects schedules with joins, computations without a result, and large schedules.
+//! process of the job runs (Schneider, Eckelmann, Hoefler, Rehm, "Kernel-Based Offload of
+//! Collective Operations", 2011), without a kernel module. `interpreter` specifies the effect of a
+//! schedule. [`Rank`] rejects schedules with joins, computations without a result, and large
+//! schedules.
 //!
 //! # Components
-//! * [`Loader`] has rights (CAP_BPF, CAP_NET_ADMIN, CAP_PERFMON). It loads the program of one job on
-//!   one node, attaches it and creates the maps. The attachment is a descriptor, so it ends with the
-//!   process, also when that is killed.
+//! * [`Loader`] has rights (CAP_BPF, CAP_NET_ADMIN, CAP_PERFMON). It loads the program of one job
+//!   on one node, attaches it and creates the maps. The attachment is a descriptor, so it ends with
+//!   the process, also when that is killed.
 //! * [`Rank`] has no rights. It receives [`Handles`], three descriptors: its memory, a ring that
 //!   wakes it, and the program, to run it (`BPF_PROG_TEST_RUN`). Usually it starts runs by its
 //!   doorbell, a datagram that would leave by the loopback interface, where the program is attached
-//!   as well. Where the doorbell does not reach the program, the rank runs the program.
+//!   as well. Where the program does not receive the doorbell, the rank runs the program.
 //! * The program, in C, in `bpf/`: `tradewind.bpf.c` contains its entry points; `interpreter.h`
 //!   executes, `matching.h` matches messages and receives, `arithmetic.h` and `float.h` compute,
 //!   `progress.h` keeps the lists, `memory.h` accesses memory, `budget.h` bounds the time of an
@@ -37,22 +38,22 @@
 //! program after a quarter of a second.
 //!
 //! # Life of a run
-//! The rank writes schedule, table of receives and members once, when it registers the schedule. For
-//! each run it writes a frame (`struct run`, states of the operations, buffers), pushes it on a
+//! The rank writes schedule, table of receives and members once, when it registers the schedule.
+//! For each run it writes a frame (`struct run`, states of the operations, buffers), pushes it on a
 //! stack in its memory and rings. The program `start` takes the whole stack, matches each run with
 //! the messages that arrived before it, and executes the ready operations. When the last operation
-//! is complete, the program changes the run's first word, the only one that `is_complete` reads, and
-//! writes to the ring that a sleeping thread polls. After that it does not access the frame.
+//! is complete, the program changes the run's first word, the only one that `is_complete` reads,
+//! and writes to the ring that a sleeping thread polls. After that it does not access the frame.
 //!
 //! # Life of a message
-//! 1. `send` gathers a piece of the message. It delivers the piece to a rank of this node, or writes
-//!    it where the wire keeps packets until they are acknowledged (`wire_claim`, `wire_post`). If
-//!    the window is full, the send is suspended and retried.
+//! 1. `send` gathers a piece of the message. It delivers the piece to a rank of this node, or
+//!    writes it where the wire keeps packets until they are acknowledged (`wire_claim`,
+//!    `wire_post`). If the window is full, the send is suspended and retried.
 //! 2. On the other node, `ingress` checks the packet (`wire_receive`) and calls `deliver`.
 //! 3. The activation that owns the rank (a word changed by compare-exchange, without waiting)
-//!    matches the message with its receive (`accept`). If the receive is posted, the bytes go to its
-//!    buffer, otherwise to a slot. An activation that cannot become the owner puts the message into
-//!    a slot and marks the rank; the owner checks the mark before it releases the rank.
+//!    matches the message with its receive (`accept`). If the receive is posted, the bytes go to
+//!    its buffer, otherwise to a slot. An activation that cannot become the owner puts the message
+//!    into a slot and marks the rank; the owner checks the mark before it releases the rank.
 //! 4. Without a free slot, a message is refused and not acknowledged, which holds its sender back.
 //! 5. At the end of the activation, the program executes the ready operations of every rank that
 //!    received something.

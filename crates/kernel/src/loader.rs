@@ -45,9 +45,10 @@ pub struct JobDescription {
     pub endpoints: Vec<Endpoint>,
     /// Unique number of the job.
     pub number: u64,
-    /// Key of the job, equal on all its nodes. Every holder of the key can send messages to the job.
+    /// Key of the job, equal on all its nodes. Every holder of the key can send messages to the
+    /// job.
     pub key: Key,
-    /// Interface through which the other nodes are reached.
+    /// Interface to the other nodes.
     pub interface: String,
     /// Size of its largest IP packet.
     pub mtu: u32,
@@ -70,7 +71,8 @@ pub struct Handles {
     pub node_of_rank: Arc<[u32]>,
     /// Addresses of the nodes.
     pub addresses: Arc<[IpAddr]>,
-    /// Time after which a node that leaves the requests of a waiting rank unanswered is unreachable.
+    /// Time after which a node that leaves the requests of a waiting rank unanswered is
+    /// unreachable.
     pub timeout: Duration,
 }
 
@@ -97,6 +99,7 @@ impl Loader {
             return Err(LoadError::NoTypes);
         }
         let interface = Interface::number(&job.interface)?;
+        // The lengths of maps are fixed when the object is loaded, so they come before everything.
         let mut loader = EbpfLoader::new();
         loader.verifier_log_level(VerifierLogLevel::STATS);
         for (map, length) in map_lengths(job.endpoints.len() as u32) {
@@ -108,6 +111,8 @@ impl Loader {
                 .load()
                 .map_err(|error| program_error("loading the program", &error))?;
         }
+        // All maps are filled before the programs are attached: the first packet that arrives finds
+        // the key, the peers and the memory of every local rank.
         let locations = locations(&job.node_of_rank);
         describe(&ebpf, job, interface, &locations)?;
         let local = (0..)
@@ -117,6 +122,8 @@ impl Loader {
         let ranks = local
             .map(|(rank, slot)| make_rank(&ebpf, job, rank, slot))
             .collect::<Result<_, _>>()?;
+        // The attachments are descriptors of this process (TCX links). If it is killed at any point
+        // from here on, the kernel closes them and detaches the programs.
         let order = || TcAttachOptions::TcxOrder(LinkOrder::default());
         program(&mut ebpf, "ingress")?
             .attach_with_options(&job.interface, TcAttachType::Ingress, order())
@@ -124,6 +131,8 @@ impl Loader {
         program(&mut ebpf, "start")?
             .attach_with_options(LOOPBACK, TcAttachType::Egress, order())
             .map_err(|error| attach_error(LOOPBACK, error))?;
+        // Two descriptors of one program: the thread owns the first; the second serves the
+        // shutdown and is independent of the thread's lifetime.
         let retransmit = || program_descriptor(&ebpf, "retransmit");
         let retransmitter = Retransmitter::start(retransmit()?)
             .map_err(LoadError::of("starting the thread that retransmits packets"))?;
@@ -157,6 +166,7 @@ impl Loader {
             .program("start")
             .and_then(|program| program.fd().ok())
             .ok_or(io::ErrorKind::NotFound)?;
+        // Each rank owns its descriptors: they stay valid if the loader closes its own first.
         let start = start.as_fd().try_clone_to_owned()?;
         Ok(Some(Handles {
             memory: memory.try_clone()?,
@@ -175,8 +185,8 @@ impl Loader {
         self.pending.take().map(|packets| Box::new(packets) as Box<dyn PendingTraffic>)
     }
 
-    /// Returns the number of instructions that the kernel's verifier examined, for each entry point.
-    /// The kernel allows a million.
+    /// Returns the number of instructions that the kernel's verifier examined, for each entry
+    /// point. The kernel allows a million.
     pub fn verified_instructions(&self) -> Vec<(&'static str, u32)> {
         let count =
             |name| Some((name, self.program(name)?.info().ok()?.verified_instruction_count()?));
@@ -272,6 +282,8 @@ fn make_rank(
     let wakeup = mapping::create_map(MapKind::Ring, 0, WAKEUP_BYTES as u32, 0).map_err(failed)?;
     let failed = LoadError::of("making the maps of a rank");
     let words = Mapping::new(&memory, 0, size_of::<RankHead>(), true).map_err(failed)?;
+    // Relaxed suffices: the rank maps this memory only after it has received the descriptor, and
+    // the program is not attached yet.
     words.word(PORT).store(job.endpoints[job.node as usize].port.into(), Ordering::Relaxed);
     update(ebpf, "rank_maps", slot, &descriptor(memory.as_fd()))?;
     update(ebpf, "wakeups", slot, &descriptor(wakeup.as_fd()))?;
@@ -345,6 +357,7 @@ fn program_error(what: &'static str, error: &ProgramError) -> LoadError {
         (_, Some(libc::EPERM)) => LoadError::Forbidden { what },
         (ProgramError::LoadError { verifier_log, .. }, _) => {
             let text = verifier_log.to_string();
+            // The verifier writes the reason for a rejection last.
             let start = text.len().saturating_sub(2000);
             LoadError::Refused(text.get(start..).unwrap_or(&text).to_owned())
         }

@@ -33,7 +33,7 @@ use std::time::{Duration, Instant};
 use unexpected::UnexpectedMessages;
 use wakeup::RingWakeup;
 
-/// Number of polls of a waiter before it looks at the clock.
+/// Number of polls of a waiter before it reads the clock.
 const SPINS: u32 = 200;
 /// Polling time of a waiter if each rank of the node can have a core: a few packets.
 const SPIN_LIMIT: Duration = Duration::from_micros(30);
@@ -161,6 +161,7 @@ impl Rank {
                 nodes.insert(*node, rank);
             }
         }
+        // One request a node: it covers the packets of all ranks of that node.
         for (node, rank) in nodes {
             let unanswered = self.run_program(rank + 1)? / 2;
             if unanswered >= self.maximum_unanswered {
@@ -177,7 +178,8 @@ impl Rank {
         Ok(())
     }
 
-    /// Runs the program. `asked` is one more than the rank whose node to send a request, or 0.
+    /// Runs the program. `asked` is 0, or one more than a rank: the program sends a request to the
+    /// node of that rank.
     fn run_program(&self, asked: u32) -> Result<u32, Error> {
         mapping::run_program(self.start.as_fd(), [self.slot, asked])
             .map_err(system_error("starting a run"))
@@ -226,17 +228,17 @@ impl Rank {
 
     /// Polls a run for a moment; returns true if it is complete.
     fn spin(&self, run: RunId) -> bool {
-        let look = || {
+        let poll = || {
             let is_complete = self.is_complete(run);
             std::hint::spin_loop();
             is_complete
         };
-        if (0..SPINS).any(|_| look()) {
+        if (0..SPINS).any(|_| poll()) {
             return true;
         }
         let before = Instant::now();
         while self.has_core && before.elapsed() < SPIN_LIMIT {
-            if (0..SPINS / 8).any(|_| look()) {
+            if (0..SPINS / 8).any(|_| poll()) {
                 return true;
             }
             // The core may be needed by the rank that this one waits for.

@@ -10,8 +10,8 @@ use std::os::fd::{AsFd, OwnedFd};
 const STREAM_WORDS: usize = 80;
 
 /// Streams of the program to the other nodes. The program keeps every packet until the other node
-/// has acknowledged it, and ends with the process that has loaded it: that process should stay until
-/// all packets are acknowledged.
+/// has acknowledged it, and ends with the process that has loaded it: that process should stay
+/// until all packets are acknowledged.
 pub(crate) struct UnacknowledgedPackets {
     streams: Array<MapData, [u64; STREAM_WORDS]>,
     nodes: u32,

@@ -23,7 +23,7 @@
 //!
 //! | byte | field |
 //! |---|---|
-//! | 56 | u64 arrived: bit i says that data packet acknowledged + i has arrived, too |
+//! | 56 | u64 arrived: bit i is 1 if data packet acknowledged + i has arrived, too |
 //!
 //! A data packet goes on with one piece of a message:
 //!
@@ -38,10 +38,11 @@
 //! | 104 | the piece, [`LONGEST_PIECE`] bytes at most |
 //!
 //! # Dropped packets
-//! The program consumes all packets for the job's port. It drops and [counts](Counters) packets with
-//! contradictory lengths, of another protocol, version or job, or with a wrong MAC. A packet cannot
-//! be used in another direction or for another node, because the MAC covers both. A replayed packet
-//! has no effect: a data packet, a request or an answer is a duplicate, an acknowledgement is old.
+//! The program consumes all packets for the job's port. It drops and [counts](Counters) packets
+//! with contradictory lengths, of another protocol, version or job, or with a wrong MAC. A packet
+//! cannot be used in another direction or for another node, because the MAC covers both. A replayed
+//! packet has no effect: a data packet, a request or an answer is a duplicate, an acknowledgement
+//! is old.
 //!
 //! # Reliability
 //! A node keeps each data packet until it is acknowledged, at most [`WINDOW`] for each other node;
@@ -54,9 +55,9 @@
 //! it waits for. The request lists the packets that have arrived from there. The other node resends
 //! the missing ones and answers with the packets that have arrived there; then the first node
 //! resends those that it had sent before the request. An answer counts once, and not after the
-//! answer to a later request. A thread of the loader sends requests periodically, so that losses are
-//! repaired while no rank waits. The interval of unanswered requests doubles from 1/4 ms to 128 ms.
-//! After as many as fit into the node time-out, by default 42 in more than four seconds
+//! answer to a later request. A thread of the loader sends requests periodically, so that losses
+//! are repaired while no rank waits. The interval of unanswered requests doubles from 1/4 ms to 128
+//! ms. After as many as fit into the node time-out, by default 42 in more than four seconds
 //! ([`requests_within`]), the node is unreachable.
 
 mod counters;

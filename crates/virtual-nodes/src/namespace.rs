@@ -14,8 +14,8 @@ use std::process::{Command, Stdio};
 use std::sync::Arc;
 use std::thread;
 
-/// Network namespace. It ends with all its interfaces when the last clone is dropped or this process
-/// ends, unless a process that was started in it is still alive.
+/// Network namespace. It ends with all its interfaces when the last clone is dropped or this
+/// process ends, unless a process that was started in it is still alive.
 #[derive(Clone, Debug)]
 pub(crate) struct Namespace {
     descriptor: Arc<OwnedFd>,

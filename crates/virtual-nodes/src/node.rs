@@ -118,8 +118,8 @@ impl Node {
         self.namespace.path()
     }
 
-    /// Steers the processing of received packets to one of these cores (a mask), as the interrupt of
-    /// a network card does. With 0, packets are received as veth does it by default: inside the
+    /// Steers the processing of received packets to one of these cores (a mask), as the interrupt
+    /// of a network card does. With 0, packets are received as veth does it by default: inside the
     /// system call of the sender.
     ///
     /// # Errors

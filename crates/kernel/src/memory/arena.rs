@@ -6,7 +6,8 @@ use std::collections::BTreeMap;
 /// Alignment of allocations: a cache line.
 pub(crate) const ALIGNMENT: u32 = 64;
 
-/// Free ranges, by offset. Offset 0 is never allocated: it means "none" to the program.
+/// Free ranges, by offset. No two of them are adjacent. Offset 0 is never allocated: it means
+/// "none" to the program.
 ///
 /// The list is private to the rank. A list inside the arena would be shared with the program, which
 /// trusts nothing there.
@@ -28,6 +29,7 @@ impl Arena {
             .iter()
             .map(|(start, length)| (*start, *length))
             .find(|(_, length)| *length >= bytes)?;
+        // Starts and lengths are multiples of the alignment, so the rest is aligned as well.
         self.free.remove(&start);
         if length > bytes {
             self.free.insert(start + bytes, length - bytes);
@@ -35,12 +37,14 @@ impl Arena {
         Some(start)
     }
 
-    /// Allocates at the end of the last range that is large enough, unless it begins before `behind`.
+    /// Allocates at the end of the last range that is large enough; `None` if the allocation would
+    /// begin before `behind`.
     pub(crate) fn allocate_last(&mut self, bytes: u32, behind: u32) -> Option<u32> {
         let bytes = bytes.max(1).checked_next_multiple_of(ALIGNMENT)?;
         let ranges = self.free.iter().map(|(start, length)| (*start, *length));
         let (start, length) = ranges.rev().find(|(_, length)| *length >= bytes)?;
         let offset = start + length - bytes;
+        // Ranges before this one are lower still, so no other one can satisfy the limit.
         if offset < behind {
             return None;
         }
@@ -53,6 +57,8 @@ impl Arena {
 
     /// Frees an allocation of the same number of bytes.
     pub(crate) fn free(&mut self, start: u32, bytes: u32) {
+        // Merges with both neighbours: the list never contains adjacent ranges, so one step in each
+        // direction suffices, and a later allocation sees the largest possible range.
         let mut start = start;
         let mut length = bytes.max(1).next_multiple_of(ALIGNMENT);
         if let Some((before, before_length)) =

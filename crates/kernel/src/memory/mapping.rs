@@ -11,7 +11,7 @@ const MAP_CREATE: c_int = 0;
 const MAP_UPDATE: c_int = 2;
 const PROGRAM_RUN: c_int = 10;
 
-/// The kinds of maps that are made here, by the kernel's numbers.
+/// Kinds of maps that [`create_map`] creates, with the kernel's numbers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u32)]
 pub(crate) enum MapKind {
@@ -21,17 +21,16 @@ pub(crate) enum MapKind {
     Ring = 27,
 }
 
-/// A flag of maps: processes may map them into their memory.
+/// Flag of maps that processes may map into their memory.
 pub(crate) const MAPPABLE: u32 = 1 << 10;
 
 /// Calls `bpf(2)` with attributes that are plain integers.
 ///
 /// # Safety
-/// Addresses among the attributes are those of memory that the command may read or write as it
-/// does.
+/// Every address among the attributes refers to memory that the command may access in its way.
 unsafe fn bpf<T: bytemuck::Pod>(command: c_int, attributes: &mut T) -> io::Result<c_long> {
     // SAFETY: the pointer and the size are those of one structure, which the kernel reads and may
-    // write while the call lasts; the caller answers for what the structure points to.
+    // write during the call; the caller guarantees the addresses in the structure.
     let result = unsafe {
         libc::syscall(
             libc::SYS_bpf,
@@ -43,7 +42,7 @@ unsafe fn bpf<T: bytemuck::Pod>(command: c_int, attributes: &mut T) -> io::Resul
     if result < 0 { Err(io::Error::last_os_error()) } else { Ok(result) }
 }
 
-/// Makes a map.
+/// Creates a map.
 pub(crate) fn create_map(
     kind: MapKind,
     value_bytes: u32,
@@ -61,13 +60,13 @@ pub(crate) fn create_map(
     }
     let key_bytes = if kind == MapKind::Array { 4 } else { 0 };
     let mut attributes = Attributes { kind: kind as u32, key_bytes, value_bytes, entries, flags };
-    // SAFETY: there is no address among the attributes.
+    // SAFETY: the attributes contain no address.
     let descriptor = unsafe { bpf(MAP_CREATE, &mut attributes) }?;
     // SAFETY: the call returned a new descriptor, which no other object owns.
     Ok(unsafe { OwnedFd::from_raw_fd(descriptor as i32) })
 }
 
-/// Sets an element of a map whose values have this length.
+/// Sets an element of a map with values of this length.
 pub(crate) fn update_map(map: BorrowedFd<'_>, key: u32, value: &[u8]) -> io::Result<()> {
     #[repr(C)]
     #[derive(Clone, Copy, bytemuck::Pod, bytemuck::Zeroable)]
@@ -82,12 +81,12 @@ pub(crate) fn update_map(map: BorrowedFd<'_>, key: u32, value: &[u8]) -> io::Res
     let value = value.as_ptr() as u64;
     let mut attributes =
         Attributes { map: map.as_raw_fd() as u32, padding: 0, key, value, flags: 0 };
-    // SAFETY: the kernel reads a key of four bytes, which all our maps have, and a value of the
-    // length that the caller vouches for; it writes to neither.
+    // SAFETY: the kernel reads a key of four bytes, the size of all keys here, and a value of the
+    // length that the caller guarantees; it writes to neither.
     unsafe { bpf(MAP_UPDATE, &mut attributes) }.map(drop)
 }
 
-/// Runs a program on an empty packet whose control block begins with these words. Returns the
+/// Runs a program on an empty packet with a control block that begins with these words. Returns the
 /// program's return value.
 pub(crate) fn run_program(program: BorrowedFd<'_>, arguments: [u32; 2]) -> io::Result<u32> {
     #[repr(C)]
@@ -117,21 +116,21 @@ pub(crate) fn run_program(program: BorrowedFd<'_>, arguments: [u32; 2]) -> io::R
     attributes.data_in = packet.as_ptr() as u64;
     attributes.context_in_bytes = size_of_val(&context) as u32;
     attributes.context_in = context.as_ptr() as u64;
-    // SAFETY: both addresses are those of arrays of the lengths beside them, which outlive the call
-    // and are only read.
+    // SAFETY: both addresses are those of arrays with the lengths beside them. The arrays outlive
+    // the call, and the kernel only reads them.
     unsafe { bpf(PROGRAM_RUN, &mut attributes) }?;
     Ok(attributes.returned)
 }
 
-/// Memory that this process shares with the kernel, as long as this lives.
+/// Memory that this process shares with the kernel, for the lifetime of this object.
 #[derive(Debug)]
 pub(crate) struct Mapping {
     start: NonNull<u8>,
     bytes: usize,
 }
 
-// SAFETY: the mapping is plain memory that stays where it is; every access goes through atomics or
-// raw copies whose callers keep them apart.
+// SAFETY: the mapping is plain memory at a fixed address. Accesses are atomics, or raw copies that
+// the callers keep disjoint; no reference to its bytes exists.
 unsafe impl Send for Mapping {}
 // SAFETY: as above.
 unsafe impl Sync for Mapping {}
@@ -162,31 +161,31 @@ impl Mapping {
         unsafe { self.start.add(offset) }
     }
 
-    /// The word at an offset.
+    /// Returns the word at an offset.
     #[inline]
     pub(crate) fn word(&self, offset: usize) -> &AtomicU32 {
-        // SAFETY: within the mapping and aligned, which `at` checked (a mapping begins at a page);
-        // an atomic may be changed by others at any time, and the mapping lives as long as the
-        // reference.
+        // SAFETY: within the mapping and aligned, which `at` checked (a mapping begins at a page).
+        // The kernel and other processes may change an atomic at any time, and the mapping lives as
+        // long as the reference.
         unsafe { self.at(offset, 4, 4).cast().as_ref() }
     }
 
-    /// The double word at an offset.
+    /// Returns the double word at an offset.
     #[inline]
     pub(crate) fn double_word(&self, offset: usize) -> &AtomicU64 {
         // SAFETY: as for `word`.
         unsafe { self.at(offset, 8, 8).cast().as_ref() }
     }
 
-    /// Copies bytes in.
+    /// Copies bytes to an offset.
     ///
-    /// The place is one that the program does not use meanwhile: a block of the arena that no
-    /// submitted run knows.
+    /// The program must not use the range at the same time: it is a block of the arena to which no
+    /// submitted run refers.
     pub(crate) fn write(&self, offset: usize, bytes: &[u8]) {
         let to = self.at(offset, bytes.len(), 1);
-        // SAFETY: within the mapping; `bytes` is a Rust slice and so no part of it. Should the
-        // program write to the place meanwhile, against what the callers see to, bytes are mixed
-        // up: no reference to them exists.
+        // SAFETY: within the mapping; `bytes` is a Rust slice and so not part of it. A concurrent
+        // write by the program, which the callers exclude, would mix bytes and invalidate no
+        // reference: none to them exists.
         unsafe { std::ptr::copy_nonoverlapping(bytes.as_ptr(), to.as_ptr(), bytes.len()) }
     }
 
@@ -197,18 +196,18 @@ impl Mapping {
         unsafe { std::ptr::write_bytes(to.as_ptr(), 0, bytes) }
     }
 
-    /// Copies bytes out; as [`write`](Self::write).
+    /// Copies bytes from an offset; as [`write`](Self::write).
     pub(crate) fn read(&self, offset: usize, bytes: &mut [u8]) {
         let from = self.at(offset, bytes.len(), 1);
-        // SAFETY: as for `write`, the other way round.
+        // SAFETY: as for `write`, in the other direction.
         unsafe { std::ptr::copy_nonoverlapping(from.as_ptr(), bytes.as_mut_ptr(), bytes.len()) }
     }
 }
 
 impl Drop for Mapping {
     fn drop(&mut self) {
-        // SAFETY: the mapping is ours and as long as when it was made; references to it borrow
-        // `self` and are gone.
+        // SAFETY: this object owns the mapping, and its length has not changed. References into it
+        // borrow `self`, so none is left.
         let _ = unsafe { munmap(self.start.as_ptr().cast(), self.bytes) };
     }
 }

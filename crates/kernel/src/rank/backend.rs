@@ -79,7 +79,8 @@ impl Backend for Rank {
         let handle =
             run_table.start(&self.memory, prepared.0, sequence, inputs).ok_or_else(unknown)?;
         if handle.frame == 0 {
-            // What goes wrong in starting others goes wrong when this one is waited for, too.
+            // The run is in the queue, behind others. An error of `advance` appears again in the
+            // next wait.
             let _ = self.advance(run_table);
             return Ok(handle.run_id());
         }
@@ -115,6 +116,7 @@ impl Backend for Rank {
             if left.is_zero() {
                 return Ok(false);
             }
+            // A message of the ring may refer to another run of this rank, so the state decides.
             let before = Instant::now();
             let is_complete = || self.is_complete(run);
             self.wakeup
@@ -143,6 +145,8 @@ impl Backend for Rank {
 
     fn fetch(&self, run: RunId, outputs: &mut [&mut [u8]]) -> Result<(), Error> {
         let handle = RunHandle::of(run);
+        // The lock is held from the check to the copy: no other thread can fetch the run or move it
+        // out of the arena in between.
         let mut run_table = self.run_table();
         let unknown = || {
             Error::Operation(
@@ -191,8 +195,8 @@ impl Rank {
         if from_any { (0..self.node_of_rank.len() as u32).collect() } else { partners }
     }
 
-    /// Returns the ranks of the job for operations of a run that are started and not complete. `peer`
-    /// returns the rank of the communicator for one of them.
+    /// Returns the ranks of the job for operations of a run that are started and not complete.
+    /// `peer` returns the rank of the communicator for one of them.
     fn ranks_of(
         &self,
         run: RunId,
@@ -206,7 +210,8 @@ impl Rank {
         let states = ARENA + frame as usize + prepared.progress();
         let is_running = |index: usize| {
             let at = states + size_of::<Progress>() * index + std::mem::offset_of!(Progress, phase);
-            // Relaxed: the answer selects ranks to ask; an outdated one only costs a request.
+            // Relaxed: the phase selects the recipients of requests; an outdated one costs one of
+            // them.
             self.memory.word(at).load(Ordering::Relaxed) == RUNNING
         };
         let operations = prepared.schedule.view().operations();

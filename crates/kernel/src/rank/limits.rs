@@ -20,11 +20,12 @@ const SHORTEST_PIECE: u64 = 1280;
 /// Way out for schedules that are too large for this engine.
 pub(super) const OTHER_ENGINE: &str = "use the agent engine for it";
 
-/// Returns true if all messages of a run fit into half of the slots before their receives are posted.
+/// Returns true if all messages of a run fit into half of the slots before their receives are
+/// posted.
 ///
 /// When slots run out, senders are held back, and the message that a receive waits for could queue
-/// behind messages of later receives. The slots that the pieces of a message need depend on the MTU,
-/// so the run has to fit with short and with long packets.
+/// behind messages of later receives. The slots that the pieces of a message need depend on the
+/// MTU, so the run has to fit with short and with long packets.
 fn fits_slots(view: &ScheduleView<'_>) -> bool {
     let receives = || {
         view.operations()

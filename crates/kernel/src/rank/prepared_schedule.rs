@@ -8,8 +8,8 @@ use network::backend::CommunicatorContext;
 use std::ops::Range;
 use std::sync::atomic::Ordering;
 
-/// Largest size of a schedule with one run, so that several fit into the arena. As many bytes at the
-/// beginning of the arena are reserved for runs: without other runs, each run finds memory.
+/// Largest size of a schedule with one run, so that several fit into the arena. As many bytes at
+/// the beginning of the arena are reserved for runs: without other runs, each run finds memory.
 pub(crate) const LIMIT_BYTES: u64 = ARENA_BYTES as u64 / 3;
 
 /// Schedule that a rank has registered.
@@ -78,7 +78,8 @@ fn named_receives(view: &ScheduleView<'_>) -> impl Iterator<Item = NamedReceive>
     )
 }
 
-/// Returns the hash table in which the program finds receives: open addressing, at least half empty.
+/// Returns the hash table in which the program finds receives: open addressing, at least half
+/// empty.
 fn receive_table(view: &ScheduleView<'_>) -> Vec<NamedReceive> {
     let count = named_receives(view).count().max(1).next_power_of_two() * 2;
     let mut table = vec![NamedReceive::default(); count];
@@ -112,6 +113,8 @@ impl PreparedSchedule {
             bytemuck::cast_slice(&context.members[..]),
         ];
         let bytes: usize = sections.iter().map(|section| section.len()).sum();
+        // Schedules fill the arena from its end and frames from its beginning, so long-lived
+        // schedules do not fragment the memory of runs.
         let offset = arena.allocate_last(bytes as u32, LIMIT_BYTES as u32)?;
         let mut offsets = [0; 3];
         let mut next = offset;
@@ -201,6 +204,9 @@ impl PreparedSchedule {
         timed: bool,
     ) -> Option<u32> {
         let frame = self.frames.pop().or_else(|| arena.allocate(self.frame_bytes))?;
+        // The frame is not submitted yet, so the program does not refer to it: plain writes
+        // suffice, and the release in `Rank::submit` publishes them. All control data of an earlier
+        // run in this frame is overwritten; the caller writes the inputs.
         let mut run = self.run;
         run.sequence = sequence;
         run.progress += frame;

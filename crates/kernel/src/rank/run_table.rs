@@ -100,6 +100,7 @@ impl RunTable {
         schedule: &Schedule,
         signature: u32,
     ) -> Option<u64> {
+        // Frames are a cache: if the arena is full, releasing the unused ones may be enough.
         let mut made = PreparedSchedule::new(&mut self.arena, memory, context, schedule, signature);
         if made.is_none() {
             self.release_frames();
@@ -138,6 +139,8 @@ impl RunTable {
         self.prepared.get_mut(&schedule)?.runs += 1;
         let count = self.next_run;
         self.next_run = count.wrapping_add(1);
+        // A run behind queued ones joins the queue even if its own frame would fit: otherwise small
+        // runs could keep a large one waiting forever, and other ranks wait for its messages.
         let frame = if self.queue.is_empty() {
             self.frame(memory, schedule, sequence, inputs)
         } else {
@@ -196,7 +199,7 @@ impl RunTable {
         Some((frame, self.prepared.get(&entry.schedule)?))
     }
 
-    /// Returns true if a run is complete, wherever it is.
+    /// Returns true if a run is complete, in the arena or outside of it.
     pub(crate) fn is_complete(&self, memory: &Mapping, count: u32) -> bool {
         match self.runs.get(&count).map(|entry| &entry.at) {
             Some(RunLocation::Frame(frame)) => state(memory, *frame) != RUN_UNDER_WAY,
@@ -225,6 +228,7 @@ impl RunTable {
             RunLocation::Frame(frame) if state(memory, frame) == RUN_COMPLETE => {
                 prepared.keep_frame(frame)
             }
+            // The count of runs stays, so the schedule stays as well: the frame refers to it.
             RunLocation::Frame(_) => return,
             RunLocation::Aside { .. } | RunLocation::Queue { .. } => {}
         }
@@ -300,8 +304,8 @@ impl RunTable {
         }
     }
 
-    /// Returns a frame with a run and its inputs. If the arena is full, schedules release the unused
-    /// frames that they keep.
+    /// Returns a frame with a run and its inputs. If the arena is full, schedules release the
+    /// unused frames that they keep.
     fn frame(
         &mut self,
         memory: &Mapping,
@@ -329,13 +333,15 @@ impl RunTable {
         self.prepared.values_mut().for_each(|prepared| prepared.release_frames(&mut self.arena));
     }
 
-    /// Moves the results of complete runs out of the arena: a thread that waits for a queued run may
-    /// not fetch earlier runs first. Returns false if there were none.
+    /// Moves the results of complete runs out of the arena: a thread that waits for a queued run
+    /// may not fetch earlier runs first. Returns false if there were none.
     fn move_aside(&mut self, memory: &Mapping) -> bool {
         let mut moved = false;
         for entry in self.runs.values_mut() {
             let RunLocation::Frame(frame) = entry.at else { continue };
             let Some(prepared) = self.prepared.get_mut(&entry.schedule) else { continue };
+            // The program uses the frames of running and of failed runs. It never writes to the
+            // frame of a complete run again, and the acquire in `state` makes the results visible.
             if state(memory, frame) != RUN_COMPLETE {
                 continue;
             }
@@ -381,6 +387,8 @@ pub(crate) fn read_run(memory: &Mapping, frame: u32) -> Run {
     run
 }
 
+// The mask keeps every offset within the arena and aligned: an invalid run identifier refers to a
+// word of this rank's own memory at worst.
 pub(crate) fn in_arena(offset: u32) -> usize {
     offset as usize & (ARENA_BYTES - 1) & !63
 }

@@ -13,16 +13,17 @@ impl Rank {
         self.unexpected.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Frees slots if messages were refused for lack of them: moves unexpected messages out. Otherwise
-    /// puts messages back whose runs have started.
+    /// Frees slots if messages were refused for lack of them: moves unexpected messages out.
+    /// Otherwise puts messages of started runs back.
     pub(super) fn relieve_slots(&self) -> Result<(), Error> {
         let has_refused = self.unexpected().has_refused(&self.memory);
         if has_refused {
             self.take_unexpected()?;
         }
         if !self.put_back()? && !has_refused && self.unexpected().has_returning() {
-            // Unexpected messages fill the slots that the returning ones need. Moving them out makes
-            // progress: a returning message has a started run, so its receive will consume it.
+            // Unexpected messages fill the slots that the returning ones need. Moving them out
+            // makes progress: a returning message has a started run, so its receive will consume
+            // it.
             self.take_unexpected()?;
             self.put_back()?;
         }
@@ -43,12 +44,14 @@ impl Rank {
         Err(too_large(what, unexpected.bytes as u64, LIMIT_BYTES as u64, way_out))
     }
 
-    /// Puts messages back into slots whose runs have started since they were taken out. Returns true
-    /// if there were any and free slots for them.
+    /// Puts messages of runs that have started in the meantime back into slots. Returns true if
+    /// there were any, and free slots for them.
     pub(super) fn put_back(&self) -> Result<bool, Error> {
         if !self.has_unexpected.load(Ordering::Relaxed) {
             return Ok(false);
         }
+        // The table's lock is released before that of the messages is taken: the two are never held
+        // together, so their order does not matter.
         let runs = self.run_table().started(&self.memory);
         let mut unexpected = self.unexpected();
         let is_put_back = unexpected.put_back(&self.memory, &runs);

@@ -3,8 +3,8 @@
 //!
 //! They lie in slots. When the slots run out, senders are held back, and the message that the rank
 //! waits for may queue behind unexpected ones. A waiting rank therefore moves unexpected messages
-//! out of the slots into its own memory. It puts them back when it has started their runs, some at a
-//! time and in turns, so that each of them reaches its receive.
+//! out of the slots into its own memory. It puts them back when it has started their runs, some at
+//! a time and in turns, so that each of them arrives at its receive.
 
 use crate::memory::layout::{
     FREED, LARGE_SLOTS, MESSAGE_HEADER_BYTES, MIDDLE_BYTES, MIDDLE_SLOTS, PIECE_BYTES, REFUSED,
@@ -20,7 +20,7 @@ type RunKey = (u32, u64);
 
 /// Largest number of bytes that a rank keeps outside of its slots.
 pub(super) const LIMIT_BYTES: usize = 64 << 20;
-/// Argument of the program, instead of a rank to ask: hand unexpected messages over
+/// Argument of the program in place of a rank: the program hands unexpected messages over
 /// (`HAND_OVER_UNEXPECTED` in `bpf/tradewind.bpf.c`).
 pub(super) const HAND_OVER_UNEXPECTED: u32 = u32::MAX;
 /// Number of slots that stay free for arriving messages.
@@ -78,13 +78,14 @@ impl UnexpectedMessages {
         memory.word(FREED).store(1, Ordering::Relaxed);
     }
 
-    /// Puts messages of these runs into free slots, as many as there are, and drops messages of runs
-    /// that have ended. Returns true if any were put into slots.
+    /// Puts messages of these runs into free slots, as many as there are, and drops messages of
+    /// runs that have ended. Returns true if any were put into slots.
     pub(super) fn put_back(&mut self, memory: &Mapping, runs: &HashMap<RunKey, bool>) -> bool {
         // Runs may have started since their messages were taken out.
         for name in runs.keys() {
             self.returning.extend(self.by_run.remove(name).unwrap_or_default());
         }
+        // An outdated count is harmless: `put` claims each slot by an exchange.
         let free = slots()
             .filter(|slot| memory.word(slot.offset).load(Ordering::Relaxed) == SLOT_FREE)
             .count();
@@ -148,8 +149,9 @@ fn slots() -> impl Iterator<Item = MessageSlot> {
 fn put(memory: &Mapping, message: &[u8]) -> bool {
     let length = message.len() - MESSAGE_HEADER_BYTES;
     let free = slots().filter(|slot| length <= slot.capacity).find(|slot| {
-        // The exchange claims the slot: the program skips slots that are being filled. Acquire pairs
-        // with the release that frees the slot, here or in `slot_free`: earlier readers are done.
+        // The exchange claims the slot: the program skips slots that are being filled. Acquire
+        // pairs with the release that frees the slot, here or in `slot_free`: earlier readers are
+        // done.
         let claimed = memory.word(slot.offset).compare_exchange(
             SLOT_FREE,
             SLOT_FILLING,

@@ -12,7 +12,7 @@ use std::time::Duration;
 /// Size of a page: the two positions of a ring lie on one each.
 const PAGE: usize = 4096;
 
-/// Ring buffer whose messages have no content: each says that a run may be complete.
+/// Ring buffer of messages without content: each signals that a run may be complete.
 ///
 /// One thread of the rank polls the ring and wakes the others. If several threads polled it, one
 /// could consume the message for which another is about to sleep.
@@ -53,9 +53,13 @@ impl RingWakeup {
             drop(waited.unwrap_or_else(PoisonError::into_inner));
             return Ok(());
         }
+        // The role of the poller is taken under the lock, so at most one thread has it. The lock is
+        // released for the poll: other threads can then arm the wake-up and wait for the poller.
         *has_poller = true;
         drop(has_poller);
         let outcome = self.poll(memory, limit, is_complete);
+        // The role is free before the notification, also after an error: one of the woken threads
+        // that still waits becomes the next poller.
         *self.has_poller.lock().unwrap_or_else(PoisonError::into_inner) = false;
         self.poller_returned.notify_all();
         outcome

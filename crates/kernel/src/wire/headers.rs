@@ -147,7 +147,8 @@ mod tests {
 
     #[test]
     fn pieces_fill_packets_up_to_their_limit() {
-        let (old, new) = (Ipv4Addr::LOCALHOST.into(), Ipv6Addr::LOCALHOST.into());
+        let old = Ipv4Addr::LOCALHOST.into();
+        let new = Ipv6Addr::LOCALHOST.into();
         assert_eq!((piece_bytes(1500, old), piece_bytes(1500, new)), (1368, 1344));
         assert_eq!((piece_bytes(9000, old), piece_bytes(9000, new)), (8192, 8192));
         assert_eq!(piece_bytes(100, old), 0);

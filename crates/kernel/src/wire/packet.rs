@@ -1,16 +1,16 @@
-//! Packets as bytes, and back.
+//! Encoding and decoding of packets.
 
 use bytemuck::{Pod, Zeroable};
 use siphasher::sip::SipHasher24;
 use std::hash::Hasher;
 
-/// The first four bytes behind the MAC: "TWW1".
+/// First four bytes behind the MAC: "TWW1".
 pub const MAGIC: u32 = u32::from_le_bytes(*b"TWW1");
-/// The version of the protocol.
+/// Version of the protocol.
 pub const VERSION: u8 = 2;
-/// Data packets of one node for another that may be under way or not acknowledged.
+/// Largest number of unacknowledged data packets of one node for another.
 pub const WINDOW: u64 = 64;
-/// The longest piece of a message that a packet carries.
+/// Size of the longest piece of a message in a packet.
 pub const LONGEST_PIECE: usize = 8192;
 
 const DATA: u32 = 1;
@@ -23,7 +23,7 @@ const MAC: usize = 8;
 /// Bytes behind the MAC that are the same in all packets of a stream.
 pub(super) const BEGINNING: usize = 24;
 
-/// The secret of a job.
+/// Secret of a job.
 #[derive(Clone, Copy, PartialEq, Eq, Pod, Zeroable)]
 #[repr(C)]
 pub struct Key(pub [u64; 2]);
@@ -35,7 +35,7 @@ impl std::fmt::Debug for Key {
     }
 }
 
-/// A packet's own header; see [`wire`](super) for the bytes.
+/// Header of a packet; [`wire`](super) describes the bytes.
 #[repr(C)]
 #[derive(Clone, Copy, Debug, Pod, Zeroable)]
 pub(super) struct Header {
@@ -52,7 +52,8 @@ pub(super) struct Header {
     flags: u32,
 }
 
-/// A header with what is the same in all packets of a stream, and its bytes from behind the MAC on.
+/// Returns a header with the fields that are equal in all packets of a stream, and the bytes of
+/// these fields.
 pub(super) fn beginning(job: u64, source: u32, destination: u32) -> (Header, [u8; BEGINNING]) {
     let header =
         Header { magic: MAGIC, version: VERSION, job, source, destination, ..Header::zeroed() };
@@ -82,7 +83,7 @@ pub struct MessageHeader {
 /// Content of a packet.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Content {
-    /// It carries a piece of a message.
+    /// Piece of a message.
     Data {
         /// Its number in its stream.
         sequence: u64,
@@ -91,25 +92,25 @@ pub enum Content {
         /// The piece.
         piece: Vec<u8>,
     },
-    /// It asks for what is missing.
+    /// Request for the missing packets.
     Request {
         /// Its number among the requests of its source.
         sequence: u64,
         /// Bit i: the packet `acknowledged` + i has arrived.
         arrived: u64,
     },
-    /// It answers a request.
+    /// Answer to a request.
     Answer {
         /// The number of the request.
         sequence: u64,
         /// Bit i: the packet `acknowledged` + i has arrived.
         arrived: u64,
     },
-    /// It only acknowledges.
+    /// Acknowledgement only.
     Acknowledgement,
 }
 
-/// A packet between two nodes of a job.
+/// Packet between two nodes of a job.
 ///
 /// ```
 /// use kernel::wire::{Content, Key, Packet, WINDOW};
@@ -124,11 +125,11 @@ pub enum Content {
 /// ```
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Packet {
-    /// Which job it belongs to.
+    /// Number of its job.
     pub job: u64,
-    /// The node that it comes from.
+    /// Sending node.
     pub source: u32,
-    /// The node that it is for.
+    /// Receiving node.
     pub destination: u32,
     /// All packets of the other stream with smaller numbers have arrived.
     pub acknowledged: u64,
@@ -136,21 +137,22 @@ pub struct Packet {
     pub content: Content,
 }
 
-/// Why bytes are not a packet of the job; the program drops and counts them for the same reasons.
+/// Reason why bytes are not a packet of the job; the program drops and counts packets for the same
+/// reasons.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum DecodeError {
     /// Lengths contradict each other.
     #[error("the packet was cut off, or something was appended: {found} bytes, not {expected}")]
     Truncated {
-        /// Bytes that are there.
+        /// Number of bytes.
         found: usize,
-        /// Bytes that its header announces; those of a header where there is none.
+        /// Number of bytes according to the header, or the size of a header.
         expected: usize,
     },
-    /// Not this protocol or version, or values that no node sends.
+    /// Another protocol or version, or values that no node sends.
     #[error("the packet is strange: {0}")]
     Strange(&'static str),
-    /// Another job's.
+    /// A packet of another job.
     #[error("the packet belongs to job {0:#x}")]
     OtherJob(u64),
     /// The MAC is wrong.
@@ -159,7 +161,7 @@ pub enum DecodeError {
 }
 
 impl Packet {
-    /// The packet as the UDP payload of a datagram. A piece beyond [`LONGEST_PIECE`] is left out.
+    /// Returns the packet as the UDP payload of a datagram. A piece is cut at [`LONGEST_PIECE`].
     pub fn encode(&self, key: &Key) -> Vec<u8> {
         let mut header = Header {
             magic: MAGIC,
@@ -196,10 +198,10 @@ impl Packet {
         bytes
     }
 
-    /// The packet that these bytes are, as the program reads them.
+    /// Returns the packet in these bytes, as the program reads them.
     ///
     /// # Errors
-    /// Why it would be dropped.
+    /// The reason why the program would drop it.
     pub fn decode(bytes: &[u8], job: u64, key: &Key) -> Result<Self, DecodeError> {
         use DecodeError::{Forged, OtherJob, Strange, Truncated};
         let found = bytes.len();
@@ -207,6 +209,8 @@ impl Packet {
         if !(HEADER..=longest).contains(&found) {
             return Err(Truncated { found, expected: HEADER });
         }
+        // Cheap checks first, then the MAC: most foreign packets cost no hash. Only authenticated
+        // bytes are interpreted behind it.
         let header: Header = bytemuck::pod_read_unaligned(&bytes[..HEADER]);
         if header.magic != MAGIC || header.version != VERSION || header.zeros != [0; 3] {
             return Err(Strange("another protocol or version"));
@@ -226,6 +230,7 @@ impl Packet {
         if header.source == header.destination {
             return Err(Strange("from a node to itself"));
         }
+        // Streams begin at this number, so that elements of maps, initially zero, are valid.
         if header.acknowledged < WINDOW {
             return Err(Strange("a number before the first"));
         }
@@ -264,8 +269,7 @@ impl Content {
     }
 }
 
-/// Puts the MAC in its place before bytes that are to be taken for a packet. Fewer than eight bytes
-/// have none.
+/// Writes the MAC into the first eight bytes of a packet. Shorter slices stay unchanged.
 pub fn seal(bytes: &mut [u8], key: &Key) {
     let Some((place, rest)) = bytes.split_at_mut_checked(MAC) else { return };
     place.copy_from_slice(&mac(rest, key).to_le_bytes());
@@ -370,7 +374,8 @@ mod tests {
         fn sealed_nonsense_is_no_packet_or_reads_the_same(mut bytes in proptest::collection::vec(any::<u8>(), HEADER..200)) {
             bytes[8..12].copy_from_slice(&MAGIC.to_le_bytes());
             bytes[12..16].copy_from_slice(&u32::from(VERSION).to_le_bytes());
-            let (job, length) = (7u64, (bytes.len() - HEADER) as u32);
+            let job = 7u64;
+            let length = (bytes.len() - HEADER) as u32;
             bytes[16..24].copy_from_slice(&job.to_le_bytes());
             bytes[48..52].copy_from_slice(&length.to_le_bytes());
             let flags = u32::from(bytes[52] % 8);

@@ -41,9 +41,9 @@ pub struct JobSetup {
     pub node: u32,
     /// Endpoint of each node, this one included: all IPv4 or all IPv6.
     pub endpoints: Vec<Endpoint>,
-    /// Index of the interface through which this node reaches the others.
+    /// Index of the interface to the other nodes.
     pub interface: u32,
-    /// True if that interface is one end of a veth pair whose other end is in another network
+    /// True if that interface is one end of a veth pair with its other end in another network
     /// namespace, as in containers. Packets can then be sent at the other end.
     pub leaves_at_peer: bool,
 }
@@ -63,7 +63,7 @@ struct Wire {
     reserved: u32,
 }
 
-/// Returns the maps whose lengths depend on the number of nodes, with their lengths, for
+/// Returns the names and lengths of the maps that have elements for each node, for
 /// [`aya::EbpfLoader::map_max_entries`].
 pub fn map_lengths(nodes: u32) -> [(&'static str, u32); 3] {
     [("peers", nodes), ("streams", nodes), ("kept_packets", nodes * WINDOW as u32)]

@@ -1,12 +1,12 @@
-//! The state of a MAC in its middle: what is the same in all packets of a stream is taken once.
+//! Intermediate state of a MAC: the bytes that all packets of a stream share are hashed once.
 
 use super::packet::Key;
 use bytemuck::{Pod, Zeroable};
 
-/// SipHash-2-4 (Aumasson, Bernstein, 2012) after some whole words: `struct siphash` of the program,
-/// which goes on with it.
+/// State of SipHash-2-4 (Aumasson, Bernstein, 2012) after some whole words: `struct siphash` of the
+/// program, which continues from it.
 ///
-/// Its holder can authenticate packets with these first bytes, so it is as secret as the key.
+/// The state authenticates every packet with these first bytes, so it is as secret as the key.
 #[repr(C)]
 #[derive(Clone, Copy, Pod, Zeroable)]
 pub(super) struct State([u64; 4]);
@@ -19,7 +19,7 @@ impl std::fmt::Debug for State {
 }
 
 impl State {
-    /// After these bytes, of which the last ones are left out if they fill no word.
+    /// Returns the state after these bytes. Trailing bytes that fill no word are left out.
     pub(super) fn after(key: &Key, bytes: &[u8]) -> Self {
         let Key([key0, key1]) = *key;
         let mut state = State([

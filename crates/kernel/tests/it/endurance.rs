@@ -22,7 +22,8 @@ fn times() -> u64 {
 /// allreduces.
 fn endures(nodes: usize, ranks_per_node: usize, communicators: u32, under_way: usize) {
     let world = World::new(nodes, ranks_per_node, 1500);
-    let (ranks, each) = (world.ranks.len(), times() / u64::from(communicators));
+    let ranks = world.ranks.len();
+    let each = times() / u64::from(communicators);
     let before = Instant::now();
     world.run(ranks, move |rank, here| {
         std::thread::scope(|scope| {
@@ -41,7 +42,8 @@ fn endures(nodes: usize, ranks_per_node: usize, communicators: u32, under_way: u
             }
         });
     });
-    let (elapsed, all) = (before.elapsed(), each * u64::from(communicators));
+    let elapsed = before.elapsed();
+    let all = each * u64::from(communicators);
     println!(
         "{nodes} nodes, {ranks_per_node} ranks each, {communicators} communicators, {under_way} under way each:"
     );

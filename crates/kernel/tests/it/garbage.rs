@@ -61,7 +61,8 @@ impl Memory {
     /// Garbage of different kinds: anything, small numbers that look like places and counts, all
     /// ones.
     fn spoil(&self, random: &mut StdRng, words: usize) {
-        let (first, kind) = (random.random_range(0..self.words), random.random_range(0..4));
+        let first = random.random_range(0..self.words);
+        let kind = random.random_range(0..4);
         for index in first..(first + words).min(self.words) {
             let value = match kind {
                 0 => random.random(),
@@ -88,7 +89,8 @@ impl Drop for Memory {
 fn exchange(here: &Rank, context: &CommunicatorContext, is_over: &AtomicBool) -> u64 {
     let peer = 1 - context.rank;
     let mut graph = Graph::new(context.rank, 2);
-    let (input, output) = (graph.buffer(Access::Input, 64), graph.buffer(Access::Output, 64));
+    let input = graph.buffer(Access::Input, 64);
+    let output = graph.buffer(Access::Output, 64);
     graph.send(input, peer, 0);
     graph.receive(output, peer, 0);
     let schedule = compile(&graph).expect("the graph is right");

@@ -48,7 +48,8 @@ fn all_allreduce(world: &World, elements: usize, times: u64) {
 }
 
 fn all_try_to_allreduce(world: &World, elements: usize, times: u64) -> Vec<Result<(), Error>> {
-    let (number, ranks) = (world.communicator(), world.ranks.len());
+    let number = world.communicator();
+    let ranks = world.ranks.len();
     let contexts: Vec<CommunicatorContext> =
         (0..ranks).map(|rank| world.context(number, ranks, rank)).collect();
     world.run(ranks, move |rank, here| {
@@ -161,7 +162,8 @@ fn what_is_lost_is_found_although_nobody_waits() {
 
 fn a_link_that_is_down_for_a_second_costs_time_only() {
     let (world, _relay) = relayed(3, 1, 1500, JobKind::default());
-    let (testbed, ended) = (Arc::clone(&world.testbed), Arc::new(AtomicBool::new(false)));
+    let testbed = Arc::clone(&world.testbed);
+    let ended = Arc::new(AtomicBool::new(false));
     let ends = Arc::clone(&ended);
     let puller = std::thread::spawn(move || {
         let mut pulled = 0;

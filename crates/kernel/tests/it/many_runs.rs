@@ -20,7 +20,8 @@ testing::tests![needs(Nodes, Bpf):
 /// A ring: each rank sends its number to the next one and adds the one that it gets from the one
 /// before.
 fn ring(rank: usize, ranks: usize) -> Schedule {
-    let (mut graph, count) = (Graph::new(rank as u32, ranks as u32), ranks as u32);
+    let mut graph = Graph::new(rank as u32, ranks as u32);
+    let count = ranks as u32;
     let input = graph.buffer(Access::Input, 8);
     let output = graph.buffer(Access::Output, 8);
     let received = graph.scratchpad(8);
@@ -97,7 +98,8 @@ fn runs_of_many_communicators_do_not_meet() {
 fn long_copy(rank: usize) -> Schedule {
     const BYTES: u64 = 300_000;
     let mut graph = Graph::new(rank as u32, 2);
-    let (input, output) = (graph.buffer(Access::Input, BYTES), graph.buffer(Access::Output, BYTES));
+    let input = graph.buffer(Access::Input, BYTES);
+    let output = graph.buffer(Access::Output, BYTES);
     let heard = graph.scratchpad(8);
     graph.send(input.part(0, 8), 1 - rank as u32, 0);
     let receive = graph.receive(heard, 1 - rank as u32, 0);

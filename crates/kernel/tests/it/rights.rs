@@ -49,7 +49,8 @@ fn exchange(handles: Handles, rank: usize) -> u64 {
     let here = Rank::new(handles).expect("the maps can be mapped");
     let peer = 1 - rank as u32;
     let mut graph = Graph::new(rank as u32, 2);
-    let (input, output) = (graph.buffer(Access::Input, 8), graph.buffer(Access::Output, 8));
+    let input = graph.buffer(Access::Input, 8);
+    let output = graph.buffer(Access::Output, 8);
     graph.send(input, peer, 0);
     graph.receive(output, peer, 0);
     let context = CommunicatorContext { number: 0, members: [0, 1].into(), rank: rank as u32 };

@@ -49,7 +49,8 @@ impl Eavesdropper {
         loop {
             let length = rustix::io::read(&self.socket, &mut frame).ok()?;
             let Some(payload) = frame[..length].get(HEADERS..) else { continue };
-            let (protocol, port) = (frame[23], [frame[36], frame[37]]);
+            let protocol = frame[23];
+            let port = [frame[36], frame[37]];
             // The last bytes of the addresses are the nodes' numbers, from 1.
             let [from, to] = [frame[29], frame[33]].map(|last| usize::from(last).wrapping_sub(1));
             if protocol == 17 && port == PORT.to_be_bytes() && from < NODES && to < NODES {

@@ -108,8 +108,8 @@ fn victim() {
     }
 }
 
-/// The test creates one end of a veth pair in each namespace of the victim. The other end disappears
-/// exactly when the kernel has removed the namespace.
+/// The test creates one end of a veth pair in each namespace of the victim. The other end
+/// disappears exactly when the kernel has removed the namespace.
 fn nothing_is_left_of_a_process_that_was_killed() {
     let interfaces = || std::fs::read_dir("/sys/class/net").expect("it is mounted").count();
     let named_namespaces = || std::fs::read_dir("/run/netns").map_or(0, Iterator::count);

@@ -93,7 +93,8 @@ fn a_receiver_without_room_holds_the_sender() {
 fn two_jobs_on_the_same_nodes_do_not_disturb_each_other() {
     let testbed = joined(3, 1500);
     let first = stations(&testbed, Family::V4);
-    let (job, key) = (JOB + 1, Key([5, 6]));
+    let job = JOB + 1;
+    let key = Key([5, 6]);
     let second: Vec<_> =
         (0..3).map(|node| Station::new(&testbed, node, Family::V4, job, key, PORT + 1)).collect();
     for ordinal in 0..200 {

@@ -122,7 +122,9 @@ fn a_node_that_vanishes_is_noticed_by_unanswered_requests() {
     let stations = stations(&testbed, Family::V4);
     assert_eq!(stations[0].ask(1), 1);
     testbed.unplug(1).expect("there is such a node");
-    let (start, mut asked, maximum) = (Instant::now(), 0, requests_within(NODE_TIMEOUT));
+    let start = Instant::now();
+    let mut asked = 0;
+    let maximum = requests_within(NODE_TIMEOUT);
     while asked < maximum {
         assert!(start.elapsed() < PATIENCE);
         asked = stations[0].ask(1);

@@ -94,7 +94,8 @@ impl World {
             node.run(|| Loader::load(&job)).expect("the program is loaded")
         };
         let loaders: Vec<Loader> = testbed.nodes()[..nodes].iter().enumerate().map(load).collect();
-        let (mut all, mut workers) = (Vec::new(), Vec::new());
+        let mut all = Vec::new();
+        let mut workers = Vec::new();
         for rank in 0..ranks {
             let handles =
                 loaders[rank % nodes].handles(rank as u32).expect("there are descriptors");
