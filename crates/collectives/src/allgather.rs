@@ -70,7 +70,8 @@ impl Algorithm {
         let own = output.at(builder.member().rank());
         match self {
             Algorithm::GatherBcast => {
-                let (tuning, target) = (Tuning::default(), output.all());
+                let tuning = Tuning::default();
+                let target = output.all();
                 gather::Algorithm::Binomial.build(builder, 0, sizes, input, target, tuning)?;
                 return bcast::Algorithm::Binomial.build(builder, 0, target, tuning);
             }
@@ -133,7 +134,8 @@ impl Allgather<'_> {
             Role::Folded { into } => {
                 builder.send(self.input, into, FOLD);
                 // Everything but the rank's own block, which is there.
-                let (before, after) = (member.rank(), member.rank() + 1);
+                let before = member.rank();
+                let after = member.rank() + 1;
                 let rest = [
                     self.output.range(0, before),
                     self.output.range(after, member.ranks() - after),
@@ -147,7 +149,8 @@ impl Allgather<'_> {
             builder.receive(self.output.at(folded), folded, FOLD);
         }
         for (round, distance) in doublings(folding.core()).enumerate() {
-            let (partner, tag) = (position ^ distance, round as u32 + 1);
+            let partner = position ^ distance;
+            let tag = round as u32 + 1;
             let start = |position: u32| position & !(distance - 1);
             let (first, count) = folding.run(start(position), distance);
             builder.send(self.held(builder, first, count), folding.rank(partner), tag);

@@ -120,13 +120,15 @@ impl Algorithm {
             Algorithm::Rabenseifner => core(builder, reduction, input, output, rabenseifner)?,
             Algorithm::Ring => {
                 let sizes = Sizes::even(member.ranks(), input.length, reduction.unit());
-                let (input, output) = (Parts::new(input, &sizes), Parts::new(output, &sizes));
+                let input = Parts::new(input, &sizes);
+                let output = Parts::new(output, &sizes);
                 let own = output.at(member.rank());
                 reduce_scatter::ring(builder, reduction, &input, own)?;
                 allgather::Algorithm::Ring.build(builder, &sizes, own, &output)?;
             }
             Algorithm::ReduceBcast => {
-                let (tuning, target) = (Tuning::default(), (member.rank() == 0).then_some(output));
+                let tuning = Tuning::default();
+                let target = (member.rank() == 0).then_some(output);
                 reduce::Algorithm::Binomial.build(builder, 0, reduction, input, target, tuning)?;
                 bcast::Algorithm::Binomial.build(builder, 0, output, tuning)?;
             }
@@ -161,7 +163,8 @@ pub fn fold_from_left(
     reduction.check(bytes)?;
     let (input, output) =
         (builder.buffer(Access::Input, bytes), builder.buffer(Access::Output, bytes));
-    let (tuning, target) = (Tuning::default(), (rank == 0).then_some(output));
+    let tuning = Tuning::default();
+    let target = (rank == 0).then_some(output);
     reduce::Algorithm::Flat.build(&mut builder, 0, reduction, input, target, tuning)?;
     bcast::Algorithm::Binomial.build(&mut builder, 0, output, tuning)?;
     Ok(builder.finish())

@@ -122,7 +122,8 @@ impl Algorithm {
         sent: &[u64],
         received: &[u64],
     ) -> Result<Graph, CollectiveError> {
-        let (sent, received) = (Sizes::each(sent)?, Sizes::each(received)?);
+        let sent = Sizes::each(sent)?;
+        let received = Sizes::each(received)?;
         let ranks = sent.ranks();
         let mut builder = GraphBuilder::new(rank, ranks)?;
         if received.ranks() != ranks {
@@ -132,11 +133,13 @@ impl Algorithm {
             });
         }
         if sent.bytes(rank) != received.bytes(rank) {
-            let (sent, expected) = (sent.bytes(rank), received.bytes(rank));
+            let sent = sent.bytes(rank);
+            let expected = received.bytes(rank);
             return Err(CollectiveError::OwnSizesDiffer { rank, sent, expected });
         }
         let Some(order) = Order::of(self) else {
-            let (algorithm, instead) = (self.name(), DIRECT_ONES);
+            let algorithm = self.name();
+            let instead = DIRECT_ONES;
             return Err(CollectiveError::NeedsEqualBlocks { algorithm, instead });
         };
         let input = builder.parts(Access::Input, &sent);
@@ -175,7 +178,9 @@ fn direct(builder: &mut GraphBuilder, input: &Parts, output: &Parts, order: Orde
 /// assert_eq!(phases(7, 4), [7]);
 /// ```
 pub fn phases(ranks: u32, degree: u32) -> Vec<u32> {
-    let (mut rest, mut prime, mut extents) = (ranks, 2, Vec::<u32>::new());
+    let mut rest = ranks;
+    let mut prime = 2;
+    let mut extents = Vec::<u32>::new();
     while rest > 1 {
         if u64::from(prime) * u64::from(prime) > u64::from(rest) {
             prime = rest;

@@ -117,7 +117,8 @@ fn recursive_doubling(builder: &mut GraphBuilder) {
         Role::Core { position, folded } => {
             folded.into_iter().for_each(|folded| builder.receive_signal(folded, UP));
             for (round, distance) in doublings(folding.core()).enumerate() {
-                let (partner, tag) = (folding.rank(position ^ distance), round as u32 + 2);
+                let partner = folding.rank(position ^ distance);
+                let tag = round as u32 + 2;
                 builder.send_signal(partner, tag);
                 builder.receive_signal(partner, tag);
             }

@@ -26,7 +26,8 @@ pub(crate) struct Child {
 
 impl BinomialTree {
     pub(crate) fn new(member: Member, root: u32) -> Result<Self, CollectiveError> {
-        let (number, ranks) = (member.behind(root)?, member.ranks());
+        let number = member.behind(root)?;
+        let ranks = member.ranks();
         let mut tree = BinomialTree { parent: None, children: Vec::new() };
         for distance in member.doublings() {
             if number & distance != 0 {

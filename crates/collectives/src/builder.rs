@@ -123,7 +123,9 @@ impl GraphBuilder {
         destination: Block,
     ) -> Vertex {
         let Reduction { operation, data_type } = reduction;
-        let (left, right, destination) = (left.into(), right.into(), destination.into());
+        let left = left.into();
+        let right = right.into();
+        let destination = destination.into();
         self.add(Operation::Local { operation, data_type, left, right, destination })
     }
 

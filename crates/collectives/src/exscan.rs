@@ -84,7 +84,8 @@ fn chain(
 ) -> Result<(), CollectiveError> {
     const TAG: u32 = 0;
     let member = builder.member();
-    let (rank, is_last) = (member.rank(), member.rank() + 1 == member.ranks());
+    let rank = member.rank();
+    let is_last = member.rank() + 1 == member.ranks();
     if rank > 0 {
         builder.receive(output, rank - 1, TAG);
     }
@@ -108,7 +109,8 @@ fn recursive_doubling(
     output: Block,
 ) -> Result<(), CollectiveError> {
     let member = builder.member();
-    let (rank, beyond) = (member.rank(), member.ranks() - member.rank());
+    let rank = member.rank();
+    let beyond = member.ranks() - member.rank();
     let (mut with_own, mut without): (Block, Option<Block>) = (input, None);
     for distance in member.doublings() {
         if distance < beyond {

@@ -136,7 +136,8 @@ impl Gather<'_> {
     fn chain(&self, builder: &mut GraphBuilder) -> Result<(), CollectiveError> {
         let member = builder.member();
         let number = member.behind(self.root)?;
-        let (next, further) = (member.after(1), member.ranks() - number - 1);
+        let next = member.after(1);
+        let further = member.ranks() - number - 1;
         if number == 0 {
             if further > 0 {
                 builder.receive(self.output.round(next, further), next, TAG);

@@ -33,9 +33,11 @@ impl Halving<'_> {
         distance: u32,
         target: impl FnOnce(u32, u32) -> Option<Block>,
     ) -> Result<(), CollectiveError> {
-        let (partner, tag) = (self.partner(distance), distance);
+        let partner = self.partner(distance);
+        let tag = distance;
         let half = self.count / 2;
-        let (lower, upper) = (self.range(self.first, half), self.range(self.first + half, half));
+        let lower = self.range(self.first, half);
+        let upper = self.range(self.first + half, half);
         let keeps_upper = self.position & distance != 0;
         let (kept, given) = if keeps_upper { (upper, lower) } else { (lower, upper) };
         let theirs = builder.scratchpad(kept.length)?;

@@ -135,7 +135,8 @@ fn pairwise(
     output: Block,
 ) -> Result<(), CollectiveError> {
     let member = builder.member();
-    let (rank, ranks) = (member.rank(), member.ranks());
+    let rank = member.rank();
+    let ranks = member.ranks();
     let mut operands = vec![(rank, input.at(rank))];
     let mut previous = None;
     for step in 1..ranks {
@@ -209,7 +210,8 @@ fn reduce_then_scatter(
 ) -> Result<(), CollectiveError> {
     let is_root = builder.member().rank() == 0;
     let combined = builder.scratchpad(if is_root { sizes.total() } else { 0 })?;
-    let (tuning, target) = (Tuning::default(), is_root.then_some(combined));
+    let tuning = Tuning::default();
+    let target = is_root.then_some(combined);
     reduce::Algorithm::Binomial.build(builder, 0, reduction, input.all(), target, tuning)?;
     scatter::Algorithm::Binomial.build(builder, 0, sizes, combined, output, tuning)
 }

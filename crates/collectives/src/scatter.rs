@@ -117,7 +117,8 @@ impl Scatter<'_> {
     fn chain(&self, builder: &mut GraphBuilder) -> Result<(), CollectiveError> {
         let member = builder.member();
         let number = member.behind(self.root)?;
-        let (next, further) = (member.after(1), member.ranks() - number - 1);
+        let next = member.after(1);
+        let further = member.ranks() - number - 1;
         if number == 0 {
             if further > 0 {
                 builder.send(self.input.round(next, further), next, TAG);
@@ -160,7 +161,8 @@ impl Scatter<'_> {
     }
 
     fn join(&self, builder: &mut GraphBuilder) -> Result<(), CollectiveError> {
-        let (rank, mode) = (builder.member().rank(), JoinMode::Broadcast { root: self.root });
+        let rank = builder.member().rank();
+        let mode = JoinMode::Broadcast { root: self.root };
         if rank == self.root {
             builder.join(mode, self.input.all(), Blocks::none());
             return Ok(());

@@ -32,7 +32,8 @@ impl Tree {
         root: u32,
         degree: u32,
     ) -> Result<Self, CollectiveError> {
-        let (number, degree) = (u64::from(member.behind(root)?), u64::from(degree));
+        let number = u64::from(member.behind(root)?);
+        let degree = u64::from(degree);
         let rank = |number: u64| member.beyond(root, number as u32);
         let parent = number.checked_sub(1).map(|before| rank(before / degree));
         let first = (number * degree).saturating_add(1);

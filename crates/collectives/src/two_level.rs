@@ -53,7 +53,8 @@ impl RankLevels {
     /// The levels for a rank that exists; the root, if there is one, leads its node.
     fn new(rank: u32, ranks: u32, per_node: NonZeroU32, root: u32) -> Self {
         let per_node = per_node.get();
-        let (number, first) = (rank / per_node, rank / per_node * per_node);
+        let number = rank / per_node;
+        let first = rank / per_node * per_node;
         let count = per_node.min(ranks - first);
         let leader = if root / per_node == number { root - first } else { 0 };
         let node = Group { first, stride: 1, count, replaced: None, position: rank - first };
@@ -176,7 +177,8 @@ pub fn allreduce(
     has_levels(algorithm.name())?;
     let mut builder = GraphBuilder::new(rank, ranks)?;
     reduction.check(bytes)?;
-    let (levels, tuning) = (RankLevels::new(rank, ranks, ranks_per_node, 0), Tuning::default());
+    let levels = RankLevels::new(rank, ranks, ranks_per_node, 0);
+    let tuning = Tuning::default();
     let input = builder.buffer(Access::Input, bytes);
     let output = builder.buffer(Access::Output, bytes);
     let inside = reduce::Algorithm::Binomial;
@@ -203,11 +205,13 @@ pub fn allgather(
     has_levels(algorithm.name())?;
     let ranks = sizes.ranks();
     let mut builder = GraphBuilder::new(rank, ranks)?;
-    let (levels, tuning) = (RankLevels::new(rank, ranks, ranks_per_node, 0), Tuning::default());
+    let levels = RankLevels::new(rank, ranks, ranks_per_node, 0);
+    let tuning = Tuning::default();
     let input = builder.buffer(Access::Input, sizes.bytes(rank));
     let output = builder.parts(Access::Output, sizes);
     let Group { first, count, .. } = levels.node;
-    let (own, target) = (sizes.part(first, count), output.range(first, count));
+    let own = sizes.part(first, count);
+    let target = output.range(first, count);
     let up = gather::Algorithm::Binomial;
     builder.within(levels.node, |builder| {
         up.build(builder, levels.leader, &own, input, target, tuning)

@@ -73,7 +73,8 @@ impl Communicator {
     /// Returns an error if the segment does not have the expected layout.
     pub fn world(member: Arc<Member>) -> Result<Arc<Self>, Error> {
         let members = (0..member.node().ranks()).collect();
-        let (rank, at) = (member.rank(), member.node().world_state());
+        let rank = member.rank();
+        let at = member.node().world_state();
         Communicator::new(member, members, rank, at, 0)
     }
 

@@ -1,4 +1,4 @@
-//! What can go wrong with a job, a communicator or a run.
+//! Errors of a job, a communicator or a run.
 
 use crate::signature::{CallKind, Signature};
 use goal::arithmetic::ArithmeticError;
@@ -9,10 +9,10 @@ use shm::segment::SegmentError;
 use std::collections::HashSet;
 use std::time::Duration;
 
-/// What a step of a small collective comes to. The error is boxed because its size counts where
-/// nothing goes wrong, too: a result of many words is passed on in memory, written in part and read
-/// as a whole, and for that the processor waits until all stores before are done, those to other
-/// ranks' lines among them.
+/// Result of a step of a small collective. The error is boxed because its size costs time even on
+/// success: a result of many words is returned in memory, written in part and read as a whole.
+/// Store forwarding then fails, and the load waits until all earlier stores have completed,
+/// including those to other ranks' cache lines.
 pub type Outcome<T = ()> = Result<T, Box<Error>>;
 
 impl From<Box<Error>> for Error {
@@ -29,7 +29,7 @@ impl From<SegmentError> for Box<Error> {
     }
 }
 
-/// How a rank left the job.
+/// The way in which a rank left the job.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Exit {
     /// Its process ended with this exit status before the rank left the job.
@@ -42,7 +42,7 @@ pub enum Exit {
     NeverStarted,
     /// Its thread panicked (ranks that are threads of one process).
     Panicked,
-    /// Its process is gone; nobody could see how.
+    /// Its process no longer exists; its exit status is unavailable.
     Vanished,
 }
 
@@ -63,30 +63,31 @@ impl std::fmt::Display for Exit {
     }
 }
 
-/// A rank that others wait for, and what it is doing.
+/// A rank that others wait for, and the state of its process.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Straggler {
     /// The rank in the communicator.
     pub rank: u32,
     /// Its process.
     pub process: u32,
-    /// Whether the process is stopped (SIGSTOP, a debugger): it is waited for, never replaced.
+    /// True if the process is stopped (SIGSTOP, a debugger). Other ranks wait for it; it is never
+    /// replaced.
     pub stopped: bool,
 }
 
-/// Why a call of the engine failed.
+/// Failure of a call of the engine.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum Error {
-    /// A rank of the communicator is gone; the communicator cannot be used any more.
+    /// A rank of the communicator has failed; the communicator is no longer usable.
     #[error("rank {rank} failed: {how}")]
     RankFailed {
         /// The rank in the communicator.
         rank: u32,
-        /// How it left.
+        /// The way in which it left.
         how: Exit,
     },
-    /// The node service (`tradewind run`, or what the first rank started) is gone.
+    /// The node service (`tradewind run`, or the service started by the first rank) has exited.
     #[error("the node service failed: its process is gone; start the job again")]
     ServiceFailed,
     /// The ranks are in different collectives.
@@ -94,16 +95,16 @@ pub enum Error {
     Mismatch {
         /// The number of the collective on its communicator, from 0.
         sequence: u64,
-        /// What each rank called.
+        /// The call of each rank, in rank order.
         calls: Vec<Signature>,
     },
-    /// The communicator broke at an earlier call.
+    /// An earlier call broke the communicator.
     #[error("this communicator is broken since an earlier mismatch or failure: make a new one")]
     Broken,
-    /// The time given was over.
+    /// The time limit has passed.
     #[error("not complete after {after:?}{}", stragglers(.waiting_for))]
     Timeout {
-        /// The time given.
+        /// The time limit.
         after: Duration,
         /// Ranks that have not started the call.
         waiting_for: Vec<Straggler>,
@@ -116,22 +117,22 @@ pub enum Error {
         /// The vertex of its graph.
         vertex: u32,
     },
-    /// A buffer has not the length that was declared.
+    /// The length of a buffer differs from the declared one.
     #[error("buffer {buffer} has {found} bytes, the schedule needs {expected}")]
     BufferLength {
         /// Number of the buffer.
         buffer: usize,
-        /// What the schedule says.
+        /// The number in the schedule.
         expected: u64,
-        /// What was given.
+        /// The number in the call.
         found: u64,
     },
-    /// Another number of buffers than the schedule declares.
+    /// The number of buffers differs from the schedule's.
     #[error("the schedule has {expected} buffers, {found} were given")]
     BufferCount {
-        /// What the schedule says.
+        /// The number in the schedule.
         expected: usize,
-        /// What was given.
+        /// The number in the call.
         found: usize,
     },
     /// Two ranks do not agree on the length of a block.
@@ -139,75 +140,74 @@ pub enum Error {
         "rank {from} has {sent} bytes for rank {to} in {call}, rank {to} expects {expected}: their counts must agree"
     )]
     BlockLength {
-        /// What was called.
+        /// Name of the collective.
         call: &'static str,
-        /// Who gives the block.
+        /// The sending rank.
         from: u32,
-        /// Who gets it.
+        /// The receiving rank.
         to: u32,
-        /// The bytes that are given.
+        /// Length at the sender, in bytes.
         sent: u64,
-        /// The bytes that are expected.
+        /// Length at the receiver, in bytes.
         expected: u64,
     },
-    /// A rank expects a block from another that has none for it.
+    /// A rank expects a block from a rank that sends it none.
     #[error(
         "rank {to} expects a block from rank {from} in {call}, which has none for it: their lists of neighbours must agree"
     )]
     MissingEdge {
-        /// What was called.
+        /// Name of the collective.
         call: &'static str,
-        /// Who should give the block.
+        /// The rank without the block.
         from: u32,
-        /// Who expects it.
+        /// The rank that expects it.
         to: u32,
     },
     /// An argument outside its range.
     #[error("{what} is {found}, it must be {expected}")]
     Argument {
-        /// Which one.
+        /// The argument.
         what: &'static str,
         /// Its value.
         found: String,
-        /// What it may be.
+        /// The permitted values.
         expected: String,
     },
     /// The ranks' schedules do not fit together.
     #[error("the schedules do not fit together:\n{}", goal::check::list(.0))]
     Link(Vec<Problem>),
-    /// The ranks' schedules do not fit together; another rank has the list.
+    /// The ranks' schedules do not fit together; another rank reports the list.
     #[error("the schedules do not fit together: rank 0 of the communicator reports how:\n{0}")]
     LinkElsewhere(String),
     /// A schedule is damaged.
     #[error(transparent)]
     Schedule(#[from] ScheduleError),
-    /// The segment has no room, or something in it is out of place.
+    /// The segment is full, or its contents are invalid.
     #[error(transparent)]
     Segment(#[from] SegmentError),
     /// This rank's part of the segment is full.
     #[error(transparent)]
     Arena(#[from] ArenaError),
-    /// Something a job on this node needs from the system.
+    /// Failure of a system call that the job needs.
     #[error("{what}: {source}")]
     System {
-        /// What was attempted, with the way out.
+        /// The attempted step, with the remedy.
         what: String,
-        /// The system's answer.
+        /// The error of the system.
         source: std::io::Error,
     },
-    /// The segment was made by another version, or is not a job's.
+    /// The segment was created by another version, or belongs to no job.
     #[error(
         "the segment is not a job of this version of tradewind: start all ranks with the same version"
     )]
     NotAJob,
-    /// The job's environment is incomplete or contradicts itself.
+    /// The job's environment is incomplete or contradictory.
     #[error("{0}")]
     Environment(String),
 }
 
-/// Names the smaller parties: "3 of 4 ranks are in allreduce #17, rank 1 is in barrier #17".
 impl Error {
-    /// What kept `rank` from combining contributions.
+    /// Returns the error of a reduction that failed on `rank`.
     #[cold]
     pub(crate) fn of_reduction(failure: ArithmeticError, rank: u32) -> Self {
         match failure {
@@ -221,6 +221,8 @@ impl Error {
     }
 }
 
+/// Formats a mismatch, largest group first: "3 of 4 ranks are in allreduce #17, rank 1 is in
+/// barrier #17".
 fn mismatch(sequence: u64, calls: &[Signature]) -> String {
     let mut groups: Vec<(Signature, Vec<usize>)> = Vec::new();
     for (rank, call) in calls.iter().enumerate() {

@@ -1,4 +1,5 @@
-//! A job's segment on one node: its layout, who has joined, who is gone.
+//! A job's segment on one node: its layout, the ranks that have joined, and the ranks that have
+//! left.
 
 pub(crate) mod decisions;
 pub mod membership;
@@ -18,20 +19,20 @@ use shm::sync::{AtomicU32, AtomicU64, Ordering};
 use std::sync::Arc;
 use std::time::Duration;
 
-/// Who runs the operations of a schedule.
+/// Assignment of the operations of a schedule to processes.
 #[repr(u32)]
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum EngineKind {
-    /// Whichever process completes an operation also runs what it enabled, for any rank of the
-    /// node.
+    /// Cooperative progress: the process that completes an operation also runs the operations that
+    /// it enables, for any rank of the node.
     Peers = 0,
-    /// Only the rank whose operation it is, inside its own calls: the baseline that libraries ship
-    /// today.
+    /// In-call progress: each rank runs its own operations, inside its own calls. This is the usual
+    /// design of MPI libraries, and serves as the baseline.
     Caller = 1,
 }
 
 impl EngineKind {
-    /// The name on the command line.
+    /// Returns the name on the command line.
     pub fn name(self) -> &'static str {
         match self {
             EngineKind::Peers => "peers",
@@ -71,43 +72,44 @@ shm::shared_lines! {
         arena_bytes: AtomicU64,
         engine: AtomicU32,
         cores: AtomicU32,
-        /// How many ranks have joined; futex.
+        /// Number of ranks that have joined; a futex. AcqRel by `join`, Acquire by `wait_for_all`.
         joined: AtomicU32,
-        /// How many ranks are gone: 0 while all is well. Release by `mark`, Acquire by `failures`.
+        /// Number of ranks that have left or failed. AcqRel by `mark`, Acquire by `failures`.
         failures: AtomicU32,
-        /// The first rank that is gone without having left in order, and 1; 0 while there is none.
-        /// It is the cause, and what others do about it is not. Release by `mark`, Acquire by
-        /// `LivenessCheck::check`.
+        /// The first rank that failed, plus one; 0 while no rank has failed. Errors name this rank,
+        /// because later failures are its consequences. Release by `mark`, Acquire by
+        /// `first_failed`.
         first_failed: AtomicU32,
         service: AtomicU32,
-        /// Ends operations of kind `calc` at once instead of spinning.
+        /// 1 if operations of kind `calc` end immediately instead of spinning.
         skip_calc: AtomicU32,
         eager_limit: AtomicU64,
-        /// What whoever made the job found of decisions, and how long it is; 0 if there is nothing.
+        /// Offset and length of the encoded decisions; length 0 if there are none.
         decisions_at: AtomicU64,
         decisions_bytes: AtomicU64,
-        /// Whether the ranks go by it: a number of `verdict`.
-        decisions_verdict: AtomicU32,
+        /// A value of `decisions_use`. The first rank to exchange it decides for all ranks.
+        decisions_use: AtomicU32,
     }
 
-    /// A rank's doorbell: counts what others have left for it or completed for it.
+    /// A rank's doorbell. Counts the tasks that other ranks deferred to it or completed for it.
     pub(crate) struct WakeupLine {
         pub(crate) events: Completion,
     }
 
     /// One rank's line.
     struct RankLine {
-        /// A number of `state`. Release by whoever changes it, Acquire by who reads it.
+        /// A value of `state`. Release by each change, Acquire by each read. `detail` is written
+        /// before the change that publishes it.
         state: AtomicU32,
         process: AtomicU32,
         detail: AtomicU32,
     }
 }
 
-mod verdict {
-    pub(super) const NONE_YET: u32 = 0;
+mod decisions_use {
+    pub(super) const UNDECIDED: u32 = 0;
     pub(super) const USE: u32 = 1;
-    pub(super) const LEAVE: u32 = 2;
+    pub(super) const IGNORE: u32 = 2;
 }
 
 mod state {
@@ -121,35 +123,35 @@ mod state {
     pub(super) const VANISHED: u32 = 7;
 }
 
-/// How a job is laid out on its node.
+/// Layout of a job on its node.
 #[derive(Clone, Debug)]
 pub struct JobOptions {
     /// Number of ranks.
     pub ranks: u32,
-    /// Who runs operations.
+    /// Assignment of operations to processes.
     pub engine: EngineKind,
-    /// Address space of each rank's part of the segment, in bytes; memory is taken as it is used.
+    /// Address space of each rank's part of the segment, in bytes. Pages are allocated on first use.
     pub arena_bytes: u64,
-    /// Cores that the ranks share; with more ranks than cores waiting never spins.
+    /// Number of cores that the ranks share. With more ranks than cores, waiting ranks do not spin.
     pub cores: u32,
-    /// Where the segment's memory comes from.
+    /// Source of the segment's memory.
     pub backing: Backing,
-    /// Operations of kind `calc` end at once.
+    /// True if operations of kind `calc` end immediately.
     pub skip_calc: bool,
     /// Longest message of a schedule, in bytes, that is sent before its receive is posted.
     pub eager_limit: u64,
-    /// Which algorithms to use when, for all ranks.
+    /// Selection of algorithms, for all ranks.
     pub decisions: Option<Decisions>,
 }
 
 impl JobOptions {
-    /// The usual options for `ranks` ranks. `TRADEWIND_SEGMENT_DIR` names a directory for the
+    /// Returns the default options for `ranks` ranks. `TRADEWIND_SEGMENT_DIR` names a directory for the
     /// segment (default: anonymous memory), `TRADEWIND_ARENA_MIB` the address space of a rank's
     /// part in MiB (default 4096), `TRADEWIND_EAGER_BYTES` the eager limit (default 4096),
     /// `TRADEWIND_DECISIONS` the [decisions](Decisions).
     ///
     /// # Errors
-    /// When a variable cannot be understood.
+    /// Returns an error if a variable has an invalid value.
     pub fn new(ranks: u32, engine: EngineKind) -> Result<Self, Error> {
         let backing = match std::env::var_os("TRADEWIND_SEGMENT_DIR") {
             Some(directory) => Backing::Directory(directory.into()),
@@ -158,7 +160,8 @@ impl JobOptions {
         let arena_mib = number("TRADEWIND_ARENA_MIB", 4096, 1..=1 << 24)?;
         let eager_limit = number("TRADEWIND_EAGER_BYTES", 4096, 0..=1 << 30)?;
         let cores = (shm::process::allowed_cores().len() as u32).max(1);
-        let (arena_bytes, decisions) = (arena_mib << 20, Decisions::find());
+        let arena_bytes = arena_mib << 20;
+        let decisions = Decisions::find();
         Ok(JobOptions {
             ranks,
             engine,
@@ -172,7 +175,7 @@ impl JobOptions {
     }
 }
 
-/// The number in an environment variable, or the usual one.
+/// Returns the number in an environment variable, or the default.
 fn number(name: &str, usual: u64, range: std::ops::RangeInclusive<u64>) -> Result<u64, Error> {
     let Some(text) = std::env::var_os(name) else { return Ok(usual) };
     text.to_str()
@@ -187,7 +190,7 @@ fn number(name: &str, usual: u64, range: std::ops::RangeInclusive<u64>) -> Resul
         })
 }
 
-/// The job as every process of the node sees it.
+/// Handle of one process to the job's segment.
 #[derive(Debug)]
 pub struct Node {
     memory: SegmentMemory,
@@ -204,10 +207,11 @@ pub struct Node {
 const LINES_AT: u64 = 4096;
 
 impl Node {
-    /// Makes the segment of a new job.
+    /// Creates the segment of a new job.
     ///
     /// # Errors
-    /// When the segment cannot be had, or the number of ranks is 0 or above 4096.
+    /// Returns an error if the segment cannot be created, or if the number of ranks is 0 or above
+    /// 4096.
     pub fn create(options: &JobOptions) -> Result<Arc<Self>, Error> {
         if options.ranks == 0 || options.ranks > RANK_LIMIT {
             return Err(Error::Argument {
@@ -217,9 +221,9 @@ impl Node {
             });
         }
         let state = world_state(options.ranks);
-        let board_bytes = StateLayout::new(options.ranks).bytes();
+        let state_bytes = StateLayout::new(options.ranks).bytes();
         let decisions = options.decisions.as_ref().map_or(Vec::new(), Decisions::encode);
-        let decisions_at = state.0 + board_bytes;
+        let decisions_at = state.0 + state_bytes;
         let arena_first = (decisions_at + decisions.len() as u64).next_multiple_of(1 << 20);
         let arena_bytes = options.arena_bytes.next_multiple_of(4096);
         let total =
@@ -236,21 +240,22 @@ impl Node {
         header.skip_calc.store(u32::from(options.skip_calc), Ordering::Relaxed);
         header.eager_limit.store(options.eager_limit, Ordering::Relaxed);
         header.service.store(std::process::id(), Ordering::Relaxed);
-        // Release: pairs with the Acquire in `open`: who sees the magic number sees the fields
-        // above.
+        // Release: pairs with the Acquire in `open`: a process that sees the magic number sees the
+        // fields above.
         header.magic.store(MAGIC, Ordering::Release);
         let node = Node::open(segment)?;
-        // Nobody else has been given the segment yet.
+        // Relaxed: no other process has the segment yet. Its descriptor is passed on after this
+        // function, and the system call orders these stores before the receiver's loads.
         node.memory.write(Offset(decisions_at), &decisions)?;
         node.header.decisions_at.store(decisions_at, Ordering::Relaxed);
         node.header.decisions_bytes.store(decisions.len() as u64, Ordering::Relaxed);
         Ok(node)
     }
 
-    /// Looks at the segment of a job that exists.
+    /// Opens the segment of an existing job.
     ///
     /// # Errors
-    /// When it is not a job's, or one of another version.
+    /// Returns an error if the segment belongs to no job, or to a job of another version.
     pub fn open(segment: Arc<Segment>) -> Result<Arc<Self>, Error> {
         let header = Mapped::<JobHeader>::new(&segment, Offset(0))?;
         // Acquire: pairs with the Release in `create`.
@@ -284,35 +289,35 @@ impl Node {
         }))
     }
 
-    /// Number of ranks of the job.
+    /// Returns the number of ranks of the job.
     pub fn ranks(&self) -> u32 {
         self.ranks
     }
 
-    /// Who runs operations.
+    /// Returns the assignment of operations to processes.
     pub fn engine(&self) -> EngineKind {
         self.engine
     }
 
-    /// Cores that the ranks share.
+    /// Returns the number of cores that the ranks share.
     pub fn cores(&self) -> u32 {
         self.cores
     }
 
-    /// Whether `calc` operations end at once.
+    /// Returns whether `calc` operations end immediately.
     pub fn skip_calc(&self) -> bool {
         self.skip_calc
     }
 
-    /// Longest message of a schedule, in bytes, that is sent before its receive is posted.
+    /// Returns the length of the longest eager message of a schedule, in bytes.
     pub fn eager_limit(&self) -> u64 {
         self.eager_limit
     }
 
-    /// What whoever made the job found of decisions: the same bytes for every rank.
+    /// Returns the decisions that the creator of the job read: the same bytes for every rank.
     ///
     /// # Errors
-    /// When the segment is not laid out as expected.
+    /// Returns an error if the layout of the segment is invalid.
     pub fn decisions(&self) -> Result<Option<Decisions>, Error> {
         let at = Offset(self.header.decisions_at.load(Ordering::Relaxed));
         match self.header.decisions_bytes.load(Ordering::Relaxed) {
@@ -321,61 +326,67 @@ impl Node {
         }
     }
 
-    /// Whether the ranks go by the decisions: what the first to ask thinks of them, so that all
-    /// ranks do alike.
+    /// Settles whether the ranks use the decisions. The first call of any rank decides, and all
+    /// calls return its value, so that all ranks select the same algorithms.
     pub fn settle_decisions(&self, use_them: bool) -> bool {
-        let mine = if use_them { verdict::USE } else { verdict::LEAVE };
-        let word = &self.header.decisions_verdict;
-        match word.compare_exchange(verdict::NONE_YET, mine, Ordering::Relaxed, Ordering::Relaxed) {
+        let mine = if use_them { decisions_use::USE } else { decisions_use::IGNORE };
+        let word = &self.header.decisions_use;
+        // Relaxed: the word publishes no other memory.
+        match word.compare_exchange(
+            decisions_use::UNDECIDED,
+            mine,
+            Ordering::Relaxed,
+            Ordering::Relaxed,
+        ) {
             Ok(_) => use_them,
-            Err(settled) => settled == verdict::USE,
+            Err(settled) => settled == decisions_use::USE,
         }
     }
 
-    /// The segment's bytes.
+    /// Returns the segment's bytes.
     pub(crate) fn memory(&self) -> &SegmentMemory {
         &self.memory
     }
 
-    /// The segment.
+    /// Returns the segment.
     pub fn segment(&self) -> &Arc<Segment> {
         self.memory.segment()
     }
 
-    /// Where the state of the communicator of all ranks lies.
+    /// Returns the offset of the state of the communicator of all ranks.
     pub(crate) fn world_state(&self) -> Offset {
         self.world_state
     }
 
-    /// The doorbell of a rank of the job.
+    /// Returns the doorbell of a rank of the job.
     pub(crate) fn wakeup(&self, rank: u32) -> Result<Mapped<WakeupLine>, Error> {
-        Ok(Mapped::new(self.segment(), bell_at(self.ranks, rank))?)
+        Ok(Mapped::new(self.segment(), wakeup_at(self.ranks, rank))?)
     }
 
-    /// Whether every rank has a core for itself.
+    /// Returns whether every rank has a core of its own.
     pub(crate) fn has_cores_for_all(&self) -> bool {
         self.ranks <= self.cores
     }
 
-    /// How patient a waiting rank is.
+    /// Returns the number of polls and yields before a waiting rank sleeps.
     pub(crate) fn spin_policy(&self) -> SpinPolicy {
         SpinPolicy::new(self.ranks, self.cores)
     }
 
-    /// The process of the node service.
+    /// Returns the process of the node service.
     pub fn service_process(&self) -> u32 {
         self.header.service.load(Ordering::Relaxed)
     }
 
-    /// The process of a rank, 0 before it joined.
+    /// Returns the process of a rank; 0 before it joined.
     pub fn process_of(&self, rank: u32) -> u32 {
         self.lines.get(rank as usize).map_or(0, |line| line.process.load(Ordering::Relaxed))
     }
 
-    /// Joins as `rank`: its part of the segment is then this process's to hand out.
+    /// Joins as `rank`. This process then allocates from the rank's part of the segment.
     ///
     /// # Errors
-    /// When there is no such rank, or it has joined already.
+    /// Returns an error if there is no such rank, or if it has joined already.
     pub fn join(self: &Arc<Self>, rank: u32) -> Result<Member, Error> {
         let Some(line) = self.lines.get(rank as usize) else {
             return Err(Error::Argument {
@@ -389,8 +400,8 @@ impl Node {
         let from = first.saturating_add(u64::from(rank).saturating_mul(bytes));
         let arena = Arena::new(Arc::clone(self.segment()), from..from.saturating_add(bytes))?;
         line.process.store(std::process::id(), Ordering::Relaxed);
-        // AcqRel: pairs with the Acquire loads in `exit_of` and `wait_for_all`; one of two
-        // joiners wins.
+        // AcqRel: pairs with the Acquire loads in `exit_of` and `wait_for_all`. Of two processes
+        // that join as the same rank, exactly one succeeds.
         if line
             .state
             .compare_exchange(state::ABSENT, state::JOINED, Ordering::AcqRel, Ordering::Acquire)
@@ -400,6 +411,8 @@ impl Node {
                 "rank {rank} has joined this job already: is TRADEWIND_RANK set twice to the same number?"
             )));
         }
+        // AcqRel: pairs with the Acquire in `wait_for_all`. A process that dies between the two
+        // updates is JOINED but not counted; `mark` then reports it to the waiting ranks.
         self.header.joined.fetch_add(1, Ordering::AcqRel);
         shm::futex::wake_all(&self.header.joined);
         Ok(Member::new(Arc::clone(self), rank, Arc::new(arena)))
@@ -408,7 +421,7 @@ impl Node {
     /// Waits until every rank has joined.
     ///
     /// # Errors
-    /// When one failed before it joined, or the time is over.
+    /// Returns an error if a rank failed before it joined, or if the limit has passed.
     pub fn wait_for_all(&self, liveness: &LivenessCheck<'_>, limit: Duration) -> Result<(), Error> {
         let start = std::time::Instant::now();
         loop {
@@ -430,8 +443,8 @@ impl Node {
         }
     }
 
-    /// Records that a rank is gone, unless it is known to be. Whoever waits for it notices within
-    /// its next sleep.
+    /// Records that a rank has left or failed; only the first record counts. Ranks that wait for it
+    /// detect it within one liveness interval.
     pub fn mark(&self, rank: u32, how: Exit) {
         let Some(line) = self.lines.get(rank as usize) else { return };
         let (next, detail) = match how {
@@ -443,14 +456,15 @@ impl Node {
             Exit::Vanished => (state::VANISHED, 0),
         };
         let mut seen = line.state.load(Ordering::Acquire);
+        // The first recorded exit is final.
         while seen == state::ABSENT || seen == state::JOINED {
             line.detail.store(detail.cast_unsigned(), Ordering::Relaxed);
             // Release: pairs with the Acquire in `exit_of`.
             match line.state.compare_exchange(seen, next, Ordering::AcqRel, Ordering::Acquire) {
                 Ok(_) => {
                     if how != Exit::Left {
-                        // Release: pairs with the Acquire in `first_failed`. Refused when another
-                        // was the first.
+                        // Release: pairs with the Acquire in `first_failed`. The exchange fails if
+                        // another rank failed first.
                         let first = &self.header.first_failed;
                         let _ = first.compare_exchange(
                             0,
@@ -459,7 +473,8 @@ impl Node {
                             Ordering::Relaxed,
                         );
                     }
-                    // Release: pairs with the Acquire in `failures`.
+                    // Release: pairs with the Acquire in `failures`. Counted last, so a rank that
+                    // sees the count also sees the cause and the state.
                     self.header.failures.fetch_add(1, Ordering::AcqRel);
                     shm::futex::wake_all(&self.header.joined);
                     return;
@@ -469,7 +484,7 @@ impl Node {
         }
     }
 
-    /// How a rank left, if it did.
+    /// Returns the way in which a rank left, if it has left.
     pub fn exit_of(&self, rank: u32) -> Option<Exit> {
         let line = self.lines.get(rank as usize)?;
         // Acquire: pairs with the exchange in `mark`.
@@ -486,20 +501,20 @@ impl Node {
         })
     }
 
-    /// The rank that failed first, if one has.
+    /// Returns the rank that failed first, if one has failed.
     pub(crate) fn first_failed(&self) -> Option<u32> {
         // Acquire: pairs with the exchange in `mark`.
         self.header.first_failed.load(Ordering::Acquire).checked_sub(1)
     }
 
-    /// How many ranks are gone.
+    /// Returns the number of ranks that have left or failed.
     #[inline]
     pub(crate) fn failures(&self) -> u32 {
         // Acquire: pairs with the addition in `mark`.
         self.header.failures.load(Ordering::Acquire)
     }
 
-    /// What a rank that others wait for is doing.
+    /// Describes a rank that others wait for.
     pub(crate) fn straggler(&self, world_rank: u32, rank: u32) -> Straggler {
         let process = self.process_of(world_rank);
         let stopped =
@@ -508,8 +523,8 @@ impl Node {
     }
 }
 
-/// Rank lines come first, then doorbells.
-fn bell_at(ranks: u32, rank: u32) -> Offset {
+/// Returns the offset of a rank's doorbell. The doorbells follow the rank lines.
+fn wakeup_at(ranks: u32, rank: u32) -> Offset {
     Offset(LINES_AT + 64 * (u64::from(ranks) + u64::from(rank)))
 }
 

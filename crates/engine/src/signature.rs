@@ -1,7 +1,6 @@
-//! What a rank called: enough to tell whether all ranks of a communicator are in the same
-//! collective.
+//! Signature of a call, which detects ranks of a communicator in different collectives.
 
-/// The collective by name.
+/// Kind of a collective.
 #[repr(u8)]
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[expect(missing_docs, reason = "each is the collective it names")]
@@ -73,7 +72,7 @@ impl CallKind {
         Self::ALL.get(number as usize).copied().unwrap_or(CallKind::None)
     }
 
-    /// The name a person knows it by.
+    /// Returns the name in messages.
     pub fn name(self) -> &'static str {
         match self {
             CallKind::None => "no collective",
@@ -108,10 +107,11 @@ impl CallKind {
     }
 }
 
-/// One call: the collective, its size and a digest of what else must agree between the ranks.
+/// One call: the collective, its size and a digest of the other arguments that must agree between
+/// the ranks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Signature {
-    /// Which collective.
+    /// The collective.
     pub kind: CallKind,
     /// Bytes, as the collective counts them.
     pub bytes: u64,
@@ -120,35 +120,37 @@ pub struct Signature {
 }
 
 impl Signature {
-    /// A call; `arguments` is any number that differs when the other arguments do.
+    /// Returns the signature of a call. `arguments` is a number that differs if the other arguments
+    /// differ.
     pub fn new(kind: CallKind, bytes: u64, arguments: u64) -> Self {
         Signature { kind, bytes, digest: fold(arguments ^ bytes.rotate_left(32)) as u16 }
     }
 
-    /// The same call, which waits for its result: only such calls of long collectives match each
-    /// other.
+    /// Returns the signature of the blocking form of this call. A blocking call of a long
+    /// collective matches blocking calls only.
     pub(crate) fn blocking(self) -> Self {
         Signature { digest: self.digest ^ 1 << 15, ..self }
     }
 
-    /// The 24-bit mark that ranks leave when they meet: kind and digest of everything else. Never
-    /// 0.
+    /// Returns the 24-bit digest that a rank publishes when it arrives: the kind and the digest of
+    /// the arguments. It is never 0 for a collective.
     #[inline]
     pub fn digest24(&self) -> u32 {
         u32::from(self.kind as u8) << 16 | u32::from(self.digest)
     }
 
-    /// The kind that left this mark.
+    /// Returns the kind in a 24-bit digest.
     pub fn kind_of(digest24: u32) -> CallKind {
         CallKind::from_u8((digest24 >> 16) as u8)
     }
 
-    /// Two journal words.
+    /// Encodes the call in two journal words.
     pub(crate) fn encode(&self, sequence: u64) -> [u64; 2] {
         [(sequence << 24) | u64::from(self.kind as u8) << 16 | u64::from(self.digest), self.bytes]
     }
 
-    /// What [`encode`](Self::encode) wrote, with the low 40 bits of the sequence number.
+    /// Decodes the words of [`encode`](Self::encode). Returns the low 40 bits of the sequence number
+    /// and the call.
     pub(crate) fn decode(words: [u64; 2]) -> (u64, Signature) {
         let call = Signature {
             kind: CallKind::from_u8((words[0] >> 16) as u8),
@@ -158,7 +160,7 @@ impl Signature {
         (words[0] >> 24, call)
     }
 
-    /// "allreduce #17", with the size when that is what differs.
+    /// Describes the call, as in "allreduce #17", on request with the size.
     pub(crate) fn describe(&self, sequence: u64, with_arguments: bool) -> String {
         let size = if with_arguments && self.kind != CallKind::None {
             format!(" of {} bytes", self.bytes)

@@ -1,10 +1,9 @@
-//! The profile: which operation ran when, and who ran it (Schneider et al. 2011, sections 2.1 and
+//! The profile: time and executing rank of each operation (Schneider et al. 2011, sections 2.1 and
 //! 5: timing operations recorded by the scheduler itself).
 //!
-//! Every process keeps its own lists; nothing is shared while the job runs, so that recording an
-//! operation costs two clock readings. What was recorded names communicators, programs and runs by
-//! numbers that are the same on all ranks, so that the lists of all processes fit together
-//! afterwards.
+//! Every process keeps its own lists. Processes share nothing while the job runs, so recording an
+//! operation costs two clock readings. Communicators, programs and runs have the same numbers on
+//! all ranks, so the lists of all processes can be merged afterwards.
 
 use crate::linked::activation::monotonic_nanoseconds;
 use crate::linked::linker::LinkedRank;
@@ -13,27 +12,27 @@ use goal::schedule::Schedule;
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-/// Events, calls and operations of programs a process keeps, each; later ones are counted and
-/// dropped, so that a long job cannot fill its memory.
+/// Largest number of events, of calls and of operations of programs that a process keeps. Later
+/// ones are counted and dropped, so that a long job cannot fill its memory.
 const LIMIT: usize = 1 << 20;
 
-/// Marks the numbers of communicators whose ranks are on several nodes. Where it is set, ranks are
-/// those of the job; where it is not, those of the node.
+/// Flag in the number of a communicator with ranks on several nodes. With the flag, ranks are
+/// numbered in the job; without it, on the node.
 pub const BETWEEN_NODES: u64 = 1 << 63;
 
-/// Nanoseconds on the clock that all times of a profile are from: the node's monotonic one.
+/// Returns the time in nanoseconds on the node's monotonic clock, which all times of a profile use.
 pub fn now() -> u64 {
     monotonic_nanoseconds()
 }
 
-/// What of an operation an event shows.
+/// The stage of an operation that an event records.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum TraceStage {
-    /// Its execution. For a receive with a wildcard: that it was posted.
+    /// The operation was executed; a receive with a wildcard was posted.
     Executed,
-    /// A receive was posted whose message had not come, and others waited for just that.
+    /// A receive was posted before its message arrived, and other operations waited for its start.
     Posted,
-    /// A receive with a wildcard took the message of this rank's operation.
+    /// A receive with a wildcard matched the message of this rank and operation.
     Took(u32, u32),
 }
 
@@ -46,36 +45,36 @@ pub struct TraceEvent {
     pub program: u64,
     /// The run of the program.
     pub run: u64,
-    /// Whose operation it is.
+    /// The rank that owns the operation.
     pub rank: u32,
     /// The operation's record in the schedule.
     pub operation: u32,
-    /// Who executed it.
+    /// The rank that executed it.
     pub executor: u32,
-    /// What of it.
+    /// Stage of the operation.
     pub stage: TraceStage,
-    /// When it began, on the node's monotonic clock, in nanoseconds.
+    /// Start time on the node's monotonic clock, in nanoseconds.
     pub begun: u64,
-    /// When it ended.
+    /// End time.
     pub ended: u64,
 }
 
-/// A collective as the rank that called it saw it.
+/// One call of a collective on one rank.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct TracedCall {
     /// The communicator; 0 is that of all ranks.
     pub communicator: u64,
     /// The number of the collective on its communicator.
     pub sequence: u64,
-    /// What was called.
+    /// Signature of the call.
     pub call: Signature,
-    /// When it was started, on the node's monotonic clock, in nanoseconds.
+    /// Start time on the node's monotonic clock, in nanoseconds.
     pub begun: u64,
-    /// When its owner saw that it was complete.
+    /// Time at which its owner found it complete.
     pub ended: u64,
 }
 
-/// A linked program: what the numbers in events mean.
+/// A linked program, to which the numbers in events refer.
 #[derive(Clone, Debug)]
 pub struct TracedProgram {
     /// The communicator; 0 is that of all ranks.
@@ -87,16 +86,15 @@ pub struct TracedProgram {
     pub members: Vec<u32>,
     /// This rank in the communicator.
     pub rank: u32,
-    /// What it is run for.
+    /// Signature of the calls that run it.
     pub call: Signature,
     /// This rank's operations.
     pub schedule: Schedule,
-    /// The other end of each operation, where it is a message whose ends were linked: rank and
-    /// operation.
+    /// Rank and operation of the other end of each operation that is a linked send or receive.
     pub partners: Vec<Option<(u32, u32)>>,
 }
 
-/// Everything a process has recorded.
+/// The records of a process.
 #[derive(Debug, Default)]
 pub struct Recorded {
     /// The programs it linked.
@@ -105,18 +103,18 @@ pub struct Recorded {
     pub events: Vec<TraceEvent>,
     /// The collectives it called.
     pub calls: Vec<TracedCall>,
-    /// How many more there were of any of them.
+    /// Number of dropped records of all three kinds.
     pub dropped: u64,
 }
 
 #[derive(Debug, Default)]
 struct Lists {
     recorded: Recorded,
-    /// Operations of the programs kept.
+    /// Number of operations of the recorded programs.
     described: usize,
-    /// Calls under way: when they were started, by communicator and number.
+    /// Start times of pending calls, by communicator and sequence number.
     open: HashMap<(u64, u64), u64>,
-    /// Communicators that this rank was the first of.
+    /// Number of communicators in which this rank is the first.
     communicators: u64,
 }
 
@@ -131,21 +129,21 @@ impl Trace {
         self.lists.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Takes what was recorded so far.
+    /// Takes the records made so far.
     pub fn take(&self) -> Recorded {
         let mut lists = self.lock();
         lists.described = 0;
         std::mem::take(&mut lists.recorded)
     }
 
-    /// A number for a communicator that this rank of the job is the first of; no other has it.
+    /// Returns a unique number for a communicator with rank `first` of the job as its first.
     pub(crate) fn name_communicator(&self, first: u32) -> u64 {
         let mut lists = self.lock();
         lists.communicators += 1;
         (u64::from(first) << 32) + lists.communicators
     }
 
-    /// Describes a program whose events will come.
+    /// Describes a program before its first event.
     pub fn describe(&self, program: TracedProgram) {
         let mut lists = self.lock();
         lists.described += program.partners.len();
@@ -156,21 +154,21 @@ impl Trace {
         }
     }
 
-    /// Notes what an operation has done.
+    /// Records an event.
     pub fn record(&self, event: TraceEvent) {
         let mut lists = self.lock();
         let Recorded { events, dropped, .. } = &mut lists.recorded;
         push(events, dropped, event);
     }
 
-    /// A call begins now: the time that is kept.
+    /// Records the start of a call. Returns the recorded time.
     pub fn call_begun(&self, communicator: u64, sequence: u64) -> u64 {
         let now = now();
         self.lock().open.insert((communicator, sequence), now);
         now
     }
 
-    /// The owner has seen that its call is complete; a second time changes nothing.
+    /// Records that the owner has found its call complete. A second call has no effect.
     pub fn call_ended(&self, communicator: u64, sequence: u64, call: Signature) {
         let ended = now();
         let mut lists = self.lock();
@@ -179,7 +177,7 @@ impl Trace {
         push(calls, dropped, TracedCall { communicator, sequence, call, begun, ended });
     }
 
-    /// Nobody will ask any more whether the call is complete.
+    /// Forgets a call after its request has been dropped.
     pub fn call_abandoned(&self, communicator: u64, sequence: u64) {
         self.lock().open.remove(&(communicator, sequence));
     }
@@ -193,7 +191,7 @@ fn push<T>(list: &mut Vec<T>, dropped: &mut u64, item: T) {
     }
 }
 
-/// Where the events of one program go.
+/// Recorder of the events of one program.
 #[derive(Debug)]
 pub(crate) struct ProgramTrace {
     trace: Arc<Trace>,
@@ -202,7 +200,7 @@ pub(crate) struct ProgramTrace {
 }
 
 impl ProgramTrace {
-    /// Describes a program whose events will come.
+    /// Describes a program before its first event.
     pub(crate) fn new(
         trace: Arc<Trace>,
         (communicator, members): (u64, &[u32]),
@@ -211,7 +209,8 @@ impl ProgramTrace {
         linked: &LinkedRank,
     ) -> Self {
         let partners: Vec<_> = linked.links.iter().map(|link| link.partner).collect();
-        let (members, schedule) = (members.to_vec(), linked.schedule.clone());
+        let members = members.to_vec();
+        let schedule = linked.schedule.clone();
         trace.describe(TracedProgram {
             communicator,
             program,
@@ -228,7 +227,8 @@ impl ProgramTrace {
         now()
     }
 
-    /// Notes that `executor` has done something for `rank`'s operation since `begun`.
+    /// Records that `executor` has executed a stage of an operation of `rank`, from `begun` until
+    /// now.
     pub(crate) fn record(
         &self,
         run: u64,

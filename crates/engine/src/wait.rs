@@ -83,12 +83,12 @@ pub(crate) fn until<A: WaitCondition>(
     mut progress: impl FnMut() -> Result<bool, Error>,
     mut check_liveness: impl FnMut() -> Result<(), Error>,
 ) -> Result<bool, Error> {
-    for look in 0..spin_policy.polls {
+    for poll in 0..spin_policy.polls {
         if awaited.is_met() {
             return Ok(true);
         }
         // A pause takes as long as a line transfer between cores, so the first polls omit it.
-        if look >= EAGER_POLLS {
+        if poll >= EAGER_POLLS {
             progress()?;
             std::hint::spin_loop();
         }
@@ -134,23 +134,23 @@ pub(crate) fn for_slot(
     mut has_begun: impl FnMut() -> Result<bool, Error>,
     mut check_liveness: impl FnMut() -> Result<(), Error>,
 ) -> Result<bool, Error> {
-    const FIRST_NAP: Duration = Duration::from_micros(20);
-    const LAST_NAP: Duration = Duration::from_millis(5);
-    for look in 0..spin_policy.polls + spin_policy.yields {
+    const FIRST_SLEEP: Duration = Duration::from_micros(20);
+    const LAST_SLEEP: Duration = Duration::from_millis(5);
+    for poll in 0..spin_policy.polls + spin_policy.yields {
         if has_begun()? {
             return Ok(true);
         }
         // If each rank has a core, the awaited ranks are running.
-        if look < spin_policy.polls { std::hint::spin_loop() } else { std::thread::yield_now() }
+        if poll < spin_policy.polls { std::hint::spin_loop() } else { std::thread::yield_now() }
     }
-    let mut nap = FIRST_NAP;
+    let mut interval = FIRST_SLEEP;
     while !has_begun()? {
         check_liveness()?;
         if deadline.is_some_and(|deadline| Instant::now() >= deadline) {
             return Ok(false);
         }
-        std::thread::sleep(nap);
-        nap = (2 * nap).min(LAST_NAP);
+        std::thread::sleep(interval);
+        interval = (2 * interval).min(LAST_SLEEP);
     }
     Ok(true)
 }

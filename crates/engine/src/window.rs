@@ -103,7 +103,9 @@ impl<P: Executor> Run<P> {
     /// Moves the run to a new value; this value then counts as fetched.
     pub(crate) fn transfer(&mut self) -> Self {
         let collected = std::mem::replace(&mut self.collected, true);
-        let (number, call, bindings) = (self.number, self.call.clone(), self.bindings.clone());
+        let number = self.number;
+        let call = self.call.clone();
+        let bindings = self.bindings.clone();
         Run { number, call, bindings, queued: self.queued, collected }
     }
 
@@ -126,7 +128,7 @@ struct Starter<P: Executor> {
     queue: VecDeque<Queued<P::Operation>>,
     /// Results moved out of their slots.
     retired: HashMap<u64, Outcome<Vec<Vec<u8>>>>,
-    /// Queued runs whose requests were dropped.
+    /// Numbers of queued runs with dropped requests.
     abandoned: HashSet<u64>,
     /// The last run in each slot; `None` if a blocking call fetches the result itself.
     records: Vec<Option<Record<P>>>,
@@ -139,7 +141,7 @@ pub(crate) struct InflightWindow<P: Executor> {
     /// A power of two.
     slots: u64,
     starter: Mutex<Starter<P>>,
-    /// Whether runs wait for a slot. A hint that saves taking the lock.
+    /// True if runs wait for a slot. A hint that avoids taking the lock.
     has_queue: AtomicBool,
 }
 
@@ -191,7 +193,8 @@ impl<P: Executor> InflightWindow<P> {
             self.enqueue(starter, sequence, call, arguments);
             true
         };
-        let (number, bindings) = (RunNumber { run, sequence }, P::bindings(arguments));
+        let number = RunNumber { run, sequence };
+        let bindings = P::bindings(arguments);
         Ok(Run { number, call: call.clone(), bindings, queued, collected: false })
     }
 

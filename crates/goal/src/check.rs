@@ -92,7 +92,8 @@ fn arcs(graph: &Graph, report: &mut Report) -> (Vec<(usize, Arc)>, bool) {
     let vertices = graph.vertices().len();
     let mut arcs = Vec::with_capacity(graph.edges().len());
     for (number, edge) in graph.edges().iter().enumerate() {
-        let (after, before) = (edge.after, edge.before);
+        let after = edge.after;
+        let before = edge.before;
         if after.index() < vertices && before.index() < vertices {
             let until_complete = edge.until == Until::Complete;
             arcs.push((before.index(), Arc { to: after.index(), until_complete }));
@@ -132,7 +133,8 @@ pub fn global(graphs: &[Graph], options: &GlobalOptions) -> Result<(), Vec<Probl
     let mut report = Report::default();
     let mut in_order = true;
     for (position, graph) in graphs.iter().enumerate() {
-        let (rank, ranks) = (graph.rank(), graph.ranks());
+        let rank = graph.rank();
+        let ranks = graph.ranks();
         if rank as usize != position || ranks as usize != graphs.len() {
             in_order = false;
             report.add(|| Problem::Position { position, graphs: graphs.len(), rank, ranks });

@@ -316,7 +316,8 @@ pub fn decompile(schedule: &Schedule) -> Graph {
 /// Returns the operation of a record, as in the graph.
 fn operation(view: &ScheduleView<'_>, record: &OperationRecord) -> Operation {
     let blocks = |list: &[BlockRecord]| Blocks(list.iter().map(block).collect());
-    let (destination, left) = (blocks(view.destination(record)), blocks(view.left(record)));
+    let destination = blocks(view.destination(record));
+    let left = blocks(view.left(record));
     let (operation, data_type) = record.arithmetic().unwrap_or((Arithmetic::Add, DataType::U8));
     match record.kind() {
         Kind::Send => Operation::Send { data: destination, peer: record.peer, tag: record.tag },

@@ -94,7 +94,8 @@ impl Network {
                 if edge.after.index().max(edge.before.index()) >= graph.vertices().len() {
                     return None;
                 }
-                let (before, after) = (first + edge.before.index(), first + edge.after.index());
+                let before = first + edge.before.index();
+                let after = first + edge.after.index();
                 let from = if edge.until == Until::Complete { end(before) } else { start(before) };
                 network.arcs[from].push((start(after), 0));
             }
@@ -105,10 +106,12 @@ impl Network {
     }
 
     fn messages(&mut self, graphs: &[Graph]) {
-        let (mut sends, mut receives) = (Vec::new(), Vec::new());
+        let mut sends = Vec::new();
+        let mut receives = Vec::new();
         for (rank, graph) in graphs.iter().enumerate() {
             for (operation, entry) in graph.vertices().iter().enumerate() {
-                let (rank, operation) = (rank as u32, operation as u32);
+                let rank = rank as u32;
+                let operation = operation as u32;
                 match &entry.operation {
                     Operation::Send { peer, tag, .. } => {
                         sends.push(Endpoint {
@@ -136,7 +139,8 @@ impl Network {
             let number = |endpoint: Endpoint| {
                 self.firsts[endpoint.rank as usize] + endpoint.operation as usize
             };
-            let (from, to) = (start(number(send)), end(number(receive)));
+            let from = start(number(send));
+            let to = end(number(receive));
             self.arcs[from].push((to, 1));
         }
     }
@@ -175,7 +179,8 @@ impl Network {
         self.arcs.iter().flatten().for_each(|(to, _)| missing[*to] += 1);
         let mut order: Vec<usize> =
             (0..self.arcs.len()).filter(|point| missing[*point] == 0).collect();
-        let (mut level, mut previous) = (vec![0; self.arcs.len()], vec![None; self.arcs.len()]);
+        let mut level = vec![0; self.arcs.len()];
+        let mut previous = vec![None; self.arcs.len()];
         let mut next = 0;
         while let Some(point) = order.get(next).copied() {
             next += 1;

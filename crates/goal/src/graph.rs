@@ -339,7 +339,9 @@ impl Graph {
         right: impl Into<Blocks>,
         destination: impl Into<Blocks>,
     ) -> Vertex {
-        let (left, right, destination) = (left.into(), right.into(), destination.into());
+        let left = left.into();
+        let right = right.into();
+        let destination = destination.into();
         self.add(Operation::Local { operation, data_type, left, right, destination })
     }
 

@@ -129,7 +129,8 @@ pub(crate) fn check(graphs: &[Graph]) -> Result<(), NotPortable> {
         return Err(NotPortable::NoRanks);
     }
     for (position, graph) in graphs.iter().enumerate() {
-        let (rank, ranks) = (graph.rank(), graph.ranks());
+        let rank = graph.rank();
+        let ranks = graph.ranks();
         if rank as usize != position || ranks as usize != graphs.len() {
             return Err(NotPortable::Position { position, graphs: graphs.len(), rank, ranks });
         }

@@ -13,7 +13,8 @@ pub(super) fn bruck(
     output: &Parts,
 ) -> Result<(), CollectiveError> {
     let member = builder.member();
-    let (rank, ranks) = (member.rank(), member.ranks());
+    let rank = member.rank();
+    let ranks = member.ranks();
     builder.copy(input.at(rank), output.at(rank));
     // A block is known by how many ranks it travels in all, which is also what tells the rounds in
     // which it moves.
@@ -54,7 +55,8 @@ pub(super) fn multiphase(
     output: &Parts,
 ) -> Result<(), CollectiveError> {
     let member = builder.member();
-    let (rank, ranks) = (member.rank(), member.ranks());
+    let rank = member.rank();
+    let ranks = member.ranks();
     builder.copy(input.at(rank), output.at(rank));
     let mut places: Vec<Block> = (0..ranks).map(|index| input.at(index)).collect();
     let mut stride = 1;

@@ -17,7 +17,8 @@ pub(super) fn build(
     data: Block,
 ) -> Result<(), CollectiveError> {
     let member = builder.member();
-    let (number, ranks) = (member.behind(root)?, member.ranks());
+    let number = member.behind(root)?;
+    let ranks = member.ranks();
     let parts = Parts::new(data, &Sizes::even(ranks, data.length, 1));
     let tree = BinomialTree::new(member, root)?;
     if let Some(parent) = tree.parent {
@@ -26,7 +27,8 @@ pub(super) fn build(
     for child in tree.children.iter().rev() {
         builder.send(parts.range(number + child.distance, child.size), child.rank, SCATTER);
     }
-    let (next, right) = ((number + 1) % ranks, member.after(1));
+    let next = (number + 1) % ranks;
+    let right = member.after(1);
     for step in 0..ranks - 1 {
         // Part by part backwards: what comes from the left in one step goes to the right in the
         // next.

@@ -17,7 +17,8 @@ pub(super) fn build(
     segments: Segments,
 ) -> Result<(), CollectiveError> {
     let member = builder.member();
-    let (number, nodes) = (member.behind(root)?, member.ranks() - 1);
+    let number = member.behind(root)?;
+    let nodes = member.ranks() - 1;
     let trees = [Shape::Plain, Shape::of_second(nodes)].map(|shape| {
         let place = |number: u32| member.beyond(root, number);
         let tree = shape.tree(number, nodes);
@@ -27,7 +28,8 @@ pub(super) fn build(
         }
     });
     for (index, segment) in segments.of(data).enumerate() {
-        let (tree, tag) = (&trees[index % 2], index as u32 % 2);
+        let tree = &trees[index % 2];
+        let tag = index as u32 % 2;
         let received = tree.parent.map(|parent| builder.receive(segment, parent, tag));
         for child in &tree.children {
             let sent = builder.send(segment, *child, tag);

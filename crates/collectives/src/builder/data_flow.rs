@@ -97,7 +97,8 @@ mod tests {
 
     #[test]
     fn readers_wait_for_writers_and_writers_for_readers() {
-        let (mut flow, none) = (DataFlow::default(), Blocks::none());
+        let mut flow = DataFlow::default();
+        let none = Blocks::none();
         assert_eq!(awaited(&mut flow, 0, &[], &block(0, 10)), [] as [u32; 0]);
         assert_eq!(awaited(&mut flow, 1, &[], &block(10, 10)), [] as [u32; 0]);
         assert_eq!(awaited(&mut flow, 2, &[&block(5, 10)], &none), [0, 1]);

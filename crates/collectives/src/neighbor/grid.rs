@@ -28,7 +28,8 @@ pub fn cartesian(
     rank: u32,
 ) -> Result<Vec<Option<u32>>, CollectiveError> {
     if dimensions.len() != periodic.len() {
-        let (dimensions, periodic) = (dimensions.len(), periodic.len());
+        let dimensions = dimensions.len();
+        let periodic = periodic.len();
         return Err(CollectiveError::PeriodicFlagsDoNotFit { dimensions, periodic });
     }
     let mut stride = places(dimensions)?;
@@ -38,7 +39,8 @@ pub fn cartesian(
         stride /= extent;
         let line = Member::new(rank / stride % extent, *extent)?;
         let at = |coordinate: u32| rank - line.after(0) * stride + coordinate * stride;
-        let (negative, positive) = (line.before(1), line.after(1));
+        let negative = line.before(1);
+        let positive = line.after(1);
         neighbors.push((*periodic || line.after(0) != 0).then(|| at(negative)));
         neighbors.push((*periodic || positive != 0).then(|| at(positive)));
     }

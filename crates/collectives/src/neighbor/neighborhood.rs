@@ -147,7 +147,8 @@ impl Neighborhood {
         received: &[Block],
     ) -> Result<(), CollectiveError> {
         for (destination, source) in &self.loops {
-            let (from, to) = (sent[*destination], received[*source]);
+            let from = sent[*destination];
+            let to = received[*source];
             if from.length != to.length {
                 return Err(CollectiveError::SelfLoopSizesDiffer {
                     rank: self.rank,
@@ -205,9 +206,11 @@ fn loops(
         ends.sort_unstable();
         ends
     };
-    let (sources, destinations) = (ends(sources), ends(destinations));
+    let sources = ends(sources);
+    let destinations = ends(destinations);
     if sources.iter().map(|end| end.0).ne(destinations.iter().map(|end| end.0)) {
-        let (destinations, sources) = (destinations.len(), sources.len());
+        let destinations = destinations.len();
+        let sources = sources.len();
         return Err(CollectiveError::SelfLoopsDiffer { rank, destinations, sources });
     }
     Ok(destinations

@@ -56,7 +56,8 @@ impl Topology {
                 });
             }
         }
-        let (mut starts, mut ends) = (Ends::new(), Ends::new());
+        let mut starts = Ends::new();
+        let mut ends = Ends::new();
         for own in neighborhoods {
             for (position, Neighbor { rank, tag }) in own.destinations().iter().enumerate() {
                 rank.iter().for_each(|to| {
@@ -77,7 +78,8 @@ impl Topology {
             .filter(|key| count(&starts, key) != count(&ends, key))
             .min();
         if let Some(key @ (from, to, _)) = differs {
-            let (destinations, sources) = (count(&starts, key), count(&ends, key));
+            let destinations = count(&starts, key);
+            let sources = count(&ends, key);
             return Err(CollectiveError::EdgesDiffer {
                 from: *from,
                 to: *to,

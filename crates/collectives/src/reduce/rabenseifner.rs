@@ -62,7 +62,8 @@ fn gather(
             builder.send(merged(held), halving.partner(distance), distance);
             return Ok(());
         }
-        let (first, count) = (halving.sibling(distance), halving.count);
+        let first = halving.sibling(distance);
+        let count = halving.count;
         let theirs = match output {
             Some(output) => output.range(first, count),
             None => builder

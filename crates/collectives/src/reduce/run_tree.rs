@@ -39,7 +39,8 @@ impl RunTree {
     /// Runs of 1, 2, 4, … ranks become one with the run beside them. A run is headed by the root if
     /// it is in it, by its first rank otherwise.
     pub(super) fn binomial(member: Member, root: u32) -> Self {
-        let (rank, ranks) = (member.rank(), member.ranks());
+        let rank = member.rank();
+        let ranks = member.ranks();
         let holds_root = |start: u32, size: u32| root / size == start / size;
         let head = |start: u32, size: u32| if holds_root(start, size) { root } else { start };
         let mut tree = RunTree::default();
@@ -63,7 +64,9 @@ impl RunTree {
     /// `degree` runs in all, but at least one on each side where there are ranks; each run is
     /// headed by the rank nearest to the root, and so on.
     pub(super) fn of_degree(member: Member, root: u32, degree: u32) -> Self {
-        let (mut run, mut head, mut parent) = (0..member.ranks(), root, None);
+        let mut run = 0..member.ranks();
+        let mut head = root;
+        let mut parent = None;
         loop {
             let (lower, higher) = shared_out(&run, head, degree);
             if head == member.rank() {
@@ -122,8 +125,10 @@ fn received(builder: &mut GraphBuilder, child: u32, bytes: u64) -> Result<Block,
 
 /// The ranks of a run below and above its head, in runs.
 fn shared_out(run: &Range<u32>, head: u32, degree: u32) -> (Vec<Range<u32>>, Vec<Range<u32>>) {
-    let (lower, higher) = (run.start..head, head + 1..run.end);
-    let (below, above) = (u64::from(head - run.start), u64::from(run.end - head - 1));
+    let lower = run.start..head;
+    let higher = head + 1..run.end;
+    let below = u64::from(head - run.start);
+    let above = u64::from(run.end - head - 1);
     let degree = u64::from(degree);
     let share = if above == 0 {
         degree

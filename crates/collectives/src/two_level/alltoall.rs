@@ -56,7 +56,8 @@ pub fn alltoall(
     bytes: u64,
     algorithm: Algorithm,
 ) -> Result<Graph, CollectiveError> {
-    let (name, instead) = (algorithm.name(), DIRECT_ONES);
+    let name = algorithm.name();
+    let instead = DIRECT_ONES;
     let order =
         Order::of(algorithm).ok_or(CollectiveError::HasNoLevels { algorithm: name, instead })?;
     let mut builder = GraphBuilder::new(rank, ranks)?;
@@ -66,7 +67,8 @@ pub fn alltoall(
     builder.copy(input.at(rank), output.at(rank));
     let nodes = Nodes { ranks, per_node: ranks_per_node.get() };
     let exchange = LeaderExchange::new(&mut builder, nodes, bytes, &input, &output)?;
-    let (here, there) = (nodes.ranks_of(exchange.node, rank), nodes.leaders_for(exchange.node));
+    let here = nodes.ranks_of(exchange.node, rank);
+    let there = nodes.leaders_for(exchange.node);
     builder.within(here, |builder| exchange.up(builder));
     builder.within(there, |builder| exchange.between(builder, order));
     builder.within(here, |builder| exchange.down(builder));
@@ -152,7 +154,8 @@ impl<'a> LeaderExchange<'a> {
     ) -> Result<Self, CollectiveError> {
         let rank = builder.member().rank();
         let node = rank / nodes.per_node;
-        let (first, size) = (nodes.first(node), nodes.size(node));
+        let first = nodes.first(node);
+        let size = nodes.size(node);
         let mut nodes_led = vec![Vec::new(); size as usize];
         for other in (0..nodes.count()).filter(|other| *other != node) {
             nodes_led[nodes.leader(node, other) as usize].push(other);
@@ -184,7 +187,8 @@ impl<'a> LeaderExchange<'a> {
         other: u32,
         own: &Parts,
     ) -> Result<Vec<Block>, CollectiveError> {
-        let (here, there) = (self.nodes_led.len() - 1, self.nodes.size(other));
+        let here = self.nodes_led.len() - 1;
+        let there = self.nodes.size(other);
         let mut row = Row::new(builder, here, u64::from(there) * self.bytes)?;
         let own = self.of_node(own, other);
         let place = |position| if position == self.position { own } else { row.next_block() };

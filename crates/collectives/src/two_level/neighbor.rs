@@ -144,7 +144,8 @@ fn messages(rank: u32, nodes: &[u32], items: &[Item]) -> Messages {
     };
     for (number, item) in items.iter().enumerate() {
         for edge in &item.receivers {
-            let (here, there) = (node(edge.from), node(edge.to));
+            let here = node(edge.from);
+            let there = node(edge.to);
             if here == there {
                 goes(Step::Up, edge.from, edge.to, number);
                 continue;

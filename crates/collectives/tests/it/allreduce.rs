@@ -18,7 +18,8 @@ fn results(
     operation: Arithmetic,
     data_type: DataType,
 ) -> Vec<Vec<u8>> {
-    let (ranks, bytes) = (inputs.len() as u32, inputs[0].len() as u64);
+    let ranks = inputs.len() as u32;
+    let bytes = inputs[0].len() as u64;
     let graph =
         |rank| algorithm.graph(rank, ranks, bytes, Reduction::new(operation, data_type)).unwrap();
     let graphs: Vec<Graph> = (0..ranks).map(graph).collect();

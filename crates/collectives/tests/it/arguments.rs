@@ -15,7 +15,8 @@ use goal::graph::Graph;
 fn a_rank_must_exist() {
     for (rank, ranks) in [(0, 0), (3, 3), (u32::MAX, 8)] {
         let error = Some(Error::RankOutOfRange { rank, ranks });
-        let (tuning, sizes) = (Tuning::default(), &Sizes::equal(ranks, 8).unwrap());
+        let tuning = Tuning::default();
+        let sizes = &Sizes::equal(ranks, 8).unwrap();
         let check =
             |name: &str, graph: Result<Graph, Error>| assert_eq!(graph.err(), error, "{name}");
         barrier::Algorithm::ALL.iter().for_each(|a| check(a.name(), a.graph(rank, ranks)));
@@ -51,7 +52,8 @@ fn a_rank_must_exist() {
 #[test]
 fn a_root_must_exist() {
     let error = Error::RootOutOfRange { root: 4, ranks: 4 };
-    let (tuning, sizes) = (Tuning::default(), &Sizes::equal(4, 8).unwrap());
+    let tuning = Tuning::default();
+    let sizes = &Sizes::equal(4, 8).unwrap();
     let check =
         |name: &str, graph: Result<Graph, Error>| assert_eq!(graph.as_ref(), Err(&error), "{name}");
     bcast::Algorithm::ALL.iter().for_each(|a| check(a.name(), a.graph(0, 4, 4, 8, tuning)));
@@ -63,8 +65,10 @@ fn a_root_must_exist() {
 
 #[test]
 fn a_reduction_must_be_defined() {
-    let (f64, tuning) = (DataType::F64, Tuning::default());
-    let (sum, bits) = (Reduction::new(Arithmetic::Add, f64), Reduction::new(Arithmetic::Xor, f64));
+    let f64 = DataType::F64;
+    let tuning = Tuning::default();
+    let sum = Reduction::new(Arithmetic::Add, f64);
+    let bits = Reduction::new(Arithmetic::Xor, f64);
     let sizes = |bytes| Sizes::each(&[16, bytes]).unwrap();
     let check = |name: &str, graph: &dyn Fn(u64, Reduction) -> Result<Graph, Error>| {
         let error = Some(Error::NotWholeElements { bytes: 12, data_type: f64 });

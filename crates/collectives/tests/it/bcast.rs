@@ -77,7 +77,8 @@ fn sent(graph: &Graph) -> u64 {
 #[test]
 fn two_trees_use_everybodys_bandwidth_and_no_more() {
     for ranks in 2..=40 {
-        let (segments, bytes) = (12, 1200);
+        let segments = 12;
+        let bytes = 1200;
         for graph in graphs(Algorithm::TwoTree, ranks, 1, bytes, tuning(100, 1)) {
             let is_root = graph.buffers()[0].access == Access::Input;
             let limit = if is_root { bytes } else { bytes + 2 * bytes / segments };

@@ -78,7 +78,8 @@ fn broadcasts() {
 #[test]
 fn scatters_and_gathers() {
     for ranks in COUNTS {
-        let (others, sizes) = (ranks - 1, &Sizes::equal(ranks, 20).unwrap());
+        let others = ranks - 1;
+        let sizes = &Sizes::equal(ranks, 20).unwrap();
         let scattered = |algorithm: scatter::Algorithm| {
             figures(ranks, |rank| algorithm.graph(rank, 1, sizes, tuning(10, 2)).unwrap())
         };
@@ -132,7 +133,8 @@ fn reductions() {
     use reduce::Algorithm::*;
     for ranks in COUNTS {
         // Each rank has at least an element of every part.
-        let (others, bytes) = (ranks - 1, 8 * u64::from(ranks));
+        let others = ranks - 1;
+        let bytes = 8 * u64::from(ranks);
         let reduced = |algorithm: reduce::Algorithm, root, degree| {
             figures(ranks, |rank| {
                 algorithm.graph(rank, ranks, root, bytes, SUM, tuning(8, degree)).unwrap()
@@ -175,7 +177,8 @@ fn reductions() {
 #[test]
 fn scans_and_barriers() {
     for ranks in COUNTS {
-        let (others, bytes) = (ranks - 1, 8);
+        let others = ranks - 1;
+        let bytes = 8;
         let pairs: u32 = (0..ceiling(ranks)).map(|round| ranks - (1 << round)).sum();
         let scanned = |algorithm: scan::Algorithm| {
             figures(ranks, |rank| algorithm.graph(rank, ranks, bytes, SUM).unwrap())

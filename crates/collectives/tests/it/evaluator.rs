@@ -137,7 +137,8 @@ impl<'a> Evaluation<'a> {
         match step {
             Step::Start(place) => self.start(place),
             Step::Arrive(index) => {
-                let (send, receive) = (self.messages[index].send, self.messages[index].receive);
+                let send = self.messages[index].send;
+                let receive = self.messages[index].receive;
                 let payload = self.messages[index].payload.take();
                 let bytes = payload.unwrap_or_else(|| self.read(send.0, self.data(send)));
                 self.write(receive.0, self.data(receive), &bytes);
@@ -173,7 +174,8 @@ impl<'a> Evaluation<'a> {
             }
             Operation::Receive { .. } => self.both_started(self.message_of[&place]),
             Operation::Local { operation, data_type, left, right, destination } => {
-                let (left, right) = (self.read(place.0, left), self.read(place.0, right));
+                let left = self.read(place.0, left);
+                let right = self.read(place.0, right);
                 let result = (self.apply)(*operation, *data_type, &left, &right);
                 self.write(place.0, destination, &result);
                 self.complete(place);
@@ -319,7 +321,8 @@ impl Rank {
             _ => vec![UNTOUCHED; declaration.length as usize],
         };
         let count = graph.vertices().len();
-        let (mut missing, mut waiting) = (vec![0; count], vec![Vec::new(); count]);
+        let mut missing = vec![0; count];
+        let mut waiting = vec![Vec::new(); count];
         for edge in graph.edges() {
             missing[edge.after.index()] += 1;
             waiting[edge.before.index()].push((edge.after.index(), edge.until));
@@ -337,7 +340,8 @@ impl Rank {
 
 /// Pairs all sends with all receives; nothing may be left over.
 fn messages(graphs: &[Graph]) -> Vec<Message> {
-    let (mut sends, mut receives) = (Vec::new(), Vec::new());
+    let mut sends = Vec::new();
+    let mut receives = Vec::new();
     for graph in graphs {
         for (vertex, entry) in graph.vertices().iter().enumerate() {
             let endpoint = |peer, tag, data: &Blocks| Endpoint {

@@ -9,7 +9,8 @@ use goal::arithmetic::{Arithmetic, DataType};
 use goal::graph::Graph;
 
 fn check(algorithm: Algorithm, apply: Apply, root: u32, reduction: Reduction, inputs: &[Vec<u8>]) {
-    let (ranks, bytes) = (inputs.len() as u32, inputs[0].len() as u64);
+    let ranks = inputs.len() as u32;
+    let bytes = inputs[0].len() as u64;
     let graph = |rank| algorithm.graph(rank, ranks, root, bytes, reduction, tuning(20, 3)).unwrap();
     let graphs: Vec<Graph> = (0..ranks).map(graph).collect();
     let combined = fold(apply, reduction, inputs);

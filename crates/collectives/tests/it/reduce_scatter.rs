@@ -80,7 +80,8 @@ fn contributions_are_combined_in_rank_order_where_that_is_claimed() {
 
 #[test]
 fn what_is_not_associative_is_folded_from_the_left_or_refused() {
-    let (sizes, reduction) = (equal(5, 2, 8), Reduction::new(Arithmetic::Subtract, DataType::F64));
+    let sizes = equal(5, 2, 8);
+    let reduction = Reduction::new(Arithmetic::Subtract, DataType::F64);
     for algorithm in Algorithm::ALL {
         if algorithm.folds_from_left() {
             check(*algorithm, apply, reduction, &sizes, &all_exact(DataType::F64, 5, 10));

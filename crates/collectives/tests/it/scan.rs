@@ -15,7 +15,8 @@ fn check(
     inclusive: bool,
     graph: impl Fn(u32, u32, u64) -> Result<Graph, CollectiveError>,
 ) {
-    let (ranks, bytes) = (inputs.len() as u32, inputs[0].len());
+    let ranks = inputs.len() as u32;
+    let bytes = inputs[0].len();
     let graphs: Vec<Graph> =
         (0..ranks).map(|rank| graph(rank, ranks, bytes as u64).unwrap()).collect();
     for (rank, buffers) in run_with(apply, &graphs, inputs).iter().enumerate() {

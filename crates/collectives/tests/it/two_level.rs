@@ -201,11 +201,13 @@ fn destinations(graph: &Graph) -> Vec<u32> {
 #[test]
 fn one_message_goes_from_node_to_node_and_no_rank_speaks_with_more_nodes_than_it_must() {
     for (ranks, per_node) in every_shape() {
-        let (here, nodes) = (per_node.get(), ranks.div_ceil(per_node.get()));
+        let here = per_node.get();
+        let nodes = ranks.div_ceil(per_node.get());
         let mut between = vec![0; (nodes * nodes) as usize];
         for rank in 0..ranks {
             let graph = two_level::alltoall(rank, ranks, per_node, 8, ALLTOALLS[1]).unwrap();
-            let (node, size) = (rank / here, here.min(ranks - rank / here * here));
+            let node = rank / here;
+            let size = here.min(ranks - rank / here * here);
             let (inside, outside): (Vec<u32>, Vec<u32>) =
                 destinations(&graph).into_iter().partition(|peer| peer / here == node);
             assert!(

@@ -124,9 +124,9 @@ impl Communicator {
         });
         let setting = Setting { rank: self.rank, skip_calc: self.member.node().skip_calc(), trace };
         let program = Program::new(self.member.node().memory().clone(), block, linked, setting)?;
-        let rooms = LongStaging::new(Arc::clone(self.member.arena()), &program);
+        let staging = LongStaging::new(Arc::clone(self.member.arena()), &program);
         let window =
-            InflightWindow::new(LinkedExecutor::new(program, self.wakeup.clone()), slots, rooms);
+            InflightWindow::new(LinkedExecutor::new(program, self.wakeup.clone()), slots, staging);
         Ok(Arc::new(LinkedSchedule { communicator: Arc::clone(self), window, block, call }))
     }
 }

@@ -1,4 +1,4 @@
-//! Contributions with a block table, for lengths that not every rank knows. The table states where
+//! Contributions with a block table, for lengths that are not arguments on every rank. The table states where
 //! the blocks end, so a reader can check that a block has the length it expects.
 //!
 //! The cell of a rank in the slot holds the total number of bytes and, behind it, table and blocks,
@@ -49,21 +49,22 @@ impl FlatExecutor {
         if length <= self.cell_bytes { table } else { aligned(table) }
     }
 
-    /// Publishes this rank's blocks; `room` is arena memory for blocks too long for a cell.
+    /// Publishes this rank's blocks; `staged` is arena memory for blocks too long for a
+    /// cell.
     pub(crate) fn publish_blocks(
         &self,
         run: u64,
         (collective, blocks): (&FlatCollective, &VariableBlocks),
         input: &Argument<'_>,
-        room: Option<Offset>,
+        staged: Option<Offset>,
     ) -> Outcome {
         let line = self.cell(run, ContributionPlacement::Inline, self.rank);
         let behind = Offset(line.0 + WORD);
         let length = self.table_and_blocks_bytes(blocks);
-        let at = match room {
-            Some(room) => {
-                self.memory.write(behind, &room.0.to_le_bytes())?;
-                room
+        let at = match staged {
+            Some(staged) => {
+                self.memory.write(behind, &staged.0.to_le_bytes())?;
+                staged
             }
             None if length <= CONTRIBUTION_BYTES - WORD => behind,
             None => self.cell(run, ContributionPlacement::Cell, self.rank),
@@ -165,7 +166,8 @@ impl FlatExecutor {
     ) -> Outcome {
         let expected = target.end - target.start;
         if sent != expected {
-            let (call, to) = (collective.call.kind.name(), self.rank);
+            let call = collective.call.kind.name();
+            let to = self.rank;
             return Err(Error::BlockLength { call, from: source, to, sent, expected }.into());
         }
         match result.get_mut(target.start as usize..target.end as usize) {
@@ -185,9 +187,11 @@ impl FlatExecutor {
         let word =
             |number: u64| self.read_word(Offset(at.0.saturating_add(WORD.saturating_mul(number))));
         let count = word(0)?.min(length / (2 * WORD));
-        let (mut start, mut before) = (0, edge.number);
+        let mut start = 0;
+        let mut before = edge.number;
         for entry in 0..count {
-            let (found, end) = (word(1 + 2 * entry)?, word(2 + 2 * entry)?);
+            let found = word(1 + 2 * entry)?;
+            let end = word(2 + 2 * entry)?;
             if found == EdgeKey::new(self.rank, edge.tag).0 {
                 if before == 0 {
                     let data = at.0.saturating_add(self.blocks_at(WORD * (1 + 2 * count), length));

@@ -81,7 +81,8 @@ impl FlatExecutor {
         let states =
             (0..ranks).map(|rank| state.states(segment, rank)).collect::<Result<_, Error>>()?;
         let sleepers = Mapped::new(segment, state.sleepers_at())?;
-        let (cells, cell_bytes) = (state.place(layout.cell_at(0, 0)).0, layout.cell_bytes());
+        let cells = state.place(layout.cell_at(0, 0)).0;
+        let cell_bytes = layout.cell_bytes();
         Ok(FlatExecutor { memory, rank, ranks, cells, cell_bytes, sleepers, slots, states, state })
     }
 

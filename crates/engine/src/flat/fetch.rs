@@ -24,7 +24,8 @@ impl FlatExecutor {
         if let Some(blocks) = &collective.blocks {
             return self.fetch_variable(run, collective, blocks, result);
         }
-        let (rank, ranks) = (u64::from(self.rank), u64::from(self.ranks));
+        let rank = u64::from(self.rank);
+        let ranks = u64::from(self.ranks);
         match collective.pattern {
             Pattern::Barrier => Ok(()),
             Pattern::Broadcast { root } => {
@@ -124,7 +125,8 @@ impl FlatExecutor {
         }
         let mut failure = None;
         for (index, piece) in result.chunks_mut(FOLD_BYTES).enumerate() {
-            let (from, length) = (skip + (index * FOLD_BYTES) as u64, piece.len() as u64);
+            let from = skip + (index * FOLD_BYTES) as u64;
+            let length = piece.len() as u64;
             let at = |place: &Offset| Offset(place.0 + from);
             let rest = match locations.as_slice() {
                 [first, second, rest @ ..] => {

@@ -1,9 +1,9 @@
-//! Definition of flat collectives: contributions, results, and who waits for whom.
+//! Definition of flat collectives: contributions, results, and the ranks that each rank waits for.
 //!
 //! A [`FlatCollective`] defines what each rank contributes and which part of the contributions it
 //! receives, identically on every rank. The placement of its bytes follows from their number alone,
-//! so all ranks agree without communication. A contribution whose length only its owner knows
-//! states its placement itself (see `blocks`).
+//! so all ranks agree without communication. If only the owner has the length
+//! of a contribution, the contribution states its placement itself (see `blocks`).
 
 use crate::signature::Signature;
 use crate::state::StateLayout;
@@ -29,7 +29,7 @@ pub fn folded_by_all(ranks: u32) -> u64 {
 }
 
 /// Part of the contributions that a rank receives. In patterns with a root or with neighbours, a
-/// rank waits only for the ranks whose contributions it receives, and fetches its result itself.
+/// rank waits only for the sources of its contributions, and fetches its result itself.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Pattern {
     /// No data.
@@ -215,7 +215,7 @@ pub(crate) enum ContributionPlacement {
     Variable,
 }
 
-/// Where a reduction or copy is executed.
+/// Executor of a reduction or copy.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum ReducedBy {
     /// By each rank for itself, when it fetches.

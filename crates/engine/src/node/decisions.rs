@@ -1,7 +1,7 @@
-//! A job's decisions: which algorithms to use when. To the engine they are bytes.
+//! A job's decisions: the table that selects algorithms. The engine treats them as bytes.
 //!
-//! Ranks that decide differently wait for each other for ever. So whoever makes the job looks for
-//! the file, once, and puts what it found where every rank finds the same.
+//! Ranks with different decisions wait for each other for ever. Therefore the process that creates
+//! the job reads the file once and publishes the outcome in the segment, the same for every rank.
 
 use std::ffi::OsString;
 use std::fs::File;
@@ -9,23 +9,24 @@ use std::io::{self, ErrorKind, Read};
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::path::PathBuf;
 
-/// Names the file; empty for none.
+/// Variable with the path of the file; empty for none.
 const VARIABLE: &str = "TRADEWIND_DECISIONS";
-/// A file that is longer is no table of decisions.
+/// Largest length of a table of decisions, in bytes.
 const LONGEST: u64 = 16 << 20;
 
-/// What was found at the place of the decisions.
+/// The outcome of reading the file of decisions.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Decisions {
-    /// The place.
+    /// Path of the file.
     pub path: PathBuf,
-    /// The file, or why it cannot be read.
+    /// The contents, or the reason why the file cannot be read.
     pub content: Result<Vec<u8>, String>,
 }
 
 impl Decisions {
-    /// Where they are kept: where `TRADEWIND_DECISIONS` says, which may be empty for nowhere; else
-    /// in `tradewind/decisions.json` under `XDG_CONFIG_HOME`, else under `.config` at home.
+    /// Returns the path of the file: the value of `TRADEWIND_DECISIONS`, with an empty value for no
+    /// file; otherwise `tradewind/decisions.json` under `XDG_CONFIG_HOME`, or under `.config` in the
+    /// home directory.
     pub fn place() -> Option<PathBuf> {
         let set = |name: &str| std::env::var_os(name).filter(|value| !value.is_empty());
         let usual = |base: PathBuf| base.join("tradewind").join("decisions.json");
@@ -38,7 +39,7 @@ impl Decisions {
         }
     }
 
-    /// What lies there. That there is nothing at the usual place is no news.
+    /// Reads the file. Returns `None` if there is no file at the default path.
     pub(crate) fn find() -> Option<Self> {
         let path = Decisions::place()?;
         match read(&path) {
@@ -52,8 +53,8 @@ impl Decisions {
         }
     }
 
-    /// The length of the path, the path, whether the file could be read, and the file or the
-    /// reason.
+    /// Encodes the length of the path, the path, a flag for a readable file, and the contents or
+    /// the reason.
     pub(crate) fn encode(&self) -> Vec<u8> {
         let path = self.path.as_os_str().as_bytes();
         let (readable, rest) = match &self.content {
@@ -64,7 +65,7 @@ impl Decisions {
         [length.as_slice(), path, &[readable], rest].concat()
     }
 
-    /// What [`encode`](Self::encode) gave; damage becomes a file that cannot be read.
+    /// Decodes the bytes of [`encode`](Self::encode). Damaged bytes become an unreadable file.
     pub(crate) fn decode(bytes: &[u8]) -> Self {
         Decisions::try_decode(bytes).unwrap_or_else(|| Decisions {
             path: PathBuf::new(),

@@ -97,7 +97,8 @@ impl Member {
             let own_work = self.own_work.lock().unwrap_or_else(PoisonError::into_inner);
             (own_work.iter().filter_map(Weak::upgrade).collect(), own_work.len())
         };
-        let (mut did_any, mut any_idle) = (false, works.len() < listed);
+        let mut did_any = false;
+        let mut any_idle = works.len() < listed;
         for work in works {
             did_any |= work.progress_own()?;
             any_idle |= work.is_idle();

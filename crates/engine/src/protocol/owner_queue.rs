@@ -1,7 +1,7 @@
 //! Queue of tasks that only their owner may execute: any process appends, the owner reads.
 //!
-//! An entry carries its position, so the owner can distinguish a written entry from one whose
-//! writer was interrupted between reserving the position and writing. The owner stops there and
+//! An entry carries its position, so the owner can distinguish a written entry from a reserved one:
+//! a writer may be interrupted between reserving the position and writing. The owner stops there and
 //! does not wait; the writer notifies the owner after the write.
 
 use crate::sync::{AtomicU32, AtomicU64, Ordering};

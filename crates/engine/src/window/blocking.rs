@@ -22,7 +22,7 @@ pub(crate) enum BlockingStart {
 }
 
 impl InflightWindow<FlatExecutor> {
-    /// Starts a collective whose result this thread fetches with
+    /// Starts a collective. The same thread fetches the result with
     /// [`fetch_blocking`](Self::fetch_blocking).
     pub(crate) fn start_blocking(
         &self,

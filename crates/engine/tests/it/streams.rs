@@ -157,7 +157,8 @@ fn a_mismatch_in_the_first_stream_leaves_ranks_able_to_agree() {
 fn neighbours_whose_tags_differ_find_out() {
     let outcomes = std::sync::Mutex::new(Vec::new());
     ranks(2, |communicator| {
-        let (me, other) = (communicator.rank(), 1 - communicator.rank());
+        let me = communicator.rank();
+        let other = 1 - communicator.rank();
         // Both send with tag 1; rank 1 expects tag 2.
         let edge_keys = Some(Arc::from([EdgeKey::new(other, 1)]));
         let sources = Arc::from([Some(Edge { rank: other, tag: 1 + me, number: 0 })]);

@@ -77,7 +77,8 @@ impl<'a> Shape<'a> {
         if !fits(section, NODE as u64) {
             return None;
         }
-        let (nodes, roots) = (u32_at(section, 0) as usize, u32_at(section, 4) as usize);
+        let nodes = u32_at(section, 0) as usize;
+        let roots = u32_at(section, 4) as usize;
         let (roots, rest) = section[8..].split_at(4 * roots);
         let (nodes, edges) = rest.split_at(NODE * nodes);
         Some(Shape { roots, nodes, edges })
@@ -88,7 +89,8 @@ impl<'a> Shape<'a> {
 /// the nodes count at their start.
 fn fits(section: &[u8], node_size: u64) -> bool {
     let length = section.len() as u64;
-    let (nodes, roots) = (u64::from(u32_at(section, 0)), u64::from(u32_at(section, 4)));
+    let nodes = u64::from(u32_at(section, 0));
+    let roots = u64::from(u32_at(section, 4));
     let first = 8 + 4 * roots;
     let edges_at = first + node_size * nodes;
     if edges_at > length {
@@ -111,7 +113,8 @@ fn other_layout(sections: &[&[u8]], rank: u32) -> BinaryError {
         Some(found) if !used.is_empty() => BinaryError::NodeSize { found },
         _ => {
             let section = sections[rank as usize];
-            let (nodes, roots) = (u32_at(section, 0), u32_at(section, 4));
+            let nodes = u32_at(section, 0);
+            let roots = u32_at(section, 4);
             BinaryError::SectionLength { rank, length: section.len() as u64, nodes, roots }
         }
     }
@@ -152,7 +155,8 @@ fn graph(section: &[u8], rank: u32, ranks: u32, highest: [u8; 2]) -> Result<Grap
                     return Err(fail("it waits for itself"));
                 }
                 *waiting += 1;
-                let (after, before) = (Vertex(target), Vertex(index as u32));
+                let after = Vertex(target);
+                let before = Vertex(index as u32);
                 if is_start {
                     graph.irequires(after, before)
                 } else {
@@ -172,7 +176,9 @@ fn graph(section: &[u8], rank: u32, ranks: u32, highest: [u8; 2]) -> Result<Grap
 }
 
 fn operation(node: &[u8]) -> Result<Operation, &'static str> {
-    let (peer, size, tag) = (u32_at(node, 5), u64::from_le_bytes(fixed(node, 9)), u32_at(node, 17));
+    let peer = u32_at(node, 5);
+    let size = u64::from_le_bytes(fixed(node, 9));
+    let tag = u32_at(node, 17);
     let named = |number: u32| (number != ANY).then_some(number);
     let data = Block::unplaced(size).into();
     match node[4] {

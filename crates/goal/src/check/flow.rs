@@ -115,7 +115,8 @@ mod tests {
     #[test]
     fn no_more_flows_than_the_narrowest_pipe_lets_through() {
         let mut network = Network::new(3);
-        let (wide, narrow) = (network.pipe(0, 1, 9), network.pipe(1, 2, 4));
+        let wide = network.pipe(0, 1, 9);
+        let narrow = network.pipe(1, 2, 4);
         network.fill(0, 2);
         assert_eq!((network.flow(wide), network.flow(narrow)), (4, 4));
     }

@@ -48,7 +48,9 @@ pub(super) fn check(graphs: &[Graph], report: &mut Report) {
     let Some((first, others)) = all.split_first() else { return };
     for (graph, joins) in graphs.iter().zip(&all) {
         if joins.len() != first.len() {
-            let (rank, count, expected) = (graph.rank(), joins.len(), first.len());
+            let rank = graph.rank();
+            let count = joins.len();
+            let expected = first.len();
             report.add(|| Problem::JoinCounts { rank, count, expected });
         }
     }

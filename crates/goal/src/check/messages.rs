@@ -30,7 +30,8 @@ pub(super) fn check(graphs: &[Graph], report: &mut Report) -> Pairing {
 /// All sends and all receives, in vertex order within each rank. Lengths that cannot be counted are
 /// the checker of one graph's to report.
 fn endpoints(graphs: &[Graph]) -> (Vec<Endpoint>, Vec<Endpoint>) {
-    let (mut sends, mut receives) = (Vec::new(), Vec::new());
+    let mut sends = Vec::new();
+    let mut receives = Vec::new();
     for graph in graphs {
         for (index, entry) in graph.vertices().iter().enumerate() {
             let (list, data, peer, tag) = match &entry.operation {
@@ -51,7 +52,8 @@ pub(super) fn place(graphs: &[Graph], endpoint: &Endpoint) -> Place {
 }
 
 fn sizes_differ(graphs: &[Graph], send: &Endpoint, receive: &Endpoint) -> Problem {
-    let (sent, expected) = (send.bytes, receive.bytes);
+    let sent = send.bytes;
+    let expected = receive.bytes;
     Problem::SizesDiffer {
         send: place(graphs, send),
         receive: place(graphs, receive),
@@ -95,8 +97,10 @@ fn wildcards(graphs: &[Graph], pairing: &Pairing, report: &mut Report) {
     let receives = Classes::of(&pairing.wildcards, |receive| {
         (Some(receive.rank), receive.peer, receive.tag, receive.bytes)
     });
-    let (source, sink) = (0, 1);
-    let (send_node, receive_node) = (2, 2 + sends.members.len());
+    let source = 0;
+    let sink = 1;
+    let send_node = 2;
+    let receive_node = 2 + sends.members.len();
     let mut network = Network::new(receive_node + receives.members.len());
     let outflow: Vec<usize> = receives
         .members

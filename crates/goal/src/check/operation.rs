@@ -78,7 +78,8 @@ struct Inspection<'a> {
 
 impl Inspection<'_> {
     fn report(&mut self, problem: impl FnOnce(Place) -> Problem) {
-        let (graph, vertex) = (self.graph, self.vertex);
+        let graph = self.graph;
+        let vertex = self.vertex;
         self.report.add(|| problem(Place::new(graph, vertex)));
     }
 
@@ -141,7 +142,8 @@ impl Inspection<'_> {
     }
 
     fn same_length(&mut self, list: List, blocks: &Blocks, destination: &Blocks) {
-        let (found, expected) = (length(blocks), length(destination));
+        let found = length(blocks);
+        let expected = length(destination);
         if found != expected {
             self.report(|at| Problem::LengthsDiffer { at, list, found, expected });
         }
@@ -163,7 +165,8 @@ impl Inspection<'_> {
     /// A join's lengths are those of its mode; a result may always be left out.
     fn join(&mut self, mode: JoinMode, contribution: &Blocks, result: &Blocks) {
         let ranks = self.graph.ranks();
-        let (given, found) = (length(contribution), length(result));
+        let given = length(contribution);
+        let found = length(result);
         let mut comes_out = given;
         match mode {
             JoinMode::Barrier => {

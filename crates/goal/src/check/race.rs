@@ -112,7 +112,9 @@ struct Search<'a> {
 
 impl<'a> Search<'a> {
     fn new(digraph: &'a Digraph, order: &'a [usize], position: Vec<usize>) -> Self {
-        let (sources, bit, questions) = (Vec::new(), HashMap::new(), Vec::new());
+        let sources = Vec::new();
+        let bit = HashMap::new();
+        let questions = Vec::new();
         Search { digraph, order, position, after: vec![0; order.len()], sources, bit, questions }
     }
 

@@ -36,7 +36,8 @@ impl Span {
 
     /// The bytes that both have.
     pub(crate) fn common(self, other: Span) -> Option<Span> {
-        let (start, end) = (self.start.max(other.start), self.end.min(other.end));
+        let start = self.start.max(other.start);
+        let end = self.end.min(other.end);
         (self.memory == other.memory && start < end).then_some(Span {
             memory: self.memory,
             start,

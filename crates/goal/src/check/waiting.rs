@@ -34,7 +34,8 @@ pub(super) fn check(graphs: &[Graph], pairing: &Pairing, eager_limit: u64, repor
         }
     }
     for (send, receive) in &pairing.pairs {
-        let (from, to) = (events.operation(send), events.operation(receive));
+        let from = events.operation(send);
+        let to = events.operation(receive);
         arcs.push((start(from), completion(to)));
         if send.bytes > eager_limit {
             arcs.push((start(to), completion(from)));

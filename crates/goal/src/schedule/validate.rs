@@ -23,7 +23,9 @@ pub(super) fn validate(view: &ScheduleView<'_>) -> Result<(), ScheduleError> {
         return fail("a buffer's access has an unknown code");
     }
     let mut dependencies = vec![0u32; view.operations.len()];
-    let (mut sinks, mut next_block, mut next_edge) = (0, 0, 0);
+    let mut sinks = 0;
+    let mut next_block = 0;
+    let mut next_edge = 0;
     for (index, record) in view.operations.iter().enumerate() {
         let fail = |what| ScheduleError::Operation { operation: index as u32, what };
         // Lists that lie one behind the other are walked in linear time; shared ones could take

@@ -22,7 +22,8 @@ pub(super) fn read(source: &str) -> Result<Vec<Graph>, TextError> {
             Token::Word("rank") => graphs.push(reader.rank(graphs.len() as u32, ranks)?),
             Token::End if graphs.len() == ranks as usize => return Ok(graphs),
             Token::End => {
-                let (at, rank) = (reader.lexer.position(), graphs.len() as u32);
+                let at = reader.lexer.position();
+                let rank = graphs.len() as u32;
                 return Err(TextError::MissingRank { at, rank, ranks });
             }
             token if graphs.len() == ranks as usize => {
@@ -125,7 +126,8 @@ impl<'a> Reader<'a> {
             Token::Word(word) => self.label(word),
             token => return Err(self.lexer.unexpected(token, "a label")),
         };
-        let (waiting, awaited) = (self.vertex(&after)?, self.vertex(&before)?);
+        let waiting = self.vertex(&after)?;
+        let awaited = self.vertex(&before)?;
         if waiting == awaited {
             let at = self.lexer.position_of(before.mark);
             return Err(TextError::SelfEdge { at, label: shorten(before.word) });

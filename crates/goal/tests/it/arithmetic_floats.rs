@@ -50,7 +50,8 @@ macro_rules! float {
             }
 
             pub(super) fn reference(operation: Arithmetic, left: $bits, right: $bits) -> $bits {
-                let (left, right) = ($float::from_bits(left), $float::from_bits(right));
+                let left = $float::from_bits(left);
+                let right = $float::from_bits(right);
                 let result = match operation {
                     _ if left.is_nan() || right.is_nan() => None,
                     Arithmetic::Add => sum(left, right),
@@ -215,7 +216,8 @@ fn known_bits() {
         (Maximum, NEGATIVE_ONE, NEGATIVE_INFINITY, NEGATIVE_ONE),
     ] {
         let mut destination = [0; 4];
-        let (left_bytes, right_bytes) = (left.to_le_bytes(), right.to_le_bytes());
+        let left_bytes = left.to_le_bytes();
+        let right_bytes = right.to_le_bytes();
         apply(operation, DataType::F32, &left_bytes, &right_bytes, &mut destination)
             .expect("defined on all numbers");
         let result = u32::from_le_bytes(destination);

@@ -39,7 +39,8 @@ proptest! {
         let mut right = vec![0; misalignment];
         left.extend(pairs.iter().flat_map(|pair| pair.0));
         right.extend(pairs.iter().flat_map(|pair| pair.1));
-        let (left, right) = (&left[misalignment..], &mut right[misalignment..]);
+        let left = &left[misalignment..];
+        let right = &mut right[misalignment..];
         if let (Some(zero_divisor), false) = (zero_divisor, pairs.is_empty()) {
             let size = data_type.bytes();
             let start = zero_divisor.index(right.len() / size) * size;
@@ -67,7 +68,8 @@ proptest! {
         let mut right = left.clone();
         left.extend(pairs.iter().flat_map(|pair| pair.0));
         right.extend(pairs.iter().flat_map(|pair| pair.1));
-        let (left, right) = (&left[misalignment..], &right[misalignment..]);
+        let left = &left[misalignment..];
+        let right = &right[misalignment..];
         let [three, in_left, in_right] = all_forms(operation, data_type, left, right);
         let mut expected = vec![0; left.len()];
         for ((left, right), result) in left.chunks(size).zip(right.chunks(size)).zip(expected.chunks_mut(size)) {

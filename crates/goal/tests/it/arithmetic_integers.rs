@@ -29,7 +29,8 @@ fn widen(data_type: DataType, bytes: &[u8]) -> i128 {
 
 /// What one element becomes, as its bytes; the lowest bytes of the wide result are the wrapped one.
 fn reference(operation: Arithmetic, data_type: DataType, left: &[u8], right: &[u8]) -> Vec<u8> {
-    let (left, right) = (widen(data_type, left), widen(data_type, right));
+    let left = widen(data_type, left);
+    let right = widen(data_type, right);
     let result = match operation {
         Arithmetic::Add => left + right,
         Arithmetic::Subtract => left - right,
@@ -111,7 +112,8 @@ fn limits_of_every_type_wrap() {
 
 #[test]
 fn signed_minimum_divided_by_minus_one_is_itself() {
-    let (left, right) = (i64::MIN.to_le_bytes(), (-1_i64).to_le_bytes());
+    let left = i64::MIN.to_le_bytes();
+    let right = (-1_i64).to_le_bytes();
     let mut destination = [0; 8];
     apply(Arithmetic::Divide, DataType::I64, &left, &right, &mut destination)
         .expect("the divisor is not zero");
@@ -121,7 +123,8 @@ fn signed_minimum_divided_by_minus_one_is_itself() {
 #[test]
 fn division_rounds_towards_zero() {
     let mut destination = [0; 2];
-    let (left, right) = ([(-7_i8).to_le_bytes()[0], 7], [2, (-2_i8).to_le_bytes()[0]]);
+    let left = [(-7_i8).to_le_bytes()[0], 7];
+    let right = [2, (-2_i8).to_le_bytes()[0]];
     apply(Arithmetic::Divide, DataType::I8, &left, &right, &mut destination)
         .expect("no divisor is zero");
     assert_eq!(destination.map(|byte| i8::from_le_bytes([byte])), [-3, -3]);
@@ -131,7 +134,8 @@ fn division_rounds_towards_zero() {
 fn division_by_zero_names_the_first_element_and_computes_the_others() {
     let encode = |values: [u32; 5]| values.map(u32::to_le_bytes).concat();
     // A single zero byte within a divisor must not count as a zero divisor.
-    let (left, right) = (encode([90, 80, 70, 60, 0x500]), encode([9, 4, 0, 0, 0x100]));
+    let left = encode([90, 80, 70, 60, 0x500]);
+    let right = encode([9, 4, 0, 0, 0x100]);
     let mut destination = [0xff; 20];
     assert_eq!(
         apply(Arithmetic::Divide, DataType::U32, &left, &right, &mut destination),

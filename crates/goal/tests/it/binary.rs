@@ -160,7 +160,8 @@ fn with_node_size(graphs: &[Graph], size: usize) -> Vec<u8> {
         let section = &file[offset(14 + 16 * rank)..offset(22 + 16 * rank)];
         let count =
             |at: usize| u32::from_le_bytes(section[at..at + 4].try_into().unwrap()) as usize;
-        let (first, start) = (8 + 4 * count(4), longer.len() as u64 - 8);
+        let first = 8 + 4 * count(4);
+        let start = longer.len() as u64 - 8;
         longer.extend(&section[..first]);
         let (nodes, edges) = section[first..].split_at(39 * count(0));
         for node in nodes.chunks(39) {

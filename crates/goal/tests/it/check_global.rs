@@ -278,13 +278,17 @@ fn wildcard_graphs(seed: u64) -> Vec<Graph> {
 
 /// What must hold: vertex order pairs those that are named, and the rest can be assigned.
 fn matches(graphs: &[Graph]) -> bool {
-    let (mut sends, mut receives) = (Vec::new(), Vec::new());
+    let mut sends = Vec::new();
+    let mut receives = Vec::new();
     for graph in graphs {
         for (index, entry) in graph.vertices().iter().enumerate() {
-            let (rank, operation) = (graph.rank(), index as u32);
+            let rank = graph.rank();
+            let operation = index as u32;
             match &entry.operation {
                 Operation::Send { data, peer, tag } => {
-                    let (peer, tag, bytes) = (Some(*peer), Some(*tag), data.bytes().unwrap());
+                    let peer = Some(*peer);
+                    let tag = Some(*tag);
+                    let bytes = data.bytes().unwrap();
                     sends.push(Endpoint { rank, operation, peer, tag, bytes });
                 }
                 Operation::Receive { data, source, tag } => {
@@ -306,7 +310,8 @@ fn waiting_graphs(seed: u64) -> Vec<Graph> {
     let mut sequence = Sequence(seed);
     let mut graphs = empty(2 + sequence.below(2) as u32);
     for number in 0..1 + sequence.below(6) as u32 {
-        let (from, to) = (sequence.below(graphs.len()), sequence.below(graphs.len()));
+        let from = sequence.below(graphs.len());
+        let to = sequence.below(graphs.len());
         let length = [LIMIT, LIMIT + 1][sequence.below(2)];
         match sequence.below(5) {
             0 => graphs.iter_mut().for_each(|graph| {
@@ -331,7 +336,8 @@ fn waiting_graphs(seed: u64) -> Vec<Graph> {
         for _ in 0..if count > 1 { sequence.below(2 * count) } else { 0 } {
             let left = sequence.below(count - 1);
             let right = left + 1 + sequence.below(count - left - 1);
-            let (before, after) = (Vertex(order[left] as u32), Vertex(order[right] as u32));
+            let before = Vertex(order[left] as u32);
+            let after = Vertex(order[right] as u32);
             if sequence.below(4) > 0 {
                 graph.requires(after, before)
             } else {

@@ -167,7 +167,8 @@ fn reference(graph: &Graph) -> BTreeSet<(u32, u32)> {
     }
     let mut completed = vec![vec![false; count]; count];
     for edge in graph.edges().iter().filter(|edge| edge.until == Until::Complete) {
-        let (from, over) = (edge.before.index(), edge.after.index());
+        let from = edge.before.index();
+        let over = edge.after.index();
         for (to, completed) in completed[from].iter_mut().enumerate() {
             *completed |= to == over || started[over][to];
         }
@@ -216,7 +217,8 @@ fn draft(most: usize) -> impl Strategy<Value = Draft> {
 fn drawn((vertices, edges): &Draft) -> Graph {
     let (mut graph, block) = buffer();
     for (kind, offset, length) in vertices {
-        let (low, high) = (block.part(*offset, *length), block.part(32 + *offset, *length));
+        let low = block.part(*offset, *length);
+        let high = block.part(32 + *offset, *length);
         match kind {
             0 => graph.send(low, 1, 0),
             1 => graph.receive([low, high], 1, 0),
@@ -225,7 +227,8 @@ fn drawn((vertices, edges): &Draft) -> Graph {
         };
     }
     for (left, right, complete) in edges.iter().filter(|(left, right, _)| left != right) {
-        let (before, after) = (Vertex(*left.min(right) as u32), Vertex(*left.max(right) as u32));
+        let before = Vertex(*left.min(right) as u32);
+        let after = Vertex(*left.max(right) as u32);
         if *complete { graph.requires(after, before) } else { graph.irequires(after, before) }
     }
     graph
@@ -239,7 +242,8 @@ proptest! {
     #[test]
     fn races_are_found_and_only_races(draft in draft(14)) {
         let graph = drawn(&draft);
-        let (found, expected) = (unordered(&graph), reference(&graph));
+        let found = unordered(&graph);
+        let expected = reference(&graph);
         prop_assert!(found.is_subset(&expected), "{found:?} not in {expected:?}");
         prop_assert_eq!(found.is_empty(), expected.is_empty(), "{:?}", expected);
     }

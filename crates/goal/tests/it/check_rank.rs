@@ -272,7 +272,8 @@ fn joins_have_the_lengths_of_their_modes() {
         })
     };
     let reduce = JoinMode::Reduce { operation: Arithmetic::Add, data_type: DataType::U32 };
-    let (mine, other) = (JoinMode::Broadcast { root: 0 }, JoinMode::Broadcast { root: 3 });
+    let mine = JoinMode::Broadcast { root: 0 };
+    let other = JoinMode::Broadcast { root: 3 };
     for (mode, given, result) in [
         (JoinMode::Barrier, 0, 0),
         (reduce, 8, 8),

@@ -26,7 +26,8 @@ fn messages_that_do_not_wait_for_each_other_are_one_deep() {
 fn the_longest_path_leads_over_what_waits() {
     let mut graphs = graphs(3);
     let first = graphs[0].send(data(), 1, 0);
-    let (receive, calc) = (graphs[1].receive(data(), 0, 0), graphs[1].calc(5));
+    let receive = graphs[1].receive(data(), 0, 0);
+    let calc = graphs[1].calc(5);
     let send = graphs[1].send(data(), 2, 0);
     graphs[1].requires(calc, receive);
     graphs[1].requires(send, calc);

@@ -189,7 +189,8 @@ fn a_damaged_schedule_is_refused() {
 #[test]
 fn a_damaged_schedule_with_the_right_checksum_is_refused_or_sound() {
     let schedule = schedule();
-    let (mut accepted, mut refused) = (0, 0);
+    let mut accepted = 0;
+    let mut refused = 0;
     with_changes(schedule.as_bytes(), |damaged| {
         let mut sealed = damaged.to_vec();
         if sealed.len() < 64 {

@@ -94,7 +94,8 @@ fn add_edges(graph: &mut Graph, edges: &[(u32, u32, bool)], seed: u64) {
         let Some(places) = order.len().checked_sub(1).filter(|last| *last > 0) else { return };
         let left = *left as usize % places;
         let right = left + 1 + *right as usize % (places - left);
-        let (before, after) = (Vertex(order[left] as u32), Vertex(order[right] as u32));
+        let before = Vertex(order[left] as u32);
+        let after = Vertex(order[right] as u32);
         if *complete { graph.requires(after, before) } else { graph.irequires(after, before) }
     }
 }
@@ -105,7 +106,8 @@ pub(crate) fn unplaced_graph(most: usize) -> impl Strategy<Value = Graph> {
         let mut graph = Graph::new(rank, ranks);
         for (index, plan) in plans.iter().enumerate() {
             let data = Blocks::from(Block::unplaced(plan.length * plan.length * 977));
-            let (named, tag) = (plan.kind & 1 == 0, (plan.kind & 2 == 0).then_some(plan.tag));
+            let named = plan.kind & 1 == 0;
+            let tag = (plan.kind & 2 == 0).then_some(plan.tag);
             let vertex = match plan.kind % 3 {
                 0 => graph.send(data, plan.peer, plan.tag),
                 1 => graph.receive(data, named.then_some(plan.peer), tag),
@@ -184,15 +186,14 @@ fn pieces(block: Block, length: u64, count: u8) -> Blocks {
 }
 
 fn operation(graph: &mut Graph, plan: &Plan, input: Block, output: Block) -> Operation {
-    let (peer, tag) = (plan.peer % graph.ranks(), plan.tag);
+    let peer = plan.peer % graph.ranks();
+    let tag = plan.tag;
     let mine = if plan.label { graph.scratchpad(64) } else { output };
     let read = pieces(input.part(plan.length, 64), plan.length, plan.pieces);
     let written = pieces(mine, plan.length, 4 - plan.pieces);
     let whole = plan.length / 8 * 8;
-    let (left, right) = (
-        pieces(input.part(0, 64), whole, plan.pieces),
-        pieces(input.part(8, 64), whole, plan.cpu + 1),
-    );
+    let left = pieces(input.part(0, 64), whole, plan.pieces);
+    let right = pieces(input.part(8, 64), whole, plan.cpu + 1);
     let destination = pieces(mine, whole, plan.pieces);
     let operation = Arithmetic::ALL[plan.peer as usize];
     let data_type = DataType::ALL[(plan.tag + u32::from(plan.nic)) as usize];

@@ -111,7 +111,10 @@ fn damage_in_the_header_is_named() {
 #[test]
 fn damage_in_an_operation_is_named() {
     let image = Image::sound();
-    let (peer, bytes, vertex, mode) = (8, 16, 56, 62);
+    let peer = 8;
+    let bytes = 16;
+    let vertex = 56;
+    let mode = 62;
     for (index, field, new, what) in [
         (1, 0, &[0u8][..], "unknown kind"),
         (1, 0, &[8], "unknown kind"),
