@@ -97,7 +97,7 @@ impl Receiver {
     /// Receives like [`Receiver::try_recv`], waiting for a record. The end of a sender does not end
     /// the wait, because another one may connect.
     pub fn recv(&mut self, record: &mut Vec<u8>) {
-        // Without a deadline the wait ends only with a record.
+        // Without a deadline and without a peer to watch, the wait ends only with a record.
         while !self.recv_before(record, None) {}
     }
 
@@ -147,6 +147,9 @@ fn receive(layout: &Layout, head: &mut u64, record: &mut Vec<u8>) -> bool {
                 polls += 1;
                 spin_loop();
             }
+            // The sender is stopped or dead, and finished records wait behind its cell. If it publishes
+            // at this moment, the exchange in `void` fails and the next poll reads the record;
+            // otherwise the next poll skips the void, and the sender appends its record again.
             Polled::Blocked => layout.ring().void(*head),
         }
     }
@@ -174,6 +177,9 @@ fn copy_in(words: &[AtomicU64], record: &[u8]) {
 
 impl Drop for Receiver {
     fn drop(&mut self) {
+        // Closes the process table first: no sender can attach between the check and the free. A
+        // living sender keeps the memory, which then stays allocated; its next send finds the buffer
+        // withdrawn.
         self.layout.withdraw();
         if !self.layout.processes().has_living() {
             self.layout.erase();
@@ -217,6 +223,8 @@ impl Sender {
         if record.len() as u64 > most {
             return Err(AppendError::TooLong { buffer, bytes: record.len(), most });
         }
+        // A receiver that withdraws after this check leaves the memory allocated, because this handle
+        // is attached: the append is then harmless, and its record is lost with the buffer.
         if self.layout.processes().is_closed() {
             return Err(AppendError::Withdrawn { buffer, owner: self.layout.owner().pid() });
         }

@@ -115,6 +115,10 @@ pub(crate) fn wait<W: Wait>(waiter: &mut W, deadline: Option<Instant>) -> Option
                 output => return output,
             }
         }
+        // The order of these steps prevents a lost wake-up: register, barrier, last poll, sleep. A
+        // notifier changes the condition before it loads the word. So it finds the registration, or
+        // the poll below finds the change. A waiter killed from here on stays registered, which costs
+        // notifiers one system call (see `bell.rs`).
         let registration = waiter.bell().register();
         let slice = waiter.published().barrier();
         let output = waiter.poll();
@@ -127,6 +131,8 @@ pub(crate) fn wait<W: Wait>(waiter: &mut W, deadline: Option<Instant>) -> Option
         if is_over {
             return output;
         }
+        // A whole slice without a notification: the notifier may have died between its change and the
+        // wake-up, so its remaining steps are done here before the next poll.
         if slept {
             let end = waiter.recover();
             if end.is_some() {

@@ -14,7 +14,8 @@ use crate::ends::{End, TakenBy};
 pub enum OpenError {
     /// The staging area is too small for two pieces, or too large.
     #[error(
-        "a staging area of {bytes} bytes cannot be created: request {MIN_STAGING} to {MAX_STAGING} bytes"
+        "a staging area of {bytes} bytes cannot be created: request {MIN_STAGING} to {MAX_STAGING} \
+         bytes"
     )]
     Staging {
         /// Requested size.
@@ -22,7 +23,8 @@ pub enum OpenError {
     },
     /// The offset is not that of a link.
     #[error(
-        "there is no link at {offset}: use the offset that `BulkLink::offset` returned, in the same segment"
+        "there is no link at {offset}: use the offset that `BulkLink::offset` returned, in the \
+         same segment"
     )]
     NoLink {
         /// Offset of the search.
@@ -55,8 +57,9 @@ pub enum OpenError {
 pub enum NoDirectPath {
     /// The kernel or a filter forbids it.
     #[error(
-        "process {process}'s memory may not be accessed: {reason}. Both processes must run as the same user, \
-         kernel.yama.ptrace_scope must be 0, and a container's seccomp filter must allow process_vm_readv"
+        "process {process}'s memory may not be accessed: {reason}. Both processes must run as the \
+         same user, kernel.yama.ptrace_scope must be 0, and a container's seccomp filter must \
+         allow process_vm_readv"
     )]
     Forbidden {
         /// Number of the process at the other end.
@@ -66,7 +69,8 @@ pub enum NoDirectPath {
     },
     /// The number of the process at the other end means another process here, or none.
     #[error(
-        "process {process} is not the process at the other end: the two are in different process namespaces"
+        "process {process} is not the process at the other end: the two are in different process \
+         namespaces"
     )]
     OtherNamespace {
         /// Number of the process.
@@ -83,7 +87,8 @@ pub enum NoDirectPath {
 pub enum BulkError {
     /// The message is longer than the receive buffer. It remains available.
     #[error(
-        "a message of {bytes} bytes came through the link at {link}, but the buffer has {capacity}: receive it with a larger one"
+        "a message of {bytes} bytes came through the link at {link}, but the buffer has \
+         {capacity}: receive it with a larger one"
     )]
     TooLong {
         /// Offset of the link.
@@ -95,7 +100,8 @@ pub enum BulkError {
     },
     /// The bytes to be sent in place lie in another segment.
     #[error(
-        "the bytes do not lie in the segment of the link at {link}: allocate them in an arena of the same mapping"
+        "the bytes do not lie in the segment of the link at {link}: allocate them in an arena of \
+         the same mapping"
     )]
     OtherSegment {
         /// Offset of the link.
@@ -131,7 +137,8 @@ pub enum BulkError {
     },
     /// The kernel could not copy all bytes, because one process had unmapped them.
     #[error(
-        "copying between this process and {process} over the link at {link} failed after {moved} of {bytes} bytes: {reason}"
+        "copying between this process and {process} over the link at {link} failed after {moved} \
+         of {bytes} bytes: {reason}"
     )]
     Moving {
         /// Offset of the link.

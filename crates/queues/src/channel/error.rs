@@ -20,7 +20,8 @@ pub enum OpenError {
     },
     /// The offset is not that of a channel.
     #[error(
-        "there is no channel at {offset}: use the offset that `Channel::offset` returned, in the same segment"
+        "there is no channel at {offset}: use the offset that `Channel::offset` returned, in the \
+         same segment"
     )]
     NoChannel {
         /// Offset of the search.
@@ -91,7 +92,8 @@ pub enum SendError {
     },
     /// The memory of the channel holds values that its ends never write.
     #[error(
-        "the receiver's position in the channel at {channel} is impossible: its memory was overwritten"
+        "the receiver's position in the channel at {channel} is impossible: its memory was \
+         overwritten"
     )]
     Broken {
         /// Offset of the channel.

@@ -46,6 +46,8 @@ impl DrainState {
 
     /// Checks for a report of the name server. Returns true if the sender sends no more.
     pub(crate) fn check_notices(&mut self, queues: &ReceiveQueues, queue: usize) -> bool {
+        // The name server reports the end after the sender stopped, so all messages of the sender
+        // are published before this point and lie before the tail that is read here.
         if self.draining.is_none()
             && let Some(why) = self.guard.close_error(true, &self.peer)
         {
@@ -65,6 +67,8 @@ impl DrainState {
         if let Some(Draining { backlog: Some(backlog), .. }) = &mut self.draining
             && class == self.class
         {
+            // Messages of other senders are counted too. They may precede the last message of this
+            // one, and nothing in the queue tells them apart.
             *backlog = backlog.saturating_sub(1);
         }
     }

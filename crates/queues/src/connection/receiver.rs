@@ -127,6 +127,9 @@ impl Receiver {
             Ok(None) => return Ok(None),
             Err(error) => return Err(self.end.explain(error)),
         };
+        // A ring belongs to one sender, so a message with another source is a protocol violation and
+        // closes the connection. The inverse table may change at any time: it is read for every
+        // message.
         if header.source != self.source {
             let what = Corruption::Source {
                 found: header.source.number(),
@@ -158,6 +161,8 @@ impl Receiver {
 
     /// Returns the receiving end to the name server, which passes it to another process.
     fn hand_over(&mut self) -> ConnectionError {
+        // This process reads no message from here on; `position` is the first one for the next owner.
+        // The messages stay in the shared ring, so none is lost or received twice.
         let position = self.ring.leave();
         let socket = self.ring.bell().as_fd();
         // Without the name server no process can take the end over; the sender observes the closed
@@ -188,6 +193,8 @@ impl Receiver {
 
     /// Cancels the request for wake-ups and consumes those that arrived.
     pub fn disarm(&mut self) {
+        // First cancels the request, then consumes the wake-ups: the sender may add one in between,
+        // which only ends a later sleep early.
         self.ring.stir();
         self.ring.bell().drain();
         // The wake-up may have been the close of the socket.

@@ -72,13 +72,14 @@ pub enum Refusal {
     ConnectionOpen,
     /// One of the two processes has the largest number of connections.
     #[error(
-        "a process has {MAX_RING_CONNECTIONS} connections with rings, or {MAX_QUEUE_CONNECTIONS} through receive \
-         queues, the maximum"
+        "a process has {MAX_RING_CONNECTIONS} connections with rings, or {MAX_QUEUE_CONNECTIONS} \
+         through receive queues, the maximum"
     )]
     TooManyConnections,
     /// The former receiver of this name still has messages of the port in its receive queues.
     #[error(
-        "messages sent to the name before have not been received there yet: try again when they have"
+        "messages sent to the name before have not been received there yet: try again when they \
+         have"
     )]
     Moving,
     /// All queue numbers of the node are in use.
@@ -120,7 +121,8 @@ pub enum NameError {
     },
     /// The name server has ended, or has closed the socket.
     #[error(
-        "the name server has ended: no names and connections can be obtained; open connections continue"
+        "the name server has ended: no names and connections can be obtained; open connections \
+         continue"
     )]
     ServerGone,
     /// The response cannot be decoded, or belongs to another request.

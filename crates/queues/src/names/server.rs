@@ -232,10 +232,13 @@ impl NameServer {
                 state.pause_accepting(self, false);
             }
             for event in ready.iter().map(|event: &epoll::Event| Event::decode(event.data)) {
+                // An event may name a client that an earlier one of the same batch removed. Client
+                // numbers are not reused within a batch, so it finds no client and has no effect.
                 match event {
                     Event::Listener => state.accept_clients(self),
                     Event::Readable(client) => state.receive_from(client, TURN),
-                    // Messages that the process sent before its end are read first.
+                    // Messages that the process sent before its end are read first: a drop or a
+                    // hand-over among them decides how its connections end.
                     Event::Exited(client) => state.on_exit(client),
                     Event::Stop => return Ok(()),
                 }
@@ -296,6 +299,8 @@ impl ServerState {
     /// Reads from a client, at most `turn` messages.
     fn receive_from(&mut self, number: u32, turn: usize) {
         for _ in 0..turn {
+            // A client that sends requests and reads no responses is not read from either, so its
+            // queue here is bounded. `flush` requests the next event when the client reads again.
             let Some(client) =
                 self.clients.get(&number).filter(|client| client.outgoing.len() < MAX_OUTGOING)
             else {
@@ -338,6 +343,8 @@ impl ServerState {
             }
         }
         self.connections.handle(number, pid, question, request, descriptors);
+        // A refused registration must not keep the watch, or a later one of the same client would be
+        // refused as a second registration.
         let registered = self.connections.has_registered(number);
         if let (false, Some(client)) = (registered, self.clients.get_mut(&number)) {
             client.process = None;

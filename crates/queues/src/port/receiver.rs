@@ -240,6 +240,8 @@ impl PortReceiver {
     fn take_incoming(&mut self) -> Result<(), PortError> {
         while let Some(incoming) = self.port.accept_incoming()? {
             match (incoming, &mut self.queue) {
+                // Messages of the preceding connection are still in the receive queue. The ring is
+                // polled only after the last of them, so the sender's order is kept.
                 (Incoming::Ring { receiver, after }, Some(queue)) if queue.has(after) => {
                     self.successors.push((after, receiver));
                 }
@@ -264,6 +266,8 @@ impl PortReceiver {
         // First all announcements, then one barrier, then the last polls: a sender either sees its
         // announcement or its message is seen here.
         self.connections.iter().for_each(Receiver::announce_sleep);
+        // One heavy barrier is enough for all announcements, because all precede it. With no
+        // connection there is no sender to miss, and the server's socket wakes this thread.
         let certain = self.connections.last_mut().is_none_or(|connection| connection.arm());
         if self.connections.iter_mut().any(Receiver::is_ready) {
             self.connections.iter().for_each(Receiver::cancel_sleep);
@@ -273,6 +277,8 @@ impl PortReceiver {
         let slice = if certain { SLICE } else { UNCERTAIN };
         let woken = self.sleep_on_sockets(left.map_or(slice, |left| left.min(slice)))?;
         for (connection, woken) in self.connections.iter_mut().zip(woken) {
+            // Only a woken connection has bytes in its socket to consume; for the others one store is
+            // enough. A late wake-up of those stays in the socket and ends the next sleep early.
             if woken { connection.disarm() } else { connection.cancel_sleep() }
         }
         Ok(())

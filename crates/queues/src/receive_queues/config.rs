@@ -64,7 +64,8 @@ impl QueuesConfig {
 pub enum QueuesError {
     /// The configuration is invalid.
     #[error(
-        "receive queues cannot have the configuration {config:?}: take 1 to {MAX_QUEUES} queues, at most {MAX_RINGS} rings, a quota above 0"
+        "receive queues cannot have the configuration {config:?}: take 1 to {MAX_QUEUES} queues, \
+         at most {MAX_RINGS} rings, a quota above 0"
     )]
     Config {
         /// Requested configuration.
@@ -72,7 +73,8 @@ pub enum QueuesError {
     },
     /// The offset is not that of receive queues.
     #[error(
-        "there are no receive queues at {offset}: use the offset that `ReceiveQueues::offset` returned"
+        "there are no receive queues at {offset}: use the offset that `ReceiveQueues::offset` \
+         returned"
     )]
     NotFound {
         /// Offset of the search.
@@ -96,7 +98,8 @@ pub enum QueuesError {
     },
     /// The largest number of [`super::RemoteQueues`] is connected.
     #[error(
-        "the receive queues at {offset} have {MAX_PROCESSES} connected handles, the maximum: share one in a process"
+        "the receive queues at {offset} have {MAX_PROCESSES} connected handles, the maximum: share \
+         one in a process"
     )]
     TooManyProcesses {
         /// Offset of the receive queues.

@@ -41,7 +41,8 @@ shm::shared_lines! {
 pub enum TagOnError {
     /// The number or the size of the buffers is invalid.
     #[error(
-        "a pool of {buffers} buffers of {bytes} bytes cannot be created: take 1 to {MAX_BUFFERS} buffers of at least a byte"
+        "a pool of {buffers} buffers of {bytes} bytes cannot be created: take 1 to {MAX_BUFFERS} \
+         buffers of at least a byte"
     )]
     Size {
         /// Requested number.
@@ -51,7 +52,8 @@ pub enum TagOnError {
     },
     /// All buffers are in use.
     #[error(
-        "all {buffers} buffers of the pool are referenced: wait until receivers drop some, or create a larger pool"
+        "all {buffers} buffers of the pool are referenced: wait until receivers drop some, or \
+         create a larger pool"
     )]
     Exhausted {
         /// Number of buffers.

@@ -11,7 +11,8 @@ use shm::segment::{Offset, SegmentError};
 pub enum WindowError {
     /// The offset is not that of a window.
     #[error(
-        "there is no window at {offset}: use the offset that `Window::offset` returned, in the same segment"
+        "there is no window at {offset}: use the offset that `Window::offset` returned, in the \
+         same segment"
     )]
     NoWindow {
         /// Offset of the search.
@@ -53,7 +54,8 @@ pub enum WindowError {
 pub enum RemoteError {
     /// The range exceeds the window.
     #[error(
-        "{length} bytes from byte {at} on do not lie in the window at {window}, which has {bytes} bytes"
+        "{length} bytes from byte {at} on do not lie in the window at {window}, which has {bytes} \
+         bytes"
     )]
     OutOfRange {
         /// Offset of the window.
@@ -67,7 +69,8 @@ pub enum RemoteError {
     },
     /// The element is not aligned to its size, so that it cannot be changed in one step.
     #[error(
-        "byte {at} of the window at {window} is not a multiple of {size}, the size of an element there"
+        "byte {at} of the window at {window} is not a multiple of {size}, the size of an element \
+         there"
     )]
     Misaligned {
         /// Offset of the window.
@@ -79,8 +82,8 @@ pub enum RemoteError {
     },
     /// An index of a scatter or gather exceeds the window.
     #[error(
-        "index {index}, number {position} of the index array, exceeds the window at {window}: from byte {at} on \
-         it holds {elements} elements"
+        "index {index}, number {position} of the index array, exceeds the window at {window}: from \
+         byte {at} on it holds {elements} elements"
     )]
     Index {
         /// Offset of the window.
@@ -123,8 +126,8 @@ pub enum RemoteError {
     },
     /// The process that owns the window has ended before the condition came true.
     #[error(
-        "the word at byte {at} of the window at {window} has not reached {at_least}, and the owner, process {owner}, \
-         has ended"
+        "the word at byte {at} of the window at {window} has not reached {at_least}, and the \
+         owner, process {owner}, has ended"
     )]
     OwnerGone {
         /// Offset of the window.
