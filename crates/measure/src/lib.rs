@@ -1,16 +1,16 @@
-//! Experiments that show what communication on this machine costs.
+//! Experiments that measure the cost of communication on this machine.
 //!
 //! An experiment runs on all ranks of a job with a [`Communicator`](tradewind::Communicator) and
-//! returns rows that can be printed as JSON. [`overlap`] measures how much of a collective remains
-//! when a program computes meanwhile, [`queues`] what a message costs that no collective describes,
-//! and [`mod@plogp`] what those cost that collectives are made of.
+//! returns its measurements as a [`Part`](results::Part); [`results`] keeps parts in a directory.
+//! [`experiments`] lists all of them: [`overlap`](experiments::overlap) measures how much of a
+//! collective remains when a program computes meanwhile, [`queues`](mod@experiments::queues) the
+//! cost of messages outside collectives, [`plogp`](mod@experiments::plogp) the parameters of the
+//! messages inside them, and [`algorithms`](experiments::algorithms) the times of every algorithm.
 //!
-//! Each part of the suite stores its measurements as a [`Part`](results::Part);
-//! [`results`] keeps them in a directory. [`suite`] lists the parts and measures them. [`collectives`](mod@collectives) times any algorithm of any collective.
-//!
-//! Experiments share these tools: a [computation] of fixed length,
-//! [clocks](clock) that all processes of a node share, the [processor time](processor) that a job
-//! has used, and [order statistics](statistics).
+//! [`harness`] is the interface of an experiment, with its tools: a
+//! [computation](harness::computation) of fixed length, a [clock](harness::clock) common to all
+//! processes of a node, and the [processor time](harness::processor_time) of a job.
+//! [`statistics`] contains order statistics, and [`page`] renders results.
 #![forbid(unsafe_code)]
 
 pub mod experiments;

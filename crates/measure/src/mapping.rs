@@ -20,7 +20,8 @@ pub struct Traffic {
 pub enum TrafficError {
     /// A word that is no number of bytes.
     #[error(
-        "line {line}: {word:?} is no number of bytes: give a row of numbers for each rank, one number for each rank"
+        "line {line}: {word:?} is no number of bytes: give a row of numbers for each rank, one \
+         number for each rank"
     )]
     Word {
         /// From 1.
@@ -30,7 +31,8 @@ pub enum TrafficError {
     },
     /// A row of another length than there are rows.
     #[error(
-        "line {line} has {found} numbers, and there are {rows} rows: give as many numbers in each row as there are rows"
+        "line {line} has {found} numbers, and there are {rows} rows: give as many numbers in each \
+         row as there are rows"
     )]
     Row {
         /// From 1.
@@ -131,8 +133,8 @@ impl Distances {
         }
     }
 
-    /// Distances measured by the experiment on [placement](crate::experiments::placement) has
-    /// measured; none if it has not measured every mapping.
+    /// Returns the distances measured by the experiment on
+    /// [placement](crate::experiments::placement); `None` if it has not measured every mapping.
     pub fn of(placement: &Part) -> Option<Self> {
         let map = placement.maps.first()?;
         let cores: Vec<usize> =

@@ -1,6 +1,6 @@
 //! Results of the parts of a measurement, in one form for files, tables and figures.
 //!
-//! An experiment gives a [`Part`]: figures, maps and tables that say for themselves what they show.
+//! An experiment returns a [`Part`]: figures, maps and tables with titles, axes and notes.
 //! Code that writes, renders or compares parts depends on no experiment. [`Directory`]
 //! keeps parts as JSON and CSV.
 //!

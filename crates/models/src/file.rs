@@ -92,7 +92,8 @@ pub enum FileError {
     },
     /// The file was written by a newer tradewind.
     #[error(
-        "{}: has version {found}, from a newer tradewind; this one reads version {}: use the newer tradewind, or {}",
+        "{}: has version {found}, from a newer tradewind; this one reads version {}: use the newer \
+         tradewind, or {}",
         .path.display(), .kind.version, .kind.remedy
     )]
     Newer {
@@ -115,7 +116,8 @@ pub enum FileError {
     },
     /// The file could not be written. What was there before still is.
     #[error(
-        "{}: cannot be written: {source}; what was there is unchanged: make room, or choose another directory",
+        "{}: cannot be written: {source}; what was there is unchanged: make room, or choose \
+         another directory",
         .path.display()
     )]
     Unwritable {

@@ -47,7 +47,8 @@ pub enum FitError {
     },
     /// Sizes are not ascending.
     #[error(
-        "measurement {position} (counted from 0) has a size below its predecessor's: sort measurements by size"
+        "measurement {position} (counted from 0) has a size below its predecessor's: sort \
+         measurements by size"
     )]
     NotSorted {
         /// Its place among the measurements.

@@ -89,7 +89,8 @@ pub enum ParametersError {
     },
     /// A size is not above its predecessor.
     #[error(
-        "size {bytes} at position {position} follows size {before}: give each size once, in ascending order"
+        "size {bytes} at position {position} follows size {before}: give each size once, in \
+         ascending order"
     )]
     NotAscending {
         /// Its place in the list, from 0.

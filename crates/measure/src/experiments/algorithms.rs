@@ -6,7 +6,7 @@
 //! only times taken side by side are comparable.
 //!
 //! **What is timed** is one blocking call, from a start that all ranks have in common until the
-//! slowest rank is done: what the models of [`plogp`] predict. Where every rank has a core, the
+//! slowest rank is done: the time that [`models`] predicts. Where every rank has a core, the
 //! start is a time on the node's clock that all ranks wait for; a repetition with a late rank is
 //! discarded. Where ranks share cores, busy waiting would keep other ranks from running: then a
 //! repetition lasts from the first rank that leaves a barrier to the last that completes, and

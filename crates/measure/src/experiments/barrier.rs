@@ -36,10 +36,11 @@ pub fn experiment(setting: &Setting) -> Experiment {
 
 fn outline(crowded: &[String]) -> Part {
     let mut part = Part::new("barrier", "Barrier on 2^d ranks");
-    part.about = "Every rank calls the barrier in a loop; a point is the time of one barrier, for each lap that of the \
-                  slowest rank. The line a × d + b goes through the minima, as in the report, which gives the machine the \
-                  benefit of the doubt where others interfere. Join is one meeting of all ranks in shared memory, \
-                  dissemination takes d rounds of messages."
+    part.about = "Every rank calls the barrier in a loop; a point is the time of one barrier, for \
+                  each lap that of the slowest rank. The line a × d + b goes through the minima, \
+                  as in the report, which gives the machine the benefit of the doubt where others \
+                  interfere. Join is one meeting of all ranks in shared memory, dissemination \
+                  takes d rounds of messages."
         .to_owned();
     part.source = "Bokhari 1995, section 3 and table 1".to_owned();
     let y = Axis::microseconds("time of a barrier").logarithmic();
@@ -48,8 +49,8 @@ fn outline(crowded: &[String]) -> Part {
         name: TABLE.to_owned(),
         title: "a × d + b".to_owned(),
         caption:
-            "Through the minima; errors are one standard error. Where ranks share cores, a barrier waits for turns of \
-                  the scheduler, and those points have a line of their own."
+            "Through the minima; errors are one standard error. Where ranks share cores, a barrier \
+                  waits for turns of the scheduler, and those points have a line of their own."
                 .to_owned(),
         columns: ["algorithm", "ranks", "a (µs)", "error of a (µs)", "b (µs)", "error of b (µs)"]
             .map(str::to_owned)

@@ -37,11 +37,13 @@ pub fn experiment(setting: &Setting) -> Experiment {
 
 fn outline(crowded: &[String]) -> Part {
     let mut part = Part::new("contention", "Contention");
-    part.about = "In a chain of n ranks, rank i exchanges messages with rank n - 1 - i, all at the same time, so that n / 2 \
-                  pairs contend for what lies between the two halves: a link of the report's mesh, the caches and the memory \
-                  of a node. Ranks are bound to cores in turn; a point is the time of an exchange, for each lap that of the \
+    part.about =
+        "In a chain of n ranks, rank i exchanges messages with rank n - 1 - i, all at the \
+                  same time, so that n / 2 pairs contend for what lies between the two halves: a \
+                  link of the report's mesh, the caches and the memory of a node. Ranks are bound \
+                  to cores in turn; a point is the time of an exchange, for each lap that of the \
                   slowest rank."
-        .to_owned();
+            .to_owned();
     part.source = "Bokhari 1995, section 7 and figure 5".to_owned();
     let x = Axis::bytes("message length");
     let y = Axis::microseconds("time of an exchange");
@@ -56,7 +58,8 @@ fn outline(crowded: &[String]) -> Part {
     });
     if !crowded.is_empty() {
         part.notes.push(format!(
-            "More ranks than cores, which take turns: {}. What is seen there is turns of the scheduler more than contention.",
+            "More ranks than cores, which take turns: {}. What is seen there is turns of the \
+             scheduler more than contention.",
             crowded.join(", ")
         ));
     }

@@ -193,13 +193,14 @@ pub fn experiment(setting: &Setting) -> Experiment {
     let mut grid = Grid::of(setting, &SIZES);
     grid.bytes.sort_unstable();
     let mut part = Part::new("decisions", "Which algorithm is best when");
-    part.about = "The candidates of each operation, number of ranks and size take turns; those within 30 % of the fastest, and the \
-                  join, do so again for longer. The fastest median wins, and a winner is kept for larger sizes as long as it is \
-                  within 8 % of the best; so is a join, which needs no schedule, and also one within 30 % whose middle half of \
-                  repetitions overlaps that of the best. Between two sizes the algorithm changes in \
-                  the middle, or where the join changes its way. Models only leave out candidates \
-                  that they predict to take more than five times as long as the fastest; the table says which. Joins are \
-                  always measured."
+    part.about = "The candidates of each operation, number of ranks and size take turns; those \
+                  within 30 % of the fastest, and the join, do so again for longer. The fastest \
+                  median wins, and a winner is kept for larger sizes as long as it is within 8 % \
+                  of the best; so is a join, which needs no schedule, and also one within 30 % \
+                  whose middle half of repetitions overlaps that of the best. Between two sizes \
+                  the algorithm changes in the middle, or where the join changes its way. Models \
+                  only leave out candidates that they predict to take more than five times as long \
+                  as the fastest; the table says which. Joins are always measured."
         .to_owned();
     part.source = "Barchet-Estefanel, Mounié 2004, section 6".to_owned();
     for ranks in &grid.ranks {
@@ -216,9 +217,12 @@ pub fn experiment(setting: &Setting) -> Experiment {
         name: LEFT_OUT.to_owned(),
         title: "Left out by the models".to_owned(),
         caption:
-            "Candidates that were not measured, being predicted to take more than five times as long as the fastest."
+            "Candidates that were not measured, being predicted to take more than five times as \
+             long as the fastest."
                 .to_owned(),
-        columns: ["operation", "ranks", "bytes", "candidates", "left out"].map(str::to_owned).to_vec(),
+        columns: ["operation", "ranks", "bytes", "candidates", "left out"]
+            .map(str::to_owned)
+            .to_vec(),
         rows: Vec::new(),
     });
     part.notes = grid.notes(setting);

@@ -42,10 +42,11 @@ pub fn experiment(setting: &Setting) -> Experiment {
 
 fn outline(crowded: &[String]) -> Part {
     let mut part = Part::new("hypercube", "Hypercube emulation");
-    part.about = "Among 2^d ranks, rank j exchanges a message with rank j xor 2^i, for i from 0 to d - 1 one after the other. \
-                  A point is the time of all d exchanges, for each lap that of the slowest rank. On a hypercube it would \
-                  grow linearly with d."
-        .to_owned();
+    part.about =
+        "Among 2^d ranks, rank j exchanges a message with rank j xor 2^i, for i from 0 to \
+                  d - 1 one after the other. A point is the time of all d exchanges, for each lap \
+                  that of the slowest rank. On a hypercube it would grow linearly with d."
+            .to_owned();
     part.source = "Bokhari 1995, section 5 and figure 3".to_owned();
     let y = || Axis::microseconds("time of all dimensions");
     part.figures.push(Figure::new(
@@ -65,11 +66,18 @@ fn outline(crowded: &[String]) -> Part {
         name: TABLE.to_owned(),
         title: "Time of a dimension".to_owned(),
         caption:
-            "Medians over all dimensions, divided by the dimension: the same in each row if the emulation were perfect."
+            "Medians over all dimensions, divided by the dimension: the same in each row if the \
+             emulation were perfect."
                 .to_owned(),
-        columns: ["bytes", "dimension", "time (µs)", "time a dimension (µs)", "over that of dimension 1"]
-            .map(str::to_owned)
-            .to_vec(),
+        columns: [
+            "bytes",
+            "dimension",
+            "time (µs)",
+            "time a dimension (µs)",
+            "over that of dimension 1",
+        ]
+        .map(str::to_owned)
+        .to_vec(),
         rows: Vec::new(),
     });
     if !crowded.is_empty() {

@@ -87,10 +87,12 @@ fn on_one_core(partners: &[u32], cores: &[usize]) -> usize {
 
 fn outline(shape: &JobShape, sizes: &[u64]) -> Part {
     let mut part = Part::new("matchings", "Random matchings");
-    part.about = "Pairs of ranks are drawn at random until every rank has a partner, and all pairs exchange messages at the \
-                  same time. A matching's time is the median over its laps, each being the slowest rank's. If where ranks lie \
-                  did not matter, the times of all matchings would lie close together."
-        .to_owned();
+    part.about =
+        "Pairs of ranks are drawn at random until every rank has a partner, and all pairs \
+                  exchange messages at the same time. A matching's time is the median over its \
+                  laps, each being the slowest rank's. If where ranks lie did not matter, the \
+                  times of all matchings would lie close together."
+            .to_owned();
     part.source = "Bokhari 1995, section 6 and figure 4".to_owned();
     let y = || Axis::microseconds("time of an exchange");
     part.figures.push(Figure::new(

@@ -81,8 +81,9 @@ pub fn experiment(setting: &Setting) -> Experiment {
 fn outline() -> Part {
     let mut part = Part::new("memory", "Copying memory");
     part.about =
-        "The same two pieces of memory are copied again and again, with the copy of the standard library (memcpy), \
-                  after a first pass that touches every page. Offsets are bytes from a multiple of 64."
+        "The same two pieces of memory are copied again and again, with the copy of the standard \
+                  library (memcpy), after a first pass that touches every page. Offsets are bytes \
+                  from a multiple of 64."
             .to_owned();
     part.source = "Bokhari 1995, section 4 and table 1".to_owned();
     let y = || Axis { label: "time a byte".to_owned(), unit: "ns".to_owned(), ..Axis::number("") };

@@ -58,14 +58,17 @@ pub fn experiment(setting: &Setting) -> Experiment {
 
 fn outline(setting: &Setting) -> Part {
     let mut part = Part::new("pingpong", "Time against message length");
-    part.about = "Two ranks run a linked schedule for each message. Exchange: both send at once and then receive; \
-                  round trip: one sends and the other sends back. Both are divided by the two messages that they move. \
-                  Posted: the receive waits for nothing, so the bytes go where they are wanted as they come (the \
-                  report's forced messages). Not posted: the receive waits for something else, so messages up to the \
-                  eager limit wait in a mailbox and longer ones wait for the receive (unforced). Engine caller: each rank \
-                  does its own part in its own calls, as in the report. Peers: whoever completes something does what \
-                  that enabled, so that one rank may do both halves of a round trip. Wide queue and bulk are the \
-                  queues' paths beside the schedules. The first pass is discarded; a point is a time for each lap."
+    part.about = "Two ranks run a linked schedule for each message. Exchange: both send at once \
+                  and then receive; round trip: one sends and the other sends back. Both are \
+                  divided by the two messages that they move. Posted: the receive waits for \
+                  nothing, so the bytes go where they are wanted as they come (the report's forced \
+                  messages). Not posted: the receive waits for something else, so messages up to \
+                  the eager limit wait in a mailbox and longer ones wait for the receive \
+                  (unforced). Engine caller: each rank does its own part in its own calls, as in \
+                  the report. Peers: whoever completes something does what that enabled, so that \
+                  one rank may do both halves of a round trip. Wide queue and bulk are the queues' \
+                  paths beside the schedules. The first pass is discarded; a point is a time for \
+                  each lap."
         .to_owned();
     part.source = "Bokhari 1995, section 2, figures 1 and 2, table 1".to_owned();
     let x = || Axis::bytes("message length");
@@ -88,8 +91,8 @@ fn outline(setting: &Setting) -> Part {
     part.tables.push(Table {
         name: TABLE.to_owned(),
         title: "a + b × m".to_owned(),
-        caption: "Zero, short and long messages fitted each for itself, with the break found by the fit, through the \
-                  medians of 0 to 16000 bytes; errors are one standard error."
+        caption: "Zero, short and long messages fitted each for itself, with the break found by \
+                  the fit, through the medians of 0 to 16000 bytes; errors are one standard error."
             .to_owned(),
         columns: fits::COLUMNS.map(str::to_owned).to_vec(),
         rows: Vec::new(),

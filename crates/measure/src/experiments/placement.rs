@@ -74,8 +74,9 @@ fn placements(setting: &Setting) -> Vec<(String, JobShape)> {
 
 fn outline(cores: &[usize], all: usize) -> Part {
     let mut part = Part::new("placement", "Where two ranks lie");
-    part.about = "Round trips between two ranks, divided by the two messages of each, under the engine that programs use unless \
-                  they ask for another. Ranks that share a core take turns on it."
+    part.about = "Round trips between two ranks, divided by the two messages of each, under the \
+                  engine that programs use unless they ask for another. Ranks that share a core \
+                  take turns on it."
         .to_owned();
     part.source = "Bokhari 1995, sections 6 and 8".to_owned();
     let (x, y) =

@@ -94,7 +94,8 @@ pub enum Error {
     },
     /// The results of an operation differ from those expected.
     #[error(
-        "rank {rank} got wrong data in {what}: please report this, none of the figures can be trusted"
+        "rank {rank} got wrong data in {what}: please report this, none of the figures can be \
+         trusted"
     )]
     WrongData {
         /// The first rank with wrong data.

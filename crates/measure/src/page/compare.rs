@@ -37,8 +37,8 @@ pub(crate) fn ratios<'a>(
         name: "ratios".to_owned(),
         title: format!("{label} over {other_label}"),
         caption: format!(
-            "Medians of {label} divided by those of {other_label} where both have a point; below 1, {label} has the smaller \
-             value. Measured curves only."
+            "Medians of {label} divided by those of {other_label} where both have a point; below \
+             1, {label} has the smaller value. Measured curves only."
         ),
         columns: columns.map(str::to_owned).to_vec(),
         rows,

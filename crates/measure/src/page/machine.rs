@@ -46,12 +46,15 @@ fn sides(machine: &Machine) -> [Side<'_>; 2] {
 pub(crate) fn part(machine: &Machine, is_told: bool) -> Part {
     let mut part = Part::new("machine", "Parameters of the machine");
     part.complete = machine.classes.iter().next().is_some();
-    part.about = "What a message costs between two ranks, by how far they are from each other: the latency L, the \
-        overheads of sending and receiving, and the gap between messages. Bands lie between the quartiles of the samples. \
-        Every rank runs its own operations, but where it says peers: there one process runs a whole chain."
-        .to_owned();
-    part.source = "Kielmann, Bal, Verstoep: Fast Measurement of LogP Parameters for Message Passing Platforms, 2000; \
-        figure 1 of Barchet-Estefanel, Mounié: Performance Characterisation of Intra-Cluster Collective Communications, 2004"
+    part.about =
+        "What a message costs between two ranks, by how far they are from each other: the \
+        latency L, the overheads of sending and receiving, and the gap between messages. Bands lie \
+        between the quartiles of the samples. Every rank runs its own operations, but where it \
+        says peers: there one process runs a whole chain."
+            .to_owned();
+    part.source = "Kielmann, Bal, Verstoep: Fast Measurement of LogP Parameters for Message \
+        Passing Platforms, 2000; figure 1 of Barchet-Estefanel, Mounié: Performance \
+        Characterisation of Intra-Cluster Collective Communications, 2004"
         .to_owned();
     let sides = sides(machine);
     for side in &sides {

@@ -28,8 +28,8 @@ pub fn of(directory: &Directory) -> Part {
         (read("matchings"), read("contention"), read("hypercube"));
     let mut part = Part::new(NAME, "Summary of performance figures");
     part.about =
-        "What the experiments of this directory come to, beside the machines of the report: µs, and µs a byte. d is \
-                  the dimension of 2^d ranks, m the message length in bytes."
+        "What the experiments of this directory come to, beside the machines of the report: µs, \
+                  and µs a byte. d is the dimension of 2^d ranks, m the message length in bytes."
             .to_owned();
     part.source = "Bokhari 1995, table 1".to_owned();
     part.tables.push(like_table_1(pingpong.as_ref(), barrier.as_ref(), memory.as_ref()));
@@ -78,8 +78,8 @@ fn like_table_1(pingpong: Option<&Part>, barrier: Option<&Part>, memory: Option<
         ],
     );
     table.caption =
-        "Messages are those of an exchange, as in the report; where no break was found, short and long are the \
-                     same."
+        "Messages are those of an exchange, as in the report; where no break was found, short and \
+                     long are the same."
             .to_owned();
     let copy = copy_us(memory).map_or(Value::None, Value::Number);
     let synchronize = barrier_formula(barrier).map_or(Value::None, Value::Text);

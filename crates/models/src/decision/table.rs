@@ -71,7 +71,8 @@ pub enum Gap {
     },
     /// It has no row for about so many ranks.
     #[error(
-        "the decision table has no row for {operation} among about {ranks} ranks, {ranks_per_node} a node"
+        "the decision table has no row for {operation} among about {ranks} ranks, {ranks_per_node} \
+         a node"
     )]
     Ranks {
         /// The operation.
@@ -83,7 +84,8 @@ pub enum Gap {
     },
     /// A row has no range for some sizes.
     #[error(
-        "the decision table's row for {operation} among {ranks} ranks, {ranks_per_node} a node, says nothing about {}",
+        "the decision table's row for {operation} among {ranks} ranks, {ranks_per_node} a node, \
+         says nothing about {}",
         sizes(*.from, *.to)
     )]
     Bytes {

@@ -16,9 +16,10 @@ pub fn experiment(setting: &Setting) -> Experiment {
     let mut grid = Grid::of(setting, &SIZES);
     grid.bytes.sort_unstable();
     let mut part = Part::new("regret", "What choices lose");
-    part.about = "All candidates of each operation, number of ranks and size take turns, at sizes that the decision table was \
-                  not made from and in jobs of their own. Those within 30 % of the fastest, and the one that the table chooses, \
-                  do so again for longer; regret is the chosen one's median then over that of the best."
+    part.about = "All candidates of each operation, number of ranks and size take turns, at sizes \
+                  that the decision table was not made from and in jobs of their own. Those within \
+                  30 % of the fastest, and the one that the table chooses, do so again for longer; \
+                  regret is the chosen one's median then over that of the best."
         .to_owned();
     part.maps = grid.maps(
         setting,

@@ -33,14 +33,17 @@ pub(super) fn is_by_sharing(curve: &str) -> bool {
 
 pub(super) fn outline(setting: &Setting, ranks: &[u32], operations: &[Collective]) -> Part {
     let mut part = Part::new("models", "Predicted against measured");
-    part.about = "Every algorithm of an operation takes turns with the others; a point is the time from a common start until \
-                  the slowest rank is done, on the fastest of several visits. Dashed are predictions. Those named pLogP come from the formulas of tables 1 \
-                  to 3 and the parameters in machine.json, with what a run costs besides its messages: each rank works \
-                  for itself. Those named sharing come from \
-                  playing through what the engine does: whoever enables an operation executes it, for whichever rank it \
-                  is, and ranks of one core take turns; its constants are fitted to the simplest algorithm of each \
-                  operation, which the tables mark, and predict all others."
-        .to_owned();
+    part.about =
+        "Every algorithm of an operation takes turns with the others; a point is the time \
+                  from a common start until the slowest rank is done, on the fastest of several \
+                  visits. Dashed are predictions. Those named pLogP come from the formulas of \
+                  tables 1 to 3 and the parameters in machine.json, with what a run costs besides \
+                  its messages: each rank works for itself. Those named sharing come from playing \
+                  through what the engine does: whoever enables an operation executes it, for \
+                  whichever rank it is, and ranks of one core take turns; its constants are fitted \
+                  to the simplest algorithm of each operation, which the tables mark, and predict \
+                  all others."
+            .to_owned();
     part.source = "Barchet-Estefanel, Mounié 2004, sections 3 to 5".to_owned();
     for ranks in ranks {
         let shape = JobShape::on(*ranks, setting.map.as_deref().unwrap_or(&setting.cores));
@@ -83,8 +86,9 @@ pub(super) fn outline(setting: &Setting, ranks: &[u32], operations: &[Collective
         "fitted",
     ];
     table(ERRORS, "How far predictions are off", about_errors, &columns);
-    let caption = "Over all algorithms of the paper's tables 1 and 2 (bcast and scatter) without joins, and over all others; \
-                   algorithms that the constants were fitted to are left out of the model of sharing's errors.";
+    let caption = "Over all algorithms of the paper's tables 1 and 2 (bcast and scatter) without \
+                   joins, and over all others; algorithms that the constants were fitted to are \
+                   left out of the model of sharing's errors.";
     let columns =
         ["algorithms", "ranks", "engine", "model", "median error", "worst error", "points"];
     table(SUMMARY, "How far predictions are off, in all", caption, &columns);
@@ -95,9 +99,11 @@ pub(super) fn outline(setting: &Setting, ranks: &[u32], operations: &[Collective
         "Fitted to the simplest algorithm of each operation.",
         &columns,
     );
-    let caption = "The ratio is fitted to every other size of the direct exchange and tested on the sizes between. Bounds are \
-                   those of table 3, where machine.json is there, and with the peers engine those of the model of sharing: all \
-                   work spread over the cores, and all of it on one, by constants that are fitted without the all-to-all.";
+    let caption = "The ratio is fitted to every other size of the direct exchange and tested on \
+                   the sizes between. Bounds are those of table 3, where machine.json is there, \
+                   and with the peers engine those of the model of sharing: all work spread over \
+                   the cores, and all of it on one, by constants that are fitted without the \
+                   all-to-all.";
     let columns = [
         "ranks",
         "engine",
@@ -110,10 +116,12 @@ pub(super) fn outline(setting: &Setting, ranks: &[u32], operations: &[Collective
         "worst error",
     ];
     table(CONTENTION, "The contention ratio γ of the all-to-all", caption, &columns);
-    let caption = "What should hold, where it does not by more than a tenth. Each side is the best algorithm measured.";
+    let caption = "What should hold, where it does not by more than a tenth. Each side is the best \
+                   algorithm measured.";
     let columns = ["guideline", "ranks", "bytes", "left (µs)", "right (µs)", "ratio"];
     table(GUIDELINES, "Guidelines that are broken", caption, &columns);
-    let caption = "Sizes up to 4 KiB that take at least a fifth longer than the next larger one (2004, section 3.1).";
+    let caption = "Sizes up to 4 KiB that take at least a fifth longer than the next larger one \
+                   (2004, section 3.1).";
     let columns = [
         "operation",
         "algorithm",

@@ -6,9 +6,11 @@ use crate::results::{Axis, Figure, Part, Point, Role, Series, Table, Value};
 /// All rows as a part of the suite. `way` says how packets were received.
 pub fn part(rows: &[Row], way: &str) -> Part {
     let mut part = Part::new("nodes", "Between nodes");
-    part.about = "Engines between nodes, which are network namespaces on this machine. An exchange has eight rounds, each of which \
-                  begins when both messages of the one before have passed; the computation calls nothing. Trust the exposed time."
-        .to_owned();
+    part.about =
+        "Engines between nodes, which are network namespaces on this machine. An exchange \
+                  has eight rounds, each of which begins when both messages of the one before have \
+                  passed; the computation calls nothing. Trust the exposed time."
+            .to_owned();
     part.source = "Schneider, Eckelmann, Hoefler, Rehm 2011, figures 4 to 7".to_owned();
     part.complete = true;
     part.setting.insert("packets are".to_owned(), way.to_owned());

@@ -132,7 +132,8 @@ impl std::fmt::Display for Collective {
 /// A name that no collective has.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error(
-    "there is no collective {0:?} to measure: choose among barrier, allreduce, alltoall, bcast, neighbor"
+    "there is no collective {0:?} to measure: choose among barrier, allreduce, alltoall, bcast, \
+     neighbor"
 )]
 pub struct UnknownCollective(String);
 

@@ -62,10 +62,12 @@ pub fn experiment(setting: &Setting) -> Experiment {
 
 fn outline() -> Part {
     let mut part = Part::new("overlap", "Overlap");
-    part.about = "Every rank starts a collective, computes for a fixed number of steps without another call, and waits; what \
-                  that takes more than the computation alone is the exposed time. Both engines compute equally long. Engine \
-                  caller: each rank's part is done in its own calls. Engine peers: whoever completes something does what \
-                  that enabled. Trust the exposed time: overlap in percent flatters slow collectives."
+    part.about = "Every rank starts a collective, computes for a fixed number of steps without \
+                  another call, and waits; what that takes more than the computation alone is the \
+                  exposed time. Both engines compute equally long. Engine caller: each rank's part \
+                  is done in its own calls. Engine peers: whoever completes something does what \
+                  that enabled. Trust the exposed time: overlap in percent flatters slow \
+                  collectives."
         .to_owned();
     part.source =
         "Schneider et al. 2011, sections 4.2 and 4.3; Hoefler, Lumsdaine and Rehm, SC 2007"

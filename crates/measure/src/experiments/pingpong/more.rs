@@ -19,9 +19,10 @@ pub(super) fn figures() -> [Figure; 2] {
         Axis::microseconds("time of a message").logarithmic(),
     );
     paging.caption =
-        "Each message of a round trip goes to memory that nobody has touched, or to the same memory again; the \
-                      first run of a schedule touches the library's own memory too. Everything else in this suite is \
-                      measured in touched memory, after a first pass."
+        "Each message of a round trip goes to memory that nobody has touched, or to the same \
+                      memory again; the first run of a schedule touches the library's own memory \
+                      too. Everything else in this suite is measured in touched memory, after a \
+                      first pass."
             .to_owned();
     let mut blocking = Figure::new(
         BLOCKING,
@@ -30,8 +31,8 @@ pub(super) fn figures() -> [Figure; 2] {
         Axis::microseconds("time of a message"),
     );
     blocking.caption =
-        "A message in each direction. Nonblocking: both are started, then both are waited for. Blocking: each \
-                        is waited for before the next is started."
+        "A message in each direction. Nonblocking: both are started, then both are waited for. \
+                        Blocking: each is waited for before the next is started."
             .to_owned();
     [paging, blocking]
 }

@@ -30,7 +30,8 @@ const FIGURES: [(&str, &str, &str); 5] = [
     (
         "send-overhead",
         "os(m): the send overhead",
-        "A send to a rank that does not receive yet. Above the eager limit it only says that there is something.",
+        "A send to a rank that does not receive yet. Above the eager limit it only says that there \
+         is something.",
     ),
     ("receive-overhead", "or(m): the receive overhead", "A receive of a message that has come."),
     (
@@ -110,11 +111,12 @@ pub fn experiment(setting: &Setting) -> Experiment {
 
 fn outline(here: &Topology) -> Part {
     let mut part = Part::new("plogp", "Parameters of pLogP");
-    part.about = "What messages of linked schedules cost between two ranks, for each class of pairs on this machine and for \
-                  both engines. A value is the median over the faster quarter of the rounds; curves show medians and quartiles \
-                  over all of them. Under the caller engine each rank runs its own operations, and the parameters are those \
-                  of the model; under peers one process runs a whole chain, so that nothing is under way. All raw values \
-                  are in machine.json."
+    part.about = "What messages of linked schedules cost between two ranks, for each class of \
+                  pairs on this machine and for both engines. A value is the median over the \
+                  faster quarter of the rounds; curves show medians and quartiles over all of \
+                  them. Under the caller engine each rank runs its own operations, and the \
+                  parameters are those of the model; under peers one process runs a whole chain, \
+                  so that nothing is under way. All raw values are in machine.json."
         .to_owned();
     part.source =
         "Kielmann, Bal, Verstoep 2000; Barchet-Estefanel, Mounié 2004, section 2 and figure 1"

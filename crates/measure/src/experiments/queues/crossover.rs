@@ -191,22 +191,26 @@ mod tests {
         let found = sentence([50.0, 200.0, 300.0], [100.0, 150.0, 100.0]);
         assert_eq!(
             found,
-            "Express to Wide Express at 16 B: with 1 thread, Wide Express is faster from there on (150 against 200 ns)."
+            "Express to Wide Express at 16 B: with 1 thread, Wide Express is faster from there on \
+             (150 against 200 ns)."
         );
         let found = sentence([150.0, 90.0, 300.0], [100.0, 100.0, 100.0]);
         assert_eq!(
             found,
-            "Express to Wide Express at 24 B: with 1 thread, Wide Express is faster from there on (100 against 300 ns)."
+            "Express to Wide Express at 24 B: with 1 thread, Wide Express is faster from there on \
+             (100 against 300 ns)."
         );
         let found = sentence([100.0; 3], [90.0; 3]);
         assert_eq!(
             found,
-            "Express to Wide Express at 8 B: with 1 thread, Wide Express is never slower up to 24 B (90 against 100 ns)."
+            "Express to Wide Express at 8 B: with 1 thread, Wide Express is never slower up to 24 \
+             B (90 against 100 ns)."
         );
         let found = sentence([100.0; 3], [90.0, 90.0, 110.0]);
         assert_eq!(
             found,
-            "Express to Wide Express nowhere: with 1 thread, Express is still faster at 24 B (100 against 110 ns)."
+            "Express to Wide Express nowhere: with 1 thread, Express is still faster at 24 B (100 \
+             against 110 ns)."
         );
     }
 }

@@ -90,10 +90,11 @@ pub fn experiment(setting: &Setting) -> Experiment {
 
 fn outline() -> Part {
     let mut part = Part::new("queues", "Queues");
-    part.about = "Overhead, latency and gap of every mechanism of the queues. In each round a mechanism takes turns with the \
-                  floor: half a round trip of a bare word, in a cache line for each direction. Send and receive: batches with \
-                  room, and batches that wait. Latency: half a round trip. Gap: a message in a stream. A point is the median \
-                  of the rounds."
+    part.about = "Overhead, latency and gap of every mechanism of the queues. In each round a \
+                  mechanism takes turns with the floor: half a round trip of a bare word, in a \
+                  cache line for each direction. Send and receive: batches with room, and batches \
+                  that wait. Latency: half a round trip. Gap: a message in a stream. A point is \
+                  the median of the rounds."
         .to_owned();
     part.source = "Culler et al. 1993; Ang et al. 1996, figures 4 to 7".to_owned();
     for (name, title, _) in FIGURES {
