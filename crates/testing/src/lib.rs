@@ -112,7 +112,7 @@ macro_rules! parts {
 }
 
 /// Returns the value of a result; where a requirement is missing, prints `SKIPPED: reason` and
-/// returns from the test. For tests under libtest that are not registered with [`tests!`] yet.
+/// returns from the test. For tests under libtest, which are not registered with [`tests!`].
 #[macro_export]
 macro_rules! or_skip {
     ($result:expr) => {

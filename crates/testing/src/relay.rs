@@ -202,7 +202,7 @@ impl Switch {
         }
     }
 
-    /// Applies the faults to a frame and delivers what is left of it, now or later.
+    /// Applies the faults to a frame and delivers the resulting frames, now or later.
     fn treat(&mut self, from: usize, to: usize, frame: &[u8]) {
         let mut state = self.shared.state();
         if !(state.plugged[from] && state.plugged[to]) {

@@ -204,7 +204,7 @@ impl Evaluation<'_> {
             }
             Operation::Join { contribution, .. } => {
                 let contribution = memory.read(contribution);
-                self.contributions.insert((self.meeting(place), rank), contribution);
+                self.contributions.insert((self.join_number(place), rank), contribution);
             }
             Operation::Receive { .. } | Operation::Calc { .. } => {}
         }
@@ -242,7 +242,7 @@ impl Evaluation<'_> {
     }
 
     /// Returns the number of a join among the rank's joins in vertex order.
-    fn meeting(&self, (rank, vertex): Place) -> usize {
+    fn join_number(&self, (rank, vertex): Place) -> usize {
         let before = &self.program[rank].vertices()[..vertex];
         before.iter().filter(|entry| matches!(entry.operation, Operation::Join { .. })).count()
     }
@@ -250,8 +250,8 @@ impl Evaluation<'_> {
     /// Returns the result of a join, and true if it divided by zero; `None` while contributions are
     /// missing.
     fn meet(&self, place: Place, mode: JoinMode) -> Option<(Vec<u8>, bool)> {
-        let meeting = self.meeting(place);
-        let of = |rank: usize| self.contributions.get(&(meeting, rank)).cloned();
+        let number = self.join_number(place);
+        let of = |rank: usize| self.contributions.get(&(number, rank)).cloned();
         if let JoinMode::Broadcast { root } = mode {
             return of(root as usize).map(|bytes| (bytes, false));
         }

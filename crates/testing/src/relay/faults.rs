@@ -1,4 +1,4 @@
-//! Faults of the relay, drawn at random.
+//! Random faults of the relay.
 
 use rand::rngs::SmallRng;
 use rand::{Rng, SeedableRng};
@@ -45,7 +45,7 @@ impl Faults {
 /// Counts of unicast frames.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Counts {
-    /// Frames that reached the relay.
+    /// Frames that arrived at the relay.
     pub arrived: u64,
     /// Lost frames.
     pub lost: u64,

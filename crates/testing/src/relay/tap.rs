@@ -1,5 +1,5 @@
-//! Network interface whose cable ends in this process: frames that the kernel sends are read from a
-//! descriptor; frames that are written to it arrive at the kernel.
+//! Network interface with its other end in this process: frames that the kernel sends are read from
+//! a descriptor; frames that are written to it arrive at the kernel.
 
 use rustix::fs::{Mode, OFlags, open};
 use rustix::io::Errno;
@@ -48,7 +48,7 @@ impl Tap {
                     },
                     errno => Error::with_right(what, "CAP_NET_ADMIN")(errno),
                 })?;
-            // SAFETY: TUNSETIFF reads and writes one `ifreq`, whose layout is asserted above.
+            // SAFETY: TUNSETIFF reads and writes one `ifreq`; the layout is asserted above.
             let attach = unsafe { Updater::<ATTACH, InterfaceRequest>::new(&mut request) };
             // SAFETY: the call creates an interface and touches no other memory of the process.
             unsafe { ioctl(&descriptor, attach) }
@@ -72,7 +72,7 @@ impl Tap {
         rustix::io::read(&self.descriptor, buffer).ok()
     }
 
-    /// Delivers a frame to the node. A node whose interface is down drops it, as with a cable.
+    /// Delivers a frame to the node. The kernel drops it if the interface is down, as with a cable.
     pub(super) fn send(&self, frame: &[u8]) {
         let _ = rustix::io::write(&self.descriptor, frame);
     }

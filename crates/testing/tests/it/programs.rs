@@ -1,4 +1,4 @@
-//! What the suite runs is itself in order: the checker accepts it, even if every message waits for
+//! Validity of the suite's own programs: the checker accepts them, even if every message waits for
 //! its receive.
 
 use goal::check::{GlobalOptions, global};

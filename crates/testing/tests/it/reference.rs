@@ -1,4 +1,4 @@
-//! The suite holds the reference against itself, and notices engines that are wrong.
+//! The suite accepts the reference and detects engines with defects.
 
 use goal::graph::Graph;
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -17,7 +17,7 @@ fn reference_passes() {
     run_suite(&ReferenceEngine);
 }
 
-/// The reference with a defect.
+/// Reference engine with a defect.
 struct Defective<F> {
     name: &'static str,
     defect: F,
@@ -78,8 +78,8 @@ fn failure_is_reported() {
     assert!(report.contains("the program does not end: nobody moves"), "{report}");
 }
 
-/// A defect that no vector shows: only a program with more operations than any of them has on a
-/// rank of several.
+/// A defect that no vector detects: it needs a program of several ranks with more operations on one
+/// of them than any vector has.
 fn random_programs_find_defects() {
     struct Rare;
     impl Engine for Rare {

@@ -1,4 +1,4 @@
-//! The runner: names, filters, panics, ignored tests and parts.
+//! Runner of tests: names, filters, panics, ignored tests and parts.
 
 use std::process::{Command, Output};
 

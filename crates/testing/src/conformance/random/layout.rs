@@ -181,8 +181,8 @@ fn add_join(plan: &Plan, ranks: &mut [RankDraft], number: usize, step: &Step) {
         let gives = if listens { 0 } else { contribution };
         let takes = if (*memory as usize + rank).is_multiple_of(5) { 0 } else { result };
         let draft = &mut ranks[rank];
-        let (contribution, result) =
-            (draft.cover(&source, gives, plan.slot), draft.cover(&target, takes, plan.slot));
+        let contribution = draft.cover(&source, gives, plan.slot);
+        let result = draft.cover(&target, takes, plan.slot);
         let uses = Uses { reads: &source, writes: &target, whole: takes == plan.slot };
         let join = Operation::Join { mode, contribution, result };
         draft.add(join, Some((Group::Join, number)), uses, edges, usize::MAX);

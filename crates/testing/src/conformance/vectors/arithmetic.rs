@@ -131,7 +131,7 @@ mod floats {
     table_of!(f32 0x7fc0_0000, f64 0x7ff8_0000_0000_0000);
 }
 
-/// A few results that nobody computed but a person.
+/// A few results computed by hand.
 fn by_hand() -> Vector {
     let results = [
         (Arithmetic::Add, vec![44, 9]),
@@ -163,7 +163,7 @@ fn zeros_and_nan() -> Vector {
     vector
 }
 
-/// The destination is the left operand, then the right one, then both.
+/// Operations with the left operand, the right one, then both as the destination.
 fn in_place(operation: Arithmetic) -> Vector {
     let rule: fn(i32, i32) -> i32 = match operation {
         Arithmetic::Add => i32::wrapping_add,

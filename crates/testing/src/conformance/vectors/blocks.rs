@@ -1,4 +1,4 @@
-//! Scatter/gather lists, the scratchpad, zero bytes, bytes that nobody writes.
+//! Scatter/gather lists, the scratchpad, zero bytes, bytes that no operation writes.
 
 use super::{UNWRITTEN, blank, chain, exact, parts, pattern, world};
 use crate::conformance::vector::Vector;
@@ -17,7 +17,7 @@ pub(super) fn vectors() -> Vec<Vector> {
     ]
 }
 
-/// Lists on both sides that are cut at different places.
+/// Lists with different boundaries on both sides.
 fn copy_lists() -> Vector {
     let mut program = world(1);
     let source = program[0].buffer(Access::Input, 64);
@@ -107,7 +107,7 @@ fn scratchpad_transpose() -> Vector {
     })
 }
 
-/// What no operation writes keeps its value, in whichever buffer.
+/// Bytes that no operation writes keep their values, in every kind of buffer.
 fn unwritten_bytes() -> Vector {
     let mut program = world(2);
     let output = program[0].buffer(Access::Output, 32);
@@ -129,7 +129,7 @@ fn unwritten_bytes() -> Vector {
     })
 }
 
-/// Operations on zero bytes order others all the same.
+/// Operations on zero bytes order other operations.
 fn nothing() -> Vector {
     let mut program = world(2);
     let input = program[0].buffer(Access::Input, 8);
@@ -155,7 +155,7 @@ fn nothing() -> Vector {
     })
 }
 
-/// Nothing at all is a program, too.
+/// The empty program.
 fn empty_program() -> Vector {
     let mut program = world(2);
     program[1].buffer(Access::InOut, 8);

@@ -23,11 +23,11 @@ pub(super) fn vectors() -> Vec<Vector> {
 }
 
 /// A request that is sent once the receive for its answer is posted: with a dependency on
-/// completion, both ranks would wait for ever.
+/// completion, both ranks would wait forever.
 fn posted_before_sent() -> Vector {
     let mut program = world(2);
-    let (question, answer) =
-        (program[0].buffer(Access::Input, 8), program[0].buffer(Access::Output, 8));
+    let question = program[0].buffer(Access::Input, 8);
+    let answer = program[0].buffer(Access::Output, 8);
     let receive = program[0].receive(answer, 1, 0);
     let send = program[0].send(question, 1, 0);
     program[0].irequires(send, receive);
@@ -37,8 +37,8 @@ fn posted_before_sent() -> Vector {
     let send = program[1].send(both, 0, 0);
     chain(&mut program[1], &[receive, double, send]);
     exact("edges: sent once the receive is posted", program, |round| {
-        let (once, twice) =
-            ((1 + round).to_le_bytes().to_vec(), (2 + 2 * round).to_le_bytes().to_vec());
+        let once = (1 + round).to_le_bytes().to_vec();
+        let twice = (2 + 2 * round).to_le_bytes().to_vec();
         (
             vec![vec![once.clone(), blank(8)], vec![blank(8)]],
             vec![vec![once, twice.clone()], vec![twice]],
@@ -46,7 +46,7 @@ fn posted_before_sent() -> Vector {
     })
 }
 
-/// The receive has no edge but one from its start, and completes last: the run is not over before.
+/// The receive has only an edge from its start, and completes last: the run ends no earlier.
 fn started_is_not_complete() -> Vector {
     let mut program = world(2);
     let output = program[0].buffer(Access::Output, 8);
@@ -90,7 +90,7 @@ fn announced_is_started() -> Vector {
     })
 }
 
-/// Computations and timestamps start, too.
+/// Dependencies on the starts of computations and timestamps.
 fn begun_is_started() -> Vector {
     let mut program = world(1);
     let graph = &mut program[0];
@@ -110,7 +110,7 @@ fn begun_is_started() -> Vector {
     })
 }
 
-/// Two branches that meet again, on every rank, with an exchange in one of them.
+/// Two branches that fork and merge on every rank, with an exchange in one of them.
 fn diamond() -> Vector {
     const RANKS: u32 = 4;
     let mut program = world(RANKS);
@@ -144,7 +144,7 @@ fn diamond() -> Vector {
     })
 }
 
-/// As many operations as would overflow a stack if each called the next.
+/// A chain of operations long enough to overflow a stack if each called the next.
 fn long_chain() -> Vector {
     const LENGTH: u64 = 20_000;
     let mut program = world(1);
@@ -237,7 +237,7 @@ fn timestamps_in_order() -> Vector {
     })
 }
 
-/// A dissemination barrier between two timestamps: nobody leaves before the last has entered. The
+/// A dissemination barrier between two timestamps: no rank leaves before the last has entered. The
 /// ranks enter at different times.
 fn dissemination(ranks: u32) -> Vector {
     let mut program = world(ranks);
@@ -256,7 +256,7 @@ fn dissemination(ranks: u32) -> Vector {
             last = vec![send, receive];
             distance *= 2;
         }
-        // The messages of all rounds are needed, not only those of the last.
+        // A rank needs the messages of all rounds, not only those of the last.
         let receives: Vec<Vertex> = (0..graph.vertices().len() as u32).map(Vertex).collect();
         let leave = graph.timestamp(output.part(8, 8));
         receives.into_iter().for_each(|before| graph.requires(leave, before));

@@ -17,7 +17,7 @@ pub(super) fn vectors() -> Vec<Vector> {
     ]
 }
 
-/// A vector that gives these bytes and reports one of these faults.
+/// Returns a vector with these results and one of these faults.
 fn faulty(mut vector: Vector, faults: Vec<Fault>) -> Vector {
     if let Expected::Bytes(rounds) = vector.expected {
         vector.expected = Expected::Faults(rounds, faults);
@@ -29,7 +29,7 @@ fn words<const N: usize>(values: [i32; N]) -> Vec<u8> {
     values.iter().flat_map(|value| value.to_le_bytes()).collect()
 }
 
-/// The run finishes nevertheless: later messages flow, the result is 0 where the divisor was.
+/// The run completes nevertheless: later messages arrive, and the result of a division by 0 is 0.
 fn division_by_zero() -> Vector {
     let mut program = world(2);
     let [left, right] = [(); 2].map(|()| program[0].buffer(Access::Input, 12));
@@ -50,7 +50,7 @@ fn division_by_zero() -> Vector {
     faulty(vector, vec![Fault { rank: 0, vertex: divide.0 }])
 }
 
-/// Every rank's join is such an operation; one report is enough.
+/// A division by zero in a join of all ranks; one report suffices.
 fn division_by_zero_in_join() -> Vector {
     const RANKS: u32 = 3;
     let mut program = world(RANKS);
@@ -91,7 +91,7 @@ fn float_division_is_no_fault() -> Vector {
     })
 }
 
-/// Rank 0 sends so many bytes, rank 1 receives another number; both are to be named.
+/// Rank 0 sends a number of bytes, rank 1 receives another number; the error names both.
 fn sizes_differ(sent: u64, received: u64) -> Vector {
     let mut program = world(2);
     let input = program[0].buffer(Access::Input, sent);

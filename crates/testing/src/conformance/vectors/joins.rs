@@ -31,17 +31,17 @@ fn words<const N: usize>(values: [i32; N]) -> Vec<u8> {
     values.iter().flat_map(|value| value.to_le_bytes()).collect()
 }
 
-/// The buffers of all ranks, two each.
+/// Buffers of all ranks, two each.
 fn pairs(ranks: u32, buffers: impl Fn(u32) -> [Vec<u8>; 2]) -> Round {
     (0..ranks).map(|rank| buffers(rank).to_vec()).collect()
 }
 
-/// One join of an input of so many bytes with an output of so many.
+/// Returns a program with one join: sizes of input and output.
 fn single(ranks: u32, mode: JoinMode, contribution: u64, result: u64) -> Vec<Graph> {
     let mut program = world(ranks);
     for graph in &mut program {
-        let (input, output) =
-            (graph.buffer(Access::Input, contribution), graph.buffer(Access::Output, result));
+        let input = graph.buffer(Access::Input, contribution);
+        let output = graph.buffer(Access::Output, result);
         graph.join(mode, input, output);
     }
     program
@@ -69,7 +69,7 @@ fn barrier(ranks: u32) -> Vector {
     })
 }
 
-/// The fold starts at rank 0 and goes up, which shows with subtraction and division.
+/// The fold starts at rank 0 and goes up; subtraction and division detect another order.
 fn reduce(ranks: u32, operation: Arithmetic) -> Vector {
     let rule: fn(i32, i32) -> i32 = match operation {
         Arithmetic::Add => |left, right| left + right,
@@ -173,14 +173,13 @@ fn broadcast(ranks: u32, root: u32) -> Vector {
     })
 }
 
-/// Meetings of one run: numbered by vertex order, entered in the opposite order, of different
-/// modes.
+/// Joins of one run: numbered by vertex order, started in the opposite order, of different modes.
 fn several_meetings() -> Vector {
     const RANKS: u32 = 3;
     let mut program = world(RANKS);
     for graph in &mut program {
-        let (input, output) =
-            (graph.buffer(Access::Input, 12), graph.buffer(Access::Output, 12 + 36 + 12));
+        let input = graph.buffer(Access::Input, 12);
+        let output = graph.buffer(Access::Output, 12 + 36 + 12);
         let sum = JoinMode::Reduce { operation: Arithmetic::Add, data_type: DataType::I32 };
         let joins = [
             graph.join(sum, input, output.part(0, 12)),
@@ -226,7 +225,7 @@ fn lists() -> Vector {
     })
 }
 
-/// A join that waits for messages and that messages wait for.
+/// A join between messages: it waits for some, and others wait for it.
 fn between_messages() -> Vector {
     const RANKS: u32 = 4;
     let mut program = world(RANKS);
@@ -254,7 +253,7 @@ fn between_messages() -> Vector {
     })
 }
 
-/// Only one rank wants the sum.
+/// Only one rank receives the sum.
 fn without_result() -> Vector {
     const RANKS: u32 = 3;
     let mut program = world(RANKS);
@@ -280,7 +279,7 @@ fn without_result() -> Vector {
     })
 }
 
-/// The root may want its own bytes as a result, like every rank.
+/// The root may have its own bytes as a result, like every rank.
 fn broadcast_to_the_root_too() -> Vector {
     const RANKS: u32 = 3;
     let mut program = world(RANKS);
@@ -296,7 +295,7 @@ fn broadcast_to_the_root_too() -> Vector {
     })
 }
 
-/// The result takes the place of the contribution.
+/// The result overwrites the contribution.
 fn in_place() -> Vector {
     const RANKS: u32 = 4;
     let mut program = world(RANKS);
@@ -342,7 +341,7 @@ fn no_bytes() -> Vector {
     })
 }
 
-/// Contributions longer than a message that is sent at once.
+/// Contributions longer than an eager message.
 fn large() -> Vector {
     const RANKS: u32 = 4;
     const BYTES: u64 = 200_000;

@@ -23,7 +23,7 @@ pub(super) fn vectors() -> Vec<Vector> {
     vectors
 }
 
-/// Around the limits that engines like to have.
+/// Sizes around the usual limits of engines.
 const SIZES: [u64; 20] = [
     0, 1, 7, 8, 9, 56, 63, 64, 65, 255, 256, 257, 4096, 4097, 16384, 16385, 65536, 65537, 262_145,
     1_048_579,
@@ -33,8 +33,8 @@ const SIZES: [u64; 20] = [
 fn exchange(size: u64) -> Vector {
     let mut program = world(2);
     for (rank, graph) in (0..).zip(&mut program) {
-        let (input, output) =
-            (graph.buffer(Access::Input, size), graph.buffer(Access::Output, size));
+        let input = graph.buffer(Access::Input, size);
+        let output = graph.buffer(Access::Output, size);
         graph.send(input, 1 - rank, 3);
         graph.receive(output, 1 - rank, 3);
     }
@@ -73,7 +73,7 @@ fn self_send() -> Vector {
     })
 }
 
-/// The same messages under three tags, received in another order of tags.
+/// The same messages with three tags, received in another order of tags.
 fn tags() -> Vector {
     let mut program = world(2);
     let input = program[0].buffer(Access::Input, 48);
@@ -94,8 +94,8 @@ fn tags() -> Vector {
     })
 }
 
-/// Many messages with one tag, whose sends or receives execute from the last in vertex order to the
-/// first. Pairs are made by vertex order nevertheless. Every fourth message is a long one.
+/// Many messages with one tag. Their sends or receives execute from the last in vertex order to the
+/// first; vertex order determines the pairs nevertheless. Every fourth message is a long one.
 fn reversed_chain(name: &str, reverse_sends: bool, reverse_receives: bool) -> Vector {
     const MESSAGES: u64 = 32;
     const LONG: u64 = 20_000;
@@ -134,7 +134,7 @@ fn reversed_chain(name: &str, reverse_sends: bool, reverse_receives: bool) -> Ve
     })
 }
 
-/// Three ranks flood the first, which posts nothing until it has heard from all of them, and then
+/// Three ranks flood the first. It posts no receive until a message of each has arrived, and then
 /// one receive after the other, the last first.
 fn flood() -> Vector {
     const RANKS: u32 = 4;
@@ -173,7 +173,7 @@ fn flood() -> Vector {
     })
 }
 
-/// A counter goes to and fro; each rank adds its own number before it sends.
+/// A counter travels back and forth; each rank adds its own number before it sends.
 fn ping_pong() -> Vector {
     const TURNS: u64 = 20;
     let mut program = world(2);
@@ -227,8 +227,8 @@ fn all_to_all(ranks: u32) -> Vector {
     let mut program = world(ranks);
     let length = 16 * u64::from(ranks);
     for graph in &mut program {
-        let (input, output) =
-            (graph.buffer(Access::Input, length), graph.buffer(Access::Output, length));
+        let input = graph.buffer(Access::Input, length);
+        let output = graph.buffer(Access::Output, length);
         for (peer, part) in (0..).zip(parts(input, u64::from(ranks))) {
             graph.send(part.part(0, 8), peer, 9);
             graph.send(part.part(8, 8), peer, 9);
@@ -249,8 +249,7 @@ fn all_to_all(ranks: u32) -> Vector {
     })
 }
 
-/// A binomial gather whose inner ranks collect in the scratchpad (Schneider et al. 2011, section
-/// 2.2).
+/// A binomial gather; inner ranks collect in the scratchpad (Schneider et al. 2011, section 2.2).
 fn tree_gather() -> Vector {
     const RANKS: u32 = 8;
     const BYTES: u64 = 12;

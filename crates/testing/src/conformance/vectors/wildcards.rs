@@ -1,5 +1,4 @@
-//! Receives from any source or of any tag, where the outcome, or the set of possible outcomes, is
-//! known.
+//! Receives from any source or of any tag with one outcome, or a known set of possible outcomes.
 
 use super::{blank, chain, checked, exact, number, parts, pattern, world};
 use crate::conformance::engine::Round;
@@ -24,8 +23,8 @@ fn word(value: u64) -> Vec<u8> {
     value.to_le_bytes().to_vec()
 }
 
-/// Receives that name their sender claim the first messages in vertex order; the wildcard takes
-/// what is left, even if that arrives first.
+/// Receives that name their sender claim the first messages in vertex order; the wildcard matches
+/// the remaining one, even if that arrives first.
 fn leftover_after_names() -> Vector {
     let mut program = world(2);
     let input = program[1].buffer(Access::Input, 24);
@@ -45,7 +44,7 @@ fn leftover_after_names() -> Vector {
     })
 }
 
-/// Three ranks send to rank 0, four messages each, which takes them from anyone.
+/// Three ranks send four messages each to rank 0, which receives from any source.
 fn any_source(length: u64) -> Vector {
     const RANKS: u32 = 4;
     const EACH: u64 = 4;
@@ -79,7 +78,7 @@ fn any_source(length: u64) -> Vector {
     )
 }
 
-/// One rank sends under five tags; the other takes any of them.
+/// One rank sends with five tags; the other receives any tag.
 fn any_tag() -> Vector {
     let mut program = world(2);
     let output = program[0].buffer(Access::Output, 40);
@@ -96,7 +95,7 @@ fn any_tag() -> Vector {
     })
 }
 
-/// Messages under different tags from different ranks, the receiver itself included.
+/// Messages with different tags from different ranks, the receiver itself included.
 fn any_message() -> Vector {
     const RANKS: u32 = 3;
     let mut program = world(RANKS);
@@ -119,8 +118,8 @@ fn any_message() -> Vector {
     })
 }
 
-/// Three receives are posted before rank 1 is told to send one message after the other: they are
-/// served in vertex order, whatever order they were posted in.
+/// Three receives are posted before rank 1 sends one message after the other: they match in vertex
+/// order, independent of the order in which they were posted.
 fn first_posted_in_vertex_order() -> Vector {
     let mut program = world(2);
     let output = program[0].buffer(Access::Output, 24);
@@ -170,7 +169,7 @@ fn unexpected_self_sends() -> Vector {
     })
 }
 
-/// Receives of every class at once; each gets something it admits.
+/// Receives of every class at once; each matches an admissible message.
 fn classes_side_by_side() -> Vector {
     const RANKS: u32 = 3;
     let mut program = world(RANKS);
@@ -182,9 +181,10 @@ fn classes_side_by_side() -> Vector {
     let others: Vec<_> =
         program[0].vertices().iter().enumerate().map(|(index, _)| index as u32).collect();
     let last = program[0].receive(slots[3], None, None);
-    // The receive that admits everything comes last, or it could take what another needs.
+    // The receive that admits every message comes last; otherwise it could match the only
+    // message that another receive admits.
     others.into_iter().for_each(|before| program[0].requires(last, Vertex(before)));
-    // Words say where they come from: source · 100 + tag.
+    // The words encode their origin: source · 100 + tag.
     for (graph, messages) in program[1..].iter_mut().zip([vec![1], vec![5, 6, 7]]) {
         let input = graph.buffer(Access::Input, 8 * messages.len() as u64);
         for (part, tag) in parts(input, messages.len() as u64).into_iter().zip(messages) {
@@ -235,7 +235,7 @@ fn chunks(bytes: &[u8], length: u64) -> Vec<Vec<u8>> {
     bytes.chunks(length as usize).map(<[u8]>::to_vec).collect()
 }
 
-/// Whether the same messages were sent and received, in whatever order.
+/// Returns true if the same messages were sent and received, in any order.
 fn same_set(mut sent: Vec<Vec<u8>>, mut received: Vec<Vec<u8>>) -> Result<(), String> {
     sent.sort_unstable();
     received.sort_unstable();
