@@ -1,9 +1,9 @@
-//! What the kernel engine costs on this machine: `cargo run --release -p tradewind-kernel --example
+//! Costs of the kernel engine on this machine: `cargo run --release -p tradewind-kernel --example
 //! figures`, as root.
 //!
 //! Two nodes are two network namespaces on one bridge. Without receive steering (RPS) a packet is
-//! received inside the system call that sends it; with it, on another core, as a network card's
-//! interrupt does it.
+//! received inside the system call that sends it; with it, on another core, as with a network
+//! card's interrupt.
 
 #[path = "../tests/it/world/mod.rs"]
 mod world;
@@ -16,7 +16,7 @@ use network::backend::{Backend, CommunicatorContext, RunId, ScheduleId};
 use std::time::{Duration, Instant};
 use world::World;
 
-/// Repetitions of everything that is short.
+/// Number of repetitions of each short measurement.
 const LAPS: u64 = 20_000;
 
 fn main() {
@@ -38,8 +38,8 @@ fn main() {
     }
 }
 
-/// Runs a schedule again and again on one rank; the median of one run in nanoseconds, start, wait
-/// and fetch together.
+/// Runs a schedule repeatedly on one rank. Returns the median of one run in nanoseconds: start,
+/// wait and fetch together.
 fn laps(rank: &Rank, prepared: ScheduleId, first: u64) -> u64 {
     let mut times: Vec<u64> = (0..LAPS)
         .map(|lap| {
@@ -58,7 +58,7 @@ fn median(times: &mut [u64]) -> u64 {
     times[times.len() / 2]
 }
 
-/// A schedule of operations of which each waits for the one before.
+/// Returns a schedule in which each operation waits for the previous one.
 fn chain_of(length: u64, kind: &str) -> Schedule {
     let mut graph = Graph::new(0, 1);
     let from = graph.scratchpad(8);
@@ -107,7 +107,7 @@ fn chain(world: &World) {
     }
 }
 
-/// A rank's part of an exchange of empty messages between two.
+/// Returns a rank's part of an exchange of empty messages between two ranks.
 fn exchange(rank: usize) -> Schedule {
     let mut graph = Graph::new(rank as u32, 2);
     let peer = 1 - rank as u32;
@@ -152,13 +152,12 @@ fn time_of_tests(rank: &Rank, ticket: RunId) -> Duration {
     before.elapsed()
 }
 
-/// A schedule start with one send, whose receive is posted.
+/// Start of a schedule with one send to a posted receive.
 fn start_with_send(world: &World) {
     let number = world.communicator();
     let starts = world.run(2, move |rank, here| {
         let mut graph = Graph::new(rank as u32, 2);
-        // The answer comes when the message has been received, so rounds do not run into each
-        // other.
+        // The answer is sent after the message was received, so rounds do not overlap.
         match rank {
             0 => {
                 graph.send(Blocks::none(), 1, 0);

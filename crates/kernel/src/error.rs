@@ -16,7 +16,7 @@ pub enum LoadError {
         /// Step that failed.
         what: &'static str,
     },
-    /// The kernel does not know what the program needs.
+    /// The kernel lacks a feature that the program needs.
     #[error(
         "this kernel ({release}) is too old for the kernel engine: {what}; it needs Linux 6.9 or later, with \
          CONFIG_BPF_SYSCALL, CONFIG_NET_XGRESS and CONFIG_DEBUG_INFO_BTF; take the agent engine here"
@@ -57,12 +57,12 @@ pub enum LoadError {
         /// Error of the system.
         source: io::Error,
     },
-    /// More ranks than there are slots, or more nodes or ranks than there are places.
+    /// More ranks than slots, or more nodes or ranks than map elements.
     #[error(
         "a job of the kernel engine has at most {limit} {what}, this one has {found}: take the agent engine"
     )]
     TooMany {
-        /// Of what.
+        /// Unit of the numbers.
         what: &'static str,
         /// Largest number.
         limit: usize,
@@ -80,7 +80,7 @@ pub enum LoadError {
         /// Smallest accepted MTU.
         least: u32,
     },
-    /// The system refused something else.
+    /// The system refused another step.
     #[error("{what}: {source}")]
     System {
         /// Step that failed.

@@ -6,7 +6,7 @@ use crate::error::LoadError;
 use std::io;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
 
-/// A network interface of this node.
+/// Network interface of this node.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Interface {
     /// Name.
@@ -20,7 +20,7 @@ pub struct Interface {
 /// Returns the names of the Ethernet interfaces of this node that have an address.
 ///
 /// # Errors
-/// When the system does not list them.
+/// The system does not list them.
 pub fn ethernet_interfaces() -> Result<Vec<String>, LoadError> {
     let system = |source| LoadError::System { what: "listing the network interfaces", source };
     let addresses = if_addrs::get_if_addrs().map_err(system)?;
@@ -45,8 +45,8 @@ impl Interface {
     /// assert!(matches!(missing, Err(kernel::LoadError::NoInterface { .. })));
     /// ```
     pub fn named(name: &str) -> Result<Self, LoadError> {
-        let (socket, missing) =
-            (any_socket()?, |_| LoadError::NoInterface { name: name.to_owned() });
+        let socket = any_socket()?;
+        let missing = |_| LoadError::NoInterface { name: name.to_owned() };
         let hardware = ask(socket.as_fd(), name, libc::SIOCGIFHWADDR).map_err(missing)?;
         let mtu = ask(socket.as_fd(), name, libc::SIOCGIFMTU).map_err(missing)?;
         // A socket address: the family, here the kind of interface, and the bytes of the address
@@ -60,14 +60,14 @@ impl Interface {
         Ok(Interface { name: name.to_owned(), hardware_address: [a, b, c, d, e, f], mtu })
     }
 
-    /// The number of the interface of this name.
+    /// Returns the number of the interface of this name.
     pub(crate) fn number(name: &str) -> Result<u32, LoadError> {
         let missing = |_| LoadError::NoInterface { name: name.to_owned() };
         rustix::net::netdevice::name_to_index(any_socket()?, name).map_err(missing)
     }
 }
 
-/// Opens a socket: the system answers questions about interfaces on any socket.
+/// Opens a socket: queries about interfaces work on any socket.
 fn any_socket() -> Result<OwnedFd, LoadError> {
     rustix::net::socket(rustix::net::AddressFamily::INET, rustix::net::SocketType::DGRAM, None)
         .map_err(|errno| LoadError::System { what: "opening a socket", source: errno.into() })

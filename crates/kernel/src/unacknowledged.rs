@@ -11,7 +11,7 @@ const STREAM_WORDS: usize = 80;
 
 /// Streams of the program to the other nodes. The program keeps every packet until the other node
 /// has acknowledged it, and ends with the process that has loaded it: that process should stay
-/// until all packets are acknowledged.
+/// until all packets are acknowledged. If it is killed earlier, lost packets stay lost.
 pub(crate) struct UnacknowledgedPackets {
     streams: Array<MapData, [u64; STREAM_WORDS]>,
     nodes: u32,
@@ -48,6 +48,7 @@ impl PendingTraffic for UnacknowledgedPackets {
         (0..self.nodes).filter(|node| lost.get(*node as usize) != Some(&true)).all(|node| {
             // A map that cannot be read counts as empty, so that the process can end.
             self.streams.get(&node, 0).map_or(true, |stream| {
+                // The two words are not read at one instant, so `acknowledged` may be ahead.
                 let [sent, acknowledged, ..] = stream;
                 acknowledged >= sent
             })

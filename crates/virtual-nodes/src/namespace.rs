@@ -52,7 +52,7 @@ impl Namespace {
         move_into_link_name_space(self.descriptor.as_fd(), Some(LinkNameSpaceType::Network))
     }
 
-    /// Returns a command whose process runs in the namespace, whichever thread starts it.
+    /// Returns a command for a process in the namespace; any thread may start it.
     pub(crate) fn command(&self, program: impl AsRef<OsStr>) -> Command {
         let mut command = Command::new(program);
         let namespace = self.clone();

@@ -6,18 +6,18 @@ use rustix::net::{AddressFamily, RecvFlags, SendFlags, SocketType, recv, send, s
 const GET_LINK: u16 = 18;
 const NEW_LINK: u16 = 16;
 const IS_REQUEST: u16 = 1;
-/// Attributes of a link: what it is, the namespace of what it is joined to, and what the answer
-/// shall not hold.
+/// Attributes of a link: its description, the namespace of its peer, and the parts to leave out of
+/// the answer.
 const LINK_INFO: u16 = 18;
 const LINK_NAMESPACE: u16 = 37;
 const FILTER: u16 = 29;
 const WITHOUT_STATISTICS: u32 = 8;
-/// Within the first: the name of the kind.
+/// Attribute within the first: the name of the kind.
 const INFO_KIND: u16 = 1;
-/// Bytes of a message's header, and of what follows in messages about links.
+/// Sizes of a message's header, and of the second header of messages about links.
 const HEADER: usize = 16;
 const LINK: usize = 16;
-/// The kinds of interfaces that hand a packet to their peer (`bpf_redirect_peer`).
+/// Kinds of interfaces that pass a packet to their peer (`bpf_redirect_peer`).
 const PAIRS: [&[u8]; 2] = [b"veth\0", b"netkit\0"];
 
 /// Returns true if the interface of this index is an end of such a pair; false if the system does
@@ -28,7 +28,7 @@ pub(crate) fn ends_elsewhere(interface: u32) -> bool {
 
 /// Queries the system about an interface (rtnetlink(7)).
 fn ask(interface: u32) -> rustix::io::Result<Vec<u8>> {
-    // The protocol of routes and links is number 0, which is the one without a name.
+    // `NETLINK_ROUTE`, the protocol of routes and links, is number 0.
     let socket = socket(AddressFamily::NETLINK, SocketType::RAW, None)?;
     let mut question = vec![0; HEADER + LINK];
     question.extend_from_slice(&[8u16.to_ne_bytes(), FILTER.to_ne_bytes()].concat());

@@ -7,7 +7,7 @@ use std::mem::offset_of;
 pub(crate) const ARENA_BYTES: usize = 4 << 20;
 /// Longest payload of one piece of a message.
 pub(crate) const PIECE_BYTES: usize = 8192;
-/// Bytes that the program may access behind a masked offset.
+/// Number of bytes that the program may access from a masked offset on.
 pub(crate) const SLACK_BYTES: usize = 2 * PIECE_BYTES;
 /// Largest number of ranks of a job on one node.
 pub(crate) const LOCAL_RANKS: usize = 64;

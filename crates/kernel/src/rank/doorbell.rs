@@ -44,6 +44,7 @@ impl Doorbell {
 fn open(port: u16) -> std::io::Result<UdpSocket> {
     let socket = UdpSocket::bind((Ipv4Addr::LOCALHOST, 0))?;
     socket.connect((Ipv4Addr::LOCALHOST, port))?;
+    // With a full buffer, the send fails instead of waiting, and the rank runs the program itself.
     socket.set_nonblocking(true)?;
     Ok(socket)
 }

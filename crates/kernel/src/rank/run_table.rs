@@ -175,9 +175,11 @@ impl RunTable {
             };
             let schedule = *schedule;
             let sequence = *sequence;
+            // The inputs leave the entry for the attempt, and return to it if there is no memory.
             let inputs = std::mem::take(inputs);
             let slices: Vec<&[u8]> = inputs.iter().map(Vec::as_slice).collect();
             let mut frame = self.frame(memory, schedule, sequence, &slices);
+            // Copying results out costs time, so it comes last: only if no unused frame is left.
             if frame.is_none() && self.move_aside(memory) {
                 frame = self.frame(memory, schedule, sequence, &slices);
             }
@@ -185,6 +187,7 @@ impl RunTable {
             if let Some(entry) = self.runs.get_mut(&count) {
                 entry.at = at;
             }
+            // Later runs stay in the queue as well: the order of starts is that of the caller.
             let Some(frame) = frame else { break };
             self.queue.pop_front();
             ready.push(frame);

@@ -66,6 +66,7 @@ impl UnexpectedMessages {
             let mut message = vec![0; MESSAGE_HEADER_BYTES];
             memory.read(slot + SLOT_HEAD_BYTES, &mut message);
             let length = word(&message, MESSAGE_HEADER_BYTES - 4) as usize;
+            // The limit keeps the copy within the slot even if the rank's memory is corrupt.
             message.resize(MESSAGE_HEADER_BYTES + length.min(capacity), 0);
             memory.read(slot + SLOT_HEAD_BYTES, &mut message);
             // Release pairs with the exchange in `store_among`: the copy above ends before the

@@ -28,6 +28,8 @@ pub(crate) struct RingWakeup {
 
 impl RingWakeup {
     pub(crate) fn new(ring: OwnedFd) -> io::Result<Self> {
+        // Layout of a ring buffer: the consumer's position, which alone is writable here; the
+        // producer's position; the data, mapped twice in a row.
         let consumer = Mapping::new(&ring, 0, PAGE, true)?;
         let producer = Mapping::new(&ring, PAGE as u64, PAGE + 2 * WAKEUP_BYTES, false)?;
         let has_poller = Mutex::new(false);

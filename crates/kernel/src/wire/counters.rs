@@ -64,6 +64,7 @@ impl Counters {
         let map = ebpf
             .map("wire_counts")
             .ok_or(MapError::InvalidName { name: "wire_counts".to_owned() })?;
+        // Each core increments its own element; the sums are no snapshot of one instant.
         let counters = PerCpuArray::<_, u64>::try_from(map)?;
         let values: Vec<u64> = counters
             .iter()

@@ -34,6 +34,7 @@ impl State {
         state
     }
 
+    /// Compresses one word: two rounds, the "2" in SipHash-2-4.
     fn take(&mut self, word: u64) {
         self.0[3] ^= word;
         self.round();

@@ -1,4 +1,4 @@
-//! Every operation on every data type, as the program in the kernel computes it, against
+//! Every operation on every data type: results of the kernel's program compared with
 //! `goal::arithmetic`.
 
 use crate::world::World;
@@ -17,7 +17,7 @@ testing::tests![needs(Nodes, Bpf):
 /// Elements of a run: more than one piece.
 const ELEMENTS: usize = 1200;
 
-/// Bits at which floating-point numbers and integers are peculiar, for elements of this many bits.
+/// Bit patterns of boundary cases of floating-point numbers and integers of this many bits.
 fn peculiar(data_type: DataType) -> Vec<u64> {
     let (fraction, exponent) = match data_type {
         DataType::F32 => (23, 8),
@@ -42,8 +42,8 @@ fn peculiar(data_type: DataType) -> Vec<u64> {
     [bits, signs].concat()
 }
 
-/// An element: anything, something peculiar, or close to it; for floating-point numbers also
-/// numbers of like size, whose sums cancel and whose quotients are close to ties.
+/// An element: arbitrary, a boundary case, or close to one; for floating-point numbers also numbers
+/// of similar size: their sums cancel, and their quotients are close to ties.
 fn element(data_type: DataType) -> impl Strategy<Value = u64> {
     let close = (prop::sample::select(peculiar(data_type)), -3i64..4)
         .prop_map(|(bits, by)| bits.wrapping_add_signed(by));
@@ -69,7 +69,7 @@ fn operand(data_type: DataType) -> impl Strategy<Value = Vec<u8>> {
     })
 }
 
-/// Which blocks are one: none, the left operand and the destination, the right one and the
+/// Blocks that coincide: none, the left operand and the destination, the right one and the
 /// destination, all.
 #[derive(Clone, Copy, Debug)]
 enum Form {
@@ -79,8 +79,8 @@ enum Form {
     AllOne,
 }
 
-/// Computes one operation in the kernel; the result, and the first element that was divided by
-/// zero.
+/// Computes one operation in the kernel. Returns the result, and the first element that was divided
+/// by zero.
 fn compute(
     world: &World,
     (operation, data_type): (Arithmetic, DataType),
@@ -105,15 +105,15 @@ fn compute(
         CommunicatorContext { number: world.communicator(), members: [0].into(), rank: 0 };
     let results = world.run(1, move |_, rank| {
         let prepared = rank.register(&context, &schedule, 0).expect("it is small");
-        let ticket = rank.start(prepared, 0, &[&inputs.0, &inputs.1, &unset]).expect("it starts");
-        assert!(rank.wait(ticket, None).expect("it can be waited for"));
-        let fault = rank.fault(ticket).map(|fault| match fault {
+        let run_id = rank.start(prepared, 0, &[&inputs.0, &inputs.1, &unset]).expect("it starts");
+        assert!(rank.wait(run_id, None).expect("it can be waited for"));
+        let fault = rank.fault(run_id).map(|fault| match fault {
             Fault::Division { element, .. } => element,
             other => panic!("{other:?}"),
         });
         let mut results =
             [vec![0; bytes as usize], vec![0; bytes as usize], vec![0; bytes as usize]];
-        let fetched = rank.fetch(ticket, &mut results.each_mut().map(Vec::as_mut_slice));
+        let fetched = rank.fetch(run_id, &mut results.each_mut().map(Vec::as_mut_slice));
         assert_eq!(fetched.is_err(), fault.is_some());
         rank.release(prepared);
         (results[destination].clone(), fault)

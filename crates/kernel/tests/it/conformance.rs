@@ -1,5 +1,5 @@
-//! The program in the kernel against the suite that every engine must pass, on nodes that are
-//! network namespaces.
+//! Conformance suite of all engines for the program in the kernel. The nodes are network
+//! namespaces.
 
 use crate::world::{World, without_computations};
 use goal::compile::compile;
@@ -19,7 +19,7 @@ testing::tests![needs(Nodes, Bpf):
     eight_nodes,
 ];
 
-/// How many random programs a world runs; `TRADEWIND_RANDOM_PROGRAMS` asks for another number.
+/// Number of random programs of a world, unless `TRADEWIND_RANDOM_PROGRAMS` contains another.
 fn random_programs() -> u32 {
     std::env::var("TRADEWIND_RANDOM_PROGRAMS")
         .ok()
@@ -33,7 +33,7 @@ fn conforms(nodes: usize, ranks_per_node: usize, mtu: u32) {
     run_random_programs(&world);
 }
 
-/// All vectors but those that are too large, which have to be refused.
+/// All vectors pass, except for those that are too large: the engine must refuse them.
 fn run_vectors(world: &World) {
     let mut failures = Vec::new();
     let mut refused = Vec::new();
@@ -51,14 +51,14 @@ fn run_vectors(world: &World) {
     assert!(refused.is_empty(), "too large, or of an unknown kind: {refused:?}");
 }
 
-/// Whether the engine takes all ranks' parts of a program.
+/// Returns true if the engine supports all ranks' parts of a program.
 fn are_admitted(world: &World, program: &[Graph]) -> bool {
     let is_admitted =
         |graph| compile(&graph).is_ok_and(|schedule| world.ranks[0].supports(&schedule));
     program.iter().map(without_computations).all(is_admitted)
 }
 
-/// Random programs, many of them under way at once, held against the reference.
+/// Compares many concurrent random programs with the reference.
 fn run_random_programs(world: &World) {
     const AT_ONCE: usize = 16;
     let config = Config {

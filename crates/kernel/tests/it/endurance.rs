@@ -1,6 +1,6 @@
-//! Allreduces without end: after each of them both nodes have agreed.
+//! Long series of allreduces with a check of each result.
 //!
-//! `TRADEWIND_ALLREDUCES` says how many.
+//! `TRADEWIND_ALLREDUCES` sets their number.
 
 use crate::world::World;
 use crate::world::allreduce::Allreduce;
@@ -13,13 +13,13 @@ testing::tests![needs(Nodes, Bpf):
     on_several_communicators,
 ];
 
-/// How many allreduces each test runs.
+/// Number of allreduces of each test.
 fn times() -> u64 {
     std::env::var("TRADEWIND_ALLREDUCES").ok().and_then(|text| text.parse().ok()).unwrap_or(10_000)
 }
 
-/// `communicators` at once, each with so many runs under way; together they run [`times`]
-/// allreduces.
+/// Runs [`times`] allreduces in total on `communicators` concurrent communicators with several
+/// runs under way on each.
 fn endures(nodes: usize, ranks_per_node: usize, communicators: u32, under_way: usize) {
     let world = World::new(nodes, ranks_per_node, 1500);
     let ranks = world.ranks.len();

@@ -1,4 +1,4 @@
-//! A rank that writes garbage into its own memory harms nobody else.
+//! A rank that writes garbage into its own memory does not affect other ranks.
 
 use crate::world::World;
 use goal::compile::compile;
@@ -18,7 +18,7 @@ testing::tests![needs(Nodes, Bpf):
     garbage_harms_only_its_writer,
 ];
 
-/// A rank's whole memory, as a hostile program maps it.
+/// Whole memory of a rank, as a hostile program maps it.
 struct Memory {
     start: *mut std::ffi::c_void,
     words: usize,
@@ -29,7 +29,7 @@ unsafe impl Send for Memory {}
 
 impl Memory {
     fn map(handles: &kernel::Handles) -> Memory {
-        // As the system says, so that nothing of it is left out.
+        // The size that the system reports, so that no part of it is left out.
         let described = format!("/proc/self/fdinfo/{}", handles.memory.as_raw_fd());
         let described = std::fs::read_to_string(described).expect("the descriptor is open");
         let size = described
@@ -37,7 +37,7 @@ impl Memory {
             .find_map(|line| line.strip_prefix("value_size:"))
             .expect("a map says its size");
         let bytes: usize = size.trim().parse().expect("a number");
-        // SAFETY: a new mapping at a place of the kernel's choice.
+        // SAFETY: a new mapping at an address of the kernel's choice touches no memory in use.
         let start = unsafe {
             mmap(
                 std::ptr::null_mut(),
@@ -53,13 +53,13 @@ impl Memory {
 
     fn word(&self, index: usize) -> &AtomicU64 {
         assert!(index < self.words);
-        // SAFETY: within the mapping, which lives as long as `self`, and aligned; atomics may be
-        // changed by others.
+        // SAFETY: within the mapping, which lives as long as `self`, and aligned. Other processes
+        // may change atomics at any time.
         unsafe { &*self.start.cast::<AtomicU64>().add(index) }
     }
 
-    /// Garbage of different kinds: anything, small numbers that look like places and counts, all
-    /// ones.
+    /// Returns garbage of different kinds: arbitrary bits, small numbers that look like offsets and
+    /// counts, all ones.
     fn spoil(&self, random: &mut StdRng, words: usize) {
         let first = random.random_range(0..self.words);
         let kind = random.random_range(0..4);
@@ -80,12 +80,13 @@ impl Memory {
 
 impl Drop for Memory {
     fn drop(&mut self) {
-        // SAFETY: the mapping is ours, and nobody refers to it any more.
+        // SAFETY: this object owns the mapping, and no reference to it is left.
         let _ = unsafe { munmap(self.start, 8 * self.words) };
     }
 }
 
-/// Exchanges numbers with the other honest rank until told to end; how many times.
+/// Exchanges numbers with the other honest rank until `is_over` is true. Returns the number of
+/// times.
 fn exchange(here: &Rank, context: &CommunicatorContext, is_over: &AtomicBool) -> u64 {
     let peer = 1 - context.rank;
     let mut graph = Graph::new(context.rank, 2);
@@ -97,18 +98,18 @@ fn exchange(here: &Rank, context: &CommunicatorContext, is_over: &AtomicBool) ->
     let prepared = here.register(context, &schedule, 0).expect("it is small");
     let mut lap = 0u64;
     loop {
-        // The last lap is told by a message, so that both end with the same one.
+        // The message marks the last exchange, so that both ranks end with the same one.
         let ends = context.rank == 0 && is_over.load(Ordering::Relaxed);
         let mut own = [lap as u8; 64];
         own[63] = u8::from(ends);
-        let ticket = here.start(prepared, lap, &[&own, &[]]).expect("it starts");
+        let run_id = here.start(prepared, lap, &[&own, &[]]).expect("it starts");
         let deadline = Instant::now() + Duration::from_secs(60);
         assert!(
-            here.wait(ticket, Some(deadline)).expect("it ends"),
+            here.wait(run_id, Some(deadline)).expect("it ends"),
             "lap {lap} of an honest rank is stuck"
         );
         let mut found = [0; 64];
-        here.fetch(ticket, &mut [&mut [], &mut found]).expect("it went well");
+        here.fetch(run_id, &mut [&mut [], &mut found]).expect("it went well");
         assert_eq!(&found[..63], &[lap as u8; 63]);
         lap += 1;
         if ends || (context.rank == 1 && found[63] == 1) {
@@ -117,8 +118,8 @@ fn exchange(here: &Rank, context: &CommunicatorContext, is_over: &AtomicBool) ->
     }
 }
 
-/// Makes every copy of a schedule one with long lists of empty blocks, which no compiler would
-/// write.
+/// Changes every copy of a schedule to one with long lists of empty blocks, which no compiler
+/// produces.
 fn lengthen(memory: &Memory, schedule: &Schedule, blocks: u32) {
     const RECORD: usize = 8;
     const ARENA: u64 = 4 << 20;
@@ -134,13 +135,13 @@ fn lengthen(memory: &Memory, schedule: &Schedule, blocks: u32) {
     let first = (0..memory.words - operations.len())
         .rfind(|first| is_here(*first))
         .expect("it was prepared");
-    // Where the blocks begin, and a place before the schedule where nothing is.
+    // Offset of the blocks, and an unused offset before the schedule.
     let place = |bytes: &[u8]| bytes.as_ptr() as u64 - schedule.as_bytes().as_ptr() as u64;
     let blocks_of = view.destination(&view.operations()[0]);
     let distance = place(bytemuck::cast_slice(blocks_of))
         .wrapping_sub(place(bytemuck::cast_slice(view.operations())));
     let emptiness = 0u64.wrapping_sub(distance).wrapping_sub(5 << 19);
-    // The number of a record of 24 bytes, as places in the arena are counted.
+    // Index of a record of 24 bytes from the beginning of the arena.
     let third = (0..64).fold(3u64, |inverse, _| {
         inverse.wrapping_mul(2u64.wrapping_sub(3u64.wrapping_mul(inverse)))
     });
@@ -154,20 +155,20 @@ fn lengthen(memory: &Memory, schedule: &Schedule, blocks: u32) {
     }
 }
 
-/// A message enables many milliseconds' work in few operations that each seem short. Whoever sent
-/// it goes on after a little of that.
+/// A message enables many milliseconds of work in few operations that each seem short. Its sender
+/// continues after a small part of it.
 fn long_lists_of_nothing_are_left_to_later_activations() {
     const OPERATIONS: u64 = 120;
     const BLOCKS: u32 = 54_000;
-    // Both on one node: what the message enables is done while its sender starts.
+    // Both ranks are on one node: the work that the message enables runs inside the sender's start.
     let world = World::new(2, 2, 1500);
     let handles = world.loaders[0].handles(0).expect("there are descriptors").expect("it is there");
     let memory = std::sync::Mutex::new(Some(Memory::map(&handles)));
     let turn = Barrier::new(2);
     world.run(3, move |rank, here| {
         let mut graph = Graph::new(rank as u32, 4);
-        let (input, output) =
-            (graph.buffer(Access::Input, 8), graph.buffer(Access::Output, 8 * OPERATIONS));
+        let input = graph.buffer(Access::Input, 8);
+        let output = graph.buffer(Access::Output, 8 * OPERATIONS);
         match rank {
             0 => {
                 let received = graph.receive(output.part(0, 8), 2, 0);
@@ -187,7 +188,7 @@ fn long_lists_of_nothing_are_left_to_later_activations() {
             let start =
                 || here.start(prepared, u64::from(is_long), &[&[7; 8], &[]]).expect("it starts");
             if rank == 0 {
-                let ticket = start();
+                let run_id = start();
                 if is_long {
                     let memory =
                         memory.lock().expect("nobody panicked").take().expect("there is one");
@@ -196,11 +197,11 @@ fn long_lists_of_nothing_are_left_to_later_activations() {
                 turn.wait();
                 turn.wait();
                 assert_eq!(
-                    here.is_complete(ticket),
+                    here.is_complete(run_id),
                     !is_long,
                     "after the activation that brought the message"
                 );
-                here.discard(ticket);
+                here.discard(run_id);
             } else {
                 turn.wait();
                 here.discard(start());
@@ -212,7 +213,8 @@ fn long_lists_of_nothing_are_left_to_later_activations() {
 
 fn garbage_harms_only_its_writer() {
     const ROUNDS: usize = 300;
-    // Ranks 0 and 2 are on node 0, ranks 1 and 3 on node 1. Rank 2 goes mad; 0 and 1 go on.
+    // Ranks 0 and 2 are on node 0, ranks 1 and 3 on node 1. Rank 2 writes garbage; 0 and 1
+    // continue.
     let world = World::new(2, 2, 1500);
     let handles = world.loaders[0].handles(2).expect("there are descriptors").expect("it is there");
     let memory = std::sync::Mutex::new(Some(Memory::map(&handles)));
@@ -234,13 +236,13 @@ fn garbage_harms_only_its_writer() {
             let context = CommunicatorContext { number: 9, members: [0, 1, 2, 3].into(), rank: 2 };
             let mut longest = Duration::ZERO;
             for round in 0..ROUNDS {
-                // From the words of the rank itself to all of its memory.
+                // The range grows from the rank's control words to its whole memory.
                 memory.spoil(&mut random, [8, 300, 20_000, memory.words][round % 4]);
                 let before = Instant::now();
                 if let Ok(prepared) = here.register(&context, &schedule, 0)
-                    && let Ok(ticket) = here.start(prepared, round as u64, &[&[7; 8]])
+                    && let Ok(run_id) = here.start(prepared, round as u64, &[&[7; 8]])
                 {
-                    here.discard(ticket);
+                    here.discard(run_id);
                     here.release(prepared);
                 }
                 longest = longest.max(before.elapsed());

@@ -1,5 +1,5 @@
 //! Whole schedules while the network loses, repeats, reorders and damages packets, is down, or
-//! carries those of strangers.
+//! carries packets from outside the job.
 
 use crate::world::allreduce::Allreduce;
 use crate::world::{JobKind, World, without_computations};
@@ -31,16 +31,16 @@ testing::tests![needs(Tap, Bpf):
     two_jobs_and_a_stranger_on_the_same_nodes,
 ];
 
-/// How long a collective may take before it counts as stuck.
-const PATIENCE: Duration = Duration::from_secs(30);
+/// Time after which a collective counts as stuck.
+const TIME_LIMIT: Duration = Duration::from_secs(30);
 
-/// Nodes joined by a relay, and a job on them with so many ranks on each.
+/// Creates nodes joined by a relay, and a job with this number of ranks on each.
 fn relayed(nodes: usize, ranks_per_node: usize, mtu: u32, kind: JobKind) -> (World, Relay) {
     let (nodes, relay) = relayed_nodes(nodes, mtu, 21).expect("relayed nodes");
     (World::on(Arc::new(nodes), ranks_per_node, mtu, kind), relay)
 }
 
-/// Adds up a vector over all ranks, again and again; every value is compared.
+/// Sums a vector over all ranks repeatedly and compares every value.
 fn all_allreduce(world: &World, elements: usize, times: u64) {
     all_try_to_allreduce(world, elements, times)
         .into_iter()
@@ -71,7 +71,7 @@ fn survives(
 ) -> Vec<Counters> {
     let (world, relay) = relayed(nodes, ranks_per_node, mtu, kind);
     relay.set_faults(faults);
-    // Every rank has a thread, and most machines of tests few cores.
+    // Every rank has a thread, and most test machines have few cores.
     let share = (world.ranks.len() / 2).max(1) as u64;
     all_allreduce(&world, 1, 300 / share);
     all_allreduce(&world, 5000, 5 / share + 1);
@@ -80,7 +80,7 @@ fn survives(
             world.ranks[0].supports(&schedule) && schedule.as_bytes().len() < 20_000
         })
     };
-    // They have few ranks: more nodes would sleep beside them.
+    // These programs have few ranks: further nodes would be idle.
     let vectors = vectors::all()
         .into_iter()
         .filter(|vector| nodes == 2 && vector.is_within(&world.capabilities()));
@@ -89,7 +89,7 @@ fn survives(
     }) {
         vector.run(&world).unwrap_or_else(|text| panic!("{} at {faults:?}: {text}", vector.name));
     }
-    // A world that got stuck stays so: a smaller program would fail in it, too, and say nothing.
+    // A stuck world stays stuck: a smaller program would fail in it as well and prove nothing.
     let config = Config {
         cases: 20 / share as u32 + 1,
         failure_persistence: None,
@@ -142,7 +142,7 @@ fn while_packets_are_damaged_and_replayed() {
     assert!(counts.iter().all(|counts| counts.forged > 5 && counts.truncated > 5), "{counts:?}");
 }
 
-/// Nobody waits: the ranks only look, as programs do that compute meanwhile.
+/// No rank waits: the ranks only test, like programs that compute at the same time.
 fn what_is_lost_is_found_although_nobody_waits() {
     let (world, relay) = relayed(2, 1, 1500, JobKind::default());
     relay.set_faults(Faults::of_networks(0.1));
@@ -152,9 +152,9 @@ fn what_is_lost_is_found_although_nobody_waits() {
     let results = world.run(2, move |rank, here| {
         let allreduce = Allreduce::prepare(here, &contexts[rank], 1)?;
         (0..100).try_for_each(|time| {
-            let ticket = allreduce.start(time)?;
-            allreduce.poll(ticket);
-            allreduce.check(ticket, time)
+            let run_id = allreduce.start(time)?;
+            allreduce.poll(run_id);
+            allreduce.check(run_id, time)
         })
     });
     assert!(results.into_iter().all(|result| result.is_ok()));
@@ -199,7 +199,7 @@ fn a_node_that_vanishes_is_an_error_in_bounded_time() {
             (other, &world.testbed.nodes()[other].address().to_string())
         );
     }
-    assert!(start.elapsed() < PATIENCE, "it is an error and not a time-out");
+    assert!(start.elapsed() < TIME_LIMIT, "it is an error and not a time-out");
 }
 
 fn two_jobs_and_a_stranger_on_the_same_nodes() {

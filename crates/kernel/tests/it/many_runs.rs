@@ -17,8 +17,7 @@ testing::tests![needs(Nodes, Bpf):
     operations_say_when_they_were_executed,
 ];
 
-/// A ring: each rank sends its number to the next one and adds the one that it gets from the one
-/// before.
+/// A ring: each rank sends its number to the next rank and adds the number of the previous one.
 fn ring(rank: usize, ranks: usize) -> Schedule {
     let mut graph = Graph::new(rank as u32, ranks as u32);
     let count = ranks as u32;
@@ -32,7 +31,7 @@ fn ring(rank: usize, ranks: usize) -> Schedule {
     compile(&graph).expect("the graph is right")
 }
 
-/// What a rank gives to a run.
+/// Returns the contribution of a rank to a run.
 fn number(communicator: u32, sequence: u64, rank: usize) -> u64 {
     u64::from(communicator) << 32 | sequence << 8 | rank as u64
 }
@@ -47,20 +46,20 @@ fn storm(here: &Rank, communicator: u32, rank: usize, ranks: usize) {
     };
     let prepared = here.register(&context, &ring(rank, ranks), 7).expect("it is small");
     for wave in 0..10 {
-        let mut tickets: Vec<(u64, RunId)> = Vec::new();
+        let mut run_ids: Vec<(u64, RunId)> = Vec::new();
         for sequence in wave * RUNS..(wave + 1) * RUNS {
             let own = number(communicator, sequence, rank).to_le_bytes();
-            tickets
+            run_ids
                 .push((sequence, here.start(prepared, sequence, &[&own, &[]]).expect("it starts")));
         }
-        for (sequence, ticket) in tickets.into_iter().rev() {
+        for (sequence, run_id) in run_ids.into_iter().rev() {
             if sequence % 7 == 3 {
-                here.discard(ticket);
+                here.discard(run_id);
                 continue;
             }
-            assert!(here.wait(ticket, None).expect("it ends"));
+            assert!(here.wait(run_id, None).expect("it ends"));
             let mut sum = [0; 8];
-            here.fetch(ticket, &mut [&mut [], &mut sum]).expect("it went well");
+            here.fetch(run_id, &mut [&mut [], &mut sum]).expect("it went well");
             let before = (rank + ranks - 1) % ranks;
             let expected =
                 number(communicator, sequence, rank) + number(communicator, sequence, before);
@@ -93,8 +92,8 @@ fn runs_of_many_communicators_do_not_meet() {
     });
 }
 
-/// A rank gives a long buffer and gets it back, as soon as the other one has sent a number. Six
-/// runs of it fill the arena.
+/// A long buffer is copied from input to output when the other rank has sent a number. Six runs
+/// fill the arena.
 fn long_copy(rank: usize) -> Schedule {
     const BYTES: u64 = 300_000;
     let mut graph = Graph::new(rank as u32, 2);
@@ -118,18 +117,18 @@ fn runs_that_find_no_room_wait_for_it() {
         let start = |sequence| {
             here.start(prepared, sequence, &[&bytes(sequence), &[]]).expect("it starts, or will")
         };
-        let mut tickets: Vec<RunId> = (0..RUNS).map(start).collect();
-        // Nobody will ask for these, and the other rank needs them.
-        tickets.drain(20..).for_each(|ticket| here.discard(ticket));
+        let mut run_ids: Vec<RunId> = (0..RUNS).map(start).collect();
+        // These runs are never waited for, and the other rank needs their messages.
+        run_ids.drain(20..).for_each(|run_id| here.discard(run_id));
         let later: Vec<RunId> = (RUNS..RUNS + 10).map(start).collect();
         assert!(here.wait(later[9], None).expect("it ends"), "the last one first");
-        let started = (0..).zip(tickets).chain((RUNS..).zip(later));
-        for (sequence, ticket) in started {
-            assert!(here.wait(ticket, None).expect("it ends"));
+        let started = (0..).zip(run_ids).chain((RUNS..).zip(later));
+        for (sequence, run_id) in started {
+            assert!(here.wait(run_id, None).expect("it ends"));
             let mut found = vec![0; 300_000];
-            here.fetch(ticket, &mut [&mut [], &mut found]).expect("it went well");
+            here.fetch(run_id, &mut [&mut [], &mut found]).expect("it went well");
             assert_eq!(found, bytes(sequence), "run {sequence}");
-            assert!(here.fetch(ticket, &mut [&mut [], &mut found]).is_err(), "it is fetched once");
+            assert!(here.fetch(run_id, &mut [&mut [], &mut found]).is_err(), "it is fetched once");
         }
     });
 }
@@ -142,9 +141,9 @@ fn operations_say_when_they_were_executed() {
         let schedule = ring(rank, 2);
         let prepared = here.register(&context, &schedule, 0).expect("it is small");
         let before = rustix::time::clock_gettime(rustix::time::ClockId::Monotonic);
-        let ticket = here.start(prepared, 0, &[&[0; 8], &[]]).expect("it starts");
-        assert!(here.wait(ticket, None).expect("it ends"));
-        let times = here.times(ticket);
+        let run_id = here.start(prepared, 0, &[&[0; 8], &[]]).expect("it starts");
+        assert!(here.wait(run_id, None).expect("it ends"));
+        let times = here.times(run_id);
         let after = rustix::time::clock_gettime(rustix::time::ClockId::Monotonic);
         let nanoseconds =
             |time: rustix::time::Timespec| (time.tv_sec * 1_000_000_000 + time.tv_nsec) as u64;
@@ -160,6 +159,6 @@ fn operations_say_when_they_were_executed() {
             time_of(Kind::Receive) <= time_of(Kind::Local),
             "the addition needs what was received: {times:?}"
         );
-        here.fetch(ticket, &mut [&mut [], &mut [0; 8]]).expect("it went well");
+        here.fetch(run_id, &mut [&mut [], &mut [0; 8]]).expect("it went well");
     });
 }

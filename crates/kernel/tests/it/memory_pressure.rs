@@ -15,14 +15,14 @@ testing::tests![needs(Nodes, Bpf):
     what_is_waited_for_comes_past_messages_of_runs_that_have_started,
 ];
 
-/// A test that has not ended by then is stuck; it does not say how fast the others are.
-const PATIENCE: Duration = Duration::from_secs(30);
-/// The communicator of messages that nobody wants yet.
+/// Time after which a test counts as stuck; it is no measure of speed.
+const TIME_LIMIT: Duration = Duration::from_secs(30);
+/// Communicator of the messages whose receives are posted late.
 const EARLY: u32 = 1;
-/// The communicator of the message that is waited for.
+/// Communicator of the message with a waiting receive.
 const WANTED: u32 = 2;
 
-/// Rank 0 sends so many bytes to rank 1.
+/// Sends this number of bytes from rank 0 to rank 1.
 fn message(rank: u32, bytes: u64) -> Schedule {
     let mut graph = Graph::new(rank, 2);
     if rank == 0 {
@@ -39,17 +39,17 @@ fn context(number: u32, rank: u32) -> CommunicatorContext {
     CommunicatorContext { number, members: [0, 1].into(), rank }
 }
 
-fn wait(here: &Rank, ticket: RunId) {
-    let is_complete = here.wait(ticket, Some(Instant::now() + PATIENCE)).expect("it ends");
-    assert!(is_complete, "rank {} waits for {:?}", here.rank(), here.waiting_for(ticket));
+fn wait(here: &Rank, run_id: RunId) {
+    let is_complete = here.wait(run_id, Some(Instant::now() + TIME_LIMIT)).expect("it ends");
+    assert!(is_complete, "rank {} waits for {:?}", here.rank(), here.waiting_for(run_id));
 }
 
 fn contents(run: u64, bytes: u64) -> Vec<u8> {
     (0..bytes).map(|place| (run * 31 + place) as u8).collect()
 }
 
-/// Rank 0 starts many runs, then one of another communicator. Rank 1 waits for that one first and
-/// starts the many, the last first, afterwards.
+/// Rank 0 starts many runs, then one of another communicator. Rank 1 first waits for that one, then
+/// starts the many, the last first.
 fn one_behind_many(runs: u64, bytes: u64) {
     let world = World::new(2, 1, 1500);
     world.run(2, move |rank, here| {
@@ -59,18 +59,18 @@ fn one_behind_many(runs: u64, bytes: u64) {
         let one = here.register(&context(WANTED, rank), &message(rank, 8), 0).expect("it is small");
         let input = |run| if rank == 0 { contents(run, bytes) } else { Vec::new() };
         let start = |run| here.start(many, run, &[&input(run)]).expect("it starts");
-        let finish = |run, ticket| {
-            wait(here, ticket);
+        let finish = |run, run_id| {
+            wait(here, run_id);
             let mut found = vec![0; if rank == 0 { 0 } else { bytes as usize }];
-            here.fetch(ticket, &mut [&mut found]).expect("it went well");
+            here.fetch(run_id, &mut [&mut found]).expect("it went well");
             assert!(rank == 0 || found == contents(run, bytes), "run {run}");
         };
         let go =
             || here.start(one, 0, &[if rank == 0 { &[9; 8] } else { &[] }]).expect("it starts");
         if rank == 0 {
-            let tickets: Vec<(u64, RunId)> = (0..runs).map(|run| (run, start(run))).collect();
+            let run_ids: Vec<(u64, RunId)> = (0..runs).map(|run| (run, start(run))).collect();
             wait(here, go());
-            tickets.into_iter().for_each(|(run, ticket)| finish(run, ticket));
+            run_ids.into_iter().for_each(|(run, run_id)| finish(run, run_id));
         } else {
             wait(here, go());
             for run in (0..runs).rev() {
@@ -89,8 +89,8 @@ fn what_is_waited_for_comes_past_long_messages_that_fill_all_slots() {
     one_behind_many(700, 3000);
 }
 
-/// Rank 0 sends many messages, and one more when it is called; rank 1 calls, and wants the many
-/// only after the one.
+/// Rank 0 sends many messages, and one more on request. Rank 1 requests it and receives the many
+/// messages only afterwards.
 fn many_before_the_one(rank: u32, messages: u64, bytes: u64) -> Schedule {
     const MANY: u32 = 0;
     const CALL: u32 = 1;
@@ -133,19 +133,19 @@ fn what_is_waited_for_comes_past_messages_of_runs_that_have_started() {
             let many = if rank == 0 { contents(run, MESSAGES * BYTES) } else { Vec::new() };
             (run, here.start(prepared, run, &[&[run as u8; 8], &many]).expect("it starts"))
         };
-        // Everything is on its way before rank 1 starts.
-        let mut tickets = Vec::new();
+        // All messages are sent before rank 1 starts.
+        let mut run_ids = Vec::new();
         if rank == 0 {
-            tickets.extend((0..RUNS).map(start));
+            run_ids.extend((0..RUNS).map(start));
         }
         started.wait();
         if rank == 1 {
-            tickets.extend((0..RUNS).map(start));
+            run_ids.extend((0..RUNS).map(start));
         }
-        for (run, ticket) in tickets {
-            wait(here, ticket);
+        for (run, run_id) in run_ids {
+            wait(here, run_id);
             let mut found = vec![0; if rank == 0 { 0 } else { (MESSAGES * BYTES) as usize }];
-            here.fetch(ticket, &mut [&mut [], &mut found]).expect("it went well");
+            here.fetch(run_id, &mut [&mut [], &mut found]).expect("it went well");
             assert!(rank == 0 || found == contents(run, MESSAGES * BYTES), "run {run}");
         }
     });

@@ -1,4 +1,4 @@
-//! The object file that is embedded is what the source gives.
+//! The embedded object file equals the compiled source.
 
 use std::path::Path;
 use std::process::Command;

@@ -1,4 +1,4 @@
-//! Who needs which rights, and what stays behind.
+//! Rights of loader and ranks, and resources that remain after them.
 
 use crate::world::World;
 use aya::programs::{SchedClassifier, TcAttachType};
@@ -20,7 +20,7 @@ testing::tests![needs(Nodes, Bpf):
 ];
 testing::parts![holder];
 
-/// A job of one rank on one node, to be loaded inside that node.
+/// Job of one rank on one node, to be loaded inside that node.
 fn job_on(interface: &str) -> JobDescription {
     let endpoint =
         Endpoint { hardware_address: [2; 6], address: [10, 84, 0, 1].into(), port: 7199 };
@@ -35,7 +35,7 @@ fn job_on(interface: &str) -> JobDescription {
     }
 }
 
-/// Takes every right from this thread.
+/// Drops every capability of this thread.
 fn drop_rights() {
     let none = CapabilitySet::empty();
     set_capabilities(None, CapabilitySets { effective: none, permitted: none, inheritable: none })
@@ -44,7 +44,7 @@ fn drop_rights() {
     assert!(left.effective.is_empty() && left.permitted.is_empty());
 }
 
-/// Everything that a rank does, from mapping its memory on.
+/// All operations of a rank, from the mapping of its memory on.
 fn exchange(handles: Handles, rank: usize) -> u64 {
     let here = Rank::new(handles).expect("the maps can be mapped");
     let peer = 1 - rank as u32;
@@ -59,9 +59,9 @@ fn exchange(handles: Handles, rank: usize) -> u64 {
     let mut found = [0; 8];
     for sequence in 0..100u64 {
         let own = (10 * sequence + rank as u64).to_le_bytes();
-        let ticket = here.start(prepared, sequence, &[&own, &[]]).expect("it starts");
-        assert!(here.wait(ticket, None).expect("it ends"));
-        here.fetch(ticket, &mut [&mut [], &mut found]).expect("it went well");
+        let run_id = here.start(prepared, sequence, &[&own, &[]]).expect("it starts");
+        assert!(here.wait(run_id, None).expect("it ends"));
+        here.fetch(run_id, &mut [&mut [], &mut found]).expect("it went well");
         assert_eq!(u64::from_le_bytes(found), 10 * sequence + u64::from(peer));
     }
     u64::from_le_bytes(found)
@@ -107,7 +107,7 @@ fn says_what_is_missing() {
     }
 }
 
-/// Programs at the ingress of a node's interface.
+/// Returns the programs at the ingress of a node's interface.
 fn attached(node: &virtual_nodes::Node) -> usize {
     node.run(|| SchedClassifier::query_tcx("eth0", TcAttachType::Ingress))
         .map_or(0, |(_, programs)| programs.len())

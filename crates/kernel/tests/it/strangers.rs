@@ -1,7 +1,7 @@
-//! Collectives while a node that is not of the job listens to their packets and sends them again:
-//! as they were, to somebody else, damaged, cut off, lengthened, or made up.
+//! Collectives while a node outside the job records their packets and sends copies: unchanged, to
+//! another node, damaged, truncated, lengthened, or forged.
 //!
-//! `TRADEWIND_FORGED_PACKETS` says how many.
+//! `TRADEWIND_FORGED_PACKETS` sets their number.
 
 use crate::world::allreduce::Allreduce;
 use crate::world::{JobKind, PORT, World};
@@ -31,7 +31,7 @@ const NODES: usize = 2;
 /// Bytes of Ethernet, IPv4 and UDP headers.
 const HEADERS: usize = 14 + 20 + 8;
 
-/// Hears every frame that a node sends and receives.
+/// Packet socket that receives every frame that a node sends and receives.
 struct Eavesdropper {
     socket: OwnedFd,
 }
@@ -43,7 +43,7 @@ impl Eavesdropper {
         Eavesdropper { socket: node.run(open).expect("who makes namespaces may listen in them") }
     }
 
-    /// The next packet between nodes of the job: whom it is for, and what is in it.
+    /// Returns the next packet between nodes of the job: its destination and its content.
     fn hear(&self) -> Option<(usize, Vec<u8>)> {
         let mut frame = [0; 10_000];
         loop {
@@ -60,24 +60,25 @@ impl Eavesdropper {
     }
 }
 
-/// What the stranger has sent.
+/// Packets that the outside node has sent.
 #[derive(Debug, Default)]
 struct Sent {
-    /// As it was, to whom it was for.
+    /// Number of unchanged copies to the original destination.
     repeated: u64,
-    /// Everything else: none of it may be taken.
+    /// Number of other packets: none of them may be accepted.
     wrong: u64,
 }
 
-/// Sends so many packets, made of those that are heard.
+/// Sends this number of packets, derived from recorded ones.
 fn disturb(testbed: &VirtualNodes, packets: u64) -> Sent {
     const REMEMBERED: usize = 2000;
     let stranger = &testbed.nodes()[NODES];
     let socket =
         stranger.run(|| UdpSocket::bind((stranger.address(), 0))).expect("nobody else is there");
     let ear = Eavesdropper::at(&testbed.nodes()[0]);
-    let (mut random, mut heard, mut sent) =
-        (SmallRng::seed_from_u64(9), Vec::new(), Sent::default());
+    let mut random = SmallRng::seed_from_u64(9);
+    let mut heard = Vec::new();
+    let mut sent = Sent::default();
     while sent.repeated + sent.wrong < packets {
         while let Some(packet) = ear.hear() {
             let place = random.random_range(0..REMEMBERED);
@@ -89,8 +90,8 @@ fn disturb(testbed: &VirtualNodes, packets: u64) -> Sent {
         }
         for _ in 0..50 {
             let (mut to, mut bytes) = heard[random.random_range(0..heard.len())].clone();
-            // Lengthened packets of full length would travel in fragments, of which the program
-            // takes none.
+            // Lengthened packets of full length would be fragmented, and the program ignores
+            // fragments.
             let kind = random.random_range(if bytes.len() < 1400 { 0..6 } else { 0..5 });
             match kind {
                 0 => {}
@@ -100,7 +101,7 @@ fn disturb(testbed: &VirtualNodes, packets: u64) -> Sent {
                     bytes[place] ^= 1 << random.random_range(0..8);
                 }
                 3 => bytes.truncate(random.random_range(0..bytes.len())),
-                // With a header that looks right as far as one can know.
+                // A header with all public fields correct.
                 4 => random.fill_bytes(&mut bytes[24..]),
                 _ => bytes.extend_from_slice(&[0; 8][..random.random_range(1..8)]),
             }
@@ -124,7 +125,7 @@ fn collectives_go_on_while_a_stranger_repeats_and_damages_their_packets() {
     let stranger = std::thread::spawn(move || disturb(&testbed, packets()));
     let mut laps = 0;
     while !stranger.is_finished() {
-        // Of one piece, of several, and many under way.
+        // Vectors of one piece, of several, and many runs under way.
         for (elements, times, under_way) in [(1, 50, 1), (700, 5, 1), (3, 50, 8)] {
             let number = world.communicator();
             let contexts: Vec<CommunicatorContext> =

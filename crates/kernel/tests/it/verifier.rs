@@ -1,4 +1,4 @@
-//! What the kernel's verifier has to look at.
+//! Cost of the program for the kernel's verifier.
 
 use kernel::wire::{Endpoint, Key};
 use kernel::{JobDescription, Loader};
@@ -8,8 +8,8 @@ testing::tests![needs(Nodes, Bpf):
     the_verifier_has_little_to_do,
 ];
 
-/// The kernel looks at a million instructions and refuses what has more. A good part stays for
-/// other kernels, whose verifiers see the same program with other eyes.
+/// The verifier examines at most a million instructions. The limit here leaves a margin for other
+/// kernels with verifiers that examine more paths of the same program.
 const LIMIT: u32 = 250_000;
 
 fn the_verifier_has_little_to_do() {

@@ -1,6 +1,6 @@
-//! On a sound network: sizes, windows, acknowledgements.
+//! Sizes, windows and acknowledgements on a network without faults.
 
-use crate::wire::harness::{Family, JOB, ONCE, PORT, Station, Tally, joined, stations};
+use crate::wire::harness::{Family, JOB, ONCE, PORT, Tally, WireNode, joined, wire_nodes};
 use kernel::wire::{Key, WINDOW, piece_bytes};
 
 testing::tests![needs(Nodes, Bpf, Clang):
@@ -17,7 +17,7 @@ fn messages_of_every_size_arrive() {
         [(Family::V4, 1500), (Family::V4, 9000), (Family::V6, 1500), (Family::V6, 9000)]
     {
         let testbed = joined(2, mtu);
-        let nodes = stations(&testbed, family);
+        let nodes = wire_nodes(&testbed, family);
         let address = crate::wire::harness::endpoint(&testbed.nodes()[0], family, PORT).address;
         let mut ordinal = 0;
         for bytes in [0, 1, 7, 8, 9, 63, 64, 65, 1000, piece_bytes(mtu, address)] {
@@ -34,7 +34,7 @@ fn messages_of_every_size_arrive() {
 
 fn traffic_acknowledges_and_only_a_half_full_window_does_it_by_itself() {
     let testbed = joined(2, 1500);
-    let [one, other] = &stations(&testbed, Family::V4)[..] else { unreachable!("there are two") };
+    let [one, other] = &wire_nodes(&testbed, Family::V4)[..] else { unreachable!("there are two") };
     let half = WINDOW as u32 / 2;
     one.send(1, 0, 8, half - 1);
     assert_eq!(other.counts().acknowledged, 0);
@@ -50,7 +50,7 @@ fn traffic_acknowledges_and_only_a_half_full_window_does_it_by_itself() {
 
 fn a_full_window_holds_the_sender_until_it_opens() {
     let testbed = joined(2, 1500);
-    let [one, other] = &stations(&testbed, Family::V4)[..] else { unreachable!("there are two") };
+    let [one, other] = &wire_nodes(&testbed, Family::V4)[..] else { unreachable!("there are two") };
     let window = WINDOW as u32;
     testbed.unplug(1).expect("there is such a node");
     assert_eq!(one.send(1, 0, 8, 2 * window), window);
@@ -67,7 +67,7 @@ fn a_full_window_holds_the_sender_until_it_opens() {
 
 fn messages_without_room_come_again() {
     let testbed = joined(2, 1500);
-    let [one, other] = &stations(&testbed, Family::V6)[..] else { unreachable!("there are two") };
+    let [one, other] = &wire_nodes(&testbed, Family::V6)[..] else { unreachable!("there are two") };
     other.refuse(5);
     one.send(1, 0, 100, 20);
     assert_eq!((other.tally(Tally::Delivered), other.counts().refused), (15, 5));
@@ -78,7 +78,7 @@ fn messages_without_room_come_again() {
 
 fn a_receiver_without_room_holds_the_sender() {
     let testbed = joined(2, 1500);
-    let [one, other] = &stations(&testbed, Family::V4)[..] else { unreachable!("there are two") };
+    let [one, other] = &wire_nodes(&testbed, Family::V4)[..] else { unreachable!("there are two") };
     let window = WINDOW as u32;
     other.refuse(u64::MAX);
     assert_eq!(one.send(1, 0, 8, 2 * window), window);
@@ -92,11 +92,11 @@ fn a_receiver_without_room_holds_the_sender() {
 
 fn two_jobs_on_the_same_nodes_do_not_disturb_each_other() {
     let testbed = joined(3, 1500);
-    let first = stations(&testbed, Family::V4);
+    let first = wire_nodes(&testbed, Family::V4);
     let job = JOB + 1;
     let key = Key([5, 6]);
     let second: Vec<_> =
-        (0..3).map(|node| Station::new(&testbed, node, Family::V4, job, key, PORT + 1)).collect();
+        (0..3).map(|node| WireNode::new(&testbed, node, Family::V4, job, key, PORT + 1)).collect();
     for ordinal in 0..200 {
         for from in 0..3 {
             let to = (from + 1) % 3;

@@ -1,4 +1,4 @@
-//! Nodes that run the wire with an interpreter that only takes notes (`tests/echo.bpf.c`).
+//! Nodes that run the wire with an interpreter that only records messages (`echo.bpf.c`).
 
 use aya::maps::{Array, MapData};
 use aya::programs::tc::TcAttachOptions;
@@ -11,19 +11,19 @@ use std::sync::{LazyLock, Mutex, PoisonError};
 use testing::relay::{Relay, relayed_nodes};
 use virtual_nodes::{Node, VirtualNodes};
 
-/// Which IP the nodes speak.
+/// Version of IP between the nodes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Family {
     V4,
     V6,
 }
 
-/// The job of a test, unless it has two.
+/// Number of a test's first job.
 pub(crate) const JOB: u64 = 0x1234_5678_9abc_def0;
 pub(crate) const KEY: Key = Key([0x1111_2222_3333_4444, 0x5555_6666_7777_8888]);
 pub(crate) const PORT: u16 = 7199;
 
-/// The test's program.
+/// Program of the tests.
 static OBJECT: LazyLock<Vec<u8>> = LazyLock::new(|| {
     let directory = tempfile::tempdir().expect("a directory for the program");
     let object = directory.path().join("echo.o");
@@ -55,21 +55,21 @@ fn is_veth(node: &Node) -> bool {
     String::from_utf8_lossy(&output.stdout).contains("veth")
 }
 
-/// One station on each node of a testbed, for the same job.
-pub(crate) fn stations(testbed: &VirtualNodes, family: Family) -> Vec<Station<'_>> {
+/// Loads the program on each node, for the same job.
+pub(crate) fn wire_nodes(testbed: &VirtualNodes, family: Family) -> Vec<WireNode<'_>> {
     (0..testbed.nodes().len())
-        .map(|node| Station::new(testbed, node, family, JOB, KEY, PORT))
+        .map(|node| WireNode::new(testbed, node, family, JOB, KEY, PORT))
         .collect()
 }
 
 /// A node of a job.
-pub(crate) struct Station<'a> {
+pub(crate) struct WireNode<'a> {
     pub(crate) node: &'a Node,
-    // By turns: the program's answers are looked at between calls.
+    // Locked for each call: the program's answers are read between calls.
     ebpf: Mutex<Ebpf>,
 }
 
-/// What the program tallies, by its numbers.
+/// Counts of the program, by its numbers.
 #[derive(Clone, Copy)]
 pub(crate) enum Tally {
     Delivered,
@@ -77,11 +77,11 @@ pub(crate) enum Tally {
     Refuse,
 }
 
-/// How a message arrived that arrived once, as it was sent.
+/// Record of a message that arrived exactly once and unchanged.
 pub(crate) const ONCE: u64 = 1;
 
-impl<'a> Station<'a> {
-    /// Loads and attaches the program on a node of a testbed, for a job of its first nodes.
+impl<'a> WireNode<'a> {
+    /// Loads and attaches the program on a virtual node, for a job of the first nodes.
     pub(crate) fn new(
         testbed: &'a VirtualNodes,
         node: usize,
@@ -121,7 +121,7 @@ impl<'a> Station<'a> {
         let program = program(&mut ebpf, "ingress");
         node.run(|| program.attach_with_options(node.interface(), TcAttachType::Ingress, order))
             .expect("it attaches");
-        Station { node, ebpf: Mutex::new(ebpf) }
+        WireNode { node, ebpf: Mutex::new(ebpf) }
     }
 
     fn ebpf<T>(&self, work: impl FnOnce(&mut Ebpf) -> T) -> T {
@@ -148,13 +148,13 @@ impl<'a> Station<'a> {
         })
     }
 
-    /// Sends messages with ordinals from `first` on; gives how many went out before the window was
+    /// Sends messages with ordinals from `first` on. Returns the number sent before the window was
     /// full.
     pub(crate) fn send(&self, node: usize, first: u32, bytes: u32, many: u32) -> u32 {
         self.run("start", [node as u32, first, bytes, many, 0])
     }
 
-    /// Asks a node for what is missing; gives how many requests have not been answered.
+    /// Requests the missing packets from a node. Returns the number of unanswered requests.
     pub(crate) fn ask(&self, node: usize) -> u32 {
         self.run("ask", [node as u32, 0, 0, 0, 0])
     }
@@ -168,13 +168,13 @@ impl<'a> Station<'a> {
             .expect("there is such a tally")
     }
 
-    /// Has the program find no room for the next messages.
+    /// Makes the program refuse the next messages for lack of memory.
     pub(crate) fn refuse(&self, many: u64) {
         self.ebpf(|ebpf| words(ebpf, "tallies").set(Tally::Refuse as u32, many, 0))
             .expect("there is such a tally");
     }
 
-    /// How the messages with these ordinals have arrived.
+    /// Returns the records of the messages with these ordinals.
     pub(crate) fn deliveries(&self, ordinals: std::ops::Range<u32>) -> Vec<u64> {
         self.ebpf(|ebpf| {
             let deliveries = words(ebpf, "deliveries");

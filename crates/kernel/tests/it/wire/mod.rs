@@ -1,8 +1,8 @@
-//! The wire alone: what one node sends arrives at another once and as it was, whatever the network
-//! does.
+//! The wire alone: every message arrives exactly once and unchanged in spite of the network's
+//! faults.
 //!
-//! The program is `echo.bpf.c`: the wire as the kernel engine has it, and an interpreter that
-//! only takes notes.
+//! The program is `echo.bpf.c`: the wire of the kernel engine with an interpreter that only records
+//! messages.
 
 mod delivery;
 mod harness;

@@ -1,7 +1,6 @@
-//! The program's packets before the eyes of others: the kernel's own IP and UDP, and the decoder in
-//! Rust.
+//! The program's packets, checked by the kernel's own IP and UDP and by the decoder in Rust.
 
-use crate::wire::harness::{Family, JOB, KEY, ONCE, PORT, Station, endpoint, joined, relayed};
+use crate::wire::harness::{Family, JOB, KEY, ONCE, PORT, WireNode, endpoint, joined, relayed};
 use kernel::wire::{Content, MessageHeader, Packet, WINDOW};
 use std::net::{TcpListener, TcpStream, UdpSocket};
 use std::time::Duration;
@@ -20,14 +19,14 @@ fn socket(node: &Node, family: Family, port: u16) -> UdpSocket {
     socket
 }
 
-/// Node 1 has no program, so its kernel checks lengths and checksums before a socket gets the
+/// Node 1 has no program, so its kernel checks lengths and checksums before a socket receives the
 /// packet.
 fn packets_are_sound_datagrams_and_the_decoder_reads_them() {
     for (family, is_relayed) in
         [(Family::V4, false), (Family::V6, false), (Family::V4, true), (Family::V6, true)]
     {
         let testbed = if is_relayed { relayed(2, 9000, 1).0 } else { joined(2, 9000) };
-        let sender = Station::new(&testbed, 0, family, JOB, KEY, PORT);
+        let sender = WireNode::new(&testbed, 0, family, JOB, KEY, PORT);
         let receiver = socket(&testbed.nodes()[1], family, PORT);
         let mut bytes = vec![0; 10_000];
         let mut next = || {
@@ -51,16 +50,16 @@ fn packets_are_sound_datagrams_and_the_decoder_reads_them() {
     }
 }
 
-/// The byte that the test's program expects in a message.
+/// Returns the byte that the test's program expects in a message.
 fn byte_of(ordinal: u32, place: u32) -> u8 {
     (ordinal.wrapping_mul(31).wrapping_add(place.wrapping_mul(7))) as u8
 }
 
-/// Node 1 has no program: a socket there sends what the encoder makes.
+/// Node 1 has no program: a socket there sends the encoder's packets.
 fn the_program_takes_what_the_encoder_makes() {
     for family in [Family::V4, Family::V6] {
         let testbed = joined(2, 9000);
-        let receiver = Station::new(&testbed, 0, family, JOB, KEY, PORT);
+        let receiver = WireNode::new(&testbed, 0, family, JOB, KEY, PORT);
         let sender = socket(&testbed.nodes()[1], family, PORT);
         let to = (endpoint(&testbed.nodes()[0], family, PORT).address, PORT);
         let send = |content: Content| {
@@ -74,7 +73,7 @@ fn the_program_takes_what_the_encoder_makes() {
             send(Content::Data { sequence: WINDOW + u64::from(ordinal), header, piece });
         }
         assert_eq!(receiver.deliveries(0..5), [ONCE; 5]);
-        // There is nothing to send again, so the answer comes alone.
+        // No packet is missing, so the answer is the only packet.
         send(Content::Request { sequence: 1, arrived: 0 });
         let mut bytes = [0; 100];
         let length = sender.recv(&mut bytes).expect("the answer comes");
@@ -89,7 +88,7 @@ fn the_program_takes_what_the_encoder_makes() {
 
 fn other_traffic_passes_untouched() {
     let testbed = joined(2, 1500);
-    let stations = crate::wire::harness::stations(&testbed, Family::V4);
+    let wire_nodes = crate::wire::harness::wire_nodes(&testbed, Family::V4);
     for family in [Family::V4, Family::V6] {
         let [one, other] = [0, 1].map(|node| socket(&testbed.nodes()[node], family, PORT + 7));
         for length in [0, 1, 100, 1400] {
@@ -108,5 +107,7 @@ fn other_traffic_passes_untouched() {
         testbed.nodes()[1].run(|| TcpListener::bind(address)).expect("nobody else is there");
     let _stream = testbed.nodes()[0].run(|| TcpStream::connect(address)).expect("somebody listens");
     listener.accept().expect("somebody connects");
-    assert!(stations.iter().all(|station| station.counts() == kernel::wire::Counters::default()));
+    assert!(
+        wire_nodes.iter().all(|wire_node| wire_node.counts() == kernel::wire::Counters::default())
+    );
 }

@@ -1,6 +1,6 @@
-//! On a network that loses, repeats, reorders and damages packets, or goes away.
+//! Recovery on a network that loses, repeats, reorders and damages packets, or is interrupted.
 
-use crate::wire::harness::{Family, ONCE, Station, relayed, stations};
+use crate::wire::harness::{Family, ONCE, WireNode, relayed, wire_nodes};
 use kernel::wire::{NODE_TIMEOUT, requests_within};
 use std::time::{Duration, Instant};
 use testing::relay::{Faults, Relay};
@@ -16,47 +16,47 @@ testing::tests![needs(Tap, Bpf, Clang):
 ];
 
 const MESSAGES: u32 = 3000;
-/// A test that has not ended by then has failed; it does not say how fast the others are.
-const PATIENCE: Duration = Duration::from_secs(60);
+/// Time after which a test has failed; it is no measure of speed.
+const TIME_LIMIT: Duration = Duration::from_secs(60);
 
-/// Both nodes send each other messages of many sizes, and ask when they have nothing else to do,
+/// Sends messages of many sizes in both directions, and requests while there is no other work,
 /// until everything has arrived.
-fn exchange(relay: &Relay, stations: &[Station<'_>], mut between: impl FnMut(u32)) {
+fn exchange(relay: &Relay, wire_nodes: &[WireNode<'_>], mut between: impl FnMut(u32)) {
     let mut sent = [0; 2];
-    let end = Instant::now() + PATIENCE;
-    let arrived = |station: &Station<'_>| {
-        let deliveries = station.deliveries(0..MESSAGES);
+    let end = Instant::now() + TIME_LIMIT;
+    let arrived = |wire_node: &WireNode<'_>| {
+        let deliveries = wire_node.deliveries(0..MESSAGES);
         deliveries.iter().all(|times| *times == ONCE)
     };
-    while sent != [MESSAGES; 2] || !stations.iter().all(arrived) {
+    while sent != [MESSAGES; 2] || !wire_nodes.iter().all(arrived) {
         assert!(
             Instant::now() < end,
             "sent {sent:?}; {:?}; {:?}",
-            stations[0].counts(),
-            stations[1].counts()
+            wire_nodes[0].counts(),
+            wire_nodes[1].counts()
         );
         for (from, count) in sent.iter_mut().enumerate() {
             let bytes = [0, 8, 100, 1300][*count as usize % 4];
             let many = (MESSAGES - *count).min(20);
-            *count += stations[from].send(1 - from, *count, bytes, many);
-            stations[from].ask(1 - from);
+            *count += wire_nodes[from].send(1 - from, *count, bytes, many);
+            wire_nodes[from].ask(1 - from);
         }
         between(sent[0]);
         std::thread::yield_now();
     }
-    // What is still under way changes nothing any more.
+    // Packets that are still under way have no effect.
     relay.set_faults(Faults::default());
-    stations.iter().for_each(|station| {
-        assert_eq!(station.deliveries(0..MESSAGES), vec![ONCE; MESSAGES as usize])
+    wire_nodes.iter().for_each(|wire_node| {
+        assert_eq!(wire_node.deliveries(0..MESSAGES), vec![ONCE; MESSAGES as usize])
     });
 }
 
 fn under(faults: Faults, family: Family, mtu: u32) -> [kernel::wire::Counters; 2] {
     let (testbed, relay) = relayed(2, mtu, 11);
-    let stations = stations(&testbed, family);
+    let wire_nodes = wire_nodes(&testbed, family);
     relay.set_faults(faults);
-    exchange(&relay, &stations, |_| {});
-    [stations[0].counts(), stations[1].counts()]
+    exchange(&relay, &wire_nodes, |_| {});
+    [wire_nodes[0].counts(), wire_nodes[1].counts()]
 }
 
 fn nothing_is_lost_or_repeated_without_faults() {
@@ -93,11 +93,11 @@ fn damaged_and_replayed_packets_change_nothing() {
 
 fn a_link_that_is_down_for_a_second_costs_time_only() {
     let (testbed, relay) = relayed(2, 1500, 3);
-    let stations = stations(&testbed, Family::V4);
+    let wire_nodes = wire_nodes(&testbed, Family::V4);
     let mut since = None;
     let mut worst = 0;
-    exchange(&relay, &stations, |sent| {
-        worst = worst.max(stations[0].ask(1));
+    exchange(&relay, &wire_nodes, |sent| {
+        worst = worst.max(wire_nodes[0].ask(1));
         match since {
             None if sent > MESSAGES / 2 => {
                 testbed.unplug(1).expect("there is such a node");
@@ -105,7 +105,7 @@ fn a_link_that_is_down_for_a_second_costs_time_only() {
             }
             Some(start) if start.elapsed() > Duration::from_secs(1) => {
                 testbed.plug(1).expect("there is such a node");
-                since = Some(Instant::now() + PATIENCE);
+                since = Some(Instant::now() + TIME_LIMIT);
             }
             _ => {}
         }
@@ -119,21 +119,20 @@ fn a_link_that_is_down_for_a_second_costs_time_only() {
 
 fn a_node_that_vanishes_is_noticed_by_unanswered_requests() {
     let (testbed, _relay) = relayed(2, 1500, 3);
-    let stations = stations(&testbed, Family::V4);
-    assert_eq!(stations[0].ask(1), 1);
+    let wire_nodes = wire_nodes(&testbed, Family::V4);
+    assert_eq!(wire_nodes[0].ask(1), 1);
     testbed.unplug(1).expect("there is such a node");
     let start = Instant::now();
     let mut asked = 0;
     let maximum = requests_within(NODE_TIMEOUT);
     while asked < maximum {
-        assert!(start.elapsed() < PATIENCE);
-        asked = stations[0].ask(1);
-        // As a rank does that waits: a little longer each time, so that it does not cost a
-        // processor.
+        assert!(start.elapsed() < TIME_LIMIT);
+        asked = wire_nodes[0].ask(1);
+        // Growing sleeps, like those of a waiting rank, leave the core to others.
         std::thread::sleep(Duration::from_millis(1));
     }
     assert!(
-        stations[0].counts().asked <= u64::from(maximum) + 1,
+        wire_nodes[0].counts().asked <= u64::from(maximum) + 1,
         "however often a rank wants to ask"
     );
 }

@@ -1,6 +1,6 @@
-//! Packets from people who do not have the key, or have old packets.
+//! Packets from senders without the key, and replayed packets.
 
-use crate::wire::harness::{Family, JOB, KEY, ONCE, PORT, Station, Tally, joined, stations};
+use crate::wire::harness::{Family, JOB, KEY, ONCE, PORT, Tally, WireNode, joined, wire_nodes};
 use kernel::wire::{Content, Counters, Key, MessageHeader, Packet, WINDOW};
 use rand::rngs::SmallRng;
 use rand::{Rng, RngCore, SeedableRng};
@@ -15,8 +15,8 @@ testing::tests![needs(Nodes, Bpf, Clang):
     old_packets_do_not_make_a_node_look_alive_that_is_gone,
 ];
 
-/// Sends datagrams to node 0's port from node 2, which is not of the job: who has no key can name
-/// whatever source it likes.
+/// Sends datagrams to node 0's port from node 2, which is not in the job: a sender without the key
+/// can forge any source address.
 fn stranger(testbed: &VirtualNodes) -> impl Fn(&[u8]) {
     let node = &testbed.nodes()[2];
     let socket = node.run(|| UdpSocket::bind((node.address(), 0))).expect("nobody else is there");
@@ -33,7 +33,7 @@ fn data(sequence: u64, ordinal: u32) -> Packet {
 fn a_million_forged_packets_change_nothing_and_are_counted() {
     const PACKETS: u64 = 1_000_000;
     let testbed = joined(3, 1500);
-    let nodes = [0, 1].map(|node| Station::new(&testbed, node, Family::V4, JOB, KEY, PORT));
+    let nodes = [0, 1].map(|node| WireNode::new(&testbed, node, Family::V4, JOB, KEY, PORT));
     assert_eq!(nodes[1].send(0, 0, 8, 10), 10);
     let before = nodes[0].counts();
     let send = stranger(&testbed);
@@ -68,12 +68,12 @@ fn a_million_forged_packets_change_nothing_and_are_counted() {
     assert_eq!(nodes[0].deliveries(0..30), [ONCE; 30]);
 }
 
-/// The control block of a packet says whether another one is to leave in it, and others may have
-/// written there before.
+/// The control block of a packet marks that another one is to leave in it; earlier programs may
+/// have written there.
 fn a_dropped_packet_does_not_leave_again() {
     const DROP: u32 = 2;
     let testbed = joined(1, 1500);
-    let station = Station::new(&testbed, 0, Family::V4, JOB, KEY, PORT);
+    let wire_node = WireNode::new(&testbed, 0, Family::V4, JOB, KEY, PORT);
     // Ethernet, IPv4 with 20 bytes of header and 12 behind it, UDP with four bytes behind it.
     let mut packet =
         [[0; 12].as_slice(), &[8, 0, 0x45, 0, 0, 32, 0, 0, 0, 0, 64, 17], &[0; 6]].concat();
@@ -81,30 +81,30 @@ fn a_dropped_packet_does_not_leave_again() {
     packet.extend_from_slice(&[PORT.to_be_bytes(), PORT.to_be_bytes(), [0, 12], [0; 2]].concat());
     packet.extend_from_slice(&[0; 4]);
     let control_block = [u32::MAX; 5];
-    assert_eq!(station.run_on(&packet, "ingress", control_block), DROP);
-    assert_eq!(station.counts().truncated, 1);
+    assert_eq!(wire_node.run_on(&packet, "ingress", control_block), DROP);
+    assert_eq!(wire_node.counts().truncated, 1);
 }
 
 fn sound_packets_for_others_or_at_the_wrong_time_change_nothing() {
     let testbed = joined(3, 1500);
-    let nodes = stations(&testbed, Family::V4);
+    let nodes = wire_nodes(&testbed, Family::V4);
     let send = stranger(&testbed);
     let mut expected = Counters::default();
     let dropped = |packet: Packet| {
         send(&packet.encode(&KEY));
         nodes[0].counts()
     };
-    // What node 0 itself has sent, sent back to it; and what was meant for node 2.
+    // Packets of node 0 itself, returned to it, and packets for node 2.
     expected.strange += 2;
     dropped(Packet { source: 0, destination: 1, ..data(WINDOW, 0) });
     assert_eq!(dropped(Packet { destination: 2, ..data(WINDOW, 0) }), expected);
-    // From nodes that there are not, or with an acknowledgement of what was never sent.
+    // Packets from nodes that do not exist, or with an acknowledgement of unsent packets.
     expected.strange += 2;
     dropped(Packet { source: 3, ..data(WINDOW, 0) });
     assert_eq!(dropped(Packet { source: u32::MAX, ..data(WINDOW, 0) }), expected);
     expected.received += 1;
     assert_eq!(dropped(Packet { acknowledged: u64::MAX, ..data(WINDOW, 0) }), expected);
-    // The same once more, what lies beyond the window, and what would have come before the first.
+    // Duplicates, numbers beyond the window, and numbers before the first.
     expected.duplicate += 2;
     dropped(data(WINDOW, 0));
     assert_eq!(dropped(data(2 * WINDOW + 1, 0)), expected);
@@ -121,14 +121,14 @@ fn sound_packets_for_others_or_at_the_wrong_time_change_nothing() {
     assert_eq!(Counters { resent: 0, ..dropped(request(6)) }, expected);
     assert_eq!(after.resent, 1, "the message to node 1, once");
     assert_eq!(nodes[1].tally(Tally::Delivered), 1);
-    // Everything still works.
+    // Authentic packets still pass.
     assert_eq!(nodes[0].send(1, 6, 8, 1), 1);
     assert_eq!(nodes[1].deliveries(5..7), [ONCE; 2]);
 }
 
 fn old_packets_do_not_make_a_node_look_alive_that_is_gone() {
     let testbed = joined(3, 1500);
-    let nodes = stations(&testbed, Family::V4);
+    let nodes = wire_nodes(&testbed, Family::V4);
     let send = stranger(&testbed);
     let request = Content::Request { sequence: 1, arrived: 0 };
     let request =

@@ -1,4 +1,4 @@
-//! Allreduces of which every value is compared.
+//! Allreduces with a comparison of every value.
 
 use collectives::{Reduction, allreduce};
 use goal::arithmetic::{Arithmetic, DataType};
@@ -9,10 +9,10 @@ use network::error::Error;
 use std::collections::VecDeque;
 use std::time::{Duration, Instant};
 
-/// How long a collective may take before it counts as stuck.
-const PATIENCE: Duration = Duration::from_secs(30);
+/// Time after which a collective counts as stuck.
+const TIME_LIMIT: Duration = Duration::from_secs(30);
 
-/// One rank's part of allreduces of a communicator.
+/// Part of one rank in the allreduces of a communicator.
 pub(crate) struct Allreduce<'a> {
     rank: &'a Rank,
     context: CommunicatorContext,
@@ -39,7 +39,7 @@ impl<'a> Allreduce<'a> {
         Ok(Allreduce { rank, context: context.clone(), elements, prepared })
     }
 
-    /// What a rank gives, different every time.
+    /// Returns the contribution of a rank, different every time.
     fn value(time: u64, rank: u32, element: usize) -> u64 {
         time * 1000 + u64::from(rank) * 7 + element as u64
     }
@@ -51,35 +51,35 @@ impl<'a> Allreduce<'a> {
         self.rank.start(self.prepared, time, &[bytemuck::cast_slice(&input), &[]])
     }
 
-    pub(crate) fn wait(&self, ticket: RunId) -> Result<(), Error> {
-        let is_complete = self.rank.wait(ticket, Some(Instant::now() + PATIENCE))?;
+    pub(crate) fn wait(&self, run_id: RunId) -> Result<(), Error> {
+        let is_complete = self.rank.wait(run_id, Some(Instant::now() + TIME_LIMIT))?;
         assert!(
             is_complete,
             "rank {} waits for {:?}",
             self.rank.rank(),
-            self.rank.waiting_for(ticket)
+            self.rank.waiting_for(run_id)
         );
         Ok(())
     }
 
-    /// Only looks, as programs do that compute meanwhile.
-    pub(crate) fn poll(&self, ticket: RunId) {
-        let end = Instant::now() + PATIENCE;
-        while !self.rank.is_complete(ticket) {
+    /// Tests without waiting, like programs that compute at the same time.
+    pub(crate) fn poll(&self, run_id: RunId) {
+        let end = Instant::now() + TIME_LIMIT;
+        while !self.rank.is_complete(run_id) {
             assert!(
                 Instant::now() < end,
                 "rank {} looks for {:?}",
                 self.rank.rank(),
-                self.rank.waiting_for(ticket)
+                self.rank.waiting_for(run_id)
             );
             std::thread::yield_now();
         }
     }
 
-    /// Compares the result of a run that has ended.
-    pub(crate) fn check(&self, ticket: RunId, time: u64) -> Result<(), Error> {
+    /// Compares the result of a complete run.
+    pub(crate) fn check(&self, run_id: RunId, time: u64) -> Result<(), Error> {
         let mut output = vec![0u64; self.elements];
-        self.rank.fetch(ticket, &mut [&mut [], bytemuck::cast_slice_mut(&mut output)])?;
+        self.rank.fetch(run_id, &mut [&mut [], bytemuck::cast_slice_mut(&mut output)])?;
         for (element, found) in output.into_iter().enumerate() {
             let sum = |rank| Self::value(time, rank, element);
             let expected: u64 = (0..self.context.members.len() as u32).map(sum).sum();
@@ -92,12 +92,12 @@ impl<'a> Allreduce<'a> {
         Ok(())
     }
 
-    /// Runs them one after the other, or with so many under way at once.
+    /// Runs them one after the other, or with this number under way at once.
     pub(crate) fn repeat(&self, times: u64, under_way: usize) -> Result<(), Error> {
         let mut started = VecDeque::new();
-        let finish = |(ticket, time)| {
-            self.wait(ticket)?;
-            self.check(ticket, time)
+        let finish = |(run_id, time)| {
+            self.wait(run_id)?;
+            self.check(run_id, time)
         };
         for time in 0..times {
             started.push_back((self.start(time)?, time));

@@ -1,4 +1,4 @@
-//! A job on a testbed: nodes with the program loaded, ranks as threads in their nodes.
+//! Job on virtual nodes: the program is loaded on each node, and ranks are threads in their nodes.
 #![allow(dead_code, reason = "not every test uses all of it")]
 
 pub(crate) mod allreduce;
@@ -17,15 +17,15 @@ use testing::conformance::random::Program;
 use testing::conformance::{Capabilities, Engine, Failure, Round, RoundOutcome};
 use virtual_nodes::VirtualNodes;
 
-/// The UDP port of a job; further jobs have those behind it.
+/// UDP port of a job; further jobs use the following ports.
 pub(crate) const PORT: u16 = 7199;
 
-/// Something for a rank's thread to do.
+/// Task of a rank's thread.
 type Work = Box<dyn FnOnce(&Rank) + Send>;
 
-/// A job of the kernel engine. Rank r is on node r modulo the number of nodes.
+/// Job of the kernel engine. Rank r is on node r modulo the number of nodes.
 pub(crate) struct World {
-    // Before the testbed, so that threads and programs go first.
+    // Before the nodes, so that threads and programs are dropped first.
     workers: Vec<(Sender<Work>, Option<JoinHandle<()>>)>,
     pub(crate) ranks: Vec<Arc<Rank>>,
     pub(crate) loaders: Vec<Loader>,
@@ -34,23 +34,23 @@ pub(crate) struct World {
     name: String,
 }
 
-/// What tells jobs on the same nodes apart.
+/// Parameters that distinguish jobs on the same nodes.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct JobKind {
     pub(crate) number: u64,
     pub(crate) is_version_6: bool,
-    /// Whether the ranks' doorbells are where the program does not hear them.
+    /// True if the ranks' doorbells are in a namespace where the program does not receive them.
     pub(crate) has_no_doorbell: bool,
 }
 
 impl World {
-    /// Nodes with so many ranks each.
+    /// Creates nodes with this number of ranks each.
     pub(crate) fn new(nodes: usize, ranks_per_node: usize, mtu: u32) -> World {
         let testbed = VirtualNodes::new(nodes, mtu).expect("virtual nodes");
         World::on(Arc::new(testbed), ranks_per_node, mtu, JobKind::default())
     }
 
-    /// A job on nodes that there are.
+    /// Creates a job on existing nodes.
     pub(crate) fn on(
         testbed: Arc<VirtualNodes>,
         ranks_per_node: usize,
@@ -61,7 +61,7 @@ impl World {
         World::on_first(testbed, nodes, ranks_per_node, mtu, kind)
     }
 
-    /// A job on the first nodes of those that there are.
+    /// Creates a job on the first of the existing nodes.
     pub(crate) fn on_first(
         testbed: Arc<VirtualNodes>,
         nodes: usize,
@@ -112,18 +112,17 @@ impl World {
         World { workers, ranks: all, loaders, testbed, communicators: AtomicU32::new(0), name }
     }
 
-    /// A number for a communicator that no other has.
+    /// Returns an unused number for a communicator.
     pub(crate) fn communicator(&self) -> u32 {
         self.communicators.fetch_add(1, Ordering::Relaxed)
     }
 
-    /// What a rank knows about a communicator of the first ranks.
+    /// Returns a rank's context of a communicator of the first ranks.
     pub(crate) fn context(&self, number: u32, ranks: usize, rank: usize) -> CommunicatorContext {
         CommunicatorContext { number, members: (0..ranks as u32).collect(), rank: rank as u32 }
     }
 
-    /// Has the first ranks do something, each on its thread in its node; gives what each brings
-    /// home.
+    /// Runs a task on the first ranks, each on its thread in its node, and returns their results.
     pub(crate) fn run<T: Send + 'static>(
         &self,
         ranks: usize,
@@ -152,19 +151,19 @@ impl Drop for World {
     }
 }
 
-/// A thread in a node that does what it is sent.
+/// Thread in a node that runs the tasks of its channel.
 fn start_worker(
     node: &virtual_nodes::Node,
     rank: Arc<Rank>,
     receiver: Receiver<Work>,
 ) -> JoinHandle<()> {
-    // A thread inherits the namespace of the one that starts it.
+    // A thread inherits the namespace of its creator.
     node.run(|| std::thread::spawn(move || receiver.into_iter().for_each(|work| work(&rank))))
 }
 
 impl World {
-    /// Runs programs on communicators of their own, all rounds of all of them under way at once as
-    /// far as there is memory.
+    /// Runs programs on communicators of their own, with as many rounds of all of them under way
+    /// at once as the memory permits.
     pub(crate) fn run_at_once(
         &self,
         programs: Vec<Program>,

@@ -1,4 +1,4 @@
-//! What one rank does of programs.
+//! One rank's part of programs.
 
 use super::without_computations;
 use goal::compile::compile;
@@ -10,25 +10,25 @@ use std::time::{Duration, Instant};
 use testing::conformance::random::Program;
 use testing::conformance::{Failure, Fault};
 
-/// How long a run may take before it counts as stuck.
-const PATIENCE: Duration = Duration::from_secs(20);
+/// Time after which a run counts as stuck.
+const TIME_LIMIT: Duration = Duration::from_secs(20);
 
-/// What one rank brings home: by round, its buffers and what failed.
+/// Results of one rank: by round, its buffers and its failure.
 pub(super) type RankOutcome = Result<Vec<(Vec<Vec<u8>>, Option<Fault>)>, Failure>;
 
-/// A rank's parts of programs, of which each has the number of its communicator.
+/// Parts of a rank in programs, each with the number of its communicator.
 struct Parts<'a> {
     here: &'a Rank,
     rank: usize,
     programs: &'a [(u32, Program)],
     outcomes: Vec<RankOutcome>,
-    /// Runs that were started and not waited for: program, schedule, round and ticket.
+    /// Runs that were started and not waited for: program, schedule, round and run identifier.
     under_way: VecDeque<(usize, ScheduleId, usize, RunId)>,
 }
 
-/// Runs a rank's parts of all programs that it has a part in, one round after the other. What comes
-/// first is waited for first, and only when there is no memory for more: as the order is the same
-/// on all ranks, none waits for ever.
+/// Runs a rank's parts of all its programs, one round after the other. It waits for runs in the
+/// order of their starts, and only without memory for more: the order is the same on all ranks, so
+/// none waits forever.
 pub(super) fn run(here: &Rank, rank: usize, programs: &[(u32, Program)]) -> Vec<RankOutcome> {
     let mine = || (0..programs.len()).filter(|number| rank < programs[*number].1.graphs.len());
     let outcomes = programs.iter().map(|_| Ok(Vec::new())).collect();
@@ -59,14 +59,15 @@ impl Parts<'_> {
         let prepared = self.make_room_until(|here| here.register(&context, &schedule, 0))?;
         for (round, inputs) in program.inputs.iter().enumerate() {
             let inputs: Vec<&[u8]> = inputs[self.rank].iter().map(Vec::as_slice).collect();
-            let ticket =
+            let run_id =
                 self.make_room_until(|here| here.start(prepared, round as u64, &inputs))?;
-            self.under_way.push_back((number, prepared, round, ticket));
+            self.under_way.push_back((number, prepared, round, run_id));
         }
         Ok(())
     }
 
-    /// Tries something that takes memory, and if there is none again after the next run has ended.
+    /// Calls a function that needs memory; without memory, calls it again after the next run has
+    /// ended.
     fn make_room_until<T>(
         &mut self,
         mut attempt: impl FnMut(&Rank) -> Result<T, Error>,
@@ -82,13 +83,13 @@ impl Parts<'_> {
 
     /// Waits for the first run under way; false if there is none.
     fn finish_first(&mut self) -> bool {
-        let Some((number, prepared, round, ticket)) = self.under_way.pop_front() else {
+        let Some((number, prepared, round, run_id)) = self.under_way.pop_front() else {
             return false;
         };
         if self.outcomes[number].is_err() {
-            self.here.discard(ticket);
+            self.here.discard(run_id);
         } else {
-            let finished = self.finish(number, round, ticket);
+            let finished = self.finish(number, round, run_id);
             if let (Ok(all), Ok(one)) = (&mut self.outcomes[number], finished.clone()) {
                 all.push(one);
             }
@@ -106,20 +107,20 @@ impl Parts<'_> {
         &self,
         number: usize,
         round: usize,
-        ticket: RunId,
+        run_id: RunId,
     ) -> Result<(Vec<Vec<u8>>, Option<Fault>), Failure> {
         let other = |error: Error| Failure::Other(error.to_string());
-        if !self.here.wait(ticket, Some(Instant::now() + PATIENCE)).map_err(other)? {
-            let awaited = self.here.waiting_for(ticket);
+        if !self.here.wait(run_id, Some(Instant::now() + TIME_LIMIT)).map_err(other)? {
+            let awaited = self.here.waiting_for(run_id);
             return Err(Failure::Stuck(format!(
                 "rank {}, round {round} waits for {awaited:?}",
                 self.rank
             )));
         }
-        let fault = self.here.fault(ticket);
+        let fault = self.here.fault(run_id);
         let mut buffers = self.programs[number].1.inputs[round][self.rank].clone();
         let mut outputs: Vec<&mut [u8]> = buffers.iter_mut().map(Vec::as_mut_slice).collect();
-        let fetched = self.here.fetch(ticket, &mut outputs);
+        let fetched = self.here.fetch(run_id, &mut outputs);
         match fault {
             None => fetched.map(|()| (buffers, None)).map_err(other),
             Some(RunFault::Division { vertex, .. }) => {
