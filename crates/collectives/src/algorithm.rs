@@ -10,7 +10,7 @@ named_enum! {
     pub enum Collective ("operation") {
         /// No rank leaves before all have arrived; no bytes.
         Barrier = "barrier",
-        /// The root's message reaches all ranks; bytes: the message.
+        /// The root's message, on all ranks; bytes: the message.
         Bcast = "bcast",
         /// Each rank gets its block from the root; bytes: one block.
         Scatter = "scatter",
@@ -82,17 +82,17 @@ named_enum! {
         Dissemination = "dissemination",
         /// Blocks go round a ring.
         Ring = "ring",
-        /// Recursive halving, then the way back.
+        /// Recursive halving, then a gather in the reverse order.
         Rabenseifner = "rabenseifner",
         /// Each rank sends to all others, in rank order.
         Direct = "direct",
         /// Each rank sends to all others, the next rank first.
         RotatedDirect = "rotated-direct",
-        /// Blocks travel by powers of two.
+        /// Blocks move by powers of two.
         Bruck = "bruck",
         /// In round k each rank exchanges with one partner.
         Pairwise = "pairwise",
-        /// Blocks travel by powers of d.
+        /// Blocks move by powers of d.
         Multiphase = "multiphase",
         /// One join vertex of all ranks of a node.
         Join = "join",
@@ -223,7 +223,7 @@ named_enum! {
     }
 }
 
-/// The way to run a collective: an algorithm, in one level or two, with its segment size or degree.
+/// Choice for a collective: an algorithm, in one level or two, with its segment size or degree.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Choice {
@@ -276,7 +276,8 @@ impl fmt::Display for Choice {
 /// use collectives::{Tuning, bcast};
 /// use std::num::NonZeroU64;
 ///
-/// let tuning = Tuning { segment_bytes: NonZeroU64::new(1000).expect("more than nothing"), ..Tuning::default() };
+/// let segment_bytes = NonZeroU64::new(1000).expect("more than nothing");
+/// let tuning = Tuning { segment_bytes, ..Tuning::default() };
 /// let graph = bcast::Algorithm::SegmentedChain.graph(1, 3, 0, 2500, tuning)?;
 /// assert_eq!(graph.vertices().len(), 6); // three segments come and go
 /// # Ok::<(), collectives::CollectiveError>(())

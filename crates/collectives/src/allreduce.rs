@@ -17,25 +17,25 @@ algorithms! {
     ///
     /// Thakur, Rabenseifner, Gropp: "Optimization of Collective Communication Operations in MPICH",
     /// International Journal of High Performance Computing Applications 19(1), 2005: recursive
-    /// doubling, and its way with other numbers of ranks: among the first ranks, as many pairs as
-    /// there are ranks too many fold into one rank each, which gives the result back.
+    /// doubling. For other numbers of ranks, as many pairs of the first ranks as exceed the
+    /// largest power of two fold into one rank each, which returns the result to its partner.
     ///
     /// A rank always holds the combination of a run of consecutive ranks, and of two such runs the
     /// lower is the left operand. Both partners therefore compute the same expression, and
     /// all ranks end with the same bits whatever the order of arrival; a floating-point result
     /// depends on the number of ranks alone.
     RecursiveDoubling = "recursive-doubling",
-    /// Every part of the vector travels round the ring once and is combined on the way, then once
-    /// more to be known to all. 2 · (`ranks` − 1) messages a rank and as many deep; each rank sends
-    /// about twice the vector. For long vectors.
+    /// Every part of the vector passes round the ring once and is combined at each rank, then once
+    /// more to distribute the result. 2 · (`ranks` − 1) messages a rank and as many deep; each rank
+    /// sends about twice the vector. For long vectors.
     ///
     /// Patarasuk, Yuan: "Bandwidth Optimal All-Reduce Algorithms for Clusters of Workstations",
     /// Journal of Parallel and Distributed Computing 69(2), 2009. Contributions are combined in the
     /// order of the ring, which begins at another rank for each part.
     Ring = "ring",
     /// Partners 2^k apart swap halves of the vector and combine them, until every rank of a power
-    /// of two has a part; then the parts come together the same way back. 2 · ⌊log₂ ranks⌋ rounds,
-    /// in which a rank sends about twice the vector. For long vectors.
+    /// of two has a part; then the parts are gathered in the reverse order. 2 · ⌊log₂ ranks⌋
+    /// rounds, in which a rank sends about twice the vector. For long vectors.
     ///
     /// Rabenseifner: "Optimization of Collective Reduction Operations", International Conference on
     /// Computational Science, 2004.

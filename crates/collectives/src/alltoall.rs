@@ -11,17 +11,17 @@ use goal::graph::{Access, Graph, JoinMode};
 
 algorithms! {
     "alltoall",
-    /// Blocks travel by powers of two: in round k all blocks whose remaining way contains 2^k move
-    /// 2^k ranks on, packed into one message. ⌈log₂ ranks⌉ messages a rank, each of about half the
-    /// blocks; for small blocks.
+    /// Blocks move by powers of two: in round k all blocks with 2^k in their remaining distance
+    /// move 2^k ranks on, packed into one message. ⌈log₂ ranks⌉ messages a rank, each of about half
+    /// the blocks; for small blocks.
     ///
     /// Bruck, Ho, Kipnis, Upfal, Weathersby: "Efficient Algorithms for All-to-All Communications in
     /// Multiport Message-Passing Systems", IEEE Transactions on Parallel and Distributed Systems
     /// 8(11), 1997: the index algorithm, with radix 2 and one port. Its first and last phases, a
     /// rotation of all blocks by the rank and the inverse, cost nothing here: scatter/gather lists
-    /// name each block where the input has it and where the output wants it. Only blocks that
-    /// travel on wait in the scratchpad, each time in a place of its own, so that all receives can
-    /// be posted at once.
+    /// name the position of each block in the input and in the output. Only blocks to be forwarded
+    /// lie in the scratchpad, each time at a different position, so that all receives can be posted
+    /// at once.
     Bruck = "bruck",
     /// Every rank sends to rank 0, then to rank 1, …, all at once: `ranks` − 1 messages a rank,
     /// straight from input to output. Its weakness: all ranks send to the same rank first.

@@ -9,8 +9,9 @@ use goal::graph::{Blocks, Graph, JoinMode};
 
 algorithms! {
     "barrier",
-    /// In round k each rank tells the rank 2^k places further on that it, and everyone it has heard
-    /// of, has arrived. ⌈log₂ ranks⌉ rounds of empty messages; any number of ranks.
+    /// In round k each rank signals the rank 2^k places further on that it and all ranks that have
+    /// signalled it, directly or indirectly, have arrived. ⌈log₂ ranks⌉ rounds of empty messages;
+    /// any number of ranks.
     ///
     /// Hensgen, Finkel, Manber: "Two Algorithms for Barrier Synchronization", International Journal
     /// of Parallel Programming 17(1), 1988: the dissemination algorithm.
@@ -22,12 +23,13 @@ algorithms! {
     /// Multiprocessors", ACM Transactions on Computer Systems 9(1), 1991, section 3.3: combining
     /// trees with a wake-up tree.
     Tree = "tree",
-    /// In round k partners 2^k apart tell each other. ⌊log₂ ranks⌋ rounds, and two messages more on
-    /// some ranks when the number of ranks is not a power of two.
+    /// In round k partners 2^k apart signal each other. ⌊log₂ ranks⌋ rounds, and two messages more
+    /// on some ranks when the number of ranks is not a power of two.
     ///
     /// Brooks: "The Butterfly Barrier", International Journal of Parallel Programming 15(4), 1986.
     RecursiveDoubling = "recursive-doubling",
-    /// Everyone tells rank 0, and rank 0 tells everyone. 2 · (`ranks` − 1) messages, two deep.
+    /// Every rank signals rank 0, and rank 0 signals every rank. 2 · (`ranks` − 1) messages, two
+    /// deep.
     ///
     /// Mellor-Crummey, Scott 1991, section 3.1: the centralised barrier.
     Flat = "flat",
@@ -78,7 +80,7 @@ impl Algorithm {
 const UP: u32 = 0;
 const DOWN: u32 = 1;
 
-/// The root of the tree hears that all have arrived.
+/// Collects signals up the tree, so that the root completes after all ranks have arrived.
 pub(crate) fn collect_arrivals(builder: &mut GraphBuilder, tree: &Tree) {
     for child in tree.children.iter().rev() {
         builder.receive_signal(*child, UP);
@@ -88,7 +90,7 @@ pub(crate) fn collect_arrivals(builder: &mut GraphBuilder, tree: &Tree) {
     }
 }
 
-/// All hear from the root of the tree.
+/// Sends signals from the root down the tree.
 pub(crate) fn release(builder: &mut GraphBuilder, tree: &Tree) {
     if let Some(parent) = tree.parent {
         builder.receive_signal(parent, DOWN);

@@ -67,9 +67,9 @@ algorithms! {
     /// Barchet-Estefanel, Mounié 2004, section 3: d-ary trees; flat tree, chain and binary tree are
     /// special cases.
     DAry = "d-ary",
-    /// Each rank gets one part of the bytes along a binomial tree, then all parts travel round a
+    /// Each rank gets one part of the bytes along a binomial tree, then all parts circulate in a
     /// ring. A rank sends about twice the bytes, however many ranks there are. ⌊log₂ ranks⌋ +
-    /// `ranks` − 2 messages deep at most: no rank receives twice what it has from the tree.
+    /// `ranks` − 2 messages deep at most: no rank receives its part from the tree a second time.
     ///
     /// Barnett, Shuler, van de Geijn, Gupta, Payne, Watts: "Interprocessor Collective Communication
     /// Library (InterCom)" (1994); Thakur, Rabenseifner, Gropp 2005: long broadcasts.
@@ -78,8 +78,8 @@ algorithms! {
     /// rank sends about as much as it receives, so that the bandwidth of all is used.
     ///
     /// Sanders, Speck, Träff: "Two-Tree Algorithms for Full Bandwidth Broadcast, Reduction and
-    /// Scan", Parallel Computing 35(12), 2009, section 3. The colours with which the paper gives
-    /// every message a step are left out: a segment is passed on when it has come.
+    /// Scan", Parallel Computing 35(12), 2009, section 3. The paper's colouring, which assigns
+    /// a step to every message, is omitted: a rank forwards each segment after its arrival.
     TwoTree = "two-tree",
     /// One join vertex of all ranks, in which ranks wait for the root only.
     Join = "join",

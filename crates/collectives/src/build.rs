@@ -12,7 +12,7 @@ use std::num::NonZeroU32;
 pub struct GraphSpec {
     /// The collective.
     pub collective: Collective,
-    /// The rank whose graph is built.
+    /// The rank of the graph.
     pub rank: u32,
     /// The number of ranks.
     pub ranks: u32,

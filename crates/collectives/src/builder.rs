@@ -30,7 +30,7 @@ pub(crate) struct Group {
     pub(crate) count: u32,
     /// The rank at this position is this one instead.
     pub(crate) replaced: Option<(u32, u32)>,
-    /// The position of the rank whose graph is built.
+    /// The position of the graph's rank.
     pub(crate) position: u32,
 }
 
@@ -61,7 +61,7 @@ impl GraphBuilder {
         self.graph
     }
 
-    /// The rank whose graph is built, by its position in the group.
+    /// Returns the rank of the graph, by its position in the group.
     pub(crate) fn member(&self) -> Member {
         Member::at(self.group.position, self.group.count)
     }

@@ -50,7 +50,8 @@ impl Algorithm {
     /// use goal::arithmetic::{Arithmetic, DataType};
     ///
     /// let sum = Reduction::new(Arithmetic::Add, DataType::I32);
-    /// assert_eq!(Algorithm::Chain.graph(2, 3, 8, sum)?.vertices().len(), 1); // the last rank receives its result
+    /// // The last rank receives its result.
+    /// assert_eq!(Algorithm::Chain.graph(2, 3, 8, sum)?.vertices().len(), 1);
     /// # Ok::<(), collectives::CollectiveError>(())
     /// ```
     pub fn graph(

@@ -4,7 +4,7 @@ use crate::Reduction;
 use crate::builder::GraphBuilder;
 use goal::graph::{Block, Memory};
 
-/// Combines operands from the left and gives the block with the result: the target if there is one.
+/// Combines operands from the left. Returns the block with the result: the target if there is one.
 /// At most one operand may lie elsewhere than in the scratchpad; the others serve for intermediate
 /// results.
 pub(crate) fn fold(

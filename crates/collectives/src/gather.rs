@@ -29,8 +29,7 @@ algorithms! {
     /// them on as one message. ⌊log₂ ranks⌋ messages deep, `ranks` − 1 messages in all.
     ///
     /// The collecting ranks need temporary memory that belongs to the run, not to the caller: this
-    /// is the example for which Schneider et al. 2011, section 2.2, give schedules a
-    /// scratchpad.
+    /// is the example with which Schneider et al. 2011, section 2.2, motivate scratchpads.
     Binomial = "binomial",
     /// One join vertex of all ranks; only the root takes its result. For equal blocks.
     Join = "join",

@@ -26,7 +26,7 @@ pub(crate) struct Halving<'a> {
 
 impl Halving<'_> {
     /// Swaps halves with the partner at a distance. The result goes to the block that `target`
-    /// gives for its parts, and to the scratchpad if it gives none.
+    /// returns for its parts, and to the scratchpad if it returns none.
     pub(crate) fn step(
         &mut self,
         builder: &mut GraphBuilder,

@@ -21,7 +21,7 @@
 //!
 //! [`two_level`] composes barrier, bcast, reduce, allreduce, allgather and alltoall of one inside
 //! nodes and one between them. Blocks may be of different sizes where a function takes [`Sizes`];
-//! all ranks know all of them. Segments and degrees are in [`Tuning`].
+//! all ranks pass all of them. Segments and degrees are in [`Tuning`].
 //!
 //! **Buffers.** A graph never writes its input. An output holds defined bytes when the run has
 //! completed and not before: some algorithms pass on what they have already put there. Input and

@@ -50,7 +50,8 @@ impl Algorithm {
     /// use goal::arithmetic::{Arithmetic, DataType};
     ///
     /// let sum = Reduction::new(Arithmetic::Add, DataType::I32);
-    /// assert_eq!(Algorithm::Chain.graph(1, 3, 8, sum)?.vertices().len(), 3); // receives, adds and sends
+    /// // A middle rank receives, adds and sends.
+    /// assert_eq!(Algorithm::Chain.graph(1, 3, 8, sum)?.vertices().len(), 3);
     /// # Ok::<(), collectives::CollectiveError>(())
     /// ```
     pub fn graph(

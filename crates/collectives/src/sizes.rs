@@ -2,8 +2,8 @@
 
 use crate::CollectiveError;
 
-/// Number of bytes of each rank: the same for all, or a number for each. All ranks know all
-/// sizes and give the same, so one function serves both MPI's scatter and its scatterv, and so on.
+/// Number of bytes of each rank: the same for all, or a number for each. All ranks pass the same
+/// sizes, so one function serves both MPI's scatter and its scatterv, and so on.
 ///
 /// ```
 /// use collectives::Sizes;

@@ -4,9 +4,9 @@
 //! Nodes are runs of `ranks_per_node` consecutive ranks; the last may be smaller. A node's leader
 //! is the root if that is on the node, otherwise the first rank. Contributions of a node's ranks go
 //! to the leader, the leaders run the algorithm, and results return to the ranks of each node. All
-//! of it is one graph: a rank waits only for the operations whose data it needs, never for the end
-//! of a phase. Reductions keep the order of ranks if the algorithm does. An [`alltoall`] spreads
-//! the work: each rank of a node is the leader for some of the other nodes.
+//! of it is one graph: a rank waits only for the operations that produce its data, never for the
+//! end of a phase. Reductions keep the order of ranks if the algorithm does. An [`alltoall`]
+//! spreads the work: each rank of a node is the leader for some of the other nodes.
 //!
 //! Husbands, Hoe: "MPI-StarT: Delivering Network Performance to Numerical Applications",
 //! Supercomputing 1998; Karonis, de Supinski, Foster, Gropp, Lusk, Bresnahan: "Exploiting Hierarchy
@@ -19,7 +19,8 @@
 //! use std::num::NonZeroU32;
 //!
 //! // Rank 5 of 8 in nodes of four sends its contribution to rank 4 and receives the result.
-//! let (four, sum) = (NonZeroU32::new(4).expect("more than nothing"), Reduction::new(Arithmetic::Add, DataType::F64));
+//! let four = NonZeroU32::new(4).expect("more than nothing");
+//! let sum = Reduction::new(Arithmetic::Add, DataType::F64);
 //! let graph = two_level::allreduce(5, 8, four, 80, sum, Algorithm::RecursiveDoubling)?;
 //! assert_eq!(graph.vertices().len(), 2);
 //! # Ok::<(), collectives::CollectiveError>(())
@@ -153,7 +154,8 @@ pub fn reduce(
     let output = builder.buffer(Access::Output, if rank == root { bytes } else { 0 });
     let combined = combine_node(&mut builder, &levels, reduction, input, algorithm, tuning)?;
     if let Some(leaders) = levels.leaders {
-        let (root, target) = (root / ranks_per_node.get(), (rank == root).then_some(output));
+        let target = (rank == root).then_some(output);
+        let root = root / ranks_per_node.get();
         builder.within(leaders, |builder| {
             algorithm.build(builder, root, reduction, combined, target, tuning)
         })?;

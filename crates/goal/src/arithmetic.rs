@@ -10,9 +10,9 @@
 //!   computed as usual, and only then is [`ArithmeticError::DivisionByZero`] returned, so that an
 //!   engine can finish its run before it fails it.
 //! * **Floating-point numbers** follow IEEE 754-2019 and round to nearest, ties to even. Division
-//!   by zero is no error: it gives an infinity or a NaN. Subnormal numbers are kept.
+//!   by zero is no error: it returns an infinity or a NaN. Subnormal numbers are kept.
 //! * **Minimum and maximum** of floating-point numbers are the operations `minimum` and `maximum`
-//!   of IEEE 754-2019, section 9.6: a NaN on either side gives a NaN, and −0 is less than +0.
+//!   of IEEE 754-2019, section 9.6: a NaN on either side yields a NaN, and −0 is less than +0.
 //! * **A NaN result is always the canonical one**: quiet, positive, without payload (`0x7fc00000`
 //!   for `f32`, `0x7ff8000000000000` for `f64`). Without this rule the payload would depend on the
 //!   machine and on operand order.

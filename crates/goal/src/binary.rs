@@ -154,7 +154,7 @@ pub fn read(bytes: &[u8]) -> Result<Vec<Graph>, BinaryError> {
 /// out.
 ///
 /// # Errors
-/// What the format cannot hold, with the vertex.
+/// Returns an error with the vertex that the format cannot represent.
 ///
 /// ```
 /// use goal::graph::{Block, Graph};

@@ -43,8 +43,8 @@ pub fn list(problems: &[Problem]) -> String {
 /// uses.
 ///
 /// # Errors
-/// Every problem found, up to 1000 and how many more there are. Bytes without a place are in
-/// nobody's way.
+/// Every problem found, up to 1000 and how many more there are. Bytes without a place
+/// conflict with no operation.
 ///
 /// ```
 /// use goal::check::{self, Problem};

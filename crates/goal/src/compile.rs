@@ -42,7 +42,7 @@ pub enum CompileError {
     Internal(#[from] ScheduleError),
 }
 
-/// The largest number of operations with records in reach of 32-bit offsets.
+/// The largest number of operations with records at 32-bit offsets.
 const OPERATION_LIMIT: usize = (u32::MAX as usize - 64) / 64;
 
 /// Compiles a rank's graph, after checking it.

@@ -26,7 +26,7 @@ pub struct Depth {
 /// ```
 /// use goal::graph::{Block, Graph};
 ///
-/// // Rank 0 asks, rank 1 answers.
+/// // Rank 0 sends a request, rank 1 a reply.
 /// let mut graphs = [Graph::new(0, 2), Graph::new(1, 2)];
 /// graphs[0].send(Block::unplaced(8), 1, 0);
 /// graphs[0].receive(Block::unplaced(8), 1, 0);
@@ -173,7 +173,7 @@ impl Network {
         }
     }
 
-    /// For each point the number of steps to it, and the point before it on such a way.
+    /// Returns, for each point, the length of the longest path to it and the previous point on it.
     fn longest_paths(&self) -> Option<(Vec<u32>, Vec<Option<usize>>)> {
         let mut missing = vec![0usize; self.arcs.len()];
         self.arcs.iter().flatten().for_each(|(to, _)| missing[*to] += 1);

@@ -49,8 +49,8 @@ impl Block {
 
     /// `length` bytes of this block, from `offset` within it.
     ///
-    /// The part may reach beyond the block; the checker compares every block with the memory it
-    /// lies in.
+    /// The part may extend beyond the block; the checker compares every block with the memory that
+    /// contains it.
     pub fn part(self, offset: u64, length: u64) -> Self {
         Block { memory: self.memory, offset: self.offset.saturating_add(offset), length }
     }
@@ -289,7 +289,7 @@ impl Graph {
         self.scratchpad
     }
 
-    /// Declares the next user buffer and gives the block that covers it.
+    /// Declares the next user buffer. Returns the block that covers it.
     pub fn buffer(&mut self, access: Access, length: u64) -> Block {
         let number = self.buffers.len() as u32;
         self.buffers.push(BufferDeclaration { access, length });

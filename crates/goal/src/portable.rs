@@ -9,7 +9,7 @@ pub(crate) const ANY: u32 = u32::MAX;
 /// Why a graph cannot be written to a file.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum NotPortable {
-    /// The formats know sends, receives and computations only.
+    /// The formats have sends, receives and computations only.
     #[error(
         "{vertex}: GOAL files hold send, recv and calc only: leave it out, or keep the graph as a schedule"
     )]

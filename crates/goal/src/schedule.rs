@@ -221,7 +221,7 @@ impl OperationRecord {
         (self.flags & flags::ANY_TAG == 0).then_some(self.tag)
     }
 
-    /// Returns `true` if nobody waits for its completion.
+    /// Returns `true` if no operation waits for its completion.
     #[inline]
     pub fn is_sink(&self) -> bool {
         self.flags & flags::SINK != 0
@@ -249,10 +249,10 @@ impl std::fmt::Debug for Schedule {
 }
 
 impl Schedule {
-    /// Copies and validates bytes that [`as_bytes`](Self::as_bytes) gave.
+    /// Copies and validates bytes from [`as_bytes`](Self::as_bytes).
     ///
     /// # Errors
-    /// What is wrong with them, down to the operation.
+    /// Returns an error that names the defect and its operation.
     pub fn from_bytes(bytes: &[u8]) -> Result<Self, ScheduleError> {
         let mut words = vec![0u64; bytes.len().div_ceil(8)];
         bytemuck::cast_slice_mut::<u64, u8>(&mut words)[..bytes.len()].copy_from_slice(bytes);
@@ -324,7 +324,7 @@ impl<'a> ScheduleView<'a> {
     /// sums, that every edge leads forward and that the dependency counters are what the edges say.
     ///
     /// # Errors
-    /// What is wrong with them.
+    /// Returns an error that names the defect.
     pub fn new(bytes: &'a [u8]) -> Result<Self, ScheduleError> {
         if !bytes.as_ptr().cast::<u64>().is_aligned() {
             return Err(ScheduleError::Alignment);

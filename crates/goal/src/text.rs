@@ -37,10 +37,12 @@ const RESERVED: [&str; 5] = ["num_ranks", "rank", "send", "recv", "calc"];
 /// The first thing that does not follow the format, with its line and column.
 ///
 /// ```
-/// let graphs = goal::text::read("num_ranks 2\nrank 0 {\nsend 8b to 1 tag 7\n}\nrank 1 {\nrecv 8b from 0 tag 7\n}\n")?;
+/// let text = "num_ranks 2\nrank 0 {\nsend 8b to 1 tag 7\n}\nrank 1 {\nrecv 8b from 0 tag 7\n}\n";
+/// let graphs = goal::text::read(text)?;
 /// assert_eq!(graphs.len(), 2);
 ///
-/// let error = goal::text::read("num_ranks 1\nrank 0 {\nsend 8 to 0\n}\n").expect_err("the unit is missing");
+/// let text = "num_ranks 1\nrank 0 {\nsend 8 to 0\n}\n";
+/// let error = goal::text::read(text).expect_err("the unit is missing");
 /// assert_eq!(error.to_string(), "line 3, column 8: found `to`, expected `b` after the number of bytes");
 /// # Ok::<(), goal::text::TextError>(())
 /// ```
@@ -65,10 +67,10 @@ pub fn read_bytes(source: &[u8]) -> Result<Vec<Graph>, TextError> {
 
 /// Writes the graphs of all ranks, in order. Reading the text gives the same graphs, up to line
 /// numbers, labels for vertices that had none and are named by edges, and the places of blocks,
-/// which the format does not know.
+/// which the format omits.
 ///
 /// # Errors
-/// What the format cannot hold, with the vertex.
+/// Returns an error with the vertex that the format cannot represent.
 ///
 /// ```
 /// use goal::graph::{Block, Graph};

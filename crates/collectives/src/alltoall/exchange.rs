@@ -39,8 +39,8 @@ impl Order {
     }
 }
 
-/// Sends each other member of the group what is for it and receives what it has; nothing where the
-/// functions give nothing.
+/// Exchanges blocks with each other member of the group. There is no message where the functions
+/// return no block.
 pub(crate) fn build(
     builder: &mut GraphBuilder,
     (order, tag): (Order, u32),

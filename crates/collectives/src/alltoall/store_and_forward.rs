@@ -1,4 +1,4 @@
-//! Blocks travel over other ranks, packed into few messages.
+//! All-to-all by forwarding: blocks pass through other ranks, packed into few messages.
 
 use crate::CollectiveError;
 use crate::blocks::{Parts, merged};
@@ -16,8 +16,8 @@ pub(super) fn bruck(
     let rank = member.rank();
     let ranks = member.ranks();
     builder.copy(input.at(rank), output.at(rank));
-    // A block is known by how many ranks it travels in all, which is also what tells the rounds in
-    // which it moves.
+    // A block is identified by its total distance in ranks; the bits of the distance determine the
+    // rounds in which it moves.
     let mut places: Vec<Block> = (0..ranks).map(|way| input.at(member.after(way))).collect();
     for (round, distance) in member.doublings().enumerate() {
         let moving: Vec<u32> = (0..ranks).filter(|way| way & distance != 0).collect();

@@ -95,7 +95,7 @@ impl Shape {
 }
 
 /// The children in the in-order tree over 1, 2, …, `nodes`, where the lowest set bit of a position
-/// tells its height.
+/// determines its height.
 fn children(position: u32, nodes: u32) -> impl Iterator<Item = u32> {
     let half = (position & position.wrapping_neg()) / 2;
     let left = (half > 0).then(|| position - half);

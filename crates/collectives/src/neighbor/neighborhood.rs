@@ -85,8 +85,8 @@ impl Neighborhood {
     ) -> Result<Self, CollectiveError> {
         let neighbors = cartesian(dimensions, periodic, rank)?;
         let ranks = dimensions.iter().product();
-        // The tag is the direction of travel: what comes from the negative side was sent in the
-        // positive direction.
+        // The tag is the direction of the message: what comes from the negative side was sent in
+        // the positive direction.
         let list = |opposite: u32| {
             let tags = (0..).map(|position: u32| position ^ opposite);
             neighbors.iter().zip(tags).map(|(rank, tag)| Neighbor { rank: *rank, tag }).collect()

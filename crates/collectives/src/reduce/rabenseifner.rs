@@ -24,7 +24,7 @@ pub(super) fn build(
         fold(builder, reduction, &[input], output);
         return Ok(());
     }
-    // The root stays in the core, so that the result need not travel once more.
+    // The root stays in the core, so that the result needs no further message.
     let folding = PowerOfTwo::around(root, member.ranks());
     let (position, folded) = match folding.role(member.rank()) {
         Role::Folded { into } => {
@@ -48,8 +48,8 @@ pub(super) fn build(
     gather(builder, &mut halving, folding.position(root), output.as_ref())
 }
 
-/// The parts of partners come together again, in the reverse order of steps, at the one whose
-/// position is more like the root's.
+/// Gathers the parts of partners in the reverse order of steps, each time at the partner with the
+/// position closer to the root's in binary.
 fn gather(
     builder: &mut GraphBuilder,
     halving: &mut Halving<'_>,

@@ -23,16 +23,16 @@ const DOWN: u32 = 2;
 /// The rank at position h mod R of a node is its leader for node h. A single leader would send and
 /// receive all messages of its node one after the other while the other ranks wait. Each rank sends
 /// each leader its blocks for all nodes of that leader in one message, and receives the blocks from
-/// them in another, which also contains the leader's own block. So
-/// a rank sends at most 2(R − 1) messages inside its node and ⌈(nodes − 1) / R⌉ to others, and the
-/// longest way is three messages.
+/// them in another, which also contains the leader's own block. A rank therefore sends at most
+/// 2(R − 1) messages inside its node and ⌈(nodes − 1) / R⌉ to others, and the longest path is three
+/// messages.
 ///
 /// Bienz, Gropp, Olson: "Node aware sparse matrix–vector multiplication", Journal of Parallel and
 /// Distributed Computing 130, 2019: three steps, and the other nodes spread over the ranks of
 /// each. Träff, Rougier: "MPI Collectives and Datatypes for Hierarchical All-to-all
 /// Communication", EuroMPI/ASIA 2014: nothing is packed. Here scatter/gather lists name each block
-/// where it lies, a leader's own in its input and output; all others lie in scratchpads twice on
-/// their way, and once more the bytes cost what messages save when blocks are long.
+/// where it lies, a leader's own in its input and output; all others are copied to scratchpads
+/// twice, so for long blocks the copies cost as much as the saved messages.
 ///
 /// # Errors
 /// As [`Algorithm::graph`]; for an algorithm that passes on others' blocks, and for a join,
@@ -119,7 +119,7 @@ impl Nodes {
     }
 }
 
-/// A node that this rank leads the exchange with, and the blocks on their way there and back.
+/// A node with which this rank leads the exchange, and the blocks in both directions.
 struct Partner {
     node: u32,
     /// Blocks of each rank here for the ranks there.

@@ -9,9 +9,9 @@ use crate::{CollectiveError, Sizes};
 use goal::graph::{Access, Block, Graph};
 use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 
-/// A [neighbour all-to-all](crate::neighbor::neighbor_alltoall) in which all that the ranks of a
-/// node have for those of another goes in one message. `nodes` says on which node each rank is; all
-/// ranks give the same topology and the same nodes.
+/// A [neighbour all-to-all](crate::neighbor::neighbor_alltoall) in which all blocks from the
+/// ranks of one node to those of another form one message. `nodes` contains the node of each rank;
+/// all ranks pass the same topology and the same nodes.
 ///
 /// The leader of a node for another is the rank with most to send there, or to receive from there;
 /// of several equal ones a different one for each other node. A block goes from its rank to the

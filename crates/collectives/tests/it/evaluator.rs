@@ -199,7 +199,7 @@ impl<'a> Evaluation<'a> {
         }
     }
 
-    /// A rank has come to a join: finds out who can leave it now.
+    /// Records the arrival of a rank at a join, and completes the ranks that can leave it now.
     fn joined(&mut self, place: Place, mode: JoinMode) {
         let meeting =
             self.meetings.iter().find(|meeting| meeting.contains(&place)).unwrap().clone();

@@ -41,12 +41,12 @@ fn tuning(segment_bytes: u64, degree: u32) -> Tuning {
     Tuning { segment_bytes: segment_bytes.try_into().unwrap(), degree: degree.try_into().unwrap() }
 }
 
-/// What every byte that nobody may touch, and every output before a run, is filled with.
+/// Fill of every byte that must stay unchanged, and of every output before a run.
 const UNTOUCHED: u8 = 0xA5;
 
 /// Checks and compiles all ranks' graphs, runs them in several random orders, with eager and with
-/// rendezvous messages, and gives each rank's buffers as they are afterwards, which must be the
-/// same each time. `inputs` holds each rank's input, if it has one.
+/// rendezvous messages, and returns each rank's buffers afterwards, which must be the same each
+/// time. `inputs` holds each rank's input, if it has one.
 fn run(graphs: &[Graph], inputs: &[Vec<u8>]) -> Vec<Vec<Vec<u8>>> {
     run_with(reference::apply, graphs, inputs)
 }

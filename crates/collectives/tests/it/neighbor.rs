@@ -56,7 +56,10 @@ prop_compose! {
         }),
         ranks in Just(ranks),
     ) -> Digraph {
-        let mut digraph = Digraph { sources: vec![Vec::new(); ranks as usize], destinations: vec![Vec::new(); ranks as usize] };
+        let mut digraph = Digraph {
+            sources: vec![Vec::new(); ranks as usize],
+            destinations: vec![Vec::new(); ranks as usize],
+        };
         for (from, to) in edges.0 {
             digraph.destinations[from as usize].push(to);
         }

@@ -1,4 +1,4 @@
-//! What reductions ought to give.
+//! Reference results of reductions.
 
 use crate::evaluator::Apply;
 use collectives::Reduction;

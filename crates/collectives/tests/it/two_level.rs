@@ -1,4 +1,4 @@
-//! Collectives in two levels give what they give in one.
+//! Equality of the results of collectives in one and in two levels.
 
 use crate::evaluator::{Evaluation, Protocol};
 use crate::reference::{self, SUM, all_functions, compose, fold};

@@ -127,7 +127,8 @@ mod sealed {
 
 /// A Rust type for the elements of a [`DataType`].
 ///
-/// Implemented by `u8` … `u64`, `i8` … `i64`, `f32` and `f64`, and closed: engines know no others.
+/// Implemented by `u8` … `u64`, `i8` … `i64`, `f32` and `f64`, and sealed: engines support no
+/// others.
 ///
 /// ```
 /// use goal::arithmetic::{DataType, Element};

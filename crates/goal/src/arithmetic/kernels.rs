@@ -77,7 +77,7 @@ fn first_zero<const N: usize>(integers: &[[u8; N]]) -> Option<usize> {
     integers.iter().position(|integer| *integer == [0; N])
 }
 
-/// The blocks of one local operation and the way in which they coincide.
+/// The blocks of one local operation, by the operands that coincide.
 pub(super) trait Blocks {
     /// The block of right operands.
     fn right(&self) -> &[u8];
@@ -169,8 +169,8 @@ fn widest(bytes: usize, body: impl FnOnce()) {
     );
 }
 
-// The two loops take their blocks as parameters, not as the fields of a structure, because only for
-// parameters does the compiler know that the destination overlaps no operand.
+// The two loops take their blocks as parameters, not as the fields of a structure, because the
+// compiler can assume only for parameters that the destination overlaps no operand.
 
 #[inline(always)]
 fn three_address<T: Number<N>, const N: usize>(

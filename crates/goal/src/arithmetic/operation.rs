@@ -8,7 +8,7 @@ use super::{DataType, UnknownName};
 /// Local operation on two elements. The discriminants are part of the schedule's
 /// layout.
 ///
-/// [The module](super) says what each operation gives at the limits of the data types.
+/// [The module](super) defines the results at the limits of the data types.
 ///
 /// ```
 /// use goal::arithmetic::{Arithmetic, DataType};

@@ -72,7 +72,7 @@ struct Shape<'a> {
 }
 
 impl<'a> Shape<'a> {
-    /// The parts, if the section has exactly the length that its counts give.
+    /// Returns the parts, if the length of the section matches its counts.
     fn of(section: &'a [u8]) -> Option<Self> {
         if !fits(section, NODE as u64) {
             return None;
@@ -214,7 +214,7 @@ fn check_roots(roots: &[u8], incoming: Vec<u32>, rank: u32) -> Result<(), Binary
     if open.contains(&true) { Err(BinaryError::Roots { rank }) } else { Ok(()) }
 }
 
-/// The `N` bytes at `at`, which the caller knows to be there.
+/// Returns the `N` bytes at `at`. The caller has checked that they exist.
 fn fixed<const N: usize>(bytes: &[u8], at: usize) -> [u8; N] {
     let mut value = [0; N];
     value.copy_from_slice(&bytes[at..at + N]);

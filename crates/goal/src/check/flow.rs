@@ -21,7 +21,7 @@ impl Network {
         Network { from: vec![Vec::new(); nodes], pipes: Vec::new() }
     }
 
-    /// Adds a pipe and gives its number.
+    /// Adds a pipe. Returns its number.
     pub(super) fn pipe(&mut self, from: usize, to: usize, capacity: u64) -> usize {
         let number = self.pipes.len();
         self.pipes.push(Pipe { to, free: capacity });
@@ -103,7 +103,7 @@ mod tests {
 
     #[test]
     fn an_earlier_choice_is_taken_back() {
-        // 0 → {1, 2} → {3, 4} → 5; a first path 0 1 3 5 must give way to 0 1 4 5 and 0 2 3 5.
+        // 0 → {1, 2} → {3, 4} → 5; a first path 0 1 3 5 must be replaced by 0 1 4 5 and 0 2 3 5.
         let mut network = Network::new(6);
         for (from, to) in [(0, 1), (0, 2), (1, 3), (1, 4), (2, 3), (3, 5), (4, 5)] {
             network.pipe(from, to, 1);

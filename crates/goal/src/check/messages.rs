@@ -88,9 +88,9 @@ impl<Key: std::hash::Hash + Eq> Classes<Key> {
 
 /// Returns `true` if the receives with a wildcard can take exactly the sends that are left.
 ///
-/// Which one takes which depends on the order of arrival, so this asks only whether there is an
-/// assignment at all: a largest flow from classes of sends to the classes of receives that admit
-/// them, lengths being equal.
+/// The matching depends on the order of arrival, so this tests only whether any assignment exists:
+/// a largest flow from classes of sends to the classes of receives that admit them, lengths being
+/// equal.
 fn wildcards(graphs: &[Graph], pairing: &Pairing, report: &mut Report) {
     let sends =
         Classes::of(&pairing.open_sends, |send| (send.peer, Some(send.rank), send.tag, send.bytes));

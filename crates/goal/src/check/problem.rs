@@ -11,7 +11,7 @@ pub struct Place {
     pub rank: u32,
     /// The vertex in that rank's graph.
     pub vertex: Vertex,
-    /// Rank, line, label and operation in words, as [`Graph::describe`] gives them.
+    /// Rank, line, label and operation in words, as [`Graph::describe`] returns them.
     pub description: String,
 }
 
@@ -91,7 +91,7 @@ impl fmt::Display for Round<'_> {
     }
 }
 
-/// One breach of a rule: where it is, and the way out.
+/// One breach of a rule: its location and the remedy.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum Problem {
     /// A graph belongs to a rank that does not exist.
@@ -150,7 +150,7 @@ pub enum Problem {
         /// The number.
         buffers: usize,
     },
-    /// A block reaches beyond its memory.
+    /// A block extends beyond its memory.
     #[error("{at}: its {list} has {}, which ends at byte {limit}: shorten the block or lengthen the memory", Range(.block))]
     OutOfRange {
         /// The operation.
@@ -258,7 +258,7 @@ pub enum Problem {
         /// Bytes of result.
         result: u64,
     },
-    /// A join's result has not the length that its mode gives.
+    /// The length of a join's result differs from the one its mode requires.
     #[error(
         "{at}: its result has {found} bytes where {expected} come out: give it {expected}, or none to ignore them"
     )]

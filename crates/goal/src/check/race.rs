@@ -1,11 +1,11 @@
 //! Operations that use the same bytes without an order between them.
 //!
 //! An operation comes after another only if the other has completed before it starts: if a path of
-//! edges leads from the other to it whose first edge waits for completion (behind that, waiting for
-//! a start is enough). This relation is transitive, so it suffices to go through the operations in
-//! an order that the edges allow and to compare each with the last writer of its bytes and, if it
-//! writes, with those that have read them since: were any two others unordered, so would be two of
-//! these.
+//! edges leads from the other to it, and the first edge waits for completion (behind that, waiting
+//! for a start is enough). This relation is transitive, so it suffices to go through the operations
+//! in an order that the edges allow and to compare each with the last writer of its bytes and, if
+//! it writes, with those that have read them since: were any two others unordered, so would be two
+//! of these.
 
 use super::digraph::Digraph;
 use super::operation::Lists;
@@ -148,8 +148,8 @@ impl<'a> Search<'a> {
         }
     }
 
-    /// One pass: gives every vertex after a source that source's bit, and notes whom it did not
-    /// reach.
+    /// One pass: sets the bit of each source in every vertex after it, and records the pairs
+    /// without a path.
     fn run(&mut self, unordered: &mut BTreeSet<(usize, usize)>) {
         let low = self.sources.iter().map(|source| self.position[*source]).min();
         let high = self.questions.iter().map(|(_, target)| self.position[*target]).max();

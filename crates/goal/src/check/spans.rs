@@ -34,7 +34,7 @@ impl Span {
         (length > 0).then(|| Span { memory, start, end: start.saturating_add(length) })
     }
 
-    /// The bytes that both have.
+    /// Returns the bytes in both ranges.
     pub(crate) fn common(self, other: Span) -> Option<Span> {
         let start = self.start.max(other.start);
         let end = self.end.min(other.end);
@@ -46,14 +46,14 @@ impl Span {
     }
 }
 
-/// Whether two spans of the list share a byte.
+/// Returns `true` if two ranges of the list share a byte.
 pub(crate) fn overlap_within(spans: impl Iterator<Item = Span>) -> bool {
     let mut spans: Vec<Span> = spans.collect();
     spans.sort_unstable();
     spans.windows(2).any(|pair| pair[0].common(pair[1]).is_some())
 }
 
-/// Whether a span of one list shares a byte with a span of the other.
+/// Returns `true` if a range of one list shares a byte with a range of the other.
 pub(crate) fn overlap_between(
     left: impl Iterator<Item = Span>,
     right: impl Iterator<Item = Span>,

@@ -1,12 +1,12 @@
 //! Operations of several ranks that wait for each other for ever.
 //!
 //! Every operation has two events, its start and its completion; this graph has an edge from each
-//! event to the events it waits for. A send completes on its own if its message is eager; above the limit
-//! it completes with its receive ("rendezvous"), after both have started. A receive completes after
-//! its send has started. A join completes after those of all ranks have started; of a broadcast, after the
-//! root's. Receives with a wildcard are left out, because what they take depends on the order of
-//! arrival: what is reported here does wait for ever, what is not may still do so through a
-//! wildcard.
+//! event to the events it waits for. A send completes on its own if its message is eager; above the
+//! limit it completes with its receive ("rendezvous"), after both have started. A receive completes
+//! after its send has started. A join completes after those of all ranks have started; of a
+//! broadcast, after the root's. Receives with a wildcard are left out, because what they take
+//! depends on the order of arrival: what is reported here does wait for ever, what is not may still
+//! do so through a wildcard.
 
 use super::digraph::{Arc, Digraph};
 use super::joins;
@@ -81,8 +81,8 @@ impl Events {
         self.first[endpoint.rank as usize] + endpoint.operation as usize
     }
 
-    /// Adds what joins wait for, by way of one more event for each meeting, and gives the number of
-    /// all events.
+    /// Adds the arcs of joins, with one more event for each join. Returns the total number of
+    /// events.
     fn meet(&self, graphs: &[Graph], arcs: &mut Vec<(usize, usize)>) -> usize {
         let mut meetings = 0;
         for (graph, first) in graphs.iter().zip(&self.first) {

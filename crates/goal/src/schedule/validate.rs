@@ -148,7 +148,7 @@ fn check_blocks(view: &ScheduleView<'_>, record: &OperationRecord) -> Result<(),
     if consistent { Ok(()) } else { Err("the lengths of its block lists contradict each other") }
 }
 
-/// Returns `true` if a join's result has the length its mode gives; no result is always allowed.
+/// Returns `true` if a join's result has the length of its mode; no result is always allowed.
 fn join_fits(
     view: &ScheduleView<'_>,
     record: &OperationRecord,

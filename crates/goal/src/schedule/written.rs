@@ -1,4 +1,4 @@
-//! What a schedule writes.
+//! Bytes that a schedule writes.
 
 use super::{Kind, SCRATCHPAD, ScheduleView};
 use std::ops::Range;
