@@ -110,25 +110,3 @@ macro_rules! parts {
         })+
     };
 }
-
-/// Returns the value of a result; where a requirement is missing, prints `SKIPPED: reason` and
-/// returns from the test. For tests under libtest, which are not registered with [`tests!`].
-#[macro_export]
-macro_rules! or_skip {
-    ($result:expr) => {
-        match $result {
-            Ok(value) => value,
-            Err(error) if error.is_missing_requirement() => {
-                $crate::say_skipped(&error);
-                return;
-            }
-            Err(error) => panic!("{error}"),
-        }
-    };
-}
-
-/// Writes `SKIPPED: reason` on standard error, past the capture of libtest.
-pub fn say_skipped(reason: &dyn std::fmt::Display) {
-    use std::io::Write;
-    let _ = writeln!(std::io::stderr(), "SKIPPED: {reason}");
-}

@@ -26,7 +26,7 @@ impl Bounds {
 /// upper (P−1) × g(m) + (P−1) × or(m) + L.
 ///
 /// ```
-/// use models::{models::alltoall, parameters::Parameters};
+/// use models::{formulas::alltoall, parameters::Parameters};
 /// let network = Parameters::linear(10.0, (1.0, 0.0), (2.0, 0.0), (6.0, 0.0))?;
 /// let bounds = alltoall::bounds(&network, 4, 100);
 /// assert_eq!((bounds.lower, bounds.upper), (19.0, 34.0)); // 3×1 + 3×2 + 10, 3×6 + 3×2 + 10

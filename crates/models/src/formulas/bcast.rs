@@ -7,7 +7,7 @@ use std::num::{NonZeroU32, NonZeroU64};
 /// Flat tree: (P−1) × g(m) + L. 2004, table 1.
 ///
 /// ```
-/// use models::{models::bcast, parameters::Parameters};
+/// use models::{formulas::bcast, parameters::Parameters};
 /// let network = Parameters::linear(10.0, (0.0, 0.0), (0.0, 0.0), (2.0, 0.5))?;
 /// assert_eq!(bcast::flat(&network, 4, 8), 3.0 * 6.0 + 10.0);
 /// # Ok::<(), models::parameters::ParametersError>(())

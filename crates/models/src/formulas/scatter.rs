@@ -24,7 +24,7 @@ pub fn pipelined_chain(network: &Parameters, ranks: u32, bytes: u64) -> f64 {
 /// Binomial tree: Σ_{j=0}^{⌈log₂ P⌉−1} g(2^j × m) + ⌈log₂ P⌉ × L. 2004, table 2.
 ///
 /// ```
-/// use models::{models::scatter, parameters::Parameters};
+/// use models::{formulas::scatter, parameters::Parameters};
 /// let network = Parameters::linear(10.0, (0.0, 0.0), (0.0, 0.0), (2.0, 0.5))?;
 /// // Four, two and one blocks of 8 bytes: (2 + 16) + (2 + 8) + (2 + 4), and three latencies.
 /// assert_eq!(scatter::binomial(&network, 8, 8), 34.0 + 30.0);

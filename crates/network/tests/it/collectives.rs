@@ -7,6 +7,15 @@ use goal::graph::{Access, Graph};
 use network::agent::AgentClient;
 use network::backend::{Backend, ScheduleId};
 
+testing::tests![
+    messages_of_all_sizes_arrive,
+    nodes_and_ranks_in_all_numbers,
+    many_runs_of_many_communicators_are_under_way_at_once,
+    a_number_may_be_used_by_communicators_apart,
+    a_sender_ahead_of_its_receiver_is_held_back,
+    a_schedule_may_be_released_while_its_runs_go_on,
+];
+
 /// Every rank sends so many bytes to the next and receives as many from the one before.
 fn shift(rank: u32, ranks: u32, bytes: u64) -> Graph {
     let mut graph = Graph::new(rank, ranks);
@@ -33,7 +42,6 @@ fn words(values: impl Iterator<Item = u64>) -> Vec<u8> {
     values.flat_map(u64::to_le_bytes).collect()
 }
 
-#[test]
 fn messages_of_all_sizes_arrive() {
     for sizes in [
         &[0, 1, 8, 4095, 4096, 4097, 16 << 10, (16 << 10) + 1, 1 << 20, 5_000_001][..],
@@ -57,7 +65,6 @@ fn messages_of_all_sizes_arrive() {
     }
 }
 
-#[test]
 fn nodes_and_ranks_in_all_numbers() {
     for (count, each) in [(2, 1), (2, 2), (4, 1), (4, 2), (8, 1), (8, 2)] {
         let ranks = count * each;
@@ -81,7 +88,6 @@ fn nodes_and_ranks_in_all_numbers() {
 
 /// Communicators whose runs are all started before any is waited for, from several threads of each
 /// rank.
-#[test]
 fn many_runs_of_many_communicators_are_under_way_at_once() {
     const COMMUNICATORS: u32 = 12;
     const RUNS: u64 = 200;
@@ -120,7 +126,6 @@ fn many_runs_of_many_communicators_are_under_way_at_once() {
 }
 
 /// Two communicators of one number that have no rank in common never meet.
-#[test]
 fn a_number_may_be_used_by_communicators_apart() {
     run_job(&nodes(4, 1), Wires::Memory, |rank, client| {
         let members: std::sync::Arc<[u32]> = if rank < 2 { [0, 1].into() } else { [3, 2].into() };
@@ -136,7 +141,6 @@ fn a_number_may_be_used_by_communicators_apart() {
 }
 
 /// A rank far ahead of another is held back: what it sends beyond the window stays with it.
-#[test]
 fn a_sender_ahead_of_its_receiver_is_held_back() {
     const RUNS: u64 = 3000;
     const BYTES: u64 = 8 << 10;
@@ -178,7 +182,6 @@ fn a_sender_ahead_of_its_receiver_is_held_back() {
     });
 }
 
-#[test]
 fn a_schedule_may_be_released_while_its_runs_go_on() {
     run_job(&nodes(2, 1), Wires::Memory, |rank, client: AgentClient| {
         let graph = barrier::Algorithm::Dissemination.graph(rank, 2).expect("in range");

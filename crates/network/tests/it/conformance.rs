@@ -5,17 +5,22 @@ use crate::jobs::{Agents, Wires};
 use network::agent::Limits;
 use testing::conformance::Capabilities;
 
-#[test]
+testing::tests![
+    a_node_for_each_rank_conforms,
+    two_ranks_on_each_node_conform,
+    nodes_with_little_memory_conform,
+    tcp_conforms,
+    tcp_with_two_ranks_on_each_node_conforms,
+];
+
 fn a_node_for_each_rank_conforms() {
     testing::conformance::run_suite(&Agents::new(1, Wires::Memory));
 }
 
-#[test]
 fn two_ranks_on_each_node_conform() {
     testing::conformance::run_suite(&Agents::new(2, Wires::Memory));
 }
 
-#[test]
 fn nodes_with_little_memory_conform() {
     for (eager_limit, unexpected_bytes, unexpected_messages) in
         [(0, 0, 0), (1 << 30, 64, 1), (100, 1000, 5)]
@@ -28,12 +33,10 @@ fn nodes_with_little_memory_conform() {
     }
 }
 
-#[test]
 fn tcp_conforms() {
     testing::conformance::run_suite(&Agents::new(1, Wires::Tcp));
 }
 
-#[test]
 fn tcp_with_two_ranks_on_each_node_conforms() {
     let mut engine = Agents::new(2, Wires::Tcp);
     engine.capabilities = Capabilities { random_programs: 24, ..Capabilities::default() };

@@ -8,7 +8,10 @@ use network::transport::tcp::{Listener, Tcp, Timeouts};
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 use std::io::{BufRead, BufReader, Lines, Read, Write};
 use std::net::{SocketAddr, TcpStream};
-use std::process::{Child, ChildStdout, Command, Stdio};
+use std::process::{Child, ChildStdout, Stdio};
+
+testing::tests![many_strangers_keep_no_node_out,];
+testing::parts![part_connects];
 
 /// Address for the strangers, and the job's key for the node among them.
 const ARGUMENT: &str = "NETWORK_TEST_ARGUMENT";
@@ -25,8 +28,7 @@ struct Others {
 
 impl Others {
     fn at(address: SocketAddr, key: Key) -> Others {
-        let mut child = Command::new(std::env::current_exe().expect("this program"))
-            .args(["--exact", "descriptor_shortage::part_connects", "--ignored", "--nocapture"])
+        let mut child = testing::part("descriptor_shortage::part_connects")
             .env(ARGUMENT, format!("{address} {}", u128::from_le_bytes(key)))
             .stdin(Stdio::piped())
             .stdout(Stdio::piped())
@@ -49,8 +51,6 @@ impl Drop for Others {
     }
 }
 
-#[test]
-#[ignore = "a part of the other test: strangers, and behind them a node"]
 fn part_connects() {
     let Ok(argument) = std::env::var(ARGUMENT) else { return };
     let (address, key) = argument.split_once(' ').expect("two words");
@@ -84,7 +84,6 @@ fn part_connects() {
     drop(strangers);
 }
 
-#[test]
 fn many_strangers_keep_no_node_out() {
     if !is_alone("descriptor_shortage::many_strangers_keep_no_node_out") {
         return;

@@ -21,6 +21,21 @@ use std::net::{SocketAddr, TcpListener, TcpStream};
 use std::sync::Arc;
 use std::time::Duration;
 
+testing::tests![
+    who_leaves_after_starting_its_part_fails_nobody,
+    who_leaves_without_its_part_is_reported_to_everybody,
+    who_is_far_ahead_on_its_own_node_is_held_back,
+    ranks_in_different_collectives_are_told_apart,
+    a_node_that_ends_without_a_word_is_unreachable,
+    a_rank_gone_mad_harms_nobody_else,
+    strangers_are_refused_and_the_job_connects_all_the_same,
+    a_node_that_was_turned_away_comes_again,
+    another_jobs_key_opens_nothing,
+    a_node_that_is_not_there_is_named,
+    wrong_calls_are_refused,
+    a_run_says_whom_it_waits_for,
+];
+
 fn barrier_of(rank: u32, ranks: u32) -> Graph {
     barrier::Algorithm::Dissemination.graph(rank, ranks).expect("in range")
 }
@@ -33,7 +48,6 @@ fn end(client: &AgentClient, ticket: network::backend::RunId) -> Result<(), Erro
 
 /// A rank may leave as soon as it has started its part, without waiting: its agent carries it
 /// through.
-#[test]
 fn who_leaves_after_starting_its_part_fails_nobody() {
     for each in [1, 2] {
         let outcomes = run_job(&nodes(4, each), Wires::Tcp, |rank, client| {
@@ -50,7 +64,6 @@ fn who_leaves_after_starting_its_part_fails_nobody() {
 
 /// Those who wait for a rank that has left learn so, also those who wait for it through others
 /// only.
-#[test]
 fn who_leaves_without_its_part_is_reported_to_everybody() {
     for wires in [Wires::Memory, Wires::Tcp] {
         let outcomes = run_job(&nodes(5, 1), wires, |rank, client| {
@@ -65,7 +78,6 @@ fn who_leaves_without_its_part_is_reported_to_everybody() {
 
 /// A rank that is far ahead of another one of its node is held back: what it has sent takes memory
 /// of their agent.
-#[test]
 fn who_is_far_ahead_on_its_own_node_is_held_back() {
     const BYTES: usize = 8 << 10;
     // Twice a window.
@@ -100,7 +112,6 @@ fn who_is_far_ahead_on_its_own_node_is_held_back() {
     }
 }
 
-#[test]
 fn ranks_in_different_collectives_are_told_apart() {
     let outcomes = run_job(&nodes(3, 1), Wires::Memory, |rank, client| {
         let schedule = goal::compile::compile(&barrier_of(rank, 3)).expect("in order");
@@ -120,7 +131,6 @@ fn ranks_in_different_collectives_are_told_apart() {
 }
 
 /// A transport whose agent is not there: it ends as a node does that is switched off.
-#[test]
 fn a_node_that_ends_without_a_word_is_unreachable() {
     let mut transports = memory::connect(3).expect("descriptors");
     let vanishing = transports.pop().expect("three");
@@ -158,7 +168,6 @@ proptest! {
     #![proptest_config(ProptestConfig { failure_persistence: None, cases: 48, ..ProptestConfig::default() })]
 
     /// A rank that writes anything into its region harms neither its agent nor the other ranks there.
-    #[test]
     fn a_rank_gone_mad_harms_nobody_else(
         entries in proptest::collection::vec(any::<[u8; 4]>(), 1..20),
         words in proptest::collection::vec(any::<u64>(), 160),
@@ -208,7 +217,6 @@ proptest! {
 }
 
 /// Strangers at the port: noise, silence, another job's key, and greetings cut off or repeated.
-#[test]
 fn strangers_are_refused_and_the_job_connects_all_the_same() {
     let key = random_key().expect("random bytes");
     let listeners: Vec<Listener> =
@@ -267,7 +275,6 @@ fn strangers_are_refused_and_the_job_connects_all_the_same() {
 }
 
 /// A node that was turned away, because strangers had filled the other one, tries again.
-#[test]
 fn a_node_that_was_turned_away_comes_again() {
     let key = random_key().expect("random bytes");
     let listeners: Vec<Listener> =
@@ -301,7 +308,6 @@ fn a_node_that_was_turned_away_comes_again() {
     }
 }
 
-#[test]
 fn another_jobs_key_opens_nothing() {
     let listeners: Vec<Listener> =
         (0..2).map(|_| Listener::bind("127.0.0.1:0").expect("a port")).collect();
@@ -324,7 +330,6 @@ fn another_jobs_key_opens_nothing() {
 }
 
 /// An address where nobody listens any more.
-#[test]
 fn a_node_that_is_not_there_is_named() {
     let gone = Listener::bind("127.0.0.1:0").expect("a port").address();
     let listener = Listener::bind("127.0.0.1:0").expect("a port");
@@ -338,7 +343,6 @@ fn a_node_that_is_not_there_is_named() {
 }
 
 /// Wrong calls are refused by words that say what to do.
-#[test]
 fn wrong_calls_are_refused() {
     let clients = local::connect(&nodes(2, 1)).expect("sockets");
     let mut graph = Graph::new(0, 2);
@@ -373,7 +377,6 @@ fn end_with(client: &AgentClient, ticket: network::backend::RunId) -> Result<(),
     client.fetch(ticket, &mut [&mut []])
 }
 
-#[test]
 fn a_run_says_whom_it_waits_for() {
     let clients = local::connect(&nodes(4, 2)).expect("sockets");
     let ticket = |rank: u32| {

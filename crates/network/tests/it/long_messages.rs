@@ -8,6 +8,11 @@ use network::transport::{Arrival, Transport};
 use std::net::Ipv4Addr;
 use std::time::Duration;
 
+testing::tests![
+    short_frames_overtake_long_ones_and_ordered_frames_do_not,
+    long_messages_of_every_length_arrive_whole,
+];
+
 /// More than the system keeps for a connection.
 const LONG: usize = 64 << 20;
 
@@ -63,7 +68,6 @@ fn receive([sender, receiver]: &mut [Tcp; 2], count: usize) -> Vec<Frame> {
     frames
 }
 
-#[test]
 fn short_frames_overtake_long_ones_and_ordered_frames_do_not() {
     let mut nodes = pair();
     nodes[0].send(1, long(1, LONG));
@@ -76,7 +80,6 @@ fn short_frames_overtake_long_ones_and_ordered_frames_do_not() {
     assert_eq!(frames[2], Frame::Shutdown);
 }
 
-#[test]
 fn long_messages_of_every_length_arrive_whole() {
     const SEGMENT: usize = 256 << 10;
     let lengths = [

@@ -15,3 +15,7 @@ mod submission_ring;
 mod sync {
     pub(crate) use loom::sync::atomic::{AtomicU64, Ordering, fence};
 }
+
+fn main() -> std::process::ExitCode {
+    testing::run()
+}

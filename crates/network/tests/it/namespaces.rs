@@ -17,6 +17,17 @@ use testing::conformance::Capabilities;
 use testing::relay::{Faults, relayed_nodes};
 use virtual_nodes::VirtualNodes;
 
+testing::tests![
+    needs(Nodes):
+    conforms_between_nodes_of_their_own,
+    a_link_that_is_down_for_a_second_is_waited_for,
+    a_node_that_vanishes_is_unreachable,
+];
+testing::tests![
+    needs(Nodes, Tap):
+    losses_are_made_good,
+];
+
 /// Connects agents, each in a node of the testbed, with so many ranks each.
 fn connect(testbed: &VirtualNodes, ranks: &NodeMap, patience: Timeouts) -> Vec<AgentClient> {
     let bind = |node: &virtual_nodes::Node| {
@@ -82,10 +93,9 @@ fn reduce(
     })
 }
 
-#[test]
 fn conforms_between_nodes_of_their_own() {
     for (mtu, each) in [(1500, 1), (9000, 2)] {
-        let testbed = testing::or_skip!(VirtualNodes::new(8, mtu));
+        let testbed = VirtualNodes::new(8, mtu).expect("the test needs nodes");
         let testbed = Arc::new(testbed);
         let connect = move |ranks: &NodeMap| Ok(connect(&testbed, ranks, Timeouts::default()));
         let mut engine = Agents::new(each, Wires::Other(Box::new(connect)));
@@ -94,9 +104,8 @@ fn conforms_between_nodes_of_their_own() {
     }
 }
 
-#[test]
 fn losses_are_made_good() {
-    let (testbed, relay) = testing::or_skip!(relayed_nodes(3, 1500, 11));
+    let (testbed, relay) = relayed_nodes(3, 1500, 11).expect("the test needs nodes");
     // A segment may be lost several times in a row.
     let patience = Timeouts { unanswered: Duration::from_secs(60), ..Timeouts::default() };
     let clients = connect(&testbed, &nodes(3, 1), patience);
@@ -107,9 +116,8 @@ fn losses_are_made_good() {
     }
 }
 
-#[test]
 fn a_link_that_is_down_for_a_second_is_waited_for() {
-    let testbed = testing::or_skip!(VirtualNodes::new(2, 1500));
+    let testbed = VirtualNodes::new(2, 1500).expect("the test needs nodes");
     let clients = connect(&testbed, &nodes(2, 1), Timeouts::default());
     let testbed = &testbed;
     std::thread::scope(|scope| {
@@ -130,9 +138,8 @@ fn a_link_that_is_down_for_a_second_is_waited_for() {
     });
 }
 
-#[test]
 fn a_node_that_vanishes_is_unreachable() {
-    let testbed = testing::or_skip!(VirtualNodes::new(3, 1500));
+    let testbed = VirtualNodes::new(3, 1500).expect("the test needs nodes");
     let patience = Timeouts { unanswered: Duration::from_secs(2), ..Timeouts::default() };
     let clients = connect(&testbed, &nodes(3, 1), patience);
     let between = |sequence| {

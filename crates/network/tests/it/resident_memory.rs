@@ -6,6 +6,8 @@ use collectives::{Reduction, allreduce};
 use goal::arithmetic::{Arithmetic, DataType};
 use network::backend::Backend;
 
+testing::tests![a_hundred_thousand_collectives_leak_nothing,];
+
 /// Bytes of memory that this process has.
 fn resident() -> u64 {
     let pages = std::fs::read_to_string("/proc/self/statm").expect("/proc is mounted");
@@ -13,7 +15,6 @@ fn resident() -> u64 {
     pages * 4096
 }
 
-#[test]
 fn a_hundred_thousand_collectives_leak_nothing() {
     if !is_alone("resident_memory::a_hundred_thousand_collectives_leak_nothing") {
         return;

@@ -9,8 +9,9 @@ use loom::cell::UnsafeCell;
 use loom::sync::{Arc, Condvar, Mutex};
 use ring::SubmissionRing;
 
+testing::tests![the_agent_never_sleeps_on_a_published_entry,];
+
 /// Two entries are published; the agent consumes both and never sleeps although one is there.
-#[test]
 fn the_agent_never_sleeps_on_a_published_entry() {
     struct Shared {
         tail: AtomicU64,
