@@ -12,7 +12,7 @@ use std::process::ExitCode;
 
 /// Collectives that run in the background, among the processes of one node or several.
 #[derive(Debug, Parser)]
-#[command(version, after_help = STATUSES)]
+#[command(name = "tradewind", version, after_help = STATUSES)]
 struct Arguments {
     #[command(subcommand)]
     command: commands::Command,

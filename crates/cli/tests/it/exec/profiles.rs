@@ -9,12 +9,9 @@ use tradewind::{Algorithms, BarrierAlgorithm, Communicator, Job, Op};
 testing::tests![
     every_operation_edge_and_message_of_a_file_is_there,
     operations_on_the_cpu_of_a_calc_do_not_overlap,
-    rank,
     collectives_of_a_program_are_there_under_the_ranks_of_the_job,
 ];
-
-/// Says that this test program is a rank.
-const RANK: &str = "TRADEWIND_TEST_PROFILED_RANK";
+testing::parts![rank];
 
 fn profile(folder: &Folder, source: &str, options: &[&str]) -> Profile {
     let (file, profile) = (folder.file("source.goal", source), folder.path("profile.json"));
@@ -82,15 +79,11 @@ fn operations_on_the_cpu_of_a_calc_do_not_overlap() {
     }
 }
 
-/// Is a rank if this process was started as one; as a test of its own it does nothing.
+/// One rank of the job.
 fn rank() {
-    if std::env::var_os(RANK).is_some() {
-        let job = Job::init().expect("tradewind run has started this process");
-        collectives(job.world()).expect("the collectives work");
-        job.finish().expect("the profile can be written");
-        // Whatever the test harness would print is nobody's business.
-        std::process::exit(0);
-    }
+    let job = Job::init().expect("tradewind run has started this process");
+    collectives(job.world()).expect("the collectives work");
+    job.finish().expect("the profile can be written");
 }
 
 /// A join, a linked collective, and both once more on communicators whose ranks have other numbers.
@@ -118,8 +111,7 @@ fn collectives_of_a_program_are_there_under_the_ranks_of_the_job() {
         .arg(&path)
         .arg("--")
         .arg(itself)
-        .args(["--exact", "profiles::rank", "--nocapture", "--quiet"])
-        .env(RANK, "1")
+        .args(["--part", "exec::profiles::rank"])
         .output()
         .expect("cargo has built the command");
     assert_eq!(output.status.code(), Some(0), "{output:?}");
