@@ -219,8 +219,9 @@ impl CommunicatorState {
     pub(crate) fn note(&self, sequence: u64, call: Signature) {
         let at = self.journal_at(self.rank, sequence);
         let [first, second] = call.encode(sequence);
-        // Read after an arrival that this rank publishes later (Release), or by a waiter that
-        // checks repeatedly.
+        // Release, twice: the word with the sequence number publishes the size word, and the count
+        // publishes both; `noted` and `has_arrived` acquire them. A reader either has acquired a
+        // later arrival of this rank, or is a waiter that checks again after its next sleep.
         self.journal[at + 1].store(second, Ordering::Relaxed);
         self.journal[at].store(first, Ordering::Release);
         self.progress[self.rank as usize].started.store(sequence + 1, Ordering::Release);
@@ -228,6 +229,8 @@ impl CommunicatorState {
 
     /// Removes the record of this rank's last collective, which could not start.
     pub(crate) fn forget(&self, sequence: u64) {
+        // The count goes back first, so other ranks wait for this number again. The journal word is
+        // then cleared: a record of a call that never started would be reported as a mismatch.
         self.progress[self.rank as usize].started.store(sequence, Ordering::Release);
         // Relaxed: publishes nothing.
         self.journal[self.journal_at(self.rank, sequence)].store(0, Ordering::Relaxed);
@@ -250,6 +253,8 @@ impl CommunicatorState {
         // Acquire: pairs with the Release in `note`.
         let first = self.journal[at].load(Ordering::Acquire);
         let second = self.journal[at + 1].load(Ordering::Relaxed);
+        // The journal is a ring: a later call of the rank may have overwritten the record, which
+        // the sequence number shows. A zero word is an empty record.
         let (seen, call) = Signature::decode([first, second]);
         (seen == sequence & ((1 << 40) - 1) && first != 0).then_some(call)
     }
@@ -319,6 +324,7 @@ impl CommunicatorState {
         let ranks = self.layout.ranks;
         let cell = |rank: u32| &self.cells[(2 * rank + (turn % 2) as u32) as usize];
         let mine = cell(self.rank);
+        // Only this rank writes its cell, and all ranks have read the words of turn t − 2.
         for (place, word) in
             mine.words.iter().zip(words).chain(mine.call.iter().zip(call.encode(sequence)))
         {
@@ -326,6 +332,8 @@ impl CommunicatorState {
         }
         // Release: pairs with the Acquire in `find_mismatch_before`.
         self.progress[self.rank as usize].exchanged.store(turn + 1, Ordering::Release);
+        // Every exchange adds one arrival of each rank, so the count needs no reset. A rank that
+        // dies before its arrival is found by the liveness check of the waiting ranks.
         let threshold = ((turn + 1).wrapping_mul(u64::from(ranks))) as u32;
         // Relaxed stores above: the completion word publishes them (Release and Acquire).
         self.exchange_line.arrivals.add_threshold(1, threshold);
@@ -336,10 +344,12 @@ impl CommunicatorState {
             progress,
             check_liveness,
         )?;
+        // Relaxed: `until` has acquired the arrivals of all ranks, which publish the cells.
         let read = |locations: &[AtomicU64], at: usize| locations[at].load(Ordering::Relaxed);
         let calls: Vec<Signature> = (0..ranks)
             .map(|rank| Signature::decode([0, 1].map(|at| read(&cell(rank).call, at))).1)
             .collect();
+        // Every rank reads the same cells, so either all ranks report the mismatch or none does.
         if calls.iter().any(|other| *other != call) {
             return Err(Error::Mismatch { sequence, calls });
         }

@@ -206,6 +206,7 @@ impl<P: Executor> InflightWindow<P> {
         call: &P::Operation,
         arguments: &[Argument<'_>],
     ) {
+        // The caller may change its buffers after the start returns, so private bytes are copied.
         let owned = arguments
             .iter()
             .map(|argument| (argument.binding, argument.data.to_vec(), argument.length));
@@ -234,6 +235,9 @@ impl<P: Executor> InflightWindow<P> {
             call,
             arguments,
         )?;
+        // The number is used only after `prepare`, so a failure there leaves it to the next run.
+        // The run states are published under the lock, so runs of this rank begin in the order of
+        // their numbers.
         self.own().begin(run, state);
         starter.window.next += 1;
         Ok(())
@@ -253,6 +257,8 @@ impl<P: Executor> InflightWindow<P> {
         self.begin(starter, call, arguments, RunState::Active)?;
         let record = Record { sequence, call: call.clone(), bindings: P::bindings(arguments) };
         starter.records[(run & (self.slots - 1)) as usize] = Some(record);
+        // The request of a queued run may have been dropped before the run had a slot. The run
+        // still starts, because the other ranks need this rank's part.
         if !starter.abandoned.is_empty() && starter.abandoned.remove(&run) {
             self.own().change(run, RunState::Active, RunState::Abandoned);
         }
@@ -285,6 +291,8 @@ impl<P: Executor> InflightWindow<P> {
         if starter.window.fits(window) {
             return true;
         }
+        // Results that this rank has not fetched may occupy the slot. Other ranks' unfetched
+        // results are moved by their own later calls.
         self.retire(starter);
         starter.window.refresh(self.executor.states());
         starter.window.fits(window)
@@ -303,6 +311,8 @@ impl<P: Executor> InflightWindow<P> {
             {
                 continue;
             }
+            // The change excludes a thread that collects or pins the run at the same time: exactly
+            // one of the two takes it.
             if !self.own().change(run, RunState::Active, RunState::Taken) {
                 continue;
             }
@@ -450,6 +460,8 @@ impl<P: Executor> InflightWindow<P> {
             self.own().consume(run.number.run);
             return outcome;
         }
+        // The run was not active any more, so `retire` or a failed launch has stored its outcome.
+        // Both do so under the lock.
         let kept = self.lock().retired.remove(&run.number.run);
         let kept = kept.unwrap_or_else(|| Ok(Vec::new()))?;
         for (buffer, (output, result)) in outputs.iter_mut().zip(&kept).enumerate() {
@@ -464,6 +476,7 @@ impl<P: Executor> InflightWindow<P> {
         {
             return;
         }
+        // The change fails if the run is still queued, or if its results have been retired.
         let mut starter = self.lock();
         if run.number.run >= starter.window.next {
             starter.abandoned.insert(run.number.run);
