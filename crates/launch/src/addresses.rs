@@ -1,4 +1,4 @@
-//! The choice of the addresses at which nodes reach each other.
+//! The choice of the addresses by which nodes connect to each other.
 //!
 //! Every node publishes its addresses, and all choose by the same rule: of the networks in which
 //! each node has an address of its own, the one that is first in the list of the first node. A node

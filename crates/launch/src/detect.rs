@@ -153,7 +153,7 @@ fn service_name(launcher: &str, job: &str) -> String {
 }
 
 /// The Fowler–Noll–Vo hash (FNV-1a, 128 bits): the same in every build, unlike the standard
-/// library's. It shortens names that are no secrets: whoever sees it can find out what it is of.
+/// library's. It shortens names that are no secrets: the hash does not hide them.
 fn digest(bytes: &[u8]) -> u128 {
     const BASIS: u128 = 0x6c62_272e_07bb_0142_62b8_2175_6295_c58d;
     const PRIME: u128 = 0x0000_0000_0100_0000_0000_0000_0000_013b;

@@ -12,7 +12,7 @@ pub(crate) struct Launcher {
     pub(crate) nodes: Option<&'static str>,
     /// Variables that together identify a job. If none is set, the launcher's own process does.
     pub(crate) job: &'static [&'static str],
-    /// Whether it offers its key-value space through the descriptor in PMI_FD.
+    /// True if it offers its key-value space through the descriptor in PMI_FD.
     pub(crate) speaks_pmi: bool,
 }
 

@@ -23,12 +23,11 @@ use std::os::fd::{AsFd, OwnedFd};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-/// The service of `tradewind run` stands before the first rank is started; so a rank that does not
-/// find it at once never will. Some time all the same, because all ranks may knock at the same
-/// moment.
+/// Time limit for the connection to a service. `tradewind run` listens before it starts the first
+/// rank, so the limit only covers the load of all ranks that connect at the same moment.
 const KNOCKING: Duration = Duration::from_secs(5);
 
-/// Why a job has no engine between nodes.
+/// Reason for a job without an engine between nodes.
 const ONE_NODE: &str = "all ranks are on one node";
 
 /// A process that has joined its job.
@@ -40,18 +39,18 @@ pub struct Attachment {
     pub rank: u32,
     /// Number of ranks of the job.
     pub ranks: u32,
-    /// What carries its schedules to ranks on other nodes, if there are any.
+    /// The backend that runs its schedules with ranks on other nodes, if there are any.
     pub carrier: Option<Arc<dyn Backend>>,
     /// This rank's place in the kernel engine of its node, until it is taken.
     pub(crate) seat: Option<Seat>,
     /// The same by the kernel engine, or why this node has it not. Whether the others have it must
     /// be asked.
     pub offloaded: Result<Arc<dyn Backend>, String>,
-    /// Whether the job is to end where it cannot have the kernel engine.
+    /// The required engine between nodes; without it the job ends.
     pub internode: InternodeEngine,
     /// Which rank of the job is where, if there are other nodes.
     pub nodes: Option<NodeMap>,
-    /// How long this rank may take to leave the job: as long as another node may be silent.
+    /// Time limit for the exit of this rank: the limit for the silence of another node.
     pub node_timeout: Duration,
 }
 
@@ -112,7 +111,7 @@ fn attach_with(environment: &impl Lookup) -> Result<Attachment, ServiceError> {
     Ok(attachment)
 }
 
-/// Who runs operations in a job that has no `tradewind run` to say it.
+/// The engine of a job without `tradewind run`, from TRADEWIND_ENGINE.
 fn engine_kind(environment: &impl Lookup) -> Result<EngineKind, ServiceError> {
     let Some(name) = environment.text(ENGINE)? else { return Ok(EngineKind::Peers) };
     name.parse().map_err(|_| {
@@ -176,7 +175,7 @@ enum Asked {
     Over,
 }
 
-/// What a rank shares with the agent in the node service.
+/// Resources that a rank shares with the agent in the node service.
 struct Shared {
     area: Segment,
     doorbell: OwnedFd,
@@ -251,8 +250,8 @@ fn join(
     rank: u32,
     ranks: u32,
 ) -> Result<Attachment, ServiceError> {
-    // The number can only have gone to another process if the service is dead. Then the name is
-    // nobody's, and the ranks find no service that could tell them of each other's end.
+    // The process number can only be reused after the service has died. The name is then free,
+    // and no service is left that could report the exit of a rank.
     let pid = connection.peer().pid.ok_or(Error::ServiceFailed)?;
     let mut member = Node::open(Arc::new(segment))?.join(rank)?;
     member.watch_service(ProcessHandle::open(pid)?);

@@ -1,4 +1,4 @@
-//! What a service or launcher sleeps on, all in one place.
+//! Events on which a service or launcher sleeps, in one epoll set.
 
 use crate::error::{ServiceError, system};
 use rustix::event::Timespec;
@@ -9,9 +9,9 @@ use std::time::{Duration, Instant};
 /// Something has happened.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum Event {
-    /// Somebody is at the door.
+    /// A connection is pending at the listener.
     Door,
-    /// The guest of this number speaks or has left.
+    /// The connection of this number is readable or closed.
     Guest(u32),
     /// The process that joined as this rank has ended.
     Attached(u32),
@@ -19,7 +19,7 @@ pub(crate) enum Event {
     Child(u32),
     /// A signal has come.
     Signal,
-    /// Something has come of the connections with other nodes.
+    /// The state of the connections with other nodes has changed.
     Reach,
 }
 
@@ -76,8 +76,8 @@ impl Events {
         let _ = epoll::delete(&self.epoll, descriptor);
     }
 
-    /// Sleeps until something happens or the deadline is over. Doors and guests come first: who
-    /// ends after having spoken is heard before its end is seen.
+    /// Sleeps until an event occurs or the deadline passes. Connections sort before exits, so the
+    /// last message of a process is handled before its exit.
     pub(crate) fn wait(&self, deadline: Option<Instant>) -> Result<Vec<Event>, ServiceError> {
         let mut ready = Vec::with_capacity(64);
         let left = deadline.map(|deadline| deadline.saturating_duration_since(Instant::now()));

@@ -1,22 +1,21 @@
-//! The node service: holds what outlives a rank.
+//! The node service: the process that holds the state of a job that outlives a rank.
 //!
-//! A job on one node needs somebody who makes its segment, lets the ranks in and tells the others
-//! when one is gone. That is `tradewind run` ([`launcher`]), which also starts the ranks; where
-//! another launcher does, the first rank starts a process of its own for it ([`start`]). A rank
-//! gets in by [`client::attach`].
+//! On each node, one process creates the shared segment, admits the ranks and reports the exit of
+//! a rank to the others. `tradewind run` ([`launcher`]) is this process and also starts the ranks.
+//! Under another launcher the first rank starts a separate process ([`start`]). A rank joins by
+//! [`client::attach`].
 //!
-//! The way of one rank: it connects to the service's door, whose name it has from its environment,
-//! and says which rank it is; the service opens a handle of its process and answers with the
-//! segment's descriptor; the rank maps the segment and opens a handle of the service's process.
-//! From then on each notices when the other ends, and on one node nothing else goes through the
-//! service.
+//! A rank connects to the service by the name in its environment and sends its number. The service
+//! opens a process handle of the rank and answers with the descriptor of the segment. The rank maps
+//! the segment and opens a process handle of the service. Each side then detects the exit of the
+//! other, and on one node nothing else passes through the service.
 //!
-//! Where a job has several nodes, the service also is their end of the network: a thread of it, the
-//! agent, runs the ranks' collectives between nodes over TCP, and where it has the rights it loads
-//! the program that runs them in the kernel (`reach`, `offload`).
+//! In a job on several nodes the service is also the network endpoint of its node. The agent, one
+//! of its threads, runs the collectives between nodes over TCP. With sufficient privileges the
+//! service loads the BPF program that runs them in the kernel (`reach`, `offload`).
 //!
-//! Nothing is left behind however the job ends: the segment has no name, the door's name ends with
-//! its process.
+//! Every end of a job releases its resources: the segment has no name, and the name of the
+//! service's socket ends with its process.
 #![forbid(unsafe_code)]
 
 pub mod client;

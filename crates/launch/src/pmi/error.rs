@@ -55,7 +55,7 @@ pub enum Error {
     Refused {
         /// The command.
         command: &'static str,
-        /// What it says.
+        /// Reason in the answer.
         why: String,
     },
     /// The process manager does not speak this version of the protocol.
@@ -67,9 +67,9 @@ pub enum Error {
     Contradiction {
         /// Which number.
         what: &'static str,
-        /// What the process manager says.
+        /// Number from the process manager.
         found: u32,
-        /// What the environment says.
+        /// Number from the environment.
         expected: u32,
     },
     /// A key or a value that does not survive the way.

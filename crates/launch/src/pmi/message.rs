@@ -1,4 +1,4 @@
-//! What both protocols say: a command and words with names, `cmd=put key=colour value=blue`.
+//! Messages of both protocols: a command and words with names, `cmd=put key=colour value=blue`.
 //!
 //! A message of PMI-1 ends with its line and has spaces between its words, so no word has any; in a
 //! `msg`, which is for people, underscores stand for them. A message of PMI-2 has semicolons behind
@@ -28,7 +28,7 @@ impl fmt::Display for Version {
 /// A message without what surrounds it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Message {
-    /// What is asked for or answered.
+    /// Command of the request or answer.
     pub command: String,
     /// Names and what they are, in order.
     pub words: Vec<(String, String)>,
@@ -82,7 +82,7 @@ impl Message {
     /// ```
     ///
     /// # Errors
-    /// What is wrong with it.
+    /// A description of the malformed part.
     pub fn read(text: &str, version: Version) -> Result<Self, &'static str> {
         let separator = match version {
             Version::One => ' ',
