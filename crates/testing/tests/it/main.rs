@@ -1,9 +1,10 @@
-//! The conformance suite, the relay and the runner of tests.
+//! The conformance suite, the relay, the runner of tests, and the structure of the workspace.
 
 mod programs;
 mod reference;
 mod relay;
 mod runner;
+mod structure;
 
 fn main() -> std::process::ExitCode {
     testing::run()
