@@ -1,6 +1,6 @@
 //! Collectives, their algorithms, and the choice of one with its levels, segments and degree.
 
-use crate::UnknownName;
+use goal::arithmetic::UnknownName;
 use serde::{Deserialize, Serialize};
 use std::fmt;
 use std::num::{NonZeroU32, NonZeroU64};

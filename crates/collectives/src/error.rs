@@ -1,6 +1,7 @@
 //! Errors in the arguments of a collective.
 
-use crate::{Collective, UnknownName};
+use crate::algorithm::Collective;
+use goal::arithmetic::UnknownName;
 use goal::arithmetic::{Arithmetic, DataType};
 
 /// Error in the arguments of a collective.

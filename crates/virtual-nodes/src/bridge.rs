@@ -1,7 +1,7 @@
 //! veth pairs and a bridge between the nodes.
 
-use crate::Link;
 use crate::error::Error;
+use crate::link::Link;
 use crate::namespace::Namespace;
 use crate::node::{INTERFACE, Node, read_attribute};
 use std::fmt::Write;

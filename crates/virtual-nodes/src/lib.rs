@@ -27,32 +27,18 @@
 
 mod bridge;
 mod error;
+mod link;
 mod namespace;
 mod node;
 
 use bridge::Bridge;
 pub use error::Error;
+pub use link::Link;
 pub use node::Node;
-use std::fmt::Debug;
 use std::time::{Duration, Instant};
 
 /// Largest number of nodes.
 pub const MAXIMUM_NODES: usize = 64;
-
-/// Ethernet between the nodes.
-pub trait Link: Debug + Send + Sync {
-    /// Raises or drops the carrier of a node's interface.
-    ///
-    /// # Errors
-    /// The system refuses the change.
-    fn set_carrier(&self, node: usize, up: bool) -> Result<(), Error>;
-
-    /// Returns true once frames from and to the node pass.
-    ///
-    /// # Errors
-    /// The system refuses to return the state.
-    fn is_forwarding(&self, node: usize) -> Result<bool, Error>;
-}
 
 /// Nodes on one Ethernet.
 #[derive(Debug)]

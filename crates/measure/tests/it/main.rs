@@ -2,6 +2,7 @@
 
 mod browser;
 mod decision_tables;
+mod examples;
 mod order_statistics;
 mod overlap;
 mod page_fixture;

@@ -1,6 +1,7 @@
-//! What the measuring examples share: starting ranks, spreads over rounds, and how results are
-//! written.
+//! Common parts of the measuring examples: starting ranks, spreads over rounds, and the format of
+//! results.
 
+#[path = "../../../tradewind/examples/common/ranks.rs"]
 mod ranks;
 
 pub(crate) use ranks::run;
