@@ -122,8 +122,9 @@ fn no_dependency_points_back() {
 }
 
 /// Crates whose modules still form cycles. A crate without them must leave this list.
-const WITH_CYCLES: [&str; 10] = [
+const WITH_CYCLES: [&str; 11] = [
     "cli",
+    "collectives",
     "engine",
     "goal",
     "measure",
