@@ -46,7 +46,7 @@ pub struct Attachment {
     /// The same by the kernel engine, or why this node has it not. Whether the others have it must
     /// be asked.
     pub offloaded: Result<Arc<dyn Backend>, String>,
-    /// The required engine between nodes; without it the job ends.
+    /// The choice of the engine between nodes; with `Kernel`, a job without the kernel engine ends.
     pub internode: InternodeEngine,
     /// Which rank of the job is where, if there are other nodes.
     pub nodes: Option<NodeMap>,

@@ -56,17 +56,37 @@ pub fn exchange(nodes: &VirtualNodes, family: Family, mtu: u32) {
             for length in [1, full] {
                 let message: Vec<u8> =
                     (0..length).map(|index| (index + from.number()) as u8).collect();
-                let to = receiver.local_addr().expect("the socket is bound");
-                sender.send_to(&message, to).expect("the packet is sent");
-                let mut found = vec![0; full + 1];
-                let (received, address) = receiver.recv_from(&mut found).expect("it arrives");
-                assert_eq!(
-                    (&found[..received], address.ip()),
-                    (&message[..], family.address(from))
-                );
+                let is_from = |ip| ip == family.address(from);
+                deliver(sender, receiver, &message, is_from);
             }
         }
     }
+}
+
+/// Sends a message until it arrives. On a busy machine the resolution of an address can take longer
+/// than the kernel stores a packet for it.
+fn deliver(
+    sender: &UdpSocket,
+    receiver: &UdpSocket,
+    message: &[u8],
+    is_from: impl Fn(std::net::IpAddr) -> bool,
+) {
+    let to = receiver.local_addr().expect("the socket is bound");
+    receiver.set_read_timeout(Some(Duration::from_secs(2))).expect("the time-out is not zero");
+    let mut found = vec![0; usize::from(u16::MAX)];
+    for _ in 0..10 {
+        sender.send_to(message, to).expect("the packet is sent");
+        while let Ok((received, address)) = receiver.recv_from(&mut found) {
+            let found = &found[..received];
+            if found == message && is_from(address.ip()) {
+                return;
+            }
+            // Only the repetition of an earlier message may arrive instead: consecutive bytes.
+            let is_whole = found.windows(2).all(|pair| pair[1] == pair[0].wrapping_add(1));
+            assert!(is_whole, "a damaged packet of {received} bytes from {address}");
+        }
+    }
+    panic!("a packet of {} bytes to {to} does not arrive", message.len());
 }
 
 /// Unplugs node 1 of three and plugs it in again. Packets from and to it are lost in between and

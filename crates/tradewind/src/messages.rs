@@ -233,7 +233,7 @@ impl Communicator {
     /// tradewind::local(3, |world| {
     ///     match world.channel::<f64>(0, 2, 16)? {
     ///         Some(ChannelEnd::Sender(mut sender)) => sender.send(0.5)?,
-    ///         Some(ChannelEnd::Receiver(mut receiver)) => assert_eq!(receiver.receive()?, 0.5),
+    ///         Some(ChannelEnd::Receiver(mut receiver)) => assert_eq!(receiver.recv()?, 0.5),
     ///         None => assert_eq!(world.rank(), 1),
     ///     }
     ///     world.barrier()
@@ -348,7 +348,7 @@ impl Communicator {
     /// tradewind::local(4, |world| {
     ///     let mut pipeline = world.pipeline::<u64>(16)?;
     ///     for value in 0..100 {
-    ///         let before = pipeline.previous.as_mut().map_or(Ok(value), |previous| previous.receive())?;
+    ///         let before = pipeline.previous.as_mut().map_or(Ok(value), |previous| previous.recv())?;
     ///         if let Some(next) = &mut pipeline.next {
     ///             next.send(before + 1)?;
     ///         }
@@ -401,7 +401,7 @@ impl Communicator {
     ///     let mut port = world.express(64)?;
     ///     let me = SourceName::new(world.rank() as u16).expect("a small number");
     ///     port.senders[1 - world.rank() as usize].send(&Message::new(me, 0, *b"hello"))?;
-    ///     assert_eq!(port.receiver.receive_blocking()?.data(), *b"hello");
+    ///     assert_eq!(port.receiver.recv()?.data(), *b"hello");
     ///     world.barrier()
     /// })
     /// # }
