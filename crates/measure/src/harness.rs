@@ -1,7 +1,7 @@
 //! Framework of the measurement suite: the interface of an experiment, so that it can run on rank
 //! processes, be watched, interrupted and resumed, and its results be kept.
 //!
-//! An [`Experiment`] is a list of [`Step`]s and the outline of the [`Part`] that they fill. A step
+//! An [`Experiment`] is a list of [`Step`]s and the outline of the [`Part`](crate::results::Part) that they fill. A step
 //! names the [`JobShape`] that it needs (number of ranks, cores, engine); it is a function that all
 //! ranks of such a job run, and returns [`Finding`]s: points, rows, cells, notes. Steps are short,
 //! and the findings of one are kept when the next one is interrupted. The list depends on the

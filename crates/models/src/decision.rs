@@ -1,7 +1,7 @@
 //! Which algorithm to use: candidates by the models, a decision table made from them, and a
 //! decision for a query.
 //!
-//! [`CostModel`] knows what every way to run a collective costs that there is a model of.
+//! [`CostModel`](crate::costs::CostModel) predicts the cost of every algorithm that has a model.
 //! [`DecisionTable::build`] does that over a [`Grid`] and keeps the winners by ranges of sizes.
 //! [`decide`] looks a [`Query`] up, and falls back to the [built-in rules](rules) where there is
 //! no table or the table has a gap; the [`Decision`] says in words what was chosen, and why.

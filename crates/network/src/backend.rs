@@ -62,7 +62,7 @@ pub trait Backend: Send + Sync + Debug {
     /// same on all its ranks: it matches the messages of different ranks.
     ///
     /// # Errors
-    /// If a buffer's length differs from the schedule's ([`check_buffers`]), or there is no memory
+    /// If a buffer's length differs from the schedule's (`check_inputs`), or there is no memory
     /// for the run.
     fn start(&self, schedule: ScheduleId, sequence: u64, inputs: &[&[u8]]) -> Result<RunId, Error>;
 

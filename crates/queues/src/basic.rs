@@ -23,7 +23,7 @@
 //! slow receiver slows its sender.
 //!
 //! The two ends trust each other to follow the protocol, as processes of one job do. Between jobs
-//! the same ring is a [`crate::lane`], which copies every message before it checks it.
+//! the same ring is a [`connection`](crate::connection), which copies every message before it checks it.
 //!
 //! ```
 //! use queues::basic::{Header, Receiver, Sender, bytes_for};

@@ -111,8 +111,8 @@ impl<K: Kind> Queue<K> {
     /// Returns the size in bytes of a queue for `capacity` messages.
     ///
     /// # Errors
-    /// [`CreateError::Capacity`] unless it is a power of two from [`memory::MIN_CAPACITY`] to
-    /// [`memory::MAX_CAPACITY`].
+    /// [`CreateError::Capacity`] unless it is a power of two from [`MIN_CAPACITY`](crate::error::MIN_CAPACITY) to
+    /// [`MAX_CAPACITY`](crate::error::MAX_CAPACITY).
     pub fn bytes_for(capacity: usize) -> Result<u64, CreateError> {
         memory::bytes_for::<K::Slot>(capacity)
     }
