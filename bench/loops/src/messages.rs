@@ -6,12 +6,12 @@ use crate::Failure;
 use crate::measure::{repetitions_within, wall_us};
 use crate::report::{Line, Options, agree};
 use crate::row::Row;
-use tradewind::messages::{BulkSender, DEFAULT_STAGING_BYTES};
-use tradewind::messages::{LINE_DATA, CacheLineHeader, CacheLineMessage};
-use tradewind::messages::SourceName;
-use tradewind::messages::Message;
-use tradewind::messages::{BulkEnd, BulkReceiver, ExpressPort, CacheLinePort};
 use tradewind::Communicator;
+use tradewind::messages::Message;
+use tradewind::messages::SourceName;
+use tradewind::messages::{BulkEnd, BulkReceiver, CacheLinePort, ExpressPort};
+use tradewind::messages::{BulkSender, DEFAULT_STAGING_BYTES};
+use tradewind::messages::{CacheLineHeader, CacheLineMessage, LINE_DATA};
 
 const LEAST_BATCHES: usize = 10;
 const MOST_BATCHES: usize = 5000;

@@ -8,10 +8,10 @@ use crate::messages::{Batch, check, measure_batches, name};
 use crate::report::Options;
 use crate::row::Row;
 use std::sync::Barrier;
-use tradewind::messages::{ExpressReceiver, ExpressSender};
-use tradewind::messages::Message;
-use tradewind::messages::ExpressPort;
 use tradewind::Communicator;
+use tradewind::messages::ExpressPort;
+use tradewind::messages::Message;
+use tradewind::messages::{ExpressReceiver, ExpressSender};
 
 const THREADS: u64 = 2;
 const ROUND_TRIPS: u64 = 1000;
