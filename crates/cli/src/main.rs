@@ -34,6 +34,10 @@ Exit statuses:
 fn main() -> ExitCode {
     let Arguments { command, format } = Arguments::parse();
     logger::install();
+    // Ranks start the node service; their launcher has reported its variables.
+    if !matches!(command, commands::Command::Serve(_)) {
+        launch::environment::warn_of_misspelt();
+    }
     match command.execute(format, Arguments::command) {
         Ok(status) => status,
         Err(failure) => {

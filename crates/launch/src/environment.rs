@@ -84,7 +84,8 @@ pub fn markdown() -> String {
 }
 
 /// Variables of this process that begin with `TRADEWIND_` and are unknown, each with the nearest
-/// known one. Those of tests (`TRADEWIND_TEST_…`, `TRADEWIND_REQUIRE_TOOLS`) are not reported.
+/// known one. Those of tests and benchmarks (`TRADEWIND_TEST_…`, `TRADEWIND_BENCH_…`,
+/// `TRADEWIND_REQUIRE_TOOLS`) are not reported.
 pub fn misspelt() -> Vec<(String, &'static str)> {
     let names = std::env::vars_os().filter_map(|(name, _)| name.into_string().ok());
     names.filter_map(|name| nearest_if_unknown(&name).map(|nearest| (name, nearest))).collect()
@@ -100,6 +101,7 @@ pub fn warn_of_misspelt() {
 fn nearest_if_unknown(name: &str) -> Option<&'static str> {
     let is_ours = name.starts_with("TRADEWIND_")
         && !name.starts_with("TRADEWIND_TEST")
+        && !name.starts_with("TRADEWIND_BENCH")
         && name != "TRADEWIND_REQUIRE_TOOLS";
     let is_known = VARIABLES.iter().any(|variable| variable.name == name);
     let nearest = VARIABLES.iter().min_by_key(|variable| distance(variable.name, name))?;

@@ -5,6 +5,7 @@ use std::process::{Command, Output};
 testing::tests![
     every_shell_has_a_completion_script_with_the_subcommands,
     every_subcommand_has_a_manual_page,
+    a_misspelt_variable_is_reported_with_the_nearest_name,
 ];
 
 fn tradewind(arguments: &[&str]) -> Output {
@@ -29,4 +30,16 @@ fn every_subcommand_has_a_manual_page() {
         let page = std::fs::read_to_string(pages.join(page)).expect(page);
         assert!(page.contains(".TH"), "{page}");
     }
+}
+
+fn a_misspelt_variable_is_reported_with_the_nearest_name() {
+    let output = Command::new(env!("CARGO_BIN_EXE_tradewind"))
+        .args(["schedule", "bcast"])
+        .env("TRADEWIND_NODE_TIMEOUTS", "3")
+        .output()
+        .expect("cargo has built the command");
+    let warning = String::from_utf8_lossy(&output.stderr);
+    assert!(output.status.success(), "{output:?}");
+    assert!(warning.contains("TRADEWIND_NODE_TIMEOUTS is not known"), "{warning}");
+    assert!(warning.contains("is TRADEWIND_NODE_TIMEOUT meant?"), "{warning}");
 }
