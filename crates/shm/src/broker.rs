@@ -16,113 +16,15 @@ use rustix::net::{AddressFamily, SocketAddrUnix, SocketFlags, SocketType};
 use rustix::net::{accept_with, bind, connect as connect_socket, listen, socket_with};
 use rustix::time::Timespec;
 
+use error::{MAX_NAME_BYTES, system};
+
+mod error;
 mod message;
 mod peer;
 
-pub use message::{MAX_BYTES, MAX_DESCRIPTORS, Message};
+pub use error::{BrokerError, MAX_BYTES, MAX_DESCRIPTORS};
+pub use message::Message;
 pub use peer::Peer;
-
-/// Error of a broker operation.
-#[derive(Debug, thiserror::Error)]
-#[non_exhaustive]
-pub enum BrokerError {
-    /// Another process has bound this name: connect to it instead.
-    #[error("the name {name} is taken: a node service runs already; connect to it")]
-    NameTaken {
-        /// The name.
-        name: String,
-    },
-    /// The name is empty or too long.
-    #[error("{name:?} cannot name a node service: 1 to {} bytes are allowed", MAX_NAME_BYTES)]
-    Name {
-        /// The name.
-        name: String,
-    },
-    /// No process listens on the name, or none accepted in time.
-    #[error(
-        "no node service answers at {name} within {waited:?}: start one, or check whether it has \
-         ended"
-    )]
-    NoService {
-        /// The name.
-        name: String,
-        /// Time spent trying.
-        waited: Duration,
-    },
-    /// The other side belongs to another user.
-    #[error(
-        "refused: the other process runs as user {theirs} and this one as user {ours}; run all \
-         ranks as one user"
-    )]
-    OtherUser {
-        /// The other side's effective user number.
-        theirs: u32,
-        /// This process's effective user number.
-        ours: u32,
-    },
-    /// The other side has closed the connection or has ended.
-    #[error("the other side has closed the connection")]
-    Closed,
-    /// No message arrived in time.
-    #[error("no message arrived within {waited:?}")]
-    TimedOut {
-        /// Time spent waiting.
-        waited: Duration,
-    },
-    /// The other side does not read, and its queue is full.
-    #[error("the other side does not read its messages: its queue is full")]
-    NotReading,
-    /// The message exceeds the limits.
-    #[error(
-        "a message of {bytes} bytes and {descriptors} descriptors is too large: at most \
-         {MAX_BYTES} and {MAX_DESCRIPTORS}"
-    )]
-    TooLarge {
-        /// Its bytes.
-        bytes: usize,
-        /// Its descriptors.
-        descriptors: usize,
-    },
-    /// A message arrived in part.
-    #[error(
-        "a message arrived without its {missing}: raise the limit on open files if descriptors are \
-         missing (`ulimit -n`)"
-    )]
-    Truncated {
-        /// Missing part: `bytes` or `descriptors`.
-        missing: &'static str,
-        /// Its bytes, if they arrived.
-        bytes: Vec<u8>,
-    },
-    /// The message does not start with the magic number of this protocol.
-    #[error("a message starts with {found:#010x}: a program other than tradewind uses this socket")]
-    WrongMagic {
-        /// The first four bytes.
-        found: u32,
-    },
-    /// The other side uses another version of the protocol.
-    #[error(
-        "the other side uses version {theirs} of the protocol and this one version {ours}: use one \
-         tradewind on the node"
-    )]
-    WrongVersion {
-        /// The version in the message.
-        theirs: u16,
-        /// The version of this library.
-        ours: u16,
-    },
-    /// Any other failed system call.
-    #[error("cannot {action}: {source}")]
-    System {
-        /// Attempted action.
-        action: &'static str,
-        /// Error of the system call.
-        source: std::io::Error,
-    },
-}
-
-/// Longest name of an abstract socket: 108 bytes minus the leading zero.
-const MAX_NAME_BYTES: usize = 107;
 
 /// Returns an unpredictable name, `prefix` and 128 random bits, which a launcher passes to its
 /// ranks.
@@ -337,8 +239,4 @@ fn socket() -> Result<OwnedFd, BrokerError> {
     let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
     socket_with(AddressFamily::UNIX, SocketType::SEQPACKET, flags, None)
         .map_err(system("create a local socket"))
-}
-
-fn system(action: &'static str) -> impl Fn(Errno) -> BrokerError {
-    move |error| BrokerError::System { action, source: error.into() }
 }

@@ -11,160 +11,21 @@ use std::ptr::NonNull;
 
 use rustix::fs::{FallocateFlags, SealFlags};
 use rustix::io::Errno;
-use rustix::mm::{MapFlags, ProtFlags};
+use rustix::mm::ProtFlags;
 
 use crate::shared::Shared;
+use mapping::{file_bytes, map_file, page_bytes, whole_pages};
 
 mod backing;
+mod error;
+mod mapping;
+mod offset;
 mod read_only;
 
 pub use backing::Backing;
+pub use error::SegmentError;
+pub use offset::Offset;
 pub use read_only::{ReadOnlySegment, ReadOnlyWord};
-
-/// Position in a segment, in bytes from its start: a pointer valid in every process.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default)]
-#[repr(transparent)]
-pub struct Offset(pub u64);
-
-impl Offset {
-    /// Returns the offset `bytes` further on; `None` on overflow.
-    ///
-    /// ```
-    /// use shm::segment::Offset;
-    /// assert_eq!(Offset(64).plus(8), Some(Offset(72)));
-    /// ```
-    #[must_use]
-    pub fn plus(self, bytes: u64) -> Option<Offset> {
-        self.0.checked_add(bytes).map(Offset)
-    }
-}
-
-impl fmt::Display for Offset {
-    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(formatter, "offset {:#x}", self.0)
-    }
-}
-
-/// Error of a segment operation. Sizes are in bytes.
-#[derive(Debug, thiserror::Error)]
-#[non_exhaustive]
-pub enum SegmentError {
-    /// A size of 0, or one that this machine cannot address.
-    #[error(
-        "a segment of {bytes} bytes cannot be mapped: ask for at least 1 and at most {} bytes",
-        isize::MAX
-    )]
-    Size {
-        /// Requested size.
-        bytes: u64,
-    },
-    /// The segment exceeds the process's limit on file sizes (RLIMIT_FSIZE).
-    #[error(
-        "the segment needs {}, but this process may only create files of {} (RLIMIT_FSIZE): raise \
-         it with `ulimit -f unlimited`",
-        Size(*needed),
-        Size(*limit)
-    )]
-    FileSizeLimit {
-        /// Size of the segment.
-        needed: u64,
-        /// Limit of the process.
-        limit: u64,
-    },
-    /// The file system (or the machine) has no memory left for the pages.
-    #[error(
-        "{place} has {} left of the {} needed: enlarge it or set TRADEWIND_SEGMENT_DIR to a \
-         directory with more space",
-        Left(*left),
-        Size(*needed)
-    )]
-    NoSpace {
-        /// Bytes to be reserved.
-        needed: u64,
-        /// Available bytes, if the file system reports them.
-        left: Option<u64>,
-        /// Description of the full file system.
-        place: String,
-    },
-    /// The file could not be created.
-    #[error(
-        "cannot create a segment in {place}: {source}; set TRADEWIND_SEGMENT_DIR to a writable \
-         directory on a tmpfs"
-    )]
-    Create {
-        /// Description of the file system.
-        place: String,
-        /// Error of the system call.
-        source: std::io::Error,
-    },
-    /// The file system cannot reserve pages, so running full would raise SIGBUS.
-    #[error(
-        "{place} cannot reserve memory: {source}; set TRADEWIND_SEGMENT_DIR to a directory on a \
-         tmpfs"
-    )]
-    Reserve {
-        /// Description of the file system.
-        place: String,
-        /// Error of the system call.
-        source: std::io::Error,
-    },
-    /// The file could not be mapped.
-    #[error("cannot map the {} of {place}: {source}; check `ulimit -v`", Size(*bytes))]
-    Map {
-        /// Size of the segment.
-        bytes: u64,
-        /// Description of the file.
-        place: String,
-        /// Error of the system call.
-        source: std::io::Error,
-    },
-    /// The kernel does not seal the file against writers (Linux before 5.1).
-    #[error("cannot create a segment for readers: {source}; this requires Linux 5.1 or later")]
-    Seal {
-        /// Error of the system call.
-        source: std::io::Error,
-    },
-    /// A descriptor meant for readers refers to a file that its holders could write to or shorten.
-    #[error(
-        "refused: {place} is not sealed against writing and shortening; pass a segment made by \
-         `create_for_readers`"
-    )]
-    NotSealed {
-        /// Description of the file.
-        place: String,
-    },
-    /// The range lies outside the segment.
-    #[error("{length} bytes at {offset} do not lie in a segment of {bytes} bytes")]
-    OutOfBounds {
-        /// First byte of the access.
-        offset: Offset,
-        /// Length of the range.
-        length: u64,
-        /// Size of the segment.
-        bytes: u64,
-    },
-    /// The result would overwrite part of an operand before that part is read.
-    #[error(
-        "{length} bytes at {offset} overlap an operand in part: the result must coincide with the \
-         operand or be disjoint from it"
-    )]
-    Overlap {
-        /// First byte of the result.
-        offset: Offset,
-        /// Length of the range.
-        length: u64,
-    },
-    /// The offset does not satisfy the alignment of the type.
-    #[error("{offset} is not a multiple of {alignment}, the alignment of {type_name}")]
-    Misaligned {
-        /// The offset.
-        offset: Offset,
-        /// Required alignment.
-        alignment: usize,
-        /// Requested type.
-        type_name: &'static str,
-    },
-}
 
 /// Memory shared by all ranks of a job on a node. It stays mapped until the value is dropped.
 ///
@@ -431,100 +292,5 @@ impl Drop for Segment {
         // SAFETY: exactly the mapping that `map` created; every reference into it borrowed `self`
         // and has ended. A failure would leave the mapping in place, which is harmless.
         let _ = unsafe { rustix::mm::munmap(self.base.as_ptr().cast(), self.bytes as usize) };
-    }
-}
-
-/// Returns the size of a received file, if it can be mapped.
-fn file_bytes(file: &OwnedFd, place: &str) -> Result<u64, SegmentError> {
-    let unusable = |source: Errno| SegmentError::Map {
-        bytes: 0,
-        place: place.to_owned(),
-        source: source.into(),
-    };
-    let bytes = rustix::fs::fstat(file).map_err(unusable)?.st_size.cast_unsigned();
-    if bytes == 0 || isize::try_from(bytes).is_err() {
-        return Err(SegmentError::Size { bytes });
-    }
-    Ok(bytes)
-}
-
-/// Maps a whole file as shared memory.
-fn map_file(
-    file: &OwnedFd,
-    bytes: u64,
-    place: &str,
-    protection: ProtFlags,
-) -> Result<NonNull<u8>, SegmentError> {
-    let failed =
-        |source: Errno| SegmentError::Map { bytes, place: place.to_owned(), source: source.into() };
-    let length = usize::try_from(bytes).map_err(|_| SegmentError::Size { bytes })?;
-    let flags = MapFlags::SHARED | MapFlags::NORESERVE;
-    // SAFETY: a new mapping at an address chosen by the kernel replaces no existing mapping.
-    let address =
-        unsafe { rustix::mm::mmap(std::ptr::null_mut(), length, protection, flags, file, 0) };
-    NonNull::new(address.map_err(failed)?.cast()).ok_or_else(|| failed(Errno::FAULT))
-}
-
-/// Rounds a size in bytes up to whole pages.
-fn whole_pages(bytes: u64) -> Result<u64, SegmentError> {
-    let rounded = bytes.checked_next_multiple_of(page_bytes()).filter(|&rounded| rounded != 0);
-    rounded.filter(|&rounded| isize::try_from(rounded).is_ok()).ok_or(SegmentError::Size { bytes })
-}
-
-/// Returns the page size of this machine in bytes.
-fn page_bytes() -> u64 {
-    rustix::param::page_size() as u64
-}
-
-/// Formats a number of bytes with a unit.
-struct Size(u64);
-
-impl fmt::Display for Size {
-    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
-        const UNITS: [(&str, u32); 4] = [("TiB", 40), ("GiB", 30), ("MiB", 20), ("KiB", 10)];
-        match UNITS.into_iter().find(|&(_, shift)| self.0 >> shift != 0) {
-            Some((unit, shift)) if self.0.trailing_zeros() >= shift => {
-                write!(formatter, "{} {unit}", self.0 >> shift)
-            }
-            Some((unit, shift)) => {
-                write!(formatter, "{:.1} {unit}", self.0 as f64 / (1u64 << shift) as f64)
-            }
-            None => write!(formatter, "{} bytes", self.0),
-        }
-    }
-}
-
-/// Formats the available bytes, if known.
-struct Left(Option<u64>);
-
-impl fmt::Display for Left {
-    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self.0 {
-            Some(bytes) => Size(bytes).fmt(formatter),
-            None => formatter.write_str("too little"),
-        }
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn running_out_of_space_names_file_system_and_remedy() {
-        let place = "the shared-memory file system at /x".to_owned();
-        let error = SegmentError::NoSpace { needed: 64 << 20, left: Some(4 << 20), place };
-        assert_eq!(
-            error.to_string(),
-            "the shared-memory file system at /x has 4 MiB left of the 64 MiB needed: enlarge it or set \
-             TRADEWIND_SEGMENT_DIR to a directory with more space"
-        );
-    }
-
-    #[test]
-    fn sizes_are_readable() {
-        assert_eq!(Size(100).to_string(), "100 bytes");
-        assert_eq!(Size(1536).to_string(), "1.5 KiB");
-        assert_eq!(Size(3 << 40).to_string(), "3 TiB");
     }
 }

@@ -10,12 +10,7 @@ use rustix::net::{
     SendAncillaryMessage, SendFlags, recvmsg, sendmsg,
 };
 
-use super::{BrokerError, system};
-
-/// Maximum payload of a message in bytes.
-pub const MAX_BYTES: usize = 1024;
-/// Maximum number of descriptors in a message.
-pub const MAX_DESCRIPTORS: usize = 16;
+use super::error::{BrokerError, MAX_BYTES, MAX_DESCRIPTORS, system};
 
 /// "TWND": identifies messages of this protocol.
 const MAGIC: u32 = u32::from_be_bytes(*b"TWND");

@@ -4,7 +4,7 @@ use std::os::fd::{AsRawFd, OwnedFd};
 
 use rustix::io::Errno;
 
-use super::BrokerError;
+use super::error::BrokerError;
 
 /// Credentials of the process at the other end, at the time it connected or listened.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

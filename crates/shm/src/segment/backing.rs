@@ -8,7 +8,7 @@ use rustix::fs::{CWD, MemfdFlags, Mode, OFlags, SealFlags};
 use rustix::io::Errno;
 use rustix::process::{Resource, getrlimit};
 
-use super::SegmentError;
+use super::error::SegmentError;
 
 /// Description of anonymous memory in error messages.
 const MEMORY: &str = "the memory of this machine";

@@ -7,7 +7,9 @@ use std::ptr::NonNull;
 use rustix::fs::SealFlags;
 use rustix::mm::ProtFlags;
 
-use super::{SegmentError, backing, file_bytes, map_file};
+use super::backing;
+use super::error::SegmentError;
+use super::mapping::{file_bytes, map_file};
 use crate::sync::{AtomicU64, Ordering};
 
 /// Seals that a file needs before it may be read in place: against new writers, and against a
