@@ -44,12 +44,12 @@ use shm::segment::{Offset, Segment};
 
 pub use error::{AppendError, OpenError};
 
-use crate::liveness::{ProcessId, ProcessWatch};
 use crate::patience::{self, Ended};
-use crate::process_table::Entry;
 use crate::sync::{AtomicU64, Ordering, spin_loop};
 use layout::Layout;
 use ring::{IsFull, Polled};
+use shm::liveness::{ProcessId, ProcessWatch};
+use shm::process_table::Entry;
 
 /// Number of polls of an unfinished record that blocks others, before its cell is voided: some ten
 /// microseconds.

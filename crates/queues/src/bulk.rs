@@ -46,9 +46,9 @@ mod receiver;
 mod sender;
 mod shared_transfer;
 
-pub use crate::ends::End;
 pub use error::{BulkError, NoDirectPath, OpenError};
 pub use link::{BulkLink, DEFAULT_STAGING_BYTES, pair};
 pub use path::{DirectPath, Path, Policy, Received};
 pub use receiver::Receiver;
 pub use sender::Sender;
+pub use shm::process_table::End;

@@ -48,9 +48,9 @@ mod ring;
 mod sender;
 mod value;
 
-pub use crate::ends::End;
 pub use error::{OpenError, RecvError, SendError};
 pub use owner::{Channel, pair};
 pub use receiver::Receiver;
 pub use sender::Sender;
+pub use shm::process_table::End;
 pub use value::Value;

@@ -79,7 +79,7 @@ pub enum SendError {
         /// Process number.
         pid: u32,
     },
-    /// The receiving rank has left or failed (see the module `departures`).
+    /// The receiving rank has left or failed (see [`shm::liveness::RankLiveness`]).
     #[error("rank {rank}, which received from the queue, has left or failed")]
     #[allow(dead_code, reason = "the loom models have no ranks")]
     Departed {
@@ -98,7 +98,7 @@ pub enum RecvError {
     /// The memory of the queue holds a word that no sender or receiver writes.
     #[error("the receive queue is corrupt: another program has overwritten its memory")]
     Broken,
-    /// A sending rank has failed, or the last one has left (see the module `departures`).
+    /// A sending rank has failed, or the last one has left (see [`shm::liveness::RankLiveness`]).
     #[error("rank {rank}, which might have sent to the queue, has left or failed")]
     #[allow(dead_code, reason = "the loom models have no ranks")]
     Departed {

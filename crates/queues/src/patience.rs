@@ -3,9 +3,9 @@
 
 use std::time::{Duration, Instant};
 
-use crate::liveness::{ProcessId, ProcessWatch};
 use crate::sync::spin_loop;
 use crate::wakeup::Wakeup;
+use shm::liveness::{ProcessId, ProcessWatch};
 
 /// Number of polls without a spin-loop hint: about a microsecond, so that an immediate answer of
 /// the peer is seen without delay.

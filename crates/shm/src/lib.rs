@@ -12,8 +12,13 @@
 //! | copy and combine the bytes of its data areas | [`memory`] |
 //! | copy bytes when the other process may break the protocol | [`word_copy`] |
 //! | count completions and sleep until a count is reached | [`completion`], built on [`futex`] |
+//! | sleep until other processes change anything else | [`wakeup`] |
+//! | poll, then sleep, with checks of the peers | [`wait`] |
+//! | be notified through epoll | [`event`] |
 //! | make the common side of a store-load protocol free of fences | [`fence`] |
 //! | watch other processes, bind threads to cores | [`process`] |
+//! | identify processes in shared memory and see that they live | [`liveness`] |
+//! | record the processes that use an object | [`process_table`] |
 //! | pass descriptors between processes | [`broker`] |
 //! | write a protocol that loom can check | [`sync`] |
 //!
@@ -46,19 +51,24 @@
 pub mod arena;
 pub mod broker;
 pub mod completion;
+pub mod event;
 pub mod fence;
 mod free_list;
 pub mod futex;
 pub mod inherited;
+pub mod liveness;
 pub mod mapped;
 pub mod memory;
 pub mod owned;
 pub mod prefetch;
 pub mod process;
+pub mod process_table;
 pub mod random;
 pub mod segment;
 pub mod shared;
 pub mod sync;
+pub mod wait;
+pub mod wakeup;
 pub mod word_copy;
 
 #[cfg(not(all(target_os = "linux", target_pointer_width = "64")))]

@@ -32,7 +32,7 @@ use engine::signature::{CallKind, Signature};
 use queues::bulk::{self, BulkLink};
 use queues::cache_line::CacheLineQueue;
 use queues::channel::{self, Channel};
-use queues::departures::Departures;
+use shm::liveness::RankLiveness;
 use queues::express::ExpressQueue;
 use shm::arena::Arena;
 use shm::segment::{Offset, Segment};
@@ -129,8 +129,8 @@ struct Ranks {
     one: Option<u32>,
 }
 
-impl Departures for Ranks {
-    fn departed(&self) -> Option<u32> {
+impl RankLiveness for Ranks {
+    fn exited(&self) -> Option<u32> {
         let group = self.group.upgrade()?;
         if let Some(rank) = self.one {
             return group.exit_of(rank).map(|_| rank);

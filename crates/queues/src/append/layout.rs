@@ -8,10 +8,10 @@ use shm::segment::{Offset, Segment};
 use super::error::OpenError;
 use super::ring::{self, RecordRing};
 use crate::fence;
-use crate::liveness::ProcessId;
-use crate::process_table::{AttachError, Entry, MAX_PROCESSES, ProcessTable};
 use crate::sync::{AtomicU32, AtomicU64, Ordering};
 use crate::wakeup::Wakeup;
+use shm::liveness::ProcessId;
+use shm::process_table::{AttachError, Entry, MAX_PROCESSES, ProcessTable};
 
 /// Maximum number of records of a buffer.
 const MOST_RECORDS: u64 = 1 << 24;

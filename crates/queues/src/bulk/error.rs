@@ -6,7 +6,7 @@ use shm::segment::{Offset, SegmentError};
 
 use super::memory::{MAX_STAGING, MIN_STAGING};
 use super::process_memory::AccessFailure;
-use crate::ends::{End, TakenBy};
+use shm::process_table::{End, TakenBy};
 
 /// Reason why a link could not be created, or an end not be connected to.
 #[derive(Debug, thiserror::Error)]

@@ -9,7 +9,7 @@ use super::error::OpenError;
 use super::memory::LinkMemory;
 use super::receiver::Receiver;
 use super::sender::Sender;
-use crate::ends::End;
+use shm::process_table::End;
 
 /// Recommended size of a staging area in bytes: twice a large second-level cache. When the sender
 /// reuses a line, the line has then left the receiver's cache; to take it out of that cache would

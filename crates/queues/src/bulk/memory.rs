@@ -10,12 +10,12 @@ use shm::prefetch::populate;
 use shm::segment::{Offset, Segment, SegmentError};
 
 use super::error::{BulkError, OpenError};
-use crate::ends::{End, EndHolder, TakeError};
 use crate::fence;
-use crate::liveness::ProcessWatch;
 use crate::patience::{self, Ended};
 use crate::sync::{AtomicU32, AtomicU64, Ordering};
 use crate::wakeup::Wakeup;
+use shm::liveness::ProcessWatch;
+use shm::process_table::{End, EndHolder, TakeError};
 
 /// Smallest staging area: two pieces of the smallest size and their headers.
 pub(super) const MIN_STAGING: u64 = 4096;

@@ -12,9 +12,9 @@ use super::link::LinkOwner;
 use super::memory::LinkMemory;
 use super::path::{DirectPath, Path, Received};
 use super::process_memory;
-use crate::ends::End;
-use crate::liveness::ProcessWatch;
 use crate::sync::Ordering;
+use shm::liveness::ProcessWatch;
+use shm::process_table::End;
 
 /// The receiving end. Used by one thread at a time.
 #[derive(Debug)]

@@ -14,9 +14,9 @@ use super::memory::LinkMemory;
 use super::path::{DirectPath, Path, Policy};
 use super::process_memory;
 use super::shared_transfer::TransferState;
-use crate::ends::End;
-use crate::liveness::ProcessWatch;
 use crate::sync::Ordering;
+use shm::liveness::ProcessWatch;
+use shm::process_table::End;
 
 /// Fewest bytes between two publications: each costs about as much as the transfer of one or two
 /// cache lines.

@@ -4,7 +4,7 @@ use shm::arena::ArenaError;
 use shm::process::ProcessError;
 use shm::segment::{Offset, SegmentError};
 
-use crate::ends::{End, TakenBy};
+use shm::process_table::{End, TakenBy};
 
 /// Reason why a channel could not be created, or an end not be connected to.
 #[derive(Debug, thiserror::Error)]

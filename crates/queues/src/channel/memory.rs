@@ -9,10 +9,10 @@ use shm::segment::{Offset, Segment};
 use super::error::OpenError;
 use super::ring::{self, RingWords};
 use super::value::Value;
-use crate::ends::{End, EndHolder, TakeError};
 use crate::fence;
 use crate::sync::{AtomicU32, AtomicU64, Ordering};
 use crate::wakeup::Wakeup;
+use shm::process_table::{End, EndHolder, TakeError};
 
 shm::shared_lines! {
     /// Description of the channel; written when it is created and when an end is taken or released.

@@ -12,7 +12,7 @@ use super::receiver::Receiver;
 use super::ring;
 use super::sender::Sender;
 use super::value::Value;
-use crate::ends::End;
+use shm::process_table::End;
 
 /// A channel as its creator sees it: memory with two ends, to each of which one process connects.
 ///

@@ -12,9 +12,9 @@ use super::memory::ChannelMemory;
 use super::owner::ChannelOwner;
 use super::ring::{Consumer, TakeError};
 use super::value::{self, Value};
-use crate::ends::End;
-use crate::liveness::ProcessWatch;
 use crate::patience::{self, Ended};
+use shm::liveness::ProcessWatch;
+use shm::process_table::End;
 
 /// The receiving end. Used by one thread at a time.
 #[derive(Debug)]

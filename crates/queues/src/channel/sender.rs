@@ -12,9 +12,9 @@ use super::memory::ChannelMemory;
 use super::owner::ChannelOwner;
 use super::ring::{Producer, PutError};
 use super::value::{self, Value};
-use crate::ends::End;
-use crate::liveness::ProcessWatch;
 use crate::patience::{self, Ended};
+use shm::liveness::ProcessWatch;
+use shm::process_table::End;
 
 /// The sending end. Used by one thread at a time.
 #[derive(Debug)]

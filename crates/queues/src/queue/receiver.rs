@@ -7,13 +7,13 @@ use std::time::{Duration, Instant};
 use super::memory::RingMemory;
 use super::{Consumers, Kind, Multi};
 use crate::bell::Bell;
-use crate::departures::{Departures, Watched, departed};
 use crate::error::RecvError;
 use crate::event::Notify;
 use crate::message::Message;
 use crate::one_poll::Polled;
 use crate::sync::{Ordering, spin_loop};
 use crate::waiting::{Wait, wait};
+use shm::liveness::{RankLiveness, RankWatch};
 
 /// Spin-loop hints between two polls while messages arrive continuously. The sender is probably
 /// writing to the line that would be polled; polling at once takes the line away from it.
@@ -28,7 +28,7 @@ pub struct Receiver<K: Kind, C: Consumers = Multi> {
     state: K::RecvState,
     /// True if the last batch was not empty.
     flows: bool,
-    watched: Watched,
+    watched: RankWatch,
     form: PhantomData<C>,
 }
 
@@ -38,15 +38,15 @@ impl<K: Kind, C: Consumers> Receiver<K, C> {
             ring,
             state: K::RecvState::default(),
             flows: false,
-            watched: None,
+            watched: RankWatch::default(),
             form: PhantomData,
         }
     }
 
     /// Sets a liveness check: waiting ends when it reports that no sender is left.
     #[must_use]
-    pub fn watching(mut self, senders: Arc<dyn Departures>) -> Self {
-        self.watched = Some(senders);
+    pub fn watching(mut self, senders: Arc<dyn RankLiveness>) -> Self {
+        self.watched = RankWatch(Some(senders));
         self
     }
 
@@ -182,7 +182,7 @@ impl<K: Kind, C: Consumers> Wait for Receiver<K, C> {
     }
 
     fn recover(&mut self) -> Option<Self::Output> {
-        let rank = departed(&self.watched)?;
+        let rank = self.watched.exited()?;
         // Messages it sent before it left or failed come first.
         Some(self.poll().unwrap_or(Err(RecvError::Departed { rank })))
     }

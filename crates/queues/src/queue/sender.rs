@@ -6,10 +6,10 @@ use std::time::{Duration, Instant};
 use super::Kind;
 use super::memory::RingMemory;
 use crate::bell::Bell;
-use crate::departures::{Departures, Watched, departed};
 use crate::error::SendError;
 use crate::event::Event;
 use crate::waiting::{Published, Wait, wait};
+use shm::liveness::{RankLiveness, RankWatch};
 
 /// Sender to a queue. Any number of threads may share a sender or use clones of it.
 pub struct Sender<K: Kind> {
@@ -17,12 +17,18 @@ pub struct Sender<K: Kind> {
     pub(crate) generation: u32,
     state: K::SendState,
     event: Option<Event>,
-    watched: Watched,
+    watched: RankWatch,
 }
 
 impl<K: Kind> Sender<K> {
     pub(super) fn of(ring: RingMemory<K::Slot>, generation: u32) -> Self {
-        Sender { ring, generation, state: K::SendState::default(), event: None, watched: None }
+        Sender {
+            ring,
+            generation,
+            state: K::SendState::default(),
+            event: None,
+            watched: RankWatch::default(),
+        }
     }
 
     /// Sets the receiver's event, which this sender notifies on request, also on behalf of the poll
@@ -35,8 +41,8 @@ impl<K: Kind> Sender<K> {
     /// Sets a liveness check: waiting for free space ends when it reports that the receiver has
     /// left or failed.
     #[must_use]
-    pub fn watching(self, receiver: Arc<dyn Departures>) -> Self {
-        Sender { watched: Some(receiver), ..self }
+    pub fn watching(self, receiver: Arc<dyn RankLiveness>) -> Self {
+        Sender { watched: RankWatch(Some(receiver)), ..self }
     }
 
     /// Sends a message if there is free space.
@@ -125,7 +131,7 @@ impl<K: Kind> Wait for Later<'_, K> {
 
     fn recover(&mut self) -> Option<Self::Output> {
         K::recover(&self.sender.ring);
-        let rank = departed(&self.sender.watched)?;
+        let rank = self.sender.watched.exited()?;
         // Its last action may have been to release a slot. The message is then sent, although no
         // receiver is left.
         Some(self.poll().unwrap_or(Err(SendError::Departed { rank })))

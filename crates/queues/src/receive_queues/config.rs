@@ -4,7 +4,7 @@ use shm::process::ProcessError;
 use shm::segment::Offset;
 
 use crate::error::CreateError;
-use crate::process_table::MAX_PROCESSES;
+use shm::process_table::MAX_PROCESSES;
 
 /// Largest number of queues: the range of a message's tag.
 pub const MAX_QUEUES: usize = 1 << 16;

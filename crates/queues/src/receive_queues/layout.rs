@@ -10,10 +10,10 @@ use super::config::{Class, MAX_QUEUES, MAX_RINGS, QueuesConfig, QueuesError};
 use crate::bell::{Bell, Request};
 use crate::cache_line::CacheLineQueue;
 use crate::error::CreateError;
-use crate::liveness::ProcessId;
 use crate::one_poll::bits::{Bits, QUEUES_PER_LINE};
-use crate::process_table::{AttachError, Entry, ProcessTable};
 use crate::sync::{AtomicU32, AtomicU64, Ordering};
+use shm::liveness::ProcessId;
+use shm::process_table::{AttachError, Entry, ProcessTable};
 
 /// Label of receive queues.
 const MAGIC: u64 = 0x7477_6861_6c6c;

@@ -13,12 +13,12 @@ use crate::bell::Bell;
 use crate::cache_line::{CacheLine, CacheLineHeader, CacheLineMessage, CacheLineQueue};
 use crate::error::SendError;
 use crate::event::Event;
-use crate::liveness::{ProcessId, ProcessWatch};
 use crate::order;
-use crate::process_table::Entry;
 use crate::queue::sealed::Protocol;
 use crate::sync::{AtomicBool, Ordering};
 use crate::waiting::{Wait, wait};
+use shm::liveness::{ProcessId, ProcessWatch};
+use shm::process_table::Entry;
 
 /// Number of times that a sender reads the descriptor again because it found the ring closed. Only
 /// closed receive queues exceed this bound.

@@ -7,8 +7,8 @@ use goal::arithmetic::DataType;
 use super::access;
 use super::error::RemoteError;
 use super::remote::RemoteWindow;
-use crate::liveness::ProcessWatch;
 use crate::patience::{self, Ended};
+use shm::liveness::ProcessWatch;
 
 /// Condition of a fetch: the unsigned 64-bit word at byte `at` of the window, a counter or a flag,
 /// is `at_least` or more. `at` is a multiple of 8.

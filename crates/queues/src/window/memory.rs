@@ -7,10 +7,10 @@ use shm::segment::{Offset, Segment};
 
 use super::error::WindowError;
 use crate::fence;
-use crate::liveness::ProcessId;
-use crate::process_table::{AttachError, Entry, MAX_PROCESSES, ProcessTable};
 use crate::sync::{AtomicU32, AtomicU64, Ordering};
 use crate::wakeup::Wakeup;
+use shm::liveness::ProcessId;
+use shm::process_table::{AttachError, Entry, MAX_PROCESSES, ProcessTable};
 
 /// Number of wake-up words. Waits for one word of the window share a wake-up word with waits for
 /// every sixteenth other word.

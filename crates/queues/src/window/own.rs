@@ -9,8 +9,8 @@ use shm::segment::Offset;
 use super::error::WindowError;
 use super::memory::{self, WindowMemory};
 use super::remote::RemoteWindow;
-use crate::liveness::{ProcessId, ProcessWatch};
 use crate::patience;
+use shm::liveness::{ProcessId, ProcessWatch};
 
 /// A window of this process. Dropping it withdraws it: later commands of other processes fail. Its
 /// memory returns to the arena if no living process is connected; otherwise it stays allocated, so

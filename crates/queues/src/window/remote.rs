@@ -8,7 +8,7 @@ use shm::segment::{Offset, Segment};
 use super::access;
 use super::error::{RemoteError, WindowError};
 use super::memory::WindowMemory;
-use crate::process_table::Entry;
+use shm::process_table::Entry;
 
 /// Handle to a window of another process. Any number of threads may use it concurrently.
 #[derive(Debug)]

@@ -1,8 +1,28 @@
-//! Loom models of the completion word: every interleaving up to a bound on preemptions, on the
-//! source file that runs in production.
+//! Loom models of the completion word and of the wake-up word: every interleaving up to a bound on
+//! preemptions, on the source files that run in production. A lost wake-up shows as a deadlock,
+//! which loom reports.
 
 mod sync {
     pub(crate) use loom::sync::atomic::*;
+}
+
+/// Model of the kernel's barrier: a full fence on both sides. The point after an exchange is a
+/// fence too, because loom does not know the order of sequentially consistent accesses.
+mod fence {
+    use loom::sync::atomic::{Ordering, fence};
+
+    pub(crate) fn light() {
+        fence(Ordering::SeqCst);
+    }
+
+    pub(crate) fn heavy() -> bool {
+        fence(Ordering::SeqCst);
+        true
+    }
+
+    pub(crate) fn after_exchange() {
+        fence(Ordering::SeqCst);
+    }
 }
 
 /// Model of the kernel's futex: comparing and falling asleep are one step with respect to a
@@ -17,6 +37,15 @@ mod futex {
     pub(crate) enum WaitOutcome {
         Woken,
         ValueChanged,
+        TimedOut,
+    }
+
+    /// Payload with which a thread unwinds that is stopped for good inside the kernel.
+    pub(crate) struct Stopped;
+
+    loom::thread_local! {
+        /// True if this thread is stopped for good when it wakes others.
+        pub(crate) static STOPS: std::cell::Cell<bool> = std::cell::Cell::new(false);
     }
 
     /// The kernel's hash bucket: its lock and its queue. One for all words suffices, since sleepers
@@ -42,6 +71,9 @@ mod futex {
     }
 
     pub(crate) fn wake_all(_word: &AtomicU32) -> usize {
+        if STOPS.with(std::cell::Cell::get) {
+            std::panic::resume_unwind(Box::new(Stopped));
+        }
         let _locked = BUCKET.lock.lock().expect("no panic holds it");
         BUCKET.queue.notify_all();
         0
@@ -55,123 +87,19 @@ mod futex {
     reason = "the file is a library module; the models below use parts of it"
 )]
 mod completion;
+mod completions;
+#[path = "../../src/wakeup.rs"]
+#[allow(
+    dead_code,
+    unreachable_pub,
+    reason = "the file is a library module; the models below use parts of it"
+)]
+mod wakeup;
+mod wakeups;
 
-use completion::Completion;
-use loom::cell::UnsafeCell;
-use loom::sync::Arc;
-use loom::thread;
-
-/// The word and the data published through it. Loom's cells report any unordered access.
-struct Scene {
-    done: Completion,
-    values: [UnsafeCell<u32>; 2],
-}
-
-fn scene() -> Arc<Scene> {
-    Arc::new(Scene { done: Completion::new(), values: [UnsafeCell::new(0), UnsafeCell::new(0)] })
-}
-
-impl Scene {
-    fn write(&self, index: usize) {
-        // SAFETY: the property under test; loom panics if this access races.
-        self.values[index].with_mut(|value| unsafe { *value = 1 });
-    }
-
-    fn read(&self, index: usize) -> u32 {
-        // SAFETY: as in `write`.
-        self.values[index].with(|value| unsafe { *value })
-    }
-}
-
-/// A lost wake-up shows as a deadlock, which loom reports.
+/// Checks every interleaving with at most this many preemptions.
 fn explore(preemptions: usize, check: impl Fn() + Sync + Send + 'static) {
     let mut model = loom::model::Builder::new();
     model.preemption_bound = Some(preemptions);
     model.check(check);
-}
-
-fn sleeper(
-    scene: &Arc<Scene>,
-    threshold: u32,
-    visible: &'static [usize],
-) -> thread::JoinHandle<()> {
-    let scene = scene.clone();
-    thread::spawn(move || {
-        scene.done.wait(threshold);
-        assert!(visible.iter().all(|&index| scene.read(index) == 1));
-    })
-}
-
-#[test]
-fn two_adders_wake_two_sleepers() {
-    explore(2, || {
-        let scene = scene();
-        let sleepers = [sleeper(&scene, 2, &[0, 1]), sleeper(&scene, 2, &[0, 1])];
-        let adder = {
-            let scene = scene.clone();
-            thread::spawn(move || {
-                scene.write(0);
-                scene.done.add(1);
-            })
-        };
-        scene.write(1);
-        scene.done.add(1);
-        adder.join().expect("no panic");
-        sleepers.into_iter().for_each(|sleeper| sleeper.join().expect("no panic"));
-    });
-}
-
-#[test]
-fn two_adders_wake_sleepers_of_different_thresholds() {
-    explore(2, || {
-        let scene = scene();
-        let sleepers = [sleeper(&scene, 1, &[]), sleeper(&scene, 2, &[0, 1])];
-        let adder = {
-            let scene = scene.clone();
-            thread::spawn(move || {
-                scene.write(0);
-                scene.done.add(1);
-            })
-        };
-        scene.write(1);
-        scene.done.add(1);
-        adder.join().expect("no panic");
-        sleepers.into_iter().for_each(|sleeper| sleeper.join().expect("no panic"));
-    });
-}
-
-#[test]
-fn only_the_adder_at_the_threshold_needs_to_wake() {
-    explore(2, || {
-        let scene = scene();
-        let sleepers = [sleeper(&scene, 2, &[0, 1]), sleeper(&scene, 2, &[0, 1])];
-        let adder = {
-            let scene = scene.clone();
-            thread::spawn(move || {
-                scene.write(0);
-                scene.done.add_threshold(1, 2).crossed
-            })
-        };
-        scene.write(1);
-        let crossed = scene.done.add_threshold(1, 2).crossed;
-        if crossed {
-            // The adder that crosses the threshold may read what every adder before it wrote.
-            assert_eq!(scene.read(0), 1);
-        }
-        assert!(crossed != adder.join().expect("no panic"), "exactly one crosses");
-        sleepers.into_iter().for_each(|sleeper| sleeper.join().expect("no panic"));
-    });
-}
-
-#[test]
-fn setting_wakes_and_publishes() {
-    explore(3, || {
-        let scene = scene();
-        let sleepers = [sleeper(&scene, 1, &[0]), sleeper(&scene, 2, &[0, 1])];
-        scene.write(0);
-        scene.done.set(1);
-        scene.write(1);
-        scene.done.set(2);
-        sleepers.into_iter().for_each(|sleeper| sleeper.join().expect("no panic"));
-    });
 }

@@ -1,22 +1,44 @@
-//! The identity of a process in shared memory, and checks that it is still alive.
+//! Identity of a process in shared memory, and checks that it is still alive.
 //!
-//! A process number alone is not an identity: the kernel assigns it again. A [`ProcessId`]
-//! therefore combines it with the process's start time.
+//! A process number does not identify a process for long, because the kernel assigns it again. A
+//! [`ProcessId`] therefore combines it with the process's start time.
 
-use shm::process::{ProcessError, ProcessHandle, ProcessState, StartTime, start_time};
+use std::sync::{Arc, Mutex, PoisonError};
+
+use crate::process::{ProcessError, ProcessHandle, ProcessState, StartTime, start_time, state};
 
 /// Identity of a process in one word of shared memory: its number and the lower half of its start
 /// time. 0 stands for no process.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) struct ProcessId(pub(crate) u64);
+pub struct ProcessId(pub u64);
 
 impl ProcessId {
-    pub(crate) const NONE: ProcessId = ProcessId(0);
+    /// No process.
+    pub const NONE: ProcessId = ProcessId(0);
 
-    /// Returns the identity of the calling process.
-    pub(crate) fn own() -> Result<ProcessId, ProcessError> {
+    /// Returns the identity of the calling process, cached after the first call.
+    ///
+    /// ```
+    /// use shm::liveness::{ProcessId, ProcessWatch};
+    /// # fn main() -> Result<(), shm::process::ProcessError> {
+    /// let own = ProcessId::own()?;
+    /// assert_eq!(own.pid(), std::process::id());
+    /// assert!(!ProcessWatch::default().has_ended(own));
+    /// # Ok(())
+    /// # }
+    /// ```
+    ///
+    /// # Errors
+    /// [`ProcessError::Read`] if /proc is not available.
+    pub fn own() -> Result<ProcessId, ProcessError> {
+        static OWN: Mutex<Option<ProcessId>> = Mutex::new(None);
         let pid = std::process::id();
-        Ok(ProcessId::new(pid, start_time(pid)?))
+        let mut own = OWN.lock().unwrap_or_else(PoisonError::into_inner);
+        // A forked child inherits the cache but is another process: its number differs.
+        if let Some(known) = own.filter(|known| known.pid() == pid) {
+            return Ok(known);
+        }
+        Ok(*own.insert(ProcessId::new(pid, start_time(pid)?)))
     }
 
     fn new(pid: u32, started: StartTime) -> ProcessId {
@@ -24,7 +46,7 @@ impl ProcessId {
     }
 
     /// Returns the process number.
-    pub(crate) fn pid(self) -> u32 {
+    pub fn pid(self) -> u32 {
         (self.0 >> 32) as u32
     }
 }
@@ -32,13 +54,13 @@ impl ProcessId {
 /// Liveness check of a peer process. It keeps the pidfd of the last process that it checked, so
 /// that repeated checks of the same peer cost one system call.
 #[derive(Debug, Default)]
-pub(crate) struct ProcessWatch {
+pub struct ProcessWatch {
     watched: Option<(ProcessId, ProcessHandle)>,
 }
 
 impl ProcessWatch {
     /// Returns true if the process has ended; false for [`ProcessId::NONE`].
-    pub(crate) fn has_ended(&mut self, process: ProcessId) -> bool {
+    pub fn has_ended(&mut self, process: ProcessId) -> bool {
         if process == ProcessId::NONE {
             return false;
         }
@@ -47,7 +69,7 @@ impl ProcessWatch {
                 // The start time is read after the pidfd was opened. If it matches, the pidfd
                 // refers to this process: the number cannot be assigned again while it is open.
                 Ok(handle) if ProcessId::new(process.pid(), handle.start_time()) == process => {
-                    self.watched = Some((process, handle))
+                    self.watched = Some((process, handle));
                 }
                 // The number belongs to another process by now, or to none.
                 Ok(_) | Err(ProcessError::NoSuchProcess { .. }) => return true,
@@ -61,13 +83,32 @@ impl ProcessWatch {
 
 /// Checks the process through /proc. An error other than "no such process" counts as alive, because
 /// a wrong "has ended" would free memory that is in use.
-pub(crate) fn has_ended_by_proc(process: ProcessId) -> bool {
+fn has_ended_by_proc(process: ProcessId) -> bool {
     let other = match start_time(process.pid()) {
         Ok(started) => ProcessId::new(process.pid(), started) != process,
         Err(ProcessError::NoSuchProcess { .. }) => true,
         Err(_) => false,
     };
-    other || shm::process::state(process.pid()).is_ok_and(|state| state == ProcessState::Zombie)
+    other || state(process.pid()).is_ok_and(|state| state == ProcessState::Zombie)
+}
+
+/// Liveness check of the ranks at the other end of a queue. A waiting thread calls it about ten
+/// times a second, and polls the queue once more before it acts on the result.
+pub trait RankLiveness: Send + Sync + std::fmt::Debug {
+    /// Returns a rank that has left or failed, if waiting is pointless without it; `None`
+    /// otherwise.
+    fn exited(&self) -> Option<u32>;
+}
+
+/// Optional liveness check of ranks.
+#[derive(Debug, Clone, Default)]
+pub struct RankWatch(pub Option<Arc<dyn RankLiveness>>);
+
+impl RankWatch {
+    /// Calls the check, if there is one.
+    pub fn exited(&self) -> Option<u32> {
+        self.0.as_ref().and_then(|ranks| ranks.exited())
+    }
 }
 
 #[cfg(test)]

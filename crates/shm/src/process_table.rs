@@ -1,0 +1,261 @@
+//! Tables of the processes that are attached to an object in shared memory, one word each.
+//!
+//! | Table | Words | A word is |
+//! |---|---|---|
+//! | [`ProcessTable`] | 255, with a word that closes the table | taken and left any number of times |
+//! | [`ProcessWords`] | any number, borrowed | taken any number of times |
+//! | [`EndHolder`] | one | taken once and never free again |
+//!
+//! A process that is killed leaves its word behind. Its [`ProcessId`] tells it apart from later
+//! processes, so the word can be taken over and the object freed.
+
+use std::fmt;
+
+use crate::liveness::{ProcessId, ProcessWatch};
+use crate::process::ProcessError;
+use crate::sync::{AtomicU64, Ordering};
+
+/// Number of entries of a [`ProcessTable`]: the most handles that can be attached at a time.
+pub const MAX_PROCESSES: usize = 255;
+
+/// Words of a table, borrowed from shared memory. Zeroed memory is an empty table.
+#[derive(Debug, Clone, Copy)]
+pub struct ProcessWords<'a>(pub &'a [AtomicU64]);
+
+impl ProcessWords<'_> {
+    /// Returns the process in the word with this index; [`ProcessId::NONE`] if it is free or does
+    /// not exist.
+    pub fn process(self, index: usize) -> ProcessId {
+        // SeqCst: see `ProcessTable::attach`. It includes the Acquire that pairs with the Release
+        // in `enter` and `leave`.
+        self.0.get(index).map_or(ProcessId::NONE, |word| ProcessId(word.load(Ordering::SeqCst)))
+    }
+
+    /// Returns the index of a word that holds the process.
+    pub fn find(self, process: ProcessId) -> Option<usize> {
+        (0..self.0.len()).find(|&index| self.process(index) == process)
+    }
+
+    /// Enters the process into a free word; returns its index. If there is none, calls `recover`,
+    /// which undoes what ended processes left in the object, and takes over the word of one of
+    /// them. `None` if all words belong to living processes.
+    pub fn enter(self, process: ProcessId, recover: impl FnOnce()) -> Option<usize> {
+        let mut indices = 0..self.0.len();
+        let free = indices.find(|&index| self.take(index, ProcessId::NONE, process));
+        free.or_else(|| {
+            recover();
+            (0..self.0.len()).find(|&index| {
+                let held = self.process(index);
+                // The exchange in `take` fails if another process has taken the word over since.
+                ProcessWatch::default().has_ended(held) && self.take(index, held, process)
+            })
+        })
+    }
+
+    fn take(self, index: usize, from: ProcessId, process: ProcessId) -> bool {
+        // SeqCst: see `ProcessTable::attach`.
+        self.0[index]
+            .compare_exchange(from.0, process.0, Ordering::SeqCst, Ordering::Relaxed)
+            .is_ok()
+    }
+
+    /// Frees a word. Its process must not touch the object afterwards.
+    pub fn leave(self, index: usize) {
+        // Release: pairs with the load in `process`, so that all accesses of this process come
+        // before the owner's reuse of the memory.
+        self.0[index].store(ProcessId::NONE.0, Ordering::Release);
+    }
+
+    /// Returns true if a living process is entered.
+    pub fn has_living(self) -> bool {
+        (0..self.0.len()).map(|index| self.process(index)).any(|process| {
+            process != ProcessId::NONE && !ProcessWatch::default().has_ended(process)
+        })
+    }
+}
+
+crate::shared_lines! {
+    /// Processes that are attached to memory of one owner, one entry for each handle. Zeroed memory
+    /// is an empty, open table. The owner frees the memory when the table is closed and no living
+    /// process is left in it.
+    pub struct ProcessTable {
+        /// Not 0 once the owner has closed the table. Every remote command loads this word, so only
+        /// rare events write into its line.
+        closed: AtomicU64,
+        entries: [AtomicU64; MAX_PROCESSES],
+    }
+}
+
+/// Entry of an attached handle; returned with [`ProcessTable::detach`].
+#[derive(Debug)]
+pub struct Entry(usize);
+
+/// Reason why a process could not attach.
+#[derive(Debug)]
+pub enum AttachError {
+    /// The owner has closed the table.
+    Closed,
+    /// All entries belong to living processes.
+    TooMany,
+    /// The identity of the calling process is unavailable.
+    Unidentified(ProcessError),
+}
+
+impl ProcessTable {
+    fn words(&self) -> ProcessWords<'_> {
+        ProcessWords(&self.entries)
+    }
+
+    /// Attaches the calling process.
+    ///
+    /// # Errors
+    /// [`AttachError`]; the process is not attached.
+    pub fn attach(&self) -> Result<Entry, AttachError> {
+        let own = ProcessId::own().map_err(AttachError::Unidentified)?;
+        let entry = self.words().enter(own, || {}).ok_or(AttachError::TooMany)?;
+        // This is one half of a store-load handshake with the owner, which closes the table and
+        // then scans the entries. SeqCst in both orders all four accesses: either this load sees
+        // the closed table, or the scan in `has_living` sees the new entry. So the owner never
+        // frees memory that a process believes to be attached to.
+        if self.closed.load(Ordering::SeqCst) != 0 {
+            self.detach(&Entry(entry));
+            return Err(AttachError::Closed);
+        }
+        Ok(Entry(entry))
+    }
+
+    /// Detaches a handle. Its process must not touch the memory afterwards.
+    pub fn detach(&self, entry: &Entry) {
+        self.words().leave(entry.0);
+    }
+
+    /// Returns true if the owner has closed the table.
+    #[inline(always)]
+    pub fn is_closed(&self) -> bool {
+        // Acquire: pairs with the store in `close`.
+        self.closed.load(Ordering::Acquire) != 0
+    }
+
+    /// Closes the table for new processes.
+    pub fn close(&self) {
+        // SeqCst: see `attach`. It includes the Release that pairs with the Acquire in `is_closed`.
+        self.closed.store(1, Ordering::SeqCst);
+    }
+
+    /// Returns true if a living process is still attached. Call it after [`ProcessTable::close`]:
+    /// before that, another process can attach at any time.
+    pub fn has_living(&self) -> bool {
+        self.words().has_living()
+    }
+}
+
+/// One of the two ends of a connection in shared memory. Each is taken by one process, once, and
+/// released for good.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum End {
+    /// The sending end.
+    Sender,
+    /// The receiving end.
+    Receiver,
+}
+
+impl End {
+    /// Both ends.
+    pub const BOTH: [End; 2] = [End::Sender, End::Receiver];
+
+    /// Returns the opposite end.
+    #[must_use]
+    pub fn other(self) -> End {
+        match self {
+            End::Sender => End::Receiver,
+            End::Receiver => End::Sender,
+        }
+    }
+}
+
+impl fmt::Display for End {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        formatter.write_str(match self {
+            End::Sender => "sender",
+            End::Receiver => "receiver",
+        })
+    }
+}
+
+/// State of an end after its process has released it.
+const RELEASED: u64 = u64::MAX;
+
+/// State of an end that was still free when the owner of the memory withdrew it.
+const WITHDRAWN: u64 = u64::MAX - 1;
+
+/// The word with the holder of an end, borrowed from shared memory: 0 (free), a [`ProcessId`],
+/// `RELEASED` or `WITHDRAWN`. It leaves 0 once and never returns to it, so an end has at most one
+/// holder in its lifetime.
+#[derive(Debug, Clone, Copy)]
+pub struct EndHolder<'a>(pub &'a AtomicU64);
+
+/// Reason why an end could not be taken.
+#[derive(Debug)]
+pub enum TakeError {
+    /// The process with this number holds it; `None` if it was released or withdrawn.
+    Taken(Option<u32>),
+    /// The identity of the calling process is unavailable.
+    Unidentified(ProcessError),
+}
+
+/// State of an end that could not be taken, as the end of a sentence.
+#[derive(Debug)]
+pub struct TakenBy(pub Option<u32>);
+
+impl fmt::Display for TakenBy {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self.0 {
+            Some(process) => write!(formatter, "is held by process {process}"),
+            None => formatter.write_str("was closed or withdrawn"),
+        }
+    }
+}
+
+impl EndHolder<'_> {
+    /// Takes the end for the calling process, for good.
+    ///
+    /// # Errors
+    /// [`TakeError`]; the end keeps its state.
+    pub fn take(self) -> Result<(), TakeError> {
+        let own = ProcessId::own().map_err(TakeError::Unidentified)?;
+        // Release: pairs with the Acquire in `holder`. What this process wrote for the other end
+        // before is visible to a process that sees the holder.
+        match self.0.compare_exchange(0, own.0, Ordering::Release, Ordering::Relaxed) {
+            Ok(_) => Ok(()),
+            Err(held) => Err(TakeError::Taken((held < WITHDRAWN).then_some(ProcessId(held).pid()))),
+        }
+    }
+
+    /// Releases the end. Its process must not touch the memory afterwards.
+    pub fn release(self) {
+        // Release: pairs with the Acquire in `is_free`, so that all accesses of this process come
+        // before the owner's reuse of the memory.
+        self.0.store(RELEASED, Ordering::Release);
+    }
+
+    /// Returns the holder; [`ProcessId::NONE`] if the end is free, released or withdrawn.
+    pub fn holder(self) -> ProcessId {
+        // Acquire: pairs with the Release in `take`.
+        let held = self.0.load(Ordering::Acquire);
+        if held < WITHDRAWN { ProcessId(held) } else { ProcessId::NONE }
+    }
+
+    /// Withdraws the end if it is still free. Returns true if it was.
+    pub fn withdraw(self) -> bool {
+        // Relaxed: the exchange publishes nothing; it only decides against a concurrent `take`.
+        self.0.compare_exchange(0, WITHDRAWN, Ordering::Relaxed, Ordering::Relaxed).is_ok()
+    }
+
+    /// Returns true if the memory is no longer accessed through this end. Call it after
+    /// [`EndHolder::withdraw`]: a free end could still be taken.
+    pub fn is_free(self) -> bool {
+        // Acquire: pairs with the Release in `release`. A dead process makes no more accesses.
+        let held = self.0.load(Ordering::Acquire);
+        held >= WITHDRAWN || ProcessWatch::default().has_ended(ProcessId(held))
+    }
+}

@@ -1,0 +1,283 @@
+//! Waiting for a change in shared memory: bounded polling, then sleep on a wake-up word, with
+//! checks of the peers between sleeps.
+//!
+//! [`wait`] is the one loop; a [`Waiter`] is its condition and a [`SpinPolicy`] its constants. A
+//! thread polls first, because falling asleep and waking up cost some microseconds, yields then,
+//! because with more threads than processors the awaited thread may be the next to run, and sleeps
+//! last.
+
+use std::time::{Duration, Instant};
+
+use crate::liveness::{ProcessId, ProcessWatch};
+use crate::sync::spin_loop;
+use crate::wakeup::{Armed, Published, Wakeup};
+
+/// Numbers of polls before the first sleep, and the length of a sleep.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct SpinPolicy {
+    /// Polls without a spin-loop hint, so that an immediate answer is seen without delay.
+    pub eager: u32,
+    /// Polls with a spin-loop hint, which spare the processor's other hardware thread.
+    pub spins: u32,
+    /// Polls that yield the processor before each.
+    pub yields: u32,
+    /// Longest sleep without a check of the peers.
+    pub slice: Duration,
+}
+
+impl SpinPolicy {
+    /// For messages of many senders: some microseconds of polls, about the cost of falling asleep
+    /// and waking up.
+    pub const MESSAGE: SpinPolicy =
+        SpinPolicy { eager: 100, spins: 300, yields: 3, slice: Duration::from_millis(100) };
+
+    /// For the two ends of a channel: about a microsecond of eager polls, then some ten. A thread
+    /// that shares its processor with the peer occupies it no longer than that.
+    pub const CHANNEL: SpinPolicy =
+        SpinPolicy { eager: 1000, spins: 400, yields: 3, slice: Duration::from_millis(50) };
+}
+
+/// Longest sleep where a notification may be missed, because the kernel refuses membarrier (see
+/// [`crate::fence`]).
+pub const UNCERTAIN_SLICE: Duration = Duration::from_millis(1);
+
+/// Length of a sleep without registration while other waiters take everything.
+const CONTENDED_SLEEP: Duration = Duration::from_micros(50);
+
+/// Sleep of one thread until a notification.
+pub trait Sleeper {
+    /// Registration of the thread.
+    type Armed;
+
+    /// Registers the thread as asleep and passes a barrier; returns whether notifiers are certain
+    /// to see it.
+    fn arm(&self) -> (Self::Armed, bool);
+
+    /// Sleeps until a notification, at most for `limit`. Returns true if there was none, or if the
+    /// peers must be checked for another reason.
+    fn sleep(&self, armed: &Self::Armed, limit: Duration) -> bool;
+
+    /// Unregisters the thread.
+    fn disarm(&self, armed: Self::Armed);
+}
+
+/// Sleep on a wake-up word.
+#[derive(Debug, Clone, Copy)]
+pub struct WakeupSleeper<'a> {
+    /// Wake-up word.
+    pub wakeup: Wakeup<'a>,
+    /// Operation by which notifiers make their change.
+    pub change: Published,
+}
+
+impl Sleeper for WakeupSleeper<'_> {
+    type Armed = Armed;
+
+    fn arm(&self) -> (Armed, bool) {
+        let armed = self.wakeup.arm(self.change);
+        (armed, armed.is_certain())
+    }
+
+    fn sleep(&self, armed: &Armed, limit: Duration) -> bool {
+        self.wakeup.sleep(*armed, Some(limit))
+    }
+
+    fn disarm(&self, armed: Armed) {
+        self.wakeup.disarm(armed);
+    }
+}
+
+/// Condition for which a thread waits.
+pub trait Waiter {
+    /// Result of the wait.
+    type Output;
+    /// Registration of a sleep.
+    type Armed;
+    /// Sleep until a notification that the condition may hold.
+    type Sleeper<'a>: Sleeper<Armed = Self::Armed>
+    where
+        Self: 'a;
+
+    /// True if [`Waiter::check`] also runs before each sleep, not only after one without
+    /// notification.
+    const CHECKS_BEFORE_SLEEP: bool = false;
+
+    /// Returns the sleep of this thread.
+    fn sleeper(&self) -> Self::Sleeper<'_>;
+
+    /// Returns the result if the condition holds.
+    fn poll(&mut self) -> Option<Self::Output>;
+
+    /// Returns true if further polls will complete the wait, so that the thread must not sleep.
+    /// Called after a barrier.
+    fn must_poll(&mut self) -> bool {
+        false
+    }
+
+    /// Returns a value that changes when another waiter takes a message.
+    fn progress(&self) -> u64 {
+        0
+    }
+
+    /// Completes what a killed notifier left undone; returns the result that ends the wait if its
+    /// peers have left or failed.
+    fn check(&mut self) -> Option<Self::Output> {
+        None
+    }
+}
+
+/// Polls a bounded number of times, then sleeps and polls after every notification. `None` at the
+/// deadline.
+///
+/// While another waiter takes every message, this thread does not register as a sleeper: every
+/// notification would cost a system call that wakes it in vain. It polls at intervals instead, in
+/// case the other waiter is busy with its messages.
+pub fn wait<W: Waiter>(
+    waiter: &mut W,
+    policy: SpinPolicy,
+    deadline: Option<Instant>,
+) -> Option<W::Output> {
+    let mut progress = waiter.progress();
+    let spins = policy.eager + policy.spins;
+    for polls in 0..spins + policy.yields {
+        if let Some(output) = waiter.poll() {
+            return Some(output);
+        }
+        if polls >= spins {
+            std::thread::yield_now();
+        } else if polls >= policy.eager {
+            spin_loop();
+        }
+    }
+    let left = || deadline.map(|deadline| deadline.saturating_duration_since(Instant::now()));
+    loop {
+        let before = std::mem::replace(&mut progress, waiter.progress());
+        if progress != before && left().is_none_or(|left| !left.is_zero()) {
+            std::thread::sleep(left().map_or(CONTENDED_SLEEP, |left| left.min(CONTENDED_SLEEP)));
+            match waiter.poll() {
+                None => continue,
+                output => return output,
+            }
+        }
+        match sleep_once(waiter, policy.slice, left) {
+            Step::Over(output) => return output,
+            Step::MustPoll => std::thread::yield_now(),
+            Step::Notified => {}
+            // A whole slice without a notification: the notifier may have died between its change
+            // and the wake-up, so its remaining steps are done here before the next poll.
+            Step::Check => {
+                if let Some(output) = waiter.check() {
+                    return Some(output);
+                }
+            }
+        }
+        if let Some(output) = waiter.poll() {
+            return Some(output);
+        }
+    }
+}
+
+/// Reason why a sleep ended.
+enum Step<T> {
+    /// The wait has ended, with a result or at the deadline.
+    Over(Option<T>),
+    /// Further polls complete the wait. The thread that makes them succeed may need this processor.
+    MustPoll,
+    /// There was a notification.
+    Notified,
+    /// There was none.
+    Check,
+}
+
+fn sleep_once<W: Waiter>(
+    waiter: &mut W,
+    slice: Duration,
+    left: impl Fn() -> Option<Duration>,
+) -> Step<W::Output> {
+    // The order of these steps prevents a lost wake-up: register, barrier, last poll, sleep. A
+    // notifier changes the condition before it loads the word. So it finds the registration, or the
+    // poll below finds the change. A waiter killed from here on stays registered, which costs
+    // notifiers one system call (see `wakeup.rs`).
+    let (armed, certain) = waiter.sleeper().arm();
+    let slice = if certain { slice } else { UNCERTAIN_SLICE };
+    let mut output = waiter.poll();
+    let left = left();
+    let mut is_over = output.is_some() || left.is_some_and(|left| left.is_zero());
+    if W::CHECKS_BEFORE_SLEEP && !is_over {
+        output = waiter.check();
+        is_over = output.is_some();
+    }
+    let must_poll = is_over || waiter.must_poll();
+    let sleeper = waiter.sleeper();
+    let check = !must_poll && sleeper.sleep(&armed, left.map_or(slice, |left| left.min(slice)));
+    sleeper.disarm(armed);
+    match (is_over, must_poll, check) {
+        (true, ..) => Step::Over(output),
+        (false, true, _) => Step::MustPoll,
+        (false, false, false) => Step::Notified,
+        (false, false, true) => Step::Check,
+    }
+}
+
+/// Reason why a wait for a peer ended without a result.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum PeerWaitError {
+    /// The deadline has passed.
+    Timeout,
+    /// The peer, with this process number, has ended.
+    PeerExited(u32),
+}
+
+/// Waits until `poll` returns a result or the process that `peer` returns has ended. The peer
+/// publishes its changes by stores ([`Published::ByStore`]).
+///
+/// # Errors
+/// [`PeerWaitError`].
+pub fn wait_for_peer<R>(
+    wakeup: Wakeup<'_>,
+    watch: &mut ProcessWatch,
+    peer: impl Fn() -> ProcessId,
+    deadline: Option<Instant>,
+    poll: impl FnMut() -> Option<R>,
+) -> Result<R, PeerWaitError> {
+    let sleeper = WakeupSleeper { wakeup, change: Published::ByStore };
+    wait(&mut PeerWaiter { sleeper, watch, peer, poll }, SpinPolicy::CHANNEL, deadline)
+        .unwrap_or(Err(PeerWaitError::Timeout))
+}
+
+/// Wait of one end of a pair for the other.
+struct PeerWaiter<'a, P, F> {
+    sleeper: WakeupSleeper<'a>,
+    watch: &'a mut ProcessWatch,
+    peer: P,
+    poll: F,
+}
+
+impl<R, P: Fn() -> ProcessId, F: FnMut() -> Option<R>> Waiter for PeerWaiter<'_, P, F> {
+    type Output = Result<R, PeerWaitError>;
+    type Armed = Armed;
+    type Sleeper<'b>
+        = WakeupSleeper<'b>
+    where
+        Self: 'b;
+
+    // An end whose peer is dead already must not sleep for a slice before it reports that.
+    const CHECKS_BEFORE_SLEEP: bool = true;
+
+    fn sleeper(&self) -> WakeupSleeper<'_> {
+        self.sleeper
+    }
+
+    fn poll(&mut self) -> Option<Self::Output> {
+        (self.poll)().map(Ok)
+    }
+
+    fn check(&mut self) -> Option<Self::Output> {
+        let process = (self.peer)();
+        if !self.watch.has_ended(process) {
+            return None;
+        }
+        // It may have made the change before it ended.
+        Some(self.poll().unwrap_or(Err(PeerWaitError::PeerExited(process.pid()))))
+    }
+}
