@@ -32,9 +32,9 @@ use engine::signature::{CallKind, Signature};
 use queues::bulk::{self, BulkLink};
 use queues::cache_line::CacheLineQueue;
 use queues::channel::{self, Channel};
-use shm::liveness::RankLiveness;
 use queues::express::ExpressQueue;
 use shm::arena::Arena;
+use shm::liveness::RankLiveness;
 use shm::segment::{Offset, Segment};
 use std::sync::{Arc, Weak};
 
