@@ -23,6 +23,8 @@ pub enum Need {
     Setcap,
     /// `unshare` and the right to mount in a user namespace.
     UserNamespaces,
+    /// The right to become another user.
+    Root,
 }
 
 /// Requirement that this machine lacks.
@@ -52,6 +54,7 @@ impl Need {
         static SETCAP: LazyLock<Option<Missing>> =
             LazyLock::new(|| program("setcap", "apt-get install libcap2-bin"));
         static USER_NAMESPACES: LazyLock<Option<Missing>> = LazyLock::new(user_namespaces);
+        static ROOT: LazyLock<Option<Missing>> = LazyLock::new(root);
         let missing = match self {
             Need::Nodes => &NODES,
             Need::Tap => &TAP,
@@ -61,6 +64,7 @@ impl Need {
             Need::Clang => &CLANG,
             Need::Setcap => &SETCAP,
             Need::UserNamespaces => &USER_NAMESPACES,
+            Need::Root => &ROOT,
         };
         (**missing).as_ref()
     }
@@ -137,6 +141,10 @@ fn user_namespaces() -> Option<Missing> {
         return None;
     }
     missing("user namespaces", "apt-get install util-linux; sysctl user.max_user_namespaces=1000")
+}
+
+fn root() -> Option<Missing> {
+    if rustix::process::geteuid().is_root() { None } else { missing("root", "run as root") }
 }
 
 fn chromium() -> Option<Missing> {

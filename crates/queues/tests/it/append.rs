@@ -1,0 +1,106 @@
+//! Append buffers: order of the records of several processes, and the end of every wait.
+
+use crate::child::{Child, memory, segment_and_offsets};
+use queues::append::{self, AppendError, OpenError};
+use shm::segment::Offset;
+use std::time::{Duration, Instant};
+
+testing::tests![
+    records_keep_their_order_although_a_sender_is_killed,
+    an_append_buffer_is_bounded_and_says_why,
+];
+testing::parts![child_appends_until_killed,];
+
+fn records_keep_their_order_although_a_sender_is_killed() {
+    let (segment, arena) = memory(1 << 20);
+    let mut buffer = append::Receiver::create(&arena, 8, 16).expect("room");
+    let mut first = Child::start_on(
+        "append::child_appends_until_killed",
+        &segment,
+        &[buffer.offset(), Offset(1)],
+    );
+    let second = Child::start_on(
+        "append::child_appends_until_killed",
+        &segment,
+        &[buffer.offset(), Offset(2)],
+    );
+    let mut next = [0_u64; 3];
+    let mut record = Vec::new();
+    let mut take = |next: &mut [u64; 3], buffer: &mut append::Receiver| {
+        buffer.recv(&mut record);
+        let who = record[0] as usize;
+        let number = u64::from_le_bytes(record[8..16].try_into().expect("8 bytes"));
+        assert_eq!(number, next[who], "in its appender's order, none missing and none twice");
+        next[who] += 1;
+    };
+    while next[1] < 1_000 || next[2] < 1_000 {
+        take(&mut next, &mut buffer);
+    }
+    for round in 0..20 {
+        // Wherever it stands, perhaps in the middle of a record, the other goes on.
+        first.stop();
+        let goal = next[2] + 100;
+        while next[2] < goal {
+            take(&mut next, &mut buffer);
+        }
+        if round < 19 {
+            first.resume();
+        }
+    }
+    first.kill();
+    let goal = next[2] + 1_000;
+    while next[2] < goal {
+        take(&mut next, &mut buffer);
+    }
+    drop((first, second));
+    drop(buffer);
+    assert_eq!(arena.used(), 0, "the dead keep nothing");
+}
+
+/// Child process of `records_keep_their_order_although_a_sender_is_killed`.
+fn child_appends_until_killed() {
+    let (segment, offsets) = segment_and_offsets();
+    let appender = append::Sender::connect(&segment, offsets[0]).expect("made");
+    let mut record = [offsets[1].0 as u8; 16];
+    for number in 0_u64.. {
+        record[8..].copy_from_slice(&number.to_le_bytes());
+        if appender.send(&record).is_err() {
+            return;
+        }
+    }
+}
+
+fn an_append_buffer_is_bounded_and_says_why() {
+    let (segment, arena) = memory(1 << 20);
+    let mut made = append::Receiver::create(&arena, 3, 5).expect("room");
+    let buffer = made.offset();
+    let appender = append::Sender::connect(&segment, buffer).expect("made");
+    assert_eq!(appender.try_send(&[0; 6]), Err(AppendError::TooLong { buffer, bytes: 6, most: 5 }));
+    for record in [&b""[..], b"a", b"hello"] {
+        appender.try_send(record).expect("room");
+    }
+    assert_eq!(appender.try_send(b"x"), Err(AppendError::Full { buffer }));
+    let soon = Instant::now() + Duration::from_millis(2);
+    assert_eq!(appender.send_deadline(b"x", soon), Err(AppendError::DeadlinePassed { buffer }));
+    let mut record = vec![9; 9];
+    for expected in [&b""[..], b"a", b"hello"] {
+        assert!(made.try_recv(&mut record));
+        assert_eq!(record, expected);
+    }
+    assert!(!made.try_recv(&mut record));
+    assert!(!made.recv_deadline(&mut record, Instant::now() + Duration::from_millis(2)));
+    std::thread::scope(|scope| {
+        (0..3).for_each(|_| appender.send(b"y").expect("room"));
+        let waiting = scope.spawn(|| appender.send(b"z"));
+        drop(made);
+        let owner = std::process::id();
+        assert_eq!(waiting.join().expect("it ends"), Err(AppendError::Withdrawn { buffer, owner }));
+    });
+    assert!(matches!(append::Sender::connect(&segment, buffer), Err(OpenError::Withdrawn { .. })));
+    assert!(matches!(
+        append::Sender::connect(&segment, Offset(64)),
+        Err(OpenError::NoBuffer { .. })
+    ));
+    assert!(matches!(append::Receiver::create(&arena, 0, 5), Err(OpenError::Size { .. })));
+    assert!(matches!(append::Receiver::create(&arena, 1, u64::MAX), Err(OpenError::Size { .. })));
+}

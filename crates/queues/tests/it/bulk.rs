@@ -1,0 +1,536 @@
+//! Bulk transfers: every byte over every path between two processes, and the behaviour when a path
+//! is forbidden, an end is late, its process dies, or it overwrites the link.
+
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use crate::child::{Child, memory, segment_and_offsets, until};
+use queues::bulk::End;
+use queues::bulk::{
+    BulkError, BulkLink, DEFAULT_STAGING_BYTES, NoDirectPath, OpenError, Path, Policy, Receiver,
+    Sender, pair,
+};
+use queues::window::RemoteWindow;
+use queues::window::Window;
+use shm::arena::Arena;
+use shm::owned::OwnedBytes;
+use shm::segment::{Offset, Segment};
+use shm::sync::{AtomicU64, Ordering};
+
+testing::tests![
+    every_byte_arrives_through_the_staging_area,
+    every_byte_arrives_directly_if_permitted,
+    every_byte_arrives_over_the_chosen_path,
+    bytes_in_the_segment_are_read_in_place,
+    without_a_direct_path_everything_is_staged_and_the_reason_is_kept,
+    a_message_longer_than_the_buffer_stays_available,
+    a_message_aborted_at_its_deadline_was_never_sent,
+    the_death_of_either_process_is_reported_with_its_number,
+    each_end_connects_once_and_reports_when_the_other_is_closed,
+    a_waiting_sender_fails_when_the_receiver_is_closed,
+    an_overwritten_link_causes_no_panic,
+];
+testing::tests![needs(Root): the_only_end_with_permission_copies_for_both];
+testing::parts![
+    child_receives_all,
+    child_reads_in_place,
+    child_isolated_sends,
+    child_isolated_receives,
+    child_unprivileged_receives,
+    child_unprivileged_sends,
+    child_receives_for_ever,
+    child_sends_for_ever,
+];
+
+/// Returns the bytes of message `number`, different at every position and for every number.
+fn message(number: u64, bytes: usize) -> Vec<u8> {
+    let mut state = number.wrapping_mul(0x9e37_79b9_7f4a_7c15) | 1;
+    let mut next = || {
+        state ^= state << 13;
+        state ^= state >> 7;
+        state ^= state << 17;
+        state
+    };
+    let mut all: Vec<u8> =
+        std::iter::repeat_with(|| next().to_le_bytes()).take(bytes.div_ceil(8)).flatten().collect();
+    all.truncate(bytes);
+    all
+}
+
+/// Staging area; many of the lengths below are more than twice as long.
+const AREA: u64 = 16 << 10;
+
+/// Lengths around every limit: empty, one line, one piece, the staging area, several parts and odd
+/// ends.
+const LENGTHS: [usize; 16] = [
+    0,
+    1,
+    63,
+    64,
+    65,
+    1000,
+    1024,
+    4096,
+    8191,
+    32_767,
+    32_768,
+    100_000,
+    (256 << 10) - 64,
+    256 << 10,
+    (1 << 20) + 1,
+    (3 << 20) + 4097,
+];
+
+/// Creates a link, and a window through which the other process of a test reports that it is ready.
+fn link_and_window(arena: &Arc<Arena>, staging: u64) -> (BulkLink, Window) {
+    (BulkLink::create(arena, staging).expect("memory"), Window::create(arena, 64).expect("memory"))
+}
+
+/// Receives messages of all lengths, compares every byte, and returns their paths.
+fn receive_all(receiver: &mut Receiver) -> Vec<Path> {
+    let mut buffer = vec![0; 4 << 20];
+    let mut paths = Vec::new();
+    for (number, length) in LENGTHS.into_iter().enumerate() {
+        buffer[..length + 1].fill(0xee);
+        let received = receiver.recv(&mut buffer[..length + 1]).expect("sent");
+        assert_eq!(received.bytes, length);
+        assert!(
+            buffer[..length] == message(number as u64, length),
+            "every byte of the message of {length} bytes"
+        );
+        assert_eq!(buffer[length], 0xee, "and not one more");
+        paths.push(received.path);
+    }
+    paths
+}
+
+/// Sends messages of all lengths from private memory.
+fn send_all(sender: &mut Sender) -> Vec<Path> {
+    let send = |(number, length): (usize, usize)| {
+        sender.send(&message(number as u64, length)).expect("received")
+    };
+    LENGTHS.into_iter().enumerate().map(send).collect()
+}
+
+/// Runs `test` with a sender here and a child that receives all lengths, over a link with this
+/// staging area.
+fn with_a_receiver(staging: u64, part: &str, test: impl FnOnce(&mut Sender, &Window)) {
+    let (segment, arena) = memory(8 << 20);
+    let (link, ready) = link_and_window(&arena, staging);
+    let mut other = Child::start_on(part, &segment, &[link.offset(), ready.offset()]);
+    ready.wait_for_notifications(1, None);
+    let mut sender = Sender::connect(&segment, link.offset()).expect("free");
+    test(&mut sender, &ready);
+    drop(sender);
+    assert!(other.succeeds());
+}
+
+fn every_byte_arrives_through_the_staging_area() {
+    for staging in [4096, 10_000, DEFAULT_STAGING_BYTES] {
+        with_a_receiver(staging, "bulk::child_receives_all", |sender, _| {
+            sender.set_policy(Policy::Staged);
+            assert_eq!(send_all(sender), [Path::Staged; LENGTHS.len()]);
+        });
+    }
+}
+
+fn every_byte_arrives_directly_if_permitted() {
+    with_a_receiver(AREA, "bulk::child_receives_all", |sender, _| {
+        sender.set_policy(Policy::Direct);
+        if sender.direct_path().exists() {
+            assert_eq!(send_all(sender), [Path::Direct; LENGTHS.len()]);
+        } else {
+            // A sandbox forbids it: the send reports so, and everything is staged.
+            assert!(matches!(sender.send(&[1]), Err(BulkError::NoDirectPath { .. })));
+            sender.set_policy(Policy::Automatic);
+            send_all(sender);
+        }
+    });
+}
+
+fn every_byte_arrives_over_the_chosen_path() {
+    with_a_receiver(AREA, "bulk::child_receives_all", |sender, _| {
+        let exists = sender.direct_path().exists();
+        for (path, length) in send_all(sender).into_iter().zip(LENGTHS) {
+            assert_eq!(path == Path::Direct, exists && length as u64 > 2 * AREA, "{length}");
+        }
+    });
+}
+
+/// Child process of the tests above.
+fn child_receives_all() {
+    let (segment, offsets) = segment_and_offsets();
+    let mut receiver = Receiver::connect(&segment, offsets[0]).expect("free");
+    RemoteWindow::connect(&segment, offsets[1]).expect("exposed").notify();
+    receive_all(&mut receiver);
+    assert!(matches!(receiver.recv(&mut []), Err(BulkError::Closed { .. })));
+}
+
+fn bytes_in_the_segment_are_read_in_place() {
+    let (segment, arena) = memory(16 << 20);
+    let (link, ready) = link_and_window(&arena, AREA);
+    let mut other =
+        Child::start_on("bulk::child_reads_in_place", &segment, &[link.offset(), ready.offset()]);
+    let mut sender = Sender::connect(&segment, link.offset()).expect("free");
+    for number in 0..3 {
+        let mut bytes = OwnedBytes::new(&arena, 1 << 20).expect("memory");
+        bytes.as_mut_slice().copy_from_slice(&message(number, 1 << 20));
+        assert_eq!(sender.send_in_place(&bytes).expect("received"), Path::InPlace);
+    }
+    assert_eq!(sender.send(&message(3, 100)).expect("received"), Path::Staged);
+    let (_, elsewhere) = memory(1 << 20);
+    let foreign = OwnedBytes::new(&elsewhere, 10).expect("memory");
+    assert!(matches!(sender.send_in_place(&foreign), Err(BulkError::OtherSegment { .. })));
+    assert!(other.succeeds());
+}
+
+/// Child process of `bytes_in_the_segment_are_read_in_place`.
+fn child_reads_in_place() {
+    let (segment, offsets) = segment_and_offsets();
+    let mut receiver = Receiver::connect(&segment, offsets[0]).expect("free");
+    let mut seen = receiver.recv_with(|bytes| bytes == message(0, 1 << 20)).expect("sent");
+    seen &= receiver.recv_with(|bytes| bytes == message(1, 1 << 20)).expect("sent");
+    assert!(seen);
+    let mut copy = vec![0; 1 << 20];
+    assert_eq!(receiver.recv(&mut copy).expect("sent").path, Path::InPlace);
+    assert!(copy == message(2, 1 << 20));
+    assert!(receiver.recv_with(|bytes| bytes == message(3, 100)).expect("sent"));
+}
+
+/// Starts two processes that may not access each other's memory: not dumpable, and not root.
+fn two_isolated(parts: [&str; 2]) -> (BulkLink, Window, [Child; 2]) {
+    let (segment, arena) = memory(8 << 20);
+    let (link, ready) = link_and_window(&arena, AREA);
+    let user = rustix::process::geteuid().is_root().then_some(65534);
+    let offsets = [link.offset(), ready.offset()];
+    (link, ready, parts.map(|part| Child::start_as(user, part, &segment, &offsets)))
+}
+
+fn become_isolated() {
+    rustix::process::set_dumpable_behavior(rustix::process::DumpableBehavior::NotDumpable)
+        .expect("always allowed");
+}
+
+fn without_a_direct_path_everything_is_staged_and_the_reason_is_kept() {
+    let (_link, _ready, others) =
+        two_isolated(["bulk::child_isolated_sends", "bulk::child_isolated_receives"]);
+    for mut other in others {
+        assert!(other.succeeds());
+    }
+}
+
+/// Child process of `without_a_direct_path_everything_is_staged_and_the_reason_is_kept`.
+fn child_isolated_sends() {
+    let (segment, offsets) = segment_and_offsets();
+    become_isolated();
+    let mut sender = Sender::connect(&segment, offsets[0]).expect("free");
+    let ready = RemoteWindow::connect(&segment, offsets[1]).expect("exposed");
+    let condition = queues::window::Condition { at: 0, at_least: 1 };
+    ready
+        .fetch_when(condition, 0, [])
+        .and_then(|request| request.wait())
+        .expect("the other end connects");
+    let forbidden = |outcome: &Result<(), NoDirectPath>| match outcome {
+        Err(NoDirectPath::Forbidden { reason, .. }) => {
+            assert!(reason.contains("not permitted"), "{reason}")
+        }
+        other => panic!("{other:?}"),
+    };
+    forbidden(&sender.direct_path().here);
+    assert!(!sender.direct_path().exists());
+    assert_eq!(send_all(&mut sender), [Path::Staged; LENGTHS.len()]);
+    forbidden(&sender.direct_path().here);
+    sender.set_policy(Policy::Direct);
+    assert!(matches!(sender.send(&[1]), Err(BulkError::NoDirectPath { .. })));
+}
+
+/// Child process of `without_a_direct_path_everything_is_staged_and_the_reason_is_kept`.
+fn child_isolated_receives() {
+    let (segment, offsets) = segment_and_offsets();
+    become_isolated();
+    let mut receiver = Receiver::connect(&segment, offsets[0]).expect("free");
+    RemoteWindow::connect(&segment, offsets[1])
+        .expect("exposed")
+        .put_value(0, 1_u64)
+        .expect("inside");
+    until("the other end connects", || receiver.direct_path().here != Err(NoDirectPath::Unknown));
+    assert!(matches!(receiver.direct_path().here, Err(NoDirectPath::Forbidden { .. })));
+    assert_eq!(receive_all(&mut receiver), [Path::Staged; LENGTHS.len()]);
+}
+
+/// Needs root: only then can exactly one of the two have the permission.
+fn the_only_end_with_permission_copies_for_both() {
+    let (segment, arena) = memory(8 << 20);
+    for part in ["bulk::child_unprivileged_receives", "bulk::child_unprivileged_sends"] {
+        let (link, ready) = link_and_window(&arena, AREA);
+        let mut other =
+            Child::start_as(Some(65534), part, &segment, &[link.offset(), ready.offset()]);
+        if part == "bulk::child_unprivileged_receives" {
+            ready.wait_for_notifications(1, None);
+            let mut sender = Sender::connect(&segment, link.offset()).expect("free");
+            sender.set_policy(Policy::Direct);
+            if sender.direct_path().exists() {
+                assert_eq!(send_all(&mut sender), [Path::Direct; LENGTHS.len()]);
+            } else {
+                sender.set_policy(Policy::Staged);
+                send_all(&mut sender);
+            }
+        } else {
+            let mut receiver = Receiver::connect(&segment, link.offset()).expect("free");
+            let condition = queues::window::Condition { at: 0, at_least: 1 };
+            ready
+                .local()
+                .fetch_when(condition, 0, [])
+                .and_then(|request| request.wait())
+                .expect("the other end connects");
+            receiver.direct_path();
+            ready.local().put_value(8, 1_u64).expect("inside");
+            receive_all(&mut receiver);
+        }
+        assert!(other.succeeds());
+    }
+}
+
+/// Child process of `the_only_end_with_permission_copies_for_both`.
+fn child_unprivileged_receives() {
+    let (segment, offsets) = segment_and_offsets();
+    let mut receiver = Receiver::connect(&segment, offsets[0]).expect("free");
+    RemoteWindow::connect(&segment, offsets[1]).expect("exposed").notify();
+    until("the other end connects", || receiver.direct_path().here != Err(NoDirectPath::Unknown));
+    assert!(receiver.direct_path().here.is_err(), "so that the sender copies it all");
+    receive_all(&mut receiver);
+}
+
+/// Child process of `the_only_end_with_permission_copies_for_both`.
+fn child_unprivileged_sends() {
+    let (segment, offsets) = segment_and_offsets();
+    let mut sender = Sender::connect(&segment, offsets[0]).expect("free");
+    let ready = RemoteWindow::connect(&segment, offsets[1]).expect("exposed");
+    ready.put_value(0, 1_u64).expect("inside");
+    let condition = queues::window::Condition { at: 8, at_least: 1 };
+    ready
+        .fetch_when(condition, 0, [])
+        .and_then(|request| request.wait())
+        .expect("the other end has probed");
+    let direct = sender.direct_path();
+    assert!(direct.here.is_err());
+    for (path, length) in send_all(&mut sender).into_iter().zip(LENGTHS) {
+        assert_eq!(path == Path::Direct, direct.there && length as u64 > 2 * AREA, "{length}");
+    }
+}
+
+fn a_message_longer_than_the_buffer_stays_available() {
+    let (_, arena) = memory(8 << 20);
+    let (mut sender, mut receiver) = pair(&arena, AREA).expect("memory");
+    for length in [100, 1 << 20] {
+        std::thread::scope(|scope| {
+            let sending = scope.spawn(|| sender.send(&message(5, length)));
+            let mut buffer = vec![0; length];
+            let small = length as u64 - 1;
+            match receiver.recv(&mut buffer[..length - 1]) {
+                Err(BulkError::TooLong { bytes, capacity: there, .. }) => {
+                    assert_eq!((bytes, there), (length as u64, small))
+                }
+                other => panic!("{other:?}"),
+            }
+            assert_eq!(receiver.recv(&mut buffer).expect("still there").bytes, length);
+            assert!(buffer == message(5, length));
+            sending.join().expect("it ends").expect("received");
+        });
+    }
+}
+
+fn a_message_aborted_at_its_deadline_was_never_sent() {
+    let (_, arena) = memory(8 << 20);
+    let soon = || Instant::now() + Duration::from_millis(2);
+    let late = |outcome: Result<Path, BulkError>| {
+        assert!(matches!(outcome, Err(BulkError::DeadlinePassed { .. })))
+    };
+    let (mut sender, mut receiver) = pair(&arena, 4096).expect("memory");
+    let mut buffer = vec![0; 100_000];
+    assert!(matches!(
+        receiver.recv_deadline(&mut buffer, soon()),
+        Err(BulkError::DeadlinePassed { .. })
+    ));
+    for policy in [Policy::Staged, Policy::Direct] {
+        if policy == Policy::Direct && !sender.direct_path().exists() {
+            continue;
+        }
+        sender.set_policy(policy);
+        // Without a receiver the send stops in the middle of the staging area, or before anything
+        // was copied.
+        late(sender.send_deadline(&message(1, 100_000), soon()));
+        late(sender.send_deadline(&message(2, 100_000), soon()));
+        std::thread::scope(|scope| {
+            let sending = scope.spawn(|| {
+                sender
+                    .send(&message(3, 50_000))
+                    .and_then(|_| sender.send(&message(4, 70_000)))
+                    .expect("received")
+            });
+            for (number, length) in [(3, 50_000), (4, 70_000)] {
+                assert_eq!(receiver.recv(&mut buffer).expect("sent").bytes, length);
+                assert!(
+                    buffer[..length] == message(number, length),
+                    "the first that was not aborted"
+                );
+            }
+            sending.join().expect("it ends");
+        });
+    }
+}
+
+/// The other process is killed at an arbitrary moment in the middle of a stream of messages.
+fn the_death_of_either_process_is_reported_with_its_number() {
+    for (policy, part) in [
+        (Policy::Staged, "bulk::child_receives_for_ever"),
+        (Policy::Automatic, "bulk::child_receives_for_ever"),
+        (Policy::Staged, "bulk::child_sends_for_ever"),
+        (Policy::Automatic, "bulk::child_sends_for_ever"),
+    ] {
+        let (segment, arena) = memory(8 << 20);
+        let (link, ready) = link_and_window(&arena, 16 << 10);
+        ready.local().put_value(0, u64::from(policy == Policy::Staged)).expect("inside");
+        let mut other = Child::start_on(part, &segment, &[link.offset(), ready.offset()]);
+        let process = other.pid();
+        let outcome = std::thread::scope(|scope| {
+            let streaming = scope.spawn(|| match part {
+                "bulk::child_sends_for_ever" => {
+                    let mut receiver = Receiver::connect(&segment, link.offset()).expect("free");
+                    receive_for_ever(&mut receiver, ready.local())
+                }
+                _ => send_for_ever(
+                    &mut Sender::connect(&segment, link.offset()).expect("free"),
+                    policy,
+                ),
+            });
+            ready.wait_for_notifications(20, None);
+            other.kill();
+            streaming.join().expect("it ends")
+        });
+        match outcome {
+            BulkError::PeerGone { process: gone, .. } => assert_eq!(gone, process),
+            other => panic!("{other:?}"),
+        }
+        drop((link, ready));
+        assert_eq!(arena.used(), 0, "dead processes keep no memory");
+    }
+}
+
+fn send_for_ever(sender: &mut Sender, policy: Policy) -> BulkError {
+    sender.set_policy(policy);
+    (0..).find_map(|number| sender.send(&message(number, 100_000)).err()).expect("for ever")
+}
+
+/// Receives until an error, compares every byte, and notifies the window of every message.
+fn receive_for_ever(receiver: &mut Receiver, count: &RemoteWindow) -> BulkError {
+    let mut buffer = vec![0; 100_000];
+    let mut receive = |number: u64| {
+        let outcome = receiver.recv(&mut buffer);
+        count.notify();
+        outcome.map(|_| assert!(buffer == message(number, 100_000))).err()
+    };
+    (0..).find_map(&mut receive).expect("for ever")
+}
+
+/// Child process of `the_death_of_either_process_is_reported_with_its_number`.
+fn child_receives_for_ever() {
+    let (segment, offsets) = segment_and_offsets();
+    let ready = RemoteWindow::connect(&segment, offsets[1]).expect("exposed");
+    receive_for_ever(&mut Receiver::connect(&segment, offsets[0]).expect("free"), &ready);
+}
+
+/// Child process of `the_death_of_either_process_is_reported_with_its_number`.
+fn child_sends_for_ever() {
+    let (segment, offsets) = segment_and_offsets();
+    let ready = RemoteWindow::connect(&segment, offsets[1]).expect("exposed");
+    let staged = ready.get_value::<u64>(0) == Ok(1);
+    let policy = if staged { Policy::Staged } else { Policy::Automatic };
+    send_for_ever(&mut Sender::connect(&segment, offsets[0]).expect("free"), policy);
+}
+
+fn each_end_connects_once_and_reports_when_the_other_is_closed() {
+    let (segment, arena) = memory(8 << 20);
+    let link = BulkLink::create(&arena, 4096).expect("memory");
+    assert!(matches!(Sender::connect(&segment, Offset(64)), Err(OpenError::NoLink { .. })));
+    let mut sender = Sender::connect(&segment, link.offset()).expect("free");
+    assert_eq!(sender.direct_path().here, Err(NoDirectPath::Unknown), "not connected yet");
+    let own = Some(std::process::id());
+    let second = Sender::connect(&segment, link.offset()).map(|_| ());
+    assert!(
+        matches!(second, Err(OpenError::AlreadyOpened { end: End::Sender, process, .. }) if process == own),
+        "{second:?}"
+    );
+    let mut receiver = Receiver::connect(&segment, link.offset()).expect("free");
+    sender.send(&[1, 2, 3]).expect("memory");
+    drop(sender);
+    let mut buffer = [0; 10];
+    assert_eq!(receiver.recv(&mut buffer).expect("sent before it closed").bytes, 3);
+    assert!(matches!(receiver.recv(&mut buffer), Err(BulkError::Closed { .. })));
+    drop((receiver, link));
+    assert_eq!(arena.used(), 0);
+    let (mut sender, receiver) = pair(&arena, 4096).expect("memory");
+    drop(receiver);
+    assert!(matches!(sender.send(&[1]), Err(BulkError::Closed { .. })));
+    assert!(matches!(sender.send(&[1; 1 << 20]), Err(BulkError::Closed { .. })));
+    for staging in [0, 4095, u64::MAX] {
+        assert!(matches!(BulkLink::create(&arena, staging), Err(OpenError::Staging { .. })));
+    }
+    // A dropped owner closes the end that is still free.
+    let link = BulkLink::create(&arena, 4096).expect("memory");
+    let mut receiver = Receiver::connect(&segment, link.offset()).expect("free");
+    drop(link);
+    assert!(matches!(receiver.recv(&mut buffer), Err(BulkError::Closed { .. })));
+}
+
+fn a_waiting_sender_fails_when_the_receiver_is_closed() {
+    let (_, arena) = memory(8 << 20);
+    for policy in [Policy::Staged, Policy::Automatic] {
+        let (mut sender, receiver) = pair(&arena, 4096).expect("memory");
+        sender.set_policy(policy);
+        std::thread::scope(|scope| {
+            let sending = scope.spawn(move || sender.send(&message(1, 1 << 20)));
+            drop(receiver);
+            assert!(matches!(sending.join().expect("it ends"), Err(BulkError::Closed { .. })));
+        });
+    }
+}
+
+fn an_overwritten_link_causes_no_panic() {
+    let (segment, arena) = memory(4 << 20);
+    for seed in 1..200_u64 {
+        overwritten(&segment, &arena, seed);
+    }
+}
+
+/// Creates a link, overwrites its positions and its staging area, and uses it. Any result is
+/// acceptable.
+fn overwritten(segment: &Arc<Segment>, arena: &Arc<Arena>, seed: u64) {
+    let link = BulkLink::create(arena, 4096).expect("memory");
+    let mut sender = Sender::connect(segment, link.offset()).expect("free");
+    let mut receiver = Receiver::connect(segment, link.offset()).expect("free");
+    let noise = message(seed, link.bytes() as usize);
+    let (noise, _) = noise.as_chunks::<8>();
+    let words = segment.slice_at::<AtomicU64>(link.offset(), noise.len()).expect("inside");
+    // Small numbers pass more checks than large ones. The first line, with the holders of the ends,
+    // is kept: without it every wait would end at once.
+    for (index, (word, noise)) in words.iter().zip(noise).enumerate().skip(8) {
+        let noise = u64::from_le_bytes(*noise);
+        let value = if seed.is_multiple_of(2) { noise } else { noise >> (noise % 64) };
+        word.store(
+            if index < 24 && seed.is_multiple_of(3) { value % 4096 } else { value },
+            Ordering::Relaxed,
+        );
+    }
+    let mut buffer = vec![0; 1 << 16];
+    let now = Instant::now();
+    sender.set_policy(Policy::Staged);
+    for _ in 0..5 {
+        let _ = sender.send_deadline(&[1; 100], now);
+        let _ = receiver.recv_deadline(&mut buffer, now);
+    }
+    drop((sender, receiver));
+    for word in words {
+        word.store(0, Ordering::Relaxed);
+    }
+}

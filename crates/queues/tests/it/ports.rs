@@ -1,0 +1,551 @@
+//! Ports of one job, whose messages travel through receive queues if the job shares memory and over
+//! rings if not, with the same results.
+
+use crate::name_server::{TestServer, Transport, deadline};
+use queues::connection::ConnectionError;
+use queues::id::QueueName;
+use queues::names::TableError;
+use queues::names::{JobConfig, NameError, PortAddress, Refusal};
+use queues::port::{Class, NameClient, PortError, PortEvent, PortReceiver, PortSender};
+use std::sync::Barrier;
+use std::sync::atomic::{AtomicU32, Ordering};
+use std::time::{Duration, Instant};
+
+testing::tests![
+    requests_and_replies_of_many_arrive_in_their_order,
+    messages_of_all_lengths_keep_their_order,
+    full_request_queues_delay_no_reply,
+    a_deadline_ends_the_wait_for_the_name_server,
+    a_moved_port_loses_duplicates_and_reorders_nothing,
+    a_re_pointed_name_waits_for_earlier_messages,
+    a_waiting_successor_receives_its_notice_to_move,
+    a_revoked_name_and_a_refused_source_are_errors,
+    the_end_of_a_sender_is_reported_after_its_last_message,
+    a_process_has_512_ports_of_which_16_are_resident,
+    each_of_many_sleeping_receivers_is_woken,
+];
+
+/// A message, copied.
+#[derive(Debug, PartialEq, Eq)]
+struct Letter {
+    from: QueueName,
+    handler: u8,
+    class: Class,
+    bytes: Vec<u8>,
+}
+
+fn letter(delivery: PortEvent<'_>) -> Letter {
+    match delivery {
+        PortEvent::Message(message) => {
+            let (from, bytes) = (message.source.into(), message.bytes.to_vec());
+            Letter { from, handler: message.handler, class: message.class, bytes }
+        }
+        other => panic!("no message: {other:?}"),
+    }
+}
+
+fn next(inbox: &mut PortReceiver) -> Letter {
+    letter(inbox.recv_deadline(deadline()).expect("it can sleep").expect("a message"))
+}
+
+fn lost(inbox: &mut PortReceiver) -> ConnectionError {
+    match inbox.recv_deadline(deadline()).expect("it can sleep") {
+        Some(PortEvent::Disconnected(error)) => error,
+        other => panic!("nobody has gone: {other:?}"),
+    }
+}
+
+fn name(rank: &NameClient, process: u32, port: u16) -> QueueName {
+    rank.own_name(process, port).expect("a port of the job")
+}
+
+fn flat<T>(all: Vec<Vec<T>>) -> Vec<T> {
+    all.into_iter().flatten().collect()
+}
+
+/// Returns the bytes of a message with this number: `length` of them, at least four.
+fn bytes(number: u32, length: usize) -> Vec<u8> {
+    let mut bytes = vec![number as u8; length.max(4)];
+    bytes[..4].copy_from_slice(&number.to_le_bytes());
+    bytes
+}
+
+fn number(bytes: &[u8]) -> u32 {
+    u32::from_le_bytes(bytes[..4].try_into().expect("four bytes"))
+}
+
+fn requests_and_replies_of_many_arrive_in_their_order() {
+    const MESSAGES: u32 = 5000;
+    for transport in Transport::BOTH {
+        let name_server = TestServer::start();
+        let (ranks, ports) = name_server.open_ports(transport.job("job", 4, 1));
+        let server_name = name(&ranks[0], 0, 0);
+        let mut ports = flat(ports).into_iter();
+        let (mut answers, mut requests) = ports.next().expect("the server");
+        let all_done = Barrier::new(4);
+        std::thread::scope(|scope| {
+            for (mut outbox, mut inbox) in ports {
+                let all_done = &all_done;
+                scope.spawn(move || {
+                    let mut answered = 0;
+                    for number in 0..MESSAGES {
+                        outbox.send(server_name, 3, &bytes(number, 8)).expect("it receives");
+                        while number - answered > 20 {
+                            let answer = next(&mut inbox);
+                            assert_eq!((answer.from, answer.class), (server_name, Class::Reply));
+                            assert_eq!(answer.bytes, bytes(answered, 48));
+                            answered += 1;
+                        }
+                    }
+                    while answered < MESSAGES {
+                        assert_eq!(next(&mut inbox).bytes, bytes(answered, 48));
+                        answered += 1;
+                    }
+                    // No end is to be reported.
+                    all_done.wait();
+                });
+            }
+            let mut expected = [0; 4];
+            for _ in 0..3 * MESSAGES {
+                let request = next(&mut requests);
+                assert_eq!((request.handler, request.class), (3, Class::Request));
+                let expected = &mut expected[usize::from(request.from.number())];
+                assert_eq!(request.bytes, bytes(*expected, 8), "{transport:?}");
+                *expected += 1;
+                answers
+                    .reply(request.from.into(), 4, &bytes(number(&request.bytes), 48))
+                    .expect("it receives");
+            }
+            all_done.wait();
+        });
+    }
+}
+
+/// Two processes send to each other before they receive, messages of a line and longer ones in
+/// turn.
+fn messages_of_all_lengths_keep_their_order() {
+    for transport in Transport::BOTH {
+        let name_server = TestServer::start();
+        let (ranks, ports) = name_server.open_ports(transport.job("job", 2, 1));
+        let mut ports = flat(ports);
+        for round in 0..500u32 {
+            let lengths = [8, 48, 49, 0, 4000, 20, 100];
+            for (process, (outbox, _)) in ports.iter_mut().enumerate() {
+                let other = name(&ranks[0], 1 - process as u32, 0);
+                for (index, length) in lengths.into_iter().enumerate() {
+                    outbox
+                        .send_deadline(
+                            other,
+                            0,
+                            &bytes(7 * round + index as u32, length),
+                            deadline(),
+                        )
+                        .expect("there is room");
+                }
+                // The other class has a connection of its own.
+                outbox
+                    .reply_deadline(other.into(), 1, &bytes(round, 30), deadline())
+                    .expect("there is room");
+            }
+            for (_, inbox) in &mut ports {
+                let (mut requests, mut replies) = (Vec::new(), Vec::new());
+                for _ in 0..=lengths.len() {
+                    let letter = next(inbox);
+                    if letter.class == Class::Reply { &mut replies } else { &mut requests }
+                        .push(letter.bytes);
+                }
+                let sent = |(index, length)| bytes(7 * round + index as u32, length);
+                assert_eq!(
+                    requests,
+                    lengths.into_iter().enumerate().map(sent).collect::<Vec<_>>(),
+                    "{transport:?}"
+                );
+                assert_eq!(replies, [bytes(round, 30)]);
+            }
+        }
+        let oversized = ports[0].0.send(name(&ranks[0], 1, 0), 0, &[0; 4089]);
+        let most = Err(ConnectionError::Oversized { bytes: 4089, most: 4088 });
+        assert!(
+            matches!(&oversized, Err(PortError::Connection(error)) if Err::<(), _>(error.clone()) == most)
+        );
+        ports[0].0.send(name(&ranks[0], 1, 0), 0, b"fits").expect("the lane is as before");
+        assert_eq!(next(&mut ports[1].1).bytes, b"fits");
+    }
+}
+
+fn full_request_queues_delay_no_reply() {
+    for transport in Transport::BOTH {
+        let name_server = TestServer::start();
+        let (ranks, ports) = name_server.open_ports(transport.job("job", 3, 1));
+        let [(_, mut inbox), (mut one, _), (mut two, _)] =
+            <[_; 3]>::try_from(flat(ports)).expect("three");
+        let full = name(&ranks[0], 0, 0);
+        one.send(full, 0, &bytes(0, 8)).expect("there is room");
+        let mut requests = 1;
+        while one.try_send(full, 0, &bytes(requests, 8)).expect("it is there") {
+            requests += 1;
+        }
+        assert!(requests > 100, "{transport:?}: {requests}");
+        let late = one.send_deadline(full, 0, b"more", Instant::now());
+        assert!(
+            matches!(late, Err(PortError::Connection(ConnectionError::TimedOut { .. }))),
+            "{late:?}"
+        );
+        for round in 0..10 {
+            one.reply_deadline(full.into(), 1, &bytes(round, 8), deadline())
+                .expect("replies have room of their own");
+            two.reply_deadline(full.into(), 1, &bytes(round, 8), deadline())
+                .expect("replies have room of their own");
+        }
+        let mut replies = 0;
+        for _ in 0..requests + 20 {
+            let letter = next(&mut inbox);
+            replies += u32::from(letter.class == Class::Reply);
+        }
+        assert_eq!(replies, 20);
+        assert!(inbox.try_recv().expect("it can look").is_none());
+        one.send(full, 0, b"more").expect("there is room again");
+    }
+}
+
+fn a_deadline_ends_the_wait_for_the_name_server() {
+    for transport in Transport::BOTH {
+        let mut name_server = TestServer::start();
+        let (ranks, ports) = name_server.open_ports(transport.job("job", 2, 1));
+        let [(mut outbox, _), (_, _inbox)] = <[_; 2]>::try_from(flat(ports)).expect("two");
+        name_server.close();
+        let started = Instant::now();
+        let to = name(&ranks[0], 1, 0);
+        assert!(!outbox.try_send(to, 0, b"hasty").expect("it is there"));
+        assert!(!outbox.try_reply(to.into(), 0, b"hasty").expect("it is there"));
+        let late = outbox.send_deadline(to, 0, b"hasty", started);
+        assert!(matches!(late, Err(PortError::Names(NameError::NoAnswer { .. }))), "{late:?}");
+        let late = outbox.reply_deadline(to.into(), 0, b"hasty", started);
+        assert!(matches!(late, Err(PortError::Names(NameError::NoAnswer { .. }))), "{late:?}");
+    }
+}
+
+/// A rank moves to another process and again to another while three senders continue, one of them
+/// with longer messages. Each message is delivered once, in the order of its sender, by any of the
+/// processes.
+fn a_moved_port_loses_duplicates_and_reorders_nothing() {
+    const MESSAGES: u32 = 20_000;
+    for transport in Transport::BOTH {
+        let name_server = TestServer::start();
+        let (ranks, ports) = name_server.open_ports(transport.job("job", 6, 1));
+        let moving = name(&ranks[0], 0, 0);
+        let mut ports = flat(ports);
+        let senders = ports.split_off(3);
+        // What comes next from each sender; all receivers share it, so that it is the order over
+        // all of them.
+        let expected = [const { AtomicU32::new(0) }; 3];
+        let received = || expected.iter().map(|count| count.load(Ordering::SeqCst)).sum::<u32>();
+        let check = |delivery: Option<PortEvent<'_>>| match delivery {
+            Some(PortEvent::Message(message)) => {
+                let (sender, number) = (usize::from(message.handler), number(message.bytes));
+                let before = expected[sender].fetch_add(1, Ordering::SeqCst);
+                assert_eq!(number, before, "{transport:?}: of sender {sender}");
+            }
+            // A sender that had sent everything before its name was re-pointed has only now ended.
+            Some(PortEvent::Disconnected(ConnectionError::Closed { .. }))
+                if received() == 3 * MESSAGES => {}
+            Some(PortEvent::Disconnected(error)) => panic!("{transport:?}: {error}"),
+            None => {}
+        };
+        std::thread::scope(|scope| {
+            for ((mut outbox, _inbox), handler) in senders.into_iter().zip(0u8..) {
+                let done = || received() == 3 * MESSAGES;
+                scope.spawn(move || {
+                    for number in 0..MESSAGES {
+                        let length = if handler == 2 && number % 1000 > 500 { 300 } else { 8 };
+                        outbox
+                            .send_deadline(moving, handler, &bytes(number, length), deadline())
+                            .expect("somebody receives");
+                    }
+                    // Until then it stays, so that its end is not reported.
+                    crate::child::until("everything has been received", done);
+                });
+            }
+            for (place, (_outbox, mut inbox)) in ports.into_iter().enumerate() {
+                let name_server = &name_server;
+                let (check, received) = (&check, &received);
+                scope.spawn(move || {
+                    let share = (place as u32 + 1) * MESSAGES;
+                    if place == 2 {
+                        while received() < share {
+                            check(inbox.recv_deadline(deadline()).expect("it can sleep"));
+                        }
+                        return;
+                    }
+                    while received() < share - 1000 {
+                        check(inbox.recv_deadline(deadline()).expect("it can sleep"));
+                    }
+                    let addresses = [place, place + 1]
+                        .map(|process| PortAddress::new("job", process as u32, 0));
+                    name_server
+                        .inner
+                        .move_port(&addresses[0], &addresses[1])
+                        .expect("both are open");
+                    // Until the senders have observed it and everything that they sent here is
+                    // received.
+                    crate::child::until("the senders have left", || {
+                        check(inbox.try_recv().expect("it can look"));
+                        inbox.connections() == 0
+                    });
+                });
+            }
+        });
+        assert_eq!(received(), 3 * MESSAGES);
+    }
+}
+
+/// A sender whose name was re-pointed is refused until the former receiver has received its
+/// messages, and no longer.
+fn a_re_pointed_name_waits_for_earlier_messages() {
+    let name_server = TestServer::start();
+    let (ranks, ports) = name_server.open_ports(Transport::Queues.job("job", 3, 2));
+    let mut ports = ports.into_iter();
+    let mut pair =
+        || <[(PortSender, PortReceiver); 2]>::try_from(ports.next().expect("three")).expect("two");
+    let ([(mut outbox, _), _], [(_, mut former), _], [(_, mut latter), _]) =
+        (pair(), pair(), pair());
+    let wanted = name(&ranks[0], 1, 0);
+    for number in 0..10 {
+        outbox.send(wanted, 0, &bytes(number, 8)).expect("there is room");
+    }
+    name_server.inner.repoint("job", wanted, &PortAddress::new("job", 2, 0)).expect("open");
+    let late = outbox.send_deadline(wanted, 0, b"new", Instant::now() + Duration::from_millis(500));
+    assert!(
+        matches!(&late, Err(PortError::Names(NameError::Refused { refusal: Refusal::Moving, .. }))),
+        "{late:?}"
+    );
+    for number in 0..10 {
+        assert!(!outbox.try_send(wanted, 0, b"new").expect("open"));
+        // The unused class has no messages to wait for.
+        outbox.reply(wanted.into(), 1, &bytes(number, 8)).expect("open");
+        assert_eq!(next(&mut former).bytes, bytes(number, 8));
+        assert_eq!(next(&mut latter).bytes, bytes(number, 8));
+    }
+    assert_eq!(former.connections(), 1, "it has not found out yet");
+    assert!(former.recv_deadline(Instant::now()).expect("it can look").is_none());
+    assert_eq!(former.connections(), 0);
+    outbox.send_deadline(wanted, 0, b"new", deadline()).expect("nothing is left there");
+    assert_eq!(next(&mut latter).bytes, b"new");
+    // Back again, with nothing sent meanwhile: the connection continues.
+    name_server.inner.repoint("job", wanted, &PortAddress::new("job", 1, 0)).expect("open");
+    name_server.inner.repoint("job", wanted, &PortAddress::new("job", 2, 0)).expect("open");
+    assert!(outbox.try_send(wanted, 0, b"still here").expect("open"));
+    assert_eq!(next(&mut latter).bytes, b"still here");
+    // Longer messages wait as well, and then have a connection with a ring, which moves itself.
+    for number in 0..5 {
+        outbox.send(wanted, 0, &bytes(number, 8)).expect("there is room");
+    }
+    name_server.inner.repoint("job", wanted, &PortAddress::new("job", 1, 0)).expect("open");
+    for number in 0..5 {
+        assert!(!outbox.try_send(wanted, 0, &[7; 100]).expect("open"));
+        assert_eq!(next(&mut latter).bytes, bytes(number, 8));
+    }
+    assert!(latter.recv_deadline(Instant::now()).expect("it can look").is_none());
+    outbox.send_deadline(wanted, 0, &[7; 100], deadline()).expect("nothing is left there");
+    assert_eq!(next(&mut former).bytes, [7; 100]);
+    name_server.inner.repoint("job", wanted, &PortAddress::new("job", 2, 0)).expect("open");
+    crate::child::until("the lane is handed over", || {
+        assert!(former.try_recv().expect("it can look").is_none());
+        former.connections() == 0
+    });
+    outbox.send_deadline(wanted, 0, &[8; 100], deadline()).expect("open");
+    assert_eq!(next(&mut latter).bytes, [8; 100]);
+    outbox.close(wanted);
+    assert!(matches!(lost(&mut latter), ConnectionError::Closed { .. }));
+    // The receiver has dropped its end: messages that it has not received are lost, and the wait
+    // for them ends.
+    outbox.send_deadline(wanted, 0, b"never received", deadline()).expect("open");
+    name_server.inner.repoint("job", wanted, &PortAddress::new("job", 1, 0)).expect("open");
+    drop(latter);
+    outbox.send_deadline(wanted, 0, b"here", deadline()).expect("open");
+    assert_eq!(next(&mut former).bytes, b"here");
+}
+
+/// A connection with a ring that is to move while it waits for earlier messages in the receive
+/// queue moves when these are received.
+fn a_waiting_successor_receives_its_notice_to_move() {
+    let name_server = TestServer::start();
+    let (ranks, ports) = name_server.open_ports(Transport::Queues.job("job", 3, 1));
+    let [(mut outbox, _), (_, mut former), (_, mut latter)] =
+        <[_; 3]>::try_from(flat(ports)).expect("three");
+    let wanted = name(&ranks[0], 1, 0);
+    // So many that the former receiver checks its notices while they arrive, before the successor
+    // is polled.
+    for number in 0..350 {
+        outbox.send(wanted, 0, &bytes(number, 8)).expect("there is room");
+        if number < 100 {
+            assert_eq!(next(&mut former).bytes, bytes(number, 8));
+        }
+    }
+    outbox.send(wanted, 0, &[7; 100]).expect("there is room");
+    name_server.inner.repoint("job", wanted, &PortAddress::new("job", 2, 0)).expect("open");
+    for number in 100..350 {
+        assert_eq!(next(&mut former).bytes, bytes(number, 8));
+    }
+    assert!(former.try_recv().expect("it can look").is_none());
+    assert_eq!(former.connections(), 0);
+    assert_eq!(next(&mut latter).bytes, [7; 100]);
+}
+
+fn a_revoked_name_and_a_refused_source_are_errors() {
+    for transport in Transport::BOTH {
+        let name_server = TestServer::start();
+        let (ranks, ports) = name_server.open_ports(transport.job("job", 3, 1));
+        let [(_, mut inbox), (mut one, _), (mut two, _)] =
+            <[_; 3]>::try_from(flat(ports)).expect("three");
+        let wanted = name(&ranks[0], 0, 0);
+        for outbox in [&mut one, &mut two] {
+            outbox.send(wanted, 7, b"before").expect("allowed");
+            assert_eq!(next(&mut inbox).bytes, b"before");
+        }
+        inbox.port().refuse_source(one.port().name().into()).expect("it answers");
+        let refused =
+            std::iter::repeat_with(|| one.try_send(wanted, 7, b"refused")).find_map(Result::err);
+        let refused = refused.expect("it does not go on for ever");
+        let is_that = |error: &ConnectionError| {
+            matches!(error, ConnectionError::Refused { .. } | ConnectionError::Closed { .. })
+        };
+        assert!(
+            matches!(&refused, PortError::Connection(error) if is_that(error)),
+            "{transport:?}: {refused}"
+        );
+        let error = lost(&mut inbox);
+        assert!(matches!(&error, ConnectionError::Refused { .. }), "{transport:?}: {error}");
+        let again = one.try_send(wanted, 7, b"refused");
+        assert!(
+            matches!(
+                again,
+                Err(PortError::Names(NameError::Refused { refusal: Refusal::SourceRefused, .. }))
+            ),
+            "{again:?}"
+        );
+        two.send(wanted, 7, b"the others go on").expect("allowed");
+        assert_eq!(next(&mut inbox).bytes, b"the others go on");
+        name_server.inner.revoke("job", wanted).expect("a name of the job");
+        let revoked = two.send(wanted, 7, b"revoked");
+        assert!(
+            matches!(revoked, Err(PortError::Connection(ConnectionError::Revoked { .. }))),
+            "{transport:?}: {revoked:?}"
+        );
+        let revoked = two.send(wanted, 7, b"revoked");
+        assert!(
+            matches!(revoked, Err(PortError::Table(TableError::RevokedName { .. }))),
+            "{revoked:?}"
+        );
+        let error = lost(&mut inbox);
+        assert!(
+            matches!(error, ConnectionError::Revoked { .. } | ConnectionError::Closed { .. }),
+            "{transport:?}: {error}"
+        );
+        assert!(inbox.try_recv().expect("it can look").is_none());
+    }
+}
+
+fn the_end_of_a_sender_is_reported_after_its_last_message() {
+    for transport in Transport::BOTH {
+        let name_server = TestServer::start();
+        let (ranks, ports) = name_server.open_ports(transport.job("job", 3, 1));
+        let [(_, mut inbox), (mut one, _), (mut two, _)] =
+            <[_; 3]>::try_from(flat(ports)).expect("three");
+        let wanted = name(&ranks[0], 0, 0);
+        for number in 0..50 {
+            one.send(wanted, 1, &bytes(number, 8)).expect("there is room");
+            two.send(wanted, 2, &bytes(number, 8)).expect("there is room");
+        }
+        drop(one);
+        let mut of_one = 0;
+        let error = loop {
+            match inbox.recv_deadline(deadline()).expect("it can sleep") {
+                Some(PortEvent::Message(message)) => of_one += u32::from(message.handler == 1),
+                Some(PortEvent::Disconnected(error)) => break error,
+                None => panic!("nothing comes"),
+            }
+        };
+        assert_eq!(of_one, 50, "{transport:?}");
+        assert!(
+            matches!(&error, ConnectionError::Closed { peer } if peer.process == 1),
+            "{transport:?}: {error}"
+        );
+        two.send(wanted, 2, b"last").expect("there is room");
+        while next(&mut inbox).bytes != b"last" {}
+        assert_eq!(inbox.connections(), 1, "{transport:?}");
+    }
+}
+
+/// A process with 512 ports of which 16 are resident: every port receives its messages, in the
+/// order of their sender.
+fn a_process_has_512_ports_of_which_16_are_resident() {
+    const PORTS: u16 = 512;
+    let name_server = TestServer::start();
+    let plan = JobConfig { resident: 16, ..Transport::Queues.job("job", 2, PORTS) };
+    let key = name_server.inner.add_job(plan).expect("a new job");
+    let [one, two] = [0, 1].map(|process| name_server.register("job", process, key));
+    let (mut outbox, _inbox) = two.open_port(0).expect("a new port").split();
+    let mut inboxes: Vec<PortReceiver> =
+        (0..PORTS).map(|port| one.open_port(port).expect("a new port").split().1).collect();
+    std::thread::scope(|scope| {
+        scope.spawn(|| {
+            for number in 0..20 {
+                for port in 0..PORTS {
+                    // Some of them repeatedly, so that they become resident.
+                    for part in 0..if port % 50 == 0 { 5 } else { 1 } {
+                        outbox
+                            .send(name(&one, 0, port), part, &bytes(number, 8))
+                            .expect("it receives");
+                    }
+                }
+            }
+        });
+        for number in 0..20 {
+            for (port, inbox) in inboxes.iter_mut().enumerate() {
+                for part in 0..if port % 50 == 0 { 5 } else { 1 } {
+                    let letter = next(inbox);
+                    assert_eq!(
+                        (letter.handler, letter.bytes),
+                        (part, bytes(number, 8)),
+                        "port {port}"
+                    );
+                }
+            }
+        }
+    });
+    for inbox in &mut inboxes {
+        assert!(inbox.try_recv().expect("it can look").is_none());
+    }
+}
+
+/// Many receivers of one process sleep at the same time, and each is woken for its own messages.
+fn each_of_many_sleeping_receivers_is_woken() {
+    let name_server = TestServer::start();
+    let (ranks, ports) = name_server.open_ports(Transport::Queues.job("job", 2, 8));
+    let mut ports = ports.into_iter();
+    let inboxes = ports.next().expect("two");
+    let mut senders = ports.next().expect("two");
+    let received = AtomicU32::new(0);
+    std::thread::scope(|scope| {
+        for (port, (_outbox, mut inbox)) in inboxes.into_iter().enumerate() {
+            let received = &received;
+            scope.spawn(move || {
+                for number in 0..200 {
+                    assert_eq!(next(&mut inbox).bytes, bytes(number, 8), "port {port}");
+                    received.fetch_add(1, Ordering::SeqCst);
+                }
+            });
+        }
+        let mut sent = 0;
+        for number in 0..200 {
+            for port in [3, 0, 7, 1, 6, 2, 5, 4] {
+                let name = name(&ranks[0], 0, port);
+                senders[0].0.send(name, 0, &bytes(number, 8)).expect("it receives");
+                sent += 1;
+                // One at a time, so that all others sleep.
+                crate::child::until("it is received", || received.load(Ordering::SeqCst) == sent);
+            }
+        }
+    });
+}

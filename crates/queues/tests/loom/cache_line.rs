@@ -1,0 +1,548 @@
+//! Loom models of the slot ring: every interleaving of a few threads, on the source files that run
+//! in production.
+
+#[path = "../../src/cache_line"]
+#[allow(
+    dead_code,
+    unreachable_pub,
+    reason = "the files are library modules; the models below use parts of them"
+)]
+mod cache_line {
+    pub(crate) mod message;
+    pub(crate) mod receive;
+    pub(crate) mod ring;
+    pub(crate) mod state;
+
+    /// Liveness of processes, which the kernel reports in production.
+    pub(crate) mod senders {
+        use super::state::SenderId;
+        use crate::sync::{AtomicU64, Ordering};
+
+        /// One bit per ended process.
+        #[derive(Debug, Clone, Copy)]
+        pub(crate) struct Senders<'a>(pub(crate) &'a AtomicU64);
+
+        impl Senders<'_> {
+            pub(crate) fn is_dead(self, claimant: SenderId) -> bool {
+                self.0.load(Ordering::Acquire) >> claimant.number() & 1 != 0
+            }
+        }
+    }
+}
+
+use crate::consumers::{Consumers, Multi, Single};
+use crate::error::{RecvError, SendError};
+use crate::id::SourceName;
+use crate::sync::{AtomicU32, AtomicU64, Ordering};
+use cache_line::message::CacheLineMessage;
+use cache_line::receive::{RecvState, VoidPolicy};
+use cache_line::ring::{Slot, SlotRing};
+use cache_line::senders::Senders;
+use cache_line::state::{CacheLineHeader, SenderId};
+use loom::sync::Arc;
+use loom::thread;
+
+/// Zeroed memory of a ring.
+struct Memory {
+    lines: Vec<Slot>,
+    tail: AtomicU64,
+    seen: AtomicU64,
+    head: AtomicU64,
+    gate: AtomicU32,
+    dead: AtomicU64,
+}
+
+fn source(number: u16) -> SourceName {
+    SourceName::new(number).expect("14 bits")
+}
+
+/// A message of two words that a mixture of two messages could not pass for.
+fn message(from: u16, number: u64) -> CacheLineMessage {
+    let mut bytes = [0; 16];
+    bytes[..8].copy_from_slice(&number.to_le_bytes());
+    bytes[8..].copy_from_slice(&(!number ^ u64::from(from)).to_le_bytes());
+    CacheLineMessage::new(
+        CacheLineHeader { source: source(from), handler: 1, tag: number as u16 },
+        &bytes,
+    )
+    .expect("16 bytes")
+}
+
+fn read(got: CacheLineMessage) -> (u16, u64) {
+    let header = got.header();
+    assert_eq!(
+        got,
+        message(header.source.number(), u64::from(header.tag)),
+        "whole and of one piece"
+    );
+    (header.source.number(), u64::from(header.tag))
+}
+
+/// Voids as soon as it may.
+fn eager_voider() -> RecvState {
+    let mut looks = RecvState::default();
+    looks.policy = VoidPolicy { near: 1, far: 1, times: 1, unknown_times: 0 };
+    looks
+}
+
+impl Memory {
+    /// A ring that is some laps old and holds `full` messages of source 9.
+    fn used(lines: usize, full: u64) -> Arc<Memory> {
+        let word = || AtomicU64::new(0);
+        let memory = Memory {
+            lines: (0..lines).map(|_| Slot::of(word)).collect(),
+            tail: word(),
+            seen: word(),
+            head: word(),
+            gate: AtomicU32::new(0),
+            dead: word(),
+        };
+        for _ in 0..3 {
+            assert!(memory.send(9, 0).is_ok() && memory.drain::<Multi>() == [(9, 0)]);
+        }
+        assert_eq!(memory.send_some(9, full as usize), full);
+        Arc::new(memory)
+    }
+
+    /// As seen by somebody else than the senders.
+    fn lines(&self) -> SlotRing<'_> {
+        self.lines_of(0)
+    }
+
+    /// As seen by the process of this sender.
+    fn lines_of(&self, from: u16) -> SlotRing<'_> {
+        let Memory { lines, tail, seen, head, gate, dead } = self;
+        SlotRing {
+            slots: lines,
+            tail,
+            seen,
+            head,
+            gate,
+            senders: Senders(dead),
+            own: SenderId::from_bits(from.into()),
+        }
+    }
+
+    fn send(&self, from: u16, number: u64) -> Result<u64, SendError> {
+        self.lines_of(from).try_send(&message(from, number), 0).inspect_err(|&why| {
+            // As `cache_line.rs` does.
+            if why == SendError::Full && self.lines_of(from).is_stuck() {
+                self.lines_of(from).recover();
+            }
+        })
+    }
+
+    /// A sender claims a line and dies, just then or after it has written its header.
+    fn die_composing(&self, from: u16, has_named_itself: bool) {
+        let claimed = self.lines_of(from).claim(0).expect("room");
+        if has_named_itself {
+            self.lines_of(from).put_header(claimed, CacheLineHeader::default().pack(0));
+            self.lines_of(from).put(claimed, 0, 77);
+        }
+        // Release, as the kernel's word about a death would be.
+        self.dead.fetch_or(1 << from, Ordering::Release);
+    }
+
+    /// Tries so often to send the next of the numbers from 0 on; gives how many it sent.
+    fn send_some(&self, from: u16, tries: usize) -> u64 {
+        (0..tries).fold(0, |number, _| match self.send(from, number) {
+            Ok(_) => number + 1,
+            Err(SendError::Full) => number,
+            Err(why) => panic!("{why}"),
+        })
+    }
+
+    /// Tries so often to receive.
+    fn receive_some<C: Consumers>(&self, tries: usize) -> Vec<(u16, u64)> {
+        let mut looks = eager_voider();
+        let mut receive =
+            |_| self.lines().try_recv::<C>(&mut looks).expect("neither closed nor broken");
+        (0..tries).filter_map(&mut receive).map(read).collect()
+    }
+
+    /// Receives what is left when all others have ended.
+    fn drain<C: Consumers>(&self) -> Vec<(u16, u64)> {
+        let mut looks = eager_voider();
+        let mut receive =
+            || self.lines().try_recv::<C>(&mut looks).expect("neither closed nor broken");
+        let got: Vec<_> = std::iter::from_fn(|| receive().map(read)).collect();
+        assert!(!self.lines().is_ready());
+        got
+    }
+
+    /// Sends and receives for so many laps, with whatever lines there are.
+    fn pass_laps(&self, laps: usize) {
+        for _ in 0..laps * self.lines.len() {
+            let sent = self.send_some(7, 1);
+            assert_eq!(self.drain::<Multi>().len() as u64, sent);
+        }
+    }
+
+    /// All of its lines can be used.
+    fn assert_whole(&self) {
+        for _ in 0..2 {
+            let count = self.lines.len() as u64;
+            assert_eq!(self.send_some(8, self.lines.len() + 1), count, "no line is lost");
+            assert_eq!(
+                self.drain::<Multi>(),
+                (0..count).map(|number| (8, number)).collect::<Vec<_>>()
+            );
+        }
+    }
+}
+
+/// The numbers of one sender, in the order in which they came.
+fn of(from: u16, got: &[(u16, u64)]) -> Vec<u64> {
+    got.iter().filter(|message| message.0 == from).map(|message| message.1).collect()
+}
+
+/// Bounded, so that the whole file takes seconds; three preemptions find what more find, in
+/// practice.
+fn model(preemptions: usize, body: impl Fn() + Sync + Send + 'static) {
+    let mut builder = loom::model::Builder::new();
+    builder.preemption_bound = Some(preemptions);
+    builder.max_branches = 20_000;
+    builder.check(body);
+}
+
+fn two_senders_one_receiver<C: Consumers>(preemptions: usize, full: u64, tries: usize) {
+    model(preemptions, move || {
+        let ring = Memory::used(2, full);
+        let senders = [1, 2].map(|from| {
+            let ring = Arc::clone(&ring);
+            thread::spawn(move || ring.send_some(from, tries))
+        });
+        let mut got = ring.receive_some::<C>(tries + 1);
+        let sent = senders.map(|sender| sender.join().expect("no panic"));
+        got.extend(ring.drain::<C>());
+        for (from, sent) in [(1, sent[0]), (2, sent[1]), (9, full)] {
+            assert_eq!(
+                of(from, &got),
+                (0..sent).collect::<Vec<_>>(),
+                "in order, nothing lost or doubled"
+            );
+        }
+        ring.assert_whole();
+    });
+}
+
+#[test]
+fn two_senders_and_an_eager_voider_of_an_empty_ring() {
+    two_senders_one_receiver::<Multi>(3, 0, 1);
+}
+
+#[test]
+fn two_senders_and_an_eager_voider_of_a_full_ring() {
+    two_senders_one_receiver::<Multi>(2, 2, 2);
+}
+
+#[test]
+fn two_senders_and_an_eager_single_voider() {
+    two_senders_one_receiver::<Single>(2, 1, 2);
+}
+
+#[test]
+fn a_sender_and_two_receivers() {
+    model(2, || {
+        let ring = Memory::used(2, 2);
+        let receivers = [0, 1].map(|_| {
+            let ring = Arc::clone(&ring);
+            thread::spawn(move || ring.receive_some::<Multi>(2))
+        });
+        let sent = ring.send_some(1, 3);
+        let mut got = receivers.map(|receiver| receiver.join().expect("no panic")).to_vec();
+        got.push(ring.drain::<Multi>());
+        for from in [1, 9] {
+            assert!(
+                got.iter().all(|each| of(from, each).is_sorted()),
+                "each receiver gets them in order"
+            );
+        }
+        let mut all = got.concat();
+        all.sort_unstable();
+        let expected = (0..sent).map(|number| (1, number)).chain((0..2).map(|number| (9, number)));
+        assert_eq!(all, expected.collect::<Vec<_>>(), "nothing lost or doubled");
+        ring.assert_whole();
+    });
+}
+
+/// A sender is so slow that its line is voided, passed by for some laps, and given back while
+/// others come round to it.
+#[test]
+fn a_voided_slot_is_skipped_and_released() {
+    model(2, || {
+        let ring = Memory::used(2, 0);
+        let slow = ring.lines_of(1).claim(0).expect("room");
+        ring.lines_of(1).put_header(
+            slow,
+            CacheLineHeader { source: source(1), ..CacheLineHeader::default() }.pack(0),
+        );
+        // The other line passes three messages on meanwhile, and the slow one is voided again every
+        // lap.
+        for number in 0..3 {
+            assert!(ring.send(2, number).is_ok());
+            assert_eq!(ring.receive_some::<Multi>(1), [(2, number)]);
+        }
+        let late = {
+            let ring = Arc::clone(&ring);
+            thread::spawn(move || {
+                let lines = ring.lines();
+                lines.write(slow, &message(1, 0));
+                assert!(lines.publish(slow).is_err(), "it was voided");
+                assert_eq!(
+                    lines.composed(slow),
+                    message(1, 0),
+                    "nobody has written to it meanwhile"
+                );
+                lines.release(slow);
+                ring.send_some(1, 1)
+            })
+        };
+        let other = {
+            let ring = Arc::clone(&ring);
+            thread::spawn(move || ring.send_some(2, 2))
+        };
+        let mut got = ring.receive_some::<Multi>(2);
+        let sent = [late, other].map(|sender| sender.join().expect("no panic"));
+        got.extend(ring.drain::<Multi>());
+        assert_eq!(of(1, &got), (0..sent[0]).collect::<Vec<_>>());
+        assert_eq!(of(2, &got), (0..sent[1]).collect::<Vec<_>>());
+        ring.assert_whole();
+    });
+}
+
+/// Publication, void and a second receiver meet.
+#[test]
+fn a_slot_is_published_or_voided_and_never_both() {
+    model(3, || {
+        let ring = Memory::used(2, 0);
+        let claimed = ring.lines().claim(0).expect("room");
+        assert!(ring.send(2, 0).is_ok(), "something lies behind");
+        let composing = {
+            let ring = Arc::clone(&ring);
+            thread::spawn(move || {
+                let lines = ring.lines();
+                lines.write(claimed, &message(1, 0));
+                let published = lines.publish(claimed).is_ok();
+                if !published {
+                    lines.release(claimed);
+                }
+                published
+            })
+        };
+        let receivers = [0, 1].map(|_| {
+            let ring = Arc::clone(&ring);
+            thread::spawn(move || ring.receive_some::<Multi>(1))
+        });
+        let mut got = receivers.map(|receiver| receiver.join().expect("no panic")).concat();
+        let published = composing.join().expect("no panic");
+        got.extend(ring.drain::<Multi>());
+        assert_eq!(of(1, &got), if published { vec![0] } else { vec![] });
+        assert_eq!(of(2, &got), [0]);
+        ring.assert_whole();
+    });
+}
+
+/// A sender dies at one of the steps of its sending. The others go on with the lines that are left,
+/// and get its own back.
+#[test]
+fn a_dead_claimer_costs_one_line_until_it_is_recovered() {
+    for has_named_itself in [false, true] {
+        model(2, move || {
+            let ring = Memory::used(4, 0);
+            let dead = {
+                let ring = Arc::clone(&ring);
+                thread::spawn(move || ring.die_composing(1, has_named_itself))
+            };
+            let other = {
+                let ring = Arc::clone(&ring);
+                thread::spawn(move || ring.send_some(2, 3))
+            };
+            let mut got = ring.receive_some::<Multi>(2);
+            dead.join().expect("no panic");
+            assert_eq!(other.join().expect("no panic"), 3);
+            got.extend(ring.drain::<Multi>());
+            assert_eq!(got, [(2, 0), (2, 1), (2, 2)]);
+            // With one line less the ring still works, lap after lap.
+            for lap in 0..3 {
+                assert!(ring.send_some(3, 4) >= 2, "lap {lap}");
+                assert!(of(3, &ring.drain::<Multi>()).len() >= 2, "lap {lap}");
+            }
+            assert!(ring.lines_of(3).recover() <= 1, "if no sender has done so");
+            assert_eq!(ring.lines_of(3).recover(), 0, "once");
+            // The line rests for a lap or two.
+            ring.pass_laps(2);
+            ring.assert_whole();
+        });
+    }
+}
+
+/// Two find out at once that a sender has died, while a third goes on sending.
+#[test]
+fn a_dead_claimers_line_is_taken_over_once() {
+    model(1, || {
+        let ring = Memory::used(2, 0);
+        ring.die_composing(1, true);
+        assert!(ring.send(2, 9).is_ok());
+        assert_eq!(ring.receive_some::<Multi>(1), [(2, 9)]);
+        let recoverers = [3, 4].map(|from| {
+            let ring = Arc::clone(&ring);
+            thread::spawn(move || ring.lines_of(from).recover())
+        });
+        let sent = ring.send_some(2, 2);
+        let got = ring.drain::<Multi>();
+        // None of them, if the void was just being moved on.
+        assert!(
+            recoverers.map(|one| one.join().expect("no panic")).into_iter().sum::<usize>() <= 1
+        );
+        assert_eq!(of(2, &got), (0..sent).collect::<Vec<_>>());
+        ring.lines_of(3).recover();
+        ring.pass_laps(2);
+        ring.assert_whole();
+    });
+}
+
+/// Nobody is asked to recover anything: the senders do it when no line is left, and now and then
+/// when they pass.
+#[test]
+fn senders_recover_the_lines_of_the_dead() {
+    model(0, || {
+        let ring = Memory::used(2, 0);
+        ring.die_composing(1, true);
+        ring.die_composing(2, false);
+        ring.pass_laps(4);
+        ring.assert_whole();
+        ring.die_composing(1, false);
+        ring.pass_laps(20);
+        ring.assert_whole();
+    });
+}
+
+/// A dead sender's successor is between its claim and its header when a receiver has lost its
+/// policy.
+#[test]
+fn the_next_claim_identifies_the_claimant() {
+    model(3, || {
+        let ring = Memory::used(4, 0);
+        ring.die_composing(1, false);
+        let next = {
+            let ring = Arc::clone(&ring);
+            thread::spawn(move || {
+                assert!(ring.send(2, 0).is_ok());
+                assert!(ring.send(2, 1).is_ok());
+            })
+        };
+        let mut looks = eager_voider();
+        // Longer than the other thread can be held up here.
+        looks.policy.unknown_times = 1_000;
+        let mut got = Vec::new();
+        for _ in 0..3 {
+            got.extend(
+                ring.lines()
+                    .try_recv::<Multi>(&mut looks)
+                    .expect("neither closed nor broken")
+                    .map(read),
+            );
+        }
+        next.join().expect("no panic");
+        got.extend(ring.drain::<Multi>());
+        assert_eq!(got, [(2, 0), (2, 1)]);
+        assert_eq!(ring.lines_of(3).recover(), 1, "it was not lost");
+        ring.pass_laps(2);
+        ring.assert_whole();
+    });
+}
+
+#[test]
+fn an_abandoned_claim_leaves_a_consistent_ring() {
+    model(3, || {
+        let ring = Memory::used(2, 0);
+        let giving_up = {
+            let ring = Arc::clone(&ring);
+            thread::spawn(move || {
+                if let Ok(claimed) = ring.lines().claim(0) {
+                    ring.lines().abandon(claimed);
+                }
+            })
+        };
+        let other = {
+            let ring = Arc::clone(&ring);
+            thread::spawn(move || ring.send_some(2, 2))
+        };
+        let mut got = ring.receive_some::<Multi>(1);
+        giving_up.join().expect("no panic");
+        let sent = other.join().expect("no panic");
+        got.extend(ring.drain::<Multi>());
+        assert_eq!(got, (0..sent).map(|number| (2, number)).collect::<Vec<_>>());
+        ring.assert_whole();
+    });
+}
+
+#[test]
+fn what_was_claimed_before_closing_is_received_or_refused() {
+    model(3, || {
+        let ring = Memory::used(2, 0);
+        let sender = {
+            let ring = Arc::clone(&ring);
+            thread::spawn(move || {
+                let sent = (0..2).take_while(|&number| ring.send(1, number).is_ok()).count() as u64;
+                assert!(sent == 2 || ring.send(1, 9) == Err(SendError::Closed));
+                sent
+            })
+        };
+        ring.lines().close();
+        let mut got = Vec::new();
+        let mut looks = eager_voider();
+        let mut receive = || match ring.lines().try_recv::<Multi>(&mut looks) {
+            Ok(message) => got.extend(message.map(read)),
+            Err(why) => assert_eq!(why, RecvError::Closed),
+        };
+        receive();
+        receive();
+        let sent = sender.join().expect("no panic");
+        (0..4).for_each(|_| receive());
+        assert_eq!(
+            got,
+            (0..sent).map(|number| (1, number)).collect::<Vec<_>>(),
+            "what was sent was received"
+        );
+        assert_eq!(ring.lines().try_recv::<Multi>(&mut looks), Err(RecvError::Closed));
+        assert_eq!(ring.send(2, 0), Err(SendError::Closed));
+    });
+}
+
+/// A sender of the former queue may be anywhere in its sending when the ring gets a new owner.
+#[test]
+fn a_ring_that_changes_hands_takes_nothing_from_its_former_senders() {
+    model(3, || {
+        let ring = Memory::used(2, 0);
+        let late = {
+            let ring = Arc::clone(&ring);
+            thread::spawn(move || ring.send(1, 7))
+        };
+        let lines = ring.lines();
+        lines.close();
+        let mut got = Vec::new();
+        let mut looks = eager_voider();
+        let generation = loop {
+            match lines.try_recv::<Multi>(&mut looks) {
+                Ok(message) => got.extend(message.map(read)),
+                Err(RecvError::Closed) => break lines.reopen().expect("it is closed and empty"),
+                Err(why) => panic!("{why}"),
+            }
+        };
+        assert!(
+            (0..2).any(|number| lines.try_send(&message(2, number), generation).is_ok()),
+            "one line may be away"
+        );
+        let sent = late.join().expect("no panic");
+        assert_eq!(got, if sent.is_ok() { vec![(1, 7)] } else { vec![] });
+        assert_eq!(of(2, &ring.drain::<Multi>()).len(), 1);
+        assert_eq!(lines.recover(), 0, "the late sender has given back what it had");
+        for number in 0..4 {
+            assert!(lines.try_send(&message(2, number), generation).is_ok());
+            assert!(lines.try_send(&message(3, number), generation).is_ok(), "no line is lost");
+            assert_eq!(ring.drain::<Multi>(), [(2, number), (3, number)]);
+        }
+    });
+}

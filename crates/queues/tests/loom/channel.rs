@@ -1,0 +1,171 @@
+//! The protocol of a channel under loom: every interleaving of a sender and a receiver, on the
+//! library's source files.
+
+#[path = "../../src/channel"]
+mod channel {
+    pub(crate) mod key;
+    #[allow(dead_code, reason = "the file is a library module; the models below use parts of it")]
+    pub(crate) mod ring;
+}
+
+use crate::sync::{AtomicU32, AtomicU64};
+use crate::wakeup::Wakeup;
+use channel::key;
+use channel::ring::{Consumer, Producer, PutError, RingWords, TakeError};
+use loom::thread;
+use std::sync::Arc;
+
+/// Bounded, so that the whole file takes seconds; three preemptions find what more find, in
+/// practice.
+fn model(body: impl Fn() + Sync + Send + 'static) {
+    let mut builder = loom::model::Builder::new();
+    builder.preemption_bound = Some(3);
+    builder.check(body);
+}
+
+const SLOTS: u64 = 2;
+
+/// The shared memory of a channel. Not in loom's `Arc`, which aborts when a model fails that is
+/// meant to fail.
+struct Memory {
+    slots: Vec<AtomicU64>,
+    notice: AtomicU64,
+    consumed: AtomicU64,
+    bells: [AtomicU32; 2],
+}
+
+impl Memory {
+    fn new(words: u64) -> Arc<Self> {
+        Arc::new(Memory {
+            slots: (0..SLOTS * words).map(|_| AtomicU64::new(0)).collect(),
+            notice: AtomicU64::new(0),
+            consumed: AtomicU64::new(0),
+            bells: [AtomicU32::new(0), AtomicU32::new(0)],
+        })
+    }
+
+    fn words(&self) -> RingWords<'_> {
+        RingWords { slots: &self.slots, notice: &self.notice, consumed: &self.consumed }
+    }
+
+    fn receiver_bell(&self) -> Wakeup<'_> {
+        Wakeup(&self.bells[0])
+    }
+
+    fn sender_bell(&self) -> Wakeup<'_> {
+        Wakeup(&self.bells[1])
+    }
+}
+
+/// Polls, and sleeps in between: the loop of `patience.rs` without its clock.
+fn wait<R>(bell: Wakeup<'_>, mut look: impl FnMut() -> Option<R>) -> R {
+    loop {
+        if let Some(found) = look() {
+            return found;
+        }
+        let marked = bell.mark();
+        if let Some(found) = look() {
+            return found;
+        }
+        bell.sleep(marked, None);
+    }
+}
+
+/// Sends all values, one word each, and ends.
+fn send<const LEAD: usize>(memory: &Memory, values: &[([u64; LEAD], u64)]) {
+    let mut producer = Producer::new(SLOTS);
+    for &(lead, tell) in values {
+        wait(memory.sender_bell(), || match producer.put(memory.words(), lead, tell) {
+            Ok(()) => Some(()),
+            Err(PutError::Full) => None,
+            Err(PutError::Broken) => panic!("no position is overwritten"),
+        });
+        memory.receiver_bell().wake();
+    }
+    producer.finish(memory.words());
+    memory.receiver_bell().wake();
+}
+
+/// Receives until the end of the stream.
+fn receive<const LEAD: usize>(memory: &Memory) -> Vec<([u64; LEAD], u64)> {
+    let mut consumer = Consumer::new(SLOTS);
+    let mut received = Vec::new();
+    loop {
+        let next = wait(memory.receiver_bell(), || match consumer.take::<LEAD>(memory.words()) {
+            Ok(value) => Some(Some(value)),
+            Err(TakeError::Empty) => None,
+            Err(TakeError::Closed) => Some(None),
+        });
+        let Some(value) = next else { return received };
+        received.push(value);
+        if consumer.is_due() {
+            consumer.publish(memory.words());
+            memory.sender_bell().wake();
+        }
+    }
+}
+
+/// All values arrive once and in order in every interleaving, and no wait lasts for ever (loom
+/// reports a deadlock).
+fn all_arrive<const LEAD: usize>(values: Vec<([u64; LEAD], u64)>) {
+    model(move || {
+        let memory = Memory::new(LEAD as u64 + 1);
+        let theirs = Arc::clone(&memory);
+        let sent = values.clone();
+        let sender = thread::spawn(move || send(&theirs, &sent));
+        let received = receive::<LEAD>(&memory);
+        sender.join().expect("the sender ends");
+        assert_eq!(received, values);
+    });
+}
+
+/// The value that leaves the same word in the slot at `position` as the previous lap did, of which
+/// every slot held `wire`.
+fn unchanged(position: u64, wire: u64) -> u64 {
+    key::of_lap(position / SLOTS) ^ wire
+}
+
+#[test]
+fn three_laps_of_ordinary_values_arrive_in_order() {
+    all_arrive::<0>((0..5).map(|value| ([], value)).collect());
+}
+
+#[test]
+fn values_that_leave_every_word_as_it_was_arrive_too() {
+    // A fresh slot holds 0, so that even the first lap changes nothing.
+    all_arrive::<0>((0..4).map(|position| ([], unchanged(position, 0))).collect());
+}
+
+#[test]
+fn changed_and_unchanged_words_in_turn_keep_their_order() {
+    let wire = |position: u64| if position.is_multiple_of(2) { 0 } else { position };
+    all_arrive::<0>((0..5).map(|position| ([], unchanged(position, wire(position)))).collect());
+}
+
+#[test]
+fn the_words_before_the_last_one_are_visible_with_it() {
+    all_arrive::<1>((0..4).map(|value| ([10 + value], value)).collect());
+}
+
+#[test]
+fn the_words_before_an_unchanged_last_word_are_visible_with_the_notice() {
+    all_arrive::<1>((0..4).map(|position| ([10 + position], unchanged(position, 0))).collect());
+}
+
+/// Omits the second poll after the announcement of the sleeper on purpose: the model has to find
+/// the lost wake-up.
+#[test]
+#[should_panic(expected = "deadlock")]
+fn without_the_second_poll_a_wakeup_is_lost() {
+    model(|| {
+        let memory = Memory::new(1);
+        let theirs = Arc::clone(&memory);
+        let sender = thread::spawn(move || send::<0>(&theirs, &[([], 7)]));
+        let mut consumer = Consumer::new(SLOTS);
+        while consumer.take::<0>(memory.words()).is_err() {
+            let marked = memory.receiver_bell().mark();
+            memory.receiver_bell().sleep(marked, None);
+        }
+        sender.join().expect("the sender ends");
+    });
+}

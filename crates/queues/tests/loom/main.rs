@@ -1,0 +1,63 @@
+//! Loom models of the protocols in shared memory: every interleaving of a few threads, up to a
+//! bound on preemptions, on the source files that run in production.
+//!
+//! The files use `crate::sync`, `crate::fence`, `crate::order` and `crate::futex`, which are models
+//! here. A lost wake-up is a deadlock, which loom reports.
+
+mod append;
+mod basic;
+mod cache_line;
+mod channel;
+mod express;
+mod fence;
+mod futex;
+mod order;
+mod poll;
+mod sync;
+mod tag_on;
+
+#[path = "../../src/bell.rs"]
+#[allow(
+    dead_code,
+    unreachable_pub,
+    reason = "the file is a library module; the models use parts of it"
+)]
+mod bell;
+#[path = "../../src/consumers.rs"]
+#[allow(
+    dead_code,
+    unreachable_pub,
+    reason = "the file is a library module; the models use parts of it"
+)]
+mod consumers;
+#[path = "../../src/error.rs"]
+#[allow(
+    dead_code,
+    unreachable_pub,
+    reason = "the file is a library module; the models use parts of it"
+)]
+mod error;
+#[path = "../../src/id.rs"]
+#[allow(
+    dead_code,
+    unreachable_pub,
+    reason = "the file is a library module; the models use parts of it"
+)]
+mod id;
+#[path = "../../src/message.rs"]
+#[allow(
+    dead_code,
+    unreachable_pub,
+    reason = "the file is a library module; the models use parts of it"
+)]
+mod message;
+#[path = "../../src/one_poll/bits.rs"]
+#[allow(
+    dead_code,
+    unreachable_pub,
+    reason = "the file is a library module; the models use parts of it"
+)]
+mod poll_set;
+#[path = "../../src/wakeup.rs"]
+#[allow(dead_code, reason = "the file is a library module; the models use parts of it")]
+mod wakeup;
