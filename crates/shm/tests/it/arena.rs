@@ -8,6 +8,15 @@ use shm::arena::{Arena, ArenaError};
 use shm::segment::{Backing, Offset, Segment, SegmentError};
 use shm::sync::{AtomicU64, Ordering};
 
+testing::tests![
+    allocations_are_disjoint_aligned_and_reusable,
+    foreign_offsets_are_refused,
+    invalid_requests_are_errors,
+    ranges_outside_the_segment_are_refused,
+    memory_is_committed_step_by_step,
+    threads_share_an_arena,
+];
+
 const BYTES: u64 = 1 << 20;
 
 fn arena(range: Range<u64>) -> Arena {
@@ -47,7 +56,6 @@ fn step() -> impl Strategy<Value = Step> {
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(200))]
 
-    #[test]
     fn allocations_are_disjoint_aligned_and_reusable(steps in prop::collection::vec(step(), 1..120), start in 0..300u64) {
         let range = start.next_multiple_of(64)..BYTES;
         let arena = arena(start..BYTES);
@@ -99,7 +107,6 @@ proptest! {
     }
 }
 
-#[test]
 fn foreign_offsets_are_refused() {
     let arena = arena(65_536..131_072);
     let place = arena.allocate(64, 64).expect("an empty arena");
@@ -113,7 +120,6 @@ fn foreign_offsets_are_refused() {
     arena.free(place).expect("its own offset");
 }
 
-#[test]
 fn invalid_requests_are_errors() {
     let arena = arena(0..BYTES);
     assert!(matches!(arena.allocate(64, 0), Err(ArenaError::Alignment { alignment: 0 })));
@@ -127,7 +133,6 @@ fn invalid_requests_are_errors() {
     assert!(matches!(arena.allocate(64, 1 << 63), Err(ArenaError::Full { .. })));
 }
 
-#[test]
 fn ranges_outside_the_segment_are_refused() {
     let segment = Arc::new(Segment::create(BYTES, Backing::Memory).expect("a small segment"));
     for range in [0..BYTES + 1, BYTES + 1..BYTES + 2, u64::MAX - 1..u64::MAX] {
@@ -140,7 +145,6 @@ fn ranges_outside_the_segment_are_refused() {
     assert_eq!(Arena::new(segment, BYTES..BYTES).expect("empty, at the end").capacity(), 0);
 }
 
-#[test]
 fn memory_is_committed_step_by_step() {
     let blocks = |arena: &Arena| {
         rustix::fs::fstat(arena.segment().as_ref()).expect("a file").st_blocks as u64 * 512
@@ -156,7 +160,6 @@ fn memory_is_committed_step_by_step() {
     assert!(blocks(&arena) >= 1 << 20);
 }
 
-#[test]
 fn threads_share_an_arena() {
     let arena = arena(0..BYTES);
     std::thread::scope(|scope| {

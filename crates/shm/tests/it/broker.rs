@@ -1,12 +1,21 @@
 //! The descriptor broker between real processes.
 
-use crate::child_process::{argument, child_test, until};
+use crate::child_process::{argument, child, until};
 use shm::broker::{Broker, BrokerError, Connection, connect, unguessable_name};
 use shm::process::ProcessHandle;
 use shm::segment::{Backing, Offset, Segment};
 use shm::sync::{AtomicU32, Ordering};
 use std::os::fd::AsFd;
 use std::time::Duration;
+
+testing::tests![
+    a_rank_receives_the_segment,
+    death_of_the_service_releases_its_name,
+    timeouts_expire,
+    invalid_names_are_refused,
+];
+testing::tests![needs(Root): other_users_are_refused_on_both_sides];
+testing::parts![child_requests_the_segment, child_is_the_service,];
 
 /// Long enough never to expire, short enough to end a broken test.
 const TIMEOUT: Duration = Duration::from_secs(60);
@@ -24,12 +33,10 @@ fn next(broker: &Broker) -> Connection {
     connection.expect("the loop ended")
 }
 
-#[test]
 fn a_rank_receives_the_segment() {
     let broker = Broker::bind(&name()).expect("a new name");
-    let mut child = child_test("broker::child_requests_the_segment", broker.name())
-        .spawn()
-        .expect("this program");
+    let mut child =
+        child("broker::child_requests_the_segment", broker.name()).spawn().expect("this program");
     let connection = next(&broker);
     assert_eq!(connection.peer().pid, Some(child.id()));
     let question = connection.receive_message(Some(TIMEOUT)).expect("a question");
@@ -50,10 +57,9 @@ fn a_rank_receives_the_segment() {
     );
 }
 
-#[test]
-#[ignore = "child process of a_rank_receives_the_segment"]
+/// Child process of `a_rank_receives_the_segment`.
 fn child_requests_the_segment() {
-    let Some(name) = argument() else { return };
+    let name = argument();
     let service = connect(&name, TIMEOUT).expect("the parent listens");
     let (reader, mut writer) = std::io::pipe().expect("a pipe");
     service.send_message(b"segment?", &[reader.as_fd()]).expect("it reads");
@@ -65,11 +71,9 @@ fn child_requests_the_segment() {
     std::io::Write::write_all(&mut writer, value.to_string().as_bytes()).expect("the parent reads");
 }
 
-#[test]
 fn death_of_the_service_releases_its_name() {
     let name = name();
-    let mut child =
-        child_test("broker::child_is_the_service", &name).spawn().expect("this program");
+    let mut child = child("broker::child_is_the_service", &name).spawn().expect("this program");
     let service = connect(&name, TIMEOUT).expect("it starts soon");
     assert_eq!(service.peer().pid, Some(child.id()));
     assert!(matches!(Broker::bind(&name), Err(BrokerError::NameTaken { .. })));
@@ -79,20 +83,15 @@ fn death_of_the_service_releases_its_name() {
     Broker::bind(&name).expect("free again");
 }
 
-#[test]
-#[ignore = "child process of death_of_the_service_releases_its_name"]
+/// Child process of `death_of_the_service_releases_its_name`.
 fn child_is_the_service() {
-    let Some(name) = argument() else { return };
+    let name = argument();
     let broker = Broker::bind(&name).expect("the first");
     let _connection = next(&broker);
     std::io::read_to_string(std::io::stdin()).expect("until it is killed");
 }
 
-#[test]
 fn other_users_are_refused_on_both_sides() {
-    if !rustix::process::geteuid().is_root() {
-        return eprintln!("skipped: only root can become another user");
-    }
     let broker = Broker::bind(&name()).expect("a new name");
     let refused = std::thread::scope(|scope| {
         let other_user = scope.spawn(|| {
@@ -111,7 +110,6 @@ fn other_users_are_refused_on_both_sides() {
     assert!(broker.accept().expect("a listener").is_none(), "the next in the queue is served");
 }
 
-#[test]
 fn timeouts_expire() {
     let broker = Broker::bind(&name()).expect("a new name");
     assert!(broker.accept().expect("a listener").is_none());
@@ -130,7 +128,6 @@ fn timeouts_expire() {
     ));
 }
 
-#[test]
 fn invalid_names_are_refused() {
     for name in [String::new(), "x".repeat(108)] {
         assert!(matches!(Broker::bind(&name), Err(BrokerError::Name { .. })));

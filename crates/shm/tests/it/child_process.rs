@@ -1,4 +1,4 @@
-//! Child processes for tests: this test program again, which runs one of its ignored tests.
+//! Child processes of tests.
 
 use std::os::fd::{AsFd, AsRawFd};
 use std::process::{Command, Stdio};
@@ -6,29 +6,16 @@ use std::time::{Duration, Instant};
 
 use shm::segment::Segment;
 
-/// Environment variable with the argument of a child test. Without it (a plain `--ignored` run)
-/// child tests do nothing.
-const ARGUMENT: &str = "SHM_TEST_ARGUMENT";
-
-/// Returns a command that runs the ignored test `test` in a child process.
-pub(crate) fn child_test(test: &str, argument: &str) -> Command {
-    let mut command = Command::new(std::env::current_exe().expect("this program"));
-    command
-        .args(arguments(test))
-        .env(ARGUMENT, argument)
-        .stdin(Stdio::piped())
-        .stdout(Stdio::null());
+/// Returns a command that runs the part of this name in a child process.
+pub(crate) fn child(part: &str, argument: &str) -> Command {
+    let mut command = testing::part(part);
+    command.arg(argument).stdin(Stdio::piped()).stdout(Stdio::null());
     command
 }
 
-/// Command-line arguments with which the test program runs only `test`, on its main thread.
-pub(crate) fn arguments(test: &str) -> [&str; 5] {
-    ["--exact", test, "--ignored", "--nocapture", "--test-threads=1"]
-}
-
-/// Returns the argument of a child test.
-pub(crate) fn argument() -> Option<String> {
-    std::env::var(ARGUMENT).ok()
+/// In a child: returns its argument, which follows the name of the part.
+pub(crate) fn argument() -> String {
+    std::env::args().nth(3).expect("an argument from the test")
 }
 
 /// Returns a path by which another process can open the segment while this process lives.

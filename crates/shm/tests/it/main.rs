@@ -5,3 +5,7 @@ mod broker;
 mod child_process;
 mod processes;
 mod segment;
+
+fn main() -> std::process::ExitCode {
+    testing::run()
+}

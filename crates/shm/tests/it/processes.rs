@@ -1,12 +1,28 @@
 //! Guarantees across processes, tested with several processes.
 
-use crate::child_process::{argument, child_test, open, path_of, until};
+use crate::child_process::{argument, child, open, path_of, until};
 use rustix::process::{Pid, Signal, kill_process};
 use shm::completion::Completion;
 use shm::process::{ProcessError, ProcessHandle, ProcessState};
 use shm::segment::{Backing, Offset, Segment};
 use shm::sync::{AtomicU64, Ordering};
 use std::process::{Child, Command, Stdio};
+
+testing::tests![
+    an_addition_wakes_sleepers_in_all_processes,
+    a_handle_reports_every_state_of_a_process,
+    unused_process_numbers_are_errors,
+    a_process_name_that_resembles_a_status_is_parsed,
+    a_process_outlives_its_main_thread,
+    cpu_time_of_another_process_grows,
+    binding_affects_one_thread,
+];
+testing::parts![
+    child_sleeps_on_the_word,
+    child_with_an_odd_name,
+    child_ends_its_main_thread,
+    child_computes,
+];
 
 const DONE: Offset = Offset(64);
 const READY: Offset = Offset(128);
@@ -28,14 +44,13 @@ fn idle_process() -> (Child, ProcessHandle) {
     (child, handle)
 }
 
-#[test]
 fn an_addition_wakes_sleepers_in_all_processes() {
     let segment = small_segment();
     let done = segment.at::<Completion>(DONE).expect("inside");
     let ready = segment.at::<Completion>(READY).expect("inside");
     let mut children: Vec<Child> = (0..3)
         .map(|_| {
-            child_test("processes::child_sleeps_on_the_word", &path_of(&segment))
+            child("processes::child_sleeps_on_the_word", &path_of(&segment))
                 .spawn()
                 .expect("this program")
         })
@@ -53,10 +68,9 @@ fn an_addition_wakes_sleepers_in_all_processes() {
     assert_eq!(ready.count(), 6, "each answered from its own process");
 }
 
-#[test]
-#[ignore = "child process of an_addition_wakes_sleepers_in_all_processes"]
+/// Child process of `an_addition_wakes_sleepers_in_all_processes`.
 fn child_sleeps_on_the_word() {
-    let Some(path) = argument() else { return };
+    let path = argument();
     let segment = open(&path);
     let ready = segment.at::<Completion>(READY).expect("inside");
     ready.add(1);
@@ -65,7 +79,6 @@ fn child_sleeps_on_the_word() {
     ready.add(1);
 }
 
-#[test]
 fn a_handle_reports_every_state_of_a_process() {
     let (mut child, handle) = idle_process();
     assert_eq!(handle.start_time(), shm::process::start_time(child.id()).expect("it lives"));
@@ -87,7 +100,6 @@ fn a_handle_reports_every_state_of_a_process() {
     assert!(matches!(ProcessHandle::open(handle.pid()), Err(ProcessError::NoSuchProcess { .. })));
 }
 
-#[test]
 fn unused_process_numbers_are_errors() {
     for pid in [0, u32::MAX, i32::MAX.unsigned_abs()] {
         assert!(
@@ -101,10 +113,9 @@ fn unused_process_numbers_are_errors() {
     }
 }
 
-#[test]
 fn a_process_name_that_resembles_a_status_is_parsed() {
     let mut child =
-        child_test("processes::child_with_an_odd_name", "a) Z (b").spawn().expect("this program");
+        child("processes::child_with_an_odd_name", "a) Z (b").spawn().expect("this program");
     let handle = ProcessHandle::open(child.id()).expect("a living child");
     let name = format!("/proc/{}/comm", child.id());
     until("it has its name", || {
@@ -118,19 +129,17 @@ fn a_process_name_that_resembles_a_status_is_parsed() {
     assert!(child.wait().expect("a child").success());
 }
 
-#[test]
-#[ignore = "child process of a_process_name_that_resembles_a_status_is_parsed"]
+/// Child process of `a_process_name_that_resembles_a_status_is_parsed`.
 fn child_with_an_odd_name() {
-    let Some(name) = argument() else { return };
+    let name = argument();
     std::fs::write(format!("/proc/self/task/{}/comm", std::process::id()), name)
         .expect("its own name");
     std::io::read_to_string(std::io::stdin()).expect("until the end");
 }
 
-#[test]
 fn a_process_outlives_its_main_thread() {
     let mut child =
-        child_test("processes::child_ends_its_main_thread", "").spawn().expect("this program");
+        child("processes::child_ends_its_main_thread", "").spawn().expect("this program");
     let handle = ProcessHandle::open(child.id()).expect("a living child");
     until("its first thread has ended", || {
         shm::process::state(child.id()).expect("/proc") == ProcessState::Zombie
@@ -141,12 +150,8 @@ fn a_process_outlives_its_main_thread() {
     assert_eq!(child.wait().expect("a child").code(), Some(7), "its second thread ended it");
 }
 
-#[test]
-#[ignore = "child process of a_process_outlives_its_main_thread"]
+/// Child process of `a_process_outlives_its_main_thread`.
 fn child_ends_its_main_thread() {
-    if argument().is_none() {
-        return;
-    }
     extern "C" fn end_this_thread(_signal: libc::c_int) {
         // SAFETY: ends the thread that handles the signal, which owns nothing that the other one
         // uses.
@@ -157,8 +162,7 @@ fn child_ends_its_main_thread() {
         std::process::exit(7);
     });
     let first = std::process::id();
-    // SAFETY: the handler makes one system call. The test harness's first thread only waits,
-    // wherever this test runs.
+    // SAFETY: the handler makes one system call. The part runs on the first thread, which waits below.
     unsafe {
         libc::signal(libc::SIGUSR1, end_this_thread as *const () as libc::sighandler_t);
         libc::syscall(libc::SYS_tgkill, first, first, libc::SIGUSR1);
@@ -168,11 +172,10 @@ fn child_ends_its_main_thread() {
     }
 }
 
-#[test]
 fn cpu_time_of_another_process_grows() {
     let segment = small_segment();
     let mut child =
-        child_test("processes::child_computes", &path_of(&segment)).spawn().expect("this program");
+        child("processes::child_computes", &path_of(&segment)).spawn().expect("this program");
     let handle = ProcessHandle::open(child.id()).expect("a living child");
     let first = handle.cpu_time().expect("it lives");
     until("it has computed more", || handle.cpu_time().expect("it lives") > first);
@@ -180,10 +183,9 @@ fn cpu_time_of_another_process_grows() {
     assert!(child.wait().expect("a child").success());
 }
 
-#[test]
-#[ignore = "child process of cpu_time_of_another_process_grows"]
+/// Child process of `cpu_time_of_another_process_grows`.
 fn child_computes() {
-    let Some(path) = argument() else { return };
+    let path = argument();
     let segment = open(&path);
     let done = segment.at::<Completion>(DONE).expect("inside");
     while !done.reached(1) {
@@ -191,7 +193,6 @@ fn child_computes() {
     }
 }
 
-#[test]
 fn binding_affects_one_thread() {
     let before = shm::process::allowed_cores();
     std::thread::spawn(|| {

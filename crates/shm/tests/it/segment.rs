@@ -1,31 +1,40 @@
 //! Segments and arenas that run out of memory report an error and never raise a signal.
 
-use crate::child_process::{argument, arguments, child_test};
+use crate::child_process::{argument, child};
 use rustix::process::{Resource, Rlimit, setrlimit};
 use shm::arena::{Arena, ArenaError};
 use shm::segment::{Backing, Offset, Segment, SegmentError};
 use shm::shared::SharedBytes;
 use std::os::fd::AsFd;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::sync::Arc;
 
+testing::tests![
+    exceeding_the_file_size_limit_is_an_error,
+    a_directory_segment_leaves_no_file,
+    a_missing_directory_is_named,
+    memory_segments_cannot_shrink,
+    invalid_sizes_and_offsets_are_errors,
+    empty_files_are_refused,
+    a_size_beyond_the_address_space_is_an_error,
+];
+testing::tests![needs(UserNamespaces): a_full_file_system_is_an_error];
+testing::parts![child_with_a_file_size_limit, child_with_one_mebibyte,];
+
 const MIB: u64 = 1 << 20;
 
-#[test]
 fn exceeding_the_file_size_limit_is_an_error() {
     let directory = tempfile::tempdir().expect("a directory");
     let argument = directory.path().to_str().expect("a plain path");
-    let ended = child_test("segment::child_with_a_file_size_limit", argument)
-        .output()
-        .expect("this program");
+    let ended =
+        child("segment::child_with_a_file_size_limit", argument).output().expect("this program");
     assert!(ended.status.success(), "{}", String::from_utf8_lossy(&ended.stderr));
 }
 
-#[test]
-#[ignore = "child process of exceeding_the_file_size_limit_is_an_error"]
+/// Child process of `exceeding_the_file_size_limit_is_an_error`.
 fn child_with_a_file_size_limit() {
-    let Some(directory) = argument() else { return };
+    let directory = argument();
     setrlimit(Resource::Fsize, Rlimit { current: Some(MIB), maximum: Some(MIB) })
         .expect("lowering is allowed");
     for backing in [Backing::Memory, Backing::Directory(directory.into())] {
@@ -44,35 +53,27 @@ fn child_with_a_file_size_limit() {
     }
 }
 
-#[test]
 fn a_full_file_system_is_an_error() {
     let directory = tempfile::tempdir().expect("a directory");
     // A tmpfs of one mebibyte, visible to the child only, in its own user and mount namespace.
-    let in_small_tmpfs = |program: &[&str]| {
-        Command::new("unshare")
+    let in_small_tmpfs = |program: &Path| {
+        let mut command = Command::new("unshare");
+        command
             .args(["-rm", "sh", "-c", r#"mount -t tmpfs -o size=1m tmpfs "$0" && exec "$@""#])
             .arg(directory.path())
-            .args(program)
-            .env("SHM_TEST_ARGUMENT", directory.path())
-            .output()
+            .arg(program);
+        command
     };
-    if !in_small_tmpfs(&["true"]).is_ok_and(|ended| ended.status.success()) {
-        return eprintln!("skipped: users cannot mount a tmpfs on this machine (unshare -rm)");
-    }
-    let program = std::env::current_exe().expect("this program");
-    let program = program.to_str().expect("a plain path");
-    let command: Vec<&str> =
-        std::iter::once(program).chain(arguments("segment::child_with_one_mebibyte")).collect();
-    let ended = in_small_tmpfs(&command).expect("it ran a moment ago");
+    let mut ended = testing::part_by("segment::child_with_one_mebibyte", in_small_tmpfs);
+    let ended = ended.arg(directory.path()).output().expect("it ran a moment ago");
     let output = [ended.stdout, ended.stderr].concat();
     let output = String::from_utf8_lossy(&output);
-    assert!(ended.status.success() && output.contains("1 passed"), "{}: {output}", ended.status);
+    assert!(ended.status.success(), "{}: {output}", ended.status);
 }
 
-#[test]
-#[ignore = "child process of a_full_file_system_is_an_error"]
+/// Child process of `a_full_file_system_is_an_error`.
 fn child_with_one_mebibyte() {
-    let Some(directory) = argument() else { return };
+    let directory = argument();
     let segment = Segment::create(64 * MIB, Backing::Directory(PathBuf::from(&directory)))
         .expect("it is sparse");
     let full = segment.commit(Offset(0), 64 * MIB).expect_err("64 MiB are not there");
@@ -114,7 +115,6 @@ fn child_with_one_mebibyte() {
     assert_eq!(arena.used(), used, "the failed allocation left no trace");
 }
 
-#[test]
 fn a_directory_segment_leaves_no_file() {
     let directory = tempfile::tempdir().expect("a directory");
     let backing = Backing::Directory(directory.path().to_owned());
@@ -123,7 +123,6 @@ fn a_directory_segment_leaves_no_file() {
     assert_eq!(segment.bytes(), MIB);
 }
 
-#[test]
 fn a_missing_directory_is_named() {
     let refused = Segment::create(MIB, Backing::Directory("/no/such/directory".into()))
         .expect_err("it is missing");
@@ -131,7 +130,6 @@ fn a_missing_directory_is_named() {
     assert!(refused.to_string().contains("/no/such/directory"), "{refused}");
 }
 
-#[test]
 fn memory_segments_cannot_shrink() {
     let segment = Segment::create(MIB, Backing::Memory).expect("a page");
     assert!(rustix::fs::ftruncate(segment.as_fd(), 0).is_err());
@@ -139,7 +137,6 @@ fn memory_segments_cannot_shrink() {
     assert!(segment.is_sealed());
 }
 
-#[test]
 fn invalid_sizes_and_offsets_are_errors() {
     for bytes in [0, u64::MAX, 1 << 63] {
         assert!(
@@ -162,7 +159,6 @@ fn invalid_sizes_and_offsets_are_errors() {
     assert!(segment.slice_at::<shm::sync::AtomicU32>(Offset(0), usize::MAX).is_err());
 }
 
-#[test]
 fn empty_files_are_refused() {
     let file = tempfile::tempfile().expect("a file");
     assert!(matches!(Segment::from_fd(file.into()), Err(SegmentError::Size { bytes: 0 })));
@@ -170,7 +166,6 @@ fn empty_files_are_refused() {
     assert!(matches!(Segment::from_fd(read_only.into()), Err(SegmentError::Map { .. })));
 }
 
-#[test]
 fn a_size_beyond_the_address_space_is_an_error() {
     // 2^62 bytes fit an address's type but no machine's address space.
     let refused = Segment::create(1 << 62, Backing::Memory).expect_err("too large to map");
