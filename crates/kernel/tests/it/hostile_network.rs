@@ -20,10 +20,11 @@ use testing::conformance::{Engine, vectors};
 use testing::relay::{Faults, Relay, relayed_nodes};
 
 testing::tests![needs(Tap, Bpf):
-    without_faults,
-    at_1_percent,
-    at_5_percent,
-    at_20_percent,
+    two_nodes,
+    two_nodes_with_two_ranks_each,
+    four_nodes,
+    four_nodes_with_two_ranks_each,
+    eight_nodes_with_two_ranks_each,
     while_packets_are_damaged_and_replayed,
     what_is_lost_is_found_although_nobody_waits,
     a_link_that_is_down_for_a_second_costs_time_only,
@@ -62,19 +63,12 @@ fn counts(world: &World) -> Vec<Counters> {
 }
 
 /// Small vectors of the suite, random programs, and allreduces of one and of many pieces.
-fn survives(
-    faults: Faults,
-    nodes: usize,
-    ranks_per_node: usize,
-    mtu: u32,
-    kind: JobKind,
-) -> Vec<Counters> {
-    let (world, relay) = relayed(nodes, ranks_per_node, mtu, kind);
+fn survives(world: &World, relay: &Relay, nodes: usize, faults: Faults) {
     relay.set_faults(faults);
     // Every rank has a thread, and most test machines have few cores.
     let share = (world.ranks.len() / 2).max(1) as u64;
-    all_allreduce(&world, 1, 300 / share);
-    all_allreduce(&world, 5000, 5 / share + 1);
+    all_allreduce(world, 1, 300 / share);
+    all_allreduce(world, 5000, 5 / share + 1);
     let is_small = |graph: &goal::graph::Graph| {
         compile(graph).is_ok_and(|schedule| {
             world.ranks[0].supports(&schedule) && schedule.as_bytes().len() < 20_000
@@ -87,7 +81,7 @@ fn survives(
     for vector in vectors.filter(|vector| {
         vector.program.iter().map(without_computations).all(|graph| is_small(&graph))
     }) {
-        vector.run(&world).unwrap_or_else(|text| panic!("{} at {faults:?}: {text}", vector.name));
+        vector.run(world).unwrap_or_else(|text| panic!("{} at {faults:?}: {text}", vector.name));
     }
     // A stuck world stays stuck: a smaller program would fail in it as well and prove nothing.
     let config = Config {
@@ -99,46 +93,56 @@ fn survives(
     let outcome = TestRunner::new(config).run(&plans(&world.capabilities()), |plan| {
         let program = lay_out(&plan);
         prop_assume!(program.graphs.iter().map(without_computations).all(|graph| is_small(&graph)));
-        verify(&world, &program).map_err(TestCaseError::fail)
+        verify(world, &program).map_err(TestCaseError::fail)
     });
-    outcome.unwrap_or_else(|difference| panic!("{faults:?}: {:?}: {difference}", counts(&world)));
-    counts(&world)
+    outcome.unwrap_or_else(|difference| panic!("{faults:?}: {:?}: {difference}", counts(world)));
 }
 
-fn without_faults() {
-    for (nodes, ranks_per_node, mtu) in [(2, 1, 1500), (2, 2, 9000), (4, 2, 1500), (8, 2, 9000)] {
-        let counts = survives(Faults::default(), nodes, ranks_per_node, mtu, JobKind::default());
-        assert!(counts.iter().all(|counts| counts.rejected() == 0), "{counts:?}");
-    }
+/// Faults of every rate, one rate after the other on one job: loading the program for each node
+/// takes longer than the traffic of a rate.
+fn survives_all_rates(nodes: usize, ranks_per_node: usize, mtu: u32, kind: JobKind) {
+    let (world, relay) = relayed(nodes, ranks_per_node, mtu, kind);
+    survives(&world, &relay, nodes, Faults::default());
+    let before = counts(&world);
+    assert!(before.iter().all(|counts| counts.rejected() == 0), "{before:?}");
+    survives(&world, &relay, nodes, Faults::of_networks(0.01));
+    survives(&world, &relay, nodes, Faults::of_networks(0.05));
+    let before = counts(&world);
+    survives(&world, &relay, nodes, Faults::of_networks(0.2));
+    let after = counts(&world);
+    assert!(
+        after.iter().zip(&before).all(|(after, before)| after.resent > before.resent + 20
+            && after.duplicate > before.duplicate + 20),
+        "{before:?} {after:?}"
+    );
 }
 
-fn at_1_percent() {
-    for (nodes, ranks_per_node, mtu) in [(2, 2, 1500), (4, 1, 9000), (8, 2, 1500)] {
-        let kind = JobKind { number: 3, is_version_6: true, ..JobKind::default() };
-        survives(Faults::of_networks(0.01), nodes, ranks_per_node, mtu, kind);
-    }
+fn two_nodes() {
+    survives_all_rates(2, 1, 1500, JobKind::default());
 }
 
-fn at_5_percent() {
-    for (nodes, ranks_per_node, mtu) in [(2, 1, 1500), (2, 2, 9000), (4, 2, 1500), (8, 2, 1500)] {
-        survives(Faults::of_networks(0.05), nodes, ranks_per_node, mtu, JobKind::default());
-    }
+fn two_nodes_with_two_ranks_each() {
+    survives_all_rates(2, 2, 9000, JobKind::default());
 }
 
-fn at_20_percent() {
-    for (nodes, ranks_per_node, mtu) in [(2, 1, 9000), (2, 2, 1500), (4, 2, 9000), (8, 2, 1500)] {
-        let counts =
-            survives(Faults::of_networks(0.2), nodes, ranks_per_node, mtu, JobKind::default());
-        assert!(
-            counts.iter().all(|counts| counts.resent > 20 && counts.duplicate > 20),
-            "{counts:?}"
-        );
-    }
+fn four_nodes() {
+    let kind = JobKind { number: 3, is_version_6: true, ..JobKind::default() };
+    survives_all_rates(4, 1, 9000, kind);
+}
+
+fn four_nodes_with_two_ranks_each() {
+    survives_all_rates(4, 2, 1500, JobKind::default());
+}
+
+fn eight_nodes_with_two_ranks_each() {
+    survives_all_rates(8, 2, 1500, JobKind::default());
 }
 
 fn while_packets_are_damaged_and_replayed() {
     let faults = Faults { mutate: 0.05, truncate: 0.05, replay: 0.2, ..Faults::of_networks(0.02) };
-    let counts = survives(faults, 2, 2, 1500, JobKind::default());
+    let (world, relay) = relayed(2, 2, 1500, JobKind::default());
+    survives(&world, &relay, 2, faults);
+    let counts = counts(&world);
     assert!(counts.iter().all(|counts| counts.forged > 5 && counts.truncated > 5), "{counts:?}");
 }
 
