@@ -61,14 +61,16 @@
 //! port, and none per connection.
 
 mod address;
+mod codec;
 mod config;
 mod error;
+mod key;
 mod server;
 mod server_connection;
 mod table;
 mod wire;
 
-pub use address::{JobKey, Peer, PortAddress};
+pub use address::{Peer, PortAddress};
 pub(crate) use config::queues_config;
 pub use config::{
     JobConfig, MAX_MESSAGE_BYTES, MAX_QUEUE_CONNECTIONS, MAX_RING_CONNECTIONS, RING_BYTES,
@@ -76,6 +78,7 @@ pub use config::{
 };
 pub(crate) use error::system;
 pub use error::{NameError, Refusal};
+pub use key::JobKey;
 pub use server::NameServer;
 pub(crate) use server_connection::{ConnectionParts, ServerConnection};
 pub use table::{

@@ -1,8 +1,7 @@
-//! Addresses of ports, identities of peers, and the key of a job.
+//! Addresses of ports, and identities of peers.
 
-use super::error::NameError;
+use super::codec::fields;
 use std::fmt;
-use std::str::FromStr;
 
 /// Address of a port of a process of a job.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -45,52 +44,7 @@ impl fmt::Display for Peer {
     }
 }
 
-/// Key that admits a process to its job. The launcher passes it to the processes as text.
-///
-/// ```
-/// use queues::names::JobKey;
-/// let key: JobKey = "00000000000000000000000000000abc".parse()?;
-/// assert_eq!(key.to_string(), "00000000000000000000000000000abc");
-/// # Ok::<(), queues::names::NameError>(())
-/// ```
-#[derive(Clone, Copy, PartialEq, Eq)]
-pub struct JobKey(u128);
-
-impl JobKey {
-    pub(super) fn new() -> Result<JobKey, NameError> {
-        let random = shm::random::bytes().map_err(|source| NameError::System {
-            action: "get random bytes from the system",
-            source,
-        })?;
-        Ok(JobKey(u128::from_ne_bytes(random)))
-    }
-
-    pub(super) fn halves(self) -> [u64; 2] {
-        [self.0 as u64, (self.0 >> 64) as u64]
-    }
-
-    pub(super) fn from_halves([low, high]: [u64; 2]) -> JobKey {
-        JobKey(u128::from(high) << 64 | u128::from(low))
-    }
-}
-
-impl fmt::Display for JobKey {
-    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(formatter, "{:032x}", self.0)
-    }
-}
-
-impl fmt::Debug for JobKey {
-    /// Omits the key, so that it does not appear in logs.
-    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
-        formatter.write_str("JobKey(..)")
-    }
-}
-
-impl FromStr for JobKey {
-    type Err = NameError;
-
-    fn from_str(text: &str) -> Result<JobKey, NameError> {
-        u128::from_str_radix(text, 16).map(JobKey).map_err(|_| NameError::Key)
-    }
+fields! {
+    PortAddress { job, process, port }
+    Peer { job, process, pid }
 }

@@ -1,6 +1,7 @@
 //! Errors of the name server and of its clients.
 
 use super::address::PortAddress;
+use super::codec::messages;
 use super::config::{MAX_QUEUE_CONNECTIONS, MAX_RING_CONNECTIONS};
 use crate::id::QueueName;
 use shm::broker::BrokerError;
@@ -9,88 +10,90 @@ use shm::segment::SegmentError;
 use std::fmt;
 use std::time::Duration;
 
-/// Reason why the name server refuses a request.
-#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-#[non_exhaustive]
-pub enum Refusal {
-    /// The request is malformed, or came before the registration.
-    #[error("it cannot decode the request: use one version of tradewind on the node")]
-    NotUnderstood,
-    /// No job of this name has been added.
-    #[error("there is no such job")]
-    UnknownJob,
-    /// The job has another key.
-    #[error("the key is not the job's")]
-    WrongKey,
-    /// The job has no process with this index.
-    #[error("the job has {processes} processes")]
-    NoSuchProcess {
-        /// Number of processes.
-        processes: u32,
-    },
-    /// Another process has registered as this process of the job.
-    #[error("process {pid} has registered as this process of the job")]
-    ProcessTaken {
-        /// Number of that process.
-        pid: u32,
-    },
-    /// The kernel reports another process than the one that registers.
-    #[error("the process cannot be watched: it has ended or is in another process namespace")]
-    Unwatchable,
-    /// The job has no port with this index.
-    #[error("each process of the job has {ports} ports")]
-    NoSuchPort {
-        /// Number of ports per process.
-        ports: u16,
-    },
-    /// The port has been opened before.
-    #[error("the port is open already")]
-    PortOpen,
-    /// The port has not been opened.
-    #[error("the port is not open: open it first")]
-    PortNotOpen,
-    /// No rule permits the sender's job to send there.
-    #[error("no rule permits the sender's job to send there")]
-    NoRight,
-    /// The name has no destination.
-    #[error("the name has no destination yet")]
-    UnknownName,
-    /// The right to send there has been revoked.
-    #[error("the right to send there has been revoked")]
-    RevokedName,
-    /// The receiving process has ended.
-    #[error("the receiving process has ended")]
-    ProcessGone,
-    /// The table of the job's names is full.
-    #[error("all names of a job are in use: configure the job with more")]
-    TableFull,
-    /// The receive queue does not accept this source.
-    #[error("the receive queue does not accept messages from the sender")]
-    SourceRefused,
-    /// A port has one connection to a name.
-    #[error("the port has a connection to this destination already: use that one, or drop it")]
-    ConnectionOpen,
-    /// One of the two processes has the largest number of connections.
-    #[error(
-        "a process has {MAX_RING_CONNECTIONS} connections with rings, or {MAX_QUEUE_CONNECTIONS} \
-         through receive queues, the maximum"
-    )]
-    TooManyConnections,
-    /// The former receiver of this name still has messages of the port in its receive queues.
-    #[error(
-        "messages sent to the name before have not been received there yet: try again when they \
-         have"
-    )]
-    Moving,
-    /// All queue numbers of the node are in use.
-    #[error("all queue numbers of the node are in use")]
-    NoQueue,
-    /// The system has no memory or descriptors.
-    #[error("the system refuses: {why}")]
-    System {
-        /// Reason of the system.
-        why: String,
-    },
+messages! {
+    /// Reason why the name server refuses a request.
+    #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+    #[non_exhaustive]
+    pub enum Refusal {
+        /// The request is malformed, or came before the registration.
+        #[error("it cannot decode the request: use one version of tradewind on the node")]
+        0 => NotUnderstood,
+        /// No job of this name has been added.
+        #[error("there is no such job")]
+        1 => UnknownJob,
+        /// The job has another key.
+        #[error("the key is not the job's")]
+        2 => WrongKey,
+        /// The job has no process with this index.
+        #[error("the job has {processes} processes")]
+        3 => NoSuchProcess {
+            /// Number of processes.
+            processes: u32,
+        },
+        /// Another process has registered as this process of the job.
+        #[error("process {pid} has registered as this process of the job")]
+        4 => ProcessTaken {
+            /// Number of that process.
+            pid: u32,
+        },
+        /// The kernel reports another process than the one that registers.
+        #[error("the process cannot be watched: it has ended or is in another process namespace")]
+        5 => Unwatchable,
+        /// The job has no port with this index.
+        #[error("each process of the job has {ports} ports")]
+        6 => NoSuchPort {
+            /// Number of ports per process.
+            ports: u16,
+        },
+        /// The port has been opened before.
+        #[error("the port is open already")]
+        7 => PortOpen,
+        /// The port has not been opened.
+        #[error("the port is not open: open it first")]
+        8 => PortNotOpen,
+        /// No rule permits the sender's job to send there.
+        #[error("no rule permits the sender's job to send there")]
+        9 => NoRight,
+        /// The name has no destination.
+        #[error("the name has no destination yet")]
+        10 => UnknownName,
+        /// The right to send there has been revoked.
+        #[error("the right to send there has been revoked")]
+        11 => RevokedName,
+        /// The receiving process has ended.
+        #[error("the receiving process has ended")]
+        12 => ProcessGone,
+        /// The table of the job's names is full.
+        #[error("all names of a job are in use: configure the job with more")]
+        13 => TableFull,
+        /// The receive queue does not accept this source.
+        #[error("the receive queue does not accept messages from the sender")]
+        14 => SourceRefused,
+        /// A port has one connection to a name.
+        #[error("the port has a connection to this destination already: use that one, or drop it")]
+        17 => ConnectionOpen,
+        /// One of the two processes has the largest number of connections.
+        #[error(
+            "a process has {MAX_RING_CONNECTIONS} connections with rings, or {MAX_QUEUE_CONNECTIONS} \
+             through receive queues, the maximum"
+        )]
+        15 => TooManyConnections,
+        /// The former receiver of this name still has messages of the port in its receive queues.
+        #[error(
+            "messages sent to the name before have not been received there yet: try again when they \
+             have"
+        )]
+        19 => Moving,
+        /// All queue numbers of the node are in use.
+        #[error("all queue numbers of the node are in use")]
+        16 => NoQueue,
+        /// The system has no memory or descriptors.
+        #[error("the system refuses: {why}")]
+        18 => System {
+            /// Reason of the system.
+            why: String,
+        },
+    }
 }
 
 impl Refusal {

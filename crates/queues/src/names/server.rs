@@ -4,9 +4,10 @@ mod connections;
 mod directory;
 mod rules;
 
-use super::address::{JobKey, PortAddress};
+use super::address::PortAddress;
 use super::config::JobConfig;
 use super::error::{NameError, Refusal, system};
+use super::key::JobKey;
 use super::wire::Request;
 use crate::id::{NodeName, QueueName};
 use connections::{ConnectionNotice, Connections, Outgoing};

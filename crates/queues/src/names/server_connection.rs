@@ -429,28 +429,24 @@ mod tests {
     use crate::receive_queues::Class;
     use shm::broker::{Broker, connect, unguessable_name};
 
-    const PATIENCE: Duration = Duration::from_secs(60);
+    const TIMEOUT: Duration = Duration::from_secs(60);
 
     /// Creates a connection and returns it with the name server's side.
     fn connected_pair() -> (ServerConnection, Connection) {
         let broker = Broker::bind(&unguessable_name("tradewind-test").expect("random bytes"))
             .expect("a new name");
-        let socket = connect(broker.name(), PATIENCE).expect("it listens");
+        let socket = connect(broker.name(), TIMEOUT).expect("it listens");
         let names = broker.accept().expect("it can").expect("a client");
         (ServerConnection::new(socket), names)
     }
 
-    fn offer(connection: u32) -> Response {
+    fn offer(question: u32, connection: u32) -> Vec<u8> {
         let peer = Peer { job: "job".to_owned(), process: 1, pid: 1 };
         let source = SourceName::new(3).expect("small");
         let transport = TransportOffer::Ring { lines: 256 };
-        Response::Connection(ConnectionOffer {
-            connection,
-            transport,
-            class: Class::Request,
-            source,
-            peer,
-        })
+        let class = Class::Request;
+        let offer = ConnectionOffer { connection, transport, class, source, peer };
+        ServerMessage::Response(question, Response::Connection(offer)).encode()
     }
 
     /// Requests a connection, to which there is no response before the deadline.
@@ -463,7 +459,7 @@ mod tests {
     }
 
     fn next_request(names: &Connection) -> (u32, Request) {
-        let message = names.receive_message(Some(PATIENCE)).expect("something was message");
+        let message = names.receive_message(Some(TIMEOUT)).expect("a message");
         Request::decode(&message.bytes).expect("a request")
     }
 
@@ -472,7 +468,7 @@ mod tests {
         let (server, names) = connected_pair();
         request_without_response(&server);
         let (question, _) = next_request(&names);
-        names.send_message(&offer(7).encode(question), &[]).expect("it reads");
+        names.send_message(&offer(question, 7), &[]).expect("it reads");
         server.receive();
         let given_back =
             Request::CloseConnection { connection: 7, dropped: DroppedEnd::SenderGoesOn };

@@ -8,7 +8,8 @@ use crate::names::config::{MAX_QUEUE_CONNECTIONS, MAX_RING_CONNECTIONS, RING_LIN
 use crate::names::error::Refusal;
 use crate::names::table::NameState;
 use crate::names::wire::{
-    CloseReason, ConnectionOffer, DroppedEnd, Notification, Request, Response, TransportOffer,
+    CloseReason, ConnectionOffer, DroppedEnd, Notification, Request, Response, ServerMessage,
+    TransportOffer,
 };
 use crate::receive_queues::Class;
 use rustix::net::{AddressFamily, SocketFlags, SocketType, socketpair};
@@ -127,33 +128,32 @@ impl Connections {
         std::mem::take(&mut self.outgoing)
     }
 
-    fn answer(
-        &mut self,
-        to: MemberId,
-        question: u32,
-        answer: &Response,
-        descriptors: Vec<OwnedFd>,
-    ) {
+    fn answer(&mut self, to: MemberId, question: u32, answer: Response, descriptors: Vec<OwnedFd>) {
         self.outgoing.push(Outgoing {
             to,
-            bytes: answer.encode(question),
+            bytes: ServerMessage::Response(question, answer).encode(),
             descriptors,
             about: None,
         });
     }
 
     pub(super) fn refuse(&mut self, to: MemberId, question: u32, refusal: Refusal) {
-        self.answer(to, question, &Response::Refused(refusal), Vec::new());
+        self.answer(to, question, Response::Refused(refusal), Vec::new());
     }
 
     pub(super) fn notify(
         &mut self,
         to: MemberId,
-        notice: &Notification,
+        notice: Notification,
         about: Option<(u32, ConnectionNotice)>,
         descriptors: Vec<OwnedFd>,
     ) {
-        self.outgoing.push(Outgoing { to, bytes: notice.encode(), descriptors, about });
+        self.outgoing.push(Outgoing {
+            to,
+            bytes: ServerMessage::Notification(notice).encode(),
+            descriptors,
+            about,
+        });
     }
 
     /// Executes a request.
@@ -179,7 +179,7 @@ impl Connections {
             Request::Accept { port, filter } => {
                 self.directory.accept(member, port, filter).map(|()| {
                     self.close_refused();
-                    self.answer(member, question, &Response::Done, Vec::new());
+                    self.answer(member, question, Response::Done, Vec::new());
                 })
             }
             Request::CloseConnection { connection, dropped } => {
@@ -208,7 +208,7 @@ impl Connections {
             ports: self.directory.ports(job),
             resident: self.directory.resident(job),
         };
-        self.answer(member, question, &answer, descriptors);
+        self.answer(member, question, answer, descriptors);
         Ok(())
     }
 
@@ -218,14 +218,14 @@ impl Connections {
         let Some((_, open)) = self.directory.owner(place) else { return Err(Refusal::PortNotOpen) };
         let answer = Response::PortOpened { name, queue: open.queue() };
         let descriptors = vec![copy(&open.table)?, copy(&open.sources)?];
-        self.answer(member, question, &answer, descriptors);
+        self.answer(member, question, answer, descriptors);
         let (served, waiting) = std::mem::take(&mut self.waiting)
             .into_iter()
             .partition(|waiting: &PendingLookup| waiting.place == place);
         self.waiting = waiting;
         let served: Vec<PendingLookup> = served;
         for PendingLookup { member, question, name, .. } in served {
-            self.answer(member, question, &Response::Named { name }, Vec::new());
+            self.answer(member, question, Response::Named { name }, Vec::new());
         }
         Ok(())
     }
@@ -246,7 +246,7 @@ impl Connections {
             self.waiting.retain(|waiting| (waiting.member, waiting.place) != (member, place));
             self.waiting.push(PendingLookup { member, question, place, name });
         } else {
-            self.answer(member, question, &Response::Named { name }, Vec::new());
+            self.answer(member, question, Response::Named { name }, Vec::new());
         }
         Ok(())
     }
@@ -323,8 +323,8 @@ impl Connections {
         let offer = self.offer(number, &connection, member);
         let notice = Notification::ConnectionOpened { port: to.port, position: 0, after, offer };
         // First the receiver, so that it knows the connection when the first message arrives.
-        self.notify(receiver, &notice, Some((number, ConnectionNotice::Opening { after })), there);
-        self.answer(member, question, &answer, here);
+        self.notify(receiver, notice, Some((number, ConnectionNotice::Opening { after })), there);
+        self.answer(member, question, answer, here);
         self.insert(number, connection);
         Ok(())
     }
@@ -454,7 +454,7 @@ impl Connections {
         };
         self.notify(
             other,
-            &Notification::ConnectionClosed { connection: number, why },
+            Notification::ConnectionClosed { connection: number, why },
             Some((number, about)),
             Vec::new(),
         );
@@ -483,7 +483,7 @@ impl Connections {
             let about = Some((number, ConnectionNotice::Closing));
             for end in [connection.sender, connection.receiver] {
                 if self.directory.member(end).is_some() {
-                    self.notify(end, &notice, about, Vec::new());
+                    self.notify(end, notice.clone(), about, Vec::new());
                 }
             }
         }
@@ -516,7 +516,7 @@ impl Connections {
         let notice = Notification::ConnectionOpened { port: to.port, position, after: 0, offer };
         self.notify(
             receiver,
-            &notice,
+            notice,
             Some((number, ConnectionNotice::Opening { after: 0 })),
             descriptors,
         );

@@ -6,9 +6,10 @@
 //! the entries concerned are marked as stale, and [`Directory::settle`] writes them again.
 
 use crate::id::{NAMES, NodeName, QUEUES, QueueIndex, QueueName, SourceName};
-use crate::names::address::{JobKey, PortAddress};
+use crate::names::address::PortAddress;
 use crate::names::config::{JobConfig, queues_config};
 use crate::names::error::{NameError, Refusal};
+use crate::names::key::JobKey;
 use crate::names::table::{NameState, SourceTableWriter, TableWriter};
 use rustix::event::{EventfdFlags, eventfd};
 use shm::segment::{Backing, Segment};

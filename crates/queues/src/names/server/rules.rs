@@ -3,9 +3,10 @@
 use super::connections::{Connections, LogicalConnection};
 use super::directory::{JobId, PortId};
 use crate::id::QueueName;
-use crate::names::address::{JobKey, PortAddress};
+use crate::names::address::PortAddress;
 use crate::names::config::JobConfig;
 use crate::names::error::NameError;
+use crate::names::key::JobKey;
 use crate::names::wire::{CloseReason, Notification};
 
 impl Connections {
@@ -122,7 +123,7 @@ impl Connections {
             moving.push((number, connection.receiver));
         }
         for (connection, receiver) in moving {
-            self.notify(receiver, &Notification::MoveConnection { connection }, None, Vec::new());
+            self.notify(receiver, Notification::MoveConnection { connection }, None, Vec::new());
         }
     }
 }
