@@ -8,7 +8,6 @@ mod operation;
 mod problem;
 mod race;
 mod report;
-pub(crate) mod spans;
 mod usage;
 mod waiting;
 

@@ -3,7 +3,7 @@
 use std::fmt;
 use std::str::FromStr;
 
-use super::UnknownName;
+use super::unknown_name::UnknownName;
 
 /// The type of the elements that a local operation computes on. The discriminants are part of the
 /// schedule's layout.

@@ -5,7 +5,9 @@
 //! All three are chosen before the loop starts, so that the compiler sees a loop without branches
 //! and vectorises it.
 
-use super::{Arithmetic, ArithmeticError, DataType};
+use super::data_type::DataType;
+use super::error::ArithmeticError;
+use super::operation::Arithmetic;
 
 /// Computes an operation over blocks that are known to be equally long and to hold whole elements.
 pub(super) fn run<B: Blocks>(

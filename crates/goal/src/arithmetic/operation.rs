@@ -3,7 +3,8 @@
 use std::fmt;
 use std::str::FromStr;
 
-use super::{DataType, UnknownName};
+use super::data_type::DataType;
+use super::unknown_name::UnknownName;
 
 /// Local operation on two elements. The discriminants are part of the schedule's
 /// layout.

@@ -2,7 +2,7 @@
 
 use super::problem::{List, Place, Problem};
 use super::report::Report;
-use super::spans::{Span, overlap_between, overlap_within};
+use crate::schedule::ranges::{ByteRange, overlap_between, overlap_within};
 use crate::arithmetic::{Arithmetic, DataType};
 use crate::graph::{Access, Block, Blocks, Graph, JoinMode, Memory, Operation, Vertex};
 
@@ -223,22 +223,22 @@ impl Inspection<'_> {
         if let Some(Block { memory: Memory::Buffer(buffer), .. }) = destination.iter().find(input) {
             self.report(|at| Problem::WriteToInput { at, list: written, buffer: *buffer });
         }
-        if destination.len() > 1 && overlap_within(spans(destination)) {
+        if destination.len() > 1 && overlap_within(ranges(destination)) {
             self.report(|at| Problem::OverlapWithin { at, list: written });
         }
         for (read, blocks) in lists.reads {
             // A copy onto itself would be allowed by "exactly the same", but there is no use in it
             // and engines copy without regard to overlap.
             let in_place = read != List::Source && same_blocks(blocks, destination);
-            if !in_place && overlap_between(spans(blocks), spans(destination)) {
+            if !in_place && overlap_between(ranges(blocks), ranges(destination)) {
                 self.report(|at| Problem::OverlapBetween { at, read, written });
             }
         }
     }
 }
 
-fn spans(blocks: &[Block]) -> impl Iterator<Item = Span> {
-    blocks.iter().filter_map(Span::of_block)
+fn ranges(blocks: &[Block]) -> impl Iterator<Item = ByteRange> {
+    blocks.iter().filter_map(ByteRange::of_block)
 }
 
 /// Returns `true` if two lists are the same once blocks without bytes, which the compiler drops,

@@ -11,7 +11,7 @@ use super::digraph::Digraph;
 use super::operation::Lists;
 use super::problem::{Place, Problem};
 use super::report::Report;
-use super::spans::Span;
+use crate::schedule::ranges::ByteRange;
 use super::usage::{Earlier, ReaderSets, Usage};
 use crate::graph::{Block, Graph, Memory, Vertex};
 use crate::schedule::SCRATCHPAD;
@@ -52,8 +52,8 @@ fn demands(graph: &Graph, order: &[usize], position: &[usize]) -> Demands {
     let mut memories: HashMap<u32, Usage> = HashMap::new();
     for entry in graph.vertices() {
         // Bytes that are only read need no order.
-        for span in Lists::of(&entry.operation).writes.1.iter().filter_map(Span::of_block) {
-            memories.entry(span.memory).or_default();
+        for range in Lists::of(&entry.operation).writes.1.iter().filter_map(ByteRange::of_block) {
+            memories.entry(range.memory).or_default();
         }
     }
     let mut sets = ReaderSets::default();
@@ -66,16 +66,16 @@ fn demands(graph: &Graph, order: &[usize], position: &[usize]) -> Demands {
             }
         };
         let lists = Lists::of(&graph.vertices()[vertex].operation);
-        for span in
-            lists.reads.iter().flat_map(|(_, blocks)| blocks.iter()).filter_map(Span::of_block)
+        for range in
+            lists.reads.iter().flat_map(|(_, blocks)| blocks.iter()).filter_map(ByteRange::of_block)
         {
-            if let Some(usage) = memories.get_mut(&span.memory) {
-                usage.read(span.start..span.end, vertex, &mut sets, &mut note);
+            if let Some(usage) = memories.get_mut(&range.memory) {
+                usage.read(range.start..range.end, vertex, &mut sets, &mut note);
             }
         }
-        for span in lists.writes.1.iter().filter_map(Span::of_block) {
-            if let Some(usage) = memories.get_mut(&span.memory) {
-                usage.write(span.start..span.end, vertex, &sets, &mut note);
+        for range in lists.writes.1.iter().filter_map(ByteRange::of_block) {
+            if let Some(usage) = memories.get_mut(&range.memory) {
+                usage.write(range.start..range.end, vertex, &sets, &mut note);
             }
         }
     }
@@ -188,31 +188,31 @@ impl<'a> Search<'a> {
 
 /// The message, with bytes that both use and at least one writes.
 fn unordered(graph: &Graph, first: usize, second: usize) -> Problem {
-    let spans = |vertex: usize| -> (Vec<Span>, Vec<Span>) {
+    let ranges = |vertex: usize| -> (Vec<ByteRange>, Vec<ByteRange>) {
         let lists = Lists::of(&graph.vertices()[vertex].operation);
         let reads = lists
             .reads
             .iter()
             .flat_map(|(_, blocks)| blocks.iter())
-            .filter_map(Span::of_block)
+            .filter_map(ByteRange::of_block)
             .collect();
-        (reads, lists.writes.1.iter().filter_map(Span::of_block).collect())
+        (reads, lists.writes.1.iter().filter_map(ByteRange::of_block).collect())
     };
-    let common = |left: &[Span], right: &[Span]| {
+    let common = |left: &[ByteRange], right: &[ByteRange]| {
         left.iter().find_map(|left| right.iter().find_map(|right| left.common(*right)))
     };
     let ((first_reads, first_writes), (second_reads, second_writes)) =
-        (spans(first), spans(second));
+        (ranges(first), ranges(second));
     let both = common(&first_writes, &second_writes);
     let one = common(&first_writes, &second_reads).or_else(|| common(&first_reads, &second_writes));
-    let block = both.or(one).map_or(Block::unplaced(0), |span| Block {
-        memory: if span.memory == SCRATCHPAD {
+    let block = both.or(one).map_or(Block::unplaced(0), |range| Block {
+        memory: if range.memory == SCRATCHPAD {
             Memory::Scratchpad
         } else {
-            Memory::Buffer(span.memory)
+            Memory::Buffer(range.memory)
         },
-        offset: span.start,
-        length: span.end - span.start,
+        offset: range.start,
+        length: range.end - range.start,
     });
     Problem::Unordered {
         first: Place::new(graph, Vertex(first as u32)),

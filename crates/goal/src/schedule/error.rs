@@ -1,6 +1,6 @@
-//! Why bytes are no schedule.
+//! Errors in the bytes of a schedule.
 
-use super::{MAGIC, VERSION};
+use super::records::{MAGIC, VERSION};
 
 /// Error in the bytes of a schedule.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]

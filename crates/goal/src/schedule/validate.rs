@@ -1,16 +1,65 @@
-//! Validation of a schedule's records before any engine runs them.
+//! Validation of a schedule's bytes before any engine runs them.
 
-use super::{
-    BlockRecord, JoinKind, Kind, OperationRecord, SCRATCHPAD, ScheduleError, ScheduleView, flags,
-    index_of,
+use super::error::ScheduleError;
+use super::ranges::{ByteRange, overlap_between, overlap_within};
+use super::records::{
+    BlockRecord, Header, JoinKind, Kind, MAGIC, OperationRecord, SCRATCHPAD, VERSION, flags,
+    index_of, offset_of,
 };
+use super::view::{ScheduleView, sections};
 use crate::arithmetic::{Arithmetic, DataType};
-use crate::check::spans::{Span, overlap_between, overlap_within};
 use crate::graph::Access;
 use std::collections::HashMap;
 
+impl<'a> ScheduleView<'a> {
+    /// Validates bytes where they lie. Everything an engine relies on is checked: codes, ranges,
+    /// sums, that every edge leads forward and that the dependency counters are what the edges say.
+    ///
+    /// # Errors
+    /// Returns an error that names the defect.
+    pub fn new(bytes: &'a [u8]) -> Result<Self, ScheduleError> {
+        if !bytes.as_ptr().cast::<u64>().is_aligned() {
+            return Err(ScheduleError::Alignment);
+        }
+        let found = bytes.len() as u64;
+        let Some(head) = bytes.get(..size_of::<Header>()) else {
+            return Err(ScheduleError::Length { expected: size_of::<Header>() as u64, found });
+        };
+        let header: &Header = bytemuck::from_bytes(head);
+        if header.magic != MAGIC {
+            return Err(ScheduleError::Magic { found: header.magic });
+        }
+        if header.version != VERSION {
+            return Err(ScheduleError::Version { found: header.version });
+        }
+        if header.total_bytes != found || sections(header).total != found {
+            return Err(ScheduleError::Length { expected: header.total_bytes, found });
+        }
+        let sum = checksum(bytes);
+        if sum != header.checksum {
+            return Err(ScheduleError::Checksum { expected: header.checksum, found: sum });
+        }
+        let view = ScheduleView::divide(bytes);
+        validate(&view)?;
+        Ok(view)
+    }
+}
+
+/// FNV-1a over eight-byte words, the checksum's own word left out. It finds damage, it does not
+/// defend against malice.
+pub(super) fn checksum(bytes: &[u8]) -> u64 {
+    const CHECKSUM_WORD: usize = 7;
+    bytes.chunks_exact(8).enumerate().filter(|(index, _)| *index != CHECKSUM_WORD).fold(
+        0xcbf2_9ce4_8422_2325,
+        |hash, (_, chunk)| {
+            let word = chunk.iter().rev().fold(0u64, |word, byte| word << 8 | u64::from(*byte));
+            (hash ^ word).wrapping_mul(0x0000_0100_0000_01b3)
+        },
+    )
+}
+
 /// Checks every record against the others.
-pub(super) fn validate(view: &ScheduleView<'_>) -> Result<(), ScheduleError> {
+fn validate(view: &ScheduleView<'_>) -> Result<(), ScheduleError> {
     let header = view.header;
     let fail = |what| Err(ScheduleError::Header { what });
     if header.ranks == 0 || header.rank >= header.ranks {
@@ -188,13 +237,13 @@ fn check_writes(view: &ScheduleView<'_>, record: &OperationRecord) -> Result<(),
     if destination.iter().any(|block| block.length > 0 && is_input(block)) {
         return Err("it writes to an input buffer");
     }
-    let spans = |blocks| <[BlockRecord]>::iter(blocks).filter_map(Span::of_record);
-    if destination.len() > 1 && overlap_within(spans(destination)) {
+    let ranges = |blocks| <[BlockRecord]>::iter(blocks).filter_map(ByteRange::of_record);
+    if destination.len() > 1 && overlap_within(ranges(destination)) {
         return Err("the blocks of its destination overlap");
     }
     for operand in [view.left(record), view.right(record)] {
         let in_place = record.kind() != Kind::Copy && operand == destination;
-        if !in_place && overlap_between(spans(operand), spans(destination)) {
+        if !in_place && overlap_between(ranges(operand), ranges(destination)) {
             return Err("its destination overlaps what it reads");
         }
     }
@@ -252,7 +301,7 @@ fn count_edges(
     }
     for offset in &view.edges[record.first_edge as usize..end as usize] {
         let target = index_of(*offset) as usize;
-        if super::offset_of(target as u32) != Some(*offset) || target >= dependencies.len() {
+        if offset_of(target as u32) != Some(*offset) || target >= dependencies.len() {
             return Err("an edge leads to no operation");
         }
         if target <= index {

@@ -1,6 +1,7 @@
 //! Bytes that a schedule writes.
 
-use super::{Kind, SCRATCHPAD, ScheduleView};
+use super::records::{Kind, SCRATCHPAD};
+use super::view::ScheduleView;
 use std::ops::Range;
 
 impl ScheduleView<'_> {
