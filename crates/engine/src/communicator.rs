@@ -13,9 +13,8 @@ use crate::flat::executor::FlatExecutor;
 use crate::flat::pattern::{FlatCollective, Pattern, ReducedBy};
 use crate::flat::result_binding::ResultBinding;
 use crate::linked::executor::Wakeup;
-use crate::linked::program;
 use crate::node::EngineKind;
-use crate::node::membership::{DeferredFree, Member, OwnerWork};
+use crate::node::membership::{Member, OwnerWork};
 use crate::signature::{CallKind, Signature};
 use crate::staging::{self, Staging};
 use crate::state::{CommunicatorState, EXCHANGE_WORDS, FLAT_SLOTS, StateLayout};
@@ -25,7 +24,6 @@ use crate::wait;
 use crate::window::{BlockingStart, Executor, InflightWindow, Run, RunNumber};
 use request::Execution;
 use shm::arena::Arena;
-use shm::mapped::Mapped;
 use shm::owned::OwnedBytes;
 use shm::segment::Offset;
 use shm::sync::{AtomicU64, Ordering};
@@ -589,22 +587,8 @@ impl Drop for Communicator {
     fn drop(&mut self) {
         self.close_streams();
         if self.state_at != self.member.node().world_state() {
-            release_shared(&self.member, self.state_at, self.size(), self.rank == 0);
+            self.member.release_shared(self.state_at, self.size(), self.rank == 0);
         }
-    }
-}
-
-/// Releases shared memory, which begins with a release line. Its owner frees it after all ranks
-/// have released it.
-pub(crate) fn release_shared(member: &Member, at: Offset, users: u32, owner: bool) {
-    let Ok(release) = Mapped::<program::ReleaseLine>::new(member.node().segment(), at) else {
-        return;
-    };
-    // Release: pairs with the Acquire in `allocate_shared`: all accesses happen before the free. A
-    // rank that dies without the release leaves the memory allocated until the job ends.
-    release.released.fetch_add(1, Ordering::Release);
-    if owner {
-        member.free_later(DeferredFree { at, users, release });
     }
 }
 

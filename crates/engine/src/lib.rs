@@ -12,12 +12,14 @@
 //! | `protocol` | the lock-free words that both use |
 
 pub mod argument;
+mod clock;
 pub mod communicator;
 mod error;
 pub mod flat;
 mod linked;
 pub mod node;
 mod protocol;
+mod reduction;
 pub mod signature;
 mod staging;
 mod state;

@@ -2,6 +2,7 @@
 //! left.
 
 pub(crate) mod decisions;
+pub(crate) mod deferred_free;
 pub mod membership;
 
 use crate::error::{Error, Exit, Straggler};
@@ -9,6 +10,7 @@ use crate::node::decisions::Decisions;
 use crate::node::membership::{LivenessCheck, Member};
 use crate::state::StateLayout;
 use crate::wait::SpinPolicy;
+use goal::limits;
 use shm::arena::Arena;
 use shm::completion::Completion;
 use shm::mapped::{Mapped, MappedSlice};
@@ -158,7 +160,7 @@ impl JobOptions {
             None => Backing::Memory,
         };
         let arena_mib = number("TRADEWIND_ARENA_MIB", 4096, 1..=1 << 24)?;
-        let eager_limit = number("TRADEWIND_EAGER_BYTES", 4096, 0..=1 << 30)?;
+        let eager_limit = number("TRADEWIND_EAGER_BYTES", limits::EAGER_ON_NODE, 0..=1 << 30)?;
         let cores = (shm::process::allowed_cores().len() as u32).max(1);
         let arena_bytes = arena_mib << 20;
         let decisions = Decisions::find();

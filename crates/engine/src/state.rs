@@ -17,7 +17,6 @@ use crate::error::Error;
 use crate::protocol::run_state::RunStates;
 use crate::signature::Signature;
 use crate::wait::{self, CountReached, SpinPolicy};
-use crate::window::SharedStates;
 use shm::completion::Completion;
 use shm::mapped::{Mapped, MappedSlice};
 use shm::segment::{Offset, Segment};
@@ -49,6 +48,9 @@ const SLEEPERS_AT: u64 = EXCHANGE_LINE_AT + 64;
 pub(crate) const CONTRIBUTION_BYTES: u64 = 4 * 64 - 8;
 /// Number of words in an exchange.
 pub(crate) const EXCHANGE_WORDS: usize = 6;
+
+/// Run states of a rank, in the segment.
+pub(crate) type SharedStates = RunStates<MappedSlice<AtomicU64>>;
 
 shm::shared_lines! {
     /// Counts arrivals at exchanges.

@@ -18,12 +18,13 @@ mod route;
 mod transfer;
 mod words;
 
-use crate::communicator::{Communicator, release_shared};
+use crate::communicator::Communicator;
 use crate::error::Error;
 use crate::flat::executor::FlatExecutor;
 use crate::flat::pattern::{ContributionPlacement, FlatCollective, Pattern};
-use crate::linked::program::ReleaseLine;
+
 use crate::node::EngineKind;
+use crate::node::deferred_free::ReleaseLine;
 use crate::protocol::arrival;
 use crate::signature::Signature;
 use crate::wait::{self, WaitCondition};
@@ -333,7 +334,7 @@ impl Communicator {
             StreamsState::Missing => None,
         };
         if let Some(at) = at.filter(|at| ![0, NO_MEMORY].contains(&at.0)) {
-            release_shared(&self.member, at, self.members.len() as u32, self.rank == 0);
+            self.member.release_shared(at, self.members.len() as u32, self.rank == 0);
         }
     }
 }

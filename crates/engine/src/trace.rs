@@ -5,9 +5,9 @@
 //! operation costs two clock readings. Communicators, programs and runs have the same numbers on
 //! all ranks, so the lists of all processes can be merged afterwards.
 
-use crate::linked::activation::monotonic_nanoseconds;
-use crate::linked::linker::LinkedRank;
+use crate::clock::monotonic_nanoseconds;
 use crate::signature::Signature;
+use goal::link::LinkedRank;
 use goal::schedule::Schedule;
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};

@@ -11,15 +11,12 @@ mod blocking;
 pub(crate) use blocking::BlockingStart;
 
 use crate::error::Outcome;
-use crate::protocol::run_state::{RunState, RunStates, SlotWindow};
-use shm::mapped::MappedSlice;
-use shm::sync::{AtomicBool, AtomicU64, Ordering};
+use crate::protocol::run_state::{RunState, SlotWindow};
+use crate::state::SharedStates;
+use shm::sync::{AtomicBool, Ordering};
 use smallvec::SmallVec;
 use std::collections::{HashMap, HashSet, VecDeque};
 use std::sync::{Mutex, MutexGuard, PoisonError};
-
-/// Run states of a rank, in the segment.
-pub(crate) type SharedStates = RunStates<MappedSlice<AtomicU64>>;
 
 /// The kind of collective that a window runs: flat or linked.
 pub(crate) trait Executor {

@@ -73,7 +73,7 @@ pub enum Event {
     JoinFinished {
         /// The operation of that effect.
         operation: Handle,
-        /// This rank's result; see [`join::combine`](crate::join::combine).
+        /// This rank's result; see [`goal::join::combine`].
         result: Vec<u8>,
         /// The first element of the reduction that was divided by zero, if any.
         divided_by_zero: Option<u64>,

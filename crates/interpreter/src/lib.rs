@@ -60,8 +60,9 @@
 //!
 //! let sender = Arc::new(goal::compile::compile(&sender)?);
 //! let receiver = Arc::new(goal::compile::compile(&receiver)?);
-//! let mut first = Interpreter::new(sender, Limits::default())?;
-//! let mut second = Interpreter::new(receiver, Limits::default())?;
+//! let limits = Limits::new(goal::limits::EAGER_ON_NODE);
+//! let mut first = Interpreter::new(sender, limits)?;
+//! let mut second = Interpreter::new(receiver, limits)?;
 //! first.start(vec![b"wind".to_vec()], 0)?;
 //! second.start(vec![vec![0; 4]], 0)?;
 //! while let Some(effect) = first.poll() {
@@ -79,7 +80,6 @@ mod effect;
 mod error;
 mod external;
 mod interpreter;
-pub mod join;
 mod limits;
 mod matching;
 mod memory;

@@ -13,9 +13,9 @@ pub struct Limits {
     pub unexpected_messages: u64,
 }
 
-impl Default for Limits {
-    /// Returns an eager limit of 16 KiB and space for 64 MiB in 65,536 unexpected payloads.
-    fn default() -> Self {
-        Limits { eager_limit: 16 << 10, unexpected_bytes: 64 << 20, unexpected_messages: 1 << 16 }
+impl Limits {
+    /// Returns limits with this eager limit and space for 64 MiB in 65,536 unexpected payloads.
+    pub const fn new(eager_limit: u64) -> Self {
+        Limits { eager_limit, unexpected_bytes: 64 << 20, unexpected_messages: 1 << 16 }
     }
 }

@@ -4,7 +4,7 @@ use crate::external::BorrowedBuffers;
 use goal::arithmetic::{
     Arithmetic, ArithmeticError, DataType, apply, apply_in_place_left, apply_in_place_right,
 };
-use goal::schedule::BlockRecord;
+use goal::schedule::{BlockRecord, common_pieces};
 
 /// The user buffers in their order, then the scratchpad.
 #[derive(Debug, Default)]
@@ -83,16 +83,8 @@ impl RunMemory {
         if let ([source], [destination]) = (source, destination) {
             return self.transfer(self.range(source), self.range(destination));
         }
-        let (mut source, mut destination) =
-            (BlockCursor::new(source), BlockCursor::new(destination));
-        loop {
-            let length = source.rest().min(destination.rest());
-            if length == 0 {
-                return;
-            }
-            let from = source.take(self, length);
-            let to = destination.take(self, length);
-            self.transfer(from, to);
+        for [source, destination] in common_pieces([source, destination]) {
+            self.transfer(self.range(&source), self.range(&destination));
         }
     }
 
@@ -120,27 +112,17 @@ impl RunMemory {
             let ranges = [self.range(left), self.range(right), self.range(destination)];
             return self.combine(operation, data_type, ranges);
         }
-        let mut lists =
-            [BlockCursor::new(left), BlockCursor::new(right), BlockCursor::new(destination)];
         let mut done = 0u64;
         let mut divided_by_zero = None;
-        loop {
-            let length = lists[0].rest().min(lists[1].rest()).min(lists[2].rest());
-            if length == 0 {
-                return divided_by_zero;
-            }
-            let ranges = [
-                lists[0].take(self, length),
-                lists[1].take(self, length),
-                lists[2].take(self, length),
-            ];
+        for [left, right, destination] in common_pieces([left, right, destination]) {
+            let ranges = [self.range(&left), self.range(&right), self.range(&destination)];
             let found = self.combine(operation, data_type, ranges);
             divided_by_zero = divided_by_zero.or(found.map(|element| done + element));
-            done += length / data_type.bytes() as u64;
+            done += destination.length / data_type.bytes() as u64;
         }
+        divided_by_zero
     }
 
-    /// Computes one block of each list.
     #[inline(always)]
     fn combine(
         &mut self,
@@ -221,41 +203,5 @@ impl<'a> Outside<'a> {
             let start = range.start - destination.end();
             &self.after[start..start + range.length]
         }
-    }
-}
-
-/// A position in a list of blocks. The bytes of the blocks form one sequence.
-struct BlockCursor<'a> {
-    blocks: &'a [BlockRecord],
-    used: u64,
-}
-
-impl<'a> BlockCursor<'a> {
-    #[inline]
-    fn new(blocks: &'a [BlockRecord]) -> Self {
-        BlockCursor { blocks, used: 0 }
-    }
-
-    /// Returns the number of bytes up to the end of the current block; 0 at the end of the list.
-    #[inline]
-    fn rest(&mut self) -> u64 {
-        while let [first, others @ ..] = self.blocks {
-            if self.used < first.length {
-                return first.length - self.used;
-            }
-            self.blocks = others;
-            self.used = 0;
-        }
-        0
-    }
-
-    /// Returns the next `length` bytes, at most [`rest`](Self::rest).
-    #[inline]
-    fn take(&mut self, memory: &RunMemory, length: u64) -> MemoryRange {
-        let mut range = memory.range(&self.blocks[0]);
-        range.start += self.used as usize;
-        range.length = length as usize;
-        self.used += length;
-        range
     }
 }

@@ -11,8 +11,7 @@ use crate::matching::{
     WildcardRefusal,
 };
 use crate::memory::RunMemory;
-use goal::graph::JoinMode;
-use goal::schedule::{JoinKind, Kind, OperationRecord, ScheduleView};
+use goal::schedule::{Kind, OperationRecord, ScheduleView};
 use std::collections::{HashMap, VecDeque};
 
 /// Progress of an operation. An operation that completes as soon as it starts goes from `Waiting` to
@@ -303,7 +302,7 @@ impl Run {
         self.effects.push_back(Effect::Join {
             operation: Handle(operation),
             ordinal: record.ordinal,
-            mode: join_mode(record),
+            mode: record.join_mode(),
             contribution,
         });
     }
@@ -369,18 +368,5 @@ impl Run {
             return Ok(());
         }
         Err(EventError::Length { rank: self.rank, operation: handle.0, expected, found })
-    }
-}
-
-/// Returns the mode of a join. The record is from a validated schedule, so its codes are known.
-fn join_mode(record: &OperationRecord) -> JoinMode {
-    match (JoinKind::from_u8(record.join_mode), record.arithmetic()) {
-        (Some(JoinKind::Reduce), Some((operation, data_type))) => {
-            JoinMode::Reduce { operation, data_type }
-        }
-        (Some(JoinKind::Gather), _) => JoinMode::Gather,
-        (Some(JoinKind::Exchange), _) => JoinMode::Exchange,
-        (Some(JoinKind::Broadcast), _) => JoinMode::Broadcast { root: record.peer },
-        _ => JoinMode::Barrier,
     }
 }

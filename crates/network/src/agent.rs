@@ -61,11 +61,9 @@ use std::sync::atomic::AtomicBool;
 use std::sync::mpsc::{Receiver, Sender, channel};
 use std::time::Duration;
 
-/// The limits of an agent's interpreters. Between nodes the rendezvous protocol costs two more
-/// wake-ups of node services, more than half a megabyte takes to transfer; credits bound what
-/// arrives unexpectedly.
+/// Returns the limits of an agent's interpreters. Credits bound the unexpected messages.
 pub fn limits() -> Limits {
-    Limits { eager_limit: 512 << 10, ..Limits::default() }
+    Limits::new(goal::limits::EAGER_BETWEEN_NODES)
 }
 
 /// A command of the agent's owner.

@@ -2,11 +2,11 @@
 
 use crate::argument::Argument;
 use crate::communicator::request::{Execution, Request};
-use crate::communicator::{Communicator, release_shared};
+use crate::communicator::Communicator;
 use crate::error::Error;
 use crate::linked::executor::{LinkedExecutor, LongStaging};
-use crate::linked::linker::{self, LinkOptions};
-use crate::linked::program::{self, Program, Setting};
+use crate::linked::frame::ProgramLayout;
+use crate::linked::program::{Program, ProgramOptions};
 use crate::node::EngineKind;
 use crate::node::membership::OwnerWork;
 use crate::signature::Signature;
@@ -15,6 +15,8 @@ use crate::trace::ProgramTrace;
 use crate::wait::{self, CountReached};
 use crate::window::{InflightWindow, Run};
 use goal::graph::Access;
+use goal::limits;
+use goal::link::{LinkOptions, Linked, link};
 use goal::schedule::Schedule;
 use shm::segment::Offset;
 use shm::sync::Ordering;
@@ -54,8 +56,11 @@ impl Communicator {
             Err(_) => [0, 0, 1, 0, 0, 0],
         };
         let all = self.exchange(&mut exchanges, mine, sequence, call)?;
-        let linked = self.read_and_link(&all, placed.as_ref().err());
-        let needed = linked.as_ref().map_or(0, program::block_bytes);
+        let linked = self.read_and_link(&all, placed.as_ref().err()).map(|linked| {
+            let layout = ProgramLayout::new(&linked);
+            (linked, layout)
+        });
+        let needed = linked.as_ref().map_or(0, |(_, layout)| layout.bytes());
         let block = match &linked {
             Ok(_) if self.rank == 0 => {
                 self.member.allocate_shared(needed).map_or(u64::MAX, |at| at.0)
@@ -66,7 +71,7 @@ impl Communicator {
         if let Ok(at) = placed {
             arena.free(at)?;
         }
-        let linked = linked?;
+        let (linked, layout) = linked?;
         let block = Offset(answers[0][0]);
         if block.0 == u64::MAX {
             return Err(Error::Environment(format!(
@@ -74,7 +79,7 @@ impl Communicator {
                  TRADEWIND_ARENA_MIB to more"
             )));
         }
-        self.linked_schedule(linked, block, call)
+        self.linked_schedule(linked, layout, block, call)
     }
 
     /// Reads every rank's schedule and links them. `own` is the error that prevented this rank from
@@ -83,7 +88,7 @@ impl Communicator {
         &self,
         all: &[[u64; EXCHANGE_WORDS]],
         own: Option<&Error>,
-    ) -> Result<linker::Linked, Error> {
+    ) -> Result<Linked, Error> {
         if let Some(rank) = all.iter().position(|words| words[2] != 0) {
             let why = own.map_or_else(|| "see its own message".to_owned(), ToString::to_string);
             return Err(Error::Environment(format!(
@@ -98,19 +103,21 @@ impl Communicator {
         let node = self.member.node();
         let options = LinkOptions {
             eager_limit: node.eager_limit(),
+            staged_bytes: limits::STAGED,
             owner_runs_all: node.engine() == EngineKind::Caller,
             skip_calc: node.skip_calc(),
         };
-        linker::link(schedules, options).map_err(Error::Link)
+        link(schedules, options).map_err(Error::Link)
     }
 
     fn linked_schedule(
         self: &Arc<Self>,
-        linked: linker::Linked,
+        linked: Linked,
+        layout: ProgramLayout,
         block: Offset,
         call: Signature,
     ) -> Result<Arc<LinkedSchedule>, Error> {
-        let slots = linked.slots;
+        let slots = layout.slots;
         let number = self.programs.fetch_add(1, Ordering::Relaxed);
         let trace = self.trace.as_ref().map(|(trace, name)| {
             let own = &linked.ranks[self.rank as usize];
@@ -122,8 +129,9 @@ impl Communicator {
                 own,
             )
         });
-        let setting = Setting { rank: self.rank, skip_calc: self.member.node().skip_calc(), trace };
-        let program = Program::new(self.member.node().memory().clone(), block, linked, setting)?;
+        let node = self.member.node();
+        let options = ProgramOptions { rank: self.rank, skip_calc: node.skip_calc(), trace };
+        let program = Program::new(node.memory().clone(), block, linked, layout, options)?;
         let staging = LongStaging::new(Arc::clone(self.member.arena()), &program);
         let window =
             InflightWindow::new(LinkedExecutor::new(program, self.wakeup.clone()), slots, staging);
@@ -259,11 +267,7 @@ impl Drop for LinkedSchedule {
         if self.window.is_busy() {
             self.window.with_scratch(LongStaging::forget);
         }
-        release_shared(
-            &communicator.member,
-            self.block,
-            communicator.size(),
-            communicator.rank == 0,
-        );
+        let is_owner = communicator.rank == 0;
+        communicator.member.release_shared(self.block, communicator.size(), is_owner);
     }
 }

@@ -6,9 +6,10 @@
 use crate::error::Error;
 use crate::flat::pattern::{FlatCollective, Pattern};
 use crate::protocol::chunk_claims::next_in_lap;
-use goal::arithmetic::{self, Arithmetic, ArithmeticError, DataType};
+use crate::reduction::{combine, is_division};
+use goal::arithmetic::{self, Arithmetic, DataType};
 use shm::completion::Completion;
-use shm::memory::{Operands, SegmentMemory};
+use shm::memory::SegmentMemory;
 use shm::segment::Offset;
 use shm::sync::{AtomicU64, Ordering};
 
@@ -298,38 +299,6 @@ fn fold_chunk(
         memory.copy(at(first), at(locations.result), length)?;
     }
     Ok(failed)
-}
-
-/// Computes destination = left ∘ right in the segment. Returns whether an integer was divided by
-/// zero.
-pub(crate) fn combine(
-    memory: &SegmentMemory,
-    (operation, data_type): (Arithmetic, DataType),
-    left: Offset,
-    right: Offset,
-    destination: Offset,
-    length: u64,
-) -> Result<bool, Error> {
-    Ok(memory.combine(left, right, destination, length, |operands| match operands {
-        Operands::Apart { left, right, destination } => {
-            is_division(arithmetic::apply(operation, data_type, left, right, destination))
-        }
-        Operands::OntoLeft { left, right } => {
-            is_division(arithmetic::apply_in_place_left(operation, data_type, left, right))
-        }
-        Operands::OntoRight { left, right } => {
-            is_division(arithmetic::apply_in_place_right(operation, data_type, left, right))
-        }
-        Operands::AllOne(bytes) => {
-            let copy = bytes.to_vec();
-            is_division(arithmetic::apply_in_place_left(operation, data_type, bytes, &copy))
-        }
-    })?)
-}
-
-/// Returns whether the outcome is a division by zero, the only error a validated schedule allows.
-fn is_division(outcome: Result<(), ArithmeticError>) -> bool {
-    matches!(outcome, Err(ArithmeticError::DivisionByZero { .. }))
 }
 
 #[cfg(test)]

@@ -16,10 +16,11 @@ use crate::protocol::arrival;
 use crate::signature::{CallKind, Signature};
 use crate::staging::Staging;
 use crate::state::{
-    CELL_SETS, CONTRIBUTION_BYTES, CommunicatorState, FLAT_SLOTS, RankCell, SleepersLine,
+    CELL_SETS, CONTRIBUTION_BYTES, CommunicatorState, FLAT_SLOTS, RankCell, SharedStates,
+    SleepersLine,
 };
 use crate::wait::CountReached;
-use crate::window::{Executor, RunNumber, SharedStates};
+use crate::window::{Executor, RunNumber};
 use shm::futex;
 use shm::mapped::{Mapped, MappedSlice};
 use shm::memory::{Purpose, SegmentMemory};

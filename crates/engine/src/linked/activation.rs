@@ -1,33 +1,34 @@
-//! Delivery-driven progress: whoever brings an operation's count to its threshold executes it, for
-//! whichever rank it is.
+//! Progress by delivery: the process whose arrival brings an operation's count to its threshold
+//! executes the operation, for any rank.
 //!
-//! An [`Activation`] begins with a rank's start, or with work that was left for this rank, and ends
-//! when nothing more is enabled. What an operation enables goes on the activation's own list (no
-//! recursion, no lock, nothing left for later); only what its owner alone may do is left for the
-//! owner. Counts are never reset: in the u-th use of a slot an operation executes at u × threshold
-//! arrivals.
+//! An [`Activation`] begins with a rank's start, or with tasks deferred to this rank, and ends when
+//! nothing more is enabled. The operations that it enables go to its own list: no recursion, no
+//! lock, and no work postponed. Only operations that their owner must execute are deferred to the
+//! owner. Counts are never reset: in the u-th use of a slot an operation is enabled at
+//! u × threshold arrivals.
 
+use crate::clock::monotonic_nanoseconds;
 use crate::error::Error;
-use crate::linked::linker::{Delivery, Link};
-use crate::linked::lists;
-use crate::linked::matcher::Event;
+use crate::linked::lists::{self, BlockList};
+use crate::linked::matcher::MatcherEvent;
 use crate::linked::program::Program;
 use crate::protocol::dependency_counter::arrive;
 use crate::protocol::owner_queue;
-use crate::trace::TraceStage;
+use crate::trace::{ProgramTrace, TraceStage};
+use goal::link::{Delivery, OperationLink};
 use goal::schedule::{JoinKind, Kind, OperationRecord};
 use smallvec::SmallVec;
 use std::time::{Duration, Instant};
 
-/// After an operation on this many bytes, ranks that are complete are told at once.
+/// After an operation on this many bytes, the completions of ranks are published at once.
 const PUBLISH_AFTER: u64 = 16 << 10;
 
-/// What is left for a rank to do itself.
+/// A task that is deferred to the owner of an operation.
 #[derive(Clone, Copy, Debug)]
 enum OwnerTask {
     /// Execute the operation.
     Execute,
-    /// It is complete: enable what waits for it.
+    /// Enable the successors of the operation, which is complete.
     Complete,
 }
 
@@ -37,14 +38,15 @@ pub(crate) struct Activation<'a> {
     run: u64,
     slot: u32,
     uses: u32,
-    /// Who executes.
-    me: u32,
-    /// This is the call that starts the run: it must not be held up by what occupies the owner.
+    /// The executing rank.
+    executor: u32,
+    /// This is the call that starts the run. It must not execute operations that occupy their
+    /// owner.
     starting: bool,
     work: SmallVec<[(u32, u32); 16]>,
-    /// Completed sinks by rank, not yet told.
+    /// By rank: number of completed sinks that are not published yet.
     sinks: SmallVec<[u32; 8]>,
-    /// Told when a rank has work of its own or is complete.
+    /// Notifies a rank that has tasks or is complete.
     notify: &'a dyn Fn(u32),
 }
 
@@ -60,7 +62,7 @@ impl<'a> Activation<'a> {
             run,
             slot: program.slot(run),
             uses: program.uses(run),
-            me: program.rank,
+            executor: program.rank,
             starting,
             work: SmallVec::new(),
             sinks: SmallVec::from_elem(0, program.ranks() as usize),
@@ -71,26 +73,27 @@ impl<'a> Activation<'a> {
     /// Starts this rank's part of the run.
     pub(crate) fn start(&mut self) -> Result<(), Error> {
         let program = self.program;
-        for operation in &program.linked(self.me).starts {
-            self.arrive_local(self.me, *operation);
+        for operation in &program.linked(self.executor).starts {
+            self.arrive_local(self.executor, *operation);
             self.drain()?;
         }
         self.publish_completions();
         Ok(())
     }
 
-    /// Does what was left for this rank; true when there was anything.
+    /// Executes the tasks deferred to this rank. Returns whether there were any.
     pub(crate) fn resume(&mut self) -> Result<bool, Error> {
         let program = self.program;
-        let frame = program.frame(self.slot, self.me);
+        let frame = program.frame(self.slot, self.executor);
         let mut did_any = false;
-        while let Some(entry) = owner_queue::take(&frame.ready_line.head, &frame.ready) {
+        while let Some(entry) = owner_queue::take(&frame.owner_queue_line.head, &frame.owner_queue)
+        {
             did_any = true;
             let operation = entry >> 1;
             if entry & 1 == 0 {
-                self.work.push((self.me, operation));
+                self.work.push((self.executor, operation));
             } else {
-                self.complete(self.me, operation);
+                self.complete(self.executor, operation);
             }
             self.drain()?;
         }
@@ -108,7 +111,8 @@ impl<'a> Activation<'a> {
         Ok(())
     }
 
-    /// Publishes completed sinks.
+    /// Publishes the completed sinks of each rank. The addition releases all bytes that this
+    /// activation has written; the rank acquires them when it finds its run complete.
     fn publish_completions(&mut self) {
         for (rank, count) in (0..).zip(self.sinks.iter_mut()) {
             if *count > 0 {
@@ -121,48 +125,42 @@ impl<'a> Activation<'a> {
         }
     }
 
-    /// Whether this activation may act for a rank's operation.
-    fn may_execute(&self, rank: u32, link: &Link) -> bool {
-        !link.owner || (rank == self.me && !self.starting)
+    /// Returns whether this activation may execute an operation of a rank.
+    fn may_execute(&self, rank: u32, link: &OperationLink) -> bool {
+        !link.owner || (rank == self.executor && !self.starting)
     }
 
-    /// Leaves something for a rank to do in its own calls.
+    /// Defers a task to a rank, which executes it in its own calls.
     #[cold]
-    fn defer_to_owner(&self, rank: u32, operation: u32, left: OwnerTask) {
+    fn defer_to_owner(&self, rank: u32, operation: u32, task: OwnerTask) {
         let frame = self.program.frame(self.slot, rank);
-        let code = operation << 1 | u32::from(matches!(left, OwnerTask::Complete));
-        owner_queue::push(&frame.ready_line.tail, &frame.ready, code);
+        let code = operation << 1 | u32::from(matches!(task, OwnerTask::Complete));
+        owner_queue::push(&frame.owner_queue_line.tail, &frame.owner_queue, code);
+        // After the push: a notified rank finds the task.
         (self.notify)(rank);
     }
 
-    /// Counts one arrival; true when it is the one that the operation waited for.
+    /// Counts one arrival. Returns whether it is the last one that the counter waits for.
     #[inline]
-    fn count(&self, rank: u32, node: u32, threshold: u32) -> bool {
+    fn count(&self, rank: u32, counter: u32, threshold: u32) -> bool {
+        // The process of the only arrival executes the operation, in program order.
         if threshold == 1 {
             return true;
         }
-        arrive(
-            &self.program.frame(self.slot, rank).nodes[node as usize].arrivals,
-            threshold,
-            self.uses,
-        )
+        let counters = &self.program.frame(self.slot, rank).counters;
+        arrive(&counters[counter as usize].arrivals, threshold, self.uses)
     }
 
-    /// Something in the rank's own graph, or its start, has come about that the operation waits
-    /// for.
+    /// Counts an arrival from the rank's own graph, or its start, at an operation.
     #[inline]
     fn arrive_local(&mut self, rank: u32, operation: u32) {
         let link = &self.program.linked(rank).links[operation as usize];
         if let Some(post) = link.post {
+            // The posting is a step of its own: it enables other operations and is then one of the
+            // two arrivals at the receive.
             if self.count(rank, post, link.local) {
                 if let Some(trace) = &self.program.trace {
-                    trace.record(
-                        self.run,
-                        (rank, operation),
-                        self.me,
-                        TraceStage::Posted,
-                        trace.now(),
-                    );
+                    self.record(trace, (rank, operation), TraceStage::Posted, trace.now());
                 }
                 self.started(rank, operation);
                 self.arrive(rank, operation);
@@ -172,7 +170,7 @@ impl<'a> Activation<'a> {
         self.arrive(rank, operation);
     }
 
-    /// One arrival at the operation itself: a local one, or its message.
+    /// Counts an arrival at the operation itself: a local one, or its message.
     #[inline]
     fn arrive(&mut self, rank: u32, operation: u32) {
         let link = &self.program.linked(rank).links[operation as usize];
@@ -190,7 +188,7 @@ impl<'a> Activation<'a> {
         }
     }
 
-    /// The operation has started: what waits for that arrives.
+    /// Counts the start of an operation at the operations that wait for it.
     fn started(&mut self, rank: u32, operation: u32) {
         let view = self.program.linked(rank).schedule.view();
         for successor in view.start_successors(&view.operations()[operation as usize]) {
@@ -198,7 +196,7 @@ impl<'a> Activation<'a> {
         }
     }
 
-    /// The operation is complete: what waits for that arrives.
+    /// Counts the completion of an operation at the operations that wait for it.
     fn complete(&mut self, rank: u32, operation: u32) {
         let view = self.program.linked(rank).schedule.view();
         let record = &view.operations()[operation as usize];
@@ -211,11 +209,11 @@ impl<'a> Activation<'a> {
         }
     }
 
-    /// As [`complete`](Self::complete), for an operation of another rank whose owner may want to do
-    /// that itself.
-    fn complete_other(&mut self, rank: u32, operation: u32) {
+    /// As [`complete`](Self::complete), for an operation of any rank. Defers to the owner if only
+    /// the owner may act for the operation.
+    fn complete_any(&mut self, rank: u32, operation: u32) {
         let link = &self.program.linked(rank).links[operation as usize];
-        if rank == self.me || !link.owner {
+        if rank == self.executor || !link.owner {
             self.complete(rank, operation);
         } else {
             self.defer_to_owner(rank, operation, OwnerTask::Complete);
@@ -235,39 +233,48 @@ impl<'a> Activation<'a> {
         match record.kind() {
             Kind::Send => self.send(rank, operation, record, link)?,
             Kind::Receive => self.receive(rank, operation, record, link)?,
+            Kind::Join => self.join(record)?,
+            Kind::Local | Kind::Copy | Kind::Timestamp | Kind::Calc => {
+                self.compute(rank, record)?;
+                self.complete(rank, operation);
+            }
+        }
+        if let (Some(trace), Some(begun)) = (&program.trace, begun) {
+            self.record(trace, (rank, operation), TraceStage::Executed, begun);
+        }
+        if record.bytes >= PUBLISH_AFTER && record.kind() != Kind::Calc {
+            self.publish_completions();
+        }
+        Ok(())
+    }
+
+    /// Executes an operation without a partner.
+    #[inline]
+    fn compute(&self, rank: u32, record: &OperationRecord) -> Result<(), Error> {
+        let program = self.program;
+        let view = program.linked(rank).schedule.view();
+        match record.kind() {
             Kind::Local => {
                 if lists::local(program, self.slot, rank, record)? {
                     program.fail(self.run, rank, record);
                 }
-                self.complete(rank, operation);
             }
             Kind::Copy => {
-                let (from, to) = (view.left(record), view.destination(record));
-                lists::copy(program, self.slot, (rank, from), (rank, to))?;
-                self.complete(rank, operation);
+                let source = (rank, view.left(record));
+                lists::copy(program, self.slot, source, (rank, view.destination(record)))?;
             }
             Kind::Timestamp => {
                 let now = monotonic_nanoseconds();
                 if let [block] = view.destination(record) {
-                    program
-                        .memory
-                        .write(program.place(self.slot, rank, block), &now.to_le_bytes())?;
+                    let at = program.place(self.slot, rank, block);
+                    program.memory.write(at, &now.to_le_bytes())?;
                 }
-                self.complete(rank, operation);
             }
-            Kind::Calc => {
+            _ => {
                 if !program.skip_calc {
                     occupy(Duration::from_nanos(record.bytes));
                 }
-                self.complete(rank, operation);
             }
-            Kind::Join => self.meet(rank, operation, record)?,
-        }
-        if let (Some(trace), Some(begun)) = (&program.trace, begun) {
-            trace.record(self.run, (rank, operation), self.me, TraceStage::Executed, begun);
-        }
-        if record.bytes >= PUBLISH_AFTER && record.kind() != Kind::Calc {
-            self.publish_completions();
         }
         Ok(())
     }
@@ -277,45 +284,31 @@ impl<'a> Activation<'a> {
         rank: u32,
         operation: u32,
         record: &OperationRecord,
-        link: &Link,
+        link: &OperationLink,
     ) -> Result<(), Error> {
         let program = self.program;
-        let source = program.linked(rank).schedule.view().destination(record);
         if let Delivery::Wildcard(number) = link.delivery {
-            let peer = record.peer;
-            let target = program.linked(peer);
-            if let Some(mail) = target.wildcard_sends[number as usize].mail {
-                lists::gather(
-                    program,
-                    self.slot,
-                    (rank, source),
-                    program.frame_place(self.slot, peer, mail),
-                )?;
-                self.complete(rank, operation);
-            }
-            return self.matched(peer, Event::Arrived(number));
+            return self.send_to_wildcard(rank, operation, record.peer, number);
         }
         let Some((peer, receive)) = link.partner else {
             self.complete(rank, operation);
             return Ok(());
         };
-        let target = program.linked(peer).schedule.view();
-        match program.linked(peer).links[receive as usize].delivery {
+        match link.delivery {
             Delivery::Immediate => {
-                let destination = target.destination(&target.operations()[receive as usize]);
                 let begun = program.trace.as_ref().map(|trace| trace.now());
-                lists::copy(program, self.slot, (rank, source), (peer, destination))?;
+                self.copy_message((rank, operation), (peer, receive))?;
                 if let (Some(trace), Some(begun)) = (&program.trace, begun) {
-                    trace.record(self.run, (peer, receive), self.me, TraceStage::Executed, begun);
+                    self.record(trace, (peer, receive), TraceStage::Executed, begun);
                 }
                 self.complete(peer, receive);
                 self.complete(rank, operation);
             }
+            // The receive copies and then completes both ends.
             Delivery::Rendezvous => self.arrive(peer, receive),
             _ => {
-                if let Some(mailbox) = program.mailbox(self.slot, peer, receive) {
-                    lists::gather(program, self.slot, (rank, source), mailbox)?;
-                }
+                let mailbox = program.mailbox(self.slot, peer, receive, record.bytes);
+                lists::gather(program, self.slot, self.blocks(rank, operation), mailbox)?;
                 self.arrive(peer, receive);
                 self.complete(rank, operation);
             }
@@ -323,47 +316,70 @@ impl<'a> Activation<'a> {
         Ok(())
     }
 
+    /// Sends to the rank whose matcher pairs the message with a wildcard receive.
+    fn send_to_wildcard(
+        &mut self,
+        rank: u32,
+        operation: u32,
+        peer: u32,
+        number: u32,
+    ) -> Result<(), Error> {
+        if let Some(mailbox) = self.program.wildcard_mailbox(self.slot, peer, number) {
+            lists::gather(self.program, self.slot, self.blocks(rank, operation), mailbox)?;
+            self.complete(rank, operation);
+        }
+        self.submit(peer, MatcherEvent::Arrived(number))
+    }
+
     fn receive(
         &mut self,
         rank: u32,
         operation: u32,
         record: &OperationRecord,
-        link: &Link,
+        link: &OperationLink,
     ) -> Result<(), Error> {
         let program = self.program;
-        if let Delivery::Wildcard(number) = link.delivery {
-            return self.matched(rank, Event::Posted(number));
-        }
-        let destination = program.linked(rank).schedule.view().destination(record);
-        if let Some(mailbox) = program.mailbox(self.slot, rank, operation) {
-            lists::scatter(program, self.slot, mailbox, (rank, destination))?;
-        } else if let (Some((peer, send)), Delivery::Rendezvous) = (link.partner, link.delivery) {
-            self.copy_message((peer, send), (rank, operation))?;
-            self.complete_other(peer, send);
+        match (link.delivery, link.partner) {
+            (Delivery::Wildcard(number), _) => {
+                return self.submit(rank, MatcherEvent::Posted(number));
+            }
+            (Delivery::Eager, _) => {
+                let mailbox = program.mailbox(self.slot, rank, operation, record.bytes);
+                lists::scatter(program, self.slot, mailbox, self.blocks(rank, operation))?;
+            }
+            (Delivery::Rendezvous, Some((peer, send))) => {
+                self.copy_message((peer, send), (rank, operation))?;
+                self.complete_any(peer, send);
+            }
+            _ => {}
         }
         self.complete(rank, operation);
         Ok(())
     }
 
-    /// One copy from the sender's blocks to the receiver's.
-    fn copy_message(&self, send: (u32, u32), receive: (u32, u32)) -> Result<(), Error> {
-        let blocks = |(rank, operation): (u32, u32)| {
-            let view = self.program.linked(rank).schedule.view();
-            (rank, view.destination(&view.operations()[operation as usize]))
-        };
-        lists::copy(self.program, self.slot, blocks(send), blocks(receive))
+    /// Returns the blocks of a send or receive.
+    #[inline]
+    fn blocks(&self, rank: u32, operation: u32) -> BlockList<'a> {
+        let view = self.program.linked(rank).schedule.view();
+        (rank, view.destination(&view.operations()[operation as usize]))
     }
 
-    /// Tells a rank's matcher and carries out what it pairs.
-    fn matched(&mut self, rank: u32, event: Event) -> Result<(), Error> {
+    /// Copies a message from the sender's blocks to the receiver's.
+    #[inline]
+    fn copy_message(&self, send: (u32, u32), receive: (u32, u32)) -> Result<(), Error> {
+        let source = self.blocks(send.0, send.1);
+        lists::copy(self.program, self.slot, source, self.blocks(receive.0, receive.1))
+    }
+
+    /// Submits an event to a rank's matcher and carries out the pairs that it returns.
+    fn submit(&mut self, rank: u32, event: MatcherEvent) -> Result<(), Error> {
         let program = self.program;
         let linked = program.linked(rank);
         let Some(matcher) = &program.frame(self.slot, rank).matcher else { return Ok(()) };
-        for (wildcard, number) in matcher.submit(event, linked) {
-            let receive = linked.wildcards[wildcard as usize];
-            let send = linked.wildcard_sends[number as usize];
-            let view = linked.schedule.view();
-            let record = &view.operations()[receive as usize];
+        for pair in matcher.submit(event, linked) {
+            let receive = linked.wildcards[pair.receive as usize];
+            let send = linked.wildcard_sends[pair.send as usize];
+            let record = &linked.schedule.view().operations()[receive as usize];
             if send.bytes != record.bytes {
                 return Err(Error::Argument {
                     what: "the length of a message that a wildcard receive takes",
@@ -378,45 +394,49 @@ impl<'a> Activation<'a> {
                 });
             }
             let begun = program.trace.as_ref().map(|trace| trace.now());
-            match send.mail {
-                Some(mail) => {
-                    let mail = program.frame_place(self.slot, rank, mail);
-                    lists::scatter(program, self.slot, mail, (rank, view.destination(record)))?;
+            match program.wildcard_mailbox(self.slot, rank, pair.send) {
+                Some(mailbox) => {
+                    lists::scatter(program, self.slot, mailbox, self.blocks(rank, receive))?;
                 }
                 None => {
                     self.copy_message((send.rank, send.operation), (rank, receive))?;
-                    self.complete_other(send.rank, send.operation);
+                    self.complete_any(send.rank, send.operation);
                 }
             }
             if let (Some(trace), Some(begun)) = (&program.trace, begun) {
                 let stage = TraceStage::Took(send.rank, send.operation);
-                trace.record(self.run, (rank, receive), self.me, stage, begun);
+                self.record(trace, (rank, receive), stage, begun);
             }
-            self.complete_other(rank, receive);
+            self.complete_any(rank, receive);
         }
         Ok(())
     }
 
-    /// Comes to a join; the last rank combines for all.
-    fn meet(&mut self, _rank: u32, _operation: u32, record: &OperationRecord) -> Result<(), Error> {
+    /// Arrives at a join. The last rank to arrive combines the contributions and completes the join
+    /// of every rank.
+    fn join(&mut self, record: &OperationRecord) -> Result<(), Error> {
         let program = self.program;
         let join = record.ordinal;
+        // The last arrival acquires the contributions of all ranks.
         if !arrive(program.join(self.slot, join), program.ranks(), self.uses) {
             return Ok(());
         }
+        let operations = &program.linked.joins[join as usize];
         if record.join_mode != JoinKind::Barrier as u8 && lists::join(program, self.slot, join)? {
-            for (rank, operation) in (0..).zip(&program.linked.joins[join as usize]) {
-                program.fail(
-                    self.run,
-                    rank,
-                    &program.linked(rank).schedule.view().operations()[*operation as usize],
-                );
+            for (rank, operation) in (0..).zip(operations) {
+                let view = program.linked(rank).schedule.view();
+                program.fail(self.run, rank, &view.operations()[*operation as usize]);
             }
         }
-        for (rank, operation) in (0..).zip(&program.linked.joins[join as usize]) {
-            self.complete_other(rank, *operation);
+        for (rank, operation) in (0..).zip(operations) {
+            self.complete_any(rank, *operation);
         }
         Ok(())
+    }
+
+    /// Records a stage of an operation that began at `begun` and ends now.
+    fn record(&self, trace: &ProgramTrace, operation: (u32, u32), stage: TraceStage, begun: u64) {
+        trace.record(self.run, operation, self.executor, stage, begun);
     }
 }
 
@@ -426,10 +446,4 @@ fn occupy(length: Duration) {
     while start.elapsed() < length {
         std::hint::spin_loop();
     }
-}
-
-/// The monotonic clock, the same for all processes of the node.
-pub(crate) fn monotonic_nanoseconds() -> u64 {
-    let now = rustix::time::clock_gettime(rustix::time::ClockId::Monotonic);
-    now.tv_sec.cast_unsigned() * 1_000_000_000 + now.tv_nsec.cast_unsigned()
 }

@@ -1,72 +1,70 @@
-//! Runs of a linked program: taking buffers in, starting, giving results out.
+//! Runs of a linked program: placing inputs, starting, and fetching results.
 
 use crate::argument::{Argument, Binding};
 use crate::error::{Error, Outcome};
 use crate::linked::activation::Activation;
 use crate::linked::program::Program;
-use crate::window::{Executor, RunNumber, SharedStates};
+use crate::node::WakeupLine;
+use crate::state::SharedStates;
+use crate::window::{Executor, RunNumber};
 use goal::graph::Access;
 use shm::arena::Arena;
+use shm::mapped::Mapped;
 use shm::segment::Offset;
 use smallvec::SmallVec;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::ops::Range;
+use std::sync::{Arc, Mutex, PoisonError, TryLockError};
 
-/// Memory for long private buffers, by slot and buffer, taken when first needed.
+/// Memory for long private buffers, by slot and buffer, allocated at first use.
 #[derive(Debug)]
 pub(crate) struct LongStaging {
     arena: Arc<Arena>,
-    rooms: Vec<Option<Offset>>,
+    buffers: Vec<Option<Offset>>,
 }
 
 impl LongStaging {
     pub(crate) fn new(arena: Arc<Arena>, program: &Program) -> Self {
-        let buffers = program.linked(program.rank).staging.len();
-        LongStaging { arena, rooms: vec![None; buffers * program.linked.slots as usize] }
+        let buffers = program.linked(program.rank).schedule.view().buffers().len();
+        LongStaging { arena, buffers: vec![None; buffers * program.slots() as usize] }
     }
 
-    /// Gives the memory up for good: others may still copy into it.
+    /// Leaves the memory allocated for ever, because other ranks may still copy into it.
     pub(crate) fn forget(&mut self) {
-        self.rooms.clear();
+        self.buffers.clear();
     }
 
-    fn room(
-        &mut self,
-        slot: usize,
-        buffers: usize,
-        buffer: usize,
-        bytes: u64,
-    ) -> Result<Offset, Error> {
-        let room = &mut self.rooms[slot * buffers + buffer];
-        match room {
+    fn buffer(&mut self, index: usize, bytes: u64) -> Result<Offset, Error> {
+        let buffer = &mut self.buffers[index];
+        match buffer {
             Some(at) => Ok(*at),
-            None => Ok(*room.insert(self.arena.allocate(bytes, 64)?)),
+            None => Ok(*buffer.insert(self.arena.allocate(bytes, 64)?)),
         }
     }
 }
 
 impl Drop for LongStaging {
     fn drop(&mut self) {
-        for at in self.rooms.iter().flatten() {
-            // The place arrived from this arena, so that freeing it cannot fail.
+        for at in self.buffers.iter().flatten() {
+            // The memory is from this arena, so the call cannot fail.
             let _ = self.arena.free(*at);
         }
     }
 }
 
-/// A linked program with what runs it on this rank.
+/// Executor of a linked program on this rank.
 #[derive(Debug)]
 pub(crate) struct LinkedExecutor {
     pub(crate) program: Program,
     wakeup: Wakeup,
-    /// Runs of which this rank may still have operations to execute itself.
+    /// Runs in which this rank may still have operations to execute itself.
     active: Mutex<Vec<u64>>,
 }
 
-/// Tells ranks that there is something for them to do or to see.
+/// Notifies ranks of tasks and completions.
 #[derive(Clone, Debug)]
 pub(crate) struct Wakeup {
     /// By rank of the communicator.
-    pub(crate) words: Arc<Vec<shm::mapped::Mapped<crate::node::WakeupLine>>>,
+    pub(crate) words: Arc<Vec<Mapped<WakeupLine>>>,
 }
 
 impl Wakeup {
@@ -80,16 +78,16 @@ impl LinkedExecutor {
         LinkedExecutor { program, wakeup, active: Mutex::default() }
     }
 
-    /// Does what was left for this rank in any of its runs; true when there was anything. Another
-    /// thread that is at it already does it for this one too.
+    /// Executes the tasks deferred to this rank in any of its runs. Returns whether there were any.
+    /// Returns immediately if another thread of the rank executes them.
     pub(crate) fn progress_own(&self) -> Result<bool, Error> {
         if !self.program.linked.needs_owner {
             return Ok(false);
         }
         let mut active = match self.active.try_lock() {
             Ok(active) => active,
-            Err(std::sync::TryLockError::Poisoned(poisoned)) => poisoned.into_inner(),
-            Err(std::sync::TryLockError::WouldBlock) => return Ok(false),
+            Err(TryLockError::Poisoned(poisoned)) => poisoned.into_inner(),
+            Err(TryLockError::WouldBlock) => return Ok(false),
         };
         let mut did_any = false;
         for run in active.iter() {
@@ -104,15 +102,17 @@ impl LinkedExecutor {
         Ok(did_any)
     }
 
-    /// Whether this rank has no operations to execute itself until it starts another run.
+    /// Returns whether this rank has no operations to execute itself until it starts another run.
     pub(crate) fn is_idle(&self) -> bool {
-        // Who holds the lock has found something.
+        // A held lock means that another thread executes tasks.
         self.active.try_lock().is_ok_and(|active| active.is_empty())
     }
 
-    fn take_in(
+    /// Copies short inputs to the frame and publishes the locations of long buffers. The slot is
+    /// free: every rank has consumed its previous run, so no rank accesses the frame.
+    fn place_inputs(
         &self,
-        rooms: &mut LongStaging,
+        staging: &mut LongStaging,
         slot: u32,
         arguments: &[Argument<'_>],
     ) -> Result<(), Error> {
@@ -120,8 +120,7 @@ impl LinkedExecutor {
         let buffers = program.linked(program.rank).schedule.view().buffers();
         for (index, (argument, buffer)) in arguments.iter().zip(buffers).enumerate() {
             let reads = buffer.access != Access::Output as u32;
-            let staged = program.staged(slot, index);
-            match (staged, argument.binding) {
+            match (program.staged(slot, index), argument.binding) {
                 (Some(at), Binding::Private) if reads => program.memory.write(at, argument.data)?,
                 (Some(at), Binding::Segment(from)) if reads => {
                     program.memory.copy(from, at, buffer.length)?
@@ -129,7 +128,8 @@ impl LinkedExecutor {
                 (Some(_), _) => {}
                 (None, Binding::Segment(at)) => program.bind(slot, index, at),
                 (None, Binding::Private) => {
-                    let at = rooms.room(slot as usize, buffers.len(), index, buffer.length)?;
+                    let number = slot as usize * buffers.len() + index;
+                    let at = staging.buffer(number, buffer.length)?;
                     if reads {
                         program.memory.write(at, argument.data)?;
                     }
@@ -139,6 +139,11 @@ impl LinkedExecutor {
         }
         Ok(())
     }
+}
+
+/// Returns a range of offsets as indices.
+fn indices(range: &Range<u64>) -> Range<usize> {
+    range.start as usize..range.end as usize
 }
 
 impl Executor for LinkedExecutor {
@@ -151,7 +156,7 @@ impl Executor for LinkedExecutor {
     }
 
     fn is_large(&self, _call: &()) -> bool {
-        // Slots with large frames are few; see `linking`.
+        // Programs with large frames have few slots, so no run takes memory beyond them.
         false
     }
 
@@ -160,7 +165,7 @@ impl Executor for LinkedExecutor {
     }
 
     fn window(&self, _call: &()) -> u64 {
-        self.program.linked.slots
+        self.program.slots()
     }
 
     fn rank(&self) -> u32 {
@@ -175,20 +180,20 @@ impl Executor for LinkedExecutor {
 
     fn prepare(
         &self,
-        rooms: &mut LongStaging,
+        staging: &mut LongStaging,
         run: u64,
-        _everyone: u64,
+        _consumed_by_all: u64,
         _call: &(),
         arguments: &[Argument<'_>],
     ) -> Outcome {
-        Ok(self.take_in(rooms, self.program.slot(run), arguments)?)
+        Ok(self.place_inputs(staging, self.program.slot(run), arguments)?)
     }
 
     fn launch(&self, run: u64, _call: &()) -> Outcome {
         if self.program.linked.needs_owner {
             let mut active = self.active.lock().unwrap_or_else(PoisonError::into_inner);
-            // An earlier run of the slot is complete; its entry must not take the work of this one
-            // for its own.
+            // An earlier run of the slot is complete. Its entry goes, because it would take tasks
+            // of this run from the slot's queue.
             active.retain(|other| self.program.slot(*other) != self.program.slot(run));
             active.push(run);
         }
@@ -204,8 +209,8 @@ impl Executor for LinkedExecutor {
         bindings: &SmallVec<[Binding; 2]>,
         outputs: &mut [&mut [u8]],
     ) -> Outcome {
-        let (program, run) = (&self.program, number.run);
-        let (slot, own) = (program.slot(run), program.linked(program.rank));
+        let program = &self.program;
+        let slot = program.slot(number.run);
         for (index, binding) in bindings.iter().enumerate() {
             let staged = program.staged(slot, index);
             match binding {
@@ -215,20 +220,21 @@ impl Executor for LinkedExecutor {
                         continue;
                     };
                     let from = staged.unwrap_or_else(|| program.bound(slot, index));
-                    for (at, length) in &own.written[index] {
-                        let piece = &mut output[*at as usize..(at + length) as usize];
-                        program.memory.read(Offset(from.0 + at), piece)?;
+                    for range in &program.written[index] {
+                        let piece = &mut output[indices(range)];
+                        program.memory.read(Offset(from.0 + range.start), piece)?;
                     }
                 }
                 Binding::Segment(to) => {
                     let Some(from) = staged else { continue };
-                    for (at, length) in &own.written[index] {
-                        program.memory.copy(Offset(from.0 + at), Offset(to.0 + at), *length)?;
+                    for Range { start, end } in &program.written[index] {
+                        let piece = Offset(from.0 + start);
+                        program.memory.copy(piece, Offset(to.0 + start), end - start)?;
                     }
                 }
             }
         }
-        Ok(program.failure(run)?)
+        Ok(program.failure(number.run)?)
     }
 
     fn output_lengths(&self, _call: &(), bindings: &SmallVec<[Binding; 2]>) -> Vec<usize> {
@@ -247,9 +253,8 @@ impl Executor for LinkedExecutor {
         if kept.len() != output.len() {
             return;
         }
-        for (at, length) in &self.program.linked(self.program.rank).written[buffer] {
-            let piece = *at as usize..(at + length) as usize;
-            output[piece.clone()].copy_from_slice(&kept[piece]);
+        for range in &self.program.written[buffer] {
+            output[indices(range)].copy_from_slice(&kept[indices(range)]);
         }
     }
 }

@@ -1,75 +1,27 @@
-//! Moving and combining bytes along block lists.
+//! Operations on block lists in the segment: copies, local operations and joins.
 
 use crate::error::Error;
-use crate::flat::chunks::combine;
 use crate::linked::program::Program;
-use goal::arithmetic::{Arithmetic, DataType};
-use goal::schedule::{BlockRecord, JoinKind, OperationRecord};
+use crate::reduction::combine;
+use goal::graph::JoinMode;
+use goal::join;
+use goal::schedule::{BlockRecord, OperationRecord, common_pieces};
 use shm::segment::Offset;
 
-/// A rank's block list.
-pub(crate) type List<'a> = (u32, &'a [BlockRecord]);
-
-/// A position within a list, handed out in contiguous pieces.
-struct Cursor<'a> {
-    program: &'a Program,
-    slot: u32,
-    rank: u32,
-    blocks: &'a [BlockRecord],
-    within: u64,
-}
-
-impl<'a> Cursor<'a> {
-    fn new(program: &'a Program, slot: u32, (rank, blocks): List<'a>) -> Self {
-        Cursor { program, slot, rank, blocks, within: 0 }
-    }
-
-    /// The contiguous bytes from here, at least one; `None` at the end.
-    #[inline]
-    fn piece(&mut self) -> Option<(Offset, u64)> {
-        loop {
-            let block = self.blocks.first()?;
-            if self.within < block.length {
-                let place = self.program.place(self.slot, self.rank, block);
-                return Some((
-                    Offset(place.0.wrapping_add(self.within)),
-                    block.length - self.within,
-                ));
-            }
-            self.blocks = &self.blocks[1..];
-            self.within = 0;
-        }
-    }
-
-    #[inline]
-    fn skip(&mut self, mut bytes: u64) {
-        while let Some(block) = self.blocks.first() {
-            let left = block.length - self.within;
-            if bytes < left {
-                self.within += bytes;
-                return;
-            }
-            bytes -= left;
-            self.blocks = &self.blocks[1..];
-            self.within = 0;
-        }
-    }
-}
+/// A block list and the rank that owns its memory.
+pub(crate) type BlockList<'a> = (u32, &'a [BlockRecord]);
 
 /// Copies one list to another of equal length.
 #[inline]
 pub(crate) fn copy(
     program: &Program,
     slot: u32,
-    from: List<'_>,
-    to: List<'_>,
+    (sender, source): BlockList<'_>,
+    (receiver, destination): BlockList<'_>,
 ) -> Result<(), Error> {
-    let (mut from, mut to) = (Cursor::new(program, slot, from), Cursor::new(program, slot, to));
-    while let (Some((source, there)), Some((target, here))) = (from.piece(), to.piece()) {
-        let length = there.min(here);
-        program.memory.copy(source, target, length)?;
-        from.skip(length);
-        to.skip(length);
+    for [from, to] in common_pieces([source, destination]) {
+        let source_at = program.place(slot, sender, &from);
+        program.memory.copy(source_at, program.place(slot, receiver, &to), from.length)?;
     }
     Ok(())
 }
@@ -79,11 +31,11 @@ pub(crate) fn copy(
 pub(crate) fn gather(
     program: &Program,
     slot: u32,
-    from: List<'_>,
+    (rank, blocks): BlockList<'_>,
     mut to: Offset,
 ) -> Result<(), Error> {
-    for block in from.1 {
-        program.memory.copy(program.place(slot, from.0, block), to, block.length)?;
+    for block in blocks {
+        program.memory.copy(program.place(slot, rank, block), to, block.length)?;
         to.0 += block.length;
     }
     Ok(())
@@ -95,16 +47,17 @@ pub(crate) fn scatter(
     program: &Program,
     slot: u32,
     mut from: Offset,
-    to: List<'_>,
+    (rank, blocks): BlockList<'_>,
 ) -> Result<(), Error> {
-    for block in to.1 {
-        program.memory.copy(from, program.place(slot, to.0, block), block.length)?;
+    for block in blocks {
+        program.memory.copy(from, program.place(slot, rank, block), block.length)?;
         from.0 += block.length;
     }
     Ok(())
 }
 
-/// Runs a local operation; true when it divided an integer by zero.
+/// Executes a local operation: destination = left ∘ right. Returns whether an integer was divided
+/// by zero.
 pub(crate) fn local(
     program: &Program,
     slot: u32,
@@ -113,109 +66,72 @@ pub(crate) fn local(
 ) -> Result<bool, Error> {
     let view = program.linked(rank).schedule.view();
     let Some(arithmetic) = record.arithmetic() else { return Ok(false) };
-    let lists = [view.left(record), view.right(record), view.destination(record)];
-    combine_lists(program, slot, arithmetic, lists.map(|list| (rank, list)))
-}
-
-/// destination = left ∘ right over lists of equal length; true when an integer was divided by zero.
-fn combine_lists(
-    program: &Program,
-    slot: u32,
-    arithmetic: (Arithmetic, DataType),
-    lists: [List<'_>; 3],
-) -> Result<bool, Error> {
-    let mut cursors = lists.map(|list| Cursor::new(program, slot, list));
-    let mut failed = false;
-    // Every block holds whole elements, so no piece cuts one.
-    while let [Some(left), Some(right), Some(destination)] = cursors.each_mut().map(Cursor::piece) {
-        let length = left.1.min(right.1).min(destination.1);
-        failed |= combine(&program.memory, arithmetic, left.0, right.0, destination.0, length)?;
-        cursors.iter_mut().for_each(|cursor| cursor.skip(length));
+    let mut divided_by_zero = false;
+    // Every block has whole elements, so no piece divides an element.
+    for piece in common_pieces([view.left(record), view.right(record), view.destination(record)]) {
+        let [left, right, destination] = piece.map(|block| program.place(slot, rank, &block));
+        let length = piece[2].length;
+        divided_by_zero |=
+            combine(&program.memory, arithmetic, left, right, destination, length)?;
     }
-    Ok(failed)
+    Ok(divided_by_zero)
 }
 
-/// Combines all contributions of a join and puts every rank's result in its place; true when an
-/// integer was divided by zero. All ranks have come.
-pub(crate) fn join(program: &Program, slot: u32, join: u32) -> Result<bool, Error> {
-    let operations = &program.linked.joins[join as usize];
-    let ends: Vec<(u32, &OperationRecord)> = (0..)
-        .zip(operations)
-        .map(|(rank, operation)| {
-            (
-                rank,
-                &program.linked.ranks[rank as usize].schedule.view().operations()
-                    [*operation as usize],
-            )
-        })
-        .collect();
-    let Some((_, first)) = ends.first() else { return Ok(false) };
-    match JoinKind::from_u8(first.join_mode) {
-        Some(JoinKind::Reduce) => reduce(program, slot, &ends, first),
-        Some(mode) => {
-            let contributions = ends
-                .iter()
-                .map(|end| read(program, slot, end))
-                .collect::<Result<Vec<_>, Error>>()?;
-            for (rank, record) in &ends {
-                let result = result_of(mode, &contributions, *rank, first.peer);
-                write(program, slot, *rank, record, &result)?;
-            }
-            Ok(false)
+/// Combines the contributions of all ranks to a join and writes every rank's result. Returns whether
+/// an integer was divided by zero. All ranks have arrived at the join.
+pub(crate) fn join(program: &Program, slot: u32, number: u32) -> Result<bool, Error> {
+    let operations = &program.linked.joins[number as usize];
+    let record = |(rank, operation): (u32, &u32)| {
+        &program.linked(rank).schedule.view().operations()[*operation as usize]
+    };
+    let records: Vec<&OperationRecord> = (0..).zip(operations).map(record).collect();
+    let Some(first) = records.first() else { return Ok(false) };
+    let contributions = (0..)
+        .zip(&records)
+        .map(|(rank, record)| read(program, slot, rank, record))
+        .collect::<Result<Vec<_>, Error>>()?;
+    let contributions: Vec<&[u8]> = contributions.iter().map(Vec::as_slice).collect();
+    let mode = first.join_mode();
+    let result_of = |rank| join::combine(mode, rank, &contributions).map_err(refused);
+    let mut result = result_of(0)?;
+    for (rank, record) in (0..).zip(&records) {
+        // In all other modes the ranks have the same result.
+        if rank > 0 && mode == JoinMode::Exchange {
+            result = result_of(rank)?;
         }
-        None => Ok(false),
+        write(program, slot, rank, record, &result.bytes)?;
+    }
+    Ok(result.divided_by_zero.is_some())
+}
+
+/// Returns the error of contributions that cannot be combined, which linked schedules do not have.
+#[cold]
+fn refused(error: join::JoinError) -> Error {
+    Error::Argument {
+        what: "a contribution to a join",
+        found: error.to_string(),
+        expected: "as the schedules of all ranks state".to_owned(),
     }
 }
 
-fn result_of(mode: JoinKind, contributions: &[Vec<u8>], rank: u32, root: u32) -> Vec<u8> {
-    match mode {
-        JoinKind::Gather => contributions.concat(),
-        JoinKind::Exchange => {
-            let part = contributions.first().map_or(0, Vec::len) / contributions.len().max(1);
-            let from = part * rank as usize;
-            contributions.iter().flat_map(|bytes| &bytes[from..from + part]).copied().collect()
-        }
-        JoinKind::Broadcast => contributions.get(root as usize).cloned().unwrap_or_default(),
-        JoinKind::Barrier | JoinKind::Reduce => Vec::new(),
-    }
-}
-
-/// Folds from the left in rank order.
-fn reduce(
-    program: &Program,
-    slot: u32,
-    ends: &[(u32, &OperationRecord)],
-    first: &OperationRecord,
-) -> Result<bool, Error> {
-    let Some((operation, data_type)) = first.arithmetic() else { return Ok(false) };
-    let mut failed = false;
-    let mut result = read(program, slot, &ends[0])?;
-    for end in &ends[1..] {
-        let next = read(program, slot, end)?;
-        failed |= goal::arithmetic::apply_in_place_left(operation, data_type, &mut result, &next)
-            .is_err();
-    }
-    for (rank, record) in ends {
-        write(program, slot, *rank, record, &result)?;
-    }
-    Ok(failed)
-}
-
+/// Reads a rank's contribution to a join.
 fn read(
     program: &Program,
     slot: u32,
-    (rank, record): &(u32, &OperationRecord),
+    rank: u32,
+    record: &OperationRecord,
 ) -> Result<Vec<u8>, Error> {
     let mut bytes = vec![0; record.bytes as usize];
     let mut rest = bytes.as_mut_slice();
-    for block in program.linked(*rank).schedule.view().left(record) {
+    for block in program.linked(rank).schedule.view().left(record) {
         let (piece, behind) = rest.split_at_mut(block.length as usize);
-        program.memory.read(program.place(slot, *rank, block), piece)?;
+        program.memory.read(program.place(slot, rank, block), piece)?;
         rest = behind;
     }
     Ok(bytes)
 }
 
+/// Writes a rank's result of a join.
 fn write(
     program: &Program,
     slot: u32,

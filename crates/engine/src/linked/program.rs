@@ -1,42 +1,32 @@
-//! A linked program: all ranks' schedules, their links, and the frames in the segment that their
-//! runs use.
-//!
-//! | part of the block | records | bytes each |
-//! |---|---|---|
-//! | released count | 1 | 64 |
-//! | run states | ranks | 8 × slots, in whole lines |
-//! | slots | | |
-//! | · join counts | joins, a slot | 64 |
-//! | · frames | ranks, a slot | see [`FrameLayout`] |
+//! A linked program in the segment: the frames, run states and join counts that its runs use, as
+//! one rank sees them.
 
 use crate::error::Error;
-use crate::linked::linker::{Delivery, FrameLayout, Linked, LinkedRank};
+use crate::linked::frame::{FrameLayout, ProgramLayout};
 use crate::linked::matcher::WildcardMatcher;
 use crate::protocol::run_state::RunStates;
+use crate::state::SharedStates;
 use crate::trace::ProgramTrace;
-use crate::window::SharedStates;
+use goal::link::{Linked, LinkedRank};
 use goal::schedule::{BlockRecord, OperationRecord, SCRATCHPAD};
 use shm::completion::Completion;
 use shm::mapped::{Mapped, MappedSlice};
 use shm::memory::SegmentMemory;
 use shm::segment::{Offset, Segment};
 use shm::sync::{AtomicU32, AtomicU64, Ordering};
+use std::ops::Range;
 use std::sync::Arc;
 
 shm::shared_lines! {
-    /// How many ranks have let go of shared memory. Release by each, Acquire by who frees it.
-    pub(crate) struct ReleaseLine {
-        pub(crate) released: AtomicU32,
-    }
-
-    /// Counts the ranks that have come to a join, over all laps.
+    /// Counts the ranks that have arrived at a join, over all uses of the slot.
     struct JoinLine {
         arrived: AtomicU32,
     }
 
-    /// An operation's arrivals over all laps, and room for a small message.
-    pub(crate) struct NodeLine {
-        /// AcqRel by every arrival: the one that completes the count sees what all others wrote.
+    /// A counter of arrivals over all uses of the slot, with space for a short message.
+    pub(crate) struct CounterLine {
+        /// AcqRel by every arrival: the arrival that completes the count acquires what all others
+        /// wrote.
         pub(crate) arrivals: AtomicU32,
     }
 
@@ -48,11 +38,11 @@ shm::shared_lines! {
         fault: AtomicU64,
     }
 
-    /// Work that only the rank itself may do.
-    pub(crate) struct ReadyLine {
-        /// ContributionLocation given out.
+    /// The ends of the queue of tasks that only the rank itself may execute.
+    pub(crate) struct OwnerQueueLine {
+        /// Number of appended tasks.
         pub(crate) tail: AtomicU32,
-        /// ContributionLocation done; the owner's.
+        /// Number of tasks taken. Accessed by the owner only.
         pub(crate) head: AtomicU32,
     }
 }
@@ -62,20 +52,24 @@ shm::shared_lines! {
 pub(crate) struct Frame {
     at: u64,
     done: Mapped<DoneLine>,
-    pub(crate) ready_line: Mapped<ReadyLine>,
+    pub(crate) owner_queue_line: Mapped<OwnerQueueLine>,
     bindings: MappedSlice<AtomicU64>,
-    pub(crate) nodes: MappedSlice<NodeLine>,
-    pub(crate) ready: MappedSlice<AtomicU64>,
+    pub(crate) counters: MappedSlice<CounterLine>,
+    pub(crate) owner_queue: MappedSlice<AtomicU64>,
     pub(crate) matcher: Option<WildcardMatcher>,
 }
 
-/// Everything runs of a program use, as one rank sees it.
+/// A linked program and its memory, as one rank sees them.
 #[derive(Debug)]
 pub(crate) struct Program {
     pub(crate) memory: SegmentMemory,
     pub(crate) linked: Linked,
+    layout: ProgramLayout,
     /// This rank.
     pub(crate) rank: u32,
+    /// The byte ranges of each user buffer of this rank that its operations write: the result of a
+    /// run.
+    pub(crate) written: Vec<Vec<Range<u64>>>,
     frames: Vec<Frame>,
     joins: Vec<Mapped<JoinLine>>,
     pub(crate) states: Vec<SharedStates>,
@@ -83,78 +77,57 @@ pub(crate) struct Program {
     pub(crate) trace: Option<ProgramTrace>,
 }
 
-/// Sizes of the program's block in the segment.
-struct BlockLayout {
-    slot: u64,
-    first_slot: u64,
-    joins: u64,
-}
-
-impl BlockLayout {
-    fn new(linked: &Linked) -> Self {
-        let joins = 64 * linked.joins.len() as u64;
-        let frames: u64 = linked.ranks.iter().map(|rank| rank.frame.bytes).sum();
-        BlockLayout {
-            slot: joins + frames,
-            first_slot: 64 + states_bytes(linked) * linked.ranks.len() as u64,
-            joins,
-        }
-    }
-}
-
-/// Bytes of a rank's run states: lines of its own.
-fn states_bytes(linked: &Linked) -> u64 {
-    (8 * linked.slots).next_multiple_of(64)
-}
-
-/// Bytes of the block that the program's runs need.
-pub(crate) fn block_bytes(linked: &Linked) -> u64 {
-    let layout = BlockLayout::new(linked);
-    layout.first_slot + layout.slot.saturating_mul(linked.slots)
-}
-
-/// What a program is told by its communicator.
+/// Properties of a program other than its schedules.
 #[derive(Debug)]
-pub(crate) struct Setting {
+pub(crate) struct ProgramOptions {
+    /// This rank.
     pub(crate) rank: u32,
     pub(crate) skip_calc: bool,
     pub(crate) trace: Option<ProgramTrace>,
 }
 
 impl Program {
-    /// A program whose zeroed block lies at `at`.
+    /// Returns a program whose zeroed block lies at `at`.
     pub(crate) fn new(
         memory: SegmentMemory,
         at: Offset,
         linked: Linked,
-        setting: Setting,
+        layout: ProgramLayout,
+        options: ProgramOptions,
     ) -> Result<Self, Error> {
-        let layout = BlockLayout::new(&linked);
         let segment = memory.segment();
         let states = (0..linked.ranks.len() as u64)
             .map(|rank| {
-                let at = Offset(at.0 + 64 + rank * states_bytes(&linked));
-                Ok(RunStates::new(MappedSlice::new(segment, at, linked.slots as usize)?))
+                let at = Offset(at.0 + layout.states_at(rank));
+                Ok(RunStates::new(MappedSlice::new(segment, at, layout.slots as usize)?))
             })
             .collect::<Result<_, Error>>()?;
-        let (mut frames, mut joins) = (Vec::new(), Vec::new());
-        for slot in 0..linked.slots {
-            let start = at.0 + layout.first_slot + slot * layout.slot;
+        let mut frames = Vec::new();
+        let mut joins = Vec::new();
+        for slot in 0..layout.slots {
             for join in 0..linked.joins.len() as u64 {
-                joins.push(Mapped::new(segment, Offset(start + 64 * join))?);
+                let join_at = at.0 + layout.slot_at(slot) + 64 * join;
+                joins.push(Mapped::new(segment, Offset(join_at))?);
             }
-            let mut frame_at = start + layout.joins;
-            for rank in &linked.ranks {
-                frames.push(frame(segment, frame_at, rank)?);
-                frame_at += rank.frame.bytes;
+            let mut frame_at = at.0 + layout.frames_at(slot);
+            for (rank, frame_layout) in linked.ranks.iter().zip(&layout.frames) {
+                frames.push(frame(segment, frame_at, rank, frame_layout)?);
+                frame_at += frame_layout.bytes;
             }
+        }
+        let view = linked.ranks[options.rank as usize].schedule.view();
+        let mut written = vec![Vec::new(); view.buffers().len()];
+        for (buffer, range) in view.written() {
+            written[buffer].push(range);
         }
         Ok(Program {
             states,
-            rank: setting.rank,
-            skip_calc: setting.skip_calc,
-            trace: setting.trace,
+            rank: options.rank,
+            written,
+            skip_calc: options.skip_calc,
+            trace: options.trace,
             linked,
+            layout,
             memory,
             frames,
             joins,
@@ -165,16 +138,22 @@ impl Program {
         self.linked.ranks.len() as u32
     }
 
+    /// Returns the number of slots: a power of two.
     #[inline]
-    pub(crate) fn slot(&self, run: u64) -> u32 {
-        (run & (self.linked.slots - 1)) as u32
+    pub(crate) fn slots(&self) -> u64 {
+        self.layout.slots
     }
 
-    /// How often the run's slot was used, this run included: counts that are never reset are
-    /// multiples of it.
+    #[inline]
+    pub(crate) fn slot(&self, run: u64) -> u32 {
+        (run & (self.layout.slots - 1)) as u32
+    }
+
+    /// Returns the number of uses of the run's slot, this run included. Counts that are never reset
+    /// are multiples of it.
     #[inline]
     pub(crate) fn uses(&self, run: u64) -> u32 {
-        (run >> self.linked.slots.ilog2()) as u32 + 1
+        (run >> self.layout.slots.ilog2()) as u32 + 1
     }
 
     #[inline]
@@ -187,72 +166,78 @@ impl Program {
         &self.linked.ranks[rank as usize]
     }
 
-    /// The completion word of a rank's run and the count at which it is complete.
+    #[inline]
+    fn layout(&self, rank: u32) -> &FrameLayout {
+        &self.layout.frames[rank as usize]
+    }
+
+    /// Returns the completion word of a rank's run and the count at which it is complete.
     #[inline]
     pub(crate) fn completion(&self, run: u64, rank: u32) -> (&Completion, u32) {
         let sinks = self.linked(rank).sinks;
         (&self.frame(self.slot(run), rank).done.done, sinks.wrapping_mul(self.uses(run)))
     }
 
-    /// Says where a long user buffer lies for this run.
+    /// Publishes the location of a long user buffer for a run.
     pub(crate) fn bind(&self, slot: u32, buffer: usize, at: Offset) {
-        // Read by executors after an arrival that follows this in the owner's order (Release there,
-        // Acquire at them).
+        // Relaxed: executors read the word after an arrival that follows this store in the owner's
+        // order (Release there, Acquire by the executor).
         self.frame(slot, self.rank).bindings[buffer].store(at.0, Ordering::Relaxed);
     }
 
-    /// Where this rank's user buffer is staged in the frame, if it is.
+    /// Returns the location of this rank's user buffer in the frame, if it is staged there.
     pub(crate) fn staged(&self, slot: u32, buffer: usize) -> Option<Offset> {
-        let at = self.linked(self.rank).staging[buffer]?;
+        let at = self.layout(self.rank).staging[buffer]?;
         Some(Offset(self.frame(slot, self.rank).at + at))
     }
 
-    /// Where a long user buffer of this rank is bound.
+    /// Returns the location to which a long user buffer of this rank is bound.
     pub(crate) fn bound(&self, slot: u32, buffer: usize) -> Offset {
         Offset(self.frame(slot, self.rank).bindings[buffer].load(Ordering::Relaxed))
     }
 
-    /// The place of a block of a rank's schedule.
+    /// Returns the location of a block of a rank's schedule.
     #[inline]
     pub(crate) fn place(&self, slot: u32, rank: u32, block: &BlockRecord) -> Offset {
-        let (frame, linked) = (self.frame(slot, rank), self.linked(rank));
+        let frame = self.frame(slot, rank);
+        let layout = self.layout(rank);
         if block.memory == SCRATCHPAD {
-            return Offset(frame.at + linked.frame.scratchpad + block.offset);
+            return Offset(frame.at + layout.scratchpad + block.offset);
         }
-        let base = match linked.staging[block.memory as usize] {
+        let base = match layout.staging[block.memory as usize] {
             Some(at) => frame.at + at,
             None => frame.bindings[block.memory as usize].load(Ordering::Relaxed),
         };
+        // A corrupt binding leads out of the segment; the access is then refused.
         Offset(base.wrapping_add(block.offset))
     }
 
-    /// Where a message of the eager kind waits for its receive.
+    /// Returns the memory in which an eager message of `bytes` bytes waits for its receive.
     #[inline]
-    pub(crate) fn mailbox(&self, slot: u32, rank: u32, operation: u32) -> Option<Offset> {
-        match self.linked(rank).links[operation as usize].delivery {
-            Delivery::Eager(at) => Some(Offset(self.frame(slot, rank).at + at)),
-            _ => None,
-        }
+    pub(crate) fn mailbox(&self, slot: u32, rank: u32, receive: u32, bytes: u64) -> Offset {
+        Offset(self.frame(slot, rank).at + self.layout(rank).mailbox(receive, bytes))
     }
 
-    /// A place in a rank's frame.
-    pub(crate) fn frame_place(&self, slot: u32, rank: u32, at: u64) -> Offset {
-        Offset(self.frame(slot, rank).at + at)
+    /// Returns the memory in which the message of a wildcard send to `rank` waits for its receive;
+    /// `None` if the message stays at the sender.
+    pub(crate) fn wildcard_mailbox(&self, slot: u32, rank: u32, send: u32) -> Option<Offset> {
+        let at = self.layout(rank).wildcard_mailboxes[send as usize]?;
+        Some(Offset(self.frame(slot, rank).at + at))
     }
 
-    /// The count of ranks at a join, over all laps.
+    /// Returns the count of ranks that have arrived at a join, over all uses of the slot.
     pub(crate) fn join(&self, slot: u32, join: u32) -> &AtomicU32 {
         &self.joins[slot as usize * self.linked.joins.len() + join as usize].arrived
     }
 
-    /// Notes that a rank's operation divided an integer by zero.
+    /// Records that a rank's operation divided an integer by zero.
     pub(crate) fn fail(&self, run: u64, rank: u32, record: &OperationRecord) {
         let fault = &self.frame(self.slot(run), rank).done.fault;
         let mine = u64::from(self.uses(run)) << 32;
         let before = fault.load(Ordering::Relaxed);
         if before & !0xffff_ffff != mine {
-            // AcqRel: the Release half pairs with the Acquire in `failure`. Who loses the race was
-            // not first.
+            // AcqRel: the Release half pairs with the Acquire in `failure`. A failed exchange means
+            // that another operation of this use failed first.
             let _ = fault.compare_exchange(
                 before,
                 mine | u64::from(record.vertex),
@@ -262,7 +247,7 @@ impl Program {
         }
     }
 
-    /// What failed in a complete run: of this rank's operations first, then of any other's.
+    /// Returns the error of a complete run: of this rank's operations first, then of other ranks'.
     pub(crate) fn failure(&self, run: u64) -> Result<(), Error> {
         let others = (0..self.ranks()).filter(|rank| *rank != self.rank);
         for rank in std::iter::once(self.rank).chain(others) {
@@ -276,21 +261,23 @@ impl Program {
     }
 }
 
-fn frame(segment: &Arc<Segment>, at: u64, rank: &LinkedRank) -> Result<Frame, Error> {
-    let layout: &FrameLayout = &rank.frame;
+fn frame(
+    segment: &Arc<Segment>,
+    at: u64,
+    rank: &LinkedRank,
+    layout: &FrameLayout,
+) -> Result<Frame, Error> {
     let part = |offset: u64| Offset(at + offset);
+    let buffers = rank.schedule.view().buffers().len();
+    let owner_queue_entries = layout.owner_queue_entries as usize;
     let has_matcher = !rank.wildcards.is_empty() || !rank.wildcard_sends.is_empty();
     Ok(Frame {
         at,
         done: Mapped::new(segment, part(0))?,
-        ready_line: Mapped::new(segment, part(64))?,
-        bindings: MappedSlice::new(
-            segment,
-            part(layout.bindings),
-            rank.schedule.view().buffers().len(),
-        )?,
-        nodes: MappedSlice::new(segment, part(layout.nodes), layout.node_count as usize)?,
-        ready: MappedSlice::new(segment, part(layout.ready), layout.ready_count as usize)?,
+        owner_queue_line: Mapped::new(segment, part(64))?,
+        bindings: MappedSlice::new(segment, part(layout.bindings), buffers)?,
+        counters: MappedSlice::new(segment, part(layout.counters), rank.counters as usize)?,
+        owner_queue: MappedSlice::new(segment, part(layout.owner_queue), owner_queue_entries)?,
         matcher: has_matcher
             .then(|| WildcardMatcher::new(segment, part(layout.matcher), rank))
             .transpose()?,

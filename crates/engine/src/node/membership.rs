@@ -1,8 +1,8 @@
 //! Membership of one rank in a job: its memory, its liveness checks, its own tasks.
 
 use crate::error::{Error, Exit};
-use crate::linked::program::ReleaseLine;
 use crate::node::Node;
+use crate::node::deferred_free::{DeferredFree, ReleaseLine};
 use crate::trace::Trace;
 use shm::arena::Arena;
 use shm::mapped::Mapped;
@@ -34,14 +34,6 @@ pub(crate) trait OwnerWork: Send + Sync + std::fmt::Debug {
 
     /// Returns whether there will be no task until something is started and registered again.
     fn is_idle(&self) -> bool;
-}
-
-/// Shared memory of this rank's arena, to be freed after all its users have released it.
-#[derive(Debug)]
-pub(crate) struct DeferredFree {
-    pub(crate) at: Offset,
-    pub(crate) users: u32,
-    pub(crate) release: Mapped<ReleaseLine>,
 }
 
 impl Member {
@@ -127,18 +119,20 @@ impl Member {
     /// released.
     pub(crate) fn allocate_shared(&self, bytes: u64) -> Result<Offset, Error> {
         let mut deferred_frees = self.deferred_frees.lock().unwrap_or_else(PoisonError::into_inner);
-        // Acquire: pairs with the Release in `release_shared`: no rank accesses the memory any
-        // more.
-        deferred_frees.retain(|deferred| {
-            deferred.release.released.load(Ordering::Acquire) < deferred.users
-                || self.arena.free(deferred.at).is_err()
-        });
+        deferred_frees
+            .retain(|deferred| !deferred.is_due() || self.arena.free(deferred.at).is_err());
         Ok(self.arena.allocate_zeroed(bytes, 64)?)
     }
 
-    /// Hands memory over to be freed after its users have released it.
-    pub(crate) fn free_later(&self, deferred: DeferredFree) {
-        self.deferred_frees.lock().unwrap_or_else(PoisonError::into_inner).push(deferred);
+    /// Releases shared memory, which begins with a release line. Its owner frees it after all
+    /// `users` have released it.
+    pub(crate) fn release_shared(&self, at: Offset, users: u32, is_owner: bool) {
+        let Ok(line) = Mapped::<ReleaseLine>::new(self.node.segment(), at) else { return };
+        line.release();
+        if is_owner {
+            let mut frees = self.deferred_frees.lock().unwrap_or_else(PoisonError::into_inner);
+            frees.push(DeferredFree { at, users, line });
+        }
     }
 
     /// Watches the node service: its failure is then reported like a rank's.

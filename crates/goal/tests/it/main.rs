@@ -11,6 +11,7 @@ mod check_race;
 mod check_rank;
 mod depth;
 mod hostile;
+mod join;
 mod random_graphs;
 mod samples;
 mod schedule_damage;

@@ -3,8 +3,9 @@
 use crate::external_buffer::SharedBuffer;
 use goal::compile::compile;
 use goal::graph::{Graph, JoinMode};
+use goal::join;
 use goal::schedule::Schedule;
-use interpreter::{Effect, Event, Handle, Interpreter, Limits, Packet, join};
+use interpreter::{Effect, Event, Handle, Interpreter, Limits, Packet};
 use rand::rngs::StdRng;
 use rand::{Rng, SeedableRng};
 use std::cell::Cell;

@@ -141,7 +141,7 @@ fn computations_and_joins_finish_once() {
     let calc = graph.calc(17);
     let join = graph.join(JoinMode::Gather, input, output);
     graph.requires(join, calc);
-    let mut interpreter = started(&graph, Limits::default());
+    let mut interpreter = started(&graph, Limits::new(16 << 10));
     let calc = Handle(0);
     let join = Handle(1);
     assert_eq!(
@@ -179,7 +179,7 @@ fn a_length_mismatch_ends_the_run_and_names_both_ranks() {
     let time = graph.buffer(Access::Output, 8);
     let after = graph.timestamp(time);
     graph.requires(after, goal::graph::Vertex(1));
-    let mut interpreter = started(&graph, Limits::default());
+    let mut interpreter = started(&graph, Limits::new(16 << 10));
     effects(&mut interpreter);
     assert_eq!(interpreter.handle(eager(1, 4, 0, &[9; 12]), 77), Ok(()));
     let failure = Failure::SizesDiffer {
@@ -210,7 +210,7 @@ fn the_first_division_by_zero_is_reported() {
     graph.calc(0);
     let list = |block: Block| [block.part(0, 1), block.part(1, 2)];
     graph.local(Arithmetic::Divide, DataType::U8, list(left), list(right), result);
-    let mut interpreter = interpreter(&graph, Limits::default());
+    let mut interpreter = interpreter(&graph, Limits::new(16 << 10));
     interpreter.start(vec![vec![9, 9, 9], vec![1, 3, 0], vec![5; 3]], 0).expect("the buffers fit");
     assert_eq!(interpreter.handle(Event::CalcFinished { operation: Handle(0) }, 0), Ok(()));
     let failure = Failure::DivisionByZero {
@@ -226,7 +226,7 @@ fn the_first_division_by_zero_is_reported() {
     let again = graph.buffer(Access::Output, 3);
     let second = graph.local(Arithmetic::Divide, DataType::U8, left, right, again);
     graph.requires(second, goal::graph::Vertex(1));
-    let mut interpreter = self::interpreter(&graph, Limits::default());
+    let mut interpreter = self::interpreter(&graph, Limits::new(16 << 10));
     interpreter
         .start(vec![vec![9; 3], vec![1, 0, 0], vec![5; 3], vec![5; 3]], 0)
         .expect("the buffers fit");
@@ -241,7 +241,7 @@ fn the_first_division_by_zero_is_reported() {
 
 #[test]
 fn buffers_must_be_as_declared() {
-    let mut interpreter = interpreter(&one_of_each(), Limits::default());
+    let mut interpreter = interpreter(&one_of_each(), Limits::new(16 << 10));
     let count = StartError::BufferCount { expected: 2, found: 1 };
     assert_eq!(interpreter.start(vec![vec![0; 8]], 0), Err(count));
     let length = StartError::BufferLength { buffer: 1, expected: 8, found: 9 };
@@ -289,7 +289,7 @@ fn reset_of_a_partial_run_discards_everything() {
         values.part(1, 1),
         values.part(2, 1),
     );
-    let limits = Limits { unexpected_bytes: 1, ..Limits::default() };
+    let limits = Limits { unexpected_bytes: 1, ..Limits::new(16 << 10) };
     let mut interpreter = interpreter(&graph, limits);
     for value in [1, 2] {
         // The divisor is zero in the first run only.
@@ -321,7 +321,7 @@ fn the_eager_limit_is_the_longest_eager_message() {
     let input = graph.buffer(Access::Input, 9);
     graph.send(input.part(0, 8), 1, 0);
     graph.send(input.part(0, 9), 1, 1);
-    let mut interpreter = started(&graph, Limits { eager_limit: 8, ..Limits::default() });
+    let mut interpreter = started(&graph, Limits { eager_limit: 8, ..Limits::new(16 << 10) });
     let packets: Vec<Effect> = effects(&mut interpreter);
     let eager = Packet::Eager { tag: 0, ordinal: 0, payload: vec![0; 8] };
     let announced = Packet::RequestToSend { tag: 1, ordinal: 0, bytes: 9, send: Handle(1) };
@@ -337,7 +337,7 @@ fn runs_do_not_share_scratchpad_contents() {
     let read = graph.copy(scratchpad, output);
     let write = graph.copy(input, scratchpad.part(8, 8));
     graph.requires(write, read);
-    let mut interpreter = interpreter(&graph, Limits::default());
+    let mut interpreter = interpreter(&graph, Limits::new(16 << 10));
     for _ in 0..2 {
         interpreter.start(vec![vec![7; 8], vec![5; 16]], 0).expect("the buffers are as declared");
         assert_eq!(interpreter.reset(), [vec![7; 8], vec![0; 16]]);
@@ -350,7 +350,7 @@ fn a_scratchpad_larger_than_memory_is_refused() {
     graph.scratchpad(1 << 62);
     let schedule = Arc::new(compile(&graph).expect("the graph is valid"));
     let error =
-        Interpreter::new(schedule, Limits::default()).expect_err("there is not so much memory");
+        Interpreter::new(schedule, Limits::new(16 << 10)).expect_err("there is not so much memory");
     assert_eq!(error, interpreter::ScheduleRefused::Scratchpad { bytes: 1 << 62 });
 }
 
@@ -360,7 +360,7 @@ fn wildcard_receives_bound_the_messages_accepted() {
     let output = graph.buffer(Access::Output, 2);
     graph.receive(output.part(0, 1), None, 4);
     graph.receive(output.part(1, 1), 1, None);
-    let mut interpreter = interpreter(&graph, Limits::default());
+    let mut interpreter = interpreter(&graph, Limits::new(16 << 10));
     let none = |source_rank, tag, ordinal| {
         Err(EventError::NoReceive { rank: 0, source_rank, tag, ordinal })
     };
@@ -432,7 +432,7 @@ fn borrowed_buffers_are_used_in_place() {
     let computed = graph.buffer(Access::Output, 4);
     let scratch = graph.scratchpad(4);
     graph.copy(scratch, computed);
-    let mut interpreter = interpreter(&graph, Limits::default());
+    let mut interpreter = interpreter(&graph, Limits::new(16 << 10));
     let elsewhere = |bytes: &[u8]| SharedBuffer(Arc::new(Mutex::new(bytes.to_vec())));
     let [input, output] = [elsewhere(b"eastward"), elsewhere(&[0; 8])];
     for buffer in [2, 3, usize::MAX] {

@@ -4,5 +4,4 @@ mod adversarial_network;
 mod conformance;
 mod events;
 mod external_buffer;
-mod join;
 mod unexpected;

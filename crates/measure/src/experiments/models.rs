@@ -22,9 +22,6 @@ use models::machine_file::{Machine, StartCosts};
 use std::num::NonZeroU64;
 use tradewind::EngineKind;
 
-/// Messages of up to so many bytes are sent before their receives are posted, unless the
-/// environment says otherwise.
-const EAGER_BYTES: u64 = 4096;
 /// The caller engine is measured for the formulas alone, which are far off for other reasons.
 const VISITS_OF_THE_CALLER: u32 = 2;
 /// No collective takes more memory than this.

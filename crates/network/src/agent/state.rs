@@ -526,7 +526,7 @@ mod tests {
 
     fn agent(names: &[&str]) -> AgentState {
         let transport = memory::connect(names.len() as u32).expect("descriptors").remove(0);
-        AgentState::new(NodeMap::new(names), Box::new(transport), Limits::default())
+        AgentState::new(NodeMap::new(names), Box::new(transport), Limits::new(16 << 10))
     }
 
     #[test]

@@ -83,7 +83,7 @@ fn who_is_far_ahead_on_its_own_node_is_held_back() {
     // Twice a window.
     const RUNS: u64 = 2048;
     let clients =
-        connect(&nodes(2, 2), &Wires::Memory, Limits::default()).expect("threads and memory");
+        connect(&nodes(2, 2), &Wires::Memory, Limits::new(16 << 10)).expect("threads and memory");
     let (mut sends, mut receives) = (Graph::new(0, 2), Graph::new(1, 2));
     let block = sends.buffer(Access::Input, BYTES as u64);
     sends.send(block, 1, 0);
@@ -136,7 +136,7 @@ fn a_node_that_ends_without_a_word_is_unreachable() {
     let vanishing = transports.pop().expect("three");
     let boxed =
         transports.into_iter().map(|transport| Box::new(transport) as Box<dyn Transport>).collect();
-    let clients = connect_over(&nodes(3, 1), boxed, Limits::default()).expect("memory");
+    let clients = connect_over(&nodes(3, 1), boxed, Limits::new(16 << 10)).expect("memory");
     let tickets: Vec<_> = (0..)
         .zip(&clients)
         .map(|(rank, client)| {
@@ -174,7 +174,7 @@ proptest! {
         published in prop_oneof![0..20u64, any::<u64>()],
     ) {
         let transport = memory::connect(1).expect("descriptors").remove(0);
-        let agent = Agent::start(NodeMap::new(["a", "a", "a"]), Box::new(transport), Limits::default(), || {}).expect("a thread");
+        let agent = Agent::start(NodeMap::new(["a", "a", "a"]), Box::new(transport), Limits::new(16 << 10), || {}).expect("a thread");
         let area = || SharedRegion::create().expect("memory");
         let open = |rank: u32, area: &SharedRegion| {
             let bell = notifier().expect("a descriptor");
@@ -257,7 +257,7 @@ fn strangers_are_refused_and_the_job_connects_all_the_same() {
     assert!(refused > 0, "nobody was counted");
     let boxed =
         transports.into_iter().map(|transport| Box::new(transport) as Box<dyn Transport>).collect();
-    let clients = connect_over(&nodes(3, 1), boxed, Limits::default()).expect("memory");
+    let clients = connect_over(&nodes(3, 1), boxed, Limits::new(16 << 10)).expect("memory");
     std::thread::scope(|scope| {
         for (rank, client) in (0..).zip(&clients) {
             scope.spawn(move || {
@@ -369,7 +369,7 @@ fn wrong_calls_are_refused() {
         clients[1].register(&world(0, 1, 2), &schedule, 0).is_err(),
         "the schedule of another rank"
     );
-    drop(connect(&nodes(1, 1), &Wires::Memory, Limits::default()));
+    drop(connect(&nodes(1, 1), &Wires::Memory, Limits::new(16 << 10)));
 }
 
 fn end_with(client: &AgentClient, ticket: network::backend::RunId) -> Result<(), Error> {

@@ -34,7 +34,7 @@ impl Agents {
     pub(crate) fn new(ranks_per_node: u32, wires: Wires) -> Self {
         let name = format!("agent, {ranks_per_node} ranks a node");
         let capabilities = Capabilities { random_programs: 64, ..Capabilities::default() };
-        Agents { ranks_per_node, wires, limits: Limits::default(), capabilities, name }
+        Agents { ranks_per_node, wires, limits: Limits::new(16 << 10), capabilities, name }
     }
 }
 
@@ -69,7 +69,7 @@ pub(crate) fn run_job<R: Send>(
     wires: Wires,
     body: impl Fn(u32, AgentClient) -> R + Sync,
 ) -> Vec<R> {
-    let clients = connect(nodes, &wires, Limits::default()).expect("threads, memory and sockets");
+    let clients = connect(nodes, &wires, Limits::new(16 << 10)).expect("threads, memory and sockets");
     let body = &body;
     std::thread::scope(|scope| {
         let threads: Vec<_> = (0..)

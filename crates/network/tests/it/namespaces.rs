@@ -50,7 +50,7 @@ fn connect(testbed: &VirtualNodes, ranks: &NodeMap, patience: Timeouts) -> Vec<A
             })
             .collect::<Vec<_>>()
     });
-    connect_over(ranks, transports, Limits::default()).expect("memory")
+    connect_over(ranks, transports, Limits::new(16 << 10)).expect("memory")
 }
 
 /// An allreduce of so many runs on a communicator of its own, whose results are checked; the first

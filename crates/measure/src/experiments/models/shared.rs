@@ -1,6 +1,6 @@
 //! The model of sharing, fitted to the simplest algorithms and played for all.
 
-use super::{EAGER_BYTES, curve, figure, segments};
+use super::{curve, figure, segments};
 use crate::experiments::algorithms::{CollectiveCall, Plan};
 use crate::results::{Figure, Part, Role};
 use collectives::{Algorithm, Collective};
@@ -87,5 +87,5 @@ impl Model {
 }
 
 pub(super) fn program(one: &Measured) -> Option<Program> {
-    one.shape.program(&one.plan, EAGER_BYTES).ok()
+    one.shape.program(&one.plan, goal::limits::EAGER_ON_NODE).ok()
 }

@@ -1,7 +1,7 @@
 //! Results of a join, for owners that hold the contributions of all ranks.
 
-use goal::arithmetic::{ArithmeticError, apply_in_place_left};
-use goal::graph::JoinMode;
+use crate::arithmetic::{ArithmeticError, apply_in_place_left};
+use crate::graph::JoinMode;
 
 /// One rank's result of a join.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -53,8 +53,8 @@ pub enum JoinError {
 /// use goal::graph::JoinMode;
 ///
 /// let mode = JoinMode::Reduce { operation: Arithmetic::Subtract, data_type: DataType::U8 };
-/// assert_eq!(interpreter::join::combine(mode, 1, &[&[9], &[2], &[3]])?.bytes, [4]);
-/// # Ok::<(), interpreter::join::JoinError>(())
+/// assert_eq!(goal::join::combine(mode, 1, &[&[9], &[2], &[3]])?.bytes, [4]);
+/// # Ok::<(), goal::join::JoinError>(())
 /// ```
 pub fn combine(
     mode: JoinMode,

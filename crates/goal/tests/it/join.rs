@@ -3,7 +3,7 @@
 
 use goal::arithmetic::{Arithmetic, ArithmeticError, DataType};
 use goal::graph::JoinMode;
-use interpreter::join::{JoinError, JoinResult, combine};
+use goal::join::{JoinError, JoinResult, combine};
 
 const DIVIDE: JoinMode =
     JoinMode::Reduce { operation: Arithmetic::Divide, data_type: DataType::U8 };
