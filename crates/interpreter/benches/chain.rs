@@ -51,7 +51,8 @@ fn chain(criterion: &mut Criterion) {
     for (name, graph) in [("add", additions()), ("copy", copies())] {
         let schedule = goal::compile::compile(&graph).expect("the graph is in order");
         let mut interpreter =
-            Interpreter::new(Arc::new(schedule), Limits::new(goal::limits::EAGER_ON_NODE)).expect("it was just compiled");
+            Interpreter::new(Arc::new(schedule), Limits::new(goal::limits::EAGER_ON_NODE))
+                .expect("it was just compiled");
         let mut buffers: Vec<Vec<u8>> =
             graph.buffers().iter().map(|buffer| vec![1; buffer.length as usize]).collect();
         group.bench_function(BenchmarkId::new(name, OPERATIONS), |bencher| {

@@ -1,8 +1,8 @@
 //! Linked schedules, as one rank sees them: linking, starting runs, waiting for them.
 
 use crate::argument::Argument;
-use crate::communicator::request::{Execution, Request};
 use crate::communicator::Communicator;
+use crate::communicator::request::{Execution, Request};
 use crate::error::Error;
 use crate::linked::executor::{LinkedExecutor, LongStaging};
 use crate::linked::frame::ProgramLayout;

@@ -71,8 +71,7 @@ pub(crate) fn local(
     for piece in common_pieces([view.left(record), view.right(record), view.destination(record)]) {
         let [left, right, destination] = piece.map(|block| program.place(slot, rank, &block));
         let length = piece[2].length;
-        divided_by_zero |=
-            combine(&program.memory, arithmetic, left, right, destination, length)?;
+        divided_by_zero |= combine(&program.memory, arithmetic, left, right, destination, length)?;
     }
     Ok(divided_by_zero)
 }

@@ -2,9 +2,9 @@
 
 use super::problem::{List, Place, Problem};
 use super::report::Report;
-use crate::schedule::ranges::{ByteRange, overlap_between, overlap_within};
 use crate::arithmetic::{Arithmetic, DataType};
 use crate::graph::{Access, Block, Blocks, Graph, JoinMode, Memory, Operation, Vertex};
+use crate::schedule::ranges::{ByteRange, overlap_between, overlap_within};
 
 /// The block lists of an operation by what it does with them. A list it lacks is empty.
 pub(super) struct Lists<'a> {

@@ -11,10 +11,10 @@ use super::digraph::Digraph;
 use super::operation::Lists;
 use super::problem::{Place, Problem};
 use super::report::Report;
-use crate::schedule::ranges::ByteRange;
 use super::usage::{Earlier, ReaderSets, Usage};
 use crate::graph::{Block, Graph, Memory, Vertex};
 use crate::schedule::SCRATCHPAD;
+use crate::schedule::ranges::ByteRange;
 use std::collections::{BTreeSet, HashMap};
 
 /// Largest number of pairs reported for one rank; one mistake shows in many pairs.

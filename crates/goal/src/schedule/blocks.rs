@@ -56,7 +56,9 @@ mod tests {
 
     fn bytes(blocks: impl Iterator<Item = BlockRecord>) -> Vec<(u32, u64)> {
         blocks
-            .flat_map(|block| (0..block.length).map(move |byte| (block.memory, block.offset + byte)))
+            .flat_map(|block| {
+                (0..block.length).map(move |byte| (block.memory, block.offset + byte))
+            })
             .collect()
     }
 

@@ -1,7 +1,7 @@
 //! Ranges of bytes and whether they overlap.
 
-use crate::graph::{Block, Memory};
 use super::records::{BlockRecord, SCRATCHPAD};
+use crate::graph::{Block, Memory};
 
 /// A range of bytes, never empty, in a memory that has a number.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]

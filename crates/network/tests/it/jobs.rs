@@ -69,7 +69,8 @@ pub(crate) fn run_job<R: Send>(
     wires: Wires,
     body: impl Fn(u32, AgentClient) -> R + Sync,
 ) -> Vec<R> {
-    let clients = connect(nodes, &wires, Limits::new(16 << 10)).expect("threads, memory and sockets");
+    let clients =
+        connect(nodes, &wires, Limits::new(16 << 10)).expect("threads, memory and sockets");
     let body = &body;
     std::thread::scope(|scope| {
         let threads: Vec<_> = (0..)
