@@ -4,18 +4,11 @@
 #[path = "../../src/append/ring.rs"]
 mod ring;
 
+use crate::model::model;
 use crate::sync::{AtomicU64, Ordering};
 use loom::thread;
 use ring::{IsFull, Polled, RecordRing};
 use std::sync::Arc;
-
-/// Bounded, so that the whole file takes seconds; two preemptions find what more find, in practice.
-fn model(body: impl Fn() + Sync + Send + 'static) {
-    let mut builder = loom::model::Builder::new();
-    builder.preemption_bound = Some(2);
-    builder.max_branches = 10_000;
-    builder.check(body);
-}
 
 /// Stamp, length, and two words that have to agree.
 const STRIDE: usize = 4;
@@ -78,7 +71,7 @@ impl Memory {
 /// Each of two appenders tries to append its values while the reader looks `looks` times. What was
 /// appended arrives, once and in its appender's order; what found the buffer full does not.
 fn what_is_appended_arrives(cells: u64, looks: usize, values: [&'static [u64]; 2]) {
-    model(move || {
+    model(2, move || {
         let memory = Memory::new(cells);
         let appenders = values.map(|values| {
             let memory = Arc::clone(&memory);
@@ -124,7 +117,7 @@ fn a_record_is_given_up_and_appended_again() {
 /// on, for several laps.
 #[test]
 fn an_appender_that_dies_costs_one_cell() {
-    model(|| {
+    model(2, || {
         let memory = Memory::new(3);
         // What a claim leaves behind; the tail may or may not have been moved, so here it is not.
         memory.cells[0].store(1, Ordering::Release);

@@ -132,10 +132,7 @@ fn ends(lines: u64) -> Ends {
 /// The fences of the ring must suffice for its poll set.
 fn model(preemptions: usize, body: impl Fn() + Sync + Send + 'static) {
     crate::order::settle_without_fence();
-    let mut builder = loom::model::Builder::new();
-    builder.preemption_bound = Some(preemptions);
-    builder.max_branches = 20_000;
-    builder.check(body);
+    crate::model::model(preemptions, body);
 }
 
 /// Composes a message of `words` words that all hold `value`.

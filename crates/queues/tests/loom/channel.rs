@@ -8,20 +8,13 @@ mod channel {
     pub(crate) mod ring;
 }
 
+use crate::model::model;
 use crate::sync::{AtomicU32, AtomicU64};
 use crate::wakeup::Wakeup;
 use channel::key;
 use channel::ring::{Consumer, Producer, PutError, RingWords, TakeError};
 use loom::thread;
 use std::sync::Arc;
-
-/// Bounded, so that the whole file takes seconds; three preemptions find what more find, in
-/// practice.
-fn model(body: impl Fn() + Sync + Send + 'static) {
-    let mut builder = loom::model::Builder::new();
-    builder.preemption_bound = Some(3);
-    builder.check(body);
-}
 
 const SLOTS: u64 = 2;
 
@@ -108,7 +101,7 @@ fn receive<const LEAD: usize>(memory: &Memory) -> Vec<([u64; LEAD], u64)> {
 /// All values arrive once and in order in every interleaving, and no wait lasts for ever (loom
 /// reports a deadlock).
 fn all_arrive<const LEAD: usize>(values: Vec<([u64; LEAD], u64)>) {
-    model(move || {
+    model(3, move || {
         let memory = Memory::new(LEAD as u64 + 1);
         let theirs = Arc::clone(&memory);
         let sent = values.clone();
@@ -157,7 +150,7 @@ fn the_words_before_an_unchanged_last_word_are_visible_with_the_notice() {
 #[test]
 #[should_panic(expected = "deadlock")]
 fn without_the_second_poll_a_wakeup_is_lost() {
-    model(|| {
+    model(3, || {
         let memory = Memory::new(1);
         let theirs = Arc::clone(&memory);
         let sender = thread::spawn(move || send::<0>(&theirs, &[([], 7)]));

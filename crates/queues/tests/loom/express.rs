@@ -17,6 +17,7 @@ use crate::consumers::{Consumers, Multi, Single};
 use crate::error::{RecvError, SendError};
 use crate::id::SourceName;
 use crate::message::Message;
+use crate::model::{long_model, model};
 use crate::sync::{AtomicU32, AtomicU64, Ordering};
 use loom::sync::Arc;
 use loom::thread;
@@ -118,17 +119,8 @@ fn of(source: u16, got: &[(u16, u64)]) -> Vec<u64> {
     got.iter().filter(|message| message.0 == source).map(|message| message.1).collect()
 }
 
-/// Bounded, so that the whole file takes seconds; three preemptions find what more find, in
-/// practice.
-fn model(preemptions: usize, body: impl Fn() + Sync + Send + 'static) {
-    let mut builder = loom::model::Builder::new();
-    builder.preemption_bound = Some(preemptions);
-    builder.max_branches = 20_000;
-    builder.check(body);
-}
-
 fn two_senders_one_receiver<C: Consumers>(preemptions: usize, full: u64, tries: usize) {
-    model(preemptions, move || {
+    let body = move || {
         let ring = Memory::used(2, full);
         let senders = [1, 2].map(|source| {
             let ring = Arc::clone(&ring);
@@ -144,7 +136,8 @@ fn two_senders_one_receiver<C: Consumers>(preemptions: usize, full: u64, tries: 
                 "in order, nothing lost or doubled"
             );
         }
-    });
+    };
+    if full == 0 { model(preemptions, body) } else { long_model(preemptions, body) }
 }
 
 #[test]

@@ -11,6 +11,7 @@ mod channel;
 mod express;
 mod fence;
 mod futex;
+mod model;
 mod order;
 mod poll;
 mod sync;

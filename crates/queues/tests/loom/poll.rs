@@ -6,19 +6,11 @@ use crate::consumers::Multi;
 use crate::express::ring::WordRing;
 use crate::id::SourceName;
 use crate::message::Message;
+use crate::model::model;
 use crate::poll_set::{Bits, Members, Poller, QUEUES_PER_LINE};
 use crate::sync::{AtomicU32, AtomicU64, Ordering, fence};
 use loom::sync::Arc;
 use loom::thread;
-
-/// Bounded, so that the whole file takes seconds; three preemptions find what more find, in
-/// practice.
-fn model(preemptions: usize, body: impl Fn() + Sync + Send + 'static) {
-    let mut builder = loom::model::Builder::new();
-    builder.preemption_bound = Some(preemptions);
-    builder.max_branches = 20_000;
-    builder.check(body);
-}
 
 fn word() -> AtomicU64 {
     AtomicU64::new(0)

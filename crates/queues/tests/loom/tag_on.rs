@@ -4,6 +4,7 @@
 #[path = "../../src/tag_on/references.rs"]
 mod references;
 
+use crate::model::model;
 use crate::sync::AtomicU64;
 use loom::cell::UnsafeCell;
 use loom::sync::Arc;
@@ -19,17 +20,9 @@ unsafe impl Sync for Buffer {}
 // SAFETY: as above.
 unsafe impl Send for Buffer {}
 
-/// Bounded, so that the whole file takes seconds; three preemptions find what more find, in
-/// practice.
-fn model(body: impl Fn() + Sync + Send + 'static) {
-    let mut builder = loom::model::Builder::new();
-    builder.preemption_bound = Some(3);
-    builder.check(body);
-}
-
 #[test]
 fn a_buffer_is_written_only_when_all_readers_have_let_go() {
-    model(|| {
+    model(3, || {
         let buffer = Arc::new(Buffer { word: AtomicU64::new(0), data: UnsafeCell::new(0) });
         let generation = references::take(&buffer.word).expect("free");
         // SAFETY: loom checks that nobody else is here.
@@ -61,7 +54,7 @@ fn a_buffer_is_written_only_when_all_readers_have_let_go() {
 
 #[test]
 fn a_message_that_is_opened_twice_takes_anothers_place_and_no_more() {
-    model(|| {
+    model(3, || {
         let word = Arc::new(AtomicU64::new(0));
         let generation = references::take(&word).expect("free");
         references::send(&word, generation).expect("held");
