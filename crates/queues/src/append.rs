@@ -44,12 +44,12 @@ use shm::segment::{Offset, Segment};
 
 pub use error::{AppendError, OpenError};
 
-use crate::patience::{self, Ended};
 use crate::sync::{AtomicU64, Ordering, spin_loop};
 use layout::Layout;
 use ring::{IsFull, Polled};
 use shm::liveness::{ProcessId, ProcessWatch};
 use shm::process_table::Entry;
+use shm::wait::{PeerWaitError, wait_for_peer};
 
 /// Number of polls of an unfinished record that blocks others, before its cell is voided: some ten
 /// microseconds.
@@ -117,7 +117,7 @@ impl Receiver {
         let layout = &self.layout;
         let head = &mut self.head;
         let poll = || receive(layout, head, record).then_some(());
-        patience::wait(
+        wait_for_peer(
             layout.owner_wakeup(),
             &mut ProcessWatch::default(),
             || ProcessId::NONE,
@@ -139,7 +139,7 @@ fn receive(layout: &Layout, head: &mut u64, record: &mut Vec<u8>) -> bool {
             .poll(head, |length, words| copy_out(words, length.min(most) as usize, record))
         {
             Polled::Read => {
-                layout.senders_wakeup().wake();
+                layout.senders_wakeup().notify();
                 return true;
             }
             Polled::Nothing => return false,
@@ -230,7 +230,7 @@ impl Sender {
         }
         match self.layout.ring().append(record.len() as u64, |words| copy_in(words, record)) {
             Ok(()) => {
-                self.layout.owner_wakeup().wake();
+                self.layout.owner_wakeup().notify();
                 Ok(())
             }
             Err(IsFull) => Err(AppendError::Full { buffer }),
@@ -269,7 +269,7 @@ impl Sender {
             other => Some(other),
         };
         let owner = || layout.owner();
-        match patience::wait(
+        match wait_for_peer(
             layout.senders_wakeup(),
             &mut ProcessWatch::default(),
             owner,
@@ -277,8 +277,8 @@ impl Sender {
             poll,
         ) {
             Ok(outcome) => outcome,
-            Err(Ended::Deadline) => Err(AppendError::DeadlinePassed { buffer }),
-            Err(Ended::PeerGone(owner)) => Err(AppendError::OwnerGone { buffer, owner }),
+            Err(PeerWaitError::Timeout) => Err(AppendError::DeadlinePassed { buffer }),
+            Err(PeerWaitError::PeerExited(owner)) => Err(AppendError::OwnerGone { buffer, owner }),
         }
     }
 }

@@ -46,85 +46,41 @@
 //! # }
 //! ```
 
-use crate::event::{Event, Notify};
 use crate::one_poll::{PollSet, Polled};
-use bell::FutexBell;
 use receiver::Found;
-use ring::{ARRIVALS, Bell, Geometry, ROOM};
+use ring::{ARRIVALS, Geometry, ROOM, Signal};
 use sender::{Composing, Room};
+use shm::event::{Event, Notify};
 use shm::mapped::MappedSlice;
 use shm::process::ProcessHandle;
 use shm::segment::{Offset, Segment, SegmentError};
 use shm::sync::AtomicU64;
+use shm::wait::SpinPolicy;
+use signal::FutexSignal;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-mod bell;
+mod error;
 pub(crate) mod receiver;
 pub(crate) mod ring;
 pub(crate) mod sender;
+mod signal;
 mod stamp;
 pub(crate) mod words;
 
+pub use error::BasicError;
 pub use ring::Corruption;
 pub use stamp::Header;
 
 /// Size of the longest message that fits one cache line, in bytes.
 pub const LINE_BYTES: usize = 56;
 
-/// Number of polls before an end sleeps: a few microseconds, less than falling asleep and waking
-/// up.
-pub(crate) const LOOKS: u32 = 100;
-
-/// Longest sleep of an end that may miss a wake-up (see [`shm::fence`]).
-pub(crate) const UNCERTAIN: Duration = Duration::from_millis(1);
+/// Polls before an end sleeps: a few microseconds, less than falling asleep and waking up. An end
+/// that watches its peer checks that it is alive ten times a second.
+const POLICY: SpinPolicy =
+    SpinPolicy { eager: 0, spins: 100, yields: 0, slice: Duration::from_millis(100) };
 
 type Memory = MappedSlice<AtomicU64>;
-
-/// Error of a Basic ring.
-#[derive(Debug, thiserror::Error)]
-#[non_exhaustive]
-pub enum BasicError {
-    /// The number of lines is not supported.
-    #[error(
-        "a ring cannot have {lines} lines: choose a power of two from {} to {}",
-        ring::MIN_LINES,
-        ring::MAX_LINES
-    )]
-    Lines {
-        /// Requested number of lines.
-        lines: u64,
-    },
-    /// The ring does not lie in the segment.
-    #[error(transparent)]
-    Segment(#[from] SegmentError),
-    /// The message is too long for this ring.
-    #[error("a message of {bytes} bytes is too long: this ring's messages have at most {most}")]
-    Oversized {
-        /// Size of the message.
-        bytes: usize,
-        /// Maximum size.
-        most: usize,
-    },
-    /// The other end has been dropped.
-    #[error("the other end of the ring has been closed")]
-    Closed,
-    /// The deadline passed.
-    #[error("the deadline passed before the other end of the ring acted")]
-    TimedOut,
-    /// The watched process has ended without closing its end.
-    #[error("process {pid} at the other end of the ring has ended")]
-    PeerGone {
-        /// Process number.
-        pid: u32,
-    },
-    /// The memory of the ring holds words that neither end writes.
-    #[error("the ring is corrupt: {0}")]
-    Corrupt(#[from] Corruption),
-    /// The poll set does not lie in the segment of the ring, or has no such index.
-    #[error("the ring cannot join the poll set: {0}")]
-    NotInSet(#[from] crate::error::CreateError),
-}
 
 /// Returns the size of a ring of `lines` lines in bytes: 64 per line plus 256.
 ///
@@ -156,7 +112,7 @@ pub(crate) fn map(
 /// Sending end. A ring has exactly one.
 #[derive(Debug)]
 pub struct Sender {
-    ring: sender::Sender<Memory, FutexBell>,
+    ring: sender::Sender<Memory, FutexSignal>,
 }
 
 impl Sender {
@@ -167,8 +123,8 @@ impl Sender {
     /// [`BasicError::Lines`], [`BasicError::Segment`].
     pub fn connect(segment: &Arc<Segment>, at: Offset, lines: u64) -> Result<Sender, BasicError> {
         let geometry = geometry(lines)?;
-        let bell = FutexBell::new(segment, at, ROOM, ARRIVALS)?;
-        let ring = sender::Sender::new(map(segment, at, geometry)?, geometry, bell, LOOKS);
+        let signal = FutexSignal::new(segment, at, ROOM, ARRIVALS)?;
+        let ring = sender::Sender::new(map(segment, at, geometry)?, geometry, signal, POLICY);
         ring.map(|ring| Sender { ring }).ok_or(BasicError::Lines { lines })
     }
 
@@ -176,7 +132,7 @@ impl Sender {
     /// within a tenth of a second.
     #[must_use]
     pub fn watching(mut self, receiver: ProcessHandle) -> Sender {
-        self.ring.bell_mut().peer = Some(receiver);
+        self.ring.signal_mut().peer = Some(receiver);
         self
     }
 
@@ -184,7 +140,7 @@ impl Sender {
     /// set of the ring.
     #[must_use]
     pub fn with_event(mut self, event: Event) -> Sender {
-        self.ring.bell_mut().event = Some(event);
+        self.ring.signal_mut().event = Some(event);
         self
     }
 
@@ -227,7 +183,7 @@ impl Sender {
     ) -> Result<Buffer<'_>, BasicError> {
         match self.ring.wait_for_room(bytes, deadline) {
             Ok(room) => Ok(self.buffer(header, room)),
-            Err(error) => Err(self.ring.bell().explain(error)),
+            Err(error) => Err(self.ring.signal().explain(error)),
         }
     }
 
@@ -244,9 +200,9 @@ impl Sender {
         match self.ring.room_for(bytes) {
             Ok(Some(room)) => Ok(Some(self.buffer(header, room))),
             Ok(None) => {
-                self.ring.bell().check().map(|()| None).map_err(|_| self.ring.bell().gone())
+                self.ring.signal().check().map(|()| None).map_err(|_| self.ring.signal().gone())
             }
-            Err(error) => Err(self.ring.bell().explain(error)),
+            Err(error) => Err(self.ring.signal().explain(error)),
         }
     }
 
@@ -321,7 +277,7 @@ impl Sender {
 #[derive(Debug)]
 #[must_use = "an unfinished message is not sent"]
 pub struct Buffer<'a> {
-    composing: Composing<'a, Memory, FutexBell>,
+    composing: Composing<'a, Memory, FutexSignal>,
 }
 
 impl Buffer<'_> {
@@ -350,7 +306,7 @@ impl Buffer<'_> {
 /// Receiving end. A ring has exactly one.
 #[derive(Debug)]
 pub struct Receiver {
-    ring: receiver::Receiver<Memory, FutexBell>,
+    ring: receiver::Receiver<Memory, FutexSignal>,
 }
 
 impl Receiver {
@@ -361,8 +317,9 @@ impl Receiver {
     /// [`BasicError::Lines`], [`BasicError::Segment`].
     pub fn connect(segment: &Arc<Segment>, at: Offset, lines: u64) -> Result<Receiver, BasicError> {
         let geometry = geometry(lines)?;
-        let bell = FutexBell::new(segment, at, ARRIVALS, ROOM)?;
-        let ring = receiver::Receiver::new(map(segment, at, geometry)?, geometry, bell, LOOKS, 0);
+        let signal = FutexSignal::new(segment, at, ARRIVALS, ROOM)?;
+        let ring =
+            receiver::Receiver::new(map(segment, at, geometry)?, geometry, signal, POLICY, 0);
         ring.map(|ring| Receiver { ring }).ok_or(BasicError::Lines { lines })
     }
 
@@ -370,7 +327,7 @@ impl Receiver {
     /// returns [`BasicError::PeerGone`] within a tenth of a second.
     #[must_use]
     pub fn watching(mut self, sender: ProcessHandle) -> Receiver {
-        self.ring.bell_mut().peer = Some(sender);
+        self.ring.signal_mut().peer = Some(sender);
         self
     }
 
@@ -381,7 +338,7 @@ impl Receiver {
     ///
     /// [`BasicError::NotInSet`].
     pub fn in_set(mut self, set: &PollSet, index: usize) -> Result<Receiver, BasicError> {
-        let member = PollSet::connect(self.ring.bell().segment(), set.offset())?.member(index)?;
+        let member = PollSet::connect(self.ring.signal().segment(), set.offset())?.member(index)?;
         self.ring.join(set.offset().0, index as u64);
         if self.ring.is_ready() {
             member.announce(None);
@@ -441,7 +398,7 @@ impl Receiver {
     fn recv_before(&mut self, deadline: Option<Instant>) -> Result<Message<'_>, BasicError> {
         match self.ring.take_by(deadline) {
             Ok(found) => Ok(Message { receiver: self, found }),
-            Err(error) => Err(self.ring.bell().explain(error)),
+            Err(error) => Err(self.ring.signal().explain(error)),
         }
     }
 
@@ -454,7 +411,7 @@ impl Receiver {
     pub fn try_recv(&mut self) -> Result<Option<Message<'_>>, BasicError> {
         match self.ring.take() {
             Ok(found) => Ok(found.map(|found| Message { receiver: self, found })),
-            Err(error) => Err(self.ring.bell().explain(error)),
+            Err(error) => Err(self.ring.signal().explain(error)),
         }
     }
 
@@ -533,7 +490,7 @@ impl Batch<'_> {
                 bytes: in_place(&self.receiver.ring, &found),
             })),
             Ok(None) => Ok(None),
-            Err(error) => Err(self.receiver.ring.bell().explain(error)),
+            Err(error) => Err(self.receiver.ring.signal().explain(error)),
         }
     }
 }
@@ -545,7 +502,7 @@ impl Drop for Batch<'_> {
 }
 
 /// Returns the bytes of a received message, which is released only after the reference has ended.
-fn in_place<'a>(ring: &'a receiver::Receiver<Memory, FutexBell>, found: &Found) -> &'a [u8] {
+fn in_place<'a>(ring: &'a receiver::Receiver<Memory, FutexSignal>, found: &Found) -> &'a [u8] {
     let words = ring.words(found);
     // SAFETY: `words` covers the bytes of the message inside the mapping, which lives as long as
     // the borrowed ring. The sender belongs to this job and follows the protocol: it writes to

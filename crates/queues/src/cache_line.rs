@@ -216,7 +216,7 @@ impl Queue<CacheLine> {
     /// slots themselves.
     pub fn recover(&self) -> usize {
         let count = slot_ring(&self.ring).recover();
-        self.ring.announce_room();
+        self.ring.announce_space();
         count
     }
 }
@@ -322,7 +322,7 @@ impl Claim<'_> {
         let lines = slot_ring(&self.sender.ring);
         let message = lines.composed(claimed);
         lines.release(claimed);
-        self.sender.ring.announce_room();
+        self.sender.ring.announce_space();
         self.sender.try_send(&message).map_err(|reason| PublishError { reason, message })
     }
 }

@@ -24,30 +24,24 @@
 
 pub mod append;
 pub mod basic;
-mod bell;
 pub mod bulk;
 pub mod cache_line;
 pub mod channel;
 pub mod connection;
 mod consumers;
 pub mod error;
-pub mod event;
 pub mod express;
 pub mod handlers;
 pub mod id;
 mod message;
 pub mod names;
 pub mod one_poll;
-mod order;
-mod patience;
 pub mod port;
 pub mod queue;
 pub mod receive_queues;
 pub mod tag_on;
-mod waiting;
-mod wakeup;
 pub mod window;
 
-pub use shm::sync;
+pub use shm::{event, sync};
 
-use shm::{fence, futex};
+use shm::fence;

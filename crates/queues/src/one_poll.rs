@@ -112,10 +112,11 @@ pub use bits::{MAX_QUEUES, Members, Polled};
 pub use set::PollSet;
 pub(crate) use set::SetMember;
 
-use crate::bell::{Bell, Request};
-use crate::event::Notify;
-use crate::waiting::{Wait, wait};
 use bits::Poller;
+use shm::event::EventRequest;
+use shm::event::Notify;
+use shm::wait::{SpinPolicy, Waiter, wait};
+use shm::wakeup::{Armed, Wakeup};
 
 /// Number of queues that a waiting receiver checks, after a sleep without a wake-up, for messages
 /// of senders that died before they set the bit.
@@ -194,13 +195,13 @@ impl OnePoll {
         members: &mut M,
         deadline: Option<Instant>,
     ) -> Option<(usize, M::Item)> {
-        wait(&mut Waiter { poll: self, members }, deadline)
+        wait(&mut SetWaiter { poll: self, members }, SpinPolicy::MESSAGE, deadline)
     }
 
     /// Requests one notification of the senders' [`Event`](crate::event::Event): when a message
     /// arrives in any queue of the set. Returns true if one has already arrived; then poll first.
     pub fn ask_for_event<M: Members + ?Sized>(&mut self, members: &mut M) -> bool {
-        Request(&self.set.settings.request).ask(Notify::Arrival);
+        EventRequest(&self.set.settings.request).request(Notify::Arrival);
         self.poller.is_any_ready(self.set.bits(), None, members)
     }
 
@@ -216,27 +217,33 @@ impl OnePoll {
     }
 }
 
-struct Waiter<'a, M: Members + ?Sized> {
+/// Wait for an item of any queue of the set.
+struct SetWaiter<'a, M: Members + ?Sized> {
     poll: &'a mut OnePoll,
     members: &'a mut M,
 }
 
-impl<M: Members + ?Sized> Wait for Waiter<'_, M> {
+impl<M: Members + ?Sized> Waiter for SetWaiter<'_, M> {
     type Output = (usize, M::Item);
+    type Armed = Armed;
+    type Sleeper<'b>
+        = Wakeup<'b>
+    where
+        Self: 'b;
 
-    fn bell(&self) -> Bell<'_> {
-        Bell(&self.poll.set.settings.bell)
+    fn sleeper(&self) -> Wakeup<'_> {
+        self.poll.set.arrival()
     }
 
     fn poll(&mut self) -> Option<Self::Output> {
         self.poll.poll(self.members)
     }
 
-    fn is_ready(&mut self) -> bool {
+    fn must_poll(&mut self) -> bool {
         self.poll.poller.is_any_ready(self.poll.set.bits(), None, self.members)
     }
 
-    fn recover(&mut self) -> Option<Self::Output> {
+    fn check(&mut self) -> Option<Self::Output> {
         self.poll.restore_bits(self.members);
         None
     }

@@ -103,12 +103,12 @@ mod memory;
 mod receive;
 mod sender;
 
-pub use crate::event::{Event, Notify};
 pub(crate) use class::QueueProgress;
 pub use class::{DECAY_MESSAGES, PROMOTION_MESSAGES};
 pub use config::{Class, MAX_QUEUES, MAX_RINGS, QueuesConfig, QueuesError};
 pub use receive::{DeferredFree, ReceiveQueues, Received};
 pub use sender::{LIVENESS_INTERVAL, QueueSender, RemoteQueues};
+pub use shm::event::{Event, Notify};
 
 #[cfg(doc)]
 use crate::error::SendError;

@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 
 use crate::liveness::{ProcessId, ProcessWatch};
 use crate::sync::spin_loop;
-use crate::wakeup::{Armed, Published, Wakeup};
+use crate::wakeup::{Armed, Wakeup};
 
 /// Numbers of polls before the first sleep, and the length of a sleep.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -61,29 +61,20 @@ pub trait Sleeper {
     fn disarm(&self, armed: Self::Armed);
 }
 
-/// Sleep on a wake-up word.
-#[derive(Debug, Clone, Copy)]
-pub struct WakeupSleeper<'a> {
-    /// Wake-up word.
-    pub wakeup: Wakeup<'a>,
-    /// Operation by which notifiers make their change.
-    pub change: Published,
-}
-
-impl Sleeper for WakeupSleeper<'_> {
+impl Sleeper for Wakeup<'_> {
     type Armed = Armed;
 
     fn arm(&self) -> (Armed, bool) {
-        let armed = self.wakeup.arm(self.change);
+        let armed = Wakeup::arm(*self);
         (armed, armed.is_certain())
     }
 
     fn sleep(&self, armed: &Armed, limit: Duration) -> bool {
-        self.wakeup.sleep(*armed, Some(limit))
+        Wakeup::sleep(*self, *armed, Some(limit))
     }
 
     fn disarm(&self, armed: Armed) {
-        self.wakeup.disarm(armed);
+        Wakeup::disarm(*self, armed);
     }
 }
 
@@ -228,8 +219,7 @@ pub enum PeerWaitError {
     PeerExited(u32),
 }
 
-/// Waits until `poll` returns a result or the process that `peer` returns has ended. The peer
-/// publishes its changes by stores ([`Published::ByStore`]).
+/// Waits until `poll` returns a result or the process that `peer` returns has ended.
 ///
 /// # Errors
 /// [`PeerWaitError`].
@@ -240,14 +230,13 @@ pub fn wait_for_peer<R>(
     deadline: Option<Instant>,
     poll: impl FnMut() -> Option<R>,
 ) -> Result<R, PeerWaitError> {
-    let sleeper = WakeupSleeper { wakeup, change: Published::ByStore };
-    wait(&mut PeerWaiter { sleeper, watch, peer, poll }, SpinPolicy::CHANNEL, deadline)
+    wait(&mut PeerWaiter { wakeup, watch, peer, poll }, SpinPolicy::CHANNEL, deadline)
         .unwrap_or(Err(PeerWaitError::Timeout))
 }
 
 /// Wait of one end of a pair for the other.
 struct PeerWaiter<'a, P, F> {
-    sleeper: WakeupSleeper<'a>,
+    wakeup: Wakeup<'a>,
     watch: &'a mut ProcessWatch,
     peer: P,
     poll: F,
@@ -257,15 +246,15 @@ impl<R, P: Fn() -> ProcessId, F: FnMut() -> Option<R>> Waiter for PeerWaiter<'_,
     type Output = Result<R, PeerWaitError>;
     type Armed = Armed;
     type Sleeper<'b>
-        = WakeupSleeper<'b>
+        = Wakeup<'b>
     where
         Self: 'b;
 
     // An end whose peer is dead already must not sleep for a slice before it reports that.
     const CHECKS_BEFORE_SLEEP: bool = true;
 
-    fn sleeper(&self) -> WakeupSleeper<'_> {
-        self.sleeper
+    fn sleeper(&self) -> Wakeup<'_> {
+        self.wakeup
     }
 
     fn poll(&mut self) -> Option<Self::Output> {

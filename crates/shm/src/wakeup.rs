@@ -23,7 +23,7 @@
 //! the cost of a killed sleeper, which never disarms, to one call. A sleeper that arms clears the
 //! flag.
 //!
-//! The kind of barrier depends on the notifier's change ([`Published`]). One bit of the word closes
+//! The kind of barrier depends on the notifier's change: an exchange, or a store. One bit of the word closes
 //! the sleepers' end for good, so that a notifier learns that by the same load.
 //!
 //! Sequence numbers wrap at 2²², and a notifier that is killed between its change and its call
@@ -43,10 +43,9 @@ const SEQUENCE: u32 = 1 << 10;
 /// Longest sleep of a thread that could not be counted as a sleeper.
 const UNCOUNTED: Duration = Duration::from_millis(1);
 
-/// Operation by which a notifier makes its change before it loads the wake-up word. Sleepers and
-/// notifiers of a word agree on it.
+/// Operation by which a notifier makes its change before it loads the wake-up word.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Published {
+enum Published {
     /// A sequentially consistent read-modify-write: the notifier needs no barrier, and the sleeper
     /// a full fence.
     ByExchange,
@@ -57,7 +56,10 @@ pub enum Published {
 
 /// Wake-up word, borrowed from shared memory. Zero has no sleepers and is open.
 #[derive(Debug, Clone, Copy)]
-pub struct Wakeup<'a>(pub &'a AtomicU32);
+pub struct Wakeup<'a> {
+    word: &'a AtomicU32,
+    change: Published,
+}
 
 /// Registration of a sleeper, with the value of the word after it.
 #[derive(Debug, Clone, Copy)]
@@ -76,22 +78,34 @@ impl Armed {
     }
 }
 
-impl Wakeup<'_> {
+impl<'a> Wakeup<'a> {
+    /// Borrows a word whose notifiers make their changes by a read-modify-write.
+    #[inline(always)]
+    pub fn by_exchange(word: &'a AtomicU32) -> Self {
+        Wakeup { word, change: Published::ByExchange }
+    }
+
+    /// Borrows a word whose notifiers make their changes by a store.
+    #[inline(always)]
+    pub fn by_store(word: &'a AtomicU32) -> Self {
+        Wakeup { word, change: Published::ByStore }
+    }
+
     /// Wakes the sleepers if there are any; returns true if their end is closed. Called after the
     /// change that they wait for.
     #[inline(always)]
-    pub fn notify(self, change: Published) -> bool {
+    pub fn notify(self) -> bool {
         // Pairs with the barrier in `arm`: the load sees the sleeper, or its check sees the change.
-        let seen = match change {
+        let seen = match self.change {
             // SeqCst: follows the exchange in the total order of such accesses.
             Published::ByExchange => {
                 crate::fence::after_exchange();
-                self.0.load(Ordering::SeqCst)
+                self.word.load(Ordering::SeqCst)
             }
             // Relaxed: the barrier orders the load after the store.
             Published::ByStore => {
                 crate::fence::light();
-                self.0.load(Ordering::Relaxed)
+                self.word.load(Ordering::Relaxed)
             }
         };
         if seen & (SLEEPERS | CLOSED) == 0 {
@@ -108,12 +122,12 @@ impl Wakeup<'_> {
         // The sequence number advances before the system call: a sleeper that is not yet asleep in
         // the kernel then finds another value and does not sleep. AcqRel: later notifiers pass on
         // what this one saw.
-        let notified = self.0.fetch_add(SEQUENCE, Ordering::AcqRel).wrapping_add(SEQUENCE);
-        futex::wake_all(self.0);
+        let notified = self.word.fetch_add(SEQUENCE, Ordering::AcqRel).wrapping_add(SEQUENCE);
+        futex::wake_all(self.word);
         // Set only after the call: a notifier killed before this point leaves the flag clear, so
         // the next one wakes the sleepers. It fails if a sleeper armed meanwhile, which this call
         // may not have woken. Relaxed: publishes nothing.
-        let _ = self.0.compare_exchange(
+        let _ = self.word.compare_exchange(
             notified,
             notified | NOTIFIED,
             Ordering::Relaxed,
@@ -123,9 +137,9 @@ impl Wakeup<'_> {
 
     /// Registers a sleeper and passes its half of the barrier. The caller checks its condition once
     /// more before it sleeps, and disarms afterwards.
-    pub fn arm(self, change: Published) -> Armed {
+    pub fn arm(self) -> Armed {
         let (value, counted) = self.register();
-        let certain = match change {
+        let certain = match self.change {
             Published::ByExchange => {
                 // Pairs with the notifier's exchange and load.
                 fence(Ordering::SeqCst);
@@ -138,7 +152,7 @@ impl Wakeup<'_> {
     }
 
     fn register(self) -> (u32, bool) {
-        let mut seen = self.0.load(Ordering::Relaxed);
+        let mut seen = self.word.load(Ordering::Relaxed);
         loop {
             if seen & SLEEPERS == SLEEPERS {
                 // The count is exhausted: this thread sleeps for a short time without registration.
@@ -146,7 +160,8 @@ impl Wakeup<'_> {
             }
             let value = (seen & !NOTIFIED).wrapping_add(SEQUENCE + 1);
             // SeqCst: precedes the check of the condition.
-            match self.0.compare_exchange_weak(seen, value, Ordering::SeqCst, Ordering::Relaxed) {
+            match self.word.compare_exchange_weak(seen, value, Ordering::SeqCst, Ordering::Relaxed)
+            {
                 Ok(_) => return (value, true),
                 Err(now) => seen = now,
             }
@@ -157,21 +172,21 @@ impl Wakeup<'_> {
     /// be counted. Returns true if the time expired.
     pub fn sleep(self, armed: Armed, limit: Option<Duration>) -> bool {
         let limit = if armed.counted { limit } else { Some(UNCOUNTED) };
-        futex::wait(self.0, armed.value, limit) == WaitOutcome::TimedOut
+        futex::wait(self.word, armed.value, limit) == WaitOutcome::TimedOut
     }
 
     /// Unregisters a sleeper.
     pub fn disarm(self, armed: Armed) {
         if armed.counted {
             // Relaxed: publishes nothing.
-            self.0.fetch_sub(1, Ordering::Relaxed);
+            self.word.fetch_sub(1, Ordering::Relaxed);
         }
     }
 
     /// Closes the sleepers' end for good.
     pub fn close(self) {
         // Release: pairs with the Acquire of `is_closed`.
-        self.0.fetch_or(CLOSED, Ordering::Release);
+        self.word.fetch_or(CLOSED, Ordering::Release);
     }
 
     /// Returns true if the sleepers' end is closed.
@@ -179,6 +194,6 @@ impl Wakeup<'_> {
     pub fn is_closed(self) -> bool {
         // Acquire: pairs with the Release in `close`, so that earlier writes of that end are
         // visible.
-        self.0.load(Ordering::Acquire) & CLOSED != 0
+        self.word.load(Ordering::Acquire) & CLOSED != 0
     }
 }

@@ -4,12 +4,12 @@ use std::sync::Arc;
 
 use shm::mapped::{Mapped, MappedSlice};
 use shm::segment::{Offset, Segment};
+use shm::wakeup::Wakeup;
 
 use super::error::OpenError;
 use super::ring::{self, RecordRing};
 use crate::fence;
 use crate::sync::{AtomicU32, AtomicU64, Ordering};
-use crate::wakeup::Wakeup;
 use shm::liveness::ProcessId;
 use shm::process_table::{AttachError, Entry, MAX_PROCESSES, ProcessTable};
 
@@ -153,11 +153,11 @@ impl Layout {
     }
 
     pub(super) fn owner_wakeup(&self) -> Wakeup<'_> {
-        Wakeup(&self.head.owner_wakeup.word)
+        Wakeup::by_store(&self.head.owner_wakeup.word)
     }
 
     pub(super) fn senders_wakeup(&self) -> Wakeup<'_> {
-        Wakeup(&self.head.senders_wakeup.word)
+        Wakeup::by_store(&self.head.senders_wakeup.word)
     }
 
     pub(super) fn processes(&self) -> &ProcessTable {
@@ -177,7 +177,7 @@ impl Layout {
     /// Withdraws the buffer and wakes waiting senders.
     pub(super) fn withdraw(&self) {
         self.processes().close();
-        self.senders_wakeup().wake();
+        self.senders_wakeup().notify();
     }
 
     /// Erases the magic number, so that no process connects to freed memory.

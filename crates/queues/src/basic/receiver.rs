@@ -1,13 +1,14 @@
 //! Receiving end of a Basic ring; `ring.rs` describes the protocol.
 
 use super::ring::{
-    ARRIVALS, ASKS_ARRIVAL, ASKS_HALF_FULL, AWAKE, Bell, CLOSED, CREDIT, Corruption, Geometry,
-    IN_SET, INDEX, ONE_REQUEST, RECEIVER, ROOM, RingError, SENDER, SET, SLEEPS, Seen, is_over,
+    ARRIVALS, ASKS_ARRIVAL, ASKS_HALF_FULL, AWAKE, CLOSED, CREDIT, Corruption, Geometry, IN_SET,
+    INDEX, ONE_REQUEST, RECEIVER, ROOM, RingError, RingSleeper, SENDER, SET, SLEEPS, Signal,
 };
 use super::stamp::{Header, Stamp};
 use super::words::load_bytes;
-use crate::bell::Notify;
-use crate::sync::{AtomicU64, Ordering, spin_loop};
+use crate::sync::{AtomicU64, Ordering};
+use shm::event::Notify;
+use shm::wait::{SpinPolicy, Waiter, wait};
 use std::ops::Deref;
 use std::time::Instant;
 
@@ -21,11 +22,11 @@ pub(crate) struct Found {
 
 /// Receiving end. A ring has exactly one.
 #[derive(Debug)]
-pub(crate) struct Receiver<M: Deref<Target = [AtomicU64]>, B: Bell> {
+pub(crate) struct Receiver<M: Deref<Target = [AtomicU64]>, S: Signal> {
     memory: M,
-    bell: B,
+    signal: S,
     geometry: Geometry,
-    looks: u32,
+    policy: SpinPolicy,
     /// Next position to read.
     head: u64,
     /// Last published credit.
@@ -38,23 +39,23 @@ pub(crate) struct Receiver<M: Deref<Target = [AtomicU64]>, B: Bell> {
     open: bool,
 }
 
-impl<M: Deref<Target = [AtomicU64]>, B: Bell> Receiver<M, B> {
+impl<M: Deref<Target = [AtomicU64]>, S: Signal> Receiver<M, S> {
     /// Creates the end; `None` if the memory is too small for the ring. `position` is 0, or the
     /// result of [`Self::leave`].
     pub(crate) fn new(
         memory: M,
         geometry: Geometry,
-        bell: B,
-        looks: u32,
+        signal: S,
+        policy: SpinPolicy,
         position: u64,
     ) -> Option<Self> {
         let fits = memory.len() >= geometry.words();
         let head = position;
         fits.then(|| Receiver {
             memory,
-            bell,
+            signal,
             geometry,
-            looks,
+            policy,
             head,
             published: head,
             flags: 0,
@@ -63,12 +64,12 @@ impl<M: Deref<Target = [AtomicU64]>, B: Bell> Receiver<M, B> {
         })
     }
 
-    pub(crate) fn bell_mut(&mut self) -> &mut B {
-        &mut self.bell
+    pub(crate) fn signal_mut(&mut self) -> &mut S {
+        &mut self.signal
     }
 
-    pub(crate) fn bell(&self) -> &B {
-        &self.bell
+    pub(crate) fn signal(&self) -> &S {
+        &self.signal
     }
 
     /// Leaves the ring without closing it; another receiver continues at the returned position.
@@ -133,14 +134,14 @@ impl<M: Deref<Target = [AtomicU64]>, B: Bell> Receiver<M, B> {
     }
 
     fn wake(&self) {
-        // Pairs with the heavy barrier in `Sender::sleep_for_room`.
-        self.bell.light();
+        // Pairs with the heavy barrier in `RingSleeper::arm`.
+        self.signal.light();
         if self.memory[SENDER].load(Ordering::Relaxed) != AWAKE {
             // Only this end writes the word, so load and store need not be one operation. Release:
-            // pairs with the Acquire load in `Sender::sleep_for_room`.
+            // pairs with the Acquire load in `RingSleeper::arm`.
             let rung = self.memory[ROOM].load(Ordering::Relaxed).wrapping_add(1);
             self.memory[ROOM].store(rung, Ordering::Release);
-            self.bell.ring();
+            self.signal.wake();
         }
     }
 
@@ -189,53 +190,21 @@ impl<M: Deref<Target = [AtomicU64]>, B: Bell> Receiver<M, B> {
     /// Waits until [`Self::take`] returns a message or an error.
     #[cold]
     pub(crate) fn wait_for_message(&mut self, deadline: Option<Instant>) -> Result<(), RingError> {
-        for _ in 0..self.looks {
-            if self.is_ready() {
-                return Ok(());
-            }
-            spin_loop();
-        }
-        let outcome = self.sleep_for_message(deadline);
-        self.stir();
-        outcome
-    }
-
-    fn sleep_for_message(&mut self, deadline: Option<Instant>) -> Result<(), RingError> {
-        while let Some(seen) = self.prepare_sleep() {
-            if is_over(deadline) {
-                return Err(RingError::TimedOut);
-            }
-            if let Err(interrupted) = self.bell.sleep(seen, deadline) {
-                // Messages sent before the sender ended come first.
-                return if self.is_ready() { Ok(()) } else { Err(interrupted.into()) };
-            }
-        }
-        Ok(())
-    }
-
-    /// Publishes that this end sleeps and checks once more; `None` if a message waits.
-    fn prepare_sleep(&mut self) -> Option<Seen> {
-        // Acquire: pairs with the Release store in `Sender::attend`: an end that sees the new word
-        // also sees the message.
-        let word = self.memory[ARRIVALS].load(Ordering::Acquire);
-        self.announce_sleep();
-        // Pairs with the light barrier in `Sender::release`: either the sender sees that this end
-        // sleeps, or this end sees its stamp.
-        let certain = self.bell.heavy();
-        (!self.is_ready()).then_some(Seen { word, certain })
+        let policy = self.policy;
+        wait(&mut MessageWait(self), policy, deadline).unwrap_or(Err(RingError::TimedOut))
     }
 
     /// Publishes that this end sleeps. A heavy barrier and a last check must follow before it does.
     pub(crate) fn announce_sleep(&self) {
-        self.say(SLEEPS);
+        self.publish_state(SLEEPS);
     }
 
     /// Publishes that this end is awake.
     pub(crate) fn stir(&self) {
-        self.say(AWAKE);
+        self.publish_state(AWAKE);
     }
 
-    fn say(&self, state: u64) {
+    fn publish_state(&self, state: u64) {
         // Release: pairs with the Acquire load in `Sender::release`.
         self.memory[RECEIVER].store(state | self.flags, Ordering::Release);
     }
@@ -251,8 +220,8 @@ impl<M: Deref<Target = [AtomicU64]>, B: Bell> Receiver<M, B> {
         let bit = if when == Notify::Arrival { ASKS_ARRIVAL } else { ASKS_HALF_FULL };
         self.flags = self.flags & IN_SET | self.requests | bit;
         self.stir();
-        // Pairs with the light barrier in `Sender::release`, as in `prepare_sleep`.
-        let certain = self.bell.heavy();
+        // Pairs with the light barrier in `Sender::release`, as in `RingSleeper::arm`.
+        let certain = self.signal.heavy();
         let is_so = match when {
             Notify::Arrival => self.is_ready(),
             Notify::HalfFull => self.is_half_full(),
@@ -288,11 +257,38 @@ impl<M: Deref<Target = [AtomicU64]>, B: Bell> Receiver<M, B> {
         // Pairs with the light barrier in `Sender::release`: the sender announces every message
         // that this end does not see afterwards. Where the barrier is refused, a waiting thread
         // finds the message when it scans its queues.
-        self.bell.heavy();
+        self.signal.heavy();
     }
 }
 
-impl<M: Deref<Target = [AtomicU64]>, B: Bell> Drop for Receiver<M, B> {
+/// Wait until a message or an error is available.
+struct MessageWait<'a, M: Deref<Target = [AtomicU64]>, S: Signal>(&'a mut Receiver<M, S>);
+
+impl<M: Deref<Target = [AtomicU64]>, S: Signal> Waiter for MessageWait<'_, M, S> {
+    type Output = Result<(), RingError>;
+    type Armed = u64;
+    type Sleeper<'b>
+        = RingSleeper<'b, S>
+    where
+        Self: 'b;
+
+    fn sleeper(&self) -> RingSleeper<'_, S> {
+        let Receiver { memory, signal, flags, .. } = &*self.0;
+        RingSleeper { memory, signal, wakeup: ARRIVALS, state: RECEIVER, flags: *flags }
+    }
+
+    fn poll(&mut self) -> Option<Self::Output> {
+        self.0.is_ready().then_some(Ok(()))
+    }
+
+    fn check(&mut self) -> Option<Self::Output> {
+        let interrupted = self.0.signal.check().err()?;
+        // Messages sent before the sender ended come first.
+        Some(self.poll().unwrap_or(Err(interrupted.into())))
+    }
+}
+
+impl<M: Deref<Target = [AtomicU64]>, S: Signal> Drop for Receiver<M, S> {
     fn drop(&mut self) {
         if self.open {
             // Relaxed: publishes no data. The sender reads it on its next publication, or when the

@@ -32,7 +32,9 @@
 //! an error.
 
 use super::stamp::MAX_BYTES;
-use std::time::Instant;
+use crate::sync::{AtomicU64, Ordering};
+use shm::wait::Sleeper;
+use std::time::Duration;
 
 /// Words of a cache line.
 pub(crate) const LINE_WORDS: usize = 8;
@@ -74,21 +76,22 @@ pub(crate) const ASKS_HALF_FULL: u64 = 16;
 pub(crate) const REQUEST: u64 = !(SLEEPS | CLOSED | IN_SET);
 pub(crate) const ONE_REQUEST: u64 = 32;
 
-/// Sleep of one end and wake-up of the other.
-pub(crate) trait Bell {
+/// Barriers, sleep of one end and wake-up of the other.
+pub(crate) trait Signal {
     /// Orders a publishing store before the load of the other end's state. Pairs with the other
     /// end's [`Self::heavy`].
     fn light(&self);
     /// Orders the store of the sleeping state before the last check of what the other end
     /// published; returns whether the other end is certain to see it.
     fn heavy(&self) -> bool;
-    /// Sleeps until a notification, the deadline, or a spurious wake-up; not at all if the wake-up
-    /// word of this end has changed since it was read.
-    fn sleep(&self, seen: Seen, deadline: Option<Instant>) -> Result<(), Interrupted>;
+    /// Sleeps until a notification or a spurious wake-up, at most for `limit`; not at all if the
+    /// wake-up word of this end is no longer `word`. Returns true if [`Self::check`] is due: there
+    /// was no notification, or another sign of the other end.
+    fn sleep(&self, word: u64, limit: Duration) -> bool;
     /// Wakes the other end, after a change of its wake-up word.
-    fn ring(&self);
+    fn wake(&self);
     /// Notifies the receiver's event.
-    fn notify(&self) {}
+    fn notify_event(&self) {}
     /// Sets the bit of this index in the poll set at offset `_set`. Called after a full fence.
     fn announce(&mut self, _set: u64, _index: u64) {}
     /// Checks, without sleeping, that the other end is alive.
@@ -97,16 +100,46 @@ pub(crate) trait Bell {
     }
 }
 
-/// State that an end read before it sleeps.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) struct Seen {
-    /// Value of the wake-up word of this end.
-    pub(crate) word: u64,
-    /// True if the other end is certain to notify. Otherwise the sleep must be short.
-    pub(crate) certain: bool,
+/// Sleep of one end on its two words: the wake-up word, which the other end writes, and its state,
+/// which tells the other end whether to write.
+#[derive(Debug)]
+pub(crate) struct RingSleeper<'a, S> {
+    pub(crate) memory: &'a [AtomicU64],
+    pub(crate) signal: &'a S,
+    /// Index of the wake-up word.
+    pub(crate) wakeup: usize,
+    /// Index of the state.
+    pub(crate) state: usize,
+    /// Bits of the state besides [`SLEEPS`].
+    pub(crate) flags: u64,
 }
 
-/// The other end has ended; the [`Bell`] reports the cause.
+impl<S: Signal> Sleeper for RingSleeper<'_, S> {
+    /// Value of the wake-up word before the state was published.
+    type Armed = u64;
+
+    fn arm(&self) -> (u64, bool) {
+        // Acquire: pairs with the Release stores of the word in `Sender::attend` and
+        // `Receiver::wake`: an end that sees the new word also sees what was published before it.
+        let word = self.memory[self.wakeup].load(Ordering::Acquire);
+        // Release: pairs with the Acquire load in `Sender::release`.
+        self.memory[self.state].store(SLEEPS | self.flags, Ordering::Release);
+        // Pairs with the light barrier of the other end: either it sees that this end sleeps, or
+        // this end's last poll sees what it published.
+        (word, self.signal.heavy())
+    }
+
+    fn sleep(&self, word: &u64, limit: Duration) -> bool {
+        self.signal.sleep(*word, limit)
+    }
+
+    fn disarm(&self, _: u64) {
+        // Release: as in `arm`.
+        self.memory[self.state].store(AWAKE | self.flags, Ordering::Release);
+    }
+}
+
+/// The other end has ended; the [`Signal`] reports the cause.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Interrupted;
 
@@ -244,9 +277,4 @@ impl Geometry {
         // The stamp occupies eight bytes.
         (bytes + 8).div_ceil(LINE_WORDS * 8) as u64
     }
-}
-
-/// Returns whether there is a deadline and it has passed.
-pub(crate) fn is_over(deadline: Option<Instant>) -> bool {
-    deadline.is_some_and(|deadline| Instant::now() >= deadline)
 }

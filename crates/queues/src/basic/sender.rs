@@ -1,11 +1,12 @@
 //! Sending end of a Basic ring; `ring.rs` describes the protocol.
 
 use super::ring::{
-    ARRIVALS, ASKS_ARRIVAL, ASKS_HALF_FULL, AWAKE, Bell, CLOSED, CREDIT, Corruption, Geometry,
-    IN_SET, INDEX, RECEIVER, REQUEST, ROOM, RingError, SENDER, SET, SLEEPS, Seen, is_over,
+    ARRIVALS, ASKS_ARRIVAL, ASKS_HALF_FULL, AWAKE, CLOSED, CREDIT, Corruption, Geometry, IN_SET,
+    INDEX, RECEIVER, REQUEST, ROOM, RingError, RingSleeper, SENDER, SET, SLEEPS, Signal,
 };
 use super::stamp::{Header, Stamp};
-use crate::sync::{AtomicU64, Ordering, fence, spin_loop};
+use crate::sync::{AtomicU64, Ordering, fence};
+use shm::wait::{SpinPolicy, Waiter, wait};
 use std::ops::Deref;
 use std::time::Instant;
 
@@ -19,12 +20,11 @@ pub(crate) struct Room {
 
 /// Sending end. A ring has exactly one.
 #[derive(Debug)]
-pub(crate) struct Sender<M: Deref<Target = [AtomicU64]>, B: Bell> {
+pub(crate) struct Sender<M: Deref<Target = [AtomicU64]>, S: Signal> {
     memory: M,
-    bell: B,
+    signal: S,
     geometry: Geometry,
-    /// Number of polls of a full ring before sleeping.
-    looks: u32,
+    policy: SpinPolicy,
     /// Next position to write.
     tail: u64,
     /// Position and stamp of the first unpublished message.
@@ -38,17 +38,22 @@ pub(crate) struct Sender<M: Deref<Target = [AtomicU64]>, B: Bell> {
     closed: bool,
 }
 
-impl<M: Deref<Target = [AtomicU64]>, B: Bell> Sender<M, B> {
+impl<M: Deref<Target = [AtomicU64]>, S: Signal> Sender<M, S> {
     /// Creates the end; `None` if the memory is too small for the ring. The memory is zero, and no
     /// other sender uses it.
-    pub(crate) fn new(memory: M, geometry: Geometry, bell: B, looks: u32) -> Option<Self> {
+    pub(crate) fn new(
+        memory: M,
+        geometry: Geometry,
+        signal: S,
+        policy: SpinPolicy,
+    ) -> Option<Self> {
         let unstamped = vec![0; geometry.lines().div_ceil(64) as usize].into();
         let closed = false;
         (memory.len() >= geometry.words()).then(|| Sender {
             memory,
-            bell,
+            signal,
             geometry,
-            looks,
+            policy,
             tail: 0,
             batch: None,
             credit: 0,
@@ -62,16 +67,16 @@ impl<M: Deref<Target = [AtomicU64]>, B: Bell> Sender<M, B> {
         self.geometry
     }
 
-    pub(crate) fn bell_mut(&mut self) -> &mut B {
-        &mut self.bell
+    pub(crate) fn signal_mut(&mut self) -> &mut S {
+        &mut self.signal
     }
 
-    pub(crate) fn bell(&self) -> &B {
-        &self.bell
+    pub(crate) fn signal(&self) -> &S {
+        &self.signal
     }
 
     /// Starts a message in the space that [`Self::room_for`] or [`Self::wait_for_room`] returned.
-    pub(crate) fn compose(&mut self, header: Header, room: Room) -> Composing<'_, M, B> {
+    pub(crate) fn compose(&mut self, header: Header, room: Room) -> Composing<'_, M, S> {
         // Recorded now, before the message is finished: an abandoned message leaves data in its
         // lines, too.
         for line in 1..self.geometry.lines_of(room.bytes) {
@@ -100,6 +105,7 @@ impl<M: Deref<Target = [AtomicU64]>, B: Bell> Sender<M, B> {
         Ok((end - self.credit <= self.geometry.lines()).then_some(Room { bytes, skipped }))
     }
 
+    /// Loads the receiver's position, and checks it: an impossible one is an error.
     fn look_at_credit(&mut self) -> Result<(), RingError> {
         if self.memory[RECEIVER].load(Ordering::Relaxed) & CLOSED != 0 {
             self.closed = true;
@@ -127,41 +133,9 @@ impl<M: Deref<Target = [AtomicU64]>, B: Bell> Sender<M, B> {
         // The receiver cannot release unpublished messages, so waiting without this could never
         // end.
         self.publish();
-        for _ in 0..self.looks {
-            if let Some(room) = self.room_for(bytes)? {
-                return Ok(room);
-            }
-            spin_loop();
-        }
-        let outcome = self.sleep_for_room(bytes, deadline);
-        self.memory[SENDER].store(AWAKE, Ordering::Relaxed);
-        outcome
-    }
-
-    #[cold]
-    fn sleep_for_room(
-        &mut self,
-        bytes: usize,
-        deadline: Option<Instant>,
-    ) -> Result<Room, RingError> {
-        loop {
-            // Acquire: pairs with the Release store in `Receiver::wake`: an end that sees the new
-            // word also sees the credit.
-            let word = self.memory[ROOM].load(Ordering::Acquire);
-            self.memory[SENDER].store(SLEEPS, Ordering::Relaxed);
-            // Pairs with the light barrier in `Receiver::wake`: either the receiver sees that this
-            // end sleeps, or this end sees its credit.
-            let seen = Seen { word, certain: self.bell.heavy() };
-            if let Some(room) = self.room_for(bytes)? {
-                return Ok(room);
-            }
-            if is_over(deadline) {
-                return Err(RingError::TimedOut);
-            }
-            if self.bell.sleep(seen, deadline).is_err() {
-                return self.room_for(bytes)?.ok_or(RingError::Interrupted);
-            }
-        }
+        let policy = self.policy;
+        wait(&mut SpaceWait { sender: self, bytes }, policy, deadline)
+            .unwrap_or(Err(RingError::TimedOut))
     }
 
     /// Publishes all finished messages with one store.
@@ -184,10 +158,10 @@ impl<M: Deref<Target = [AtomicU64]>, B: Bell> Sender<M, B> {
         // Release: pairs with the Acquire load in `Receiver::look_at`. It publishes the whole
         // batch: the receiver reads no later message before this stamp.
         self.memory[self.geometry.stamp(position)].store(stamp, Ordering::Release);
-        // Pairs with the heavy barriers in `Receiver::prepare_sleep`, `ask` and `join`: either the
+        // Pairs with the heavy barriers in `RingSleeper::arm`, `Receiver::ask` and `join`: either the
         // receiver sees the stamp, or this end sees its state.
-        self.bell.light();
-        // Acquire: pairs with the Release store in `Receiver::say`, so that the poll set and index
+        self.signal.light();
+        // Acquire: pairs with the Release store in `Receiver::publish_state`, so that the poll set and index
         // are visible.
         let state = self.memory[RECEIVER].load(Ordering::Acquire);
         if state != AWAKE {
@@ -205,14 +179,14 @@ impl<M: Deref<Target = [AtomicU64]>, B: Bell> Sender<M, B> {
             // Pairs with the fence between a poller's clearing of the ring's bit and its last poll
             // of the ring.
             fence(Ordering::SeqCst);
-            self.bell.announce(set, index);
+            self.signal.announce(set, index);
         }
         if state & SLEEPS != 0 {
             // Only this end writes the word, so load and store need not be one operation. Release:
-            // pairs with the Acquire load in `Receiver::prepare_sleep`.
+            // pairs with the Acquire load in `RingSleeper::arm`.
             let rung = self.memory[ARRIVALS].load(Ordering::Relaxed).wrapping_add(1);
             self.memory[ARRIVALS].store(rung, Ordering::Release);
-            self.bell.ring();
+            self.signal.wake();
         }
         let request = state & REQUEST;
         let is_new = request != self.answered;
@@ -220,7 +194,7 @@ impl<M: Deref<Target = [AtomicU64]>, B: Bell> Sender<M, B> {
             && (request & ASKS_ARRIVAL != 0 || request & ASKS_HALF_FULL != 0 && self.is_half_full())
         {
             self.answered = request;
-            self.bell.notify();
+            self.signal.notify_event();
         }
     }
 
@@ -254,7 +228,7 @@ impl<M: Deref<Target = [AtomicU64]>, B: Bell> Sender<M, B> {
     }
 }
 
-impl<M: Deref<Target = [AtomicU64]>, B: Bell> Drop for Sender<M, B> {
+impl<M: Deref<Target = [AtomicU64]>, S: Signal> Drop for Sender<M, S> {
     /// Publishes finished messages and the end stamp.
     fn drop(&mut self) {
         // The line at the tail is always free (see `room_for`).
@@ -265,15 +239,45 @@ impl<M: Deref<Target = [AtomicU64]>, B: Bell> Drop for Sender<M, B> {
     }
 }
 
+/// Wait for space for a message of this length.
+struct SpaceWait<'a, M: Deref<Target = [AtomicU64]>, S: Signal> {
+    sender: &'a mut Sender<M, S>,
+    bytes: usize,
+}
+
+impl<M: Deref<Target = [AtomicU64]>, S: Signal> Waiter for SpaceWait<'_, M, S> {
+    type Output = Result<Room, RingError>;
+    type Armed = u64;
+    type Sleeper<'b>
+        = RingSleeper<'b, S>
+    where
+        Self: 'b;
+
+    fn sleeper(&self) -> RingSleeper<'_, S> {
+        let Sender { memory, signal, .. } = &*self.sender;
+        RingSleeper { memory, signal, wakeup: ROOM, state: SENDER, flags: 0 }
+    }
+
+    fn poll(&mut self) -> Option<Self::Output> {
+        self.sender.room_for(self.bytes).transpose()
+    }
+
+    fn check(&mut self) -> Option<Self::Output> {
+        let interrupted = self.sender.signal.check().err()?;
+        // The receiver may have released lines before it ended.
+        Some(self.poll().unwrap_or(Err(interrupted.into())))
+    }
+}
+
 /// Message composed in place. Dropping it before it is finished discards it.
 #[derive(Debug)]
-pub(crate) struct Composing<'a, M: Deref<Target = [AtomicU64]>, B: Bell> {
-    sender: &'a mut Sender<M, B>,
+pub(crate) struct Composing<'a, M: Deref<Target = [AtomicU64]>, S: Signal> {
+    sender: &'a mut Sender<M, S>,
     header: Header,
     room: Room,
 }
 
-impl<M: Deref<Target = [AtomicU64]>, B: Bell> Composing<'_, M, B> {
+impl<M: Deref<Target = [AtomicU64]>, S: Signal> Composing<'_, M, S> {
     pub(crate) fn bytes(&self) -> usize {
         self.room.bytes
     }

@@ -76,7 +76,7 @@ impl Drop for LinkOwner {
             // A withdrawn end appears as closed to the process at the other end.
             if self.memory.holder_of(end).withdraw() {
                 self.memory.wakeup(end).close();
-                self.memory.wakeup(end.other()).wake();
+                self.memory.wakeup(end.other()).notify();
             }
         }
         // Both ends are withdrawn or taken now. A released end stays released, and the end of a

@@ -8,14 +8,14 @@ use shm::mapped::Mapped;
 use shm::memory::{Purpose, SegmentMemory};
 use shm::prefetch::populate;
 use shm::segment::{Offset, Segment, SegmentError};
+use shm::wakeup::Wakeup;
 
 use super::error::{BulkError, OpenError};
 use crate::fence;
-use crate::patience::{self, Ended};
 use crate::sync::{AtomicU32, AtomicU64, Ordering};
-use crate::wakeup::Wakeup;
 use shm::liveness::ProcessWatch;
 use shm::process_table::{End, EndHolder, TakeError};
+use shm::wait::{PeerWaitError, wait_for_peer};
 
 /// Smallest staging area: two pieces of the smallest size and their headers.
 pub(super) const MIN_STAGING: u64 = 4096;
@@ -168,7 +168,7 @@ impl LinkMemory {
             End::Sender => &self.header.sender_wakeup,
             End::Receiver => &self.header.receiver_wakeup,
         };
-        Wakeup(&line.word)
+        Wakeup::by_store(&line.word)
     }
 
     /// Returns the word with the holder of `end`.
@@ -200,7 +200,7 @@ impl LinkMemory {
     /// Closes `end` for good. The release comes last: the owner may free the memory from then on.
     pub(super) fn close(&self, end: End) {
         self.wakeup(end).close();
-        self.wakeup(end.other()).wake();
+        self.wakeup(end.other()).notify();
         self.holder_of(end).release();
     }
 
@@ -214,10 +214,12 @@ impl LinkMemory {
         poll: impl FnMut() -> Option<R>,
     ) -> Result<R, BulkError> {
         let peer = || self.holder_of(end.other()).holder();
-        let waited = patience::wait(self.wakeup(end), watch, peer, deadline, poll);
+        let waited = wait_for_peer(self.wakeup(end), watch, peer, deadline, poll);
         waited.map_err(|ended| match ended {
-            Ended::Deadline => BulkError::DeadlinePassed { link: self.offset },
-            Ended::PeerGone(process) => BulkError::PeerGone { link: self.offset, process },
+            PeerWaitError::Timeout => BulkError::DeadlinePassed { link: self.offset },
+            PeerWaitError::PeerExited(process) => {
+                BulkError::PeerGone { link: self.offset, process }
+            }
         })
     }
 

@@ -228,7 +228,7 @@ impl Receiver {
         let target = buffer.as_mut_ptr();
         let joined = transfer.join(number, target as u64);
         let outcome = if joined {
-            memory.wakeup(End::Sender).wake();
+            memory.wakeup(End::Sender).notify();
             let process = self.access.peer(memory).ok();
             let copied = process.map_or(Ok(()), |process| {
                 transfer.copy_parts(bytes, |start, count| {
@@ -242,7 +242,7 @@ impl Receiver {
                     moved.map_err(|failure| BulkError::of_access(link, process, count, failure))
                 })
             });
-            memory.wakeup(End::Sender).wake();
+            memory.wakeup(End::Sender).notify();
             // The sender may write into the buffer until all parts are done, so this returns only
             // when they are, or when the sender is dead.
             let all =
@@ -288,7 +288,7 @@ impl Receiver {
         // Release: pairs with the Acquire in `Sender::wait_for_credit`; all bytes before have been
         // read.
         self.memory.header.received.emptied.store(self.at, Ordering::Release);
-        self.memory.wakeup(End::Sender).wake();
+        self.memory.wakeup(End::Sender).notify();
     }
 
     /// Returns the offset of the link.

@@ -181,7 +181,7 @@ impl Sender {
                     unsafe { process_memory::write(process, target.wrapping_add(start), part) };
                 moved.map_err(|failure| BulkError::of_access(link, process, count, failure))
             });
-            memory.wakeup(End::Receiver).wake();
+            memory.wakeup(End::Receiver).notify();
             copied?;
         }
         // The receiver reads from `bytes` until then, so the deadline no longer applies.
@@ -251,7 +251,7 @@ impl Sender {
         // Release: pairs with the Acquire in `Receiver::available`, which loads it before it uses
         // bytes that were filled later.
         self.memory.header.sent.aborted_at.store(self.aborted_at, Ordering::Release);
-        self.memory.wakeup(End::Receiver).wake();
+        self.memory.wakeup(End::Receiver).notify();
     }
 
     /// Waits until the staging area has space for `bytes` more.
@@ -289,7 +289,7 @@ impl Sender {
         self.filled += bytes;
         // Release: pairs with the Acquire in `Receiver::available`; the bytes are visible with it.
         self.memory.header.sent.filled.store(self.filled, Ordering::Release);
-        self.memory.wakeup(End::Receiver).wake();
+        self.memory.wakeup(End::Receiver).notify();
     }
 
     /// Returns the offset of the link.

@@ -5,13 +5,13 @@ use std::sync::Arc;
 use shm::arena::Arena;
 use shm::mapped::{Mapped, MappedSlice};
 use shm::segment::{Offset, Segment};
+use shm::wakeup::Wakeup;
 
 use super::error::OpenError;
 use super::ring::{self, RingWords};
 use super::value::Value;
 use crate::fence;
 use crate::sync::{AtomicU32, AtomicU64, Ordering};
-use crate::wakeup::Wakeup;
 use shm::process_table::{End, EndHolder, TakeError};
 
 shm::shared_lines! {
@@ -144,7 +144,7 @@ impl ChannelMemory {
             End::Sender => &self.header.sender_wakeup.word,
             End::Receiver => &self.header.receiver_wakeup.word,
         };
-        Wakeup(word)
+        Wakeup::by_store(word)
     }
 
     /// Returns the word with the holder of `end`.
@@ -171,11 +171,11 @@ impl ChannelMemory {
         if self.holder_of(End::Sender).withdraw() {
             // The notice of a sender that closed without sending, as `Producer::finish` stores it.
             self.header.sender.notice.store(1, Ordering::Release);
-            self.wakeup(End::Receiver).wake();
+            self.wakeup(End::Receiver).notify();
         }
         if self.holder_of(End::Receiver).withdraw() {
             self.wakeup(End::Receiver).close();
-            self.wakeup(End::Sender).wake();
+            self.wakeup(End::Sender).notify();
         }
     }
 

@@ -12,9 +12,9 @@ use super::memory::ChannelMemory;
 use super::owner::ChannelOwner;
 use super::ring::{Consumer, TakeError};
 use super::value::{self, Value};
-use crate::patience::{self, Ended};
 use shm::liveness::ProcessWatch;
 use shm::process_table::End;
+use shm::wait::{PeerWaitError, SpinPolicy, wait_for_peer};
 
 /// The receiving end. Used by one thread at a time.
 #[derive(Debug)]
@@ -103,7 +103,7 @@ impl<T: Value> Receiver<T> {
     #[inline(always)]
     fn spin(&self) {
         let next = value::next::<T>(&self.consumer, self.memory.words());
-        for _ in 0..patience::EAGER_POLLS {
+        for _ in 0..SpinPolicy::CHANNEL.eager {
             if next.is_there() {
                 break;
             }
@@ -126,11 +126,12 @@ impl<T: Value> Receiver<T> {
             }
         };
         let holder = || memory.holder_of(End::Sender).holder();
-        match patience::wait(memory.wakeup(End::Receiver), &mut self.watch, holder, deadline, poll)
-        {
+        match wait_for_peer(memory.wakeup(End::Receiver), &mut self.watch, holder, deadline, poll) {
             Ok(received) => received,
-            Err(Ended::Deadline) => Err(RecvError::DeadlinePassed { channel }),
-            Err(Ended::PeerGone(process)) => Err(RecvError::PeerGone { channel, process }),
+            Err(PeerWaitError::Timeout) => Err(RecvError::DeadlinePassed { channel }),
+            Err(PeerWaitError::PeerExited(process)) => {
+                Err(RecvError::PeerGone { channel, process })
+            }
         }
     }
 
@@ -146,7 +147,7 @@ fn take<T: Value>(consumer: &mut Consumer, memory: &ChannelMemory) -> Result<T, 
     let value = value::take(consumer, memory.words())?;
     if consumer.is_due() {
         consumer.publish(memory.words());
-        memory.wakeup(End::Sender).wake();
+        memory.wakeup(End::Sender).notify();
     }
     Ok(value)
 }
@@ -155,7 +156,7 @@ impl<T: Value> Drop for Receiver<T> {
     /// Closes the end. The sender's next send fails; a sender that waits is woken.
     fn drop(&mut self) {
         self.memory.wakeup(End::Receiver).close();
-        self.memory.wakeup(End::Sender).wake();
+        self.memory.wakeup(End::Sender).notify();
         // Last: the owner may free the memory from then on.
         self.memory.holder_of(End::Receiver).release();
     }

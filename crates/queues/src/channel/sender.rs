@@ -12,9 +12,9 @@ use super::memory::ChannelMemory;
 use super::owner::ChannelOwner;
 use super::ring::{Producer, PutError};
 use super::value::{self, Value};
-use crate::patience::{self, Ended};
 use shm::liveness::ProcessWatch;
 use shm::process_table::End;
+use shm::wait::{PeerWaitError, wait_for_peer};
 
 /// The sending end. Used by one thread at a time.
 #[derive(Debug)]
@@ -54,7 +54,7 @@ impl<T: Value> Sender<T> {
     pub fn try_send(&mut self, value: T) -> Result<(), SendError> {
         match value::put(value, &mut self.producer, self.memory.words()) {
             // One load of a line that only a sleeping or closing receiver writes.
-            Ok(()) if self.memory.wakeup(End::Receiver).wake() => Err(self.closed()),
+            Ok(()) if self.memory.wakeup(End::Receiver).notify() => Err(self.closed()),
             Ok(()) => Ok(()),
             Err(error) => Err(self.failed(error)),
         }
@@ -107,14 +107,16 @@ impl<T: Value> Sender<T> {
         let poll = || match value::put(value, producer, memory.words()) {
             Err(PutError::Full) => receiver.is_closed().then_some(Ok(true)),
             Err(PutError::Broken) => Some(Err(SendError::Broken { channel })),
-            Ok(()) => Some(Ok(receiver.wake())),
+            Ok(()) => Some(Ok(receiver.notify())),
         };
         let holder = || memory.holder_of(End::Receiver).holder();
-        match patience::wait(memory.wakeup(End::Sender), &mut self.watch, holder, deadline, poll) {
+        match wait_for_peer(memory.wakeup(End::Sender), &mut self.watch, holder, deadline, poll) {
             Ok(Ok(true)) => Err(self.closed()),
             Ok(other) => other.map(|_| ()),
-            Err(Ended::Deadline) => Err(SendError::DeadlinePassed { channel }),
-            Err(Ended::PeerGone(process)) => Err(SendError::PeerGone { channel, process }),
+            Err(PeerWaitError::Timeout) => Err(SendError::DeadlinePassed { channel }),
+            Err(PeerWaitError::PeerExited(process)) => {
+                Err(SendError::PeerGone { channel, process })
+            }
         }
     }
 
@@ -145,7 +147,7 @@ impl<T: Value> Drop for Sender<T> {
     /// Closes the end. The receiver gets all sent values and then [`super::RecvError::Closed`].
     fn drop(&mut self) {
         self.producer.finish(self.memory.words());
-        self.memory.wakeup(End::Receiver).wake();
+        self.memory.wakeup(End::Receiver).notify();
         // Last: the owner may free the memory from then on.
         self.memory.holder_of(End::Sender).release();
     }

@@ -2,9 +2,9 @@
 
 use super::end::{ConnectionEnd, RingMemory, open_ring, too_small};
 use super::error::ConnectionError;
-use super::socket::SocketSleeper;
-use crate::basic::ring::{Bell, RingError};
-use crate::basic::{Corruption, LOOKS, receiver};
+use super::socket::{POLICY, SocketSleeper};
+use crate::basic::ring::{RingError, Signal};
+use crate::basic::{Corruption, receiver};
 use crate::id::SourceName;
 use crate::names::{CloseReason, ConnectionParts, DroppedEnd, Peer, ServerConnection, SourceTable};
 use crate::receive_queues::Class;
@@ -35,7 +35,7 @@ impl Receiver {
         let end = ConnectionEnd::new(server, &offer, DroppedEnd::Receiver);
         let (segment, memory, geometry) = open_ring(&offer, memory)?;
         let sleeper = SocketSleeper::new(server, (offer.connection, true), socket);
-        let ring = receiver::Receiver::new(memory, geometry, sleeper, LOOKS, position);
+        let ring = receiver::Receiver::new(memory, geometry, sleeper, POLICY, position);
         let ring = ring.ok_or_else(|| too_small(&offer))?;
         Ok(Receiver { ring, end, segment, sources, source: offer.source, class: offer.class })
     }
@@ -146,7 +146,7 @@ impl Receiver {
 
     /// Checks the notices of the name server, and that the sender is alive.
     fn check_notices(&mut self) -> Result<(), ConnectionError> {
-        if self.ring.bell().check().is_ok() {
+        if self.ring.signal().check().is_ok() {
             return Ok(());
         }
         if self.end.server.is_to_move(self.end.connection) {
@@ -164,7 +164,7 @@ impl Receiver {
         // This process reads no message from here on; `position` is the first one for the next owner.
         // The messages stay in the shared ring, so none is lost or received twice.
         let position = self.ring.leave();
-        let socket = self.ring.bell().as_fd();
+        let socket = self.ring.signal().as_fd();
         // Without the name server no process can take the end over; the sender observes the closed
         // socket.
         self.end.notifies_drop = self
@@ -182,7 +182,7 @@ impl Receiver {
     /// Returns true if the wake-up is certain. If not, sleep for at most a millisecond.
     pub fn arm(&mut self) -> bool {
         self.ring.announce_sleep();
-        self.ring.bell().heavy()
+        self.ring.signal().heavy()
     }
 
     /// Requests wake-ups as [`Self::arm`] does, without the barrier: for several connections before
@@ -196,7 +196,7 @@ impl Receiver {
         // First cancels the request, then consumes the wake-ups: the sender may add one in between,
         // which only ends a later sleep early.
         self.ring.stir();
-        self.ring.bell().drain();
+        self.ring.signal().drain();
         // The wake-up may have been the close of the socket.
         self.check_soon();
     }
@@ -220,6 +220,6 @@ impl Receiver {
 impl AsFd for Receiver {
     /// Returns a descriptor that is readable after a wake-up, or when the sender has ended.
     fn as_fd(&self) -> BorrowedFd<'_> {
-        self.ring.bell().as_fd()
+        self.ring.signal().as_fd()
     }
 }

@@ -2,10 +2,10 @@
 
 use super::end::{ConnectionEnd, RingMemory, open_ring, too_small};
 use super::error::ConnectionError;
-use super::socket::SocketSleeper;
-use crate::basic::ring::{Bell, RingError};
+use super::socket::{POLICY, SocketSleeper};
+use crate::basic::ring::{RingError, Signal};
 use crate::basic::words::store_bytes;
-use crate::basic::{Header, LOOKS, sender};
+use crate::basic::{Header, sender};
 use crate::id::{QueueName, SourceName};
 use crate::names::{
     ConnectionParts, DestinationTable, DroppedEnd, Peer, ServerConnection, TableError,
@@ -39,7 +39,7 @@ impl Sender {
         let (_, memory, geometry) = open_ring(&offer, memory)?;
         let generation = table.lookup(name).map_or(0, |destination| destination.generation);
         let sleeper = SocketSleeper::new(server, (offer.connection, false), socket);
-        let ring = sender::Sender::new(memory, geometry, sleeper, LOOKS);
+        let ring = sender::Sender::new(memory, geometry, sleeper, POLICY);
         let ring = ring.ok_or_else(|| too_small(&offer))?;
         let source = offer.source;
         Ok(Sender { ring, end, table, name, source, opened_for: generation, generation })
@@ -176,7 +176,7 @@ impl Sender {
                 return Err(self.end.fail(error));
             }
         }
-        if self.end.is_check_due() && self.ring.bell().check().is_err() {
+        if self.end.is_check_due() && self.ring.signal().check().is_err() {
             return Err(self.end.explain(RingError::Interrupted));
         }
         Ok(())

@@ -1,20 +1,21 @@
 //! Sleep and wake-up of the two ends of a connection: over a socket, which is also closed when the
 //! other end is.
 
-use crate::basic::UNCERTAIN;
-use crate::basic::ring::{Bell, Interrupted, Seen};
+use crate::basic::ring::{Interrupted, Signal};
 use crate::fence;
 use crate::names::ServerConnection;
 use rustix::event::{PollFd, PollFlags, poll};
 use rustix::net::{RecvFlags, SendFlags, recv, send};
 use rustix::time::Timespec;
+use shm::wait::SpinPolicy;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::sync::Arc;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
-/// Time after which a sleeping end checks the notices of the name server. Another thread may have
-/// read them from the server's socket.
-const SLICE: Duration = Duration::from_millis(250);
+/// Polls before an end sleeps, and the time after which a sleeping end checks the notices of the
+/// name server. Another thread may have read them from the server's socket.
+pub(super) const POLICY: SpinPolicy =
+    SpinPolicy { eager: 0, spins: 100, yields: 0, slice: Duration::from_millis(250) };
 
 /// Sleep on the socket of a connection and on that of the name server.
 #[derive(Debug)]
@@ -54,7 +55,7 @@ impl SocketSleeper {
     }
 }
 
-impl Bell for SocketSleeper {
+impl Signal for SocketSleeper {
     #[inline]
     fn light(&self) {
         fence::light();
@@ -64,10 +65,8 @@ impl Bell for SocketSleeper {
         fence::heavy()
     }
 
-    fn sleep(&self, seen: Seen, deadline: Option<Instant>) -> Result<(), Interrupted> {
-        let left = deadline.map(|deadline| deadline.saturating_duration_since(Instant::now()));
-        let slice = if seen.certain { SLICE } else { UNCERTAIN };
-        let limit = Timespec::try_from(left.map_or(slice, |left| left.min(slice))).ok();
+    fn sleep(&self, _: u64, limit: Duration) -> bool {
+        let limit = Timespec::try_from(limit).ok();
         let mut watched = [
             PollFd::new(&self.socket, PollFlags::IN),
             PollFd::from_borrowed_fd(self.server.as_fd(), PollFlags::IN),
@@ -77,10 +76,10 @@ impl Bell for SocketSleeper {
         let hung_up = watched[0].revents().contains(PollFlags::HUP);
         self.drain();
         self.server.receive();
-        if hung_up || self.server.has_notice(self.end) { Err(Interrupted) } else { Ok(()) }
+        hung_up || self.server.has_notice(self.end)
     }
 
-    fn ring(&self) {
+    fn wake(&self) {
         // A full socket wakes the other end as well. The flags belong to the call, so the other end
         // cannot make it block.
         let _ = send(&self.socket, &[0], SendFlags::DONTWAIT | SendFlags::NOSIGNAL);

@@ -14,7 +14,7 @@
 //! same way. So the cost of a poll does not grow with the number of queues. After Ang et al. 1996,
 //! sections 4.3 and 5.3.
 
-use crate::order;
+use crate::fence::after_exchange;
 use crate::sync::{AtomicU64, Ordering, fence};
 
 /// Number of queues that share a line of bits.
@@ -51,7 +51,7 @@ impl Bit<'_> {
         if self.word.load(Ordering::SeqCst) & self.mask == 0 {
             self.word.fetch_or(self.mask, Ordering::SeqCst);
         }
-        order::settle();
+        after_exchange();
     }
 
     /// Clears the bit, and sets it again if `is_ready` then returns true.
@@ -137,7 +137,7 @@ impl<'a> Bits<'a> {
     /// Announces a message in a queue. Call it after the send.
     #[inline(always)]
     pub(crate) fn announce(self, index: usize) {
-        order::settle();
+        after_exchange();
         // The queue's bit precedes that of its line: a receiver that finds the line's bit set
         // without a bit in the line clears it and checks the line once more, after a fence.
         let bits = [self.bit(index), self.summary_bit(index)];

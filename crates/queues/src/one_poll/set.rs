@@ -3,13 +3,13 @@
 use std::sync::Arc;
 
 use shm::arena::Arena;
+use shm::event::{Event, EventRequest};
 use shm::mapped::{Mapped, MappedSlice};
 use shm::segment::{Offset, Segment};
+use shm::wakeup::Wakeup;
 
 use super::bits::{Bit, Bits, MAX_QUEUES, QUEUES_PER_LINE};
-use crate::bell::{Bell, Request};
 use crate::error::CreateError;
-use crate::event::Event;
 use crate::sync::{AtomicU32, AtomicU64, Ordering};
 
 const MAGIC: u64 = 0x7477_706f;
@@ -19,7 +19,8 @@ shm::shared_lines! {
     pub(super) struct SetSettings {
         /// [`MAGIC`] and the number of queues.
         layout: AtomicU64,
-        pub(super) bell: AtomicU32,
+        /// Wake-up word of receivers.
+        arrival: AtomicU32,
         pub(super) request: AtomicU32,
     }
 }
@@ -122,6 +123,11 @@ impl PollSet {
         self.capacity
     }
 
+    /// Returns the wake-up word of receivers.
+    pub(super) fn arrival(&self) -> Wakeup<'_> {
+        Wakeup::by_exchange(&self.settings.arrival)
+    }
+
     pub(super) fn bits(&self) -> Bits<'_> {
         Bits { words: &self.words, summary: &self.summary }
     }
@@ -172,10 +178,10 @@ impl SetMember {
             Bit { word: summary, mask: 1 << (line % 64) }.set();
         }
         // After the bits: a receiver that this wakes, or that was about to sleep, finds them set.
-        Bell(&self.settings.bell).notify();
+        Wakeup::by_exchange(&self.settings.arrival).notify();
         if let Some(event) = event {
             // Only single queues can be half full, not a set.
-            Request(&self.settings.request).answer(|| false, || event.notify());
+            EventRequest(&self.settings.request).serve(|| false, || event.notify());
         }
     }
 }

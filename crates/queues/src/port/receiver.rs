@@ -5,19 +5,22 @@ use super::error::PortError;
 use super::event::{PolledEvent, PortEvent, Received};
 use super::handle::{Incoming, Port};
 use super::queue::{PortQueue, QueueItem};
-use crate::basic::{LOOKS, UNCERTAIN};
 use crate::connection::{ConnectionError, Receiver};
 use crate::names::{NameError, system};
 use rustix::event::{PollFd, PollFlags, poll};
 use rustix::io::Errno;
 use rustix::time::Timespec;
 use shm::sync::spin_loop;
+use shm::wait::UNCERTAIN_SLICE;
 use std::os::fd::AsFd;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 /// Number of polls after which the notices of the name server are checked.
 const CHECK_INTERVAL: u32 = 256;
+
+/// Number of polls before the first sleep.
+const SPINS: u32 = 100;
 
 /// Longest sleep before the notices of the name server are checked. Another thread may have read
 /// them from the server's socket.
@@ -127,7 +130,7 @@ impl PortReceiver {
 
     /// Waits for an event. Returns `None` at the deadline only.
     fn wait(&mut self, deadline: Option<Instant>) -> Result<Option<PolledEvent>, PortError> {
-        for _ in 0..LOOKS {
+        for _ in 0..SPINS {
             if let Some(event) = self.poll()? {
                 return Ok(Some(event));
             }
@@ -274,7 +277,7 @@ impl PortReceiver {
             return Ok(());
         }
         let left = deadline.map(|deadline| deadline.saturating_duration_since(Instant::now()));
-        let slice = if certain { SLICE } else { UNCERTAIN };
+        let slice = if certain { SLICE } else { UNCERTAIN_SLICE };
         let woken = self.sleep_on_sockets(left.map_or(slice, |left| left.min(slice)))?;
         for (connection, woken) in self.connections.iter_mut().zip(woken) {
             // Only a woken connection has bytes in its socket to consume; for the others one store is

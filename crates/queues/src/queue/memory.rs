@@ -17,17 +17,15 @@
 use std::sync::Arc;
 
 use shm::arena::Arena;
+use shm::event::{Event, EventRequest, Notify};
 use shm::mapped::{Mapped, MappedSlice};
 use shm::segment::{Offset, Segment};
 use shm::shared::Shared;
+use shm::wakeup::Wakeup;
 
-use crate::bell::{Bell, Request};
 use crate::error::{CreateError, MAX_CAPACITY, MIN_CAPACITY};
-use crate::event::{Event, Notify};
 use crate::one_poll::{PollSet, SetMember};
-use crate::order;
 use crate::sync::{AtomicU32, AtomicU64, Ordering, fence};
-use crate::waiting::Published;
 
 /// Magic number in the upper half of the layout word.
 const MAGIC: u64 = 0x7477_7269;
@@ -44,7 +42,7 @@ shm::shared_lines! {
         /// Generation and closed flag (see the rings).
         pub(crate) gate: AtomicU32,
         /// Wake-up word of receivers.
-        bell: AtomicU32,
+        arrival: AtomicU32,
         /// Event request of receivers.
         request: AtomicU32,
         unused: AtomicU32,
@@ -70,7 +68,7 @@ shm::shared_lines! {
 
     /// Wake-up word of waiting senders.
     pub(crate) struct SendersWaiting {
-        bell: AtomicU32,
+        word: AtomicU32,
     }
 
     /// All lines before the slots.
@@ -78,7 +76,7 @@ shm::shared_lines! {
         pub(crate) settings: Settings,
         pub(crate) tail: Tail,
         pub(crate) head: Head,
-        room: SendersWaiting,
+        space: SendersWaiting,
     }
 }
 
@@ -161,7 +159,7 @@ impl<S: Slot> RingMemory<S> {
     ) -> Result<Self, CreateError> {
         let ring = Self::map(segment, offset, capacity, None)?;
         let member = member.map(|(set, index)| set.member(index)).transpose()?;
-        let ControlLines { settings, tail, head, room } = &*ring.control;
+        let ControlLines { settings, tail, head, space } = &*ring.control;
         // Relaxed, all stores below: the Release store of the layout word publishes them.
         let place =
             member.as_ref().map_or((0, 0), |member| (member.set().0 + 1, member.index() as u64));
@@ -172,11 +170,11 @@ impl<S: Slot> RingMemory<S> {
         }
         for word in [
             &settings.gate,
-            &settings.bell,
+            &settings.arrival,
             &settings.request,
             &settings.unused,
             &head.receivers,
-            &room.bell,
+            &space.word,
         ] {
             word.store(0, Ordering::Relaxed);
         }
@@ -237,18 +235,14 @@ impl<S: Slot> RingMemory<S> {
     }
 
     /// Returns the wake-up word of receivers.
-    pub(crate) fn bell(&self) -> Bell<'_> {
-        Bell(&self.control.settings.bell)
+    pub(crate) fn arrival(&self) -> Wakeup<'_> {
+        Wakeup::by_exchange(&self.control.settings.arrival)
     }
 
-    /// Returns the wake-up word of senders that wait for free space.
-    pub(crate) fn room(&self) -> Bell<'_> {
-        Bell(&self.control.room.bell)
-    }
-
-    /// Returns how receivers publish free space to waiting senders.
-    pub(crate) fn space_published(&self) -> Published {
-        Published::Store
+    /// Returns the wake-up word of senders that wait for free space. Receivers publish it with a
+    /// plain store, which costs them no fence: the sleeping sender pays for the barrier.
+    pub(crate) fn space(&self) -> Wakeup<'_> {
+        Wakeup::by_store(&self.control.space.word)
     }
 
     /// Notifies receivers of a message just published by an exchange.
@@ -257,25 +251,21 @@ impl<S: Slot> RingMemory<S> {
         // The exchange that published the message was SeqCst, so it precedes the loads below; a
         // receiver sets its bit or request, passes a fence and polls once more. One of the two sees
         // the other's write.
-        order::settle();
+        shm::fence::after_exchange();
         // The bit of the set comes before the wake-ups: a woken receiver finds it set.
         if let Some(member) = &self.member {
             member.announce(event);
         }
-        self.bell().notify();
+        self.arrival().notify();
         if let Some(event) = event {
-            Request(&self.control.settings.request).answer(is_half_full, || event.notify());
+            EventRequest(&self.control.settings.request).serve(is_half_full, || event.notify());
         }
     }
 
     /// Notifies waiting senders of free space.
     #[inline(always)]
-    pub(crate) fn announce_room(&self) {
-        // Receivers publish free space with a plain store (`Published::Store`), which this barrier
-        // orders before the load of the senders' wake-up word. Its partner is the heavy barrier of
-        // a sender that is about to sleep.
-        crate::fence::light();
-        self.room().notify();
+    pub(crate) fn announce_space(&self) {
+        self.space().notify();
     }
 
     /// Wakes all senders and receivers after the queue was closed.
@@ -286,15 +276,15 @@ impl<S: Slot> RingMemory<S> {
         if let Some(member) = &self.member {
             member.announce(None);
         }
-        self.bell().notify();
-        self.room().notify();
+        self.arrival().notify();
+        self.space().notify();
     }
 
     /// Sets or cancels the request for one event notification.
     pub(crate) fn request_event(&self, when: Option<Notify>) {
-        let request = Request(&self.control.settings.request);
+        let request = EventRequest(&self.control.settings.request);
         match when {
-            Some(when) => request.ask(when),
+            Some(when) => request.request(when),
             None => request.cancel(),
         }
         // Orders the request before the caller's check of the condition. Pairs with the exchange of

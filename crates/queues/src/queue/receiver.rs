@@ -6,14 +6,14 @@ use std::time::{Duration, Instant};
 
 use super::memory::RingMemory;
 use super::{Consumers, Kind, Multi};
-use crate::bell::Bell;
 use crate::error::RecvError;
-use crate::event::Notify;
 use crate::message::Message;
 use crate::one_poll::Polled;
 use crate::sync::{Ordering, spin_loop};
-use crate::waiting::{Wait, wait};
+use shm::event::Notify;
 use shm::liveness::{RankLiveness, RankWatch};
+use shm::wait::{SpinPolicy, Waiter, wait};
+use shm::wakeup::{Armed, Wakeup};
 
 /// Spin-loop hints between two polls while messages arrive continuously. The sender is probably
 /// writing to the line that would be polled; polling at once takes the line away from it.
@@ -58,7 +58,7 @@ impl<K: Kind, C: Consumers> Receiver<K, C> {
     pub fn try_recv(&mut self) -> Result<Option<K::Message>, RecvError> {
         let received = K::try_recv::<C>(&self.ring, &mut self.state);
         if let Ok(Some(_)) = received {
-            self.ring.announce_room();
+            self.ring.announce_space();
         }
         received
     }
@@ -91,7 +91,7 @@ impl<K: Kind, C: Consumers> Receiver<K, C> {
         }
         self.flows = count != 0;
         if count != 0 {
-            self.ring.announce_room();
+            self.ring.announce_space();
         }
         Ok(count)
     }
@@ -102,7 +102,7 @@ impl<K: Kind, C: Consumers> Receiver<K, C> {
     /// [`RecvError`].
     pub fn recv(&mut self) -> Result<K::Message, RecvError> {
         loop {
-            if let Some(message) = wait(self, None).transpose()? {
+            if let Some(message) = wait(self, SpinPolicy::MESSAGE, None).transpose()? {
                 return Ok(message);
             }
         }
@@ -113,7 +113,7 @@ impl<K: Kind, C: Consumers> Receiver<K, C> {
     /// # Errors
     /// [`RecvError`].
     pub fn recv_timeout(&mut self, timeout: Duration) -> Result<Option<K::Message>, RecvError> {
-        wait(self, Instant::now().checked_add(timeout)).transpose()
+        wait(self, SpinPolicy::MESSAGE, Instant::now().checked_add(timeout)).transpose()
     }
 
     /// Receives the next message, waiting until `deadline` at the latest; `None` after that.
@@ -121,7 +121,7 @@ impl<K: Kind, C: Consumers> Receiver<K, C> {
     /// # Errors
     /// [`RecvError`].
     pub fn recv_deadline(&mut self, deadline: Instant) -> Result<Option<K::Message>, RecvError> {
-        wait(self, Some(deadline)).transpose()
+        wait(self, SpinPolicy::MESSAGE, Some(deadline)).transpose()
     }
 
     /// Returns whether a message waits, or an unpublished slot that blocks later messages and that
@@ -161,11 +161,16 @@ impl<K: Kind, C: Consumers> Receiver<K, C> {
     }
 }
 
-impl<K: Kind, C: Consumers> Wait for Receiver<K, C> {
+impl<K: Kind, C: Consumers> Waiter for Receiver<K, C> {
     type Output = Result<K::Message, RecvError>;
+    type Armed = Armed;
+    type Sleeper<'b>
+        = Wakeup<'b>
+    where
+        Self: 'b;
 
-    fn bell(&self) -> Bell<'_> {
-        self.ring.bell()
+    fn sleeper(&self) -> Wakeup<'_> {
+        self.ring.arrival()
     }
 
     fn poll(&mut self) -> Option<Self::Output> {
@@ -177,11 +182,11 @@ impl<K: Kind, C: Consumers> Wait for Receiver<K, C> {
         self.ring.control.head.position.load(Ordering::Relaxed)
     }
 
-    fn is_ready(&mut self) -> bool {
+    fn must_poll(&mut self) -> bool {
         Receiver::is_ready(self)
     }
 
-    fn recover(&mut self) -> Option<Self::Output> {
+    fn check(&mut self) -> Option<Self::Output> {
         let rank = self.watched.exited()?;
         // Messages it sent before it left or failed come first.
         Some(self.poll().unwrap_or(Err(RecvError::Departed { rank })))

@@ -5,11 +5,11 @@ use std::time::{Duration, Instant};
 
 use super::Kind;
 use super::memory::RingMemory;
-use crate::bell::Bell;
 use crate::error::SendError;
-use crate::event::Event;
-use crate::waiting::{Published, Wait, wait};
+use shm::event::Event;
 use shm::liveness::{RankLiveness, RankWatch};
+use shm::wait::{SpinPolicy, Waiter, wait};
+use shm::wakeup::{Armed, Wakeup};
 
 /// Sender to a queue. Any number of threads may share a sender or use clones of it.
 pub struct Sender<K: Kind> {
@@ -96,7 +96,8 @@ impl<K: Kind> Sender<K> {
     #[cold]
     fn send_later(&self, message: &K::Message, deadline: Option<Instant>) -> Result<(), SendError> {
         // Without a deadline the wait ends only with a result.
-        wait(&mut Later { sender: self, message }, deadline).unwrap_or(Err(SendError::Full))
+        wait(&mut Later { sender: self, message }, SpinPolicy::MESSAGE, deadline)
+            .unwrap_or(Err(SendError::Full))
     }
 
     /// Notifies receivers of the message just published.
@@ -114,22 +115,23 @@ struct Later<'a, K: Kind> {
     message: &'a K::Message,
 }
 
-impl<K: Kind> Wait for Later<'_, K> {
+impl<K: Kind> Waiter for Later<'_, K> {
     type Output = Result<(), SendError>;
+    type Armed = Armed;
+    type Sleeper<'a>
+        = Wakeup<'a>
+    where
+        Self: 'a;
 
-    fn bell(&self) -> Bell<'_> {
-        self.sender.ring.room()
-    }
-
-    fn published(&self) -> Published {
-        self.sender.ring.space_published()
+    fn sleeper(&self) -> Wakeup<'_> {
+        self.sender.ring.space()
     }
 
     fn poll(&mut self) -> Option<Self::Output> {
         Some(self.sender.try_send(self.message)).filter(|result| *result != Err(SendError::Full))
     }
 
-    fn recover(&mut self) -> Option<Self::Output> {
+    fn check(&mut self) -> Option<Self::Output> {
         K::recover(&self.sender.ring);
         let rank = self.sender.watched.exited()?;
         // Its last action may have been to release a slot. The message is then sent, although no

@@ -211,9 +211,7 @@ impl ClassQueues {
             self.count_message(queue);
         }
         self.settle(queue);
-        // Orders the freed slot before the check for waiting senders: a sender either sees the slot
-        // or is woken here.
-        fence(Ordering::SeqCst);
+        // A sender either sees the freed slot or is woken here.
         self.layout.space(self.class).notify();
         Ok(Some(message))
     }
@@ -245,7 +243,6 @@ impl ClassQueues {
             sorted += 1;
         }
         if sorted != 0 {
-            fence(Ordering::SeqCst);
             self.layout.space(self.class).notify();
         }
         Ok(())

@@ -3,11 +3,12 @@
 
 use std::sync::Arc;
 
+use shm::event::EventRequest;
 use shm::mapped::{Mapped, MappedSlice};
 use shm::segment::{Offset, Segment};
+use shm::wakeup::Wakeup;
 
 use super::config::{Class, MAX_QUEUES, MAX_RINGS, QueuesConfig, QueuesError};
-use crate::bell::{Bell, Request};
 use crate::cache_line::CacheLineQueue;
 use crate::error::CreateError;
 use crate::one_poll::bits::{Bits, QUEUES_PER_LINE};
@@ -255,8 +256,8 @@ impl QueuesLayout {
     }
 
     /// Returns the receiver's request for a notification of its event.
-    pub(super) fn request(&self) -> Request<'_> {
-        Request(&self.header.settings.request)
+    pub(super) fn request(&self) -> EventRequest<'_> {
+        EventRequest(&self.header.settings.request)
     }
 
     /// Returns the bits of a class: one per queue, set if the queue may hold a message.
@@ -279,13 +280,14 @@ impl QueuesLayout {
     }
 
     /// Returns the receiver's wake-up word.
-    pub(super) fn arrival(&self) -> Bell<'_> {
-        Bell(&self.header.settings.arrival)
+    pub(super) fn arrival(&self) -> Wakeup<'_> {
+        Wakeup::by_exchange(&self.header.settings.arrival)
     }
 
-    /// Returns the wake-up word of senders of a class that wait for space.
-    pub(super) fn space(&self, class: Class) -> Bell<'_> {
-        Bell(&self.class(class).space)
+    /// Returns the wake-up word of senders of a class that wait for space. The receiver publishes
+    /// it with stores, so it pays for no fence.
+    pub(super) fn space(&self, class: Class) -> Wakeup<'_> {
+        Wakeup::by_store(&self.class(class).space)
     }
 
     /// Returns the word with the offset of a ring.

@@ -12,14 +12,14 @@ use super::layout::QueuesLayout;
 use super::memory::QueuesMemory;
 #[cfg(doc)]
 use super::sender::RemoteQueues;
-use crate::bell::Bell;
 use crate::cache_line::CacheLineMessage;
 use crate::error::RecvError;
-#[cfg(doc)]
-use crate::event::Event;
-use crate::event::Notify;
 use crate::sync::{Ordering, fence};
-use crate::waiting::{Wait, wait};
+#[cfg(doc)]
+use shm::event::Event;
+use shm::event::Notify;
+use shm::wait::{SpinPolicy, Waiter, wait};
+use shm::wakeup::{Armed, Wakeup};
 
 /// A received message and its queue.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -112,7 +112,8 @@ impl ReceiveQueues {
     pub fn recv(&mut self, queue: usize, class: Class) -> Result<CacheLineMessage, RecvError> {
         loop {
             if let Some(message) =
-                wait(&mut QueueWait { queues: self, queue, class }, None).transpose()?
+                wait(&mut QueueWait { queues: self, queue, class }, SpinPolicy::MESSAGE, None)
+                    .transpose()?
             {
                 return Ok(message);
             }
@@ -129,7 +130,8 @@ impl ReceiveQueues {
         class: Class,
         deadline: Instant,
     ) -> Result<Option<CacheLineMessage>, RecvError> {
-        wait(&mut QueueWait { queues: self, queue, class }, Some(deadline)).transpose()
+        wait(&mut QueueWait { queues: self, queue, class }, SpinPolicy::MESSAGE, Some(deadline))
+            .transpose()
     }
 
     /// Receives as [`ReceiveQueues::recv`] does, and returns `None` after `timeout`.
@@ -143,7 +145,8 @@ impl ReceiveQueues {
         timeout: Duration,
     ) -> Result<Option<CacheLineMessage>, RecvError> {
         let deadline = Instant::now().checked_add(timeout);
-        wait(&mut QueueWait { queues: self, queue, class }, deadline).transpose()
+        wait(&mut QueueWait { queues: self, queue, class }, SpinPolicy::MESSAGE, deadline)
+            .transpose()
     }
 
     /// Receives the next message of the first queue that has one: replies before requests, then by
@@ -169,7 +172,9 @@ impl ReceiveQueues {
     /// [`RecvError::Broken`].
     pub fn recv_any(&mut self) -> Result<Received, RecvError> {
         loop {
-            if let Some(received) = wait(&mut AnyWait(self), None).transpose()? {
+            if let Some(received) =
+                wait(&mut AnyWait(self), SpinPolicy::MESSAGE, None).transpose()?
+            {
                 return Ok(received);
             }
         }
@@ -179,7 +184,7 @@ impl ReceiveQueues {
     /// message arrives, or when a ring or a non-resident queue is half full. Returns true if that
     /// is already so, or if an overflow list has half of its quota; then receive first.
     pub fn request_event(&mut self, when: Notify) -> bool {
-        self.layout.request().ask(when);
+        self.layout.request().request(when);
         // Orders the request before the polls: a sender either sees the request, or its message is
         // seen here.
         fence(Ordering::SeqCst);
@@ -200,7 +205,7 @@ impl ReceiveQueues {
 
     /// Requests a notification of the next arrival, without a poll.
     pub(crate) fn request_arrival(&mut self) {
-        self.layout.request().ask(Notify::Arrival);
+        self.layout.request().request(Notify::Arrival);
         // As in `request_event`: orders the request before the caller's poll.
         fence(Ordering::SeqCst);
     }
@@ -258,10 +263,15 @@ struct QueueWait<'a> {
     class: Class,
 }
 
-impl Wait for QueueWait<'_> {
+impl Waiter for QueueWait<'_> {
     type Output = Result<CacheLineMessage, RecvError>;
+    type Armed = Armed;
+    type Sleeper<'b>
+        = Wakeup<'b>
+    where
+        Self: 'b;
 
-    fn bell(&self) -> Bell<'_> {
+    fn sleeper(&self) -> Wakeup<'_> {
         self.queues.layout.arrival()
     }
 
@@ -269,7 +279,7 @@ impl Wait for QueueWait<'_> {
         self.queues.try_recv(self.queue, self.class).transpose()
     }
 
-    fn is_ready(&mut self) -> bool {
+    fn must_poll(&mut self) -> bool {
         self.queues.needs_poll(self.queue, self.class)
     }
 }
@@ -277,10 +287,15 @@ impl Wait for QueueWait<'_> {
 /// Wait for a message of any queue.
 struct AnyWait<'a>(&'a mut ReceiveQueues);
 
-impl Wait for AnyWait<'_> {
+impl Waiter for AnyWait<'_> {
     type Output = Result<Received, RecvError>;
+    type Armed = Armed;
+    type Sleeper<'b>
+        = Wakeup<'b>
+    where
+        Self: 'b;
 
-    fn bell(&self) -> Bell<'_> {
+    fn sleeper(&self) -> Wakeup<'_> {
         self.0.layout.arrival()
     }
 
@@ -288,11 +303,11 @@ impl Wait for AnyWait<'_> {
         self.0.try_recv_any().transpose()
     }
 
-    fn is_ready(&mut self) -> bool {
+    fn must_poll(&mut self) -> bool {
         self.0.is_ready()
     }
 
-    fn recover(&mut self) -> Option<Self::Output> {
+    fn check(&mut self) -> Option<Self::Output> {
         // A sender may have died between its send and the bit; the poll that follows relies on
         // bits.
         self.0.classes.iter().for_each(ClassQueues::restore_bits);

@@ -9,16 +9,15 @@ use shm::segment::{Offset, Segment};
 use super::class::is_half_full;
 use super::config::{Class, QueuesError};
 use super::layout::QueuesLayout;
-use crate::bell::Bell;
 use crate::cache_line::{CacheLine, CacheLineHeader, CacheLineMessage, CacheLineQueue};
 use crate::error::SendError;
-use crate::event::Event;
-use crate::order;
 use crate::queue::sealed::Protocol;
 use crate::sync::{AtomicBool, Ordering};
-use crate::waiting::{Wait, wait};
+use shm::event::Event;
 use shm::liveness::{ProcessId, ProcessWatch};
 use shm::process_table::Entry;
+use shm::wait::{SpinPolicy, Waiter, wait};
+use shm::wakeup::{Armed, Wakeup};
 
 /// Number of times that a sender reads the descriptor again because it found the ring closed. Only
 /// closed receive queues exceed this bound.
@@ -263,8 +262,10 @@ impl QueueSender {
         deadline: Option<Instant>,
     ) -> Result<(), SendError> {
         match self.try_send(message) {
-            Err(SendError::Full) => wait(&mut SendWait { sender: self, message }, deadline)
-                .unwrap_or(Err(SendError::Full)),
+            Err(SendError::Full) => {
+                wait(&mut SendWait { sender: self, message }, SpinPolicy::MESSAGE, deadline)
+                    .unwrap_or(Err(SendError::Full))
+            }
             other => other,
         }
     }
@@ -285,10 +286,10 @@ impl QueueSender {
 
     /// Wakes the receiver after a send into this ring.
     fn announce(&self, ring: &CacheLineQueue) {
-        order::settle();
+        shm::fence::after_exchange();
         self.queues.layout.arrival().notify();
         if let Some(event) = &self.queues.event {
-            self.queues.layout.request().answer(|| is_half_full(ring), || event.notify());
+            self.queues.layout.request().serve(|| is_half_full(ring), || event.notify());
         }
     }
 }
@@ -299,10 +300,15 @@ struct SendWait<'a> {
     message: &'a CacheLineMessage,
 }
 
-impl Wait for SendWait<'_> {
+impl Waiter for SendWait<'_> {
     type Output = Result<(), SendError>;
+    type Armed = Armed;
+    type Sleeper<'b>
+        = Wakeup<'b>
+    where
+        Self: 'b;
 
-    fn bell(&self) -> Bell<'_> {
+    fn sleeper(&self) -> Wakeup<'_> {
         self.sender.queues.layout.space(self.sender.class)
     }
 
@@ -311,7 +317,7 @@ impl Wait for SendWait<'_> {
         Some(attempt).filter(|result| *result != Err(SendError::Full))
     }
 
-    fn recover(&mut self) -> Option<Self::Output> {
+    fn check(&mut self) -> Option<Self::Output> {
         // There was no wake-up for a while. The next poll returns the result of this check.
         let _ = self.sender.queues.check_owner();
         None

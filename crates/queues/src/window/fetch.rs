@@ -7,8 +7,8 @@ use goal::arithmetic::DataType;
 use super::access;
 use super::error::RemoteError;
 use super::remote::RemoteWindow;
-use crate::patience::{self, Ended};
 use shm::liveness::ProcessWatch;
+use shm::wait::{PeerWaitError, SpinPolicy, wait_for_peer};
 
 /// Condition of a fetch: the unsigned 64-bit word at byte `at` of the window, a counter or a flag,
 /// is `at_least` or more. `at` is a multiple of 8.
@@ -132,7 +132,7 @@ impl<'window, B: AsMut<[u8]>> FetchRequest<'window, B> {
     /// Waits. Returns false if the deadline has passed.
     #[inline]
     fn until_true(&self, deadline: Option<Instant>) -> Result<bool, RemoteError> {
-        for _ in 0..patience::EAGER_POLLS {
+        for _ in 0..SpinPolicy::CHANNEL.eager {
             if self.is_true() {
                 return Ok(true);
             }
@@ -149,7 +149,7 @@ impl<'window, B: AsMut<[u8]>> FetchRequest<'window, B> {
             let gone = || memory.processes().is_closed().then(|| Err(window.withdrawn()));
             if self.is_true() { Some(Ok(true)) } else { gone() }
         };
-        match patience::wait(
+        match wait_for_peer(
             memory.wakeup_of(at / 8),
             &mut ProcessWatch::default(),
             || memory.owner(),
@@ -157,8 +157,8 @@ impl<'window, B: AsMut<[u8]>> FetchRequest<'window, B> {
             poll,
         ) {
             Ok(outcome) => outcome,
-            Err(Ended::Deadline) => Ok(false),
-            Err(Ended::PeerGone(owner)) => {
+            Err(PeerWaitError::Timeout) => Ok(false),
+            Err(PeerWaitError::PeerExited(owner)) => {
                 Err(RemoteError::OwnerGone { window: window.offset(), owner, at, at_least })
             }
         }

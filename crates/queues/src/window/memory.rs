@@ -4,11 +4,11 @@ use std::sync::Arc;
 
 use shm::mapped::{Mapped, MappedSlice};
 use shm::segment::{Offset, Segment};
+use shm::wakeup::Wakeup;
 
 use super::error::WindowError;
 use crate::fence;
 use crate::sync::{AtomicU32, AtomicU64, Ordering};
-use crate::wakeup::Wakeup;
 use shm::liveness::ProcessId;
 use shm::process_table::{AttachError, Entry, MAX_PROCESSES, ProcessTable};
 
@@ -119,14 +119,14 @@ impl WindowMemory {
     /// Returns the wake-up word of waits for the word with this number.
     #[inline(always)]
     pub(super) fn wakeup_of(&self, word: u64) -> Wakeup<'_> {
-        Wakeup(&self.header.wakeups.words[word as usize % WAKEUPS])
+        Wakeup::by_store(&self.header.wakeups.words[word as usize % WAKEUPS])
     }
 
     /// Wakes waits for `count` words from `first` on. Call it after they were changed.
     #[inline(always)]
     pub(super) fn wake(&self, first: u64, count: u64) {
         for word in first..first + count.min(WAKEUPS as u64) {
-            self.wakeup_of(word).wake();
+            self.wakeup_of(word).notify();
         }
     }
 
@@ -143,14 +143,14 @@ impl WindowMemory {
     }
 
     pub(super) fn notification_wakeup(&self) -> Wakeup<'_> {
-        Wakeup(&self.header.notifications.wakeup)
+        Wakeup::by_store(&self.header.notifications.wakeup)
     }
 
     pub(super) fn notify(&self) {
         // Release: pairs with the Acquire in `notifications`. AcqRel, so that notifications of
         // several processes form one chain: the owner that sees count n sees all n of them.
         self.header.notifications.count.fetch_add(1, Ordering::AcqRel);
-        self.notification_wakeup().wake();
+        self.notification_wakeup().notify();
     }
 
     /// Returns the table of connected processes.

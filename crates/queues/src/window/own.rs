@@ -9,8 +9,8 @@ use shm::segment::Offset;
 use super::error::WindowError;
 use super::memory::{self, WindowMemory};
 use super::remote::RemoteWindow;
-use crate::patience;
 use shm::liveness::{ProcessId, ProcessWatch};
+use shm::wait::wait_for_peer;
 
 /// A window of this process. Dropping it withdraws it: later commands of other processes fail. Its
 /// memory returns to the arena if no living process is connected; otherwise it stays allocated, so
@@ -69,7 +69,7 @@ impl Window {
     pub fn wait_for_notifications(&self, count: u64, deadline: Option<Instant>) -> u64 {
         let memory = self.local.memory();
         let poll = || Some(memory.notifications()).filter(|&there| there >= count);
-        let waited = patience::wait(
+        let waited = wait_for_peer(
             memory.notification_wakeup(),
             &mut ProcessWatch::default(),
             || ProcessId::NONE,

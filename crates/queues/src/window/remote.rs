@@ -83,7 +83,7 @@ impl RemoteWindow {
     pub fn put_value<T: Element>(&self, at: u64, value: T) -> Result<(), RemoteError> {
         self.check_elements(at, T::DATA_TYPE, size_of::<T>() as u64)?;
         access::write_element(self.memory.words(), at, bytemuck::bytes_of(&value));
-        self.memory.wakeup_of(at / 8).wake();
+        self.memory.wakeup_of(at / 8).notify();
         Ok(())
     }
 
@@ -160,7 +160,7 @@ impl RemoteWindow {
         self.check_elements(at, T::DATA_TYPE, size_of::<T>() as u64)?;
         let operand = bytemuck::bytes_of(&operand);
         let outcome = access::accumulate(self.memory.words(), operation, T::DATA_TYPE, at, operand);
-        self.memory.wakeup_of(at / 8).wake();
+        self.memory.wakeup_of(at / 8).notify();
         outcome.map_err(|error| self.arithmetic(error))
     }
 
@@ -207,7 +207,7 @@ impl RemoteWindow {
         for (&index, element) in indices.iter().zip(elements.chunks_exact(size)) {
             let element_at = at + index * size as u64;
             access::write_element(self.memory.words(), element_at, element);
-            self.memory.wakeup_of(element_at / 8).wake();
+            self.memory.wakeup_of(element_at / 8).notify();
         }
         Ok(())
     }

@@ -3,47 +3,57 @@
 use crate::explore;
 use crate::futex::STOPS;
 use crate::sync::{AtomicU32, Ordering};
-use crate::wakeup::{Published, Wakeup};
+use crate::wakeup::Wakeup;
+use Change::{ByExchange, ByStore};
 use loom::thread;
 use std::sync::Arc;
 
-/// Both kinds of change.
-const BOTH: [Published; 2] = [Published::ByExchange, Published::ByStore];
+/// Operation by which notifiers make their change.
+#[derive(Clone, Copy)]
+enum Change {
+    ByExchange,
+    ByStore,
+}
+
+const BOTH: [Change; 2] = [ByExchange, ByStore];
 
 /// A count and the wake-up word of the threads that wait for it. Not in loom's `Arc`, which aborts
 /// when a model fails that is meant to fail.
 struct Scene {
     count: AtomicU32,
     word: AtomicU32,
-    change: Published,
+    change: Change,
 }
 
 impl Scene {
-    fn new(change: Published) -> Arc<Scene> {
+    fn new(change: Change) -> Arc<Scene> {
         Arc::new(Scene { count: AtomicU32::new(0), word: AtomicU32::new(0), change })
     }
 
     fn wakeup(&self) -> Wakeup<'_> {
-        Wakeup(&self.word)
+        match self.change {
+            ByExchange => Wakeup::by_exchange(&self.word),
+            ByStore => Wakeup::by_store(&self.word),
+        }
     }
 
     /// Makes the change: adds the value by an exchange, or stores it.
     fn publish(&self, value: u32) {
         match self.change {
-            Published::ByExchange => _ = self.count.fetch_add(value, Ordering::SeqCst),
-            Published::ByStore => self.count.store(value, Ordering::Release),
+            ByExchange => _ = self.count.fetch_add(value, Ordering::SeqCst),
+            ByStore => self.count.store(value, Ordering::Release),
         }
     }
 
     fn send(&self, value: u32) -> bool {
         self.publish(value);
-        self.wakeup().notify(self.change)
+        self.wakeup().notify()
     }
 
     /// Sleeps until the count is at least `least`, without a limit.
     fn wait(&self, least: u32) {
         loop {
-            let armed = self.wakeup().arm(self.change);
+            let armed = self.wakeup().arm();
             let reached = self.count.load(Ordering::Acquire) >= least;
             if !reached {
                 self.wakeup().sleep(armed, None);
@@ -80,7 +90,7 @@ fn one_notifier_wakes_a_sleeper_for_each_change() {
 #[test]
 fn two_notifiers_wake_a_sleeper() {
     explore(3, || {
-        let scene = Scene::new(Published::ByExchange);
+        let scene = Scene::new(ByExchange);
         let notifiers = [0, 1].map(|_| spawn(&scene, |scene| _ = scene.send(1)));
         scene.wait(1);
         scene.wait(2);
@@ -107,7 +117,7 @@ fn two_sleepers_are_woken() {
 fn a_notifier_that_is_killed_leaves_the_sleepers_to_the_next_one() {
     for reaches_the_kernel in [false, true] {
         explore(3, move || {
-            let scene = Scene::new(Published::ByExchange);
+            let scene = Scene::new(ByExchange);
             let killed = spawn(&scene, move |scene| {
                 if reaches_the_kernel {
                     STOPS.with(|stops| stops.set(true));
@@ -131,7 +141,7 @@ fn a_sleeper_that_is_killed_does_not_silence_the_word_for_others() {
         explore(3, move || {
             let scene = Scene::new(change);
             // It armed and never disarms.
-            let _killed = scene.wakeup().arm(change);
+            let _killed = scene.wakeup().arm();
             let notifier = spawn(&scene, |scene| {
                 scene.send(1);
                 scene.send(2);
@@ -161,12 +171,12 @@ fn a_notifier_sees_the_closed_end_and_still_wakes_its_sleepers() {
 }
 
 /// Omits the check after the registration on purpose: the model has to find the lost wake-up.
-fn without_the_check_a_wakeup_is_lost(change: Published) {
+fn without_the_check_a_wakeup_is_lost(change: Change) {
     explore(3, move || {
         let scene = Scene::new(change);
         let notifier = spawn(&scene, |scene| _ = scene.send(1));
         while scene.count.load(Ordering::Acquire) == 0 {
-            let armed = scene.wakeup().arm(change);
+            let armed = scene.wakeup().arm();
             scene.wakeup().sleep(armed, None);
             scene.wakeup().disarm(armed);
         }
@@ -177,11 +187,11 @@ fn without_the_check_a_wakeup_is_lost(change: Published) {
 #[test]
 #[should_panic(expected = "deadlock")]
 fn without_the_check_a_wakeup_by_exchange_is_lost() {
-    without_the_check_a_wakeup_is_lost(Published::ByExchange);
+    without_the_check_a_wakeup_is_lost(ByExchange);
 }
 
 #[test]
 #[should_panic(expected = "deadlock")]
 fn without_the_check_a_wakeup_by_store_is_lost() {
-    without_the_check_a_wakeup_is_lost(Published::ByStore);
+    without_the_check_a_wakeup_is_lost(ByStore);
 }

@@ -1,25 +1,22 @@
 //! Sleep and wake-up of the ends of a ring on words of the segment, and the notification of events
 //! and poll sets.
 
-use super::ring::{Bell, Interrupted, RingError, Seen};
-use super::{BasicError, UNCERTAIN};
-use crate::event::Event;
+use super::error::BasicError;
+use super::ring::{Interrupted, RingError, Signal};
 use crate::fence;
 use crate::one_poll::{PollSet, SetMember};
-use shm::futex;
+use shm::event::Event;
+use shm::futex::{self, WaitOutcome};
 use shm::mapped::Mapped;
 use shm::process::ProcessHandle;
 use shm::segment::{Offset, Segment, SegmentError};
 use shm::sync::AtomicU32;
 use std::sync::Arc;
-use std::time::{Duration, Instant};
-
-/// Longest sleep of an end that watches its peer, before it checks that the peer is alive.
-const WATCH: Duration = Duration::from_millis(100);
+use std::time::Duration;
 
 /// Sleep and wake-up on words of the segment.
 #[derive(Debug)]
-pub(super) struct FutexBell {
+pub(super) struct FutexSignal {
     /// Wake-up word of this end.
     own: Mapped<AtomicU32>,
     /// Wake-up word of the other end.
@@ -32,7 +29,7 @@ pub(super) struct FutexBell {
     member: Option<SetMember>,
 }
 
-impl FutexBell {
+impl FutexSignal {
     /// Maps the words with the numbers `own` and `other` of the ring at `at`.
     pub(super) fn new(
         segment: &Arc<Segment>,
@@ -46,7 +43,7 @@ impl FutexBell {
         let half =
             |word: usize| Mapped::new(segment, Offset(at.0.saturating_add(word as u64 * 8 + low)));
         fence::register();
-        Ok(FutexBell {
+        Ok(FutexSignal {
             own: half(own)?,
             other: half(other)?,
             peer: None,
@@ -75,7 +72,7 @@ impl FutexBell {
     }
 }
 
-impl Bell for FutexBell {
+impl Signal for FutexSignal {
     #[inline]
     fn light(&self) {
         fence::light();
@@ -85,20 +82,15 @@ impl Bell for FutexBell {
         fence::heavy()
     }
 
-    fn sleep(&self, seen: Seen, deadline: Option<Instant>) -> Result<(), Interrupted> {
-        let left = deadline.map(|deadline| deadline.saturating_duration_since(Instant::now()));
-        let watch = self.peer.as_ref().map(|_| WATCH);
-        let uncertain = (!seen.certain).then_some(UNCERTAIN);
-        let limit = [left, watch, uncertain].into_iter().flatten().min();
-        futex::wait(&self.own, seen.word as u32, limit);
-        self.check()
+    fn sleep(&self, word: u64, limit: Duration) -> bool {
+        futex::wait(&self.own, word as u32, Some(limit)) == WaitOutcome::TimedOut
     }
 
-    fn ring(&self) {
+    fn wake(&self) {
         futex::wake_all(&self.other);
     }
 
-    fn notify(&self) {
+    fn notify_event(&self) {
         if let Some(event) = &self.event {
             event.notify();
         }
