@@ -40,9 +40,10 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use shm::arena::Arena;
+use shm::object::CreateError;
 use shm::segment::{Offset, Segment};
 
-pub use error::{AppendError, OpenError};
+pub use error::AppendError;
 
 use crate::sync::{AtomicU64, Ordering, spin_loop};
 use layout::Layout;
@@ -69,18 +70,14 @@ impl Receiver {
     /// occupies 16 bytes besides its own, rounded up to whole cache lines.
     ///
     /// # Errors
-    /// [`OpenError::Size`], [`OpenError::Arena`], [`OpenError::Process`].
-    pub fn create(arena: &Arc<Arena>, records: u64, record_bytes: u64) -> Result<Self, OpenError> {
-        let footprint = layout::footprint(records, record_bytes)?;
-        let offset = arena.allocate_zeroed(footprint, 64)?;
-        match Layout::create(arena.segment(), offset, records, record_bytes) {
-            Ok(layout) => Ok(Receiver { layout, arena: Arc::clone(arena), head: 0 }),
-            Err(error) => {
-                // Cannot fail: the memory came from this arena.
-                let _ = arena.free(offset);
-                Err(error)
-            }
-        }
+    /// [`CreateError::Size`], [`CreateError::Arena`], [`CreateError::Process`].
+    pub fn create(
+        arena: &Arc<Arena>,
+        records: u64,
+        record_bytes: u64,
+    ) -> Result<Self, CreateError> {
+        let layout = Layout::create(arena, records, record_bytes)?;
+        Ok(Receiver { layout, arena: Arc::clone(arena), head: 0 })
     }
 
     /// Returns the offset of the buffer, to which senders connect.
@@ -177,14 +174,10 @@ fn copy_in(words: &[AtomicU64], record: &[u8]) {
 
 impl Drop for Receiver {
     fn drop(&mut self) {
-        // Closes the process table first: no sender can attach between the check and the free. A
-        // living sender keeps the memory, which then stays allocated; its next send finds the buffer
-        // withdrawn.
-        self.layout.withdraw();
-        if !self.layout.processes().has_living() {
-            self.layout.erase();
-            // Cannot fail: the memory came from this arena and is freed once.
-            let _ = self.arena.free(self.layout.offset());
+        // A living sender keeps the memory, which then stays allocated; its next send finds the
+        // buffer withdrawn.
+        if self.layout.withdraw() {
+            self.layout.object().free(&self.arena);
         }
     }
 }
@@ -200,11 +193,11 @@ impl Sender {
     /// Connects to the buffer at `offset`.
     ///
     /// # Errors
-    /// [`OpenError::NoBuffer`], [`OpenError::Withdrawn`], [`OpenError::TooManyHandles`],
-    /// [`OpenError::Segment`], [`OpenError::Process`].
-    pub fn connect(segment: &Arc<Segment>, offset: Offset) -> Result<Self, OpenError> {
-        let layout = Layout::open(segment, offset)?;
-        let entry = layout.enter()?;
+    /// [`CreateError::NotFound`], [`CreateError::Closed`], [`CreateError::TooMany`],
+    /// [`CreateError::Segment`], [`CreateError::Process`].
+    pub fn connect(segment: &Arc<Segment>, offset: Offset) -> Result<Self, CreateError> {
+        let layout = Layout::connect(segment, offset)?;
+        let entry = layout.object().attach(|| {})?;
         Ok(Sender { layout, entry })
     }
 

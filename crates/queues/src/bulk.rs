@@ -40,13 +40,14 @@ mod error;
 mod header;
 mod link;
 mod memory;
+mod owner;
 mod path;
 mod process_memory;
 mod receiver;
 mod sender;
 mod shared_transfer;
 
-pub use error::{BulkError, NoDirectPath, OpenError};
+pub use error::{BulkError, NoDirectPath};
 pub use link::{BulkLink, DEFAULT_STAGING_BYTES, pair};
 pub use path::{DirectPath, Path, Policy, Received};
 pub use receiver::Receiver;

@@ -90,7 +90,7 @@ unsafe impl SharedMemory for LineSlot {}
 
 impl Slot for LineSlot {
     const KIND: u8 = 2;
-    const NAME: &'static str = "cache-line";
+    const NAME: &'static str = "cache-line queue";
     const SENDERS: usize = MAX_SENDERS;
 
     fn clear(&self) {

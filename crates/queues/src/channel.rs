@@ -39,6 +39,7 @@
 //! # }
 //! ```
 
+mod create;
 mod error;
 mod key;
 mod memory;
@@ -48,8 +49,8 @@ mod ring;
 mod sender;
 mod value;
 
-pub use error::{OpenError, RecvError, SendError};
-pub use owner::{Channel, pair};
+pub use create::{Channel, pair};
+pub use error::{RecvError, SendError};
 pub use receiver::Receiver;
 pub use sender::Sender;
 pub use shm::process_table::End;

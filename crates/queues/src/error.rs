@@ -1,60 +1,13 @@
 //! Errors of queues.
 
-use shm::arena::ArenaError;
-use shm::segment::{Offset, SegmentError};
+#[allow(unused_imports, reason = "the loom models create no queues")]
+pub use shm::object::CreateError;
 
 /// Smallest capacity of a queue, in messages.
 pub const MIN_CAPACITY: usize = 2;
 
 /// Largest capacity of a queue, in messages.
 pub const MAX_CAPACITY: usize = 1 << 24;
-
-/// Error of creating or connecting to a queue.
-#[derive(Debug, thiserror::Error)]
-#[non_exhaustive]
-pub enum CreateError {
-    /// The capacity is not supported.
-    #[error(
-        "a queue cannot hold {capacity} messages: choose a power of two from {MIN_CAPACITY} to \
-         {MAX_CAPACITY}"
-    )]
-    Capacity {
-        /// Requested capacity in messages.
-        capacity: usize,
-    },
-    /// No queue of this kind lies at the offset.
-    #[error("no {kind} queue lies at {offset}: connect to the offset that its creator returned")]
-    NoQueue {
-        /// Requested offset.
-        offset: Offset,
-        /// Kind of queue.
-        kind: &'static str,
-    },
-    /// The queue has receivers that exclude the new one.
-    #[error(
-        "the queue at {offset} has a receiver that excludes another one: drop that receiver first"
-    )]
-    Held {
-        /// Offset of the queue.
-        offset: Offset,
-    },
-    /// The index exceeds the capacity of the poll set.
-    #[error("the poll set at {offset} has {capacity} queues, so none of index {index}")]
-    NoMember {
-        /// Offset of the poll set.
-        offset: Offset,
-        /// Capacity of the poll set.
-        capacity: usize,
-        /// Requested index.
-        index: usize,
-    },
-    /// The range lies outside the segment.
-    #[error(transparent)]
-    Segment(#[from] SegmentError),
-    /// The arena has no memory left.
-    #[error(transparent)]
-    Arena(#[from] ArenaError),
-}
 
 /// Error of a send operation. The message was not sent.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]

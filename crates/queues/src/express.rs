@@ -67,7 +67,7 @@ pub type ExpressReceiver<C = Multi> = Receiver<Express, C>;
 
 impl Slot for AtomicU64 {
     const KIND: u8 = 1;
-    const NAME: &'static str = "Express";
+    const NAME: &'static str = "Express queue";
 
     fn clear(&self) {
         // Relaxed: the creator of the ring publishes it.

@@ -111,7 +111,7 @@ impl<K: Kind> Queue<K> {
     /// Returns the size in bytes of a queue for `capacity` messages.
     ///
     /// # Errors
-    /// [`CreateError::Capacity`] unless it is a power of two from [`MIN_CAPACITY`](crate::error::MIN_CAPACITY) to
+    /// [`CreateError::Size`] unless it is a power of two from [`MIN_CAPACITY`](crate::error::MIN_CAPACITY) to
     /// [`MAX_CAPACITY`](crate::error::MAX_CAPACITY).
     pub fn bytes_for(capacity: usize) -> Result<u64, CreateError> {
         memory::bytes_for::<K::Slot>(capacity)
@@ -122,7 +122,7 @@ impl<K: Kind> Queue<K> {
     /// in the arena once no process uses the queue any more.
     ///
     /// # Errors
-    /// Those of [`Queue::bytes_for`], [`Arena::allocate`], and [`CreateError::NoMember`].
+    /// Those of [`Queue::bytes_for`], [`Arena::allocate`], and [`CreateError::NoIndex`].
     pub fn create(
         arena: &Arena,
         capacity: usize,
@@ -131,24 +131,10 @@ impl<K: Kind> Queue<K> {
         Ok(Queue { ring: RingMemory::create(arena, capacity, poll)? })
     }
 
-    /// Creates a queue like [`Queue::create`], in committed memory at a multiple of 64 (better 128)
-    /// that nothing else uses.
-    ///
-    /// # Errors
-    /// Those of [`Queue::create`], and [`CreateError::Segment`] if it lies outside the segment.
-    pub fn create_at(
-        segment: &Arc<Segment>,
-        offset: Offset,
-        capacity: usize,
-        poll: Option<(&PollSet, usize)>,
-    ) -> Result<Self, CreateError> {
-        Ok(Queue { ring: RingMemory::create_at(segment, offset, capacity, poll)? })
-    }
-
     /// Connects to the queue that another process or thread created at `offset`.
     ///
     /// # Errors
-    /// [`CreateError::NoQueue`] if something else lies there, [`CreateError::Segment`] if there is
+    /// [`CreateError::NotFound`] if something else lies there, [`CreateError::Segment`] if there is
     /// no such place.
     pub fn connect(segment: &Arc<Segment>, offset: Offset) -> Result<Self, CreateError> {
         Ok(Queue { ring: RingMemory::connect(segment, offset)? })

@@ -105,7 +105,7 @@ mod sender;
 
 pub(crate) use class::QueueProgress;
 pub use class::{DECAY_MESSAGES, PROMOTION_MESSAGES};
-pub use config::{Class, MAX_QUEUES, MAX_RINGS, QueuesConfig, QueuesError};
+pub use config::{Class, MAX_QUEUES, MAX_RINGS, QueuesConfig};
 pub use receive::{DeferredFree, ReceiveQueues, Received};
 pub use sender::{LIVENESS_INTERVAL, QueueSender, RemoteQueues};
 pub use shm::event::{Event, Notify};

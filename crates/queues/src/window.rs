@@ -59,7 +59,7 @@ mod memory;
 mod own;
 mod remote;
 
-pub use error::{RemoteError, WindowError};
+pub use error::WindowError;
 pub use fetch::{Condition, Fetch, FetchRequest};
 pub use own::Window;
 pub use remote::RemoteWindow;

@@ -9,6 +9,7 @@
 //! | allocate from it, each rank in its own range | [`arena`] |
 //! | declare types that may lie in it | [`shared`] |
 //! | keep checked references into it | [`mapped`] |
+//! | label objects that other processes find by their offset | [`object`] |
 //! | copy and combine the bytes of its data areas | [`memory`] |
 //! | copy bytes when the other process may break the protocol | [`word_copy`] |
 //! | count completions and sleep until a count is reached | [`completion`], built on [`futex`] |
@@ -59,6 +60,7 @@ pub mod inherited;
 pub mod liveness;
 pub mod mapped;
 pub mod memory;
+pub mod object;
 pub mod owned;
 pub mod prefetch;
 pub mod process;

@@ -32,6 +32,11 @@ impl<T: Shared> Mapped<T> {
         let target = NonNull::from(segment.at::<T>(offset)?);
         Ok(Mapped { target, segment: Arc::clone(segment) })
     }
+
+    /// Returns the segment.
+    pub fn segment(&self) -> &Arc<Segment> {
+        &self.segment
+    }
 }
 
 impl<T: Shared> MappedSlice<T> {

@@ -13,6 +13,7 @@ use std::fmt;
 
 use crate::liveness::{ProcessId, ProcessWatch};
 use crate::process::ProcessError;
+use crate::shared::Shared;
 use crate::sync::{AtomicU64, Ordering};
 
 /// Number of entries of a [`ProcessTable`]: the most handles that can be attached at a time.
@@ -106,13 +107,14 @@ impl ProcessTable {
         ProcessWords(&self.entries)
     }
 
-    /// Attaches the calling process.
+    /// Attaches the calling process. Calls `recover` before it takes over the entry of an ended
+    /// process.
     ///
     /// # Errors
     /// [`AttachError`]; the process is not attached.
-    pub fn attach(&self) -> Result<Entry, AttachError> {
+    pub fn attach(&self, recover: impl FnOnce()) -> Result<Entry, AttachError> {
         let own = ProcessId::own().map_err(AttachError::Unidentified)?;
-        let entry = self.words().enter(own, || {}).ok_or(AttachError::TooMany)?;
+        let entry = self.words().enter(own, recover).ok_or(AttachError::TooMany)?;
         // This is one half of a store-load handshake with the owner, which closes the table and
         // then scans the entries. SeqCst in both orders all four accesses: either this load sees
         // the closed table, or the scan in `has_living` sees the new entry. So the owner never
@@ -193,6 +195,33 @@ const WITHDRAWN: u64 = u64::MAX - 1;
 /// holder in its lifetime.
 #[derive(Debug, Clone, Copy)]
 pub struct EndHolder<'a>(pub &'a AtomicU64);
+
+/// Holders of the two ends of an object. Zeroed memory has two free ends.
+#[derive(Debug)]
+#[repr(C)]
+pub struct Ends {
+    sender: AtomicU64,
+    receiver: AtomicU64,
+}
+
+// SAFETY: `repr(C)` with two atomics, which accept every bit pattern.
+unsafe impl Shared for Ends {}
+
+impl Ends {
+    /// Returns the word with the holder of an end.
+    pub fn holder(&self, end: End) -> EndHolder<'_> {
+        match end {
+            End::Sender => EndHolder(&self.sender),
+            End::Receiver => EndHolder(&self.receiver),
+        }
+    }
+
+    /// Returns true if the memory is no longer accessed through either end. Call it after both were
+    /// withdrawn.
+    pub fn are_free(&self) -> bool {
+        End::BOTH.into_iter().all(|end| self.holder(end).is_free())
+    }
+}
 
 /// Reason why an end could not be taken.
 #[derive(Debug)]

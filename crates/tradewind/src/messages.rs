@@ -7,21 +7,18 @@
 mod error;
 
 pub use error::MessageError;
-pub use queues::bulk::{
-    BulkError, DEFAULT_STAGING_BYTES, OpenError as BulkOpenError, Sender as BulkSender,
-};
+pub use queues::bulk::{BulkError, DEFAULT_STAGING_BYTES, Sender as BulkSender};
 pub use queues::cache_line::{
     CacheLineHeader, CacheLineMessage, CacheLineReceiver, CacheLineSender, LINE_DATA,
 };
 pub use queues::channel::{
-    OpenError as ChannelOpenError, RecvError as ChannelRecvError, SendError as ChannelSendError,
-    Sender as ChannelSender, Value,
+    RecvError as ChannelRecvError, SendError as ChannelSendError, Sender as ChannelSender, Value,
 };
 pub use queues::error::CreateError;
 pub use queues::express::{ExpressReceiver, ExpressSender, Message};
 pub use queues::id::SourceName;
 pub use queues::queue::{RecvError, SendError};
-pub use queues::window::{Condition, RemoteError, RemoteWindow, Window, WindowError};
+pub use queues::window::{Condition, RemoteWindow, Window, WindowError};
 
 use crate::communicator::Communicator;
 use crate::error::Result;

@@ -37,9 +37,6 @@ pub enum Error {
     /// A bulk transfer failed.
     #[error(transparent)]
     Bulk(#[from] bulk::BulkError),
-    /// Bulk transfers are unavailable.
-    #[error(transparent)]
-    BulkOpen(#[from] bulk::OpenError),
     /// A Basic ring failed.
     #[error(transparent)]
     Basic(#[from] queues::basic::BasicError),
@@ -175,5 +172,5 @@ by_way_of_tradewind!(
     queues::queue::RecvError,
     queues::channel::SendError,
     queues::channel::RecvError,
-    queues::window::RemoteError,
+    queues::window::WindowError,
 );

@@ -1,64 +1,6 @@
 //! Errors of append buffers.
 
-use shm::arena::ArenaError;
-use shm::process::ProcessError;
-use shm::segment::{Offset, SegmentError};
-
-/// Error of creating or connecting to an append buffer.
-#[derive(Debug, thiserror::Error)]
-#[non_exhaustive]
-pub enum OpenError {
-    /// The requested size is not supported.
-    #[error(
-        "a buffer for {records} records of {record_bytes} bytes cannot be created: choose 1 to \
-         {most} records"
-    )]
-    Size {
-        /// Requested number of records.
-        records: u64,
-        /// Requested bytes per record.
-        record_bytes: u64,
-        /// Maximum number of records.
-        most: u64,
-    },
-    /// No append buffer lies at the offset.
-    #[error(
-        "there is no append buffer at {offset}: connect to the offset that `Receiver::offset` \
-         returned, in the same segment"
-    )]
-    NoBuffer {
-        /// Requested offset.
-        offset: Offset,
-    },
-    /// Its owner has withdrawn it.
-    #[error("the append buffer at {offset} was withdrawn by its owner, process {owner}")]
-    Withdrawn {
-        /// Offset of the buffer.
-        offset: Offset,
-        /// Process number of the owner.
-        owner: u32,
-    },
-    /// The number of connected senders is at its maximum.
-    #[error(
-        "the append buffer at {offset} has {most} connected senders, the maximum: share one among \
-         threads"
-    )]
-    TooManyHandles {
-        /// Offset of the buffer.
-        offset: Offset,
-        /// Maximum number of senders.
-        most: usize,
-    },
-    /// The arena has no memory left.
-    #[error("no memory for an append buffer: {0}")]
-    Arena(#[from] ArenaError),
-    /// The buffer does not lie in the segment.
-    #[error("an append buffer cannot lie there: {0}")]
-    Segment(#[from] SegmentError),
-    /// The identity of this process is unavailable.
-    #[error(transparent)]
-    Process(#[from] ProcessError),
-}
+use shm::segment::Offset;
 
 /// Error of appending a record. No part of the record was appended.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]

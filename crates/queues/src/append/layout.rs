@@ -2,16 +2,17 @@
 
 use std::sync::Arc;
 
-use shm::mapped::{Mapped, MappedSlice};
+use shm::arena::Arena;
+use shm::mapped::MappedSlice;
+use shm::object::{CreateError, Label, Object, ObjectHeader};
+use shm::process_table::ProcessTable;
 use shm::segment::{Offset, Segment};
 use shm::wakeup::Wakeup;
 
-use super::error::OpenError;
 use super::ring::{self, RecordRing};
 use crate::fence;
 use crate::sync::{AtomicU32, AtomicU64, Ordering};
 use shm::liveness::ProcessId;
-use shm::process_table::{AttachError, Entry, MAX_PROCESSES, ProcessTable};
 
 /// Maximum number of records of a buffer.
 const MOST_RECORDS: u64 = 1 << 24;
@@ -24,10 +25,9 @@ const EXTRA_WORDS: u64 = 2;
 
 shm::shared_lines! {
     /// Properties of the buffer, written on creation.
-    pub(super) struct Label {
-        /// [`MAGIC`]; stored last.
-        magic: AtomicU64,
-        records: AtomicU64,
+    pub(super) struct Description {
+        /// Label, with the number of records.
+        label: Label,
         record_bytes: AtomicU64,
         owner: AtomicU64,
     }
@@ -49,7 +49,7 @@ shm::shared_lines! {
 
     /// All lines before the cells.
     pub(super) struct Head {
-        label: Label,
+        description: Description,
         tail: Tail,
         owner_wakeup: OwnerWakeup,
         senders_wakeup: SendersWakeup,
@@ -57,16 +57,28 @@ shm::shared_lines! {
     }
 }
 
-/// "append" in ASCII and a version.
-const MAGIC: u64 = 0x6170_7065_6e64_0001;
+impl ObjectHeader for Head {
+    const KIND: u32 = u32::from_be_bytes(*b"appd");
+    const NAME: &'static str = "append buffer";
+
+    fn label(&self) -> &Label {
+        &self.description.label
+    }
+
+    fn owner(&self) -> Option<&AtomicU64> {
+        Some(&self.description.owner)
+    }
+
+    fn processes(&self) -> Option<&ProcessTable> {
+        Some(&self.processes)
+    }
+}
 
 /// Mapped buffer, as seen by any process.
 #[derive(Debug)]
 pub(super) struct Layout {
-    head: Mapped<Head>,
+    head: Object<Head>,
     cells: MappedSlice<AtomicU64>,
-    offset: Offset,
-    owner: ProcessId,
     stride: usize,
     record_bytes: u64,
 }
@@ -76,72 +88,68 @@ fn stride(record_bytes: u64) -> u64 {
     (record_bytes.div_ceil(8) + EXTRA_WORDS).next_multiple_of(8)
 }
 
-/// Returns the size of a buffer in bytes.
-pub(super) fn footprint(records: u64, record_bytes: u64) -> Result<u64, OpenError> {
-    if records == 0 || records > MOST_RECORDS || record_bytes > MOST_BYTES {
-        return Err(OpenError::Size { records, record_bytes, most: MOST_RECORDS });
+/// Returns the number of words of all cells.
+fn cell_words(records: u64, record_bytes: u64) -> Result<u64, CreateError> {
+    let size =
+        |requested, unit, limits| CreateError::Size { object: Head::NAME, requested, unit, limits };
+    if records == 0 || records > MOST_RECORDS {
+        return Err(size(records, "records", "1 to 16777216"));
     }
-    Ok(size_of::<Head>() as u64 + records * stride(record_bytes) * 8)
+    if record_bytes > MOST_BYTES {
+        return Err(size(record_bytes, "bytes a record", "at most 1073741824"));
+    }
+    Ok(records * stride(record_bytes))
 }
 
 impl Layout {
-    /// Creates a buffer at `offset`, in zeroed memory, owned by this process.
+    /// Creates a buffer, owned by this process.
     pub(super) fn create(
-        segment: &Arc<Segment>,
-        offset: Offset,
+        arena: &Arena,
         records: u64,
         record_bytes: u64,
-    ) -> Result<Self, OpenError> {
-        let head = Mapped::<Head>::new(segment, offset)?;
-        // Relaxed: the magic number publishes them.
-        head.label.records.store(records, Ordering::Relaxed);
-        head.label.record_bytes.store(record_bytes, Ordering::Relaxed);
-        head.label.owner.store(ProcessId::own()?.0, Ordering::Relaxed);
-        let cells = Layout::cells(segment, offset, records, record_bytes)?;
-        for (position, cell) in cells.chunks_exact(stride(record_bytes) as usize).enumerate() {
-            // Relaxed: as above.
-            cell[0].store(ring::empty(position as u64), Ordering::Relaxed);
-        }
-        // Release: pairs with the Acquire in `open`.
-        head.label.magic.store(MAGIC, Ordering::Release);
-        Layout::open(segment, offset)
+    ) -> Result<Self, CreateError> {
+        let words = cell_words(records, record_bytes)?;
+        let prepare = |head: &Object<Head>| {
+            // Relaxed: the label publishes it.
+            head.description.record_bytes.store(record_bytes, Ordering::Relaxed);
+            let cells = head.trailing::<AtomicU64>(0, words as usize)?;
+            for (position, cell) in cells.chunks_exact(stride(record_bytes) as usize).enumerate() {
+                // Relaxed: as above.
+                cell[0].store(ring::empty(position as u64), Ordering::Relaxed);
+            }
+            Ok(())
+        };
+        Self::map(Object::create(arena, 8 * words, records as u32, prepare)?.0)
     }
 
-    /// Maps the buffer at `offset`.
-    pub(super) fn open(segment: &Arc<Segment>, offset: Offset) -> Result<Self, OpenError> {
-        let head = Mapped::<Head>::new(segment, offset)?;
-        // Acquire: pairs with the Release in `create`.
-        if head.label.magic.load(Ordering::Acquire) != MAGIC {
-            return Err(OpenError::NoBuffer { offset });
-        }
-        // Relaxed: the magic number published them. They may be corrupt, so they are checked
-        // below.
-        let records = head.label.records.load(Ordering::Relaxed);
-        let record_bytes = head.label.record_bytes.load(Ordering::Relaxed);
-        let owner = ProcessId(head.label.owner.load(Ordering::Relaxed));
-        let cells = Layout::cells(segment, offset, records, record_bytes)?;
+    /// Connects to the buffer at `offset`.
+    pub(super) fn connect(segment: &Arc<Segment>, offset: Offset) -> Result<Self, CreateError> {
+        Self::map(Object::connect(segment, offset)?)
+    }
+
+    fn map(head: Object<Head>) -> Result<Self, CreateError> {
+        // Relaxed: the label published it. The memory may have been overwritten since, so both
+        // numbers are checked before any range is computed from them.
+        let record_bytes = head.description.record_bytes.load(Ordering::Relaxed);
+        let words = cell_words(head.parameter().into(), record_bytes)
+            .map_err(|_| Object::<Head>::not_found(head.offset()))?;
+        let cells = head.trailing(0, words as usize)?;
         let stride = stride(record_bytes) as usize;
         fence::register();
-        Ok(Layout { head, cells, offset, owner, stride, record_bytes })
+        Ok(Layout { head, cells, stride, record_bytes })
     }
 
-    fn cells(
-        segment: &Arc<Segment>,
-        offset: Offset,
-        records: u64,
-        record_bytes: u64,
-    ) -> Result<MappedSlice<AtomicU64>, OpenError> {
-        footprint(records, record_bytes).map_err(|_| OpenError::NoBuffer { offset })?;
-        let first = offset.plus(size_of::<Head>() as u64).ok_or(OpenError::NoBuffer { offset })?;
-        Ok(MappedSlice::new(segment, first, (records * stride(record_bytes)) as usize)?)
+    /// Returns the object in the segment.
+    pub(super) fn object(&self) -> &Object<Head> {
+        &self.head
     }
 
     pub(super) fn offset(&self) -> Offset {
-        self.offset
+        self.head.offset()
     }
 
     pub(super) fn owner(&self) -> ProcessId {
-        self.owner
+        self.head.owner()
     }
 
     pub(super) fn record_bytes(&self) -> u64 {
@@ -164,25 +172,11 @@ impl Layout {
         &self.head.processes
     }
 
-    /// Attaches this process to the buffer.
-    pub(super) fn enter(&self) -> Result<Entry, OpenError> {
-        let offset = self.offset;
-        self.processes().attach().map_err(|reason| match reason {
-            AttachError::Closed => OpenError::Withdrawn { offset, owner: self.owner.pid() },
-            AttachError::TooMany => OpenError::TooManyHandles { offset, most: MAX_PROCESSES },
-            AttachError::Unidentified(error) => error.into(),
-        })
-    }
-
-    /// Withdraws the buffer and wakes waiting senders.
-    pub(super) fn withdraw(&self) {
-        self.processes().close();
+    /// Withdraws the buffer and wakes waiting senders; returns true if no living process is
+    /// connected.
+    pub(super) fn withdraw(&self) -> bool {
+        let unused = self.head.close();
         self.senders_wakeup().notify();
-    }
-
-    /// Erases the magic number, so that no process connects to freed memory.
-    pub(super) fn erase(&self) {
-        // Relaxed: the arena's next user orders its own stores.
-        self.head.label.magic.store(0, Ordering::Relaxed);
+        unused
     }
 }

@@ -1,55 +1,8 @@
 //! Errors of bulk transfers.
 
-use shm::arena::ArenaError;
-use shm::process::ProcessError;
-use shm::segment::{Offset, SegmentError};
+use shm::segment::Offset;
 
-use super::memory::{MAX_STAGING, MIN_STAGING};
 use super::process_memory::AccessFailure;
-use shm::process_table::{End, TakenBy};
-
-/// Reason why a link could not be created, or an end not be connected to.
-#[derive(Debug, thiserror::Error)]
-#[non_exhaustive]
-pub enum OpenError {
-    /// The staging area is too small for two pieces, or too large.
-    #[error(
-        "a staging area of {bytes} bytes cannot be created: request {MIN_STAGING} to {MAX_STAGING} \
-         bytes"
-    )]
-    Staging {
-        /// Requested size.
-        bytes: u64,
-    },
-    /// The offset is not that of a link.
-    #[error(
-        "there is no link at {offset}: use the offset that `BulkLink::offset` returned, in the \
-         same segment"
-    )]
-    NoLink {
-        /// Offset of the search.
-        offset: Offset,
-    },
-    /// The end was connected to before; that is possible once.
-    #[error("the {end} of the link at {offset} {}: create a link for each pair", TakenBy(*.process))]
-    AlreadyOpened {
-        /// Offset of the link.
-        offset: Offset,
-        /// The end.
-        end: End,
-        /// Number of the process that holds it; `None` if it has been closed or withdrawn since.
-        process: Option<u32>,
-    },
-    /// The arena has no memory for the link.
-    #[error("no memory for a link: {0}")]
-    Arena(#[from] ArenaError),
-    /// The offset does not lie in the segment.
-    #[error("a link cannot lie there: {0}")]
-    Segment(#[from] SegmentError),
-    /// The identity of this process is unavailable.
-    #[error(transparent)]
-    Process(#[from] ProcessError),
-}
 
 /// Reason why a process cannot access the private memory of the process at the other end.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]

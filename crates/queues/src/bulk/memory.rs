@@ -4,17 +4,17 @@ use std::sync::Arc;
 use std::time::Instant;
 
 use shm::arena::Arena;
-use shm::mapped::Mapped;
 use shm::memory::{Purpose, SegmentMemory};
+use shm::object::{CreateError, Label, Object, ObjectHeader};
 use shm::prefetch::populate;
+use shm::process_table::{End, EndHolder, Ends};
 use shm::segment::{Offset, Segment, SegmentError};
 use shm::wakeup::Wakeup;
 
-use super::error::{BulkError, OpenError};
+use super::error::BulkError;
 use crate::fence;
-use crate::sync::{AtomicU32, AtomicU64, Ordering};
+use crate::sync::{AtomicU32, AtomicU64};
 use shm::liveness::ProcessWatch;
-use shm::process_table::{End, EndHolder, TakeError};
 use shm::wait::{PeerWaitError, wait_for_peer};
 
 /// Smallest staging area: two pieces of the smallest size and their headers.
@@ -25,12 +25,10 @@ pub(super) const MAX_STAGING: u64 = 1 << 30;
 
 shm::shared_lines! {
     /// Description of the link; written when it is created and when an end is taken or released.
-    pub(super) struct LinkLabel {
-        /// [`MAGIC`]; stored last.
-        magic: AtomicU64,
-        staging: AtomicU64,
-        sender: AtomicU64,
-        receiver: AtomicU64,
+    pub(super) struct LinkDescription {
+        /// Label, with the binary logarithm of the size of the staging area.
+        label: Label,
+        ends: Ends,
     }
 
     /// Progress of the sender, in bytes of the stream.
@@ -76,7 +74,7 @@ shm::shared_lines! {
 
     /// The whole header; the staging area follows.
     pub(super) struct LinkHeader {
-        label: LinkLabel,
+        description: LinkDescription,
         pub(super) sent: SenderProgress,
         pub(super) received: ReceiverProgress,
         sender_wakeup: WakeupLine,
@@ -87,8 +85,18 @@ shm::shared_lines! {
     }
 }
 
-/// "bulk" in ASCII and a version.
-const MAGIC: u64 = 0x6275_6c6b_0000_0001;
+impl ObjectHeader for LinkHeader {
+    const KIND: u32 = u32::from_be_bytes(*b"bulk");
+    const NAME: &'static str = "link";
+
+    fn label(&self) -> &Label {
+        &self.description.label
+    }
+
+    fn ends(&self) -> Option<&Ends> {
+        Some(&self.description.ends)
+    }
+}
 
 /// Bytes prefetched before a copy out of the staging area: the limit of outstanding requests of a
 /// core.
@@ -97,54 +105,58 @@ const PREFETCH: u64 = 4096;
 /// A link mapped by one of its ends, or by its owner.
 #[derive(Debug)]
 pub(super) struct LinkMemory {
-    pub(super) header: Mapped<LinkHeader>,
+    pub(super) header: Object<LinkHeader>,
     memory: SegmentMemory,
-    offset: Offset,
     staging: u64,
 }
 
 impl LinkMemory {
     /// Creates a link with a staging area of `staging` bytes, rounded up to a power of two.
-    pub(super) fn create(arena: &Arena, staging: u64) -> Result<Self, OpenError> {
+    pub(super) fn create(arena: &Arena, staging: u64) -> Result<Self, CreateError> {
         if !(MIN_STAGING..=MAX_STAGING).contains(&staging) {
-            return Err(OpenError::Staging { bytes: staging });
+            return Err(CreateError::Size {
+                object: LinkHeader::NAME,
+                requested: staging,
+                unit: "bytes of staging area",
+                limits: "4096 to 1073741824",
+            });
         }
         let staging = staging.next_power_of_two();
-        let offset = arena.allocate_zeroed(size_of::<LinkHeader>() as u64 + staging, 64)?;
-        let header = Mapped::<LinkHeader>::new(arena.segment(), offset)?;
-        // Relaxed: the magic number publishes it.
-        header.label.staging.store(staging, Ordering::Relaxed);
-        // Release: pairs with the Acquire in `open`.
-        header.label.magic.store(MAGIC, Ordering::Release);
-        LinkMemory::open(arena.segment(), offset)
+        Self::map(Object::create(arena, staging, staging.trailing_zeros(), |_| Ok(()))?.0)
     }
 
-    /// Maps the link at `offset`.
-    pub(super) fn open(segment: &Arc<Segment>, offset: Offset) -> Result<Self, OpenError> {
-        let header = Mapped::<LinkHeader>::new(segment, offset)?;
-        // Acquire: pairs with the Release in `create`.
-        if header.label.magic.load(Ordering::Acquire) != MAGIC {
-            return Err(OpenError::NoLink { offset });
+    /// Connects `end` of the link at `offset` to this process, for good.
+    pub(super) fn connect(
+        segment: &Arc<Segment>,
+        offset: Offset,
+        end: End,
+    ) -> Result<Self, CreateError> {
+        let memory = Self::map(Object::connect(segment, offset)?)?;
+        populate(segment, offset, memory.footprint());
+        memory.header.take(end)?;
+        Ok(memory)
+    }
+
+    fn map(header: Object<LinkHeader>) -> Result<Self, CreateError> {
+        // The memory may have been overwritten since its creation, so the size is checked before
+        // any range is computed from it.
+        let staging = 1_u64.checked_shl(header.parameter()).unwrap_or(0);
+        if !(MIN_STAGING..=MAX_STAGING).contains(&staging) {
+            return Err(Object::<LinkHeader>::not_found(header.offset()));
         }
-        // Relaxed: the magic number published it. The memory may have been overwritten since, so
-        // the value is checked before any range is computed from it.
-        let staging = header.label.staging.load(Ordering::Relaxed);
-        if !staging.is_power_of_two() || !(MIN_STAGING..=MAX_STAGING).contains(&staging) {
-            return Err(OpenError::NoLink { offset });
-        }
-        segment.bytes_ptr(offset, size_of::<LinkHeader>() as u64 + staging)?;
+        header.segment().bytes_ptr(header.behind_header(0), staging)?;
         // SAFETY: `SegmentMemory` requires a protocol that keeps two calls from accessing the same
         // bytes at the same time. The staging area is accessed through this object only: by the
         // sender between `emptied` and `filled` plus the area's size, by the receiver between
         // `emptied` and `filled`, and each publishes with Release the bytes that it is done with.
         // Data in place stay unmodified by the sender until the receiver has finished the transfer.
-        let memory = unsafe { SegmentMemory::new(Arc::clone(segment)) };
+        let memory = unsafe { SegmentMemory::new(Arc::clone(header.segment())) };
         fence::register();
-        Ok(LinkMemory { header, memory, offset, staging })
+        Ok(LinkMemory { header, memory, staging })
     }
 
     pub(super) fn offset(&self) -> Offset {
-        self.offset
+        self.header.offset()
     }
 
     pub(super) fn memory(&self) -> &SegmentMemory {
@@ -173,10 +185,7 @@ impl LinkMemory {
 
     /// Returns the word with the holder of `end`.
     pub(super) fn holder_of(&self, end: End) -> EndHolder<'_> {
-        match end {
-            End::Sender => EndHolder(&self.header.label.sender),
-            End::Receiver => EndHolder(&self.header.label.receiver),
-        }
+        self.header.description.ends.holder(end)
     }
 
     pub(super) fn probe_line(&self, end: End) -> &ProbeLine {
@@ -184,17 +193,6 @@ impl LinkMemory {
             End::Sender => &self.header.sender_probe,
             End::Receiver => &self.header.receiver_probe,
         }
-    }
-
-    /// Takes `end` for this process, for good.
-    pub(super) fn take(&self, end: End) -> Result<(), OpenError> {
-        populate(self.memory.segment(), self.offset, self.footprint());
-        self.holder_of(end).take().map_err(|reason| match reason {
-            TakeError::Taken(process) => {
-                OpenError::AlreadyOpened { offset: self.offset, end, process }
-            }
-            TakeError::Unidentified(error) => error.into(),
-        })
     }
 
     /// Closes `end` for good. The release comes last: the owner may free the memory from then on.
@@ -216,9 +214,9 @@ impl LinkMemory {
         let peer = || self.holder_of(end.other()).holder();
         let waited = wait_for_peer(self.wakeup(end), watch, peer, deadline, poll);
         waited.map_err(|ended| match ended {
-            PeerWaitError::Timeout => BulkError::DeadlinePassed { link: self.offset },
+            PeerWaitError::Timeout => BulkError::DeadlinePassed { link: self.offset() },
             PeerWaitError::PeerExited(process) => {
-                BulkError::PeerGone { link: self.offset, process }
+                BulkError::PeerGone { link: self.offset(), process }
             }
         })
     }
@@ -261,12 +259,18 @@ impl LinkMemory {
     }
 
     fn in_staging(&self, at: u64) -> Offset {
-        Offset(self.offset.0 + size_of::<LinkHeader>() as u64 + (at & (self.staging - 1)))
+        self.header.behind_header(at & (self.staging - 1))
     }
 
-    /// Erases the label, so that later connects fail.
-    pub(super) fn erase(&self) {
-        // Relaxed: the arena's next user orders its own stores.
-        self.header.label.magic.store(0, Ordering::Relaxed);
+    /// Frees the memory if both ends are closed or their processes dead. An end that is still free
+    /// is withdrawn first; it appears as closed to the process at the other end.
+    pub(super) fn free_unused(&self, arena: &Arena) {
+        for end in End::BOTH {
+            if self.holder_of(end).withdraw() {
+                self.wakeup(end).close();
+                self.wakeup(end.other()).notify();
+            }
+        }
+        self.header.free_unused(arena);
     }
 }

@@ -3,13 +3,14 @@
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+use shm::object::CreateError;
 use shm::segment::{Offset, Segment};
 
 use super::direct_access::DirectAccess;
-use super::error::{BulkError, OpenError};
+use super::error::BulkError;
 use super::header::{self, Header};
-use super::link::LinkOwner;
 use super::memory::LinkMemory;
+use super::owner::LinkOwner;
 use super::path::{DirectPath, Path, Received};
 use super::process_memory;
 use crate::sync::Ordering;
@@ -34,11 +35,10 @@ impl Receiver {
     /// Connects to the receiving end of the link at `offset`. That is possible once.
     ///
     /// # Errors
-    /// [`OpenError::NoLink`], [`OpenError::AlreadyOpened`], [`OpenError::Segment`],
-    /// [`OpenError::Process`].
-    pub fn connect(segment: &Arc<Segment>, offset: Offset) -> Result<Self, OpenError> {
-        let memory = LinkMemory::open(segment, offset)?;
-        memory.take(End::Receiver)?;
+    /// [`CreateError::NotFound`], [`CreateError::Taken`], [`CreateError::Segment`],
+    /// [`CreateError::Process`].
+    pub fn connect(segment: &Arc<Segment>, offset: Offset) -> Result<Self, CreateError> {
+        let memory = LinkMemory::connect(segment, offset, End::Receiver)?;
         let access = DirectAccess::new(&memory, End::Receiver);
         let watch = ProcessWatch::default();
         Ok(Receiver { memory, at: 0, published: 0, access, watch, owner: None })

@@ -3,14 +3,15 @@
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+use shm::object::CreateError;
 use shm::owned::OwnedBytes;
 use shm::segment::{Offset, Segment};
 
 use super::direct_access::DirectAccess;
-use super::error::{BulkError, OpenError};
+use super::error::BulkError;
 use super::header::{self, Header};
-use super::link::LinkOwner;
 use super::memory::LinkMemory;
+use super::owner::LinkOwner;
 use super::path::{DirectPath, Path, Policy};
 use super::process_memory;
 use super::shared_transfer::TransferState;
@@ -49,11 +50,10 @@ impl Sender {
     /// Connects to the sending end of the link at `offset`. That is possible once.
     ///
     /// # Errors
-    /// [`OpenError::NoLink`], [`OpenError::AlreadyOpened`], [`OpenError::Segment`],
-    /// [`OpenError::Process`].
-    pub fn connect(segment: &Arc<Segment>, offset: Offset) -> Result<Self, OpenError> {
-        let memory = LinkMemory::open(segment, offset)?;
-        memory.take(End::Sender)?;
+    /// [`CreateError::NotFound`], [`CreateError::Taken`], [`CreateError::Segment`],
+    /// [`CreateError::Process`].
+    pub fn connect(segment: &Arc<Segment>, offset: Offset) -> Result<Self, CreateError> {
+        let memory = LinkMemory::connect(segment, offset, End::Sender)?;
         let access = DirectAccess::new(&memory, End::Sender);
         Ok(Sender {
             memory,

@@ -3,26 +3,24 @@
 use std::sync::Arc;
 
 use shm::arena::Arena;
-use shm::mapped::{Mapped, MappedSlice};
+use shm::mapped::MappedSlice;
+use shm::object::{CreateError, Label, Object, ObjectHeader};
+use shm::process_table::{End, EndHolder, Ends};
 use shm::segment::{Offset, Segment};
 use shm::wakeup::Wakeup;
 
-use super::error::OpenError;
 use super::ring::{self, RingWords};
 use super::value::Value;
 use crate::fence;
 use crate::sync::{AtomicU32, AtomicU64, Ordering};
-use shm::process_table::{End, EndHolder, TakeError};
 
 shm::shared_lines! {
     /// Description of the channel; written when it is created and when an end is taken or released.
-    pub(super) struct ChannelLabel {
-        /// [`MAGIC`] combined with the type of the values; stored last.
-        magic: AtomicU64,
+    pub(super) struct ChannelDescription {
+        /// Label, with the type of the values.
+        label: Label,
         slots: AtomicU64,
-        /// Holders of the ends (see `ends.rs`).
-        sender: AtomicU64,
-        receiver: AtomicU64,
+        ends: Ends,
     }
 
     /// Written by the sender, in the rare case of an announcement.
@@ -48,7 +46,7 @@ shm::shared_lines! {
 
     /// The whole header; the slots follow.
     pub(super) struct ChannelHeader {
-        label: ChannelLabel,
+        description: ChannelDescription,
         sender: SenderLine,
         receiver: ReceiverLine,
         receiver_wakeup: ReceiverWakeup,
@@ -56,8 +54,18 @@ shm::shared_lines! {
     }
 }
 
-/// "channel" in ASCII, one byte left for the type.
-const MAGIC: u64 = 0x6368_616e_6e65_6c00;
+impl ObjectHeader for ChannelHeader {
+    const KIND: u32 = u32::from_be_bytes(*b"chan");
+    const NAME: &'static str = "channel";
+
+    fn label(&self) -> &Label {
+        &self.description.label
+    }
+
+    fn ends(&self) -> Option<&Ends> {
+        Some(&self.description.ends)
+    }
+}
 
 /// Largest capacity of a channel.
 const MAX_VALUES: u64 = 1 << 24;
@@ -65,62 +73,64 @@ const MAX_VALUES: u64 = 1 << 24;
 /// A channel mapped by one of its ends, or by its owner.
 #[derive(Debug)]
 pub(super) struct ChannelMemory {
-    header: Mapped<ChannelHeader>,
+    object: Object<ChannelHeader>,
     slots: MappedSlice<AtomicU64>,
-    offset: Offset,
     count: u64,
 }
 
 impl ChannelMemory {
     /// Creates an empty channel for at least `capacity` values.
-    pub(super) fn create<T: Value>(arena: &Arena, capacity: u64) -> Result<Self, OpenError> {
+    pub(super) fn create<T: Value>(arena: &Arena, capacity: u64) -> Result<Self, CreateError> {
         if capacity == 0 || capacity > MAX_VALUES {
-            return Err(OpenError::Capacity { capacity, most: MAX_VALUES });
+            return Err(CreateError::Size {
+                object: ChannelHeader::NAME,
+                requested: capacity,
+                unit: "values",
+                limits: "1 to 16777216",
+            });
         }
         let mut slots = capacity.next_power_of_two();
         if ring::capacity(slots) < capacity {
             slots *= 2;
         }
-        let bytes = size_of::<ChannelHeader>() as u64 + slots * T::WORDS * 8;
-        let offset = arena.allocate_zeroed(bytes, 64)?;
-        let header = Mapped::<ChannelHeader>::new(arena.segment(), offset)?;
-        // Relaxed: the magic number publishes it.
-        header.label.slots.store(slots, Ordering::Relaxed);
-        // Release: pairs with the Acquire in `open`.
-        header.label.magic.store(MAGIC | u64::from(T::KIND), Ordering::Release);
-        ChannelMemory::open::<T>(arena.segment(), offset)
+        let prepare = |object: &Object<ChannelHeader>| {
+            // Relaxed: the label publishes it.
+            object.description.slots.store(slots, Ordering::Relaxed);
+            Ok(())
+        };
+        Self::map::<T>(Object::create(arena, slots * T::WORDS * 8, T::KIND.into(), prepare)?.0)
     }
 
-    /// Maps the channel at `offset`.
-    pub(super) fn open<T: Value>(
+    /// Connects `end` of the channel at `offset` to this process, for good.
+    pub(super) fn connect<T: Value>(
         segment: &Arc<Segment>,
         offset: Offset,
-    ) -> Result<Self, OpenError> {
-        let header = Mapped::<ChannelHeader>::new(segment, offset)?;
-        // Acquire: pairs with the Release in `create`.
-        let magic = header.label.magic.load(Ordering::Acquire);
-        if magic & !0xff != MAGIC {
-            return Err(OpenError::NoChannel { offset });
+        end: End,
+    ) -> Result<Self, CreateError> {
+        let memory = Self::map::<T>(Object::connect(segment, offset)?)?;
+        memory.object.take(end)?;
+        Ok(memory)
+    }
+
+    fn map<T: Value>(object: Object<ChannelHeader>) -> Result<Self, CreateError> {
+        let offset = object.offset();
+        if object.parameter() != u32::from(T::KIND) {
+            let object = ChannelHeader::NAME;
+            return Err(CreateError::OtherType { object, offset, requested: T::NAME });
         }
-        if magic & 0xff != u64::from(T::KIND) {
-            return Err(OpenError::OtherType { offset, asked: T::NAME });
-        }
-        // Relaxed: the magic number published it. The memory may have been overwritten since, so
-        // the value is checked before any range is computed from it.
-        let count = header.label.slots.load(Ordering::Relaxed);
-        let first = offset
-            .plus(size_of::<ChannelHeader>() as u64)
-            .ok_or(OpenError::NoChannel { offset })?;
+        // Relaxed: the label published it. The memory may have been overwritten since, so the value
+        // is checked before any range is computed from it.
+        let count = object.description.slots.load(Ordering::Relaxed);
         if !count.is_power_of_two() || count > 2 * MAX_VALUES {
-            return Err(OpenError::NoChannel { offset });
+            return Err(Object::<ChannelHeader>::not_found(offset));
         }
-        let slots = MappedSlice::new(segment, first, (count * T::WORDS) as usize)?;
+        let slots = object.trailing(0, (count * T::WORDS) as usize)?;
         fence::register();
-        Ok(ChannelMemory { header, slots, offset, count })
+        Ok(ChannelMemory { object, slots, count })
     }
 
     pub(super) fn offset(&self) -> Offset {
-        self.offset
+        self.object.offset()
     }
 
     /// Returns the number of slots of the ring.
@@ -132,8 +142,8 @@ impl ChannelMemory {
     pub(super) fn words(&self) -> RingWords<'_> {
         RingWords {
             slots: &self.slots,
-            notice: &self.header.sender.notice,
-            consumed: &self.header.receiver.consumed,
+            notice: &self.object.sender.notice,
+            consumed: &self.object.receiver.consumed,
         }
     }
 
@@ -141,36 +151,23 @@ impl ChannelMemory {
     #[inline(always)]
     pub(super) fn wakeup(&self, end: End) -> Wakeup<'_> {
         let word = match end {
-            End::Sender => &self.header.sender_wakeup.word,
-            End::Receiver => &self.header.receiver_wakeup.word,
+            End::Sender => &self.object.sender_wakeup.word,
+            End::Receiver => &self.object.receiver_wakeup.word,
         };
         Wakeup::by_store(word)
     }
 
     /// Returns the word with the holder of `end`.
     pub(super) fn holder_of(&self, end: End) -> EndHolder<'_> {
-        match end {
-            End::Sender => EndHolder(&self.header.label.sender),
-            End::Receiver => EndHolder(&self.header.label.receiver),
-        }
-    }
-
-    /// Takes `end` for this process, for good.
-    pub(super) fn take(&self, end: End) -> Result<(), OpenError> {
-        self.holder_of(end).take().map_err(|reason| match reason {
-            TakeError::Taken(process) => {
-                OpenError::AlreadyOpened { offset: self.offset, end, process }
-            }
-            TakeError::Unidentified(error) => error.into(),
-        })
+        self.object.description.ends.holder(end)
     }
 
     /// Withdraws the ends that are still free. A withdrawn end appears as closed to the process at
     /// the other end.
-    pub(super) fn withdraw(&self) {
+    fn withdraw(&self) {
         if self.holder_of(End::Sender).withdraw() {
             // The notice of a sender that closed without sending, as `Producer::finish` stores it.
-            self.header.sender.notice.store(1, Ordering::Release);
+            self.object.sender.notice.store(1, Ordering::Release);
             self.wakeup(End::Receiver).notify();
         }
         if self.holder_of(End::Receiver).withdraw() {
@@ -179,9 +176,10 @@ impl ChannelMemory {
         }
     }
 
-    /// Erases the label, so that later connects fail.
-    pub(super) fn erase(&self) {
-        // Relaxed: the arena's next user orders its own stores.
-        self.header.label.magic.store(0, Ordering::Relaxed);
+    /// Frees the memory if both ends are closed or their processes dead. Otherwise it stays
+    /// allocated, because an end may still write there.
+    pub(super) fn free_unused(&self, arena: &Arena) {
+        self.withdraw();
+        self.object.free_unused(arena);
     }
 }

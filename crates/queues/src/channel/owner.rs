@@ -1,110 +1,21 @@
-//! Creation of a channel and the lifetime of its memory.
+//! Lifetime of a channel's memory.
 
-use std::marker::PhantomData;
 use std::sync::Arc;
 
 use shm::arena::Arena;
-use shm::segment::Offset;
 
-use super::error::OpenError;
-use super::memory::{ChannelHeader, ChannelMemory};
-use super::receiver::Receiver;
-use super::ring;
-use super::sender::Sender;
-use super::value::Value;
-use shm::process_table::End;
+use super::memory::ChannelMemory;
 
-/// A channel as its creator sees it: memory with two ends, to each of which one process connects.
-///
-/// When the channel is dropped, an end that is still free can no longer be connected to. The memory
-/// returns to the arena if both ends are closed or their processes dead; otherwise it stays
-/// allocated. Therefore keep the value until both sides are done.
-///
-/// ```
-/// use queues::channel::{Channel, Receiver, Sender};
-/// use shm::{arena::Arena, segment::{Backing, Segment}};
-/// use std::sync::Arc;
-/// # fn main() -> Result<(), Box<dyn std::error::Error>> {
-/// let segment = Arc::new(Segment::create(1 << 20, Backing::Memory)?);
-/// let arena = Arc::new(Arena::new(Arc::clone(&segment), 0..1 << 20)?);
-/// let channel = Channel::<u32>::create(&arena, 100)?;
-/// // Other processes map the same segment and receive the offset.
-/// let mut sender = Sender::<u32>::connect(&segment, channel.offset())?;
-/// let mut receiver = Receiver::<u32>::connect(&segment, channel.offset())?;
-/// assert!(Sender::<u32>::connect(&segment, channel.offset()).is_err(), "once only");
-/// sender.send(7)?;
-/// assert_eq!(receiver.recv()?, 7);
-/// # Ok(())
-/// # }
-/// ```
-#[derive(Debug)]
-pub struct Channel<T: Value> {
-    owner: Arc<ChannelOwner>,
-    carries: PhantomData<T>,
-}
-
-impl<T: Value> Channel<T> {
-    /// Creates a channel that holds at least `capacity` values.
-    ///
-    /// # Errors
-    /// [`OpenError::Capacity`], [`OpenError::Arena`].
-    pub fn create(arena: &Arc<Arena>, capacity: u64) -> Result<Self, OpenError> {
-        let memory = ChannelMemory::create::<T>(arena, capacity)?;
-        let owner = Arc::new(ChannelOwner { memory, arena: Arc::clone(arena) });
-        Ok(Channel { owner, carries: PhantomData })
-    }
-
-    /// Returns the offset of the channel in the segment, to which both ends connect.
-    pub fn offset(&self) -> Offset {
-        self.owner.memory.offset()
-    }
-
-    /// Returns the number of values that the channel holds at least.
-    pub fn capacity(&self) -> u64 {
-        ring::capacity(self.owner.memory.slots())
-    }
-
-    /// Returns the number of bytes that the channel occupies in the segment.
-    pub fn bytes(&self) -> u64 {
-        size_of::<ChannelHeader>() as u64 + self.owner.memory.slots() * T::WORDS * 8
-    }
-}
-
-/// Creates a channel and connects both ends in this process, for two of its threads.
-///
-/// # Errors
-/// [`OpenError::Capacity`], [`OpenError::Arena`], [`OpenError::Process`].
-pub fn pair<T: Value>(
-    arena: &Arc<Arena>,
-    capacity: u64,
-) -> Result<(Sender<T>, Receiver<T>), OpenError> {
-    let channel = Channel::<T>::create(arena, capacity)?;
-    let mut sender = Sender::connect(arena.segment(), channel.offset())?;
-    let mut receiver = Receiver::connect(arena.segment(), channel.offset())?;
-    receiver.keep_owner(Arc::clone(&channel.owner));
-    sender.keep_owner(channel.owner);
-    Ok((sender, receiver))
-}
-
-/// Owner of a channel's memory. The two ends of a [`pair`] share it, so that the last one to go
-/// frees the memory.
+/// Owner of a channel's memory. The two ends of a [`pair`](super::pair) share it, so that the last
+/// one to go frees the memory.
 #[derive(Debug)]
 pub(super) struct ChannelOwner {
-    memory: ChannelMemory,
-    arena: Arc<Arena>,
+    pub(super) memory: ChannelMemory,
+    pub(super) arena: Arc<Arena>,
 }
 
 impl Drop for ChannelOwner {
     fn drop(&mut self) {
-        self.memory.withdraw();
-        // Both ends are withdrawn or taken now. A released end stays released, and the end of a
-        // dead process stays unused, so no access follows the free below. Otherwise it
-        // stays allocated, because an end may still write there.
-        let is_free = |end| self.memory.holder_of(end).is_free();
-        if [End::Sender, End::Receiver].into_iter().all(is_free) {
-            self.memory.erase();
-            // Cannot fail: the memory came from this arena and is freed once.
-            let _ = self.arena.free(self.memory.offset());
-        }
+        self.memory.free_unused(&self.arena);
     }
 }

@@ -5,9 +5,10 @@ use std::marker::PhantomData;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+use shm::object::CreateError;
 use shm::segment::{Offset, Segment};
 
-use super::error::{OpenError, RecvError};
+use super::error::RecvError;
 use super::memory::ChannelMemory;
 use super::owner::ChannelOwner;
 use super::ring::{Consumer, TakeError};
@@ -31,11 +32,10 @@ impl<T: Value> Receiver<T> {
     /// Connects to the receiving end of the channel at `offset`. That is possible once.
     ///
     /// # Errors
-    /// [`OpenError::NoChannel`], [`OpenError::OtherType`], [`OpenError::AlreadyOpened`],
-    /// [`OpenError::Segment`], [`OpenError::Process`].
-    pub fn connect(segment: &Arc<Segment>, offset: Offset) -> Result<Self, OpenError> {
-        let memory = ChannelMemory::open::<T>(segment, offset)?;
-        memory.take(End::Receiver)?;
+    /// [`CreateError::NotFound`], [`CreateError::OtherType`], [`CreateError::Taken`],
+    /// [`CreateError::Segment`], [`CreateError::Process`].
+    pub fn connect(segment: &Arc<Segment>, offset: Offset) -> Result<Self, CreateError> {
+        let memory = ChannelMemory::connect::<T>(segment, offset, End::Receiver)?;
         let consumer = Consumer::new(memory.slots());
         let watch = ProcessWatch::default();
         Ok(Receiver { consumer, memory, watch, carries: PhantomData, owner: None })

@@ -5,9 +5,10 @@ use std::marker::PhantomData;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+use shm::object::CreateError;
 use shm::segment::{Offset, Segment};
 
-use super::error::{OpenError, SendError};
+use super::error::SendError;
 use super::memory::ChannelMemory;
 use super::owner::ChannelOwner;
 use super::ring::{Producer, PutError};
@@ -31,11 +32,10 @@ impl<T: Value> Sender<T> {
     /// Connects to the sending end of the channel at `offset`. That is possible once.
     ///
     /// # Errors
-    /// [`OpenError::NoChannel`], [`OpenError::OtherType`], [`OpenError::AlreadyOpened`],
-    /// [`OpenError::Segment`], [`OpenError::Process`].
-    pub fn connect(segment: &Arc<Segment>, offset: Offset) -> Result<Self, OpenError> {
-        let memory = ChannelMemory::open::<T>(segment, offset)?;
-        memory.take(End::Sender)?;
+    /// [`CreateError::NotFound`], [`CreateError::OtherType`], [`CreateError::Taken`],
+    /// [`CreateError::Segment`], [`CreateError::Process`].
+    pub fn connect(segment: &Arc<Segment>, offset: Offset) -> Result<Self, CreateError> {
+        let memory = ChannelMemory::connect::<T>(segment, offset, End::Sender)?;
         let producer = Producer::new(memory.slots());
         let watch = ProcessWatch::default();
         Ok(Sender { producer, memory, watch, carries: PhantomData, owner: None })

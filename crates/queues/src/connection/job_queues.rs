@@ -4,9 +4,7 @@
 use crate::error::CreateError;
 use crate::event::Event;
 use crate::names::Peer;
-use crate::receive_queues::{
-    Class, QueueSender, QueuesConfig, QueuesError, ReceiveQueues, RemoteQueues,
-};
+use crate::receive_queues::{Class, QueueSender, QueuesConfig, ReceiveQueues, RemoteQueues};
 use shm::arena::Arena;
 use shm::segment::{Offset, Segment};
 use std::collections::HashMap;
@@ -43,7 +41,7 @@ impl JobQueues {
     pub(crate) fn create(
         config: QueuesConfig,
         [memory, event]: [OwnedFd; 2],
-    ) -> Result<JobQueues, QueuesError> {
+    ) -> Result<JobQueues, CreateError> {
         let segment = Arc::new(Segment::from_fd(memory).map_err(CreateError::from)?);
         let bytes = segment.bytes();
         let arena = Arc::new(Arena::new(segment, OFFSET.0..bytes).map_err(CreateError::from)?);

@@ -5,35 +5,39 @@ use std::sync::Arc;
 use shm::arena::Arena;
 use shm::event::{Event, EventRequest};
 use shm::mapped::{Mapped, MappedSlice};
+use shm::object::{Label, Object, ObjectHeader};
 use shm::segment::{Offset, Segment};
 use shm::wakeup::Wakeup;
 
 use super::bits::{Bit, Bits, MAX_QUEUES, QUEUES_PER_LINE};
 use crate::error::CreateError;
-use crate::sync::{AtomicU32, AtomicU64, Ordering};
-
-const MAGIC: u64 = 0x7477_706f;
+use crate::sync::{AtomicU32, AtomicU64};
 
 shm::shared_lines! {
-    /// Description of the set, and the receivers' wake-up word.
+    /// Label of the set, with the number of queues, and the receivers' wake-up word.
     pub(super) struct SetSettings {
-        /// [`MAGIC`] and the number of queues.
-        layout: AtomicU64,
+        label: Label,
         /// Wake-up word of receivers.
         arrival: AtomicU32,
         pub(super) request: AtomicU32,
     }
 }
 
+impl ObjectHeader for SetSettings {
+    const KIND: u32 = u32::from_be_bytes(*b"poll");
+    const NAME: &'static str = "poll set";
+
+    fn label(&self) -> &Label {
+        &self.label
+    }
+}
+
 /// The bits of a set of queues in a segment.
 #[derive(Debug, Clone)]
 pub struct PollSet {
-    pub(super) settings: Mapped<SetSettings>,
+    pub(super) settings: Object<SetSettings>,
     words: MappedSlice<AtomicU64>,
     summary: MappedSlice<AtomicU64>,
-    segment: Arc<Segment>,
-    capacity: usize,
-    offset: Offset,
 }
 
 /// Handle with which the senders of one queue of a set announce their messages.
@@ -41,9 +45,8 @@ pub struct PollSet {
 pub(crate) struct SetMember {
     word: Mapped<AtomicU64>,
     summary: Option<Mapped<AtomicU64>>,
-    settings: Mapped<SetSettings>,
+    settings: Object<SetSettings>,
     index: u32,
-    set: Offset,
 }
 
 fn lines_for(capacity: usize) -> (usize, usize) {
@@ -55,10 +58,15 @@ impl PollSet {
     /// Returns the number of bytes that a set of this many queues occupies.
     ///
     /// # Errors
-    /// [`CreateError::Capacity`] for 0 or more than [`MAX_QUEUES`].
+    /// [`CreateError::Size`] for 0 or more than [`MAX_QUEUES`].
     pub fn bytes_for(capacity: usize) -> Result<u64, CreateError> {
         if !(1..=MAX_QUEUES).contains(&capacity) {
-            return Err(CreateError::Capacity { capacity });
+            return Err(CreateError::Size {
+                object: SetSettings::NAME,
+                requested: capacity as u64,
+                unit: "queues",
+                limits: "1 to 262144",
+            });
         }
         let (lines, summary) = lines_for(capacity);
         Ok(64 * (1 + summary + lines) as u64)
@@ -69,58 +77,41 @@ impl PollSet {
     /// # Errors
     /// Those of [`PollSet::bytes_for`] and [`Arena::allocate`].
     pub fn create(arena: &Arena, capacity: usize) -> Result<PollSet, CreateError> {
-        let offset = arena.allocate_zeroed(Self::bytes_for(capacity)?, 128)?;
-        let set = Self::map(arena.segment(), offset, capacity)?;
-        // Release: pairs with the Acquire in `connect`. It is the last store, so a process that
-        // reads the magic number also sees zeroed bits.
-        set.settings.layout.store(MAGIC << 32 | capacity as u64, Ordering::Release);
-        Ok(set)
+        let bits = Self::bytes_for(capacity)? - size_of::<SetSettings>() as u64;
+        let (settings, ()) = Object::create(arena, bits, capacity as u32, |_| Ok(()))?;
+        Self::map(settings)
     }
 
     /// Connects to the set at `offset`.
     ///
     /// # Errors
-    /// [`CreateError::NoQueue`] if there is none, [`CreateError::Segment`] for an offset outside
+    /// [`CreateError::NotFound`] if there is none, [`CreateError::Segment`] for an offset outside
     /// the segment.
     pub fn connect(segment: &Arc<Segment>, offset: Offset) -> Result<PollSet, CreateError> {
-        // Acquire: pairs with the Release in `create`.
-        let label = Mapped::<SetSettings>::new(segment, offset)?.layout.load(Ordering::Acquire);
-        // The capacity comes from shared memory: `bytes_for` limits it, and the mapping fails if
-        // the set would end outside the segment.
-        let capacity = (label & 0xffff_ffff) as usize;
-        if label >> 32 != MAGIC || Self::bytes_for(capacity).is_err() {
-            return Err(CreateError::NoQueue { offset, kind: "poll set" });
-        }
-        Self::map(segment, offset, capacity)
+        Self::map(Object::connect(segment, offset)?)
     }
 
-    fn map(
-        segment: &Arc<Segment>,
-        offset: Offset,
-        capacity: usize,
-    ) -> Result<PollSet, CreateError> {
+    fn map(settings: Object<SetSettings>) -> Result<PollSet, CreateError> {
+        // The capacity comes from shared memory: `bytes_for` limits it, and the mapping fails if
+        // the set would end outside the segment.
+        let capacity = settings.parameter() as usize;
+        Self::bytes_for(capacity)
+            .map_err(|_| Object::<SetSettings>::not_found(settings.offset()))?;
         let (lines, summary) = lines_for(capacity);
-        let after = |count: usize| Offset(offset.0.saturating_add(64 * count as u64));
-        Ok(PollSet {
-            settings: Mapped::new(segment, offset)?,
-            summary: MappedSlice::new(segment, after(1), 8 * summary)?,
-            words: MappedSlice::new(segment, after(1 + summary), 8 * lines)?,
-            segment: Arc::clone(segment),
-            capacity,
-            offset,
-        })
+        let words = settings.trailing(64 * summary as u64, 8 * lines)?;
+        Ok(PollSet { summary: settings.trailing(0, 8 * summary)?, words, settings })
     }
 
     /// Returns the offset of the set in the segment, to which other processes connect.
     #[must_use]
     pub fn offset(&self) -> Offset {
-        self.offset
+        self.settings.offset()
     }
 
     /// Returns the number of queues.
     #[must_use]
     pub fn capacity(&self) -> usize {
-        self.capacity
+        self.settings.parameter() as usize
     }
 
     /// Returns the wake-up word of receivers.
@@ -134,25 +125,25 @@ impl PollSet {
 
     /// Returns the handle for the senders of one queue.
     pub(crate) fn member(&self, index: usize) -> Result<SetMember, CreateError> {
-        if index >= self.capacity {
-            return Err(CreateError::NoMember {
-                offset: self.offset,
-                capacity: self.capacity,
+        if index >= self.capacity() {
+            return Err(CreateError::NoIndex {
+                object: SetSettings::NAME,
+                offset: self.offset(),
+                count: self.capacity(),
                 index,
             });
         }
-        let (_, summary) = lines_for(self.capacity);
+        let (_, summary) = lines_for(self.capacity());
         let word_at = |line: usize, index: usize| {
             let bytes = 64 * line + 8 * (index / 64);
-            Mapped::new(&self.segment, Offset(self.offset.0.saturating_add(bytes as u64)))
+            Mapped::new(self.settings.segment(), self.settings.behind_header(bytes as u64))
         };
         let line = index / QUEUES_PER_LINE;
         Ok(SetMember {
-            word: word_at(1 + summary, index)?,
-            summary: (summary != 0).then(|| word_at(1, line)).transpose()?,
+            word: word_at(summary, index)?,
+            summary: (summary != 0).then(|| word_at(0, line)).transpose()?,
             settings: self.settings.clone(),
             index: index as u32,
-            set: self.offset,
         })
     }
 }
@@ -160,7 +151,7 @@ impl PollSet {
 impl SetMember {
     /// Returns the offset of its set.
     pub(crate) fn set(&self) -> Offset {
-        self.set
+        self.settings.offset()
     }
 
     /// Returns its index in the set.

@@ -1,9 +1,8 @@
 //! Errors of ports.
 
 use crate::connection::ConnectionError;
-use crate::error::RecvError;
+use crate::error::{CreateError, RecvError};
 use crate::names::{NameError, PortAddress, TableError};
-use crate::receive_queues::QueuesError;
 use std::time::Duration;
 
 /// Reason why an operation on a port failed.
@@ -29,7 +28,7 @@ pub enum PortError {
     Connection(#[from] ConnectionError),
     /// This process's receive queues could not be created.
     #[error(transparent)]
-    Queues(#[from] QueuesError),
+    Queues(#[from] CreateError),
     /// This process's receive queues are corrupt.
     #[error(transparent)]
     Receive(#[from] RecvError),

@@ -18,7 +18,8 @@ use std::sync::Arc;
 
 use shm::arena::Arena;
 use shm::event::{Event, EventRequest, Notify};
-use shm::mapped::{Mapped, MappedSlice};
+use shm::mapped::MappedSlice;
+use shm::object::{Label, Object, ObjectHeader};
 use shm::segment::{Offset, Segment};
 use shm::shared::Shared;
 use shm::wakeup::Wakeup;
@@ -27,14 +28,11 @@ use crate::error::{CreateError, MAX_CAPACITY, MIN_CAPACITY};
 use crate::one_poll::{PollSet, SetMember};
 use crate::sync::{AtomicU32, AtomicU64, Ordering, fence};
 
-/// Magic number in the upper half of the layout word.
-const MAGIC: u64 = 0x7477_7269;
-
 shm::shared_lines! {
     /// Properties of the ring, and requests of receivers to senders.
     pub(crate) struct Settings {
-        /// [`MAGIC`], the kind of slots, and the binary logarithm of the capacity.
-        layout: AtomicU64,
+        /// Label of the ring, with the kind of slots and the binary logarithm of the capacity.
+        label: Label,
         /// Offset of the poll set of the queue plus 1; 0 for none.
         poll_set: AtomicU64,
         /// Index in the poll set.
@@ -45,7 +43,6 @@ shm::shared_lines! {
         arrival: AtomicU32,
         /// Event request of receivers.
         request: AtomicU32,
-        unused: AtomicU32,
         /// Programmable Empty message.
         pub(crate) empty: AtomicU64,
     }
@@ -80,11 +77,20 @@ shm::shared_lines! {
     }
 }
 
+impl ObjectHeader for ControlLines {
+    const KIND: u32 = u32::from_be_bytes(*b"ring");
+    const NAME: &'static str = "queue";
+
+    fn label(&self) -> &Label {
+        &self.settings.label
+    }
+}
+
 const SINGLE: u32 = u32::MAX;
 
 /// Contents of the slots of a ring.
 pub trait Slot: Shared {
-    /// Number in the layout word.
+    /// Number in the label.
     const KIND: u8;
     /// Name in error messages.
     const NAME: &'static str;
@@ -96,13 +102,12 @@ pub trait Slot: Shared {
 
 /// Ring in a segment that this value keeps mapped.
 pub struct RingMemory<S: Slot> {
-    pub(crate) control: Mapped<ControlLines>,
+    pub(crate) control: Object<ControlLines>,
     pub(crate) slots: MappedSlice<S>,
     pub(crate) senders: MappedSlice<AtomicU64>,
     /// Number of this process among the senders; 0 for none.
     pub(crate) own: u8,
     member: Option<SetMember>,
-    offset: Offset,
 }
 
 impl<S: Slot> Clone for RingMemory<S> {
@@ -113,26 +118,26 @@ impl<S: Slot> Clone for RingMemory<S> {
             senders: self.senders.clone(),
             own: self.own,
             member: self.member.clone(),
-            offset: self.offset,
         }
     }
 }
 
 /// Returns the size of a ring in bytes.
 pub(crate) fn bytes_for<S: Slot>(capacity: usize) -> Result<u64, CreateError> {
-    check(capacity)?;
-    Ok((size_of::<ControlLines>() + capacity * size_of::<S>() + S::SENDERS * 8) as u64)
+    Ok(size_of::<ControlLines>() as u64 + trailing_bytes::<S>(capacity)?)
 }
 
-fn check(capacity: usize) -> Result<(), CreateError> {
-    if capacity.is_power_of_two() && (MIN_CAPACITY..=MAX_CAPACITY).contains(&capacity) {
-        return Ok(());
+/// Returns the size of slots and senders in bytes.
+fn trailing_bytes<S: Slot>(capacity: usize) -> Result<u64, CreateError> {
+    if !capacity.is_power_of_two() || !(MIN_CAPACITY..=MAX_CAPACITY).contains(&capacity) {
+        return Err(CreateError::Size {
+            object: S::NAME,
+            requested: capacity as u64,
+            unit: "messages",
+            limits: "a power of two from 2 to 16777216",
+        });
     }
-    Err(CreateError::Capacity { capacity })
-}
-
-fn layout<S: Slot>(capacity: usize) -> u64 {
-    MAGIC << 32 | u64::from(S::KIND) << 8 | u64::from(capacity.trailing_zeros())
+    Ok((capacity * size_of::<S>() + S::SENDERS * 8) as u64)
 }
 
 impl<S: Slot> RingMemory<S> {
@@ -142,96 +147,65 @@ impl<S: Slot> RingMemory<S> {
         capacity: usize,
         member: Option<(&PollSet, usize)>,
     ) -> Result<Self, CreateError> {
-        // Processors fetch lines in aligned pairs.
-        let offset = arena.allocate(bytes_for::<S>(capacity)?, 128)?;
-        Self::create_at(arena.segment(), offset, capacity, member).inspect_err(|_| {
-            // Cannot fail: the memory came from this arena.
-            let _ = arena.free(offset);
-        })
-    }
-
-    /// Creates a ring in committed memory that nothing else uses.
-    pub(crate) fn create_at(
-        segment: &Arc<Segment>,
-        offset: Offset,
-        capacity: usize,
-        member: Option<(&PollSet, usize)>,
-    ) -> Result<Self, CreateError> {
-        let ring = Self::map(segment, offset, capacity, None)?;
-        let member = member.map(|(set, index)| set.member(index)).transpose()?;
-        let ControlLines { settings, tail, head, space } = &*ring.control;
-        // Relaxed, all stores below: the Release store of the layout word publishes them.
-        let place =
-            member.as_ref().map_or((0, 0), |member| (member.set().0 + 1, member.index() as u64));
-        settings.poll_set.store(place.0, Ordering::Relaxed);
-        settings.poll_index.store(place.1, Ordering::Relaxed);
-        for word in [&settings.empty, &tail.position, &tail.hint, &head.position] {
-            word.store(0, Ordering::Relaxed);
-        }
-        for word in [
-            &settings.gate,
-            &settings.arrival,
-            &settings.request,
-            &settings.unused,
-            &head.receivers,
-            &space.word,
-        ] {
-            word.store(0, Ordering::Relaxed);
-        }
-        ring.slots.iter().for_each(S::clear);
-        ring.senders.iter().for_each(|name| name.store(0, Ordering::Relaxed));
-        // Release: pairs with the Acquire in `connect`. The layout word is the last store, so a
-        // process that finds it also finds an empty ring.
-        settings.layout.store(layout::<S>(capacity), Ordering::Release);
-        Ok(RingMemory { member, ..ring })
+        let bytes = trailing_bytes::<S>(capacity)?;
+        let parameter = u32::from(S::KIND) << 8 | capacity.trailing_zeros();
+        let (control, (slots, senders, member)) =
+            Object::create(arena, bytes, parameter, |control: &Object<ControlLines>| {
+                let member = member.map(|(set, index)| set.member(index)).transpose()?;
+                let place = member
+                    .as_ref()
+                    .map_or((0, 0), |member| (member.set().0 + 1, member.index() as u64));
+                // Relaxed: the label publishes both, and what `clear` stores.
+                control.settings.poll_set.store(place.0, Ordering::Relaxed);
+                control.settings.poll_index.store(place.1, Ordering::Relaxed);
+                let (slots, senders) = Self::map(control, capacity)?;
+                slots.iter().for_each(S::clear);
+                Ok((slots, senders, member))
+            })?;
+        crate::fence::register();
+        Ok(RingMemory { control, slots, senders, own: 0, member })
     }
 
     /// Connects to a ring at `offset`.
     pub(crate) fn connect(segment: &Arc<Segment>, offset: Offset) -> Result<Self, CreateError> {
-        let settings = Mapped::<Settings>::new(segment, offset)?;
-        // Acquire: pairs with the Release in `create_at`. Nothing is trusted before the word equals
-        // the layout of a valid capacity; the mapping then checks that the ring lies in the
-        // segment.
-        let found = settings.layout.load(Ordering::Acquire);
-        let capacity = 1usize.checked_shl((found & 0xff) as u32).unwrap_or(0);
-        if check(capacity).is_err() || found != layout::<S>(capacity) {
-            return Err(CreateError::NoQueue { offset, kind: S::NAME });
+        let not_found = CreateError::NotFound { object: S::NAME, offset };
+        let control = match Object::<ControlLines>::connect(segment, offset) {
+            Err(CreateError::NotFound { .. }) => return Err(not_found),
+            other => other?,
+        };
+        // Nothing is trusted before the parameter is one that `create` writes; the mapping then
+        // checks that the ring lies in the segment.
+        let parameter = control.parameter();
+        let capacity = 1usize.checked_shl(parameter & 0xff).unwrap_or(0);
+        if parameter >> 8 != u32::from(S::KIND) || trailing_bytes::<S>(capacity).is_err() {
+            return Err(not_found);
         }
-        // Relaxed: written before the layout word, and never again.
-        let member = match settings.poll_set.load(Ordering::Relaxed).checked_sub(1) {
+        // Relaxed: written before the label, and never again.
+        let member = match control.settings.poll_set.load(Ordering::Relaxed).checked_sub(1) {
             None => None,
-            Some(place) => {
-                let index = usize::try_from(settings.poll_index.load(Ordering::Relaxed))
+            Some(set) => {
+                let index = usize::try_from(control.settings.poll_index.load(Ordering::Relaxed))
                     .unwrap_or(usize::MAX);
-                Some(PollSet::connect(segment, Offset(place))?.member(index)?)
+                Some(PollSet::connect(segment, Offset(set))?.member(index)?)
             }
         };
-        Self::map(segment, offset, capacity, member)
+        let (slots, senders) = Self::map(&control, capacity)?;
+        crate::fence::register();
+        Ok(RingMemory { control, slots, senders, own: 0, member })
     }
 
+    /// Maps the slots and the senders.
     fn map(
-        segment: &Arc<Segment>,
-        offset: Offset,
+        control: &Object<ControlLines>,
         capacity: usize,
-        member: Option<SetMember>,
-    ) -> Result<Self, CreateError> {
-        let bytes = bytes_for::<S>(capacity)?;
-        let control = Mapped::new(segment, offset)?;
-        let after = Offset(offset.0.saturating_add(size_of::<ControlLines>() as u64));
-        let slots = MappedSlice::new(segment, after, capacity)?;
-        let after = Offset(after.0.saturating_add((capacity * size_of::<S>()) as u64));
-        let senders = MappedSlice::new(segment, after, S::SENDERS)?;
-        debug_assert_eq!(
-            bytes,
-            (size_of_val(&*control) + size_of_val(&*slots) + size_of_val(&*senders)) as u64
-        );
-        crate::fence::register();
-        Ok(RingMemory { control, slots, senders, own: 0, member, offset })
+    ) -> Result<(MappedSlice<S>, MappedSlice<AtomicU64>), CreateError> {
+        let slots = control.trailing(0, capacity)?;
+        Ok((slots, control.trailing((capacity * size_of::<S>()) as u64, S::SENDERS)?))
     }
 
     /// Returns the offset of the ring.
     pub(crate) fn offset(&self) -> Offset {
-        self.offset
+        self.control.offset()
     }
 
     /// Returns the wake-up word of receivers.
@@ -300,7 +274,7 @@ impl<S: Slot> RingMemory<S> {
             let after = match (sole, seen) {
                 (true, 0) => SINGLE,
                 (false, count) if count < SINGLE - 1 => count + 1,
-                _ => return Err(CreateError::Held { offset: self.offset }),
+                _ => return Err(CreateError::Held { object: S::NAME, offset: self.offset() }),
             };
             // Acquire: pairs with the Release in `leave_receiver`, so that the head of the former
             // receiver is visible.

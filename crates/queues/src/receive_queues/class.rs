@@ -4,12 +4,12 @@
 use std::collections::VecDeque;
 use std::sync::Arc;
 
-use super::config::{Class, QueuesConfig, QueuesError};
+use super::config::{Class, QueuesConfig};
 use super::layout::{QueueState, QueuesLayout};
 use super::memory::QueuesMemory;
 use crate::cache_line::ring::POSITION;
 use crate::cache_line::{CacheLine, CacheLineMessage, CacheLineQueue, CacheLineReceiver, Single};
-use crate::error::RecvError;
+use crate::error::{CreateError, RecvError};
 use crate::one_poll::bits::{Members, Poller};
 use crate::queue::sealed::Protocol;
 use crate::sync::{Ordering, fence};
@@ -101,7 +101,7 @@ impl ClassQueues {
         class: Class,
         non_resident: CacheLineQueue,
         config: QueuesConfig,
-    ) -> Result<ClassQueues, QueuesError> {
+    ) -> Result<ClassQueues, CreateError> {
         Ok(ClassQueues {
             memory: Arc::clone(memory),
             layout: layout.clone(),

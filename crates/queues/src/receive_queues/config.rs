@@ -1,10 +1,6 @@
 //! Configuration of the receive queues of a process.
 
-use shm::process::ProcessError;
-use shm::segment::Offset;
-
 use crate::error::CreateError;
-use shm::process_table::MAX_PROCESSES;
 
 /// Largest number of queues: the range of a message's tag.
 pub const MAX_QUEUES: usize = 1 << 16;
@@ -49,66 +45,23 @@ impl Default for QueuesConfig {
 }
 
 impl QueuesConfig {
-    pub(super) fn check(self) -> Result<(), QueuesError> {
+    pub(super) fn check(self) -> Result<(), CreateError> {
         let QueuesConfig { queues, rings, quota, .. } = self;
-        if !(1..=MAX_QUEUES).contains(&queues) || rings > MAX_RINGS || quota == 0 {
-            return Err(QueuesError::Config { config: self });
+        let size = |requested: usize, unit, limits| CreateError::Size {
+            object: "set of receive queues",
+            requested: requested as u64,
+            unit,
+            limits,
+        };
+        if !(1..=MAX_QUEUES).contains(&queues) {
+            return Err(size(queues, "queues", "1 to 65536"));
+        }
+        if rings > MAX_RINGS {
+            return Err(size(rings, "rings in each class", "at most 32768"));
+        }
+        if quota == 0 {
+            return Err(size(quota, "messages of quota", "at least 1"));
         }
         Ok(())
     }
-}
-
-/// Reason why receive queues could not be created, connected to or opened.
-#[derive(Debug, thiserror::Error)]
-#[non_exhaustive]
-pub enum QueuesError {
-    /// The configuration is invalid.
-    #[error(
-        "receive queues cannot have the configuration {config:?}: take 1 to {MAX_QUEUES} queues, \
-         at most {MAX_RINGS} rings, a quota above 0"
-    )]
-    Config {
-        /// Requested configuration.
-        config: QueuesConfig,
-    },
-    /// The offset is not that of receive queues.
-    #[error(
-        "there are no receive queues at {offset}: use the offset that `ReceiveQueues::offset` \
-         returned"
-    )]
-    NotFound {
-        /// Offset of the search.
-        offset: Offset,
-    },
-    /// The index is out of range.
-    #[error("the receiver at {offset} has {queues} queues, so none of index {index}")]
-    NoQueue {
-        /// Offset of the receive queues.
-        offset: Offset,
-        /// Number of queues.
-        queues: usize,
-        /// Requested index.
-        index: usize,
-    },
-    /// The receive queues were closed.
-    #[error("the receive queues at {offset} are closed")]
-    Closed {
-        /// Offset of the receive queues.
-        offset: Offset,
-    },
-    /// The largest number of [`super::RemoteQueues`] is connected.
-    #[error(
-        "the receive queues at {offset} have {MAX_PROCESSES} connected handles, the maximum: share \
-         one in a process"
-    )]
-    TooManyProcesses {
-        /// Offset of the receive queues.
-        offset: Offset,
-    },
-    /// The identity of this process is unavailable.
-    #[error(transparent)]
-    Process(#[from] ProcessError),
-    /// A ring could not be created or found.
-    #[error(transparent)]
-    Ring(#[from] CreateError),
 }

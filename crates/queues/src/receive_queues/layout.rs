@@ -3,21 +3,18 @@
 
 use std::sync::Arc;
 
+use shm::arena::Arena;
 use shm::event::EventRequest;
-use shm::mapped::{Mapped, MappedSlice};
+use shm::mapped::MappedSlice;
+use shm::object::{CreateError, Label, Object, ObjectHeader};
+use shm::process_table::ProcessTable;
 use shm::segment::{Offset, Segment};
 use shm::wakeup::Wakeup;
 
-use super::config::{Class, MAX_QUEUES, MAX_RINGS, QueuesConfig, QueuesError};
+use super::config::{Class, MAX_QUEUES, MAX_RINGS, QueuesConfig};
 use crate::cache_line::CacheLineQueue;
-use crate::error::CreateError;
 use crate::one_poll::bits::{Bits, QUEUES_PER_LINE};
 use crate::sync::{AtomicU32, AtomicU64, Ordering};
-use shm::liveness::ProcessId;
-use shm::process_table::{AttachError, Entry, ProcessTable};
-
-/// Label of receive queues.
-const MAGIC: u64 = 0x7477_6861_6c6c;
 
 const RESIDENT: u64 = 1 << 63;
 const STOPPED: u64 = 1 << 62;
@@ -26,8 +23,8 @@ const RING_SHIFT: u32 = 32;
 shm::shared_lines! {
     /// Description of the queues, and the receiver's wake-up word.
     pub(super) struct QueuesSettings {
-        magic: AtomicU64,
-        queues: AtomicU64,
+        /// Label, with the number of queues.
+        label: Label,
         rings: AtomicU64,
         /// Identity of the receiving process.
         owner: AtomicU64,
@@ -60,6 +57,23 @@ shm::shared_lines! {
     }
 }
 
+impl ObjectHeader for QueuesHeader {
+    const KIND: u32 = u32::from_be_bytes(*b"rcvq");
+    const NAME: &'static str = "set of receive queues";
+
+    fn label(&self) -> &Label {
+        &self.settings.label
+    }
+
+    fn owner(&self) -> Option<&AtomicU64> {
+        Some(&self.settings.owner)
+    }
+
+    fn processes(&self) -> Option<&ProcessTable> {
+        Some(&self.processes)
+    }
+}
+
 /// Decoded word of a descriptor.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub(super) struct QueueState {
@@ -88,14 +102,13 @@ impl QueueState {
 /// The mapped receive queues, without their rings.
 #[derive(Debug, Clone)]
 pub(super) struct QueuesLayout {
-    header: Mapped<QueuesHeader>,
+    header: Object<QueuesHeader>,
     /// Offset plus one of each ring, 0 for none: those of requests, then those of replies.
     pub(super) ring_offsets: MappedSlice<AtomicU64>,
     /// Bits of requests, then of replies: each a summary line if there is more than one line of
     /// bits, and the lines of bits.
     bits: MappedSlice<AtomicU64>,
     pub(super) queues: MappedSlice<QueueDescriptor>,
-    offset: Offset,
 }
 
 /// Number of lines of each section behind the header.
@@ -116,9 +129,10 @@ impl Sections {
         Sections { ring_offsets: (2 * rings).div_ceil(8), summary, bits, queues }
     }
 
+    /// Returns the number of bytes behind the header.
     fn bytes(self) -> u64 {
         let lines = self.ring_offsets + 2 * (self.summary + self.bits) + self.queues;
-        (size_of::<QueuesHeader>() + 64 * lines) as u64
+        64 * lines as u64
     }
 }
 
@@ -126,8 +140,8 @@ impl QueuesConfig {
     /// Returns the number of bytes in the segment while no queue is resident.
     ///
     /// # Errors
-    /// [`QueuesError::Config`], [`QueuesError::Ring`] for an invalid capacity.
-    pub fn bytes(self) -> Result<u64, QueuesError> {
+    /// [`CreateError::Size`], also for an invalid capacity.
+    pub fn bytes(self) -> Result<u64, CreateError> {
         self.check()?;
         Ok(QueuesLayout::bytes(self) + 2 * CacheLineQueue::bytes_for(self.non_resident_capacity)?)
     }
@@ -136,7 +150,7 @@ impl QueuesConfig {
     ///
     /// # Errors
     /// Those of [`QueuesConfig::bytes`].
-    pub fn max_bytes(self) -> Result<u64, QueuesError> {
+    pub fn max_bytes(self) -> Result<u64, CreateError> {
         let rings = 2 * self.rings as u64;
         // Every allocation starts at a multiple of two lines, which may cost the line before it.
         Ok(self.bytes()?
@@ -148,52 +162,60 @@ impl QueuesConfig {
 impl QueuesLayout {
     /// Returns the number of bytes of the layout, without rings and non-resident queues.
     pub(super) fn bytes(config: QueuesConfig) -> u64 {
-        Sections::of(config.queues, config.rings).bytes()
+        size_of::<QueuesHeader>() as u64 + Sections::of(config.queues, config.rings).bytes()
     }
 
-    /// Maps zeroed memory that is to become receive queues, owned by this process.
-    pub(super) fn prepare(
-        segment: &Arc<Segment>,
-        offset: Offset,
+    /// Creates receive queues, owned by this process, with the non-resident queues of requests and
+    /// of replies, which `non_resident` creates.
+    pub(super) fn create(
+        arena: &Arena,
         config: QueuesConfig,
-    ) -> Result<QueuesLayout, QueuesError> {
-        let owner = ProcessId::own()?;
-        let layout = Self::map(segment, offset, config.queues, config.rings)?;
-        // Relaxed: the magic number publishes it.
-        layout.header.settings.owner.store(owner.0, Ordering::Relaxed);
-        Ok(layout)
+        non_resident: impl FnOnce() -> Result<[CacheLineQueue; 2], CreateError>,
+    ) -> Result<(QueuesLayout, [CacheLineQueue; 2]), CreateError> {
+        let bytes = Sections::of(config.queues, config.rings).bytes();
+        let prepare = |header: &Object<QueuesHeader>| {
+            let non_resident = non_resident()?;
+            // Relaxed, both: the label publishes them.
+            for (line, queue) in [&header.request, &header.reply].into_iter().zip(&non_resident) {
+                line.non_resident.store(queue.offset().0, Ordering::Relaxed);
+            }
+            header.settings.rings.store(config.rings as u64, Ordering::Relaxed);
+            Ok(non_resident)
+        };
+        let (header, non_resident) = Object::create(arena, bytes, config.queues as u32, prepare)?;
+        Ok((Self::map(header)?, non_resident))
     }
 
-    /// Publishes the prepared queues, with the non-resident queues of requests and of replies.
-    pub(super) fn publish(&self, config: QueuesConfig, non_resident: &[CacheLineQueue; 2]) {
-        for (class, queue) in [Class::Request, Class::Reply].into_iter().zip(non_resident) {
-            self.class(class).non_resident.store(queue.offset().0, Ordering::Relaxed);
-        }
-        let settings = &self.header.settings;
-        settings.queues.store(config.queues as u64, Ordering::Relaxed);
-        settings.rings.store(config.rings as u64, Ordering::Relaxed);
-        // Release: pairs with the Acquire in `open`; the stores above are visible with it.
-        settings.magic.store(MAGIC, Ordering::Release);
-    }
-
-    /// Maps the receive queues at `offset`.
-    pub(super) fn open(
+    /// Connects to the receive queues at `offset`.
+    pub(super) fn connect(
         segment: &Arc<Segment>,
         offset: Offset,
-    ) -> Result<QueuesLayout, QueuesError> {
-        let header = Mapped::<QueuesHeader>::new(segment, offset).map_err(CreateError::from)?;
-        // Acquire: pairs with the Release in `publish`.
-        let magic = header.settings.magic.load(Ordering::Acquire);
-        // Relaxed: the magic number published them. The memory may have been overwritten since, so
-        // both are checked before any range is computed from them.
-        let number =
-            |word: &AtomicU64| usize::try_from(word.load(Ordering::Relaxed)).unwrap_or(usize::MAX);
-        let queues = number(&header.settings.queues);
-        let rings = number(&header.settings.rings);
-        if magic != MAGIC || !(1..=MAX_QUEUES).contains(&queues) || rings > MAX_RINGS {
-            return Err(QueuesError::NotFound { offset });
+    ) -> Result<QueuesLayout, CreateError> {
+        Self::map(Object::connect(segment, offset)?)
+    }
+
+    fn map(header: Object<QueuesHeader>) -> Result<QueuesLayout, CreateError> {
+        // Relaxed: the label published it. The memory may have been overwritten since, so both
+        // numbers are checked before any range is computed from them.
+        let rings = header.settings.rings.load(Ordering::Relaxed);
+        let queues = header.parameter() as usize;
+        if !(1..=MAX_QUEUES).contains(&queues) || rings > MAX_RINGS as u64 {
+            return Err(Object::<QueuesHeader>::not_found(header.offset()));
         }
-        Ok(Self::map(segment, offset, queues, rings)?)
+        let rings = rings as usize;
+        let Sections { ring_offsets, summary, bits, .. } = Sections::of(queues, rings);
+        let lines = |count: usize| 64 * count as u64;
+        Ok(QueuesLayout {
+            ring_offsets: header.trailing(0, 2 * rings)?,
+            bits: header.trailing(lines(ring_offsets), 2 * 8 * (summary + bits))?,
+            queues: header.trailing(lines(ring_offsets + 2 * (summary + bits)), queues)?,
+            header,
+        })
+    }
+
+    /// Returns the object in the segment.
+    pub(super) fn object(&self) -> &Object<QueuesHeader> {
+        &self.header
     }
 
     /// Opens the non-resident queues of requests and of replies.
@@ -209,50 +231,9 @@ impl QueuesLayout {
         Ok([open(Class::Request)?, open(Class::Reply)?])
     }
 
-    fn map(
-        segment: &Arc<Segment>,
-        offset: Offset,
-        queues: usize,
-        rings: usize,
-    ) -> Result<QueuesLayout, CreateError> {
-        let Sections { ring_offsets, summary, bits, .. } = Sections::of(queues, rings);
-        let after = |lines: usize| {
-            Offset(offset.0.saturating_add((size_of::<QueuesHeader>() + 64 * lines) as u64))
-        };
-        Ok(QueuesLayout {
-            header: Mapped::new(segment, offset)?,
-            ring_offsets: MappedSlice::new(segment, after(0), 2 * rings)?,
-            bits: MappedSlice::new(segment, after(ring_offsets), 2 * 8 * (summary + bits))?,
-            queues: MappedSlice::new(segment, after(ring_offsets + 2 * (summary + bits)), queues)?,
-            offset,
-        })
-    }
-
-    /// Erases the label, so that later connects fail.
-    pub(super) fn erase(&self) {
-        // Relaxed: the arena's next user orders its own stores.
-        self.header.settings.magic.store(0, Ordering::Relaxed);
-    }
-
     /// Returns the table of processes that send.
     pub(super) fn processes(&self) -> &ProcessTable {
         &self.header.processes
-    }
-
-    /// Attaches this process as a sender.
-    pub(super) fn attach(&self) -> Result<Entry, QueuesError> {
-        let offset = self.offset;
-        self.processes().attach().map_err(|reason| match reason {
-            AttachError::Closed => QueuesError::Closed { offset },
-            AttachError::TooMany => QueuesError::TooManyProcesses { offset },
-            AttachError::Unidentified(error) => error.into(),
-        })
-    }
-
-    /// Returns the receiving process.
-    pub(super) fn owner(&self) -> ProcessId {
-        // Relaxed: the magic number published it.
-        ProcessId(self.header.settings.owner.load(Ordering::Relaxed))
     }
 
     /// Returns the receiver's request for a notification of its event.
@@ -269,7 +250,7 @@ impl QueuesLayout {
     }
 
     pub(super) fn offset(&self) -> Offset {
-        self.offset
+        self.header.offset()
     }
 
     pub(super) fn class(&self, class: Class) -> &ClassLine {

@@ -6,7 +6,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use shm::arena::Arena;
 use shm::segment::Offset;
 
-use super::config::{QueuesConfig, QueuesError};
+use super::config::QueuesConfig;
 use super::layout::QueuesLayout;
 use crate::cache_line::CacheLineQueue;
 use crate::error::CreateError;
@@ -23,7 +23,7 @@ pub(super) struct QueuesMemory {
 /// them is accessed any more.
 #[derive(Debug, Default)]
 struct Allocated {
-    offsets: Vec<Offset>,
+    rings: Vec<Offset>,
     /// Present once other processes can find the queues.
     layout: Option<QueuesLayout>,
 }
@@ -42,17 +42,12 @@ impl QueuesMemory {
     pub(super) fn create_layout(
         &self,
         config: QueuesConfig,
-    ) -> Result<(QueuesLayout, [CacheLineQueue; 2]), QueuesError> {
+    ) -> Result<(QueuesLayout, [CacheLineQueue; 2]), CreateError> {
         config.max_bytes()?;
-        let offset = self
-            .arena
-            .allocate_zeroed(QueuesLayout::bytes(config), 128)
-            .map_err(CreateError::from)?;
-        self.allocated().offsets.push(offset);
-        let layout = QueuesLayout::prepare(self.arena.segment(), offset, config)?;
         let capacity = config.non_resident_capacity;
-        let non_resident = [self.create_ring(capacity)?, self.create_ring(capacity)?];
-        layout.publish(config, &non_resident);
+        let (layout, non_resident) = QueuesLayout::create(&self.arena, config, || {
+            Ok([self.create_ring(capacity)?, self.create_ring(capacity)?])
+        })?;
         self.allocated().layout = Some(layout.clone());
         Ok((layout, non_resident))
     }
@@ -60,7 +55,7 @@ impl QueuesMemory {
     /// Creates a ring.
     pub(super) fn create_ring(&self, capacity: usize) -> Result<CacheLineQueue, CreateError> {
         let ring = CacheLineQueue::create(&self.arena, capacity, None)?;
-        self.allocated().offsets.push(ring.offset());
+        self.allocated().rings.push(ring.offset());
         Ok(ring)
     }
 
@@ -68,18 +63,15 @@ impl QueuesMemory {
     /// Returns true if everything is freed.
     pub(super) fn try_free(&self) -> bool {
         let mut allocated = self.allocated();
-        if let Some(layout) = &allocated.layout {
-            // Closed first: no process can attach between the scan and the free (see
-            // `ProcessTable::attach`). A process that died while attached does not count.
-            layout.processes().close();
-            if layout.processes().has_living() {
-                return false;
-            }
-            // A later `connect` to the offset then finds no queues.
-            layout.erase();
+        // A process that died while attached does not count.
+        if allocated.layout.as_ref().is_some_and(|layout| !layout.object().close()) {
+            return false;
         }
-        let Allocated { offsets, layout: _ } = std::mem::take(&mut *allocated);
-        for offset in offsets {
+        let Allocated { rings, layout } = std::mem::take(&mut *allocated);
+        if let Some(layout) = layout {
+            layout.object().free(&self.arena);
+        }
+        for offset in rings {
             // Cannot fail: each came from this arena and is freed once.
             let _ = self.arena.free(offset);
         }

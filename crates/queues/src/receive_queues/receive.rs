@@ -7,13 +7,13 @@ use shm::arena::Arena;
 use shm::segment::Offset;
 
 use super::class::{ClassQueues, QueueProgress};
-use super::config::{Class, QueuesConfig, QueuesError};
+use super::config::{Class, QueuesConfig};
 use super::layout::QueuesLayout;
 use super::memory::QueuesMemory;
 #[cfg(doc)]
 use super::sender::RemoteQueues;
 use crate::cache_line::CacheLineMessage;
-use crate::error::RecvError;
+use crate::error::{CreateError, RecvError};
 use crate::sync::{Ordering, fence};
 #[cfg(doc)]
 use shm::event::Event;
@@ -62,8 +62,8 @@ impl ReceiveQueues {
     /// Creates queues of this configuration. Their rings are allocated from the same arena later.
     ///
     /// # Errors
-    /// [`QueuesError`].
-    pub fn create(arena: &Arc<Arena>, config: QueuesConfig) -> Result<ReceiveQueues, QueuesError> {
+    /// [`CreateError`].
+    pub fn create(arena: &Arc<Arena>, config: QueuesConfig) -> Result<ReceiveQueues, CreateError> {
         let memory = Arc::new(QueuesMemory::new(arena));
         let (layout, [request, reply]) = memory.create_layout(config)?;
         let class =

@@ -7,10 +7,10 @@ use std::time::{Duration, Instant};
 use shm::segment::{Offset, Segment};
 
 use super::class::is_half_full;
-use super::config::{Class, QueuesError};
+use super::config::Class;
 use super::layout::QueuesLayout;
 use crate::cache_line::{CacheLine, CacheLineHeader, CacheLineMessage, CacheLineQueue};
-use crate::error::SendError;
+use crate::error::{CreateError, SendError};
 use crate::queue::sealed::Protocol;
 use crate::sync::{AtomicBool, Ordering};
 use shm::event::Event;
@@ -48,18 +48,18 @@ impl RemoteQueues {
     /// returned value.
     ///
     /// # Errors
-    /// [`QueuesError::NotFound`] if there are none at `offset`, [`QueuesError::Closed`],
-    /// [`QueuesError::TooManyProcesses`], [`QueuesError::Process`], [`QueuesError::Ring`] for an
-    /// offset outside the segment.
-    pub fn connect(segment: &Arc<Segment>, offset: Offset) -> Result<RemoteQueues, QueuesError> {
-        let layout = QueuesLayout::open(segment, offset)?;
+    /// [`CreateError::NotFound`] if there are none at `offset`, [`CreateError::Closed`],
+    /// [`CreateError::TooMany`], [`CreateError::Process`], [`CreateError::Segment`] for an offset
+    /// outside the segment.
+    pub fn connect(segment: &Arc<Segment>, offset: Offset) -> Result<RemoteQueues, CreateError> {
+        let layout = QueuesLayout::connect(segment, offset)?;
         // Before any other access: until then the owner may free the memory.
-        let entry = layout.attach()?;
+        let entry = layout.object().attach(|| {})?;
         let non_resident = match layout.open_non_resident(segment) {
             Ok(non_resident) => non_resident,
             Err(error) => {
                 layout.processes().detach(&entry);
-                return Err(error.into());
+                return Err(error);
             }
         };
         let non_resident = non_resident.map(|queue| {
@@ -71,7 +71,7 @@ impl RemoteQueues {
             segment: Arc::clone(segment),
             event: None,
             entry,
-            owner: layout.owner(),
+            owner: layout.object().owner(),
             watch: Mutex::default(),
             gone: AtomicBool::new(false),
             layout,
@@ -90,8 +90,8 @@ impl RemoteQueues {
     /// Opens a sender to one queue and class.
     ///
     /// # Errors
-    /// [`QueuesError::NoQueue`].
-    pub fn open(self: &Arc<Self>, queue: usize, class: Class) -> Result<QueueSender, QueuesError> {
+    /// [`CreateError::NoIndex`].
+    pub fn open(self: &Arc<Self>, queue: usize, class: Class) -> Result<QueueSender, CreateError> {
         let queues = self.layout.queues.len();
         match u16::try_from(queue) {
             Ok(index) if queue < queues => Ok(QueueSender {
@@ -101,7 +101,12 @@ impl RemoteQueues {
                 class,
                 countdown: LIVENESS_INTERVAL,
             }),
-            _ => Err(QueuesError::NoQueue { offset: self.layout.offset(), queues, index: queue }),
+            _ => Err(CreateError::NoIndex {
+                object: "set of receive queues",
+                offset: self.layout.offset(),
+                count: queues,
+                index: queue,
+            }),
         }
     }
 

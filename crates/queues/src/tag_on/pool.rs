@@ -3,9 +3,10 @@
 use std::ops::{Deref, DerefMut};
 use std::sync::Arc;
 
-use shm::arena::{Arena, ArenaError};
-use shm::mapped::{Mapped, MappedSlice};
-use shm::segment::{Offset, Segment, SegmentError};
+use shm::arena::Arena;
+use shm::mapped::MappedSlice;
+use shm::object::{CreateError, Label, Object, ObjectHeader};
+use shm::segment::{Offset, Segment};
 
 use super::references::{self, Generation};
 use crate::cache_line::{CacheLineHeader, CacheLineMessage, CacheLineSender, LINE_DATA, SendError};
@@ -23,15 +24,21 @@ const REFERENCE_BYTES: usize = 24;
 
 const INDEX_BITS: u32 = 24;
 
-/// Label of a pool: "tag-on" in letters.
-const MAGIC: u64 = 0x6e6f_2d67_6174_0001;
-
 shm::shared_lines! {
     /// Description of the pool.
     struct PoolHeader {
-        magic: AtomicU64,
-        buffers: AtomicU64,
+        /// Label, with the number of buffers.
+        label: Label,
         bytes: AtomicU64,
+    }
+}
+
+impl ObjectHeader for PoolHeader {
+    const KIND: u32 = u32::from_be_bytes(*b"tags");
+    const NAME: &'static str = "pool of buffers";
+
+    fn label(&self) -> &Label {
+        &self.label
     }
 }
 
@@ -39,17 +46,6 @@ shm::shared_lines! {
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum TagOnError {
-    /// The number or the size of the buffers is invalid.
-    #[error(
-        "a pool of {buffers} buffers of {bytes} bytes cannot be created: take 1 to {MAX_BUFFERS} \
-         buffers of at least a byte"
-    )]
-    Size {
-        /// Requested number.
-        buffers: u64,
-        /// Requested size of each, in bytes.
-        bytes: u64,
-    },
     /// All buffers are in use.
     #[error(
         "all {buffers} buffers of the pool are referenced: wait until receivers drop some, or \
@@ -76,19 +72,12 @@ pub enum TagOnError {
     /// The header could not be sent.
     #[error(transparent)]
     Send(#[from] SendError),
-    /// The offset does not lie in the segment.
-    #[error(transparent)]
-    Segment(#[from] SegmentError),
-    /// The arena has no memory for the pool.
-    #[error(transparent)]
-    Arena(#[from] ArenaError),
 }
 
 /// The mapped buffers of a pool.
 #[derive(Clone, Debug)]
 struct PoolBuffers {
-    segment: Arc<Segment>,
-    head: Mapped<PoolHeader>,
+    header: Object<PoolHeader>,
     words: MappedSlice<AtomicU64>,
     /// Size of one buffer.
     bytes: u64,
@@ -109,40 +98,41 @@ fn words_bytes(count: u64) -> u64 {
     (8 * count).next_multiple_of(64)
 }
 
-fn pool_bytes(count: u64, bytes: u64) -> Option<u64> {
-    let each = bytes.checked_next_multiple_of(64)?;
-    each.checked_mul(count)?.checked_add(64 + words_bytes(count))
+/// Returns the number of bytes behind the header of a pool.
+fn pool_bytes(count: u64, bytes: u64) -> Result<u64, CreateError> {
+    let invalid = |requested, unit, limits| CreateError::Size {
+        object: PoolHeader::NAME,
+        requested,
+        unit,
+        limits,
+    };
+    if !(1..=MAX_BUFFERS).contains(&count) {
+        return Err(invalid(count, "buffers", "1 to 1048576"));
+    }
+    let each = bytes.checked_next_multiple_of(64).filter(|&each| each != 0);
+    let all = each.and_then(|each| each.checked_mul(count)?.checked_add(words_bytes(count)));
+    all.ok_or(invalid(bytes, "bytes a buffer", "at least 1, as many as the arena has"))
 }
 
 impl PoolBuffers {
-    fn map(
-        segment: &Arc<Segment>,
-        at: Offset,
-        count: u64,
-        bytes: u64,
-    ) -> Result<Self, SegmentError> {
-        let data = Offset(at.0.saturating_add(64 + words_bytes(count)));
+    fn map(header: Object<PoolHeader>) -> Result<Self, CreateError> {
+        // Relaxed: the label published it. The memory may have been overwritten since, so both
+        // numbers are checked before any range is computed from them.
+        let bytes = header.bytes.load(Ordering::Relaxed);
+        let count = u64::from(header.parameter());
+        let all = pool_bytes(count, bytes)?;
         // Checks the range of all buffers, so that later accesses to one buffer need no check.
-        segment.bytes_ptr(data, bytes.next_multiple_of(64).saturating_mul(count))?;
+        header.segment().bytes_ptr(header.behind_header(0), all)?;
         Ok(PoolBuffers {
-            segment: Arc::clone(segment),
-            head: Mapped::new(segment, at)?,
-            words: MappedSlice::new(segment, Offset(at.0 + 64), count as usize)?,
+            words: header.trailing(0, count as usize)?,
             bytes,
-            data,
+            data: header.behind_header(words_bytes(count)),
+            header,
         })
     }
 
     fn connect(segment: &Arc<Segment>, at: Offset) -> Result<Self, TagOnError> {
-        let head = Mapped::<PoolHeader>::new(segment, at).map_err(|_| TagOnError::NoData)?;
-        // Acquire: pairs with the Release in `TagOnPool::create`.
-        let is_pool = head.magic.load(Ordering::Acquire) == MAGIC;
-        let count = head.buffers.load(Ordering::Relaxed);
-        let bytes = head.bytes.load(Ordering::Relaxed);
-        if !is_pool || count > MAX_BUFFERS || pool_bytes(count, bytes).is_none() {
-            return Err(TagOnError::NoData);
-        }
-        Ok(PoolBuffers::map(segment, at, count, bytes)?)
+        Object::connect(segment, at).and_then(Self::map).map_err(|_| TagOnError::NoData)
     }
 
     fn offset_of(&self, index: u64) -> Offset {
@@ -159,7 +149,7 @@ impl BufferReference {
         // `map` has checked the range of all buffers, so that this cannot fail; if it did, the
         // slice made of it is empty.
         let at = self.buffers.offset_of(self.index);
-        self.buffers.segment.bytes_ptr(at, self.length).unwrap_or(std::ptr::null_mut())
+        self.buffers.header.segment().bytes_ptr(at, self.length).unwrap_or(std::ptr::null_mut())
     }
 
     fn bytes(&self) -> &[u8] {
@@ -196,17 +186,17 @@ impl TagOnPool {
     /// Creates `buffers` zeroed buffers of `bytes` bytes.
     ///
     /// # Errors
-    /// [`TagOnError::Size`], [`TagOnError::Arena`].
-    pub fn create(arena: &Arc<Arena>, buffers: u64, bytes: u64) -> Result<TagOnPool, TagOnError> {
-        let size = pool_bytes(buffers, bytes)
-            .filter(|_| bytes > 0 && (1..=MAX_BUFFERS).contains(&buffers));
-        let at = arena.allocate_zeroed(size.ok_or(TagOnError::Size { buffers, bytes })?, 64)?;
-        let mapped = PoolBuffers::map(arena.segment(), at, buffers, bytes)?;
-        mapped.head.buffers.store(buffers, Ordering::Relaxed);
-        mapped.head.bytes.store(bytes, Ordering::Relaxed);
-        // Release: pairs with the Acquire in `PoolBuffers::connect`.
-        mapped.head.magic.store(MAGIC, Ordering::Release);
-        Ok(TagOnPool { buffers: mapped, arena: Arc::clone(arena), next: AtomicU64::new(0) })
+    /// [`CreateError::Size`], [`CreateError::Arena`].
+    pub fn create(arena: &Arc<Arena>, buffers: u64, bytes: u64) -> Result<TagOnPool, CreateError> {
+        let all = pool_bytes(buffers, bytes)?;
+        let prepare = |header: &Object<PoolHeader>| {
+            // Relaxed: the label publishes it.
+            header.bytes.store(bytes, Ordering::Relaxed);
+            Ok(())
+        };
+        let (header, ()) = Object::create(arena, all, buffers as u32, prepare)?;
+        let buffers = PoolBuffers::map(header)?;
+        Ok(TagOnPool { buffers, arena: Arc::clone(arena), next: AtomicU64::new(0) })
     }
 
     /// Takes a free buffer for writing.
@@ -239,13 +229,9 @@ impl TagOnPool {
 
 impl Drop for TagOnPool {
     fn drop(&mut self) {
+        // The memory of a pool with references stays allocated for good.
         if self.is_idle() {
-            self.buffers.head.magic.store(0, Ordering::Relaxed);
-            // Cannot fail: the memory came from this arena and is freed once. The memory of a pool
-            // with references stays allocated for good.
-            let _ = self.arena.free(Offset(
-                self.buffers.data.0 - 64 - words_bytes(self.buffers.words.len() as u64),
-            ));
+            self.buffers.header.free(&self.arena);
         }
     }
 }
@@ -343,7 +329,7 @@ impl SharedBuffer {
         send: impl FnOnce(&CacheLineMessage) -> Result<(), SendError>,
     ) -> Result<(), TagOnError> {
         let held = &self.0;
-        let pool = held.buffers.data.0 - 64 - words_bytes(held.buffers.words.len() as u64);
+        let pool = held.buffers.header.offset().0;
         let mut line = [0; LINE_DATA];
         for (bytes, word) in line.chunks_exact_mut(8).zip([
             pool,
@@ -410,7 +396,7 @@ impl TagOnPools {
     /// Returns the data of a message. Each message can be opened once.
     ///
     /// # Errors
-    /// [`TagOnError::NoData`], [`TagOnError::Segment`].
+    /// [`TagOnError::NoData`].
     pub fn open(&mut self, message: &CacheLineMessage) -> Result<ReceivedBuffer, TagOnError> {
         let reference = message.data().get(..REFERENCE_BYTES).ok_or(TagOnError::NoData)?;
         let mut words = reference
@@ -433,7 +419,7 @@ impl TagOnPools {
     fn pool(&mut self, at: u64) -> Result<PoolBuffers, TagOnError> {
         if let Some((_, buffers)) = self.known.iter().find(|(known, _)| *known == at) {
             // The memory of a dropped pool no longer has the label.
-            if buffers.head.magic.load(Ordering::Acquire) == MAGIC {
+            if buffers.header.is_labelled() {
                 return Ok(buffers.clone());
             }
             self.known.retain(|(known, _)| *known != at);

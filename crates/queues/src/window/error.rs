@@ -1,57 +1,13 @@
-//! Errors of windows and of the commands on them.
+//! Errors of the commands on windows.
 
 use goal::arithmetic::{ArithmeticError, DataType};
-use shm::arena::ArenaError;
-use shm::process::ProcessError;
-use shm::segment::{Offset, SegmentError};
-
-/// Reason why a window could not be created or connected to.
-#[derive(Debug, thiserror::Error)]
-#[non_exhaustive]
-pub enum WindowError {
-    /// The offset is not that of a window.
-    #[error(
-        "there is no window at {offset}: use the offset that `Window::offset` returned, in the \
-         same segment"
-    )]
-    NoWindow {
-        /// Offset of the search.
-        offset: Offset,
-    },
-    /// The owner has withdrawn the window.
-    #[error("the window at {offset} was withdrawn by its owner, process {owner}")]
-    Withdrawn {
-        /// Offset of the window.
-        offset: Offset,
-        /// Number of the process that created it.
-        owner: u32,
-    },
-    /// The window has the largest number of connected handles.
-    #[error(
-        "the window at {offset} has {most} connected handles, the maximum: share one among threads"
-    )]
-    TooManyHandles {
-        /// Offset of the window.
-        offset: Offset,
-        /// Maximum.
-        most: usize,
-    },
-    /// The arena has no memory for the window.
-    #[error("no memory for a window: {0}")]
-    Arena(#[from] ArenaError),
-    /// The offset does not lie in the segment.
-    #[error("a window cannot lie there: {0}")]
-    Segment(#[from] SegmentError),
-    /// The identity of this process is unavailable.
-    #[error(transparent)]
-    Process(#[from] ProcessError),
-}
+use shm::segment::Offset;
 
 /// Reason why a remote memory command failed. Nothing was written or read, except where a variant
 /// says otherwise.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
-pub enum RemoteError {
+pub enum WindowError {
     /// The range exceeds the window.
     #[error(
         "{length} bytes from byte {at} on do not lie in the window at {window}, which has {bytes} \

@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 use goal::arithmetic::DataType;
 
 use super::access;
-use super::error::RemoteError;
+use super::error::WindowError;
 use super::remote::RemoteWindow;
 use shm::liveness::ProcessWatch;
 use shm::wait::{PeerWaitError, SpinPolicy, wait_for_peer};
@@ -48,8 +48,8 @@ impl RemoteWindow {
     /// fetch with an empty `into` only waits.
     ///
     /// # Errors
-    /// [`RemoteError::OutOfRange`] or [`RemoteError::Misaligned`] for the range or the word,
-    /// [`RemoteError::Withdrawn`].
+    /// [`WindowError::OutOfRange`] or [`WindowError::Misaligned`] for the range or the word,
+    /// [`WindowError::Withdrawn`].
     ///
     /// # Examples
     /// ```
@@ -75,7 +75,7 @@ impl RemoteWindow {
         condition: Condition,
         from: u64,
         mut into: B,
-    ) -> Result<FetchRequest<'_, B>, RemoteError> {
+    ) -> Result<FetchRequest<'_, B>, WindowError> {
         self.check_elements(condition.at, DataType::U64, 8)?;
         self.check(from, into.as_mut().len() as u64)?;
         Ok(FetchRequest { window: self, condition, from, into })
@@ -86,9 +86,9 @@ impl<'window, B: AsMut<[u8]>> FetchRequest<'window, B> {
     /// Returns the bytes if the condition is true.
     ///
     /// # Errors
-    /// [`RemoteError::Withdrawn`] if the condition is not true and the window was withdrawn.
+    /// [`WindowError::Withdrawn`] if the condition is not true and the window was withdrawn.
     #[inline]
-    pub fn test(self) -> Result<Fetch<'window, B>, RemoteError> {
+    pub fn test(self) -> Result<Fetch<'window, B>, WindowError> {
         if self.is_true() {
             Ok(Fetch::Complete(self.fetch()))
         } else if self.window.memory().processes().is_closed() {
@@ -101,9 +101,9 @@ impl<'window, B: AsMut<[u8]>> FetchRequest<'window, B> {
     /// Waits until the condition is true: spins briefly, then sleeps.
     ///
     /// # Errors
-    /// [`RemoteError::Withdrawn`], and [`RemoteError::OwnerGone`] if the window's owner has ended.
+    /// [`WindowError::Withdrawn`], and [`WindowError::OwnerGone`] if the window's owner has ended.
     #[inline]
-    pub fn wait(self) -> Result<B, RemoteError> {
+    pub fn wait(self) -> Result<B, WindowError> {
         // Without a deadline it cannot pass.
         while !self.until_true(None)? {}
         Ok(self.fetch())
@@ -114,7 +114,7 @@ impl<'window, B: AsMut<[u8]>> FetchRequest<'window, B> {
     /// # Errors
     /// Those of [`FetchRequest::wait`].
     #[inline]
-    pub fn wait_timeout(self, timeout: Duration) -> Result<Fetch<'window, B>, RemoteError> {
+    pub fn wait_timeout(self, timeout: Duration) -> Result<Fetch<'window, B>, WindowError> {
         let is_true = self.until_true(Instant::now().checked_add(timeout))?;
         Ok(if is_true { Fetch::Complete(self.fetch()) } else { Fetch::Pending(self) })
     }
@@ -124,14 +124,14 @@ impl<'window, B: AsMut<[u8]>> FetchRequest<'window, B> {
     /// # Errors
     /// Those of [`FetchRequest::wait`].
     #[inline]
-    pub fn wait_deadline(self, deadline: Instant) -> Result<Fetch<'window, B>, RemoteError> {
+    pub fn wait_deadline(self, deadline: Instant) -> Result<Fetch<'window, B>, WindowError> {
         let is_true = self.until_true(Some(deadline))?;
         Ok(if is_true { Fetch::Complete(self.fetch()) } else { Fetch::Pending(self) })
     }
 
     /// Waits. Returns false if the deadline has passed.
     #[inline]
-    fn until_true(&self, deadline: Option<Instant>) -> Result<bool, RemoteError> {
+    fn until_true(&self, deadline: Option<Instant>) -> Result<bool, WindowError> {
         for _ in 0..SpinPolicy::CHANNEL.eager {
             if self.is_true() {
                 return Ok(true);
@@ -141,7 +141,7 @@ impl<'window, B: AsMut<[u8]>> FetchRequest<'window, B> {
     }
 
     #[cold]
-    fn sleep_until_true(&self, deadline: Option<Instant>) -> Result<bool, RemoteError> {
+    fn sleep_until_true(&self, deadline: Option<Instant>) -> Result<bool, WindowError> {
         let window = self.window;
         let Condition { at, at_least } = self.condition;
         let memory = window.memory();
@@ -159,7 +159,7 @@ impl<'window, B: AsMut<[u8]>> FetchRequest<'window, B> {
             Ok(outcome) => outcome,
             Err(PeerWaitError::Timeout) => Ok(false),
             Err(PeerWaitError::PeerExited(owner)) => {
-                Err(RemoteError::OwnerGone { window: window.offset(), owner, at, at_least })
+                Err(WindowError::OwnerGone { window: window.offset(), owner, at, at_least })
             }
         }
     }

@@ -2,15 +2,16 @@
 
 use std::sync::Arc;
 
-use shm::mapped::{Mapped, MappedSlice};
+use shm::arena::Arena;
+use shm::mapped::MappedSlice;
+use shm::object::{CreateError, Label, Object, ObjectHeader};
+use shm::process_table::ProcessTable;
 use shm::segment::{Offset, Segment};
 use shm::wakeup::Wakeup;
 
-use super::error::WindowError;
 use crate::fence;
 use crate::sync::{AtomicU32, AtomicU64, Ordering};
 use shm::liveness::ProcessId;
-use shm::process_table::{AttachError, Entry, MAX_PROCESSES, ProcessTable};
 
 /// Number of wake-up words. Waits for one word of the window share a wake-up word with waits for
 /// every sixteenth other word.
@@ -18,9 +19,8 @@ const WAKEUPS: usize = 16;
 
 shm::shared_lines! {
     /// Description of the window; written when it is created.
-    pub(super) struct WindowLabel {
-        /// [`MAGIC`]; stored last.
-        magic: AtomicU64,
+    pub(super) struct WindowDescription {
+        label: Label,
         bytes: AtomicU64,
         owner: AtomicU64,
     }
@@ -39,68 +39,69 @@ shm::shared_lines! {
 
     /// The whole header; the bytes of the window follow.
     pub(super) struct WindowHeader {
-        label: WindowLabel,
+        description: WindowDescription,
         notifications: Notifications,
         wakeups: WakeupWords,
         processes: ProcessTable,
     }
 }
 
-/// "window" in ASCII and a version.
-const MAGIC: u64 = 0x7769_6e64_6f77_0001;
+impl ObjectHeader for WindowHeader {
+    const KIND: u32 = u32::from_be_bytes(*b"wind");
+    const NAME: &'static str = "window";
+
+    fn label(&self) -> &Label {
+        &self.description.label
+    }
+
+    fn owner(&self) -> Option<&AtomicU64> {
+        Some(&self.description.owner)
+    }
+
+    fn processes(&self) -> Option<&ProcessTable> {
+        Some(&self.processes)
+    }
+}
 
 /// A mapped window.
 #[derive(Debug)]
 pub(super) struct WindowMemory {
-    header: Mapped<WindowHeader>,
+    object: Object<WindowHeader>,
     words: MappedSlice<AtomicU64>,
-    offset: Offset,
     owner: ProcessId,
     bytes: u64,
 }
 
-/// Returns the number of bytes that a window of `bytes` bytes occupies in the segment.
-pub(super) fn footprint(bytes: u64) -> Option<u64> {
-    bytes.checked_next_multiple_of(8)?.checked_add(size_of::<WindowHeader>() as u64)
-}
-
 impl WindowMemory {
-    /// Labels zeroed memory at `offset` as a window of `bytes` bytes, owned by this process.
-    pub(super) fn create(
-        segment: &Arc<Segment>,
-        offset: Offset,
-        bytes: u64,
-    ) -> Result<Self, WindowError> {
-        let header = Mapped::<WindowHeader>::new(segment, offset)?;
-        // Relaxed: the magic number publishes them.
-        header.label.bytes.store(bytes, Ordering::Relaxed);
-        header.label.owner.store(ProcessId::own()?.0, Ordering::Relaxed);
-        // Release: pairs with the Acquire in `open`.
-        header.label.magic.store(MAGIC, Ordering::Release);
-        WindowMemory::open(segment, offset)
+    /// Creates a window of `bytes` zeroed bytes.
+    pub(super) fn create(arena: &Arena, bytes: u64) -> Result<Self, CreateError> {
+        let trailing = bytes.checked_next_multiple_of(8).unwrap_or(u64::MAX);
+        let prepare = |object: &Object<WindowHeader>| {
+            // Relaxed: the label publishes it.
+            object.description.bytes.store(bytes, Ordering::Relaxed);
+            Ok(())
+        };
+        Self::map(Object::create(arena, trailing, 0, prepare)?.0)
     }
 
-    /// Maps the window at `offset`.
-    pub(super) fn open(segment: &Arc<Segment>, offset: Offset) -> Result<Self, WindowError> {
-        let header = Mapped::<WindowHeader>::new(segment, offset)?;
-        // Acquire: pairs with the Release in `create`.
-        if header.label.magic.load(Ordering::Acquire) != MAGIC {
-            return Err(WindowError::NoWindow { offset });
-        }
-        // Relaxed: the magic number published them. The memory may have been overwritten since;
-        // `MappedSlice::new` checks the range, and every command checks against `bytes`.
-        let bytes = header.label.bytes.load(Ordering::Relaxed);
-        let owner = ProcessId(header.label.owner.load(Ordering::Relaxed));
-        let first = offset
-            .plus(size_of::<WindowHeader>() as u64)
-            .ok_or(WindowError::NoWindow { offset })?;
-        let words = MappedSlice::new(segment, first, bytes.div_ceil(8) as usize)?;
+    /// Connects to the window at `offset`.
+    pub(super) fn connect(segment: &Arc<Segment>, offset: Offset) -> Result<Self, CreateError> {
+        Self::map(Object::connect(segment, offset)?)
+    }
+
+    fn map(object: Object<WindowHeader>) -> Result<Self, CreateError> {
+        // Relaxed: the label published it. The memory may have been overwritten since; the mapping
+        // checks the range, and every command checks against `bytes`.
+        let bytes = object.description.bytes.load(Ordering::Relaxed);
+        let words = object.trailing(0, bytes.div_ceil(8) as usize)?;
+        let owner = object.owner();
         fence::register();
-        Ok(WindowMemory { header, words, offset, owner, bytes })
+        Ok(WindowMemory { object, words, owner, bytes })
     }
 
-    pub(super) fn offset(&self) -> Offset {
-        self.offset
+    /// Returns the object in the segment.
+    pub(super) fn object(&self) -> &Object<WindowHeader> {
+        &self.object
     }
 
     pub(super) fn bytes(&self) -> u64 {
@@ -119,7 +120,7 @@ impl WindowMemory {
     /// Returns the wake-up word of waits for the word with this number.
     #[inline(always)]
     pub(super) fn wakeup_of(&self, word: u64) -> Wakeup<'_> {
-        Wakeup::by_store(&self.header.wakeups.words[word as usize % WAKEUPS])
+        Wakeup::by_store(&self.object.wakeups.words[word as usize % WAKEUPS])
     }
 
     /// Wakes waits for `count` words from `first` on. Call it after they were changed.
@@ -130,53 +131,34 @@ impl WindowMemory {
         }
     }
 
-    /// Wakes all waits for a word of the window.
-    pub(super) fn wake_all(&self) {
-        self.wake(0, WAKEUPS as u64);
-    }
-
     /// Returns the number of notifications so far.
     pub(super) fn notifications(&self) -> u64 {
         // Acquire: pairs with the Release in `notify`; everything before the notification is
         // visible.
-        self.header.notifications.count.load(Ordering::Acquire)
+        self.object.notifications.count.load(Ordering::Acquire)
     }
 
     pub(super) fn notification_wakeup(&self) -> Wakeup<'_> {
-        Wakeup::by_store(&self.header.notifications.wakeup)
+        Wakeup::by_store(&self.object.notifications.wakeup)
     }
 
     pub(super) fn notify(&self) {
         // Release: pairs with the Acquire in `notifications`. AcqRel, so that notifications of
         // several processes form one chain: the owner that sees count n sees all n of them.
-        self.header.notifications.count.fetch_add(1, Ordering::AcqRel);
+        self.object.notifications.count.fetch_add(1, Ordering::AcqRel);
         self.notification_wakeup().notify();
     }
 
     /// Returns the table of connected processes.
     #[inline(always)]
     pub(super) fn processes(&self) -> &ProcessTable {
-        &self.header.processes
+        &self.object.processes
     }
 
-    pub(super) fn withdraw(&self) {
-        self.processes().close();
-        self.wake_all();
-    }
-
-    /// Attaches this process to the window.
-    pub(super) fn attach(&self) -> Result<Entry, WindowError> {
-        let offset = self.offset;
-        self.processes().attach().map_err(|reason| match reason {
-            AttachError::Closed => WindowError::Withdrawn { offset, owner: self.owner.pid() },
-            AttachError::TooMany => WindowError::TooManyHandles { offset, most: MAX_PROCESSES },
-            AttachError::Unidentified(error) => error.into(),
-        })
-    }
-
-    /// Erases the label, so that later connects fail.
-    pub(super) fn erase(&self) {
-        // Relaxed: the arena's next user orders its own stores.
-        self.header.label.magic.store(0, Ordering::Relaxed);
+    /// Withdraws the window; returns true if no living process is connected.
+    pub(super) fn withdraw(&self) -> bool {
+        let unused = self.object.close();
+        self.wake(0, WAKEUPS as u64);
+        unused
     }
 }

@@ -4,10 +4,10 @@ use std::sync::Arc;
 use std::time::Instant;
 
 use shm::arena::Arena;
+use shm::object::CreateError;
 use shm::segment::Offset;
 
-use super::error::WindowError;
-use super::memory::{self, WindowMemory};
+use super::memory::WindowMemory;
 use super::remote::RemoteWindow;
 use shm::liveness::{ProcessId, ProcessWatch};
 use shm::wait::wait_for_peer;
@@ -25,20 +25,10 @@ impl Window {
     /// Creates a window of `bytes` zeroed bytes in the arena.
     ///
     /// # Errors
-    /// [`WindowError::Arena`], [`WindowError::Process`].
-    pub fn create(arena: &Arc<Arena>, bytes: u64) -> Result<Self, WindowError> {
-        let footprint = memory::footprint(bytes).unwrap_or(u64::MAX);
-        let offset = arena.allocate_zeroed(footprint, 64)?;
-        match WindowMemory::create(arena.segment(), offset, bytes) {
-            Ok(memory) => {
-                Ok(Window { local: RemoteWindow::of_owner(memory), arena: Arc::clone(arena) })
-            }
-            Err(error) => {
-                // Cannot fail: this function has just allocated it from this arena.
-                let _ = arena.free(offset);
-                Err(error)
-            }
-        }
+    /// [`CreateError::Arena`], [`CreateError::Process`].
+    pub fn create(arena: &Arc<Arena>, bytes: u64) -> Result<Self, CreateError> {
+        let memory = WindowMemory::create(arena, bytes)?;
+        Ok(Window { local: RemoteWindow::of_owner(memory), arena: Arc::clone(arena) })
     }
 
     /// Returns the offset of the window in the segment, to which other processes connect.
@@ -83,12 +73,8 @@ impl Window {
 impl Drop for Window {
     fn drop(&mut self) {
         let memory = self.local.memory();
-        memory.withdraw();
-        // The table is closed now, so no process can attach between this check and the free.
-        if !memory.processes().has_living() {
-            memory.erase();
-            // Cannot fail: the memory came from this arena and is freed once.
-            let _ = self.arena.free(memory.offset());
+        if memory.withdraw() {
+            memory.object().free(&self.arena);
         }
     }
 }

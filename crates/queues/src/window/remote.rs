@@ -3,10 +3,11 @@
 use std::sync::Arc;
 
 use goal::arithmetic::{Arithmetic, ArithmeticError, DataType, Element};
+use shm::object::CreateError;
 use shm::segment::{Offset, Segment};
 
 use super::access;
-use super::error::{RemoteError, WindowError};
+use super::error::WindowError;
 use super::memory::WindowMemory;
 use shm::process_table::Entry;
 
@@ -22,11 +23,11 @@ impl RemoteWindow {
     /// Connects to the window at `offset` of the segment.
     ///
     /// # Errors
-    /// [`WindowError::NoWindow`], [`WindowError::Withdrawn`], [`WindowError::TooManyHandles`],
-    /// [`WindowError::Segment`], [`WindowError::Process`].
-    pub fn connect(segment: &Arc<Segment>, offset: Offset) -> Result<Self, WindowError> {
-        let memory = WindowMemory::open(segment, offset)?;
-        let entry = Some(memory.attach()?);
+    /// [`CreateError::NotFound`], [`CreateError::Closed`], [`CreateError::TooMany`],
+    /// [`CreateError::Segment`], [`CreateError::Process`].
+    pub fn connect(segment: &Arc<Segment>, offset: Offset) -> Result<Self, CreateError> {
+        let memory = WindowMemory::connect(segment, offset)?;
+        let entry = Some(memory.object().attach(|| {})?);
         Ok(RemoteWindow { memory, entry })
     }
 
@@ -41,7 +42,7 @@ impl RemoteWindow {
 
     /// Returns the offset of the window in the segment.
     pub fn offset(&self) -> Offset {
-        self.memory.offset()
+        self.memory.object().offset()
     }
 
     /// Returns the size in bytes.
@@ -57,8 +58,8 @@ impl RemoteWindow {
     /// Stores `bytes` from byte `at` of the window on.
     ///
     /// # Errors
-    /// [`RemoteError::OutOfRange`], [`RemoteError::Withdrawn`].
-    pub fn put(&self, at: u64, bytes: &[u8]) -> Result<(), RemoteError> {
+    /// [`WindowError::OutOfRange`], [`WindowError::Withdrawn`].
+    pub fn put(&self, at: u64, bytes: &[u8]) -> Result<(), WindowError> {
         self.check(at, bytes.len() as u64)?;
         access::write(self.memory.words(), at, bytes);
         self.wake(at, bytes.len() as u64);
@@ -68,8 +69,8 @@ impl RemoteWindow {
     /// Loads bytes from byte `at` of the window on.
     ///
     /// # Errors
-    /// [`RemoteError::OutOfRange`], [`RemoteError::Withdrawn`].
-    pub fn get(&self, at: u64, bytes: &mut [u8]) -> Result<(), RemoteError> {
+    /// [`WindowError::OutOfRange`], [`WindowError::Withdrawn`].
+    pub fn get(&self, at: u64, bytes: &mut [u8]) -> Result<(), WindowError> {
         self.check(at, bytes.len() as u64)?;
         access::read(self.memory.words(), at, bytes);
         Ok(())
@@ -78,9 +79,9 @@ impl RemoteWindow {
     /// Stores one element at byte `at`, a multiple of its size, in one step.
     ///
     /// # Errors
-    /// [`RemoteError::OutOfRange`], [`RemoteError::Misaligned`], [`RemoteError::Withdrawn`].
+    /// [`WindowError::OutOfRange`], [`WindowError::Misaligned`], [`WindowError::Withdrawn`].
     #[inline]
-    pub fn put_value<T: Element>(&self, at: u64, value: T) -> Result<(), RemoteError> {
+    pub fn put_value<T: Element>(&self, at: u64, value: T) -> Result<(), WindowError> {
         self.check_elements(at, T::DATA_TYPE, size_of::<T>() as u64)?;
         access::write_element(self.memory.words(), at, bytemuck::bytes_of(&value));
         self.memory.wakeup_of(at / 8).notify();
@@ -90,9 +91,9 @@ impl RemoteWindow {
     /// Loads one element at byte `at`, a multiple of its size, in one step.
     ///
     /// # Errors
-    /// [`RemoteError::OutOfRange`], [`RemoteError::Misaligned`], [`RemoteError::Withdrawn`].
+    /// [`WindowError::OutOfRange`], [`WindowError::Misaligned`], [`WindowError::Withdrawn`].
     #[inline]
-    pub fn get_value<T: Element>(&self, at: u64) -> Result<T, RemoteError> {
+    pub fn get_value<T: Element>(&self, at: u64) -> Result<T, WindowError> {
         self.check_elements(at, T::DATA_TYPE, size_of::<T>() as u64)?;
         let mut value = T::zeroed();
         access::read_element(self.memory.words(), at, bytemuck::bytes_of_mut(&mut value));
@@ -104,12 +105,12 @@ impl RemoteWindow {
     /// origins can accumulate into the same elements.
     ///
     /// # Errors
-    /// [`RemoteError::OutOfRange`], [`RemoteError::Misaligned`], [`RemoteError::Withdrawn`], and
-    /// [`RemoteError::Arithmetic`]. Only after a division by zero has anything been changed.
+    /// [`WindowError::OutOfRange`], [`WindowError::Misaligned`], [`WindowError::Withdrawn`], and
+    /// [`WindowError::Arithmetic`]. Only after a division by zero has anything been changed.
     ///
     /// # Examples
     /// ```
-    /// # use queues::window::{RemoteError, Window};
+    /// # use queues::window::{WindowError, Window};
     /// # use shm::{arena::Arena, segment::{Backing, Segment}};
     /// # use std::sync::Arc;
     /// use goal::arithmetic::{Arithmetic, DataType};
@@ -132,7 +133,7 @@ impl RemoteWindow {
         data_type: DataType,
         at: u64,
         operands: &[u8],
-    ) -> Result<(), RemoteError> {
+    ) -> Result<(), WindowError> {
         let length = operands.len() as u64;
         self.check_elements(at, data_type, length)?;
         if !length.is_multiple_of(data_type.bytes() as u64) {
@@ -156,7 +157,7 @@ impl RemoteWindow {
         operation: Arithmetic,
         at: u64,
         operand: T,
-    ) -> Result<(), RemoteError> {
+    ) -> Result<(), WindowError> {
         self.check_elements(at, T::DATA_TYPE, size_of::<T>() as u64)?;
         let operand = bytemuck::bytes_of(&operand);
         let outcome = access::accumulate(self.memory.words(), operation, T::DATA_TYPE, at, operand);
@@ -169,13 +170,13 @@ impl RemoteWindow {
     /// the last one takes effect.
     ///
     /// # Errors
-    /// [`RemoteError::Index`] (all indices are checked before the first store),
-    /// [`RemoteError::IndicesAndDataDiffer`], [`RemoteError::OutOfRange`],
-    /// [`RemoteError::Misaligned`], [`RemoteError::Withdrawn`].
+    /// [`WindowError::Index`] (all indices are checked before the first store),
+    /// [`WindowError::IndicesAndDataDiffer`], [`WindowError::OutOfRange`],
+    /// [`WindowError::Misaligned`], [`WindowError::Withdrawn`].
     ///
     /// # Examples
     /// ```
-    /// # use queues::window::{RemoteError, Window};
+    /// # use queues::window::{WindowError, Window};
     /// # use shm::{arena::Arena, segment::{Backing, Segment}};
     /// # use std::sync::Arc;
     /// use goal::arithmetic::DataType;
@@ -190,7 +191,7 @@ impl RemoteWindow {
     /// assert_eq!(&gathered, b"caab");
     /// assert!(matches!(
     ///     remote.scatter(DataType::U8, 0, &[0, 8], b"xy"),
-    ///     Err(RemoteError::Index { position: 1, index: 8, .. })
+    ///     Err(WindowError::Index { position: 1, index: 8, .. })
     /// ));
     /// # Ok(())
     /// # }
@@ -201,7 +202,7 @@ impl RemoteWindow {
         at: u64,
         indices: &[u64],
         elements: &[u8],
-    ) -> Result<(), RemoteError> {
+    ) -> Result<(), WindowError> {
         self.check_indices(data_type, at, indices, elements.len())?;
         let size = data_type.bytes();
         for (&index, element) in indices.iter().zip(elements.chunks_exact(size)) {
@@ -216,16 +217,16 @@ impl RemoteWindow {
     /// the window, becomes number `i` of `elements` (little-endian, back to back).
     ///
     /// # Errors
-    /// [`RemoteError::Index`] (all indices are checked before the first load),
-    /// [`RemoteError::IndicesAndDataDiffer`], [`RemoteError::OutOfRange`],
-    /// [`RemoteError::Misaligned`], [`RemoteError::Withdrawn`].
+    /// [`WindowError::Index`] (all indices are checked before the first load),
+    /// [`WindowError::IndicesAndDataDiffer`], [`WindowError::OutOfRange`],
+    /// [`WindowError::Misaligned`], [`WindowError::Withdrawn`].
     pub fn gather(
         &self,
         data_type: DataType,
         at: u64,
         indices: &[u64],
         elements: &mut [u8],
-    ) -> Result<(), RemoteError> {
+    ) -> Result<(), WindowError> {
         self.check_indices(data_type, at, indices, elements.len())?;
         let size = data_type.bytes();
         for (&index, element) in indices.iter().zip(elements.chunks_exact_mut(size)) {
@@ -251,7 +252,7 @@ impl RemoteWindow {
 
     /// Checks that the range lies in the window and that the window is not withdrawn.
     #[inline]
-    pub(super) fn check(&self, at: u64, length: u64) -> Result<(), RemoteError> {
+    pub(super) fn check(&self, at: u64, length: u64) -> Result<(), WindowError> {
         if at.checked_add(length).is_none_or(|end| end > self.bytes()) {
             return Err(self.out_of_range(at, length));
         }
@@ -268,10 +269,10 @@ impl RemoteWindow {
         at: u64,
         data_type: DataType,
         length: u64,
-    ) -> Result<(), RemoteError> {
+    ) -> Result<(), WindowError> {
         let size = data_type.bytes() as u64;
         if at & (size - 1) != 0 {
-            return Err(RemoteError::Misaligned { window: self.offset(), at, size });
+            return Err(WindowError::Misaligned { window: self.offset(), at, size });
         }
         self.check(at, length)
     }
@@ -282,10 +283,10 @@ impl RemoteWindow {
         at: u64,
         indices: &[u64],
         bytes: usize,
-    ) -> Result<(), RemoteError> {
+    ) -> Result<(), WindowError> {
         self.check_elements(at, data_type, 0)?;
         if indices.len().checked_mul(data_type.bytes()) != Some(bytes) {
-            return Err(RemoteError::IndicesAndDataDiffer {
+            return Err(WindowError::IndicesAndDataDiffer {
                 indices: indices.len(),
                 data_type,
                 bytes,
@@ -296,25 +297,25 @@ impl RemoteWindow {
             Some(position) => {
                 let window = self.offset();
                 let index = indices[position];
-                Err(RemoteError::Index { window, position, index, at, elements })
+                Err(WindowError::Index { window, position, index, at, elements })
             }
             None => Ok(()),
         }
     }
 
     #[cold]
-    fn out_of_range(&self, at: u64, length: u64) -> RemoteError {
-        RemoteError::OutOfRange { window: self.offset(), at, length, bytes: self.bytes() }
+    fn out_of_range(&self, at: u64, length: u64) -> WindowError {
+        WindowError::OutOfRange { window: self.offset(), at, length, bytes: self.bytes() }
     }
 
     #[cold]
-    pub(super) fn withdrawn(&self) -> RemoteError {
-        RemoteError::Withdrawn { window: self.offset(), owner: self.owner() }
+    pub(super) fn withdrawn(&self) -> WindowError {
+        WindowError::Withdrawn { window: self.offset(), owner: self.owner() }
     }
 
     #[cold]
-    fn arithmetic(&self, error: ArithmeticError) -> RemoteError {
-        RemoteError::Arithmetic { window: self.offset(), error }
+    fn arithmetic(&self, error: ArithmeticError) -> WindowError {
+        WindowError::Arithmetic { window: self.offset(), error }
     }
 }
 

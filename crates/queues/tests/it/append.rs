@@ -1,7 +1,8 @@
 //! Append buffers: order of the records of several processes, and the end of every wait.
 
 use crate::child::{Child, memory, segment_and_offsets};
-use queues::append::{self, AppendError, OpenError};
+use queues::append::{self, AppendError};
+use queues::error::CreateError;
 use shm::segment::Offset;
 use std::time::{Duration, Instant};
 
@@ -96,11 +97,11 @@ fn an_append_buffer_is_bounded_and_says_why() {
         let owner = std::process::id();
         assert_eq!(waiting.join().expect("it ends"), Err(AppendError::Withdrawn { buffer, owner }));
     });
-    assert!(matches!(append::Sender::connect(&segment, buffer), Err(OpenError::Withdrawn { .. })));
+    assert!(matches!(append::Sender::connect(&segment, buffer), Err(CreateError::Closed { .. })));
     assert!(matches!(
         append::Sender::connect(&segment, Offset(64)),
-        Err(OpenError::NoBuffer { .. })
+        Err(CreateError::NotFound { .. })
     ));
-    assert!(matches!(append::Receiver::create(&arena, 0, 5), Err(OpenError::Size { .. })));
-    assert!(matches!(append::Receiver::create(&arena, 1, u64::MAX), Err(OpenError::Size { .. })));
+    assert!(matches!(append::Receiver::create(&arena, 0, 5), Err(CreateError::Size { .. })));
+    assert!(matches!(append::Receiver::create(&arena, 1, u64::MAX), Err(CreateError::Size { .. })));
 }

@@ -7,9 +7,9 @@ use std::time::{Duration, Instant};
 use crate::child::{Child, memory, segment_and_offsets, until};
 use queues::bulk::End;
 use queues::bulk::{
-    BulkError, BulkLink, DEFAULT_STAGING_BYTES, NoDirectPath, OpenError, Path, Policy, Receiver,
-    Sender, pair,
+    BulkError, BulkLink, DEFAULT_STAGING_BYTES, NoDirectPath, Path, Policy, Receiver, Sender, pair,
 };
+use queues::error::CreateError;
 use queues::window::RemoteWindow;
 use queues::window::Window;
 use shm::arena::Arena;
@@ -452,13 +452,13 @@ fn child_sends_for_ever() {
 fn each_end_connects_once_and_reports_when_the_other_is_closed() {
     let (segment, arena) = memory(8 << 20);
     let link = BulkLink::create(&arena, 4096).expect("memory");
-    assert!(matches!(Sender::connect(&segment, Offset(64)), Err(OpenError::NoLink { .. })));
+    assert!(matches!(Sender::connect(&segment, Offset(64)), Err(CreateError::NotFound { .. })));
     let mut sender = Sender::connect(&segment, link.offset()).expect("free");
     assert_eq!(sender.direct_path().here, Err(NoDirectPath::Unknown), "not connected yet");
     let own = Some(std::process::id());
     let second = Sender::connect(&segment, link.offset()).map(|_| ());
     assert!(
-        matches!(second, Err(OpenError::AlreadyOpened { end: End::Sender, process, .. }) if process == own),
+        matches!(second, Err(CreateError::Taken { end: End::Sender, process, .. }) if process == own),
         "{second:?}"
     );
     let mut receiver = Receiver::connect(&segment, link.offset()).expect("free");
@@ -474,7 +474,7 @@ fn each_end_connects_once_and_reports_when_the_other_is_closed() {
     assert!(matches!(sender.send(&[1]), Err(BulkError::Closed { .. })));
     assert!(matches!(sender.send(&[1; 1 << 20]), Err(BulkError::Closed { .. })));
     for staging in [0, 4095, u64::MAX] {
-        assert!(matches!(BulkLink::create(&arena, staging), Err(OpenError::Staging { .. })));
+        assert!(matches!(BulkLink::create(&arena, staging), Err(CreateError::Size { .. })));
     }
     // A dropped owner closes the end that is still free.
     let link = BulkLink::create(&arena, 4096).expect("memory");

@@ -10,9 +10,8 @@ use std::time::{Duration, Instant};
 
 use crate::child::{Child, memory, segment_and_offsets, until};
 use proptest::prelude::*;
-use queues::channel::{
-    Channel, End, OpenError, Receiver, RecvError, SendError, Sender, Value, pair,
-};
+use queues::channel::{Channel, End, Receiver, RecvError, SendError, Sender, Value, pair};
+use queues::error::CreateError;
 use shm::arena::Arena;
 use shm::segment::{Offset, Segment};
 use shm::sync::{AtomicU64, Ordering};
@@ -341,31 +340,31 @@ fn an_end_connects_once_and_with_its_own_type() {
     let at = channel.offset();
     assert!(matches!(
         Sender::<u64>::connect(&segment, at),
-        Err(OpenError::OtherType { asked: "u64", .. })
+        Err(CreateError::OtherType { requested: "u64", .. })
     ));
     assert!(matches!(
         Sender::<f64>::connect(&segment, Offset(64)),
-        Err(OpenError::NoChannel { .. })
+        Err(CreateError::NotFound { .. })
     ));
     assert!(matches!(
         Sender::<f64>::connect(&segment, Offset(1 << 20)),
-        Err(OpenError::Segment(_))
+        Err(CreateError::Segment(_))
     ));
     let sender = Sender::<f64>::connect(&segment, at).expect("free");
     let own = Some(std::process::id());
     let second = Sender::<f64>::connect(&segment, at).map(|_| ());
     assert!(
-        matches!(second, Err(OpenError::AlreadyOpened { end: End::Sender, process, .. }) if process == own)
+        matches!(second, Err(CreateError::Taken { end: End::Sender, process, .. }) if process == own)
     );
     drop(sender);
     let later = Sender::<f64>::connect(&segment, at).map(|_| ());
-    assert!(matches!(later, Err(OpenError::AlreadyOpened { end: End::Sender, process: None, .. })));
+    assert!(matches!(later, Err(CreateError::Taken { end: End::Sender, process: None, .. })));
     assert!(matches!(
         Channel::<u32>::create(&arena, 0),
-        Err(OpenError::Capacity { capacity: 0, .. })
+        Err(CreateError::Size { requested: 0, .. })
     ));
-    assert!(matches!(Channel::<u32>::create(&arena, u64::MAX), Err(OpenError::Capacity { .. })));
-    assert!(matches!(Channel::<u32>::create(&arena, 1 << 20), Err(OpenError::Arena(_))));
+    assert!(matches!(Channel::<u32>::create(&arena, u64::MAX), Err(CreateError::Size { .. })));
+    assert!(matches!(Channel::<u32>::create(&arena, 1 << 20), Err(CreateError::Arena(_))));
 }
 
 fn a_wait_ends_when_the_other_end_is_closed() {
@@ -415,7 +414,7 @@ fn a_dropped_channel_closes_its_free_end_and_keeps_memory_for_the_taken_one() {
     drop(channel);
     assert!(matches!(receiver.recv(), Err(RecvError::Closed { .. })));
     let late = Sender::<u64>::connect(&segment, at).map(|_| ());
-    assert!(matches!(late, Err(OpenError::AlreadyOpened { process: None, .. })));
+    assert!(matches!(late, Err(CreateError::Taken { process: None, .. })));
     assert_eq!(arena.used(), used, "the receiver still uses it");
     drop(Channel::<u64>::create(&arena, 4).expect("space"));
     assert_eq!(arena.used(), used, "both ends were free");

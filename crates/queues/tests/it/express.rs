@@ -330,18 +330,20 @@ fn what_is_no_queue_is_not_taken_for_one() {
     let arena = arena();
     for capacity in [0, 1, 3, usize::MAX] {
         let made = ExpressQueue::create(&arena, capacity, None);
-        assert!(matches!(made, Err(CreateError::Capacity { capacity: told }) if told == capacity));
+        assert!(
+            matches!(made, Err(CreateError::Size { requested, .. }) if requested == capacity as u64)
+        );
     }
     assert!(matches!(ExpressQueue::create(&arena, 1 << 20, None), Err(CreateError::Arena(_))));
     let empty = arena.allocate_zeroed(4096, 64).expect("room");
     let attach = |offset| ExpressQueue::connect(arena.segment(), offset);
-    assert!(matches!(attach(empty), Err(CreateError::NoQueue { .. })));
+    assert!(matches!(attach(empty), Err(CreateError::NotFound { .. })));
     assert!(matches!(attach(Offset(u64::MAX - 63)), Err(CreateError::Segment(_))));
     assert!(matches!(attach(Offset(8)), Err(CreateError::Segment(_))));
     let queue = ExpressQueue::create(&arena, 8, None).expect("room");
     assert_eq!(attach(queue.offset()).expect("a queue").capacity(), 8);
     let wide = queues::cache_line::CacheLineQueue::connect(arena.segment(), queue.offset());
-    assert!(matches!(wide, Err(CreateError::NoQueue { .. })), "of another kind");
+    assert!(matches!(wide, Err(CreateError::NotFound { .. })), "of another kind");
 }
 
 fn random_bytes_in_a_queue_neither_panic_nor_hang() {

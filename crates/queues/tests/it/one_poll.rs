@@ -220,7 +220,7 @@ fn a_ring_can_join_an_existing_set_late() {
     let refused = open(place()).in_set(&set, 8);
     assert!(matches!(
         refused,
-        Err(basic::BasicError::NotInSet(CreateError::NoMember { index: 8, .. }))
+        Err(basic::BasicError::NotInSet(CreateError::NoIndex { index: 8, .. }))
     ));
     let at = place();
     let mut sender = basic::Sender::connect(arena.segment(), at, 16).expect("inside");
@@ -354,15 +354,15 @@ fn a_poll_set_requests_an_event_too() {
 
 fn an_invalid_set_or_index_is_refused() {
     let arena = arena(1 << 20);
-    assert!(matches!(PollSet::create(&arena, 0), Err(CreateError::Capacity { capacity: 0 })));
-    assert!(matches!(PollSet::create(&arena, MAX_QUEUES + 1), Err(CreateError::Capacity { .. })));
+    assert!(matches!(PollSet::create(&arena, 0), Err(CreateError::Size { requested: 0, .. })));
+    assert!(matches!(PollSet::create(&arena, MAX_QUEUES + 1), Err(CreateError::Size { .. })));
     let set = PollSet::create(&arena, 3).expect("room");
     assert_eq!(PollSet::connect(arena.segment(), set.offset()).expect("a set").capacity(), 3);
     let beyond = ExpressQueue::create(&arena, 4, Some((&set, 3)));
-    assert!(matches!(beyond, Err(CreateError::NoMember { capacity: 3, index: 3, .. })));
+    assert!(matches!(beyond, Err(CreateError::NoIndex { count: 3, index: 3, .. })));
     let queue = ExpressQueue::create(&arena, 4, Some((&set, 2))).expect("room");
     assert!(matches!(
         PollSet::connect(arena.segment(), queue.offset()),
-        Err(CreateError::NoQueue { .. })
+        Err(CreateError::NotFound { .. })
     ));
 }

@@ -9,11 +9,11 @@ use std::time::{Duration, Instant};
 use crate::child::{Child, memory, segment_and_offsets, until, until_some};
 use proptest::prelude::*;
 use queues::cache_line::{CacheLineHeader, CacheLineMessage};
+use queues::error::CreateError;
 use queues::id::SourceName;
 use queues::queue::SendError;
 use queues::receive_queues::{
-    Class, Event, LIVENESS_INTERVAL, Notify, QueueSender, QueuesConfig, QueuesError, ReceiveQueues,
-    RemoteQueues,
+    Class, Event, LIVENESS_INTERVAL, Notify, QueueSender, QueuesConfig, ReceiveQueues, RemoteQueues,
 };
 use shm::arena::Arena;
 use shm::segment::{Backing, Offset, Segment};
@@ -247,14 +247,14 @@ fn errors_name_their_reason() {
     let (queues, remote) = create(tiny());
     assert!(matches!(
         remote.open(8, Class::Reply),
-        Err(QueuesError::NoQueue { index: 8, queues: 8, .. })
+        Err(CreateError::NoIndex { index: 8, count: 8, .. })
     ));
     let elsewhere = arena(1 << 20);
     let nothing = RemoteQueues::connect(elsewhere.segment(), Offset(0));
-    assert!(matches!(nothing, Err(QueuesError::NotFound { .. })));
+    assert!(matches!(nothing, Err(CreateError::NotFound { .. })));
     assert!(matches!(
         ReceiveQueues::create(&elsewhere, QueuesConfig { quota: 0, ..tiny() }),
-        Err(QueuesError::Config { .. })
+        Err(CreateError::Size { .. })
     ));
     let mut target = remote.open(0, Class::Request).unwrap();
     drop(queues);
@@ -274,7 +274,7 @@ fn memory_is_freed_when_no_process_can_access_it() {
     let ended = queues.close().expect_err("there is an remote");
     assert!(matches!(
         RemoteQueues::connect(arena.segment(), offset),
-        Err(QueuesError::Closed { .. })
+        Err(CreateError::Closed { .. })
     ));
     let target = remote.open(0, Class::Request).unwrap();
     drop(remote);
@@ -297,7 +297,7 @@ fn memory_is_freed_when_no_process_can_access_it() {
         assert_eq!(arena.used(), 0);
         assert!(matches!(
             RemoteQueues::connect(segment, offset),
-            Err(QueuesError::NotFound { .. })
+            Err(CreateError::NotFound { .. })
         ));
     }
 }

@@ -1,6 +1,7 @@
 //! Tag-On: data stored once, read by many receivers, freed by the last.
 
 use queues::cache_line::{CacheLineHeader, CacheLineMessage, CacheLineQueue};
+use queues::error::CreateError;
 use queues::tag_on::{NOTE_BYTES, TagOnError, TagOnPool, TagOnPools};
 use shm::arena::Arena;
 use shm::segment::{Backing, Segment};
@@ -90,7 +91,7 @@ fn invalid_calls_are_refused() {
     let queue = CacheLineQueue::create(&arena, 2, None).expect("memory");
     for (buffers, bytes) in [(0, 8), (8, 0), (u64::MAX, 8), (8, u64::MAX)] {
         assert!(
-            matches!(TagOnPool::create(&arena, buffers, bytes), Err(TagOnError::Size { .. })),
+            matches!(TagOnPool::create(&arena, buffers, bytes), Err(CreateError::Size { .. })),
             "{buffers}, {bytes}"
         );
     }

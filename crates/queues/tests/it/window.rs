@@ -7,8 +7,9 @@ use crate::child::{Child, memory, segment_and_offsets};
 use goal::arithmetic::{Arithmetic, ArithmeticError, DataType, apply_in_place_left};
 use proptest::prelude::*;
 use queues::append;
+use queues::error::CreateError;
 use queues::window::{Condition, Fetch, RemoteWindow};
-use queues::window::{RemoteError, Window, WindowError};
+use queues::window::{Window, WindowError};
 use shm::segment::Offset;
 use shm::sync::{AtomicU64, Ordering};
 
@@ -127,7 +128,7 @@ fn apply(memory: &mut [u8], command: &Command) -> Option<Vec<u8>> {
 }
 
 /// Executes a command through a window.
-fn execute(window: &RemoteWindow, command: &Command) -> Result<Vec<u8>, RemoteError> {
+fn execute(window: &RemoteWindow, command: &Command) -> Result<Vec<u8>, WindowError> {
     match command {
         Command::Put(at, bytes) => window.put(*at, bytes).map(|()| Vec::new()),
         Command::Get(at, length) => {
@@ -190,34 +191,34 @@ fn errors_name_the_range_and_the_position() {
     let own = Window::create(&arena, 100).expect("memory");
     let window = own.offset();
     let remote = RemoteWindow::connect(&segment, window).expect("a window");
-    let outside = |at, length| Err(RemoteError::OutOfRange { window, at, length, bytes: 100 });
+    let outside = |at, length| Err(WindowError::OutOfRange { window, at, length, bytes: 100 });
     assert_eq!(remote.put(96, &[0; 5]), outside(96, 5));
     assert_eq!(remote.get(u64::MAX, &mut [0; 2]), outside(u64::MAX, 2));
     assert_eq!(
         remote.get_value::<u64>(96),
-        Err(RemoteError::OutOfRange { window, at: 96, length: 8, bytes: 100 })
+        Err(WindowError::OutOfRange { window, at: 96, length: 8, bytes: 100 })
     );
-    assert_eq!(remote.put_value(4, 1_u64), Err(RemoteError::Misaligned { window, at: 4, size: 8 }));
+    assert_eq!(remote.put_value(4, 1_u64), Err(WindowError::Misaligned { window, at: 4, size: 8 }));
     assert_eq!(remote.put(100, &[]), Ok(()), "nothing at the end lies inside");
     let index = remote.scatter(DataType::U32, 4, &[0, 23, 24], &[0; 12]);
     assert_eq!(
         index,
-        Err(RemoteError::Index { window, position: 2, index: 24, at: 4, elements: 24 })
+        Err(WindowError::Index { window, position: 2, index: 24, at: 4, elements: 24 })
     );
     let index = remote.gather(DataType::U64, 0, &[u64::MAX], &mut [0; 8]);
     assert_eq!(
         index,
-        Err(RemoteError::Index { window, position: 0, index: u64::MAX, at: 0, elements: 12 })
+        Err(WindowError::Index { window, position: 0, index: u64::MAX, at: 0, elements: 12 })
     );
     let differ = remote.scatter(DataType::U64, 0, &[0, 1], &[0; 15]);
     assert_eq!(
         differ,
-        Err(RemoteError::IndicesAndDataDiffer { indices: 2, data_type: DataType::U64, bytes: 15 })
+        Err(WindowError::IndicesAndDataDiffer { indices: 2, data_type: DataType::U64, bytes: 15 })
     );
     let undefined =
         ArithmeticError::NotApplicable { operation: Arithmetic::Xor, data_type: DataType::F32 };
     let outcome = remote.accumulate(Arithmetic::Xor, DataType::F32, 0, &[0; 4]);
-    assert_eq!(outcome, Err(RemoteError::Arithmetic { window, error: undefined }));
+    assert_eq!(outcome, Err(WindowError::Arithmetic { window, error: undefined }));
     let zero = ArithmeticError::DivisionByZero { element: 5 };
     let outcome = remote.accumulate(
         Arithmetic::Divide,
@@ -225,16 +226,16 @@ fn errors_name_the_range_and_the_position() {
         2,
         &[1, 0, 1, 0, 1, 0, 1, 0, 1, 0, 0, 0, 1, 0],
     );
-    assert_eq!(outcome, Err(RemoteError::Arithmetic { window, error: zero }));
+    assert_eq!(outcome, Err(WindowError::Arithmetic { window, error: zero }));
     assert!(matches!(
         RemoteWindow::connect(&segment, Offset(64)),
-        Err(WindowError::NoWindow { .. })
+        Err(CreateError::NotFound { .. })
     ));
-    assert!(matches!(Window::create(&arena, u64::MAX), Err(WindowError::Arena(_))));
+    assert!(matches!(Window::create(&arena, u64::MAX), Err(CreateError::Arena(_))));
     drop(own);
     let owner = std::process::id();
-    assert_eq!(remote.put(0, &[1]), Err(RemoteError::Withdrawn { window, owner }));
-    assert!(matches!(RemoteWindow::connect(&segment, window), Err(WindowError::Withdrawn { .. })));
+    assert_eq!(remote.put(0, &[1]), Err(WindowError::Withdrawn { window, owner }));
+    assert!(matches!(RemoteWindow::connect(&segment, window), Err(CreateError::Closed { .. })));
 }
 
 fn a_window_keeps_its_memory_while_a_handle_is_connected() {
@@ -262,7 +263,7 @@ fn dead_processes_keep_no_window_and_their_entries_are_reused() {
     window.wait_for_notifications(1, None);
     assert!(matches!(
         RemoteWindow::connect(&segment, window.offset()),
-        Err(WindowError::TooManyHandles { most: 255, .. })
+        Err(CreateError::TooMany { max: 255, .. })
     ));
     other.kill();
     let last =
@@ -413,7 +414,7 @@ fn a_wait_ends_when_the_owner_dies_or_withdraws_the_window() {
         let request = remote.fetch_when(Condition { at: 0, at_least: 1 }, 0, []).expect("inside");
         let waiting = scope.spawn(move || request.wait());
         other.kill();
-        let gone = RemoteError::OwnerGone { window: at, owner: other.pid(), at: 0, at_least: 1 };
+        let gone = WindowError::OwnerGone { window: at, owner: other.pid(), at: 0, at_least: 1 };
         assert_eq!(waiting.join().expect("it ends"), Err(gone));
     });
     assert_eq!(remote.put_value(0, 1_u64), Ok(()), "its memory is still there");
@@ -424,7 +425,7 @@ fn a_wait_ends_when_the_owner_dies_or_withdraws_the_window() {
         let request = remote.fetch_when(Condition { at: 0, at_least: 1 }, 0, []).expect("inside");
         let waiting = scope.spawn(move || request.wait());
         drop(window);
-        assert!(matches!(waiting.join().expect("it ends"), Err(RemoteError::Withdrawn { .. })));
+        assert!(matches!(waiting.join().expect("it ends"), Err(WindowError::Withdrawn { .. })));
     });
 }
 

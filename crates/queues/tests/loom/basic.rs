@@ -23,18 +23,19 @@ mod stamp;
 #[allow(dead_code, reason = "the models below use parts of it")]
 mod words;
 
-use crate::bell::Notify;
 use crate::poll_set::{Bits, Members, Poller};
 use crate::sync::{AtomicU64, Ordering, fence};
 use loom::sync::{Condvar, Mutex};
 use loom::thread;
 use receiver::Receiver;
-use ring::{ARRIVALS, Bell, Geometry, Interrupted, ROOM, RingError, Seen};
+use ring::{ARRIVALS, Geometry, ROOM, RingError, Signal};
 use sender::Sender;
+use shm::event::Notify;
+use shm::wait::SpinPolicy;
 use stamp::{Header, Stamp};
 use std::ops::Deref;
 use std::sync::Arc;
-use std::time::Instant;
+use std::time::Duration;
 
 /// The memory of a ring, the kernel's bucket of sleepers, the receiver's event, and the words of a
 /// poll set.
@@ -58,7 +59,7 @@ impl Deref for Words {
 }
 
 /// A futex: comparing and falling asleep are one step against a wake.
-struct FutexBell {
+struct FutexSignal {
     scene: Arc<Scene>,
     own: usize,
     /// Whether the other end's heavy barriers reach this one: the only thing that makes the light
@@ -66,7 +67,7 @@ struct FutexBell {
     reached: bool,
 }
 
-impl Bell for FutexBell {
+impl Signal for FutexSignal {
     fn light(&self) {
         if self.reached {
             fence(Ordering::SeqCst);
@@ -78,22 +79,22 @@ impl Bell for FutexBell {
         true
     }
 
-    fn sleep(&self, seen: Seen, deadline: Option<Instant>) -> Result<(), Interrupted> {
-        assert!(deadline.is_none(), "loom has no clock");
+    fn sleep(&self, word: u64, _: Duration) -> bool {
         let locked = self.scene.lock.lock().expect("no panic holds it");
         // Relaxed: the lock orders it against a wake, and nothing else may be relied on.
-        if self.scene.words[self.own].load(Ordering::Relaxed) == seen.word {
+        if self.scene.words[self.own].load(Ordering::Relaxed) == word {
             drop(self.scene.sleepers.wait(locked).expect("no panic holds it"));
         }
-        Ok(())
+        // Without a limit, as loom has no clock.
+        false
     }
 
-    fn ring(&self) {
+    fn wake(&self) {
         let _locked = self.scene.lock.lock().expect("no panic holds it");
         self.scene.sleepers.notify_all();
     }
 
-    fn notify(&self) {
+    fn notify_event(&self) {
         self.scene.event.fetch_add(1, Ordering::AcqRel);
     }
 
@@ -111,7 +112,11 @@ impl Bell for FutexBell {
 const INDEX: usize = 5;
 const AT: u64 = 4096;
 
-type Ends = (Sender<Words, FutexBell>, Receiver<Words, FutexBell>);
+/// Ends sleep at once.
+const POLICY: SpinPolicy =
+    SpinPolicy { eager: 0, spins: 0, yields: 0, slice: Duration::from_millis(100) };
+
+type Ends = (Sender<Words, FutexSignal>, Receiver<Words, FutexSignal>);
 
 fn ends(lines: u64) -> Ends {
     let geometry = Geometry::new(lines).expect("a power of two");
@@ -121,22 +126,22 @@ fn ends(lines: u64) -> Ends {
     let sleepers = Condvar::new();
     let event = AtomicU64::new(0);
     let scene = Arc::new(Scene { words, lock, sleepers, event, bits });
-    let bell = |own| FutexBell { scene: Arc::clone(&scene), own, reached: true };
+    let signal = |own| FutexSignal { scene: Arc::clone(&scene), own, reached: true };
     let words = || Words(Arc::clone(&scene));
     (
-        Sender::new(words(), geometry, bell(ROOM), 0).expect("enough memory"),
-        Receiver::new(words(), geometry, bell(ARRIVALS), 0, 0).expect("enough memory"),
+        Sender::new(words(), geometry, signal(ROOM), POLICY).expect("enough memory"),
+        Receiver::new(words(), geometry, signal(ARRIVALS), POLICY, 0).expect("enough memory"),
     )
 }
 
 /// The fences of the ring must suffice for its poll set.
 fn model(preemptions: usize, body: impl Fn() + Sync + Send + 'static) {
-    crate::order::settle_without_fence();
+    crate::fence::without_fence_after_exchange();
     crate::model::model(preemptions, body);
 }
 
 /// Composes a message of `words` words that all hold `value`.
-fn compose(sender: &mut Sender<Words, FutexBell>, words: usize, value: u64) {
+fn compose(sender: &mut Sender<Words, FutexSignal>, words: usize, value: u64) {
     let room = sender.wait_for_room(words * 8, None).expect("the receiver reads");
     let message = sender.compose(Header { handler: value as u8, ..Header::default() }, room);
     message.words().iter().for_each(|word| word.store(value, Ordering::Relaxed));
@@ -145,7 +150,7 @@ fn compose(sender: &mut Sender<Words, FutexBell>, words: usize, value: u64) {
 
 /// Takes the next message, whose words must all be alike and which must be for the handler of that
 /// number.
-fn receive(receiver: &mut Receiver<Words, FutexBell>) -> Result<u64, RingError> {
+fn receive(receiver: &mut Receiver<Words, FutexSignal>) -> Result<u64, RingError> {
     let found = receiver.take_by(None)?;
     let values: Vec<u64> =
         receiver.words(&found).iter().map(|word| word.load(Ordering::Relaxed)).collect();
@@ -274,7 +279,7 @@ fn an_event_request_races_with_a_message_safely() {
             });
             if !receiver.ask(when) {
                 // There was no reason then, so the sender gives one.
-                while receiver.bell().scene.event.load(Ordering::Acquire) == 0 {
+                while receiver.signal().scene.event.load(Ordering::Acquire) == 0 {
                     thread::yield_now();
                 }
             }
@@ -284,7 +289,10 @@ fn an_event_request_races_with_a_message_safely() {
                 receiver.release();
             }
             drop(thread.join().expect("the sender ends"));
-            assert!(receiver.bell().scene.event.load(Ordering::Acquire) <= 1, "one for a request");
+            assert!(
+                receiver.signal().scene.event.load(Ordering::Acquire) <= 1,
+                "one for a request"
+            );
         });
     }
 }
@@ -303,9 +311,9 @@ fn each_request_for_an_event_is_answered() {
         });
         let mut received = 0;
         while received < 2 {
-            let before = receiver.bell().scene.event.load(Ordering::Acquire);
+            let before = receiver.signal().scene.event.load(Ordering::Acquire);
             if !receiver.ask(Notify::Arrival) {
-                while receiver.bell().scene.event.load(Ordering::Acquire) == before {
+                while receiver.signal().scene.event.load(Ordering::Acquire) == before {
                     thread::yield_now();
                 }
             }
@@ -318,7 +326,7 @@ fn each_request_for_an_event_is_answered() {
 }
 
 /// The only member of its set, as a poller sees it.
-struct Ring<'a>(&'a mut Receiver<Words, FutexBell>);
+struct Ring<'a>(&'a mut Receiver<Words, FutexSignal>);
 
 impl Members for Ring<'_> {
     type Item = u64;
@@ -340,7 +348,7 @@ impl Members for Ring<'_> {
 fn a_ring_in_a_poll_set_hides_no_message() {
     model(3, || {
         let (mut sender, mut receiver) = ends(8);
-        let scene = Arc::clone(&receiver.bell().scene);
+        let scene = Arc::clone(&receiver.signal().scene);
         let bits = Bits { words: &scene.bits, summary: &[] };
         let thread = thread::spawn(move || {
             for value in 1..=2 {
@@ -370,11 +378,11 @@ fn a_ring_in_a_poll_set_hides_no_message() {
 fn a_sender_in_a_poll_set_needs_no_barrier_of_the_pollers() {
     model(3, || {
         let (mut sender, mut receiver) = ends(8);
-        let scene = Arc::clone(&receiver.bell().scene);
+        let scene = Arc::clone(&receiver.signal().scene);
         let bits = Bits { words: &scene.bits, summary: &[] };
         receiver.join(AT, INDEX as u64);
         bits.announce(INDEX);
-        sender.bell_mut().reached = false;
+        sender.signal_mut().reached = false;
         let thread = thread::spawn(move || {
             compose(&mut sender, 1, 1);
             sender.publish();

@@ -24,7 +24,7 @@ struct Memory {
     slots: Vec<AtomicU64>,
     notice: AtomicU64,
     consumed: AtomicU64,
-    bells: [AtomicU32; 2],
+    wakeups: [AtomicU32; 2],
 }
 
 impl Memory {
@@ -33,7 +33,7 @@ impl Memory {
             slots: (0..SLOTS * words).map(|_| AtomicU64::new(0)).collect(),
             notice: AtomicU64::new(0),
             consumed: AtomicU64::new(0),
-            bells: [AtomicU32::new(0), AtomicU32::new(0)],
+            wakeups: [AtomicU32::new(0), AtomicU32::new(0)],
         })
     }
 
@@ -41,26 +41,30 @@ impl Memory {
         RingWords { slots: &self.slots, notice: &self.notice, consumed: &self.consumed }
     }
 
-    fn receiver_bell(&self) -> Wakeup<'_> {
-        Wakeup(&self.bells[0])
+    fn receiver_wakeup(&self) -> Wakeup<'_> {
+        Wakeup::by_store(&self.wakeups[0])
     }
 
-    fn sender_bell(&self) -> Wakeup<'_> {
-        Wakeup(&self.bells[1])
+    fn sender_wakeup(&self) -> Wakeup<'_> {
+        Wakeup::by_store(&self.wakeups[1])
     }
 }
 
-/// Polls, and sleeps in between: the loop of `patience.rs` without its clock.
-fn wait<R>(bell: Wakeup<'_>, mut look: impl FnMut() -> Option<R>) -> R {
+/// Polls, and sleeps in between: the loop of `shm::wait` without its clock.
+fn wait<R>(wakeup: Wakeup<'_>, mut look: impl FnMut() -> Option<R>) -> R {
     loop {
         if let Some(found) = look() {
             return found;
         }
-        let marked = bell.mark();
-        if let Some(found) = look() {
+        let armed = wakeup.arm();
+        let found = look();
+        if found.is_none() {
+            wakeup.sleep(armed, None);
+        }
+        wakeup.disarm(armed);
+        if let Some(found) = found {
             return found;
         }
-        bell.sleep(marked, None);
     }
 }
 
@@ -68,15 +72,15 @@ fn wait<R>(bell: Wakeup<'_>, mut look: impl FnMut() -> Option<R>) -> R {
 fn send<const LEAD: usize>(memory: &Memory, values: &[([u64; LEAD], u64)]) {
     let mut producer = Producer::new(SLOTS);
     for &(lead, tell) in values {
-        wait(memory.sender_bell(), || match producer.put(memory.words(), lead, tell) {
+        wait(memory.sender_wakeup(), || match producer.put(memory.words(), lead, tell) {
             Ok(()) => Some(()),
             Err(PutError::Full) => None,
             Err(PutError::Broken) => panic!("no position is overwritten"),
         });
-        memory.receiver_bell().wake();
+        memory.receiver_wakeup().notify();
     }
     producer.finish(memory.words());
-    memory.receiver_bell().wake();
+    memory.receiver_wakeup().notify();
 }
 
 /// Receives until the end of the stream.
@@ -84,7 +88,7 @@ fn receive<const LEAD: usize>(memory: &Memory) -> Vec<([u64; LEAD], u64)> {
     let mut consumer = Consumer::new(SLOTS);
     let mut received = Vec::new();
     loop {
-        let next = wait(memory.receiver_bell(), || match consumer.take::<LEAD>(memory.words()) {
+        let next = wait(memory.receiver_wakeup(), || match consumer.take::<LEAD>(memory.words()) {
             Ok(value) => Some(Some(value)),
             Err(TakeError::Empty) => None,
             Err(TakeError::Closed) => Some(None),
@@ -93,7 +97,7 @@ fn receive<const LEAD: usize>(memory: &Memory) -> Vec<([u64; LEAD], u64)> {
         received.push(value);
         if consumer.is_due() {
             consumer.publish(memory.words());
-            memory.sender_bell().wake();
+            memory.sender_wakeup().notify();
         }
     }
 }
@@ -156,8 +160,9 @@ fn without_the_second_poll_a_wakeup_is_lost() {
         let sender = thread::spawn(move || send::<0>(&theirs, &[([], 7)]));
         let mut consumer = Consumer::new(SLOTS);
         while consumer.take::<0>(memory.words()).is_err() {
-            let marked = memory.receiver_bell().mark();
-            memory.receiver_bell().sleep(marked, None);
+            let armed = memory.receiver_wakeup().arm();
+            memory.receiver_wakeup().sleep(armed, None);
+            memory.receiver_wakeup().disarm(armed);
         }
         sender.join().expect("the sender ends");
     });

@@ -1,8 +1,7 @@
 //! Loom models of the protocols in shared memory: every interleaving of a few threads, up to a
 //! bound on preemptions, on the source files that run in production.
 //!
-//! The files use `crate::sync`, `crate::fence`, `crate::order` and `crate::futex`, which are models
-//! here. A lost wake-up is a deadlock, which loom reports.
+//! The files use `crate::sync`, `crate::fence` and `crate::futex`, which are models here. A lost wake-up is a deadlock, which loom reports.
 
 mod append;
 mod basic;
@@ -12,18 +11,10 @@ mod express;
 mod fence;
 mod futex;
 mod model;
-mod order;
 mod poll;
 mod sync;
 mod tag_on;
 
-#[path = "../../src/bell.rs"]
-#[allow(
-    dead_code,
-    unreachable_pub,
-    reason = "the file is a library module; the models use parts of it"
-)]
-mod bell;
 #[path = "../../src/consumers.rs"]
 #[allow(
     dead_code,
@@ -38,6 +29,13 @@ mod consumers;
     reason = "the file is a library module; the models use parts of it"
 )]
 mod error;
+#[path = "../../../shm/src/event.rs"]
+#[allow(
+    dead_code,
+    unreachable_pub,
+    reason = "the file is a library module; the models use parts of it"
+)]
+mod event;
 #[path = "../../src/id.rs"]
 #[allow(
     dead_code,
@@ -59,6 +57,10 @@ mod message;
     reason = "the file is a library module; the models use parts of it"
 )]
 mod poll_set;
-#[path = "../../src/wakeup.rs"]
-#[allow(dead_code, reason = "the file is a library module; the models use parts of it")]
+#[path = "../../../shm/src/wakeup.rs"]
+#[allow(
+    dead_code,
+    unreachable_pub,
+    reason = "the file is a library module; the models use parts of it"
+)]
 mod wakeup;

@@ -1,14 +1,15 @@
-//! Bells, requests for an event and poll sets under loom: every interleaving of a few threads, on
-//! the very source files that run. A lost wake-up shows as a deadlock, which loom reports.
+//! Wake-up words, requests for an event and poll sets under loom: every interleaving of a few
+//! threads, on the very source files that run. A lost wake-up shows as a deadlock, which loom reports.
 
-use crate::bell::{Bell, Notify, Request};
 use crate::consumers::Multi;
+use crate::event::{EventRequest, Notify};
 use crate::express::ring::WordRing;
 use crate::id::SourceName;
 use crate::message::Message;
 use crate::model::model;
 use crate::poll_set::{Bits, Members, Poller, QUEUES_PER_LINE};
 use crate::sync::{AtomicU32, AtomicU64, Ordering, fence};
+use crate::wakeup::Wakeup;
 use loom::sync::Arc;
 use loom::thread;
 
@@ -43,33 +44,31 @@ impl Ring {
     }
 }
 
-/// A queue with a bell.
-struct Belled {
+/// A queue with a wake-up word.
+struct WakingQueue {
     ring: Ring,
-    bell: AtomicU32,
+    wakeup: AtomicU32,
 }
 
-impl Belled {
-    fn new() -> Arc<Belled> {
-        Arc::new(Belled { ring: Ring::new(), bell: AtomicU32::new(0) })
+impl WakingQueue {
+    fn new() -> Arc<WakingQueue> {
+        Arc::new(WakingQueue { ring: Ring::new(), wakeup: AtomicU32::new(0) })
     }
 
     fn send(&self, number: u64) {
         self.ring.send(number);
-        crate::order::settle();
-        Bell(&self.bell).notify();
+        Wakeup::by_exchange(&self.wakeup).notify();
     }
 
     fn receive(&self) -> u64 {
         loop {
-            let bell = Bell(&self.bell);
-            let entered = bell.register();
-            fence(Ordering::SeqCst);
+            let wakeup = Wakeup::by_exchange(&self.wakeup);
+            let armed = wakeup.arm();
             let found = self.ring.receive();
             if found.is_none() {
-                bell.sleep(entered, None);
+                wakeup.sleep(armed, None);
             }
-            bell.unregister(entered);
+            wakeup.disarm(armed);
             if let Some(number) = found {
                 return number;
             }
@@ -88,7 +87,7 @@ fn spawn<T: 'static, R: 'static>(
 #[test]
 fn a_sleeper_is_woken_for_each_of_two_messages() {
     model(3, || {
-        let queue = Belled::new();
+        let queue = WakingQueue::new();
         let senders = [1, 2].map(|number| spawn(&queue, move |queue| queue.send(number)));
         assert_eq!(queue.receive() + queue.receive(), 3);
         senders.into_iter().for_each(|sender| sender.join().expect("no panic"));
@@ -98,8 +97,8 @@ fn a_sleeper_is_woken_for_each_of_two_messages() {
 #[test]
 fn two_sleepers_get_a_message_each() {
     model(3, || {
-        let queue = Belled::new();
-        let sleepers = [0, 1].map(|_| spawn(&queue, Belled::receive));
+        let queue = WakingQueue::new();
+        let sleepers = [0, 1].map(|_| spawn(&queue, WakingQueue::receive));
         queue.send(1);
         queue.send(2);
         let got = sleepers.map(|sleeper| sleeper.join().expect("no panic"));
@@ -111,7 +110,7 @@ fn two_sleepers_get_a_message_each() {
 fn a_sender_that_stops_before_it_rings_or_while_it_rings_does_not_silence_others() {
     for gets_to_the_kernel in [false, true] {
         model(3, move || {
-            let queue = Belled::new();
+            let queue = WakingQueue::new();
             let stopped = spawn(&queue, move |queue| {
                 if gets_to_the_kernel {
                     crate::futex::STOPS.with(|stops| stops.set(true));
@@ -134,11 +133,11 @@ fn a_sender_that_stops_before_it_rings_or_while_it_rings_does_not_silence_others
 }
 
 #[test]
-fn a_sleeper_that_died_does_not_silence_the_bell_for_others() {
+fn a_sleeper_that_died_does_not_silence_the_word_for_others() {
     model(3, || {
-        let queue = Belled::new();
+        let queue = WakingQueue::new();
         // It entered and never leaves.
-        let _ = Bell(&queue.bell).register();
+        let _ = Wakeup::by_exchange(&queue.wakeup).arm();
         let senders = [1, 2].map(|number| spawn(&queue, move |queue| queue.send(number)));
         assert_eq!(queue.receive() + queue.receive(), 3);
         senders.into_iter().for_each(|sender| sender.join().expect("no panic"));
@@ -153,8 +152,8 @@ fn whoever_asks_for_an_event_sees_the_message_or_gets_the_event() {
             let senders = [1, 2].map(|number| {
                 spawn(&queue, move |(ring, request, event)| {
                     ring.send(number);
-                    crate::order::settle();
-                    Request(request).answer(
+                    crate::fence::after_exchange();
+                    EventRequest(request).serve(
                         || ring.words().holds(1),
                         || {
                             event.fetch_add(1, Ordering::AcqRel);
@@ -166,7 +165,7 @@ fn whoever_asks_for_an_event_sees_the_message_or_gets_the_event() {
             let mut taken = 0;
             for _ in 0..2 {
                 let before = event.load(Ordering::Acquire);
-                Request(request).ask(when);
+                EventRequest(request).request(when);
                 fence(Ordering::SeqCst);
                 if ring.words().is_ready() {
                     taken += u32::from(ring.receive().is_some());
@@ -185,12 +184,12 @@ fn whoever_asks_for_an_event_sees_the_message_or_gets_the_event() {
     }
 }
 
-/// Queues in a poll set, with the set's bell.
+/// Queues in a poll set, with the set's wake-up word.
 struct Polled {
     rings: Vec<(usize, Ring)>,
     words: Vec<AtomicU64>,
     summary: Vec<AtomicU64>,
-    bell: AtomicU32,
+    wakeup: AtomicU32,
 }
 
 impl Polled {
@@ -201,7 +200,7 @@ impl Polled {
             rings: indices.iter().map(|&index| (index, Ring::new())).collect(),
             words: (0..8 * lines).map(|_| word()).collect(),
             summary: if lines > 1 { (0..8).map(|_| word()).collect() } else { Vec::new() },
-            bell: AtomicU32::new(0),
+            wakeup: AtomicU32::new(0),
         })
     }
 
@@ -212,7 +211,7 @@ impl Polled {
     fn send(&self, queue: usize, number: u64) {
         self.rings[queue].1.send(number);
         self.bits().announce(self.rings[queue].0);
-        Bell(&self.bell).notify();
+        Wakeup::by_exchange(&self.wakeup).notify();
     }
 
     fn receive(&self, poller: &mut Poller) -> u64 {
@@ -222,12 +221,12 @@ impl Polled {
                 assert_eq!(index, self.rings[queue].0);
                 return number;
             }
-            let bell = Bell(&self.bell);
-            let entered = bell.register();
+            let wakeup = Wakeup::by_exchange(&self.wakeup);
+            let armed = wakeup.arm();
             if !poller.is_any_ready(self.bits(), None, &mut members) {
-                bell.sleep(entered, None);
+                wakeup.sleep(armed, None);
             }
-            bell.unregister(entered);
+            wakeup.disarm(armed);
         }
     }
 }

@@ -2,7 +2,6 @@
 
 use loom::sync::atomic;
 
-pub(crate) use loom::hint::spin_loop;
 pub(crate) use loom::sync::atomic::{AtomicU32, Ordering, fence};
 
 /// An atomic of loom, which can make loom try every order of two accesses to it.

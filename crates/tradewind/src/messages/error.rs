@@ -8,23 +8,17 @@ use crate::error::Error;
 #[expect(missing_docs, reason = "each is the error it names")]
 pub enum MessageError {
     #[error(transparent)]
-    Queue(#[from] queues::error::CreateError),
+    Create(#[from] queues::error::CreateError),
     #[error(transparent)]
     Send(#[from] queues::queue::SendError),
     #[error(transparent)]
     Receive(#[from] queues::queue::RecvError),
-    #[error(transparent)]
-    ChannelOpen(#[from] queues::channel::OpenError),
     #[error(transparent)]
     ChannelSend(#[from] queues::channel::SendError),
     #[error(transparent)]
     ChannelReceive(#[from] queues::channel::RecvError),
     #[error(transparent)]
     Window(#[from] queues::window::WindowError),
-    #[error(transparent)]
-    Remote(#[from] queues::window::RemoteError),
-    #[error(transparent)]
-    LinkOpen(#[from] queues::bulk::OpenError),
     #[error(transparent)]
     Link(#[from] queues::bulk::BulkError),
 }
@@ -45,11 +39,8 @@ from_messages!(
     queues::error::CreateError,
     queues::queue::SendError,
     queues::queue::RecvError,
-    queues::channel::OpenError,
     queues::channel::SendError,
     queues::channel::RecvError,
     queues::window::WindowError,
-    queues::window::RemoteError,
-    queues::bulk::OpenError,
     queues::bulk::BulkError,
 );

@@ -1,0 +1,364 @@
+//! Objects in a segment that other processes find by their offset: labelled on creation, checked on
+//! connection, freed when no process uses them.
+//!
+//! An object is a header ([`ObjectHeader`]) and the memory behind it. Its first word is a
+//! [`Label`]: it is stored last on creation, so that a process that finds it also finds a complete
+//! object, and erased before the memory is freed. Two kinds of objects record the processes that
+//! use them: those with a [`ProcessTable`], to which any number of processes attach, and those with
+//! two ends, each of which one process takes.
+
+use std::ops::Deref;
+use std::sync::Arc;
+
+use crate::arena::{Arena, ArenaError};
+use crate::liveness::ProcessId;
+use crate::mapped::{Mapped, MappedSlice};
+use crate::process::ProcessError;
+use crate::process_table::{
+    AttachError, End, Ends, Entry, MAX_PROCESSES, ProcessTable, TakeError, TakenBy,
+};
+use crate::segment::{Offset, Segment, SegmentError};
+use crate::shared::Shared;
+use crate::sync::{AtomicU64, Ordering};
+
+/// Error of creating an object or connecting to one.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum CreateError {
+    /// The requested size is not supported.
+    #[error("cannot create a {object} of {requested} {unit}: choose {limits}")]
+    Size {
+        /// Kind of object.
+        object: &'static str,
+        /// Requested size.
+        requested: u64,
+        /// Unit of the size.
+        unit: &'static str,
+        /// Sizes that are supported.
+        limits: &'static str,
+    },
+    /// No object of this kind lies at the offset.
+    #[error(
+        "there is no {object} at {offset}: connect to the offset that its creator returned, in the \
+         same segment"
+    )]
+    NotFound {
+        /// Kind of object.
+        object: &'static str,
+        /// Requested offset.
+        offset: Offset,
+    },
+    /// The object carries values of another type.
+    #[error(
+        "the {object} at {offset} was not created for {requested}: connect with the type of its \
+         creation"
+    )]
+    OtherType {
+        /// Kind of object.
+        object: &'static str,
+        /// Offset of the object.
+        offset: Offset,
+        /// Requested type.
+        requested: &'static str,
+    },
+    /// The owner has closed the object.
+    #[error("the {object} at {offset} was closed by its owner, process {owner}")]
+    Closed {
+        /// Kind of object.
+        object: &'static str,
+        /// Offset of the object.
+        offset: Offset,
+        /// Process number of the owner.
+        owner: u32,
+    },
+    /// The number of connected handles is at its maximum.
+    #[error(
+        "the {object} at {offset} has {max} connected handles, the maximum: share one among threads"
+    )]
+    TooMany {
+        /// Kind of object.
+        object: &'static str,
+        /// Offset of the object.
+        offset: Offset,
+        /// Maximum number of handles.
+        max: usize,
+    },
+    /// The end was connected to before; that is possible once.
+    #[error(
+        "the {end} of the {object} at {offset} {}: create one for each pair",
+        TakenBy(*.process)
+    )]
+    Taken {
+        /// Kind of object.
+        object: &'static str,
+        /// Offset of the object.
+        offset: Offset,
+        /// The end.
+        end: End,
+        /// Number of the process that holds it; `None` if it has been closed or withdrawn since.
+        process: Option<u32>,
+    },
+    /// The object has receivers that exclude the new one.
+    #[error(
+        "the {object} at {offset} has a receiver that excludes another one: drop that receiver \
+         first"
+    )]
+    Held {
+        /// Kind of object.
+        object: &'static str,
+        /// Offset of the object.
+        offset: Offset,
+    },
+    /// The index is out of range.
+    #[error("the {object} at {offset} has {count} queues, so none of index {index}")]
+    NoIndex {
+        /// Kind of object.
+        object: &'static str,
+        /// Offset of the object.
+        offset: Offset,
+        /// Number of queues.
+        count: usize,
+        /// Requested index.
+        index: usize,
+    },
+    /// The range lies outside the segment.
+    #[error(transparent)]
+    Segment(#[from] SegmentError),
+    /// The arena has no memory left.
+    #[error(transparent)]
+    Arena(#[from] ArenaError),
+    /// The identity of this process is unavailable.
+    #[error(transparent)]
+    Process(#[from] ProcessError),
+}
+
+/// First word of an object: its kind in the upper half, a parameter of the kind in the lower. 0 is
+/// no object.
+#[derive(Debug)]
+#[repr(transparent)]
+pub struct Label(AtomicU64);
+
+// SAFETY: a transparent wrapper of an `AtomicU64`; every word read from it is checked.
+unsafe impl Shared for Label {}
+
+/// Header of an object of one kind.
+pub trait ObjectHeader: Shared {
+    /// Number of the kind: four ASCII letters.
+    const KIND: u32;
+
+    /// Name of the kind in error messages.
+    const NAME: &'static str;
+
+    /// Returns the label.
+    fn label(&self) -> &Label;
+
+    /// Returns the word with the identity of the owner, if the kind records it.
+    fn owner(&self) -> Option<&AtomicU64> {
+        None
+    }
+
+    /// Returns the table of attached processes, if the kind has one.
+    fn processes(&self) -> Option<&ProcessTable> {
+        None
+    }
+
+    /// Returns the holders of the sending and the receiving end, if the kind has ends.
+    fn ends(&self) -> Option<&Ends> {
+        None
+    }
+}
+
+/// Mapped object, as seen by any process.
+#[derive(Debug)]
+pub struct Object<H: ObjectHeader> {
+    header: Mapped<H>,
+    offset: Offset,
+    parameter: u32,
+}
+
+impl<H: ObjectHeader> Clone for Object<H> {
+    fn clone(&self) -> Self {
+        let Object { header, offset, parameter } = self;
+        Object { header: header.clone(), offset: *offset, parameter: *parameter }
+    }
+}
+
+impl<H: ObjectHeader> Deref for Object<H> {
+    type Target = H;
+
+    #[inline(always)]
+    fn deref(&self) -> &H {
+        &self.header
+    }
+}
+
+impl<H: ObjectHeader> Object<H> {
+    /// Creates an object with `trailing` bytes behind its header in zeroed memory of the arena,
+    /// owned by this process. `prepare` initialises it before other processes can find it.
+    ///
+    /// # Errors
+    /// [`CreateError::Arena`], [`CreateError::Process`], and the error of `prepare`; the memory is
+    /// then free again.
+    pub fn create<T>(
+        arena: &Arena,
+        trailing: u64,
+        parameter: u32,
+        prepare: impl FnOnce(&Self) -> Result<T, CreateError>,
+    ) -> Result<(Self, T), CreateError> {
+        let bytes = (size_of::<H>() as u64).saturating_add(trailing);
+        // Processors fetch lines in aligned pairs.
+        let offset = arena.allocate_zeroed(bytes, 128)?;
+        let create = || {
+            let object =
+                Object { header: Mapped::<H>::new(arena.segment(), offset)?, offset, parameter };
+            if let Some(owner) = object.header.owner() {
+                // Relaxed: the label publishes it.
+                owner.store(ProcessId::own()?.0, Ordering::Relaxed);
+            }
+            let prepared = prepare(&object)?;
+            let label = u64::from(H::KIND) << 32 | u64::from(parameter);
+            // Release: pairs with the Acquire in `connect`. The label is the last store, so a
+            // process that finds it also finds a complete object.
+            object.header.label().0.store(label, Ordering::Release);
+            Ok((object, prepared))
+        };
+        create().inspect_err(|_| {
+            // Cannot fail: the memory came from this arena.
+            let _ = arena.free(offset);
+        })
+    }
+
+    /// Connects to the object at `offset`.
+    ///
+    /// # Errors
+    /// [`CreateError::NotFound`] if something else lies there, [`CreateError::Segment`] if the
+    /// header does not lie in the segment.
+    pub fn connect(segment: &Arc<Segment>, offset: Offset) -> Result<Self, CreateError> {
+        let header = Mapped::<H>::new(segment, offset)?;
+        // Acquire: pairs with the Release in `create`. The memory may have been overwritten since,
+        // so the parameter and all words of the header are checked by the kind, and the trailing
+        // memory by its mapping.
+        let label = header.label().0.load(Ordering::Acquire);
+        if label >> 32 != u64::from(H::KIND) {
+            return Err(Self::not_found(offset));
+        }
+        Ok(Object { header, offset, parameter: label as u32 })
+    }
+
+    /// Returns the error for an offset without a valid object of this kind.
+    pub fn not_found(offset: Offset) -> CreateError {
+        CreateError::NotFound { object: H::NAME, offset }
+    }
+
+    /// Returns true if the memory still holds the object that this handle was connected to, or
+    /// another one of the same kind and parameter.
+    pub fn is_labelled(&self) -> bool {
+        // Acquire: as in `connect`.
+        self.header.label().0.load(Ordering::Acquire)
+            == u64::from(H::KIND) << 32 | u64::from(self.parameter)
+    }
+
+    /// Maps `count` values from `skip` bytes behind the header on.
+    ///
+    /// # Errors
+    /// [`CreateError::Segment`] if they do not lie in the segment.
+    pub fn trailing<T: Shared>(
+        &self,
+        skip: u64,
+        count: usize,
+    ) -> Result<MappedSlice<T>, CreateError> {
+        Ok(MappedSlice::new(self.segment(), self.behind_header(skip), count)?)
+    }
+
+    /// Returns the offset `skip` bytes behind the header. It may lie outside the segment.
+    pub fn behind_header(&self, skip: u64) -> Offset {
+        Offset(self.offset.0.saturating_add(size_of::<H>() as u64).saturating_add(skip))
+    }
+
+    /// Returns the offset of the object, to which other processes connect.
+    pub fn offset(&self) -> Offset {
+        self.offset
+    }
+
+    /// Returns the parameter in the label.
+    pub fn parameter(&self) -> u32 {
+        self.parameter
+    }
+
+    /// Returns the segment that contains the object.
+    pub fn segment(&self) -> &Arc<Segment> {
+        self.header.segment()
+    }
+
+    /// Returns the owner; [`ProcessId::NONE`] if the kind does not record it.
+    pub fn owner(&self) -> ProcessId {
+        // Relaxed: the label published it.
+        self.header.owner().map_or(ProcessId::NONE, |word| ProcessId(word.load(Ordering::Relaxed)))
+    }
+
+    /// Attaches this process. Called before any other access: until then the owner may free the
+    /// memory. Calls `recover` before it takes over the entry of an ended process.
+    ///
+    /// # Errors
+    /// [`CreateError::Closed`], [`CreateError::TooMany`], [`CreateError::Process`];
+    /// [`CreateError::NotFound`] if the kind has no table.
+    pub fn attach(&self, recover: impl FnOnce()) -> Result<Entry, CreateError> {
+        let object = H::NAME;
+        let offset = self.offset;
+        let table = self.header.processes().ok_or_else(|| Self::not_found(offset))?;
+        table.attach(recover).map_err(|reason| match reason {
+            AttachError::Closed => {
+                CreateError::Closed { object, offset, owner: self.owner().pid() }
+            }
+            AttachError::TooMany => CreateError::TooMany { object, offset, max: MAX_PROCESSES },
+            AttachError::Unidentified(error) => error.into(),
+        })
+    }
+
+    /// Takes an end for this process, for good.
+    ///
+    /// # Errors
+    /// [`CreateError::Taken`], [`CreateError::Process`]; [`CreateError::NotFound`] if the kind has
+    /// no ends.
+    pub fn take(&self, end: End) -> Result<(), CreateError> {
+        let ends = self.header.ends().ok_or_else(|| Self::not_found(self.offset))?;
+        ends.holder(end).take().map_err(|reason| match reason {
+            TakeError::Taken(process) => {
+                CreateError::Taken { object: H::NAME, offset: self.offset, end, process }
+            }
+            TakeError::Unidentified(error) => error.into(),
+        })
+    }
+
+    /// Frees the object if no living process uses it: closes the table of attached processes, or
+    /// relies on the caller to have withdrawn the ends. Returns false if the memory stays
+    /// allocated.
+    pub fn free_unused(&self, arena: &Arena) -> bool {
+        let unused = self.close();
+        if unused {
+            self.free(arena);
+        }
+        unused
+    }
+
+    /// Closes the object for new processes; returns true if no living process uses it.
+    pub fn close(&self) -> bool {
+        // The table is closed first, so no process can attach between the check and a free. A
+        // released end stays released, and the end of a dead process stays unused.
+        let attached = self.header.processes().is_some_and(|table| {
+            table.close();
+            table.has_living()
+        });
+        let held = self.header.ends().is_some_and(|ends| !ends.are_free());
+        !attached && !held
+    }
+
+    /// Erases the label, so that later connections fail, and frees the memory. No process may use
+    /// the object any more.
+    pub fn free(&self, arena: &Arena) {
+        // Relaxed: the arena's next user orders its own stores.
+        self.header.label().0.store(0, Ordering::Relaxed);
+        // Cannot fail: the memory came from this arena and is freed once.
+        let _ = arena.free(self.offset);
+    }
+}
