@@ -12,6 +12,7 @@ mod report;
 mod run;
 pub(crate) mod schedule;
 mod serve;
+mod serve_names;
 mod tour;
 mod trace;
 mod tune;
@@ -59,6 +60,9 @@ pub(crate) enum Command {
     /// Is the node service of a job that another launcher has started.
     #[command(hide = true)]
     Serve(serve::Arguments),
+    /// Runs the name server of a user on a node.
+    #[command(hide = true)]
+    ServeNames(serve_names::Arguments),
 }
 
 impl Command {
@@ -88,6 +92,7 @@ impl Command {
             Command::Completions(arguments) => completions::execute(&arguments, whole()),
             Command::Man(arguments) => man::execute(&arguments, whole()),
             Command::Serve(arguments) => serve::execute(&arguments),
+            Command::ServeNames(arguments) => serve_names::execute(&arguments),
         }
     }
 }

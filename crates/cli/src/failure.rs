@@ -42,6 +42,9 @@ pub(crate) enum Failure {
     /// Parts of several jobs' profiles.
     #[error("{}: these parts are of jobs of different sizes: give each job a directory of its own", .path.display())]
     MixedProfile { path: PathBuf },
+    /// The name server cannot run.
+    #[error(transparent)]
+    Names(#[from] service::names::StartError),
     /// A decision table cannot be made.
     #[error("{0}: please report this")]
     Decisions(models::decision::TableError),

@@ -35,7 +35,7 @@ fn main() -> ExitCode {
     let Arguments { command, format } = Arguments::parse();
     logger::install();
     // Ranks start the node service; their launcher has reported its variables.
-    if !matches!(command, commands::Command::Serve(_)) {
+    if !matches!(command, commands::Command::Serve(_) | commands::Command::ServeNames(_)) {
         launch::environment::warn_of_misspelt();
     }
     match command.execute(format, Arguments::command) {

@@ -57,7 +57,7 @@ macro_rules! number_below {
             /// Returns the identifier in the low bits of a word that another process may have
             /// written.
             #[must_use]
-            pub(crate) const fn from_bits(word: u64) -> Self {
+            pub const fn from_bits(word: u64) -> Self {
                 Self((word & ($limit as u64 - 1)) as $number)
             }
 

@@ -1,4 +1,4 @@
-//! The name server: rights between jobs, names of ports, and their destination tables.
+//! Clients of the name server: rights between jobs, names of ports, and their destination tables.
 //!
 //! One job is one domain of trust: its processes may share memory. Different jobs share nothing but
 //! [connections](crate::connection), which the name server creates one by one, when a process
@@ -7,9 +7,9 @@
 //! may communicate with clients that cannot communicate with each other (Ang et al. 1996, section
 //! 4.1).
 //!
-//! A launcher or node service calls [`NameServer::bind`], [`NameServer::add_job`] and
-//! [`NameServer::allow`], and runs [`NameServer::serve`] on a thread. The processes of the jobs use
-//! [`crate::port`].
+//! The server is a process that serves all jobs of a user on a node (`service::names`). A launcher
+//! or the first process of a job adds the job there ([`JobOwner`]) and passes its key to the
+//! processes. Those register by [`crate::port`].
 //!
 //! **Names.** A port is a transmit queue with its destination table, and a receive queue. Port `q`
 //! of process `p` is called `p × ports + q` in its own job. Ports of other jobs get the names after
@@ -65,24 +65,28 @@ mod codec;
 mod config;
 mod error;
 mod key;
-mod server;
+mod owner;
 mod server_connection;
 mod table;
-mod wire;
+#[doc(hidden)]
+pub mod wire;
 
 pub use address::{Peer, PortAddress};
-pub(crate) use config::queues_config;
+#[doc(hidden)]
+pub use config::queues_config;
 pub use config::{
     JobConfig, MAX_MESSAGE_BYTES, MAX_QUEUE_CONNECTIONS, MAX_RING_CONNECTIONS, RING_BYTES,
     RING_LINES,
 };
-pub(crate) use error::system;
+#[doc(hidden)]
+pub use error::system;
 pub use error::{NameError, Refusal};
 pub use key::JobKey;
-pub use server::NameServer;
+pub use owner::JobOwner;
 pub(crate) use server_connection::{ConnectionParts, ServerConnection};
 pub use table::{
-    Destination, DestinationTable, SourceTable, SourceTableWriter, TableError, TableWriter,
+    Destination, DestinationTable, NameState, SourceTable, SourceTableWriter, TableError,
+    TableWriter,
 };
 pub(crate) use wire::{
     CloseReason, ConnectionOffer, DroppedEnd, Request, Response, SourceFilter, TransportOffer,

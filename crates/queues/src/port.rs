@@ -18,40 +18,7 @@
 //! own, which only the processes of the job can map. It exists until the last of them unmaps it; a
 //! process that replaces a dead one has a new one.
 //!
-//! ```
-//! use queues::names::{JobConfig, NameServer, PortAddress};
-//! use queues::port::{Identity, NameClient, PortEvent};
-//! use std::time::Duration;
-//!
-//! # fn main() -> Result<(), Box<dyn std::error::Error>> {
-//! let names = NameServer::bind(&shm::broker::unguessable_name("example")?)?;
-//! let server = names.add_job(JobConfig::new("server"))?;
-//! let client = names.add_job(JobConfig::new("client"))?;
-//! names.allow("client", "server")?;
-//! names.allow("server", "client")?;
-//!
-//! std::thread::scope(|scope| -> Result<(), Box<dyn std::error::Error>> {
-//!     scope.spawn(|| names.serve());
-//!     let timeout = Duration::from_secs(10);
-//!     // Each in a process of its own:
-//!     let server = Identity::new("server", 0, server);
-//!     let server = NameClient::register(names.name(), &server, timeout)?;
-//!     let (mut answers, mut requests) = server.open_port(0)?.split();
-//!     let client = Identity::new("client", 0, client);
-//!     let client = NameClient::register(names.name(), &client, timeout)?;
-//!     let (mut sender, mut receiver) = client.open_port(0)?.split();
-//!
-//!     let name = client.look_up(&PortAddress::new("server", 0, 0))?;
-//!     sender.send(name, 1, b"ping")?;
-//!     let PortEvent::Message(message) = requests.recv()? else { panic!("both are connected") };
-//!     assert_eq!((message.handler, message.bytes), (1, &b"ping"[..]));
-//!     answers.reply(message.source, 2, b"pong")?;
-//!     assert!(matches!(receiver.recv()?, PortEvent::Message(message) if message.bytes == b"pong"));
-//!     names.stop();
-//!     Ok(())
-//! })
-//! # }
-//! ```
+//! The page of `service::names` has an example.
 
 mod client;
 mod error;

@@ -14,6 +14,8 @@
 //! of its threads, runs the collectives between nodes over TCP. With sufficient privileges the
 //! service loads the BPF program that runs them in the kernel (`reach`, `offload`).
 //!
+//! The name server ([`names`]) is another process, which serves all jobs of a user on a node.
+//!
 //! Every end of a job releases its resources: the segment has no name, and the name of the
 //! service's socket ends with its process.
 #![forbid(unsafe_code)]
@@ -22,6 +24,7 @@ pub mod client;
 mod error;
 mod events;
 pub mod launcher;
+pub mod names;
 mod offload;
 mod protocol;
 mod reach;

@@ -9,12 +9,12 @@ use shm::broker::BrokerError;
 use std::ffi::OsString;
 use std::io::{BufRead, BufReader, Write};
 use std::net::IpAddr;
-use std::process::{Command, Stdio};
+use std::process::{Child, Command, Stdio};
 
 /// What the service says when ranks may come.
-const READY: &str = "ready";
+pub(crate) const READY: &str = "ready";
 /// What it says when another one has the name.
-const TAKEN: &str = "taken";
+pub(crate) const TAKEN: &str = "taken";
 
 /// A job whose ranks another launcher has started.
 #[derive(Debug)]
@@ -32,7 +32,7 @@ pub(crate) struct Job {
 /// Gives the address at which it listens, if this call has started it and it was to listen.
 pub(crate) fn start(job: &Job) -> Result<Option<ServiceEndpoint>, ServiceError> {
     let command = Environment.get(COMMAND).unwrap_or_else(|| OsString::from("tradewind"));
-    let mut child = Command::new(&command)
+    let child = Command::new(&command)
         .args([
             "serve",
             &job.name,
@@ -51,14 +51,8 @@ pub(crate) fn start(job: &Job) -> Result<Option<ServiceEndpoint>, ServiceError> 
             command: command.display().to_string(),
             source,
         })?;
-    let mut said = String::new();
-    let read =
-        child.stdout.take().map_or(Ok(0), |stdout| BufReader::new(stdout).read_line(&mut said));
-    // What was started has only started the service itself, so it ends by itself and leaves nothing
-    // to wait for.
-    child.wait().map_err(system("wait for the command that starts the node service"))?;
-    read.map_err(system("hear from the node service"))?;
-    match said.trim_end() {
+    let said = first_line(child).map_err(system("start the node service"))?;
+    match said.as_str() {
         READY | TAKEN => Ok(None),
         said if said.strip_prefix(READY).is_some_and(|rest| rest.starts_with(' ')) => {
             let listening = said[READY.len()..].trim_start().parse();
@@ -69,6 +63,18 @@ pub(crate) fn start(job: &Job) -> Result<Option<ServiceEndpoint>, ServiceError> 
         "" => Err(ServiceError::NotReady(format!("{} said nothing and ended", command.display()))),
         why => Err(ServiceError::NotReady(why.to_owned())),
     }
+}
+
+/// Waits for a command that starts a service in a detached process, and returns the first line that
+/// the service prints. The service has inherited the pipe and outlives the command.
+pub(crate) fn first_line(mut command: Child) -> std::io::Result<String> {
+    let mut line = String::new();
+    let output = command.stdout.take();
+    let read = output.map_or(Ok(0), |output| BufReader::new(output).read_line(&mut line));
+    command.wait()?;
+    read?;
+    line.truncate(line.trim_end().len());
+    Ok(line)
 }
 
 /// Cores that the ranks share. A launcher may have bound this rank to one; it itself is not bound
@@ -142,7 +148,7 @@ pub fn serve(request: &Request) -> Result<(), ServiceError> {
     outcome
 }
 
-fn say(what: &str) {
+pub(crate) fn say(what: &str) {
     // Nobody may listen any more.
     let _ = writeln!(std::io::stdout(), "{}", what.replace('\n', " "));
 }

@@ -4,6 +4,7 @@ mod exec;
 mod goal_files;
 mod jobs;
 mod measure;
+mod name_server;
 mod nodes;
 mod overlap;
 mod plogp;

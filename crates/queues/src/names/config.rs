@@ -1,5 +1,6 @@
 //! Configuration of a job at the name server, and the limits of connections.
 
+use super::codec::fields;
 use crate::receive_queues::{MAX_RINGS, QueuesConfig};
 
 /// Cache lines of a connection's ring.
@@ -49,8 +50,12 @@ impl JobConfig {
     }
 }
 
+fields! {
+    JobConfig { name, processes, ports, names, segment_bytes, resident }
+}
+
 /// Returns the configuration of the receive queues of a process with this many ports.
-pub(crate) fn queues_config(ports: u16, resident: u16) -> QueuesConfig {
+pub fn queues_config(ports: u16, resident: u16) -> QueuesConfig {
     let rings = usize::from(resident.min(ports)).min(MAX_RINGS);
     QueuesConfig { queues: usize::from(ports), rings, ..QueuesConfig::default() }
 }

@@ -87,6 +87,12 @@ messages! {
         /// All queue numbers of the node are in use.
         #[error("all queue numbers of the node are in use")]
         16 => NoQueue,
+        /// The request has an invalid value.
+        #[error("{why}")]
+        20 => Invalid {
+            /// Reason.
+            why: String,
+        },
         /// The system has no memory or descriptors.
         #[error("the system refuses: {why}")]
         18 => System {
@@ -97,7 +103,8 @@ messages! {
 }
 
 impl Refusal {
-    pub(super) fn system(source: impl fmt::Display) -> Refusal {
+    /// Returns the refusal for a failed system call.
+    pub fn system(source: impl fmt::Display) -> Refusal {
         Refusal::System { why: source.to_string() }
     }
 }
@@ -184,6 +191,6 @@ pub enum NameError {
 }
 
 /// Returns a conversion for errors of a system call.
-pub(crate) fn system<E: Into<std::io::Error>>(action: &'static str) -> impl Fn(E) -> NameError {
+pub fn system<E: Into<std::io::Error>>(action: &'static str) -> impl Fn(E) -> NameError {
     move |error| NameError::System { action, source: error.into() }
 }

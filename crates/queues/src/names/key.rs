@@ -17,7 +17,12 @@ use std::str::FromStr;
 pub struct JobKey(u128);
 
 impl JobKey {
-    pub(super) fn new() -> Result<JobKey, NameError> {
+    /// Returns a key of 128 random bits.
+    ///
+    /// # Errors
+    ///
+    /// [`NameError::System`] if the system provides no random bytes.
+    pub fn random() -> Result<JobKey, NameError> {
         let random = shm::random::bytes().map_err(|source| NameError::System {
             action: "get random bytes from the system",
             source,

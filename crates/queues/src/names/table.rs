@@ -80,10 +80,21 @@ pub struct Destination {
 
 /// State of a name in a table.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum NameState {
+pub enum NameState {
+    /// The name has never had a destination.
     Unknown,
-    Open { node: NodeName, queue: QueueIndex, source: SourceName },
+    /// The name has a destination.
+    Open {
+        /// The node.
+        node: NodeName,
+        /// The receive queue on the node.
+        queue: QueueIndex,
+        /// Name of the sender in the receiver's job.
+        source: SourceName,
+    },
+    /// The right to send there has been revoked.
     Revoked,
+    /// The process that received there has ended.
     Gone,
 }
 
@@ -213,7 +224,11 @@ impl TableWriter {
     }
 
     /// Writes an entry if it differs from the current one, and returns its generation.
-    pub(crate) fn set(&self, name: QueueName, state_of_name: NameState) -> Result<u16, TableError> {
+    ///
+    /// # Errors
+    ///
+    /// [`TableError::TableFull`] for a name beyond the table.
+    pub fn set(&self, name: QueueName, state_of_name: NameState) -> Result<u16, TableError> {
         if name.number() >= self.names {
             return Err(TableError::TableFull { names: self.names.into() });
         }

@@ -3,9 +3,13 @@
 //! A process sends a number and a [`Request`]; the name server answers with the same number, which
 //! matches responses to requests, and a [`Response`]. It also sends [`Notification`]s. Descriptors
 //! accompany a message in the documented order.
+//!
+//! The messages are public for the name server in the crate `service`; programs use
+//! [`crate::port`].
 
 use super::address::{Peer, PortAddress};
 use super::codec::{self, fields, messages};
+use super::config::JobConfig;
 use super::error::Refusal;
 use super::key::JobKey;
 use crate::id::{QueueIndex, QueueName, SourceName};
@@ -13,12 +17,12 @@ use crate::receive_queues::Class;
 use shm::process::StartTime;
 
 /// Longest name of a job in bytes: two of them fit into a message.
-pub(crate) const MAX_JOB_NAME: usize = 64;
+pub const MAX_JOB_NAME: usize = 64;
 
 messages! {
     /// A request of a process.
     #[derive(Debug, Clone, PartialEq, Eq)]
-    pub(crate) enum Request {
+    pub enum Request {
         /// Registers the sender as this process of this job. Answered by [`Response::Registered`].
         1 => Register { job: String, process: u32, key: JobKey, started: StartTime },
         /// Opens a port of the sender. Answered by [`Response::PortOpened`].
@@ -36,13 +40,25 @@ messages! {
         /// Returns the receiving end of a connection after [`Notification::MoveConnection`], with
         /// the ring's memory and the socket. Not answered.
         7 => HandOver { connection: u32, position: u64 },
+        /// Adds a job, which the sender owns from then on. Answered by [`Response::JobAdded`].
+        8 => AddJob { config: JobConfig, started: StartTime },
+        /// Grants or revokes the right of a job to send to the sender's. Answered by
+        /// [`Response::Done`].
+        9 => SetRight { from: String, may: bool },
+        /// Revokes a name of the sender's job. Answered by [`Response::Done`].
+        10 => Revoke { name: QueueName },
+        /// Re-points a name of the sender's job to another port. Answered by [`Response::Done`].
+        11 => Repoint { name: QueueName, to: PortAddress },
+        /// Re-points every name of a port of the sender's job to another of its ports. Answered by
+        /// [`Response::Done`].
+        12 => MovePort { from: PortAddress, to: PortAddress },
     }
 }
 
 messages! {
     /// The end of a connection that has been dropped.
     #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-    pub(crate) enum DroppedEnd {
+    pub enum DroppedEnd {
         0 => Receiver,
         1 => Sender,
         /// The sending end; the sender continues on another connection.
@@ -51,7 +67,7 @@ messages! {
 }
 
 impl DroppedEnd {
-    pub(crate) fn is_receiver(self) -> bool {
+    pub fn is_receiver(self) -> bool {
         self == DroppedEnd::Receiver
     }
 }
@@ -59,7 +75,7 @@ impl DroppedEnd {
 messages! {
     /// A change of the sources that a port accepts.
     #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-    pub(crate) enum SourceFilter {
+    pub enum SourceFilter {
         0 => All,
         1 => Nothing,
         2 => Add(source: SourceName),
@@ -70,7 +86,7 @@ messages! {
 messages! {
     /// A response of the name server.
     #[derive(Debug, Clone, PartialEq, Eq)]
-    pub(crate) enum Response {
+    pub enum Response {
         0 => Refused(refusal: Refusal),
         /// Number of ports per process of the job, and number of resident ones. With the job's
         /// segment, the memory of the process's receive queues and its event, if the job has a
@@ -82,13 +98,14 @@ messages! {
         /// With the descriptors of the [`TransportOffer`].
         4 => Connection(offer: ConnectionOffer),
         5 => Done,
+        6 => JobAdded { key: JobKey },
     }
 }
 
 messages! {
     /// A notification of the name server.
     #[derive(Debug, Clone, PartialEq, Eq)]
-    pub(crate) enum Notification {
+    pub enum Notification {
         /// Another process has opened a connection to this port; with the ring's memory and the
         /// socket if it has a ring. Messages of the connection `after`, if that is not 0, come
         /// first.
@@ -102,14 +119,14 @@ messages! {
 
 /// An end of a connection, as offered to a process.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) struct ConnectionOffer {
-    pub(crate) connection: u32,
-    pub(crate) transport: TransportOffer,
-    pub(crate) class: Class,
+pub struct ConnectionOffer {
+    pub connection: u32,
+    pub transport: TransportOffer,
+    pub class: Class,
     /// Name of the sender in the receiver's job.
-    pub(crate) source: SourceName,
+    pub source: SourceName,
     /// Process at the other end.
-    pub(crate) peer: Peer,
+    pub peer: Peer,
 }
 
 fields! {
@@ -119,7 +136,7 @@ fields! {
 messages! {
     /// Transport of a connection's messages.
     #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-    pub(crate) enum TransportOffer {
+    pub enum TransportOffer {
         /// A ring of this many lines. With its memory and the socket.
         0 => Ring { lines: u32 },
         /// A receive queue of the process with the number `member`, and the queue's number on the
@@ -131,7 +148,7 @@ messages! {
 messages! {
     /// Reason why a connection is closed.
     #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-    pub(crate) enum CloseReason {
+    pub enum CloseReason {
         /// The process at the other end has ended.
         0 => Gone,
         /// The right to send has been revoked.
@@ -148,7 +165,7 @@ messages! {
 messages! {
     /// Any message of the name server.
     #[derive(Debug, Clone, PartialEq, Eq)]
-    pub(crate) enum ServerMessage {
+    pub enum ServerMessage {
         /// The response to the request with this number.
         0 => Response(number: u32, response: Response),
         1 => Notification(notification: Notification),
@@ -156,22 +173,22 @@ messages! {
 }
 
 impl Request {
-    pub(crate) fn encode(&self, number: u32) -> Vec<u8> {
+    pub fn encode(&self, number: u32) -> Vec<u8> {
         codec::encode_numbered(number, self)
     }
 
     /// Decodes the number and the request, if they are valid.
-    pub(crate) fn decode(bytes: &[u8]) -> Option<(u32, Request)> {
+    pub fn decode(bytes: &[u8]) -> Option<(u32, Request)> {
         codec::decode(bytes)
     }
 }
 
 impl ServerMessage {
-    pub(crate) fn encode(&self) -> Vec<u8> {
+    pub fn encode(&self) -> Vec<u8> {
         codec::encode(self)
     }
 
-    pub(crate) fn decode(bytes: &[u8]) -> Option<ServerMessage> {
+    pub fn decode(bytes: &[u8]) -> Option<ServerMessage> {
         codec::decode(bytes)
     }
 }
@@ -226,6 +243,17 @@ mod tests {
             Request::CloseConnection { connection: 1, dropped: DroppedEnd::Sender },
             Request::CloseConnection { connection: 1, dropped: DroppedEnd::SenderGoesOn },
             Request::HandOver { connection: 5, position: u64::MAX },
+            Request::AddJob {
+                config: JobConfig { segment_bytes: u64::MAX, ..JobConfig::new(&longest()) },
+                started,
+            },
+            Request::SetRight { from: longest(), may: true },
+            Request::Revoke { name },
+            Request::Repoint { name, to: PortAddress { job: longest(), process: 9, port: 2 } },
+            Request::MovePort {
+                from: PortAddress { job: longest(), process: 9, port: 2 },
+                to: PortAddress { job: longest(), process: u32::MAX, port: u16::MAX },
+            },
         ];
         all.extend(filter.map(|filter| Request::Accept { port: 7, filter }));
         all
@@ -246,11 +274,12 @@ mod tests {
             prefixes.flat_map(|fields| (0..=u8::MAX).map(move |code| [&[code], fields].concat()));
         let refusals = bytes.filter_map(|bytes| codec::decode(&bytes));
         let mut answers: Vec<Response> = refusals.map(Response::Refused).collect();
-        assert_eq!(answers.len(), 20, "all reasons");
+        assert_eq!(answers.len(), 21, "all reasons");
         answers.push(Response::Refused(Refusal::System { why: "why".repeat(200) }));
         answers.push(Response::Registered { ports: 4, resident: 16 });
         answers.push(Response::PortOpened { name, queue: QueueIndex::new(99).expect("small") });
-        answers.extend([Response::Named { name }, Response::Done]);
+        let key = "00000000000000000000000000000abc".parse().expect("32 digits");
+        answers.extend([Response::Named { name }, Response::Done, Response::JobAdded { key }]);
         answers.extend(offers().map(Response::Connection));
         for answer in answers {
             let bytes = ServerMessage::Response(u32::MAX, answer.clone()).encode();

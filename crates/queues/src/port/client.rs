@@ -25,7 +25,7 @@ pub struct Identity {
     pub job: String,
     /// Index of the process in the job, from 0.
     pub process: u32,
-    /// Key of the job, from [`NameServer::add_job`](crate::names::NameServer::add_job).
+    /// Key of the job, from its [owner](crate::names::JobOwner::key).
     pub key: JobKey,
 }
 

@@ -2,14 +2,15 @@
 //! checks every reply against its own `HashMap`.
 //!
 //! ```text
-//! cargo run --release -p queues --example key_value -- [clients] [operations of each]
+//! cargo run --release -p tradewind-service --example key_value -- [clients] [operations of each]
 //! ```
 //!
 //! The program starts itself again for the server and for each client: one job each. The first
 //! process runs the name server; its rules permit messages between a client and the server only.
 
-use queues::names::{JobConfig, JobKey, NameError, NameServer, PortAddress, Refusal};
+use queues::names::{JobConfig, JobKey, NameError, PortAddress, Refusal};
 use queues::port::{Identity, NameClient, PortError, PortEvent, PortReceiver, PortSender};
+use service::names::NameServer;
 use shm::broker::unguessable_name;
 use std::collections::HashMap;
 use std::error::Error;

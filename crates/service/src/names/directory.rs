@@ -4,103 +4,20 @@
 //! A name of a job means a [`PortId`]: a port of a process of some job. A table entry depends on
 //! the rights, on the registered processes and on the open ports. Whenever one of these changes,
 //! the entries concerned are marked as stale, and [`Directory::settle`] writes them again.
+//!
+//! A job that a client has added is removed when the client has left and none of its processes is
+//! registered. Its index stays reserved, so a later job of the same name gets none of its rights.
 
-use crate::id::{NAMES, NodeName, QUEUES, QueueIndex, QueueName, SourceName};
-use crate::names::address::PortAddress;
-use crate::names::config::{JobConfig, queues_config};
-use crate::names::error::{NameError, Refusal};
-use crate::names::key::JobKey;
-use crate::names::table::{NameState, SourceTableWriter, TableWriter};
-use rustix::event::{EventfdFlags, eventfd};
+use super::records::{
+    Job, JobId, JobLifetime, Member, MemberId, OpenPort, PortId, ProcessSlot, QueuesParts,
+};
+use queues::id::{NAMES, NodeName, QUEUES, QueueIndex, QueueName, SourceName};
+use queues::names::wire::{MAX_JOB_NAME, SourceFilter};
+use queues::names::{
+    JobConfig, JobKey, NameError, NameState, PortAddress, Refusal, SourceTableWriter, TableWriter,
+};
 use shm::segment::{Backing, Segment};
 use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
-use std::os::fd::OwnedFd;
-
-/// Index of a job.
-pub(super) type JobId = usize;
-/// Number of a registered process, never reused.
-pub(super) type MemberId = u32;
-
-/// A port of a process of a job, open or not.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
-pub(super) struct PortId {
-    pub(super) job: JobId,
-    pub(super) process: u32,
-    pub(super) port: u16,
-}
-
-/// Registration state of a process of a job.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum ProcessSlot {
-    Empty,
-    Taken(MemberId),
-    /// A process was registered and has ended.
-    Left,
-}
-
-#[derive(Debug)]
-struct Job {
-    plan: JobConfig,
-    key: JobKey,
-    segment: Option<Segment>,
-    slots: Vec<ProcessSlot>,
-    /// Meaning of each name: the own ports first.
-    names: Vec<PortId>,
-    /// Names of other jobs' ports.
-    foreign: HashMap<PortId, QueueName>,
-    /// Jobs to which it may send; false if the right was revoked.
-    rights: HashMap<JobId, bool>,
-    /// Names that were revoked one by one.
-    revoked: HashSet<QueueName>,
-}
-
-/// A registered process.
-#[derive(Debug)]
-pub(super) struct Member {
-    pub(super) job: JobId,
-    pub(super) process: u32,
-    pub(super) pid: u32,
-    pub(super) ports: BTreeMap<u16, OpenPort>,
-    /// Present if the job has a segment.
-    pub(super) receive_queues: Option<QueuesParts>,
-}
-
-/// Descriptors with which other processes send through the receive queues of a process.
-#[derive(Debug)]
-pub(super) struct QueuesParts {
-    pub(super) memory: Segment,
-    pub(super) event: OwnedFd,
-}
-
-impl QueuesParts {
-    fn create(plan: &JobConfig) -> Result<QueuesParts, Refusal> {
-        let bytes =
-            queues_config(plan.ports, plan.resident).max_bytes().map_err(Refusal::system)?;
-        let memory = Segment::create(bytes, Backing::Memory).map_err(Refusal::system)?;
-        let event =
-            eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK).map_err(Refusal::system)?;
-        Ok(QueuesParts { memory, event })
-    }
-}
-
-#[derive(Debug)]
-pub(super) struct OpenPort {
-    queue: QueueIndex,
-    pub(super) table: TableWriter,
-    pub(super) sources: SourceTableWriter,
-    /// Sources that its owner accepts; `None` for all.
-    only: Option<HashSet<SourceName>>,
-}
-
-impl OpenPort {
-    pub(super) fn queue(&self) -> QueueIndex {
-        self.queue
-    }
-
-    pub(super) fn accepts(&self, source: SourceName) -> bool {
-        self.only.as_ref().is_none_or(|only| only.contains(&source))
-    }
-}
 
 /// All jobs of a node.
 #[derive(Debug)]
@@ -131,9 +48,23 @@ impl Directory {
         }
     }
 
+    /// Adds a job that stays as long as the server runs.
     pub(super) fn add_job(&mut self, plan: JobConfig) -> Result<JobKey, NameError> {
+        self.insert_job(plan, JobLifetime::OfServer).map(|(_, key)| key)
+    }
+
+    /// Adds a job that stays until [`Self::release_job`] and the end of its last process.
+    pub(super) fn add_owned_job(&mut self, plan: JobConfig) -> Result<(JobId, JobKey), NameError> {
+        self.insert_job(plan, JobLifetime::OfOwner)
+    }
+
+    fn insert_job(
+        &mut self,
+        plan: JobConfig,
+        lifetime: JobLifetime,
+    ) -> Result<(JobId, JobKey), NameError> {
         let refused = |why| Err(NameError::Config { name: plan.name.clone(), why });
-        if plan.name.is_empty() || plan.name.len() > crate::names::wire::MAX_JOB_NAME {
+        if plan.name.is_empty() || plan.name.len() > MAX_JOB_NAME {
             return refused("its name must have 1 to 64 bytes");
         }
         if self.by_name.contains_key(&plan.name) {
@@ -153,7 +84,7 @@ impl Directory {
             bytes => Some(Segment::create(bytes, Backing::Memory)?),
         };
         let job = self.jobs.len();
-        let key = JobKey::new()?;
+        let key = JobKey::random()?;
         let places = |process| (0..plan.ports).map(move |port| PortId { job, process, port });
         let names: Vec<PortId> = (0..plan.processes).flat_map(places).collect();
         for (place, number) in names.iter().zip(0..NAMES) {
@@ -162,9 +93,61 @@ impl Directory {
         }
         let slots = vec![ProcessSlot::Empty; plan.processes as usize];
         self.by_name.insert(plan.name.clone(), job);
-        let (foreign, rights, revoked) = Default::default();
-        self.jobs.push(Job { plan, key, segment, slots, names, foreign, rights, revoked });
-        Ok(key)
+        self.jobs.push(Job {
+            lifetime,
+            plan,
+            key,
+            segment,
+            slots,
+            names,
+            foreign: HashMap::new(),
+            rights: HashMap::new(),
+            revoked: HashSet::new(),
+        });
+        Ok((job, key))
+    }
+
+    /// Ends the ownership of a job. Returns true if the job has been removed.
+    pub(super) fn release_job(&mut self, job: JobId) -> bool {
+        self.jobs[job].lifetime = JobLifetime::OfProcesses;
+        self.remove_if_unused(job)
+    }
+
+    /// Removes a job without owner and processes. Returns true if it has been removed.
+    pub(super) fn remove_if_unused(&mut self, job: JobId) -> bool {
+        let record = &mut self.jobs[job];
+        let is_taken = |slot: &ProcessSlot| matches!(slot, ProcessSlot::Taken(_));
+        if record.lifetime != JobLifetime::OfProcesses || record.slots.iter().any(is_taken) {
+            return false;
+        }
+        record.lifetime = JobLifetime::Ended;
+        record.segment = None;
+        record.foreign.clear();
+        record.rights.clear();
+        record.revoked.clear();
+        // What is left is a record of some hundred bytes.
+        record.slots = Vec::new();
+        let names = std::mem::take(&mut record.names);
+        self.by_name.remove(&record.plan.name);
+        for (place, number) in names.into_iter().zip(0..NAMES) {
+            let name = QueueName::from_bits(number.into());
+            if let Some(known_as) = self.known_as.get_mut(&place) {
+                known_as.remove(&(job, name));
+                if known_as.is_empty() {
+                    self.known_as.remove(&place);
+                }
+            }
+            if place.job == job {
+                self.outdate_place(place);
+            }
+        }
+        self.settle();
+        true
+    }
+
+    /// Returns true if a process is registered.
+    pub(super) fn has_members(&self) -> bool {
+        !self.members.is_empty()
     }
 
     pub(super) fn job(&self, name: &str) -> Option<JobId> {
@@ -206,9 +189,8 @@ impl Directory {
 
     /// Returns the process that has a port open.
     pub(super) fn owner(&self, place: PortId) -> Option<(MemberId, &OpenPort)> {
-        let ProcessSlot::Taken(member) = self.jobs[place.job].slots[place.process as usize] else {
-            return None;
-        };
+        let slot = self.jobs[place.job].slots.get(place.process as usize)?;
+        let ProcessSlot::Taken(member) = *slot else { return None };
         Some((member, self.members.get(&member)?.ports.get(&place.port)?))
     }
 
@@ -247,15 +229,16 @@ impl Directory {
         Ok(job)
     }
 
-    /// Removes a process that has ended, with all its ports.
-    pub(super) fn leave(&mut self, member: MemberId) {
-        let Some(gone) = self.members.remove(&member) else { return };
+    /// Removes a process that has ended, with all its ports, and returns its job.
+    pub(super) fn leave(&mut self, member: MemberId) -> Option<JobId> {
+        let gone = self.members.remove(&member)?;
         self.jobs[gone.job].slots[gone.process as usize] = ProcessSlot::Left;
         for (port, open) in gone.ports {
             self.queues.remove(&open.queue.number());
             self.outdate_place(PortId { job: gone.job, process: gone.process, port });
         }
         self.settle();
+        Some(gone.job)
     }
 
     pub(super) fn open_port(&mut self, member: MemberId, port: u16) -> Result<PortId, Refusal> {
@@ -428,11 +411,12 @@ impl Directory {
             Some(true) => {}
         }
         let Some((_, open)) = self.owner(to) else {
-            let slot = self.jobs[to.job].slots[to.process as usize];
-            return Ok(if slot == ProcessSlot::Left {
-                NameState::Gone
-            } else {
-                NameState::Unknown
+            // A job that has been removed has no slots: names for its ports report the end, also
+            // those of ports that were never open.
+            let slot = self.jobs[to.job].slots.get(to.process as usize);
+            return Ok(match slot {
+                None | Some(ProcessSlot::Left) => NameState::Gone,
+                Some(_) => NameState::Unknown,
             });
         };
         let node = self.node;
@@ -446,9 +430,8 @@ impl Directory {
         &mut self,
         member: MemberId,
         port: u16,
-        filter: crate::names::wire::SourceFilter,
+        filter: SourceFilter,
     ) -> Result<(), Refusal> {
-        use crate::names::wire::SourceFilter;
         let open = self.members.get_mut(&member).and_then(|member| member.ports.get_mut(&port));
         let open = open.ok_or(Refusal::PortNotOpen)?;
         let everyone = || (0..NAMES).map(|number| SourceName::from_bits(number.into()));

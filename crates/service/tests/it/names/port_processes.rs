@@ -2,7 +2,7 @@
 
 use crate::child::{Child, argument, report, until, until_input_ends};
 use crate::key_value;
-use crate::name_server::{TestServer, deadline, register_child};
+use crate::names::test_server::{TestServer, deadline, register_child};
 use queues::id::{NAMES, QueueName};
 use queues::names::TableError;
 use queues::names::{JobConfig, JobKey, NameError, PortAddress, Refusal};
@@ -124,9 +124,9 @@ fn child_asks() {
 
 fn clients_reach_the_server_and_not_each_other() {
     let jobs = Jobs::new(3);
-    let mut server = jobs.start("port_processes::child_answers", 0, "");
+    let mut server = jobs.start("names::port_processes::child_answers", 0, "");
     let mut clients: Vec<Child> = (1..=3)
-        .map(|number| jobs.start("port_processes::child_looks_around", number, ""))
+        .map(|number| jobs.start("names::port_processes::child_looks_around", number, ""))
         .collect();
     for client in &mut clients {
         assert_eq!(client.read_line(), "done");
@@ -183,10 +183,10 @@ fn shared_memory_of(pid: u32) -> usize {
 
 fn the_end_of_a_client_is_reported_and_the_others_continue() {
     let jobs = Jobs::new(3);
-    let mut server = jobs.start("port_processes::child_answers", 0, "");
+    let mut server = jobs.start("names::port_processes::child_answers", 0, "");
     assert_eq!(server.read_line(), "open");
     let mut clients: Vec<Child> =
-        (1..=3).map(|number| jobs.start("port_processes::child_asks", number, "")).collect();
+        (1..=3).map(|number| jobs.start("names::port_processes::child_asks", number, "")).collect();
     for client in &mut clients {
         assert_eq!(client.read_line(), "going on");
     }
@@ -198,7 +198,7 @@ fn the_end_of_a_client_is_reported_and_the_others_continue() {
         assert_eq!([clients[client].read_line(), clients[client].read_line()], ["going on"; 2]);
     }
     // Another process replaces it.
-    let mut heir = jobs.start("port_processes::child_asks", 2, "500");
+    let mut heir = jobs.start("names::port_processes::child_asks", 2, "500");
     assert_eq!(heir.read_line(), "done");
     heir.end_input();
     assert!(heir.succeeds());
@@ -209,16 +209,16 @@ fn the_end_of_a_client_is_reported_and_the_others_continue() {
 
 fn the_end_of_the_server_is_reported_to_all() {
     let jobs = Jobs::new(3);
-    let mut server = jobs.start("port_processes::child_answers", 0, "");
+    let mut server = jobs.start("names::port_processes::child_answers", 0, "");
     let pid = server.pid();
     assert_eq!(server.read_line(), "open");
     let mut clients: Vec<Child> =
-        (1..=2).map(|number| jobs.start("port_processes::child_asks", number, "")).collect();
+        (1..=2).map(|number| jobs.start("names::port_processes::child_asks", number, "")).collect();
     for client in &mut clients {
         assert_eq!(client.read_line(), "going on");
     }
     // One more sleeps because its messages are not received, and does not wait for replies.
-    let mut flooding = jobs.start("port_processes::child_floods", 3, "");
+    let mut flooding = jobs.start("names::port_processes::child_floods", 3, "");
     assert_eq!(flooding.read_line(), "open");
     server.signal(Signal::STOP);
     assert_eq!(flooding.read_line(), "full");
@@ -269,7 +269,7 @@ fn a_stopped_job_loses_nothing_and_blocks_no_other() {
     let mut parts: Vec<Child> = (0..2)
         .map(|rank| {
             Child::start(
-                "port_processes::child_counts",
+                "names::port_processes::child_counts",
                 &name_server.identity("stopped", rank, key),
             )
         })
@@ -298,7 +298,7 @@ fn a_stopped_job_loses_nothing_and_blocks_no_other() {
         while send(&mut outbox, &mut sent[part], part) {}
     }
     let mut other = Child::start(
-        "port_processes::child_asks",
+        "names::port_processes::child_asks",
         &format!("{} 2000", name_server.identity("other", 0, other_key)),
     );
     let mut answered = 0;
@@ -362,7 +362,7 @@ fn the_key_value_server_replies_correctly() {
 /// their resources, and the remaining processes never hang.
 fn processes_killed_at_any_moment_leave_no_resources() {
     // In a process of its own, so that no other test opens or closes its descriptors.
-    assert!(Child::start("port_processes::child_counts_descriptors", "").succeeds());
+    assert!(Child::start("names::port_processes::child_counts_descriptors", "").succeeds());
 }
 
 /// Child process of `processes_killed_at_any_moment_leave_no_resources`.
@@ -379,8 +379,10 @@ fn child_counts_descriptors() {
         random % below
     };
     for _ in 0..12 {
-        let mut parts = vec![jobs.start("port_processes::child_answers", 0, "")];
-        parts.extend((1..=2).map(|number| jobs.start("port_processes::child_asks", number, "")));
+        let mut parts = vec![jobs.start("names::port_processes::child_answers", 0, "")];
+        parts.extend(
+            (1..=2).map(|number| jobs.start("names::port_processes::child_asks", number, "")),
+        );
         let wait = Instant::now() + std::time::Duration::from_micros(next(60_000));
         // Any moment, from before the registration to well after it.
         until("some time has passed", || Instant::now() >= wait);

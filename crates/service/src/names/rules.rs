@@ -1,19 +1,13 @@
 //! Operations of the owner of a name server: jobs, rights, and destinations of names.
 
 use super::connections::{Connections, LogicalConnection};
-use super::directory::{JobId, PortId};
-use crate::id::QueueName;
-use crate::names::address::PortAddress;
-use crate::names::config::JobConfig;
-use crate::names::error::NameError;
-use crate::names::key::JobKey;
-use crate::names::wire::{CloseReason, Notification};
+use super::records::{JobId, PortId};
+use queues::id::QueueName;
+use queues::names::wire::{CloseReason, Notification};
+use queues::names::{JobConfig, JobKey, NameError, PortAddress};
 
 impl Connections {
-    pub(in crate::names::server) fn add_job(
-        &mut self,
-        plan: JobConfig,
-    ) -> Result<JobKey, NameError> {
+    pub(super) fn add_job(&mut self, plan: JobConfig) -> Result<JobKey, NameError> {
         self.directory.add_job(plan)
     }
 
@@ -21,12 +15,7 @@ impl Connections {
         self.directory.job(name).ok_or_else(|| NameError::UnknownJob { name: name.to_owned() })
     }
 
-    pub(in crate::names::server) fn set_right(
-        &mut self,
-        from: &str,
-        to: &str,
-        may: bool,
-    ) -> Result<(), NameError> {
+    pub(super) fn set_right(&mut self, from: &str, to: &str, may: bool) -> Result<(), NameError> {
         let from = self.job(from)?;
         let to = self.job(to)?;
         self.directory.set_right(from, to, may);
@@ -38,11 +27,7 @@ impl Connections {
         Ok(())
     }
 
-    pub(in crate::names::server) fn revoke(
-        &mut self,
-        job: &str,
-        name: QueueName,
-    ) -> Result<(), NameError> {
+    pub(super) fn revoke(&mut self, job: &str, name: QueueName) -> Result<(), NameError> {
         let number = self.job(job)?;
         if self.directory.meaning(number, name).is_none() {
             return Err(NameError::UnknownName { job: job.to_owned(), name });
@@ -55,7 +40,7 @@ impl Connections {
     }
 
     /// Re-points every name of one port to another port of the same job.
-    pub(in crate::names::server) fn move_port(
+    pub(super) fn move_port(
         &mut self,
         from: &PortAddress,
         to: &PortAddress,
@@ -81,7 +66,7 @@ impl Connections {
 
     /// Re-points one name of a job to another port. Its connections move if the port is of the same
     /// job as before.
-    pub(in crate::names::server) fn repoint(
+    pub(super) fn repoint(
         &mut self,
         job: &str,
         name: QueueName,

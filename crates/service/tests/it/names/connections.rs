@@ -1,6 +1,6 @@
 //! Names, rights and connections between jobs, and the reports of closed ends.
 
-use crate::name_server::{TestServer, deadline, refusal};
+use crate::names::test_server::{TestServer, deadline, refusal};
 use queues::connection::{ConnectionError, Receiver};
 use queues::id::{NAMES, QueueName, SourceName};
 use queues::names::TableError;

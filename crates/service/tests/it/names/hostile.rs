@@ -2,7 +2,7 @@
 //! others exchange checked messages.
 
 use crate::child::{Child, argument, report, until_input_ends};
-use crate::name_server::{TestServer, deadline, register_child};
+use crate::names::test_server::{TestServer, deadline, register_child};
 use queues::id::QueueName;
 use queues::names::{JobKey, PortAddress};
 use queues::port::{NameClient, PortError, PortEvent, PortReceiver, PortSender};
@@ -38,17 +38,20 @@ fn correct_jobs_beside_a_hostile_one(how: &str) {
         name_server.allow_both(name, "server");
         key
     };
-    let mut server =
-        Child::start("hostile::child_serves", &name_server.identity("server", 0, server_key));
+    let mut server = Child::start(
+        "names::hostile::child_serves",
+        &name_server.identity("server", 0, server_key),
+    );
     assert_eq!(server.read_line(), "open");
     let start = |name: &str, part: &str, how: &str| {
         Child::start(part, &format!("{} {how}", name_server.identity(name, 0, job(name))))
     };
-    let mut honest = ["one", "two", "three"].map(|name| start(name, "hostile::child_checks", ""));
+    let mut honest =
+        ["one", "two", "three"].map(|name| start(name, "names::hostile::child_checks", ""));
     for part in &mut honest {
         assert_eq!(part.read_line(), "going on");
     }
-    let mut hostile = start("hostile", "hostile::child_spoils", how);
+    let mut hostile = start("hostile", "names::hostile::child_spoils", how);
     assert_eq!(hostile.read_line(), "done", "the hostile process");
     let pid = hostile.pid();
     drop(hostile);
@@ -62,7 +65,8 @@ fn correct_jobs_beside_a_hostile_one(how: &str) {
     // A later client is served as well.
     let key = name_server.job("late");
     name_server.allow_both("late", "server");
-    let mut late = Child::start("hostile::child_checks", &name_server.identity("late", 0, key));
+    let mut late =
+        Child::start("names::hostile::child_checks", &name_server.identity("late", 0, key));
     assert_eq!(late.read_line(), "going on");
     late.end_input();
     assert!(late.read_line().starts_with("all answered: ") && late.succeeds());
@@ -295,7 +299,7 @@ fn act(client: &mut Client, random: &mut Random) {
 fn register_again(argument: &str) -> NameClient {
     let mut found = None;
     crate::child::until("its place is free", || {
-        found = crate::name_server::try_register_child(argument).ok();
+        found = crate::names::test_server::try_register_child(argument).ok();
         found.is_some()
     });
     found.expect("just seen")

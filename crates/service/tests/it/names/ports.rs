@@ -1,7 +1,7 @@
 //! Ports of one job, whose messages travel through receive queues if the job shares memory and over
 //! rings if not, with the same results.
 
-use crate::name_server::{TestServer, Transport, deadline};
+use crate::names::test_server::{TestServer, Transport, deadline};
 use queues::connection::ConnectionError;
 use queues::id::QueueName;
 use queues::names::TableError;

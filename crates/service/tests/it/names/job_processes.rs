@@ -1,7 +1,7 @@
 //! The processes of one job, which are killed, stopped and replaced while they send to each other.
 
 use crate::child::{Child, argument, report, until, until_input_ends};
-use crate::name_server::{TestServer, Transport, deadline, register_child};
+use crate::names::test_server::{TestServer, Transport, deadline, register_child};
 use queues::connection::ConnectionError;
 use queues::id::QueueName;
 use queues::names::{JobKey, NameError, PortAddress, Refusal};
@@ -93,7 +93,7 @@ fn a_receiver_killed_at_any_moment_is_named() {
     for transport in Transport::BOTH {
         let mut job = Job::new(transport, 2);
         for round in 0..8u64 {
-            let mut receiver = job.start("job_processes::child_echoes", 0, "");
+            let mut receiver = job.start("names::job_processes::child_echoes", 0, "");
             let name = job.name(0);
             let pid = receiver.pid();
             job.outbox.send(name, 0, b"are you there?").expect("it receives");
@@ -139,7 +139,7 @@ fn a_receiver_killed_at_any_moment_is_named() {
             }
             until("the table says so", || job.outbox.port().lookup(name).is_err());
         }
-        let mut heir = job.start("job_processes::child_echoes", 0, "");
+        let mut heir = job.start("names::job_processes::child_echoes", 0, "");
         let name = job.name(0);
         job.outbox.send_deadline(name, 5, b"hello", deadline()).expect("it receives");
         until("it answers", || {
@@ -153,8 +153,8 @@ fn a_receiver_killed_at_any_moment_is_named() {
 fn a_sender_that_is_killed_is_named_after_its_last_message() {
     for transport in Transport::BOTH {
         let mut job = Job::new(transport, 3);
-        let mut sender = job.start("job_processes::child_sends", 0, "2");
-        let mut other = job.start("job_processes::child_sends", 1, "2");
+        let mut sender = job.start("names::job_processes::child_sends", 0, "2");
+        let mut other = job.start("names::job_processes::child_sends", 1, "2");
         let (one, two) =
             (job.own.own_name(0, 0).expect("a port"), job.own.own_name(1, 0).expect("a port"));
         let expected = [const { Cell::new(0) }; 2];
@@ -208,8 +208,8 @@ fn child_sends() {
 fn a_stopped_receiver_affects_no_other() {
     for transport in Transport::BOTH {
         let mut job = Job::new(transport, 3);
-        let mut stopped = job.start("job_processes::child_echoes", 0, "");
-        let mut other = job.start("job_processes::child_echoes", 1, "");
+        let mut stopped = job.start("names::job_processes::child_echoes", 0, "");
+        let mut other = job.start("names::job_processes::child_echoes", 1, "");
         let names = [job.name(0), job.name(1)];
         let answered = |job: &mut Job, name: QueueName, question: u32| {
             job.outbox
@@ -254,7 +254,7 @@ fn a_job_stopped_process_by_process_loses_nothing() {
     for transport in Transport::BOTH {
         let job = Job::new(transport, 4);
         let mut ring: Vec<Child> = (0..3)
-            .map(|process| job.start("job_processes::child_passes_on", process, ""))
+            .map(|process| job.start("names::job_processes::child_passes_on", process, ""))
             .collect();
         for part in &mut ring {
             assert_eq!(part.read_line(), "going on");
@@ -337,8 +337,8 @@ fn a_rank_moves_to_another_process() {
     const MESSAGES: u32 = 20_000;
     for transport in Transport::BOTH {
         let mut job = Job::new(transport, 3);
-        let mut former = job.start("job_processes::child_counts", 0, "until it is moved");
-        let mut latter = job.start("job_processes::child_counts", 1, "to the end");
+        let mut former = job.start("names::job_processes::child_counts", 0, "until it is moved");
+        let mut latter = job.start("names::job_processes::child_counts", 1, "to the end");
         let name = job.name(0);
         job.name(1);
         for number in 0..MESSAGES {
@@ -369,8 +369,8 @@ fn a_rank_moves_to_another_process() {
 /// killed.
 fn the_death_of_the_former_receiver_ends_the_wait_for_it() {
     let mut job = Job::new(Transport::Queues, 3);
-    let mut former = job.start("job_processes::child_echoes", 0, "");
-    let mut latter = job.start("job_processes::child_echoes", 1, "");
+    let mut former = job.start("names::job_processes::child_echoes", 0, "");
+    let mut latter = job.start("names::job_processes::child_echoes", 1, "");
     let name = job.name(0);
     job.name(1);
     job.outbox.send(name, 0, b"first").expect("it receives");

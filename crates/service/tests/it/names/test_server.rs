@@ -1,8 +1,9 @@
 //! A name server for tests, jobs and processes registered with it, and assertions about refusals.
 
 use crate::child::TIMEOUT;
-use queues::names::{JobConfig, JobKey, NameError, NameServer, Refusal};
+use queues::names::{JobConfig, JobKey, NameError, Refusal};
 use queues::port::{Identity, NameClient, Port, PortError, PortReceiver, PortSender};
+use service::names::NameServer;
 use shm::broker::unguessable_name;
 use std::sync::Arc;
 use std::thread::JoinHandle;

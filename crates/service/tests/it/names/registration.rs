@@ -1,11 +1,12 @@
 //! Registration at a name server, and the requests that it refuses.
 
 use crate::child::TIMEOUT;
-use crate::name_server::{TestServer, refusal};
+use crate::names::test_server::{TestServer, refusal};
 use queues::id::{NAMES, QueueName};
 use queues::names::TableError;
-use queues::names::{JobConfig, JobKey, NameError, NameServer, PortAddress, Refusal};
+use queues::names::{JobConfig, JobKey, NameError, PortAddress, Refusal};
 use queues::port::{Identity, NameClient};
+use service::names::NameServer;
 use shm::broker::BrokerError;
 use std::time::Duration;
 

@@ -1,31 +1,22 @@
 //! The name server: its listener, its clients, and the processes that it watches.
 
-mod connections;
-mod directory;
-mod rules;
-
-use super::address::PortAddress;
-use super::config::JobConfig;
-use super::error::{NameError, Refusal, system};
-use super::key::JobKey;
-use super::wire::Request;
-use crate::id::{NodeName, QueueName};
-use connections::{ConnectionNotice, Connections, Outgoing};
+use super::client::{ClientConnection, MAX_OUTGOING};
+use super::connections::Connections;
+use queues::id::{NodeName, QueueName};
+use queues::names::wire::Request;
+use queues::names::{JobConfig, JobKey, NameError, PortAddress, Refusal, system};
 use rustix::event::epoll::{self, CreateFlags, EventData, EventFlags};
 use rustix::event::{EventfdFlags, Timespec, eventfd};
 use rustix::io::Errno;
 use shm::broker::{Broker, BrokerError, Connection};
 use shm::process::ProcessHandle;
-use std::collections::{HashMap, VecDeque};
-use std::os::fd::{AsFd, OwnedFd};
+use std::collections::HashMap;
+use std::os::fd::OwnedFd;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 /// Number of sockets that a process may open before it has registered on one of them.
 const MAX_UNREGISTERED: usize = 16;
-
-/// Number of queued messages for a process at which the server stops reading from it.
-const MAX_OUTGOING: usize = 64;
 
 /// Number of messages of one process that are read before those of others.
 const TURN: usize = 16;
@@ -33,8 +24,8 @@ const TURN: usize = 16;
 /// Number of messages that are read from a process that has ended.
 const MAX_FINAL_MESSAGES: usize = 1024;
 
-/// Time in nanoseconds for which the listener is paused when no descriptor is free.
-const ACCEPT_PAUSE: i64 = 100_000_000;
+/// Time for which the listener is paused when no descriptor is free.
+const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
 
 /// Meaning of a ready descriptor, with the number of the client if there is one.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -67,16 +58,6 @@ impl Event {
     }
 }
 
-/// A connected process.
-#[derive(Debug)]
-struct ClientConnection {
-    socket: Connection,
-    /// The process, once it has registered.
-    process: Option<ProcessHandle>,
-    /// Messages that did not fit into its socket.
-    outgoing: VecDeque<Outgoing>,
-}
-
 #[derive(Debug)]
 struct ServerState {
     epoll: Arc<OwnedFd>,
@@ -86,7 +67,7 @@ struct ServerState {
     is_paused: bool,
 }
 
-/// The server of names and connections for all jobs of a node. See the [module's page](super).
+/// The server of names and connections for all jobs of a node. See [`queues::names`].
 #[derive(Debug)]
 pub struct NameServer {
     broker: Broker,
@@ -188,7 +169,7 @@ impl NameServer {
 
     /// Re-points a name of a job to another port. If that is a port of the same job as before, the
     /// connections of the name move too, and no message is lost, duplicated or reordered (see
-    /// "Moving" in the [module's page](super)). Otherwise the connections are closed.
+    /// "Moving" in [`queues::names`]). Otherwise the connections are closed.
     ///
     /// # Errors
     ///
@@ -215,37 +196,62 @@ impl NameServer {
     ///
     /// [`NameError::System`] if it cannot sleep.
     pub fn serve(&self) -> Result<(), NameError> {
-        let mut ready = Vec::with_capacity(64);
+        while self.serve_events(None)? {}
+        Ok(())
+    }
+
+    /// Serves until the last process and the last owner of a job have left, or until
+    /// [`Self::stop`]. Without any registration it ends after `first_use`.
+    ///
+    /// # Errors
+    ///
+    /// As [`Self::serve`].
+    pub fn serve_while_used(&self, first_use: Duration) -> Result<(), NameError> {
+        let deadline = Instant::now() + first_use;
+        let mut was_used = false;
         loop {
-            ready.clear();
-            let shut =
-                self.state().is_paused.then_some(Timespec { tv_sec: 0, tv_nsec: ACCEPT_PAUSE });
-            match epoll::wait(
-                &self.epoll,
-                rustix::buffer::spare_capacity(&mut ready),
-                shut.as_ref(),
-            ) {
-                Ok(_) | Err(Errno::INTR) => {}
-                Err(error) => return Err(system("sleep until something happens")(error)),
+            let is_used = self.state().connections.is_used();
+            was_used |= is_used;
+            let left = deadline.saturating_duration_since(Instant::now());
+            // A client may have connected at this moment, with its request unread in its socket.
+            // The socket is closed with this process, and the client starts another server.
+            if !is_used && (was_used || left.is_zero()) {
+                return Ok(());
             }
-            let mut state = self.state();
-            if state.is_paused {
-                state.pause_accepting(self, false);
-            }
-            for event in ready.iter().map(|event: &epoll::Event| Event::decode(event.data)) {
-                // An event may name a client that an earlier one of the same batch removed. Client
-                // numbers are not reused within a batch, so it finds no client and has no effect.
-                match event {
-                    Event::Listener => state.accept_clients(self),
-                    Event::Readable(client) => state.receive_from(client, TURN),
-                    // Messages that the process sent before its end are read first: a drop or a
-                    // hand-over among them decides how its connections end.
-                    Event::Exited(client) => state.on_exit(client),
-                    Event::Stop => return Ok(()),
-                }
-                state.send_all();
+            if !self.serve_events((!was_used).then_some(left))? {
+                return Ok(());
             }
         }
+    }
+
+    /// Waits for events, for at most `limit`, and serves them. Returns false after [`Self::stop`].
+    fn serve_events(&self, limit: Option<Duration>) -> Result<bool, NameError> {
+        let mut ready = Vec::with_capacity(64);
+        let pause = self.state().is_paused.then_some(ACCEPT_PAUSE);
+        let limit = limit.into_iter().chain(pause).min();
+        let limit = limit.and_then(|limit| Timespec::try_from(limit).ok());
+        match epoll::wait(&self.epoll, rustix::buffer::spare_capacity(&mut ready), limit.as_ref()) {
+            Ok(_) | Err(Errno::INTR) => {}
+            Err(error) => return Err(system("sleep until something happens")(error)),
+        }
+        let mut state = self.state();
+        if state.is_paused {
+            state.pause_accepting(self, false);
+        }
+        for event in ready.iter().map(|event: &epoll::Event| Event::decode(event.data)) {
+            // An event may name a client that an earlier one of the same batch removed. Client
+            // numbers are not reused within a batch, so it finds no client and has no effect.
+            match event {
+                Event::Listener => state.accept_clients(self),
+                Event::Readable(client) => state.receive_from(client, TURN),
+                // Messages that the process sent before its end are read first: a drop or a
+                // hand-over among them decides how its connections end.
+                Event::Exited(client) => state.on_exit(client),
+                Event::Stop => return Ok(false),
+            }
+            state.send_all();
+        }
+        Ok(true)
     }
 
     /// Ends [`Self::serve`], now or when it is called.
@@ -267,9 +273,7 @@ impl ServerState {
                     let event = Event::Readable(number).encode();
                     // A socket that cannot be watched is closed.
                     if epoll::add(&names.epoll, &socket, event, EventFlags::IN).is_ok() {
-                        let client =
-                            ClientConnection { socket, process: None, outgoing: VecDeque::new() };
-                        self.clients.insert(number, client);
+                        self.clients.insert(number, ClientConnection::new(socket));
                     }
                 }
                 Ok(None) => return,
@@ -331,7 +335,7 @@ impl ServerState {
     ) {
         let Some(client) = self.clients.get(&number) else { return };
         let pid = client.socket.peer().pid.unwrap_or(0);
-        if let Request::Register { started, .. } = &request {
+        if let Request::Register { started, .. } | Request::AddJob { started, .. } = &request {
             if client.process.is_some() {
                 return self.connections.refuse(number, question, Refusal::NotUnderstood);
             }
@@ -387,102 +391,12 @@ impl ServerState {
                 if let Some(client) = self.clients.get_mut(&to) {
                     client.queue(message);
                     // In the order of the events, as far as the processes read.
-                    client.flush(to, &self.epoll);
+                    client.flush(&self.epoll, Event::Readable(to).encode());
                 }
             }
         }
         for (&number, client) in &mut self.clients {
-            client.flush(number, &self.epoll);
+            client.flush(&self.epoll, Event::Readable(number).encode());
         }
-    }
-}
-
-impl ClientConnection {
-    fn queue(&mut self, message: Outgoing) {
-        let Some((connection, what @ (ConnectionNotice::Closing | ConnectionNotice::Cancelling))) =
-            message.about
-        else {
-            return self.outgoing.push_back(message);
-        };
-        let mut openings = self.outgoing.iter().filter_map(|waiting| match waiting.about? {
-            (connection, ConnectionNotice::Opening { after }) => Some((connection, after)),
-            _ => None,
-        });
-        let is_unheard = openings.clone().any(|(opened, _)| opened == connection);
-        let is_awaited = openings.any(|(_, after)| after == connection);
-        if is_unheard && !is_awaited {
-            // A process that has not been notified of a connection need not be notified of its end.
-            // So the queue for a process that does not read stays short.
-            self.outgoing
-                .retain(|waiting| waiting.about.is_none_or(|(about, _)| about != connection));
-        } else if what == ConnectionNotice::Closing {
-            self.outgoing.push_back(message);
-        }
-    }
-
-    fn flush(&mut self, number: u32, epoll: &OwnedFd) {
-        if self.outgoing.is_empty() {
-            return;
-        }
-        while let Some(message) = self.outgoing.front() {
-            let descriptors: Vec<_> = message.descriptors.iter().map(AsFd::as_fd).collect();
-            match self.socket.send_message(&message.bytes, &descriptors) {
-                Err(BrokerError::NotReading) => break,
-                // The process has ended, which its descriptors report; or the message cannot be
-                // sent at all.
-                Ok(()) | Err(_) => drop(self.outgoing.pop_front()),
-            }
-        }
-        let flags = match self.outgoing.len() {
-            0 => EventFlags::IN,
-            1..MAX_OUTGOING => EventFlags::IN | EventFlags::OUT,
-            _ => EventFlags::OUT,
-        };
-        let _ = epoll::modify(epoll, &self.socket, Event::Readable(number).encode(), flags);
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-    use shm::broker::{connect, unguessable_name};
-
-    /// Returns the messages queued for a process that does not read, after these notifications.
-    fn waiting(sent: &[(u32, ConnectionNotice)]) -> Vec<(u32, ConnectionNotice)> {
-        let broker = Broker::bind(&unguessable_name("tradewind-test").expect("random bytes"))
-            .expect("a new name");
-        let socket = connect(broker.name(), Duration::from_secs(60)).expect("it listens");
-        let mut client = ClientConnection { socket, process: None, outgoing: VecDeque::new() };
-        for &about in sent {
-            client.queue(Outgoing {
-                to: 0,
-                bytes: Vec::new(),
-                descriptors: Vec::new(),
-                about: Some(about),
-            });
-        }
-        client.outgoing.iter().filter_map(|waiting| waiting.about).collect()
-    }
-
-    #[test]
-    fn the_queue_of_a_client_that_does_not_read_stays_short() {
-        use ConnectionNotice::{Cancelling, Closing, Leaving};
-        let new = ConnectionNotice::Opening { after: 0 };
-        assert_eq!(waiting(&[(1, new), (2, new), (1, Closing), (2, Cancelling)]), []);
-        assert_eq!(waiting(&[(1, new), (1, Leaving), (1, Closing)]), []);
-        // The sender waits for a response to that.
-        assert_eq!(waiting(&[(1, new), (1, Leaving)]), [(1, new), (1, Leaving)]);
-        // It has been notified of these connections.
-        assert_eq!(
-            waiting(&[(1, Leaving), (1, Closing), (2, Cancelling)]),
-            [(1, Leaving), (1, Closing)]
-        );
-        let next = ConnectionNotice::Opening { after: 1 };
-        let both = [(1, new), (1, Leaving), (2, next)];
-        assert_eq!(waiting(&[both[0], both[1], both[2], (2, Closing), (1, Closing)]), []);
-        // The second connection's messages wait for those of the first, which the process has to
-        // know.
-        let first_closed = [both[0], both[1], both[2], (1, Closing)];
-        assert_eq!(waiting(&first_closed), first_closed);
     }
 }

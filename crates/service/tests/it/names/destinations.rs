@@ -5,7 +5,7 @@ use std::alloc::{GlobalAlloc, Layout, System};
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 use crate::child::{Child, argument, report};
-use crate::name_server::{TestServer, Transport, deadline, register_child};
+use crate::names::test_server::{TestServer, Transport, deadline, register_child};
 use queues::names::PortAddress;
 use queues::port::PortEvent;
 
@@ -59,7 +59,7 @@ fn ten_thousand_open_destinations_cost_less_than_four_mebibytes() {
         }
     }
     let mut sender = Child::start(
-        "destinations::child_sends_to_all",
+        "names::destinations::child_sends_to_all",
         &name_server.identity("job", RECEIVERS.into(), key),
     );
     // Order is kept for each name.

@@ -1,0 +1,119 @@
+//! The connection of the name server to a client, with the messages that the client has not read.
+
+use super::connections::{ConnectionNotice, Outgoing};
+use rustix::event::epoll::{self, EventData, EventFlags};
+use shm::broker::{BrokerError, Connection};
+use shm::process::ProcessHandle;
+use std::collections::VecDeque;
+use std::os::fd::{AsFd, OwnedFd};
+
+/// Number of queued messages for a process at which the server stops reading from it.
+pub(super) const MAX_OUTGOING: usize = 64;
+
+/// A connected process.
+#[derive(Debug)]
+pub(super) struct ClientConnection {
+    pub(super) socket: Connection,
+    /// The process, once it has registered.
+    pub(super) process: Option<ProcessHandle>,
+    /// Messages that did not fit into its socket.
+    pub(super) outgoing: VecDeque<Outgoing>,
+}
+
+impl ClientConnection {
+    pub(super) fn new(socket: Connection) -> ClientConnection {
+        ClientConnection { socket, process: None, outgoing: VecDeque::new() }
+    }
+
+    /// Queues a message, unless it and one in the queue cancel each other.
+    pub(super) fn queue(&mut self, message: Outgoing) {
+        let Some((connection, what @ (ConnectionNotice::Closing | ConnectionNotice::Cancelling))) =
+            message.about
+        else {
+            return self.outgoing.push_back(message);
+        };
+        let mut openings = self.outgoing.iter().filter_map(|waiting| match waiting.about? {
+            (connection, ConnectionNotice::Opening { after }) => Some((connection, after)),
+            _ => None,
+        });
+        let is_unheard = openings.clone().any(|(opened, _)| opened == connection);
+        let is_awaited = openings.any(|(_, after)| after == connection);
+        if is_unheard && !is_awaited {
+            // A process that has not been notified of a connection need not be notified of its end.
+            // So the queue for a process that does not read stays short.
+            self.outgoing
+                .retain(|waiting| waiting.about.is_none_or(|(about, _)| about != connection));
+        } else if what == ConnectionNotice::Closing {
+            self.outgoing.push_back(message);
+        }
+    }
+
+    /// Sends queued messages as far as the client reads. `event` identifies its socket in the epoll
+    /// set, which reports when the client reads again.
+    pub(super) fn flush(&mut self, epoll: &OwnedFd, event: EventData) {
+        if self.outgoing.is_empty() {
+            return;
+        }
+        while let Some(message) = self.outgoing.front() {
+            let descriptors: Vec<_> = message.descriptors.iter().map(AsFd::as_fd).collect();
+            match self.socket.send_message(&message.bytes, &descriptors) {
+                Err(BrokerError::NotReading) => break,
+                // The process has ended, which its descriptors report; or the message cannot be
+                // sent at all.
+                Ok(()) | Err(_) => drop(self.outgoing.pop_front()),
+            }
+        }
+        let flags = match self.outgoing.len() {
+            0 => EventFlags::IN,
+            1..MAX_OUTGOING => EventFlags::IN | EventFlags::OUT,
+            _ => EventFlags::OUT,
+        };
+        let _ = epoll::modify(epoll, &self.socket, event, flags);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use shm::broker::{Broker, connect, unguessable_name};
+    use std::time::Duration;
+
+    /// Returns the messages queued for a process that does not read, after these notifications.
+    fn waiting(sent: &[(u32, ConnectionNotice)]) -> Vec<(u32, ConnectionNotice)> {
+        let broker = Broker::bind(&unguessable_name("tradewind-test").expect("random bytes"))
+            .expect("a new name");
+        let socket = connect(broker.name(), Duration::from_secs(60)).expect("it listens");
+        let mut client = ClientConnection::new(socket);
+        for &about in sent {
+            client.queue(Outgoing {
+                to: 0,
+                bytes: Vec::new(),
+                descriptors: Vec::new(),
+                about: Some(about),
+            });
+        }
+        client.outgoing.iter().filter_map(|waiting| waiting.about).collect()
+    }
+
+    #[test]
+    fn the_queue_of_a_client_that_does_not_read_stays_short() {
+        use ConnectionNotice::{Cancelling, Closing, Leaving};
+        let new = ConnectionNotice::Opening { after: 0 };
+        assert_eq!(waiting(&[(1, new), (2, new), (1, Closing), (2, Cancelling)]), []);
+        assert_eq!(waiting(&[(1, new), (1, Leaving), (1, Closing)]), []);
+        // The sender waits for a response to that.
+        assert_eq!(waiting(&[(1, new), (1, Leaving)]), [(1, new), (1, Leaving)]);
+        // It has been notified of these connections.
+        assert_eq!(
+            waiting(&[(1, Leaving), (1, Closing), (2, Cancelling)]),
+            [(1, Leaving), (1, Closing)]
+        );
+        let next = ConnectionNotice::Opening { after: 1 };
+        let both = [(1, new), (1, Leaving), (2, next)];
+        assert_eq!(waiting(&[both[0], both[1], both[2], (2, Closing), (1, Closing)]), []);
+        // The second connection's messages wait for those of the first, which the process has to
+        // know.
+        let first_closed = [both[0], both[1], both[2], (1, Closing)];
+        assert_eq!(waiting(&first_closed), first_closed);
+    }
+}

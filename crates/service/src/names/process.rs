@@ -1,0 +1,160 @@
+//! The process of the name server, and its start on demand.
+
+use super::server::NameServer;
+use crate::start::{READY, TAKEN, first_line, say};
+use launch::environment::{COMMAND, Environment, Lookup, NODE};
+use queues::names::{JobConfig, JobOwner, NameError};
+use shm::broker::{BrokerError, connect};
+use std::ffi::OsString;
+use std::process::{Command, Stdio};
+use std::time::{Duration, Instant};
+
+/// Time that a server waits for its first client.
+const FIRST_USE: Duration = Duration::from_secs(10);
+
+/// Reason why a job could not be added to the user's name server.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum StartError {
+    /// The `tradewind` command, which runs the server, cannot be executed.
+    #[error(
+        "cannot start the name server {name}: {command} cannot be executed: {source}; put the \
+         directory of the `tradewind` command into PATH or set TRADEWIND_COMMAND to its path"
+    )]
+    NoCommand {
+        /// Name of the server.
+        name: String,
+        /// Command that was executed.
+        command: String,
+        /// Reason of the system.
+        source: std::io::Error,
+    },
+    /// The server ended before it was ready.
+    #[error("the name server {name} did not start: {why}")]
+    NotReady {
+        /// Name of the server.
+        name: String,
+        /// Reason.
+        why: String,
+    },
+    /// The server refused the job, or did not respond.
+    #[error(transparent)]
+    Names(#[from] NameError),
+}
+
+/// Returns the name of this user's server on this node.
+///
+/// Abstract names belong to a network namespace; where `TRADEWIND_NODE` simulates several nodes in
+/// one, each has a server of its own.
+pub fn default_name() -> String {
+    let user = rustix::process::geteuid().as_raw();
+    match Environment.get(NODE) {
+        Some(node) => format!("tradewind-names-{user}-{}", node.display()),
+        None => format!("tradewind-names-{user}"),
+    }
+}
+
+/// Adds a job to the user's name server on this node, which is started if there is none.
+///
+/// # Errors
+///
+/// [`StartError::NoCommand`], [`StartError::NotReady`], and those of [`JobOwner::add`].
+pub fn add_job(config: &JobConfig, timeout: Duration) -> Result<JobOwner, StartError> {
+    let command = Environment.get(COMMAND).unwrap_or_else(|| OsString::from("tradewind"));
+    add_job_at(&default_name(), config, timeout, || {
+        let mut command = Command::new(&command);
+        command.arg("serve-names");
+        command
+    })
+}
+
+/// Adds a job as [`add_job`] does, to the server of this name. `starter` returns a command that
+/// starts [`serve`] in a detached process; it gets the name as its last argument.
+///
+/// # Errors
+///
+/// As [`add_job`].
+pub fn add_job_at(
+    name: &str,
+    config: &JobConfig,
+    timeout: Duration,
+    starter: impl Fn() -> Command,
+) -> Result<JobOwner, StartError> {
+    let deadline = Instant::now() + timeout;
+    loop {
+        let added = connect(name, Duration::ZERO)
+            .map_err(NameError::from)
+            .and_then(|socket| JobOwner::add_over(socket, name, config, deadline));
+        match added {
+            Ok(owner) => return Ok(owner),
+            // No server, or one that ended before it read the request: the job was not added, so
+            // the request can be repeated at the next server.
+            Err(error) if is_without_server(&error) && Instant::now() < deadline => {
+                start(name, starter())?;
+            }
+            Err(error) => return Err(error.into()),
+        }
+    }
+}
+
+/// Returns true if no server has executed the request.
+fn is_without_server(error: &NameError) -> bool {
+    match error {
+        NameError::ServerGone => true,
+        NameError::Broker(error) => matches!(
+            error,
+            BrokerError::NoService { .. } | BrokerError::Closed | BrokerError::System { .. }
+        ),
+        _ => false,
+    }
+}
+
+/// Starts a server, unless another process is faster, and returns when it can be connected to.
+fn start(name: &str, mut command: Command) -> Result<(), StartError> {
+    let program = command.get_program().display().to_string();
+    let not_ready = |why: String| StartError::NotReady { name: name.to_owned(), why };
+    let child = command
+        .arg(name)
+        .stdin(Stdio::null())
+        .stdout(Stdio::piped())
+        .stderr(Stdio::null())
+        .spawn()
+        .map_err(|source| StartError::NoCommand {
+            name: name.to_owned(),
+            command: program.clone(),
+            source,
+        })?;
+    let line = first_line(child).map_err(|error| not_ready(format!("{program}: {error}")))?;
+    match line.as_str() {
+        READY | TAKEN => Ok(()),
+        "" => Err(not_ready(format!("{program} has ended without a reason"))),
+        why => Err(not_ready(why.to_owned())),
+    }
+}
+
+/// Runs the name server of this name in this process until its last client has left. Prints a line
+/// when the server can be connected to, when another one has the name, or with the reason why it
+/// cannot start.
+///
+/// # Errors
+///
+/// Those of [`NameServer::bind`] and [`NameServer::serve`]; they have been printed too.
+pub fn serve(name: &str) -> Result<(), StartError> {
+    // Ctrl-C in the terminal of the first job does not concern the others. It fails for a session's
+    // leader. The working directory may be unmounted while the server runs.
+    let _ = rustix::process::setsid();
+    let _ = std::env::set_current_dir("/");
+    let server = match NameServer::bind(name) {
+        Ok(server) => server,
+        Err(NameError::Broker(BrokerError::NameTaken { .. })) => {
+            say(TAKEN);
+            return Ok(());
+        }
+        Err(error) => {
+            say(&error.to_string());
+            return Err(error.into());
+        }
+    };
+    say(READY);
+    Ok(server.serve_while_used(FIRST_USE)?)
+}
