@@ -118,6 +118,12 @@ pub trait Backend: Send + Sync + Debug {
     /// Discards the results of a run. The run continues, because other ranks may depend on it.
     fn discard(&self, run: RunId);
 
+    /// Marks a run that cannot complete, because a rank or a node has failed: [`drain`](Self::drain)
+    /// does not wait for what it has left to send. Backends that detect failures need no mark.
+    fn abandon(&self, run: RunId) {
+        let _ = run;
+    }
+
     /// Leaves the job: waits until what this rank has started has nothing left to send that the
     /// end of this process could stop. Nothing can be started afterwards. Returns false if the
     /// deadline came first.

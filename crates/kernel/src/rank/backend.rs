@@ -176,6 +176,10 @@ impl Backend for Rank {
         self.run_table().forget(RunHandle::of(run));
     }
 
+    fn abandon(&self, run: RunId) {
+        self.run_table().abandon(RunHandle::of(run));
+    }
+
     fn drain(&self, deadline: Instant) -> Result<bool, Error> {
         drain(self, deadline)
     }

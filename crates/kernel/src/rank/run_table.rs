@@ -39,6 +39,8 @@ struct RunEntry {
     at: RunLocation,
     /// Time of the first wait that had to sleep.
     waited_since: Option<Instant>,
+    /// True if it cannot complete, because a rank or a node has failed.
+    abandoned: bool,
 }
 
 /// Location of a run.
@@ -157,7 +159,8 @@ impl RunTable {
             }
         };
         let named = frame.unwrap_or(0);
-        self.runs.insert(count, RunEntry { schedule, named, at, waited_since: None });
+        self.runs
+            .insert(count, RunEntry { schedule, named, at, waited_since: None, abandoned: false });
         Some(RunHandle { frame: named, count })
     }
 
@@ -273,9 +276,17 @@ impl RunTable {
         !self.queue.is_empty()
     }
 
-    /// Returns true if any run has a send that the program has not executed, or waits for memory.
+    /// Marks a run that cannot complete.
+    pub(crate) fn abandon(&mut self, name: RunHandle) {
+        if let Some(entry) = self.runs.get_mut(&name.count) {
+            entry.abandoned = true;
+        }
+    }
+
+    /// Returns true if any run that can still complete has a send that the program has not
+    /// executed, or waits for memory.
     pub(crate) fn has_unsent(&self, memory: &Mapping) -> bool {
-        self.runs.values().any(|entry| match entry.at {
+        self.runs.values().filter(|entry| !entry.abandoned).any(|entry| match entry.at {
             RunLocation::Queue { .. } => true,
             RunLocation::Aside { .. } => false,
             RunLocation::Frame(frame) => {

@@ -222,6 +222,11 @@ impl InternodeGroup {
         watch.check(|| backend.waiting_for(run))
     }
 
+    /// Returns true if a rank of this communicator, or a node, is known to have failed.
+    pub(super) fn has_failed(&self) -> bool {
+        self.watch.get().is_some_and(LivenessWatch::has_failed)
+    }
+
     /// A backend's error with the ranks of this communicator.
     pub(super) fn translate(&self, error: BackendError) -> Error {
         translate(&self.context, error)

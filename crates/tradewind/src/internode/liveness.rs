@@ -78,6 +78,12 @@ impl LivenessWatch {
         missing.map_or(Ok(()), |(.., error)| Err(translate(error)))
     }
 
+    /// Returns true if a rank or a node is known to have failed. A rank that has left in order does
+    /// not count.
+    pub(super) fn has_failed(&self) -> bool {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner).failure.is_some()
+    }
+
     /// Records why the watching run has ended, if it has; after an exit in order a new run watches
     /// the remaining ranks.
     fn poll(&self, state: &mut WatchState) -> Result<()> {

@@ -161,7 +161,8 @@ impl InternodeRequest {
         next.due = Instant::now() + next.interval;
         drop(next);
         let backend = &self.schedule.backend;
-        self.internode().check_liveness(backend, run)?;
+        // The program in the kernel cannot see that the run will never complete.
+        self.internode().check_liveness(backend, run).inspect_err(|_| backend.abandon(run))?;
         backend.progress(run).map_err(|error| self.internode().translate(error))
     }
 
@@ -226,6 +227,10 @@ impl Drop for InternodeRequest {
         if let Some(run) = self.run {
             if let Some(recording) = &self.schedule.recording {
                 recording.abandoned(self.sequence);
+            }
+            // A run of a communicator with a failed rank may never send the rest.
+            if self.internode().has_failed() {
+                self.schedule.backend.abandon(run);
             }
             self.schedule.backend.discard(run);
         }
