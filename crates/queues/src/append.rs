@@ -2,9 +2,13 @@
 //!
 //! The owner of the [`Receiver`] takes records out in the order in which they were appended; the
 //! records of each [`Sender`] keep their order. Appending needs no action of the owner's processor.
-//! A record is in the buffer as a whole or not at all: a sender that is killed while it appends
-//! leaves at most one cell that cannot be used any more, and a sender that is stopped blocks no
-//! other thread (see `append/ring.rs`).
+//! A record is in the buffer as a whole or not at all. A sender that is stopped while it appends
+//! blocks no other thread: the receiver voids its slot after some polls, and the sender appends its
+//! record again when it resumes. The slot of a sender that is killed is recovered by others, as in a
+//! [cache-line queue](crate::cache_line), whose ring this is with longer slots.
+//!
+//! Memory: 2,368 bytes, and for each slot a record with 16 more bytes in whole cache lines; the
+//! number of slots is that of the records, rounded up to a power of two.
 //!
 //! ```
 //! use queues::append::{Receiver, Sender};
@@ -22,52 +26,47 @@
 //!     }
 //!     let (mut record, mut next) = (Vec::new(), [0, 0]);
 //!     for _ in 0..200 {
-//!         receiver.recv(&mut record);
+//!         receiver.recv(&mut record)?;
 //!         let [thread, number] = record[..] else { panic!("two bytes") };
 //!         assert_eq!(number, next[thread as usize], "in the order of its sender");
 //!         next[thread as usize] += 1;
 //!     }
-//! });
+//!     Ok::<(), queues::error::RecvError>(())
+//! })?;
 //! # Ok(())
 //! # }
 //! ```
 
-mod error;
-mod layout;
-mod ring;
+mod memory;
+pub(crate) mod records;
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use shm::arena::Arena;
+use shm::liveness::ProcessWatch;
 use shm::object::CreateError;
-use shm::segment::{Offset, Segment};
-
-pub use error::AppendError;
-
-use crate::sync::{AtomicU64, Ordering, spin_loop};
-use layout::Layout;
-use ring::{IsFull, Polled};
-use shm::liveness::{ProcessId, ProcessWatch};
 use shm::process_table::Entry;
-use shm::wait::{PeerWaitError, wait_for_peer};
+use shm::segment::{Offset, Segment};
+use shm::wait::{SpinPolicy, Waiter, wait};
+use shm::wakeup::{Armed, Wakeup};
 
-/// Number of polls of an unfinished record that blocks others, before its cell is voided: some ten
-/// microseconds.
-const POLLS_OF_A_BLOCKED_RECORD: u32 = 400;
+use crate::error::{RecvError, SendError};
+use crate::slot_ring::{RecvState, SenderId, VoidPolicy, is_recovery_due};
+use crate::sync::{Ordering, fence};
+use memory::AppendMemory;
 
 /// Receiving end of an append buffer, which owns it. Dropping it withdraws the buffer; its memory
 /// returns to the arena if no living process holds a sender.
 #[derive(Debug)]
 pub struct Receiver {
-    layout: Layout,
+    memory: AppendMemory,
     arena: Arc<Arena>,
-    head: u64,
+    state: RecvState,
 }
 
 impl Receiver {
-    /// Creates an empty buffer for `records` records of up to `record_bytes` bytes each. A record
-    /// occupies 16 bytes besides its own, rounded up to whole cache lines.
+    /// Creates an empty buffer for `records` records of up to `record_bytes` bytes each.
     ///
     /// # Errors
     /// [`CreateError::Size`], [`CreateError::Arena`], [`CreateError::Process`].
@@ -76,99 +75,103 @@ impl Receiver {
         records: u64,
         record_bytes: u64,
     ) -> Result<Self, CreateError> {
-        let layout = Layout::create(arena, records, record_bytes)?;
-        Ok(Receiver { layout, arena: Arc::clone(arena), head: 0 })
+        let memory = AppendMemory::create(arena, records, record_bytes)?;
+        let policy = VoidPolicy::for_words(memory.slot_words() as u32);
+        let state = RecvState::with_policy(policy);
+        Ok(Receiver { memory, arena: Arc::clone(arena), state })
     }
 
     /// Returns the offset of the buffer, to which senders connect.
     pub fn offset(&self) -> Offset {
-        self.layout.offset()
+        self.memory.object().offset()
     }
 
     /// Receives the oldest record into `record`, replacing its contents; returns whether there was
-    /// one.
-    pub fn try_recv(&mut self, record: &mut Vec<u8>) -> bool {
-        receive(&self.layout, &mut self.head, record)
+    /// one. Records behind that of a stopped sender are received after some polls.
+    ///
+    /// # Errors
+    /// [`RecvError::Broken`].
+    pub fn try_recv(&mut self, record: &mut Vec<u8>) -> Result<bool, RecvError> {
+        let ring = self.memory.ring(SenderId::NONE);
+        let max_bytes = self.memory.record_bytes();
+        let received = records::receive(&ring, &mut self.state, max_bytes, record)?;
+        if received {
+            self.memory.senders_wakeup().notify();
+        }
+        Ok(received)
     }
 
     /// Receives like [`Receiver::try_recv`], waiting for a record. The end of a sender does not end
     /// the wait, because another one may connect.
-    pub fn recv(&mut self, record: &mut Vec<u8>) {
-        // Without a deadline and without a peer to watch, the wait ends only with a record.
-        while !self.recv_before(record, None) {}
+    ///
+    /// # Errors
+    /// [`RecvError::Broken`].
+    pub fn recv(&mut self, record: &mut Vec<u8>) -> Result<(), RecvError> {
+        // Without a deadline the wait ends only with a result.
+        while !self.recv_before(record, None)? {}
+        Ok(())
     }
 
     /// Receives like [`Receiver::recv`], waiting for at most `timeout`; returns whether there was a
     /// record.
-    pub fn recv_timeout(&mut self, record: &mut Vec<u8>, timeout: Duration) -> bool {
+    ///
+    /// # Errors
+    /// [`RecvError::Broken`].
+    pub fn recv_timeout(
+        &mut self,
+        record: &mut Vec<u8>,
+        timeout: Duration,
+    ) -> Result<bool, RecvError> {
         self.recv_before(record, Instant::now().checked_add(timeout))
     }
 
     /// Receives like [`Receiver::recv`], waiting until `deadline` at the latest; returns whether
     /// there was a record.
-    pub fn recv_deadline(&mut self, record: &mut Vec<u8>, deadline: Instant) -> bool {
+    ///
+    /// # Errors
+    /// [`RecvError::Broken`].
+    pub fn recv_deadline(
+        &mut self,
+        record: &mut Vec<u8>,
+        deadline: Instant,
+    ) -> Result<bool, RecvError> {
         self.recv_before(record, Some(deadline))
     }
 
-    fn recv_before(&mut self, record: &mut Vec<u8>, deadline: Option<Instant>) -> bool {
-        let layout = &self.layout;
-        let head = &mut self.head;
-        let poll = || receive(layout, head, record).then_some(());
-        wait_for_peer(
-            layout.owner_wakeup(),
-            &mut ProcessWatch::default(),
-            || ProcessId::NONE,
-            deadline,
-            poll,
-        )
-        .is_ok()
+    fn recv_before(
+        &mut self,
+        record: &mut Vec<u8>,
+        deadline: Option<Instant>,
+    ) -> Result<bool, RecvError> {
+        wait(&mut RecordWait { receiver: self, record }, SpinPolicy::CHANNEL, deadline)
+            .unwrap_or(Ok(false))
     }
 }
 
-/// Receives a record, skipping an unfinished one.
-fn receive(layout: &Layout, head: &mut u64, record: &mut Vec<u8>) -> bool {
-    let most = layout.record_bytes();
-    let mut polls = 0;
-    loop {
-        // A corrupt length is limited to the longest record.
-        match layout
-            .ring()
-            .poll(head, |length, words| copy_out(words, length.min(most) as usize, record))
-        {
-            Polled::Read => {
-                layout.senders_wakeup().notify();
-                return true;
-            }
-            Polled::Nothing => return false,
-            Polled::Blocked if polls < POLLS_OF_A_BLOCKED_RECORD => {
-                polls += 1;
-                spin_loop();
-            }
-            // The sender is stopped or dead, and finished records wait behind its cell. If it publishes
-            // at this moment, the exchange in `void` fails and the next poll reads the record;
-            // otherwise the next poll skips the void, and the sender appends its record again.
-            Polled::Blocked => layout.ring().void(*head),
-        }
-    }
+/// Wait for a record.
+struct RecordWait<'a> {
+    receiver: &'a mut Receiver,
+    record: &'a mut Vec<u8>,
 }
 
-fn copy_out(words: &[AtomicU64], length: usize, record: &mut Vec<u8>) {
-    record.clear();
-    for word in &words[..length.div_ceil(8)] {
-        // Relaxed: the Acquire load of the state made them visible.
-        record.extend_from_slice(&word.load(Ordering::Relaxed).to_le_bytes());
-    }
-    record.truncate(length);
-}
+impl Waiter for RecordWait<'_> {
+    type Output = Result<bool, RecvError>;
+    type Armed = Armed;
+    type Sleeper<'b>
+        = Wakeup<'b>
+    where
+        Self: 'b;
 
-fn copy_in(words: &[AtomicU64], record: &[u8]) {
-    let (whole, rest) = record.as_chunks::<8>();
-    let mut last = [0; 8];
-    last[..rest.len()].copy_from_slice(rest);
-    let bytes = whole.iter().chain((!rest.is_empty()).then_some(&last));
-    for (word, bytes) in words.iter().zip(bytes) {
-        // Relaxed: the state publishes them.
-        word.store(u64::from_le_bytes(*bytes), Ordering::Relaxed);
+    fn sleeper(&self) -> Wakeup<'_> {
+        self.receiver.memory.receiver_wakeup()
+    }
+
+    fn poll(&mut self) -> Option<Self::Output> {
+        Some(self.receiver.try_recv(self.record)).filter(|received| *received != Ok(false))
+    }
+
+    fn must_poll(&mut self) -> bool {
+        self.receiver.memory.ring(SenderId::NONE).is_ready()
     }
 }
 
@@ -176,8 +179,8 @@ impl Drop for Receiver {
     fn drop(&mut self) {
         // A living sender keeps the memory, which then stays allocated; its next send finds the
         // buffer withdrawn.
-        if self.layout.withdraw() {
-            self.layout.object().free(&self.arena);
+        if self.memory.withdraw() {
+            self.memory.object().free(&self.arena);
         }
     }
 }
@@ -185,7 +188,7 @@ impl Drop for Receiver {
 /// Sender of records to a buffer of any process. Any number of threads may use it at once.
 #[derive(Debug)]
 pub struct Sender {
-    layout: Layout,
+    memory: AppendMemory,
     entry: Entry,
 }
 
@@ -196,88 +199,123 @@ impl Sender {
     /// [`CreateError::NotFound`], [`CreateError::Closed`], [`CreateError::TooMany`],
     /// [`CreateError::Segment`], [`CreateError::Process`].
     pub fn connect(segment: &Arc<Segment>, offset: Offset) -> Result<Self, CreateError> {
-        let layout = Layout::connect(segment, offset)?;
-        let entry = layout.object().attach(|| {})?;
-        Ok(Sender { layout, entry })
+        let (memory, entry) = AppendMemory::connect(segment, offset)?;
+        Ok(Sender { memory, entry })
     }
 
     /// Returns the maximum size of a record in bytes.
     pub fn record_bytes(&self) -> u64 {
-        self.layout.record_bytes()
+        self.memory.record_bytes()
     }
 
     /// Appends a record if there is free space. The record is available to the receiver on return.
     ///
     /// # Errors
-    /// [`AppendError::Full`], [`AppendError::TooLong`], [`AppendError::Withdrawn`].
-    pub fn try_send(&self, record: &[u8]) -> Result<(), AppendError> {
-        let buffer = self.layout.offset();
-        let most = self.record_bytes();
-        if record.len() as u64 > most {
-            return Err(AppendError::TooLong { buffer, bytes: record.len(), most });
+    /// [`SendError::Full`], [`SendError::TooLong`], [`SendError::Closed`], [`SendError::Broken`].
+    pub fn try_send(&self, record: &[u8]) -> Result<(), SendError> {
+        let sent = self.append(record);
+        if sent == Err(SendError::Full) && is_recovery_due() {
+            self.recover();
+        }
+        sent
+    }
+
+    fn append(&self, record: &[u8]) -> Result<(), SendError> {
+        let max = self.record_bytes();
+        if record.len() as u64 > max {
+            return Err(SendError::TooLong { max: max as u32 });
         }
         // A receiver that withdraws after this check leaves the memory allocated, because this handle
         // is attached: the append is then harmless, and its record is lost with the buffer.
-        if self.layout.processes().is_closed() {
-            return Err(AppendError::Withdrawn { buffer, owner: self.layout.owner().pid() });
+        if self.memory.processes().is_closed() {
+            return Err(SendError::Closed);
         }
-        match self.layout.ring().append(record.len() as u64, |words| copy_in(words, record)) {
-            Ok(()) => {
-                self.layout.owner_wakeup().notify();
-                Ok(())
-            }
-            Err(IsFull) => Err(AppendError::Full { buffer }),
+        records::send(&self.memory.ring(AppendMemory::sender(&self.entry)), record)?;
+        self.memory.receiver_wakeup().notify();
+        Ok(())
+    }
+
+    /// Recovers slots of killed senders if they block the buffer.
+    #[cold]
+    fn recover(&self) {
+        if self.memory.ring(AppendMemory::sender(&self.entry)).recover_if_stuck() {
+            // Orders the recovered slots before the load of the wake-up word: the receiver may not
+            // have been notified of voided slots that it can skip.
+            fence(Ordering::SeqCst);
+            self.memory.receiver_wakeup().notify();
         }
     }
 
     /// Appends like [`Sender::try_send`], waiting for free space.
     ///
     /// # Errors
-    /// [`AppendError::TooLong`], [`AppendError::Withdrawn`], [`AppendError::OwnerGone`].
-    pub fn send(&self, record: &[u8]) -> Result<(), AppendError> {
+    /// [`SendError::TooLong`], [`SendError::Closed`], [`SendError::Gone`], [`SendError::Broken`].
+    pub fn send(&self, record: &[u8]) -> Result<(), SendError> {
         self.send_before(record, None)
     }
 
     /// Appends like [`Sender::send`], waiting for at most `timeout`.
     ///
     /// # Errors
-    /// [`AppendError::DeadlinePassed`] and those of [`Sender::send`].
-    pub fn send_timeout(&self, record: &[u8], timeout: Duration) -> Result<(), AppendError> {
+    /// [`SendError::Timeout`] and those of [`Sender::send`].
+    pub fn send_timeout(&self, record: &[u8], timeout: Duration) -> Result<(), SendError> {
         self.send_before(record, Instant::now().checked_add(timeout))
     }
 
     /// Appends like [`Sender::send`], waiting until `deadline` at the latest.
     ///
     /// # Errors
-    /// [`AppendError::DeadlinePassed`] and those of [`Sender::send`].
-    pub fn send_deadline(&self, record: &[u8], deadline: Instant) -> Result<(), AppendError> {
+    /// [`SendError::Timeout`] and those of [`Sender::send`].
+    pub fn send_deadline(&self, record: &[u8], deadline: Instant) -> Result<(), SendError> {
         self.send_before(record, Some(deadline))
     }
 
-    fn send_before(&self, record: &[u8], deadline: Option<Instant>) -> Result<(), AppendError> {
-        let layout = &self.layout;
-        let buffer = layout.offset();
-        let poll = || match self.try_send(record) {
-            Err(AppendError::Full { .. }) => None,
-            other => Some(other),
-        };
-        let owner = || layout.owner();
-        match wait_for_peer(
-            layout.senders_wakeup(),
-            &mut ProcessWatch::default(),
-            owner,
-            deadline,
-            poll,
-        ) {
-            Ok(outcome) => outcome,
-            Err(PeerWaitError::Timeout) => Err(AppendError::DeadlinePassed { buffer }),
-            Err(PeerWaitError::PeerExited(owner)) => Err(AppendError::OwnerGone { buffer, owner }),
+    fn send_before(&self, record: &[u8], deadline: Option<Instant>) -> Result<(), SendError> {
+        let watch = ProcessWatch::default();
+        wait(&mut SpaceWait { sender: self, record, watch }, SpinPolicy::CHANNEL, deadline)
+            .unwrap_or(Err(SendError::Timeout))
+    }
+}
+
+/// Wait for space for a record.
+struct SpaceWait<'a> {
+    sender: &'a Sender,
+    record: &'a [u8],
+    watch: ProcessWatch,
+}
+
+impl Waiter for SpaceWait<'_> {
+    type Output = Result<(), SendError>;
+    type Armed = Armed;
+    type Sleeper<'b>
+        = Wakeup<'b>
+    where
+        Self: 'b;
+
+    // A sender whose receiver is dead already must not sleep for a slice before it reports that.
+    const CHECKS_BEFORE_SLEEP: bool = true;
+
+    fn sleeper(&self) -> Wakeup<'_> {
+        self.sender.memory.senders_wakeup()
+    }
+
+    fn poll(&mut self) -> Option<Self::Output> {
+        Some(self.sender.append(self.record)).filter(|sent| *sent != Err(SendError::Full))
+    }
+
+    fn check(&mut self) -> Option<Self::Output> {
+        self.sender.recover();
+        let owner = self.sender.memory.object().owner();
+        if !self.watch.has_ended(owner) {
+            return None;
         }
+        // It may have received a record before it ended.
+        Some(self.poll().unwrap_or(Err(SendError::Gone { pid: owner.pid() })))
     }
 }
 
 impl Drop for Sender {
     fn drop(&mut self) {
-        self.layout.processes().detach(&self.entry);
+        self.memory.processes().detach(&self.entry);
     }
 }

@@ -46,30 +46,26 @@
 //! # }
 //! ```
 
-use std::cell::Cell;
-
 use shm::shared::Shared as SharedMemory;
 
 use crate::message::Message;
 use crate::queue::memory::{ControlLines, RingMemory, Slot};
 use crate::queue::sealed::Protocol;
 use crate::queue::{Kind, Queue, Receiver, Sender};
+use crate::slot_ring::{
+    Claimed, MAX_SENDERS, RecvState, SenderId, SlotMemory, SlotRing, SlotWords, is_recovery_due,
+};
 use crate::sync::{Ordering, fence};
 
 pub use crate::queue::{Closing, Consumers, Multi, RecvError, SendError, Single};
-pub use message::{CacheLineMessage, LINE_DATA};
-pub use state::CacheLineHeader;
+pub use message::{CacheLineHeader, CacheLineMessage, LINE_DATA};
 
 mod message;
-mod receive;
-pub(crate) mod ring;
 mod senders;
-mod state;
+mod slots;
 
-use receive::RecvState;
-use ring::{Claimed, Slot as LineSlot, SlotRing};
 use senders::Senders;
-use state::{MAX_SENDERS, SenderId};
+use slots::CacheLineSlot;
 
 /// Protocol of messages of one cache line.
 #[derive(Debug, Clone, Copy)]
@@ -86,69 +82,78 @@ pub type CacheLineReceiver<C = Multi> = Receiver<CacheLine, C>;
 
 // SAFETY: `repr(C)` with only atomics, which accept every bit pattern and change atomically; no
 // address, no `Drop`.
-unsafe impl SharedMemory for LineSlot {}
+unsafe impl SharedMemory for CacheLineSlot {}
 
-impl Slot for LineSlot {
+impl Slot for CacheLineSlot {
     const KIND: u8 = 2;
     const NAME: &'static str = "cache-line queue";
     const SENDERS: usize = MAX_SENDERS;
+}
 
-    fn clear(&self) {
-        self.reset();
+/// Slots of a queue and the processes that send to it.
+#[derive(Debug, Clone, Copy)]
+struct QueueSlots<'a> {
+    slots: &'a [CacheLineSlot],
+    senders: Senders<'a>,
+}
+
+impl<'a> SlotMemory<'a> for QueueSlots<'a> {
+    #[inline(always)]
+    fn count(self) -> u64 {
+        self.slots.len() as u64
+    }
+
+    #[inline(always)]
+    fn slot(self, index: usize) -> SlotWords<'a> {
+        self.slots[index].words()
+    }
+
+    fn is_dead(self, sender: SenderId) -> bool {
+        self.senders.is_dead(sender)
     }
 }
 
 #[inline(always)]
-fn slot_ring(ring: &RingMemory<LineSlot>) -> SlotRing<'_> {
+fn slot_ring(ring: &RingMemory<CacheLineSlot>) -> SlotRing<'_, QueueSlots<'_>> {
     let ControlLines { settings, tail, head, .. } = &*ring.control;
     SlotRing {
-        slots: &ring.slots,
+        memory: QueueSlots { slots: &ring.slots, senders: Senders(&ring.senders) },
         tail: &tail.position,
         seen: &tail.hint,
         head: &head.position,
         gate: &settings.gate,
-        senders: Senders(&ring.senders),
         own: SenderId::from_bits(ring.own.into()),
     }
 }
 
 impl Kind for CacheLine {}
 
-/// Number of refused messages of a thread per recovery, which scans all slots and checks processes.
-const REFUSALS: u32 = 64;
-
-/// Handles a refused message. A ring may be full of slots without a message, because their senders
-/// were killed or are slow. Receivers void only slots that block a message, and may not have been
-/// notified of voided slots that they can skip.
+/// Handles a refused message.
 #[cold]
-fn refused(ring: &RingMemory<LineSlot>, why: SendError) {
-    thread_local! {
-        static COUNT: Cell<u32> = const { Cell::new(0) };
-    }
-    if why == SendError::Full && COUNT.replace(COUNT.get().wrapping_add(1)).is_multiple_of(REFUSALS)
-    {
+fn refused(ring: &RingMemory<CacheLineSlot>, why: SendError) {
+    if why == SendError::Full && is_recovery_due() {
         recover_if_stuck(ring);
     }
 }
 
 #[cold]
-fn recover_if_stuck(ring: &RingMemory<LineSlot>) {
-    if slot_ring(ring).is_stuck() {
-        slot_ring(ring).recover();
+fn recover_if_stuck(ring: &RingMemory<CacheLineSlot>) {
+    if slot_ring(ring).recover_if_stuck() {
+        // Receivers may not have been notified of voided slots that they can skip.
         fence(Ordering::SeqCst);
         ring.announce(None, || false);
     }
 }
 
 impl Protocol for CacheLine {
-    type Slot = LineSlot;
+    type Slot = CacheLineSlot;
     type Message = CacheLineMessage;
     type RecvState = RecvState;
     type SendState = ();
 
     #[inline(always)]
     fn try_send(
-        ring: &RingMemory<LineSlot>,
+        ring: &RingMemory<CacheLineSlot>,
         message: &CacheLineMessage,
         generation: u32,
         (): &(),
@@ -158,14 +163,14 @@ impl Protocol for CacheLine {
 
     #[inline(always)]
     fn try_recv<C: Consumers>(
-        ring: &RingMemory<LineSlot>,
+        ring: &RingMemory<CacheLineSlot>,
         state: &mut RecvState,
     ) -> Result<Option<CacheLineMessage>, RecvError> {
         slot_ring(ring).try_recv::<C>(state)
     }
 
     fn try_recv_many<C: Consumers>(
-        ring: &RingMemory<LineSlot>,
+        ring: &RingMemory<CacheLineSlot>,
         state: &mut RecvState,
         into: &mut [CacheLineMessage],
     ) -> Result<usize, RecvError> {
@@ -173,31 +178,31 @@ impl Protocol for CacheLine {
     }
 
     #[inline]
-    fn is_ready(ring: &RingMemory<LineSlot>) -> bool {
+    fn is_ready(ring: &RingMemory<CacheLineSlot>) -> bool {
         slot_ring(ring).is_ready()
     }
 
-    fn holds(ring: &RingMemory<LineSlot>, count: u64) -> bool {
+    fn holds(ring: &RingMemory<CacheLineSlot>, count: u64) -> bool {
         slot_ring(ring).holds(count)
     }
 
-    fn close(ring: &RingMemory<LineSlot>) -> Closing {
+    fn close(ring: &RingMemory<CacheLineSlot>) -> Closing {
         Closing::At(slot_ring(ring).close())
     }
 
-    fn reopen(ring: &RingMemory<LineSlot>) -> Option<u32> {
+    fn reopen(ring: &RingMemory<CacheLineSlot>) -> Option<u32> {
         slot_ring(ring).reopen()
     }
 
-    fn recover(ring: &RingMemory<LineSlot>) {
+    fn recover(ring: &RingMemory<CacheLineSlot>) {
         recover_if_stuck(ring);
     }
 
-    fn generation(ring: &RingMemory<LineSlot>) -> u32 {
+    fn generation(ring: &RingMemory<CacheLineSlot>) -> u32 {
         slot_ring(ring).generation()
     }
 
-    fn enter(ring: &RingMemory<LineSlot>) -> u8 {
+    fn enter(ring: &RingMemory<CacheLineSlot>) -> u8 {
         let recover = || {
             slot_ring(ring).recover();
         };

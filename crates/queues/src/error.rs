@@ -18,6 +18,17 @@ pub enum SendError {
         "the receive queue is full: its receiver is behind; wait for it or make the queue larger"
     )]
     Full,
+    /// There was no free space before the deadline.
+    #[error("the receive queue stayed full until the deadline: its receiver is behind")]
+    #[allow(dead_code, reason = "the loom models have no clock")]
+    Timeout,
+    /// The message exceeds the maximum size.
+    #[error("the message is too long: this queue's messages have at most {max} bytes")]
+    #[allow(dead_code, reason = "the loom models send short messages")]
+    TooLong {
+        /// Maximum size in bytes.
+        max: u32,
+    },
     /// The queue was closed, or its memory now holds another queue.
     #[error("the receive queue is closed: look its name up again")]
     Closed,

@@ -43,7 +43,7 @@ pub use crate::message::Message;
 use crate::queue::memory::{ControlLines, RingMemory, Slot};
 use crate::queue::sealed::Protocol;
 use crate::queue::{Kind, Queue, Receiver, Sender};
-use crate::sync::{AtomicU64, Ordering};
+use crate::sync::AtomicU64;
 
 pub use crate::queue::{Closing, Consumers, Multi, RecvError, SendError, Single};
 
@@ -68,11 +68,6 @@ pub type ExpressReceiver<C = Multi> = Receiver<Express, C>;
 impl Slot for AtomicU64 {
     const KIND: u8 = 1;
     const NAME: &'static str = "Express queue";
-
-    fn clear(&self) {
-        // Relaxed: the creator of the ring publishes it.
-        self.store(slot::empty(0), Ordering::Relaxed);
-    }
 }
 
 #[inline(always)]

@@ -39,6 +39,7 @@ pub mod one_poll;
 pub mod port;
 pub mod queue;
 pub mod receive_queues;
+mod slot_ring;
 pub mod tag_on;
 pub mod window;
 

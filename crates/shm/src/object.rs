@@ -297,16 +297,29 @@ impl<H: ObjectHeader> Object<H> {
     }
 
     /// Attaches this process. Called before any other access: until then the owner may free the
-    /// memory. Calls `recover` before it takes over the entry of an ended process.
+    /// memory.
     ///
     /// # Errors
     /// [`CreateError::Closed`], [`CreateError::TooMany`], [`CreateError::Process`];
     /// [`CreateError::NotFound`] if the kind has no table.
-    pub fn attach(&self, recover: impl FnOnce()) -> Result<Entry, CreateError> {
+    pub fn attach(&self) -> Result<Entry, CreateError> {
+        self.attach_numbered(0, || {})
+    }
+
+    /// Attaches this process as [`Object::attach`] does, in one of the first `numbers` entries if
+    /// possible (see [`ProcessTable::attach_numbered`]).
+    ///
+    /// # Errors
+    /// Those of [`Object::attach`].
+    pub fn attach_numbered(
+        &self,
+        numbers: usize,
+        recover: impl FnOnce(),
+    ) -> Result<Entry, CreateError> {
         let object = H::NAME;
         let offset = self.offset;
         let table = self.header.processes().ok_or_else(|| Self::not_found(offset))?;
-        table.attach(recover).map_err(|reason| match reason {
+        table.attach_numbered(numbers, recover).map_err(|reason| match reason {
             AttachError::Closed => {
                 CreateError::Closed { object, offset, owner: self.owner().pid() }
             }

@@ -91,6 +91,13 @@ crate::shared_lines! {
 #[derive(Debug)]
 pub struct Entry(usize);
 
+impl Entry {
+    /// Returns the index in the table.
+    pub fn index(&self) -> usize {
+        self.0
+    }
+}
+
 /// Reason why a process could not attach.
 #[derive(Debug)]
 pub enum AttachError {
@@ -107,14 +114,34 @@ impl ProcessTable {
         ProcessWords(&self.entries)
     }
 
-    /// Attaches the calling process. Calls `recover` before it takes over the entry of an ended
-    /// process.
+    /// Returns the process in an entry; [`ProcessId::NONE`] if it is free or does not exist.
+    pub fn process(&self, index: usize) -> ProcessId {
+        self.words().process(index)
+    }
+
+    /// Attaches the calling process.
     ///
     /// # Errors
     /// [`AttachError`]; the process is not attached.
-    pub fn attach(&self, recover: impl FnOnce()) -> Result<Entry, AttachError> {
+    pub fn attach(&self) -> Result<Entry, AttachError> {
+        self.attach_numbered(0, || {})
+    }
+
+    /// Attaches the calling process, in one of the first `numbers` entries if one of them does not
+    /// belong to a living process. Calls `recover`, which undoes what ended processes left in the
+    /// object under their number, before it takes over the entry of one of them.
+    ///
+    /// # Errors
+    /// [`AttachError`]; the process is not attached.
+    pub fn attach_numbered(
+        &self,
+        numbers: usize,
+        recover: impl FnOnce(),
+    ) -> Result<Entry, AttachError> {
         let own = ProcessId::own().map_err(AttachError::Unidentified)?;
-        let entry = self.words().enter(own, recover).ok_or(AttachError::TooMany)?;
+        let numbered = ProcessWords(&self.entries[..numbers.min(MAX_PROCESSES)]);
+        let entry = numbered.enter(own, recover).or_else(|| self.words().enter(own, || {}));
+        let entry = entry.ok_or(AttachError::TooMany)?;
         // This is one half of a store-load handshake with the owner, which closes the table and
         // then scans the entries. SeqCst in both orders all four accesses: either this load sees
         // the closed table, or the scan in `has_living` sees the new entry. So the owner never

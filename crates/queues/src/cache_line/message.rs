@@ -1,12 +1,48 @@
 //! Message of one cache line, as a value.
 
-use super::state::CacheLineHeader;
+use crate::id::SourceName;
 
 /// Data bytes of a message.
 pub const LINE_DATA: usize = 48;
 
 /// Data words of a message.
 pub(crate) const WORDS: usize = LINE_DATA / 8;
+
+/// Header of a cache-line message. In the header word of a slot: length in bits 0 to 5, handler in 6
+/// to 13, source in 14 to 27, tag in 28 to 43.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct CacheLineHeader {
+    /// Name of the sender.
+    pub source: SourceName,
+    /// Number of the handler to run.
+    pub handler: u8,
+    /// Sixteen bits for use by the application.
+    pub tag: u16,
+}
+
+impl CacheLineHeader {
+    /// Encodes the header of a message of `length` bytes (at most 63).
+    #[inline(always)]
+    pub(crate) const fn pack(self, length: usize) -> u64 {
+        length as u64 & 63
+            | (self.handler as u64) << 6
+            | (self.source.number() as u64) << 14
+            | (self.tag as u64) << 28
+    }
+
+    /// Decodes a header word.
+    #[inline]
+    pub(crate) const fn unpack(word: u64) -> CacheLineHeader {
+        let source = SourceName::from_bits(word >> 14);
+        CacheLineHeader { source, handler: (word >> 6) as u8, tag: (word >> 28) as u16 }
+    }
+
+    /// Returns the length in a header word, which may be any number below 64.
+    #[inline]
+    pub(crate) const fn length(word: u64) -> usize {
+        word as usize & 63
+    }
+}
 
 /// Message of one cache line: a header and up to [`LINE_DATA`] bytes.
 #[derive(Clone, Copy)]
@@ -86,5 +122,23 @@ impl core::fmt::Debug for CacheLineMessage {
             .field("header", &self.header())
             .field("data", &self.data())
             .finish()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_header_keeps_its_fields() {
+        for number in [0, 0x2aaa, 0x3fff] {
+            for (handler, tag, length) in [(0, 0, 0), (0xff, 0xffff, 48), (3, 9, 1)] {
+                let source = SourceName::new(number).expect("14 bits");
+                let header = CacheLineHeader { source, handler, tag };
+                let word = header.pack(length);
+                let fields = (CacheLineHeader::unpack(word), CacheLineHeader::length(word));
+                assert_eq!(fields, (header, length));
+            }
+        }
     }
 }

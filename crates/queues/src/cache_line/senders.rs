@@ -4,7 +4,7 @@
 use shm::liveness::{ProcessId, ProcessWatch};
 use shm::process_table::ProcessWords;
 
-use super::state::{MAX_SENDERS, SenderId};
+use crate::slot_ring::{MAX_SENDERS, SenderId};
 use crate::sync::AtomicU64;
 
 /// Words of the table, borrowed from shared memory: [`MAX_SENDERS`] of them, the first of which is

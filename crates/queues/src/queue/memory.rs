@@ -88,7 +88,7 @@ impl ObjectHeader for ControlLines {
 
 const SINGLE: u32 = u32::MAX;
 
-/// Contents of the slots of a ring.
+/// Contents of the slots of a ring. Zeroed memory is an empty slot.
 pub trait Slot: Shared {
     /// Number in the label.
     const KIND: u8;
@@ -96,8 +96,6 @@ pub trait Slot: Shared {
     const NAME: &'static str;
     /// Number of words after the slots that identify sending processes.
     const SENDERS: usize = 0;
-    /// Initialises the slot.
-    fn clear(&self);
 }
 
 /// Ring in a segment that this value keeps mapped.
@@ -155,11 +153,10 @@ impl<S: Slot> RingMemory<S> {
                 let place = member
                     .as_ref()
                     .map_or((0, 0), |member| (member.set().0 + 1, member.index() as u64));
-                // Relaxed: the label publishes both, and what `clear` stores.
+                // Relaxed: the label publishes both. Zeroed slots are empty.
                 control.settings.poll_set.store(place.0, Ordering::Relaxed);
                 control.settings.poll_index.store(place.1, Ordering::Relaxed);
                 let (slots, senders) = Self::map(control, capacity)?;
-                slots.iter().for_each(S::clear);
                 Ok((slots, senders, member))
             })?;
         crate::fence::register();

@@ -7,11 +7,11 @@ use std::sync::Arc;
 use super::config::{Class, QueuesConfig};
 use super::layout::{QueueState, QueuesLayout};
 use super::memory::QueuesMemory;
-use crate::cache_line::ring::POSITION;
 use crate::cache_line::{CacheLine, CacheLineMessage, CacheLineQueue, CacheLineReceiver, Single};
 use crate::error::{CreateError, RecvError};
 use crate::one_poll::bits::{Members, Poller};
 use crate::queue::sealed::Protocol;
+use crate::slot_ring::POSITION;
 use crate::sync::{Ordering, fence};
 
 /// Number of recent messages through the non-resident queue that make a queue resident.

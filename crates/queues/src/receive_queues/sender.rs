@@ -54,7 +54,7 @@ impl RemoteQueues {
     pub fn connect(segment: &Arc<Segment>, offset: Offset) -> Result<RemoteQueues, CreateError> {
         let layout = QueuesLayout::connect(segment, offset)?;
         // Before any other access: until then the owner may free the memory.
-        let entry = layout.object().attach(|| {})?;
+        let entry = layout.object().attach()?;
         let non_resident = match layout.open_non_resident(segment) {
             Ok(non_resident) => non_resident,
             Err(error) => {

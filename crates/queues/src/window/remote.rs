@@ -27,7 +27,7 @@ impl RemoteWindow {
     /// [`CreateError::Segment`], [`CreateError::Process`].
     pub fn connect(segment: &Arc<Segment>, offset: Offset) -> Result<Self, CreateError> {
         let memory = WindowMemory::connect(segment, offset)?;
-        let entry = Some(memory.object().attach(|| {})?);
+        let entry = Some(memory.object().attach()?);
         Ok(RemoteWindow { memory, entry })
     }
 

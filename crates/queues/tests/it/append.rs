@@ -1,14 +1,15 @@
 //! Append buffers: order of the records of several processes, and the end of every wait.
 
 use crate::child::{Child, memory, segment_and_offsets};
-use queues::append::{self, AppendError};
-use queues::error::CreateError;
+use queues::append;
+use queues::error::{CreateError, SendError};
 use shm::segment::Offset;
 use std::time::{Duration, Instant};
 
 testing::tests![
     records_keep_their_order_although_a_sender_is_killed,
     an_append_buffer_is_bounded_and_says_why,
+    long_records_of_two_senders_arrive,
 ];
 testing::parts![child_appends_until_killed,];
 
@@ -28,7 +29,7 @@ fn records_keep_their_order_although_a_sender_is_killed() {
     let mut next = [0_u64; 3];
     let mut record = Vec::new();
     let mut take = |next: &mut [u64; 3], buffer: &mut append::Receiver| {
-        buffer.recv(&mut record);
+        buffer.recv(&mut record).expect("intact");
         let who = record[0] as usize;
         let number = u64::from_le_bytes(record[8..16].try_into().expect("8 bytes"));
         assert_eq!(number, next[who], "in its appender's order, none missing and none twice");
@@ -76,26 +77,26 @@ fn an_append_buffer_is_bounded_and_says_why() {
     let mut made = append::Receiver::create(&arena, 3, 5).expect("room");
     let buffer = made.offset();
     let appender = append::Sender::connect(&segment, buffer).expect("made");
-    assert_eq!(appender.try_send(&[0; 6]), Err(AppendError::TooLong { buffer, bytes: 6, most: 5 }));
+    assert_eq!(appender.try_send(&[0; 6]), Err(SendError::TooLong { max: 5 }));
     for record in [&b""[..], b"a", b"hello"] {
         appender.try_send(record).expect("room");
     }
-    assert_eq!(appender.try_send(b"x"), Err(AppendError::Full { buffer }));
+    assert_eq!(appender.try_send(b"x"), Err(SendError::Full));
     let soon = Instant::now() + Duration::from_millis(2);
-    assert_eq!(appender.send_deadline(b"x", soon), Err(AppendError::DeadlinePassed { buffer }));
+    assert_eq!(appender.send_deadline(b"x", soon), Err(SendError::Timeout));
     let mut record = vec![9; 9];
     for expected in [&b""[..], b"a", b"hello"] {
-        assert!(made.try_recv(&mut record));
+        assert_eq!(made.try_recv(&mut record), Ok(true));
         assert_eq!(record, expected);
     }
-    assert!(!made.try_recv(&mut record));
-    assert!(!made.recv_deadline(&mut record, Instant::now() + Duration::from_millis(2)));
+    assert_eq!(made.try_recv(&mut record), Ok(false));
+    let soon = Instant::now() + Duration::from_millis(2);
+    assert_eq!(made.recv_deadline(&mut record, soon), Ok(false));
     std::thread::scope(|scope| {
         (0..3).for_each(|_| appender.send(b"y").expect("room"));
         let waiting = scope.spawn(|| appender.send(b"z"));
         drop(made);
-        let owner = std::process::id();
-        assert_eq!(waiting.join().expect("it ends"), Err(AppendError::Withdrawn { buffer, owner }));
+        assert_eq!(waiting.join().expect("it ends"), Err(SendError::Closed));
     });
     assert!(matches!(append::Sender::connect(&segment, buffer), Err(CreateError::Closed { .. })));
     assert!(matches!(
@@ -104,4 +105,34 @@ fn an_append_buffer_is_bounded_and_says_why() {
     ));
     assert!(matches!(append::Receiver::create(&arena, 0, 5), Err(CreateError::Size { .. })));
     assert!(matches!(append::Receiver::create(&arena, 1, u64::MAX), Err(CreateError::Size { .. })));
+}
+
+/// Long records of two senders while the receiver polls without pause: a slot is voided only if its
+/// sender is stopped, not because its record takes long to copy.
+fn long_records_of_two_senders_arrive() {
+    const BYTES: usize = 1 << 20;
+    const RECORDS: usize = 12;
+    let (segment, arena) = memory(16 << 20);
+    let mut buffer = append::Receiver::create(&arena, 4, BYTES as u64).expect("room");
+    let sender = append::Sender::connect(&segment, buffer.offset()).expect("made");
+    std::thread::scope(|scope| {
+        for from in 0..2_u8 {
+            let sender = &sender;
+            scope.spawn(move || {
+                for number in 0..RECORDS as u8 {
+                    sender.send(&vec![from << 4 | number; BYTES]).expect("open");
+                }
+            });
+        }
+        let mut next = [0, 0];
+        let mut record = Vec::new();
+        for _ in 0..2 * RECORDS {
+            buffer.recv(&mut record).expect("intact");
+            assert!(record.len() == BYTES && record.iter().all(|&byte| byte == record[0]));
+            let from = usize::from(record[0] >> 4);
+            assert_eq!(record[0] & 15, next[from], "in its sender's order");
+            next[from] += 1;
+        }
+        assert_eq!(next, [RECORDS as u8; 2]);
+    });
 }

@@ -6,6 +6,7 @@ use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
 use crate::child::{Child, memory, segment_and_offsets, until};
+use queues::append;
 use queues::cache_line::{
     CacheLineHeader, CacheLineMessage, CacheLineQueue, CacheLineReceiver, Multi, SendError,
 };
@@ -14,11 +15,17 @@ use shm::segment::{Offset, Segment};
 
 testing::tests![
     a_sender_may_be_killed_at_every_instruction_between_claim_and_publication,
+    an_append_sender_may_be_killed_at_every_instruction_between_claim_and_publication,
     two_senders_that_are_killed_one_after_the_other_leave_both_lines,
     senders_killed_at_random_block_no_sender_and_lose_no_slot,
     numbers_are_given_again_when_their_processes_have_ended,
 ];
-testing::parts![child_sends_one_message_per_stop, child_sends_until_killed, child_claims_and_ends,];
+testing::parts![
+    child_sends_one_message_per_stop,
+    child_appends_one_record_per_stop,
+    child_sends_until_killed,
+    child_claims_and_ends,
+];
 
 /// Where a ring keeps its tail (see the page of the module `ring`).
 const TAIL: u64 = 64;
@@ -126,6 +133,73 @@ impl Traced {
     }
 }
 
+/// A record of three lines, of one sender.
+fn record(from: u8, number: u8) -> [u8; 150] {
+    let mut record = [number; 150];
+    record[0] = from;
+    record
+}
+
+/// Receives all records, past slots that block them.
+fn drain_records(receiver: &mut append::Receiver) -> Vec<(u8, u8)> {
+    let mut records = Vec::new();
+    let mut bytes = Vec::new();
+    // Enough polls to void a slot.
+    for _ in 0..100_000 {
+        if receiver.try_recv(&mut bytes).expect("intact") {
+            assert_eq!(bytes, record(bytes[0], bytes[1]), "whole and of one piece");
+            records.push((bytes[0], bytes[1]));
+        }
+    }
+    records
+}
+
+/// The same for records in slots of several lines.
+fn an_append_sender_may_be_killed_at_every_instruction_between_claim_and_publication() {
+    let (segment, arena) = memory(1 << 20);
+    let mut receiver = append::Receiver::create(&arena, 4, 150).expect("room");
+    let tail = segment.at::<AtomicU64>(Offset(receiver.offset().0 + TAIL)).expect("inside");
+    let sender = append::Sender::connect(&segment, receiver.offset()).expect("made");
+    let mut lost = 0;
+    let mut published = 0;
+    for instructions in (0..).step_by(5) {
+        let victim = Traced::start(
+            "killed_senders::child_appends_one_record_per_stop",
+            &segment,
+            receiver.offset(),
+        );
+        let before = tail.load(Ordering::Relaxed);
+        while tail.load(Ordering::Relaxed) == before {
+            assert!(!victim.step(), "it sends before it stops");
+        }
+        let is_over = (0..instructions).any(|_| victim.step());
+        victim.kill();
+        assert_eq!([0, 1].map(|number| sender.try_send(&record(2, number))), [Ok(()); 2]);
+        match &drain_records(&mut receiver)[..] {
+            [(2, 0), (2, 1)] => lost += 1,
+            [(1, 77), (2, 0), (2, 1)] => published += 1,
+            other => panic!("{other:?} after {instructions} instructions"),
+        }
+        // After some laps in which the sender comes round to the slot, every slot can be used.
+        let mut bytes = Vec::new();
+        for number in 0..80 {
+            assert_eq!(sender.try_send(&record(2, number)), Ok(()));
+            assert_eq!(receiver.try_recv(&mut bytes), Ok(true));
+            assert_eq!(bytes, record(2, number));
+        }
+        let sent = (0..).take_while(|&number| sender.try_send(&record(2, number)).is_ok()).count();
+        assert_eq!(sent, 4, "no slot is lost after {instructions} instructions");
+        assert_eq!(drain_records(&mut receiver).len(), 4);
+        if is_over {
+            break;
+        }
+    }
+    assert!(
+        lost > 10 && published > 0,
+        "{lost} killed before the publication, {published} after it"
+    );
+}
+
 fn a_sender_may_be_killed_at_every_instruction_between_claim_and_publication() {
     let (segment, arena) = memory(1 << 20);
     let queue = CacheLineQueue::create(&arena, 4, None).expect("room");
@@ -169,6 +243,11 @@ fn child_sends_one_message_per_stop() {
     let (segment, offsets) = segment_and_offsets();
     let sender = CacheLineQueue::connect(&segment, offsets[0]).expect("a queue").sender();
     let one = message(1, 77);
+    run_between_stops(&segment, || sender.try_send(&one).expect("room"));
+}
+
+/// Calls `run` between two stops of this thread, which the parent traces.
+fn run_between_stops(segment: &Segment, run: impl FnOnce()) {
     // SAFETY: these calls let the parent trace this thread, and stop it; they touch no memory.
     let stop = || unsafe { libc::raise(libc::SIGSTOP) };
     // SAFETY: as above.
@@ -181,9 +260,14 @@ fn child_sends_one_message_per_stop() {
         .expect("inside")
         .store(thread.cast_unsigned(), Ordering::Relaxed);
     stop();
-    let sent = sender.try_send(&one);
+    run();
     stop();
-    sent.expect("room");
+}
+
+fn child_appends_one_record_per_stop() {
+    let (segment, offsets) = segment_and_offsets();
+    let sender = append::Sender::connect(&segment, offsets[0]).expect("a buffer");
+    run_between_stops(&segment, || sender.try_send(&record(1, 77)).expect("room"));
 }
 
 /// Two claims in a row whose claimants die, the first before it has named itself: the second one's

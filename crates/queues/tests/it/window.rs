@@ -491,7 +491,7 @@ fn child_is_stopped() {
     window.local().get(16, &mut bytes).expect("inside");
     assert_eq!(&bytes, b"written while stopped!");
     let mut record = Vec::new();
-    assert!(buffer.try_recv(&mut record));
+    assert_eq!(buffer.try_recv(&mut record), Ok(true));
     assert_eq!(record, b"appended");
     window.local().accumulate_value(Arithmetic::Add, 8, 1_u64).expect("inside");
     window.local().put_value(0, 1_u64).expect("inside");
@@ -508,7 +508,7 @@ fn overwritten_windows_and_buffers_cause_no_panic() {
         let remote = RemoteWindow::connect(&segment, window.offset()).expect("a window");
         let appender = append::Sender::connect(&segment, buffer.offset()).expect("made");
         let words = segment.slice_at::<AtomicU64>(window.offset(), 200).expect("inside");
-        let cells = segment.slice_at::<AtomicU64>(buffer.offset(), 290).expect("inside");
+        let cells = segment.slice_at::<AtomicU64>(buffer.offset(), 328).expect("inside");
         for (index, word) in words.iter().chain(cells).enumerate() {
             word.store(noise(seed * 1000 + index as u64), Ordering::Relaxed);
         }

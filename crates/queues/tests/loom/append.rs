@@ -1,146 +1,194 @@
-//! The protocol of append buffers under loom: appenders that meet a reader who gives them up at
-//! every possible moment, on the very source file that runs.
+//! Loom models of append buffers: senders and a receiver that voids their slots at every possible
+//! moment, with slots of several words, on the source files that run in production.
 
-#[path = "../../src/append/ring.rs"]
-mod ring;
+#[path = "../../src/append/records.rs"]
+#[allow(dead_code, reason = "the file is a library module; the models below use parts of it")]
+mod records;
 
+use crate::error::SendError;
 use crate::model::model;
-use crate::sync::{AtomicU64, Ordering};
+use crate::slot_ring::{RecvState, SenderId, SlotMemory, SlotRing, SlotWords, VoidPolicy};
+use crate::sync::{AtomicU32, AtomicU64, Ordering};
 use loom::thread;
-use ring::{IsFull, Polled, RecordRing};
 use std::sync::Arc;
 
-/// Stamp, length, and two words that have to agree.
-const STRIDE: usize = 4;
+/// State, header, and two words that have to agree.
+const SLOT_WORDS: usize = 4;
 
+/// Zeroed memory of a buffer, and one bit for each ended process.
 struct Memory {
-    cells: Vec<AtomicU64>,
+    words: Vec<AtomicU64>,
+    capacity: u64,
     tail: AtomicU64,
+    seen: AtomicU64,
+    head: AtomicU64,
+    gate: AtomicU32,
+    dead: AtomicU64,
+}
+
+impl<'a> SlotMemory<'a> for &'a Memory {
+    fn count(self) -> u64 {
+        (self.words.len() / SLOT_WORDS) as u64
+    }
+
+    fn capacity(self) -> u64 {
+        self.capacity
+    }
+
+    fn slot(self, index: usize) -> SlotWords<'a> {
+        let words = &self.words[index * SLOT_WORDS..][..SLOT_WORDS];
+        SlotWords { state: &words[0], header: &words[1], data: &words[2..] }
+    }
+
+    fn is_dead(self, sender: SenderId) -> bool {
+        self.dead.load(Ordering::Acquire) >> sender.number() & 1 != 0
+    }
+}
+
+/// Receiver that voids as soon as it may.
+fn eager_voider() -> RecvState {
+    RecvState::with_policy(VoidPolicy { near: 1, far: 1, times: 1, unknown_times: 0 })
 }
 
 impl Memory {
-    fn new(count: u64) -> Arc<Self> {
-        let word = |index: u64| {
-            let stamp = if index.is_multiple_of(STRIDE as u64) {
-                ring::empty(index / STRIDE as u64)
-            } else {
-                0
-            };
-            AtomicU64::with_every_order(stamp)
-        };
+    /// A buffer for `capacity` records in the next power of two of slots.
+    fn new(capacity: u64) -> Arc<Self> {
+        let slots = capacity.next_power_of_two().max(2);
+        let word = |_| AtomicU64::with_every_order(0);
         Arc::new(Memory {
-            cells: (0..count * STRIDE as u64).map(word).collect(),
-            tail: AtomicU64::with_every_order(0),
+            words: (0..slots * SLOT_WORDS as u64).map(word).collect(),
+            capacity,
+            tail: word(0),
+            seen: word(0),
+            head: word(0),
+            gate: AtomicU32::new(0),
+            dead: word(0),
         })
     }
 
-    fn words(&self) -> RecordRing<'_> {
-        RecordRing { cells: &self.cells, stride: STRIDE, tail: &self.tail }
+    fn ring(&self, own: u64) -> SlotRing<'_, &Memory> {
+        let Memory { tail, seen, head, gate, .. } = self;
+        SlotRing { memory: self, tail, seen, head, gate, own: SenderId::from_bits(own) }
     }
 
-    /// Appends a record that says `value` twice.
-    fn append(&self, value: u64) -> Result<(), IsFull> {
-        self.words().append(value, |words| {
-            words[0].store(value, Ordering::Relaxed);
-            words[1].store(!value, Ordering::Relaxed);
+    /// Appends a record that holds `value` and its complement.
+    fn send(&self, own: u64, value: u64) -> Result<(), SendError> {
+        let record = [value.to_ne_bytes(), (!value).to_ne_bytes()].concat();
+        records::send(&self.ring(own), &record)
+    }
+
+    /// Appends like [`Memory::send`], and recovers slots as `append.rs` does.
+    fn send_or_recover(&self, own: u64, value: u64) -> Result<(), SendError> {
+        self.send(own, value).inspect_err(|_| _ = self.ring(own).recover_if_stuck())
+    }
+
+    /// Receives the next record.
+    fn receive(&self, state: &mut RecvState) -> Option<u64> {
+        let mut record = Vec::new();
+        let received = records::receive(&self.ring(0), state, 16, &mut record).expect("intact");
+        received.then(|| {
+            let (words, _) = record.as_chunks::<8>();
+            let [value, complement] = [words[0], words[1]].map(u64::from_ne_bytes);
+            assert_eq!((record.len(), complement), (16, !value), "a record is whole");
+            value
         })
     }
 
-    /// Reads the next record; gives an unfinished one up at once when others wait behind it.
-    fn take(&self, head: &mut u64) -> Option<u64> {
+    /// Receives what is left when all others have ended.
+    fn drain(&self, state: &mut RecvState) -> Vec<u64> {
+        let mut left = Vec::new();
         loop {
-            let mut read = None;
-            let look = self.words().poll(head, |length, words| {
-                let value = words[0].load(Ordering::Relaxed);
-                assert_eq!(
-                    (length, words[1].load(Ordering::Relaxed)),
-                    (value, !value),
-                    "a record is whole"
-                );
-                read = Some(value);
-            });
-            match look {
-                Polled::Read => return read,
-                Polled::Nothing => return None,
-                Polled::Blocked => self.words().void(*head),
+            match self.receive(state) {
+                Some(value) => left.push(value),
+                None if !self.ring(0).is_ready() => return left,
+                None => {}
             }
+        }
+    }
+
+    /// All slots can be used.
+    fn assert_whole(&self, state: &mut RecvState) {
+        for _ in 0..2 {
+            let values: Vec<u64> = (0..self.capacity).collect();
+            for &value in &values {
+                assert_eq!(self.send(9, value), Ok(()));
+            }
+            assert_eq!(self.send(9, 99), Err(SendError::Full));
+            assert_eq!(self.drain(state), values);
         }
     }
 }
 
-/// Each of two appenders tries to append its values while the reader looks `looks` times. What was
-/// appended arrives, once and in its appender's order; what found the buffer full does not.
-fn what_is_appended_arrives(cells: u64, looks: usize, values: [&'static [u64]; 2]) {
+/// Each of two senders tries to append its values while the receiver polls `polls` times. What was
+/// appended arrives, once and in its sender's order; what found the buffer full does not.
+fn what_is_appended_arrives(capacity: u64, polls: usize, values: [&'static [u64]; 2]) {
     model(2, move || {
-        let memory = Memory::new(cells);
-        let appenders = values.map(|values| {
+        let memory = Memory::new(capacity);
+        let senders = [(1, values[0]), (2, values[1])].map(|(own, values)| {
             let memory = Arc::clone(&memory);
             thread::spawn(move || {
-                values.iter().copied().filter(|&value| memory.append(value).is_ok()).collect()
+                values.iter().copied().filter(|&value| memory.send(own, value).is_ok()).collect()
             })
         });
-        let mut head = 0;
-        let mut taken: Vec<u64> = (0..looks).filter_map(|_| memory.take(&mut head)).collect();
-        let appended: [Vec<u64>; 2] =
-            appenders.map(|appender| appender.join().expect("an appender ends"));
-        while let Some(value) = memory.take(&mut head) {
-            taken.push(value);
-        }
+        let mut state = eager_voider();
+        let mut taken: Vec<u64> = (0..polls).filter_map(|_| memory.receive(&mut state)).collect();
+        let appended: [Vec<u64>; 2] = senders.map(|sender| sender.join().expect("a sender ends"));
+        taken.extend(memory.drain(&mut state));
         assert_eq!(taken.len(), appended[0].len() + appended[1].len());
         for values in appended {
             let of_one: Vec<u64> =
                 taken.iter().copied().filter(|value| values.contains(value)).collect();
             assert_eq!(of_one, values);
         }
-        // Whatever happened, all cells are good again.
-        for value in 0..cells {
-            assert_eq!(memory.append(value), Ok(()));
-        }
-        assert_eq!(memory.append(cells), Err(IsFull));
-        for value in 0..cells {
-            assert_eq!(memory.take(&mut head), Some(value));
-        }
+        memory.assert_whole(&mut state);
     });
 }
 
 #[test]
-fn two_appenders_and_a_reader_share_two_cells() {
+fn two_senders_and_a_receiver_share_two_slots() {
     what_is_appended_arrives(2, 2, [&[1, 2], &[11]]);
 }
 
 #[test]
-fn a_record_is_given_up_and_appended_again() {
+fn a_record_is_voided_and_appended_again() {
     what_is_appended_arrives(3, 2, [&[1], &[11, 12]]);
 }
 
-/// One appender stops for ever right after it has claimed its cell; the others and the reader go
-/// on, for several laps.
+/// One sender stops for good right after it has claimed its slot, before or after it wrote its
+/// header. The others and the receiver go on, and recover the slot.
 #[test]
-fn an_appender_that_dies_costs_one_cell() {
-    model(2, || {
-        let memory = Memory::new(3);
-        // What a claim leaves behind; the tail may or may not have been moved, so here it is not.
-        memory.cells[0].store(1, Ordering::Release);
-        let theirs = Arc::clone(&memory);
-        let appender = thread::spawn(move || {
-            (1..=4).filter(|&value| theirs.append(value).is_ok()).collect::<Vec<u64>>()
+fn a_sender_that_dies_costs_one_slot_until_it_is_recovered() {
+    for has_named_itself in [false, true] {
+        model(2, move || {
+            let memory = Memory::new(4);
+            let claimed = memory.ring(1).claim(0).expect("room");
+            if has_named_itself {
+                memory.ring(1).put_header(claimed, 16);
+            }
+            memory.dead.store(1 << 1, Ordering::Release);
+            let theirs = Arc::clone(&memory);
+            let sender = thread::spawn(move || {
+                (1..=4).filter(|&value| theirs.send_or_recover(2, value).is_ok()).collect()
+            });
+            let mut state = eager_voider();
+            let mut taken: Vec<u64> = (0..2).filter_map(|_| memory.receive(&mut state)).collect();
+            let appended: Vec<u64> = sender.join().expect("it ends");
+            taken.extend(memory.drain(&mut state));
+            assert_eq!(taken, appended);
+            // With one slot less the buffer still works, lap after lap.
+            for value in 5..8 {
+                assert_eq!(memory.send(2, value), Ok(()));
+                assert_eq!(memory.send(2, 100 + value), Ok(()));
+                assert_eq!(memory.drain(&mut state), [value, 100 + value]);
+            }
+            assert!(memory.ring(3).recover() <= 1, "if no sender has done so");
+            assert_eq!(memory.ring(3).recover(), 0, "once");
+            // The slot rests for a lap or two.
+            for value in 0..8 {
+                let sent = u64::from(memory.send(2, value).is_ok());
+                assert_eq!(memory.drain(&mut state).len() as u64, sent);
+            }
+            memory.assert_whole(&mut state);
         });
-        let mut head = 0;
-        let mut taken: Vec<u64> = (0..2).filter_map(|_| memory.take(&mut head)).collect();
-        let appended = appender.join().expect("it ends");
-        while let Some(value) = memory.take(&mut head) {
-            taken.push(value);
-        }
-        assert_eq!(taken, appended);
-        for value in 4..10 {
-            assert_eq!(memory.append(value), Ok(()));
-            assert_eq!(memory.append(100 + value), Ok(()), "two of three cells are left");
-            assert_eq!(memory.append(0), Err(IsFull));
-            assert_eq!(
-                (memory.take(&mut head), memory.take(&mut head)),
-                (Some(value), Some(100 + value))
-            );
-            assert_eq!(memory.take(&mut head), None);
-        }
-    });
+    }
 }

@@ -21,7 +21,7 @@ mod sender;
 mod stamp;
 #[path = "../../src/basic/words.rs"]
 #[allow(dead_code, reason = "the models below use parts of it")]
-mod words;
+pub(crate) mod words;
 
 use crate::poll_set::{Bits, Members, Poller};
 use crate::sync::{AtomicU64, Ordering, fence};

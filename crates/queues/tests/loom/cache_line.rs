@@ -9,43 +9,44 @@
 )]
 mod cache_line {
     pub(crate) mod message;
-    pub(crate) mod receive;
-    pub(crate) mod ring;
-    pub(crate) mod state;
-
-    /// Liveness of processes, which the kernel reports in production.
-    pub(crate) mod senders {
-        use super::state::SenderId;
-        use crate::sync::{AtomicU64, Ordering};
-
-        /// One bit per ended process.
-        #[derive(Debug, Clone, Copy)]
-        pub(crate) struct Senders<'a>(pub(crate) &'a AtomicU64);
-
-        impl Senders<'_> {
-            pub(crate) fn is_dead(self, claimant: SenderId) -> bool {
-                self.0.load(Ordering::Acquire) >> claimant.number() & 1 != 0
-            }
-        }
-    }
+    pub(crate) mod slots;
 }
 
 use crate::consumers::{Consumers, Multi, Single};
 use crate::error::{RecvError, SendError};
 use crate::id::SourceName;
 use crate::model::{long_model, model};
+use crate::slot_ring::{RecvState, SenderId, SlotMemory, SlotRing, SlotWords, VoidPolicy};
 use crate::sync::{AtomicU32, AtomicU64, Ordering};
-use cache_line::message::CacheLineMessage;
-use cache_line::receive::{RecvState, VoidPolicy};
-use cache_line::ring::{Slot, SlotRing};
-use cache_line::senders::Senders;
-use cache_line::state::{CacheLineHeader, SenderId};
+use cache_line::message::{CacheLineHeader, CacheLineMessage};
+use cache_line::slots::CacheLineSlot;
 use loom::sync::Arc;
 use loom::thread;
 
+/// Slots, and one bit for each ended process, which the kernel reports in production.
+#[derive(Debug, Clone, Copy)]
+struct Lines<'a> {
+    slots: &'a [CacheLineSlot],
+    dead: &'a AtomicU64,
+}
+
+impl<'a> SlotMemory<'a> for Lines<'a> {
+    fn count(self) -> u64 {
+        self.slots.len() as u64
+    }
+
+    fn slot(self, index: usize) -> SlotWords<'a> {
+        self.slots[index].words()
+    }
+
+    fn is_dead(self, sender: SenderId) -> bool {
+        self.dead.load(Ordering::Acquire) >> sender.number() & 1 != 0
+    }
+}
+
 /// Zeroed memory of a ring.
 struct Memory {
-    lines: Vec<Slot>,
+    lines: Vec<CacheLineSlot>,
     tail: AtomicU64,
     seen: AtomicU64,
     head: AtomicU64,
@@ -91,7 +92,7 @@ impl Memory {
     fn used(lines: usize, full: u64) -> Arc<Memory> {
         let word = || AtomicU64::new(0);
         let memory = Memory {
-            lines: (0..lines).map(|_| Slot::of(word)).collect(),
+            lines: (0..lines).map(|_| CacheLineSlot::of(word)).collect(),
             tail: word(),
             seen: word(),
             head: word(),
@@ -106,20 +107,19 @@ impl Memory {
     }
 
     /// As seen by somebody else than the senders.
-    fn lines(&self) -> SlotRing<'_> {
+    fn lines(&self) -> SlotRing<'_, Lines<'_>> {
         self.lines_of(0)
     }
 
     /// As seen by the process of this sender.
-    fn lines_of(&self, from: u16) -> SlotRing<'_> {
+    fn lines_of(&self, from: u16) -> SlotRing<'_, Lines<'_>> {
         let Memory { lines, tail, seen, head, gate, dead } = self;
         SlotRing {
-            slots: lines,
+            memory: Lines { slots: lines, dead },
             tail,
             seen,
             head,
             gate,
-            senders: Senders(dead),
             own: SenderId::from_bits(from.into()),
         }
     }

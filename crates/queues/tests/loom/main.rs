@@ -57,6 +57,21 @@ mod message;
     reason = "the file is a library module; the models use parts of it"
 )]
 mod poll_set;
+#[path = "../../src/slot_ring"]
+#[allow(
+    dead_code,
+    unreachable_pub,
+    reason = "the files are library modules; the models use parts of them"
+)]
+mod slot_ring {
+    pub(crate) mod receive;
+    pub(crate) mod ring;
+    pub(crate) mod state;
+
+    pub(crate) use receive::{RecvState, VoidPolicy};
+    pub(crate) use ring::{Claimed, SlotMemory, SlotRing, SlotWords};
+    pub(crate) use state::{MESSAGE_BITS, SenderId};
+}
 #[path = "../../../shm/src/wakeup.rs"]
 #[allow(
     dead_code,

@@ -1,5 +1,4 @@
-//! Ring of slots of one cache line: cache-line messages and the shared form of Basic. A message
-//! costs the transfer of one slot.
+//! Protocol of a ring of slots: many senders, many receivers, slots of any size.
 //!
 //! | Side | Step | Operation |
 //! |---|---|---|
@@ -37,9 +36,7 @@
 //! Every change of a state word makes it larger: full in one lap, empty, void, full in the next. No
 //! value recurs, so no exchange can mistake an old state for a new one, however late it executes.
 
-use super::message::{CacheLineMessage, LINE_DATA, WORDS};
-use super::senders::Senders;
-use super::state::{self, CacheLineHeader, SenderId, State, encode};
+use super::state::{self, SenderId, State, claim_header, claimants, encode};
 use crate::error::SendError;
 use crate::sync::{AtomicU32, AtomicU64, Ordering};
 
@@ -59,27 +56,34 @@ pub(crate) const POSITION: u64 = (1 << SENDER_SHIFT) - 1;
 /// calls.
 const LAPS_BETWEEN_CHECKS: u64 = 16;
 
-/// Slot of a ring. Zeroed memory is an empty slot.
-#[derive(Debug)]
-#[repr(C, align(64))]
-pub struct Slot {
-    pub(super) state: AtomicU64,
-    pub(super) header: AtomicU64,
-    pub(super) data: [AtomicU64; WORDS],
+/// Words of a slot, borrowed from any memory. Zeroed words are an empty slot.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct SlotWords<'a> {
+    /// State in a lap.
+    pub(crate) state: &'a AtomicU64,
+    /// Header: bits of the message, and the claim.
+    pub(crate) header: &'a AtomicU64,
+    /// The message.
+    pub(crate) data: &'a [AtomicU64],
 }
 
-impl Slot {
-    /// Creates a slot from zero words.
-    #[allow(dead_code, reason = "for the loom models; in a segment slots are mapped, not created")]
-    pub(crate) fn of(word: impl Fn() -> AtomicU64) -> Slot {
-        Slot { state: word(), header: word(), data: std::array::from_fn(|_| word()) }
+/// Slots of a ring and the processes that send to it. Its methods are constants of the kind where
+/// all slots have the same size, so the ring costs such a kind no more than an array.
+pub(crate) trait SlotMemory<'a>: Copy {
+    /// Returns the number of slots, a power of two of at least two.
+    fn count(self) -> u64;
+
+    /// Returns the number of messages that the ring holds at most, up to the number of slots.
+    #[inline(always)]
+    fn capacity(self) -> u64 {
+        self.count()
     }
 
-    /// Initialises the slot. Relaxed stores: the creator of the ring publishes them.
-    pub(crate) fn reset(&self) {
-        self.state.store(0, Ordering::Relaxed);
-        self.header.store(0, Ordering::Relaxed);
-    }
+    /// Returns the slot with this index, which is below the count.
+    fn slot(self, index: usize) -> SlotWords<'a>;
+
+    /// Returns true if the process of this number has ended; false for no process.
+    fn is_dead(self, sender: SenderId) -> bool;
 }
 
 /// Slot that a sender has claimed and not yet published.
@@ -99,9 +103,9 @@ pub(crate) struct Voided;
 
 /// Words of a ring, borrowed from any memory. Zeroed words are an empty ring of generation 0.
 #[derive(Debug, Clone, Copy)]
-pub(crate) struct SlotRing<'a> {
-    /// Slots; their number is a power of two, at least two.
-    pub(crate) slots: &'a [Slot],
+pub(crate) struct SlotRing<'a, M> {
+    /// Slots and sending processes.
+    pub(crate) memory: M,
     /// Next position to claim, the sender of the last claim, and [`CLOSED`].
     pub(crate) tail: &'a AtomicU64,
     /// Value of the head that a sender last read. In the cache line of the tail.
@@ -110,9 +114,7 @@ pub(crate) struct SlotRing<'a> {
     pub(crate) head: &'a AtomicU64,
     /// Generation of the ring in the upper 31 bits; bit 0: closed.
     pub(crate) gate: &'a AtomicU32,
-    /// Sending processes.
-    pub(crate) senders: Senders<'a>,
-    /// Number of this process among them.
+    /// Number of this process among the sending ones.
     pub(crate) own: SenderId,
 }
 
@@ -123,15 +125,15 @@ enum Obstacle {
     Refused(SendError),
 }
 
-impl<'a> SlotRing<'a> {
+impl<'a, M: SlotMemory<'a>> SlotRing<'a, M> {
     #[inline(always)]
-    pub(super) fn slot(&self, position: u64) -> &'a Slot {
-        &self.slots[position as usize & (self.slots.len() - 1)]
+    pub(crate) fn slot(&self, position: u64) -> SlotWords<'a> {
+        self.memory.slot((position & (self.count() - 1)) as usize)
     }
 
     #[inline(always)]
     pub(super) fn lap(&self, position: u64) -> u64 {
-        position >> self.slots.len().trailing_zeros()
+        position >> self.count().trailing_zeros()
     }
 
     /// Returns the state word of a slot that holds the message of this position.
@@ -140,8 +142,9 @@ impl<'a> SlotRing<'a> {
         encode(self.lap(position), State::Full)
     }
 
+    #[inline(always)]
     pub(super) fn count(&self) -> u64 {
-        self.slots.len() as u64
+        self.memory.count()
     }
 
     /// Claims the next slot in the ring of this generation. The caller writes its header next.
@@ -159,7 +162,7 @@ impl<'a> SlotRing<'a> {
             let position = tail & POSITION;
             // Acquire: pairs with the Release in `find_space`, so that the receivers' reads of the
             // slot precede the writes below.
-            if position.wrapping_sub(self.seen.load(Ordering::Acquire)) >= self.count() {
+            if position.wrapping_sub(self.seen.load(Ordering::Acquire)) >= self.memory.capacity() {
                 match self.find_space(tail) {
                     Ok(()) => {}
                     Err(Obstacle::Stale) => continue,
@@ -194,7 +197,7 @@ impl<'a> SlotRing<'a> {
         let used = (tail & POSITION).wrapping_sub(head);
         // Negative when a receiver skipped a voided slot at the tail itself, which senders then
         // have to skip as well.
-        if used < self.count() || used.cast_signed() < 0 {
+        if used < self.memory.capacity() || used.cast_signed() < 0 {
             // Release: passes on what the Acquire above saw to senders that rely on this word.
             self.seen.store(head, Ordering::Release);
             return Ok(());
@@ -202,7 +205,7 @@ impl<'a> SlotRing<'a> {
         if self.tail.load(Ordering::Relaxed) != tail {
             return Err(Obstacle::Stale);
         }
-        Err(Obstacle::Refused(if used == self.count() {
+        Err(Obstacle::Refused(if used == self.memory.capacity() {
             SendError::Full
         } else {
             SendError::Broken
@@ -245,43 +248,14 @@ impl<'a> SlotRing<'a> {
         self.tail.compare_exchange(tail, next, Ordering::AcqRel, Ordering::Relaxed).is_ok()
     }
 
-    /// Writes a whole message into a claimed slot.
-    #[inline(always)]
-    pub(crate) fn write(&self, claimed: Claimed, message: &CacheLineMessage) {
-        self.put_header(claimed, message.header_word());
-        for index in 0..message.length().div_ceil(8) {
-            self.put(claimed, index, message.word(index));
-        }
-    }
-
     /// Writes the header of a claimed slot. Precedes all other writes, since it identifies the
     /// claimant for recovery.
     #[inline(always)]
     pub(crate) fn put_header(&self, claimed: Claimed, header: u64) {
         // Relaxed: the publication orders it. A thread that voids the slot recognises an older
         // header by its lap.
-        let word =
-            CacheLineHeader::in_lap(header, self.lap(claimed.position), self.own, claimed.before);
+        let word = claim_header(header, self.lap(claimed.position), self.own, claimed.before);
         self.slot(claimed.position).header.store(word, Ordering::Relaxed);
-    }
-
-    /// Writes one word of a claimed slot.
-    #[inline]
-    pub(crate) fn put(&self, claimed: Claimed, index: usize, word: u64) {
-        // Relaxed: the publication orders it.
-        self.slot(claimed.position).data[index].store(word, Ordering::Relaxed);
-    }
-
-    /// Reads one word of a claimed slot.
-    #[inline]
-    pub(crate) fn get(&self, claimed: Claimed, index: usize) -> u64 {
-        self.slot(claimed.position).data[index].load(Ordering::Relaxed)
-    }
-
-    /// Returns the message composed in a claimed slot.
-    #[cold]
-    pub(crate) fn composed(&self, claimed: Claimed) -> CacheLineMessage {
-        copy(self.slot(claimed.position))
     }
 
     /// Makes a claimed slot visible to receivers, unless one of them has voided it.
@@ -304,7 +278,7 @@ impl<'a> SlotRing<'a> {
     }
 
     /// Makes a voided slot empty. The caller is its only user.
-    fn clear(&self, slot: &Slot) {
+    fn clear(&self, slot: SlotWords<'_>) {
         // Lap bits wrap: a header left behind must not match a later lap.
         slot.header.store(0, Ordering::Relaxed);
         for _ in 0..ROUNDS {
@@ -327,10 +301,7 @@ impl<'a> SlotRing<'a> {
     pub(super) fn claimant(&self, position: u64) -> Option<SenderId> {
         let claims = |position| {
             // Relaxed: a header that is not visible yet leaves the claimant unknown.
-            CacheLineHeader::claims(
-                self.slot(position).header.load(Ordering::Relaxed),
-                self.lap(position),
-            )
+            claimants(self.slot(position).header.load(Ordering::Relaxed), self.lap(position))
         };
         let own = claims(position).map(|(own, _)| own);
         own.or_else(|| {
@@ -367,17 +338,18 @@ impl<'a> SlotRing<'a> {
         self.release(claimed);
     }
 
-    /// Sends a message and returns its position. If a receiver voids the slot meanwhile, the
-    /// message goes through another one.
-    #[inline]
-    pub(crate) fn try_send(
+    /// Sends a message, which `write` writes into the claimed slot, beginning with its header;
+    /// returns its position. If a receiver voids the slot meanwhile, the message goes through
+    /// another one, so `write` may be called several times.
+    #[inline(always)]
+    pub(crate) fn try_send_with(
         &self,
-        message: &CacheLineMessage,
         generation: u32,
+        mut write: impl FnMut(&Self, Claimed),
     ) -> Result<u64, SendError> {
         for _ in 0..ROUNDS {
             let claimed = self.claim(generation)?;
-            self.write(claimed, message);
+            write(self, claimed);
             if self.publish(claimed).is_ok() {
                 return Ok(claimed.position);
             }
@@ -411,7 +383,7 @@ impl<'a> SlotRing<'a> {
         self.gate.store(generation << 1, Ordering::SeqCst);
         // The ring continues one lap on. Voided slots stay voided; senders that find them move the
         // void on.
-        let start = self.lap(head).wrapping_add(1) << self.slots.len().trailing_zeros();
+        let start = self.lap(head).wrapping_add(1) << self.count().trailing_zeros();
         self.head.store(start, Ordering::Release);
         self.seen.store(start, Ordering::Release);
         // Release: pairs with the Acquire of the tail in `claim`.
@@ -424,7 +396,20 @@ impl<'a> SlotRing<'a> {
         self.gate.load(Ordering::Acquire) >> 1
     }
 
-    /// Returns whether the next slot to receive holds no message. In a full ring that is rare.
+    /// Recovers the slots of ended processes if the next slot to receive holds no message, which is
+    /// rare in a full ring; returns whether receivers must check again. A ring may be full of slots
+    /// without a message, because their senders were killed or are slow. Receivers void only slots
+    /// that block a message.
+    #[cold]
+    pub(crate) fn recover_if_stuck(&self) -> bool {
+        let is_stuck = self.is_stuck();
+        if is_stuck {
+            self.recover();
+        }
+        is_stuck
+    }
+
+    /// Returns whether the next slot to receive holds no message.
     #[cold]
     pub(crate) fn is_stuck(&self) -> bool {
         let head = self.head.load(Ordering::Acquire);
@@ -441,24 +426,24 @@ impl<'a> SlotRing<'a> {
             let position = head.wrapping_add(ahead);
             let found = self.slot(position).state.load(Ordering::Acquire);
             if state::is_free(found, self.full(position))
-                && self.claimant(position).is_some_and(|claimant| self.senders.is_dead(claimant))
+                && self.claimant(position).is_some_and(|claimant| self.memory.is_dead(claimant))
             {
                 self.void(position, found);
             }
         }
-        let take = |slot: &&Slot| {
+        let take = |&slot: &SlotWords<'_>| {
             let found = slot.state.load(Ordering::Acquire);
             self.is_orphaned(found) && self.take_over(slot, found)
         };
-        self.slots.iter().filter(take).count()
+        (0..self.count()).map(|index| self.slot(index)).filter(take).count()
     }
 
     fn is_orphaned(&self, found: u64) -> bool {
-        matches!(state::decode(found), State::Void(claimant) if self.senders.is_dead(claimant))
+        matches!(state::decode(found), State::Void(claimant) if self.memory.is_dead(claimant))
     }
 
     /// Releases the slot of an ended process; returns whether this thread did.
-    fn take_over(&self, slot: &Slot, found: u64) -> bool {
+    fn take_over(&self, slot: SlotWords<'_>, found: u64) -> bool {
         // The exchange makes this process the slot's only user, as if it had voided a claim of its
         // own in the next lap: competing threads expect the old word and fail. AcqRel: as in
         // `skip`. If it fails, the void was moved on or another thread was faster.
@@ -482,17 +467,4 @@ fn claimant_of(tail: u64) -> SenderId {
 pub(super) fn is_drained(tail: u64, head: u64) -> bool {
     // The head is past the tail after it skipped a voided slot that senders have not skipped yet.
     tail & CLOSED != 0 && head.wrapping_sub(tail & POSITION).cast_signed() >= 0
-}
-
-/// Copies the message of a slot. The result is arbitrary if a sender writes to the slot meanwhile.
-#[inline(always)]
-pub(super) fn copy(slot: &Slot) -> CacheLineMessage {
-    let header = slot.header.load(Ordering::Relaxed);
-    let mut data = [0; LINE_DATA];
-    for (bytes, word) in data.chunks_exact_mut(8).zip(&slot.data) {
-        // Relaxed: the receiver loaded the state with Acquire before, and advances the head with
-        // Release afterwards.
-        bytes.copy_from_slice(&word.load(Ordering::Relaxed).to_le_bytes());
-    }
-    CacheLineMessage::copied(header, data)
 }

@@ -1,7 +1,6 @@
 //! Receiving side of the slot ring (see `ring.rs`).
 
-use super::message::CacheLineMessage;
-use super::ring::{CLOSED, POSITION, ROUNDS, SlotRing, copy, is_drained};
+use super::ring::{CLOSED, POSITION, ROUNDS, SlotMemory, SlotRing, SlotWords, is_drained};
 use super::state;
 use crate::consumers::{Consumers, advance};
 use crate::error::RecvError;
@@ -23,9 +22,19 @@ pub(crate) struct VoidPolicy {
     pub(crate) unknown_times: u32,
 }
 
+impl VoidPolicy {
+    /// Policy for slots of `words` words. A sender fills a cache line in less time than a check
+    /// takes, but a long message in more than any constant number of checks: its slot would be
+    /// voided again and again.
+    pub(crate) const fn for_words(words: u32) -> Self {
+        VoidPolicy { near: 16, far: 1024, times: 8 + words / 8, unknown_times: 64 }
+    }
+}
+
 impl Default for VoidPolicy {
     fn default() -> Self {
-        VoidPolicy { near: 16, far: 1024, times: 8, unknown_times: 64 }
+        // Slots of one cache line, filled in some tens of nanoseconds.
+        VoidPolicy::for_words(0)
     }
 }
 
@@ -42,14 +51,22 @@ pub struct RecvState {
     pub(crate) policy: VoidPolicy,
 }
 
-impl SlotRing<'_> {
-    /// Receives the next message if there is one. Reports a closed ring only once its gate is
-    /// closed.
-    #[inline]
-    pub(crate) fn try_recv<C: Consumers>(
+impl RecvState {
+    /// Creates the state of a receiver that voids slots by this policy.
+    pub(crate) fn with_policy(policy: VoidPolicy) -> RecvState {
+        RecvState { policy, ..RecvState::default() }
+    }
+}
+
+impl<'a, M: SlotMemory<'a>> SlotRing<'a, M> {
+    /// Receives the next message if there is one, which `copy` copies out of its slot. `copy` may be
+    /// called several times. Reports a closed ring only once its gate is closed.
+    #[inline(always)]
+    pub(crate) fn try_recv_with<C: Consumers, T>(
         &self,
         receiver: &mut RecvState,
-    ) -> Result<Option<CacheLineMessage>, RecvError> {
+        mut copy: impl FnMut(SlotWords<'a>) -> T,
+    ) -> Result<Option<T>, RecvError> {
         for _ in 0..ROUNDS {
             // Acquire: pairs with the Release half of another receiver's `advance`.
             let head = self.head.load(Ordering::Acquire);
@@ -144,18 +161,20 @@ impl SlotRing<'_> {
     }
 
     /// Receives up to `into.len()` messages with one exchange; returns their number.
-    pub(crate) fn try_recv_many<C: Consumers>(
+    pub(crate) fn try_recv_many_with<C: Consumers, T>(
         &self,
         receiver: &mut RecvState,
-        into: &mut [CacheLineMessage],
+        into: &mut [T],
+        copy: impl Fn(SlotWords<'a>) -> T,
     ) -> Result<usize, RecvError> {
-        let limit = into.len().min(self.slots.len());
+        let limit = into.len().min(self.count() as usize);
         for _ in 0..ROUNDS {
             let head = self.head.load(Ordering::Acquire);
             let mut count = 0;
             while count < limit {
                 let position = head.wrapping_add(count as u64);
                 let slot = self.slot(position);
+                // Acquire: as in `try_recv_with`.
                 if slot.state.load(Ordering::Acquire) != self.full(position) {
                     break;
                 }
@@ -165,9 +184,10 @@ impl SlotRing<'_> {
             if count == 0 {
                 // The single receive also handles voided slots.
                 let Some(first) = into.first_mut() else { return Ok(0) };
-                let one = self.try_recv::<C>(receiver)?;
+                let one = self.try_recv_with::<C, T>(receiver, copy)?;
                 return Ok(one.map(|message| *first = message).iter().count());
             }
+            // The copies are valid only if no other receiver has advanced the head meanwhile.
             if advance::<C>(self.head, head, head.wrapping_add(count as u64)) {
                 return Ok(count);
             }

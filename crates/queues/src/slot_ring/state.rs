@@ -1,6 +1,4 @@
-//! The first two words of a slot: its state, and the header of its message.
-
-use crate::id::SourceName;
+//! The first two words of a slot: its state, and the header, which identifies the claim.
 
 /// Number of bits of a [`SenderId`].
 const SENDER_BITS: u32 = 6;
@@ -91,19 +89,8 @@ pub(crate) const fn is_voided(found: u64, full: u64) -> bool {
     found & 2 != 0 && is_later(full, found)
 }
 
-/// Header of a cache-line message. In memory: length in bits 0 to 5, handler in 6 to 13, source in
-/// 14 to 27, tag in 28 to 43, the low bits of the lap in 44 to 50, which distinguish a claim of
-/// this lap from an earlier one, the sender of the claim in 51 to 56, the sender of the previous
-/// claim in 57 to 62, and a 1 in bit 63, which distinguishes the header from zeroed memory.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub struct CacheLineHeader {
-    /// Name of the sender.
-    pub source: SourceName,
-    /// Number of the handler to run.
-    pub handler: u8,
-    /// Sixteen bits for use by the application.
-    pub tag: u16,
-}
+/// Bits of a header word that belong to the message.
+pub(crate) const MESSAGE_BITS: u64 = (1 << HEADER_LAP_SHIFT) - 1;
 
 const HEADER_LAP_SHIFT: u32 = 44;
 const HEADER_LAP: u64 = (1 << 7) - 1;
@@ -111,51 +98,26 @@ const OWN_SHIFT: u32 = 51;
 const BEFORE_SHIFT: u32 = 57;
 const WRITTEN: u64 = 1 << 63;
 
-impl CacheLineHeader {
-    /// Encodes the header of a message of `length` bytes (at most 63), without the lap.
-    #[inline(always)]
-    pub(crate) const fn pack(self, length: usize) -> u64 {
-        length as u64 & 63
-            | (self.handler as u64) << 6
-            | (self.source.number() as u64) << 14
-            | (self.tag as u64) << 28
-    }
+/// Encodes the header word of a slot claimed in `lap` by `own`, after a claim by `before`. In
+/// memory: the message's bits in 0 to 43, the low bits of the lap in 44 to 50, which distinguish a
+/// claim of this lap from an earlier one, the sender of the claim in 51 to 56, the sender of the
+/// previous claim in 57 to 62, and a 1 in bit 63, which distinguishes the header from zeroed
+/// memory.
+#[inline(always)]
+pub(crate) const fn claim_header(message: u64, lap: u64, own: SenderId, before: SenderId) -> u64 {
+    let claims = own.number() << OWN_SHIFT | before.number() << BEFORE_SHIFT;
+    message & MESSAGE_BITS | (lap & HEADER_LAP) << HEADER_LAP_SHIFT | claims | WRITTEN
+}
 
-    /// Adds the claim to a header word: claimed in `lap` by `own`, after a claim by `before`.
-    #[inline(always)]
-    pub(crate) const fn in_lap(word: u64, lap: u64, own: SenderId, before: SenderId) -> u64 {
-        let claims = own.number() << OWN_SHIFT | before.number() << BEFORE_SHIFT;
-        (word & ((1 << HEADER_LAP_SHIFT) - 1))
-            | (lap & HEADER_LAP) << HEADER_LAP_SHIFT
-            | claims
-            | WRITTEN
-    }
-
-    /// Decodes a header word.
-    #[inline]
-    pub(crate) const fn unpack(word: u64) -> CacheLineHeader {
-        let source = SourceName::from_bits(word >> 14);
-        CacheLineHeader { source, handler: (word >> 6) as u8, tag: (word >> 28) as u16 }
-    }
-
-    /// Returns the length in a header word, which may be any number below 64.
-    #[inline]
-    pub(crate) const fn length(word: u64) -> usize {
-        word as usize & 63
-    }
-
-    /// Returns the sender that claimed the slot in `lap` and the one that claimed before, if the
-    /// header was written in that lap.
-    #[inline]
-    pub(crate) const fn claims(word: u64, lap: u64) -> Option<(SenderId, SenderId)> {
-        if word & WRITTEN != 0 && word >> HEADER_LAP_SHIFT & HEADER_LAP == lap & HEADER_LAP {
-            Some((
-                SenderId::from_bits(word >> OWN_SHIFT),
-                SenderId::from_bits(word >> BEFORE_SHIFT),
-            ))
-        } else {
-            None
-        }
+/// Returns the sender that claimed the slot in `lap` and the one that claimed before, if the header
+/// was written in that lap.
+#[inline]
+pub(crate) const fn claimants(header: u64, lap: u64) -> Option<(SenderId, SenderId)> {
+    if header & WRITTEN != 0 && header >> HEADER_LAP_SHIFT & HEADER_LAP == lap & HEADER_LAP {
+        let own = SenderId::from_bits(header >> OWN_SHIFT);
+        Some((own, SenderId::from_bits(header >> BEFORE_SHIFT)))
+    } else {
+        None
     }
 }
 
@@ -164,10 +126,6 @@ mod tests {
     use super::*;
 
     const LAP: u64 = u64::MAX >> LAP_SHIFT;
-
-    fn source(number: u16) -> SourceName {
-        SourceName::new(number).expect("14 bits")
-    }
 
     #[test]
     fn a_word_keeps_its_lap_and_state() {
@@ -221,22 +179,16 @@ mod tests {
 
     #[test]
     fn a_header_names_the_sender_of_its_own_lap_only() {
-        for number in [0, 0x2aaa, 0x3fff] {
-            for (handler, tag, length) in [(0, 0, 0), (0xff, 0xffff, 48), (3, 9, 1)] {
-                let header = CacheLineHeader { source: source(number), handler, tag };
-                for lap in [0, 1, HEADER_LAP, HEADER_LAP + 1] {
-                    let own = SenderId::from_bits(number.into());
-                    let before = SenderId::from_bits(lap);
-                    let word = CacheLineHeader::in_lap(header.pack(length), lap, own, before);
-                    assert_eq!(
-                        (CacheLineHeader::unpack(word), CacheLineHeader::length(word)),
-                        (header, length)
-                    );
-                    assert_eq!(CacheLineHeader::claims(word, lap), Some((own, before)));
-                    assert_eq!(CacheLineHeader::claims(word, lap + 1), None);
-                }
+        for message in [0, 1, 0x2aaa_0000_0fff, MESSAGE_BITS] {
+            for lap in [0, 1, HEADER_LAP, HEADER_LAP + 1] {
+                let own = SenderId::from_bits(message);
+                let before = SenderId::from_bits(lap);
+                let word = claim_header(message, lap, own, before);
+                assert_eq!(word & MESSAGE_BITS, message & MESSAGE_BITS);
+                assert_eq!(claimants(word, lap), Some((own, before)));
+                assert_eq!(claimants(word, lap + 1), None);
             }
         }
-        assert_eq!(CacheLineHeader::claims(0, 0), None, "zeroed memory holds no claim");
+        assert_eq!(claimants(0, 0), None, "zeroed memory holds no claim");
     }
 }
