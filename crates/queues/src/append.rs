@@ -90,7 +90,7 @@ impl Receiver {
     /// one. Records behind that of a stopped sender are received after some polls.
     ///
     /// # Errors
-    /// [`RecvError::Broken`].
+    /// [`RecvError::Corrupt`].
     pub fn try_recv(&mut self, record: &mut Vec<u8>) -> Result<bool, RecvError> {
         let ring = self.memory.ring(SenderId::NONE);
         let max_bytes = self.memory.record_bytes();
@@ -105,7 +105,7 @@ impl Receiver {
     /// the wait, because another one may connect.
     ///
     /// # Errors
-    /// [`RecvError::Broken`].
+    /// [`RecvError::Corrupt`].
     pub fn recv(&mut self, record: &mut Vec<u8>) -> Result<(), RecvError> {
         // Without a deadline the wait ends only with a result.
         while !self.recv_before(record, None)? {}
@@ -116,7 +116,7 @@ impl Receiver {
     /// record.
     ///
     /// # Errors
-    /// [`RecvError::Broken`].
+    /// [`RecvError::Corrupt`].
     pub fn recv_timeout(
         &mut self,
         record: &mut Vec<u8>,
@@ -129,7 +129,7 @@ impl Receiver {
     /// there was a record.
     ///
     /// # Errors
-    /// [`RecvError::Broken`].
+    /// [`RecvError::Corrupt`].
     pub fn recv_deadline(
         &mut self,
         record: &mut Vec<u8>,
@@ -211,7 +211,7 @@ impl Sender {
     /// Appends a record if there is free space. The record is available to the receiver on return.
     ///
     /// # Errors
-    /// [`SendError::Full`], [`SendError::TooLong`], [`SendError::Closed`], [`SendError::Broken`].
+    /// [`SendError::Full`], [`SendError::TooLong`], [`SendError::Closed`], [`SendError::Corrupt`].
     pub fn try_send(&self, record: &[u8]) -> Result<(), SendError> {
         let sent = self.append(record);
         if sent == Err(SendError::Full) && is_recovery_due() {
@@ -249,7 +249,7 @@ impl Sender {
     /// Appends like [`Sender::try_send`], waiting for free space.
     ///
     /// # Errors
-    /// [`SendError::TooLong`], [`SendError::Closed`], [`SendError::Gone`], [`SendError::Broken`].
+    /// [`SendError::TooLong`], [`SendError::Closed`], [`SendError::ProcessExited`], [`SendError::Corrupt`].
     pub fn send(&self, record: &[u8]) -> Result<(), SendError> {
         self.send_before(record, None)
     }
@@ -310,7 +310,7 @@ impl Waiter for SpaceWait<'_> {
             return None;
         }
         // It may have received a record before it ended.
-        Some(self.poll().unwrap_or(Err(SendError::Gone { pid: owner.pid() })))
+        Some(self.poll().unwrap_or(Err(SendError::ProcessExited { pid: owner.pid() })))
     }
 }
 

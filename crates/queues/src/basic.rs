@@ -46,9 +46,10 @@
 //! # }
 //! ```
 
+use crate::error::{CreateError, RecvError, SendError};
 use crate::one_poll::{PollSet, Polled};
 use receiver::Found;
-use ring::{ARRIVALS, Geometry, ROOM, Signal};
+use ring::{ARRIVALS, Geometry, ROOM, RingError, Signal};
 use sender::{Composing, Room};
 use shm::event::{Event, Notify};
 use shm::mapped::MappedSlice;
@@ -60,7 +61,6 @@ use signal::FutexSignal;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-mod error;
 pub(crate) mod receiver;
 pub(crate) mod ring;
 pub(crate) mod sender;
@@ -68,7 +68,6 @@ mod signal;
 mod stamp;
 pub(crate) mod words;
 
-pub use error::BasicError;
 pub use ring::Corruption;
 pub use stamp::Header;
 
@@ -86,18 +85,23 @@ type Memory = MappedSlice<AtomicU64>;
 ///
 /// ```
 /// assert_eq!(queues::basic::bytes_for(64)?, 64 * 64 + 256);
-/// # Ok::<(), queues::basic::BasicError>(())
+/// # Ok::<(), queues::error::CreateError>(())
 /// ```
 ///
 /// # Errors
 ///
-/// [`BasicError::Lines`] unless `lines` is a power of two from 4 to 65,536.
-pub fn bytes_for(lines: u64) -> Result<u64, BasicError> {
+/// [`CreateError::Size`] unless `lines` is a power of two from 4 to 65,536.
+pub fn bytes_for(lines: u64) -> Result<u64, CreateError> {
     Ok(geometry(lines)?.words() as u64 * 8)
 }
 
-pub(crate) fn geometry(lines: u64) -> Result<Geometry, BasicError> {
-    Geometry::new(lines).ok_or(BasicError::Lines { lines })
+pub(crate) fn geometry(lines: u64) -> Result<Geometry, CreateError> {
+    Geometry::new(lines).ok_or(CreateError::Size {
+        object: "Basic ring",
+        requested: lines,
+        unit: "lines",
+        limits: "a power of two from 4 to 65536",
+    })
 }
 
 /// Maps the words of a ring at `at`.
@@ -113,6 +117,8 @@ pub(crate) fn map(
 #[derive(Debug)]
 pub struct Sender {
     ring: sender::Sender<Memory, FutexSignal>,
+    /// What was found in a corrupt ring.
+    corruption: Option<Corruption>,
 }
 
 impl Sender {
@@ -120,15 +126,17 @@ impl Sender {
     ///
     /// # Errors
     ///
-    /// [`BasicError::Lines`], [`BasicError::Segment`].
-    pub fn connect(segment: &Arc<Segment>, at: Offset, lines: u64) -> Result<Sender, BasicError> {
+    /// [`CreateError::Size`], [`CreateError::Segment`].
+    pub fn connect(segment: &Arc<Segment>, at: Offset, lines: u64) -> Result<Sender, CreateError> {
         let geometry = geometry(lines)?;
         let signal = FutexSignal::new(segment, at, ROOM, ARRIVALS)?;
         let ring = sender::Sender::new(map(segment, at, geometry)?, geometry, signal, POLICY);
-        ring.map(|ring| Sender { ring }).ok_or(BasicError::Lines { lines })
+        // The mapping has the size of the ring.
+        let ring = ring.ok_or(CreateError::NotFound { object: "Basic ring", offset: at })?;
+        Ok(Sender { ring, corruption: None })
     }
 
-    /// Sets the receiving process: when it has ended, waiting returns [`BasicError::PeerGone`]
+    /// Sets the receiving process: when it has ended, waiting returns [`SendError::ProcessExited`]
     /// within a tenth of a second.
     #[must_use]
     pub fn watching(mut self, receiver: ProcessHandle) -> Sender {
@@ -155,9 +163,9 @@ impl Sender {
     ///
     /// # Errors
     ///
-    /// [`BasicError::Oversized`], [`BasicError::Closed`], [`BasicError::PeerGone`],
-    /// [`BasicError::Corrupt`].
-    pub fn reserve(&mut self, header: Header, bytes: usize) -> Result<Buffer<'_>, BasicError> {
+    /// [`SendError::TooLong`], [`SendError::Closed`], [`SendError::ProcessExited`],
+    /// [`SendError::Corrupt`].
+    pub fn reserve(&mut self, header: Header, bytes: usize) -> Result<Buffer<'_>, SendError> {
         self.reserve_before(header, bytes, None)
     }
 
@@ -165,13 +173,13 @@ impl Sender {
     ///
     /// # Errors
     ///
-    /// As [`Self::reserve`], and [`BasicError::TimedOut`].
+    /// As [`Self::reserve`], and [`SendError::Timeout`].
     pub fn reserve_deadline(
         &mut self,
         header: Header,
         bytes: usize,
         deadline: Instant,
-    ) -> Result<Buffer<'_>, BasicError> {
+    ) -> Result<Buffer<'_>, SendError> {
         self.reserve_before(header, bytes, Some(deadline))
     }
 
@@ -180,10 +188,10 @@ impl Sender {
         header: Header,
         bytes: usize,
         deadline: Option<Instant>,
-    ) -> Result<Buffer<'_>, BasicError> {
+    ) -> Result<Buffer<'_>, SendError> {
         match self.ring.wait_for_room(bytes, deadline) {
             Ok(room) => Ok(self.buffer(header, room)),
-            Err(error) => Err(self.ring.signal().explain(error)),
+            Err(error) => Err(self.failed(error)),
         }
     }
 
@@ -196,13 +204,35 @@ impl Sender {
         &mut self,
         header: Header,
         bytes: usize,
-    ) -> Result<Option<Buffer<'_>>, BasicError> {
+    ) -> Result<Option<Buffer<'_>>, SendError> {
         match self.ring.room_for(bytes) {
             Ok(Some(room)) => Ok(Some(self.buffer(header, room))),
-            Ok(None) => {
-                self.ring.signal().check().map(|()| None).map_err(|_| self.ring.signal().gone())
+            Ok(None) => match self.ring.signal().check() {
+                Ok(()) => Ok(None),
+                Err(interrupted) => Err(self.failed(interrupted.into())),
+            },
+            Err(error) => Err(self.failed(error)),
+        }
+    }
+
+    /// Returns what was found in the ring after [`SendError::Corrupt`].
+    pub fn corruption(&self) -> Option<Corruption> {
+        self.corruption
+    }
+
+    #[cold]
+    fn failed(&mut self, error: RingError) -> SendError {
+        match error {
+            RingError::Corrupt(corruption) => {
+                self.corruption = Some(corruption);
+                SendError::Corrupt
             }
-            Err(error) => Err(self.ring.signal().explain(error)),
+            RingError::Closed => SendError::Closed,
+            RingError::Oversized { most, .. } => SendError::TooLong { max: most as u32 },
+            RingError::TimedOut => SendError::Timeout,
+            RingError::Interrupted => {
+                SendError::ProcessExited { pid: self.ring.signal().peer_pid() }
+            }
         }
     }
 
@@ -220,7 +250,7 @@ impl Sender {
     /// # Errors
     ///
     /// As [`Self::reserve`].
-    pub fn send(&mut self, header: Header, bytes: &[u8]) -> Result<(), BasicError> {
+    pub fn send(&mut self, header: Header, bytes: &[u8]) -> Result<(), SendError> {
         self.reserve(header, bytes.len())?.finish_with(bytes);
         self.publish();
         Ok(())
@@ -236,7 +266,7 @@ impl Sender {
         header: Header,
         bytes: &[u8],
         timeout: Duration,
-    ) -> Result<(), BasicError> {
+    ) -> Result<(), SendError> {
         let deadline = Instant::now().checked_add(timeout);
         self.reserve_before(header, bytes.len(), deadline)?.finish_with(bytes);
         self.publish();
@@ -253,7 +283,7 @@ impl Sender {
         header: Header,
         bytes: &[u8],
         deadline: Instant,
-    ) -> Result<(), BasicError> {
+    ) -> Result<(), SendError> {
         self.reserve_deadline(header, bytes.len(), deadline)?.finish_with(bytes);
         self.publish();
         Ok(())
@@ -264,7 +294,7 @@ impl Sender {
     /// # Errors
     ///
     /// As [`Self::reserve`].
-    pub fn try_send(&mut self, header: Header, bytes: &[u8]) -> Result<bool, BasicError> {
+    pub fn try_send(&mut self, header: Header, bytes: &[u8]) -> Result<bool, SendError> {
         let Some(buffer) = self.try_reserve(header, bytes.len())? else { return Ok(false) };
         buffer.finish_with(bytes);
         self.publish();
@@ -307,6 +337,8 @@ impl Buffer<'_> {
 #[derive(Debug)]
 pub struct Receiver {
     ring: receiver::Receiver<Memory, FutexSignal>,
+    /// What was found in a corrupt ring.
+    corruption: Option<Corruption>,
 }
 
 impl Receiver {
@@ -314,17 +346,23 @@ impl Receiver {
     ///
     /// # Errors
     ///
-    /// [`BasicError::Lines`], [`BasicError::Segment`].
-    pub fn connect(segment: &Arc<Segment>, at: Offset, lines: u64) -> Result<Receiver, BasicError> {
+    /// [`CreateError::Size`], [`CreateError::Segment`].
+    pub fn connect(
+        segment: &Arc<Segment>,
+        at: Offset,
+        lines: u64,
+    ) -> Result<Receiver, CreateError> {
         let geometry = geometry(lines)?;
         let signal = FutexSignal::new(segment, at, ARRIVALS, ROOM)?;
         let ring =
             receiver::Receiver::new(map(segment, at, geometry)?, geometry, signal, POLICY, 0);
-        ring.map(|ring| Receiver { ring }).ok_or(BasicError::Lines { lines })
+        // The mapping has the size of the ring.
+        let ring = ring.ok_or(CreateError::NotFound { object: "Basic ring", offset: at })?;
+        Ok(Receiver { ring, corruption: None })
     }
 
     /// Sets the sending process: when it has ended and its messages have been received, waiting
-    /// returns [`BasicError::PeerGone`] within a tenth of a second.
+    /// returns [`RecvError::ProcessExited`] within a tenth of a second.
     #[must_use]
     pub fn watching(mut self, sender: ProcessHandle) -> Receiver {
         self.ring.signal_mut().peer = Some(sender);
@@ -336,8 +374,8 @@ impl Receiver {
     ///
     /// # Errors
     ///
-    /// [`BasicError::NotInSet`].
-    pub fn in_set(mut self, set: &PollSet, index: usize) -> Result<Receiver, BasicError> {
+    /// [`CreateError::NoIndex`], [`CreateError::NotFound`] for a set of another segment.
+    pub fn in_set(mut self, set: &PollSet, index: usize) -> Result<Receiver, CreateError> {
         let member = PollSet::connect(self.ring.signal().segment(), set.offset())?.member(index)?;
         self.ring.join(set.offset().0, index as u64);
         if self.ring.is_ready() {
@@ -371,9 +409,9 @@ impl Receiver {
     ///
     /// # Errors
     ///
-    /// [`BasicError::Closed`] after the last message, [`BasicError::PeerGone`],
-    /// [`BasicError::Corrupt`].
-    pub fn recv(&mut self) -> Result<Message<'_>, BasicError> {
+    /// [`RecvError::Closed`] after the last message, [`RecvError::ProcessExited`],
+    /// [`RecvError::Corrupt`].
+    pub fn recv(&mut self) -> Result<Message<'_>, RecvError> {
         self.recv_before(None)
     }
 
@@ -381,8 +419,8 @@ impl Receiver {
     ///
     /// # Errors
     ///
-    /// As [`Self::recv`], and [`BasicError::TimedOut`].
-    pub fn recv_timeout(&mut self, timeout: Duration) -> Result<Message<'_>, BasicError> {
+    /// As [`Self::recv`], and [`RecvError::Timeout`].
+    pub fn recv_timeout(&mut self, timeout: Duration) -> Result<Message<'_>, RecvError> {
         self.recv_before(Instant::now().checked_add(timeout))
     }
 
@@ -390,15 +428,15 @@ impl Receiver {
     ///
     /// # Errors
     ///
-    /// As [`Self::recv`], and [`BasicError::TimedOut`].
-    pub fn recv_deadline(&mut self, deadline: Instant) -> Result<Message<'_>, BasicError> {
+    /// As [`Self::recv`], and [`RecvError::Timeout`].
+    pub fn recv_deadline(&mut self, deadline: Instant) -> Result<Message<'_>, RecvError> {
         self.recv_before(Some(deadline))
     }
 
-    fn recv_before(&mut self, deadline: Option<Instant>) -> Result<Message<'_>, BasicError> {
+    fn recv_before(&mut self, deadline: Option<Instant>) -> Result<Message<'_>, RecvError> {
         match self.ring.take_by(deadline) {
             Ok(found) => Ok(Message { receiver: self, found }),
-            Err(error) => Err(self.ring.signal().explain(error)),
+            Err(error) => Err(self.failed(error)),
         }
     }
 
@@ -407,11 +445,32 @@ impl Receiver {
     ///
     /// # Errors
     ///
-    /// [`BasicError::Closed`], [`BasicError::Corrupt`].
-    pub fn try_recv(&mut self) -> Result<Option<Message<'_>>, BasicError> {
+    /// [`RecvError::Closed`], [`RecvError::Corrupt`].
+    pub fn try_recv(&mut self) -> Result<Option<Message<'_>>, RecvError> {
         match self.ring.take() {
             Ok(found) => Ok(found.map(|found| Message { receiver: self, found })),
-            Err(error) => Err(self.ring.signal().explain(error)),
+            Err(error) => Err(self.failed(error)),
+        }
+    }
+
+    /// Returns what was found in the ring after [`RecvError::Corrupt`].
+    pub fn corruption(&self) -> Option<Corruption> {
+        self.corruption
+    }
+
+    #[cold]
+    fn failed(&mut self, error: RingError) -> RecvError {
+        match error {
+            RingError::Corrupt(corruption) => {
+                self.corruption = Some(corruption);
+                RecvError::Corrupt
+            }
+            // Only a sender's message can be too long.
+            RingError::Closed | RingError::Oversized { .. } => RecvError::Closed,
+            RingError::TimedOut => RecvError::Timeout,
+            RingError::Interrupted => {
+                RecvError::ProcessExited { pid: self.ring.signal().peer_pid() }
+            }
         }
     }
 
@@ -482,15 +541,15 @@ impl Batch<'_> {
     ///
     /// # Errors
     ///
-    /// [`BasicError::Closed`], [`BasicError::Corrupt`].
-    pub fn next_message(&mut self) -> Result<Option<Part<'_>>, BasicError> {
+    /// [`RecvError::Closed`], [`RecvError::Corrupt`].
+    pub fn next_message(&mut self) -> Result<Option<Part<'_>>, RecvError> {
         match self.receiver.ring.take() {
             Ok(Some(found)) => Ok(Some(Part {
                 header: found.header,
                 bytes: in_place(&self.receiver.ring, &found),
             })),
             Ok(None) => Ok(None),
-            Err(error) => Err(self.receiver.ring.signal().explain(error)),
+            Err(error) => Err(self.receiver.failed(error)),
         }
     }
 }

@@ -40,7 +40,6 @@
 //! ```
 
 mod create;
-mod error;
 mod key;
 mod memory;
 mod owner;
@@ -49,8 +48,8 @@ mod ring;
 mod sender;
 mod value;
 
+pub use crate::error::{RecvError, SendError};
 pub use create::{Channel, pair};
-pub use error::{RecvError, SendError};
 pub use receiver::Receiver;
 pub use sender::Sender;
 pub use shm::process_table::End;

@@ -15,10 +15,9 @@ use shm::arena::Arena;
 use shm::segment::{Offset, Segment};
 
 use crate::error::CreateError;
-use crate::message::Message;
 use crate::one_poll::PollSet;
 use crate::sync::Ordering;
-use memory::{RingMemory, Slot};
+use memory::RingMemory;
 
 pub use crate::consumers::{Consumers, Multi, Single};
 pub use crate::error::{RecvError, SendError};
@@ -36,71 +35,15 @@ macro_rules! debug_by_offset {
     };
 }
 
+mod kind;
 pub(crate) mod memory;
 mod receiver;
 mod sender;
 
+pub(crate) use kind::sealed;
+pub use kind::{Closing, Kind};
 pub use receiver::Receiver;
 pub use sender::Sender;
-
-/// Result of closing a queue.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Closing {
-    /// No message will be sent at this position or later; positions count the messages of the
-    /// queue since its creation.
-    At(u64),
-    /// The queue is full. It closes when a message is received, after at most as many messages as
-    /// it holds.
-    WhenReceived,
-}
-
-/// Kind of messages of a queue: [`Express`](crate::express::Express) or
-/// [`CacheLine`](crate::cache_line::CacheLine).
-pub trait Kind: sealed::Protocol {}
-
-pub(crate) mod sealed {
-    use super::{Closing, Consumers, Message, RecvError, RingMemory, SendError, Slot};
-
-    /// Operations of a message kind on its ring, private to this crate.
-    pub trait Protocol: Sized + 'static {
-        /// Contents of a slot.
-        type Slot: Slot;
-        /// Message type.
-        type Message: Copy;
-        /// Private state of a receiver.
-        type RecvState: Default + Send + std::fmt::Debug;
-        /// Private state of a sender.
-        type SendState: Default + Send + Sync + std::fmt::Debug;
-
-        fn try_send(
-            ring: &RingMemory<Self::Slot>,
-            message: &Self::Message,
-            generation: u32,
-            state: &Self::SendState,
-        ) -> Result<u64, SendError>;
-        fn try_recv<C: Consumers>(
-            ring: &RingMemory<Self::Slot>,
-            state: &mut Self::RecvState,
-        ) -> Result<Option<Self::Message>, RecvError>;
-        fn try_recv_many<C: Consumers>(
-            ring: &RingMemory<Self::Slot>,
-            state: &mut Self::RecvState,
-            into: &mut [Self::Message],
-        ) -> Result<usize, RecvError>;
-        fn is_ready(ring: &RingMemory<Self::Slot>) -> bool;
-        fn holds(ring: &RingMemory<Self::Slot>, count: u64) -> bool;
-        fn close(ring: &RingMemory<Self::Slot>) -> Closing;
-        fn reopen(ring: &RingMemory<Self::Slot>) -> Option<u32>;
-        fn generation(ring: &RingMemory<Self::Slot>) -> u32;
-        fn of_empty(message: Message) -> Self::Message;
-        /// Recovers slots of killed senders; called when the ring has made no progress for a while.
-        fn recover(_ring: &RingMemory<Self::Slot>) {}
-        /// Registers this process as a sender; returns its number.
-        fn enter(_ring: &RingMemory<Self::Slot>) -> u8 {
-            0
-        }
-    }
-}
 
 /// Queue in a segment, from which senders and receivers are created.
 pub struct Queue<K: Kind> {

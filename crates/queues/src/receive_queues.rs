@@ -69,7 +69,7 @@
 //!
 //! # Closing and failures
 //! A sender finds dropped queues [closed](SendError::Closed). If the receiving process has died,
-//! the error [names it](SendError::Gone): whenever there is no space, within a tenth of a second
+//! the error [names it](SendError::ProcessExited): whenever there is no space, within a tenth of a second
 //! while the sender sleeps, and at the latest after [`LIVENESS_INTERVAL`] messages that will not be
 //! received. A sender that dies costs at most one slot of a ring.
 //!

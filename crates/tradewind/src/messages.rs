@@ -11,13 +11,10 @@ pub use queues::bulk::{BulkError, DEFAULT_STAGING_BYTES, Sender as BulkSender};
 pub use queues::cache_line::{
     CacheLineHeader, CacheLineMessage, CacheLineReceiver, CacheLineSender, LINE_DATA,
 };
-pub use queues::channel::{
-    RecvError as ChannelRecvError, SendError as ChannelSendError, Sender as ChannelSender, Value,
-};
-pub use queues::error::CreateError;
+pub use queues::channel::{Sender as ChannelSender, Value};
+pub use queues::error::{CreateError, RecvError, SendError};
 pub use queues::express::{ExpressReceiver, ExpressSender, Message};
 pub use queues::id::SourceName;
-pub use queues::queue::{RecvError, SendError};
 pub use queues::window::{Condition, RemoteWindow, Window, WindowError};
 
 use crate::communicator::Communicator;

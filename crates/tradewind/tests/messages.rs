@@ -186,14 +186,14 @@ fn who_waits_for_ranks_that_have_gone_is_told() -> Result<()> {
             assert_eq!(words.receiver.recv(), Ok(Message::default()), "what they sent comes first");
         }
         let gone = |rank: u32| rank == 0 || rank == 2;
-        assert!(matches!(words.receiver.recv(), Err(RecvError::Departed { rank }) if gone(rank)));
-        assert!(matches!(lines.receiver.recv(), Err(RecvError::Departed { rank }) if gone(rank)));
+        assert!(matches!(words.receiver.recv(), Err(RecvError::RankExited { rank }) if gone(rank)));
+        assert!(matches!(lines.receiver.recv(), Err(RecvError::RankExited { rank }) if gone(rank)));
         let refused = std::iter::repeat_with(|| words.senders[2].send(&Message::default()))
             .find(|sent| sent.is_err());
-        assert_eq!(refused, Some(Err(SendError::Departed { rank: 2 })));
+        assert_eq!(refused, Some(Err(SendError::RankExited { rank: 2 })));
         let refused = std::iter::repeat_with(|| lines.senders[0].send(&Default::default()))
             .find(|sent| sent.is_err());
-        assert_eq!(refused, Some(Err(SendError::Departed { rank: 0 })));
+        assert_eq!(refused, Some(Err(SendError::RankExited { rank: 0 })));
         Ok(())
     })
 }

@@ -37,9 +37,6 @@ pub enum Error {
     /// A bulk transfer failed.
     #[error(transparent)]
     Bulk(#[from] bulk::BulkError),
-    /// A Basic ring failed.
-    #[error(transparent)]
-    Basic(#[from] queues::basic::BasicError),
     /// A Tag-On pool failed.
     #[error(transparent)]
     TagOn(#[from] queues::tag_on::TagOnError),
@@ -168,9 +165,7 @@ macro_rules! by_way_of_tradewind {
 
 by_way_of_tradewind!(
     queues::error::CreateError,
-    queues::queue::SendError,
-    queues::queue::RecvError,
-    queues::channel::SendError,
-    queues::channel::RecvError,
+    queues::error::SendError,
+    queues::error::RecvError,
     queues::window::WindowError,
 );

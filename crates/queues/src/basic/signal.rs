@@ -1,8 +1,7 @@
 //! Sleep and wake-up of the ends of a ring on words of the segment, and the notification of events
 //! and poll sets.
 
-use super::error::BasicError;
-use super::ring::{Interrupted, RingError, Signal};
+use super::ring::{Interrupted, Signal};
 use crate::fence;
 use crate::one_poll::{PollSet, SetMember};
 use shm::event::Event;
@@ -57,18 +56,9 @@ impl FutexSignal {
         &self.segment
     }
 
-    pub(super) fn gone(&self) -> BasicError {
-        BasicError::PeerGone { pid: self.peer.as_ref().map_or(0, ProcessHandle::pid) }
-    }
-
-    pub(super) fn explain(&self, error: RingError) -> BasicError {
-        match error {
-            RingError::Corrupt(corruption) => BasicError::Corrupt(corruption),
-            RingError::Closed => BasicError::Closed,
-            RingError::Oversized { bytes, most } => BasicError::Oversized { bytes, most },
-            RingError::TimedOut => BasicError::TimedOut,
-            RingError::Interrupted => self.gone(),
-        }
+    /// Returns the process number of the watched process.
+    pub(super) fn peer_pid(&self) -> u32 {
+        self.peer.as_ref().map_or(0, ProcessHandle::pid)
     }
 }
 

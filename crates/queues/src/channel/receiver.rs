@@ -8,11 +8,11 @@ use std::time::{Duration, Instant};
 use shm::object::CreateError;
 use shm::segment::{Offset, Segment};
 
-use super::error::RecvError;
 use super::memory::ChannelMemory;
 use super::owner::ChannelOwner;
 use super::ring::{Consumer, TakeError};
 use super::value::{self, Value};
+use crate::error::RecvError;
 use shm::liveness::ProcessWatch;
 use shm::process_table::End;
 use shm::wait::{PeerWaitError, SpinPolicy, wait_for_peer};
@@ -54,15 +54,15 @@ impl<T: Value> Receiver<T> {
     pub fn try_recv(&mut self) -> Result<T, RecvError> {
         match take(&mut self.consumer, &self.memory) {
             Ok(value) => Ok(value),
-            Err(TakeError::Empty) => Err(RecvError::Empty { channel: self.memory.offset() }),
-            Err(TakeError::Closed) => Err(RecvError::Closed { channel: self.memory.offset() }),
+            Err(TakeError::Empty) => Err(RecvError::Empty),
+            Err(TakeError::Closed) => Err(RecvError::Closed),
         }
     }
 
     /// Receives the next value. Blocks until it has arrived: spins briefly, then sleeps.
     ///
     /// # Errors
-    /// [`RecvError::Closed`], [`RecvError::PeerGone`].
+    /// [`RecvError::Closed`], [`RecvError::ProcessExited`].
     #[inline]
     pub fn recv(&mut self) -> Result<T, RecvError> {
         self.spin();
@@ -75,7 +75,7 @@ impl<T: Value> Receiver<T> {
     /// Receives the next value as [`Receiver::recv`] does, and blocks at most for `timeout`.
     ///
     /// # Errors
-    /// [`RecvError::DeadlinePassed`] and those of [`Receiver::recv`].
+    /// [`RecvError::Timeout`] and those of [`Receiver::recv`].
     #[inline]
     pub fn recv_timeout(&mut self, timeout: Duration) -> Result<T, RecvError> {
         self.spin();
@@ -88,7 +88,7 @@ impl<T: Value> Receiver<T> {
     /// Receives the next value as [`Receiver::recv`] does, and blocks at most until `deadline`.
     ///
     /// # Errors
-    /// [`RecvError::DeadlinePassed`] and those of [`Receiver::recv`].
+    /// [`RecvError::Timeout`] and those of [`Receiver::recv`].
     #[inline]
     pub fn recv_deadline(&mut self, deadline: Instant) -> Result<T, RecvError> {
         self.spin();
@@ -113,7 +113,6 @@ impl<T: Value> Receiver<T> {
     fn wait_to_recv(&mut self, deadline: Option<Instant>) -> Result<T, RecvError> {
         let memory = &self.memory;
         let consumer = &mut self.consumer;
-        let channel = memory.offset();
         let next = value::next::<T>(consumer, memory.words());
         let poll = || {
             if !next.is_there() {
@@ -122,16 +121,14 @@ impl<T: Value> Receiver<T> {
             match take(consumer, memory) {
                 Ok(value) => Some(Ok(value)),
                 Err(TakeError::Empty) => None,
-                Err(TakeError::Closed) => Some(Err(RecvError::Closed { channel })),
+                Err(TakeError::Closed) => Some(Err(RecvError::Closed)),
             }
         };
         let holder = || memory.holder_of(End::Sender).holder();
         match wait_for_peer(memory.wakeup(End::Receiver), &mut self.watch, holder, deadline, poll) {
             Ok(received) => received,
-            Err(PeerWaitError::Timeout) => Err(RecvError::DeadlinePassed { channel }),
-            Err(PeerWaitError::PeerExited(process)) => {
-                Err(RecvError::PeerGone { channel, process })
-            }
+            Err(PeerWaitError::Timeout) => Err(RecvError::Timeout),
+            Err(PeerWaitError::PeerExited(pid)) => Err(RecvError::ProcessExited { pid }),
         }
     }
 

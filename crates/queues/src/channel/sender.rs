@@ -8,11 +8,11 @@ use std::time::{Duration, Instant};
 use shm::object::CreateError;
 use shm::segment::{Offset, Segment};
 
-use super::error::SendError;
 use super::memory::ChannelMemory;
 use super::owner::ChannelOwner;
 use super::ring::{Producer, PutError};
 use super::value::{self, Value};
+use crate::error::SendError;
 use shm::liveness::ProcessWatch;
 use shm::process_table::End;
 use shm::wait::{PeerWaitError, wait_for_peer};
@@ -49,12 +49,12 @@ impl<T: Value> Sender<T> {
     /// Sends a value if the channel has space.
     ///
     /// # Errors
-    /// [`SendError::Full`], [`SendError::Closed`], [`SendError::Broken`].
+    /// [`SendError::Full`], [`SendError::Closed`], [`SendError::Corrupt`].
     #[inline]
     pub fn try_send(&mut self, value: T) -> Result<(), SendError> {
         match value::put(value, &mut self.producer, self.memory.words()) {
             // One load of a line that only a sleeping or closing receiver writes.
-            Ok(()) if self.memory.wakeup(End::Receiver).notify() => Err(self.closed()),
+            Ok(()) if self.memory.wakeup(End::Receiver).notify() => Err(SendError::Closed),
             Ok(()) => Ok(()),
             Err(error) => Err(self.failed(error)),
         }
@@ -63,11 +63,11 @@ impl<T: Value> Sender<T> {
     /// Sends a value. Blocks while the channel is full: spins briefly, then sleeps.
     ///
     /// # Errors
-    /// [`SendError::Closed`], [`SendError::PeerGone`], [`SendError::Broken`].
+    /// [`SendError::Closed`], [`SendError::ProcessExited`], [`SendError::Corrupt`].
     #[inline]
     pub fn send(&mut self, value: T) -> Result<(), SendError> {
         match self.try_send(value) {
-            Err(SendError::Full { .. }) => self.wait_to_send(value, None),
+            Err(SendError::Full) => self.wait_to_send(value, None),
             other => other,
         }
     }
@@ -75,13 +75,11 @@ impl<T: Value> Sender<T> {
     /// Sends a value as [`Sender::send`] does, and blocks at most for `timeout`.
     ///
     /// # Errors
-    /// [`SendError::DeadlinePassed`] and those of [`Sender::send`].
+    /// [`SendError::Timeout`] and those of [`Sender::send`].
     #[inline]
     pub fn send_timeout(&mut self, value: T, timeout: Duration) -> Result<(), SendError> {
         match self.try_send(value) {
-            Err(SendError::Full { .. }) => {
-                self.wait_to_send(value, Instant::now().checked_add(timeout))
-            }
+            Err(SendError::Full) => self.wait_to_send(value, Instant::now().checked_add(timeout)),
             other => other,
         }
     }
@@ -89,11 +87,11 @@ impl<T: Value> Sender<T> {
     /// Sends a value as [`Sender::send`] does, and blocks at most until `deadline`.
     ///
     /// # Errors
-    /// [`SendError::DeadlinePassed`] and those of [`Sender::send`].
+    /// [`SendError::Timeout`] and those of [`Sender::send`].
     #[inline]
     pub fn send_deadline(&mut self, value: T, deadline: Instant) -> Result<(), SendError> {
         match self.try_send(value) {
-            Err(SendError::Full { .. }) => self.wait_to_send(value, Some(deadline)),
+            Err(SendError::Full) => self.wait_to_send(value, Some(deadline)),
             other => other,
         }
     }
@@ -102,38 +100,27 @@ impl<T: Value> Sender<T> {
     fn wait_to_send(&mut self, value: T, deadline: Option<Instant>) -> Result<(), SendError> {
         let memory = &self.memory;
         let producer = &mut self.producer;
-        let channel = memory.offset();
         let receiver = memory.wakeup(End::Receiver);
         let poll = || match value::put(value, producer, memory.words()) {
             Err(PutError::Full) => receiver.is_closed().then_some(Ok(true)),
-            Err(PutError::Broken) => Some(Err(SendError::Broken { channel })),
+            Err(PutError::Broken) => Some(Err(SendError::Corrupt)),
             Ok(()) => Some(Ok(receiver.notify())),
         };
         let holder = || memory.holder_of(End::Receiver).holder();
         match wait_for_peer(memory.wakeup(End::Sender), &mut self.watch, holder, deadline, poll) {
-            Ok(Ok(true)) => Err(self.closed()),
+            Ok(Ok(true)) => Err(SendError::Closed),
             Ok(other) => other.map(|_| ()),
-            Err(PeerWaitError::Timeout) => Err(SendError::DeadlinePassed { channel }),
-            Err(PeerWaitError::PeerExited(process)) => {
-                Err(SendError::PeerGone { channel, process })
-            }
+            Err(PeerWaitError::Timeout) => Err(SendError::Timeout),
+            Err(PeerWaitError::PeerExited(pid)) => Err(SendError::ProcessExited { pid }),
         }
     }
 
     #[cold]
-    fn closed(&self) -> SendError {
-        SendError::Closed { channel: self.memory.offset() }
-    }
-
-    #[cold]
     fn failed(&self, error: PutError) -> SendError {
-        let channel = self.memory.offset();
         match error {
-            PutError::Full if self.memory.wakeup(End::Receiver).is_closed() => {
-                SendError::Closed { channel }
-            }
-            PutError::Full => SendError::Full { channel },
-            PutError::Broken => SendError::Broken { channel },
+            PutError::Full if self.memory.wakeup(End::Receiver).is_closed() => SendError::Closed,
+            PutError::Full => SendError::Full,
+            PutError::Broken => SendError::Corrupt,
         }
     }
 

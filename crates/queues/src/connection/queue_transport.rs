@@ -137,12 +137,12 @@ impl QueueTransport {
             let until = deadline.map_or(slice, |deadline| deadline.min(slice));
             match self.destination.send_deadline(message, until) {
                 Ok(()) => return Ok(()),
-                Err(SendError::Full)
+                Err(SendError::Timeout)
                     if deadline.is_some_and(|deadline| Instant::now() >= deadline) =>
                 {
                     return Err(ConnectionError::TimedOut { peer: self.peer().clone() });
                 }
-                Err(SendError::Full) => self.countdown = 1,
+                Err(SendError::Timeout) => self.countdown = 1,
                 Err(why) => return Err(self.explain(why)),
             }
             self.check_destination()?;
@@ -179,7 +179,7 @@ impl QueueTransport {
     fn explain(&self, why: SendError) -> ConnectionError {
         let peer = self.peer().clone();
         match why {
-            SendError::Gone { .. } => ConnectionError::Gone { peer },
+            SendError::ProcessExited { .. } => ConnectionError::Gone { peer },
             SendError::Closed => {
                 self.guard.server.receive();
                 let reason = self.guard.close_error(false, &peer);

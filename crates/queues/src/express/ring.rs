@@ -125,7 +125,7 @@ impl<'a> WordRing<'a> {
                 Obstacle::Refused(why) => return Err(why),
             }
         }
-        Err(SendError::Broken)
+        Err(SendError::Corrupt)
     }
 
     /// Returns `None` if the slot at `position` appears free, and its word otherwise.
@@ -169,7 +169,7 @@ impl<'a> WordRing<'a> {
             SlotState::Empty(next) | SlotState::Closed(next) if slot::is_later(next, lap) => {
                 Obstacle::Written(position + 1)
             }
-            SlotState::Empty(_) | SlotState::Closed(_) => Obstacle::Refused(SendError::Broken),
+            SlotState::Empty(_) | SlotState::Closed(_) => Obstacle::Refused(SendError::Corrupt),
         }
     }
 
@@ -203,7 +203,7 @@ impl<'a> WordRing<'a> {
                 return result;
             }
         }
-        Err(RecvError::Broken)
+        Err(RecvError::Corrupt)
     }
 
     /// Interprets the word `seen` in the slot at `head`, which is neither the expected message nor
@@ -224,7 +224,7 @@ impl<'a> WordRing<'a> {
         match slot::read(seen) {
             // A message of the previous lap that its receiver has not released yet.
             SlotState::Full { .. } => Some(Ok(None)),
-            SlotState::Empty(_) | SlotState::Closed(_) => Some(Err(RecvError::Broken)),
+            SlotState::Empty(_) | SlotState::Closed(_) => Some(Err(RecvError::Corrupt)),
         }
     }
 
@@ -258,7 +258,7 @@ impl<'a> WordRing<'a> {
                 return Ok(count);
             }
         }
-        Err(RecvError::Broken)
+        Err(RecvError::Corrupt)
     }
 
     /// Releases the slot of a position that this receiver has taken: makes it writable in the next

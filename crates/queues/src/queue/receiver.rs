@@ -4,8 +4,9 @@ use std::marker::PhantomData;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+use super::kind::Kind;
 use super::memory::RingMemory;
-use super::{Consumers, Kind, Multi};
+use crate::consumers::{Consumers, Multi};
 use crate::error::RecvError;
 use crate::message::Message;
 use crate::one_poll::Polled;
@@ -189,7 +190,7 @@ impl<K: Kind, C: Consumers> Waiter for Receiver<K, C> {
     fn check(&mut self) -> Option<Self::Output> {
         let rank = self.watched.exited()?;
         // Messages it sent before it left or failed come first.
-        Some(self.poll().unwrap_or(Err(RecvError::Departed { rank })))
+        Some(self.poll().unwrap_or(Err(RecvError::RankExited { rank })))
     }
 }
 

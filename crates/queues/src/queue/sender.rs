@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use super::Kind;
+use super::kind::Kind;
 use super::memory::RingMemory;
 use crate::error::SendError;
 use shm::event::Event;
@@ -59,7 +59,7 @@ impl<K: Kind> Sender<K> {
     /// Sends a message, waiting for free space.
     ///
     /// # Errors
-    /// [`SendError::Closed`], [`SendError::Broken`], [`SendError::Departed`].
+    /// [`SendError::Closed`], [`SendError::Corrupt`], [`SendError::RankExited`].
     #[inline]
     pub fn send(&self, message: &K::Message) -> Result<(), SendError> {
         match self.try_send(message) {
@@ -83,8 +83,8 @@ impl<K: Kind> Sender<K> {
     /// Sends a message, waiting for free space until `deadline` at the latest.
     ///
     /// # Errors
-    /// [`SendError::Full`] at the deadline, [`SendError::Closed`], [`SendError::Broken`],
-    /// [`SendError::Departed`].
+    /// [`SendError::Timeout`], [`SendError::Closed`], [`SendError::Corrupt`],
+    /// [`SendError::RankExited`].
     #[inline]
     pub fn send_deadline(&self, message: &K::Message, deadline: Instant) -> Result<(), SendError> {
         match self.try_send(message) {
@@ -97,7 +97,7 @@ impl<K: Kind> Sender<K> {
     fn send_later(&self, message: &K::Message, deadline: Option<Instant>) -> Result<(), SendError> {
         // Without a deadline the wait ends only with a result.
         wait(&mut Later { sender: self, message }, SpinPolicy::MESSAGE, deadline)
-            .unwrap_or(Err(SendError::Full))
+            .unwrap_or(Err(SendError::Timeout))
     }
 
     /// Notifies receivers of the message just published.
@@ -136,7 +136,7 @@ impl<K: Kind> Waiter for Later<'_, K> {
         let rank = self.sender.watched.exited()?;
         // Its last action may have been to release a slot. The message is then sent, although no
         // receiver is left.
-        Some(self.poll().unwrap_or(Err(SendError::Departed { rank })))
+        Some(self.poll().unwrap_or(Err(SendError::RankExited { rank })))
     }
 }
 

@@ -381,7 +381,7 @@ impl ClassQueues {
                     in_order.push_back(OverflowEntry { boundary: 0, message })
                 }
                 Ok(None) if polls < MAX_POLLS => polls += 1,
-                Ok(None) => break Err(RecvError::Broken),
+                Ok(None) => break Err(RecvError::Corrupt),
                 Err(why) => break Err(why),
             }
         };
@@ -396,7 +396,7 @@ impl ClassQueues {
             self.rings[number].owner = None;
             return Ok(());
         }
-        Err(RecvError::Broken)
+        Err(RecvError::Corrupt)
     }
 }
 

@@ -96,7 +96,7 @@ impl ReceiveQueues {
     /// Receives the next message of one queue, if there is one.
     ///
     /// # Errors
-    /// [`RecvError::Broken`]; [`RecvError::Closed`] if there is no such queue.
+    /// [`RecvError::Corrupt`]; [`RecvError::Closed`] if there is no such queue.
     pub fn try_recv(
         &mut self,
         queue: usize,
@@ -153,7 +153,7 @@ impl ReceiveQueues {
     /// index.
     ///
     /// # Errors
-    /// [`RecvError::Broken`].
+    /// [`RecvError::Corrupt`].
     pub fn try_recv_any(&mut self) -> Result<Option<Received>, RecvError> {
         for class in [Class::Reply, Class::Request] {
             if let Some((queue, message)) =
@@ -169,7 +169,7 @@ impl ReceiveQueues {
     /// Blocks until there is one.
     ///
     /// # Errors
-    /// [`RecvError::Broken`].
+    /// [`RecvError::Corrupt`].
     pub fn recv_any(&mut self) -> Result<Received, RecvError> {
         loop {
             if let Some(received) =
@@ -238,7 +238,7 @@ impl ReceiveQueues {
     /// Makes a queue non-resident.
     ///
     /// # Errors
-    /// [`RecvError::Broken`]; the ring and its contents are then lost.
+    /// [`RecvError::Corrupt`]; the ring and its contents are then lost.
     pub fn demote(&mut self, queue: usize, class: Class) -> Result<(), RecvError> {
         self.class(class).demote(queue)
     }

@@ -112,17 +112,17 @@ impl RemoteQueues {
 
     fn ring(&self, class: Class, ring: usize) -> Result<&CacheLineQueue, SendError> {
         let half = self.rings.len() / 2;
-        let word = self.layout.ring_offset(class, ring).ok_or(SendError::Broken)?;
-        let known = self.rings.get(class as usize * half + ring).ok_or(SendError::Broken)?;
+        let word = self.layout.ring_offset(class, ring).ok_or(SendError::Corrupt)?;
+        let known = self.rings.get(class as usize * half + ring).ok_or(SendError::Corrupt)?;
         if let Some(ring) = known.get() {
             return Ok(ring);
         }
         // Relaxed: the Acquire load of the descriptor that names this ring made the offset visible.
         // A ring keeps its offset for good, so threads that map it at the same time store equal
         // values and one of them wins.
-        let offset = word.load(Ordering::Relaxed).checked_sub(1).ok_or(SendError::Broken)?;
+        let offset = word.load(Ordering::Relaxed).checked_sub(1).ok_or(SendError::Corrupt)?;
         let found = CacheLineQueue::connect(&self.segment, Offset(offset))
-            .map_err(|_| SendError::Broken)?;
+            .map_err(|_| SendError::Corrupt)?;
         Ok(known.get_or_init(|| found.registered()))
     }
 
@@ -130,7 +130,7 @@ impl RemoteQueues {
         // Relaxed: the flag publishes no other memory. It changes once, so a stale value only
         // delays the error by one check.
         if self.gone.load(Ordering::Relaxed) {
-            Err(SendError::Gone { pid: self.owner.pid() })
+            Err(SendError::ProcessExited { pid: self.owner.pid() })
         } else {
             Ok(())
         }
@@ -231,7 +231,7 @@ impl QueueSender {
     /// Sends a message. Blocks while there is no space.
     ///
     /// # Errors
-    /// [`SendError::Closed`], [`SendError::Gone`], [`SendError::Broken`].
+    /// [`SendError::Closed`], [`SendError::ProcessExited`], [`SendError::Corrupt`].
     pub fn send(&mut self, message: &CacheLineMessage) -> Result<(), SendError> {
         // Without a deadline only a result ends the wait.
         self.wait_to_send(message, None)
@@ -240,7 +240,7 @@ impl QueueSender {
     /// Sends a message, and blocks at most until `deadline`.
     ///
     /// # Errors
-    /// [`SendError::Full`] at the deadline, and those of [`QueueSender::send`].
+    /// [`SendError::Timeout`], and those of [`QueueSender::send`].
     pub fn send_deadline(
         &mut self,
         message: &CacheLineMessage,
@@ -269,7 +269,7 @@ impl QueueSender {
         match self.try_send(message) {
             Err(SendError::Full) => {
                 wait(&mut SendWait { sender: self, message }, SpinPolicy::MESSAGE, deadline)
-                    .unwrap_or(Err(SendError::Full))
+                    .unwrap_or(Err(SendError::Timeout))
             }
             other => other,
         }

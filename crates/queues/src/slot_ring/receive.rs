@@ -94,7 +94,7 @@ impl<'a, M: SlotMemory<'a>> SlotRing<'a, M> {
                 return Ok(None);
             }
         }
-        Err(RecvError::Broken)
+        Err(RecvError::Corrupt)
     }
 
     /// Counts a poll of an unpublished slot, and voids it after many; returns whether the next slot
@@ -192,7 +192,7 @@ impl<'a, M: SlotMemory<'a>> SlotRing<'a, M> {
                 return Ok(count);
             }
         }
-        Err(RecvError::Broken)
+        Err(RecvError::Corrupt)
     }
 
     /// Returns whether a receiver can make progress by itself: a message waits, or a slot that

@@ -185,7 +185,7 @@ impl<'a, M: SlotMemory<'a>> SlotRing<'a, M> {
                 return Ok(Claimed { position, state: found, before: claimant_of(tail) });
             }
         }
-        Err(SendError::Broken)
+        Err(SendError::Corrupt)
     }
 
     /// Reads the head, because the slot at `tail` was not free when it was last read.
@@ -208,7 +208,7 @@ impl<'a, M: SlotMemory<'a>> SlotRing<'a, M> {
         Err(Obstacle::Refused(if used == self.memory.capacity() {
             SendError::Full
         } else {
-            SendError::Broken
+            SendError::Corrupt
         }))
     }
 
@@ -355,7 +355,7 @@ impl<'a, M: SlotMemory<'a>> SlotRing<'a, M> {
             }
             self.release(claimed);
         }
-        Err(SendError::Broken)
+        Err(SendError::Corrupt)
     }
 
     /// Closes the ring to senders; returns the first position that will not be written. Claims made

@@ -3,7 +3,8 @@
 
 use crate::child::{Child, TIMEOUT, argument};
 use proptest::prelude::*;
-use queues::basic::{BasicError, Header, Receiver, Sender, bytes_for};
+use queues::basic::{Header, Receiver, Sender, bytes_for};
+use queues::error::{CreateError, RecvError, SendError};
 use queues::event::{Event, Notify};
 use queues::id::SourceName;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
@@ -100,7 +101,7 @@ proptest! {
                         composed.push((number, bytes));
                     }
                     Ok(None) => prop_assert!(!composed.is_empty() || !published.is_empty(), "an empty ring has room"),
-                    Err(BasicError::Oversized { bytes, most }) => prop_assert!(bytes > most && most == longest),
+                    Err(SendError::TooLong { max }) => prop_assert!(bytes > longest && max as usize == longest),
                     Err(error) => prop_assert!(false, "{}", error),
                 },
                 Step::Abandon(bytes) => {
@@ -134,7 +135,7 @@ proptest! {
             let message = receiver.recv().expect("sent before the end");
             prop_assert_eq!((message.header(), message.as_slice()), (header(number), &content(number, bytes)[..]));
         }
-        prop_assert!(matches!(receiver.recv(), Err(BasicError::Closed)));
+        prop_assert!(matches!(receiver.recv(), Err(RecvError::Closed)));
     }
 }
 
@@ -163,7 +164,7 @@ fn two_threads_exchange_messages_of_all_lengths() {
             assert_eq!(message.header(), header(number));
             assert_eq!(message.as_slice(), content(number, length(number)), "message {number}");
         }
-        assert!(matches!(receiver.recv(), Err(BasicError::Closed)));
+        assert!(matches!(receiver.recv(), Err(RecvError::Closed)));
     });
 }
 
@@ -202,15 +203,15 @@ fn waiting_has_an_end() {
     let segment = memory(4);
     let mut sender = sender(&segment, 4);
     let mut receiver = receiver(&segment, 4);
-    assert!(matches!(receiver.recv_deadline(Instant::now()), Err(BasicError::TimedOut)));
+    assert!(matches!(receiver.recv_deadline(Instant::now()), Err(RecvError::Timeout)));
     while sender.try_send(header(0), b"x").expect("open") {}
     assert!(matches!(
         sender.send_deadline(header(0), b"x", Instant::now()),
-        Err(BasicError::TimedOut)
+        Err(SendError::Timeout)
     ));
     assert!(matches!(
         sender.reserve_deadline(header(0), 1, Instant::now()),
-        Err(BasicError::TimedOut)
+        Err(SendError::Timeout)
     ));
     assert!(receiver.recv_deadline(Instant::now()).is_ok(), "what is there needs no time");
     assert!(sender.send_deadline(header(0), b"x", Instant::now() + TIMEOUT).is_ok());
@@ -222,26 +223,23 @@ fn both_ends_learn_that_the_other_has_closed() {
     let receiver = receiver(&segment, 4);
     drop(receiver);
     let error = (0..10).find_map(|_| sender.send(header(0), b"x").err());
-    assert!(matches!(error, Some(BasicError::Closed)), "{error:?}");
+    assert!(matches!(error, Some(SendError::Closed)), "{error:?}");
 }
 
 fn sizes_that_cannot_be_are_refused() {
     for lines in [0, 1, 2, 3, 5, 63, 1 << 17, u64::MAX] {
-        assert!(matches!(bytes_for(lines), Err(BasicError::Lines { .. })), "{lines}");
+        assert!(matches!(bytes_for(lines), Err(CreateError::Size { .. })), "{lines}");
     }
     let segment = memory(4);
-    assert!(matches!(Sender::connect(&segment, AT, 64), Err(BasicError::Segment(_))));
+    assert!(matches!(Sender::connect(&segment, AT, 64), Err(CreateError::Segment(_))));
     assert!(matches!(
         Receiver::connect(&segment, Offset(u64::MAX - 7), 4),
-        Err(BasicError::Segment(_))
+        Err(CreateError::Segment(_))
     ));
-    assert!(matches!(Receiver::connect(&segment, Offset(4), 4), Err(BasicError::Segment(_))));
+    assert!(matches!(Receiver::connect(&segment, Offset(4), 4), Err(CreateError::Segment(_))));
     let mut sender = sender(&segment, 4);
-    assert!(matches!(
-        sender.reserve(header(0), 57),
-        Err(BasicError::Oversized { bytes: 57, most: 56 })
-    ));
-    assert!(matches!(sender.try_send(header(0), &[0; 57]), Err(BasicError::Oversized { .. })));
+    assert!(matches!(sender.reserve(header(0), 57), Err(SendError::TooLong { max: 56 })));
+    assert!(matches!(sender.try_send(header(0), &[0; 57]), Err(SendError::TooLong { .. })));
 }
 
 fn what_no_sender_writes_is_an_error_and_no_message() {
@@ -260,15 +258,17 @@ fn what_no_sender_writes_is_an_error_and_no_message() {
         let mut receiver = receiver(&segment, 4);
         let first = segment.at::<AtomicU64>(Offset(AT.0 + 256)).expect("inside");
         first.store(word, Ordering::Relaxed);
-        let error = receiver.try_recv().expect_err("garbage").to_string();
-        assert!(error.contains("position 0"), "{error}");
+        let error = receiver.try_recv().map(drop).expect_err("garbage");
+        assert_eq!(error, RecvError::Corrupt);
+        let found = receiver.corruption().expect("recorded").to_string();
+        assert!(found.contains("position 0"), "{found}");
     }
     let segment = memory(4);
     let mut sender = sender(&segment, 4);
     segment.at::<AtomicU64>(Offset(AT.0 + 128)).expect("inside").store(5, Ordering::Relaxed);
     let error = (0..10).find_map(|_| sender.send(header(0), b"x").err());
     assert!(
-        matches!(error, Some(BasicError::Corrupt(_))),
+        matches!(error, Some(SendError::Corrupt)) && sender.corruption().is_some(),
         "released before it was sent: {error:?}"
     );
 }
@@ -313,7 +313,7 @@ fn an_event_tells_that_the_sender_has_closed() {
     assert!(!receiver.request_event(Notify::Arrival));
     drop(sender);
     assert!(is_readable(&event));
-    assert!(matches!(receiver.try_recv(), Err(BasicError::Closed)));
+    assert!(matches!(receiver.try_recv(), Err(RecvError::Closed)));
 }
 
 fn a_receiver_that_sleeps_on_an_event_misses_nothing() {
@@ -377,7 +377,7 @@ fn two_processes_answer_each_other_asleep() {
         );
     }
     drop(sender);
-    assert!(matches!(receiver.recv(), Err(BasicError::Closed)));
+    assert!(matches!(receiver.recv(), Err(RecvError::Closed)));
     assert!(child.succeeds());
 }
 
@@ -392,7 +392,7 @@ fn child_echoes() {
             Ok(message) => {
                 sender.send(message.header(), message.as_slice()).expect("the parent reads")
             }
-            Err(BasicError::Closed) => return,
+            Err(RecvError::Closed) => return,
             Err(error) => panic!("{error}"),
         }
     }
@@ -413,7 +413,7 @@ fn a_sleeper_learns_of_its_peers_death_after_its_last_message() {
         child.kill();
         waiting.join().expect("no panic")
     });
-    assert!(matches!(last, Err(BasicError::PeerGone { pid: gone }) if gone == pid), "{last:?}");
+    assert!(matches!(last, Err(RecvError::ProcessExited { pid: gone }) if gone == pid), "{last:?}");
 }
 
 /// Child process of `a_sleeper_learns_of_its_peers_death_after_its_last_message`.

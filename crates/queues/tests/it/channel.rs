@@ -86,7 +86,7 @@ fn behaves_like_a_queue<T: Value>(
                     sent += 1;
                     assert!(pending.len() as u64 <= slots);
                 }
-                Err(SendError::Full { .. }) => {
+                Err(SendError::Full) => {
                     assert!(pending.len() as u64 >= capacity, "what fits always fits")
                 }
                 Err(other) => panic!("{other}"),
@@ -94,7 +94,7 @@ fn behaves_like_a_queue<T: Value>(
         } else {
             match (receiver.try_recv(), pending.pop_front()) {
                 (Ok(value), Some(expected)) => assert_eq!(to_bits(value), expected),
-                (Err(RecvError::Empty { .. }), None) => {}
+                (Err(RecvError::Empty), None) => {}
                 (outcome, expected) => panic!("{:?} instead of {expected:?}", outcome.map(to_bits)),
             }
         }
@@ -103,7 +103,7 @@ fn behaves_like_a_queue<T: Value>(
     for expected in pending {
         assert_eq!(to_bits(receiver.try_recv().expect("sent before the end")), expected);
     }
-    assert!(matches!(receiver.try_recv(), Err(RecvError::Closed { .. })));
+    assert!(matches!(receiver.try_recv(), Err(RecvError::Closed)));
 }
 
 /// Returns a line that differs in every word.
@@ -152,7 +152,7 @@ fn values_that_change_no_slot_arrive() {
         for _ in 0..4 {
             assert_eq!(receiver.try_recv().expect("sent"), key::of_lap(lap));
         }
-        assert!(matches!(receiver.try_recv(), Err(RecvError::Empty { .. })));
+        assert!(matches!(receiver.try_recv(), Err(RecvError::Empty)));
         for slot in segment.slice_at::<AtomicU64>(slots_at, 4).expect("inside") {
             assert_eq!(
                 slot.load(Ordering::Relaxed),
@@ -191,7 +191,7 @@ fn a_long_stream_between_two_threads_keeps_its_order() {
                     "at {position}"
                 );
             }
-            assert!(matches!(receiver.recv(), Err(RecvError::Closed { .. })));
+            assert!(matches!(receiver.recv(), Err(RecvError::Closed)));
         });
     }
 }
@@ -211,7 +211,7 @@ fn a_stream_to_another_process_and_back_keeps_its_order() {
         }
     }
     drop(sender);
-    assert!(matches!(receiver.recv(), Err(RecvError::Closed { .. })));
+    assert!(matches!(receiver.recv(), Err(RecvError::Closed)));
     assert!(other.succeeds());
 }
 
@@ -284,7 +284,7 @@ fn the_death_of_the_sender_is_reported_after_its_values() {
             receiver.recv()
         });
         other.kill();
-        let gone = Err(RecvError::PeerGone { channel: channel.offset(), process });
+        let gone = Err(RecvError::ProcessExited { pid: process });
         assert_eq!(waiting.join().expect("it ends"), gone);
     });
     drop(receiver);
@@ -321,7 +321,7 @@ fn the_death_of_the_receiver_is_reported_with_its_number() {
     std::thread::scope(|scope| {
         let waiting = scope.spawn(|| sender.send(2));
         other.kill();
-        let gone = Err(SendError::PeerGone { channel: there.offset(), process });
+        let gone = Err(SendError::ProcessExited { pid: process });
         assert_eq!(waiting.join().expect("it ends"), gone);
     });
 }
@@ -374,17 +374,17 @@ fn a_wait_ends_when_the_other_end_is_closed() {
     std::thread::scope(|scope| {
         let waiting = scope.spawn(move || sender.send(2));
         drop(receiver);
-        assert!(matches!(waiting.join().expect("it ends"), Err(SendError::Closed { .. })));
+        assert!(matches!(waiting.join().expect("it ends"), Err(SendError::Closed)));
     });
     let (sender, mut receiver) = pair::<u64>(&arena, 1).expect("space");
     std::thread::scope(|scope| {
         let waiting = scope.spawn(move || receiver.recv());
         drop(sender);
-        assert!(matches!(waiting.join().expect("it ends"), Err(RecvError::Closed { .. })));
+        assert!(matches!(waiting.join().expect("it ends"), Err(RecvError::Closed)));
     });
     let (mut sender, receiver) = pair::<u64>(&arena, 8).expect("space");
     drop(receiver);
-    assert!(matches!(sender.send(2), Err(SendError::Closed { .. })), "although there is room");
+    assert!(matches!(sender.send(2), Err(SendError::Closed)), "although there is room");
     drop(sender);
     assert_eq!(arena.used(), 0, "closed pairs keep nothing");
 }
@@ -393,14 +393,11 @@ fn a_deadline_ends_the_wait_and_nothing_else() {
     let (_, arena) = memory(1 << 20);
     let (mut sender, mut receiver) = pair::<f32>(&arena, 1).expect("space");
     let soon = || Instant::now() + Duration::from_millis(2);
-    assert!(matches!(receiver.recv_deadline(soon()), Err(RecvError::DeadlinePassed { .. })));
+    assert!(matches!(receiver.recv_deadline(soon()), Err(RecvError::Timeout)));
     sender.send_deadline(1.5, soon()).expect("space");
-    assert!(matches!(sender.send_deadline(2.5, soon()), Err(SendError::DeadlinePassed { .. })));
+    assert!(matches!(sender.send_deadline(2.5, soon()), Err(SendError::Timeout)));
     assert_eq!(receiver.recv_deadline(soon()), Ok(1.5));
-    assert!(
-        matches!(receiver.recv_deadline(soon()), Err(RecvError::DeadlinePassed { .. })),
-        "2.5 was not sent"
-    );
+    assert!(matches!(receiver.recv_deadline(soon()), Err(RecvError::Timeout)), "2.5 was not sent");
     sender.send_deadline(3.5, soon()).expect("space");
     assert_eq!(receiver.recv(), Ok(3.5));
 }
@@ -412,7 +409,7 @@ fn a_dropped_channel_closes_its_free_end_and_keeps_memory_for_the_taken_one() {
     let mut receiver = Receiver::<u64>::connect(&segment, at).expect("free");
     let used = arena.used();
     drop(channel);
-    assert!(matches!(receiver.recv(), Err(RecvError::Closed { .. })));
+    assert!(matches!(receiver.recv(), Err(RecvError::Closed)));
     let late = Sender::<u64>::connect(&segment, at).map(|_| ());
     assert!(matches!(late, Err(CreateError::Taken { process: None, .. })));
     assert_eq!(arena.used(), used, "the receiver still uses it");

@@ -235,7 +235,7 @@ fn deadlines_end_both_kinds_of_waiting_without_a_loss() {
     assert_eq!(receiver.recv_deadline(soon()), Ok(None));
     assert_eq!(sender.send_deadline(&message(1, 0), soon()), Ok(()));
     assert_eq!(sender.send_deadline(&message(1, 1), soon()), Ok(()));
-    assert_eq!(sender.send_deadline(&message(1, 2), soon()), Err(SendError::Full));
+    assert_eq!(sender.send_deadline(&message(1, 2), soon()), Err(SendError::Timeout));
     assert_eq!(sender.try_send(&message(1, 2)), Err(SendError::Full));
     assert_eq!(receiver.recv_deadline(soon()), Ok(Some(message(1, 0))));
     assert_eq!(sender.send_deadline(&message(1, 2), soon()), Ok(()));

@@ -403,7 +403,7 @@ fn every_form_of_send_names_a_dead_receiver() {
     for target in &mut open {
         fill(target);
     }
-    let gone = SendError::Gone { pid: receiver.pid() };
+    let gone = SendError::ProcessExited { pid: receiver.pid() };
     let sleeper = open.pop().expect("four");
     let asleep = thread::spawn(move || {
         let mut sleeper = sleeper;

@@ -10,13 +10,9 @@ pub enum MessageError {
     #[error(transparent)]
     Create(#[from] queues::error::CreateError),
     #[error(transparent)]
-    Send(#[from] queues::queue::SendError),
+    Send(#[from] queues::error::SendError),
     #[error(transparent)]
-    Receive(#[from] queues::queue::RecvError),
-    #[error(transparent)]
-    ChannelSend(#[from] queues::channel::SendError),
-    #[error(transparent)]
-    ChannelReceive(#[from] queues::channel::RecvError),
+    Recv(#[from] queues::error::RecvError),
     #[error(transparent)]
     Window(#[from] queues::window::WindowError),
     #[error(transparent)]
@@ -37,10 +33,8 @@ macro_rules! from_messages {
 
 from_messages!(
     queues::error::CreateError,
-    queues::queue::SendError,
-    queues::queue::RecvError,
-    queues::channel::SendError,
-    queues::channel::RecvError,
+    queues::error::SendError,
+    queues::error::RecvError,
     queues::window::WindowError,
     queues::bulk::BulkError,
 );
