@@ -22,12 +22,10 @@ mod queue_transport;
 mod receiver;
 mod sender;
 mod socket;
-mod transport;
 
 pub(crate) use drain::DrainState;
 pub use error::ConnectionError;
 pub(crate) use job_queues::JobQueues;
-pub(crate) use queue_transport::QueueTransport;
 pub use receiver::Receiver;
+pub(crate) use sender::SendLimit;
 pub use sender::Sender;
-pub(crate) use transport::{SendLimit, Transport};

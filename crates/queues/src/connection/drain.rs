@@ -7,8 +7,8 @@
 //! the connection has ended ([`DrainState::is_drained`]), and the receiver notifies the name
 //! server.
 
+use super::end::ConnectionEnd;
 use super::error::ConnectionError;
-use super::queue_transport::EndGuard;
 use crate::names::{ConnectionOffer, DroppedEnd, Peer, ServerConnection};
 use crate::receive_queues::{Class, QueueProgress, ReceiveQueues};
 use std::sync::Arc;
@@ -16,7 +16,7 @@ use std::sync::Arc;
 /// State of one sender at the receiver.
 #[derive(Debug)]
 pub(crate) struct DrainState {
-    guard: EndGuard,
+    end: ConnectionEnd,
     peer: Peer,
     class: Class,
     draining: Option<Draining>,
@@ -35,13 +35,13 @@ struct Draining {
 
 impl DrainState {
     pub(crate) fn new(server: &Arc<ServerConnection>, offer: ConnectionOffer) -> DrainState {
-        let guard = EndGuard::new(server, offer.connection, DroppedEnd::Receiver);
-        DrainState { guard, peer: offer.peer, class: offer.class, draining: None }
+        let end = ConnectionEnd::new(server, offer.connection, DroppedEnd::Receiver);
+        DrainState { end, peer: offer.peer, class: offer.class, draining: None }
     }
 
     /// Returns the number of the connection.
     pub(crate) fn number(&self) -> u32 {
-        self.guard.connection()
+        self.end.connection
     }
 
     /// Checks for a report of the name server. Returns true if the sender sends no more.
@@ -49,7 +49,7 @@ impl DrainState {
         // The name server reports the end after the sender stopped, so all messages of the sender
         // are published before this point and lie before the tail that is read here.
         if self.draining.is_none()
-            && let Some(why) = self.guard.close_error(true, &self.peer)
+            && let Some(why) = self.end.close_error(&self.peer)
         {
             let QueueProgress { non_resident_end, .. } = queues.progress(queue, self.class);
             self.draining = Some(Draining { why, non_resident_end, backlog: None });

@@ -1,9 +1,11 @@
-//! State that both ends of a connection with a ring have in common.
+//! State that the ends of connections have in common.
 
 use super::error::ConnectionError;
 use crate::basic::ring::{Geometry, RingError};
 use crate::basic::{geometry, map};
-use crate::names::{ConnectionOffer, DroppedEnd, Peer, ServerConnection, TransportOffer};
+use crate::names::{
+    CloseReason, ConnectionOffer, DroppedEnd, Peer, ServerConnection, TransportOffer,
+};
 use shm::mapped::MappedSlice;
 use shm::segment::{Offset, Segment};
 use shm::sync::AtomicU64;
@@ -12,41 +14,36 @@ use std::sync::Arc;
 
 /// Number of messages after which an end checks the notices of the name server, and of polls
 /// without result after which it checks whether the other end is alive.
-pub(super) const CHECK_INTERVAL: u32 = 256;
+pub(super) const CHECK_INTERVAL: u16 = 256;
 
 /// Mapped words of a connection's ring.
 pub(super) type RingMemory = MappedSlice<AtomicU64>;
 
-/// One end of a connection with a ring. Dropping it notifies the name server.
+/// Registration of one end of a connection at the name server, which is notified of the drop.
 #[derive(Debug)]
 pub(super) struct ConnectionEnd {
     pub(super) server: Arc<ServerConnection>,
     pub(super) connection: u32,
     /// Which end this is, as the name server is notified of its drop.
     dropped: DroppedEnd,
-    pub(super) peer: Peer,
-    /// Reason why the connection cannot be used any more.
-    pub(super) failed: Option<ConnectionError>,
-    /// Calls until the next check of the notices.
-    countdown: u32,
     /// False if the name server needs no notification of the drop.
     pub(super) notifies_drop: bool,
+    /// Calls until the next check of the notices.
+    countdown: u16,
 }
 
 impl ConnectionEnd {
     pub(super) fn new(
         server: &Arc<ServerConnection>,
-        offer: &ConnectionOffer,
+        connection: u32,
         dropped: DroppedEnd,
     ) -> ConnectionEnd {
         ConnectionEnd {
             server: Arc::clone(server),
-            connection: offer.connection,
+            connection,
             dropped,
-            peer: offer.peer.clone(),
-            failed: None,
-            countdown: CHECK_INTERVAL,
             notifies_drop: true,
+            countdown: CHECK_INTERVAL,
         }
     }
 
@@ -65,43 +62,79 @@ impl ConnectionEnd {
         self.countdown = 1;
     }
 
-    pub(super) fn fail(&mut self, error: ConnectionError) -> ConnectionError {
-        self.failed = Some(error.clone());
-        error
+    /// Marks a sending end as replaced by another connection to the same name. The drop follows.
+    pub(super) fn mark_replaced(&mut self) {
+        self.dropped = DroppedEnd::SenderGoesOn;
     }
 
-    /// Closes the end. The error is the name server's reason for closing the connection, or
-    /// `otherwise` if there is none.
-    fn closed(&mut self, otherwise: impl FnOnce(Peer) -> ConnectionError) -> ConnectionError {
-        let peer = self.peer.clone();
+    /// Returns the name server's reason for closing the connection, as far as received.
+    pub(super) fn closing(&self) -> Option<CloseReason> {
+        self.server.closing((self.connection, self.dropped.is_receiver()))
+    }
+
+    /// Returns the error for the name server's reason for closing the connection, as far as
+    /// received.
+    pub(super) fn close_error(&self, peer: &Peer) -> Option<ConnectionError> {
+        self.closing().map(|reason| ConnectionError::of_close(reason, peer.clone()))
+    }
+
+    /// Returns the name server's reason for closing the connection, or `otherwise` if it gave none.
+    pub(super) fn closed(&self, peer: &Peer, otherwise: ConnectionError) -> ConnectionError {
         self.server.receive();
-        let error = match self.server.closing((self.connection, self.dropped.is_receiver())) {
-            Some(reason) => ConnectionError::of_close(reason, peer),
-            None => otherwise(peer),
-        };
-        self.fail(error)
-    }
-
-    /// Converts an error of the ring.
-    pub(super) fn explain(&mut self, error: RingError) -> ConnectionError {
-        let peer = self.peer.clone();
-        match error {
-            RingError::Oversized { bytes, most } => ConnectionError::Oversized { bytes, most },
-            RingError::TimedOut => ConnectionError::TimedOut { peer },
-            RingError::Corrupt(what) => self.fail(ConnectionError::Corrupt { peer, what }),
-            RingError::Closed => match self.closed(|peer| ConnectionError::Closed { peer }) {
-                // The peer closed its end before it ended: the orderly close is the reason.
-                ConnectionError::Gone { peer } => self.fail(ConnectionError::Closed { peer }),
-                error => error,
-            },
-            RingError::Interrupted => self.closed(|peer| ConnectionError::Gone { peer }),
-        }
+        self.close_error(peer).unwrap_or(otherwise)
     }
 }
 
 impl Drop for ConnectionEnd {
     fn drop(&mut self) {
         self.server.forget_connection(self.connection, self.dropped, self.notifies_drop);
+    }
+}
+
+/// The process at the other end of a ring, and the reason why the ring cannot be used any more.
+#[derive(Debug)]
+pub(super) struct RingPeer {
+    pub(super) peer: Peer,
+    pub(super) failed: Option<ConnectionError>,
+}
+
+impl RingPeer {
+    pub(super) fn new(offer: &ConnectionOffer) -> RingPeer {
+        RingPeer { peer: offer.peer.clone(), failed: None }
+    }
+
+    /// Returns the error of the connection if it has failed.
+    pub(super) fn check(&self) -> Result<(), ConnectionError> {
+        self.failed.clone().map_or(Ok(()), Err)
+    }
+
+    /// Remembers an error after which the connection cannot be used.
+    pub(super) fn fail(&mut self, error: ConnectionError) -> ConnectionError {
+        if error.is_final() {
+            self.failed = Some(error.clone());
+        }
+        error
+    }
+
+    /// Converts an error of the ring.
+    pub(super) fn explain(&mut self, end: &ConnectionEnd, error: RingError) -> ConnectionError {
+        let peer = self.peer.clone();
+        let error = match error {
+            RingError::Oversized { bytes, most } => ConnectionError::Oversized { bytes, most },
+            RingError::TimedOut => ConnectionError::TimedOut { peer },
+            RingError::Corrupt(what) => ConnectionError::Corrupt { peer, what },
+            RingError::Closed => {
+                match end.closed(&peer, ConnectionError::Closed { peer: peer.clone() }) {
+                    // The peer closed its end before it ended: the orderly close is the reason.
+                    ConnectionError::Gone { peer } => ConnectionError::Closed { peer },
+                    error => error,
+                }
+            }
+            RingError::Interrupted => {
+                end.closed(&peer, ConnectionError::Gone { peer: peer.clone() })
+            }
+        };
+        self.fail(error)
     }
 }
 

@@ -1,6 +1,6 @@
 //! The receiving end of a connection with a ring.
 
-use super::end::{ConnectionEnd, RingMemory, open_ring, too_small};
+use super::end::{ConnectionEnd, RingMemory, RingPeer, open_ring, too_small};
 use super::error::ConnectionError;
 use super::socket::{POLICY, SocketSleeper};
 use crate::basic::ring::{RingError, Signal};
@@ -18,6 +18,7 @@ use std::time::{Duration, Instant};
 pub struct Receiver {
     ring: receiver::Receiver<RingMemory, SocketSleeper>,
     end: ConnectionEnd,
+    peer: RingPeer,
     segment: Arc<Segment>,
     sources: Arc<SourceTable>,
     source: SourceName,
@@ -32,17 +33,18 @@ impl Receiver {
         parts: ConnectionParts,
     ) -> Result<Receiver, ConnectionError> {
         let ConnectionParts { offer, memory, socket } = parts;
-        let end = ConnectionEnd::new(server, &offer, DroppedEnd::Receiver);
+        let end = ConnectionEnd::new(server, offer.connection, DroppedEnd::Receiver);
         let (segment, memory, geometry) = open_ring(&offer, memory)?;
         let sleeper = SocketSleeper::new(server, (offer.connection, true), socket);
         let ring = receiver::Receiver::new(memory, geometry, sleeper, POLICY, position);
         let ring = ring.ok_or_else(|| too_small(&offer))?;
-        Ok(Receiver { ring, end, segment, sources, source: offer.source, class: offer.class })
+        let peer = RingPeer::new(&offer);
+        Ok(Receiver { ring, end, peer, segment, sources, source: offer.source, class: offer.class })
     }
 
     /// Returns the sending process.
     pub fn peer(&self) -> &Peer {
-        &self.end.peer
+        &self.peer.peer
     }
 
     /// Returns the name for replies, if the sender's process receives and the rules permit it.
@@ -103,7 +105,7 @@ impl Receiver {
             match self.ring.wait_for_message(deadline) {
                 Ok(()) => {}
                 Err(RingError::Interrupted) => self.check_notices()?,
-                Err(error) => return Err(self.end.explain(error)),
+                Err(error) => return Err(self.peer.explain(&self.end, error)),
             }
         }
     }
@@ -114,9 +116,7 @@ impl Receiver {
     ///
     /// As [`Self::recv`].
     pub fn try_recv(&mut self, bytes: &mut Vec<u8>) -> Result<Option<u8>, ConnectionError> {
-        if let Some(failed) = &self.end.failed {
-            return Err(failed.clone());
-        }
+        self.peer.check()?;
         if self.end.is_check_due() {
             self.check_notices()?;
         }
@@ -125,7 +125,7 @@ impl Receiver {
         let header = match self.ring.copy_next(bytes) {
             Ok(Some(header)) => header,
             Ok(None) => return Ok(None),
-            Err(error) => return Err(self.end.explain(error)),
+            Err(error) => return Err(self.peer.explain(&self.end, error)),
         };
         // A ring belongs to one sender, so a message with another source is a protocol violation and
         // closes the connection. The inverse table may change at any time: it is read for every
@@ -135,11 +135,11 @@ impl Receiver {
                 found: header.source.number(),
                 expected: self.source.number(),
             };
-            return Err(self.end.explain(RingError::Corrupt(what)));
+            return Err(self.peer.explain(&self.end, RingError::Corrupt(what)));
         }
         if !self.sources.accepts(self.source) {
-            let error = ConnectionError::Refused { peer: self.end.peer.clone() };
-            return Err(self.end.fail(error));
+            let error = ConnectionError::Refused { peer: self.peer.peer.clone() };
+            return Err(self.peer.fail(error));
         }
         Ok(Some(header.handler))
     }
@@ -152,10 +152,10 @@ impl Receiver {
         if self.end.server.is_to_move(self.end.connection) {
             return Err(self.hand_over());
         }
-        match self.end.server.closing((self.end.connection, true)) {
+        match self.end.closing() {
             // Messages that a sender published before its end are received first.
             Some(CloseReason::Gone) | None if self.ring.is_ready() => Ok(()),
-            _ => Err(self.end.explain(RingError::Interrupted)),
+            _ => Err(self.peer.explain(&self.end, RingError::Interrupted)),
         }
     }
 
@@ -172,8 +172,8 @@ impl Receiver {
             .server
             .hand_over(self.end.connection, position, self.segment.as_fd(), socket)
             .is_err();
-        let error = ConnectionError::Moved { peer: self.end.peer.clone() };
-        self.end.fail(error)
+        let error = ConnectionError::Moved { peer: self.peer.peer.clone() };
+        self.peer.fail(error)
     }
 
     /// Requests wake-ups from the sender. Poll once more before sleeping on the descriptor
@@ -208,7 +208,7 @@ impl Receiver {
 
     /// Returns true if a message or an error is available.
     pub(crate) fn is_ready(&mut self) -> bool {
-        self.end.failed.is_some() || self.ring.is_ready()
+        self.peer.failed.is_some() || self.ring.is_ready()
     }
 
     /// Cancels the request for wake-ups when none has arrived.

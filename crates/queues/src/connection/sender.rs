@@ -1,65 +1,136 @@
-//! The sending end of a connection with a ring.
+//! The sending end of a connection, over a ring or through receive queues.
 
-use super::end::{ConnectionEnd, RingMemory, open_ring, too_small};
+use super::end::{ConnectionEnd, RingMemory, RingPeer, open_ring, too_small};
 use super::error::ConnectionError;
+use super::job_queues::PeerQueues;
+use super::queue_transport::QueueTransport;
 use super::socket::{POLICY, SocketSleeper};
 use crate::basic::ring::{RingError, Signal};
 use crate::basic::words::store_bytes;
 use crate::basic::{Header, sender};
-use crate::id::{QueueName, SourceName};
+use crate::cache_line::{CacheLineMessage, LINE_DATA};
+use crate::error::SendError;
+use crate::id::{QueueIndex, QueueName, SourceName};
 use crate::names::{
-    ConnectionParts, DestinationTable, DroppedEnd, Peer, ServerConnection, TableError,
+    ConnectionOffer, ConnectionParts, DestinationTable, DroppedEnd, Peer, ServerConnection,
+    TableError,
 };
+use crate::receive_queues::QueueSender;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-/// The sending end, for the messages of one transmit queue to one name.
+/// The sending end, for the messages of one transmit queue to one name. A port may have ten
+/// thousands of them, most of them through receive queues.
 #[derive(Debug)]
 pub struct Sender {
-    ring: sender::Sender<RingMemory, SocketSleeper>,
     end: ConnectionEnd,
     table: Arc<DestinationTable>,
     name: QueueName,
     source: SourceName,
+    transport: Transport,
+}
+
+/// Way of the messages.
+#[derive(Debug)]
+enum Transport {
+    /// A ring of this connection alone. Boxed, because the other transport is small.
+    Ring(Box<RingTransport>),
+    /// The receive queues of the receiving process.
+    Queue(QueueTransport),
+}
+
+#[derive(Debug)]
+struct RingTransport {
+    ring: sender::Sender<RingMemory, SocketSleeper>,
+    peer: RingPeer,
     /// Generation of the table entry for which the connection was opened.
     opened_for: u16,
     /// Generation of the table entry at the last message.
     generation: u16,
 }
 
+/// Bound of the time that a send blocks.
+#[derive(Debug, Clone, Copy)]
+pub(crate) enum SendLimit {
+    /// The send does not block.
+    Immediate,
+    /// The send blocks until the deadline; without one, until there is space.
+    Until(Option<Instant>),
+}
+
 impl Sender {
-    pub(crate) fn new(
+    /// Opens the sending end of a connection with a ring.
+    pub(crate) fn over_ring(
         server: &Arc<ServerConnection>,
         table: Arc<DestinationTable>,
         name: QueueName,
         parts: ConnectionParts,
     ) -> Result<Sender, ConnectionError> {
         let ConnectionParts { offer, memory, socket } = parts;
-        let end = ConnectionEnd::new(server, &offer, DroppedEnd::Sender);
+        // Created first: its drop notifies the name server if the ring cannot be mapped.
+        let end = ConnectionEnd::new(server, offer.connection, DroppedEnd::Sender);
         let (_, memory, geometry) = open_ring(&offer, memory)?;
         let generation = table.lookup(name).map_or(0, |destination| destination.generation);
         let sleeper = SocketSleeper::new(server, (offer.connection, false), socket);
         let ring = sender::Sender::new(memory, geometry, sleeper, POLICY);
         let ring = ring.ok_or_else(|| too_small(&offer))?;
-        let source = offer.source;
-        Ok(Sender { ring, end, table, name, source, opened_for: generation, generation })
+        let peer = RingPeer::new(&offer);
+        let transport = RingTransport { ring, peer, opened_for: generation, generation };
+        let transport = Transport::Ring(Box::new(transport));
+        Ok(Sender { end, table, name, source: offer.source, transport })
+    }
+
+    /// Opens the sending end of a connection through receive queues, of which `opened` is a sender.
+    pub(crate) fn over_queue(
+        server: &Arc<ServerConnection>,
+        table: &Arc<DestinationTable>,
+        (name, queue): (QueueName, QueueIndex),
+        offer: &ConnectionOffer,
+        opened: (Arc<PeerQueues>, QueueSender),
+    ) -> Sender {
+        Sender {
+            end: ConnectionEnd::new(server, offer.connection, DroppedEnd::Sender),
+            table: Arc::clone(table),
+            name,
+            source: offer.source,
+            transport: Transport::Queue(QueueTransport::new(queue, opened)),
+        }
     }
 
     /// Returns the receiving process.
     pub fn peer(&self) -> &Peer {
-        &self.end.peer
+        match &self.transport {
+            Transport::Ring(ring) => &ring.peer.peer,
+            Transport::Queue(queue) => queue.peer(),
+        }
     }
 
     /// Returns the length of the longest message in bytes.
     pub fn longest_message(&self) -> usize {
-        self.ring.geometry().longest()
+        match &self.transport {
+            Transport::Ring(ring) => ring.ring.geometry().longest(),
+            Transport::Queue(_) => LINE_DATA,
+        }
+    }
+
+    /// Returns true if the messages pass through receive queues.
+    pub(crate) fn is_over_queue(&self) -> bool {
+        matches!(self.transport, Transport::Queue(_))
     }
 
     /// Returns true if the name has another destination than when the connection was opened.
-    pub(super) fn is_outdated(&self) -> bool {
-        self.table
-            .lookup(self.name)
-            .is_ok_and(|destination| destination.generation != self.opened_for)
+    pub(crate) fn is_outdated(&self) -> bool {
+        self.table.lookup(self.name).is_ok_and(|destination| match &self.transport {
+            Transport::Ring(ring) => destination.generation != ring.opened_for,
+            Transport::Queue(queue) => destination.queue != queue.queue,
+        })
+    }
+
+    /// Drops the end for another connection to the same name, which carries the next message.
+    pub(crate) fn replace(mut self) {
+        if self.is_over_queue() {
+            self.end.mark_replaced();
+        }
     }
 
     /// Sends a message to one of the receiver's handlers. Blocks while there is no space.
@@ -68,7 +139,7 @@ impl Sender {
     ///
     /// [`ConnectionError`]. Messages sent before the peer ended may have been received or not.
     pub fn send(&mut self, handler: u8, bytes: &[u8]) -> Result<(), ConnectionError> {
-        self.send_before(handler, bytes, None)
+        self.send_limited(handler, bytes, SendLimit::Until(None)).map(drop)
     }
 
     /// Sends as [`Self::send`] does, and blocks at most for `timeout`.
@@ -82,7 +153,8 @@ impl Sender {
         bytes: &[u8],
         timeout: Duration,
     ) -> Result<(), ConnectionError> {
-        self.send_before(handler, bytes, Instant::now().checked_add(timeout))
+        let limit = SendLimit::Until(Instant::now().checked_add(timeout));
+        self.send_limited(handler, bytes, limit).map(drop)
     }
 
     /// Sends as [`Self::send`] does, and blocks at most until `deadline`.
@@ -96,23 +168,7 @@ impl Sender {
         bytes: &[u8],
         deadline: Instant,
     ) -> Result<(), ConnectionError> {
-        self.send_before(handler, bytes, Some(deadline))
-    }
-
-    pub(super) fn send_before(
-        &mut self,
-        handler: u8,
-        bytes: &[u8],
-        deadline: Option<Instant>,
-    ) -> Result<(), ConnectionError> {
-        self.check_destination()?;
-        let room = self
-            .ring
-            .wait_for_room(bytes.len(), deadline)
-            .map_err(|error| self.end.explain(error))?;
-        self.compose(handler, bytes, room);
-        self.publish();
-        Ok(())
+        self.send_limited(handler, bytes, SendLimit::Until(Some(deadline))).map(drop)
     }
 
     /// Sends a message if there is space. Returns false if there is none.
@@ -126,59 +182,157 @@ impl Sender {
         Ok(put)
     }
 
+    /// Sends a message. Returns false if there is no space and the limit is immediate.
+    pub(crate) fn send_limited(
+        &mut self,
+        handler: u8,
+        bytes: &[u8],
+        limit: SendLimit,
+    ) -> Result<bool, ConnectionError> {
+        let SendLimit::Until(deadline) = limit else { return self.try_send(handler, bytes) };
+        self.check_destination()?;
+        match &mut self.transport {
+            Transport::Ring(ring) => {
+                let room = ring.ring.wait_for_room(bytes.len(), deadline);
+                let room = room.map_err(|error| ring.peer.explain(&self.end, error))?;
+                ring.compose(Header { source: self.source, handler }, bytes, room);
+                ring.ring.publish();
+                Ok(true)
+            }
+            Transport::Queue(queue) => {
+                let message = QueueTransport::compose(self.source, handler, bytes)?;
+                match queue.try_send(&message) {
+                    Ok(false) => self.wait_to_send(&message, deadline),
+                    sent => sent.map_err(|error| self.explain_send(error)),
+                }
+            }
+        }
+    }
+
+    /// Sends through a receive queue that is full.
+    #[cold]
+    fn wait_to_send(
+        &mut self,
+        message: &CacheLineMessage,
+        deadline: Option<Instant>,
+    ) -> Result<bool, ConnectionError> {
+        while let Transport::Queue(queue) = &mut self.transport {
+            match queue.send_slice(message, deadline) {
+                Ok(true) => return Ok(true),
+                // The name may have been re-pointed meanwhile: a message that is sent after the
+                // change has to go to the new destination.
+                Ok(false) => self.end.check_soon(),
+                Err(error) => return Err(self.explain_send(error)),
+            }
+            self.check_destination()?;
+        }
+        Ok(false)
+    }
+
     /// Writes a message as [`Self::try_send`] does, but leaves it invisible to the receiver until
-    /// [`Self::publish`], which publishes all messages written before.
+    /// [`Self::publish`], which publishes all messages written before. Messages through receive
+    /// queues are visible at once.
     ///
     /// # Errors
     ///
     /// As [`Self::send`].
     pub fn try_put(&mut self, handler: u8, bytes: &[u8]) -> Result<bool, ConnectionError> {
         self.check_destination()?;
-        let room = self.ring.room_for(bytes.len()).map_err(|error| self.end.explain(error))?;
-        let has_space = room.is_some();
-        if let Some(room) = room {
-            self.compose(handler, bytes, room);
+        match &mut self.transport {
+            Transport::Ring(ring) => {
+                let room = ring.ring.room_for(bytes.len());
+                let room = room.map_err(|error| ring.peer.explain(&self.end, error))?;
+                let Some(room) = room else { return Ok(false) };
+                ring.compose(Header { source: self.source, handler }, bytes, room);
+                Ok(true)
+            }
+            Transport::Queue(queue) => {
+                let message = QueueTransport::compose(self.source, handler, bytes)?;
+                let sent = queue.try_send(&message);
+                sent.map_err(|error| self.explain_send(error))
+            }
         }
-        Ok(has_space)
     }
 
     /// Publishes all written messages by one store.
     pub fn publish(&mut self) {
-        self.ring.publish();
-    }
-
-    fn compose(&mut self, handler: u8, bytes: &[u8], room: sender::Room) {
-        let message = self.ring.compose(Header { source: self.source, handler }, room);
-        store_bytes(message.words(), bytes);
-        message.finish();
+        if let Transport::Ring(ring) = &mut self.transport {
+            ring.ring.publish();
+        }
     }
 
     /// Checks that the name still has this destination: one load per message.
     fn check_destination(&mut self) -> Result<(), ConnectionError> {
-        if let Some(failed) = &self.end.failed {
-            return Err(failed.clone());
+        if let Transport::Ring(ring) = &self.transport {
+            ring.peer.check()?;
         }
-        let peer = || self.end.peer.clone();
-        match self.table.lookup(self.name) {
-            Ok(destination) if destination.generation == self.generation => {}
+        let destination = match self.table.lookup(self.name) {
+            Ok(destination) => destination,
+            Err(error) => {
+                let peer = self.peer().clone();
+                let error = match error {
+                    TableError::ProcessGone { .. } => ConnectionError::Gone { peer },
+                    _ => ConnectionError::Revoked { peer },
+                };
+                return Err(self.fail(error));
+            }
+        };
+        match &mut self.transport {
             // The name was re-pointed. If the receiving end moves with it, this end continues; if
             // the receiver has ended, the check below finds that.
-            Ok(destination) => {
-                self.generation = destination.generation;
+            Transport::Ring(ring) if destination.generation != ring.generation => {
+                ring.generation = destination.generation;
                 self.end.check_soon();
             }
-            Err(TableError::ProcessGone { .. }) => {
-                let error = ConnectionError::Gone { peer: peer() };
-                return Err(self.end.fail(error));
+            // A receive queue holds the messages of many senders and does not move.
+            Transport::Queue(queue) if destination.queue != queue.queue => {
+                return Err(ConnectionError::Moved { peer: queue.peer().clone() });
             }
-            Err(_) => {
-                let error = ConnectionError::Revoked { peer: peer() };
-                return Err(self.end.fail(error));
+            _ => {}
+        }
+        if self.end.is_check_due() { self.check_notices() } else { Ok(()) }
+    }
+
+    #[cold]
+    fn check_notices(&mut self) -> Result<(), ConnectionError> {
+        match &mut self.transport {
+            Transport::Ring(ring) if ring.ring.signal().check().is_err() => {
+                Err(ring.peer.explain(&self.end, RingError::Interrupted))
+            }
+            Transport::Ring(_) => Ok(()),
+            Transport::Queue(queue) => {
+                self.end.server.receive();
+                self.end.close_error(queue.peer()).map_or(Ok(()), Err)
             }
         }
-        if self.end.is_check_due() && self.ring.signal().check().is_err() {
-            return Err(self.end.explain(RingError::Interrupted));
+    }
+
+    /// Remembers an error of a connection with a ring.
+    fn fail(&mut self, error: ConnectionError) -> ConnectionError {
+        match &mut self.transport {
+            Transport::Ring(ring) => ring.peer.fail(error),
+            Transport::Queue(_) => error,
         }
-        Ok(())
+    }
+
+    /// Converts an error of the receive queue.
+    fn explain_send(&self, error: SendError) -> ConnectionError {
+        let peer = self.peer().clone();
+        match error {
+            SendError::Timeout => ConnectionError::TimedOut { peer },
+            SendError::ProcessExited { .. } => ConnectionError::Gone { peer },
+            SendError::Closed => {
+                self.end.closed(&peer, ConnectionError::Closed { peer: peer.clone() })
+            }
+            other => ConnectionError::Unusable { peer, why: other.to_string() },
+        }
+    }
+}
+
+impl RingTransport {
+    fn compose(&mut self, header: Header, bytes: &[u8], room: sender::Room) {
+        let message = self.ring.compose(header, room);
+        store_bytes(message.words(), bytes);
+        message.finish();
     }
 }

@@ -2,7 +2,7 @@
 
 use super::error::PortError;
 use super::queue::PortQueue;
-use crate::connection::{DrainState, JobQueues, QueueTransport, Receiver, Sender, Transport};
+use crate::connection::{DrainState, JobQueues, Receiver, Sender};
 use crate::id::{QueueIndex, QueueName, SourceName};
 use crate::names::{
     ConnectionOffer, ConnectionParts, Destination, DestinationTable, DroppedEnd, NameError,
@@ -88,29 +88,25 @@ impl Port {
     /// Opens a connection to the destination of a name: through the receiver's receive queues if
     /// that is possible and no `dedicated` ring is required. Waits for the name server until
     /// `deadline`.
-    pub(super) fn open_transport(
+    pub(super) fn open_sender(
         &self,
         (name, class): (QueueName, Class),
         dedicated: bool,
         deadline: Instant,
-    ) -> Result<Transport, PortError> {
+    ) -> Result<Sender, PortError> {
         let (offer, descriptors) = self.request_connection((name, class), dedicated, deadline)?;
         let TransportOffer::Queue { member, port, queue } = offer.transport else {
-            return Ok(Transport::Ring(Box::new(self.ring_sender(name, offer, descriptors)?)));
+            return self.ring_sender(name, offer, descriptors);
         };
         let job_queues = self.job_queues.as_ref().ok_or(NameError::UnexpectedResponse)?;
         match job_queues.open(member, (port, class), &offer.peer, descriptors) {
-            Some(opened) => Ok(Transport::Queue(QueueTransport::new(
-                &self.server,
-                &self.table,
-                (name, queue),
-                &offer,
-                opened,
-            ))),
+            Some(opened) => {
+                Ok(Sender::over_queue(&self.server, &self.table, (name, queue), &offer, opened))
+            }
             // The receive queues have the largest number of senders, or their owner has just ended.
             None => {
                 self.server.forget_connection(offer.connection, DroppedEnd::SenderGoesOn, true);
-                self.open_transport((name, class), true, deadline)
+                self.open_sender((name, class), true, deadline)
             }
         }
     }
@@ -139,7 +135,7 @@ impl Port {
     ) -> Result<Sender, PortError> {
         let parts =
             ConnectionParts::new(&self.server, offer, DroppedEnd::SenderGoesOn, descriptors)?;
-        Ok(Sender::new(&self.server, Arc::clone(&self.table), name, parts)?)
+        Ok(Sender::over_ring(&self.server, Arc::clone(&self.table), name, parts)?)
     }
 
     /// Accepts the next connection with a ring that another process has opened to this port. A

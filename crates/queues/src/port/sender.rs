@@ -3,7 +3,7 @@
 use super::error::PortError;
 use super::handle::{Port, RESPONSE_TIMEOUT};
 use crate::cache_line::LINE_DATA;
-use crate::connection::{ConnectionError, SendLimit, Transport};
+use crate::connection::{ConnectionError, SendLimit, Sender};
 use crate::id::{QueueName, SourceName};
 use crate::names::{NameError, Refusal};
 use crate::receive_queues::Class;
@@ -20,7 +20,7 @@ const MIN_CONNECT_TIME: Duration = Duration::from_millis(250);
 #[derive(Debug)]
 pub struct PortSender {
     port: Arc<Port>,
-    transports: HashMap<(QueueName, Class), Transport>,
+    connections: HashMap<(QueueName, Class), Sender>,
 }
 
 /// Returns the deadline for opening a connection.
@@ -38,7 +38,7 @@ fn connect_deadline(limit: SendLimit) -> Instant {
 
 impl PortSender {
     pub(super) fn new(port: Arc<Port>) -> PortSender {
-        PortSender { port, transports: HashMap::new() }
+        PortSender { port, connections: HashMap::new() }
     }
 
     /// Returns the port.
@@ -152,38 +152,36 @@ impl PortSender {
 
     /// Closes the connections to a name. Messages sent to it later may overtake earlier ones.
     pub fn close(&mut self, name: QueueName) {
-        self.transports.remove(&(name, Class::Request));
-        self.transports.remove(&(name, Class::Reply));
+        self.connections.remove(&(name, Class::Request));
+        self.connections.remove(&(name, Class::Reply));
     }
 
     /// Returns a connection for a message of this many bytes, opened if necessary.
-    fn transport(
+    fn connection(
         &mut self,
         to: (QueueName, Class),
         bytes: usize,
         limit: SendLimit,
-    ) -> Result<&mut Transport, PortError> {
+    ) -> Result<&mut Sender, PortError> {
         let dedicated = bytes > LINE_DATA;
-        let is_outdated = |transport: &Transport| transport.is_queue() && transport.is_outdated();
-        if dedicated && self.transports.get(&to).is_some_and(is_outdated) {
+        let is_outdated = |sender: &Sender| sender.is_over_queue() && sender.is_outdated();
+        if dedicated && self.connections.get(&to).is_some_and(is_outdated) {
             // Earlier messages have to be received at the former destination before anything goes
             // to the new one; the name server refuses a new connection until then.
-            self.transports.remove(&to).into_iter().for_each(Transport::replace);
+            self.connections.remove(&to).into_iter().for_each(Sender::replace);
         }
-        match self.transports.entry(to) {
-            Entry::Occupied(mut current) if dedicated && current.get().is_queue() => {
+        match self.connections.entry(to) {
+            Entry::Occupied(mut current) if dedicated && current.get().is_over_queue() => {
                 // The receiver takes the messages in its receive queue before those of the new
                 // connection, so the order of this sender is kept.
-                let new = self.port.open_transport(to, dedicated, connect_deadline(limit))?;
+                let new = self.port.open_sender(to, dedicated, connect_deadline(limit))?;
                 current.insert(new).replace();
                 Ok(current.into_mut())
             }
             Entry::Occupied(current) => Ok(current.into_mut()),
-            Entry::Vacant(vacant) => Ok(vacant.insert(self.port.open_transport(
-                to,
-                dedicated,
-                connect_deadline(limit),
-            )?)),
+            Entry::Vacant(vacant) => {
+                Ok(vacant.insert(self.port.open_sender(to, dedicated, connect_deadline(limit))?))
+            }
         }
     }
 
@@ -195,8 +193,8 @@ impl PortSender {
         limit: SendLimit,
     ) -> Result<bool, PortError> {
         loop {
-            let error = match self.transport(to, bytes.len(), limit) {
-                Ok(transport) => match transport.send(handler, bytes, limit) {
+            let error = match self.connection(to, bytes.len(), limit) {
+                Ok(connection) => match connection.send_limited(handler, bytes, limit) {
                     Ok(sent) => return Ok(sent),
                     Err(error) => error,
                 },
@@ -227,12 +225,12 @@ impl PortSender {
             // A failed connection has not accepted the message, so it may be sent again. That is
             // done if the name has another destination now: another process has replaced the
             // receiver.
-            match self.transports.remove(&to) {
-                Some(transport)
+            match self.connections.remove(&to) {
+                Some(connection)
                     if matches!(error, ConnectionError::Moved { .. })
-                        || transport.is_outdated() =>
+                        || connection.is_outdated() =>
                 {
-                    transport.replace()
+                    connection.replace()
                 }
                 _ => return Err(error.into()),
             }
