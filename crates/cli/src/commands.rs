@@ -48,9 +48,6 @@ pub(crate) enum Command {
     /// Is one rank of a measurement.
     #[command(hide = true)]
     OverlapRank(overlap::rank::Arguments),
-    /// Is one rank of a measurement of queues.
-    #[command(hide = true)]
-    QueuesRank(measure::queues::PlanArguments),
     /// Is one rank of an experiment.
     #[command(hide = true)]
     MeasureRank(measure::suite::rank::Arguments),
@@ -79,7 +76,6 @@ impl Command {
             Command::OverlapRank(arguments) => overlap::rank::execute(&arguments),
             Command::Measure(arguments) => measure::execute(arguments, format),
             Command::Tune(arguments) => tune::execute(&arguments, format),
-            Command::QueuesRank(arguments) => measure::queues::rank::execute(arguments),
             Command::Report(arguments) => report::execute(&arguments, format),
             Command::MeasureRank(arguments) => measure::suite::rank::execute(&arguments),
             Command::Schedule(arguments) => schedule::execute(&arguments, format),

@@ -9,6 +9,7 @@
 
 mod conclusions;
 mod guidelines;
+mod names;
 mod outline;
 mod shared;
 
@@ -19,7 +20,7 @@ use collectives::{Algorithm, Collective};
 use models::costs::Costs;
 use models::formulas::alltoall;
 use models::machine_file::{Machine, StartCosts};
-use std::num::NonZeroU64;
+use names::{LOWER, UPPER, curve, figure, segments};
 use tradewind::EngineKind;
 
 /// The caller engine is measured for the formulas alone, which are far off for other reasons.
@@ -39,10 +40,6 @@ const OPERATIONS: [Collective; 10] = [
     Collective::Scan,
     Collective::Barrier,
 ];
-/// Names of curves that are bounds.
-const LOWER: &str = "lower bound";
-const UPPER: &str = "upper bound";
-
 /// Amount of measurement.
 struct Effort {
     operations: Vec<Collective>,
@@ -74,11 +71,6 @@ impl Effort {
             visits: if quick { 1 } else { 4 },
         }
     }
-}
-
-/// Segments of the segmented algorithms.
-fn segments() -> Vec<NonZeroU64> {
-    [8 << 10, 64 << 10].into_iter().filter_map(NonZeroU64::new).collect()
 }
 
 /// The experiment.
@@ -122,16 +114,6 @@ fn collectives(effort: &Effort, ranks: u32) -> Vec<CollectiveCall> {
         all.extend(sizes.iter().map(with).filter(|collective| collective.memory() <= MOST_MEMORY));
     }
     all
-}
-
-/// The figure that a collective's times stand in.
-fn figure(operation: Collective, ranks: u32, engine: EngineKind) -> String {
-    format!("{}-{ranks}-{engine}", operation.name().replace('_', "-"))
-}
-
-/// The curve of a plan.
-fn curve(plan: &Plan) -> String {
-    plan.to_string()
 }
 
 fn measure(

@@ -28,123 +28,23 @@
 mod cost;
 mod floor;
 mod lap;
+mod measure;
 mod part;
 mod programs;
 mod row;
 mod session;
+mod setting;
 
 pub use floor::sockets;
+pub use measure::{EXCHANGE_ROUNDS, ExchangePattern, LevelScheme, Measure};
 pub use part::part;
 pub use row::{Row, Target, Unit, targets};
 pub use session::{Candidate, RankLocation, SameNode};
+pub use setting::{ROUNDS, Setting};
 
 use crate::harness::Error;
 use crate::harness::computation::ComputeRate;
 use session::Session;
-
-/// Every measure is taken so often of each candidate, in turns.
-pub const ROUNDS: u32 = 7;
-/// Rounds of the exchange that is overlapped: what one depends on came with the one before.
-pub const EXCHANGE_ROUNDS: u32 = 8;
-
-/// A measured quantity.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Measure {
-    /// Half a round trip of messages of so many bytes (figure 4a).
-    PingPong {
-        /// Bytes of each message.
-        bytes: u64,
-    },
-    /// A barrier of all ranks, started and waited for (figure 5).
-    Barrier,
-    /// An exchange of [`EXCHANGE_ROUNDS`] rounds under a computation (figures 6 and 7).
-    Overlap {
-        /// Bytes of each message.
-        bytes: u64,
-    },
-    /// A look at a run that is complete.
-    Test,
-    /// Waiting for a run that was complete when the computation ended.
-    LateWait,
-    /// Starting a schedule with one send.
-    Start,
-    /// One of many operations that depend on each other, executed in one go.
-    Operation,
-    /// The greater of two vectors of 32-bit floats of so many bytes (figure 4b).
-    Reduction {
-        /// Bytes of each vector.
-        bytes: u64,
-    },
-    /// An all-to-all, of all ranks or of neighbours. Where ranks share cores, what they take to
-    /// wait for each other hides what their messages cost: so it is also started and waited for by
-    /// one thread for all of them.
-    Exchange {
-        /// The pairs of ranks that exchange blocks.
-        pattern: ExchangePattern,
-        /// Bytes of each block.
-        bytes: u64,
-        /// The scheme of levels.
-        form: LevelScheme,
-    },
-}
-
-/// The pairs of ranks that exchange blocks.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum ExchangePattern {
-    /// Each rank with all ranks.
-    Everybody,
-    /// Each rank with its four neighbours on a torus of two dimensions.
-    Torus,
-}
-
-/// Levels and rounds of an all-to-all.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum LevelScheme {
-    /// In one level, in the fewest rounds. Not among neighbours.
-    Bruck,
-    /// In one level, straight to where blocks belong.
-    Direct,
-    /// In two levels: one message from each node to each other.
-    TwoLevels,
-}
-
-impl LevelScheme {
-    /// All of them.
-    pub const ALL: [LevelScheme; 3] =
-        [LevelScheme::Bruck, LevelScheme::Direct, LevelScheme::TwoLevels];
-
-    /// Its name in a row, behind that of the engine.
-    pub const fn name(self) -> &'static str {
-        match self {
-            LevelScheme::Bruck => "bruck",
-            LevelScheme::Direct => "direct",
-            LevelScheme::TwoLevels => "two-level",
-        }
-    }
-}
-
-/// Amount of measurement.
-#[derive(Clone, Copy, Debug, PartialEq)]
-pub struct Setting {
-    /// Number of rounds in which each measure is taken of each candidate.
-    pub rounds: u32,
-    /// Calls of one round.
-    pub calls: u32,
-    /// The computation over the exchange, in microseconds.
-    pub computation_us: f64,
-}
-
-impl Setting {
-    /// Enough for figures to be quoted.
-    pub fn full() -> Self {
-        Setting { rounds: ROUNDS, calls: 500, computation_us: 250.0 }
-    }
-
-    /// Enough to see that everything works.
-    pub fn quick() -> Self {
-        Setting { rounds: 2, calls: 20, computation_us: 250.0 }
-    }
-}
 
 /// Takes every measure of every candidate, in turns, with the ranks' threads where `place` says.
 ///

@@ -45,127 +45,16 @@
 mod alone;
 mod collective;
 mod evaluate;
+mod experiment;
+mod measure;
 mod part;
 mod plan;
 mod repetitions;
 mod row;
 mod trial;
 
-pub use collective::Collective;
+pub use collective::{Collective, MOST_BYTES};
+pub use experiment::{Experiment, Setting};
 pub use part::experiment;
-pub use plan::{Case, MOST_BYTES, MOST_COMPUTATION_US, MOST_REPETITIONS, Plan};
+pub use plan::{Case, MOST_COMPUTATION_US, MOST_REPETITIONS, Plan};
 pub use row::Row;
-
-use crate::harness::Error;
-use crate::harness::agreement;
-use crate::harness::computation::ComputeRate;
-use crate::harness::processor_time::RankKind;
-use tradewind::{Communicator, EngineKind};
-use trial::Trial;
-
-/// Properties of the job.
-#[derive(Clone, Copy, Debug)]
-pub struct Setting {
-    /// The engine that the job runs.
-    pub engine: EngineKind,
-    /// True if ranks are processes.
-    pub rank_kind: RankKind,
-    /// Cores that the ranks share. A rank that is bound to one cannot know.
-    pub cores: u32,
-    /// Process of the node service; its CPU time is included.
-    pub service: Option<u32>,
-    /// Seed of the skews, together with the rank.
-    pub seed: u64,
-}
-
-/// The experiment on one job.
-#[derive(Debug)]
-pub struct Experiment<'w> {
-    world: &'w Communicator,
-    setting: Setting,
-    pace: ComputeRate,
-}
-
-impl<'w> Experiment<'w> {
-    /// Prepares it: the computation is calibrated, once. All ranks call this.
-    ///
-    /// # Errors
-    /// When a rank is gone.
-    pub fn new(world: &'w Communicator, setting: Setting) -> Result<Self, Error> {
-        let own = ComputeRate::calibrate().microseconds_per_step();
-        // All ranks compute the same number of steps, those of the fastest.
-        let pace = ComputeRate::new(-agreement::largest(world, &[-own])?[0]);
-        Ok(Experiment { world, setting, pace })
-    }
-
-    /// Measures one collective of one size. All ranks call this, with the same case, and get the
-    /// same row. `announce` is called once, when it is settled what will be done and the long part
-    /// begins.
-    ///
-    /// ```
-    /// use measure::experiments::overlap::{Case, Collective, Experiment, Setting};
-    /// use measure::harness::processor_time::RankKind;
-    /// use tradewind::EngineKind;
-    ///
-    /// # fn main() -> Result<(), Box<dyn std::error::Error>> {
-    /// let rows = std::sync::Mutex::new(Vec::new());
-    /// tradewind::local(2, |world| {
-    ///     let (engine, rank_kind) = (EngineKind::Peers, RankKind::Thread);
-    ///     let setting = Setting { engine, rank_kind, cores: 2, service: None, seed: 1 };
-    ///     let case = Case { repetitions: Some(3), ..Case::new(Collective::Allreduce, 8) };
-    ///     let row = Experiment::new(&world, setting).and_then(|it| it.measure(&case, |_| {})).expect("it can be measured");
-    ///     rows.lock().expect("no thread panics").push(row);
-    ///     Ok(())
-    /// })?;
-    /// let rows = rows.into_inner()?;
-    /// assert_eq!(rows[0], rows[1]);
-    /// println!("exposed: {} µs", rows[0].exposed_us);
-    /// # Ok(())
-    /// # }
-    /// ```
-    ///
-    /// # Errors
-    /// When the case cannot be measured, a rank is gone, or the collective gives wrong data.
-    pub fn measure(&self, case: &Case, announce: impl FnOnce(&Plan)) -> Result<Row, Error> {
-        case.check()?;
-        let mut trial = Trial::new(self.world, self.setting.engine, case)?;
-        // Every root once: schedules are linked when they are first used.
-        for root in 0..trial.roots() {
-            trial.verify(root, u64::from(root))?;
-        }
-        alone::warm_up(self.world, &mut trial)?;
-        let alone_us = alone::estimate(self.world, &mut trial)?;
-        let plan = self.plan(&mut trial, case, alone_us)?;
-        announce(&plan);
-        let alone_us = alone::measure(self.world, &mut trial, &plan)?;
-        let skews = plan.skews(self.setting.seed, self.world.rank());
-        let laps = repetitions::run(self, &mut trial, &plan, &skews)?;
-        trial.verify(0, u64::MAX)?;
-        evaluate::row(self, &trial, &plan, alone_us, &laps)
-    }
-
-    /// Settles what the case leaves open; the same on all ranks.
-    fn plan(&self, trial: &mut Trial, case: &Case, alone_us: f64) -> Result<Plan, Error> {
-        let computation_us = case
-            .computation_us
-            .unwrap_or_else(|| plan::computation_for(alone_us, self.ranks_per_core()));
-        let mut plan = Plan {
-            computation_us,
-            alone_us,
-            steps: self.pace.steps(computation_us),
-            repetitions: 2,
-        };
-        plan.repetitions = match case.repetitions {
-            Some(repetitions) => repetitions,
-            None => plan::repetitions_within_budget(
-                repetitions::time_of_two_us(self, trial, &plan)? / 2.0,
-            ),
-        };
-        Ok(plan)
-    }
-
-    /// Number of ranks on each core.
-    fn ranks_per_core(&self) -> u32 {
-        self.world.size().div_ceil(self.setting.cores.max(1))
-    }
-}

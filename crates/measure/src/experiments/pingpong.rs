@@ -4,20 +4,18 @@
 
 mod fits;
 mod more;
+mod shared;
 
 use crate::experiments::queues::message_path::MessagePath;
 use crate::experiments::queues::{open, phases};
 use crate::harness::repetition::Repetition;
 use crate::harness::{Error, Experiment, Finding, JobShape, Setting, Step, StepContext};
-use crate::pairs::{Exchange, Pattern, Receive};
+use crate::pairs::{Exchange, Receive};
 use crate::results::{Axis, Figure, Part, Point, Table};
 use queues::bulk::Policy;
+use shared::{FIGURES, TABLE, each};
 use tradewind::EngineKind;
 
-const TABLE: &str = "fits";
-/// Figures with the patterns they show, in two ranges of lengths: 0 to 16000 and 0 to 2000 bytes.
-const FIGURES: [(&str, Pattern); 2] =
-    [("exchange", Pattern::Exchange), ("round-trip", Pattern::RoundTrip)];
 const CURVES: [(&str, Receive); 2] =
     [("receive posted", Receive::Posted), ("receive not posted", Receive::Late)];
 /// Behind the figures' names for the range of short messages.
@@ -149,11 +147,6 @@ fn measure(
         }
     }
     Ok(findings)
-}
-
-/// A run moves two messages.
-fn each(times: &[f64]) -> Vec<f64> {
-    times.iter().map(|time| time / 2.0).collect()
 }
 
 /// Half round trips through queues, for each lap.

@@ -122,17 +122,8 @@ fn no_dependency_points_back() {
 }
 
 /// Crates whose modules still form cycles. A crate without them must leave this list.
-const WITH_CYCLES: [&str; 9] = [
-    "cli",
-    "collectives",
-    "engine",
-    "goal",
-    "measure",
-    "models",
-    "service",
-    "testing",
-    "tradewind",
-];
+const WITH_CYCLES: &[&str] =
+    &["collectives", "engine", "goal", "models", "service", "testing", "tradewind"];
 
 fn modules_form_no_cycles() {
     let mut found = Vec::new();

@@ -1,14 +1,11 @@
 //! `tradewind measure queues`: overhead, latency and gap of every mechanism.
 
-mod job;
-pub(crate) mod rank;
 mod table;
 
 use super::suite::{self, ResultsLocation};
 use crate::failure::Failure;
 use crate::format::Format;
 use clap::error::ErrorKind;
-use job::{End, Measured};
 use measure::experiments::queues::{Crossover, Mechanism, Plan, Row, rows_of};
 use measure::harness::Setting;
 use std::io::IsTerminal;
@@ -61,7 +58,7 @@ pub(crate) struct Arguments {
 
 /// The rows to be measured.
 #[derive(Debug, clap::Args)]
-pub(crate) struct PlanArguments {
+struct PlanArguments {
     /// Numbers of sending threads.
     #[arg(long, value_name = "N,...", value_delimiter = ',', default_value = "1,2")]
     threads: Vec<u32>,
@@ -104,7 +101,7 @@ struct Report<'a> {
 
 impl PlanArguments {
     /// The plan of these arguments.
-    pub(super) fn into_plan(self) -> Plan {
+    fn into_plan(self) -> Plan {
         let usual = Plan::default();
         let or = |given: Vec<u64>, usual| if given.is_empty() { usual } else { given };
         Plan {
@@ -137,53 +134,21 @@ pub(crate) fn execute(arguments: Arguments, format: Format) -> Result<ExitCode, 
         // Before any rank is started.
         clap::Error::raw(ErrorKind::ValueValidation, format!("{error}\n")).exit();
     }
-    match arguments.out {
-        Some(out) => execute_kept(
-            &plan,
-            ResultsLocation { out, again: arguments.again, temporary: false },
-            format,
-        ),
-        None => execute_once(&plan, format),
-    }
-}
-
-/// As an experiment of the suite.
-fn execute_kept(plan: &Plan, place: ResultsLocation, format: Format) -> Result<ExitCode, Failure> {
+    let temporary = tempfile::tempdir()?;
+    let place = ResultsLocation {
+        temporary: arguments.out.is_none(),
+        out: arguments.out.unwrap_or_else(|| temporary.path().to_owned()),
+        again: arguments.again,
+    };
     let setting = Setting { options: plan.options(), ..Setting::default() };
     let measured = suite::measure_one("queues", &setting, &place)?;
     if let Some(part) = measured.parts.first() {
         print(&rows_of(part), &part.notes, format)?;
     }
-    Ok(measured.status)
-}
-
-fn execute_once(plan: &Plan, format: Format) -> Result<ExitCode, Failure> {
-    let Measured { rows, skipped, end } = job::run(plan)?;
-    let why =
-        |(mechanism, why): &(Mechanism, String)| format!("{mechanism} was not measured: {why}.");
-    // What there is, however it ended: nothing of it is kept.
-    if matches!(end, End::Complete) || !rows.is_empty() {
-        print(&rows, &skipped.iter().map(why).collect::<Vec<_>>(), format)?;
+    if place.temporary && std::io::stderr().is_terminal() {
+        eprintln!("tradewind: these rows are kept nowhere; --out DIR keeps them");
     }
-    Ok(match end {
-        End::Complete => {
-            if std::io::stderr().is_terminal() {
-                eprintln!("tradewind: these rows are kept nowhere; --out DIR keeps them");
-            }
-            ExitCode::SUCCESS
-        }
-        End::RankFailed { rank, how, status } => {
-            eprintln!("tradewind: the measurement stopped, rank {rank} failed: {how}");
-            ExitCode::from(status)
-        }
-        End::Incomplete { expected } => {
-            eprintln!(
-                "tradewind: the measurement stopped, its ranks ended with {} of {expected} rows",
-                rows.len()
-            );
-            ExitCode::FAILURE
-        }
-    })
+    Ok(measured.status)
 }
 
 fn print(rows: &[Row], left_out: &[String], format: Format) -> Result<(), Failure> {

@@ -6,6 +6,7 @@ mod kept;
 mod progress;
 pub(crate) mod rank;
 mod table;
+mod text;
 
 use crate::failure::Failure;
 use crate::format::Format;
@@ -18,7 +19,8 @@ use measure::page::{Input, Results};
 use measure::results::{Directory, Part};
 use models::decision::DecisionTable;
 use progress::Progress;
-use std::path::{Path, PathBuf};
+use std::io::IsTerminal;
+use std::path::PathBuf;
 use std::process::ExitCode;
 use std::sync::{Arc, Mutex};
 
@@ -141,7 +143,9 @@ fn measure_all(
     let progress = Progress::new(all.iter().map(SavedPart::milliseconds_left).sum());
     let mut measured = Measured { parts: Vec::new(), status: ExitCode::SUCCESS };
     for kept in all {
-        progress.say(&kept.announcement());
+        if !place.temporary || std::io::stderr().is_terminal() {
+            progress.say(&kept.announcement());
+        }
         let kept = Arc::new(Mutex::new(kept));
         let end = measure(&kept, setting, &progress)?;
         let kept = lock(&kept);
@@ -150,6 +154,9 @@ fn measure_all(
             JobEnd::Interrupted(code) => {
                 progress.finish();
                 eprintln!("tradewind: interrupted; {}", how_far(&kept, place));
+                if place.temporary {
+                    measured.parts.push(kept.part().clone());
+                }
                 return Ok(Measured { status: ExitCode::from(code), ..measured });
             }
             JobEnd::Failed { why, code } => {
@@ -210,14 +217,4 @@ pub(crate) fn decisions(directory: &Directory) -> Result<Option<DecisionTable>, 
     let Some(part) = directory.read("decisions")? else { return Ok(None) };
     let here = models::machine::Topology::here().fingerprint().clone();
     measure::experiments::decisions::table(&part, here).map(Some).map_err(Failure::Decisions)
-}
-
-/// Text of a count.
-fn count(number: usize, what: &str) -> String {
-    if number == 1 { format!("1 {what}") } else { format!("{number} {what}s") }
-}
-
-/// A part's file, for messages.
-fn file_of(directory: &Path, part: &Part) -> String {
-    directory.join(format!("{}.json", part.name)).display().to_string()
 }

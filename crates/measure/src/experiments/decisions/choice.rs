@@ -1,6 +1,6 @@
 //! Ranges of sizes from what was measured.
 
-use super::{map_of, segments};
+use super::grid::{map_of, segments};
 use crate::experiments::algorithms::{CollectiveCall, Plan};
 use crate::harness::Error;
 use crate::results::{Figure, Part, Point, Role, Square};

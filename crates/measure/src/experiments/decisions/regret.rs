@@ -1,6 +1,6 @@
 //! Time lost by the choices of the decision table.
 
-use super::{FILE, Grid, map_of, segments};
+use super::grid::{FILE, Grid, map_of, segments};
 use crate::experiments::algorithms::{CollectiveCall, Plan, TimeBudget, settle};
 use crate::harness::{Error, Experiment, Finding, Setting, StepContext};
 use crate::results::{Colour, Part, Square, Table, Value};

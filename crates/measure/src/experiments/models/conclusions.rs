@@ -1,11 +1,12 @@
 //! Conclusions over all sizes.
 
+use super::guidelines;
+use super::names::{LOWER, UPPER, curve, figure, numbers_of_ranks};
 use super::outline::{
     ANOMALIES, CONSTANTS, CONTENTION, ERRORS, GUIDELINES, SUMMARY, by_plogp, by_sharing,
     is_by_sharing,
 };
 use super::shared::{Measured, Model, is_fitted, measured, program};
-use super::{LOWER, UPPER, curve, figure, guidelines};
 use crate::harness::Error;
 use crate::results::{Figure, Part, Point, Role, Series, Value};
 use crate::statistics::median;
@@ -13,7 +14,7 @@ use collectives::{Algorithm, Collective};
 use models::fit::{ContentionSample, contention};
 use models::formulas::alltoall::Bounds;
 use models::simulation::{Constants, KNOTS, bounds};
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 use tradewind::EngineKind;
 
 const ENGINES: [EngineKind; 2] = [EngineKind::Peers, EngineKind::Caller];
@@ -54,11 +55,6 @@ fn keep_the_faster(series: &mut Series) {
         .points
         .sort_by(|one, other| one.x.total_cmp(&other.x).then(one.median.total_cmp(&other.median)));
     series.points.dedup_by(|later, kept| later.x == kept.x);
-}
-
-/// As the figures' names say.
-pub(super) fn numbers_of_ranks(part: &Part) -> BTreeSet<u32> {
-    part.figures.iter().filter_map(|figure| figure.name.rsplit('-').nth(1)?.parse().ok()).collect()
 }
 
 /// Replaces what the model of sharing predicts.

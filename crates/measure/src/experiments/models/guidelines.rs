@@ -1,7 +1,6 @@
 //! Performance guidelines between collectives, and their violations.
 
-use super::conclusions::numbers_of_ranks;
-use super::figure;
+use super::names::{figure, numbers_of_ranks};
 use crate::results::{Part, Role, Value};
 use collectives::Collective;
 use tradewind::EngineKind;

@@ -1,6 +1,6 @@
 //! The part before anything is measured, and the names in it.
 
-use super::figure;
+use super::names::figure;
 use crate::harness::{JobShape, Setting};
 use crate::results::{Axis, Figure, Part, Table};
 use collectives::Collective;

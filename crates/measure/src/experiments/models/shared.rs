@@ -1,6 +1,6 @@
 //! The model of sharing, fitted to the simplest algorithms and played for all.
 
-use super::{curve, figure, segments};
+use super::names::{curve, figure, segments};
 use crate::experiments::algorithms::{CollectiveCall, Plan};
 use crate::results::{Figure, Part, Role};
 use collectives::{Algorithm, Collective};

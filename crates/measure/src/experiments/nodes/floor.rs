@@ -1,9 +1,9 @@
 //! Lower bound of a message between nodes: plain sockets (figure 4a's
 //! user-space line).
 
-use super::Setting;
 use super::lap::StartBarrier;
 use super::row::{Kind, Row};
+use super::setting::Setting;
 use crate::harness::Error;
 use crate::harness::clock::{microseconds, now_ns};
 use std::io::ErrorKind;

@@ -1,6 +1,6 @@
 //! The schedules that are measured.
 
-use super::{EXCHANGE_ROUNDS, LevelScheme};
+use super::measure::{EXCHANGE_ROUNDS, LevelScheme};
 use crate::harness::Error;
 use collectives::alltoall::Algorithm;
 use collectives::neighbor::{Neighborhood, Topology, balanced_dimensions, neighbor_alltoall};

@@ -1,6 +1,6 @@
 //! Rows of the result, and the targets of the kernel engine.
 
-use super::{ExchangePattern, Measure};
+use super::measure::{ExchangePattern, Measure};
 use crate::statistics::percentile;
 use serde::Serialize;
 

@@ -2,8 +2,10 @@
 
 use super::cost::{BackgroundTime, Reading, Spent};
 use super::lap::{Runner, StartBarrier};
+use super::measure::{ExchangePattern, Measure};
+use super::programs;
 use super::row::{Kind, Row};
-use super::{ExchangePattern, Measure, Setting, programs};
+use super::setting::Setting;
 use crate::harness::Error;
 use crate::harness::clock::{microseconds, now_ns};
 use crate::harness::computation::{ComputeRate, compute};

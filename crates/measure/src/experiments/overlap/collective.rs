@@ -7,6 +7,9 @@ use tradewind::{
     Communicator, EngineKind, NeighborAlgorithm,
 };
 
+/// The longest message that is measured, in bytes.
+pub const MOST_BYTES: u64 = 1 << 30;
+
 /// Up to this many bytes a pair the caller engine exchanges in the fewest rounds instead of with
 /// the fewest bytes.
 const BRUCK_BYTES: u64 = 256;
@@ -70,7 +73,7 @@ impl Collective {
         let expected = match self {
             Collective::Barrier if bytes > 0 => "0, it has no data",
             Collective::Barrier => return Ok(()),
-            _ if bytes == 0 || bytes > super::MOST_BYTES => "from 1 to 1073741824 (1 GiB)",
+            _ if bytes == 0 || bytes > MOST_BYTES => "from 1 to 1073741824 (1 GiB)",
             Collective::Allreduce if !bytes.is_multiple_of(8) => "a multiple of 8, it adds doubles",
             _ => return Ok(()),
         };

@@ -1,6 +1,6 @@
 //! From all ranks' repetitions to one row.
 
-use super::Experiment;
+use super::experiment::Experiment;
 use super::plan::Plan;
 use super::repetitions::{Lap, RankTimes};
 use super::row::Row;

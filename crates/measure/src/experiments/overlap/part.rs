@@ -1,6 +1,9 @@
 //! Overlap as a part of the suite: both engines over the same computation.
 
-use super::{Case, Collective, Experiment as Measurement, Row, Setting as Job};
+use super::collective::Collective;
+use super::experiment::{Experiment as Measurement, Setting as Job};
+use super::plan::Case;
+use super::row::Row;
 use crate::harness::processor_time::RankKind;
 use crate::harness::{Error, Experiment, Finding, JobShape, Setting, Step, StepContext};
 use crate::results::{Axis, Figure, Part, Point, Table};

@@ -5,8 +5,6 @@ use crate::harness::Error;
 use rand::rngs::StdRng;
 use rand::{Rng, SeedableRng};
 
-/// The longest message that is measured, in bytes.
-pub const MOST_BYTES: u64 = 1 << 30;
 /// The most repetitions: all their times are kept.
 pub const MOST_REPETITIONS: u32 = 1_000_000;
 /// The longest computation, in microseconds.

@@ -1,6 +1,6 @@
 //! The repetitions: the computation by itself and over the collective, in turns.
 
-use super::Experiment;
+use super::experiment::Experiment;
 use super::plan::Plan;
 use super::trial::Trial;
 use crate::harness::Error;

@@ -1,6 +1,6 @@
 //! Lines through the measurements, as in the report's table 1.
 
-use super::{FIGURES, TABLE};
+use super::shared::{FIGURES, TABLE};
 use crate::harness::Error;
 use crate::results::{Part, Point, Role, Series, Value};
 use models::fit::{Messages, Weights, messages};

@@ -1,6 +1,7 @@
 //! Further costs of a message: pages that are touched for the first time, and waiting for each
 //! message by itself.
 
+use super::shared::each;
 use crate::harness::clock::{microseconds, now_ns};
 use crate::harness::repetition::Repetition;
 use crate::harness::{Error, Finding, JobShape, Setting, Step, StepContext};
@@ -94,11 +95,7 @@ fn first_touch(
     ] {
         let mut slowest = vec![0.0; own.len()];
         world.allreduce(&own, &mut slowest, Op::Maximum)?;
-        findings.push(Finding::measured(
-            PAGING,
-            curve,
-            Point::of(bytes as f64, &super::each(&slowest)),
-        ));
+        findings.push(Finding::measured(PAGING, curve, Point::of(bytes as f64, &each(&slowest))));
     }
     Ok(findings)
 }
@@ -118,7 +115,7 @@ fn blocking(here: &StepContext<'_>, bytes: u64, laps: Repetition) -> Result<Vec<
     let at_once = laps.time(world, |times| (0..times).try_for_each(|_| forth.both(&mut back)))?;
     forth.check(world)?;
     back.check(world)?;
-    let point = |times: &[f64]| Point::of(bytes as f64, &super::each(times));
+    let point = |times: &[f64]| Point::of(bytes as f64, &each(times));
     Ok(vec![
         Finding::measured(BLOCKING, "blocking", point(&in_turn)),
         Finding::measured(BLOCKING, "nonblocking", point(&at_once)),

@@ -1,11 +1,13 @@
 //! The mechanisms that can be measured, with their names on the command line.
 
 use super::parts::CAPACITY;
-use super::plan::MOST_BYTES;
 use super::ring::LINES;
 use queues::cache_line::LINE_DATA;
 use serde::{Deserialize, Serialize};
 use std::ops::RangeInclusive;
+
+/// The longest message that is measured, in bytes.
+pub const MOST_BYTES: u64 = 1 << 26;
 
 /// A mechanism that moves messages from one rank to the other.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]

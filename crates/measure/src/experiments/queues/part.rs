@@ -1,6 +1,10 @@
 //! Queues as a part of the suite: every row of a [`Plan`] is a step.
 
-use super::{Case, Crossover, Event, LEAST_ROUNDS, Mechanism, Plan, Row, run};
+use super::crossover::Crossover;
+use super::mechanism::Mechanism;
+use super::plan::{Case, LEAST_ROUNDS, Plan};
+use super::row::Row;
+use super::run::{Event, run};
 use crate::harness::{Error, Experiment, Finding, JobShape, Setting, Step, StepContext};
 use crate::results::{Axis, Figure, Part, Point, Table, Value};
 use crate::statistics::Quantiles as Spread;

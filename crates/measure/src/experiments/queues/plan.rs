@@ -1,10 +1,8 @@
 //! The requested mechanisms, sizes and threads.
 
-use super::mechanism::Mechanism;
+use super::mechanism::{MOST_BYTES, Mechanism};
 use crate::harness::Error;
 
-/// The longest message that is measured, in bytes.
-pub const MOST_BYTES: u64 = 1 << 26;
 /// The most threads that send through one queue.
 pub const MOST_THREADS: u32 = 64;
 /// The fewest rounds, so that a tenth below and a tenth above mean something.

@@ -1,6 +1,6 @@
 //! A part that grows, and what was there of it before.
 
-use super::{count, file_of};
+use super::text::{count, file_of};
 use crate::failure::Failure;
 use measure::harness::{Experiment, Finding, Setting, Step};
 use measure::results::{Directory, Part, ResultsError};

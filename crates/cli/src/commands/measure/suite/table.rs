@@ -1,6 +1,6 @@
 //! The text form of a part: its tables and notes, without curves.
 
-use super::{count, file_of};
+use super::text::{count, file_of};
 use crate::commands::overlap::figures::{figure, table_with};
 use comfy_table::Cell;
 use measure::results::{Part, Table, Value};

@@ -1,0 +1,158 @@
+//! Ranks and sizes at which algorithms are compared, and the names that follow from them.
+
+use crate::experiments::algorithms::{CollectiveCall, TimeBudget};
+use crate::harness::{Error, Finding, JobShape, Setting, Step, StepContext};
+use crate::results::{Categories, Colour, Map};
+use collectives::Collective;
+use std::num::NonZeroU64;
+use tradewind::EngineKind;
+
+/// The file of the table in a directory of results.
+pub const FILE: &str = "decision-table.json";
+/// The option that says for which numbers of ranks: a list with commas.
+pub const RANKS: &str = "ranks";
+/// No collective takes more memory than this.
+const MOST_MEMORY: u64 = 1 << 28;
+
+const QUICK_OPERATIONS: [Collective; 3] =
+    [Collective::Barrier, Collective::Bcast, Collective::Allreduce];
+
+/// Ranks and sizes at which plans are compared.
+pub(super) struct Grid {
+    pub(super) operations: Vec<Collective>,
+    pub(super) ranks: Vec<u32>,
+    pub(super) bytes: Vec<u64>,
+    budget: TimeBudget,
+}
+
+impl Grid {
+    /// These sizes in full, the first few of them for a look.
+    pub(super) fn of(setting: &Setting, sizes: &[u64]) -> Self {
+        let asked = setting
+            .options
+            .get(RANKS)
+            .map(|list| list.split(',').filter_map(|one| one.parse().ok()).collect());
+        let usual = || if setting.quick { vec![2] } else { vec![2, 4, 8] };
+        Grid {
+            operations: if setting.quick {
+                QUICK_OPERATIONS.to_vec()
+            } else {
+                Collective::ALL.to_vec()
+            },
+            ranks: asked.filter(|ranks: &Vec<u32>| !ranks.is_empty()).unwrap_or_else(usual),
+            bytes: if setting.quick { sizes[..3].to_vec() } else { sizes.to_vec() },
+            budget: if setting.quick {
+                TimeBudget::QUICK
+            } else {
+                TimeBudget { milliseconds: 50.0, most_rounds: 101 }
+            },
+        }
+    }
+
+    /// The sizes of an operation.
+    pub(super) fn bytes_of(&self, operation: Collective) -> &[u64] {
+        if operation == Collective::Barrier { &[0] } else { &self.bytes }
+    }
+
+    /// Every collective, by number of ranks.
+    pub(super) fn collectives(&self) -> impl Iterator<Item = CollectiveCall> + '_ {
+        let with_ranks = move |ranks: u32| {
+            let of = move |operation: Collective| {
+                let with =
+                    move |bytes: &u64| CollectiveCall { operation, ranks, bytes: *bytes, root: 0 };
+                self.bytes_of(operation).iter().map(with)
+            };
+            self.operations.iter().copied().flat_map(of)
+        };
+        self.ranks
+            .iter()
+            .copied()
+            .flat_map(with_ranks)
+            .filter(|collective| collective.memory() <= MOST_MEMORY)
+    }
+
+    /// A step for each collective.
+    pub(super) fn steps(
+        &self,
+        setting: &Setting,
+        measure: impl Fn(
+            &StepContext<'_>,
+            &CollectiveCall,
+            TimeBudget,
+            (usize, usize),
+        ) -> Result<Vec<Finding>, Error>
+        + Copy
+        + Send
+        + Sync
+        + 'static,
+    ) -> Vec<Step> {
+        let step = |collective: CollectiveCall| {
+            let shape = JobShape::bound(setting, collective.ranks).with_engine(EngineKind::Peers);
+            let budget = self.budget;
+            let place = self.place(&collective);
+            let milliseconds = 2 * budget.milliseconds as u64;
+            Step::new(collective.to_string(), shape, milliseconds, move |here| {
+                measure(here, &collective, budget, place)
+            })
+        };
+        self.collectives().map(step).collect()
+    }
+
+    /// The column and the row of a collective in the map of its number of ranks.
+    pub(super) fn place(&self, collective: &CollectiveCall) -> (usize, usize) {
+        let column = self.bytes.iter().position(|bytes| *bytes == collective.bytes).unwrap_or(0);
+        let row = self
+            .operations
+            .iter()
+            .position(|operation| *operation == collective.operation)
+            .unwrap_or(0);
+        (column, row)
+    }
+
+    /// A map for each number of ranks.
+    pub(super) fn maps(
+        &self,
+        setting: &Setting,
+        title: &str,
+        caption: &str,
+        colour: Colour,
+    ) -> Vec<Map> {
+        let names =
+            |all: Vec<String>, label: &str| Categories { label: label.to_owned(), names: all };
+        let map = |ranks: &u32| Map {
+            name: map_of(*ranks),
+            title: format!("{title}, {}", JobShape::bound(setting, *ranks).describe()),
+            caption: caption.to_owned(),
+            columns: names(self.bytes.iter().map(u64::to_string).collect(), "bytes"),
+            rows: names(self.operations.iter().map(Collective::to_string).collect(), "operation"),
+            colour,
+            cells: Vec::new(),
+        };
+        self.ranks.iter().map(map).collect()
+    }
+
+    /// Which numbers of ranks share cores, in words.
+    pub(super) fn notes(&self, setting: &Setting) -> Vec<String> {
+        let shapes = self.ranks.iter().map(|ranks| JobShape::bound(setting, *ranks));
+        let crowded: Vec<String> =
+            shapes.filter(JobShape::is_crowded).map(|shape| shape.describe()).collect();
+        if crowded.is_empty() {
+            return Vec::new();
+        }
+        vec![format!("More ranks than cores, which take turns: {}.", crowded.join(", "))]
+    }
+}
+
+/// Segments of the segmented algorithms.
+pub(super) fn segments() -> Vec<NonZeroU64> {
+    [8 << 10, 64 << 10].into_iter().filter_map(NonZeroU64::new).collect()
+}
+
+pub(super) fn map_of(ranks: u32) -> String {
+    format!("ranks-{ranks}")
+}
+
+/// The figure that a collective's times stand in.
+pub(super) fn figure(operation: Collective, ranks: u32) -> String {
+    format!("{}-{ranks}", operation.name().replace('_', "-"))
+}

@@ -1,0 +1,48 @@
+//! The experiment on one job, and the properties of that job.
+
+use crate::harness::Error;
+use crate::harness::agreement;
+use crate::harness::computation::ComputeRate;
+use crate::harness::processor_time::RankKind;
+use tradewind::{Communicator, EngineKind};
+
+/// Properties of the job.
+#[derive(Clone, Copy, Debug)]
+pub struct Setting {
+    /// The engine that the job runs.
+    pub engine: EngineKind,
+    /// True if ranks are processes.
+    pub rank_kind: RankKind,
+    /// Cores that the ranks share. A rank that is bound to one cannot know.
+    pub cores: u32,
+    /// Process of the node service; its CPU time is included.
+    pub service: Option<u32>,
+    /// Seed of the skews, together with the rank.
+    pub seed: u64,
+}
+
+/// The experiment on one job.
+#[derive(Debug)]
+pub struct Experiment<'w> {
+    pub(super) world: &'w Communicator,
+    pub(super) setting: Setting,
+    pub(super) pace: ComputeRate,
+}
+
+impl<'w> Experiment<'w> {
+    /// Prepares it: the computation is calibrated, once. All ranks call this.
+    ///
+    /// # Errors
+    /// When a rank is gone.
+    pub fn new(world: &'w Communicator, setting: Setting) -> Result<Self, Error> {
+        let own = ComputeRate::calibrate().microseconds_per_step();
+        // All ranks compute the same number of steps, those of the fastest.
+        let pace = ComputeRate::new(-agreement::largest(world, &[-own])?[0]);
+        Ok(Experiment { world, setting, pace })
+    }
+
+    /// Number of ranks on each core.
+    pub(super) fn ranks_per_core(&self) -> u32 {
+        self.world.size().div_ceil(self.setting.cores.max(1))
+    }
+}

@@ -1,0 +1,129 @@
+//! The experiment on one job: every row of a plan between two ranks.
+
+use super::mechanism::Mechanism;
+use super::message_path::{Floor, MessagePath};
+use super::plan::{Case, Plan};
+use super::row::Row;
+use super::words::Command;
+use super::{idle, open, trial};
+use crate::harness::Error;
+use queues::bulk::Policy;
+use tradewind::Communicator;
+
+/// Progress of the experiment.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Event {
+    /// It begins with this row.
+    Begin(Case),
+    /// It has measured this row.
+    Row(Box<Row>),
+    /// A mechanism cannot be measured here, and why.
+    Skipped {
+        /// The mechanism.
+        mechanism: Mechanism,
+        /// Why.
+        why: String,
+    },
+}
+
+/// Measures all rows of the plan between two ranks. Both call this with the same plan; `tell` is
+/// called on both, what it is told on rank 0 counts.
+///
+/// ```
+/// use measure::experiments::queues::{Event, Mechanism, Plan, run};
+///
+/// # fn main() -> Result<(), Box<dyn std::error::Error>> {
+/// let rows = std::sync::Mutex::new(Vec::new());
+/// tradewind::local(2, |world| {
+///     let plan = Plan { mechanisms: vec![Mechanism::Wide], threads: vec![1], sizes: vec![48], row_ms: 1, ..Plan::default() };
+///     run(&world, &plan, |event| match event {
+///         Event::Row(row) if world.rank() == 0 => rows.lock().expect("no thread panics").push(*row),
+///         _ => {}
+///     })
+///     .expect("it can be measured");
+///     Ok(())
+/// })?;
+/// let rows = rows.into_inner()?;
+/// println!("{:?} ns", rows[0].latency_ns.expect("every mechanism has one").median);
+/// # Ok(())
+/// # }
+/// ```
+///
+/// # Errors
+/// When the plan cannot be measured, there are not two ranks, a rank is gone, or a mechanism gives
+/// wrong data.
+pub fn run(world: &Communicator, plan: &Plan, mut tell: impl FnMut(Event)) -> Result<(), Error> {
+    plan.check()?;
+    if world.size() != 2 {
+        let found = world.size().to_string();
+        return Err(Error::Argument { what: "the number of ranks", found, expected: "2" });
+    }
+    let mut experiment = Experiment { world, floor: [open::floor(world)?], plan, tell: &mut tell };
+    plan.groups()
+        .into_iter()
+        .try_for_each(|(mechanism, threads)| experiment.group(mechanism, threads))
+}
+
+/// The experiment on one job.
+struct Experiment<'a, T> {
+    world: &'a Communicator,
+    floor: [Floor; 1],
+    plan: &'a Plan,
+    tell: &'a mut T,
+}
+
+impl<T: FnMut(Event)> Experiment<'_, T> {
+    /// All rows of a mechanism with so many threads.
+    fn group(&mut self, mechanism: Mechanism, threads: u32) -> Result<(), Error> {
+        let world = self.world;
+        let many = threads as usize;
+        let remote = |command| open::remote(world, command);
+        match mechanism {
+            Mechanism::Express => self.sizes(mechanism, threads, open::words(world, many)?),
+            Mechanism::OnePoll => self.sizes(mechanism, threads, open::polled(world, many)?),
+            Mechanism::Wide => self.sizes(mechanism, threads, open::lines(world, many)?),
+            Mechanism::TagOn => {
+                let largest = self.plan.sizes_of(mechanism).into_iter().max().unwrap_or(0);
+                self.sizes(mechanism, threads, open::tagged(world, many, largest)?)
+            }
+            Mechanism::Basic => self.sizes(mechanism, threads, open::ring(world)?),
+            Mechanism::Channel => self.sizes(mechanism, threads, open::doubles(world)?),
+            Mechanism::Write => self.sizes(mechanism, threads, remote(Command::Write)?),
+            Mechanism::Read => self.sizes(mechanism, threads, remote(Command::Read)?),
+            Mechanism::Accumulate => self.sizes(mechanism, threads, remote(Command::Accumulate)?),
+            Mechanism::Bulk => self.bulk(mechanism, Policy::Automatic),
+            Mechanism::BulkStaged => self.bulk(mechanism, Policy::Staged),
+            Mechanism::BulkDirect => self.bulk(mechanism, Policy::Direct),
+            Mechanism::Idle => {
+                (self.tell)(Event::Begin(Case { mechanism, threads, bytes: 0 }));
+                (self.tell)(Event::Row(Box::new(idle::measure(world)?)));
+                Ok(())
+            }
+        }
+    }
+
+    fn bulk(&mut self, mechanism: Mechanism, policy: Policy) -> Result<(), Error> {
+        let (ways, why) = open::bulk(self.world, policy)?;
+        if let Some(why) = why {
+            (self.tell)(Event::Skipped { mechanism, why });
+            return Ok(());
+        }
+        self.sizes(mechanism, 1, ways)
+    }
+
+    fn sizes<W: MessagePath>(
+        &mut self,
+        mechanism: Mechanism,
+        threads: u32,
+        mut ways: Vec<W>,
+    ) -> Result<(), Error> {
+        for bytes in self.plan.sizes_of(mechanism) {
+            let case = Case { mechanism, threads, bytes };
+            (self.tell)(Event::Begin(case));
+            let row = trial::measure(self.world, &mut self.floor, &mut ways, case, self.plan)?;
+            (self.tell)(Event::Row(Box::new(row)));
+        }
+        // Neither rank closes an end that the other still uses.
+        Ok(self.world.barrier()?)
+    }
+}
