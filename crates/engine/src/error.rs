@@ -176,9 +176,6 @@ pub enum Error {
     /// The ranks' schedules do not fit together.
     #[error("the schedules do not fit together:\n{}", goal::check::list(.0))]
     Link(Vec<Problem>),
-    /// The ranks' schedules do not fit together; another rank reports the list.
-    #[error("the schedules do not fit together: rank 0 of the communicator reports how:\n{0}")]
-    LinkElsewhere(String),
     /// A schedule is damaged.
     #[error(transparent)]
     Schedule(#[from] ScheduleError),

@@ -14,6 +14,7 @@
 pub mod argument;
 mod clock;
 pub mod communicator;
+mod context;
 mod error;
 pub mod flat;
 mod linked;
@@ -29,5 +30,7 @@ pub mod trace;
 mod wait;
 mod window;
 
+pub use communicator::link::LinkedSchedule;
+pub use communicator::request::Request;
 pub use error::{Error, Exit, Outcome, Straggler};
 pub use node::decisions::Decisions;

@@ -3,62 +3,23 @@
 
 pub(crate) mod decisions;
 pub(crate) mod deferred_free;
+pub mod liveness;
 pub mod membership;
+mod options;
+
+pub use options::{EngineKind, JobOptions};
 
 use crate::error::{Error, Exit, Straggler};
 use crate::node::decisions::Decisions;
-use crate::node::membership::{LivenessCheck, Member};
 use crate::state::StateLayout;
 use crate::wait::SpinPolicy;
-use goal::limits;
-use shm::arena::Arena;
 use shm::completion::Completion;
 use shm::mapped::{Mapped, MappedSlice};
 use shm::memory::SegmentMemory;
 use shm::process::ProcessState;
-use shm::segment::{Backing, Offset, Segment};
+use shm::segment::{Offset, Segment};
 use shm::sync::{AtomicU32, AtomicU64, Ordering};
 use std::sync::Arc;
-use std::time::Duration;
-
-/// Assignment of the operations of a schedule to processes.
-#[repr(u32)]
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub enum EngineKind {
-    /// Cooperative progress: the process that completes an operation also runs the operations that
-    /// it enables, for any rank of the node.
-    Peers = 0,
-    /// In-call progress: each rank runs its own operations, inside its own calls. This is the usual
-    /// design of MPI libraries, and serves as the baseline.
-    Caller = 1,
-}
-
-impl EngineKind {
-    /// Returns the name on the command line.
-    pub fn name(self) -> &'static str {
-        match self {
-            EngineKind::Peers => "peers",
-            EngineKind::Caller => "caller",
-        }
-    }
-}
-
-impl std::fmt::Display for EngineKind {
-    fn fmt(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        formatter.write_str(self.name())
-    }
-}
-
-impl std::str::FromStr for EngineKind {
-    type Err = String;
-
-    fn from_str(text: &str) -> Result<Self, String> {
-        [EngineKind::Peers, EngineKind::Caller]
-            .into_iter()
-            .find(|kind| kind.name() == text)
-            .ok_or_else(|| format!("there is no engine {text:?}: choose peers or caller"))
-    }
-}
 
 const MAGIC: u64 = u64::from_le_bytes(*b"tradewin");
 const VERSION: u32 = 2;
@@ -123,73 +84,6 @@ mod state {
     pub(super) const NEVER_STARTED: u32 = 5;
     pub(super) const PANICKED: u32 = 6;
     pub(super) const VANISHED: u32 = 7;
-}
-
-/// Layout of a job on its node.
-#[derive(Clone, Debug)]
-pub struct JobOptions {
-    /// Number of ranks.
-    pub ranks: u32,
-    /// Assignment of operations to processes.
-    pub engine: EngineKind,
-    /// Address space of each rank's part of the segment, in bytes. Pages are allocated on first use.
-    pub arena_bytes: u64,
-    /// Number of cores that the ranks share. With more ranks than cores, waiting ranks do not spin.
-    pub cores: u32,
-    /// Source of the segment's memory.
-    pub backing: Backing,
-    /// True if operations of kind `calc` end immediately.
-    pub skip_calc: bool,
-    /// Longest message of a schedule, in bytes, that is sent before its receive is posted.
-    pub eager_limit: u64,
-    /// Selection of algorithms, for all ranks.
-    pub decisions: Option<Decisions>,
-}
-
-impl JobOptions {
-    /// Returns the default options for `ranks` ranks. `TRADEWIND_SEGMENT_DIR` names a directory for the
-    /// segment (default: anonymous memory), `TRADEWIND_ARENA_MIB` the address space of a rank's
-    /// part in MiB (default 4096), `TRADEWIND_EAGER_BYTES` the eager limit (default 4096),
-    /// `TRADEWIND_DECISIONS` the [decisions](Decisions).
-    ///
-    /// # Errors
-    /// Returns an error if a variable has an invalid value.
-    pub fn new(ranks: u32, engine: EngineKind) -> Result<Self, Error> {
-        let backing = match std::env::var_os("TRADEWIND_SEGMENT_DIR") {
-            Some(directory) => Backing::Directory(directory.into()),
-            None => Backing::Memory,
-        };
-        let arena_mib = number("TRADEWIND_ARENA_MIB", 4096, 1..=1 << 24)?;
-        let eager_limit = number("TRADEWIND_EAGER_BYTES", limits::EAGER_ON_NODE, 0..=1 << 30)?;
-        let cores = (shm::process::allowed_cores().len() as u32).max(1);
-        let arena_bytes = arena_mib << 20;
-        let decisions = Decisions::find();
-        Ok(JobOptions {
-            ranks,
-            engine,
-            arena_bytes,
-            cores,
-            backing,
-            skip_calc: false,
-            eager_limit,
-            decisions,
-        })
-    }
-}
-
-/// Returns the number in an environment variable, or the default.
-fn number(name: &str, usual: u64, range: std::ops::RangeInclusive<u64>) -> Result<u64, Error> {
-    let Some(text) = std::env::var_os(name) else { return Ok(usual) };
-    text.to_str()
-        .and_then(|text| text.parse().ok())
-        .filter(|value| range.contains(value))
-        .ok_or_else(|| {
-            Error::Environment(format!(
-                "{name} is {text:?}, it must be a number from {} to {}: change it or unset it",
-                range.start(),
-                range.end()
-            ))
-        })
 }
 
 /// Handle of one process to the job's segment.
@@ -383,66 +277,6 @@ impl Node {
     /// Returns the process of a rank; 0 before it joined.
     pub fn process_of(&self, rank: u32) -> u32 {
         self.lines.get(rank as usize).map_or(0, |line| line.process.load(Ordering::Relaxed))
-    }
-
-    /// Joins as `rank`. This process then allocates from the rank's part of the segment.
-    ///
-    /// # Errors
-    /// Returns an error if there is no such rank, or if it has joined already.
-    pub fn join(self: &Arc<Self>, rank: u32) -> Result<Member, Error> {
-        let Some(line) = self.lines.get(rank as usize) else {
-            return Err(Error::Argument {
-                what: "the rank",
-                found: rank.to_string(),
-                expected: format!("below {}", self.ranks),
-            });
-        };
-        let first = self.header.arena_first.load(Ordering::Relaxed);
-        let bytes = self.header.arena_bytes.load(Ordering::Relaxed);
-        let from = first.saturating_add(u64::from(rank).saturating_mul(bytes));
-        let arena = Arena::new(Arc::clone(self.segment()), from..from.saturating_add(bytes))?;
-        line.process.store(std::process::id(), Ordering::Relaxed);
-        // AcqRel: pairs with the Acquire loads in `exit_of` and `wait_for_all`. Of two processes
-        // that join as the same rank, exactly one succeeds.
-        if line
-            .state
-            .compare_exchange(state::ABSENT, state::JOINED, Ordering::AcqRel, Ordering::Acquire)
-            .is_err()
-        {
-            return Err(Error::Environment(format!(
-                "rank {rank} has joined this job already: is TRADEWIND_RANK set twice to the same number?"
-            )));
-        }
-        // AcqRel: pairs with the Acquire in `wait_for_all`. A process that dies between the two
-        // updates is JOINED but not counted; `mark` then reports it to the waiting ranks.
-        self.header.joined.fetch_add(1, Ordering::AcqRel);
-        shm::futex::wake_all(&self.header.joined);
-        Ok(Member::new(Arc::clone(self), rank, Arc::new(arena)))
-    }
-
-    /// Waits until every rank has joined.
-    ///
-    /// # Errors
-    /// Returns an error if a rank failed before it joined, or if the limit has passed.
-    pub fn wait_for_all(&self, liveness: &LivenessCheck<'_>, limit: Duration) -> Result<(), Error> {
-        let start = std::time::Instant::now();
-        loop {
-            // Acquire: pairs with the AcqRel addition in `join`.
-            let joined = self.header.joined.load(Ordering::Acquire);
-            if joined >= self.ranks {
-                return Ok(());
-            }
-            liveness.check(|_| true)?;
-            if start.elapsed() > limit {
-                let missing = self
-                    .lines
-                    .iter()
-                    .position(|line| line.state.load(Ordering::Acquire) == state::ABSENT);
-                let rank = missing.unwrap_or(0) as u32;
-                return Err(Error::RankFailed { rank, how: Exit::NeverStarted });
-            }
-            shm::futex::wait(&self.header.joined, joined, Some(Duration::from_millis(50)));
-        }
     }
 
     /// Records that a rank has left or failed; only the first record counts. Ranks that wait for it

@@ -5,11 +5,9 @@
 //! run that has not been fetched is moved out of its slot when the slot is needed. Starting a run
 //! therefore never waits for a fetch.
 
+pub(crate) mod blocking;
+
 use crate::argument::{Argument, Binding};
-mod blocking;
-
-pub(crate) use blocking::BlockingStart;
-
 use crate::error::Outcome;
 use crate::protocol::run_state::{RunState, SlotWindow};
 use crate::state::SharedStates;

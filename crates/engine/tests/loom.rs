@@ -338,20 +338,21 @@ fn a_ring_of_pieces_gives_every_piece_once_and_never_overwrites_one_that_is_read
                 let place = (position % PLACES) as usize;
                 // Half of the pieces belong to a second call.
                 let call = (position / 2) as u32;
-                while words::look(&far.stamps[place], position, call) != words::Found::Piece {
+                while words::poll(&far.stamps[place], position, call) != words::PieceState::Present
+                {
                     thread::yield_now();
                 }
                 assert_eq!(
-                    words::look(&far.stamps[place], position, call + 1),
-                    words::Found::Stranger
+                    words::poll(&far.stamps[place], position, call + 1),
+                    words::PieceState::Foreign
                 );
                 assert_eq!(far.data[place].get(), position as u32 + 1);
-                words::give_back(&far.taken, position + 1);
+                words::release(&far.taken, position + 1);
             }
         });
         for position in 0..PIECES {
             let place = (position % PLACES) as usize;
-            while words::room_until(&ring.taken, PLACES) <= position {
+            while words::writable_until(&ring.taken, PLACES) <= position {
                 thread::yield_now();
             }
             ring.data[place].set(position as u32 + 1);

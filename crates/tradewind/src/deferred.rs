@@ -1,6 +1,6 @@
 //! Buffers whose request was dropped before its collective was complete.
 
-use engine::communicator::Request as NodeRequest;
+use engine::Request as NodeRequest;
 use std::any::Any;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 

@@ -1,8 +1,6 @@
 //! Linked schedules, as one rank sees them: linking, starting runs, waiting for them.
 
-use crate::argument::Argument;
 use crate::communicator::Communicator;
-use crate::communicator::request::{Execution, Request};
 use crate::error::Error;
 use crate::linked::executor::{LinkedExecutor, LongStaging};
 use crate::linked::frame::ProgramLayout;
@@ -14,13 +12,12 @@ use crate::state::EXCHANGE_WORDS;
 use crate::trace::ProgramTrace;
 use crate::wait::{self, CountReached};
 use crate::window::{InflightWindow, Run};
-use goal::graph::Access;
 use goal::limits;
 use goal::link::{LinkOptions, Linked, link};
 use goal::schedule::Schedule;
 use shm::segment::Offset;
 use shm::sync::Ordering;
-use std::sync::{Arc, PoisonError, Weak};
+use std::sync::Arc;
 use std::time::Instant;
 
 /// A schedule linked with the schedules of the other ranks.
@@ -44,30 +41,31 @@ impl Communicator {
         schedule: &Schedule,
         call: Signature,
     ) -> Result<Arc<LinkedSchedule>, Error> {
-        let sequence = self.begin(call);
-        let mut exchanges = self.exchanges.lock().unwrap_or_else(PoisonError::into_inner);
+        let context = &self.context;
+        let sequence = context.begin(call);
+        let mut exchanges = context.exchanges();
         let bytes = schedule.as_bytes();
-        let arena = self.member.arena();
-        let memory = self.member.node().memory();
+        let arena = context.member.arena();
+        let memory = context.member.node().memory();
         let at = arena.allocate(bytes.len() as u64, 64).map_err(Error::from);
         let placed = at.and_then(|at| memory.write(at, bytes).map(|()| at).map_err(Error::from));
         let mine = match &placed {
             Ok(at) => [at.0, bytes.len() as u64, 0, 0, 0, 0],
             Err(_) => [0, 0, 1, 0, 0, 0],
         };
-        let all = self.exchange(&mut exchanges, mine, sequence, call)?;
+        let all = exchanges.run(mine, sequence, call)?;
         let linked = self.read_and_link(&all, placed.as_ref().err()).map(|linked| {
             let layout = ProgramLayout::new(&linked);
             (linked, layout)
         });
         let needed = linked.as_ref().map_or(0, |(_, layout)| layout.bytes());
         let block = match &linked {
-            Ok(_) if self.rank == 0 => {
-                self.member.allocate_shared(needed).map_or(u64::MAX, |at| at.0)
+            Ok(_) if context.rank == 0 => {
+                context.member.allocate_shared(needed).map_or(u64::MAX, |at| at.0)
             }
             _ => 0,
         };
-        let answers = self.exchange(&mut exchanges, [block, 0, 0, 0, 0, 0], sequence, call)?;
+        let answers = exchanges.run([block, 0, 0, 0, 0, 0], sequence, call)?;
         if let Ok(at) = placed {
             arena.free(at)?;
         }
@@ -75,8 +73,8 @@ impl Communicator {
         let block = Offset(answers[0][0]);
         if block.0 == u64::MAX {
             return Err(Error::Environment(format!(
-                "rank 0 of the communicator has no room for the {needed} bytes that runs of this schedule need: set \
-                 TRADEWIND_ARENA_MIB to more"
+                "rank 0 of the communicator has no room for the {needed} bytes that runs of this \
+                 schedule need: set TRADEWIND_ARENA_MIB to more"
             )));
         }
         self.linked_schedule(linked, layout, block, call)
@@ -95,12 +93,12 @@ impl Communicator {
                 "rank {rank} has no room for its schedule: {why}"
             )));
         }
-        let memory = self.member.node().memory();
+        let memory = self.context.member.node().memory();
         let read = |words: &[u64; EXCHANGE_WORDS]| -> Result<Schedule, Error> {
             Ok(memory.inspect(Offset(words[0]), words[1], Schedule::from_bytes)??)
         };
         let schedules = all.iter().map(read).collect::<Result<Vec<_>, Error>>()?;
-        let node = self.member.node();
+        let node = self.context.member.node();
         let options = LinkOptions {
             eager_limit: node.eager_limit(),
             staged_bytes: limits::STAGED,
@@ -117,24 +115,21 @@ impl Communicator {
         block: Offset,
         call: Signature,
     ) -> Result<Arc<LinkedSchedule>, Error> {
+        let context = &self.context;
+        let rank = context.rank;
         let slots = layout.slots;
         let number = self.programs.fetch_add(1, Ordering::Relaxed);
-        let trace = self.trace.as_ref().map(|(trace, name)| {
-            let own = &linked.ranks[self.rank as usize];
-            ProgramTrace::new(
-                Arc::clone(trace),
-                (*name, &self.members),
-                (number, self.rank),
-                call,
-                own,
-            )
+        let trace = context.trace.as_ref().map(|(trace, name)| {
+            let own = &linked.ranks[rank as usize];
+            let communicator = (*name, context.members.as_slice());
+            ProgramTrace::new(Arc::clone(trace), communicator, (number, rank), call, own)
         });
-        let node = self.member.node();
-        let options = ProgramOptions { rank: self.rank, skip_calc: node.skip_calc(), trace };
+        let node = context.member.node();
+        let options = ProgramOptions { rank, skip_calc: node.skip_calc(), trace };
         let program = Program::new(node.memory().clone(), block, linked, layout, options)?;
-        let staging = LongStaging::new(Arc::clone(self.member.arena()), &program);
-        let window =
-            InflightWindow::new(LinkedExecutor::new(program, self.wakeup.clone()), slots, staging);
+        let staging = LongStaging::new(Arc::clone(context.member.arena()), &program);
+        let executor = LinkedExecutor::new(program, context.wakeup.clone());
+        let window = InflightWindow::new(executor, slots, staging);
         Ok(Arc::new(LinkedSchedule { communicator: Arc::clone(self), window, block, call }))
     }
 }
@@ -150,79 +145,70 @@ impl LinkedSchedule {
         self.call
     }
 
-    /// Starts a run with this rank's buffers. Never waits.
-    ///
-    /// # Errors
-    /// Returns an error if a buffer has the wrong length or the arena is full.
-    pub fn start(self: &Arc<Self>, arguments: &[Argument<'_>]) -> Result<Request, Error> {
-        let program = &self.window.executor.program;
-        let buffers = program.linked(program.rank).schedule.view().buffers();
-        if buffers.len() != arguments.len() {
-            return Err(Error::BufferCount { expected: buffers.len(), found: arguments.len() });
-        }
-        for (buffer, (record, argument)) in buffers.iter().zip(arguments).enumerate() {
-            argument.check(buffer, record.length, record.access != Access::Output as u32)?;
-        }
-        let sequence = self.communicator.begin(self.call);
-        self.communicator.trace_call_begun(sequence);
-        let started = self.window.start(sequence, &(), arguments);
-        let run = started.inspect_err(|_| self.communicator.take_back(sequence))?;
-        if run.was_queued() || self.window.executor.program.linked.needs_owner {
-            self.communicator.member.register(Arc::downgrade(self) as Weak<dyn OwnerWork>);
-        }
-        Ok(Request::new(Execution::Linked(Arc::clone(self), run)))
-    }
-
     /// Waits for a run of this schedule.
     pub(crate) fn wait(
         &self,
         run: &Run<LinkedExecutor>,
         deadline: Option<Instant>,
     ) -> Result<bool, Error> {
-        let communicator = &self.communicator;
-        let liveness = communicator.member.liveness(&communicator.members);
-        let mut check_liveness = || {
-            communicator.state.find_mismatch(run.number.sequence, self.call)?;
-            // A rank that never started the call is the cause; report it before ranks that left
-            // because of it.
-            liveness.check(|rank| self.window.arrived(rank, run.number.run))?;
-            let program = &self.window.executor.program;
-            // If ranks execute operations themselves, a rank that left has done its part only if
-            // its own run is complete.
-            liveness.check(|rank| {
-                let (word, threshold) = program.completion(run.number.run, rank);
-                !program.linked.needs_owner || word.reached(threshold)
-            })
-        };
-        let spin_policy = communicator.member.node().spin_policy();
+        let context = &self.communicator.context;
+        let program = &self.window.executor.program;
+        let spin_policy = context.member.node().spin_policy();
         if run.was_queued() {
             let has_begun = || {
                 self.window.advance_for(run)?;
-                communicator.progress()?;
+                context.progress()?;
                 Ok(self.window.has_begun(run))
             };
-            if !wait::for_slot(spin_policy, deadline, has_begun, &mut check_liveness)? {
+            let check_liveness = || self.check_liveness(run);
+            if !wait::for_slot(spin_policy, deadline, has_begun, check_liveness)? {
                 return Ok(false);
             }
         }
-        let progress = || communicator.progress();
-        if !self.window.executor.program.linked.needs_owner {
-            let program = &self.window.executor.program;
-            let (word, threshold) = program.completion(run.number.run, program.rank);
-            return wait::until(
-                &CountReached(word, threshold),
-                spin_policy,
-                deadline,
-                progress,
-                check_liveness,
-            );
+        if program.linked.needs_owner {
+            return self.wait_with_tasks(run, deadline);
         }
-        // Ranks both defer tasks to this rank and complete its operations. Sleep at the wakeup
-        // line, which counts both kinds of events.
-        let wakeup = &communicator.wakeup.words[communicator.rank as usize].events;
+        let (word, threshold) = program.completion(run.number.run, program.rank);
+        wait::until(
+            &CountReached(word, threshold),
+            spin_policy,
+            deadline,
+            || context.progress(),
+            || self.check_liveness(run),
+        )
+    }
+
+    /// Checks for a mismatch or a failed rank that prevents a run from completing.
+    fn check_liveness(&self, run: &Run<LinkedExecutor>) -> Result<(), Error> {
+        let context = &self.communicator.context;
+        // A rank that never started the call is the cause; report it before ranks that left because
+        // of it.
+        let arrived = |rank| self.window.arrived(rank, run.number.run);
+        context.check_liveness(run.number.sequence, self.call, arrived)?;
+        let program = &self.window.executor.program;
+        // If ranks execute operations themselves, a rank that left has done its part only if its
+        // own run is complete.
+        context.member.liveness(&context.members).check(|rank| {
+            let (word, threshold) = program.completion(run.number.run, rank);
+            !program.linked.needs_owner || word.reached(threshold)
+        })
+    }
+
+    /// Waits for a run in which other ranks both defer tasks to this rank and complete its
+    /// operations. Sleeps at the wakeup line, which counts both kinds of events.
+    fn wait_with_tasks(
+        &self,
+        run: &Run<LinkedExecutor>,
+        deadline: Option<Instant>,
+    ) -> Result<bool, Error> {
+        let context = &self.communicator.context;
+        let spin_policy = context.member.node().spin_policy();
+        let wakeup = &context.wakeup.words[context.rank as usize].events;
         loop {
-            let heard = wakeup.count();
-            if progress()? {
+            // Read before the poll: an event after the poll changes the count, so the wait below
+            // ends at once.
+            let seen = wakeup.count();
+            if context.progress()? {
                 continue;
             }
             if self.window.is_complete(run) {
@@ -231,17 +217,17 @@ impl LinkedSchedule {
             if deadline.is_some_and(|deadline| Instant::now() >= deadline) {
                 return Ok(false);
             }
-            let look = Some(Instant::now() + wait::LIVENESS_INTERVAL);
-            let slice = deadline.min(look).or(look);
-            let rung = wait::until(
-                &CountReached(wakeup, heard.wrapping_add(1)),
+            let next_check = Some(Instant::now() + wait::LIVENESS_INTERVAL);
+            let is_notified = wait::until(
+                &CountReached(wakeup, seen.wrapping_add(1)),
                 spin_policy,
-                slice,
+                deadline.min(next_check).or(next_check),
                 || Ok(false),
                 || Ok(()),
             )?;
-            if !rung && let Err(error) = check_liveness() {
-                if progress()? || self.window.is_complete(run) {
+            if !is_notified && let Err(error) = self.check_liveness(run) {
+                // A failed rank may have finished its part before it ended.
+                if context.progress()? || self.window.is_complete(run) {
                     continue;
                 }
                 return Err(error);
@@ -263,11 +249,11 @@ impl OwnerWork for LinkedSchedule {
 
 impl Drop for LinkedSchedule {
     fn drop(&mut self) {
-        let communicator = &self.communicator;
+        let context = &self.communicator.context;
         if self.window.is_busy() {
             self.window.with_scratch(LongStaging::forget);
         }
-        let is_owner = communicator.rank == 0;
-        communicator.member.release_shared(self.block, communicator.size(), is_owner);
+        let is_owner = context.rank == 0;
+        context.member.release_shared(self.block, context.size(), is_owner);
     }
 }

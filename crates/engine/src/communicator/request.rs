@@ -1,14 +1,66 @@
 //! Requests: collectives that have been started and not yet fetched.
 
+use crate::argument::Argument;
 use crate::communicator::Communicator;
 use crate::communicator::link::LinkedSchedule;
 use crate::error::Error;
 use crate::flat::executor::FlatExecutor;
+use crate::flat::pattern::FlatCollective;
 use crate::linked::executor::LinkedExecutor;
+use crate::node::membership::OwnerWork;
 use crate::signature::Signature;
 use crate::window::Run;
-use std::sync::Arc;
+use goal::graph::Access;
+use std::sync::{Arc, Weak};
 use std::time::{Duration, Instant};
+
+impl Communicator {
+    /// Starts a flat collective: buffer 0 is the contribution, buffer 1 the result (no buffers in a
+    /// barrier). Never waits.
+    ///
+    /// # Errors
+    /// Returns an error if the arena is full.
+    #[inline]
+    pub fn start_flat(
+        self: &Arc<Self>,
+        collective: &FlatCollective,
+        arguments: &[Argument<'_>],
+    ) -> Result<Request, Error> {
+        self.check(collective, arguments)?;
+        let sequence = self.context.begin(collective.call);
+        self.context.trace_call_begun(sequence);
+        let started = self.flat.start(sequence, collective, arguments);
+        let run = started.inspect_err(|_| self.context.take_back(sequence))?;
+        self.register_if_queued(&run);
+        Ok(Request::new(Execution::Flat(Arc::clone(self), run)))
+    }
+}
+
+impl LinkedSchedule {
+    /// Starts a run with this rank's buffers. Never waits.
+    ///
+    /// # Errors
+    /// Returns an error if a buffer has the wrong length or the arena is full.
+    pub fn start(self: &Arc<Self>, arguments: &[Argument<'_>]) -> Result<Request, Error> {
+        let program = &self.window.executor.program;
+        let buffers = program.linked(program.rank).schedule.view().buffers();
+        if buffers.len() != arguments.len() {
+            return Err(Error::BufferCount { expected: buffers.len(), found: arguments.len() });
+        }
+        for (buffer, (record, argument)) in buffers.iter().zip(arguments).enumerate() {
+            argument.check(buffer, record.length, record.access != Access::Output as u32)?;
+        }
+        let context = &self.communicator().context;
+        let sequence = context.begin(self.call());
+        context.trace_call_begun(sequence);
+        let started = self.window.start(sequence, &(), arguments);
+        let run = started.inspect_err(|_| context.take_back(sequence))?;
+        if run.was_queued() || program.linked.needs_owner {
+            context.member.register(Arc::downgrade(self) as Weak<dyn OwnerWork>);
+        }
+        Ok(Request::new(Execution::Linked(Arc::clone(self), run)))
+    }
+}
 
 /// The execution of a collective.
 #[derive(Debug)]
@@ -99,7 +151,7 @@ impl Request {
             }
             _ => {}
         }
-        self.communicator().progress().map(|_| ())
+        self.communicator().context.progress().map(|_| ())
     }
 
     /// Waits until the collective is complete.
@@ -121,7 +173,7 @@ impl Request {
         if complete {
             return Ok(());
         }
-        let waiting_for = self.communicator().stragglers(self.sequence());
+        let waiting_for = self.communicator().context.stragglers(self.sequence());
         Err(Error::Timeout { after: limit.unwrap_or_default(), waiting_for })
     }
 
@@ -145,7 +197,7 @@ impl Request {
     /// Returns the error of the run: ranks in different collectives, or a division by zero.
     #[inline]
     pub fn collect(&mut self, outputs: &mut [&mut [u8]]) -> Result<(), Error> {
-        self.communicator().trace_call_ended(self.sequence(), Some(self.call()));
+        self.communicator().context.trace_call_ended(self.sequence(), Some(self.call()));
         match &mut self.execution {
             Execution::Flat(communicator, run) => communicator.flat.collect(run, outputs)?,
             Execution::Linked(linked_schedule, run) => {
@@ -159,7 +211,7 @@ impl Request {
 impl Drop for Request {
     #[inline]
     fn drop(&mut self) {
-        self.communicator().trace_call_ended(self.sequence(), None);
+        self.communicator().context.trace_call_ended(self.sequence(), None);
         match &self.execution {
             Execution::Flat(communicator, run) if !run.is_collected() => {
                 communicator.flat.abandon(run)

@@ -1,5 +1,5 @@
-//! Contributions with a block table, for lengths that are not arguments on every rank. The table states where
-//! the blocks end, so a reader can check that a block has the length it expects.
+//! Contributions with a block table, for lengths that are not arguments on every rank. The table
+//! states where the blocks end, so a reader can check that a block has the length it expects.
 //!
 //! The cell of a rank in the slot holds the total number of bytes and, behind it, table and blocks,
 //! or the offset of memory for those too long for a cell. The table has the end of each block. In a
@@ -10,7 +10,7 @@ use crate::argument::{Argument, Binding};
 use crate::error::{Error, Outcome};
 use crate::flat::executor::FlatExecutor;
 use crate::flat::pattern::{
-    ContributionPlacement, Edge, EdgeKey, FlatCollective, Pattern, VariableBlocks, block,
+    ContributionPlacement, Edge, EdgeKey, FlatCollective, ResultRule, VariableBlocks, block,
 };
 use crate::state::CONTRIBUTION_BYTES;
 use shm::segment::Offset;
@@ -74,7 +74,7 @@ impl FlatExecutor {
         let data = Offset(at.0 + self.blocks_at(table_bytes(blocks), length));
         // No rank reads the block that this rank has for itself.
         let end = blocks.contribution();
-        let own = collective.own_part(self.rank, self.ranks).unwrap_or(end..end);
+        let own = collective.own_part(self.rank, &self.role(collective)).unwrap_or(end..end);
         self.put_piece(data, input, 0..own.start)?;
         self.put_piece(data, input, own.end..end)
     }
@@ -140,16 +140,13 @@ impl FlatExecutor {
             }
             return Ok(());
         }
-        let (sources, tables, wanted) = match collective.pattern {
-            Pattern::Scatter { root } => (root..root + 1, self.ranks, self.rank),
-            Pattern::Exchange => (0..self.ranks, self.ranks, self.rank),
-            _ => (0..self.ranks, 1, 0),
-        };
-        for (number, source) in sources.enumerate() {
+        let role = self.role(collective);
+        let ResultRule::Blocks { first, sources, index } = role.result else { return Ok(()) };
+        for (number, source) in (first..first + sources).enumerate() {
             if collective.leaves_own && source == self.rank {
                 continue;
             }
-            let found = self.find_block(run, source, tables, wanted)?;
+            let found = self.find_block(run, source, role.division, index)?;
             self.take_block(collective, (source, found), block(&blocks.received, number), result)?;
         }
         Ok(())

@@ -4,7 +4,7 @@
 //! compare-exchange, so a preempted process delays one chunk only.
 
 use crate::error::Error;
-use crate::flat::pattern::{FlatCollective, Pattern};
+use crate::flat::pattern::{ContributionPlacement, FlatCollective, ResultRule};
 use crate::protocol::chunk_claims::next_in_lap;
 use crate::reduction::{combine, is_division};
 use goal::arithmetic::{self, Arithmetic, DataType};
@@ -143,44 +143,31 @@ impl ChunkedWork {
         in_arena: bool,
         locations: Vec<ContributionLocation>,
     ) -> Option<ChunkedWork> {
-        if let (Pattern::Reduce, Some(arithmetic)) = (collective.pattern, collective.arithmetic) {
+        let ranks = locations.len() as u32;
+        let role = |rank: u32| collective.role(rank, ranks, ContributionPlacement::Arena);
+        if let (ResultRule::Fold { .. }, Some(arithmetic)) = (role(0).result, collective.arithmetic)
+        {
             if in_arena && ContributionLocation::readers_reduce(&locations) {
                 return None;
             }
             return Some(ChunkedWork::Reduce { arithmetic, locations, bytes: collective.bytes });
         }
         let mut copies = Vec::new();
-        let somebody_fetches = locations.iter().any(|locations| locations.fetches);
-        let part = collective.bytes / locations.len() as u64;
-        for (rank, from) in (0u64..).zip(&locations) {
-            if from.spare.0 != 0 && somebody_fetches {
-                copies.push((from.contribution, from.spare, collective.bytes));
+        let any_fetches = locations.iter().any(|location| location.fetches);
+        for (from, source) in (0..).zip(&locations) {
+            if source.spare.0 != 0 && any_fetches {
+                copies.push((source.contribution, source.spare, collective.bytes));
             }
-            let leaves = |other: u64| collective.leaves_own && other == rank;
-            for (other, to) in
-                (0u64..).zip(&locations).filter(|(other, to)| !to.fetches && !leaves(*other))
-            {
-                let at = |offset: Offset, by: u64| Offset(offset.0 + by);
-                match collective.pattern {
-                    Pattern::Gather => {
-                        copies.push((
-                            from.contribution,
-                            at(to.result, rank * collective.bytes),
-                            collective.bytes,
-                        ));
-                    }
-                    Pattern::Exchange => {
-                        copies.push((
-                            at(from.contribution, other * part),
-                            at(to.result, rank * part),
-                            part,
-                        ));
-                    }
-                    Pattern::Broadcast { root } if rank == u64::from(root) && other != rank => {
-                        copies.push((from.contribution, to.result, collective.bytes));
-                    }
-                    _ => {}
+            for (to, target) in (0..).zip(&locations).filter(|(_, target)| !target.fetches) {
+                let ResultRule::Blocks { first, .. } = role(to).result else { continue };
+                let Some(part) = collective.part(from, to, ranks) else { continue };
+                if collective.leaves_own && from == to {
+                    continue;
                 }
+                let length = part.end - part.start;
+                let source_at = Offset(source.contribution.0 + part.start);
+                let target_at = Offset(target.result.0 + u64::from(from - first) * length);
+                copies.push((source_at, target_at, length));
             }
         }
         copies.retain(|(from, to, _)| from != to);
@@ -266,9 +253,7 @@ fn fold_chunk(
     let contributions: Vec<Offset> =
         locations.iter().map(|locations| locations.contribution).collect();
     let mut failed = false;
-    let (Some(left), rest) = (contributions.first(), contributions.get(1..).unwrap_or(&[])) else {
-        return Ok(false);
-    };
+    let Some((left, rest)) = contributions.split_first() else { return Ok(false) };
     if rest.iter().skip(1).any(|later| *later == first) {
         // The first destination is itself a contribution that is still to be read.
         let mut accumulator = vec![0; length as usize];

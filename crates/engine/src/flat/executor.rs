@@ -9,7 +9,8 @@ use crate::argument::{Argument, Binding};
 use crate::error::{Error, Outcome};
 use crate::flat::chunks::{self, ChunkedWork, ContributionLocation, WorkLine};
 use crate::flat::pattern::{
-    ContributionPlacement, FlatCollective, Pattern, RankSet, ReducedBy, VariableBlocks, block,
+    ContributionPlacement, FlatCollective, RankSet, ReducedBy, ResultRule, Role, VariableBlocks,
+    block,
 };
 use crate::flat::result_binding::ResultBinding;
 use crate::protocol::arrival;
@@ -20,6 +21,7 @@ use crate::state::{
     SleepersLine,
 };
 use crate::wait::CountReached;
+use crate::window::blocking::BlockingExecutor;
 use crate::window::{Executor, RunNumber};
 use shm::futex;
 use shm::mapped::{Mapped, MappedSlice};
@@ -117,14 +119,19 @@ impl FlatExecutor {
         }
     }
 
-    /// Returns the word that sleepers of this communicator mark.
-    pub(crate) fn sleepers(&self) -> &shm::sync::AtomicU32 {
-        &self.sleepers.word
-    }
-
     #[inline]
     pub(crate) fn placement(&self, collective: &FlatCollective) -> ContributionPlacement {
         collective.placement(CONTRIBUTION_BYTES, self.cell_bytes)
+    }
+
+    /// Returns whether contributions are too long for the slots' cells. Between neighbours this is
+    /// known if all blocks have one length.
+    #[inline]
+    pub(crate) fn is_long(&self, collective: &FlatCollective) -> bool {
+        match &collective.blocks {
+            None => self.placement(collective) == ContributionPlacement::Arena,
+            Some(blocks) => blocks.edge_keys.is_some() && collective.call.bytes > self.cell_bytes,
+        }
     }
 
     /// Returns the arena memory that a collective takes, if any, in bytes.
@@ -138,10 +145,16 @@ impl FlatExecutor {
         })
     }
 
-    /// Returns where the collective's work is executed.
+    /// Returns this rank's part in a collective.
+    #[inline(always)]
+    pub(crate) fn role(&self, collective: &FlatCollective) -> Role {
+        collective.role(self.rank, self.ranks, self.placement(collective))
+    }
+
+    /// Returns the executor of the collective's reduction or copies.
     #[inline]
     pub(crate) fn reduced_by(&self, collective: &FlatCollective) -> ReducedBy {
-        collective.reduced_by(self.ranks, self.placement(collective))
+        self.role(collective).reduced_by
     }
 
     /// Writes a small contribution to its cell.
@@ -152,23 +165,6 @@ impl FlatExecutor {
             Binding::Segment(at) => self.memory.copy(at, cell, argument.length)?,
         }
         Ok(())
-    }
-
-    /// Publishes this rank's contribution to a collective without arena memory.
-    #[inline]
-    pub(crate) fn place(
-        &self,
-        run: u64,
-        collective: &FlatCollective,
-        arguments: &[Argument<'_>],
-    ) -> Outcome {
-        let Some(input) = arguments.first().filter(|_| collective.contributes(self.rank)) else {
-            return Ok(());
-        };
-        match &collective.blocks {
-            None => self.put(self.cell(run, self.placement(collective), self.rank), input),
-            Some(blocks) => self.publish_blocks(run, (collective, blocks), input, None),
-        }
     }
 
     /// Publishes the locations of the bytes of a large collective and stages private ones.
@@ -183,11 +179,11 @@ impl FlatExecutor {
     ) -> Outcome {
         let mut stage = |bytes: u64| staging.take(bytes, run, consumed_by_all);
         let [input, output] = arguments else { return Ok(()) };
-        let contributes = collective.contributes(self.rank);
-        let reduces = collective.pattern == Pattern::Reduce;
-        let owners = self.reduced_by(collective) == ReducedBy::Reader;
+        let role = self.role(collective);
+        let reduces = matches!(role.result, ResultRule::Fold { .. });
+        let owners = role.reduced_by == ReducedBy::Reader;
         let (contribution, spare) = match input.binding {
-            _ if !contributes => (Offset(0), Offset(0)),
+            _ if !role.contributes => (Offset(0), Offset(0)),
             // Readers may read after the caller has its buffer back, so the bytes must be staged.
             _ if owners || input.binding == Binding::Private => {
                 let at = stage(collective.bytes)?;
@@ -214,7 +210,7 @@ impl FlatExecutor {
     /// Copies a contribution to its staging memory, except the part that no rank reads.
     fn stage(&self, at: Offset, collective: &FlatCollective, input: &Argument<'_>) -> Outcome {
         let own = collective
-            .own_part(self.rank, self.ranks)
+            .own_part(self.rank, &self.role(collective))
             .unwrap_or(collective.bytes..collective.bytes);
         self.put_piece(at, input, 0..own.start)?;
         self.put_piece(at, input, own.end..collective.bytes)
@@ -225,10 +221,11 @@ impl FlatExecutor {
     fn arrive(&self, run: u64, collective: &FlatCollective) -> Outcome {
         let slot = self.slot(run);
         let placement = self.placement(collective);
-        if self.rank == 0 && self.reduced_by(collective) == ReducedBy::Reader {
+        let role = self.role(collective);
+        if self.rank == 0 && role.reduced_by == ReducedBy::Reader {
             slot.work.pass(Self::lap(run));
         }
-        if !collective.is_awaited(self.rank, self.ranks, placement) {
+        if !role.awaited {
             if Self::lap(run).is_multiple_of(chunks::REFRESH_LAPS) {
                 // The sign of the difference distinguishes words, so a word that is never written
                 // would at some point appear to be new.
@@ -242,21 +239,20 @@ impl FlatExecutor {
             arrival::word(run, collective.call.digest24()),
         );
         if placement == ContributionPlacement::Arena
-            && collective.contributes(self.rank)
+            && role.contributes
             && self.is_staged_broadcast(run, collective)?
         {
             // The broadcast is complete without a wait. Ranks that find it complete also find the
             // digest.
             slot.work.done.set(Self::lap(run).wrapping_add(1));
         }
-        if self.reduced_by(collective) == ReducedBy::Chunks {
+        if role.reduced_by == ReducedBy::Chunks {
             // If two ranks arrive last at the same time, at least one of them sees the other's
             // arrival and begins the work.
             fence(Ordering::SeqCst);
             self.help(run, collective)?;
         }
-        let wakes_after = collective.wakes_after(self.rank, placement);
-        if arrival::must_wake(&self.sleepers.word, || self.have_arrived(run, wakes_after)) {
+        if arrival::must_wake(&self.sleepers.word, || self.have_arrived(run, role.wakes_after)) {
             futex::wake_all(&self.sleepers.word);
         }
         Ok(())
@@ -267,7 +263,7 @@ impl FlatExecutor {
     /// can travel while this call ends.
     #[inline]
     pub(crate) fn prefetch_next(&self, run: u64, collective: &FlatCollective) {
-        if let RankSet::First(count) = collective.waits_for(self.rank, self.placement(collective)) {
+        if let RankSet::First(count) = self.role(collective).waits_for {
             let others = (0..count).filter(|rank| *rank != self.rank);
             let rank_cells = &*self.slot(run + AHEAD).rank_cells;
             others.for_each(|rank| {
@@ -279,7 +275,7 @@ impl FlatExecutor {
     /// Returns whether all ranks that this collective waits for have arrived.
     #[inline]
     pub(super) fn have_all_arrived(&self, run: u64, collective: &FlatCollective) -> bool {
-        match (collective.waits_for(self.rank, self.placement(collective)), &collective.blocks) {
+        match (self.role(collective).waits_for, &collective.blocks) {
             (RankSet::Sources, Some(blocks)) => {
                 let rank_cells = &*self.slot(run).rank_cells;
                 let arrived = |rank: u32| {
@@ -369,13 +365,8 @@ impl FlatExecutor {
         // Relaxed: ordered by the Acquire loads that found all of them arrived.
         let differs =
             |rank: u32| slot.rank_cells[rank as usize].arrived.load(Ordering::Relaxed) != mine;
-        match collective.waits_for(self.rank, self.placement(collective)) {
-            // All ranks have arrived at a large broadcast, except if the root staged it: then only
-            // the root's arrival is known.
-            RankSet::All => match collective.pattern {
-                Pattern::Broadcast { root } => differs(root),
-                _ => (0..self.ranks).any(differs),
-            },
+        match self.role(collective).compared {
+            RankSet::All => (0..self.ranks).any(differs),
             RankSet::One(rank) => differs(rank),
             RankSet::AllBut(rank) => (0..self.ranks).any(|other| other != rank && differs(other)),
             RankSet::First(count) => (0..count).any(|other| other != self.rank && differs(other)),
@@ -419,7 +410,7 @@ impl FlatExecutor {
     /// Returns whether this is a broadcast that its root has staged: it is complete immediately,
     /// and every rank fetches by itself. Only for large collectives after the root's arrival.
     fn is_staged_broadcast(&self, run: u64, collective: &FlatCollective) -> Outcome<bool> {
-        let Pattern::Broadcast { root } = collective.pattern else { return Ok(false) };
+        let Some(root) = self.role(collective).chunked_root else { return Ok(false) };
         let cell = self.cell(run, ContributionPlacement::Arena, root);
         Ok(ContributionLocation::read(&self.memory, cell)?.spare.0 == 0)
     }
@@ -496,9 +487,9 @@ impl Executor for FlatExecutor {
                 self.publish_locations(staging, run, consumed_by_all, collective, arguments)
             }
             (Some(blocks), [input, ..]) => {
-                let room =
-                    staging.take(self.table_and_blocks_bytes(blocks), run, consumed_by_all)?;
-                self.publish_blocks(run, (collective, blocks), input, Some(room))
+                let bytes = self.table_and_blocks_bytes(blocks);
+                let staged = staging.take(bytes, run, consumed_by_all)?;
+                self.publish_blocks(run, (collective, blocks), input, Some(staged))
             }
             (Some(_), []) => Ok(()),
         }
@@ -519,10 +510,11 @@ impl Executor for FlatExecutor {
     ) -> Outcome {
         self.check_signatures(run, sequence, collective)?;
         let [_, output] = outputs else { return Ok(()) };
-        if !collective.receives(self.rank) {
+        let role = self.role(collective);
+        if role.result == ResultRule::Nothing {
             return Ok(());
         }
-        let expected = collective.result_bytes(self.rank, self.ranks);
+        let expected = collective.result_bytes(&role);
         match bindings.output() {
             Binding::Private if output.is_empty() => self.claimed_failure(run, collective),
             Binding::Private if output.len() as u64 != expected => {
@@ -540,8 +532,8 @@ impl Executor for FlatExecutor {
 
     fn output_lengths(&self, collective: &FlatCollective, bindings: &ResultBinding) -> Vec<usize> {
         match bindings.output() {
-            _ if collective.pattern == Pattern::Barrier => Vec::new(),
-            Binding::Private => vec![0, collective.result_bytes(self.rank, self.ranks) as usize],
+            _ if !collective.has_buffers() => Vec::new(),
+            Binding::Private => vec![0, collective.result_bytes(&self.role(collective)) as usize],
             Binding::Segment(_) => vec![0, 0],
         }
     }
@@ -554,7 +546,8 @@ impl Executor for FlatExecutor {
         output: &mut [u8],
     ) {
         // The input is not written.
-        if !collective.receives(self.rank) || kept.is_empty() || kept.len() != output.len() {
+        let role = self.role(collective);
+        if role.result == ResultRule::Nothing || kept.is_empty() || kept.len() != output.len() {
             return;
         }
         if let Some(VariableBlocks { sources: Some(sources), received, .. }) =
@@ -569,9 +562,22 @@ impl Executor for FlatExecutor {
             return;
         }
         let end = kept.len() as u64;
-        let own = collective.own_block(self.rank, self.ranks).unwrap_or(end..end);
+        let own = collective.own_block(self.rank, &role).unwrap_or(end..end);
         for piece in [0..own.start as usize, own.end as usize..kept.len()] {
             output[piece.clone()].copy_from_slice(&kept[piece]);
+        }
+    }
+}
+
+impl BlockingExecutor for FlatExecutor {
+    #[inline]
+    fn place(&self, run: u64, collective: &FlatCollective, arguments: &[Argument<'_>]) -> Outcome {
+        let Some(input) = arguments.first().filter(|_| self.role(collective).contributes) else {
+            return Ok(());
+        };
+        match &collective.blocks {
+            None => self.put(self.cell(run, self.placement(collective), self.rank), input),
+            Some(blocks) => self.publish_blocks(run, (collective, blocks), input, None),
         }
     }
 }

@@ -3,7 +3,9 @@
 use crate::error::{Error, Outcome};
 use crate::flat::chunks::ContributionLocation;
 use crate::flat::executor::FlatExecutor;
-use crate::flat::pattern::{ContributionPlacement, FlatCollective, Pattern, ReducedBy};
+use crate::flat::pattern::{
+    ContributionPlacement, FlatCollective, ReducedBy, ResultRule, part_bytes,
+};
 use goal::arithmetic::{self, ArithmeticError};
 use shm::segment::Offset;
 use smallvec::SmallVec;
@@ -24,39 +26,25 @@ impl FlatExecutor {
         if let Some(blocks) = &collective.blocks {
             return self.fetch_variable(run, collective, blocks, result);
         }
-        let rank = u64::from(self.rank);
-        let ranks = u64::from(self.ranks);
-        match collective.pattern {
-            Pattern::Barrier => Ok(()),
-            Pattern::Broadcast { root } => {
-                Ok(self.memory.read(self.contribution(run, collective, root)?, result)?)
+        let role = self.role(collective);
+        match role.result {
+            ResultRule::Nothing => Ok(()),
+            ResultRule::Blocks { first, sources, index } => {
+                let part = part_bytes(collective.bytes, role.division);
+                let skip = part * u64::from(index);
+                if sources == 1 {
+                    let at = self.contribution(run, collective, first)?;
+                    Ok(self.memory.read(Offset(at.0 + skip), result)?)
+                } else {
+                    self.fetch_blocks(run, collective, (part, skip), result)
+                }
             }
-            Pattern::Scatter { root } => {
-                let skip = collective.bytes / ranks * rank;
-                Ok(self
-                    .memory
-                    .read(Offset(self.contribution(run, collective, root)?.0 + skip), result)?)
-            }
-            Pattern::Gather | Pattern::GatherTo { .. } => {
-                self.fetch_blocks(run, collective, (collective.bytes, 0), result)
-            }
-            Pattern::Exchange => {
-                let part = collective.bytes / ranks;
-                self.fetch_blocks(run, collective, (part, part * rank), result)
-            }
-            Pattern::Reduce if self.reduced_by(collective) == ReducedBy::Chunks => {
+            ResultRule::Fold { .. } if role.reduced_by == ReducedBy::Chunks => {
                 self.fetch_reduced(run, collective, result)
             }
-            Pattern::Reduce | Pattern::ReduceTo { .. } => {
-                self.fold(run, collective, (0..self.ranks, 0), result)
-            }
-            Pattern::ReduceScatter { at, .. } => {
-                self.fold(run, collective, (0..self.ranks, at), result)
-            }
-            Pattern::Scan => self.fold(run, collective, (0..self.rank + 1, 0), result),
-            Pattern::Exscan => self.fold(run, collective, (0..self.rank, 0), result),
+            ResultRule::Fold { ranks, at } => self.fold(run, collective, (0..ranks, at), result),
             // Neighbour collectives always have blocks.
-            Pattern::Neighbors => Ok(()),
+            ResultRule::Edges => Ok(()),
         }
     }
 

@@ -1,15 +1,14 @@
 //! Runs of a linked program: placing inputs, starting, and fetching results.
 
 use crate::argument::{Argument, Binding};
+use crate::context::Wakeup;
 use crate::error::{Error, Outcome};
 use crate::linked::activation::Activation;
 use crate::linked::program::Program;
-use crate::node::WakeupLine;
 use crate::state::SharedStates;
 use crate::window::{Executor, RunNumber};
 use goal::graph::Access;
 use shm::arena::Arena;
-use shm::mapped::Mapped;
 use shm::segment::Offset;
 use smallvec::SmallVec;
 use std::ops::Range;
@@ -58,19 +57,6 @@ pub(crate) struct LinkedExecutor {
     wakeup: Wakeup,
     /// Runs in which this rank may still have operations to execute itself.
     active: Mutex<Vec<u64>>,
-}
-
-/// Notifies ranks of tasks and completions.
-#[derive(Clone, Debug)]
-pub(crate) struct Wakeup {
-    /// By rank of the communicator.
-    pub(crate) words: Arc<Vec<Mapped<WakeupLine>>>,
-}
-
-impl Wakeup {
-    fn notify(&self, rank: u32) {
-        self.words[rank as usize].events.add(1);
-    }
 }
 
 impl LinkedExecutor {

@@ -1,8 +1,9 @@
-//! Membership of one rank in a job: its memory, its liveness checks, its own tasks.
+//! Membership of one rank in a job: its memory and its own tasks.
 
 use crate::error::{Error, Exit};
-use crate::node::Node;
 use crate::node::deferred_free::{DeferredFree, ReleaseLine};
+use crate::node::liveness::LivenessCheck;
+use crate::node::{Node, state};
 use crate::trace::Trace;
 use shm::arena::Arena;
 use shm::mapped::Mapped;
@@ -12,6 +13,43 @@ use shm::sync::{AtomicU32, Ordering};
 use smallvec::SmallVec;
 use std::sync::{Arc, Mutex, PoisonError, Weak};
 use std::time::Duration;
+
+impl Node {
+    /// Joins as `rank`. This process then allocates from the rank's part of the segment.
+    ///
+    /// # Errors
+    /// Returns an error if there is no such rank, or if it has joined already.
+    pub fn join(self: &Arc<Self>, rank: u32) -> Result<Member, Error> {
+        let Some(line) = self.lines.get(rank as usize) else {
+            return Err(Error::Argument {
+                what: "the rank",
+                found: rank.to_string(),
+                expected: format!("below {}", self.ranks),
+            });
+        };
+        let first = self.header.arena_first.load(Ordering::Relaxed);
+        let bytes = self.header.arena_bytes.load(Ordering::Relaxed);
+        let from = first.saturating_add(u64::from(rank).saturating_mul(bytes));
+        let arena = Arena::new(Arc::clone(self.segment()), from..from.saturating_add(bytes))?;
+        line.process.store(std::process::id(), Ordering::Relaxed);
+        // AcqRel: pairs with the Acquire loads in `exit_of` and `wait_for_all`. Of two processes
+        // that join as the same rank, exactly one succeeds.
+        if line
+            .state
+            .compare_exchange(state::ABSENT, state::JOINED, Ordering::AcqRel, Ordering::Acquire)
+            .is_err()
+        {
+            return Err(Error::Environment(format!(
+                "rank {rank} has joined this job already: is TRADEWIND_RANK set twice to the same number?"
+            )));
+        }
+        // AcqRel: pairs with the Acquire in `wait_for_all`. A process that dies between the two
+        // updates is JOINED but not counted; `mark` then reports it to the waiting ranks.
+        self.header.joined.fetch_add(1, Ordering::AcqRel);
+        shm::futex::wake_all(&self.header.joined);
+        Ok(Member::new(Arc::clone(self), rank, Arc::new(arena)))
+    }
+}
 
 /// Membership of one rank in a job.
 #[derive(Debug)]
@@ -37,7 +75,7 @@ pub(crate) trait OwnerWork: Send + Sync + std::fmt::Debug {
 }
 
 impl Member {
-    pub(crate) fn new(node: Arc<Node>, rank: u32, arena: Arc<Arena>) -> Self {
+    fn new(node: Arc<Node>, rank: u32, arena: Arc<Arena>) -> Self {
         // Sleepers of other processes execute the fence for this process when they need it. If the
         // system does not permit that, this process executes its own fences.
         shm::fence::register();
@@ -157,7 +195,7 @@ impl Member {
 
     /// Returns a liveness check of these ranks (numbers in the job) and of the service.
     pub(crate) fn liveness<'a>(&'a self, members: &'a [u32]) -> LivenessCheck<'a> {
-        LivenessCheck { node: &self.node, members, service: self.service.as_ref() }
+        LivenessCheck::new(&self.node, members, self.service.as_ref())
     }
 
     /// Waits until every rank of the job has joined, at most `limit`.
@@ -174,45 +212,5 @@ impl Drop for Member {
     fn drop(&mut self) {
         let how = if std::thread::panicking() { Exit::Panicked } else { Exit::Left };
         self.node.mark(self.rank, how);
-    }
-}
-
-/// Check for failures that end a wait.
-#[derive(Debug)]
-pub struct LivenessCheck<'a> {
-    node: &'a Node,
-    members: &'a [u32],
-    service: Option<&'a ProcessHandle>,
-}
-
-impl LivenessCheck<'_> {
-    /// Checks whether a rank of the communicator, or the service, has failed. `arrived` returns
-    /// whether a rank that left in order had done its part before.
-    pub(crate) fn check(&self, arrived: impl Fn(u32) -> bool) -> Result<(), Error> {
-        if self.node.failures() > 0 {
-            // Ranks that left because of this failure are not its cause.
-            let cause = self.node.first_failed().and_then(|first| {
-                let rank = self.members.iter().position(|member| *member == first)?;
-                Some(Error::RankFailed { rank: rank as u32, how: self.node.exit_of(first)? })
-            });
-            if let Some(cause) = cause {
-                return Err(cause);
-            }
-        }
-        // Test the service before ranks that have left: without a service, ranks that noticed first
-        // have left.
-        if self.service.is_some_and(ProcessHandle::has_exited) {
-            return Err(Error::ServiceFailed);
-        }
-        if self.node.failures() > 0 {
-            for (member, rank) in self.members.iter().zip(0..) {
-                match self.node.exit_of(*member) {
-                    None => {}
-                    Some(Exit::Left) if arrived(rank) => {}
-                    Some(how) => return Err(Error::RankFailed { rank, how }),
-                }
-            }
-        }
-        Ok(())
     }
 }

@@ -1,6 +1,6 @@
-//! Pieces from one rank to another.
+//! A ring of pieces from one rank to another.
 
-use super::words::{self, Found};
+use super::words::{self, PieceState};
 use crate::error::Error;
 use shm::mapped::{Mapped, MappedSlice};
 use shm::memory::SegmentMemory;
@@ -8,59 +8,61 @@ use shm::segment::Offset;
 use shm::sync::{AtomicU64, Ordering};
 
 shm::shared_lines! {
-    /// How many pieces the receiver has taken, in all.
+    /// Number of pieces that the receiver has taken in all.
     struct TakenLine {
         taken: AtomicU64,
     }
 
-    /// Which piece lies in a place of the ring.
+    /// The piece at a position of the ring.
     struct PieceLine {
-        stamp: AtomicU64,
-        /// The message that the piece belongs to.
-        message: AtomicU64,
-        /// And its tag.
+        /// See [`words`].
         tag: AtomicU64,
+        /// Length and position of its message.
+        message: AtomicU64,
+        /// Tag of its message.
+        message_tag: AtomicU64,
     }
 }
 
-/// The longest piece: long enough that a line's way from core to core does not count, short enough
-/// for several to lie in a first cache's neighbour.
+/// Largest piece: long enough to hide the transfer time of a line between cores, short enough for
+/// several in a second-level cache.
 pub(super) const PIECE_BYTES: u64 = 32 << 10;
 
-/// What a receiver is told of a message.
+/// Description of a message, which the receiver compares with its own.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Message {
-    /// Its length.
+pub(super) struct StreamedMessage {
+    /// Length in bytes.
     pub(super) bytes: u64,
-    /// How many messages to the same rank follow in the same call.
+    /// Number of later messages to the same rank in the same call.
     pub(super) behind: u64,
-    /// What tells parallel edges between neighbours apart.
+    /// Tag that distinguishes parallel edges between neighbours.
     pub(super) tag: u64,
 }
 
-/// A message's word has the number behind above its bytes.
+/// Number of low bits of a message's word that hold its length; the number behind is above them.
 const BYTES_BITS: u32 = 48;
 
-/// One side's view of a ring.
+/// One rank's end of a ring.
 #[derive(Debug)]
 pub(super) struct PieceRing {
     memory: SegmentMemory,
     taken: Mapped<TakenLine>,
     pieces: MappedSlice<PieceLine>,
     data: Offset,
-    /// This side's next piece.
+    /// The next piece at this end.
     next: u64,
-    /// As far as the sender has seen.
-    room_until: u64,
+    /// The sender may write pieces below this number. A lower bound, so the receiver's line is read
+    /// only when it is reached.
+    writable_until: u64,
 }
 
 impl PieceRing {
-    /// Bytes of a ring that holds `data` bytes.
+    /// Returns the bytes of a ring with space for `data` bytes.
     pub(super) fn bytes(data: u64) -> u64 {
         64 + data / PIECE_BYTES * 64 + data
     }
 
-    /// The ring at this place. Zeroed memory is an empty one.
+    /// Opens the ring at this location. Zeroed memory is an empty ring.
     pub(super) fn new(memory: &SegmentMemory, at: Offset, data: u64) -> Result<Self, Error> {
         let count = data / PIECE_BYTES;
         Ok(PieceRing {
@@ -69,58 +71,66 @@ impl PieceRing {
             pieces: MappedSlice::new(memory.segment(), Offset(at.0 + 64), count as usize)?,
             data: Offset(at.0 + 64 + count * 64),
             next: 0,
-            room_until: count,
+            writable_until: count,
         })
     }
 
-    fn place(&self) -> (&PieceLine, Offset) {
+    /// Returns the line and the bytes of the next piece.
+    fn next_piece(&self) -> (&PieceLine, Offset) {
         let index = self.next % self.pieces.len() as u64;
         (&self.pieces[index as usize], Offset(self.data.0 + index * PIECE_BYTES))
     }
 
-    /// Whether there is room for a piece. For the sender.
-    pub(super) fn has_room(&mut self) -> bool {
-        if self.next == self.room_until {
-            self.room_until = words::room_until(&self.taken.taken, self.pieces.len() as u64);
+    /// Returns whether a piece can be written. For the sender.
+    pub(super) fn is_writable(&mut self) -> bool {
+        if self.next == self.writable_until {
+            self.writable_until =
+                words::writable_until(&self.taken.taken, self.pieces.len() as u64);
         }
-        self.next < self.room_until
+        self.next < self.writable_until
     }
 
-    /// Puts a piece where there is room.
-    pub(super) fn put(&mut self, bytes: &[u8], message: Message, call: u32) -> Result<(), Error> {
-        let (line, at) = self.place();
+    /// Writes a piece. [`is_writable`](Self::is_writable) has returned true.
+    pub(super) fn write(
+        &mut self,
+        bytes: &[u8],
+        message: StreamedMessage,
+        call: u32,
+    ) -> Result<(), Error> {
+        let (line, at) = self.next_piece();
         self.memory.write(at, bytes)?;
+        // Relaxed: `publish` releases the bytes and both words.
         line.message.store(message.behind << BYTES_BITS | message.bytes, Ordering::Relaxed);
-        line.tag.store(message.tag, Ordering::Relaxed);
-        words::publish(&line.stamp, self.next, call);
+        line.message_tag.store(message.tag, Ordering::Relaxed);
+        words::publish(&line.tag, self.next, call);
         self.next += 1;
         Ok(())
     }
 
-    /// What lies where the next piece is to be. For the receiver.
-    pub(super) fn look(&self, call: u32) -> Found {
-        words::look(&self.place().0.stamp, self.next, call)
+    /// Returns the state of the next piece. For the receiver.
+    pub(super) fn poll(&self, call: u32) -> PieceState {
+        words::poll(&self.next_piece().0.tag, self.next, call)
     }
 
-    /// The message that the piece which [`look`](Self::look) has found belongs to.
-    pub(super) fn message(&self) -> Message {
-        // Ordered by the look.
-        let line = self.place().0;
+    /// Returns the message of the next piece, which is present.
+    pub(super) fn message(&self) -> StreamedMessage {
+        // Relaxed: `poll` has acquired the line.
+        let line = self.next_piece().0;
         let word = line.message.load(Ordering::Relaxed);
-        let tag = line.tag.load(Ordering::Relaxed);
-        Message { bytes: word & ((1 << BYTES_BITS) - 1), behind: word >> BYTES_BITS, tag }
+        let tag = line.message_tag.load(Ordering::Relaxed);
+        StreamedMessage { bytes: word & ((1 << BYTES_BITS) - 1), behind: word >> BYTES_BITS, tag }
     }
 
-    /// Uses the piece that [`look`](Self::look) has found and gives its place back.
-    pub(super) fn take<R>(
+    /// Reads the next piece, which is present, and frees its position.
+    pub(super) fn read<R>(
         &mut self,
         length: usize,
-        use_them: impl FnOnce(&[u8]) -> R,
+        consume: impl FnOnce(&[u8]) -> R,
     ) -> Result<R, Error> {
-        let (_, at) = self.place();
-        let result = self.memory.inspect(at, length as u64, use_them)?;
+        let (_, at) = self.next_piece();
+        let result = self.memory.inspect(at, length as u64, consume)?;
         self.next += 1;
-        words::give_back(&self.taken.taken, self.next);
+        words::release(&self.taken.taken, self.next);
         Ok(result)
     }
 }

@@ -1,16 +1,16 @@
-//! Which bytes of a collective go from whom to whom.
+//! Translation of a collective to the messages of one rank.
 
 use super::transfer::Transfer;
 use crate::error::Error;
-use crate::flat::pattern::{EdgeKey, FlatCollective, Pattern, block};
+use crate::flat::pattern::{ContributionPlacement, EdgeKey, FlatCollective, ResultRule, block};
 use smallvec::SmallVec;
 
-/// Has a transfer send and receive what this rank has to in a collective among so many ranks. The
-/// result lies at the beginning of `memory`.
+/// Adds the messages of rank `me` in a collective among `ranks` ranks to a transfer. The result lies
+/// at the beginning of `memory`.
 ///
 /// # Errors
-/// When this rank's own lists of neighbours do not agree; the transfer is complete all the same,
-/// for the others' sake.
+/// Returns an error if this rank's own lists of neighbours do not agree. The transfer is complete
+/// nevertheless, because the other ranks need this rank's messages.
 pub(super) fn fill<'a>(
     transfer: &mut Transfer<'a>,
     collective: &FlatCollective,
@@ -18,98 +18,46 @@ pub(super) fn fill<'a>(
     input: &'a [u8],
     memory: &'a mut [u8],
 ) -> Result<(), Error> {
-    let length = memory.len().min(collective.result_bytes(me, ranks) as usize);
+    let role = collective.role(me, ranks, ContributionPlacement::Arena);
+    let length = memory.len().min(collective.result_bytes(&role) as usize);
     let output = &mut memory[..length];
-    // Of two ranks, where a pattern is for no more.
-    let other = 1 - me.min(1);
-    match collective.pattern {
-        Pattern::Broadcast { root } if me == root => transfer.send(other, input),
-        Pattern::Broadcast { root } => transfer.receive(root, output),
-        Pattern::Scatter { root } if me == root => {
-            let block = input.len() / ranks as usize;
-            send_blocks(transfer, me, input, block);
-            if !collective.leaves_own {
-                output.copy_from_slice(&input[me as usize * block..][..block]);
+    if role.result == ResultRule::Edges {
+        return neighbors(transfer, collective, me, input, output);
+    }
+    // The next rank first, so that the ranks do not all send to the same one.
+    for other in (me + 1..ranks).chain(0..me) {
+        if let Some(part) = collective.part_for(other, me, ranks) {
+            transfer.send(other, &input[part.start as usize..part.end as usize]);
+        }
+    }
+    let own = || match collective.part(me, me, ranks) {
+        Some(part) => &input[part.start as usize..part.end as usize],
+        None => &[],
+    };
+    match role.result {
+        ResultRule::Blocks { first, sources, .. } => {
+            let part = length / sources.max(1) as usize;
+            for (source, piece) in (first..).zip(output.chunks_exact_mut(part.max(1))) {
+                if source != me {
+                    transfer.receive(source, piece);
+                } else if !collective.leaves_own {
+                    piece.copy_from_slice(own());
+                }
             }
         }
-        Pattern::Scatter { root } => transfer.receive(root, output),
-        Pattern::Gather => {
-            transfer.send(other, input);
-            receive_blocks(transfer, collective, me, input, output);
+        // Folds go through streams between two ranks only.
+        ResultRule::Fold { ranks: 1, .. } if me == 0 => output.copy_from_slice(own()),
+        ResultRule::Fold { ranks: 1, .. } => transfer.receive(0, output),
+        ResultRule::Fold { .. } => {
+            transfer.fold(1 - me.min(1), own(), collective.arithmetic, output);
         }
-        Pattern::GatherTo { root } if me == root => {
-            receive_blocks(transfer, collective, me, input, output)
-        }
-        Pattern::GatherTo { root } => transfer.send(root, input),
-        Pattern::Exchange => {
-            let block = input.len() / ranks as usize;
-            send_blocks(transfer, me, input, block);
-            receive_blocks(
-                transfer,
-                collective,
-                me,
-                &input[me as usize * block..][..block],
-                output,
-            );
-        }
-        Pattern::ReduceTo { root } if me != root => transfer.send(root, input),
-        Pattern::Reduce | Pattern::ReduceTo { .. } => {
-            if collective.pattern == Pattern::Reduce {
-                transfer.send(other, input);
-            }
-            transfer.fold(other, input, collective.arithmetic, output);
-        }
-        Pattern::ReduceScatter { at, bytes } => {
-            let own = at as usize..(at + bytes) as usize;
-            // Two blocks: this rank's, and what lies before or behind it.
-            transfer.send(other, if me == 0 { &input[own.end..] } else { &input[..own.start] });
-            transfer.fold(other, &input[own], collective.arithmetic, output);
-        }
-        Pattern::Scan | Pattern::Exscan if me == 0 => {
-            transfer.send(other, input);
-            if collective.pattern == Pattern::Scan {
-                output.copy_from_slice(input);
-            }
-        }
-        Pattern::Scan => transfer.fold(other, input, collective.arithmetic, output),
-        Pattern::Exscan => transfer.receive(other, output),
-        Pattern::Neighbors => return neighbors(transfer, collective, me, input, output),
-        Pattern::Barrier => {}
+        ResultRule::Nothing | ResultRule::Edges => {}
     }
     Ok(())
 }
 
-/// A block to every other rank, the next one first, so that not all send to the same.
-fn send_blocks<'a>(transfer: &mut Transfer<'a>, me: u32, input: &'a [u8], block: usize) {
-    let blocks = (0u32..).zip(input.chunks_exact(block.max(1)));
-    let (before, after): (Vec<_>, Vec<_>) =
-        blocks.filter(|(rank, _)| *rank != me).partition(|(rank, _)| *rank < me);
-    after.into_iter().chain(before).for_each(|(rank, bytes)| transfer.send(rank, bytes));
-}
-
-/// A block from every other rank; this rank's own is `own`.
-fn receive_blocks<'a>(
-    transfer: &mut Transfer<'a>,
-    collective: &FlatCollective,
-    me: u32,
-    own: &'a [u8],
-    output: &'a mut [u8],
-) {
-    let block = match collective.pattern {
-        Pattern::Exchange => own.len(),
-        _ => collective.bytes as usize,
-    };
-    for (rank, place) in (0u32..).zip(output.chunks_exact_mut(block.max(1))) {
-        if rank != me {
-            transfer.receive(rank, place);
-        } else if !collective.leaves_own && own.len() == place.len() {
-            place.copy_from_slice(own);
-        }
-    }
-}
-
-/// The blocks between two ranks, and those of a rank for itself, in the order of their edge_keys on
-/// both sides.
+/// Transfers the blocks between two ranks, and copies those of a rank for itself, in the order of
+/// their keys on both sides.
 fn neighbors<'a>(
     transfer: &mut Transfer<'a>,
     collective: &FlatCollective,
@@ -117,19 +65,16 @@ fn neighbors<'a>(
     input: &'a [u8],
     output: &'a mut [u8],
 ) -> Result<(), Error> {
-    let Some((blocks, edge_keys, sources)) = collective.blocks.as_deref().and_then(|blocks| {
-        let (edge_keys, sources) = (blocks.edge_keys.as_deref()?, blocks.sources.as_deref()?);
-        Some((blocks, edge_keys, sources))
-    }) else {
-        return Ok(());
-    };
-    let mut locations: SmallVec<[Option<&mut [u8]>; 8]> = SmallVec::new();
+    let Some(blocks) = collective.blocks.as_deref() else { return Ok(()) };
+    let Some(edge_keys) = blocks.edge_keys.as_deref() else { return Ok(()) };
+    let Some(sources) = blocks.sources.as_deref() else { return Ok(()) };
+    let mut pieces: SmallVec<[Option<&mut [u8]>; 8]> = SmallVec::new();
     let mut rest = output;
     for number in 0..sources.len() {
         let piece = block(&blocks.received, number);
         let (place, behind) =
             rest.split_at_mut(((piece.end - piece.start) as usize).min(rest.len()));
-        locations.push(Some(place));
+        pieces.push(Some(place));
         rest = behind;
     }
     let edges = |rank: u32| {
@@ -156,13 +101,13 @@ fn neighbors<'a>(
         false => Ok(()),
     };
     for ((_, from), (_, _, to)) in sent.into_iter().zip(received) {
-        if let Some(place) = &mut locations[to] {
+        if let Some(place) = &mut pieces[to] {
             place.copy_from_slice(bytes(from));
         }
     }
     let other = 1 - me.min(1);
     let (sent, received) = edges(other);
-    // Where there is no block an empty message says so: who waits for one finds out.
+    // An empty message stands for no block, so a rank that expects one finds the mismatch.
     if sent.is_empty() {
         transfer.send(other, &[]);
     }
@@ -172,7 +117,7 @@ fn neighbors<'a>(
     sent.into_iter()
         .for_each(|(edge_key, from)| transfer.send_tagged(other, edge_key.tag(), bytes(from)));
     for (tag, _, to) in received {
-        if let Some(place) = locations[to].take() {
+        if let Some(place) = pieces[to].take() {
             transfer.receive_tagged(other, u64::from(tag), place);
         }
     }

@@ -1,56 +1,58 @@
-//! The two words by which the ends of a ring of pieces agree: what lies in a place, and how many
-//! pieces were taken.
+//! The two words by which the ends of a ring agree: the tag of the piece at a position, and the
+//! number of taken pieces.
 
 use crate::sync::{AtomicU64, Ordering};
 
-/// Low bits of a stamp: the call.
+/// Number of low bits of a tag that hold the digest of the call.
 const CALL_BITS: u32 = 24;
 
-/// What lies where a piece is looked for.
+/// State of the position of an expected piece.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Found {
-    /// Nothing yet.
-    Nothing,
-    /// The piece.
-    Piece,
-    /// A piece of another collective.
-    Stranger,
+pub(crate) enum PieceState {
+    /// The piece has not been written.
+    Absent,
+    /// The piece can be read.
+    Present,
+    /// The position holds a piece of another collective.
+    Foreign,
 }
 
-/// What a piece is marked with, by its position among all pieces that ever go through the ring.
-fn stamp(position: u64, call: u32) -> u64 {
-    // One more than the position, so that zeroed memory is the stamp of no piece.
+/// Returns the tag of a piece, from its position among all pieces that ever pass through the ring.
+fn tag(position: u64, call: u32) -> u64 {
+    // The position plus one: zeroed memory is then the tag of no piece.
     (position + 1) << CALL_BITS | u64::from(call & ((1 << CALL_BITS) - 1))
 }
 
-/// Says that a piece lies in its place. For the sender.
+/// Publishes a written piece. For the sender.
 #[inline]
 pub(crate) fn publish(word: &AtomicU64, position: u64, call: u32) {
-    // Release: pairs with the Acquire in `look`.
-    word.store(stamp(position, call), Ordering::Release);
+    // Release: pairs with the Acquire in `poll`: the bytes of the piece are written.
+    word.store(tag(position, call), Ordering::Release);
 }
 
-/// Whether the piece of this position has come; its bytes can then be read. For the receiver.
+/// Returns the state of a position; the bytes of a present piece can be read. For the receiver.
 #[inline]
-pub(crate) fn look(word: &AtomicU64, position: u64, call: u32) -> Found {
+pub(crate) fn poll(word: &AtomicU64, position: u64, call: u32) -> PieceState {
     // Acquire: pairs with the Release in `publish`.
     match word.load(Ordering::Acquire) {
-        found if found == stamp(position, call) => Found::Piece,
-        found if found >> CALL_BITS == position + 1 => Found::Stranger,
-        _ => Found::Nothing,
+        found if found == tag(position, call) => PieceState::Present,
+        // Positions never repeat, so an older tag is that of a piece which was taken before.
+        found if found >> CALL_BITS == position + 1 => PieceState::Foreign,
+        _ => PieceState::Absent,
     }
 }
 
-/// Gives the locations of all pieces before `next` back. For the receiver.
+/// Frees the positions of all pieces before `next`. For the receiver.
 #[inline]
-pub(crate) fn give_back(taken: &AtomicU64, next: u64) {
-    // Release: pairs with the Acquire in `room_until`.
+pub(crate) fn release(taken: &AtomicU64, next: u64) {
+    // Release: pairs with the Acquire in `writable_until`: the receiver has read the pieces.
     taken.store(next, Ordering::Release);
 }
 
-/// The first position that there is no room for, in a ring of so many locations. For the sender.
+/// Returns the first position that is not free, in a ring of so many positions. For the sender.
 #[inline]
-pub(crate) fn room_until(taken: &AtomicU64, locations: u64) -> u64 {
-    // Acquire: pairs with the Release in `give_back`: the receiver is done with what lay there.
-    taken.load(Ordering::Acquire) + locations
+pub(crate) fn writable_until(taken: &AtomicU64, positions: u64) -> u64 {
+    // Acquire: pairs with the Release in `release`. The next writes overwrite pieces that the
+    // receiver has read.
+    taken.load(Ordering::Acquire) + positions
 }

@@ -1,11 +1,9 @@
 //! Blocking collectives: the thread that starts the collective also fetches the result, before any
 //! other operation on the communicator.
 
-use super::{Argument, Executor, InflightWindow, Record, RunNumber};
+use super::{Executor, InflightWindow, Record, RunNumber};
+use crate::argument::Argument;
 use crate::error::{Error, Outcome};
-use crate::flat::executor::FlatExecutor;
-use crate::flat::pattern::FlatCollective;
-use crate::flat::result_binding::ResultBinding;
 use crate::protocol::run_state::RunState;
 
 /// Outcome of starting a blocking collective. Two words, so it is returned in registers.
@@ -21,28 +19,34 @@ pub(crate) enum BlockingStart {
     Failed(Box<Error>),
 }
 
-impl InflightWindow<FlatExecutor> {
+/// An executor of blocking collectives.
+pub(crate) trait BlockingExecutor: Executor {
+    /// Places the inputs of a run that takes no memory from the arena. The run has begun.
+    fn place(&self, run: u64, call: &Self::Operation, arguments: &[Argument<'_>]) -> Outcome;
+}
+
+impl<P: BlockingExecutor> InflightWindow<P> {
     /// Starts a collective. The same thread fetches the result with
     /// [`fetch_blocking`](Self::fetch_blocking).
     pub(crate) fn start_blocking(
         &self,
         sequence: u64,
-        collective: &FlatCollective,
+        call: &P::Operation,
         arguments: &[Argument<'_>],
     ) -> BlockingStart {
-        let takes_memory = self.executor.is_large(collective);
+        let takes_memory = self.executor.is_large(call);
         let run = {
             let mut starter = self.lock();
             let starter = &mut *starter;
-            if !starter.queue.is_empty() || !self.ensure_slot(starter, collective) {
+            if !starter.queue.is_empty() || !self.ensure_slot(starter, call) {
                 return BlockingStart::NoSlot;
             }
             let run = starter.window.next;
             if takes_memory {
-                let (scratch, consumed_by_all) =
-                    (&mut starter.scratch, starter.window.consumed_by_all);
+                let consumed_by_all = starter.window.consumed_by_all;
+                let scratch = &mut starter.scratch;
                 if let Err(error) =
-                    self.executor.prepare(scratch, run, consumed_by_all, collective, arguments)
+                    self.executor.prepare(scratch, run, consumed_by_all, call, arguments)
                 {
                     return BlockingStart::Refused(error);
                 }
@@ -58,16 +62,12 @@ impl InflightWindow<FlatExecutor> {
         // Unlocking waits until all earlier stores are visible. A store to a line that other ranks
         // have read takes as long as the line travels, so the contribution is written after the
         // unlock.
-        let placed =
-            if takes_memory { Ok(()) } else { self.executor.place(run, collective, arguments) };
-        match placed.and_then(|()| self.executor.launch(run, collective)) {
+        let placed = if takes_memory { Ok(()) } else { self.executor.place(run, call, arguments) };
+        match placed.and_then(|()| self.executor.launch(run, call)) {
             Ok(()) => BlockingStart::Begun(run),
             Err(error) => {
-                self.abandon_blocking(
-                    RunNumber { run, sequence },
-                    collective,
-                    FlatExecutor::bindings(arguments),
-                );
+                let bindings = P::bindings(arguments);
+                self.abandon_blocking(RunNumber { run, sequence }, call, &bindings);
                 BlockingStart::Failed(error)
             }
         }
@@ -79,11 +79,12 @@ impl InflightWindow<FlatExecutor> {
     pub(crate) fn abandon_blocking(
         &self,
         number: RunNumber,
-        collective: &FlatCollective,
-        bindings: ResultBinding,
+        call: &P::Operation,
+        bindings: &P::Bindings,
     ) {
         let mut starter = self.lock();
-        let record = Record { sequence: number.sequence, call: collective.clone(), bindings };
+        let sequence = number.sequence;
+        let record = Record { sequence, call: call.clone(), bindings: bindings.clone() };
         starter.records[(number.run & (self.slots - 1)) as usize] = Some(record);
         self.own().change(number.run, RunState::Taken, RunState::Abandoned);
     }
@@ -93,11 +94,11 @@ impl InflightWindow<FlatExecutor> {
     pub(crate) fn fetch_blocking(
         &self,
         number: RunNumber,
-        collective: &FlatCollective,
-        bindings: ResultBinding,
+        call: &P::Operation,
+        bindings: &P::Bindings,
         outputs: &mut [&mut [u8]],
     ) -> Outcome {
-        let outcome = self.executor.collect(number, collective, &bindings, outputs);
+        let outcome = self.executor.collect(number, call, bindings, outputs);
         self.own().consume(number.run);
         outcome
     }

@@ -1,0 +1,89 @@
+//! Long blocking collectives of a communicator, which go through streams.
+
+use crate::communicator::Communicator;
+use crate::error::Error;
+use crate::flat::pattern::{FlatCollective, ResultRule};
+use crate::node::EngineKind;
+use crate::streams::{BlockingInput, MOST_RANKS};
+use std::sync::PoisonError;
+
+impl Communicator {
+    /// Returns whether a blocking call of this collective goes through streams. The result is the
+    /// same on all ranks.
+    #[inline]
+    pub fn streams(&self, collective: &FlatCollective) -> bool {
+        self.flat.executor.is_long(collective) && self.can_stream(collective)
+    }
+
+    fn can_stream(&self, collective: &FlatCollective) -> bool {
+        let ranks = self.size();
+        // The rings connect pairs of ranks. Bytes for several ranks, or reduced from several, are
+        // staged once instead.
+        let is_pairwise = || self.flat.executor.role(collective).is_pairwise;
+        (ranks == 2 || (ranks > 2 && ranks <= MOST_RANKS && is_pairwise()))
+            && self.engine() == EngineKind::Peers
+            && self.member().node().has_cores_for_all()
+    }
+
+    /// Runs a collective as a stream of pieces, if [`streams`](Self::streams) allows it, and waits
+    /// for it. Returns `None` if there is no memory for streams, on all ranks alike.
+    ///
+    /// `memory` begins with the result, and holds the input if that is not apart.
+    ///
+    /// # Errors
+    /// As [`run_flat`](Self::run_flat).
+    pub fn stream(
+        &self,
+        collective: &FlatCollective,
+        input: BlockingInput<'_>,
+        memory: &mut [u8],
+    ) -> Option<Result<(), Error>> {
+        if let Err(error) = self.check_lengths(collective, &input, memory.len()) {
+            return Some(Err(error));
+        }
+        // Pieces need a receiver inside the call. A rank that only starts the collective computes
+        // meanwhile, so the signatures of the two forms differ.
+        let call = collective.call.blocking();
+        let context = &self.context;
+        let sequence = context.begin(call);
+        context.trace_call_begun(sequence);
+        let outcome = {
+            let mut streams = self.streams.lock().unwrap_or_else(PoisonError::into_inner);
+            streams.run(context, (sequence, call), collective, input, memory)
+        };
+        let has_ended = outcome.as_ref().is_some_and(Result::is_ok);
+        context.trace_call_ended(sequence, has_ended.then_some(call));
+        outcome
+    }
+
+    fn check_lengths(
+        &self,
+        collective: &FlatCollective,
+        input: &BlockingInput<'_>,
+        memory: usize,
+    ) -> Result<(), Error> {
+        let role = self.flat.executor.role(collective);
+        let input_bytes = match input {
+            BlockingInput::Apart(bytes) => bytes.len(),
+            BlockingInput::InOutput(range) if range.end <= memory => range.len(),
+            BlockingInput::InOutput(_) => 0,
+        };
+        let found = input_bytes as u64;
+        let expected = collective.contribution_bytes();
+        if role.contributes && found != expected {
+            return Err(Error::BufferLength { buffer: 0, expected, found });
+        }
+        let found = memory as u64;
+        let expected = collective.result_bytes(&role);
+        if role.result != ResultRule::Nothing && found < expected {
+            return Err(Error::BufferLength { buffer: 1, expected, found });
+        }
+        Ok(())
+    }
+
+    /// Releases the memory of the streams.
+    pub(super) fn close_streams(&mut self) {
+        let streams = self.streams.get_mut().unwrap_or_else(PoisonError::into_inner);
+        streams.close(&self.context);
+    }
+}

@@ -1,0 +1,199 @@
+//! The part of a communicator that both engines use: its ranks, its calls, and its shared state, as
+//! one rank sees them.
+
+use crate::error::{Error, Straggler};
+use crate::node::WakeupLine;
+use crate::node::membership::Member;
+use crate::protocol::arrival;
+use crate::signature::Signature;
+use crate::state::{CommunicatorState, EXCHANGE_WORDS, SleepersLine};
+use crate::trace::Trace;
+use shm::futex;
+use shm::mapped::Mapped;
+use shm::segment::Offset;
+use shm::sync::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+/// Notifies ranks of tasks and completions.
+#[derive(Clone, Debug)]
+pub(crate) struct Wakeup {
+    /// By rank of the communicator.
+    pub(crate) words: Arc<Vec<Mapped<WakeupLine>>>,
+}
+
+impl Wakeup {
+    pub(crate) fn notify(&self, rank: u32) {
+        self.words[rank as usize].events.add(1);
+    }
+}
+
+/// A communicator as one rank sees it, without its engines.
+#[derive(Debug)]
+pub(crate) struct Context {
+    pub(crate) member: Arc<Member>,
+    /// The ranks in the job, by rank in the communicator.
+    pub(crate) members: Vec<u32>,
+    /// This rank.
+    pub(crate) rank: u32,
+    pub(crate) state: Arc<CommunicatorState>,
+    pub(crate) state_at: Offset,
+    /// Marked by ranks that sleep until a flat collective completes or a piece moves.
+    pub(crate) sleepers: Mapped<SleepersLine>,
+    pub(crate) wakeup: Wakeup,
+    /// Number of collectives started on this communicator.
+    sequence: AtomicU64,
+    /// Number of exchanges; locked during an exchange.
+    exchanges: Mutex<u64>,
+    /// The profile, and the communicator's name in it.
+    pub(crate) trace: Option<(Arc<Trace>, u64)>,
+}
+
+impl Context {
+    /// Opens the state of a communicator. `name` is the communicator's name in a profile, equal on
+    /// all its ranks.
+    pub(crate) fn new(
+        member: Arc<Member>,
+        members: Vec<u32>,
+        rank: u32,
+        state_at: Offset,
+        name: u64,
+    ) -> Result<Self, Error> {
+        let ranks = members.len() as u32;
+        let node = Arc::clone(member.node());
+        let segment = node.segment();
+        let state = Arc::new(CommunicatorState::new(segment, state_at, rank, ranks)?);
+        let words =
+            members.iter().map(|member| node.wakeup(*member)).collect::<Result<_, Error>>()?;
+        Ok(Context {
+            sleepers: Mapped::new(segment, state.sleepers_at())?,
+            trace: member.trace().map(|trace| (trace, name)),
+            member,
+            members,
+            rank,
+            state,
+            state_at,
+            wakeup: Wakeup { words: Arc::new(words) },
+            sequence: AtomicU64::new(0),
+            exchanges: Mutex::new(0),
+        })
+    }
+
+    /// Returns the number of ranks.
+    #[inline]
+    pub(crate) fn size(&self) -> u32 {
+        self.members.len() as u32
+    }
+
+    /// Takes the next sequence number and records the call in the journal.
+    #[inline]
+    pub(crate) fn begin(&self, call: Signature) -> u64 {
+        // A load and a store instead of a read-modify-write: a program starts the collectives of
+        // one communicator one after the other. If it does not, two collectives get one number, and
+        // an error then names the wrong call.
+        let sequence = self.sequence.load(Ordering::Relaxed);
+        self.sequence.store(sequence + 1, Ordering::Relaxed);
+        self.state.note(sequence, call);
+        sequence
+    }
+
+    /// Reverses [`begin`](Self::begin) for a call that could not start: the next call gets its
+    /// number, as on all other ranks.
+    #[cold]
+    pub(crate) fn take_back(&self, sequence: u64) {
+        self.sequence.store(sequence, Ordering::Relaxed);
+        self.state.forget(sequence);
+    }
+
+    /// Records the start of a call in the profile.
+    #[inline]
+    pub(crate) fn trace_call_begun(&self, sequence: u64) {
+        if let Some((trace, name)) = &self.trace {
+            trace.call_begun(*name, sequence);
+        }
+    }
+
+    /// Records that this rank has observed the completion of its call, or (no call) has abandoned
+    /// it.
+    #[inline]
+    pub(crate) fn trace_call_ended(&self, sequence: u64, call: Option<Signature>) {
+        match (&self.trace, call) {
+            (Some((trace, name)), Some(call)) => trace.call_ended(*name, sequence, call),
+            (Some((trace, name)), None) => trace.call_abandoned(*name, sequence),
+            (None, _) => {}
+        }
+    }
+
+    /// Executes this rank's own tasks in all communicators. Returns whether there were any.
+    pub(crate) fn progress(&self) -> Result<bool, Error> {
+        self.member.progress()
+    }
+
+    /// Checks for a mismatch or a failed rank that prevents a collective from completing. `arrived`
+    /// returns whether a rank that left in order had done its part before.
+    pub(crate) fn check_liveness(
+        &self,
+        sequence: u64,
+        call: Signature,
+        arrived: impl Fn(u32) -> bool,
+    ) -> Result<(), Error> {
+        self.state.find_mismatch(sequence, call)?;
+        self.member.liveness(&self.members).check(arrived)
+    }
+
+    /// Returns the ranks that have not started a collective.
+    pub(crate) fn stragglers(&self, sequence: u64) -> Vec<Straggler> {
+        let node = self.member.node();
+        self.state
+            .not_yet(sequence)
+            .into_iter()
+            .map(|rank| node.straggler(self.members[rank as usize], rank))
+            .collect()
+    }
+
+    /// Wakes the ranks that sleep until pieces of a stream move.
+    pub(crate) fn wake_sleepers(&self) {
+        if arrival::must_wake(&self.sleepers.word, || true) {
+            futex::wake_all(&self.sleepers.word);
+        }
+    }
+
+    /// Locks the exchanges for one collective.
+    pub(crate) fn exchanges(&self) -> Exchanges<'_> {
+        let turns = self.exchanges.lock().unwrap_or_else(PoisonError::into_inner);
+        Exchanges { context: self, turns }
+    }
+}
+
+/// The exchanges of one collective. The lock keeps those of two threads apart.
+pub(crate) struct Exchanges<'a> {
+    context: &'a Context,
+    turns: MutexGuard<'a, u64>,
+}
+
+impl Exchanges<'_> {
+    /// Exchanges words between all ranks, within the collective of this number. Returns the words of
+    /// every rank, in rank order.
+    pub(crate) fn run(
+        &mut self,
+        words: [u64; EXCHANGE_WORDS],
+        sequence: u64,
+        call: Signature,
+    ) -> Result<Vec<[u64; EXCHANGE_WORDS]>, Error> {
+        let turn = *self.turns;
+        *self.turns += 1;
+        let context = self.context;
+        let liveness = context.member.liveness(&context.members);
+        let check_liveness = || {
+            context.state.find_mismatch_before(turn, sequence, call)?;
+            liveness.check(|rank| context.state.has_exchanged(rank, turn))
+        };
+        context.state.exchange(
+            turn,
+            words,
+            (sequence, call),
+            context.member.node().spin_policy(),
+            || context.progress(),
+            check_liveness,
+        )
+    }
+}

@@ -1,0 +1,113 @@
+//! Options of a job on its node.
+
+use crate::error::Error;
+use crate::node::decisions::Decisions;
+use goal::limits;
+use shm::segment::Backing;
+
+/// Assignment of the operations of a schedule to processes.
+#[repr(u32)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum EngineKind {
+    /// Cooperative progress: the process that completes an operation also runs the operations that
+    /// it enables, for any rank of the node.
+    Peers = 0,
+    /// In-call progress: each rank runs its own operations, inside its own calls. This is the usual
+    /// design of MPI libraries, and serves as the baseline.
+    Caller = 1,
+}
+
+impl EngineKind {
+    /// Returns the name on the command line.
+    pub fn name(self) -> &'static str {
+        match self {
+            EngineKind::Peers => "peers",
+            EngineKind::Caller => "caller",
+        }
+    }
+}
+
+impl std::fmt::Display for EngineKind {
+    fn fmt(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        formatter.write_str(self.name())
+    }
+}
+
+impl std::str::FromStr for EngineKind {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        [EngineKind::Peers, EngineKind::Caller]
+            .into_iter()
+            .find(|kind| kind.name() == text)
+            .ok_or_else(|| format!("there is no engine {text:?}: choose peers or caller"))
+    }
+}
+
+/// Layout of a job on its node.
+#[derive(Clone, Debug)]
+pub struct JobOptions {
+    /// Number of ranks.
+    pub ranks: u32,
+    /// Assignment of operations to processes.
+    pub engine: EngineKind,
+    /// Address space of each rank's part of the segment, in bytes. Pages are allocated on first
+    /// use.
+    pub arena_bytes: u64,
+    /// Number of cores that the ranks share. With more ranks than cores, waiting ranks do not spin.
+    pub cores: u32,
+    /// Source of the segment's memory.
+    pub backing: Backing,
+    /// True if operations of kind `calc` end immediately.
+    pub skip_calc: bool,
+    /// Longest message of a schedule, in bytes, that is sent before its receive is posted.
+    pub eager_limit: u64,
+    /// Selection of algorithms, for all ranks.
+    pub decisions: Option<Decisions>,
+}
+
+impl JobOptions {
+    /// Returns the default options for `ranks` ranks. `TRADEWIND_SEGMENT_DIR` names a directory for
+    /// the segment (default: anonymous memory), `TRADEWIND_ARENA_MIB` the address space of a rank's
+    /// part in MiB (default 4096), `TRADEWIND_EAGER_BYTES` the eager limit (default 4096),
+    /// `TRADEWIND_DECISIONS` the [decisions](Decisions).
+    ///
+    /// # Errors
+    /// Returns an error if a variable has an invalid value.
+    pub fn new(ranks: u32, engine: EngineKind) -> Result<Self, Error> {
+        let backing = match std::env::var_os("TRADEWIND_SEGMENT_DIR") {
+            Some(directory) => Backing::Directory(directory.into()),
+            None => Backing::Memory,
+        };
+        let arena_mib = number("TRADEWIND_ARENA_MIB", 4096, 1..=1 << 24)?;
+        let eager_limit = number("TRADEWIND_EAGER_BYTES", limits::EAGER_ON_NODE, 0..=1 << 30)?;
+        let cores = (shm::process::allowed_cores().len() as u32).max(1);
+        let arena_bytes = arena_mib << 20;
+        let decisions = Decisions::find();
+        Ok(JobOptions {
+            ranks,
+            engine,
+            arena_bytes,
+            cores,
+            backing,
+            skip_calc: false,
+            eager_limit,
+            decisions,
+        })
+    }
+}
+
+/// Returns the number in an environment variable, or the default.
+fn number(name: &str, usual: u64, range: std::ops::RangeInclusive<u64>) -> Result<u64, Error> {
+    let Some(text) = std::env::var_os(name) else { return Ok(usual) };
+    text.to_str()
+        .and_then(|text| text.parse().ok())
+        .filter(|value| range.contains(value))
+        .ok_or_else(|| {
+            Error::Environment(format!(
+                "{name} is {text:?}, it must be a number from {} to {}: change it or unset it",
+                range.start(),
+                range.end()
+            ))
+        })
+}
