@@ -20,7 +20,7 @@ use crate::state::FLAT_SLOTS;
 use crate::streams::StreamsState;
 use crate::trace::Trace;
 use crate::wait;
-use crate::window::{InflightWindow, Run, RunNumber};
+use crate::window::{InflightWindow, StartedRun, RunNumber};
 use shm::arena::Arena;
 use shm::owned::OwnedBytes;
 use shm::segment::Offset;
@@ -136,7 +136,7 @@ impl Communicator {
 
     /// Makes later calls of this rank start a run that found no slot.
     #[inline]
-    fn register_if_queued(self: &Arc<Self>, run: &Run<FlatExecutor>) {
+    fn register_if_queued(self: &Arc<Self>, run: &StartedRun<FlatExecutor>) {
         if run.was_queued() {
             self.context.member.register(Arc::downgrade(self) as Weak<dyn OwnerWork>);
         }
@@ -177,13 +177,15 @@ impl Communicator {
     /// Waits for a flat collective.
     pub(crate) fn wait_flat(
         &self,
-        run: &Run<FlatExecutor>,
+        run: &StartedRun<FlatExecutor>,
         deadline: Option<Instant>,
     ) -> Result<bool, Error> {
         if self.flat.is_complete(run) {
             return Ok(true);
         }
         if run.was_queued() {
+            // This rank's arrival is published only when the run has a slot, so other ranks may
+            // wait for this one meanwhile: start it as soon as one is free.
             let has_begun = || {
                 self.flat.advance_for(run)?;
                 self.context.progress()?;
@@ -199,6 +201,8 @@ impl Communicator {
                 return Ok(false);
             }
         }
+        // A pinned run keeps its slot while this thread waits. The pin fails if the run has been
+        // retired, which only happens to complete runs.
         if self.flat.is_complete(run) || !self.flat.pin(run) {
             return Ok(true);
         }
@@ -240,6 +244,8 @@ impl Communicator {
                 )
             }
             ReducedBy::Chunks => {
+                // A waiting rank executes chunks until none is left. The completion word then comes
+                // from the rank that finishes last.
                 let progress = || {
                     let helped = executor.help(run, collective)?;
                     Ok(self.context.progress()? || helped)

@@ -83,6 +83,7 @@ impl Staging {
         {
             return Ok(self.buffers[index].reuse(run));
         }
+        // Below the rotation size a new buffer is preferred: its lines are in no reader's cache.
         match (self.allocate(class, run), oldest) {
             (Ok(at), _) => Ok(at),
             (Err(_), Some(index)) => Ok(self.buffers[index].reuse(run)),

@@ -49,7 +49,7 @@ struct RingsPublished<'a> {
 }
 
 impl WaitCondition for RingsPublished<'_> {
-    type Mark = u32;
+    type SleepMark = u32;
 
     fn is_met(&self) -> bool {
         // Acquire: pairs with the Release in `open`.
@@ -131,6 +131,8 @@ impl StreamsState {
         let outcome = transfer.run(context, rings, sequence, call);
         scratch.shrink_to(KEPT_SCRATCH);
         rings.scratch = scratch;
+        // After any other error the two ends of a ring may be at different pieces. The flag ends the
+        // wait of the other ranks, which would otherwise never end.
         if !matches!(outcome, Ok(()) | Err(Error::DivisionByZero { .. })) {
             rings.broken.set();
             *self = StreamsState::Broken { at: rings.at };

@@ -108,7 +108,7 @@ pub struct Recorded {
 }
 
 #[derive(Debug, Default)]
-struct Lists {
+struct TraceLists {
     recorded: Recorded,
     /// Number of operations of the recorded programs.
     described: usize,
@@ -121,11 +121,11 @@ struct Lists {
 /// A process's lists.
 #[derive(Debug, Default)]
 pub struct Trace {
-    lists: Mutex<Lists>,
+    lists: Mutex<TraceLists>,
 }
 
 impl Trace {
-    fn lock(&self) -> MutexGuard<'_, Lists> {
+    fn lock(&self) -> MutexGuard<'_, TraceLists> {
         self.lists.lock().unwrap_or_else(PoisonError::into_inner)
     }
 

@@ -42,21 +42,21 @@ impl SpinPolicy {
 /// A condition to wait for.
 pub(crate) trait WaitCondition {
     /// The state that a sleeper has seen.
-    type Mark;
+    type SleepMark;
 
     /// Returns whether the condition holds.
     fn is_met(&self) -> bool;
     /// Announces a sleep and tests the condition again. Returns `None` if it holds.
-    fn prepare_sleep(&self) -> Option<Self::Mark>;
+    fn prepare_sleep(&self) -> Option<Self::SleepMark>;
     /// Sleeps until the state changes, at most for `limit`.
-    fn sleep(&self, mark: Self::Mark, limit: Duration);
+    fn sleep(&self, mark: Self::SleepMark, limit: Duration);
 }
 
 /// A completion count to be reached.
 pub(crate) struct CountReached<'a>(pub(crate) &'a Completion, pub(crate) u32);
 
 impl WaitCondition for CountReached<'_> {
-    type Mark = Marked;
+    type SleepMark = Marked;
 
     #[inline]
     fn is_met(&self) -> bool {

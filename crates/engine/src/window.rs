@@ -74,7 +74,7 @@ pub(crate) struct RunNumber {
 
 /// A started run, as its request holds it.
 #[derive(Debug)]
-pub(crate) struct Run<P: Executor> {
+pub(crate) struct StartedRun<P: Executor> {
     pub(crate) number: RunNumber,
     pub(crate) call: P::Operation,
     bindings: P::Bindings,
@@ -83,13 +83,13 @@ pub(crate) struct Run<P: Executor> {
 }
 
 /// The last run that a request started in a slot.
-struct Record<P: Executor> {
+struct SlotRun<P: Executor> {
     sequence: u64,
     call: P::Operation,
     bindings: P::Bindings,
 }
 
-impl<P: Executor> Run<P> {
+impl<P: Executor> StartedRun<P> {
     /// Returns whether the result has been fetched.
     pub(crate) fn is_collected(&self) -> bool {
         self.collected
@@ -101,7 +101,7 @@ impl<P: Executor> Run<P> {
         let number = self.number;
         let call = self.call.clone();
         let bindings = self.bindings.clone();
-        Run { number, call, bindings, queued: self.queued, collected }
+        StartedRun { number, call, bindings, queued: self.queued, collected }
     }
 
     /// Returns whether the run had to wait for a slot.
@@ -111,7 +111,7 @@ impl<P: Executor> Run<P> {
 }
 
 /// A run that waits for a slot.
-struct Queued<C> {
+struct QueuedRun<C> {
     sequence: u64,
     call: C,
     arguments: Vec<(Binding, Vec<u8>, u64)>,
@@ -120,13 +120,13 @@ struct Queued<C> {
 /// The starting side, protected by the window's lock.
 struct Starter<P: Executor> {
     window: SlotWindow,
-    queue: VecDeque<Queued<P::Operation>>,
+    queue: VecDeque<QueuedRun<P::Operation>>,
     /// Results moved out of their slots.
     retired: HashMap<u64, Outcome<Vec<Vec<u8>>>>,
     /// Numbers of queued runs with dropped requests.
     abandoned: HashSet<u64>,
     /// The last run in each slot; `None` if a blocking call fetches the result itself.
-    records: Vec<Option<Record<P>>>,
+    records: Vec<Option<SlotRun<P>>>,
     scratch: P::Scratch,
 }
 
@@ -177,9 +177,11 @@ impl<P: Executor> InflightWindow<P> {
         sequence: u64,
         call: &P::Operation,
         arguments: &[Argument<'_>],
-    ) -> Outcome<Run<P>> {
+    ) -> Outcome<StartedRun<P>> {
         let mut starter = self.lock();
         let starter = &mut *starter;
+        // Queued runs begin before this one, in the order of their numbers: the numbers of a rank's
+        // runs must match the other ranks' numbers of the same collectives.
         let run = starter.window.next + starter.queue.len() as u64;
         let clear = starter.queue.is_empty() || self.start_queued(starter).unwrap_or(false);
         let queued = if clear && self.ensure_slot(starter, call) {
@@ -190,7 +192,7 @@ impl<P: Executor> InflightWindow<P> {
         };
         let number = RunNumber { run, sequence };
         let bindings = P::bindings(arguments);
-        Ok(Run { number, call: call.clone(), bindings, queued, collected: false })
+        Ok(StartedRun { number, call: call.clone(), bindings, queued, collected: false })
     }
 
     #[cold]
@@ -206,7 +208,7 @@ impl<P: Executor> InflightWindow<P> {
             .iter()
             .map(|argument| (argument.binding, argument.data.to_vec(), argument.length));
         self.has_queue.store(true, Ordering::Relaxed);
-        starter.queue.push_back(Queued {
+        starter.queue.push_back(QueuedRun {
             sequence,
             call: call.clone(),
             arguments: owned.collect(),
@@ -250,7 +252,7 @@ impl<P: Executor> InflightWindow<P> {
     ) -> Outcome<bool> {
         let run = starter.window.next;
         self.begin(starter, call, arguments, RunState::Active)?;
-        let record = Record { sequence, call: call.clone(), bindings: P::bindings(arguments) };
+        let record = SlotRun { sequence, call: call.clone(), bindings: P::bindings(arguments) };
         starter.records[(run & (self.slots - 1)) as usize] = Some(record);
         // The request of a queued run may have been dropped before the run had a slot. The run
         // still starts, because the other ranks need this rank's part.
@@ -300,7 +302,7 @@ impl<P: Executor> InflightWindow<P> {
             let Some(record) = &starter.records[(run & (self.slots - 1)) as usize] else {
                 continue;
             };
-            let Record { sequence, call, bindings } = record;
+            let SlotRun { sequence, call, bindings } = record;
             if !self.executor.is_complete(run, call)
                 || self.own().change(run, RunState::Abandoned, RunState::Consumed)
             {
@@ -318,6 +320,7 @@ impl<P: Executor> InflightWindow<P> {
                 .map(|length| vec![0; length])
                 .collect();
             let mut outputs: Vec<&mut [u8]> = results.iter_mut().map(Vec::as_mut_slice).collect();
+            // Fetch before the slot is released below; afterwards other ranks may overwrite it.
             let number = RunNumber { run, sequence: *sequence };
             let outcome = self.executor.collect(number, call, bindings, &mut outputs);
             starter.retired.insert(run, outcome.map(|()| results));
@@ -332,6 +335,8 @@ impl<P: Executor> InflightWindow<P> {
             if !self.ensure_slot(starter, &call) {
                 return Ok(false);
             }
+            // Removed before the launch: the run's number is then the window's next one, and no
+            // other thread sees the gap, because the lock is held.
             if let Some(queued) = starter.queue.pop_front()
                 && let Err(error) = self.launch_queued(starter, &queued)
             {
@@ -346,7 +351,7 @@ impl<P: Executor> InflightWindow<P> {
     fn launch_queued(
         &self,
         starter: &mut Starter<P>,
-        queued: &Queued<P::Operation>,
+        queued: &QueuedRun<P::Operation>,
     ) -> Outcome<bool> {
         let borrowed: SmallVec<[Argument<'_>; 4]> = queued
             .arguments
@@ -372,7 +377,7 @@ impl<P: Executor> InflightWindow<P> {
     }
 
     /// As [`advance`](Self::advance), but returns the error that prevents this run from starting.
-    pub(crate) fn advance_for(&self, run: &Run<P>) -> Outcome {
+    pub(crate) fn advance_for(&self, run: &StartedRun<P>) -> Outcome {
         let mut starter = self.lock();
         match self.start_queued(&mut starter) {
             Err(error) if starter.window.next == run.number.run => Err(error),
@@ -384,9 +389,10 @@ impl<P: Executor> InflightWindow<P> {
     /// Returns false if it has started or if runs are queued behind it, because their numbers count
     /// it.
     #[cold]
-    pub(crate) fn withdraw(&self, run: &Run<P>) -> bool {
+    pub(crate) fn withdraw(&self, run: &StartedRun<P>) -> bool {
         let mut starter = self.lock();
         let is_alone = starter.queue.len() == 1 && starter.window.next == run.number.run;
+        // No other rank can have seen the run, so the next call can use its number.
         if is_alone {
             starter.queue.clear();
         }
@@ -395,12 +401,12 @@ impl<P: Executor> InflightWindow<P> {
 
     /// Prevents a run from being retired while this thread works on it. Returns false if it has
     /// been retired already.
-    pub(crate) fn pin(&self, run: &Run<P>) -> bool {
+    pub(crate) fn pin(&self, run: &StartedRun<P>) -> bool {
         self.own().change(run.number.run, RunState::Active, RunState::Taken)
     }
 
     /// Reverses [`pin`](Self::pin).
-    pub(crate) fn unpin(&self, run: &Run<P>) {
+    pub(crate) fn unpin(&self, run: &StartedRun<P>) {
         self.own().change(run.number.run, RunState::Taken, RunState::Active);
     }
 
@@ -427,29 +433,30 @@ impl<P: Executor> InflightWindow<P> {
 
     /// Returns whether the run is complete. One load unless the run was queued.
     #[inline]
-    pub(crate) fn is_complete(&self, run: &Run<P>) -> bool {
+    pub(crate) fn is_complete(&self, run: &StartedRun<P>) -> bool {
         self.has_begun(run)
             && (self.executor.is_complete(run.number.run, &run.call) || self.has_failed(run))
     }
 
     /// Returns whether the run failed when it was started.
-    fn has_failed(&self, run: &Run<P>) -> bool {
+    fn has_failed(&self, run: &StartedRun<P>) -> bool {
         run.queued && self.lock().retired.get(&run.number.run).is_some_and(Result::is_err)
     }
 
     /// Returns whether the run has its slot. A run without a slot is not complete, even if the
     /// other ranks have finished their part.
     #[inline]
-    pub(crate) fn has_begun(&self, run: &Run<P>) -> bool {
+    pub(crate) fn has_begun(&self, run: &StartedRun<P>) -> bool {
         !run.queued || self.own().has_begun(run.number.run)
     }
 
     /// Fetches the results of a complete run.
     #[inline]
-    pub(crate) fn collect(&self, run: &mut Run<P>, outputs: &mut [&mut [u8]]) -> Outcome {
+    pub(crate) fn collect(&self, run: &mut StartedRun<P>, outputs: &mut [&mut [u8]]) -> Outcome {
         if std::mem::replace(&mut run.collected, true) {
             return Ok(());
         }
+        // The state decides between this thread and one that retires the run to reuse its slot.
         if self.own().change(run.number.run, RunState::Active, RunState::Taken) {
             let outcome = self.executor.collect(run.number, &run.call, &run.bindings, outputs);
             self.own().consume(run.number.run);
@@ -466,7 +473,7 @@ impl<P: Executor> InflightWindow<P> {
     }
 
     /// Abandons the results; the slot is free when the run is complete.
-    pub(crate) fn abandon(&self, run: &Run<P>) {
+    pub(crate) fn abandon(&self, run: &StartedRun<P>) {
         if run.collected || self.own().change(run.number.run, RunState::Active, RunState::Abandoned)
         {
             return;

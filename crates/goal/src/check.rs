@@ -11,7 +11,7 @@ mod report;
 mod usage;
 mod waiting;
 
-pub use problem::{List, Place, Problem};
+pub use problem::{List, VertexLocation, Problem};
 
 use crate::graph::{Graph, Until, Vertex};
 use digraph::{Arc, Digraph};
@@ -74,7 +74,7 @@ fn rank(graph: &Graph, report: &mut Report) -> bool {
     let digraph = Digraph::new(graph.vertices().len(), &arcs);
     let order = digraph.order();
     if let Err(cycle) = &order {
-        let place = |vertex: &usize| Place::new(graph, Vertex(*vertex as u32));
+        let place = |vertex: &usize| VertexLocation::new(graph, Vertex(*vertex as u32));
         report.add(|| Problem::Cycle { cycle: cycle.iter().map(place).collect() });
     }
     for index in 0..graph.vertices().len() {

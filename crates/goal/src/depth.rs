@@ -38,7 +38,7 @@ pub struct Depth {
 /// assert_eq!(depth.deepest, 2);
 /// ```
 pub fn measure(graphs: &[Graph]) -> Option<Depth> {
-    let network = Network::of(graphs)?;
+    let network = DepthNetwork::of(graphs)?;
     let (level, previous) = network.longest_paths()?;
     let firsts = &network.firsts;
     let levels: Vec<Vec<u32>> = (graphs.iter().zip(firsts))
@@ -69,7 +69,7 @@ fn end(vertex: usize) -> usize {
 
 /// The starts and ends of all ranks' vertices, what must come before what, and what counts as a
 /// step.
-struct Network {
+struct DepthNetwork {
     /// The number of each rank's first vertex among all.
     firsts: Vec<usize>,
     vertices: usize,
@@ -77,7 +77,7 @@ struct Network {
     arcs: Vec<Vec<(usize, u32)>>,
 }
 
-impl Network {
+impl DepthNetwork {
     fn of(graphs: &[Graph]) -> Option<Self> {
         let mut vertices = 0;
         let firsts = (graphs.iter())
@@ -87,7 +87,7 @@ impl Network {
                 first
             })
             .collect();
-        let mut network = Network { firsts, vertices, arcs: vec![Vec::new(); 2 * vertices] };
+        let mut network = DepthNetwork { firsts, vertices, arcs: vec![Vec::new(); 2 * vertices] };
         (0..vertices).for_each(|vertex| network.arcs[start(vertex)].push((end(vertex), 0)));
         for (graph, first) in graphs.iter().zip(network.firsts.clone()) {
             for edge in graph.edges() {

@@ -5,7 +5,7 @@ use crate::error::{EventError, ScheduleRefused, StartError};
 use crate::external::{BorrowedBuffers, ExternalBuffer, borrowable_buffers};
 use crate::limits::Limits;
 use crate::matching::NamedReceives;
-use crate::run::Run;
+use crate::run::ScheduleRun;
 use goal::schedule::{Kind, Schedule};
 use std::sync::Arc;
 
@@ -31,7 +31,7 @@ pub struct Interpreter {
     borrowable: Vec<bool>,
     /// The buffers borrowed for the next run.
     borrowed: BorrowedBuffers,
-    run: Run,
+    run: ScheduleRun,
 }
 
 impl Interpreter {
@@ -48,7 +48,7 @@ impl Interpreter {
         scratchpad.resize(length, 0);
         let initial: Vec<u32> =
             view.operations().iter().map(|record| record.dependencies).collect();
-        let run = Run::new(&view, limits, scratchpad);
+        let run = ScheduleRun::new(&view, limits, scratchpad);
         let named = NamedReceives::of(&view);
         let borrowable = borrowable_buffers(&view);
         Ok(Interpreter { schedule, named, initial, borrowable, borrowed: Vec::new(), run })

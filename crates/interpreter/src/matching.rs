@@ -12,7 +12,7 @@ use std::collections::{BinaryHeap, HashMap, HashSet, VecDeque};
 
 /// Identity of a message within a run, and its length.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Envelope {
+pub(crate) struct MessageEnvelope {
     pub(crate) source: u32,
     pub(crate) tag: u32,
     pub(crate) ordinal: u32,
@@ -21,7 +21,7 @@ pub(crate) struct Envelope {
 
 /// Location of a message's payload.
 #[derive(Debug)]
-pub(crate) enum Content {
+pub(crate) enum PayloadLocation {
     /// In this interpreter.
     Payload(Vec<u8>),
     /// In the sender's buffer until this rank sends [`Packet::ClearToSend`].
@@ -36,9 +36,9 @@ pub(crate) enum Content {
 
 /// A message that has arrived.
 #[derive(Debug)]
-pub(crate) struct Message {
-    pub(crate) envelope: Envelope,
-    pub(crate) content: Content,
+pub(crate) struct ArrivedMessage {
+    pub(crate) envelope: MessageEnvelope,
+    pub(crate) content: PayloadLocation,
 }
 
 /// Account of the memory that stored unexpected payloads take.
@@ -67,8 +67,8 @@ impl UnexpectedMemory {
     }
 
     /// Releases the memory of a stored message.
-    pub(crate) fn release(&mut self, message: &Message) {
-        if let Content::Payload(payload) = &message.content {
+    pub(crate) fn release(&mut self, message: &ArrivedMessage) {
+        if let PayloadLocation::Payload(payload) = &message.content {
             self.used_bytes -= payload.len() as u64;
             self.used_messages -= 1;
         }
@@ -81,7 +81,7 @@ impl UnexpectedMemory {
 }
 
 /// Unexpected messages of naming receives, by the receive's operation.
-pub(crate) type UnexpectedNamed = HashMap<u32, Message>;
+pub(crate) type UnexpectedNamed = HashMap<u32, ArrivedMessage>;
 
 /// The receives of a schedule that name a sender and a tag. The index is constant for a schedule;
 /// the state of a run is kept elsewhere.
@@ -169,7 +169,7 @@ pub(crate) struct WildcardMatching {
     /// Posted receives: vertex, by which they are ordered, and operation.
     posted: PerWildcardClass<BinaryHeap<Reverse<(u32, u32)>>>,
     /// Unmatched messages in arrival order; `None` once taken.
-    messages: Vec<Option<Message>>,
+    messages: Vec<Option<ArrivedMessage>>,
     /// Indices into `messages`, earliest first. Every message is in three queues, one of each class;
     /// entries taken through another queue are skipped at the front.
     queues: PerWildcardClass<VecDeque<u32>>,
@@ -225,7 +225,7 @@ impl WildcardMatching {
     }
 
     /// Stores a message for which no receive is posted.
-    pub(crate) fn store(&mut self, message: Message) {
+    pub(crate) fn store(&mut self, message: ArrivedMessage) {
         let index = self.messages.len() as u32;
         let envelope = message.envelope;
         self.messages.push(Some(message));
@@ -239,7 +239,7 @@ impl WildcardMatching {
         &mut self,
         source: Option<u32>,
         tag: Option<u32>,
-    ) -> Option<Message> {
+    ) -> Option<ArrivedMessage> {
         let queue = self.queues.class(source, tag);
         while let Some(index) = queue.pop_front() {
             let message = self.messages.get_mut(index as usize).and_then(Option::take);

@@ -7,7 +7,7 @@ use crate::error::{EventError, Failure};
 use crate::external::BorrowedBuffers;
 use crate::limits::Limits;
 use crate::matching::{
-    Content, Envelope, Message, NamedReceives, UnexpectedMemory, UnexpectedNamed, WildcardMatching,
+    PayloadLocation, MessageEnvelope, ArrivedMessage, NamedReceives, UnexpectedMemory, UnexpectedNamed, WildcardMatching,
     WildcardRefusal,
 };
 use crate::memory::RunMemory;
@@ -18,7 +18,7 @@ use std::collections::{HashMap, VecDeque};
 /// `Complete`.
 #[repr(u8)]
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Phase {
+enum OperationPhase {
     /// Not started; for a receive, no message has arrived either.
     Waiting,
     /// Receive: not posted, but its message has arrived.
@@ -33,7 +33,7 @@ enum Phase {
 
 /// Progress of a run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Stage {
+enum RunStage {
     /// Not started; messages may arrive.
     Idle,
     Running,
@@ -48,15 +48,15 @@ const SPARE_BYTES: usize = 64 << 10;
 
 /// All state that changes during a run. Every method must be called with the same schedule.
 #[derive(Debug)]
-pub(crate) struct Run {
+pub(crate) struct ScheduleRun {
     rank: u32,
     eager_limit: u64,
     /// Bytes that can still be sent eagerly.
     eager_budget: u64,
-    stage: Stage,
+    stage: RunStage,
     /// Number of unsatisfied dependencies of each operation.
     counters: Vec<u32>,
-    phases: Vec<Phase>,
+    phases: Vec<OperationPhase>,
     /// Operations in the order of their start; those from `next` on have not started. Every operation
     /// is listed once a run, so the list never exceeds the schedule's length and never reallocates.
     work: Vec<u32>,
@@ -77,17 +77,17 @@ pub(crate) struct Run {
     spare: Vec<Vec<u8>>,
 }
 
-impl Run {
+impl ScheduleRun {
     /// Creates a run that has not started.
     pub(crate) fn new(view: &ScheduleView<'_>, limits: Limits, scratchpad: Vec<u8>) -> Self {
         let counters: Vec<u32> =
             view.operations().iter().map(|record| record.dependencies).collect();
-        Run {
+        ScheduleRun {
             rank: view.header().rank,
             eager_limit: limits.eager_limit,
             eager_budget: u64::MAX,
-            stage: Stage::Idle,
-            phases: vec![Phase::Waiting; counters.len()],
+            stage: RunStage::Idle,
+            phases: vec![OperationPhase::Waiting; counters.len()],
             work: Vec::with_capacity(counters.len()),
             next: 0,
             remaining: counters.len() as u32,
@@ -112,11 +112,11 @@ impl Run {
     }
 
     pub(crate) fn is_idle(&self) -> bool {
-        self.stage == Stage::Idle
+        self.stage == RunStage::Idle
     }
 
     pub(crate) fn is_over(&self) -> bool {
-        self.stage == Stage::Over
+        self.stage == RunStage::Over
     }
 
     /// Starts the run. The caller has checked the buffers against the schedule's declaration.
@@ -129,7 +129,7 @@ impl Run {
     ) {
         self.scratchpad.fill(0);
         self.memory = RunMemory::new(buffers, std::mem::take(&mut self.scratchpad), external);
-        self.stage = Stage::Running;
+        self.stage = RunStage::Running;
         self.work.extend(0..view.header().independent_count);
         self.advance(view, now);
     }
@@ -152,7 +152,7 @@ impl Run {
                     view,
                     operation,
                     Kind::Calc,
-                    Phase::Running,
+                    OperationPhase::Running,
                     "a computation that has begun",
                 )?;
                 self.complete(view, operation.0);
@@ -172,7 +172,7 @@ impl Run {
 
     /// Returns the indices of the operations that have started and wait for an event.
     pub(crate) fn outstanding(&self) -> impl Iterator<Item = usize> + '_ {
-        let waiting = |phase: &Phase| matches!(phase, Phase::Running | Phase::Fetching);
+        let waiting = |phase: &OperationPhase| matches!(phase, OperationPhase::Running | OperationPhase::Fetching);
         self.phases
             .iter()
             .enumerate()
@@ -183,7 +183,7 @@ impl Run {
     /// Discards the run and returns the buffers if it has started. Allocates and frees nothing.
     pub(crate) fn reset(&mut self, dependencies: &[u32]) -> Vec<Vec<u8>> {
         self.counters.copy_from_slice(dependencies);
-        self.phases.fill(Phase::Waiting);
+        self.phases.fill(OperationPhase::Waiting);
         self.work.clear();
         self.next = 0;
         self.remaining = dependencies.len() as u32;
@@ -193,7 +193,7 @@ impl Run {
         self.fetching.clear();
         self.effects.clear();
         self.failure = None;
-        if std::mem::replace(&mut self.stage, Stage::Idle) == Stage::Idle {
+        if std::mem::replace(&mut self.stage, RunStage::Idle) == RunStage::Idle {
             return Vec::new();
         }
         let (buffers, scratchpad) = std::mem::take(&mut self.memory).into_parts();
@@ -208,14 +208,14 @@ impl Run {
             self.execute(view, operation, now);
         }
         // A failed length check ends the run early; then `Completed` has already been emitted.
-        if self.remaining == 0 && self.stage == Stage::Running {
+        if self.remaining == 0 && self.stage == RunStage::Running {
             let outcome = self.failure.take().map_or(Ok(()), Err);
             self.end(outcome);
         }
     }
 
     fn end(&mut self, outcome: Result<(), Failure>) {
-        self.stage = Stage::Over;
+        self.stage = RunStage::Over;
         // Operations that have not started must not start any more.
         self.work.truncate(self.next);
         self.effects.push_back(Effect::Completed(outcome));
@@ -239,7 +239,7 @@ impl Run {
             }
             Kind::Receive => return self.post(view, record, operation),
             Kind::Calc => {
-                self.phases[operation as usize] = Phase::Running;
+                self.phases[operation as usize] = OperationPhase::Running;
                 return self.effects.push_back(Effect::Calc {
                     operation: Handle(operation),
                     nanoseconds: record.bytes,
@@ -263,7 +263,7 @@ impl Run {
 
     #[inline(always)]
     fn complete(&mut self, view: &ScheduleView<'_>, operation: u32) {
-        self.phases[operation as usize] = Phase::Complete;
+        self.phases[operation as usize] = OperationPhase::Complete;
         self.remaining -= 1;
         for target in view.successors(&view.operations()[operation as usize]) {
             self.satisfy(target);
@@ -298,7 +298,7 @@ impl Run {
     fn enter(&mut self, view: &ScheduleView<'_>, record: &OperationRecord, operation: u32) {
         let mut contribution = Vec::with_capacity(record.bytes as usize);
         self.memory.gather(view.left(record), &mut contribution);
-        self.phases[operation as usize] = Phase::Running;
+        self.phases[operation as usize] = OperationPhase::Running;
         self.effects.push_back(Effect::Join {
             operation: Handle(operation),
             ordinal: record.ordinal,
@@ -315,7 +315,7 @@ impl Run {
         divided_by_zero: Option<u64>,
     ) -> Result<(), EventError> {
         let record =
-            self.expect(view, operation, Kind::Join, Phase::Running, "a join that was entered")?;
+            self.expect(view, operation, Kind::Join, OperationPhase::Running, "a join that was entered")?;
         let destination = view.destination(record);
         if !destination.is_empty() {
             self.expect_length(
@@ -339,7 +339,7 @@ impl Run {
         view: &ScheduleView<'a>,
         handle: Handle,
         kind: Kind,
-        phase: Phase,
+        phase: OperationPhase,
         expected: &'static str,
     ) -> Result<&'a OperationRecord, EventError> {
         let record = view.operations().get(handle.0 as usize);

@@ -7,7 +7,7 @@ use crate::flat::executor::FlatExecutor;
 use crate::flat::pattern::FlatCollective;
 use crate::flat::result_binding::ResultBinding;
 use crate::window::blocking::BlockingStart;
-use crate::window::{Executor, Run, RunNumber};
+use crate::window::{Executor, StartedRun, RunNumber};
 use std::sync::Arc;
 
 /// A blocking collective that has been started; see [`Communicator::start_blocking`].
@@ -19,15 +19,16 @@ pub struct BlockingRun(BlockingState);
 enum BlockingState {
     Begun(RunNumber, ResultBinding),
     /// No slot was free.
-    Queued(Box<Run<FlatExecutor>>),
+    Queued(Box<StartedRun<FlatExecutor>>),
 }
 
 impl Communicator {
-    /// Runs a flat collective: starts it, waits, and fetches the results, which [`Request`] does in
-    /// steps.
+    /// Runs a flat collective: starts it, waits, and fetches the results, which
+    /// [`Request`](crate::Request) does in steps.
     ///
     /// # Errors
-    /// As [`start_flat`](Self::start_flat), [`Request::wait`] and [`Request::collect`].
+    /// As [`start_flat`](Self::start_flat), [`Request::wait`](crate::Request::wait) and
+    /// [`Request::collect`](crate::Request::collect).
     #[inline]
     pub fn run_flat(
         self: &Arc<Self>,
@@ -67,7 +68,7 @@ impl Communicator {
     /// Waits for the collective and fetches its results.
     ///
     /// # Errors
-    /// As [`Request::wait`] and [`Request::collect`].
+    /// As [`Request::wait`](crate::Request::wait) and [`Request::collect`](crate::Request::collect).
     #[inline(always)]
     pub fn finish_blocking(
         self: &Arc<Self>,
@@ -80,6 +81,7 @@ impl Communicator {
             BlockingState::Queued(run) => return self.finish_queued(*run, collective, outputs),
         };
         if self.flat.executor.is_complete(number.run, collective) {
+            // The other ranks are ahead of this one: their next contributions can travel now.
             self.flat.executor.prefetch_next(number.run, collective);
         } else {
             self.wait_blocking(number, collective, bindings)?;
@@ -96,6 +98,7 @@ impl Communicator {
     ) -> Outcome {
         self.wait_begun(number, collective, None).map(|_| ()).map_err(|error| {
             self.context.trace_call_ended(number.sequence, None);
+            // The number stays used, because other ranks may have arrived at this collective.
             self.flat.abandon_blocking(number, collective, &bindings);
             error.into()
         })
@@ -164,7 +167,7 @@ impl Communicator {
     #[cold]
     fn finish_queued(
         &self,
-        mut run: Run<FlatExecutor>,
+        mut run: StartedRun<FlatExecutor>,
         collective: &FlatCollective,
         outputs: &mut [&mut [u8]],
     ) -> Outcome {

@@ -4,14 +4,14 @@ use crate::communicator::Communicator;
 use crate::error::Error;
 use crate::linked::executor::{LinkedExecutor, LongStaging};
 use crate::linked::frame::ProgramLayout;
-use crate::linked::program::{Program, ProgramOptions};
+use crate::linked::program::{LinkedProgram, ProgramOptions};
 use crate::node::EngineKind;
 use crate::node::membership::OwnerWork;
 use crate::signature::Signature;
 use crate::state::EXCHANGE_WORDS;
 use crate::trace::ProgramTrace;
 use crate::wait::{self, CountReached};
-use crate::window::{InflightWindow, Run};
+use crate::window::{InflightWindow, StartedRun};
 use goal::limits;
 use goal::link::{LinkOptions, Linked, link};
 use goal::schedule::Schedule;
@@ -53,6 +53,8 @@ impl Communicator {
             Ok(at) => [at.0, bytes.len() as u64, 0, 0, 0, 0],
             Err(_) => [0, 0, 1, 0, 0, 0],
         };
+        // All ranks read the same schedules and compute the same tables, so the rest is the place of
+        // the block.
         let all = exchanges.run(mine, sequence, call)?;
         let linked = self.read_and_link(&all, placed.as_ref().err()).map(|linked| {
             let layout = ProgramLayout::new(&linked);
@@ -66,6 +68,7 @@ impl Communicator {
             _ => 0,
         };
         let answers = exchanges.run([block, 0, 0, 0, 0, 0], sequence, call)?;
+        // All ranks have arrived at the second exchange, so they have read the schedule.
         if let Ok(at) = placed {
             arena.free(at)?;
         }
@@ -126,7 +129,7 @@ impl Communicator {
         });
         let node = context.member.node();
         let options = ProgramOptions { rank, skip_calc: node.skip_calc(), trace };
-        let program = Program::new(node.memory().clone(), block, linked, layout, options)?;
+        let program = LinkedProgram::new(node.memory().clone(), block, linked, layout, options)?;
         let staging = LongStaging::new(Arc::clone(context.member.arena()), &program);
         let executor = LinkedExecutor::new(program, context.wakeup.clone());
         let window = InflightWindow::new(executor, slots, staging);
@@ -148,7 +151,7 @@ impl LinkedSchedule {
     /// Waits for a run of this schedule.
     pub(crate) fn wait(
         &self,
-        run: &Run<LinkedExecutor>,
+        run: &StartedRun<LinkedExecutor>,
         deadline: Option<Instant>,
     ) -> Result<bool, Error> {
         let context = &self.communicator.context;
@@ -179,7 +182,7 @@ impl LinkedSchedule {
     }
 
     /// Checks for a mismatch or a failed rank that prevents a run from completing.
-    fn check_liveness(&self, run: &Run<LinkedExecutor>) -> Result<(), Error> {
+    fn check_liveness(&self, run: &StartedRun<LinkedExecutor>) -> Result<(), Error> {
         let context = &self.communicator.context;
         // A rank that never started the call is the cause; report it before ranks that left because
         // of it.
@@ -198,7 +201,7 @@ impl LinkedSchedule {
     /// operations. Sleeps at the wakeup line, which counts both kinds of events.
     fn wait_with_tasks(
         &self,
-        run: &Run<LinkedExecutor>,
+        run: &StartedRun<LinkedExecutor>,
         deadline: Option<Instant>,
     ) -> Result<bool, Error> {
         let context = &self.communicator.context;

@@ -9,7 +9,7 @@ use crate::flat::pattern::FlatCollective;
 use crate::linked::executor::LinkedExecutor;
 use crate::node::membership::OwnerWork;
 use crate::signature::Signature;
-use crate::window::Run;
+use crate::window::StartedRun;
 use goal::graph::Access;
 use std::sync::{Arc, Weak};
 use std::time::{Duration, Instant};
@@ -55,6 +55,7 @@ impl LinkedSchedule {
         context.trace_call_begun(sequence);
         let started = self.window.start(sequence, &(), arguments);
         let run = started.inspect_err(|_| context.take_back(sequence))?;
+        // After the start: an object without tasks is removed from the list at the next poll.
         if run.was_queued() || program.linked.needs_owner {
             context.member.register(Arc::downgrade(self) as Weak<dyn OwnerWork>);
         }
@@ -65,8 +66,8 @@ impl LinkedSchedule {
 /// The execution of a collective.
 #[derive(Debug)]
 pub(crate) enum Execution {
-    Flat(Arc<Communicator>, Run<FlatExecutor>),
-    Linked(Arc<LinkedSchedule>, Run<LinkedExecutor>),
+    Flat(Arc<Communicator>, StartedRun<FlatExecutor>),
+    Linked(Arc<LinkedSchedule>, StartedRun<LinkedExecutor>),
 }
 
 /// A started collective. Dropping it is sound: the collective continues and its result is
@@ -213,6 +214,8 @@ impl Drop for Request {
     fn drop(&mut self) {
         self.communicator().context.trace_call_ended(self.sequence(), None);
         match &self.execution {
+            // The run continues: other ranks need this rank's part. Its slot is free when it is
+            // complete.
             Execution::Flat(communicator, run) if !run.is_collected() => {
                 communicator.flat.abandon(run)
             }

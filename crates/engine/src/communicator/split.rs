@@ -38,6 +38,7 @@ impl Communicator {
         let bytes = StateLayout::new(chosen.len().max(1) as u32).bytes();
         let state =
             if is_leader { member.allocate_shared(bytes).map_or(NO_MEMORY, |at| at.0) } else { 0 };
+        // The leader names the communicator for the profile, so all its ranks use one name.
         let trace = member.trace().filter(|_| is_leader);
         let name = trace.map_or(0, |trace| trace.name_communicator(member.rank()));
         let answers = exchanges.run([state, name, 0, 0, 0, 0], sequence, call)?;

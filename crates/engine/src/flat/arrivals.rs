@@ -16,7 +16,7 @@ pub(crate) struct FlatArrivals<'a> {
 }
 
 impl WaitCondition for FlatArrivals<'_> {
-    type Mark = u32;
+    type SleepMark = u32;
 
     #[inline]
     fn is_met(&self) -> bool {

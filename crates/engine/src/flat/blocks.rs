@@ -69,6 +69,7 @@ impl FlatExecutor {
             None if length <= CONTRIBUTION_BYTES - WORD => behind,
             None => self.cell(run, ContributionPlacement::Cell, self.rank),
         };
+        // The arrival publishes length, table and blocks together.
         self.memory.write(line, &length.to_le_bytes())?;
         self.put_table(at, blocks)?;
         let data = Offset(at.0 + self.blocks_at(table_bytes(blocks), length));
@@ -183,6 +184,8 @@ impl FlatExecutor {
         let (at, length) = self.variable_contribution(run, edge.rank)?;
         let word =
             |number: u64| self.read_word(Offset(at.0.saturating_add(WORD.saturating_mul(number))));
+        // The owner's table may be corrupt. The count is bounded by the length, and every offset
+        // saturates: a bad one leads out of the segment, where the read is refused.
         let count = word(0)?.min(length / (2 * WORD));
         let mut start = 0;
         let mut before = edge.number;

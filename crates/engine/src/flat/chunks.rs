@@ -152,9 +152,12 @@ impl ChunkedWork {
             }
             return Some(ChunkedWork::Reduce { arithmetic, locations, bytes: collective.bytes });
         }
+        // The order of the copies is part of the protocol: it numbers the chunks.
         let mut copies = Vec::new();
         let any_fetches = locations.iter().any(|location| location.fetches);
         for (from, source) in (0..).zip(&locations) {
+            // A contribution in the caller's own segment memory may change after the call. A rank
+            // that fetches later reads the copy.
             if source.spare.0 != 0 && any_fetches {
                 copies.push((source.contribution, source.spare, collective.bytes));
             }
@@ -170,6 +173,7 @@ impl ChunkedWork {
                 copies.push((source_at, target_at, length));
             }
         }
+        // In-place calls.
         copies.retain(|(from, to, _)| from != to);
         (!copies.is_empty()).then_some(ChunkedWork::Copy(copies))
     }
@@ -220,6 +224,7 @@ impl ChunkedWork {
         let mut did_any = false;
         while let Some(chunk) = next_in_lap(&line.claimed, lap, chunks) {
             if self.run(memory, chunk)? {
+                // Relaxed: the count of finished chunks below publishes it.
                 line.failure.store(u64::from(lap) + 1, Ordering::Relaxed);
             }
             did_any = true;
@@ -272,6 +277,8 @@ fn fold_chunk(
     } else if rest.is_empty() {
         memory.copy(at(*left), at(first), length)?;
     } else {
+        // The first destination accumulates. It may be the left operand, which is read in the same
+        // step, and is no later operand (checked above).
         let mut left = *left;
         for right in rest {
             failed |= combine(memory, arithmetic, at(left), at(*right), at(first), length)?;

@@ -42,7 +42,7 @@ const AHEAD: u64 = 2;
 
 /// The shared words of one slot.
 #[derive(Debug)]
-struct Slot {
+struct FlatSlot {
     at: Offset,
     rank_cells: MappedSlice<RankCell>,
     work: Mapped<WorkLine>,
@@ -57,7 +57,7 @@ pub(crate) struct FlatExecutor {
     cells: u64,
     pub(crate) cell_bytes: u64,
     pub(super) sleepers: Mapped<SleepersLine>,
-    slots: Vec<Slot>,
+    slots: Vec<FlatSlot>,
     states: Vec<SharedStates>,
     state: Arc<CommunicatorState>,
 }
@@ -74,7 +74,7 @@ impl FlatExecutor {
         let slots = (0..FLAT_SLOTS)
             .map(|index| {
                 let at = state.place(layout.slot_at(index * SCATTER % FLAT_SLOTS));
-                Ok(Slot {
+                Ok(FlatSlot {
                     at,
                     rank_cells: MappedSlice::new(segment, at, ranks as usize)?,
                     work: Mapped::new(segment, Offset(at.0 + layout.slot.work))?,
@@ -90,7 +90,7 @@ impl FlatExecutor {
     }
 
     #[inline]
-    fn slot(&self, run: u64) -> &Slot {
+    fn slot(&self, run: u64) -> &FlatSlot {
         &self.slots[(run % FLAT_SLOTS) as usize]
     }
 
@@ -202,6 +202,7 @@ impl FlatExecutor {
             (Binding::Private, Binding::Segment(_)) if reduces => (stage(collective.bytes)?, true),
             (Binding::Private, _) => (contribution, true),
         };
+        // Plain writes: the arrival publishes the cell, and readers wait for the arrival.
         let cell = self.cell(run, ContributionPlacement::Arena, self.rank);
         Ok(ContributionLocation { contribution, result, spare, fetches }
             .write(&self.memory, cell)?)
@@ -226,6 +227,7 @@ impl FlatExecutor {
             slot.work.pass(Self::lap(run));
         }
         if !role.awaited {
+            // No rank polls this word: a store would only move the line.
             if Self::lap(run).is_multiple_of(chunks::REFRESH_LAPS) {
                 // The sign of the difference distinguishes words, so a word that is never written
                 // would at some point appear to be new.
@@ -315,6 +317,8 @@ impl FlatExecutor {
     pub(crate) fn help(&self, run: u64, collective: &FlatCollective) -> Outcome<bool> {
         let slot = self.slot(run);
         let lap = Self::lap(run).wrapping_add(1);
+        // Chunks read all contributions, so they begin after the last arrival. A rank that dies
+        // before it arrives leaves the work undone; the waiters' liveness check reports the death.
         if slot.work.done.reached(lap) || !self.have_all_arrived(run, collective) {
             return Ok(false);
         }
@@ -333,6 +337,8 @@ impl FlatExecutor {
         };
         let staged = placement == ContributionPlacement::Arena
             && self.is_staged_broadcast(run, collective)?;
+        // Every helping rank computes the same list of chunks from the same locations, so a chunk's
+        // number means the same bytes on all ranks.
         match ChunkedWork::new(collective, placement == ContributionPlacement::Arena, locations) {
             Some(work) if !staged => Ok(work.claim(&self.memory, &slot.work, Self::lap(run))?),
             _ => {
@@ -508,6 +514,7 @@ impl Executor for FlatExecutor {
         bindings: &ResultBinding,
         outputs: &mut [&mut [u8]],
     ) -> Outcome {
+        // Before any copy: contributions of another collective have other lengths and places.
         self.check_signatures(run, sequence, collective)?;
         let [_, output] = outputs else { return Ok(()) };
         let role = self.role(collective);

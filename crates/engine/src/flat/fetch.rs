@@ -111,6 +111,7 @@ impl FlatExecutor {
         for rank in ranks {
             locations.push(self.contribution(run, collective, rank)?);
         }
+        // Piece by piece over all contributions: the accumulator stays in the first-level cache.
         let mut failure = None;
         for (index, piece) in result.chunks_mut(FOLD_BYTES).enumerate() {
             let from = skip + (index * FOLD_BYTES) as u64;

@@ -11,7 +11,7 @@ use crate::clock::monotonic_nanoseconds;
 use crate::error::Error;
 use crate::linked::lists::{self, BlockList};
 use crate::linked::matcher::MatcherEvent;
-use crate::linked::program::Program;
+use crate::linked::program::LinkedProgram;
 use crate::protocol::dependency_counter::arrive;
 use crate::protocol::owner_queue;
 use crate::trace::{ProgramTrace, TraceStage};
@@ -34,7 +34,7 @@ enum OwnerTask {
 
 /// The work of one call.
 pub(crate) struct Activation<'a> {
-    program: &'a Program,
+    program: &'a LinkedProgram,
     run: u64,
     slot: u32,
     uses: u32,
@@ -52,7 +52,7 @@ pub(crate) struct Activation<'a> {
 
 impl<'a> Activation<'a> {
     pub(crate) fn new(
-        program: &'a Program,
+        program: &'a LinkedProgram,
         run: u64,
         starting: bool,
         notify: &'a dyn Fn(u32),
@@ -102,6 +102,7 @@ impl<'a> Activation<'a> {
     }
 
     fn drain(&mut self) -> Result<(), Error> {
+        // The list grows while it is walked, so a chain of operations needs no recursion.
         let mut next = 0;
         while let Some((rank, operation)) = self.work.get(next).copied() {
             next += 1;
@@ -295,6 +296,7 @@ impl<'a> Activation<'a> {
             return Ok(());
         };
         match link.delivery {
+            // The destination is untouched before, so the receiver need not have started.
             Delivery::Immediate => {
                 let begun = program.trace.as_ref().map(|trace| trace.now());
                 self.copy_message((rank, operation), (peer, receive))?;

@@ -4,7 +4,7 @@ use crate::argument::{Argument, Binding};
 use crate::context::Wakeup;
 use crate::error::{Error, Outcome};
 use crate::linked::activation::Activation;
-use crate::linked::program::Program;
+use crate::linked::program::LinkedProgram;
 use crate::state::SharedStates;
 use crate::window::{Executor, RunNumber};
 use goal::graph::Access;
@@ -22,7 +22,7 @@ pub(crate) struct LongStaging {
 }
 
 impl LongStaging {
-    pub(crate) fn new(arena: Arc<Arena>, program: &Program) -> Self {
+    pub(crate) fn new(arena: Arc<Arena>, program: &LinkedProgram) -> Self {
         let buffers = program.linked(program.rank).schedule.view().buffers().len();
         LongStaging { arena, buffers: vec![None; buffers * program.slots() as usize] }
     }
@@ -53,14 +53,14 @@ impl Drop for LongStaging {
 /// Executor of a linked program on this rank.
 #[derive(Debug)]
 pub(crate) struct LinkedExecutor {
-    pub(crate) program: Program,
+    pub(crate) program: LinkedProgram,
     wakeup: Wakeup,
     /// Runs in which this rank may still have operations to execute itself.
     active: Mutex<Vec<u64>>,
 }
 
 impl LinkedExecutor {
-    pub(crate) fn new(program: Program, wakeup: Wakeup) -> Self {
+    pub(crate) fn new(program: LinkedProgram, wakeup: Wakeup) -> Self {
         LinkedExecutor { program, wakeup, active: Mutex::default() }
     }
 
@@ -176,6 +176,7 @@ impl Executor for LinkedExecutor {
     }
 
     fn launch(&self, run: u64, _call: &()) -> Outcome {
+        // Registered before the start: a task deferred by another rank is then found.
         if self.program.linked.needs_owner {
             let mut active = self.active.lock().unwrap_or_else(PoisonError::into_inner);
             // An earlier run of the slot is complete. Its entry goes, because it would take tasks

@@ -1,7 +1,7 @@
 //! Operations on block lists in the segment: copies, local operations and joins.
 
 use crate::error::Error;
-use crate::linked::program::Program;
+use crate::linked::program::LinkedProgram;
 use crate::reduction::combine;
 use goal::graph::JoinMode;
 use goal::join;
@@ -14,7 +14,7 @@ pub(crate) type BlockList<'a> = (u32, &'a [BlockRecord]);
 /// Copies one list to another of equal length.
 #[inline]
 pub(crate) fn copy(
-    program: &Program,
+    program: &LinkedProgram,
     slot: u32,
     (sender, source): BlockList<'_>,
     (receiver, destination): BlockList<'_>,
@@ -29,7 +29,7 @@ pub(crate) fn copy(
 /// Copies a list to contiguous memory.
 #[inline]
 pub(crate) fn gather(
-    program: &Program,
+    program: &LinkedProgram,
     slot: u32,
     (rank, blocks): BlockList<'_>,
     mut to: Offset,
@@ -44,7 +44,7 @@ pub(crate) fn gather(
 /// Copies contiguous memory to a list.
 #[inline]
 pub(crate) fn scatter(
-    program: &Program,
+    program: &LinkedProgram,
     slot: u32,
     mut from: Offset,
     (rank, blocks): BlockList<'_>,
@@ -59,7 +59,7 @@ pub(crate) fn scatter(
 /// Executes a local operation: destination = left ∘ right. Returns whether an integer was divided
 /// by zero.
 pub(crate) fn local(
-    program: &Program,
+    program: &LinkedProgram,
     slot: u32,
     rank: u32,
     record: &OperationRecord,
@@ -78,7 +78,7 @@ pub(crate) fn local(
 
 /// Combines the contributions of all ranks to a join and writes every rank's result. Returns whether
 /// an integer was divided by zero. All ranks have arrived at the join.
-pub(crate) fn join(program: &Program, slot: u32, number: u32) -> Result<bool, Error> {
+pub(crate) fn join(program: &LinkedProgram, slot: u32, number: u32) -> Result<bool, Error> {
     let operations = &program.linked.joins[number as usize];
     let record = |(rank, operation): (u32, &u32)| {
         &program.linked(rank).schedule.view().operations()[*operation as usize]
@@ -115,7 +115,7 @@ fn refused(error: join::JoinError) -> Error {
 
 /// Reads a rank's contribution to a join.
 fn read(
-    program: &Program,
+    program: &LinkedProgram,
     slot: u32,
     rank: u32,
     record: &OperationRecord,
@@ -132,7 +132,7 @@ fn read(
 
 /// Writes a rank's result of a join.
 fn write(
-    program: &Program,
+    program: &LinkedProgram,
     slot: u32,
     rank: u32,
     record: &OperationRecord,

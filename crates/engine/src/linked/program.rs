@@ -49,7 +49,7 @@ shm::shared_lines! {
 
 /// One rank's frame in one slot.
 #[derive(Debug)]
-pub(crate) struct Frame {
+pub(crate) struct RankFrame {
     at: u64,
     done: Mapped<DoneLine>,
     pub(crate) owner_queue_line: Mapped<OwnerQueueLine>,
@@ -61,7 +61,7 @@ pub(crate) struct Frame {
 
 /// A linked program and its memory, as one rank sees them.
 #[derive(Debug)]
-pub(crate) struct Program {
+pub(crate) struct LinkedProgram {
     pub(crate) memory: SegmentMemory,
     pub(crate) linked: Linked,
     layout: ProgramLayout,
@@ -70,7 +70,7 @@ pub(crate) struct Program {
     /// The byte ranges of each user buffer of this rank that its operations write: the result of a
     /// run.
     pub(crate) written: Vec<Vec<Range<u64>>>,
-    frames: Vec<Frame>,
+    frames: Vec<RankFrame>,
     joins: Vec<Mapped<JoinLine>>,
     pub(crate) states: Vec<SharedStates>,
     pub(crate) skip_calc: bool,
@@ -86,7 +86,7 @@ pub(crate) struct ProgramOptions {
     pub(crate) trace: Option<ProgramTrace>,
 }
 
-impl Program {
+impl LinkedProgram {
     /// Returns a program whose zeroed block lies at `at`.
     pub(crate) fn new(
         memory: SegmentMemory,
@@ -120,7 +120,7 @@ impl Program {
         for (buffer, range) in view.written() {
             written[buffer].push(range);
         }
-        Ok(Program {
+        Ok(LinkedProgram {
             states,
             rank: options.rank,
             written,
@@ -157,7 +157,7 @@ impl Program {
     }
 
     #[inline]
-    pub(crate) fn frame(&self, slot: u32, rank: u32) -> &Frame {
+    pub(crate) fn frame(&self, slot: u32, rank: u32) -> &RankFrame {
         &self.frames[(slot * self.ranks() + rank) as usize]
     }
 
@@ -266,12 +266,12 @@ fn frame(
     at: u64,
     rank: &LinkedRank,
     layout: &FrameLayout,
-) -> Result<Frame, Error> {
+) -> Result<RankFrame, Error> {
     let part = |offset: u64| Offset(at + offset);
     let buffers = rank.schedule.view().buffers().len();
     let owner_queue_entries = layout.owner_queue_entries as usize;
     let has_matcher = !rank.wildcards.is_empty() || !rank.wildcard_sends.is_empty();
-    Ok(Frame {
+    Ok(RankFrame {
         at,
         done: Mapped::new(segment, part(0))?,
         owner_queue_line: Mapped::new(segment, part(64))?,

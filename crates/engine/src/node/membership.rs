@@ -123,6 +123,7 @@ impl Member {
         if self.has_own_work.load(Ordering::Acquire) == 0 {
             return Ok(false);
         }
+        // The tasks run without the lock, because they may register further objects.
         let (works, listed): (SmallVec<[Arc<dyn OwnerWork>; 4]>, usize) = {
             let own_work = self.own_work.lock().unwrap_or_else(PoisonError::into_inner);
             (own_work.iter().filter_map(Weak::upgrade).collect(), own_work.len())

@@ -95,6 +95,8 @@ fn neighbors<'a>(
         let piece = block(&blocks.sent, number);
         &input[piece.start as usize..piece.end as usize]
     };
+    // Both sides order the edges between two ranks by tag, then by position in the lists, so the
+    // n-th message of one is the n-th of the other.
     let (sent, received) = edges(me);
     let outcome = match sent.len() < received.len() {
         true => Err(Error::MissingEdge { call: collective.call.kind.name(), from: me, to: me }),

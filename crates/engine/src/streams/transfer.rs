@@ -228,7 +228,7 @@ struct PieceCanMove<'m, 'a, 's> {
 }
 
 impl WaitCondition for PieceCanMove<'_, '_, '_> {
-    type Mark = u32;
+    type SleepMark = u32;
 
     fn is_met(&self) -> bool {
         self.transfer.can_move(&mut self.mover.borrow_mut())

@@ -1,7 +1,7 @@
 //! Blocking collectives: the thread that starts the collective also fetches the result, before any
 //! other operation on the communicator.
 
-use super::{Executor, InflightWindow, Record, RunNumber};
+use super::{Executor, InflightWindow, SlotRun, RunNumber};
 use crate::argument::Argument;
 use crate::error::{Error, Outcome};
 use crate::protocol::run_state::RunState;
@@ -84,7 +84,7 @@ impl<P: BlockingExecutor> InflightWindow<P> {
     ) {
         let mut starter = self.lock();
         let sequence = number.sequence;
-        let record = Record { sequence, call: call.clone(), bindings: bindings.clone() };
+        let record = SlotRun { sequence, call: call.clone(), bindings: bindings.clone() };
         starter.records[(number.run & (self.slots - 1)) as usize] = Some(record);
         self.own().change(number.run, RunState::Taken, RunState::Abandoned);
     }

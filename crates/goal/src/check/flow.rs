@@ -4,7 +4,7 @@
 use std::collections::VecDeque;
 
 /// A network of nodes and pipes with capacities.
-pub(super) struct Network {
+pub(super) struct FlowNetwork {
     /// Pipes that lead from each node, forward and backward ones.
     from: Vec<Vec<usize>>,
     /// Pipe 2k is a pipe as added, 2k + 1 leads back and may carry what flows forward.
@@ -16,9 +16,9 @@ struct Pipe {
     free: u64,
 }
 
-impl Network {
+impl FlowNetwork {
     pub(super) fn new(nodes: usize) -> Self {
-        Network { from: vec![Vec::new(); nodes], pipes: Vec::new() }
+        FlowNetwork { from: vec![Vec::new(); nodes], pipes: Vec::new() }
     }
 
     /// Adds a pipe. Returns its number.
@@ -104,7 +104,7 @@ mod tests {
     #[test]
     fn an_earlier_choice_is_taken_back() {
         // 0 → {1, 2} → {3, 4} → 5; a first path 0 1 3 5 must be replaced by 0 1 4 5 and 0 2 3 5.
-        let mut network = Network::new(6);
+        let mut network = FlowNetwork::new(6);
         for (from, to) in [(0, 1), (0, 2), (1, 3), (1, 4), (2, 3), (3, 5), (4, 5)] {
             network.pipe(from, to, 1);
         }
@@ -114,7 +114,7 @@ mod tests {
 
     #[test]
     fn no_more_flows_than_the_narrowest_pipe_lets_through() {
-        let mut network = Network::new(3);
+        let mut network = FlowNetwork::new(3);
         let wide = network.pipe(0, 1, 9);
         let narrow = network.pipe(1, 2, 4);
         network.fill(0, 2);

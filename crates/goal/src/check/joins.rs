@@ -1,7 +1,7 @@
 //! Joins over all ranks: all ranks join equally often, in the same mode, with the same
 //! amounts.
 
-use super::problem::{Place, Problem};
+use super::problem::{VertexLocation, Problem};
 use super::report::Report;
 use crate::graph::{Blocks, Graph, JoinMode, Operation, Vertex};
 
@@ -15,8 +15,8 @@ struct Join<'a> {
 }
 
 impl Join<'_> {
-    fn place(&self) -> Place {
-        Place::new(self.graph, self.vertex)
+    fn place(&self) -> VertexLocation {
+        VertexLocation::new(self.graph, self.vertex)
     }
 
     fn contributed(&self) -> u64 {

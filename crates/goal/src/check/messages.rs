@@ -1,7 +1,7 @@
 //! Messages over all ranks: every send has its receive, and every receive its send.
 
-use super::flow::Network;
-use super::problem::{Place, Problem};
+use super::flow::FlowNetwork;
+use super::problem::{VertexLocation, Problem};
 use super::report::Report;
 use crate::graph::{Graph, Operation, Vertex};
 use crate::matching::{Endpoint, Pairing, pair};
@@ -47,8 +47,8 @@ fn endpoints(graphs: &[Graph]) -> (Vec<Endpoint>, Vec<Endpoint>) {
     (sends, receives)
 }
 
-pub(super) fn place(graphs: &[Graph], endpoint: &Endpoint) -> Place {
-    Place::new(&graphs[endpoint.rank as usize], Vertex(endpoint.operation))
+pub(super) fn place(graphs: &[Graph], endpoint: &Endpoint) -> VertexLocation {
+    VertexLocation::new(&graphs[endpoint.rank as usize], Vertex(endpoint.operation))
 }
 
 fn sizes_differ(graphs: &[Graph], send: &Endpoint, receive: &Endpoint) -> Problem {
@@ -63,14 +63,14 @@ fn sizes_differ(graphs: &[Graph], send: &Endpoint, receive: &Endpoint) -> Proble
 }
 
 /// Sends or receives that differ in nothing that matching looks at.
-struct Classes<Key> {
+struct MessageClasses<Key> {
     number: HashMap<Key, usize>,
     members: Vec<Vec<Endpoint>>,
 }
 
-impl<Key: std::hash::Hash + Eq> Classes<Key> {
+impl<Key: std::hash::Hash + Eq> MessageClasses<Key> {
     fn of(endpoints: &[Endpoint], key: impl Fn(&Endpoint) -> Key) -> Self {
-        let mut classes = Classes { number: HashMap::new(), members: Vec::new() };
+        let mut classes = MessageClasses { number: HashMap::new(), members: Vec::new() };
         for endpoint in endpoints {
             let next = classes.members.len();
             let number = match classes.number.entry(key(endpoint)) {
@@ -93,15 +93,15 @@ impl<Key: std::hash::Hash + Eq> Classes<Key> {
 /// equal.
 fn wildcards(graphs: &[Graph], pairing: &Pairing, report: &mut Report) {
     let sends =
-        Classes::of(&pairing.open_sends, |send| (send.peer, Some(send.rank), send.tag, send.bytes));
-    let receives = Classes::of(&pairing.wildcards, |receive| {
+        MessageClasses::of(&pairing.open_sends, |send| (send.peer, Some(send.rank), send.tag, send.bytes));
+    let receives = MessageClasses::of(&pairing.wildcards, |receive| {
         (Some(receive.rank), receive.peer, receive.tag, receive.bytes)
     });
     let source = 0;
     let sink = 1;
     let send_node = 2;
     let receive_node = 2 + sends.members.len();
-    let mut network = Network::new(receive_node + receives.members.len());
+    let mut network = FlowNetwork::new(receive_node + receives.members.len());
     let outflow: Vec<usize> = receives
         .members
         .iter()

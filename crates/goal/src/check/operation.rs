@@ -1,43 +1,43 @@
 //! Rules that one operation breaks by itself.
 
-use super::problem::{List, Place, Problem};
+use super::problem::{List, VertexLocation, Problem};
 use super::report::Report;
 use crate::arithmetic::{Arithmetic, DataType};
 use crate::graph::{Access, Block, Blocks, Graph, JoinMode, Memory, Operation, Vertex};
 use crate::schedule::ranges::{ByteRange, overlap_between, overlap_within};
 
 /// The block lists of an operation by what it does with them. A list it lacks is empty.
-pub(super) struct Lists<'a> {
+pub(super) struct OperationLists<'a> {
     /// Blocks read.
     pub(super) reads: [(List, &'a [Block]); 2],
     /// Blocks written.
     pub(super) writes: (List, &'a [Block]),
 }
 
-impl<'a> Lists<'a> {
+impl<'a> OperationLists<'a> {
     pub(super) fn of(operation: &'a Operation) -> Self {
         const NONE: (List, &[Block]) = (List::Data, &[]);
         match operation {
             Operation::Send { data, .. } => {
-                Lists { reads: [(List::Data, &data.0), NONE], writes: NONE }
+                OperationLists { reads: [(List::Data, &data.0), NONE], writes: NONE }
             }
             Operation::Receive { data, .. } => {
-                Lists { reads: [NONE, NONE], writes: (List::Data, &data.0) }
+                OperationLists { reads: [NONE, NONE], writes: (List::Data, &data.0) }
             }
-            Operation::Local { left, right, destination, .. } => Lists {
+            Operation::Local { left, right, destination, .. } => OperationLists {
                 reads: [(List::Left, &left.0), (List::Right, &right.0)],
                 writes: (List::Destination, &destination.0),
             },
-            Operation::Copy { source, destination } => Lists {
+            Operation::Copy { source, destination } => OperationLists {
                 reads: [(List::Source, &source.0), NONE],
                 writes: (List::Destination, &destination.0),
             },
-            Operation::Timestamp { destination } => Lists {
+            Operation::Timestamp { destination } => OperationLists {
                 reads: [NONE, NONE],
                 writes: (List::Destination, std::slice::from_ref(destination)),
             },
-            Operation::Calc { .. } => Lists { reads: [NONE, NONE], writes: NONE },
-            Operation::Join { contribution, result, .. } => Lists {
+            Operation::Calc { .. } => OperationLists { reads: [NONE, NONE], writes: NONE },
+            Operation::Join { contribution, result, .. } => OperationLists {
                 reads: [(List::Contribution, &contribution.0), NONE],
                 writes: (List::JoinResult, &result.0),
             },
@@ -53,7 +53,7 @@ impl<'a> Lists<'a> {
 /// Adds what this vertex does wrong on its own.
 pub(super) fn check(graph: &Graph, vertex: Vertex, report: &mut Report) {
     let Some(entry) = graph.vertices().get(vertex.index()) else { return };
-    let lists = Lists::of(&entry.operation);
+    let lists = OperationLists::of(&entry.operation);
     let mut inspection = Inspection { graph, vertex, report };
     let mut countable = true;
     for (list, blocks) in lists.all() {
@@ -77,10 +77,10 @@ struct Inspection<'a> {
 }
 
 impl Inspection<'_> {
-    fn report(&mut self, problem: impl FnOnce(Place) -> Problem) {
+    fn report(&mut self, problem: impl FnOnce(VertexLocation) -> Problem) {
         let graph = self.graph;
         let vertex = self.vertex;
-        self.report.add(|| problem(Place::new(graph, vertex)));
+        self.report.add(|| problem(VertexLocation::new(graph, vertex)));
     }
 
     /// Every block lies within its memory.
@@ -214,7 +214,7 @@ impl Inspection<'_> {
     }
 
     /// Nothing is written twice, where it is read, or where nothing may be written.
-    fn writes(&mut self, lists: &Lists<'_>) {
+    fn writes(&mut self, lists: &OperationLists<'_>) {
         let (written, destination) = lists.writes;
         let input = |block: &&Block| {
             matches!(block.memory, Memory::Buffer(buffer) if block.length > 0

@@ -6,7 +6,7 @@ use std::fmt;
 
 /// An operation of some rank's graph.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Place {
+pub struct VertexLocation {
     /// The rank.
     pub rank: u32,
     /// The vertex in that rank's graph.
@@ -15,13 +15,13 @@ pub struct Place {
     pub description: String,
 }
 
-impl Place {
+impl VertexLocation {
     pub(super) fn new(graph: &Graph, vertex: Vertex) -> Self {
-        Place { rank: graph.rank(), vertex, description: graph.describe(vertex) }
+        VertexLocation { rank: graph.rank(), vertex, description: graph.describe(vertex) }
     }
 }
 
-impl fmt::Display for Place {
+impl fmt::Display for VertexLocation {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
         formatter.write_str(&self.description)
     }
@@ -76,9 +76,9 @@ impl fmt::Display for Range<'_> {
 }
 
 /// Operations that wait for each other, in words; a long round is cut.
-struct Round<'a>(&'a [Place]);
+struct WaitCycle<'a>(&'a [VertexLocation]);
 
-impl fmt::Display for Round<'_> {
+impl fmt::Display for WaitCycle<'_> {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
         const SHOWN: usize = 12;
         for place in self.0.iter().take(SHOWN) {
@@ -121,16 +121,16 @@ pub enum Problem {
         vertices: usize,
     },
     /// Operations of one rank wait for each other.
-    #[error("these operations wait for each other, so none can start: {}: remove one of the edges", Round(.cycle))]
+    #[error("these operations wait for each other, so none can start: {}: remove one of the edges", WaitCycle(.cycle))]
     Cycle {
         /// Each waits for the one before it, the first for the last.
-        cycle: Vec<Place>,
+        cycle: Vec<VertexLocation>,
     },
     /// A message goes to, or comes from, a rank that does not exist.
     #[error("{at}: there is no rank {peer}; the {ranks} ranks are numbered from 0")]
     Peer {
         /// The send or receive.
-        at: Place,
+        at: VertexLocation,
         /// The rank it names.
         peer: u32,
         /// The number of ranks.
@@ -142,7 +142,7 @@ pub enum Problem {
     )]
     MissingBuffer {
         /// The operation.
-        at: Place,
+        at: VertexLocation,
         /// The list that names it.
         list: List,
         /// The buffer's number.
@@ -154,7 +154,7 @@ pub enum Problem {
     #[error("{at}: its {list} has {}, which ends at byte {limit}: shorten the block or lengthen the memory", Range(.block))]
     OutOfRange {
         /// The operation.
-        at: Place,
+        at: VertexLocation,
         /// The list that holds the block.
         list: List,
         /// The block.
@@ -166,7 +166,7 @@ pub enum Problem {
     #[error("{at}: its {list} has more bytes than 64 bits can count: shorten it")]
     TooManyBytes {
         /// The operation.
-        at: Place,
+        at: VertexLocation,
         /// The list.
         list: List,
     },
@@ -176,7 +176,7 @@ pub enum Problem {
     )]
     LengthsDiffer {
         /// The local operation or copy.
-        at: Place,
+        at: VertexLocation,
         /// The list that is compared with the destination.
         list: List,
         /// Its length in bytes.
@@ -188,7 +188,7 @@ pub enum Problem {
     #[error("{at}: its {list} has {}, which is not a whole number of {data_type}: use multiples of {} bytes", Range(.block), .data_type.bytes())]
     BrokenElement {
         /// The local operation or reducing join.
-        at: Place,
+        at: VertexLocation,
         /// The list that holds the block.
         list: List,
         /// The block.
@@ -200,7 +200,7 @@ pub enum Problem {
     #[error("{at}: {operation} is not defined on {data_type}: use an integer type")]
     NotApplicable {
         /// The local operation or reducing join.
-        at: Place,
+        at: VertexLocation,
         /// The arithmetic.
         operation: Arithmetic,
         /// The type of the elements.
@@ -210,7 +210,7 @@ pub enum Problem {
     #[error("{at}: a timestamp is 8 bytes long, its destination has {found}: give it 8")]
     TimestampLength {
         /// The timestamp.
-        at: Place,
+        at: VertexLocation,
         /// Length of its destination in bytes.
         found: u64,
     },
@@ -220,7 +220,7 @@ pub enum Problem {
     )]
     WriteToInput {
         /// The operation.
-        at: Place,
+        at: VertexLocation,
         /// The list.
         list: List,
         /// The buffer's number.
@@ -232,7 +232,7 @@ pub enum Problem {
     )]
     OverlapWithin {
         /// The operation.
-        at: Place,
+        at: VertexLocation,
         /// The list.
         list: List,
     },
@@ -240,7 +240,7 @@ pub enum Problem {
     #[error("{at}: its {written} overlaps its {read}: {}", remedy(*.read))]
     OverlapBetween {
         /// The operation.
-        at: Place,
+        at: VertexLocation,
         /// The list it reads.
         read: List,
         /// The list it writes.
@@ -252,7 +252,7 @@ pub enum Problem {
     )]
     BarrierBytes {
         /// The join.
-        at: Place,
+        at: VertexLocation,
         /// Bytes contributed.
         contribution: u64,
         /// Bytes of result.
@@ -264,7 +264,7 @@ pub enum Problem {
     )]
     JoinResult {
         /// The join.
-        at: Place,
+        at: VertexLocation,
         /// Bytes of result.
         found: u64,
         /// Bytes that come out.
@@ -276,7 +276,7 @@ pub enum Problem {
     )]
     ExchangeParts {
         /// The join.
-        at: Place,
+        at: VertexLocation,
         /// Bytes contributed.
         contribution: u64,
         /// The number of ranks.
@@ -288,7 +288,7 @@ pub enum Problem {
     )]
     Root {
         /// The join.
-        at: Place,
+        at: VertexLocation,
         /// The root it names.
         root: u32,
         /// The number of ranks.
@@ -300,7 +300,7 @@ pub enum Problem {
     )]
     NotTheRoot {
         /// The join.
-        at: Place,
+        at: VertexLocation,
         /// The root.
         root: u32,
         /// Bytes contributed.
@@ -314,9 +314,9 @@ pub enum Problem {
     )]
     Unordered {
         /// One of them.
-        first: Place,
+        first: VertexLocation,
         /// The other.
-        second: Place,
+        second: VertexLocation,
         /// Bytes they share.
         block: Block,
         /// `true` if both write them.
@@ -357,7 +357,7 @@ pub enum Problem {
     #[error("[{send}] has no receive: rank {peer} lacks one from rank {} with this tag: add it or remove the send", .send.rank)]
     SendWithoutReceive {
         /// The send.
-        send: Place,
+        send: VertexLocation,
         /// The rank that should receive.
         peer: u32,
     },
@@ -366,7 +366,7 @@ pub enum Problem {
         .source_rank.map_or_else(|| "every rank".into(), |rank| format!("rank {rank}")), .receive.rank)]
     ReceiveWithoutSend {
         /// The receive.
-        receive: Place,
+        receive: VertexLocation,
         /// The rank that should send; `None` is any.
         source_rank: Option<u32>,
     },
@@ -376,9 +376,9 @@ pub enum Problem {
     )]
     SizesDiffer {
         /// The send.
-        send: Place,
+        send: VertexLocation,
         /// The receive that it pairs with.
-        receive: Place,
+        receive: VertexLocation,
         /// Bytes sent.
         sent: u64,
         /// Bytes expected.
@@ -404,11 +404,11 @@ pub enum Problem {
         /// Number of the join, from 0.
         number: usize,
         /// The join on this rank.
-        at: Place,
+        at: VertexLocation,
         /// Its mode.
         found: JoinMode,
         /// The join on rank 0.
-        first: Place,
+        first: VertexLocation,
         /// Rank 0's mode.
         expected: JoinMode,
     },
@@ -420,11 +420,11 @@ pub enum Problem {
         /// Number of the join, from 0.
         number: usize,
         /// The join on this rank.
-        at: Place,
+        at: VertexLocation,
         /// Its bytes: contributed; for a broadcast, of result.
         found: u64,
         /// The join on the rank it is compared with: rank 0, or the root of a broadcast.
-        first: Place,
+        first: VertexLocation,
         /// The bytes contributed there.
         expected: u64,
     },
@@ -432,13 +432,13 @@ pub enum Problem {
     #[error(
         "these operations wait for each other for ever when messages above {eager_limit} bytes wait for their receive: \
          {}: let one of them start earlier, for instance a receive before the send that waits for it",
-        Round(.cycle)
+        WaitCycle(.cycle)
     )]
     Deadlock {
         /// Messages above this length wait for their receive.
         eager_limit: u64,
         /// Each waits for the one before it, the first for the last.
-        cycle: Vec<Place>,
+        cycle: Vec<VertexLocation>,
     },
 }
 

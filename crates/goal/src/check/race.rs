@@ -8,8 +8,8 @@
 //! of these.
 
 use super::digraph::Digraph;
-use super::operation::Lists;
-use super::problem::{Place, Problem};
+use super::operation::OperationLists;
+use super::problem::{VertexLocation, Problem};
 use super::report::Report;
 use super::usage::{Earlier, ReaderSets, Usage};
 use crate::graph::{Block, Graph, Memory, Vertex};
@@ -30,7 +30,7 @@ pub(super) fn check(graph: &Graph, digraph: &Digraph, order: &[usize], report: &
     }
     let sets = demands(graph, order, &position);
     let mut pairs = BTreeSet::new();
-    let mut search = Search::new(digraph, order, position);
+    let mut search = RaceSearch::new(digraph, order, position);
     for (members, targets) in sets {
         search.add(&members, &targets, &mut pairs);
     }
@@ -52,7 +52,7 @@ fn demands(graph: &Graph, order: &[usize], position: &[usize]) -> Demands {
     let mut memories: HashMap<u32, Usage> = HashMap::new();
     for entry in graph.vertices() {
         // Bytes that are only read need no order.
-        for range in Lists::of(&entry.operation).writes.1.iter().filter_map(ByteRange::of_block) {
+        for range in OperationLists::of(&entry.operation).writes.1.iter().filter_map(ByteRange::of_block) {
             memories.entry(range.memory).or_default();
         }
     }
@@ -65,7 +65,7 @@ fn demands(graph: &Graph, order: &[usize], position: &[usize]) -> Demands {
                 targets.push(vertex);
             }
         };
-        let lists = Lists::of(&graph.vertices()[vertex].operation);
+        let lists = OperationLists::of(&graph.vertices()[vertex].operation);
         for range in
             lists.reads.iter().flat_map(|(_, blocks)| blocks.iter()).filter_map(ByteRange::of_block)
         {
@@ -97,7 +97,7 @@ fn demands(graph: &Graph, order: &[usize], position: &[usize]) -> Demands {
 
 /// Answers "does this come after that?" for 64 earlier operations in one pass over the part of the
 /// graph between them.
-struct Search<'a> {
+struct RaceSearch<'a> {
     digraph: &'a Digraph,
     order: &'a [usize],
     position: Vec<usize>,
@@ -110,12 +110,12 @@ struct Search<'a> {
     questions: Vec<(u64, usize)>,
 }
 
-impl<'a> Search<'a> {
+impl<'a> RaceSearch<'a> {
     fn new(digraph: &'a Digraph, order: &'a [usize], position: Vec<usize>) -> Self {
         let sources = Vec::new();
         let bit = HashMap::new();
         let questions = Vec::new();
-        Search { digraph, order, position, after: vec![0; order.len()], sources, bit, questions }
+        RaceSearch { digraph, order, position, after: vec![0; order.len()], sources, bit, questions }
     }
 
     /// Asks whether all targets come after all members; answers wait for the next pass.
@@ -189,7 +189,7 @@ impl<'a> Search<'a> {
 /// The message, with bytes that both use and at least one writes.
 fn unordered(graph: &Graph, first: usize, second: usize) -> Problem {
     let ranges = |vertex: usize| -> (Vec<ByteRange>, Vec<ByteRange>) {
-        let lists = Lists::of(&graph.vertices()[vertex].operation);
+        let lists = OperationLists::of(&graph.vertices()[vertex].operation);
         let reads = lists
             .reads
             .iter()
@@ -215,8 +215,8 @@ fn unordered(graph: &Graph, first: usize, second: usize) -> Problem {
         length: range.end - range.start,
     });
     Problem::Unordered {
-        first: Place::new(graph, Vertex(first as u32)),
-        second: Place::new(graph, Vertex(second as u32)),
+        first: VertexLocation::new(graph, Vertex(first as u32)),
+        second: VertexLocation::new(graph, Vertex(second as u32)),
         block,
         both_write: both.is_some(),
     }

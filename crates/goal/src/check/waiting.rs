@@ -10,7 +10,7 @@
 
 use super::digraph::{Arc, Digraph};
 use super::joins;
-use super::problem::{Place, Problem};
+use super::problem::{VertexLocation, Problem};
 use super::report::Report;
 use crate::graph::{Graph, JoinMode, Until, Vertex};
 use crate::matching::{Endpoint, Pairing};
@@ -18,7 +18,7 @@ use std::collections::HashMap;
 
 /// Adds a cycle of events, if there is one.
 pub(super) fn check(graphs: &[Graph], pairing: &Pairing, eager_limit: u64, report: &mut Report) {
-    let events = Events::of(graphs);
+    let events = EventGraph::of(graphs);
     let mut arcs = Vec::new();
     for (graph, first) in graphs.iter().zip(&events.first) {
         for index in 0..graph.vertices().len() {
@@ -50,7 +50,7 @@ pub(super) fn check(graphs: &[Graph], pairing: &Pairing, eager_limit: u64, repor
 }
 
 /// Operations of all ranks, numbered through.
-struct Events {
+struct EventGraph {
     /// The number of each rank's first operation.
     first: Vec<usize>,
     operations: usize,
@@ -64,7 +64,7 @@ fn completion(operation: usize) -> usize {
     2 * operation + 1
 }
 
-impl Events {
+impl EventGraph {
     fn of(graphs: &[Graph]) -> Self {
         let mut operations = 0;
         let first = graphs
@@ -74,7 +74,7 @@ impl Events {
                 operations - graph.vertices().len()
             })
             .collect();
-        Events { first, operations }
+        EventGraph { first, operations }
     }
 
     fn operation(&self, endpoint: &Endpoint) -> usize {
@@ -101,12 +101,12 @@ impl Events {
     }
 
     /// The operations along a cycle of events.
-    fn places(&self, graphs: &[Graph], cycle: &[usize]) -> Vec<Place> {
+    fn places(&self, graphs: &[Graph], cycle: &[usize]) -> Vec<VertexLocation> {
         let events: Vec<usize> =
             cycle.iter().copied().filter(|event| event / 2 < self.operations).collect();
         let place = |operation: usize| {
             let rank = self.first.partition_point(|first| *first <= operation) - 1;
-            Place::new(&graphs[rank], Vertex((operation - self.first[rank]) as u32))
+            VertexLocation::new(&graphs[rank], Vertex((operation - self.first[rank]) as u32))
         };
         without_detours(&events).into_iter().map(place).collect()
     }

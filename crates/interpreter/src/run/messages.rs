@@ -2,7 +2,7 @@
 
 use super::*;
 
-impl Run {
+impl ScheduleRun {
     /// Processes a packet from another rank's interpreter.
     pub(super) fn packet(
         &mut self,
@@ -17,12 +17,12 @@ impl Run {
         }
         match packet {
             Packet::Eager { tag, ordinal, payload } => {
-                let envelope = Envelope { source, tag, ordinal, bytes: payload.len() as u64 };
-                self.arrive(view, named, Message { envelope, content: Content::Payload(payload) })
+                let envelope = MessageEnvelope { source, tag, ordinal, bytes: payload.len() as u64 };
+                self.arrive(view, named, ArrivedMessage { envelope, content: PayloadLocation::Payload(payload) })
             }
             Packet::RequestToSend { tag, ordinal, bytes, send } => {
-                let envelope = Envelope { source, tag, ordinal, bytes };
-                self.arrive(view, named, Message { envelope, content: Content::AtSender(send) })
+                let envelope = MessageEnvelope { source, tag, ordinal, bytes };
+                self.arrive(view, named, ArrivedMessage { envelope, content: PayloadLocation::AtSender(send) })
             }
             Packet::ClearToSend { send, receive } => {
                 self.clear_to_send(view, source, send, receive)
@@ -46,7 +46,7 @@ impl Run {
             self.eager_budget -= bytes;
             Packet::Eager { tag, ordinal, payload: self.payload(view, record) }
         } else {
-            self.phases[operation as usize] = Phase::Running;
+            self.phases[operation as usize] = OperationPhase::Running;
             Packet::RequestToSend { tag, ordinal, bytes, send: Handle(operation) }
         };
         self.effects.push_back(Effect::Transmit { peer: record.peer, packet });
@@ -86,7 +86,7 @@ impl Run {
             self.unexpected_memory.release(&message);
             return self.accept(view, operation, message);
         }
-        self.phases[operation as usize] = Phase::Running;
+        self.phases[operation as usize] = OperationPhase::Running;
         if source.is_none() || tag.is_none() {
             self.wildcards.post(source, tag, record.vertex, operation);
         }
@@ -97,18 +97,18 @@ impl Run {
         &mut self,
         view: &ScheduleView<'_>,
         named: &NamedReceives,
-        message: Message,
+        message: ArrivedMessage,
     ) -> Result<(), EventError> {
-        let Envelope { source, tag, ordinal, .. } = message.envelope;
+        let MessageEnvelope { source, tag, ordinal, .. } = message.envelope;
         let rank = self.rank;
         let source_rank = source;
         // A naming receive has precedence over all wildcard receives, whether or not it is posted.
         if let Some(operation) = named.find(source, tag, ordinal) {
             match self.phases[operation as usize] {
-                Phase::Running => self.accept(view, operation, message),
-                Phase::Waiting => {
+                OperationPhase::Running => self.accept(view, operation, message),
+                OperationPhase::Waiting => {
                     let message = self.within_limits(message);
-                    self.phases[operation as usize] = Phase::Arrived;
+                    self.phases[operation as usize] = OperationPhase::Arrived;
                     self.unexpected.insert(operation, message);
                 }
                 _ => return Err(EventError::Duplicate { source_rank, tag, ordinal }),
@@ -131,22 +131,22 @@ impl Run {
 
     /// Returns the message with its payload if the limits allow. Otherwise passes the payload to the
     /// transport and returns the envelope.
-    fn within_limits(&mut self, message: Message) -> Message {
+    fn within_limits(&mut self, message: ArrivedMessage) -> ArrivedMessage {
         let envelope = message.envelope;
         match message.content {
-            Content::Payload(payload) if !self.unexpected_memory.reserve(envelope.bytes) => {
-                let Envelope { source, tag, ordinal, .. } = envelope;
+            PayloadLocation::Payload(payload) if !self.unexpected_memory.reserve(envelope.bytes) => {
+                let MessageEnvelope { source, tag, ordinal, .. } = envelope;
                 self.effects.push_back(Effect::StoreUnexpected { source, tag, ordinal, payload });
-                Message { envelope, content: Content::AtTransport }
+                ArrivedMessage { envelope, content: PayloadLocation::AtTransport }
             }
-            content => Message { envelope, content },
+            content => ArrivedMessage { envelope, content },
         }
     }
 
     /// Processes the match of a posted receive and its message: copies the payload or requests it.
-    fn accept(&mut self, view: &ScheduleView<'_>, operation: u32, message: Message) {
+    fn accept(&mut self, view: &ScheduleView<'_>, operation: u32, message: ArrivedMessage) {
         let record = &view.operations()[operation as usize];
-        let Envelope { source, tag, ordinal, bytes } = message.envelope;
+        let MessageEnvelope { source, tag, ordinal, bytes } = message.envelope;
         if bytes != record.bytes {
             return self.end(Err(Failure::SizesDiffer {
                 source_rank: source,
@@ -160,21 +160,21 @@ impl Run {
         }
         let receive = Handle(operation);
         match message.content {
-            Content::Payload(payload) => {
+            PayloadLocation::Payload(payload) => {
                 self.memory.scatter(view.destination(record), &payload);
                 self.recycle(payload);
                 return self.complete(view, operation);
             }
-            Content::AtSender(send) => {
+            PayloadLocation::AtSender(send) => {
                 let packet = Packet::ClearToSend { send, receive };
                 self.effects.push_back(Effect::Transmit { peer: source, packet });
             }
-            Content::AtTransport => {
+            PayloadLocation::AtTransport => {
                 self.effects.push_back(Effect::LoadUnexpected { source, tag, ordinal, receive })
             }
         }
         // `data` accepts a payload for this receive in this phase only, and only once.
-        self.phases[operation as usize] = Phase::Fetching;
+        self.phases[operation as usize] = OperationPhase::Fetching;
         if record.peer().is_none() {
             self.fetching.insert(operation, source);
         }
@@ -189,7 +189,7 @@ impl Run {
         receive: Handle,
     ) -> Result<(), EventError> {
         let record =
-            self.expect(view, send, Kind::Send, Phase::Running, "a send that waits for clearance")?;
+            self.expect(view, send, Kind::Send, OperationPhase::Running, "a send that waits for clearance")?;
         self.expect_peer(send, record.peer, source)?;
         let packet = Packet::Data { receive, payload: self.payload(view, record) };
         self.effects.push_back(Effect::Transmit { peer: source, packet });
@@ -209,7 +209,7 @@ impl Run {
             view,
             receive,
             Kind::Receive,
-            Phase::Fetching,
+            OperationPhase::Fetching,
             "a receive that requested its payload",
         )?;
         // A wildcard receive names no peer; its message was recorded when it matched.
