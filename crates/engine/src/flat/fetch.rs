@@ -32,11 +32,14 @@ impl FlatExecutor {
             ResultRule::Blocks { first, sources, index } => {
                 let part = part_bytes(collective.bytes, role.division);
                 let skip = part * u64::from(index);
-                if sources == 1 {
+                if sources > 1 {
+                    self.fetch_blocks(run, collective, (part, skip), result)
+                } else if collective.leaves_own && first == self.rank {
+                    // The only rank of a communicator.
+                    Ok(())
+                } else {
                     let at = self.contribution(run, collective, first)?;
                     Ok(self.memory.read(Offset(at.0 + skip), result)?)
-                } else {
-                    self.fetch_blocks(run, collective, (part, skip), result)
                 }
             }
             ResultRule::Fold { .. } if role.reduced_by == ReducedBy::Chunks => {
