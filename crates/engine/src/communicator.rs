@@ -20,7 +20,7 @@ use crate::state::FLAT_SLOTS;
 use crate::streams::StreamsState;
 use crate::trace::Trace;
 use crate::wait;
-use crate::window::{InflightWindow, StartedRun, RunNumber};
+use crate::window::{InflightWindow, RunNumber, StartedRun};
 use shm::arena::Arena;
 use shm::owned::OwnedBytes;
 use shm::segment::Offset;

@@ -6,6 +6,8 @@
 use crate::error::LaunchError;
 use std::ffi::OsString;
 use std::fmt::Write;
+use std::ops::RangeInclusive;
+use std::path::PathBuf;
 use std::time::Duration;
 
 /// A variable: its name, the kind of its value, its default and its meaning.
@@ -138,6 +140,15 @@ pub enum InternodeEngine {
     Agent,
 }
 
+/// The file with the measured decisions between algorithms.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct DecisionsFile {
+    /// Its path.
+    pub path: PathBuf,
+    /// The path is from [`DECISIONS`], so the file must exist.
+    pub is_named: bool,
+}
+
 /// A source of variables: the environment, or a table in a test.
 pub trait Lookup {
     /// The value of a variable, if it is set.
@@ -198,6 +209,60 @@ pub trait Lookup {
         }
     }
 
+    /// Returns the number in a variable, if it is set. `expected` describes the range.
+    ///
+    /// # Errors
+    /// Returns an error if the value is no number of the range.
+    fn number_within(
+        &self,
+        name: &'static str,
+        range: RangeInclusive<u64>,
+        expected: &'static str,
+    ) -> Result<Option<u64>, LaunchError> {
+        let Some(value) = self.get(name) else { return Ok(None) };
+        let number = value.to_str().and_then(|text| text.parse().ok());
+        match number.filter(|number| range.contains(number)) {
+            Some(number) => Ok(Some(number)),
+            None => Err(LaunchError::Variable { name, value, expected }),
+        }
+    }
+
+    /// Returns the directory of the shared memory's file, if it is set.
+    fn segment_directory(&self) -> Option<PathBuf> {
+        self.get(SEGMENT_DIR).map(PathBuf::from)
+    }
+
+    /// Returns the address space of a rank's part of the shared memory in bytes, if it is set.
+    ///
+    /// # Errors
+    /// Returns an error if the value is no number of MiB.
+    fn arena_bytes(&self) -> Result<Option<u64>, LaunchError> {
+        let mib = self.number_within(ARENA_MIB, 1..=1 << 24, "a number from 1 to 16777216")?;
+        Ok(mib.map(|mib| mib << 20))
+    }
+
+    /// Returns the length of the longest eager message within a node, if it is set.
+    ///
+    /// # Errors
+    /// Returns an error if the value is no number of bytes.
+    fn eager_bytes(&self) -> Result<Option<u64>, LaunchError> {
+        self.number_within(EAGER_BYTES, 0..=1 << 30, "a number from 0 to 1073741824")
+    }
+
+    /// Returns the file of decisions: the value of [`DECISIONS`], with an empty value for no file;
+    /// otherwise `tradewind/decisions.json` under `XDG_CONFIG_HOME`, or under `.config` in the home
+    /// directory.
+    fn decisions_file(&self) -> Option<DecisionsFile> {
+        if let Some(named) = self.get(DECISIONS) {
+            let is_set = !named.is_empty();
+            return is_set.then(|| DecisionsFile { path: named.into(), is_named: true });
+        }
+        let set = |name: &str| self.get(name).filter(|value| !value.is_empty()).map(PathBuf::from);
+        let base = set("XDG_CONFIG_HOME").or_else(|| Some(set("HOME")?.join(".config")))?;
+        let path = base.join("tradewind").join("decisions.json");
+        Some(DecisionsFile { path, is_named: false })
+    }
+
     /// Time to wait for the other ranks.
     ///
     /// # Errors
@@ -247,6 +312,36 @@ mod tests {
             "TRADEWIND_RANK is \"one\", it must be a number from 0 on: change it or unset it"
         );
         assert!(table.number(SIZE).expect("not set").is_none());
+    }
+
+    #[test]
+    fn lengths_lie_within_their_limits() {
+        let table = HashMap::from([(ARENA_MIB, "0"), (EAGER_BYTES, "64")]);
+        assert_eq!(
+            table.arena_bytes().expect_err("too small").to_string(),
+            "TRADEWIND_ARENA_MIB is \"0\", it must be a number from 1 to 16777216: \
+             change it or unset it"
+        );
+        assert_eq!(table.eager_bytes().expect("a number"), Some(64));
+        let table = HashMap::from([(ARENA_MIB, "2")]);
+        assert_eq!(table.arena_bytes().expect("a number"), Some(2 << 20));
+        assert_eq!(table.eager_bytes().expect("not set"), None);
+    }
+
+    #[test]
+    fn the_file_of_decisions_is_named_or_the_users() {
+        let file = |pairs: &[(&'static str, &'static str)]| {
+            let table: HashMap<&str, &str> = pairs.iter().copied().collect();
+            table.decisions_file().map(|file| (file.path, file.is_named))
+        };
+        let home = ("HOME", "/home/me");
+        assert_eq!(file(&[(DECISIONS, "a.json"), home]), Some(("a.json".into(), true)));
+        assert_eq!(file(&[(DECISIONS, ""), home]), None);
+        let usual = "/home/me/.config/tradewind/decisions.json";
+        assert_eq!(file(&[home]), Some((usual.into(), false)));
+        let base = ("XDG_CONFIG_HOME", "/etc/me");
+        assert_eq!(file(&[base, home]), Some(("/etc/me/tradewind/decisions.json".into(), false)));
+        assert_eq!(file(&[]), None);
     }
 
     #[test]

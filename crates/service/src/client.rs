@@ -1,12 +1,13 @@
 //! A rank's way into its job.
 
 use crate::error::ServiceError;
+use crate::job_options::job_options_from;
 use crate::protocol::{Answer, Hello, INVITATION};
 use crate::spread;
 use crate::start;
 use engine::Error;
 use engine::node::membership::Member;
-use engine::node::{EngineKind, JobOptions, Node};
+use engine::node::{EngineKind, Node};
 use launch::LaunchError;
 use launch::detect::{Launch, detect};
 use launch::environment::{CORE, ENGINE, Environment, InternodeEngine, Lookup};
@@ -74,7 +75,7 @@ fn attach_with(environment: &impl Lookup) -> Result<Attachment, ServiceError> {
     let limit = environment.start_timeout()?;
     let attachment = match detect(environment)? {
         Launch::Single => {
-            let node = Node::create(&JobOptions::new(1, engine_kind(environment)?)?)?;
+            let node = Node::create(&job_options_from(environment, 1, engine_kind(environment)?)?)?;
             Attachment {
                 member: node.join(0)?,
                 rank: 0,

@@ -8,6 +8,7 @@ pub use output::{Line, Output, Sink, Stream};
 
 use crate::error::ServiceError;
 use crate::events::Event;
+use crate::job_options::job_options;
 use crate::server::Server;
 use children::{Children, Stage};
 use engine::Exit;
@@ -58,7 +59,7 @@ impl LaunchOptions {
     /// When a variable of the environment that describes the segment cannot be understood.
     pub fn new(ranks: u32, engine: EngineKind) -> Result<Self, ServiceError> {
         Ok(LaunchOptions {
-            job: JobOptions::new(ranks, engine)?,
+            job: job_options(ranks, engine)?,
             binding: Binding::Auto,
             output: Output::Inherit,
             environment: Vec::new(),

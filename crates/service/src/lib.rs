@@ -23,6 +23,7 @@
 pub mod client;
 mod error;
 mod events;
+mod job_options;
 pub mod launcher;
 pub mod names;
 mod offload;
@@ -33,3 +34,4 @@ mod spread;
 pub mod start;
 
 pub use error::ServiceError;
+pub use job_options::{decisions_path, job_options};

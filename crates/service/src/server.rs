@@ -335,7 +335,7 @@ mod tests {
     use shm::segment::Segment;
 
     fn server(ranks: u32) -> Server {
-        let options = JobOptions::new(ranks, EngineKind::Peers).expect("an untouched environment");
+        let options = JobOptions::new(ranks, EngineKind::Peers);
         Server::new(&unguessable_name("tradewind-test").expect("random bytes"), &options, None)
             .expect("a new name")
     }
@@ -418,7 +418,7 @@ mod tests {
     #[test]
     fn a_name_has_one_service() {
         let server = server(1);
-        let options = JobOptions::new(1, EngineKind::Peers).expect("an untouched environment");
+        let options = JobOptions::new(1, EngineKind::Peers);
         let second = Server::new(server.name(), &options, None);
         assert!(matches!(second, Err(ServiceError::Broker(BrokerError::NameTaken { .. }))));
     }

@@ -2,6 +2,7 @@
 //! started.
 
 use crate::error::{ServiceError, system};
+use crate::job_options::job_options;
 use engine::node::{EngineKind, JobOptions};
 use launch::environment::{COMMAND, Environment, Lookup};
 use network::job_nodes::ServiceEndpoint;
@@ -121,22 +122,20 @@ pub fn serve(request: &Request) -> Result<(), ServiceError> {
     // Out of the terminal's reach: Ctrl-C is for the ranks, and this outlives them. It fails for a
     // session's leader.
     let _ = rustix::process::setsid();
-    let outcome = JobOptions::new(request.ranks, request.engine)
-        .map_err(ServiceError::from)
-        .and_then(|options| {
-            let options = JobOptions { cores: request.cores, ..options };
-            let ready = |listening: Option<ServiceEndpoint>| match listening {
-                None => say(READY),
-                Some(listening) => say(&format!("{READY} {listening}")),
-            };
-            crate::server::serve(
-                &request.name,
-                &options,
-                request.listen,
-                Environment.start_timeout()?,
-                ready,
-            )
-        });
+    let outcome = job_options(request.ranks, request.engine).and_then(|options| {
+        let options = JobOptions { cores: request.cores, ..options };
+        let ready = |listening: Option<ServiceEndpoint>| match listening {
+            None => say(READY),
+            Some(listening) => say(&format!("{READY} {listening}")),
+        };
+        crate::server::serve(
+            &request.name,
+            &options,
+            request.listen,
+            Environment.start_timeout()?,
+            ready,
+        )
+    });
     match &outcome {
         Ok(()) => {}
         Err(ServiceError::Broker(BrokerError::NameTaken { .. })) => {

@@ -10,7 +10,7 @@ use crate::reduction::Op;
 use crate::selection::rules;
 use engine::communicator::Communicator as NodeCommunicator;
 use engine::node::membership::Member;
-use engine::node::{EngineKind, JobOptions, Node};
+use engine::node::{EngineKind, Node};
 use launch::environment::InternodeEngine;
 use network::backend::Backend;
 use network::node_map::NodeMap;
@@ -215,7 +215,7 @@ pub fn local_with<F>(ranks: u32, engine: EngineKind, body: F) -> Result<()>
 where
     F: Fn(Communicator) -> Result<()> + Sync,
 {
-    let node = Node::create(&JobOptions::new(ranks, engine)?)?;
+    let node = Node::create(&service::job_options(ranks, engine)?)?;
     let members = (0..ranks).map(|rank| Ok((node.join(rank)?, None))).collect::<Result<_>>()?;
     run_ranks(members, body)
 }
@@ -259,7 +259,7 @@ where
     let mut backends = network::local::connect(&nodes)?.into_iter();
     let mut members = Vec::new();
     for ranks in ranks {
-        let node = Node::create(&JobOptions::new(*ranks, EngineKind::Peers)?)?;
+        let node = Node::create(&service::job_options(*ranks, EngineKind::Peers)?)?;
         for (local, backend) in (0..*ranks).zip(backends.by_ref()) {
             let job = InternodeJob::new(nodes.clone(), Arc::new(backend));
             members.push((node.join(local)?, Some(job)));

@@ -3,10 +3,10 @@
 use crate::error::Result;
 use crate::internode::request::InternodeRequest;
 use crate::internode::schedule::InternodeSchedule;
-use engine::argument::Argument;
-use engine::communicator::Communicator as NodeCommunicator;
 use engine::LinkedSchedule;
 use engine::Request as NodeRequest;
+use engine::argument::Argument;
+use engine::communicator::Communicator as NodeCommunicator;
 use engine::flat::FlatCollective;
 use engine::signature::Signature;
 use std::sync::Arc;

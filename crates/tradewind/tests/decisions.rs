@@ -230,8 +230,7 @@ fn ranks_that_see_different_things_go_by_the_same() {
     use engine::node::{EngineKind, JobOptions, Node};
     let bytes = table(here(), true).to_bytes().expect("a table can be written");
     let decisions = Decisions { path: "of/the/job.json".into(), content: Ok(bytes) };
-    let usual = JobOptions::new(2, EngineKind::Peers)
-        .expect("nothing in the environment stands against it");
+    let usual = JobOptions::new(2, EngineKind::Peers);
     let options = JobOptions { decisions: Some(decisions.clone()), ..usual };
     let node = Node::create(&options).expect("room for a segment");
     let other = Node::open(node.segment().clone()).expect("it is a job's");

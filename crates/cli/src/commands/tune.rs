@@ -50,7 +50,7 @@ TRADEWIND_DECISIONS is set to nothing.";
 
 pub(crate) fn execute(arguments: &Arguments, format: Format) -> Result<ExitCode, Failure> {
     // Before minutes are spent on it.
-    let out = arguments.out.clone().or_else(engine::Decisions::place).ok_or(Failure::NoPlace)?;
+    let out = arguments.out.clone().or_else(service::decisions_path).ok_or(Failure::NoPlace)?;
     let folder = folder_of(&out)?;
     tempfile::tempfile_in(folder).map_err(|source| Failure::Write { path: out.clone(), source })?;
     let temporary = tempfile::tempdir()?;

@@ -7,7 +7,7 @@ use crate::flat::executor::FlatExecutor;
 use crate::flat::pattern::FlatCollective;
 use crate::flat::result_binding::ResultBinding;
 use crate::window::blocking::BlockingStart;
-use crate::window::{Executor, StartedRun, RunNumber};
+use crate::window::{Executor, RunNumber, StartedRun};
 use std::sync::Arc;
 
 /// A blocking collective that has been started; see [`Communicator::start_blocking`].

@@ -9,8 +9,6 @@ use std::io::{self, ErrorKind, Read};
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::path::PathBuf;
 
-/// Variable with the path of the file; empty for none.
-const VARIABLE: &str = "TRADEWIND_DECISIONS";
 /// Largest length of a table of decisions, in bytes.
 const LONGEST: u64 = 16 << 20;
 
@@ -24,31 +22,11 @@ pub struct Decisions {
 }
 
 impl Decisions {
-    /// Returns the path of the file: the value of `TRADEWIND_DECISIONS`, with an empty value for no
-    /// file; otherwise `tradewind/decisions.json` under `XDG_CONFIG_HOME`, or under `.config` in the
-    /// home directory.
-    pub fn place() -> Option<PathBuf> {
-        let set = |name: &str| std::env::var_os(name).filter(|value| !value.is_empty());
-        let usual = |base: PathBuf| base.join("tradewind").join("decisions.json");
-        match std::env::var_os(VARIABLE) {
-            Some(named) => Some(PathBuf::from(named)).filter(|named| !named.as_os_str().is_empty()),
-            None => match set("XDG_CONFIG_HOME") {
-                Some(base) => Some(usual(base.into())),
-                None => set("HOME").map(|home| usual(PathBuf::from(home).join(".config"))),
-            },
-        }
-    }
-
-    /// Reads the file. Returns `None` if there is no file at the default path.
-    pub(crate) fn find() -> Option<Self> {
-        let path = Decisions::place()?;
+    /// Reads the file. Returns `None` if there is no file at `path` and `must_exist` is false.
+    pub fn read(path: PathBuf, must_exist: bool) -> Option<Self> {
         match read(&path) {
             Ok(bytes) => Some(Decisions { path, content: Ok(bytes) }),
-            Err(error)
-                if error.kind() == ErrorKind::NotFound && std::env::var_os(VARIABLE).is_none() =>
-            {
-                None
-            }
+            Err(error) if error.kind() == ErrorKind::NotFound && !must_exist => None,
             Err(error) => Some(Decisions { path, content: Err(error.to_string()) }),
         }
     }

@@ -1,6 +1,5 @@
 //! Options of a job on its node.
 
-use crate::error::Error;
 use crate::node::decisions::Decisions;
 use goal::limits;
 use shm::segment::Backing;
@@ -67,47 +66,18 @@ pub struct JobOptions {
 }
 
 impl JobOptions {
-    /// Returns the default options for `ranks` ranks. `TRADEWIND_SEGMENT_DIR` names a directory for
-    /// the segment (default: anonymous memory), `TRADEWIND_ARENA_MIB` the address space of a rank's
-    /// part in MiB (default 4096), `TRADEWIND_EAGER_BYTES` the eager limit (default 4096),
-    /// `TRADEWIND_DECISIONS` the [decisions](Decisions).
-    ///
-    /// # Errors
-    /// Returns an error if a variable has an invalid value.
-    pub fn new(ranks: u32, engine: EngineKind) -> Result<Self, Error> {
-        let backing = match std::env::var_os("TRADEWIND_SEGMENT_DIR") {
-            Some(directory) => Backing::Directory(directory.into()),
-            None => Backing::Memory,
-        };
-        let arena_mib = number("TRADEWIND_ARENA_MIB", 4096, 1..=1 << 24)?;
-        let eager_limit = number("TRADEWIND_EAGER_BYTES", limits::EAGER_ON_NODE, 0..=1 << 30)?;
-        let cores = (shm::process::allowed_cores().len() as u32).max(1);
-        let arena_bytes = arena_mib << 20;
-        let decisions = Decisions::find();
-        Ok(JobOptions {
+    /// Returns the default options for `ranks` ranks: anonymous memory, 4 GiB of address space for
+    /// each rank, the cores that this process may use, and no decisions.
+    pub fn new(ranks: u32, engine: EngineKind) -> Self {
+        JobOptions {
             ranks,
             engine,
-            arena_bytes,
-            cores,
-            backing,
+            arena_bytes: 4 << 30,
+            cores: (shm::process::allowed_cores().len() as u32).max(1),
+            backing: Backing::Memory,
             skip_calc: false,
-            eager_limit,
-            decisions,
-        })
+            eager_limit: limits::EAGER_ON_NODE,
+            decisions: None,
+        }
     }
-}
-
-/// Returns the number in an environment variable, or the default.
-fn number(name: &str, usual: u64, range: std::ops::RangeInclusive<u64>) -> Result<u64, Error> {
-    let Some(text) = std::env::var_os(name) else { return Ok(usual) };
-    text.to_str()
-        .and_then(|text| text.parse().ok())
-        .filter(|value| range.contains(value))
-        .ok_or_else(|| {
-            Error::Environment(format!(
-                "{name} is {text:?}, it must be a number from {} to {}: change it or unset it",
-                range.start(),
-                range.end()
-            ))
-        })
 }

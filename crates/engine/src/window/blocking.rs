@@ -1,7 +1,7 @@
 //! Blocking collectives: the thread that starts the collective also fetches the result, before any
 //! other operation on the communicator.
 
-use super::{Executor, InflightWindow, SlotRun, RunNumber};
+use super::{Executor, InflightWindow, RunNumber, SlotRun};
 use crate::argument::Argument;
 use crate::error::{Error, Outcome};
 use crate::protocol::run_state::RunState;

@@ -24,7 +24,7 @@ fn sum(bytes: u64) -> FlatCollective {
 
 /// Runs on two ranks with little memory.
 fn two_ranks(body: impl Fn(Arc<Communicator>) -> Result<(), Error> + Sync) -> Result<(), Error> {
-    let options = JobOptions { arena_bytes: ARENA_BYTES, ..JobOptions::new(2, EngineKind::Peers)? };
+    let options = JobOptions { arena_bytes: ARENA_BYTES, ..JobOptions::new(2, EngineKind::Peers) };
     let node = Node::create(&options)?;
     let members = [node.join(0)?, node.join(1)?];
     std::thread::scope(|scope| {

@@ -14,9 +14,8 @@ const BLOCKS: [usize; 3] = [5000, 33_001, 300_000];
 
 /// Runs on so many ranks, each of which takes itself to have a core.
 fn ranks(count: u32, body: impl Fn(&Arc<Communicator>) -> Result<(), Error> + Sync) {
-    let options = JobOptions::new(count, EngineKind::Peers)
-        .map(|options| JobOptions { cores: 16, ..options });
-    let node = options.and_then(|options| Node::create(&options)).expect("a node");
+    let options = JobOptions { cores: 16, ..JobOptions::new(count, EngineKind::Peers) };
+    let node = Node::create(&options).expect("a node");
     let members: Vec<_> = (0..count).map(|rank| node.join(rank).expect("a member")).collect();
     std::thread::scope(|scope| {
         let body = &body;
