@@ -10,7 +10,8 @@ pub(crate) mod executor;
 mod fetch;
 pub mod pattern;
 pub(crate) mod result_binding;
+mod signatures;
+pub(crate) mod variable_blocks;
 
-pub use pattern::{
-    Edge, EdgeKey, FlatCollective, Pattern, VariableBlocks, folded_by_all, kept_in_cells,
-};
+pub use pattern::{FlatCollective, Pattern, folded_by_all, kept_in_cells};
+pub use variable_blocks::{Edge, EdgeKey, VariableBlocks};

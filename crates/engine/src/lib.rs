@@ -5,11 +5,16 @@
 //! | module | task |
 //! |---|---|
 //! | [`node`] | the job's segment, its ranks and their liveness |
-//! | [`communicator`] | ranks, sequence numbers, start, wait and fetch |
-//! | `window` | numbered runs and the slots they use |
+//! | [`communicator`] | start, wait and fetch; the only part that uses all engines below |
+//! | [`streams`] | long blocking collectives, in pieces |
 //! | [`flat`] | one exchange among all ranks, without linking |
-//! | `linked` | any other schedule: linking, frames, execution |
-//! | `protocol` | the lock-free words that both use |
+//! | `linked` | any other schedule: frames, matching, execution |
+//! | `window` | numbered runs and the slots they use |
+//! | `context` | the ranks, calls and shared state of a communicator |
+//! | [`node`] | the job's segment, its ranks and their liveness |
+//! | `state`, `protocol` | shared lines of a communicator; the lock-free words |
+//!
+//! A module imports modules below it only.
 
 pub mod argument;
 mod clock;

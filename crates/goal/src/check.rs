@@ -11,7 +11,7 @@ mod report;
 mod usage;
 mod waiting;
 
-pub use problem::{List, VertexLocation, Problem};
+pub use problem::{List, Problem, VertexLocation};
 
 use crate::graph::{Graph, Until, Vertex};
 use digraph::{Arc, Digraph};

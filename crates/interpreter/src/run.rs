@@ -7,8 +7,8 @@ use crate::error::{EventError, Failure};
 use crate::external::BorrowedBuffers;
 use crate::limits::Limits;
 use crate::matching::{
-    PayloadLocation, MessageEnvelope, ArrivedMessage, NamedReceives, UnexpectedMemory, UnexpectedNamed, WildcardMatching,
-    WildcardRefusal,
+    ArrivedMessage, MessageEnvelope, NamedReceives, PayloadLocation, UnexpectedMemory,
+    UnexpectedNamed, WildcardMatching, WildcardRefusal,
 };
 use crate::memory::RunMemory;
 use goal::schedule::{Kind, OperationRecord, ScheduleView};
@@ -172,7 +172,9 @@ impl ScheduleRun {
 
     /// Returns the indices of the operations that have started and wait for an event.
     pub(crate) fn outstanding(&self) -> impl Iterator<Item = usize> + '_ {
-        let waiting = |phase: &OperationPhase| matches!(phase, OperationPhase::Running | OperationPhase::Fetching);
+        let waiting = |phase: &OperationPhase| {
+            matches!(phase, OperationPhase::Running | OperationPhase::Fetching)
+        };
         self.phases
             .iter()
             .enumerate()
@@ -314,8 +316,13 @@ impl ScheduleRun {
         result: Vec<u8>,
         divided_by_zero: Option<u64>,
     ) -> Result<(), EventError> {
-        let record =
-            self.expect(view, operation, Kind::Join, OperationPhase::Running, "a join that was entered")?;
+        let record = self.expect(
+            view,
+            operation,
+            Kind::Join,
+            OperationPhase::Running,
+            "a join that was entered",
+        )?;
         let destination = view.destination(record);
         if !destination.is_empty() {
             self.expect_length(

@@ -1,11 +1,119 @@
-//! Wait condition of a flat collective.
+//! Arrivals at a flat collective: publishing this rank's, and waiting for those of other ranks.
 
+use crate::error::Outcome;
+use crate::flat::chunks;
 use crate::flat::executor::FlatExecutor;
-use crate::flat::pattern::FlatCollective;
+use crate::flat::pattern::{ContributionPlacement, FlatCollective, RankSet, ReducedBy};
 use crate::protocol::arrival;
+use crate::state::RankCell;
 use crate::wait::WaitCondition;
 use shm::futex;
+use shm::memory::Purpose;
+use shm::prefetch::prefetch;
+use shm::sync::{Ordering, fence};
 use std::time::Duration;
+
+/// Number of slots to prefetch ahead: a line transfer between cores takes about as long as two
+/// back-to-back small collectives.
+const AHEAD: u64 = 2;
+
+impl FlatExecutor {
+    /// Arrives at the collective. The last rank to arrive begins the chunked work, if there is any.
+    #[inline]
+    pub(super) fn arrive(&self, run: u64, collective: &FlatCollective) -> Outcome {
+        let slot = self.slot(run);
+        let placement = self.placement(collective);
+        let role = self.role(collective);
+        if self.rank == 0 && role.reduced_by == ReducedBy::Reader {
+            slot.work.pass(Self::lap(run));
+        }
+        if !role.awaited {
+            // No rank polls this word: a store would only move the line.
+            if Self::lap(run).is_multiple_of(chunks::REFRESH_LAPS) {
+                // The sign of the difference distinguishes words, so a word that is never written
+                // would at some point appear to be new.
+                let word = arrival::word(run, collective.call.digest24());
+                arrival::arrive(&slot.rank_cells[self.rank as usize].arrived, word);
+            }
+            return Ok(());
+        }
+        arrival::arrive(
+            &slot.rank_cells[self.rank as usize].arrived,
+            arrival::word(run, collective.call.digest24()),
+        );
+        if placement == ContributionPlacement::Arena
+            && role.contributes
+            && self.is_staged_broadcast(run, collective)?
+        {
+            // The broadcast is complete without a wait. Ranks that find it complete also find the
+            // digest.
+            slot.work.done.set(Self::lap(run).wrapping_add(1));
+        }
+        if role.reduced_by == ReducedBy::Chunks {
+            // If two ranks arrive last at the same time, at least one of them sees the other's
+            // arrival and begins the work.
+            fence(Ordering::SeqCst);
+            self.help(run, collective)?;
+        }
+        if arrival::must_wake(&self.sleepers.word, || self.have_arrived(run, role.wakes_after)) {
+            futex::wake_all(&self.sleepers.word);
+        }
+        Ok(())
+    }
+
+    /// Prefetches the cells of a later slot. Called when all awaited ranks had already arrived: if
+    /// they do not wait for this rank, they are ahead, and the contributions of their later calls
+    /// can travel while this call ends.
+    #[inline]
+    pub(crate) fn prefetch_next(&self, run: u64, collective: &FlatCollective) {
+        if let RankSet::First(count) = self.role(collective).waits_for {
+            let others = (0..count).filter(|rank| *rank != self.rank);
+            let rank_cells = &*self.slot(run + AHEAD).rank_cells;
+            others.for_each(|rank| {
+                prefetch((&raw const rank_cells[rank as usize]).cast(), 64, Purpose::Read)
+            });
+        }
+    }
+
+    /// Returns whether all ranks that this collective waits for have arrived.
+    #[inline]
+    pub(super) fn have_all_arrived(&self, run: u64, collective: &FlatCollective) -> bool {
+        match (self.role(collective).waits_for, &collective.blocks) {
+            (RankSet::Sources, Some(blocks)) => {
+                let rank_cells = &*self.slot(run).rank_cells;
+                let arrived = |rank: u32| {
+                    rank == self.rank
+                        || arrival::has_arrived(&rank_cells[rank as usize].arrived, run)
+                };
+                blocks.source_ranks().all(arrived)
+            }
+            (awaited, _) => self.have_arrived(run, awaited),
+        }
+    }
+
+    #[inline]
+    fn have_arrived(&self, run: u64, awaited: RankSet) -> bool {
+        let rank_cells = &*self.slot(run).rank_cells;
+        let arrived = |rank_cell: &RankCell| arrival::has_arrived(&rank_cell.arrived, run);
+        match awaited {
+            RankSet::All => {
+                // This rank usually has arrived itself, so its own word is tested last.
+                let (before, after) = rank_cells.split_at(self.rank as usize + 1);
+                after.iter().chain(before).all(arrived)
+            }
+            RankSet::One(rank) => arrived(&rank_cells[rank as usize]),
+            RankSet::AllBut(rank) => {
+                let (before, after) = rank_cells.split_at(rank as usize);
+                before.iter().chain(&after[1..]).all(arrived)
+            }
+            // This rank has started the run, and may be one that does not publish its arrival.
+            RankSet::Sources => true,
+            RankSet::First(count) => (0..count)
+                .zip(rank_cells.iter())
+                .all(|(rank, rank_cell)| rank == self.rank || arrived(rank_cell)),
+        }
+    }
+}
 
 /// Holds when the ranks that a flat collective waits for have arrived.
 #[derive(Debug)]

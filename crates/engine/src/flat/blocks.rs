@@ -9,9 +9,8 @@
 use crate::argument::{Argument, Binding};
 use crate::error::{Error, Outcome};
 use crate::flat::executor::FlatExecutor;
-use crate::flat::pattern::{
-    ContributionPlacement, Edge, EdgeKey, FlatCollective, ResultRule, VariableBlocks, block,
-};
+use crate::flat::pattern::{ContributionPlacement, FlatCollective, ResultRule};
+use crate::flat::variable_blocks::{Edge, EdgeKey, VariableBlocks, block};
 use crate::state::CONTRIBUTION_BYTES;
 use shm::segment::Offset;
 use std::ops::Range;

@@ -1,20 +1,16 @@
 //! Executor of flat collectives: the n-th flat collective of a communicator uses slot n mod K.
 //!
-//! A slot has a cell for each rank: the arrival word (see [`arrival`]) and, behind it, the rank's
+//! A slot has a cell for each rank: the arrival word (see [`arrivals`](crate::flat::arrivals)) and, behind it, the rank's
 //! small contribution. Arriving means writing the rank's own cell; a barrier or a small allreduce
 //! moves each rank's line to the other ranks and nothing back. Digests in the arrival words detect
 //! ranks that are in different collectives.
 
 use crate::argument::{Argument, Binding};
 use crate::error::{Error, Outcome};
-use crate::flat::chunks::{self, ChunkedWork, ContributionLocation, WorkLine};
-use crate::flat::pattern::{
-    ContributionPlacement, FlatCollective, RankSet, ReducedBy, ResultRule, Role, VariableBlocks,
-    block,
-};
+use crate::flat::chunks::{ChunkedWork, ContributionLocation, WorkLine};
+use crate::flat::pattern::{ContributionPlacement, FlatCollective, ReducedBy, ResultRule, Role};
 use crate::flat::result_binding::ResultBinding;
-use crate::protocol::arrival;
-use crate::signature::{CallKind, Signature};
+use crate::flat::variable_blocks::{VariableBlocks, block};
 use crate::staging::Staging;
 use crate::state::{
     CELL_SETS, CONTRIBUTION_BYTES, CommunicatorState, FLAT_SLOTS, RankCell, SharedStates,
@@ -23,12 +19,9 @@ use crate::state::{
 use crate::wait::CountReached;
 use crate::window::blocking::BlockingExecutor;
 use crate::window::{Executor, RunNumber};
-use shm::futex;
 use shm::mapped::{Mapped, MappedSlice};
-use shm::memory::{Purpose, SegmentMemory};
-use shm::prefetch::prefetch;
+use shm::memory::SegmentMemory;
 use shm::segment::Offset;
-use shm::sync::{Ordering, fence};
 use std::sync::Arc;
 
 /// Distance of consecutive slots in memory. Processors prefetch lines at equal distances and would
@@ -36,16 +29,12 @@ use std::sync::Arc;
 /// neighbours. Odd, so every slot has its own position.
 const SCATTER: u64 = 27;
 
-/// Number of slots to prefetch ahead: a line transfer between cores takes about as long as two
-/// back-to-back small collectives.
-const AHEAD: u64 = 2;
-
 /// The shared words of one slot.
 #[derive(Debug)]
-struct FlatSlot {
+pub(super) struct FlatSlot {
     at: Offset,
-    rank_cells: MappedSlice<RankCell>,
-    work: Mapped<WorkLine>,
+    pub(super) rank_cells: MappedSlice<RankCell>,
+    pub(super) work: Mapped<WorkLine>,
 }
 
 /// A rank's view of its communicator's slots.
@@ -59,7 +48,7 @@ pub(crate) struct FlatExecutor {
     pub(super) sleepers: Mapped<SleepersLine>,
     slots: Vec<FlatSlot>,
     states: Vec<SharedStates>,
-    state: Arc<CommunicatorState>,
+    pub(super) state: Arc<CommunicatorState>,
 }
 
 impl FlatExecutor {
@@ -90,12 +79,12 @@ impl FlatExecutor {
     }
 
     #[inline]
-    fn slot(&self, run: u64) -> &FlatSlot {
+    pub(super) fn slot(&self, run: u64) -> &FlatSlot {
         &self.slots[(run % FLAT_SLOTS) as usize]
     }
 
     #[inline]
-    fn lap(run: u64) -> u32 {
+    pub(super) fn lap(run: u64) -> u32 {
         (run / FLAT_SLOTS) as u32
     }
 
@@ -217,102 +206,6 @@ impl FlatExecutor {
         self.put_piece(at, input, own.end..collective.bytes)
     }
 
-    /// Arrives at the collective. The last rank to arrive begins the chunked work, if there is any.
-    #[inline]
-    fn arrive(&self, run: u64, collective: &FlatCollective) -> Outcome {
-        let slot = self.slot(run);
-        let placement = self.placement(collective);
-        let role = self.role(collective);
-        if self.rank == 0 && role.reduced_by == ReducedBy::Reader {
-            slot.work.pass(Self::lap(run));
-        }
-        if !role.awaited {
-            // No rank polls this word: a store would only move the line.
-            if Self::lap(run).is_multiple_of(chunks::REFRESH_LAPS) {
-                // The sign of the difference distinguishes words, so a word that is never written
-                // would at some point appear to be new.
-                let word = arrival::word(run, collective.call.digest24());
-                arrival::arrive(&slot.rank_cells[self.rank as usize].arrived, word);
-            }
-            return Ok(());
-        }
-        arrival::arrive(
-            &slot.rank_cells[self.rank as usize].arrived,
-            arrival::word(run, collective.call.digest24()),
-        );
-        if placement == ContributionPlacement::Arena
-            && role.contributes
-            && self.is_staged_broadcast(run, collective)?
-        {
-            // The broadcast is complete without a wait. Ranks that find it complete also find the
-            // digest.
-            slot.work.done.set(Self::lap(run).wrapping_add(1));
-        }
-        if role.reduced_by == ReducedBy::Chunks {
-            // If two ranks arrive last at the same time, at least one of them sees the other's
-            // arrival and begins the work.
-            fence(Ordering::SeqCst);
-            self.help(run, collective)?;
-        }
-        if arrival::must_wake(&self.sleepers.word, || self.have_arrived(run, role.wakes_after)) {
-            futex::wake_all(&self.sleepers.word);
-        }
-        Ok(())
-    }
-
-    /// Prefetches the cells of a later slot. Called when all awaited ranks had already arrived: if
-    /// they do not wait for this rank, they are ahead, and the contributions of their later calls
-    /// can travel while this call ends.
-    #[inline]
-    pub(crate) fn prefetch_next(&self, run: u64, collective: &FlatCollective) {
-        if let RankSet::First(count) = self.role(collective).waits_for {
-            let others = (0..count).filter(|rank| *rank != self.rank);
-            let rank_cells = &*self.slot(run + AHEAD).rank_cells;
-            others.for_each(|rank| {
-                prefetch((&raw const rank_cells[rank as usize]).cast(), 64, Purpose::Read)
-            });
-        }
-    }
-
-    /// Returns whether all ranks that this collective waits for have arrived.
-    #[inline]
-    pub(super) fn have_all_arrived(&self, run: u64, collective: &FlatCollective) -> bool {
-        match (self.role(collective).waits_for, &collective.blocks) {
-            (RankSet::Sources, Some(blocks)) => {
-                let rank_cells = &*self.slot(run).rank_cells;
-                let arrived = |rank: u32| {
-                    rank == self.rank
-                        || arrival::has_arrived(&rank_cells[rank as usize].arrived, run)
-                };
-                blocks.source_ranks().all(arrived)
-            }
-            (awaited, _) => self.have_arrived(run, awaited),
-        }
-    }
-
-    #[inline]
-    fn have_arrived(&self, run: u64, awaited: RankSet) -> bool {
-        let rank_cells = &*self.slot(run).rank_cells;
-        let arrived = |rank_cell: &RankCell| arrival::has_arrived(&rank_cell.arrived, run);
-        match awaited {
-            RankSet::All => {
-                // This rank usually has arrived itself, so its own word is tested last.
-                let (before, after) = rank_cells.split_at(self.rank as usize + 1);
-                after.iter().chain(before).all(arrived)
-            }
-            RankSet::One(rank) => arrived(&rank_cells[rank as usize]),
-            RankSet::AllBut(rank) => {
-                let (before, after) = rank_cells.split_at(rank as usize);
-                before.iter().chain(&after[1..]).all(arrived)
-            }
-            // This rank has started the run, and may be one that does not publish its arrival.
-            RankSet::Sources => true,
-            RankSet::First(count) => (0..count)
-                .zip(rank_cells.iter())
-                .all(|(rank, rank_cell)| rank == self.rank || arrived(rank_cell)),
-        }
-    }
-
     /// Executes unclaimed chunks. Returns whether there were any.
     pub(crate) fn help(&self, run: u64, collective: &FlatCollective) -> Outcome<bool> {
         let slot = self.slot(run);
@@ -364,44 +257,6 @@ impl FlatExecutor {
             .collect()
     }
 
-    /// Returns whether awaited ranks are in another collective than this one.
-    fn signatures_differ(&self, run: u64, collective: &FlatCollective) -> bool {
-        let mine = arrival::word(run, collective.call.digest24());
-        let slot = self.slot(run);
-        // Relaxed: ordered by the Acquire loads that found all of them arrived.
-        let differs =
-            |rank: u32| slot.rank_cells[rank as usize].arrived.load(Ordering::Relaxed) != mine;
-        match self.role(collective).compared {
-            RankSet::All => (0..self.ranks).any(differs),
-            RankSet::One(rank) => differs(rank),
-            RankSet::AllBut(rank) => (0..self.ranks).any(|other| other != rank && differs(other)),
-            RankSet::First(count) => (0..count).any(|other| other != self.rank && differs(other)),
-            RankSet::Sources => {
-                collective.blocks.iter().any(|blocks| blocks.source_ranks().any(differs))
-            }
-        }
-    }
-
-    /// Compares the ranks' signatures. Only for a complete run.
-    fn check_signatures(&self, run: u64, sequence: u64, collective: &FlatCollective) -> Outcome {
-        if !self.signatures_differ(run, collective) {
-            return Ok(());
-        }
-        let slot = self.slot(run);
-        self.state.find_mismatch(sequence, collective.call)?;
-        // The journals may have been overwritten; the digests still identify the kinds.
-        let kind = |rank: u32| {
-            Signature::kind_of(arrival::digest_of(
-                slot.rank_cells[rank as usize].arrived.load(Ordering::Relaxed),
-            ))
-        };
-        let calls = (0..self.ranks).map(|rank| match kind(rank) {
-            CallKind::None => Signature::new(CallKind::None, 0, 0),
-            kind => Signature::new(kind, 0, u64::from(rank == self.rank)),
-        });
-        Err(Error::Mismatch { sequence, calls: calls.collect() }.into())
-    }
-
     /// Returns whether the chunked work has written the result to its final location in the
     /// segment.
     fn is_in_place(&self, run: u64, collective: &FlatCollective) -> Outcome<bool> {
@@ -415,7 +270,11 @@ impl FlatExecutor {
 
     /// Returns whether this is a broadcast that its root has staged: it is complete immediately,
     /// and every rank fetches by itself. Only for large collectives after the root's arrival.
-    fn is_staged_broadcast(&self, run: u64, collective: &FlatCollective) -> Outcome<bool> {
+    pub(super) fn is_staged_broadcast(
+        &self,
+        run: u64,
+        collective: &FlatCollective,
+    ) -> Outcome<bool> {
         let Some(root) = self.role(collective).chunked_root else { return Ok(false) };
         let cell = self.cell(run, ContributionPlacement::Arena, root);
         Ok(ContributionLocation::read(&self.memory, cell)?.spare.0 == 0)

@@ -2,7 +2,8 @@
 
 use super::transfer::Transfer;
 use crate::error::Error;
-use crate::flat::pattern::{ContributionPlacement, EdgeKey, FlatCollective, ResultRule, block};
+use crate::flat::pattern::{ContributionPlacement, FlatCollective, ResultRule};
+use crate::flat::variable_blocks::{EdgeKey, block};
 use smallvec::SmallVec;
 
 /// Adds the messages of rank `me` in a collective among `ranks` ranks to a transfer. The result lies

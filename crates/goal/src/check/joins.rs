@@ -1,7 +1,7 @@
 //! Joins over all ranks: all ranks join equally often, in the same mode, with the same
 //! amounts.
 
-use super::problem::{VertexLocation, Problem};
+use super::problem::{Problem, VertexLocation};
 use super::report::Report;
 use crate::graph::{Blocks, Graph, JoinMode, Operation, Vertex};
 

@@ -1,7 +1,7 @@
 //! Messages over all ranks: every send has its receive, and every receive its send.
 
 use super::flow::FlowNetwork;
-use super::problem::{VertexLocation, Problem};
+use super::problem::{Problem, VertexLocation};
 use super::report::Report;
 use crate::graph::{Graph, Operation, Vertex};
 use crate::matching::{Endpoint, Pairing, pair};
@@ -92,8 +92,9 @@ impl<Key: std::hash::Hash + Eq> MessageClasses<Key> {
 /// a largest flow from classes of sends to the classes of receives that admit them, lengths being
 /// equal.
 fn wildcards(graphs: &[Graph], pairing: &Pairing, report: &mut Report) {
-    let sends =
-        MessageClasses::of(&pairing.open_sends, |send| (send.peer, Some(send.rank), send.tag, send.bytes));
+    let sends = MessageClasses::of(&pairing.open_sends, |send| {
+        (send.peer, Some(send.rank), send.tag, send.bytes)
+    });
     let receives = MessageClasses::of(&pairing.wildcards, |receive| {
         (Some(receive.rank), receive.peer, receive.tag, receive.bytes)
     });

@@ -1,6 +1,6 @@
 //! Rules that one operation breaks by itself.
 
-use super::problem::{List, VertexLocation, Problem};
+use super::problem::{List, Problem, VertexLocation};
 use super::report::Report;
 use crate::arithmetic::{Arithmetic, DataType};
 use crate::graph::{Access, Block, Blocks, Graph, JoinMode, Memory, Operation, Vertex};

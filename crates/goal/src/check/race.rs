@@ -9,7 +9,7 @@
 
 use super::digraph::Digraph;
 use super::operation::OperationLists;
-use super::problem::{VertexLocation, Problem};
+use super::problem::{Problem, VertexLocation};
 use super::report::Report;
 use super::usage::{Earlier, ReaderSets, Usage};
 use crate::graph::{Block, Graph, Memory, Vertex};
@@ -52,7 +52,9 @@ fn demands(graph: &Graph, order: &[usize], position: &[usize]) -> Demands {
     let mut memories: HashMap<u32, Usage> = HashMap::new();
     for entry in graph.vertices() {
         // Bytes that are only read need no order.
-        for range in OperationLists::of(&entry.operation).writes.1.iter().filter_map(ByteRange::of_block) {
+        for range in
+            OperationLists::of(&entry.operation).writes.1.iter().filter_map(ByteRange::of_block)
+        {
             memories.entry(range.memory).or_default();
         }
     }
@@ -115,7 +117,15 @@ impl<'a> RaceSearch<'a> {
         let sources = Vec::new();
         let bit = HashMap::new();
         let questions = Vec::new();
-        RaceSearch { digraph, order, position, after: vec![0; order.len()], sources, bit, questions }
+        RaceSearch {
+            digraph,
+            order,
+            position,
+            after: vec![0; order.len()],
+            sources,
+            bit,
+            questions,
+        }
     }
 
     /// Asks whether all targets come after all members; answers wait for the next pass.

@@ -10,7 +10,7 @@
 
 use super::digraph::{Arc, Digraph};
 use super::joins;
-use super::problem::{VertexLocation, Problem};
+use super::problem::{Problem, VertexLocation};
 use super::report::Report;
 use crate::graph::{Graph, JoinMode, Until, Vertex};
 use crate::matching::{Endpoint, Pairing};

@@ -17,12 +17,21 @@ impl ScheduleRun {
         }
         match packet {
             Packet::Eager { tag, ordinal, payload } => {
-                let envelope = MessageEnvelope { source, tag, ordinal, bytes: payload.len() as u64 };
-                self.arrive(view, named, ArrivedMessage { envelope, content: PayloadLocation::Payload(payload) })
+                let envelope =
+                    MessageEnvelope { source, tag, ordinal, bytes: payload.len() as u64 };
+                self.arrive(
+                    view,
+                    named,
+                    ArrivedMessage { envelope, content: PayloadLocation::Payload(payload) },
+                )
             }
             Packet::RequestToSend { tag, ordinal, bytes, send } => {
                 let envelope = MessageEnvelope { source, tag, ordinal, bytes };
-                self.arrive(view, named, ArrivedMessage { envelope, content: PayloadLocation::AtSender(send) })
+                self.arrive(
+                    view,
+                    named,
+                    ArrivedMessage { envelope, content: PayloadLocation::AtSender(send) },
+                )
             }
             Packet::ClearToSend { send, receive } => {
                 self.clear_to_send(view, source, send, receive)
@@ -134,7 +143,9 @@ impl ScheduleRun {
     fn within_limits(&mut self, message: ArrivedMessage) -> ArrivedMessage {
         let envelope = message.envelope;
         match message.content {
-            PayloadLocation::Payload(payload) if !self.unexpected_memory.reserve(envelope.bytes) => {
+            PayloadLocation::Payload(payload)
+                if !self.unexpected_memory.reserve(envelope.bytes) =>
+            {
                 let MessageEnvelope { source, tag, ordinal, .. } = envelope;
                 self.effects.push_back(Effect::StoreUnexpected { source, tag, ordinal, payload });
                 ArrivedMessage { envelope, content: PayloadLocation::AtTransport }
@@ -188,8 +199,13 @@ impl ScheduleRun {
         send: Handle,
         receive: Handle,
     ) -> Result<(), EventError> {
-        let record =
-            self.expect(view, send, Kind::Send, OperationPhase::Running, "a send that waits for clearance")?;
+        let record = self.expect(
+            view,
+            send,
+            Kind::Send,
+            OperationPhase::Running,
+            "a send that waits for clearance",
+        )?;
         self.expect_peer(send, record.peer, source)?;
         let packet = Packet::Data { receive, payload: self.payload(view, record) };
         self.effects.push_back(Effect::Transmit { peer: source, packet });

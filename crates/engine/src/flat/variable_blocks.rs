@@ -1,0 +1,128 @@
+//! Sizes of blocks that not every rank has.
+
+use smallvec::SmallVec;
+use std::ops::Range;
+use std::sync::Arc;
+
+/// End offsets of blocks. A few are stored in place: a heap allocation costs as much as a small
+/// collective.
+type Ends = SmallVec<[u64; 8]>;
+
+/// Sizes of this rank's blocks.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct VariableBlocks {
+    /// End of each block of the contribution: one block, or one for each rank.
+    pub(crate) sent: Ends,
+    /// End of each block of the result: one from each rank, or one block. Empty if this rank
+    /// receives nothing.
+    pub(crate) received: Ends,
+    /// Neighbour collectives: the sources of the result's blocks.
+    pub(crate) sources: Option<Arc<[Option<Edge>]>>,
+    /// Neighbour collectives: the destinations of the contribution's blocks, unless one block is
+    /// for all.
+    pub(crate) edge_keys: Option<Arc<[EdgeKey]>>,
+}
+
+/// An edge between neighbours, seen from one end.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Edge {
+    /// The rank at the other end.
+    pub rank: u32,
+    /// Tag that distinguishes parallel edges.
+    pub tag: u32,
+    /// Number of the edge among those with this rank and tag, in the order of the lists.
+    pub number: u32,
+}
+
+/// Key by which a receiver finds the block of an edge.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct EdgeKey(pub(crate) u64);
+
+impl EdgeKey {
+    /// Key of a block without a receiver, beyond the edge of a grid.
+    pub const UNUSED: EdgeKey = EdgeKey(u64::MAX);
+
+    /// Returns the destination rank.
+    pub(crate) fn rank(self) -> Option<u32> {
+        (self != EdgeKey::UNUSED).then_some((self.0 >> 32) as u32)
+    }
+
+    /// Returns the tag.
+    pub(crate) fn tag(self) -> u64 {
+        self.0 & u64::from(u32::MAX)
+    }
+
+    /// Returns the key of the blocks for this rank with this tag.
+    pub fn new(rank: u32, tag: u32) -> Self {
+        EdgeKey(u64::from(rank) << 32 | u64::from(tag))
+    }
+}
+
+impl VariableBlocks {
+    /// Returns consecutive blocks of these sizes.
+    pub fn new(
+        sent: impl IntoIterator<Item = u64>,
+        received: impl IntoIterator<Item = u64>,
+    ) -> Self {
+        VariableBlocks {
+            sent: ends(sent),
+            received: ends(received),
+            sources: None,
+            edge_keys: None,
+        }
+    }
+
+    /// Returns blocks for and from neighbours. Without `edge_keys` there is one block for all
+    /// neighbours.
+    pub fn between_neighbors(
+        sent: impl IntoIterator<Item = u64>,
+        received: impl IntoIterator<Item = u64>,
+        sources: Arc<[Option<Edge>]>,
+        edge_keys: Option<Arc<[EdgeKey]>>,
+    ) -> Self {
+        VariableBlocks { sources: Some(sources), edge_keys, ..VariableBlocks::new(sent, received) }
+    }
+
+    /// Returns the ranks of this rank's sources, in a neighbour collective.
+    pub(crate) fn source_ranks(&self) -> impl Iterator<Item = u32> + '_ {
+        self.sources.iter().flat_map(|sources| sources.iter()).flatten().map(|edge| edge.rank)
+    }
+
+    /// Returns the length of the contribution in bytes.
+    pub(crate) fn contribution(&self) -> u64 {
+        self.sent.last().copied().unwrap_or(0)
+    }
+
+    /// Returns the length of the result in bytes.
+    pub(crate) fn result(&self) -> u64 {
+        self.received.last().copied().unwrap_or(0)
+    }
+}
+
+fn ends(sizes: impl IntoIterator<Item = u64>) -> Ends {
+    let add = |end: &mut u64, size| {
+        *end = end.saturating_add(size);
+        Some(*end)
+    };
+    sizes.into_iter().scan(0, add).collect()
+}
+
+/// Returns the range of block `number` among blocks with these ends.
+pub(crate) fn block(ends: &[u64], number: usize) -> Range<u64> {
+    let start = number.checked_sub(1).and_then(|before| ends.get(before)).copied().unwrap_or(0);
+    start..ends.get(number).copied().unwrap_or(start)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn blocks_follow_each_other() {
+        let blocks = VariableBlocks::new([3, 0, 5], [u64::MAX, 1]);
+        assert_eq!(blocks.sent[..], [3, 3, 8]);
+        assert_eq!(blocks.received[..], [u64::MAX, u64::MAX]);
+        let of = |number| block(&blocks.sent, number);
+        assert_eq!([of(0), of(1), of(2), of(3)], [0..3, 3..3, 3..8, 8..8]);
+    }
+}
