@@ -30,10 +30,10 @@ fn records_keep_their_order_although_a_sender_is_killed() {
     let mut record = Vec::new();
     let mut take = |next: &mut [u64; 3], buffer: &mut append::Receiver| {
         buffer.recv(&mut record).expect("intact");
-        let who = record[0] as usize;
+        let sender = record[0] as usize;
         let number = u64::from_le_bytes(record[8..16].try_into().expect("8 bytes"));
-        assert_eq!(number, next[who], "in its appender's order, none missing and none twice");
-        next[who] += 1;
+        assert_eq!(number, next[sender], "in its appender's order, none missing and none twice");
+        next[sender] += 1;
     };
     while next[1] < 1_000 || next[2] < 1_000 {
         take(&mut next, &mut buffer);

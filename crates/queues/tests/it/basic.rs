@@ -288,7 +288,7 @@ fn each_event_request_is_answered_once() {
     let mut receiver = receiver(&segment, 16);
     let mut send = |bytes: usize| sender.try_send(header(0), &vec![0; bytes]).expect("open");
 
-    assert!(send(8) && !is_readable(&event), "nobody asked");
+    assert!(send(8) && !is_readable(&event), "no request");
     assert!(receiver.request_event(Notify::Arrival), "something is there already");
     assert!(receiver.try_recv().expect("open").is_some());
     assert!(!receiver.request_event(Notify::Arrival));
@@ -420,7 +420,7 @@ fn a_sleeper_learns_of_its_peers_death_after_its_last_message() {
 fn child_sends_and_sleeps() {
     let path = argument();
     let mut sender = sender(&open(&path), 8);
-    // Both by one store: whoever has the first has the second, too.
+    // One store publishes both: a receiver of the first also finds the second.
     for (number, bytes) in [&b"first"[..], b"second"].into_iter().enumerate() {
         let mut buffer = sender.reserve(header(number), bytes.len()).expect("room");
         buffer.as_mut_slice().copy_from_slice(bytes);

@@ -40,7 +40,7 @@ fn message(from: u16, number: u64) -> CacheLineMessage {
     CacheLineMessage::new(header, &words.map(u64::to_le_bytes).concat()).expect("48 bytes")
 }
 
-/// Who sent it, and its number; it must be whole.
+/// Returns the sender and the number of a message, which must be whole.
 fn read(got: &CacheLineMessage) -> (u16, u64) {
     let from = got.header().source.number();
     let number = got.data().first_chunk().map_or(u64::MAX, |bytes| u64::from_le_bytes(*bytes));
@@ -330,7 +330,7 @@ fn senders_killed_at_random_block_no_sender_and_lose_no_slot() {
             let got = receiver
                 .recv_deadline(Instant::now() + TIMEOUT)
                 .expect("open")
-                .expect("somebody sends");
+                .expect("a sender is alive");
             let (from, number) = read(&got);
             assert_eq!(
                 number,

@@ -313,7 +313,7 @@ fn each_request_is_answered_by_one_event_on_arrival_or_at_half_full() {
     let send = |number| sender.try_send(&message(0, number)).expect("room");
 
     send(0);
-    assert!(!is_readable(&event), "nobody asked");
+    assert!(!is_readable(&event), "no request");
     assert!(receiver.request_event(Notify::Arrival), "something is there already");
     assert_eq!(receiver.recv_or_empty(), message(0, 0));
     assert!(!receiver.request_event(Notify::Arrival));

@@ -391,11 +391,11 @@ fn the_event_is_notified_of_an_arrival_and_of_a_half_full_ring() {
 
 fn every_form_of_send_names_a_dead_receiver() {
     let (segment, arena) = memory(4 << 20);
-    let told = arena.allocate_zeroed(64, 64).unwrap();
-    let heard = || segment.at::<AtomicU64>(told).unwrap().load(Ordering::Acquire);
-    let mut receiver = Child::start_on("receive_queues::child_receives", &segment, &[told]);
-    until("there are queues", || heard() != 0);
-    let remote = Arc::new(RemoteQueues::connect(&segment, Offset(heard())).unwrap());
+    let offset_word = arena.allocate_zeroed(64, 64).unwrap();
+    let queues_offset = || segment.at::<AtomicU64>(offset_word).unwrap().load(Ordering::Acquire);
+    let mut receiver = Child::start_on("receive_queues::child_receives", &segment, &[offset_word]);
+    until("there are queues", || queues_offset() != 0);
+    let remote = Arc::new(RemoteQueues::connect(&segment, Offset(queues_offset())).unwrap());
     let mut open: Vec<_> =
         (0..4).map(|queue| remote.open(queue, Class::Request).unwrap()).collect();
     open[0].send(&message(1, 1)).unwrap();
@@ -420,7 +420,7 @@ fn every_form_of_send_names_a_dead_receiver() {
         format!("process {}, which received from the queue, has ended", receiver.pid())
     );
     // A dead receiver with space is detected too, after some messages.
-    let remote = Arc::new(RemoteQueues::connect(&segment, Offset(heard())).unwrap());
+    let remote = Arc::new(RemoteQueues::connect(&segment, Offset(queues_offset())).unwrap());
     let mut other = remote.open(7, Class::Reply).unwrap();
     let sent = (0..)
         .find(|number| other.try_send(&message(1, *number)) == Err(gone))
@@ -449,13 +449,13 @@ fn senders_killed_at_any_instruction_block_no_others() {
         QueuesConfig { queues: 8, rings: 2, ..QueuesConfig::default() },
     )
     .unwrap();
-    let told = arena.allocate_zeroed(64, 64).unwrap();
-    segment.at::<AtomicU64>(told).unwrap().store(queues.offset().0, Ordering::Release);
+    let offset_word = arena.allocate_zeroed(64, 64).unwrap();
+    segment.at::<AtomicU64>(offset_word).unwrap().store(queues.offset().0, Ordering::Release);
     let remote = Arc::new(RemoteQueues::connect(&segment, queues.offset()).unwrap());
     let mut own: Vec<_> = (0..8).map(|queue| remote.open(queue, Class::Request).unwrap()).collect();
     for round in 0..8u64 {
         let mut victim =
-            Child::start_on("receive_queues::child_floods_the_queues", &segment, &[told]);
+            Child::start_on("receive_queues::child_floods_the_queues", &segment, &[offset_word]);
         let mut next: [Option<u64>; 8] = [None; 8];
         let check = |queues: &mut ReceiveQueues, next: &mut [Option<u64>; 8]| {
             let Some(received) = queues.try_recv_any().unwrap() else { return false };
@@ -503,11 +503,11 @@ fn child_floods_the_queues() {
 /// are not affected.
 fn a_stopped_receiver_fills_up_and_affects_no_other() {
     let (segment, arena) = memory(8 << 20);
-    let told = arena.allocate_zeroed(64, 64).unwrap();
-    let heard = || segment.at::<AtomicU64>(told).unwrap().load(Ordering::Acquire);
-    let mut stopped = Child::start_on("receive_queues::child_receives", &segment, &[told]);
-    until("there are queues", || heard() != 0);
-    let remote = Arc::new(RemoteQueues::connect(&segment, Offset(heard())).unwrap());
+    let offset_word = arena.allocate_zeroed(64, 64).unwrap();
+    let queues_offset = || segment.at::<AtomicU64>(offset_word).unwrap().load(Ordering::Acquire);
+    let mut stopped = Child::start_on("receive_queues::child_receives", &segment, &[offset_word]);
+    until("there are queues", || queues_offset() != 0);
+    let remote = Arc::new(RemoteQueues::connect(&segment, Offset(queues_offset())).unwrap());
     stopped.stop();
     let other_arena = Arc::new(Arena::new(Arc::clone(&segment), 4 << 20..8 << 20).unwrap());
     let mut queues = ReceiveQueues::create(&other_arena, QueuesConfig::default()).unwrap();

@@ -404,10 +404,11 @@ fn a_request_is_tested_waited_for_until_a_deadline_and_dropped() {
 
 fn a_wait_ends_when_the_owner_dies_or_withdraws_the_window() {
     let (segment, arena) = memory(1 << 20);
-    let told = Window::create(&arena, 8).expect("memory");
-    let mut other = Child::start_on("window::child_creates_a_window", &segment, &[told.offset()]);
-    told.wait_for_notifications(1, None);
-    let at = Offset(told.local().get_value(0).expect("inside"));
+    let offsets_window = Window::create(&arena, 8).expect("memory");
+    let mut other =
+        Child::start_on("window::child_creates_a_window", &segment, &[offsets_window.offset()]);
+    offsets_window.wait_for_notifications(1, None);
+    let at = Offset(offsets_window.local().get_value(0).expect("inside"));
     let remote = RemoteWindow::connect(&segment, at).expect("a window");
     assert_eq!(remote.owner(), other.pid());
     std::thread::scope(|scope| {
@@ -435,9 +436,9 @@ fn child_creates_a_window() {
     let arena =
         Arc::new(shm::arena::Arena::new(Arc::clone(&segment), 512 << 10..1 << 20).expect("inside"));
     let window = Window::create(&arena, 8).expect("memory");
-    let told = RemoteWindow::connect(&segment, offsets[0]).expect("a window");
-    told.put_value(0, window.offset().0).expect("inside");
-    told.notify();
+    let offsets_window = RemoteWindow::connect(&segment, offsets[0]).expect("a window");
+    offsets_window.put_value(0, window.offset().0).expect("inside");
+    offsets_window.notify();
     std::io::stdin().read_line(&mut String::new()).expect("the parent's pipe");
 }
 
@@ -445,10 +446,11 @@ fn child_creates_a_window() {
 /// met.
 fn commands_complete_at_a_stopped_target() {
     let (segment, arena) = memory(1 << 20);
-    let told = Window::create(&arena, 16).expect("memory");
-    let mut other = Child::start_on("window::child_is_stopped", &segment, &[told.offset()]);
-    told.wait_for_notifications(1, None);
-    let place = |at| Offset(told.local().get_value(at).expect("inside"));
+    let offsets_window = Window::create(&arena, 16).expect("memory");
+    let mut other =
+        Child::start_on("window::child_is_stopped", &segment, &[offsets_window.offset()]);
+    offsets_window.wait_for_notifications(1, None);
+    let place = |at| Offset(offsets_window.local().get_value(at).expect("inside"));
     let remote = RemoteWindow::connect(&segment, place(0)).expect("a window");
     let appender = append::Sender::connect(&segment, place(8)).expect("made");
     other.stop();
@@ -482,10 +484,10 @@ fn child_is_stopped() {
         Arc::new(shm::arena::Arena::new(Arc::clone(&segment), 512 << 10..1 << 20).expect("inside"));
     let window = Window::create(&arena, 256).expect("memory");
     let mut buffer = append::Receiver::create(&arena, 4, 16).expect("memory");
-    let told = RemoteWindow::connect(&segment, offsets[0]).expect("a window");
-    told.put_value(0, window.offset().0).expect("inside");
-    told.put_value(8, buffer.offset().0).expect("inside");
-    told.notify();
+    let offsets_window = RemoteWindow::connect(&segment, offsets[0]).expect("a window");
+    offsets_window.put_value(0, window.offset().0).expect("inside");
+    offsets_window.put_value(8, buffer.offset().0).expect("inside");
+    offsets_window.notify();
     window.wait_for_notifications(1, None);
     let mut bytes = [0; 22];
     window.local().get(16, &mut bytes).expect("inside");

@@ -1,7 +1,4 @@
-//! Every interleaving of the two ends of a Basic ring (up to a bound on preemptions), over several
-//! laps of a tiny ring.
-//!
-//! The files under test are included as they are; they use `crate::sync`, which here is loom's.
+//! Loom models of the two ends of a Basic ring, over several laps of a tiny ring.
 
 #[path = "../../src/basic/receiver.rs"]
 #[allow(dead_code, reason = "the models below use parts of it")]

@@ -106,7 +106,7 @@ impl Memory {
         Arc::new(memory)
     }
 
-    /// As seen by somebody else than the senders.
+    /// The ring as the receivers see it.
     fn lines(&self) -> SlotRing<'_, Lines<'_>> {
         self.lines_of(0)
     }
@@ -282,11 +282,7 @@ fn a_voided_slot_is_skipped_and_released() {
                 let lines = ring.lines();
                 lines.write(slow, &message(1, 0));
                 assert!(lines.publish(slow).is_err(), "it was voided");
-                assert_eq!(
-                    lines.composed(slow),
-                    message(1, 0),
-                    "nobody has written to it meanwhile"
-                );
+                assert_eq!(lines.composed(slow), message(1, 0), "no write in between");
                 lines.release(slow);
                 ring.send_some(1, 1)
             })
@@ -395,7 +391,7 @@ fn a_dead_claimers_line_is_taken_over_once() {
     });
 }
 
-/// Nobody is asked to recover anything: the senders do it when no line is left, and now and then
+/// Recovery needs no call: the senders do it when no line is left, and now and then
 /// when they pass.
 #[test]
 fn senders_recover_the_lines_of_the_dead() {

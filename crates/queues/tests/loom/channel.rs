@@ -1,5 +1,4 @@
-//! The protocol of a channel under loom: every interleaving of a sender and a receiver, on the
-//! library's source files.
+//! Loom models of a sender and a receiver of a channel.
 
 #[path = "../../src/channel"]
 mod channel {

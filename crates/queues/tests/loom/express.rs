@@ -1,5 +1,4 @@
-//! The ring of Express words under loom: every interleaving of a few threads, on the very source
-//! files that run.
+//! Loom models of the ring of Express words.
 
 #[path = "../../src/express/ring.rs"]
 #[allow(dead_code, reason = "the file is a library module; the models below use parts of it")]

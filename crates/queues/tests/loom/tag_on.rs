@@ -1,5 +1,5 @@
-//! The counts of a tagged-on buffer under loom: nobody writes while somebody reads, and the last to
-//! let go frees it.
+//! Loom models of the references to a Tag-On buffer: no write while a reader holds it, and the last
+//! release frees it.
 
 #[path = "../../src/tag_on/references.rs"]
 mod references;
@@ -15,7 +15,7 @@ struct Buffer {
     data: UnsafeCell<u32>,
 }
 
-// SAFETY: loom's cell fails the model when a writer meets anybody else.
+// SAFETY: loom's cell fails the model if a write and another access overlap.
 unsafe impl Sync for Buffer {}
 // SAFETY: as above.
 unsafe impl Send for Buffer {}
@@ -25,7 +25,7 @@ fn a_buffer_is_written_only_when_all_readers_have_let_go() {
     model(3, || {
         let buffer = Arc::new(Buffer { word: AtomicU64::new(0), data: UnsafeCell::new(0) });
         let generation = references::take(&buffer.word).expect("free");
-        // SAFETY: loom checks that nobody else is here.
+        // SAFETY: loom checks that no other access overlaps.
         buffer.data.with_mut(|data| unsafe { *data = 7 });
         let readers: Vec<_> = (0..2)
             .map(|_| {
@@ -33,7 +33,7 @@ fn a_buffer_is_written_only_when_all_readers_have_let_go() {
                 let buffer = Arc::clone(&buffer);
                 thread::spawn(move || {
                     references::open(&buffer.word, generation).expect("under way");
-                    // SAFETY: loom checks that nobody writes meanwhile.
+                    // SAFETY: loom checks that no write overlaps.
                     assert_eq!(buffer.data.with(|data| unsafe { *data }), 7);
                     references::release(&buffer.word, generation).expect("held");
                 })
@@ -67,7 +67,7 @@ fn a_message_that_is_opened_twice_takes_anothers_place_and_no_more() {
         assert!(here != there, "one message, one holder");
         references::release(&word, generation).expect("the opener");
         references::release(&word, generation).expect("the sender");
-        assert!(references::release(&word, generation).is_err(), "nobody holds it");
+        assert!(references::release(&word, generation).is_err(), "it is free");
         assert!(references::is_free(&word));
         assert!(references::take_back(&word, generation).is_err());
     });

@@ -25,8 +25,8 @@ testing::tests![
 ];
 
 /// Receives the next event, which has to be a message.
-fn message(inbox: &mut PortReceiver) -> (SourceName, u8, Vec<u8>) {
-    match inbox.recv_deadline(deadline()).expect("it can sleep") {
+fn message(port_receiver: &mut PortReceiver) -> (SourceName, u8, Vec<u8>) {
+    match port_receiver.recv_deadline(deadline()).expect("it can sleep") {
         Some(PortEvent::Message(message)) => {
             (message.source, message.handler, message.bytes.to_vec())
         }
@@ -34,17 +34,17 @@ fn message(inbox: &mut PortReceiver) -> (SourceName, u8, Vec<u8>) {
     }
 }
 
-fn lost(inbox: &mut PortReceiver) -> ConnectionError {
-    match inbox.recv_deadline(deadline()).expect("it can sleep") {
+fn lost(port_receiver: &mut PortReceiver) -> ConnectionError {
+    match port_receiver.recv_deadline(deadline()).expect("it can sleep") {
         Some(PortEvent::Disconnected(error)) => error,
-        other => panic!("nobody has gone: {other:?}"),
+        other => panic!("no process has ended: {other:?}"),
     }
 }
 
 fn accept(port: &Port) -> Receiver {
     let mut found = None;
-    crate::child::until("a lane comes", || {
-        found = port.accept_connection().expect("a usable lane");
+    crate::child::until("a connection comes", || {
+        found = port.accept_connection().expect("a usable connection");
         found.is_some()
     });
     found.expect("just seen")
@@ -59,10 +59,10 @@ fn a_reply_goes_to_the_source() {
             let name = format!("client-{number}");
             let (registration, port) = name_server.single(&name);
             name_server.allow_both(&name, "server");
-            let (mut outbox, inbox) = port.split();
+            let (mut port_sender, port_receiver) = port.split();
             let server = registration.look_up(&PortAddress::new("server", 0, 0)).expect("allowed");
-            outbox.send(server, number, &[number; 100]).expect("the server is there");
-            (registration, outbox, inbox)
+            port_sender.send(server, number, &[number; 100]).expect("the server is there");
+            (registration, port_sender, port_receiver)
         })
         .collect();
     let mut sources = Vec::new();
@@ -75,9 +75,9 @@ fn a_reply_goes_to_the_source() {
     sources.sort_unstable();
     sources.dedup();
     assert_eq!(sources.len(), 3, "each has its own");
-    for ((_registration, _outbox, mut inbox), number) in clients.into_iter().zip(0..) {
+    for ((_registration, _outbox, mut port_receiver), number) in clients.into_iter().zip(0..) {
         assert_eq!(
-            message(&mut inbox),
+            message(&mut port_receiver),
             (SourceName::new(1).expect("small"), number + 100, vec![number; 100])
         );
     }
@@ -153,7 +153,7 @@ fn a_job_without_the_right_has_no_name() {
         Refusal::NoRight,
         "one way only"
     );
-    assert_eq!(refusal(one.look_up(&PortAddress::new("nobody", 0, 0))), Refusal::UnknownJob);
+    assert_eq!(refusal(one.look_up(&PortAddress::new("missing", 0, 0))), Refusal::UnknownJob);
     assert_eq!(
         refusal(one.look_up(&PortAddress::new("server", 1, 0))),
         Refusal::NoSuchProcess { processes: 1 }
@@ -189,7 +189,7 @@ fn a_look_up_can_wait_for_an_open_port() {
     let (early, _port) = name_server.single("early");
     name_server.allow_both("early", "late");
     let address = PortAddress::new("late", 0, 0);
-    let error = early.look_up_open(&address, Instant::now()).expect_err("nobody has opened it");
+    let error = early.look_up_open(&address, Instant::now()).expect_err("it is not open");
     assert!(
         matches!(&error, PortError::NotOpen { address: found, .. } if *found == address),
         "{error:?}"
@@ -215,15 +215,15 @@ fn messages_of_all_lengths_pass_a_connection_in_order() {
     let (sender, from) = name_server.single("sender");
     name_server.inner.allow("sender", "receiver").expect("two jobs");
     let name = sender.look_up(&PortAddress::new("receiver", 0, 0)).expect("allowed");
-    let mut lane = from.open_connection(name).expect("open");
+    let mut connection = from.open_connection(name).expect("open");
     assert_eq!(refusal(from.open_connection(name)), Refusal::ConnectionOpen);
     assert_eq!(
-        lane.peer().to_string(),
+        connection.peer().to_string(),
         format!("process 0 of job receiver (pid {})", std::process::id())
     );
-    let longest = lane.longest_message();
+    let longest = connection.longest_message();
     assert_eq!((longest, MAX_MESSAGE_BYTES), (4088, 4088));
-    let oversized = lane.send(0, &vec![0; longest + 1]);
+    let oversized = connection.send(0, &vec![0; longest + 1]);
     assert!(
         matches!(oversized, Err(ConnectionError::Oversized { bytes: 4089, most: 4088 })),
         "{oversized:?}"
@@ -232,7 +232,9 @@ fn messages_of_all_lengths_pass_a_connection_in_order() {
     std::thread::scope(|scope| {
         scope.spawn(move || {
             for number in 0..MESSAGES {
-                lane.send(number as u8, &vec![number as u8; length(number)]).expect("it receives");
+                connection
+                    .send(number as u8, &vec![number as u8; length(number)])
+                    .expect("it receives");
             }
         });
         let (mut receiver, mut bytes) = (accept(&to), Vec::new());
@@ -254,29 +256,29 @@ fn waits_end_at_their_deadline() {
     let (sender, from) = name_server.single("sender");
     name_server.inner.allow("sender", "receiver").expect("two jobs");
     let name = sender.look_up(&PortAddress::new("receiver", 0, 0)).expect("allowed");
-    let mut lane = from.open_connection(name).expect("open");
-    while lane.try_send(0, &[0; 1000]).expect("open") {}
-    let late = lane.send_deadline(0, &[0; 4088], Instant::now());
+    let mut connection = from.open_connection(name).expect("open");
+    while connection.try_send(0, &[0; 1000]).expect("open") {}
+    let late = connection.send_deadline(0, &[0; 4088], Instant::now());
     assert!(matches!(late, Err(ConnectionError::TimedOut { .. })), "{late:?}");
     let mut receiver = accept(&to);
     let mut bytes = Vec::new();
     while receiver.try_recv(&mut bytes).expect("open").is_some() {}
     let late = receiver.recv_deadline(&mut bytes, Instant::now());
     assert!(matches!(late, Err(ConnectionError::TimedOut { .. })), "{late:?}");
-    lane.send_deadline(0, b"still open", deadline()).expect("room again");
+    connection.send_deadline(0, b"still open", deadline()).expect("space again");
     receiver.recv_deadline(&mut bytes, deadline()).expect("a message");
     assert_eq!(bytes, b"still open");
-    let (_outbox, mut inbox) = to.split();
-    assert!(inbox.recv_deadline(Instant::now()).expect("it can sleep").is_none());
+    let (_outbox, mut port_receiver) = to.split();
+    assert!(port_receiver.recv_deadline(Instant::now()).expect("it can sleep").is_none());
     drop(receiver);
-    let closed = (0..1000).find_map(|_| lane.send(0, b"x").err());
+    let closed = (0..1000).find_map(|_| connection.send(0, b"x").err());
     assert!(matches!(closed, Some(ConnectionError::Closed { .. })), "{closed:?}");
 }
 
 fn a_revoked_name_closes_both_ends() {
     let name_server = TestServer::start();
     let (_server, port) = name_server.single("server");
-    let (_, mut inbox) = port.split();
+    let (_, mut port_receiver) = port.split();
     let clients: Vec<_> = ["one", "two"]
         .into_iter()
         .map(|name| {
@@ -289,9 +291,9 @@ fn a_revoked_name_closes_both_ends() {
     let [(one, mut one_out, server), (two, mut two_out, _)] =
         <[_; 2]>::try_from(clients).expect("two");
     one_out.send(server, 1, b"").expect("allowed");
-    assert_eq!(message(&mut inbox).1, 1);
+    assert_eq!(message(&mut port_receiver).1, 1);
     two_out.send(server, 2, b"").expect("allowed");
-    assert_eq!(message(&mut inbox).1, 2);
+    assert_eq!(message(&mut port_receiver).1, 2);
 
     name_server.inner.revoke("one", server).expect("a name of the job");
     let refused = one_out.send(server, 1, b"");
@@ -310,22 +312,22 @@ fn a_revoked_name_closes_both_ends() {
         ConnectionError::Revoked { peer } | ConnectionError::Closed { peer } => peer.job == job,
         _ => false,
     };
-    let error = lost(&mut inbox);
+    let error = lost(&mut port_receiver);
     assert!(is_of(&error, "one"), "{error}");
     two_out.send(server, 2, b"").expect("the others go on");
-    assert_eq!(message(&mut inbox).1, 2);
+    assert_eq!(message(&mut port_receiver).1, 2);
 
     name_server.inner.forbid("two", "server").expect("two jobs");
     assert!(matches!(
         two_out.send(server, 2, b""),
         Err(PortError::Connection(ConnectionError::Revoked { .. }))
     ));
-    let error = lost(&mut inbox);
+    let error = lost(&mut port_receiver);
     assert!(is_of(&error, "two"), "{error}");
     assert_eq!(refusal(two.look_up(&PortAddress::new("server", 0, 0))), Refusal::NoRight);
     name_server.inner.allow("two", "server").expect("two jobs");
     two_out.send(server, 3, b"").expect("allowed again");
-    assert_eq!(message(&mut inbox).1, 3);
+    assert_eq!(message(&mut port_receiver).1, 3);
     drop(one);
 }
 
@@ -345,9 +347,9 @@ fn a_receive_queue_may_restrict_its_sources() {
     let [(_, one, server, one_source), (_, two, _, two_source)] = &clients[..] else {
         panic!("two")
     };
-    let mut lane = one.open_connection(*server).expect("everybody may");
+    let mut connection = one.open_connection(*server).expect("all may");
     let mut receiver = accept(&port);
-    lane.send(0, b"before").expect("accepted");
+    connection.send(0, b"before").expect("accepted");
     port.accept_only(&[*two_source]).expect("it answers");
     assert!(!port.sources().accepts(*one_source) && port.sources().accepts(*two_source));
     let mut bytes = Vec::new();
@@ -357,12 +359,12 @@ fn a_receive_queue_may_restrict_its_sources() {
         "{refused:?}"
     );
     drop(receiver);
-    let refused = (0..1000).find_map(|_| lane.send(0, b"after").err());
+    let refused = (0..1000).find_map(|_| connection.send(0, b"after").err());
     assert!(
         matches!(refused, Some(ConnectionError::Refused { .. } | ConnectionError::Closed { .. })),
         "{refused:?}"
     );
-    drop(lane);
+    drop(connection);
     assert_eq!(refusal(one.open_connection(*server)), Refusal::SourceRefused);
     two.open_connection(*server).expect("accepted").send(7, b"").expect("accepted");
     port.refuse_source(*two_source).expect("it answers");
@@ -386,7 +388,7 @@ fn a_moved_port_loses_duplicates_and_reorders_nothing() {
     let key = name_server.inner.add_job(plan).expect("a new job");
     let servers: Vec<NameClient> =
         (0..3).map(|rank| name_server.register("server", rank, key)).collect();
-    let mut inboxes: Vec<PortReceiver> =
+    let mut port_receivers: Vec<PortReceiver> =
         servers.iter().map(|server| server.open_port(0).expect("a new port").split().1).collect();
     let mut sent = [0; 2];
     std::thread::scope(|scope| {
@@ -397,9 +399,9 @@ fn a_moved_port_loses_duplicates_and_reorders_nothing() {
                 let server =
                     registration.look_up(&PortAddress::new("server", 0, 0)).expect("allowed");
                 let generation = port.lookup(server).expect("open").generation;
-                let mut lane = port.open_connection(server).expect("open");
+                let mut connection = port.open_connection(server).expect("open");
                 for count in 0..MESSAGES {
-                    lane.send(number, &count.to_le_bytes()).expect("somebody receives");
+                    connection.send(number, &count.to_le_bytes()).expect("it receives");
                 }
                 crate::child::until("the name has been re-pointed twice", || {
                     port.lookup(server).expect("open").generation == generation + 2
@@ -411,10 +413,10 @@ fn a_moved_port_loses_duplicates_and_reorders_nothing() {
             assert_eq!(bytes, u32::to_le_bytes(*expected), "of sender {handler}");
             *expected += 1;
         };
-        for (place, inbox) in inboxes.iter_mut().enumerate() {
+        for (place, port_receiver) in port_receivers.iter_mut().enumerate() {
             let mut received = 0;
             loop {
-                match inbox.recv_deadline(deadline()).expect("it can sleep") {
+                match port_receiver.recv_deadline(deadline()).expect("it can sleep") {
                     Some(PortEvent::Message(message)) => check(message.handler, message.bytes),
                     Some(PortEvent::Disconnected(error)) if place == 2 => {
                         assert!(
@@ -433,28 +435,28 @@ fn a_moved_port_loses_duplicates_and_reorders_nothing() {
                         [place, place + 1].map(|rank| PortAddress::new("server", rank as u32, 0));
                     name_server.inner.move_port(&from, &to).expect("open");
                 }
-                // Both lanes have gone: it has given them back.
-                if place < 2 && received > 10_000 && inbox.connections() == 0
+                // Both connections have ended: it has handed them over.
+                if place < 2 && received > 10_000 && port_receiver.connections() == 0
                     || place == 2 && received > 40_000
                 {
                     break;
                 }
-                if place == 2 && inbox.connections() == 0 && received > 2 {
+                if place == 2 && port_receiver.connections() == 0 && received > 2 {
                     break;
                 }
                 if place < 2 && received >= 10_000 {
                     // Messages published before the move are received here; then the connections
                     // move.
-                    while let Some(delivery) = inbox.try_recv().expect("it can look") {
+                    while let Some(delivery) = port_receiver.try_recv().expect("it can look") {
                         let PortEvent::Message(message) = delivery else { panic!("{delivery:?}") };
                         check(message.handler, message.bytes);
                     }
-                    crate::child::until("the lanes are handed over", || {
-                        let delivery = inbox.try_recv().expect("it can look");
+                    crate::child::until("the connections are handed over", || {
+                        let delivery = port_receiver.try_recv().expect("it can look");
                         if let Some(PortEvent::Message(message)) = delivery {
                             check(message.handler, message.bytes);
                         }
-                        inbox.connections() == 0
+                        port_receiver.connections() == 0
                     });
                     break;
                 }
@@ -495,7 +497,7 @@ fn connections_outlive_the_name_server() {
     let (sender, from) = name_server.single("sender");
     name_server.inner.allow("sender", "receiver").expect("two jobs");
     let name = sender.look_up(&PortAddress::new("receiver", 0, 0)).expect("allowed");
-    let mut lane = from.open_connection(name).expect("open");
+    let mut connection = from.open_connection(name).expect("open");
     let mut receiver = accept(&to);
     name_server.close();
     let post_name = name_server.inner.name().to_owned();
@@ -506,7 +508,7 @@ fn connections_outlive_the_name_server() {
     std::thread::scope(|scope| {
         scope.spawn(|| {
             for number in 0..1000u32 {
-                lane.send(0, &number.to_le_bytes()).expect("it receives");
+                connection.send(0, &number.to_le_bytes()).expect("it receives");
             }
         });
         for number in 0..1000u32 {
@@ -514,13 +516,13 @@ fn connections_outlive_the_name_server() {
             assert_eq!(bytes, number.to_le_bytes());
         }
     });
-    drop((lane, from, sender));
+    drop((connection, from, sender));
     let end = receiver.recv(&mut bytes);
     assert!(matches!(end, Err(ConnectionError::Closed { .. })), "{end:?}");
     drop(receiver);
-    let (_outbox, mut inbox) = to.split();
+    let (_outbox, mut port_receiver) = to.split();
     assert!(matches!(
-        inbox.recv_deadline(Instant::now() + Duration::from_secs(60)),
+        port_receiver.recv_deadline(Instant::now() + Duration::from_secs(60)),
         Err(PortError::Names(NameError::ServerGone))
     ));
     Broker::bind(&post_name).expect("the name is free again");

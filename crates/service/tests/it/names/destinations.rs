@@ -47,7 +47,7 @@ fn ten_thousand_open_destinations_cost_less_than_four_mebibytes() {
     let key = name_server.inner.add_job(plan).expect("a new job");
     let ranks: Vec<_> =
         (0..RECEIVERS).map(|process| name_server.register("job", process.into(), key)).collect();
-    let mut inboxes: Vec<_> =
+    let mut port_receivers: Vec<_> =
         ranks.iter().map(|rank| rank.open_port(0).expect("a new port").split().1).collect();
     for process in 0..RECEIVERS {
         for port in 1..PORTS {
@@ -64,7 +64,7 @@ fn ten_thousand_open_destinations_cost_less_than_four_mebibytes() {
     );
     // Order is kept for each name.
     let mut rounds = vec![0; usize::from(DESTINATIONS)];
-    let mut receive = |process: usize| match inboxes[process]
+    let mut receive = |process: usize| match port_receivers[process]
         .recv_deadline(deadline())
         .expect("it can sleep")
         .expect("a message")
@@ -99,7 +99,7 @@ fn ten_thousand_open_destinations_cost_less_than_four_mebibytes() {
 fn child_sends_to_all() {
     let argument = argument();
     let (registration, _) = register_child(&argument);
-    let (mut outbox, _inbox) = registration.open_port(0).expect("a new port").split();
+    let (mut port_sender, _inbox) = registration.open_port(0).expect("a new port").split();
     let before = BYTES.load(Ordering::Relaxed);
     let mut after = 0;
     for round in 0..2 {
@@ -107,7 +107,7 @@ fn child_sends_to_all() {
             let name = registration
                 .own_name((number / PORTS).into(), number % PORTS)
                 .expect("a port of the job");
-            outbox
+            port_sender
                 .send_deadline(name, round, &number.to_le_bytes(), deadline())
                 .expect("it receives");
         }

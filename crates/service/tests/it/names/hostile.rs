@@ -57,9 +57,9 @@ fn correct_jobs_beside_a_hostile_one(how: &str) {
     drop(hostile);
     for part in &mut honest {
         part.end_input();
-        let said = part.read_line();
-        let asked = said.strip_prefix("all answered: ").and_then(|count| count.parse::<u64>().ok());
-        assert!(asked.is_some_and(|asked| asked > 0), "{said}");
+        let line = part.read_line();
+        let asked = line.strip_prefix("all answered: ").and_then(|count| count.parse::<u64>().ok());
+        assert!(asked.is_some_and(|asked| asked > 0), "{line}");
         assert!(part.succeeds());
     }
     // A later client is served as well.
@@ -75,21 +75,21 @@ fn correct_jobs_beside_a_hostile_one(how: &str) {
     let of_hostile = format!("process 0 of job hostile (pid {pid})");
     let mut spoilt = 0;
     loop {
-        let said = server.read_line();
-        if said == "closed" {
+        let line = server.read_line();
+        if line == "closed" {
             break;
         }
         // The correct clients only closed their ends, or ended, after all replies.
-        let is_its = said.contains(&of_hostile);
+        let is_its = line.contains(&of_hostile);
         assert!(
             is_its
-                || said.ends_with("has closed its end of the connection")
-                || said.ends_with("has ended"),
-            "{said}"
+                || line.ends_with("has closed its end of the connection")
+                || line.ends_with("has ended"),
+            "{line}"
         );
-        spoilt += u32::from(is_its && said.contains("has corrupted the connection"));
+        spoilt += u32::from(is_its && line.contains("has corrupted the connection"));
     }
-    assert!(spoilt > 0, "the server's lanes to the hostile process report what it did");
+    assert!(spoilt > 0, "the server's connections to the hostile process report what it did");
     assert!(server.succeeds());
 }
 
@@ -105,7 +105,8 @@ fn a_process_that_writes_at_random_for_a_minute_harms_only_itself() {
 fn child_serves() {
     let argument = argument();
     let (registration, _) = register_child(&argument);
-    let (mut outbox, mut inbox) = registration.open_port(0).expect("a new port").split();
+    let (mut port_sender, mut port_receiver) =
+        registration.open_port(0).expect("a new port").split();
     report("open");
     let dismissed = std::thread::spawn(until_input_ends);
     // Reported at the end, because the test does not read before.
@@ -116,11 +117,13 @@ fn child_serves() {
         }
     };
     while !dismissed.is_finished() {
-        match inbox.recv_deadline(Instant::now() + Duration::from_millis(20)).expect("it can sleep")
+        match port_receiver
+            .recv_deadline(Instant::now() + Duration::from_millis(20))
+            .expect("it can sleep")
         {
             Some(PortEvent::Message(message)) => {
                 let answered =
-                    outbox.try_send(message.source.into(), message.handler, message.bytes);
+                    port_sender.try_send(message.source.into(), message.handler, message.bytes);
                 // A correct client waits for each reply, so there is space for it.
                 if let Err(PortError::Connection(error)) = answered {
                     note(error.to_string());
@@ -136,18 +139,18 @@ fn child_serves() {
 
 struct Client {
     registration: NameClient,
-    outbox: PortSender,
-    inbox: PortReceiver,
+    port_sender: PortSender,
+    port_receiver: PortReceiver,
     server: QueueName,
 }
 
 impl Client {
     fn new(registration: NameClient) -> Client {
-        let (outbox, inbox) = registration.open_port(0).expect("a new port").split();
+        let (port_sender, port_receiver) = registration.open_port(0).expect("a new port").split();
         let server = registration
             .look_up_open(&PortAddress::new("server", 0, 0), deadline())
             .expect("allowed");
-        Client { registration, outbox, inbox, server }
+        Client { registration, port_sender, port_receiver, server }
     }
 }
 
@@ -164,8 +167,8 @@ fn child_checks() {
         let length = random.next() % 500;
         bytes.extend((0..length).map(|place| (asked ^ place) as u8));
         let handler = asked as u8;
-        client.outbox.send(client.server, handler, &bytes).expect("the server is there");
-        match client.inbox.recv_deadline(deadline()).expect("it can sleep") {
+        client.port_sender.send(client.server, handler, &bytes).expect("the server is there");
+        match client.port_receiver.recv_deadline(deadline()).expect("it can sleep") {
             Some(PortEvent::Message(message)) => {
                 assert_eq!(
                     (message.handler, message.bytes),
@@ -180,7 +183,7 @@ fn child_checks() {
         }
     }
     assert!(
-        client.inbox.try_recv().expect("it can look").is_none(),
+        client.port_receiver.try_recv().expect("it can look").is_none(),
         "nothing that was not asked for"
     );
     report(&format!("all answered: {asked}"));
@@ -201,7 +204,7 @@ fn possessions() -> (Vec<Segment>, Vec<OwnedFd>) {
             let table = ReadOnlySegment::from_fd(copy.try_clone().expect("a descriptor")).is_ok();
             match Segment::from_fd(copy) {
                 Ok(segment) => {
-                    assert!(!table, "nobody can write to a table");
+                    assert!(!table, "a table is read-only");
                     memory.push(segment);
                 }
                 Err(error) => {
@@ -277,13 +280,13 @@ fn act(client: &mut Client, random: &mut Random) {
     for _ in 0..random.next() % 50 {
         let length = random.next() as usize % 300;
         // Its own connections may fail now.
-        let _ = client.outbox.try_send(client.server, 0, &vec![0x5a; length]);
-        let _ = client.inbox.try_recv();
+        let _ = client.port_sender.try_send(client.server, 0, &vec![0x5a; length]);
+        let _ = client.port_receiver.try_recv();
     }
     let (memory, sockets) = possessions();
     for _ in 0..random.next() % 8 {
         memory.iter().for_each(|memory| spoil(memory, random));
-        let _ = client.inbox.try_recv();
+        let _ = client.port_receiver.try_recv();
     }
     for socket in &sockets {
         for _ in 0..random.next() % 8 {

@@ -28,8 +28,8 @@ struct Job {
     processes: u32,
     key: JobKey,
     own: NameClient,
-    outbox: PortSender,
-    inbox: PortReceiver,
+    port_sender: PortSender,
+    port_receiver: PortReceiver,
 }
 
 impl Job {
@@ -37,8 +37,8 @@ impl Job {
         let name_server = TestServer::start();
         let key = name_server.inner.add_job(transport.job("job", processes, 1)).expect("a new job");
         let own = name_server.register("job", processes - 1, key);
-        let (outbox, inbox) = own.open_port(0).expect("a new port").split();
-        Job { name_server, transport, processes, key, own, outbox, inbox }
+        let (port_sender, port_receiver) = own.open_port(0).expect("a new port").split();
+        Job { name_server, transport, processes, key, own, port_sender, port_receiver }
     }
 
     fn start(&self, part: &str, process: u32, how: &str) -> Child {
@@ -63,8 +63,8 @@ impl Job {
 
 fn join(argument: &str) -> (NameClient, PortSender, PortReceiver, String) {
     let (registration, how) = register_child(argument);
-    let (outbox, inbox) = registration.open_port(0).expect("a new port").split();
-    (registration, outbox, inbox, how)
+    let (port_sender, port_receiver) = registration.open_port(0).expect("a new port").split();
+    (registration, port_sender, port_receiver, how)
 }
 
 fn number(bytes: &[u8]) -> u32 {
@@ -74,13 +74,13 @@ fn number(bytes: &[u8]) -> u32 {
 /// Replies to every message.
 fn child_echoes() {
     let argument = argument();
-    let (_registration, mut outbox, mut inbox, _) = join(&argument);
+    let (_registration, mut port_sender, mut port_receiver, _) = join(&argument);
     report("open");
     loop {
-        match inbox.recv().expect("it can sleep") {
+        match port_receiver.recv().expect("it can sleep") {
             // A sender that has ended needs no reply.
             PortEvent::Message(message) => {
-                drop(outbox.reply(message.source, message.handler, message.bytes))
+                drop(port_sender.reply(message.source, message.handler, message.bytes))
             }
             PortEvent::Disconnected(error) => report(&error.to_string()),
         }
@@ -96,7 +96,7 @@ fn a_receiver_killed_at_any_moment_is_named() {
             let mut receiver = job.start("names::job_processes::child_echoes", 0, "");
             let name = job.name(0);
             let pid = receiver.pid();
-            job.outbox.send(name, 0, b"are you there?").expect("it receives");
+            job.port_sender.send(name, 0, b"are you there?").expect("it receives");
             // Any moment, from its first message on; every other time it is stopped, so that the
             // sender sleeps.
             let moment = Instant::now() + Duration::from_micros(500 * round);
@@ -111,10 +111,10 @@ fn a_receiver_killed_at_any_moment_is_named() {
                 receiver.kill();
             });
             let error = loop {
-                if let Err(error) = job.outbox.send(name, 0, b"are you there?") {
+                if let Err(error) = job.port_sender.send(name, 0, b"are you there?") {
                     break error;
                 }
-                while let Some(delivery) = job.inbox.try_recv().expect("it can look") {
+                while let Some(delivery) = job.port_receiver.try_recv().expect("it can look") {
                     match delivery {
                         PortEvent::Message(_) => {}
                         // This one, or the one before, if its reply was in flight when it was
@@ -134,19 +134,19 @@ fn a_receiver_killed_at_any_moment_is_named() {
                 "{transport:?}: {error}"
             );
             assert_eq!(error.to_string(), format!("process 0 of job job (pid {pid}) has ended"));
-            while job.inbox.connections() != 0 {
-                drop(job.inbox.recv_deadline(deadline()).expect("it can sleep"));
+            while job.port_receiver.connections() != 0 {
+                drop(job.port_receiver.recv_deadline(deadline()).expect("it can sleep"));
             }
-            until("the table says so", || job.outbox.port().lookup(name).is_err());
+            until("the table says so", || job.port_sender.port().lookup(name).is_err());
         }
-        let mut heir = job.start("names::job_processes::child_echoes", 0, "");
+        let mut successor = job.start("names::job_processes::child_echoes", 0, "");
         let name = job.name(0);
-        job.outbox.send_deadline(name, 5, b"hello", deadline()).expect("it receives");
+        job.port_sender.send_deadline(name, 5, b"hello", deadline()).expect("it receives");
         until("it answers", || {
-            let delivery = job.inbox.try_recv().expect("it can look");
+            let delivery = job.port_receiver.try_recv().expect("it can look");
             matches!(delivery, Some(PortEvent::Message(message)) if message.bytes == b"hello" && message.handler == 5)
         });
-        heir.kill();
+        successor.kill();
     }
 }
 
@@ -170,18 +170,23 @@ fn a_sender_that_is_killed_is_named_after_its_last_message() {
         };
         // From both: a sender that is killed before it has a connection ends none.
         while expected.iter().any(|number| number.get() < 1000) {
-            assert_eq!(check(job.inbox.recv_deadline(deadline()).expect("it can sleep")), None);
+            assert_eq!(
+                check(job.port_receiver.recv_deadline(deadline()).expect("it can sleep")),
+                None
+            );
         }
         sender.kill();
-        let said = loop {
-            if let Some(said) = check(job.inbox.recv_deadline(deadline()).expect("it can sleep")) {
-                break said;
+        let line = loop {
+            if let Some(line) =
+                check(job.port_receiver.recv_deadline(deadline()).expect("it can sleep"))
+            {
+                break line;
             }
         };
-        assert_eq!(said, format!("process 0 of job job (pid {}) has ended", sender.pid()));
+        assert_eq!(line, format!("process 0 of job job (pid {}) has ended", sender.pid()));
         for _ in 0..5000 {
             assert_eq!(
-                check(job.inbox.recv_deadline(deadline()).expect("it can sleep")),
+                check(job.port_receiver.recv_deadline(deadline()).expect("it can sleep")),
                 None,
                 "the other goes on"
             );
@@ -193,13 +198,13 @@ fn a_sender_that_is_killed_is_named_after_its_last_message() {
 /// Sends numbers to the process in its argument.
 fn child_sends() {
     let argument = argument();
-    let (registration, mut outbox, _inbox, how) = join(&argument);
+    let (registration, mut port_sender, _inbox, how) = join(&argument);
     let to = how.trim().parse().expect("a process");
     let name = registration
         .look_up_open(&PortAddress::new("job", to, 0), deadline())
         .expect("a port of the job");
     for number in 0u32.. {
-        outbox.send(name, 0, &number.to_le_bytes()).expect("it receives");
+        port_sender.send(name, 0, &number.to_le_bytes()).expect("it receives");
     }
 }
 
@@ -212,10 +217,15 @@ fn a_stopped_receiver_affects_no_other() {
         let mut other = job.start("names::job_processes::child_echoes", 1, "");
         let names = [job.name(0), job.name(1)];
         let answered = |job: &mut Job, name: QueueName, question: u32| {
-            job.outbox
+            job.port_sender
                 .send_deadline(name, 0, &question.to_le_bytes(), deadline())
                 .expect("it receives");
-            match job.inbox.recv_deadline(deadline()).expect("it can sleep").expect("an answer") {
+            match job
+                .port_receiver
+                .recv_deadline(deadline())
+                .expect("it can sleep")
+                .expect("an answer")
+            {
                 PortEvent::Message(message) => {
                     (QueueName::from(message.source), number(message.bytes)) == (name, question)
                 }
@@ -225,18 +235,23 @@ fn a_stopped_receiver_affects_no_other() {
         assert!(answered(&mut job, names[0], 1) && answered(&mut job, names[1], 2));
         job.stop(&stopped);
         let mut room = 0u32;
-        while job.outbox.try_send(names[0], 0, &room.to_le_bytes()).expect("it is there") {
+        while job.port_sender.try_send(names[0], 0, &room.to_le_bytes()).expect("it is there") {
             room += 1;
             assert!(answered(&mut job, names[1], room));
         }
         assert!(room >= 200, "{transport:?}: {room}");
         for question in 0..1000 {
-            assert!(!job.outbox.try_send(names[0], 0, b"late").expect("it is there"));
+            assert!(!job.port_sender.try_send(names[0], 0, b"late").expect("it is there"));
             assert!(answered(&mut job, names[1], question));
         }
         stopped.signal(Signal::CONT);
         for expected in 0..room {
-            match job.inbox.recv_deadline(deadline()).expect("it can sleep").expect("an answer") {
+            match job
+                .port_receiver
+                .recv_deadline(deadline())
+                .expect("it can sleep")
+                .expect("an answer")
+            {
                 PortEvent::Message(message) => {
                     assert_eq!(number(message.bytes), expected, "{transport:?}")
                 }
@@ -280,11 +295,11 @@ fn a_job_stopped_process_by_process_loses_nothing() {
             part.end_input();
         }
         for part in &mut ring {
-            let mut said = part.read_line();
-            while said == "going on" {
-                said = part.read_line();
+            let mut line = part.read_line();
+            while line == "going on" {
+                line = part.read_line();
             }
-            assert_eq!(said, "all arrived in order");
+            assert_eq!(line, "all arrived in order");
             assert!(part.succeeds());
         }
     }
@@ -295,8 +310,8 @@ fn a_job_stopped_process_by_process_loses_nothing() {
 fn child_passes_on() {
     const END: u8 = 9;
     let argument = argument();
-    let (registration, mut outbox, mut inbox, _) = join(&argument);
-    let place = outbox.port().name().number() as u32;
+    let (registration, mut port_sender, mut port_receiver, _) = join(&argument);
+    let place = port_sender.port().name().number() as u32;
     let dismissed = std::thread::spawn(until_input_ends);
     let next = registration
         .look_up_open(&PortAddress::new("job", (place + 1) % 3, 0), deadline())
@@ -305,14 +320,14 @@ fn child_passes_on() {
     while !(is_over && has_ended) {
         let end = dismissed.is_finished();
         if !has_ended
-            && outbox
+            && port_sender
                 .try_send(next, if end { END } else { 0 }, &sent.to_le_bytes())
                 .expect("it receives")
         {
             sent += 1;
             has_ended = end;
         }
-        while let Some(delivery) = inbox.try_recv().expect("it can look") {
+        while let Some(delivery) = port_receiver.try_recv().expect("it can look") {
             let PortEvent::Message(message) = delivery else { break };
             assert_eq!(number(message.bytes), expected);
             expected += 1;
@@ -325,9 +340,9 @@ fn child_passes_on() {
     }
     report("all arrived in order");
     // Until all have received what this one sent.
-    while inbox.connections() != 0 {
-        let _ = inbox.recv_deadline(Instant::now() + Duration::from_millis(20));
-        outbox.close(next);
+    while port_receiver.connections() != 0 {
+        let _ = port_receiver.recv_deadline(Instant::now() + Duration::from_millis(20));
+        port_sender.close(next);
     }
 }
 
@@ -347,13 +362,13 @@ fn a_rank_moves_to_another_process() {
                 job.name_server.inner.move_port(&from, &to).expect("both are open");
             }
             let handler = u8::from(number + 1 == MESSAGES);
-            job.outbox
+            job.port_sender
                 .send_deadline(name, handler, &number.to_le_bytes(), deadline())
-                .expect("somebody receives");
+                .expect("it receives");
         }
-        let counts = [former.read_line(), latter.read_line()].map(|said| {
+        let counts = [former.read_line(), latter.read_line()].map(|line| {
             let words: Vec<u32> =
-                said.split(' ').map(|word| word.parse().expect("a number")).collect();
+                line.split(' ').map(|word| word.parse().expect("a number")).collect();
             (words[0], words[1])
         });
         assert_eq!((counts[0].0, counts[1].1), (0, MESSAGES), "{transport:?}: {counts:?}");
@@ -373,23 +388,27 @@ fn the_death_of_the_former_receiver_ends_the_wait_for_it() {
     let mut latter = job.start("names::job_processes::child_echoes", 1, "");
     let name = job.name(0);
     job.name(1);
-    job.outbox.send(name, 0, b"first").expect("it receives");
+    job.port_sender.send(name, 0, b"first").expect("it receives");
     job.stop(&former);
-    assert!(job.outbox.try_send(name, 0, b"never received").expect("there is room"));
+    assert!(job.port_sender.try_send(name, 0, b"never received").expect("there is room"));
     let [from, to] = [0, 1].map(|process| PortAddress::new("job", process, 0));
     job.name_server.inner.move_port(&from, &to).expect("both are open");
-    assert!(!job.outbox.try_send(name, 1, b"second").expect("the former receiver lives"));
-    let late =
-        job.outbox.send_deadline(name, 1, b"second", Instant::now() + Duration::from_millis(20));
+    assert!(!job.port_sender.try_send(name, 1, b"second").expect("the former receiver lives"));
+    let late = job.port_sender.send_deadline(
+        name,
+        1,
+        b"second",
+        Instant::now() + Duration::from_millis(20),
+    );
     assert!(
         matches!(late, Err(PortError::Names(NameError::Refused { refusal: Refusal::Moving, .. }))),
         "{late:?}"
     );
     let killer = std::thread::spawn(move || former.kill());
-    job.outbox.send_deadline(name, 1, b"second", deadline()).expect("the latter receives");
+    job.port_sender.send_deadline(name, 1, b"second", deadline()).expect("the latter receives");
     killer.join().expect("no panic");
     until("it answers", || {
-        let delivery = job.inbox.try_recv().expect("it can look");
+        let delivery = job.port_receiver.try_recv().expect("it can look");
         matches!(delivery, Some(PortEvent::Message(message)) if message.bytes == b"second" && message.handler == 1)
     });
     latter.kill();
@@ -398,10 +417,14 @@ fn the_death_of_the_former_receiver_ends_the_wait_for_it() {
 /// Counts numbers until no connection is left, or the last has arrived, and reports them.
 fn child_counts() {
     let argument = argument();
-    let (_registration, _outbox, mut inbox, how) = join(&argument);
+    let (_registration, _outbox, mut port_receiver, how) = join(&argument);
     let (mut first, mut after, mut is_last) = (None, 0, false);
-    while !is_last && (how.trim() == "to the end" || first.is_none() || inbox.connections() != 0) {
-        match inbox.recv_deadline(Instant::now() + Duration::from_millis(50)).expect("it can sleep")
+    while !is_last
+        && (how.trim() == "to the end" || first.is_none() || port_receiver.connections() != 0)
+    {
+        match port_receiver
+            .recv_deadline(Instant::now() + Duration::from_millis(50))
+            .expect("it can sleep")
         {
             Some(PortEvent::Message(message)) => {
                 let number = number(message.bytes);

@@ -55,25 +55,25 @@ impl Jobs {
 
 /// Sends numbers to the server and waits for each reply.
 struct Requester {
-    outbox: PortSender,
-    inbox: PortReceiver,
+    port_sender: PortSender,
+    port_receiver: PortReceiver,
     server: QueueName,
     asked: u64,
 }
 
 impl Requester {
     fn new(registration: &NameClient) -> Requester {
-        let (outbox, inbox) = registration.open_port(0).expect("a new port").split();
+        let (port_sender, port_receiver) = registration.open_port(0).expect("a new port").split();
         let server = registration
             .look_up_open(&PortAddress::new("server", 0, 0), deadline())
             .expect("allowed");
-        Requester { outbox, inbox, server, asked: 0 }
+        Requester { port_sender, port_receiver, server, asked: 0 }
     }
 
     fn ask(&mut self) -> Result<(), PortError> {
         self.asked += 1;
-        self.outbox.send(self.server, 1, &self.asked.to_le_bytes())?;
-        match self.inbox.recv()? {
+        self.port_sender.send(self.server, 1, &self.asked.to_le_bytes())?;
+        match self.port_receiver.recv()? {
             PortEvent::Message(message) => {
                 assert_eq!(message.bytes, self.asked.to_le_bytes(), "the answer to this")
             }
@@ -91,13 +91,14 @@ fn child_answers() {
         std::process::exit(0);
     });
     let (registration, _) = register_child(&argument);
-    let (mut outbox, mut inbox) = registration.open_port(0).expect("a new port").split();
+    let (mut port_sender, mut port_receiver) =
+        registration.open_port(0).expect("a new port").split();
     report("open");
     loop {
-        match inbox.recv().expect("it can sleep") {
+        match port_receiver.recv().expect("it can sleep") {
             PortEvent::Message(message) => {
                 // A client that has ended needs no reply; the receiver reports its end.
-                let _ = outbox.send(message.source.into(), message.handler, message.bytes);
+                let _ = port_sender.send(message.source.into(), message.handler, message.bytes);
             }
             PortEvent::Disconnected(error) => report(&error.to_string()),
         }
@@ -144,7 +145,7 @@ fn child_looks_around() {
     let argument = argument();
     let (registration, _) = register_child(&argument);
     let mut asker = Requester::new(&registration);
-    let own = asker.outbox.port().name();
+    let own = asker.port_sender.port().name();
     for _ in 0..1000 {
         asker.ask().expect("the server answers");
     }
@@ -165,7 +166,7 @@ fn child_looks_around() {
     for name in
         (0..NAMES).filter_map(QueueName::new).filter(|&name| name != own && name != asker.server)
     {
-        let sent = asker.outbox.try_send(name, 0, b"is anybody there?");
+        let sent = asker.port_sender.try_send(name, 0, b"is a port there?");
         assert!(matches!(sent, Err(PortError::Table(TableError::UnknownName { .. }))), "{sent:?}");
     }
     // Its own two tables, and a connection in each direction.
@@ -198,13 +199,13 @@ fn the_end_of_a_client_is_reported_and_the_others_continue() {
         assert_eq!([clients[client].read_line(), clients[client].read_line()], ["going on"; 2]);
     }
     // Another process replaces it.
-    let mut heir = jobs.start("names::port_processes::child_asks", 2, "500");
-    assert_eq!(heir.read_line(), "done");
-    heir.end_input();
-    assert!(heir.succeeds());
-    let said = server.read_line();
-    let of_heir = format!("process 0 of job client-1 (pid {})", heir.pid());
-    assert!(said.starts_with(&of_heir), "{said}");
+    let mut successor = jobs.start("names::port_processes::child_asks", 2, "500");
+    assert_eq!(successor.read_line(), "done");
+    successor.end_input();
+    assert!(successor.succeeds());
+    let line = server.read_line();
+    let of_successor = format!("process 0 of job client-1 (pid {})", successor.pid());
+    assert!(line.starts_with(&of_successor), "{line}");
 }
 
 fn the_end_of_the_server_is_reported_to_all() {
@@ -225,11 +226,11 @@ fn the_end_of_the_server_is_reported_to_all() {
     server.kill();
     clients.push(flooding);
     for client in &mut clients {
-        let mut said = client.read_line();
-        while said == "going on" {
-            said = client.read_line();
+        let mut line = client.read_line();
+        while line == "going on" {
+            line = client.read_line();
         }
-        assert_eq!(said, format!("process 0 of job server (pid {pid}) has ended"));
+        assert_eq!(line, format!("process 0 of job server (pid {pid}) has ended"));
         assert!(client.succeeds());
     }
 }
@@ -241,14 +242,14 @@ fn child_floods() {
     let mut asker = Requester::new(&registration);
     asker.ask().expect("the server answers");
     report("open");
-    while asker.outbox.try_send(asker.server, 0, &[0; 4000]).expect("the server is there") {
+    while asker.port_sender.try_send(asker.server, 0, &[0; 4000]).expect("the server is there") {
         // Until the server is stopped it replies, and its replies have to be received.
-        while asker.inbox.try_recv().expect("it can look").is_some() {}
+        while asker.port_receiver.try_recv().expect("it can look").is_some() {}
     }
-    let (outbox, server) = (&mut asker.outbox, asker.server);
+    let (port_sender, server) = (&mut asker.port_sender, asker.server);
     report("full");
     let error = loop {
-        if let Err(error) = outbox.send(server, 0, &[0; 4000]) {
+        if let Err(error) = port_sender.send(server, 0, &[0; 4000]) {
             break error;
         }
     };
@@ -274,20 +275,20 @@ fn a_stopped_job_loses_nothing_and_blocks_no_other() {
             )
         })
         .collect();
-    let (mut outbox, mut inbox) = port.split();
+    let (mut port_sender, mut port_receiver) = port.split();
     let names = [0, 1].map(|rank| {
         server.look_up_open(&PortAddress::new("stopped", rank, 0), deadline()).expect("allowed")
     });
     let mut sent = [0u32; 2];
     // True if there was space for the next number, and one to send.
-    let send = |outbox: &mut PortSender, sent: &mut u32, to: usize| {
+    let send = |port_sender: &mut PortSender, sent: &mut u32, to: usize| {
         let more = *sent < MESSAGES
-            && outbox.try_send(names[to], 0, &sent.to_le_bytes()).expect("it is there");
+            && port_sender.try_send(names[to], 0, &sent.to_le_bytes()).expect("it is there");
         *sent += u32::from(more);
         more
     };
     for part in [0, 1] {
-        (0..100).for_each(|_| assert!(send(&mut outbox, &mut sent[part], part)));
+        (0..100).for_each(|_| assert!(send(&mut port_sender, &mut sent[part], part)));
     }
     for part in &parts {
         part.signal(Signal::STOP);
@@ -295,7 +296,7 @@ fn a_stopped_job_loses_nothing_and_blocks_no_other() {
     }
     // Until there is no space; then it reports so instead of waiting.
     for part in [0, 1] {
-        while send(&mut outbox, &mut sent[part], part) {}
+        while send(&mut port_sender, &mut sent[part], part) {}
     }
     let mut other = Child::start(
         "names::port_processes::child_asks",
@@ -303,10 +304,10 @@ fn a_stopped_job_loses_nothing_and_blocks_no_other() {
     );
     let mut answered = 0;
     while answered < 2000 {
-        let PortEvent::Message(message) = inbox.recv().expect("it can sleep") else {
-            panic!("nobody has gone")
+        let PortEvent::Message(message) = port_receiver.recv().expect("it can sleep") else {
+            panic!("no process has ended")
         };
-        outbox.send(message.source.into(), 0, message.bytes).expect("it is there");
+        port_sender.send(message.source.into(), 0, message.bytes).expect("it is there");
         answered += 1;
     }
     assert_eq!(other.read_line(), "done");
@@ -316,7 +317,7 @@ fn a_stopped_job_loses_nothing_and_blocks_no_other() {
     }
     until("all is sent", || {
         for part in [0, 1] {
-            send(&mut outbox, &mut sent[part], part);
+            send(&mut port_sender, &mut sent[part], part);
         }
         sent == [MESSAGES; 2]
     });
@@ -330,10 +331,10 @@ fn a_stopped_job_loses_nothing_and_blocks_no_other() {
 fn child_counts() {
     let argument = argument();
     let (registration, _) = register_child(&argument);
-    let (_outbox, mut inbox) = registration.open_port(0).expect("a new port").split();
+    let (_outbox, mut port_receiver) = registration.open_port(0).expect("a new port").split();
     for expected in 0..3000u32 {
-        let PortEvent::Message(message) = inbox.recv().expect("it can sleep") else {
-            panic!("nobody has gone")
+        let PortEvent::Message(message) = port_receiver.recv().expect("it can sleep") else {
+            panic!("no process has ended")
         };
         assert_eq!(message.bytes, expected.to_le_bytes());
     }

@@ -44,14 +44,14 @@ fn letter(delivery: PortEvent<'_>) -> Letter {
     }
 }
 
-fn next(inbox: &mut PortReceiver) -> Letter {
-    letter(inbox.recv_deadline(deadline()).expect("it can sleep").expect("a message"))
+fn next(port_receiver: &mut PortReceiver) -> Letter {
+    letter(port_receiver.recv_deadline(deadline()).expect("it can sleep").expect("a message"))
 }
 
-fn lost(inbox: &mut PortReceiver) -> ConnectionError {
-    match inbox.recv_deadline(deadline()).expect("it can sleep") {
+fn lost(port_receiver: &mut PortReceiver) -> ConnectionError {
+    match port_receiver.recv_deadline(deadline()).expect("it can sleep") {
         Some(PortEvent::Disconnected(error)) => error,
-        other => panic!("nobody has gone: {other:?}"),
+        other => panic!("no process has ended: {other:?}"),
     }
 }
 
@@ -84,21 +84,21 @@ fn requests_and_replies_of_many_arrive_in_their_order() {
         let (mut answers, mut requests) = ports.next().expect("the server");
         let all_done = Barrier::new(4);
         std::thread::scope(|scope| {
-            for (mut outbox, mut inbox) in ports {
+            for (mut port_sender, mut port_receiver) in ports {
                 let all_done = &all_done;
                 scope.spawn(move || {
                     let mut answered = 0;
                     for number in 0..MESSAGES {
-                        outbox.send(server_name, 3, &bytes(number, 8)).expect("it receives");
+                        port_sender.send(server_name, 3, &bytes(number, 8)).expect("it receives");
                         while number - answered > 20 {
-                            let answer = next(&mut inbox);
+                            let answer = next(&mut port_receiver);
                             assert_eq!((answer.from, answer.class), (server_name, Class::Reply));
                             assert_eq!(answer.bytes, bytes(answered, 48));
                             answered += 1;
                         }
                     }
                     while answered < MESSAGES {
-                        assert_eq!(next(&mut inbox).bytes, bytes(answered, 48));
+                        assert_eq!(next(&mut port_receiver).bytes, bytes(answered, 48));
                         answered += 1;
                     }
                     // No end is to be reported.
@@ -130,10 +130,10 @@ fn messages_of_all_lengths_keep_their_order() {
         let mut ports = flat(ports);
         for round in 0..500u32 {
             let lengths = [8, 48, 49, 0, 4000, 20, 100];
-            for (process, (outbox, _)) in ports.iter_mut().enumerate() {
+            for (process, (port_sender, _)) in ports.iter_mut().enumerate() {
                 let other = name(&ranks[0], 1 - process as u32, 0);
                 for (index, length) in lengths.into_iter().enumerate() {
-                    outbox
+                    port_sender
                         .send_deadline(
                             other,
                             0,
@@ -143,14 +143,14 @@ fn messages_of_all_lengths_keep_their_order() {
                         .expect("there is room");
                 }
                 // The other class has a connection of its own.
-                outbox
+                port_sender
                     .reply_deadline(other.into(), 1, &bytes(round, 30), deadline())
                     .expect("there is room");
             }
-            for (_, inbox) in &mut ports {
+            for (_, port_receiver) in &mut ports {
                 let (mut requests, mut replies) = (Vec::new(), Vec::new());
                 for _ in 0..=lengths.len() {
-                    let letter = next(inbox);
+                    let letter = next(port_receiver);
                     if letter.class == Class::Reply { &mut replies } else { &mut requests }
                         .push(letter.bytes);
                 }
@@ -168,7 +168,7 @@ fn messages_of_all_lengths_keep_their_order() {
         assert!(
             matches!(&oversized, Err(PortError::Connection(error)) if Err::<(), _>(error.clone()) == most)
         );
-        ports[0].0.send(name(&ranks[0], 1, 0), 0, b"fits").expect("the lane is as before");
+        ports[0].0.send(name(&ranks[0], 1, 0), 0, b"fits").expect("the connection is as before");
         assert_eq!(next(&mut ports[1].1).bytes, b"fits");
     }
 }
@@ -177,7 +177,7 @@ fn full_request_queues_delay_no_reply() {
     for transport in Transport::BOTH {
         let name_server = TestServer::start();
         let (ranks, ports) = name_server.open_ports(transport.job("job", 3, 1));
-        let [(_, mut inbox), (mut one, _), (mut two, _)] =
+        let [(_, mut port_receiver), (mut one, _), (mut two, _)] =
             <[_; 3]>::try_from(flat(ports)).expect("three");
         let full = name(&ranks[0], 0, 0);
         one.send(full, 0, &bytes(0, 8)).expect("there is room");
@@ -199,11 +199,11 @@ fn full_request_queues_delay_no_reply() {
         }
         let mut replies = 0;
         for _ in 0..requests + 20 {
-            let letter = next(&mut inbox);
+            let letter = next(&mut port_receiver);
             replies += u32::from(letter.class == Class::Reply);
         }
         assert_eq!(replies, 20);
-        assert!(inbox.try_recv().expect("it can look").is_none());
+        assert!(port_receiver.try_recv().expect("it can look").is_none());
         one.send(full, 0, b"more").expect("there is room again");
     }
 }
@@ -212,15 +212,15 @@ fn a_deadline_ends_the_wait_for_the_name_server() {
     for transport in Transport::BOTH {
         let mut name_server = TestServer::start();
         let (ranks, ports) = name_server.open_ports(transport.job("job", 2, 1));
-        let [(mut outbox, _), (_, _inbox)] = <[_; 2]>::try_from(flat(ports)).expect("two");
+        let [(mut port_sender, _), (_, _inbox)] = <[_; 2]>::try_from(flat(ports)).expect("two");
         name_server.close();
         let started = Instant::now();
         let to = name(&ranks[0], 1, 0);
-        assert!(!outbox.try_send(to, 0, b"hasty").expect("it is there"));
-        assert!(!outbox.try_reply(to.into(), 0, b"hasty").expect("it is there"));
-        let late = outbox.send_deadline(to, 0, b"hasty", started);
+        assert!(!port_sender.try_send(to, 0, b"hasty").expect("it is there"));
+        assert!(!port_sender.try_reply(to.into(), 0, b"hasty").expect("it is there"));
+        let late = port_sender.send_deadline(to, 0, b"hasty", started);
         assert!(matches!(late, Err(PortError::Names(NameError::NoAnswer { .. }))), "{late:?}");
-        let late = outbox.reply_deadline(to.into(), 0, b"hasty", started);
+        let late = port_sender.reply_deadline(to.into(), 0, b"hasty", started);
         assert!(matches!(late, Err(PortError::Names(NameError::NoAnswer { .. }))), "{late:?}");
     }
 }
@@ -253,32 +253,32 @@ fn a_moved_port_loses_duplicates_and_reorders_nothing() {
             None => {}
         };
         std::thread::scope(|scope| {
-            for ((mut outbox, _inbox), handler) in senders.into_iter().zip(0u8..) {
+            for ((mut port_sender, _inbox), handler) in senders.into_iter().zip(0u8..) {
                 let done = || received() == 3 * MESSAGES;
                 scope.spawn(move || {
                     for number in 0..MESSAGES {
                         let length = if handler == 2 && number % 1000 > 500 { 300 } else { 8 };
-                        outbox
+                        port_sender
                             .send_deadline(moving, handler, &bytes(number, length), deadline())
-                            .expect("somebody receives");
+                            .expect("it receives");
                     }
                     // Until then it stays, so that its end is not reported.
                     crate::child::until("everything has been received", done);
                 });
             }
-            for (place, (_outbox, mut inbox)) in ports.into_iter().enumerate() {
+            for (place, (_outbox, mut port_receiver)) in ports.into_iter().enumerate() {
                 let name_server = &name_server;
                 let (check, received) = (&check, &received);
                 scope.spawn(move || {
                     let share = (place as u32 + 1) * MESSAGES;
                     if place == 2 {
                         while received() < share {
-                            check(inbox.recv_deadline(deadline()).expect("it can sleep"));
+                            check(port_receiver.recv_deadline(deadline()).expect("it can sleep"));
                         }
                         return;
                     }
                     while received() < share - 1000 {
-                        check(inbox.recv_deadline(deadline()).expect("it can sleep"));
+                        check(port_receiver.recv_deadline(deadline()).expect("it can sleep"));
                     }
                     let addresses = [place, place + 1]
                         .map(|process| PortAddress::new("job", process as u32, 0));
@@ -289,8 +289,8 @@ fn a_moved_port_loses_duplicates_and_reorders_nothing() {
                     // Until the senders have observed it and everything that they sent here is
                     // received.
                     crate::child::until("the senders have left", || {
-                        check(inbox.try_recv().expect("it can look"));
-                        inbox.connections() == 0
+                        check(port_receiver.try_recv().expect("it can look"));
+                        port_receiver.connections() == 0
                     });
                 });
             }
@@ -307,62 +307,63 @@ fn a_re_pointed_name_waits_for_earlier_messages() {
     let mut ports = ports.into_iter();
     let mut pair =
         || <[(PortSender, PortReceiver); 2]>::try_from(ports.next().expect("three")).expect("two");
-    let ([(mut outbox, _), _], [(_, mut former), _], [(_, mut latter), _]) =
+    let ([(mut port_sender, _), _], [(_, mut former), _], [(_, mut latter), _]) =
         (pair(), pair(), pair());
     let wanted = name(&ranks[0], 1, 0);
     for number in 0..10 {
-        outbox.send(wanted, 0, &bytes(number, 8)).expect("there is room");
+        port_sender.send(wanted, 0, &bytes(number, 8)).expect("there is room");
     }
     name_server.inner.repoint("job", wanted, &PortAddress::new("job", 2, 0)).expect("open");
-    let late = outbox.send_deadline(wanted, 0, b"new", Instant::now() + Duration::from_millis(500));
+    let late =
+        port_sender.send_deadline(wanted, 0, b"new", Instant::now() + Duration::from_millis(500));
     assert!(
         matches!(&late, Err(PortError::Names(NameError::Refused { refusal: Refusal::Moving, .. }))),
         "{late:?}"
     );
     for number in 0..10 {
-        assert!(!outbox.try_send(wanted, 0, b"new").expect("open"));
+        assert!(!port_sender.try_send(wanted, 0, b"new").expect("open"));
         // The unused class has no messages to wait for.
-        outbox.reply(wanted.into(), 1, &bytes(number, 8)).expect("open");
+        port_sender.reply(wanted.into(), 1, &bytes(number, 8)).expect("open");
         assert_eq!(next(&mut former).bytes, bytes(number, 8));
         assert_eq!(next(&mut latter).bytes, bytes(number, 8));
     }
     assert_eq!(former.connections(), 1, "it has not found out yet");
     assert!(former.recv_deadline(Instant::now()).expect("it can look").is_none());
     assert_eq!(former.connections(), 0);
-    outbox.send_deadline(wanted, 0, b"new", deadline()).expect("nothing is left there");
+    port_sender.send_deadline(wanted, 0, b"new", deadline()).expect("nothing is left there");
     assert_eq!(next(&mut latter).bytes, b"new");
     // Back again, with nothing sent meanwhile: the connection continues.
     name_server.inner.repoint("job", wanted, &PortAddress::new("job", 1, 0)).expect("open");
     name_server.inner.repoint("job", wanted, &PortAddress::new("job", 2, 0)).expect("open");
-    assert!(outbox.try_send(wanted, 0, b"still here").expect("open"));
+    assert!(port_sender.try_send(wanted, 0, b"still here").expect("open"));
     assert_eq!(next(&mut latter).bytes, b"still here");
     // Longer messages wait as well, and then have a connection with a ring, which moves itself.
     for number in 0..5 {
-        outbox.send(wanted, 0, &bytes(number, 8)).expect("there is room");
+        port_sender.send(wanted, 0, &bytes(number, 8)).expect("there is room");
     }
     name_server.inner.repoint("job", wanted, &PortAddress::new("job", 1, 0)).expect("open");
     for number in 0..5 {
-        assert!(!outbox.try_send(wanted, 0, &[7; 100]).expect("open"));
+        assert!(!port_sender.try_send(wanted, 0, &[7; 100]).expect("open"));
         assert_eq!(next(&mut latter).bytes, bytes(number, 8));
     }
     assert!(latter.recv_deadline(Instant::now()).expect("it can look").is_none());
-    outbox.send_deadline(wanted, 0, &[7; 100], deadline()).expect("nothing is left there");
+    port_sender.send_deadline(wanted, 0, &[7; 100], deadline()).expect("nothing is left there");
     assert_eq!(next(&mut former).bytes, [7; 100]);
     name_server.inner.repoint("job", wanted, &PortAddress::new("job", 2, 0)).expect("open");
-    crate::child::until("the lane is handed over", || {
+    crate::child::until("the connection is handed over", || {
         assert!(former.try_recv().expect("it can look").is_none());
         former.connections() == 0
     });
-    outbox.send_deadline(wanted, 0, &[8; 100], deadline()).expect("open");
+    port_sender.send_deadline(wanted, 0, &[8; 100], deadline()).expect("open");
     assert_eq!(next(&mut latter).bytes, [8; 100]);
-    outbox.close(wanted);
+    port_sender.close(wanted);
     assert!(matches!(lost(&mut latter), ConnectionError::Closed { .. }));
     // The receiver has dropped its end: messages that it has not received are lost, and the wait
     // for them ends.
-    outbox.send_deadline(wanted, 0, b"never received", deadline()).expect("open");
+    port_sender.send_deadline(wanted, 0, b"never received", deadline()).expect("open");
     name_server.inner.repoint("job", wanted, &PortAddress::new("job", 1, 0)).expect("open");
     drop(latter);
-    outbox.send_deadline(wanted, 0, b"here", deadline()).expect("open");
+    port_sender.send_deadline(wanted, 0, b"here", deadline()).expect("open");
     assert_eq!(next(&mut former).bytes, b"here");
 }
 
@@ -371,18 +372,18 @@ fn a_re_pointed_name_waits_for_earlier_messages() {
 fn a_waiting_successor_receives_its_notice_to_move() {
     let name_server = TestServer::start();
     let (ranks, ports) = name_server.open_ports(Transport::Queues.job("job", 3, 1));
-    let [(mut outbox, _), (_, mut former), (_, mut latter)] =
+    let [(mut port_sender, _), (_, mut former), (_, mut latter)] =
         <[_; 3]>::try_from(flat(ports)).expect("three");
     let wanted = name(&ranks[0], 1, 0);
     // So many that the former receiver checks its notices while they arrive, before the successor
     // is polled.
     for number in 0..350 {
-        outbox.send(wanted, 0, &bytes(number, 8)).expect("there is room");
+        port_sender.send(wanted, 0, &bytes(number, 8)).expect("there is room");
         if number < 100 {
             assert_eq!(next(&mut former).bytes, bytes(number, 8));
         }
     }
-    outbox.send(wanted, 0, &[7; 100]).expect("there is room");
+    port_sender.send(wanted, 0, &[7; 100]).expect("there is room");
     name_server.inner.repoint("job", wanted, &PortAddress::new("job", 2, 0)).expect("open");
     for number in 100..350 {
         assert_eq!(next(&mut former).bytes, bytes(number, 8));
@@ -396,14 +397,14 @@ fn a_revoked_name_and_a_refused_source_are_errors() {
     for transport in Transport::BOTH {
         let name_server = TestServer::start();
         let (ranks, ports) = name_server.open_ports(transport.job("job", 3, 1));
-        let [(_, mut inbox), (mut one, _), (mut two, _)] =
+        let [(_, mut port_receiver), (mut one, _), (mut two, _)] =
             <[_; 3]>::try_from(flat(ports)).expect("three");
         let wanted = name(&ranks[0], 0, 0);
-        for outbox in [&mut one, &mut two] {
-            outbox.send(wanted, 7, b"before").expect("allowed");
-            assert_eq!(next(&mut inbox).bytes, b"before");
+        for port_sender in [&mut one, &mut two] {
+            port_sender.send(wanted, 7, b"before").expect("allowed");
+            assert_eq!(next(&mut port_receiver).bytes, b"before");
         }
-        inbox.port().refuse_source(one.port().name().into()).expect("it answers");
+        port_receiver.port().refuse_source(one.port().name().into()).expect("it answers");
         let refused =
             std::iter::repeat_with(|| one.try_send(wanted, 7, b"refused")).find_map(Result::err);
         let refused = refused.expect("it does not go on for ever");
@@ -414,7 +415,7 @@ fn a_revoked_name_and_a_refused_source_are_errors() {
             matches!(&refused, PortError::Connection(error) if is_that(error)),
             "{transport:?}: {refused}"
         );
-        let error = lost(&mut inbox);
+        let error = lost(&mut port_receiver);
         assert!(matches!(&error, ConnectionError::Refused { .. }), "{transport:?}: {error}");
         let again = one.try_send(wanted, 7, b"refused");
         assert!(
@@ -425,7 +426,7 @@ fn a_revoked_name_and_a_refused_source_are_errors() {
             "{again:?}"
         );
         two.send(wanted, 7, b"the others go on").expect("allowed");
-        assert_eq!(next(&mut inbox).bytes, b"the others go on");
+        assert_eq!(next(&mut port_receiver).bytes, b"the others go on");
         name_server.inner.revoke("job", wanted).expect("a name of the job");
         let revoked = two.send(wanted, 7, b"revoked");
         assert!(
@@ -437,12 +438,12 @@ fn a_revoked_name_and_a_refused_source_are_errors() {
             matches!(revoked, Err(PortError::Table(TableError::RevokedName { .. }))),
             "{revoked:?}"
         );
-        let error = lost(&mut inbox);
+        let error = lost(&mut port_receiver);
         assert!(
             matches!(error, ConnectionError::Revoked { .. } | ConnectionError::Closed { .. }),
             "{transport:?}: {error}"
         );
-        assert!(inbox.try_recv().expect("it can look").is_none());
+        assert!(port_receiver.try_recv().expect("it can look").is_none());
     }
 }
 
@@ -450,7 +451,7 @@ fn the_end_of_a_sender_is_reported_after_its_last_message() {
     for transport in Transport::BOTH {
         let name_server = TestServer::start();
         let (ranks, ports) = name_server.open_ports(transport.job("job", 3, 1));
-        let [(_, mut inbox), (mut one, _), (mut two, _)] =
+        let [(_, mut port_receiver), (mut one, _), (mut two, _)] =
             <[_; 3]>::try_from(flat(ports)).expect("three");
         let wanted = name(&ranks[0], 0, 0);
         for number in 0..50 {
@@ -460,7 +461,7 @@ fn the_end_of_a_sender_is_reported_after_its_last_message() {
         drop(one);
         let mut of_one = 0;
         let error = loop {
-            match inbox.recv_deadline(deadline()).expect("it can sleep") {
+            match port_receiver.recv_deadline(deadline()).expect("it can sleep") {
                 Some(PortEvent::Message(message)) => of_one += u32::from(message.handler == 1),
                 Some(PortEvent::Disconnected(error)) => break error,
                 None => panic!("nothing comes"),
@@ -472,8 +473,8 @@ fn the_end_of_a_sender_is_reported_after_its_last_message() {
             "{transport:?}: {error}"
         );
         two.send(wanted, 2, b"last").expect("there is room");
-        while next(&mut inbox).bytes != b"last" {}
-        assert_eq!(inbox.connections(), 1, "{transport:?}");
+        while next(&mut port_receiver).bytes != b"last" {}
+        assert_eq!(port_receiver.connections(), 1, "{transport:?}");
     }
 }
 
@@ -485,8 +486,8 @@ fn a_process_has_512_ports_of_which_16_are_resident() {
     let plan = JobConfig { resident: 16, ..Transport::Queues.job("job", 2, PORTS) };
     let key = name_server.inner.add_job(plan).expect("a new job");
     let [one, two] = [0, 1].map(|process| name_server.register("job", process, key));
-    let (mut outbox, _inbox) = two.open_port(0).expect("a new port").split();
-    let mut inboxes: Vec<PortReceiver> =
+    let (mut port_sender, _inbox) = two.open_port(0).expect("a new port").split();
+    let mut port_receivers: Vec<PortReceiver> =
         (0..PORTS).map(|port| one.open_port(port).expect("a new port").split().1).collect();
     std::thread::scope(|scope| {
         scope.spawn(|| {
@@ -494,7 +495,7 @@ fn a_process_has_512_ports_of_which_16_are_resident() {
                 for port in 0..PORTS {
                     // Some of them repeatedly, so that they become resident.
                     for part in 0..if port % 50 == 0 { 5 } else { 1 } {
-                        outbox
+                        port_sender
                             .send(name(&one, 0, port), part, &bytes(number, 8))
                             .expect("it receives");
                     }
@@ -502,9 +503,9 @@ fn a_process_has_512_ports_of_which_16_are_resident() {
             }
         });
         for number in 0..20 {
-            for (port, inbox) in inboxes.iter_mut().enumerate() {
+            for (port, port_receiver) in port_receivers.iter_mut().enumerate() {
                 for part in 0..if port % 50 == 0 { 5 } else { 1 } {
-                    let letter = next(inbox);
+                    let letter = next(port_receiver);
                     assert_eq!(
                         (letter.handler, letter.bytes),
                         (part, bytes(number, 8)),
@@ -514,8 +515,8 @@ fn a_process_has_512_ports_of_which_16_are_resident() {
             }
         }
     });
-    for inbox in &mut inboxes {
-        assert!(inbox.try_recv().expect("it can look").is_none());
+    for port_receiver in &mut port_receivers {
+        assert!(port_receiver.try_recv().expect("it can look").is_none());
     }
 }
 
@@ -524,15 +525,15 @@ fn each_of_many_sleeping_receivers_is_woken() {
     let name_server = TestServer::start();
     let (ranks, ports) = name_server.open_ports(Transport::Queues.job("job", 2, 8));
     let mut ports = ports.into_iter();
-    let inboxes = ports.next().expect("two");
+    let port_receivers = ports.next().expect("two");
     let mut senders = ports.next().expect("two");
     let received = AtomicU32::new(0);
     std::thread::scope(|scope| {
-        for (port, (_outbox, mut inbox)) in inboxes.into_iter().enumerate() {
+        for (port, (_outbox, mut port_receiver)) in port_receivers.into_iter().enumerate() {
             let received = &received;
             scope.spawn(move || {
                 for number in 0..200 {
-                    assert_eq!(next(&mut inbox).bytes, bytes(number, 8), "port {port}");
+                    assert_eq!(next(&mut port_receiver).bytes, bytes(number, 8), "port {port}");
                     received.fetch_add(1, Ordering::SeqCst);
                 }
             });

@@ -39,15 +39,15 @@ fn only_processes_with_the_key_register() {
 
 fn unregistered_clients_affect_no_others() {
     let name_server = TestServer::start();
-    let knock = || shm::broker::connect(name_server.inner.name(), TIMEOUT).expect("it listens");
-    let noisy = knock();
+    let connect = || shm::broker::connect(name_server.inner.name(), TIMEOUT).expect("it listens");
+    let noisy = connect();
     for length in 0..200 {
         // The server may stop reading from a client that does not read its responses.
         let _ = noisy.send_message(&vec![0xa5; length], &[]);
     }
     let (_registration, port) = name_server.single("job");
     assert!(port.lookup(port.name()).is_ok());
-    let silent: Vec<_> = (0..100).map(|_| knock()).collect();
+    let silent: Vec<_> = (0..100).map(|_| connect()).collect();
     let turned_away = |connection: &shm::broker::Connection| {
         matches!(connection.receive_message(Some(Duration::ZERO)), Err(BrokerError::Closed))
     };
@@ -85,7 +85,7 @@ fn invalid_jobs_are_refused() {
             "{plan:?}"
         );
     }
-    assert!(matches!(name_server.inner.allow("job", "nobody"), Err(NameError::UnknownJob { .. })));
+    assert!(matches!(name_server.inner.allow("job", "missing"), Err(NameError::UnknownJob { .. })));
     let unknown = QueueName::new(9).expect("below 16,384");
     assert!(matches!(name_server.inner.revoke("job", unknown), Err(NameError::UnknownName { .. })));
     assert!(matches!("xyz".parse::<JobKey>(), Err(NameError::Key)));
