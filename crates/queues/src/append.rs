@@ -48,8 +48,7 @@ use shm::liveness::ProcessWatch;
 use shm::object::CreateError;
 use shm::process_table::Entry;
 use shm::segment::{Offset, Segment};
-use shm::wait::{SpinPolicy, Waiter, wait};
-use shm::wakeup::{Armed, Wakeup};
+use shm::wait::{Sleeper, SpinPolicy, Waiter, wait};
 
 use crate::error::{RecvError, SendError};
 use crate::slot_ring::{RecvState, SenderId, VoidPolicy, is_recovery_due};
@@ -156,13 +155,8 @@ struct RecordWait<'a> {
 
 impl Waiter for RecordWait<'_> {
     type Output = Result<bool, RecvError>;
-    type Armed = Armed;
-    type Sleeper<'b>
-        = Wakeup<'b>
-    where
-        Self: 'b;
 
-    fn sleeper(&self) -> Wakeup<'_> {
+    fn sleeper(&self) -> impl Sleeper {
         self.receiver.memory.receiver_wakeup()
     }
 
@@ -286,16 +280,11 @@ struct SpaceWait<'a> {
 
 impl Waiter for SpaceWait<'_> {
     type Output = Result<(), SendError>;
-    type Armed = Armed;
-    type Sleeper<'b>
-        = Wakeup<'b>
-    where
-        Self: 'b;
 
     // A sender whose receiver is dead already must not sleep for a slice before it reports that.
     const CHECKS_BEFORE_SLEEP: bool = true;
 
-    fn sleeper(&self) -> Wakeup<'_> {
+    fn sleeper(&self) -> impl Sleeper {
         self.sender.memory.senders_wakeup()
     }
 

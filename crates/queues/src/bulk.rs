@@ -42,7 +42,6 @@ mod link;
 mod memory;
 mod owner;
 mod path;
-mod process_memory;
 mod receiver;
 mod sender;
 mod shared_transfer;

@@ -115,8 +115,7 @@ pub(crate) use set::SetMember;
 use bits::Poller;
 use shm::event::EventRequest;
 use shm::event::Notify;
-use shm::wait::{SpinPolicy, Waiter, wait};
-use shm::wakeup::{Armed, Wakeup};
+use shm::wait::{Sleeper, SpinPolicy, Waiter, wait};
 
 /// Number of queues that a waiting receiver checks, after a sleep without a wake-up, for messages
 /// of senders that died before they set the bit.
@@ -225,13 +224,8 @@ struct SetWaiter<'a, M: Members + ?Sized> {
 
 impl<M: Members + ?Sized> Waiter for SetWaiter<'_, M> {
     type Output = (usize, M::Item);
-    type Armed = Armed;
-    type Sleeper<'b>
-        = Wakeup<'b>
-    where
-        Self: 'b;
 
-    fn sleeper(&self) -> Wakeup<'_> {
+    fn sleeper(&self) -> impl Sleeper {
         self.poll.set.arrival()
     }
 

@@ -18,6 +18,7 @@
 //! | be notified through epoll | [`event`] |
 //! | make the common side of a store-load protocol free of fences | [`fence`] |
 //! | watch other processes, bind threads to cores | [`process`] |
+//! | copy to and from the private memory of another process | [`process_memory`] |
 //! | identify processes in shared memory and see that they live | [`liveness`] |
 //! | record the processes that use an object | [`process_table`] |
 //! | pass descriptors between processes | [`broker`] |
@@ -64,6 +65,7 @@ pub mod object;
 pub mod owned;
 pub mod prefetch;
 pub mod process;
+pub mod process_memory;
 pub mod process_table;
 pub mod random;
 pub mod segment;

@@ -46,31 +46,24 @@ const CONTENDED_SLEEP: Duration = Duration::from_micros(50);
 
 /// Sleep of one thread until a notification.
 pub trait Sleeper {
-    /// Registration of the thread.
-    type Armed;
-
-    /// Registers the thread as asleep and passes a barrier; returns whether notifiers are certain
-    /// to see it.
-    fn arm(&self) -> (Self::Armed, bool);
+    /// Registers the thread as asleep and passes a barrier.
+    fn arm(&self) -> Armed;
 
     /// Sleeps until a notification, at most for `limit`. Returns true if there was none, or if the
     /// peers must be checked for another reason.
-    fn sleep(&self, armed: &Self::Armed, limit: Duration) -> bool;
+    fn sleep(&self, armed: Armed, limit: Duration) -> bool;
 
     /// Unregisters the thread.
-    fn disarm(&self, armed: Self::Armed);
+    fn disarm(&self, armed: Armed);
 }
 
 impl Sleeper for Wakeup<'_> {
-    type Armed = Armed;
-
-    fn arm(&self) -> (Armed, bool) {
-        let armed = Wakeup::arm(*self);
-        (armed, armed.is_certain())
+    fn arm(&self) -> Armed {
+        Wakeup::arm(*self)
     }
 
-    fn sleep(&self, armed: &Armed, limit: Duration) -> bool {
-        Wakeup::sleep(*self, *armed, Some(limit))
+    fn sleep(&self, armed: Armed, limit: Duration) -> bool {
+        Wakeup::sleep(*self, armed, Some(limit))
     }
 
     fn disarm(&self, armed: Armed) {
@@ -82,19 +75,12 @@ impl Sleeper for Wakeup<'_> {
 pub trait Waiter {
     /// Result of the wait.
     type Output;
-    /// Registration of a sleep.
-    type Armed;
-    /// Sleep until a notification that the condition may hold.
-    type Sleeper<'a>: Sleeper<Armed = Self::Armed>
-    where
-        Self: 'a;
-
     /// True if [`Waiter::check`] also runs before each sleep, not only after one without
     /// notification.
     const CHECKS_BEFORE_SLEEP: bool = false;
 
-    /// Returns the sleep of this thread.
-    fn sleeper(&self) -> Self::Sleeper<'_>;
+    /// Returns the sleep of this thread until a notification that the condition may hold.
+    fn sleeper(&self) -> impl Sleeper;
 
     /// Returns the result if the condition holds.
     fn poll(&mut self) -> Option<Self::Output>;
@@ -189,8 +175,8 @@ fn sleep_once<W: Waiter>(
     // notifier changes the condition before it loads the word. So it finds the registration, or the
     // poll below finds the change. A waiter killed from here on stays registered, which costs
     // notifiers one system call (see `wakeup.rs`).
-    let (armed, certain) = waiter.sleeper().arm();
-    let slice = if certain { slice } else { UNCERTAIN_SLICE };
+    let armed = waiter.sleeper().arm();
+    let slice = if armed.certain { slice } else { UNCERTAIN_SLICE };
     let mut output = waiter.poll();
     let left = left();
     let mut is_over = output.is_some() || left.is_some_and(|left| left.is_zero());
@@ -200,7 +186,7 @@ fn sleep_once<W: Waiter>(
     }
     let must_poll = is_over || waiter.must_poll();
     let sleeper = waiter.sleeper();
-    let check = !must_poll && sleeper.sleep(&armed, left.map_or(slice, |left| left.min(slice)));
+    let check = !must_poll && sleeper.sleep(armed, left.map_or(slice, |left| left.min(slice)));
     sleeper.disarm(armed);
     match (is_over, must_poll, check) {
         (true, ..) => Step::Over(output),
@@ -244,16 +230,11 @@ struct PeerWaiter<'a, P, F> {
 
 impl<R, P: Fn() -> ProcessId, F: FnMut() -> Option<R>> Waiter for PeerWaiter<'_, P, F> {
     type Output = Result<R, PeerWaitError>;
-    type Armed = Armed;
-    type Sleeper<'b>
-        = Wakeup<'b>
-    where
-        Self: 'b;
 
     // An end whose peer is dead already must not sleep for a slice before it reports that.
     const CHECKS_BEFORE_SLEEP: bool = true;
 
-    fn sleeper(&self) -> Wakeup<'_> {
+    fn sleeper(&self) -> impl Sleeper {
         self.wakeup
     }
 

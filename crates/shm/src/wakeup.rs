@@ -61,21 +61,17 @@ pub struct Wakeup<'a> {
     change: Published,
 }
 
-/// Registration of a sleeper, with the value of the word after it.
+/// Registration of a sleeper.
 #[derive(Debug, Clone, Copy)]
 #[must_use = "an armed sleeper must disarm"]
 pub struct Armed {
-    value: u32,
-    counted: bool,
-    certain: bool,
-}
-
-impl Armed {
-    /// Returns true if notifiers are certain to see the sleeper. Otherwise the kernel has refused
-    /// the heavy barrier, and the sleep must be short.
-    pub fn is_certain(self) -> bool {
-        self.certain
-    }
+    /// Value of the word on which the thread sleeps.
+    pub word: u64,
+    /// True if notifiers are certain to see the sleeper. Otherwise the kernel has refused the heavy
+    /// barrier, and the sleep must be short.
+    pub certain: bool,
+    /// True if the sleeper is counted, and must be uncounted.
+    pub counted: bool,
 }
 
 impl<'a> Wakeup<'a> {
@@ -148,7 +144,7 @@ impl<'a> Wakeup<'a> {
             // Pairs with the notifier's light barrier.
             Published::ByStore => crate::fence::heavy(),
         };
-        Armed { value, counted, certain }
+        Armed { word: value.into(), certain, counted }
     }
 
     fn register(self) -> (u32, bool) {
@@ -172,7 +168,7 @@ impl<'a> Wakeup<'a> {
     /// be counted. Returns true if the time expired.
     pub fn sleep(self, armed: Armed, limit: Option<Duration>) -> bool {
         let limit = if armed.counted { limit } else { Some(UNCOUNTED) };
-        futex::wait(self.word, armed.value, limit) == WaitOutcome::TimedOut
+        futex::wait(self.word, armed.word as u32, limit) == WaitOutcome::TimedOut
     }
 
     /// Unregisters a sleeper.

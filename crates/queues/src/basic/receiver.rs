@@ -8,7 +8,7 @@ use super::stamp::{Header, Stamp};
 use super::words::load_bytes;
 use crate::sync::{AtomicU64, Ordering};
 use shm::event::Notify;
-use shm::wait::{SpinPolicy, Waiter, wait};
+use shm::wait::{Sleeper, SpinPolicy, Waiter, wait};
 use std::ops::Deref;
 use std::time::Instant;
 
@@ -266,13 +266,8 @@ struct MessageWait<'a, M: Deref<Target = [AtomicU64]>, S: Signal>(&'a mut Receiv
 
 impl<M: Deref<Target = [AtomicU64]>, S: Signal> Waiter for MessageWait<'_, M, S> {
     type Output = Result<(), RingError>;
-    type Armed = u64;
-    type Sleeper<'b>
-        = RingSleeper<'b, S>
-    where
-        Self: 'b;
 
-    fn sleeper(&self) -> RingSleeper<'_, S> {
+    fn sleeper(&self) -> impl Sleeper {
         let Receiver { memory, signal, flags, .. } = &*self.0;
         RingSleeper { memory, signal, wakeup: ARRIVALS, state: RECEIVER, flags: *flags }
     }

@@ -34,6 +34,7 @@
 use super::stamp::MAX_BYTES;
 use crate::sync::{AtomicU64, Ordering};
 use shm::wait::Sleeper;
+use shm::wakeup::Armed;
 use std::time::Duration;
 
 /// Words of a cache line.
@@ -115,10 +116,7 @@ pub(crate) struct RingSleeper<'a, S> {
 }
 
 impl<S: Signal> Sleeper for RingSleeper<'_, S> {
-    /// Value of the wake-up word before the state was published.
-    type Armed = u64;
-
-    fn arm(&self) -> (u64, bool) {
+    fn arm(&self) -> Armed {
         // Acquire: pairs with the Release stores of the word in `Sender::attend` and
         // `Receiver::wake`: an end that sees the new word also sees what was published before it.
         let word = self.memory[self.wakeup].load(Ordering::Acquire);
@@ -126,14 +124,14 @@ impl<S: Signal> Sleeper for RingSleeper<'_, S> {
         self.memory[self.state].store(SLEEPS | self.flags, Ordering::Release);
         // Pairs with the light barrier of the other end: either it sees that this end sleeps, or
         // this end's last poll sees what it published.
-        (word, self.signal.heavy())
+        Armed { word, certain: self.signal.heavy(), counted: false }
     }
 
-    fn sleep(&self, word: &u64, limit: Duration) -> bool {
-        self.signal.sleep(*word, limit)
+    fn sleep(&self, armed: Armed, limit: Duration) -> bool {
+        self.signal.sleep(armed.word, limit)
     }
 
-    fn disarm(&self, _: u64) {
+    fn disarm(&self, _: Armed) {
         // Release: as in `arm`.
         self.memory[self.state].store(AWAKE | self.flags, Ordering::Release);
     }

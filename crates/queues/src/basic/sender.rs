@@ -6,7 +6,7 @@ use super::ring::{
 };
 use super::stamp::{Header, Stamp};
 use crate::sync::{AtomicU64, Ordering, fence};
-use shm::wait::{SpinPolicy, Waiter, wait};
+use shm::wait::{Sleeper, SpinPolicy, Waiter, wait};
 use std::ops::Deref;
 use std::time::Instant;
 
@@ -247,13 +247,8 @@ struct SpaceWait<'a, M: Deref<Target = [AtomicU64]>, S: Signal> {
 
 impl<M: Deref<Target = [AtomicU64]>, S: Signal> Waiter for SpaceWait<'_, M, S> {
     type Output = Result<Room, RingError>;
-    type Armed = u64;
-    type Sleeper<'b>
-        = RingSleeper<'b, S>
-    where
-        Self: 'b;
 
-    fn sleeper(&self) -> RingSleeper<'_, S> {
+    fn sleeper(&self) -> impl Sleeper {
         let Sender { memory, signal, .. } = &*self.sender;
         RingSleeper { memory, signal, wakeup: ROOM, state: SENDER, flags: 0 }
     }

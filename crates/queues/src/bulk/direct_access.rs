@@ -7,8 +7,8 @@ use std::hash::{BuildHasher, Hasher};
 use super::error::NoDirectPath;
 use super::memory::LinkMemory;
 use super::path::DirectPath;
-use super::process_memory::{self, AccessFailure};
 use crate::sync::{AtomicU64, Ordering};
+use shm::process_memory::{self, AccessFailure};
 use shm::process_table::End;
 
 /// Access of one end to the other's memory, and the word that the other probes.

@@ -2,7 +2,7 @@
 
 use shm::segment::Offset;
 
-use super::process_memory::AccessFailure;
+use shm::process_memory::AccessFailure;
 
 /// Reason why a process cannot access the private memory of the process at the other end.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]

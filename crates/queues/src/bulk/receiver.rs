@@ -12,9 +12,9 @@ use super::header::{self, Header};
 use super::memory::LinkMemory;
 use super::owner::LinkOwner;
 use super::path::{DirectPath, Path, Received};
-use super::process_memory;
 use crate::sync::Ordering;
 use shm::liveness::ProcessWatch;
+use shm::process_memory;
 use shm::process_table::End;
 
 /// The receiving end. Used by one thread at a time.

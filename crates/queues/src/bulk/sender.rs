@@ -13,10 +13,10 @@ use super::header::{self, Header};
 use super::memory::LinkMemory;
 use super::owner::LinkOwner;
 use super::path::{DirectPath, Path, Policy};
-use super::process_memory;
 use super::shared_transfer::TransferState;
 use crate::sync::Ordering;
 use shm::liveness::ProcessWatch;
+use shm::process_memory;
 use shm::process_table::End;
 
 /// Fewest bytes between two publications: each costs about as much as the transfer of one or two

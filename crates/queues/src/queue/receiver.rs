@@ -13,8 +13,7 @@ use crate::one_poll::Polled;
 use crate::sync::{Ordering, spin_loop};
 use shm::event::Notify;
 use shm::liveness::{RankLiveness, RankWatch};
-use shm::wait::{SpinPolicy, Waiter, wait};
-use shm::wakeup::{Armed, Wakeup};
+use shm::wait::{Sleeper, SpinPolicy, Waiter, wait};
 
 /// Spin-loop hints between two polls while messages arrive continuously. The sender is probably
 /// writing to the line that would be polled; polling at once takes the line away from it.
@@ -164,13 +163,8 @@ impl<K: Kind, C: Consumers> Receiver<K, C> {
 
 impl<K: Kind, C: Consumers> Waiter for Receiver<K, C> {
     type Output = Result<K::Message, RecvError>;
-    type Armed = Armed;
-    type Sleeper<'b>
-        = Wakeup<'b>
-    where
-        Self: 'b;
 
-    fn sleeper(&self) -> Wakeup<'_> {
+    fn sleeper(&self) -> impl Sleeper {
         self.ring.arrival()
     }
 

@@ -8,8 +8,7 @@ use super::memory::RingMemory;
 use crate::error::SendError;
 use shm::event::Event;
 use shm::liveness::{RankLiveness, RankWatch};
-use shm::wait::{SpinPolicy, Waiter, wait};
-use shm::wakeup::{Armed, Wakeup};
+use shm::wait::{Sleeper, SpinPolicy, Waiter, wait};
 
 /// Sender to a queue. Any number of threads may share a sender or use clones of it.
 pub struct Sender<K: Kind> {
@@ -117,13 +116,8 @@ struct Later<'a, K: Kind> {
 
 impl<K: Kind> Waiter for Later<'_, K> {
     type Output = Result<(), SendError>;
-    type Armed = Armed;
-    type Sleeper<'a>
-        = Wakeup<'a>
-    where
-        Self: 'a;
 
-    fn sleeper(&self) -> Wakeup<'_> {
+    fn sleeper(&self) -> impl Sleeper {
         self.sender.ring.space()
     }
 

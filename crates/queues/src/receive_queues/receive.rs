@@ -18,8 +18,7 @@ use crate::sync::{Ordering, fence};
 #[cfg(doc)]
 use shm::event::Event;
 use shm::event::Notify;
-use shm::wait::{SpinPolicy, Waiter, wait};
-use shm::wakeup::{Armed, Wakeup};
+use shm::wait::{Sleeper, SpinPolicy, Waiter, wait};
 
 /// A received message and its queue.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -265,13 +264,8 @@ struct QueueWait<'a> {
 
 impl Waiter for QueueWait<'_> {
     type Output = Result<CacheLineMessage, RecvError>;
-    type Armed = Armed;
-    type Sleeper<'b>
-        = Wakeup<'b>
-    where
-        Self: 'b;
 
-    fn sleeper(&self) -> Wakeup<'_> {
+    fn sleeper(&self) -> impl Sleeper {
         self.queues.layout.arrival()
     }
 
@@ -289,13 +283,8 @@ struct AnyWait<'a>(&'a mut ReceiveQueues);
 
 impl Waiter for AnyWait<'_> {
     type Output = Result<Received, RecvError>;
-    type Armed = Armed;
-    type Sleeper<'b>
-        = Wakeup<'b>
-    where
-        Self: 'b;
 
-    fn sleeper(&self) -> Wakeup<'_> {
+    fn sleeper(&self) -> impl Sleeper {
         self.0.layout.arrival()
     }
 

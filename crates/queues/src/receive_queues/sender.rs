@@ -16,8 +16,7 @@ use crate::sync::{AtomicBool, Ordering};
 use shm::event::Event;
 use shm::liveness::{ProcessId, ProcessWatch};
 use shm::process_table::Entry;
-use shm::wait::{SpinPolicy, Waiter, wait};
-use shm::wakeup::{Armed, Wakeup};
+use shm::wait::{Sleeper, SpinPolicy, Waiter, wait};
 
 /// Number of times that a sender reads the descriptor again because it found the ring closed. Only
 /// closed receive queues exceed this bound.
@@ -307,13 +306,8 @@ struct SendWait<'a> {
 
 impl Waiter for SendWait<'_> {
     type Output = Result<(), SendError>;
-    type Armed = Armed;
-    type Sleeper<'b>
-        = Wakeup<'b>
-    where
-        Self: 'b;
 
-    fn sleeper(&self) -> Wakeup<'_> {
+    fn sleeper(&self) -> impl Sleeper {
         self.sender.queues.layout.space(self.sender.class)
     }
 

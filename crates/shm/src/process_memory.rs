@@ -6,7 +6,7 @@ use std::io;
 
 /// Reason why bytes were not copied, or not all.
 #[derive(Debug)]
-pub(super) enum AccessFailure {
+pub enum AccessFailure {
     /// The kernel, or a filter in front of it, forbids it.
     Forbidden(io::Error),
     /// No process has this number.
@@ -21,7 +21,10 @@ pub(super) enum AccessFailure {
 }
 
 /// Fills `local` from `address` of the process.
-pub(super) fn read(process: u32, address: u64, local: &mut [u8]) -> Result<(), AccessFailure> {
+///
+/// # Errors
+/// [`AccessFailure`]; some bytes of `local` may have been filled.
+pub fn read(process: u32, address: u64, local: &mut [u8]) -> Result<(), AccessFailure> {
     let first = local.as_mut_ptr();
     // SAFETY: the call writes only into the rest of `local`, which is borrowed exclusively. The
     // kernel checks the remote address and reports one that is not mapped.
@@ -33,10 +36,13 @@ pub(super) fn read(process: u32, address: u64, local: &mut [u8]) -> Result<(), A
 
 /// Copies `local` to `address` of the process.
 ///
+/// # Errors
+/// [`AccessFailure`]; some bytes may have been copied.
+///
 /// # Safety
 /// `process` must be the intended process, and it must have permitted that these bytes are
 /// overwritten at this moment.
-pub(super) unsafe fn write(process: u32, address: u64, local: &[u8]) -> Result<(), AccessFailure> {
+pub unsafe fn write(process: u32, address: u64, local: &[u8]) -> Result<(), AccessFailure> {
     let first = local.as_ptr().cast_mut();
     // SAFETY: on this side the call only reads the rest of `local`; for the other side the caller
     // guarantees that the target bytes may be overwritten.
