@@ -328,6 +328,8 @@ impl Buffer<'_> {
     }
 
     fn finish_with(self, bytes: &[u8]) {
+        // In atomic words, although the receiver does not read these lines yet: in a connection,
+        // which uses the same ring, the other end may be hostile.
         words::store_bytes(self.composing.words(), bytes);
         self.finish();
     }
@@ -378,6 +380,8 @@ impl Receiver {
     pub fn in_set(mut self, set: &PollSet, index: usize) -> Result<Receiver, CreateError> {
         let member = PollSet::connect(self.ring.signal().segment(), set.offset())?.member(index)?;
         self.ring.join(set.offset().0, index as u64);
+        // The sender announces every message that it publishes after it has seen the membership.
+        // Messages that it published before are announced here, on its behalf.
         if self.ring.is_ready() {
             member.announce(None);
         }

@@ -138,6 +138,8 @@ fn refused(ring: &RingMemory<CacheLineSlot>, why: SendError) {
 
 #[cold]
 fn recover_if_stuck(ring: &RingMemory<CacheLineSlot>) {
+    // Any sender may recover: each step is an exchange from a state that names the dead process, so
+    // of several recovering threads one takes a slot over and the others fail.
     if slot_ring(ring).recover_if_stuck() {
         // Receivers may not have been notified of voided slots that they can skip.
         fence(Ordering::SeqCst);
@@ -235,6 +237,8 @@ impl Sender<CacheLine> {
     pub fn claim(&self, header: CacheLineHeader) -> Result<Claim<'_>, SendError> {
         let lines = slot_ring(&self.ring);
         let claimed = lines.claim(self.generation).inspect_err(|&why| refused(&self.ring, why))?;
+        // Written before the message is composed, which may take any time: from here on the header
+        // names this process, should it be killed.
         lines.put_header(claimed, header.pack(0));
         Ok(Claim { sender: self, header, claimed: Some(claimed) })
     }
@@ -271,6 +275,8 @@ impl Claim<'_> {
     pub fn write(&mut self, start: usize, bytes: &[u8]) -> &mut Self {
         let Some(claimed) = self.claimed else { return self };
         let lines = slot_ring(&self.sender.ring);
+        // Whole words, because the slot consists of atomic words. No other thread writes to them
+        // between claim and publication, so load and store need not be one operation.
         for (index, &byte) in (start..LINE_DATA).zip(bytes) {
             let mut word = lines.get(claimed, index / 8).to_le_bytes();
             word[index % 8] = byte;
@@ -325,6 +331,9 @@ impl Claim<'_> {
     #[cold]
     fn send_again(&self, claimed: Claimed) -> Result<(), PublishError> {
         let lines = slot_ring(&self.sender.ring);
+        // No thread writes to a voided slot that is not released, so it still holds the message. It
+        // is copied before the release and sent after it, in the place of a new message: the order
+        // of this sender's messages is that of their publication.
         let message = lines.composed(claimed);
         lines.release(claimed);
         self.sender.ring.announce_space();
@@ -335,6 +344,7 @@ impl Claim<'_> {
 impl Drop for Claim<'_> {
     fn drop(&mut self) {
         if let Some(claimed) = self.claimed {
+            // The slot becomes void, so receivers pass it at once and do not wait for a message.
             slot_ring(&self.sender.ring).abandon(claimed);
             // Receivers waiting for later messages must check again.
             self.sender.announce();

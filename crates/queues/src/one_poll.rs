@@ -209,6 +209,8 @@ impl OnePoll {
         let count = self.set.capacity().min(CHECKED_QUEUES);
         for _ in 0..count {
             self.checked = (self.checked + 1) % self.set.capacity();
+            // A sender killed between its send and the bit leaves a message that no poll would find.
+            // Setting the bit of a queue that is just being emptied only costs a poll.
             if members.is_ready(self.checked) {
                 self.set.bits().announce(self.checked);
             }

@@ -160,6 +160,8 @@ impl<K: Kind> Queue<K> {
     pub fn retire(&self) {
         // Advances to a generation of which no sender exists. SeqCst: precedes the check for
         // waiting senders.
+        // Every send compares the generation after it has loaded the tail, so no message of an older
+        // sender is committed from here on.
         self.ring.control.settings.gate.fetch_add(2, Ordering::SeqCst);
         self.ring.announce_end();
     }

@@ -177,6 +177,7 @@ impl AppendMemory {
     /// Returns the number of a sender: its entry in the process table. Senders beyond the range of
     /// numbers have none, so their slots are not recovered.
     pub(super) fn sender(entry: &Entry) -> SenderId {
+        // Number 0 stands for no process, so entry 0 has number 1.
         let number = entry.index() + 1;
         if number < MAX_SENDERS { SenderId::from_bits(number as u64) } else { SenderId::NONE }
     }
@@ -217,6 +218,7 @@ impl AppendMemory {
     /// Withdraws the buffer and wakes waiting senders; returns true if no living process is
     /// connected.
     pub(super) fn withdraw(&self) -> bool {
+        // The closed table precedes the wake-up: a sender that wakes finds the buffer closed.
         let unused = self.object.close();
         self.senders_wakeup().notify();
         unused
@@ -242,6 +244,8 @@ impl<'a> SlotMemory<'a> for RecordSlots<'a> {
     }
 
     fn slot(self, index: usize) -> SlotWords<'a> {
+        // The index is below the count, and the mapping has the size of all slots. Tail and head may
+        // be overwritten, but the ring masks positions before it uses them.
         let words = &self.words[index * self.slot_words..][..self.slot_words];
         SlotWords { state: &words[0], header: &words[1], data: &words[2..] }
     }

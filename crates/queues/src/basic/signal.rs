@@ -73,6 +73,8 @@ impl Signal for FutexSignal {
     }
 
     fn sleep(&self, word: u64, limit: Duration) -> bool {
+        // The kernel compares the low half of the word. It may wrap to the same value only if the
+        // other end notified 2³² times since it was read, within one slice.
         futex::wait(&self.own, word as u32, Some(limit)) == WaitOutcome::TimedOut
     }
 
@@ -102,6 +104,7 @@ impl Signal for FutexSignal {
 
     fn check(&self) -> Result<(), Interrupted> {
         match &self.peer {
+            // A pidfd refers to one process for good, so a reused number cannot be mistaken for it.
             Some(peer) if peer.has_exited() => Err(Interrupted),
             _ => Ok(()),
         }

@@ -165,6 +165,8 @@ impl ChannelMemory {
     /// Withdraws the ends that are still free. A withdrawn end appears as closed to the process at
     /// the other end.
     fn withdraw(&self) {
+        // An end is withdrawn by an exchange from free, so it is either withdrawn here or taken by a
+        // process, and never both. Its peer then finds it closed, as after a drop.
         if self.holder_of(End::Sender).withdraw() {
             // The notice of a sender that closed without sending, as `Producer::finish` stores it.
             self.object.sender.notice.store(1, Ordering::Release);

@@ -103,6 +103,8 @@ impl<T: Value> Receiver<T> {
     #[inline(always)]
     fn spin(&self) {
         let next = value::next::<T>(&self.consumer, self.memory.words());
+        // Two loads a turn, of lines that only the sender writes. `take` decides afterwards, so a
+        // value that arrives after the last turn is not missed.
         for _ in 0..SpinPolicy::CHANNEL.eager {
             if next.is_there() {
                 break;
@@ -124,6 +126,8 @@ impl<T: Value> Receiver<T> {
                 Err(TakeError::Closed) => Some(Err(RecvError::Closed)),
             }
         };
+        // The sender stores the value before it loads this end's wake-up word. A sender that is
+        // killed in between leaves the value in the slot, and the poll after the sleep finds it.
         let holder = || memory.holder_of(End::Sender).holder();
         match wait_for_peer(memory.wakeup(End::Receiver), &mut self.watch, holder, deadline, poll) {
             Ok(received) => received,
@@ -152,6 +156,8 @@ fn take<T: Value>(consumer: &mut Consumer, memory: &ChannelMemory) -> Result<T, 
 impl<T: Value> Drop for Receiver<T> {
     /// Closes the end. The sender's next send fails; a sender that waits is woken.
     fn drop(&mut self) {
+        // First the bit that every send checks, then the wake-up: a sender that is woken finds the
+        // end closed, and one that is about to sleep finds it in its last poll.
         self.memory.wakeup(End::Receiver).close();
         self.memory.wakeup(End::Sender).notify();
         // Last: the owner may free the memory from then on.

@@ -101,6 +101,8 @@ impl<T: Value> Sender<T> {
         let memory = &self.memory;
         let producer = &mut self.producer;
         let receiver = memory.wakeup(End::Receiver);
+        // A closed end counts only when the ring is full: as long as there is space, the value is
+        // stored first, and `notify` reports the closed end by the load that it makes anyway.
         let poll = || match value::put(value, producer, memory.words()) {
             Err(PutError::Full) => receiver.is_closed().then_some(Ok(true)),
             Err(PutError::Broken) => Some(Err(SendError::Corrupt)),
@@ -133,6 +135,7 @@ impl<T: Value> Sender<T> {
 impl<T: Value> Drop for Sender<T> {
     /// Closes the end. The receiver gets all sent values and then [`super::RecvError::Closed`].
     fn drop(&mut self) {
+        // The notice follows all values, so a receiver that sees it has all of them to receive.
         self.producer.finish(self.memory.words());
         self.memory.wakeup(End::Receiver).notify();
         // Last: the owner may free the memory from then on.

@@ -134,6 +134,7 @@ impl PollSet {
             });
         }
         let (_, summary) = lines_for(self.capacity());
+        // A member maps its own words of the set, so that an announcement checks no index.
         let word_at = |line: usize, index: usize| {
             let bytes = 64 * line + 8 * (index / 64);
             Mapped::new(self.settings.segment(), self.settings.behind_header(bytes as u64))
@@ -163,6 +164,8 @@ impl SetMember {
     /// the load of the bit, so no fence is needed here.
     #[inline(always)]
     pub(crate) fn announce(&self, event: Option<&Event>) {
+        // The bit of the queue before that of its line: a receiver that finds the line's bit set
+        // looks into the line, and clears the bit only if it finds the line empty after a fence.
         Bit { word: &self.word, mask: 1 << (self.index % 64) }.set();
         if let Some(summary) = &self.summary {
             let line = self.index as usize / QUEUES_PER_LINE;

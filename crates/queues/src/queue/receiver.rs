@@ -56,6 +56,8 @@ impl<K: Kind, C: Consumers> Receiver<K, C> {
     /// [`RecvError`].
     #[inline]
     pub fn try_recv(&mut self) -> Result<Option<K::Message>, RecvError> {
+        // A receiver never occupies a slot, so one that is killed here loses at most the message
+        // that it has just taken, and blocks no other thread.
         let received = K::try_recv::<C>(&self.ring, &mut self.state);
         if let Ok(Some(_)) = received {
             self.ring.announce_space();
@@ -78,6 +80,8 @@ impl<K: Kind, C: Consumers> Receiver<K, C> {
     /// # Errors
     /// [`RecvError`], if no message precedes it.
     pub fn try_recv_many(&mut self, into: &mut [K::Message]) -> Result<usize, RecvError> {
+        // While messages flow, a pause between polls leaves the line to the sender that writes to it,
+        // and more messages are taken with the next exchange.
         let polls = if self.flows { FLOW_POLLS } else { 1 };
         let mut count = 0;
         for _ in 0..polls {

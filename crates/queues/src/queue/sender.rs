@@ -50,6 +50,8 @@ impl<K: Kind> Sender<K> {
     /// [`SendError`]; the message was not sent.
     #[inline]
     pub fn try_send(&self, message: &K::Message) -> Result<(), SendError> {
+        // A sender killed between these two steps leaves a message that was not announced. Receivers
+        // that poll find it; one that sleeps finds it after a slice at the latest.
         K::try_send(&self.ring, message, self.generation, &self.state)?;
         self.announce();
         Ok(())

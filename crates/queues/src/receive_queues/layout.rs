@@ -85,6 +85,8 @@ pub(super) struct QueueState {
 
 impl QueueState {
     fn pack(self) -> u64 {
+        // Ring, generation and the stop share one word, so a sender reads a consistent state by one
+        // load. The generation makes a send into a ring that has another owner by now fail.
         let stopped = if self.stopped { STOPPED } else { 0 };
         let ring = self.ring.map_or(0, |(ring, generation)| {
             RESIDENT | (ring as u64) << RING_SHIFT | u64::from(generation)
@@ -243,6 +245,7 @@ impl QueuesLayout {
 
     /// Returns the bits of a class: one per queue, set if the queue may hold a message.
     pub(super) fn bits(&self, class: Class) -> Bits<'_> {
+        // The classes have separate lines of bits, so that requests never take a line from replies.
         let half = self.bits.len() / 2;
         let of_class = &self.bits[class as usize * half..][..half];
         let (summary, words) = of_class.split_at(if half > 8 { 8 } else { 0 });

@@ -155,6 +155,8 @@ impl ReceiveQueues {
     /// [`RecvError::Corrupt`].
     pub fn try_recv_any(&mut self) -> Result<Option<Received>, RecvError> {
         for class in [Class::Reply, Class::Request] {
+            // Replies first: a program that waits for one before it serves requests cannot be
+            // blocked by a stream of requests.
             if let Some((queue, message)) =
                 self.classes[class as usize].try_recv_any(&self.layout)?
             {

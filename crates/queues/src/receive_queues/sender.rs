@@ -175,6 +175,8 @@ impl QueueSender {
     /// # Errors
     /// [`SendError`]. The message was not sent.
     pub fn try_send(&mut self, message: &CacheLineMessage) -> Result<(), SendError> {
+        // Messages into a dead process's queues succeed until they are full. A check every so many
+        // messages bounds the number that is lost at the cost of one decrement.
         self.queues.gone()?;
         self.countdown -= 1;
         if self.countdown == 0 {

@@ -40,6 +40,9 @@ pub(crate) enum State {
     Void(SenderId),
 }
 
+// The order of the bits gives the order of the states: the lap decides first, then void (bit 1)
+// over full (bit 0) over empty. All exchanges of the protocol lead to a later state, so an exchange
+// that was delayed for any time fails instead of undoing a newer state.
 const LAP_SHIFT: u32 = 16;
 const SENDER_SHIFT: u32 = 2;
 
@@ -73,6 +76,7 @@ pub(crate) const fn lap_of(stamp: u64) -> u64 {
 /// Returns whether a state word is later than another.
 #[inline(always)]
 pub(crate) const fn is_later(stamp: u64, than: u64) -> bool {
+    // Signed difference: laps wrap after 2⁴⁸, and two states in use are never half of that apart.
     stamp.wrapping_sub(than).cast_signed() > 0
 }
 
@@ -80,6 +84,7 @@ pub(crate) const fn is_later(stamp: u64, than: u64) -> bool {
 /// voided nor published in that lap, which must be the next to be written.
 #[inline(always)]
 pub(crate) const fn is_free(found: u64, full: u64) -> bool {
+    // Full of an earlier lap counts as free: the caller has seen the head past that message.
     found & 2 == 0 && is_later(full, found)
 }
 
@@ -113,6 +118,8 @@ pub(crate) const fn claim_header(message: u64, lap: u64, own: SenderId, before: 
 /// was written in that lap.
 #[inline]
 pub(crate) const fn claimants(header: u64, lap: u64) -> Option<(SenderId, SenderId)> {
+    // Seven bits of the lap suffice: a slot is claimed in every lap in which it is free, which writes
+    // a new header, and a void slot has its header cleared before it is free again.
     if header & WRITTEN != 0 && header >> HEADER_LAP_SHIFT & HEADER_LAP == lap & HEADER_LAP {
         let own = SenderId::from_bits(header >> OWN_SHIFT);
         Some((own, SenderId::from_bits(header >> BEFORE_SHIFT)))

@@ -147,6 +147,8 @@ impl<'window, B: AsMut<[u8]>> FetchRequest<'window, B> {
         let memory = window.memory();
         let poll = || {
             let gone = || memory.processes().is_closed().then(|| Err(window.withdrawn()));
+            // The condition comes first: a window that is withdrawn after it came true completes the
+            // fetch, because its memory stays allocated while this handle is attached.
             if self.is_true() { Some(Ok(true)) } else { gone() }
         };
         match wait_for_peer(

@@ -157,6 +157,7 @@ impl WindowMemory {
 
     /// Withdraws the window; returns true if no living process is connected.
     pub(super) fn withdraw(&self) -> bool {
+        // The closed table precedes the wake-ups, so a wait that is woken finds the window withdrawn.
         let unused = self.object.close();
         self.wake(0, WAKEUPS as u64);
         unused

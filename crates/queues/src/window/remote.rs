@@ -61,6 +61,8 @@ impl RemoteWindow {
     /// [`WindowError::OutOfRange`], [`WindowError::Withdrawn`].
     pub fn put(&self, at: u64, bytes: &[u8]) -> Result<(), WindowError> {
         self.check(at, bytes.len() as u64)?;
+        // Writes before wake-ups: a wait that is woken, or that checks last before it sleeps, sees
+        // the bytes. A process killed in between leaves the wait to its slice.
         access::write(self.memory.words(), at, bytes);
         self.wake(at, bytes.len() as u64);
         Ok(())
@@ -256,6 +258,8 @@ impl RemoteWindow {
         if at.checked_add(length).is_none_or(|end| end > self.bytes()) {
             return Err(self.out_of_range(at, length));
         }
+        // An owner that withdraws the window after this load leaves the memory allocated, because this
+        // handle is attached: the command is then harmless, and its effect is lost with the window.
         if self.memory.processes().is_closed() {
             return Err(self.withdrawn());
         }
@@ -292,6 +296,7 @@ impl RemoteWindow {
                 bytes,
             });
         }
+        // All indices are checked before the first access, so a command changes all or nothing.
         let elements = (self.bytes() - at) / data_type.bytes() as u64;
         match indices.iter().position(|&index| index >= elements) {
             Some(position) => {
