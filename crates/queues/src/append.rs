@@ -40,20 +40,18 @@
 mod memory;
 pub(crate) mod records;
 
-use std::sync::Arc;
-use std::time::{Duration, Instant};
-
+use crate::error::{RecvError, SendError};
+use crate::slot_ring::{RecvState, SenderId, VoidPolicy, is_recovery_due};
+use crate::sync::{Ordering, fence};
+use memory::AppendMemory;
 use shm::arena::Arena;
 use shm::liveness::ProcessWatch;
 use shm::object::CreateError;
 use shm::process_table::Entry;
 use shm::segment::{Offset, Segment};
 use shm::wait::{Sleeper, SpinPolicy, Waiter, wait};
-
-use crate::error::{RecvError, SendError};
-use crate::slot_ring::{RecvState, SenderId, VoidPolicy, is_recovery_due};
-use crate::sync::{Ordering, fence};
-use memory::AppendMemory;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
 
 /// Receiving end of an append buffer, which owns it. Dropping it withdraws the buffer; its memory
 /// returns to the arena if no living process holds a sender.

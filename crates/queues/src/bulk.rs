@@ -46,7 +46,7 @@ mod receiver;
 mod sender;
 mod shared_transfer;
 
-pub use error::{BulkError, NoDirectPath};
+pub use error::{BulkError, DirectAccessError};
 pub use link::{BulkLink, DEFAULT_STAGING_BYTES, pair};
 pub use path::{DirectPath, Path, Policy, Received};
 pub use receiver::Receiver;

@@ -46,8 +46,6 @@
 //! # }
 //! ```
 
-use shm::shared::Shared as SharedMemory;
-
 use crate::message::Message;
 use crate::queue::memory::{ControlLines, RingMemory, Slot};
 use crate::queue::sealed::Protocol;
@@ -56,6 +54,7 @@ use crate::slot_ring::{
     Claimed, MAX_SENDERS, RecvState, SenderId, SlotMemory, SlotRing, SlotWords, is_recovery_due,
 };
 use crate::sync::{Ordering, fence};
+use shm::shared::Shared as SharedMemory;
 
 pub use crate::queue::{Closing, Consumers, Multi, RecvError, SendError, Single};
 pub use message::{CacheLineHeader, CacheLineMessage, LINE_DATA};

@@ -9,15 +9,13 @@
 //! A waiting thread polls some hundred times and then sleeps. [`crate::express`] and
 //! [`crate::cache_line`] define the messages.
 
-use std::sync::Arc;
-
-use shm::arena::Arena;
-use shm::segment::{Offset, Segment};
-
 use crate::error::CreateError;
 use crate::one_poll::PollSet;
 use crate::sync::Ordering;
 use memory::RingMemory;
+use shm::arena::Arena;
+use shm::segment::{Offset, Segment};
+use std::sync::Arc;
 
 pub use crate::consumers::{Consumers, Multi, Single};
 pub use crate::error::{RecvError, SendError};

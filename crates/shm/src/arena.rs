@@ -4,13 +4,12 @@
 //! never wait for each other to allocate, and a rank killed during an allocation leaves no
 //! half-made change in shared memory.
 
-use std::collections::BTreeMap;
-use std::ops::Range;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
-
 use crate::free_list::{FreeList, GRANULE};
 use crate::segment::{Offset, Segment, SegmentError};
 use crate::sync::{AtomicU64, Ordering};
+use std::collections::BTreeMap;
+use std::ops::Range;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 /// Granularity of reservation in bytes: each reservation is a system call.
 const COMMIT_STEP: u64 = 256 << 10;

@@ -7,16 +7,14 @@
 //! start with a magic number and a version, and may carry file descriptors both ways (SCM_RIGHTS).
 //! No call on the service's side ever blocks on a client that does not read.
 
-use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
-use std::time::{Duration, Instant};
-
+use error::{MAX_NAME_BYTES, system};
 use rustix::event::{PollFd, PollFlags, poll};
 use rustix::io::Errno;
 use rustix::net::{AddressFamily, SocketAddrUnix, SocketFlags, SocketType};
 use rustix::net::{accept_with, bind, connect as connect_socket, listen, socket_with};
 use rustix::time::Timespec;
-
-use error::{MAX_NAME_BYTES, system};
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::time::{Duration, Instant};
 
 mod error;
 mod message;

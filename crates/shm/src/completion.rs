@@ -11,10 +11,9 @@
 //! between, the kernel refuses to put the sleeper to sleep, because the word no longer has the
 //! expected value, and cannot regain it: the count has advanced.
 
-use core::time::Duration;
-
 use crate::futex::{self, WaitOutcome};
 use crate::sync::{AtomicU32, Ordering};
+use core::time::Duration;
 
 const WAIT: u32 = 1;
 /// Bits below the count.

@@ -1,13 +1,11 @@
 //! Events: descriptors (eventfd) that connect queues to epoll or an async runtime, and the word by
 //! which a receiver requests one notification.
 
-use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
-use std::sync::Arc;
-
+use crate::sync::{AtomicU32, Ordering};
 use rustix::event::{EventfdFlags, eventfd};
 use rustix::io::Errno;
-
-use crate::sync::{AtomicU32, Ordering};
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::sync::Arc;
 
 /// Eventfd, shared by all clones. It is readable from a notification until it is
 /// [cleared](Event::clear).

@@ -5,13 +5,11 @@
 //! different address spaces, so the kernel must find sleepers by the file's page instead of the
 //! address. The protocols that keep wake-ups from being lost are in [`crate::completion`].
 
-use std::time::Duration;
-
+use crate::sync::AtomicU32;
 use rustix::io::Errno;
 use rustix::thread::futex as kernel;
 use rustix::time::Timespec;
-
-use crate::sync::AtomicU32;
+use std::time::Duration;
 
 /// Reason why [`wait`] returned. Except after [`WaitOutcome::TimedOut`], callers recheck their
 /// condition.

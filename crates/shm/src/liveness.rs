@@ -3,9 +3,8 @@
 //! A process number does not identify a process for long, because the kernel assigns it again. A
 //! [`ProcessId`] therefore combines it with the process's start time.
 
-use std::sync::{Arc, Mutex, PoisonError};
-
 use crate::process::{ProcessError, ProcessHandle, ProcessState, StartTime, start_time, state};
+use std::sync::{Arc, Mutex, PoisonError};
 
 /// Identity of a process in one word of shared memory: its number and the lower half of its start
 /// time. 0 stands for no process.

@@ -7,9 +7,6 @@
 //! use them: those with a [`ProcessTable`], to which any number of processes attach, and those with
 //! two ends, each of which one process takes.
 
-use std::ops::Deref;
-use std::sync::Arc;
-
 use crate::arena::{Arena, ArenaError};
 use crate::liveness::ProcessId;
 use crate::mapped::{Mapped, MappedSlice};
@@ -20,6 +17,8 @@ use crate::process_table::{
 use crate::segment::{Offset, Segment, SegmentError};
 use crate::shared::Shared;
 use crate::sync::{AtomicU64, Ordering};
+use std::ops::Deref;
+use std::sync::Arc;
 
 /// Error of creating an object or connecting to one.
 #[derive(Debug, thiserror::Error)]

@@ -4,14 +4,13 @@
 //! process has ended. A [`ProcessHandle`] holds a pidfd and the start time, so it always refers to
 //! the process it was opened for.
 
-use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
-use std::time::Duration;
-
 use rustix::event::{PollFd, PollFlags, poll};
 use rustix::io::Errno;
 use rustix::process::{Pid, PidfdFlags, Signal, pidfd_open, pidfd_send_signal};
 use rustix::thread::{CpuSet, sched_getaffinity, sched_setaffinity};
 use rustix::time::Timespec;
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
+use std::time::Duration;
 
 /// Error of an operation on a process or a core.
 #[derive(Debug, thiserror::Error)]

@@ -9,12 +9,11 @@
 //! A process that is killed leaves its word behind. Its [`ProcessId`] tells it apart from later
 //! processes, so the word can be taken over and the object freed.
 
-use std::fmt;
-
 use crate::liveness::{ProcessId, ProcessWatch};
 use crate::process::ProcessError;
 use crate::shared::Shared;
 use crate::sync::{AtomicU64, Ordering};
+use std::fmt;
 
 /// Number of entries of a [`ProcessTable`]: the most handles that can be attached at a time.
 pub const MAX_PROCESSES: usize = 255;

@@ -5,16 +5,14 @@
 //! supply kills the process with SIGBUS; reserving it first turns the same condition into an error.
 //! Each process maps the file at another address, so positions in it are given by [`Offset`].
 
-use std::fmt;
-use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
-use std::ptr::NonNull;
-
+use crate::shared::Shared;
+use mapping::{file_bytes, map_file, page_bytes, whole_pages};
 use rustix::fs::{FallocateFlags, SealFlags};
 use rustix::io::Errno;
 use rustix::mm::ProtFlags;
-
-use crate::shared::Shared;
-use mapping::{file_bytes, map_file, page_bytes, whole_pages};
+use std::fmt;
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::ptr::NonNull;
 
 mod backing;
 mod error;

@@ -1,12 +1,11 @@
 //! Types that may lie in shared memory: [`Shared`], and [`SharedBytes`] for payloads inside them.
 
-use core::cell::UnsafeCell;
-
 use crate::completion::Completion;
 use crate::sync::{
     AtomicI8, AtomicI16, AtomicI32, AtomicI64, AtomicIsize, AtomicU8, AtomicU16, AtomicU32,
     AtomicU64, AtomicUsize,
 };
+use core::cell::UnsafeCell;
 
 /// Type that several processes may reference at the same time.
 ///

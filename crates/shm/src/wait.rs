@@ -6,11 +6,10 @@
 //! because with more threads than processors the awaited thread may be the next to run, and sleeps
 //! last.
 
-use std::time::{Duration, Instant};
-
 use crate::liveness::{ProcessId, ProcessWatch};
 use crate::sync::spin_loop;
 use crate::wakeup::{Armed, Wakeup};
+use std::time::{Duration, Instant};
 
 /// Numbers of polls before the first sleep, and the length of a sleep.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

@@ -30,10 +30,9 @@
 //! wakes no sleeper. Sleepers therefore sleep for a limited time and check again (see
 //! [`wait`](crate::wait)).
 
-use core::time::Duration;
-
 use crate::futex::{self, WaitOutcome};
 use crate::sync::{AtomicU32, Ordering, fence};
+use core::time::Duration;
 
 const SLEEPERS: u32 = 0xff;
 const NOTIFIED: u32 = 1 << 8;

@@ -1,7 +1,9 @@
 //! Memory of an append buffer in a segment.
 
-use std::sync::Arc;
-
+use super::records::slot_words;
+use crate::fence;
+use crate::slot_ring::{MAX_SENDERS, SenderId, SlotMemory, SlotRing, SlotWords};
+use crate::sync::{AtomicU32, AtomicU64, Ordering};
 use shm::arena::Arena;
 use shm::liveness::ProcessWatch;
 use shm::mapped::MappedSlice;
@@ -9,11 +11,7 @@ use shm::object::{CreateError, Label, Object, ObjectHeader};
 use shm::process_table::{Entry, ProcessTable};
 use shm::segment::{Offset, Segment};
 use shm::wakeup::Wakeup;
-
-use super::records::slot_words;
-use crate::fence;
-use crate::slot_ring::{MAX_SENDERS, SenderId, SlotMemory, SlotRing, SlotWords};
-use crate::sync::{AtomicU32, AtomicU64, Ordering};
+use std::sync::Arc;
 
 /// Maximum number of records of a buffer.
 const MAX_RECORDS: u64 = 1 << 24;

@@ -1,15 +1,14 @@
 //! Probe of the direct path: one real transfer determines whether an end can access the private
 //! memory of the other.
 
-use std::collections::hash_map::RandomState;
-use std::hash::{BuildHasher, Hasher};
-
-use super::error::NoDirectPath;
+use super::error::DirectAccessError;
 use super::memory::LinkMemory;
 use super::path::DirectPath;
 use crate::sync::{AtomicU64, Ordering};
 use shm::process_memory::{self, AccessFailure};
 use shm::process_table::End;
+use std::collections::hash_map::RandomState;
+use std::hash::{BuildHasher, Hasher};
 
 /// Access of one end to the other's memory, and the word that the other probes.
 #[derive(Debug)]
@@ -17,7 +16,7 @@ pub(super) struct DirectAccess {
     end: End,
     /// Word that the other end reads to verify that it reads the intended process.
     token: Box<AtomicU64>,
-    probed: Option<Result<u32, NoDirectPath>>,
+    probed: Option<Result<u32, DirectAccessError>>,
 }
 
 impl DirectAccess {
@@ -38,12 +37,12 @@ impl DirectAccess {
 
     /// Returns the number of the process at the other end if its memory is accessible. Probes once,
     /// as soon as the other end is connected.
-    pub(super) fn peer(&mut self, memory: &LinkMemory) -> Result<u32, NoDirectPath> {
+    pub(super) fn peer(&mut self, memory: &LinkMemory) -> Result<u32, DirectAccessError> {
         if let Some(probed) = &self.probed {
             return probed.clone();
         }
         let result = self.probe(memory);
-        if !matches!(result, Err(NoDirectPath::Unknown)) {
+        if !matches!(result, Err(DirectAccessError::Unknown)) {
             // Release: pairs with the Acquire in `peer_can_access`. It publishes no other data.
             memory
                 .probe_line(self.end)
@@ -54,24 +53,24 @@ impl DirectAccess {
         result
     }
 
-    fn probe(&self, memory: &LinkMemory) -> Result<u32, NoDirectPath> {
+    fn probe(&self, memory: &LinkMemory) -> Result<u32, DirectAccessError> {
         let process = memory.holder_of(self.end.other()).holder().pid();
         let published = memory.probe_line(self.end.other());
         // Acquire: pairs with the Release in `new`. Relaxed: the address published the token.
         let address = published.address.load(Ordering::Acquire);
         let token = published.token.load(Ordering::Relaxed);
         if process == 0 || address == 0 {
-            return Err(NoDirectPath::Unknown);
+            return Err(DirectAccessError::Unknown);
         }
         let mut read = [0; 8];
         match process_memory::read(process, address, &mut read) {
             Ok(()) if u64::from_ne_bytes(read) == token => Ok(process),
             // The process number refers to another process here, with other memory.
             Ok(()) | Err(AccessFailure::NoProcess | AccessFailure::NotMapped { .. }) => {
-                Err(NoDirectPath::OtherNamespace { process })
+                Err(DirectAccessError::OtherNamespace { process })
             }
             Err(AccessFailure::Forbidden(error) | AccessFailure::Failed(error)) => {
-                Err(NoDirectPath::Forbidden { process, reason: error.to_string() })
+                Err(DirectAccessError::Forbidden { process, reason: error.to_string() })
             }
         }
     }

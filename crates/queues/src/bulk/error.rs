@@ -1,13 +1,12 @@
 //! Errors of bulk transfers.
 
-use shm::segment::Offset;
-
 use shm::process_memory::AccessFailure;
+use shm::segment::Offset;
 
 /// Reason why a process cannot access the private memory of the process at the other end.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
-pub enum NoDirectPath {
+pub enum DirectAccessError {
     /// The kernel or a filter forbids it.
     #[error(
         "process {process}'s memory may not be accessed: {reason}. Both processes must run as the \
@@ -66,11 +65,11 @@ pub enum BulkError {
         /// Offset of the link.
         link: Offset,
         /// Reason.
-        reason: NoDirectPath,
+        reason: DirectAccessError,
     },
     /// The other end was not ready before the deadline. Nothing was transferred.
     #[error("the other end of the link at {link} was not ready before the deadline")]
-    DeadlinePassed {
+    Timeout {
         /// Offset of the link.
         link: Offset,
     },
@@ -81,19 +80,19 @@ pub enum BulkError {
         link: Offset,
     },
     /// The process at the other end has ended.
-    #[error("process {process}, at the other end of the link at {link}, has ended")]
-    PeerGone {
+    #[error("process {pid}, at the other end of the link at {link}, has ended")]
+    ProcessExited {
         /// Offset of the link.
         link: Offset,
         /// Number that the process had.
-        process: u32,
+        pid: u32,
     },
     /// The kernel could not copy all bytes, because one process had unmapped them.
     #[error(
         "copying between this process and {process} over the link at {link} failed after {moved} \
          of {bytes} bytes: {reason}"
     )]
-    Moving {
+    Copy {
         /// Offset of the link.
         link: Offset,
         /// Number of the process at the other end.
@@ -107,7 +106,7 @@ pub enum BulkError {
     },
     /// The memory of the link holds values that its ends never write.
     #[error("the link at {link} is corrupt: its memory was overwritten; close it")]
-    Broken {
+    Corrupt {
         /// Offset of the link.
         link: Offset,
     },
@@ -122,9 +121,9 @@ impl BulkError {
         failure: AccessFailure,
     ) -> BulkError {
         let failed =
-            |moved: u64, reason: String| BulkError::Moving { link, process, moved, bytes, reason };
+            |moved: u64, reason: String| BulkError::Copy { link, process, moved, bytes, reason };
         match failure {
-            AccessFailure::NoProcess => BulkError::PeerGone { link, process },
+            AccessFailure::NoProcess => BulkError::ProcessExited { link, pid: process },
             AccessFailure::NotMapped { after } => {
                 failed(after as u64, "one of them has not mapped the memory there".to_owned())
             }

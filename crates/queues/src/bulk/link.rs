@@ -1,15 +1,13 @@
 //! Creation of links.
 
-use std::sync::Arc;
-
-use shm::arena::Arena;
-use shm::object::CreateError;
-use shm::segment::Offset;
-
 use super::memory::LinkMemory;
 use super::owner::LinkOwner;
 use super::receiver::Receiver;
 use super::sender::Sender;
+use shm::arena::Arena;
+use shm::object::CreateError;
+use shm::segment::Offset;
+use std::sync::Arc;
 
 /// Recommended size of a staging area in bytes: twice a large second-level cache. When the sender
 /// reuses a line, the line has then left the receiver's cache; to take it out of that cache would

@@ -1,21 +1,19 @@
 //! Layout of a link in the segment, as both ends and the owner map it.
 
-use std::sync::Arc;
-use std::time::Instant;
-
+use super::error::BulkError;
+use crate::fence;
+use crate::sync::{AtomicU32, AtomicU64};
 use shm::arena::Arena;
+use shm::liveness::ProcessWatch;
 use shm::memory::{Purpose, SegmentMemory};
 use shm::object::{CreateError, Label, Object, ObjectHeader};
 use shm::prefetch::populate;
 use shm::process_table::{End, EndHolder, Ends};
 use shm::segment::{Offset, Segment, SegmentError};
-use shm::wakeup::Wakeup;
-
-use super::error::BulkError;
-use crate::fence;
-use crate::sync::{AtomicU32, AtomicU64};
-use shm::liveness::ProcessWatch;
 use shm::wait::{PeerWaitError, wait_for_peer};
+use shm::wakeup::Wakeup;
+use std::sync::Arc;
+use std::time::Instant;
 
 /// Smallest staging area: two pieces of the smallest size and their headers.
 pub(super) const MIN_STAGING: u64 = 4096;
@@ -214,9 +212,9 @@ impl LinkMemory {
         let peer = || self.holder_of(end.other()).holder();
         let waited = wait_for_peer(self.wakeup(end), watch, peer, deadline, poll);
         waited.map_err(|ended| match ended {
-            PeerWaitError::Timeout => BulkError::DeadlinePassed { link: self.offset() },
+            PeerWaitError::Timeout => BulkError::Timeout { link: self.offset() },
             PeerWaitError::PeerExited(process) => {
-                BulkError::PeerGone { link: self.offset(), process }
+                BulkError::ProcessExited { link: self.offset(), pid: process }
             }
         })
     }

@@ -1,10 +1,8 @@
 //! Lifetime of a link's memory.
 
-use std::sync::Arc;
-
-use shm::arena::Arena;
-
 use super::memory::LinkMemory;
+use shm::arena::Arena;
+use std::sync::Arc;
 
 /// Owner of a link's memory. The two ends of a [`pair`](super::pair) share it, so that the last one
 /// to go frees the memory.

@@ -1,6 +1,6 @@
 //! The paths of a message and the choice between them.
 
-use super::error::NoDirectPath;
+use super::error::DirectAccessError;
 
 /// Path that a message took.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -32,7 +32,7 @@ pub enum Policy {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct DirectPath {
     /// Result of the probe from this end: whether it can access the other's memory.
-    pub here: Result<(), NoDirectPath>,
+    pub here: Result<(), DirectAccessError>,
     /// True if the other end has reported that it can access this one's memory.
     pub there: bool,
 }

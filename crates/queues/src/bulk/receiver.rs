@@ -1,11 +1,5 @@
 //! The receiving end of a link.
 
-use std::sync::Arc;
-use std::time::{Duration, Instant};
-
-use shm::object::CreateError;
-use shm::segment::{Offset, Segment};
-
 use super::direct_access::DirectAccess;
 use super::error::BulkError;
 use super::header::{self, Header};
@@ -14,8 +8,12 @@ use super::owner::LinkOwner;
 use super::path::{DirectPath, Path, Received};
 use crate::sync::Ordering;
 use shm::liveness::ProcessWatch;
+use shm::object::CreateError;
 use shm::process_memory;
 use shm::process_table::End;
+use shm::segment::{Offset, Segment};
+use std::sync::Arc;
+use std::time::{Duration, Instant};
 
 /// The receiving end. Used by one thread at a time.
 #[derive(Debug)]
@@ -57,8 +55,8 @@ impl Receiver {
     /// Receives the next message into `buffer`. Blocks until it has arrived.
     ///
     /// # Errors
-    /// [`BulkError::TooLong`], [`BulkError::Closed`], [`BulkError::PeerGone`],
-    /// [`BulkError::Moving`], [`BulkError::Broken`]. After all but the first, the contents of the
+    /// [`BulkError::TooLong`], [`BulkError::Closed`], [`BulkError::ProcessExited`],
+    /// [`BulkError::Copy`], [`BulkError::Corrupt`]. After all but the first, the contents of the
     /// buffer are unspecified.
     pub fn recv(&mut self, buffer: &mut [u8]) -> Result<Received, BulkError> {
         self.recv_before(buffer, None)
@@ -80,7 +78,7 @@ impl Receiver {
     /// begin. A message that has begun is received to its end.
     ///
     /// # Errors
-    /// [`BulkError::DeadlinePassed`] and those of [`Receiver::recv`].
+    /// [`BulkError::Timeout`] and those of [`Receiver::recv`].
     pub fn recv_deadline(
         &mut self,
         buffer: &mut [u8],
@@ -124,8 +122,8 @@ impl Receiver {
     /// otherwise from a buffer into which it is copied.
     ///
     /// # Errors
-    /// [`BulkError::Closed`], [`BulkError::PeerGone`], [`BulkError::Moving`],
-    /// [`BulkError::Broken`].
+    /// [`BulkError::Closed`], [`BulkError::ProcessExited`], [`BulkError::Copy`],
+    /// [`BulkError::Corrupt`].
     pub fn recv_with<R>(&mut self, read: impl FnOnce(&[u8]) -> R) -> Result<R, BulkError> {
         let mut read = Some(read);
         loop {
@@ -248,7 +246,7 @@ impl Receiver {
             let all =
                 memory.wait(End::Receiver, &mut self.watch, None, || transfer.progress(bytes))?;
             transfer.finish(number);
-            copied.and(if all { Ok(true) } else { Err(BulkError::Broken { link }) })
+            copied.and(if all { Ok(true) } else { Err(BulkError::Corrupt { link }) })
         } else {
             Ok(false)
         };
@@ -298,7 +296,7 @@ impl Receiver {
 
     #[cold]
     fn broken(&self) -> BulkError {
-        BulkError::Broken { link: self.memory.offset() }
+        BulkError::Corrupt { link: self.memory.offset() }
     }
 }
 
@@ -313,7 +311,7 @@ fn available(memory: &LinkMemory, begin: u64, at: u64) -> Result<u64, BulkError>
     let end = if aborted_at > begin { aborted_at.min(filled) } else { filled };
     match end.checked_sub(at) {
         Some(there) if there <= memory.staging() => Ok(there),
-        _ => Err(BulkError::Broken { link: memory.offset() }),
+        _ => Err(BulkError::Corrupt { link: memory.offset() }),
     }
 }
 

@@ -1,12 +1,5 @@
 //! The sending end of a link.
 
-use std::sync::Arc;
-use std::time::{Duration, Instant};
-
-use shm::object::CreateError;
-use shm::owned::OwnedBytes;
-use shm::segment::{Offset, Segment};
-
 use super::direct_access::DirectAccess;
 use super::error::BulkError;
 use super::header::{self, Header};
@@ -16,8 +9,13 @@ use super::path::{DirectPath, Path, Policy};
 use super::shared_transfer::TransferState;
 use crate::sync::Ordering;
 use shm::liveness::ProcessWatch;
+use shm::object::CreateError;
+use shm::owned::OwnedBytes;
 use shm::process_memory;
 use shm::process_table::End;
+use shm::segment::{Offset, Segment};
+use std::sync::Arc;
+use std::time::{Duration, Instant};
 
 /// Fewest bytes between two publications: each costs about as much as the transfer of one or two
 /// cache lines.
@@ -86,8 +84,8 @@ impl Sender {
     /// Sends a message. Blocks until `bytes` may be modified, and returns the path that was used.
     ///
     /// # Errors
-    /// [`BulkError::Closed`], [`BulkError::PeerGone`], [`BulkError::NoDirectPath`] if the policy
-    /// allows no other, [`BulkError::Moving`], [`BulkError::Broken`].
+    /// [`BulkError::Closed`], [`BulkError::ProcessExited`], [`BulkError::NoDirectPath`] if the policy
+    /// allows no other, [`BulkError::Copy`], [`BulkError::Corrupt`].
     pub fn send(&mut self, bytes: &[u8]) -> Result<Path, BulkError> {
         self.send_before(bytes, None)
     }
@@ -106,7 +104,7 @@ impl Sender {
     /// is completed in any case.
     ///
     /// # Errors
-    /// [`BulkError::DeadlinePassed`] and those of [`Sender::send`].
+    /// [`BulkError::Timeout`] and those of [`Sender::send`].
     pub fn send_deadline(&mut self, bytes: &[u8], deadline: Instant) -> Result<Path, BulkError> {
         self.send_before(bytes, Some(deadline))
     }
@@ -141,8 +139,8 @@ impl Sender {
     /// until it has.
     ///
     /// # Errors
-    /// [`BulkError::OtherSegment`], [`BulkError::Closed`], [`BulkError::PeerGone`],
-    /// [`BulkError::Broken`].
+    /// [`BulkError::OtherSegment`], [`BulkError::Closed`], [`BulkError::ProcessExited`],
+    /// [`BulkError::Corrupt`].
     pub fn send_in_place(&mut self, bytes: &OwnedBytes) -> Result<Path, BulkError> {
         let link = self.memory.offset();
         let there = self.memory.memory().segment().bytes_ptr(bytes.offset(), bytes.bytes());
@@ -186,7 +184,7 @@ impl Sender {
         }
         // The receiver reads from `bytes` until then, so the deadline no longer applies.
         let all = memory.wait(End::Sender, &mut self.watch, None, || shared.progress(length))?;
-        if all { Ok(()) } else { Err(BulkError::Broken { link }) }
+        if all { Ok(()) } else { Err(BulkError::Corrupt { link }) }
     }
 
     /// Offers a transfer and waits until the receiver has joined it.
@@ -273,7 +271,7 @@ impl Sender {
             let emptied = memory.header.received.emptied.load(Ordering::Acquire);
             // The receiver cannot be ahead of the sender: another process wrote this.
             if emptied > filled {
-                return Some(Err(BulkError::Broken { link: memory.offset() }));
+                return Some(Err(BulkError::Corrupt { link: memory.offset() }));
             }
             if memory.wakeup(End::Receiver).is_closed() {
                 return Some(Err(BulkError::Closed { link: memory.offset() }));
@@ -304,7 +302,7 @@ impl Sender {
 
     #[cold]
     fn broken(&self) -> BulkError {
-        BulkError::Broken { link: self.memory.offset() }
+        BulkError::Corrupt { link: self.memory.offset() }
     }
 }
 

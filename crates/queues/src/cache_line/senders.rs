@@ -1,11 +1,10 @@
 //! Processes that send to a ring, one word each, which distinguish slots of ended processes from
 //! those of slow ones.
 
-use shm::liveness::{ProcessId, ProcessWatch};
-use shm::process_table::ProcessWords;
-
 use crate::slot_ring::{MAX_SENDERS, SenderId};
 use crate::sync::AtomicU64;
+use shm::liveness::{ProcessId, ProcessWatch};
+use shm::process_table::ProcessWords;
 
 /// Words of the table, borrowed from shared memory: [`MAX_SENDERS`] of them, the first of which is
 /// unused, because number 0 stands for no process. Zeroed memory is an empty table.

@@ -1,18 +1,16 @@
 //! Creation of channels.
 
-use std::marker::PhantomData;
-use std::sync::Arc;
-
-use shm::arena::Arena;
-use shm::object::CreateError;
-use shm::segment::Offset;
-
 use super::memory::{ChannelHeader, ChannelMemory};
 use super::owner::ChannelOwner;
 use super::receiver::Receiver;
 use super::ring;
 use super::sender::Sender;
 use super::value::Value;
+use shm::arena::Arena;
+use shm::object::CreateError;
+use shm::segment::Offset;
+use std::marker::PhantomData;
+use std::sync::Arc;
 
 /// A channel as its creator sees it: memory with two ends, to each of which one process connects.
 ///

@@ -1,18 +1,16 @@
 //! Layout of a channel in the segment.
 
-use std::sync::Arc;
-
+use super::ring::{self, RingWords};
+use super::value::Value;
+use crate::fence;
+use crate::sync::{AtomicU32, AtomicU64, Ordering};
 use shm::arena::Arena;
 use shm::mapped::MappedSlice;
 use shm::object::{CreateError, Label, Object, ObjectHeader};
 use shm::process_table::{End, EndHolder, Ends};
 use shm::segment::{Offset, Segment};
 use shm::wakeup::Wakeup;
-
-use super::ring::{self, RingWords};
-use super::value::Value;
-use crate::fence;
-use crate::sync::{AtomicU32, AtomicU64, Ordering};
+use std::sync::Arc;
 
 shm::shared_lines! {
     /// Description of the channel; written when it is created and when an end is taken or released.

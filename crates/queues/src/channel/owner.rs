@@ -1,10 +1,8 @@
 //! Lifetime of a channel's memory.
 
-use std::sync::Arc;
-
-use shm::arena::Arena;
-
 use super::memory::ChannelMemory;
+use shm::arena::Arena;
+use std::sync::Arc;
 
 /// Owner of a channel's memory. The two ends of a [`pair`](super::pair) share it, so that the last
 /// one to go frees the memory.

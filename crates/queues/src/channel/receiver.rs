@@ -1,21 +1,19 @@
 //! The receiving end of a channel.
 
-use std::cell::Cell;
-use std::marker::PhantomData;
-use std::sync::Arc;
-use std::time::{Duration, Instant};
-
-use shm::object::CreateError;
-use shm::segment::{Offset, Segment};
-
 use super::memory::ChannelMemory;
 use super::owner::ChannelOwner;
 use super::ring::{Consumer, TakeError};
 use super::value::{self, Value};
 use crate::error::RecvError;
 use shm::liveness::ProcessWatch;
+use shm::object::CreateError;
 use shm::process_table::End;
+use shm::segment::{Offset, Segment};
 use shm::wait::{PeerWaitError, SpinPolicy, wait_for_peer};
+use std::cell::Cell;
+use std::marker::PhantomData;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
 
 /// The receiving end. Used by one thread at a time.
 #[derive(Debug)]

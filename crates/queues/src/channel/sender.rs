@@ -1,21 +1,19 @@
 //! The sending end of a channel.
 
-use std::cell::Cell;
-use std::marker::PhantomData;
-use std::sync::Arc;
-use std::time::{Duration, Instant};
-
-use shm::object::CreateError;
-use shm::segment::{Offset, Segment};
-
 use super::memory::ChannelMemory;
 use super::owner::ChannelOwner;
 use super::ring::{Producer, PutError};
 use super::value::{self, Value};
 use crate::error::SendError;
 use shm::liveness::ProcessWatch;
+use shm::object::CreateError;
 use shm::process_table::End;
+use shm::segment::{Offset, Segment};
 use shm::wait::{PeerWaitError, wait_for_peer};
+use std::cell::Cell;
+use std::marker::PhantomData;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
 
 /// The sending end. Used by one thread at a time.
 #[derive(Debug)]

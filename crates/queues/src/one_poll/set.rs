@@ -1,17 +1,15 @@
 //! The poll set: bits of many queues in the segment.
 
-use std::sync::Arc;
-
+use super::bits::{Bit, Bits, MAX_QUEUES, QUEUES_PER_LINE};
+use crate::error::CreateError;
+use crate::sync::{AtomicU32, AtomicU64};
 use shm::arena::Arena;
 use shm::event::{Event, EventRequest};
 use shm::mapped::{Mapped, MappedSlice};
 use shm::object::{Label, Object, ObjectHeader};
 use shm::segment::{Offset, Segment};
 use shm::wakeup::Wakeup;
-
-use super::bits::{Bit, Bits, MAX_QUEUES, QUEUES_PER_LINE};
-use crate::error::CreateError;
-use crate::sync::{AtomicU32, AtomicU64};
+use std::sync::Arc;
 
 shm::shared_lines! {
     /// Label of the set, with the number of queues, and the receivers' wake-up word.

@@ -14,8 +14,9 @@
 //! thread writes: the settings, and, for a member of a poll set, its bit and the set's wake-up
 //! word.
 
-use std::sync::Arc;
-
+use crate::error::{CreateError, MAX_CAPACITY, MIN_CAPACITY};
+use crate::one_poll::{PollSet, SetMember};
+use crate::sync::{AtomicU32, AtomicU64, Ordering, fence};
 use shm::arena::Arena;
 use shm::event::{Event, EventRequest, Notify};
 use shm::mapped::MappedSlice;
@@ -23,10 +24,7 @@ use shm::object::{Label, Object, ObjectHeader};
 use shm::segment::{Offset, Segment};
 use shm::shared::Shared;
 use shm::wakeup::Wakeup;
-
-use crate::error::{CreateError, MAX_CAPACITY, MIN_CAPACITY};
-use crate::one_poll::{PollSet, SetMember};
-use crate::sync::{AtomicU32, AtomicU64, Ordering, fence};
+use std::sync::Arc;
 
 shm::shared_lines! {
     /// Properties of the ring, and requests of receivers to senders.

@@ -1,9 +1,5 @@
 //! Receiving end of a queue.
 
-use std::marker::PhantomData;
-use std::sync::Arc;
-use std::time::{Duration, Instant};
-
 use super::kind::Kind;
 use super::memory::RingMemory;
 use crate::consumers::{Consumers, Multi};
@@ -14,6 +10,9 @@ use crate::sync::{Ordering, spin_loop};
 use shm::event::Notify;
 use shm::liveness::{RankLiveness, RankWatch};
 use shm::wait::{Sleeper, SpinPolicy, Waiter, wait};
+use std::marker::PhantomData;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
 
 /// Spin-loop hints between two polls while messages arrive continuously. The sender is probably
 /// writing to the line that would be polled; polling at once takes the line away from it.

@@ -1,14 +1,13 @@
 //! Sending end of a queue.
 
-use std::sync::Arc;
-use std::time::{Duration, Instant};
-
 use super::kind::Kind;
 use super::memory::RingMemory;
 use crate::error::SendError;
 use shm::event::Event;
 use shm::liveness::{RankLiveness, RankWatch};
 use shm::wait::{Sleeper, SpinPolicy, Waiter, wait};
+use std::sync::Arc;
+use std::time::{Duration, Instant};
 
 /// Sender to a queue. Any number of threads may share a sender or use clones of it.
 pub struct Sender<K: Kind> {

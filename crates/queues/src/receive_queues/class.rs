@@ -1,9 +1,6 @@
 //! The receiving side of one class: sorting, delivery in order, promotion and demotion. The page of
 //! the parent module explains the order that this file keeps.
 
-use std::collections::VecDeque;
-use std::sync::Arc;
-
 use super::config::{Class, QueuesConfig};
 use super::layout::{QueueState, QueuesLayout};
 use super::memory::QueuesMemory;
@@ -13,6 +10,8 @@ use crate::one_poll::bits::{Members, Poller};
 use crate::queue::sealed::Protocol;
 use crate::slot_ring::POSITION;
 use crate::sync::{Ordering, fence};
+use std::collections::VecDeque;
+use std::sync::Arc;
 
 /// Number of recent messages through the non-resident queue that make a queue resident.
 pub const PROMOTION_MESSAGES: u32 = 8;

@@ -1,8 +1,10 @@
 //! Layout of the receive queues in the segment: settings, a line for each class, the process table,
 //! the offsets of the rings, a bit for each queue and class, and a line for each queue.
 
-use std::sync::Arc;
-
+use super::config::{Class, MAX_QUEUES, MAX_RINGS, QueuesConfig};
+use crate::cache_line::CacheLineQueue;
+use crate::one_poll::bits::{Bits, QUEUES_PER_LINE};
+use crate::sync::{AtomicU32, AtomicU64, Ordering};
 use shm::arena::Arena;
 use shm::event::EventRequest;
 use shm::mapped::MappedSlice;
@@ -10,11 +12,7 @@ use shm::object::{CreateError, Label, Object, ObjectHeader};
 use shm::process_table::ProcessTable;
 use shm::segment::{Offset, Segment};
 use shm::wakeup::Wakeup;
-
-use super::config::{Class, MAX_QUEUES, MAX_RINGS, QueuesConfig};
-use crate::cache_line::CacheLineQueue;
-use crate::one_poll::bits::{Bits, QUEUES_PER_LINE};
-use crate::sync::{AtomicU32, AtomicU64, Ordering};
+use std::sync::Arc;
 
 const RESIDENT: u64 = 1 << 63;
 const STOPPED: u64 = 1 << 62;

@@ -1,15 +1,13 @@
 //! Allocation of the receive queues and their rings in an arena. Everything is freed when no
 //! process can access it any more.
 
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
-
-use shm::arena::Arena;
-use shm::segment::Offset;
-
 use super::config::QueuesConfig;
 use super::layout::QueuesLayout;
 use crate::cache_line::CacheLineQueue;
 use crate::error::CreateError;
+use shm::arena::Arena;
+use shm::segment::Offset;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 /// Allocations of the receive queues. All their parts hold it; the drop of the last one tries to
 /// free them.

@@ -1,11 +1,5 @@
 //! The receiving process's side of all its queues.
 
-use std::sync::Arc;
-use std::time::{Duration, Instant};
-
-use shm::arena::Arena;
-use shm::segment::Offset;
-
 use super::class::{ClassQueues, QueueProgress};
 use super::config::{Class, QueuesConfig};
 use super::layout::QueuesLayout;
@@ -15,10 +9,14 @@ use super::sender::RemoteQueues;
 use crate::cache_line::CacheLineMessage;
 use crate::error::{CreateError, RecvError};
 use crate::sync::{Ordering, fence};
+use shm::arena::Arena;
 #[cfg(doc)]
 use shm::event::Event;
 use shm::event::Notify;
+use shm::segment::Offset;
 use shm::wait::{Sleeper, SpinPolicy, Waiter, wait};
+use std::sync::Arc;
+use std::time::{Duration, Instant};
 
 /// A received message and its queue.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

@@ -1,11 +1,6 @@
 //! The sending side: one mapping of the receive queues per process, and a few bytes for each
 //! sender.
 
-use std::sync::{Arc, Mutex, OnceLock, PoisonError};
-use std::time::{Duration, Instant};
-
-use shm::segment::{Offset, Segment};
-
 use super::class::is_half_full;
 use super::config::Class;
 use super::layout::QueuesLayout;
@@ -16,7 +11,10 @@ use crate::sync::{AtomicBool, Ordering};
 use shm::event::Event;
 use shm::liveness::{ProcessId, ProcessWatch};
 use shm::process_table::Entry;
+use shm::segment::{Offset, Segment};
 use shm::wait::{Sleeper, SpinPolicy, Waiter, wait};
+use std::sync::{Arc, Mutex, OnceLock, PoisonError};
+use std::time::{Duration, Instant};
 
 /// Number of times that a sender reads the descriptor again because it found the ring closed. Only
 /// closed receive queues exceed this bound.

@@ -1,16 +1,14 @@
 //! Pools of buffers and the references to them.
 
-use std::ops::{Deref, DerefMut};
-use std::sync::Arc;
-
+use super::references::{self, Generation};
+use crate::cache_line::{CacheLineHeader, CacheLineMessage, CacheLineSender, LINE_DATA, SendError};
+use crate::sync::{AtomicU64, Ordering};
 use shm::arena::Arena;
 use shm::mapped::MappedSlice;
 use shm::object::{CreateError, Label, Object, ObjectHeader};
 use shm::segment::{Offset, Segment};
-
-use super::references::{self, Generation};
-use crate::cache_line::{CacheLineHeader, CacheLineMessage, CacheLineSender, LINE_DATA, SendError};
-use crate::sync::{AtomicU64, Ordering};
+use std::ops::{Deref, DerefMut};
+use std::sync::Arc;
 
 /// Largest number of bytes that a header carries itself, beside the reference.
 pub const NOTE_BYTES: usize = LINE_DATA - REFERENCE_BYTES;

@@ -5,9 +5,8 @@
 //! eight bytes is never seen half changed. (Accesses of different sizes to the same atomic memory
 //! are undefined in Rust's memory model.)
 
-use goal::arithmetic::{Arithmetic, ArithmeticError, DataType, apply_in_place_left};
-
 use crate::sync::{AtomicU64, Ordering, fence};
+use goal::arithmetic::{Arithmetic, ArithmeticError, DataType, apply_in_place_left};
 
 const WORD: u64 = 8;
 

@@ -1,14 +1,12 @@
 //! The conditional fetch: a request that completes when a word of the window has reached a value.
 
-use std::time::{Duration, Instant};
-
-use goal::arithmetic::DataType;
-
 use super::access;
 use super::error::WindowError;
 use super::remote::RemoteWindow;
+use goal::arithmetic::DataType;
 use shm::liveness::ProcessWatch;
 use shm::wait::{PeerWaitError, SpinPolicy, wait_for_peer};
+use std::time::{Duration, Instant};
 
 /// Condition of a fetch: the unsigned 64-bit word at byte `at` of the window, a counter or a flag,
 /// is `at_least` or more. `at` is a multiple of 8.

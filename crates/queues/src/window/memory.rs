@@ -1,17 +1,15 @@
 //! Layout of a window in the segment.
 
-use std::sync::Arc;
-
+use crate::fence;
+use crate::sync::{AtomicU32, AtomicU64, Ordering};
 use shm::arena::Arena;
+use shm::liveness::ProcessId;
 use shm::mapped::MappedSlice;
 use shm::object::{CreateError, Label, Object, ObjectHeader};
 use shm::process_table::ProcessTable;
 use shm::segment::{Offset, Segment};
 use shm::wakeup::Wakeup;
-
-use crate::fence;
-use crate::sync::{AtomicU32, AtomicU64, Ordering};
-use shm::liveness::ProcessId;
+use std::sync::Arc;
 
 /// Number of wake-up words. Waits for one word of the window share a wake-up word with waits for
 /// every sixteenth other word.

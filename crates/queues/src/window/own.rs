@@ -1,16 +1,14 @@
 //! The owner's side of a window.
 
-use std::sync::Arc;
-use std::time::Instant;
-
-use shm::arena::Arena;
-use shm::object::CreateError;
-use shm::segment::Offset;
-
 use super::memory::WindowMemory;
 use super::remote::RemoteWindow;
+use shm::arena::Arena;
 use shm::liveness::{ProcessId, ProcessWatch};
+use shm::object::CreateError;
+use shm::segment::Offset;
 use shm::wait::wait_for_peer;
+use std::sync::Arc;
+use std::time::Instant;
 
 /// A window of this process. Dropping it withdraws it: later commands of other processes fail. Its
 /// memory returns to the arena if no living process is connected; otherwise it stays allocated, so

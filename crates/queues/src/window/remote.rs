@@ -1,15 +1,13 @@
 //! Remote memory commands on a window.
 
-use std::sync::Arc;
-
-use goal::arithmetic::{Arithmetic, ArithmeticError, DataType, Element};
-use shm::object::CreateError;
-use shm::segment::{Offset, Segment};
-
 use super::access;
 use super::error::WindowError;
 use super::memory::WindowMemory;
+use goal::arithmetic::{Arithmetic, ArithmeticError, DataType, Element};
+use shm::object::CreateError;
 use shm::process_table::Entry;
+use shm::segment::{Offset, Segment};
+use std::sync::Arc;
 
 /// Handle to a window of another process. Any number of threads may use it concurrently.
 #[derive(Debug)]

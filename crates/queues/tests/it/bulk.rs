@@ -7,7 +7,8 @@ use std::time::{Duration, Instant};
 use crate::child::{Child, memory, segment_and_offsets, until};
 use queues::bulk::End;
 use queues::bulk::{
-    BulkError, BulkLink, DEFAULT_STAGING_BYTES, NoDirectPath, Path, Policy, Receiver, Sender, pair,
+    BulkError, BulkLink, DEFAULT_STAGING_BYTES, DirectAccessError, Path, Policy, Receiver, Sender,
+    pair,
 };
 use queues::error::CreateError;
 use queues::window::RemoteWindow;
@@ -230,8 +231,8 @@ fn child_isolated_sends() {
         .fetch_when(condition, 0, [])
         .and_then(|request| request.wait())
         .expect("the other end connects");
-    let forbidden = |outcome: &Result<(), NoDirectPath>| match outcome {
-        Err(NoDirectPath::Forbidden { reason, .. }) => {
+    let forbidden = |outcome: &Result<(), DirectAccessError>| match outcome {
+        Err(DirectAccessError::Forbidden { reason, .. }) => {
             assert!(reason.contains("not permitted"), "{reason}")
         }
         other => panic!("{other:?}"),
@@ -253,8 +254,10 @@ fn child_isolated_receives() {
         .expect("exposed")
         .put_value(0, 1_u64)
         .expect("inside");
-    until("the other end connects", || receiver.direct_path().here != Err(NoDirectPath::Unknown));
-    assert!(matches!(receiver.direct_path().here, Err(NoDirectPath::Forbidden { .. })));
+    until("the other end connects", || {
+        receiver.direct_path().here != Err(DirectAccessError::Unknown)
+    });
+    assert!(matches!(receiver.direct_path().here, Err(DirectAccessError::Forbidden { .. })));
     assert_eq!(receive_all(&mut receiver), [Path::Staged; LENGTHS.len()]);
 }
 
@@ -296,7 +299,9 @@ fn child_unprivileged_receives() {
     let (segment, offsets) = segment_and_offsets();
     let mut receiver = Receiver::connect(&segment, offsets[0]).expect("free");
     RemoteWindow::connect(&segment, offsets[1]).expect("exposed").notify();
-    until("the other end connects", || receiver.direct_path().here != Err(NoDirectPath::Unknown));
+    until("the other end connects", || {
+        receiver.direct_path().here != Err(DirectAccessError::Unknown)
+    });
     assert!(receiver.direct_path().here.is_err(), "so that the sender copies it all");
     receive_all(&mut receiver);
 }
@@ -344,14 +349,11 @@ fn a_message_aborted_at_its_deadline_was_never_sent() {
     let (_, arena) = memory(8 << 20);
     let soon = || Instant::now() + Duration::from_millis(2);
     let late = |outcome: Result<Path, BulkError>| {
-        assert!(matches!(outcome, Err(BulkError::DeadlinePassed { .. })))
+        assert!(matches!(outcome, Err(BulkError::Timeout { .. })))
     };
     let (mut sender, mut receiver) = pair(&arena, 4096).expect("memory");
     let mut buffer = vec![0; 100_000];
-    assert!(matches!(
-        receiver.recv_deadline(&mut buffer, soon()),
-        Err(BulkError::DeadlinePassed { .. })
-    ));
+    assert!(matches!(receiver.recv_deadline(&mut buffer, soon()), Err(BulkError::Timeout { .. })));
     for policy in [Policy::Staged, Policy::Direct] {
         if policy == Policy::Direct && !sender.direct_path().exists() {
             continue;
@@ -409,7 +411,7 @@ fn the_death_of_either_process_is_reported_with_its_number() {
             streaming.join().expect("it ends")
         });
         match outcome {
-            BulkError::PeerGone { process: gone, .. } => assert_eq!(gone, process),
+            BulkError::ProcessExited { pid: gone, .. } => assert_eq!(gone, process),
             other => panic!("{other:?}"),
         }
         drop((link, ready));
@@ -454,7 +456,7 @@ fn each_end_connects_once_and_reports_when_the_other_is_closed() {
     let link = BulkLink::create(&arena, 4096).expect("memory");
     assert!(matches!(Sender::connect(&segment, Offset(64)), Err(CreateError::NotFound { .. })));
     let mut sender = Sender::connect(&segment, link.offset()).expect("free");
-    assert_eq!(sender.direct_path().here, Err(NoDirectPath::Unknown), "not connected yet");
+    assert_eq!(sender.direct_path().here, Err(DirectAccessError::Unknown), "not connected yet");
     let own = Some(std::process::id());
     let second = Sender::connect(&segment, link.offset()).map(|_| ());
     assert!(

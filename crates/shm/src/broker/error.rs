@@ -1,8 +1,7 @@
 //! Errors and limits of the broker.
 
-use std::time::Duration;
-
 use rustix::io::Errno;
+use std::time::Duration;
 
 /// Maximum payload of a message in bytes.
 pub const MAX_BYTES: usize = 1024;

@@ -1,16 +1,14 @@
 //! Wire format of a message: a header, at most 1,024 bytes, at most 16 descriptors.
 
-use std::io::{IoSlice, IoSliceMut};
-use std::mem::MaybeUninit;
-use std::os::fd::{BorrowedFd, OwnedFd};
-
+use super::error::{BrokerError, MAX_BYTES, MAX_DESCRIPTORS, system};
 use rustix::io::Errno;
 use rustix::net::{
     RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, ReturnFlags, SendAncillaryBuffer,
     SendAncillaryMessage, SendFlags, recvmsg, sendmsg,
 };
-
-use super::error::{BrokerError, MAX_BYTES, MAX_DESCRIPTORS, system};
+use std::io::{IoSlice, IoSliceMut};
+use std::mem::MaybeUninit;
+use std::os::fd::{BorrowedFd, OwnedFd};
 
 /// "TWND": identifies messages of this protocol.
 const MAGIC: u32 = u32::from_be_bytes(*b"TWND");

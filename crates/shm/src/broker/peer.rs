@@ -1,10 +1,8 @@
 //! Credentials of the other end of a local socket, as reported by the kernel.
 
-use std::os::fd::{AsRawFd, OwnedFd};
-
-use rustix::io::Errno;
-
 use super::error::BrokerError;
+use rustix::io::Errno;
+use std::os::fd::{AsRawFd, OwnedFd};
 
 /// Credentials of the process at the other end, at the time it connected or listened.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

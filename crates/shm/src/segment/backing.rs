@@ -1,14 +1,12 @@
 //! Origin of the file under a segment: anonymous memory or a directory.
 
-use std::os::fd::{AsRawFd, OwnedFd};
-use std::path::{Path, PathBuf};
-use std::sync::atomic::{AtomicU64, Ordering};
-
+use super::error::SegmentError;
 use rustix::fs::{CWD, MemfdFlags, Mode, OFlags, SealFlags};
 use rustix::io::Errno;
 use rustix::process::{Resource, getrlimit};
-
-use super::error::SegmentError;
+use std::os::fd::{AsRawFd, OwnedFd};
+use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicU64, Ordering};
 
 /// Description of anonymous memory in error messages.
 const MEMORY: &str = "the memory of this machine";

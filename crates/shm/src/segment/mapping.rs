@@ -1,12 +1,10 @@
 //! Sizes of files and their mapping into this process.
 
-use std::os::fd::OwnedFd;
-use std::ptr::NonNull;
-
+use super::error::SegmentError;
 use rustix::io::Errno;
 use rustix::mm::{MapFlags, ProtFlags};
-
-use super::error::SegmentError;
+use std::os::fd::OwnedFd;
+use std::ptr::NonNull;
 
 /// Returns the size of a received file, if it can be mapped.
 pub(super) fn file_bytes(file: &OwnedFd, place: &str) -> Result<u64, SegmentError> {

@@ -1,16 +1,14 @@
 //! Memory that one process writes and others only read, enforced by file seals.
 
-use std::fmt;
-use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
-use std::ptr::NonNull;
-
-use rustix::fs::SealFlags;
-use rustix::mm::ProtFlags;
-
 use super::backing;
 use super::error::SegmentError;
 use super::mapping::{file_bytes, map_file};
 use crate::sync::{AtomicU64, Ordering};
+use rustix::fs::SealFlags;
+use rustix::mm::ProtFlags;
+use std::fmt;
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::ptr::NonNull;
 
 /// Seals that a file needs before it may be read in place: against new writers, and against a
 /// change of size (SIGBUS).
