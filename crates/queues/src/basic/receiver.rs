@@ -1,295 +1,255 @@
-//! Receiving end of a Basic ring; `ring.rs` describes the protocol.
+//! Receiving end of a Basic ring between two processes of a job.
 
-use super::ring::{
-    ARRIVALS, ASKS_ARRIVAL, ASKS_HALF_FULL, AWAKE, CLOSED, CREDIT, Corruption, Geometry, IN_SET,
-    INDEX, ONE_REQUEST, RECEIVER, ROOM, RingError, RingSleeper, SENDER, SET, SLEEPS, Signal,
-};
-use super::stamp::{Header, Stamp};
-use super::words::load_bytes;
-use crate::sync::{AtomicU64, Ordering};
+use super::memory::{MappedRing, POLICY, geometry, map};
+use super::ring::{ARRIVALS, Corruption, ROOM, RingError};
+use super::ring_receiver::{MessageLocation, RingReceiver};
+use super::signal::FutexSignal;
+use super::stamp::Header;
+use crate::error::{CreateError, RecvError};
+use crate::one_poll::{PollSet, Polled};
 use shm::event::Notify;
-use shm::wait::{Sleeper, SpinPolicy, Waiter, wait};
-use std::ops::Deref;
-use std::time::Instant;
-
-/// Checked location of a message.
-#[derive(Debug, Clone, Copy)]
-pub(crate) struct Found {
-    pub(crate) header: Header,
-    pub(crate) bytes: usize,
-    position: u64,
-}
+use shm::process::ProcessHandle;
+use shm::segment::{Offset, Segment};
+use std::sync::Arc;
+use std::time::{Duration, Instant};
 
 /// Receiving end. A ring has exactly one.
 #[derive(Debug)]
-pub(crate) struct Receiver<M: Deref<Target = [AtomicU64]>, S: Signal> {
-    memory: M,
-    signal: S,
-    geometry: Geometry,
-    policy: SpinPolicy,
-    /// Next position to read.
-    head: u64,
-    /// Last published credit.
-    published: u64,
-    /// Bits besides the state: membership in a poll set, and the request.
-    flags: u64,
-    /// Number of requests so far.
-    requests: u64,
-    /// True if dropping this end closes the ring.
-    open: bool,
+pub struct Receiver {
+    ring: RingReceiver<MappedRing, FutexSignal>,
+    /// What was found in a corrupt ring.
+    corruption: Option<Corruption>,
 }
 
-impl<M: Deref<Target = [AtomicU64]>, S: Signal> Receiver<M, S> {
-    /// Creates the end; `None` if the memory is too small for the ring. `position` is 0, or the
-    /// result of [`Self::leave`].
-    pub(crate) fn new(
-        memory: M,
-        geometry: Geometry,
-        signal: S,
-        policy: SpinPolicy,
-        position: u64,
-    ) -> Option<Self> {
-        let fits = memory.len() >= geometry.words();
-        let head = position;
-        fits.then(|| Receiver {
-            memory,
-            signal,
-            geometry,
-            policy,
-            head,
-            published: head,
-            flags: 0,
-            requests: 0,
-            open: true,
-        })
+impl Receiver {
+    /// Connects the receiving end of a ring of `lines` lines at `at`.
+    ///
+    /// # Errors
+    ///
+    /// [`CreateError::Size`], [`CreateError::Segment`].
+    pub fn connect(
+        segment: &Arc<Segment>,
+        at: Offset,
+        lines: u64,
+    ) -> Result<Receiver, CreateError> {
+        let geometry = geometry(lines)?;
+        let signal = FutexSignal::new(segment, at, ARRIVALS, ROOM)?;
+        let ring = RingReceiver::new(map(segment, at, geometry)?, geometry, signal, POLICY, 0);
+        // The mapping has the size of the ring.
+        let ring = ring.ok_or(CreateError::NotFound { object: "Basic ring", offset: at })?;
+        Ok(Receiver { ring, corruption: None })
     }
 
-    pub(crate) fn signal_mut(&mut self) -> &mut S {
-        &mut self.signal
+    /// Sets the sending process: when it has ended and its messages have been received, waiting
+    /// returns [`RecvError::ProcessExited`] within a tenth of a second.
+    #[must_use]
+    pub fn watching(mut self, sender: ProcessHandle) -> Receiver {
+        self.ring.signal_mut().peer = Some(sender);
+        self
     }
 
-    pub(crate) fn signal(&self) -> &S {
-        &self.signal
-    }
-
-    /// Leaves the ring without closing it; another receiver continues at the returned position.
-    pub(crate) fn leave(&mut self) -> u64 {
-        self.publish_credit();
-        self.open = false;
-        self.head
-    }
-
-    /// Returns the words of a message that was taken and not released.
-    pub(crate) fn words(&self, found: &Found) -> &[AtomicU64] {
-        let first = self.geometry.stamp(found.position) + 1;
-        &self.memory[first..first + found.bytes.div_ceil(8)]
-    }
-
-    /// Takes the next message if there is one.
-    pub(crate) fn take(&mut self) -> Result<Option<Found>, RingError> {
-        let Some(found) = self.look()? else { return Ok(None) };
-        self.head = self.end_of(&found);
-        Ok(Some(found))
-    }
-
-    /// Takes the next message, waiting for one.
-    pub(crate) fn take_by(&mut self, deadline: Option<Instant>) -> Result<Found, RingError> {
-        loop {
-            if let Some(found) = self.take()? {
-                return Ok(found);
-            }
-            self.wait_for_message(deadline)?;
+    /// Adds the ring to a poll set of the same segment with this index, also for a sender that is
+    /// already connected. The sender then executes a full fence in every
+    /// [`Sender::publish`](super::Sender::publish).
+    ///
+    /// # Errors
+    ///
+    /// [`CreateError::NoIndex`], [`CreateError::NotFound`] for a set of another segment.
+    pub fn in_set(mut self, set: &PollSet, index: usize) -> Result<Receiver, CreateError> {
+        let member = PollSet::connect(self.ring.signal().segment(), set.offset())?.member(index)?;
+        self.ring.join(set.offset().0, index as u64);
+        // The sender announces every message that it publishes after it has seen the membership.
+        // Messages that it published before are announced here, on its behalf.
+        if self.ring.is_ready() {
+            member.announce(None);
         }
+        Ok(self)
     }
 
-    /// Returns whether [`Self::take`] would return a message or an error.
-    pub(crate) fn is_ready(&self) -> bool {
-        !matches!(self.look(), Ok(None))
+    /// Requests one notification of the sender's [`Event`](shm::event::Event). Returns true if the
+    /// condition already holds; then receive first. Half full means half of the ring's lines; up to
+    /// a quarter of the lines received since the request may still count.
+    ///
+    /// Always returns true where the kernel refuses `membarrier` to this process: the sender may
+    /// then miss the request, so check again after a millisecond.
+    pub fn request_event(&mut self, when: Notify) -> bool {
+        self.ring.ask(when)
     }
 
-    /// Copies the next message, which its sender may overwrite at any time, and releases it.
-    pub(crate) fn copy_next(&mut self, into: &mut Vec<u8>) -> Result<Option<Header>, RingError> {
-        let Some(found) = self.take()? else { return Ok(None) };
-        into.clear();
-        into.resize(found.bytes, 0);
-        load_bytes(self.words(&found), into);
-        self.release();
-        Ok(Some(found.header))
+    /// Cancels the request of [`Receiver::request_event`].
+    pub fn cancel_event(&mut self) {
+        self.ring.ask_for_nothing();
     }
 
-    /// Releases all taken messages; publishes the credit once a quarter of the ring has been
-    /// released.
-    pub(crate) fn release(&mut self) {
-        if self.head - self.published >= self.geometry.quarter() {
-            self.publish_credit();
-        }
-    }
-
-    fn publish_credit(&mut self) {
-        self.published = self.head;
-        // Release: pairs with the Acquire load in `Sender::look_at_credit`, so that this end's
-        // loads of the lines precede the sender's next stores to them.
-        self.memory[CREDIT].store(self.head, Ordering::Release);
-        self.wake();
-    }
-
-    fn wake(&self) {
-        // Pairs with the heavy barrier in `RingSleeper::arm`.
-        self.signal.light();
-        if self.memory[SENDER].load(Ordering::Relaxed) != AWAKE {
-            // Only this end writes the word, so load and store need not be one operation. Release:
-            // pairs with the Acquire load in `RingSleeper::arm`.
-            let rung = self.memory[ROOM].load(Ordering::Relaxed).wrapping_add(1);
-            self.memory[ROOM].store(rung, Ordering::Release);
-            self.signal.wake();
-        }
-    }
-
-    fn look(&self) -> Result<Option<Found>, RingError> {
-        self.look_at(self.head)
-    }
-
-    /// Returns the message at a position, with its stamp checked. Each word is loaded only once,
-    /// because a hostile sender may change it at any time.
+    /// Returns whether a message or an error waits, with one load.
     #[inline]
-    fn look_at(&self, mut position: u64) -> Result<Option<Found>, RingError> {
-        loop {
-            // Acquire: pairs with the Release store in `Sender::release`.
-            let word = self.memory[self.geometry.stamp(position)].load(Ordering::Acquire);
-            match Stamp::decode(word, self.geometry.lap(position)) {
-                Ok(None) => return Ok(None),
-                Ok(Some(Stamp::Message { header, bytes })) => {
-                    let lines = self.geometry.lines_of(bytes);
-                    if bytes > self.geometry.longest() || lines > self.geometry.before_end(position)
-                    {
-                        return Err(Corruption::Length { position, bytes }.into());
-                    }
-                    return Ok(Some(Found { header, bytes, position }));
-                }
-                Ok(Some(Stamp::Skip { lines })) => {
-                    // A skip of a quarter or more is invalid. This also bounds the loop: a second
-                    // skip in a row would start at the beginning of the ring and be too long.
-                    if lines != self.geometry.before_end(position)
-                        || lines >= self.geometry.quarter().max(1)
-                    {
-                        return Err(Corruption::Skip { position, lines }.into());
-                    }
-                    position += lines;
-                }
-                Ok(Some(Stamp::End)) => return Err(RingError::Closed),
-                Err(_) => return Err(Corruption::Stamp { position, word }.into()),
+    pub fn is_ready(&self) -> bool {
+        self.ring.is_ready()
+    }
+
+    /// Receives the next message, waiting for one.
+    ///
+    /// # Errors
+    ///
+    /// [`RecvError::Closed`] after the last message, [`RecvError::ProcessExited`],
+    /// [`RecvError::Corrupt`].
+    pub fn recv(&mut self) -> Result<Message<'_>, RecvError> {
+        self.recv_before(None)
+    }
+
+    /// Receives like [`Self::recv`], waiting for at most `timeout`.
+    ///
+    /// # Errors
+    ///
+    /// As [`Self::recv`], and [`RecvError::Timeout`].
+    pub fn recv_timeout(&mut self, timeout: Duration) -> Result<Message<'_>, RecvError> {
+        self.recv_before(Instant::now().checked_add(timeout))
+    }
+
+    /// Receives like [`Self::recv`], waiting until `deadline` at the latest.
+    ///
+    /// # Errors
+    ///
+    /// As [`Self::recv`], and [`RecvError::Timeout`].
+    pub fn recv_deadline(&mut self, deadline: Instant) -> Result<Message<'_>, RecvError> {
+        self.recv_before(Some(deadline))
+    }
+
+    fn recv_before(&mut self, deadline: Option<Instant>) -> Result<Message<'_>, RecvError> {
+        match self.ring.take_by(deadline) {
+            Ok(found) => Ok(Message { receiver: self, found }),
+            Err(error) => Err(self.failed(error)),
+        }
+    }
+
+    /// Receives like [`Self::recv`], without waiting; `None` if there is no message. Does not check
+    /// the watched process.
+    ///
+    /// # Errors
+    ///
+    /// [`RecvError::Closed`], [`RecvError::Corrupt`].
+    pub fn try_recv(&mut self) -> Result<Option<Message<'_>>, RecvError> {
+        match self.ring.take() {
+            Ok(found) => Ok(found.map(|found| Message { receiver: self, found })),
+            Err(error) => Err(self.failed(error)),
+        }
+    }
+
+    /// Returns what was found in the ring after [`RecvError::Corrupt`].
+    pub fn corruption(&self) -> Option<Corruption> {
+        self.corruption
+    }
+
+    #[cold]
+    fn failed(&mut self, error: RingError) -> RecvError {
+        match error {
+            RingError::Corrupt(corruption) => {
+                self.corruption = Some(corruption);
+                RecvError::Corrupt
+            }
+            // Only a sender's message can be too long.
+            RingError::Closed | RingError::Oversized { .. } => RecvError::Closed,
+            RingError::TimedOut => RecvError::Timeout,
+            RingError::Interrupted => {
+                RecvError::ProcessExited { pid: self.ring.signal().peer_pid() }
             }
         }
     }
 
-    /// Returns the position after the message.
-    fn end_of(&self, found: &Found) -> u64 {
-        found.position + self.geometry.lines_of(found.bytes)
-    }
-
-    /// Waits until [`Self::take`] returns a message or an error.
-    #[cold]
-    pub(crate) fn wait_for_message(&mut self, deadline: Option<Instant>) -> Result<(), RingError> {
-        let policy = self.policy;
-        wait(&mut MessageWait(self), policy, deadline).unwrap_or(Err(RingError::TimedOut))
-    }
-
-    /// Publishes that this end sleeps. A heavy barrier and a last check must follow before it does.
-    pub(crate) fn announce_sleep(&self) {
-        self.publish_state(SLEEPS);
-    }
-
-    /// Publishes that this end is awake.
-    pub(crate) fn stir(&self) {
-        self.publish_state(AWAKE);
-    }
-
-    fn publish_state(&self, state: u64) {
-        // Release: pairs with the Acquire load in `Sender::release`.
-        self.memory[RECEIVER].store(state | self.flags, Ordering::Release);
-    }
-
-    /// Requests one event notification. Returns whether the condition already holds, or the sender
-    /// may not see the request in time.
-    pub(crate) fn ask(&mut self, when: Notify) -> bool {
-        if when == Notify::HalfFull {
-            // The sender needs the exact position to compute the fill level.
-            self.publish_credit();
-        }
-        self.requests = self.requests.wrapping_add(ONE_REQUEST);
-        let bit = if when == Notify::Arrival { ASKS_ARRIVAL } else { ASKS_HALF_FULL };
-        self.flags = self.flags & IN_SET | self.requests | bit;
-        self.stir();
-        // Pairs with the light barrier in `Sender::release`, as in `RingSleeper::arm`.
-        let certain = self.signal.heavy();
-        let is_so = match when {
-            Notify::Arrival => self.is_ready(),
-            Notify::HalfFull => self.is_half_full(),
-        };
-        is_so || !certain
-    }
-
-    /// Cancels the request.
-    pub(crate) fn ask_for_nothing(&mut self) {
-        self.flags &= IN_SET;
-        self.stir();
-    }
-
-    fn is_half_full(&self) -> bool {
-        let mut end = self.head;
-        // At most half a lap, whatever the memory holds.
-        while end - self.head < self.geometry.half()
-            && let Ok(Some(found)) = self.look_at(end)
-        {
-            end = self.end_of(&found);
-        }
-        end - self.head >= self.geometry.half()
-    }
-
-    /// Makes the sender announce every message in this poll set. The caller announces messages that
-    /// already wait.
-    pub(crate) fn join(&mut self, set: u64, index: u64) {
-        // Relaxed, both: the Release store of the state publishes them.
-        self.memory[SET].store(set, Ordering::Relaxed);
-        self.memory[INDEX].store(index, Ordering::Relaxed);
-        self.flags |= IN_SET;
-        self.stir();
-        // Pairs with the light barrier in `Sender::release`: the sender announces every message
-        // that this end does not see afterwards. Where the barrier is refused, a waiting thread
-        // finds the message when it scans its queues.
-        self.signal.heavy();
+    /// Starts a batch: messages that are released together when the returned value is dropped.
+    pub fn batch(&mut self) -> Batch<'_> {
+        Batch { receiver: self }
     }
 }
 
-/// Wait until a message or an error is available.
-struct MessageWait<'a, M: Deref<Target = [AtomicU64]>, S: Signal>(&'a mut Receiver<M, S>);
+/// A poll only reports that a message or an error waits; [`Receiver::try_recv`] then returns it.
+/// Every poll reports a ring closed by its sender again, until the ring is removed from the slice.
+impl Polled for Receiver {
+    type Item = ();
 
-impl<M: Deref<Target = [AtomicU64]>, S: Signal> Waiter for MessageWait<'_, M, S> {
-    type Output = Result<(), RingError>;
-
-    fn sleeper(&self) -> impl Sleeper {
-        let Receiver { memory, signal, flags, .. } = &*self.0;
-        RingSleeper { memory, signal, wakeup: ARRIVALS, state: RECEIVER, flags: *flags }
+    #[inline]
+    fn take(&mut self) -> Option<()> {
+        self.ring.is_ready().then_some(())
     }
 
-    fn poll(&mut self) -> Option<Self::Output> {
-        self.0.is_ready().then_some(Ok(()))
-    }
-
-    fn check(&mut self) -> Option<Self::Output> {
-        let interrupted = self.0.signal.check().err()?;
-        // Messages sent before the sender ended come first.
-        Some(self.poll().unwrap_or(Err(interrupted.into())))
+    #[inline]
+    fn is_ready(&self) -> bool {
+        self.ring.is_ready()
     }
 }
 
-impl<M: Deref<Target = [AtomicU64]>, S: Signal> Drop for Receiver<M, S> {
+/// Message in place, where its sender composed it. Dropping it releases its lines.
+#[derive(Debug)]
+pub struct Message<'a> {
+    receiver: &'a mut Receiver,
+    found: MessageLocation,
+}
+
+impl Message<'_> {
+    /// Returns the sender and the handler.
+    pub fn header(&self) -> Header {
+        self.found.header
+    }
+
+    /// Returns the bytes.
+    pub fn as_slice(&self) -> &[u8] {
+        in_place(&self.receiver.ring, &self.found)
+    }
+}
+
+impl Drop for Message<'_> {
     fn drop(&mut self) {
-        if self.open {
-            // Relaxed: publishes no data. The sender reads it on its next publication, or when the
-            // ring is full.
-            self.memory[RECEIVER].store(CLOSED, Ordering::Relaxed);
-            self.wake();
+        self.receiver.ring.release();
+    }
+}
+
+/// Batch of messages that stay in the ring until one handshake releases all of them.
+#[derive(Debug)]
+pub struct Batch<'a> {
+    receiver: &'a mut Receiver,
+}
+
+/// Message of a [`Batch`].
+#[derive(Debug, Clone, Copy)]
+pub struct Part<'a> {
+    /// Sender and handler.
+    pub header: Header,
+    /// Bytes of the message.
+    pub bytes: &'a [u8],
+}
+
+impl Batch<'_> {
+    /// Receives the next message; `None` if there is none.
+    ///
+    /// # Errors
+    ///
+    /// [`RecvError::Closed`], [`RecvError::Corrupt`].
+    pub fn next_message(&mut self) -> Result<Option<Part<'_>>, RecvError> {
+        match self.receiver.ring.take() {
+            Ok(Some(found)) => Ok(Some(Part {
+                header: found.header,
+                bytes: in_place(&self.receiver.ring, &found),
+            })),
+            Ok(None) => Ok(None),
+            Err(error) => Err(self.receiver.failed(error)),
         }
     }
+}
+
+impl Drop for Batch<'_> {
+    fn drop(&mut self) {
+        self.receiver.ring.release();
+    }
+}
+
+/// Returns the bytes of a received message, which is released only after the reference has ended.
+fn in_place<'a>(
+    ring: &'a RingReceiver<MappedRing, FutexSignal>,
+    found: &MessageLocation,
+) -> &'a [u8] {
+    let words = ring.words(found);
+    // SAFETY: `words` covers the bytes of the message inside the mapping, which lives as long as
+    // the borrowed ring. The sender belongs to this job and follows the protocol: it writes to
+    // lines only after their release, which requires `&mut` access to the ring.
+    unsafe { std::slice::from_raw_parts(words.as_ptr().cast::<u8>(), found.bytes) }
 }

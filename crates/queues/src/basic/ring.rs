@@ -1,5 +1,5 @@
 //! Protocol of a Basic ring between one sender and one receiver: layout, errors, and the interface
-//! for sleeping. The two ends are in `sender.rs` and `receiver.rs`; they use loads, stores and
+//! for sleeping. The two ends are in `ring_sender.rs` and `ring_receiver.rs`; they use loads, stores and
 //! barriers, and no read-modify-write.
 //!
 //! The ring is a row of cache lines ("transmit and receive queues consist of a cacheable message
@@ -27,7 +27,7 @@
 //!   sender keeps the number of the last one it answered, so neither end writes to a word of the
 //!   other. Before it sets a bit of a poll set, the sender executes a full fence.
 //!
-//! The receiver trusts nothing: it loads a stamp once and checks it, and `Receiver::copy_next`
+//! The receiver trusts nothing: it loads a stamp once and checks it, and `RingReceiver::copy_next`
 //! copies the data before any use. The sender checks credits in the same way: an impossible one is
 //! an error.
 
@@ -117,10 +117,10 @@ pub(crate) struct RingSleeper<'a, S> {
 
 impl<S: Signal> Sleeper for RingSleeper<'_, S> {
     fn arm(&self) -> Armed {
-        // Acquire: pairs with the Release stores of the word in `Sender::attend` and
-        // `Receiver::wake`: an end that sees the new word also sees what was published before it.
+        // Acquire: pairs with the Release stores of the word in `RingSender::attend` and
+        // `RingReceiver::wake`: an end that sees the new word also sees what was published before it.
         let word = self.memory[self.wakeup].load(Ordering::Acquire);
-        // Release: pairs with the Acquire load in `Sender::release`.
+        // Release: pairs with the Acquire load in `RingSender::release`.
         self.memory[self.state].store(SLEEPS | self.flags, Ordering::Release);
         // Pairs with the light barrier of the other end: either it sees that this end sleeps, or
         // this end's last poll sees what it published.

@@ -1,302 +1,236 @@
-//! Sending end of a Basic ring; `ring.rs` describes the protocol.
+//! Sending end of a Basic ring between two processes of a job.
 
-use super::ring::{
-    ARRIVALS, ASKS_ARRIVAL, ASKS_HALF_FULL, AWAKE, CLOSED, CREDIT, Corruption, Geometry, IN_SET,
-    INDEX, RECEIVER, REQUEST, ROOM, RingError, RingSleeper, SENDER, SET, SLEEPS, Signal,
-};
-use super::stamp::{Header, Stamp};
-use crate::sync::{AtomicU64, Ordering, fence};
-use shm::wait::{Sleeper, SpinPolicy, Waiter, wait};
-use std::ops::Deref;
-use std::time::Instant;
-
-/// Free space for a message at the sender's tail.
-#[derive(Debug)]
-pub(crate) struct Room {
-    bytes: usize,
-    /// Lines skipped before the end of the ring.
-    skipped: u64,
-}
+use super::memory::{MappedRing, POLICY, geometry, map};
+use super::ring::{ARRIVALS, Corruption, ROOM, RingError, Signal};
+use super::ring_sender::{FreeSpace, ReservedMessage, RingSender};
+use super::signal::FutexSignal;
+use super::stamp::Header;
+use super::words;
+use crate::error::{CreateError, SendError};
+use shm::event::Event;
+use shm::process::ProcessHandle;
+use shm::segment::{Offset, Segment};
+use std::sync::Arc;
+use std::time::{Duration, Instant};
 
 /// Sending end. A ring has exactly one.
 #[derive(Debug)]
-pub(crate) struct Sender<M: Deref<Target = [AtomicU64]>, S: Signal> {
-    memory: M,
-    signal: S,
-    geometry: Geometry,
-    policy: SpinPolicy,
-    /// Next position to write.
-    tail: u64,
-    /// Position and stamp of the first unpublished message.
-    batch: Option<(u64, u64)>,
-    /// Last known position up to which the receiver has released.
-    credit: u64,
-    /// One bit per line: set if its first word is data, or a stamp older than the previous lap.
-    unstamped: Box<[u64]>,
-    /// Last answered event request, including its number.
-    answered: u64,
-    closed: bool,
+pub struct Sender {
+    ring: RingSender<MappedRing, FutexSignal>,
+    /// What was found in a corrupt ring.
+    corruption: Option<Corruption>,
 }
 
-impl<M: Deref<Target = [AtomicU64]>, S: Signal> Sender<M, S> {
-    /// Creates the end; `None` if the memory is too small for the ring. The memory is zero, and no
-    /// other sender uses it.
-    pub(crate) fn new(
-        memory: M,
-        geometry: Geometry,
-        signal: S,
-        policy: SpinPolicy,
-    ) -> Option<Self> {
-        let unstamped = vec![0; geometry.lines().div_ceil(64) as usize].into();
-        let closed = false;
-        (memory.len() >= geometry.words()).then(|| Sender {
-            memory,
-            signal,
-            geometry,
-            policy,
-            tail: 0,
-            batch: None,
-            credit: 0,
-            unstamped,
-            answered: 0,
-            closed,
-        })
+impl Sender {
+    /// Connects the sending end of a ring of `lines` lines at `at`, in committed, zeroed memory.
+    ///
+    /// # Errors
+    ///
+    /// [`CreateError::Size`], [`CreateError::Segment`].
+    pub fn connect(segment: &Arc<Segment>, at: Offset, lines: u64) -> Result<Sender, CreateError> {
+        let geometry = geometry(lines)?;
+        let signal = FutexSignal::new(segment, at, ROOM, ARRIVALS)?;
+        let ring = RingSender::new(map(segment, at, geometry)?, geometry, signal, POLICY);
+        // The mapping has the size of the ring.
+        let ring = ring.ok_or(CreateError::NotFound { object: "Basic ring", offset: at })?;
+        Ok(Sender { ring, corruption: None })
     }
 
-    pub(crate) fn geometry(&self) -> Geometry {
-        self.geometry
+    /// Sets the receiving process: when it has ended, waiting returns [`SendError::ProcessExited`]
+    /// within a tenth of a second.
+    #[must_use]
+    pub fn watching(mut self, receiver: ProcessHandle) -> Sender {
+        self.ring.signal_mut().peer = Some(receiver);
+        self
     }
 
-    pub(crate) fn signal_mut(&mut self) -> &mut S {
-        &mut self.signal
+    /// Sets the receiver's event, which this sender notifies on request, also on behalf of the poll
+    /// set of the ring.
+    #[must_use]
+    pub fn with_event(mut self, event: Event) -> Sender {
+        self.ring.signal_mut().event = Some(event);
+        self
     }
 
-    pub(crate) fn signal(&self) -> &S {
-        &self.signal
+    /// Returns the maximum size of a message in bytes: a quarter of the ring's lines, minus 8
+    /// bytes.
+    pub fn longest_message(&self) -> usize {
+        self.ring.geometry().longest()
     }
 
-    /// Starts a message in the space that [`Self::room_for`] or [`Self::wait_for_room`] returned.
-    pub(crate) fn compose(&mut self, header: Header, room: Room) -> Composing<'_, M, S> {
-        // Recorded now, before the message is finished: an abandoned message leaves data in its
-        // lines, too.
-        for line in 1..self.geometry.lines_of(room.bytes) {
-            self.set_unstamped(self.tail + room.skipped + line, true);
-        }
-        Composing { sender: self, header, room }
+    /// Reserves a buffer for a message of `bytes` bytes, waiting for free space. Publishes finished
+    /// messages before it waits.
+    ///
+    /// # Errors
+    ///
+    /// [`SendError::TooLong`], [`SendError::Closed`], [`SendError::ProcessExited`],
+    /// [`SendError::Corrupt`].
+    pub fn reserve(&mut self, header: Header, bytes: usize) -> Result<Buffer<'_>, SendError> {
+        self.reserve_before(header, bytes, None)
     }
 
-    /// Returns space for a message of this length; `None` if there is none.
-    pub(crate) fn room_for(&mut self, bytes: usize) -> Result<Option<Room>, RingError> {
-        let most = self.geometry.longest();
-        if bytes > most {
-            return Err(RingError::Oversized { bytes, most });
-        }
-        if self.closed {
-            return Err(RingError::Closed);
-        }
-        let lines = self.geometry.lines_of(bytes);
-        let left = self.geometry.before_end(self.tail);
-        let skipped = if lines > left { left } else { 0 };
-        // One line stays free: the word of the next stamp is cleared, and the end stamp needs one.
-        let end = self.tail + skipped + lines + 1;
-        if end - self.credit > self.geometry.lines() {
-            self.look_at_credit()?;
-        }
-        Ok((end - self.credit <= self.geometry.lines()).then_some(Room { bytes, skipped }))
+    /// Reserves like [`Self::reserve`], waiting until `deadline` at the latest.
+    ///
+    /// # Errors
+    ///
+    /// As [`Self::reserve`], and [`SendError::Timeout`].
+    pub fn reserve_deadline(
+        &mut self,
+        header: Header,
+        bytes: usize,
+        deadline: Instant,
+    ) -> Result<Buffer<'_>, SendError> {
+        self.reserve_before(header, bytes, Some(deadline))
     }
 
-    /// Loads the receiver's position, and checks it: an impossible one is an error.
-    fn look_at_credit(&mut self) -> Result<(), RingError> {
-        if self.memory[RECEIVER].load(Ordering::Relaxed) & CLOSED != 0 {
-            self.closed = true;
-            return Err(RingError::Closed);
+    fn reserve_before(
+        &mut self,
+        header: Header,
+        bytes: usize,
+        deadline: Option<Instant>,
+    ) -> Result<Buffer<'_>, SendError> {
+        match self.ring.wait_for_space(bytes, deadline) {
+            Ok(room) => Ok(self.buffer(header, room)),
+            Err(error) => Err(self.failed(error)),
         }
-        // Acquire: pairs with the Release store in `Receiver::publish_credit`, so that the receiver
-        // has read the lines before they are overwritten.
-        let credit = self.memory[CREDIT].load(Ordering::Acquire);
-        if credit.wrapping_sub(self.credit) > self.tail - self.credit {
-            return Err(Corruption::Credit { credit, known: self.credit, tail: self.tail }.into());
+    }
+
+    /// Reserves like [`Self::reserve`], without waiting; `None` if there is no free space.
+    ///
+    /// # Errors
+    ///
+    /// As [`Self::reserve`].
+    pub fn try_reserve(
+        &mut self,
+        header: Header,
+        bytes: usize,
+    ) -> Result<Option<Buffer<'_>>, SendError> {
+        match self.ring.space_for(bytes) {
+            Ok(Some(room)) => Ok(Some(self.buffer(header, room))),
+            Ok(None) => match self.ring.signal().check() {
+                Ok(()) => Ok(None),
+                Err(interrupted) => Err(self.failed(interrupted.into())),
+            },
+            Err(error) => Err(self.failed(error)),
         }
-        self.credit = credit;
+    }
+
+    /// Returns what was found in the ring after [`SendError::Corrupt`].
+    pub fn corruption(&self) -> Option<Corruption> {
+        self.corruption
+    }
+
+    #[cold]
+    fn failed(&mut self, error: RingError) -> SendError {
+        match error {
+            RingError::Corrupt(corruption) => {
+                self.corruption = Some(corruption);
+                SendError::Corrupt
+            }
+            RingError::Closed => SendError::Closed,
+            RingError::Oversized { most, .. } => SendError::TooLong { max: most as u32 },
+            RingError::TimedOut => SendError::Timeout,
+            RingError::Interrupted => {
+                SendError::ProcessExited { pid: self.ring.signal().peer_pid() }
+            }
+        }
+    }
+
+    fn buffer(&mut self, header: Header, room: FreeSpace) -> Buffer<'_> {
+        Buffer { composing: self.ring.compose(header, room) }
+    }
+
+    /// Publishes all finished messages with one store, and wakes the receiver if it sleeps.
+    pub fn publish(&mut self) {
+        self.ring.publish();
+    }
+
+    /// Sends a copy of one message, waiting for free space.
+    ///
+    /// # Errors
+    ///
+    /// As [`Self::reserve`].
+    pub fn send(&mut self, header: Header, bytes: &[u8]) -> Result<(), SendError> {
+        self.reserve(header, bytes.len())?.finish_with(bytes);
+        self.publish();
         Ok(())
     }
 
-    /// Returns space like [`Self::room_for`], waiting for it. Publishes finished messages first.
-    pub(crate) fn wait_for_room(
+    /// Sends like [`Self::send`], waiting for at most `timeout`.
+    ///
+    /// # Errors
+    ///
+    /// As [`Self::reserve_deadline`].
+    pub fn send_timeout(
         &mut self,
-        bytes: usize,
-        deadline: Option<Instant>,
-    ) -> Result<Room, RingError> {
-        if let Some(room) = self.room_for(bytes)? {
-            return Ok(room);
-        }
-        // The receiver cannot release unpublished messages, so waiting without this could never
-        // end.
+        header: Header,
+        bytes: &[u8],
+        timeout: Duration,
+    ) -> Result<(), SendError> {
+        let deadline = Instant::now().checked_add(timeout);
+        self.reserve_before(header, bytes.len(), deadline)?.finish_with(bytes);
         self.publish();
-        let policy = self.policy;
-        wait(&mut SpaceWait { sender: self, bytes }, policy, deadline)
-            .unwrap_or(Err(RingError::TimedOut))
+        Ok(())
     }
 
-    /// Publishes all finished messages with one store.
-    pub(crate) fn publish(&mut self) {
-        let Some((position, stamp)) = self.batch.take() else { return };
-        self.clear_next();
-        self.release(position, stamp);
+    /// Sends like [`Self::send`], waiting until `deadline` at the latest.
+    ///
+    /// # Errors
+    ///
+    /// As [`Self::reserve_deadline`].
+    pub fn send_deadline(
+        &mut self,
+        header: Header,
+        bytes: &[u8],
+        deadline: Instant,
+    ) -> Result<(), SendError> {
+        self.reserve_deadline(header, bytes.len(), deadline)?.finish_with(bytes);
+        self.publish();
+        Ok(())
     }
 
-    /// Clears the word at the tail, where the receiver will expect a stamp, if it holds data.
-    fn clear_next(&mut self) {
-        if self.set_unstamped(self.tail, false) {
-            // Relaxed: the Release store that publishes follows, and the receiver reads this word
-            // only after it has seen that store.
-            self.memory[self.geometry.stamp(self.tail)].store(0, Ordering::Relaxed);
-        }
-    }
-
-    fn release(&mut self, position: u64, stamp: u64) {
-        // Release: pairs with the Acquire load in `Receiver::look_at`. It publishes the whole
-        // batch: the receiver reads no later message before this stamp.
-        self.memory[self.geometry.stamp(position)].store(stamp, Ordering::Release);
-        // Pairs with the heavy barriers in `RingSleeper::arm`, `Receiver::ask` and `join`: either the
-        // receiver sees the stamp, or this end sees its state.
-        self.signal.light();
-        // Acquire: pairs with the Release store in `Receiver::publish_state`, so that the poll set and index
-        // are visible.
-        let state = self.memory[RECEIVER].load(Ordering::Acquire);
-        if state != AWAKE {
-            self.attend(state);
-        }
-    }
-
-    /// Serves the requests in the state of the receiver.
-    #[cold]
-    fn attend(&mut self, state: u64) {
-        self.closed |= state & CLOSED != 0;
-        if state & IN_SET != 0 {
-            // Relaxed: constant once the flag is set.
-            let [set, index] = [SET, INDEX].map(|word| self.memory[word].load(Ordering::Relaxed));
-            // Pairs with the fence between a poller's clearing of the ring's bit and its last poll
-            // of the ring.
-            fence(Ordering::SeqCst);
-            self.signal.announce(set, index);
-        }
-        if state & SLEEPS != 0 {
-            // Only this end writes the word, so load and store need not be one operation. Release:
-            // pairs with the Acquire load in `RingSleeper::arm`.
-            let rung = self.memory[ARRIVALS].load(Ordering::Relaxed).wrapping_add(1);
-            self.memory[ARRIVALS].store(rung, Ordering::Release);
-            self.signal.wake();
-        }
-        let request = state & REQUEST;
-        let is_new = request != self.answered;
-        if is_new
-            && (request & ASKS_ARRIVAL != 0 || request & ASKS_HALF_FULL != 0 && self.is_half_full())
-        {
-            self.answered = request;
-            self.signal.notify_event();
-        }
-    }
-
-    fn is_half_full(&mut self) -> bool {
-        // An error is reported by the next search for space.
-        let _ = self.look_at_credit();
-        self.tail - self.credit >= self.geometry.half()
-    }
-
-    /// Writes the stamp of the line at the tail, or keeps it if it will publish a batch.
-    fn stamp(&mut self, stamp: Stamp) {
-        let position = self.tail;
-        let word = stamp.encode(self.geometry.lap(self.tail));
-        self.set_unstamped(position, false);
-        match self.batch {
-            // Relaxed: published by the store of the batch's first stamp.
-            Some(_) => self.memory[self.geometry.stamp(position)].store(word, Ordering::Relaxed),
-            None => self.batch = Some((position, word)),
-        }
-    }
-
-    /// Records whether the first word of a line is not a stamp of this lap; returns the former
-    /// record.
-    fn set_unstamped(&mut self, position: u64, unstamped: bool) -> bool {
-        let index = self.geometry.index(position);
-        let word = &mut self.unstamped[(index / 64) as usize];
-        let bit = 1 << (index % 64);
-        let before = *word & bit != 0;
-        *word = if unstamped { *word | bit } else { *word & !bit };
-        before
+    /// Sends like [`Self::send`], without waiting; `false` if there is no free space.
+    ///
+    /// # Errors
+    ///
+    /// As [`Self::reserve`].
+    pub fn try_send(&mut self, header: Header, bytes: &[u8]) -> Result<bool, SendError> {
+        let Some(buffer) = self.try_reserve(header, bytes.len())? else { return Ok(false) };
+        buffer.finish_with(bytes);
+        self.publish();
+        Ok(true)
     }
 }
 
-impl<M: Deref<Target = [AtomicU64]>, S: Signal> Drop for Sender<M, S> {
-    /// Publishes finished messages and the end stamp.
-    fn drop(&mut self) {
-        // The line at the tail is always free (see `room_for`).
-        self.stamp(Stamp::End);
-        if let Some((position, stamp)) = self.batch.take() {
-            self.release(position, stamp);
-        }
-    }
-}
-
-/// Wait for space for a message of this length.
-struct SpaceWait<'a, M: Deref<Target = [AtomicU64]>, S: Signal> {
-    sender: &'a mut Sender<M, S>,
-    bytes: usize,
-}
-
-impl<M: Deref<Target = [AtomicU64]>, S: Signal> Waiter for SpaceWait<'_, M, S> {
-    type Output = Result<Room, RingError>;
-
-    fn sleeper(&self) -> impl Sleeper {
-        let Sender { memory, signal, .. } = &*self.sender;
-        RingSleeper { memory, signal, wakeup: ROOM, state: SENDER, flags: 0 }
-    }
-
-    fn poll(&mut self) -> Option<Self::Output> {
-        self.sender.room_for(self.bytes).transpose()
-    }
-
-    fn check(&mut self) -> Option<Self::Output> {
-        let interrupted = self.sender.signal.check().err()?;
-        // The receiver may have released lines before it ended.
-        Some(self.poll().unwrap_or(Err(interrupted.into())))
-    }
-}
-
-/// Message composed in place. Dropping it before it is finished discards it.
+/// Reserved buffer in the ring. Its initial contents are unspecified. Dropping it before
+/// [`Buffer::finish`] discards the message.
 #[derive(Debug)]
-pub(crate) struct Composing<'a, M: Deref<Target = [AtomicU64]>, S: Signal> {
-    sender: &'a mut Sender<M, S>,
-    header: Header,
-    room: Room,
+#[must_use = "an unfinished message is not sent"]
+pub struct Buffer<'a> {
+    composing: ReservedMessage<'a, MappedRing, FutexSignal>,
 }
 
-impl<M: Deref<Target = [AtomicU64]>, S: Signal> Composing<'_, M, S> {
-    pub(crate) fn bytes(&self) -> usize {
-        self.room.bytes
+impl Buffer<'_> {
+    /// Returns the bytes of the message, for writing.
+    pub fn as_mut_slice(&mut self) -> &mut [u8] {
+        let bytes = self.composing.bytes();
+        let words = self.composing.words();
+        // SAFETY: `words` covers `bytes` bytes of the mapping, which lives as long as the sender
+        // that `self` borrows; the words are atomics, so their memory may be written through a
+        // shared reference. `&mut self` makes this the process's only reference, and the receiver
+        // does not read lines that it has released and that are not published.
+        unsafe { std::slice::from_raw_parts_mut(words.as_ptr().cast::<u8>().cast_mut(), bytes) }
     }
 
-    /// Returns the words of the message. Only the sender accesses them until publication.
-    pub(crate) fn words(&self) -> &[AtomicU64] {
-        let geometry = self.sender.geometry;
-        let first = geometry.stamp(self.sender.tail + self.room.skipped) + 1;
-        &self.sender.memory[first..first + self.room.bytes.div_ceil(8)]
+    /// Finishes the message; the next [`Sender::publish`] makes it visible.
+    pub fn finish(self) {
+        self.composing.finish();
     }
 
-    /// Adds the message to the batch.
-    pub(crate) fn finish(self) {
-        let sender = self.sender;
-        let Room { bytes, skipped } = self.room;
-        if skipped > 0 {
-            sender.stamp(Stamp::Skip { lines: skipped });
-            // The other skipped lines keep stamps of an earlier lap, so they need clearing later.
-            for line in 1..skipped {
-                sender.set_unstamped(sender.tail + line, true);
-            }
-            sender.tail += skipped;
-        }
-        sender.stamp(Stamp::Message { header: self.header, bytes });
-        sender.tail += sender.geometry.lines_of(bytes);
+    fn finish_with(self, bytes: &[u8]) {
+        // In atomic words, although the receiver does not read these lines yet: in a connection,
+        // which uses the same ring, the other end may be hostile.
+        words::store_bytes(self.composing.words(), bytes);
+        self.finish();
     }
 }

@@ -3,8 +3,9 @@
 use super::end::{ConnectionEnd, RingMemory, RingPeer, open_ring, too_small};
 use super::error::ConnectionError;
 use super::socket::{POLICY, SocketSleeper};
+use crate::basic::Corruption;
 use crate::basic::ring::{RingError, Signal};
-use crate::basic::{Corruption, receiver};
+use crate::basic::ring_receiver::RingReceiver;
 use crate::id::SourceName;
 use crate::names::{CloseReason, ConnectionParts, DroppedEnd, Peer, ServerConnection, SourceTable};
 use crate::receive_queues::Class;
@@ -16,7 +17,7 @@ use std::time::{Duration, Instant};
 /// The receiving end.
 #[derive(Debug)]
 pub struct Receiver {
-    ring: receiver::Receiver<RingMemory, SocketSleeper>,
+    ring: RingReceiver<RingMemory, SocketSleeper>,
     end: ConnectionEnd,
     peer: RingPeer,
     segment: Arc<Segment>,
@@ -36,7 +37,7 @@ impl Receiver {
         let end = ConnectionEnd::new(server, offer.connection, DroppedEnd::Receiver);
         let (segment, memory, geometry) = open_ring(&offer, memory)?;
         let sleeper = SocketSleeper::new(server, (offer.connection, true), socket);
-        let ring = receiver::Receiver::new(memory, geometry, sleeper, POLICY, position);
+        let ring = RingReceiver::new(memory, geometry, sleeper, POLICY, position);
         let ring = ring.ok_or_else(|| too_small(&offer))?;
         let peer = RingPeer::new(&offer);
         Ok(Receiver { ring, end, peer, segment, sources, source: offer.source, class: offer.class })

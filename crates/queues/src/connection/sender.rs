@@ -5,9 +5,10 @@ use super::error::ConnectionError;
 use super::job_queues::PeerQueues;
 use super::queue_transport::QueueTransport;
 use super::socket::{POLICY, SocketSleeper};
+use crate::basic::Header;
 use crate::basic::ring::{RingError, Signal};
+use crate::basic::ring_sender::{FreeSpace, RingSender};
 use crate::basic::words::store_bytes;
-use crate::basic::{Header, sender};
 use crate::cache_line::{CacheLineMessage, LINE_DATA};
 use crate::error::SendError;
 use crate::id::{QueueIndex, QueueName, SourceName};
@@ -41,7 +42,7 @@ enum Transport {
 
 #[derive(Debug)]
 struct RingTransport {
-    ring: sender::Sender<RingMemory, SocketSleeper>,
+    ring: RingSender<RingMemory, SocketSleeper>,
     peer: RingPeer,
     /// Generation of the table entry for which the connection was opened.
     opened_for: u16,
@@ -72,7 +73,7 @@ impl Sender {
         let (_, memory, geometry) = open_ring(&offer, memory)?;
         let generation = table.lookup(name).map_or(0, |destination| destination.generation);
         let sleeper = SocketSleeper::new(server, (offer.connection, false), socket);
-        let ring = sender::Sender::new(memory, geometry, sleeper, POLICY);
+        let ring = RingSender::new(memory, geometry, sleeper, POLICY);
         let ring = ring.ok_or_else(|| too_small(&offer))?;
         let peer = RingPeer::new(&offer);
         let transport = RingTransport { ring, peer, opened_for: generation, generation };
@@ -193,7 +194,7 @@ impl Sender {
         self.check_destination()?;
         match &mut self.transport {
             Transport::Ring(ring) => {
-                let room = ring.ring.wait_for_room(bytes.len(), deadline);
+                let room = ring.ring.wait_for_space(bytes.len(), deadline);
                 let room = room.map_err(|error| ring.peer.explain(&self.end, error))?;
                 ring.compose(Header { source: self.source, handler }, bytes, room);
                 ring.ring.publish();
@@ -240,7 +241,7 @@ impl Sender {
         self.check_destination()?;
         match &mut self.transport {
             Transport::Ring(ring) => {
-                let room = ring.ring.room_for(bytes.len());
+                let room = ring.ring.space_for(bytes.len());
                 let room = room.map_err(|error| ring.peer.explain(&self.end, error))?;
                 let Some(room) = room else { return Ok(false) };
                 ring.compose(Header { source: self.source, handler }, bytes, room);
@@ -330,7 +331,7 @@ impl Sender {
 }
 
 impl RingTransport {
-    fn compose(&mut self, header: Header, bytes: &[u8], room: sender::Room) {
+    fn compose(&mut self, header: Header, bytes: &[u8], room: FreeSpace) {
         let message = self.ring.compose(header, room);
         store_bytes(message.words(), bytes);
         message.finish();

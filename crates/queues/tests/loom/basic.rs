@@ -1,8 +1,5 @@
 //! Loom models of the two ends of a Basic ring, over several laps of a tiny ring.
 
-#[path = "../../src/basic/receiver.rs"]
-#[allow(dead_code, reason = "the models below use parts of it")]
-mod receiver;
 #[path = "../../src/basic/ring.rs"]
 #[allow(
     dead_code,
@@ -10,9 +7,12 @@ mod receiver;
     reason = "the file is a library module; the models below use parts of it"
 )]
 mod ring;
-#[path = "../../src/basic/sender.rs"]
+#[path = "../../src/basic/ring_receiver.rs"]
 #[allow(dead_code, reason = "the models below use parts of it")]
-mod sender;
+mod ring_receiver;
+#[path = "../../src/basic/ring_sender.rs"]
+#[allow(dead_code, reason = "the models below use parts of it")]
+mod ring_sender;
 #[path = "../../src/basic/stamp.rs"]
 #[allow(unreachable_pub, reason = "the file is a library module")]
 mod stamp;
@@ -24,9 +24,9 @@ use crate::poll_set::{Bits, Members, Poller};
 use crate::sync::{AtomicU64, Ordering, fence};
 use loom::sync::{Condvar, Mutex};
 use loom::thread;
-use receiver::Receiver;
 use ring::{ARRIVALS, Geometry, ROOM, RingError, Signal};
-use sender::Sender;
+use ring_receiver::RingReceiver;
+use ring_sender::RingSender;
 use shm::event::Notify;
 use shm::wait::SpinPolicy;
 use stamp::{Header, Stamp};
@@ -113,7 +113,7 @@ const AT: u64 = 4096;
 const POLICY: SpinPolicy =
     SpinPolicy { eager: 0, spins: 0, yields: 0, slice: Duration::from_millis(100) };
 
-type Ends = (Sender<Words, FutexSignal>, Receiver<Words, FutexSignal>);
+type Ends = (RingSender<Words, FutexSignal>, RingReceiver<Words, FutexSignal>);
 
 fn ends(lines: u64) -> Ends {
     let geometry = Geometry::new(lines).expect("a power of two");
@@ -126,8 +126,8 @@ fn ends(lines: u64) -> Ends {
     let signal = |own| FutexSignal { scene: Arc::clone(&scene), own, reached: true };
     let words = || Words(Arc::clone(&scene));
     (
-        Sender::new(words(), geometry, signal(ROOM), POLICY).expect("enough memory"),
-        Receiver::new(words(), geometry, signal(ARRIVALS), POLICY, 0).expect("enough memory"),
+        RingSender::new(words(), geometry, signal(ROOM), POLICY).expect("enough memory"),
+        RingReceiver::new(words(), geometry, signal(ARRIVALS), POLICY, 0).expect("enough memory"),
     )
 }
 
@@ -138,8 +138,8 @@ fn model(preemptions: usize, body: impl Fn() + Sync + Send + 'static) {
 }
 
 /// Composes a message of `words` words that all hold `value`.
-fn compose(sender: &mut Sender<Words, FutexSignal>, words: usize, value: u64) {
-    let room = sender.wait_for_room(words * 8, None).expect("the receiver reads");
+fn compose(sender: &mut RingSender<Words, FutexSignal>, words: usize, value: u64) {
+    let room = sender.wait_for_space(words * 8, None).expect("the receiver reads");
     let message = sender.compose(Header { handler: value as u8, ..Header::default() }, room);
     message.words().iter().for_each(|word| word.store(value, Ordering::Relaxed));
     message.finish();
@@ -147,7 +147,7 @@ fn compose(sender: &mut Sender<Words, FutexSignal>, words: usize, value: u64) {
 
 /// Takes the next message, whose words must all be alike and which must be for the handler of that
 /// number.
-fn receive(receiver: &mut Receiver<Words, FutexSignal>) -> Result<u64, RingError> {
+fn receive(receiver: &mut RingReceiver<Words, FutexSignal>) -> Result<u64, RingError> {
     let found = receiver.take_by(None)?;
     let values: Vec<u64> =
         receiver.words(&found).iter().map(|word| word.load(Ordering::Relaxed)).collect();
@@ -196,7 +196,7 @@ fn one_store_publishes_a_whole_batch() {
             for pair in 0..5 {
                 // Room for both, so that the first need not be published to make room for the
                 // second.
-                sender.wait_for_room(2 * 56, None).expect("the receiver reads");
+                sender.wait_for_space(2 * 56, None).expect("the receiver reads");
                 compose(&mut sender, 1, 2 * pair + 1);
                 compose(&mut sender, 1, 2 * pair + 2);
                 sender.publish();
@@ -244,7 +244,7 @@ fn a_sleeping_sender_notices_a_closed_receiver() {
             assert_eq!(receive(&mut receiver), Ok(1));
         });
         for value in 1.. {
-            match sender.wait_for_room(8, None) {
+            match sender.wait_for_space(8, None) {
                 Ok(room) => {
                     let message =
                         sender.compose(Header { handler: value as u8, ..Header::default() }, room);
@@ -323,7 +323,7 @@ fn each_request_for_an_event_is_answered() {
 }
 
 /// The only member of its set, as a poller sees it.
-struct Ring<'a>(&'a mut Receiver<Words, FutexSignal>);
+struct Ring<'a>(&'a mut RingReceiver<Words, FutexSignal>);
 
 impl Members for Ring<'_> {
     type Item = u64;

@@ -1,0 +1,298 @@
+//! Receiving end of a Basic ring; `ring.rs` describes the protocol.
+
+use super::ring::{
+    ARRIVALS, ASKS_ARRIVAL, ASKS_HALF_FULL, AWAKE, CLOSED, CREDIT, Corruption, Geometry, IN_SET,
+    INDEX, ONE_REQUEST, RECEIVER, ROOM, RingError, RingSleeper, SENDER, SET, SLEEPS, Signal,
+};
+use super::stamp::{Header, Stamp};
+use super::words::load_bytes;
+use crate::sync::{AtomicU64, Ordering};
+use shm::event::Notify;
+use shm::wait::{Sleeper, SpinPolicy, Waiter, wait};
+use std::ops::Deref;
+use std::time::Instant;
+
+/// Checked location of a message.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct MessageLocation {
+    pub(crate) header: Header,
+    pub(crate) bytes: usize,
+    position: u64,
+}
+
+/// Receiving end. A ring has exactly one.
+#[derive(Debug)]
+pub(crate) struct RingReceiver<M: Deref<Target = [AtomicU64]>, S: Signal> {
+    memory: M,
+    signal: S,
+    geometry: Geometry,
+    policy: SpinPolicy,
+    /// Next position to read.
+    head: u64,
+    /// Last published credit.
+    published: u64,
+    /// Bits besides the state: membership in a poll set, and the request.
+    flags: u64,
+    /// Number of requests so far.
+    requests: u64,
+    /// True if dropping this end closes the ring.
+    open: bool,
+}
+
+impl<M: Deref<Target = [AtomicU64]>, S: Signal> RingReceiver<M, S> {
+    /// Creates the end; `None` if the memory is too small for the ring. `position` is 0, or the
+    /// result of [`Self::leave`].
+    pub(crate) fn new(
+        memory: M,
+        geometry: Geometry,
+        signal: S,
+        policy: SpinPolicy,
+        position: u64,
+    ) -> Option<Self> {
+        let fits = memory.len() >= geometry.words();
+        let head = position;
+        fits.then(|| RingReceiver {
+            memory,
+            signal,
+            geometry,
+            policy,
+            head,
+            published: head,
+            flags: 0,
+            requests: 0,
+            open: true,
+        })
+    }
+
+    pub(crate) fn signal_mut(&mut self) -> &mut S {
+        &mut self.signal
+    }
+
+    pub(crate) fn signal(&self) -> &S {
+        &self.signal
+    }
+
+    /// Leaves the ring without closing it; another receiver continues at the returned position.
+    pub(crate) fn leave(&mut self) -> u64 {
+        self.publish_credit();
+        self.open = false;
+        self.head
+    }
+
+    /// Returns the words of a message that was taken and not released.
+    pub(crate) fn words(&self, found: &MessageLocation) -> &[AtomicU64] {
+        let first = self.geometry.stamp(found.position) + 1;
+        &self.memory[first..first + found.bytes.div_ceil(8)]
+    }
+
+    /// Takes the next message if there is one.
+    pub(crate) fn take(&mut self) -> Result<Option<MessageLocation>, RingError> {
+        let Some(found) = self.look()? else { return Ok(None) };
+        self.head = self.end_of(&found);
+        Ok(Some(found))
+    }
+
+    /// Takes the next message, waiting for one.
+    pub(crate) fn take_by(
+        &mut self,
+        deadline: Option<Instant>,
+    ) -> Result<MessageLocation, RingError> {
+        loop {
+            if let Some(found) = self.take()? {
+                return Ok(found);
+            }
+            self.wait_for_message(deadline)?;
+        }
+    }
+
+    /// Returns whether [`Self::take`] would return a message or an error.
+    pub(crate) fn is_ready(&self) -> bool {
+        !matches!(self.look(), Ok(None))
+    }
+
+    /// Copies the next message, which its sender may overwrite at any time, and releases it.
+    pub(crate) fn copy_next(&mut self, into: &mut Vec<u8>) -> Result<Option<Header>, RingError> {
+        let Some(found) = self.take()? else { return Ok(None) };
+        into.clear();
+        into.resize(found.bytes, 0);
+        load_bytes(self.words(&found), into);
+        self.release();
+        Ok(Some(found.header))
+    }
+
+    /// Releases all taken messages; publishes the credit once a quarter of the ring has been
+    /// released.
+    pub(crate) fn release(&mut self) {
+        if self.head - self.published >= self.geometry.quarter() {
+            self.publish_credit();
+        }
+    }
+
+    fn publish_credit(&mut self) {
+        self.published = self.head;
+        // Release: pairs with the Acquire load in `RingSender::look_at_credit`, so that this end's
+        // loads of the lines precede the sender's next stores to them.
+        self.memory[CREDIT].store(self.head, Ordering::Release);
+        self.wake();
+    }
+
+    fn wake(&self) {
+        // Pairs with the heavy barrier in `RingSleeper::arm`.
+        self.signal.light();
+        if self.memory[SENDER].load(Ordering::Relaxed) != AWAKE {
+            // Only this end writes the word, so load and store need not be one operation. Release:
+            // pairs with the Acquire load in `RingSleeper::arm`.
+            let rung = self.memory[ROOM].load(Ordering::Relaxed).wrapping_add(1);
+            self.memory[ROOM].store(rung, Ordering::Release);
+            self.signal.wake();
+        }
+    }
+
+    fn look(&self) -> Result<Option<MessageLocation>, RingError> {
+        self.look_at(self.head)
+    }
+
+    /// Returns the message at a position, with its stamp checked. Each word is loaded only once,
+    /// because a hostile sender may change it at any time.
+    #[inline]
+    fn look_at(&self, mut position: u64) -> Result<Option<MessageLocation>, RingError> {
+        loop {
+            // Acquire: pairs with the Release store in `RingSender::release`.
+            let word = self.memory[self.geometry.stamp(position)].load(Ordering::Acquire);
+            match Stamp::decode(word, self.geometry.lap(position)) {
+                Ok(None) => return Ok(None),
+                Ok(Some(Stamp::Message { header, bytes })) => {
+                    let lines = self.geometry.lines_of(bytes);
+                    if bytes > self.geometry.longest() || lines > self.geometry.before_end(position)
+                    {
+                        return Err(Corruption::Length { position, bytes }.into());
+                    }
+                    return Ok(Some(MessageLocation { header, bytes, position }));
+                }
+                Ok(Some(Stamp::Skip { lines })) => {
+                    // A skip of a quarter or more is invalid. This also bounds the loop: a second
+                    // skip in a row would start at the beginning of the ring and be too long.
+                    if lines != self.geometry.before_end(position)
+                        || lines >= self.geometry.quarter().max(1)
+                    {
+                        return Err(Corruption::Skip { position, lines }.into());
+                    }
+                    position += lines;
+                }
+                Ok(Some(Stamp::End)) => return Err(RingError::Closed),
+                Err(_) => return Err(Corruption::Stamp { position, word }.into()),
+            }
+        }
+    }
+
+    /// Returns the position after the message.
+    fn end_of(&self, found: &MessageLocation) -> u64 {
+        found.position + self.geometry.lines_of(found.bytes)
+    }
+
+    /// Waits until [`Self::take`] returns a message or an error.
+    #[cold]
+    pub(crate) fn wait_for_message(&mut self, deadline: Option<Instant>) -> Result<(), RingError> {
+        let policy = self.policy;
+        wait(&mut MessageWait(self), policy, deadline).unwrap_or(Err(RingError::TimedOut))
+    }
+
+    /// Publishes that this end sleeps. A heavy barrier and a last check must follow before it does.
+    pub(crate) fn announce_sleep(&self) {
+        self.publish_state(SLEEPS);
+    }
+
+    /// Publishes that this end is awake.
+    pub(crate) fn stir(&self) {
+        self.publish_state(AWAKE);
+    }
+
+    fn publish_state(&self, state: u64) {
+        // Release: pairs with the Acquire load in `RingSender::release`.
+        self.memory[RECEIVER].store(state | self.flags, Ordering::Release);
+    }
+
+    /// Requests one event notification. Returns whether the condition already holds, or the sender
+    /// may not see the request in time.
+    pub(crate) fn ask(&mut self, when: Notify) -> bool {
+        if when == Notify::HalfFull {
+            // The sender needs the exact position to compute the fill level.
+            self.publish_credit();
+        }
+        self.requests = self.requests.wrapping_add(ONE_REQUEST);
+        let bit = if when == Notify::Arrival { ASKS_ARRIVAL } else { ASKS_HALF_FULL };
+        self.flags = self.flags & IN_SET | self.requests | bit;
+        self.stir();
+        // Pairs with the light barrier in `RingSender::release`, as in `RingSleeper::arm`.
+        let certain = self.signal.heavy();
+        let is_so = match when {
+            Notify::Arrival => self.is_ready(),
+            Notify::HalfFull => self.is_half_full(),
+        };
+        is_so || !certain
+    }
+
+    /// Cancels the request.
+    pub(crate) fn ask_for_nothing(&mut self) {
+        self.flags &= IN_SET;
+        self.stir();
+    }
+
+    fn is_half_full(&self) -> bool {
+        let mut end = self.head;
+        // At most half a lap, whatever the memory holds.
+        while end - self.head < self.geometry.half()
+            && let Ok(Some(found)) = self.look_at(end)
+        {
+            end = self.end_of(&found);
+        }
+        end - self.head >= self.geometry.half()
+    }
+
+    /// Makes the sender announce every message in this poll set. The caller announces messages that
+    /// already wait.
+    pub(crate) fn join(&mut self, set: u64, index: u64) {
+        // Relaxed, both: the Release store of the state publishes them.
+        self.memory[SET].store(set, Ordering::Relaxed);
+        self.memory[INDEX].store(index, Ordering::Relaxed);
+        self.flags |= IN_SET;
+        self.stir();
+        // Pairs with the light barrier in `RingSender::release`: the sender announces every message
+        // that this end does not see afterwards. Where the barrier is refused, a waiting thread
+        // finds the message when it scans its queues.
+        self.signal.heavy();
+    }
+}
+
+/// Wait until a message or an error is available.
+struct MessageWait<'a, M: Deref<Target = [AtomicU64]>, S: Signal>(&'a mut RingReceiver<M, S>);
+
+impl<M: Deref<Target = [AtomicU64]>, S: Signal> Waiter for MessageWait<'_, M, S> {
+    type Output = Result<(), RingError>;
+
+    fn sleeper(&self) -> impl Sleeper {
+        let RingReceiver { memory, signal, flags, .. } = &*self.0;
+        RingSleeper { memory, signal, wakeup: ARRIVALS, state: RECEIVER, flags: *flags }
+    }
+
+    fn poll(&mut self) -> Option<Self::Output> {
+        self.0.is_ready().then_some(Ok(()))
+    }
+
+    fn check(&mut self) -> Option<Self::Output> {
+        let interrupted = self.0.signal.check().err()?;
+        // Messages sent before the sender ended come first.
+        Some(self.poll().unwrap_or(Err(interrupted.into())))
+    }
+}
+
+impl<M: Deref<Target = [AtomicU64]>, S: Signal> Drop for RingReceiver<M, S> {
+    fn drop(&mut self) {
+        if self.open {
+            // Relaxed: publishes no data. The sender reads it on its next publication, or when the
+            // ring is full.
+            self.memory[RECEIVER].store(CLOSED, Ordering::Relaxed);
+            self.wake();
+        }
+    }
+}
