@@ -80,6 +80,8 @@ impl ConnectionEnd {
 
     /// Returns the name server's reason for closing the connection, or `otherwise` if it gave none.
     pub(super) fn closed(&self, peer: &Peer, otherwise: ConnectionError) -> ConnectionError {
+        // The notice of the name server may still be in its socket: it names the reason, where the
+        // ring shows only that the other end is closed.
         self.server.receive();
         self.close_error(peer).unwrap_or(otherwise)
     }
@@ -87,6 +89,8 @@ impl ConnectionEnd {
 
 impl Drop for ConnectionEnd {
     fn drop(&mut self) {
+        // A sender has published all its messages before this, so the receiver finds them before the
+        // report of the end.
         self.server.forget_connection(self.connection, self.dropped, self.notifies_drop);
     }
 }

@@ -72,12 +72,15 @@ impl JobQueues {
         peer: &Peer,
         descriptors: Vec<OwnedFd>,
     ) -> Option<(Arc<PeerQueues>, QueueSender)> {
+        // The lock is held while this process attaches: two threads that open connections to one peer
+        // attach once.
         let mut peers = self.peers.lock().unwrap_or_else(PoisonError::into_inner);
         let peer = match peers.get(&number).and_then(Weak::upgrade) {
             Some(peer) => peer,
             None => {
                 let remote = connect(descriptors)?;
                 let peer = Arc::new(PeerQueues { remote, peer: peer.clone() });
+                // Entries that no connection uses any more.
                 peers.retain(|_, peer| peer.strong_count() != 0);
                 peers.insert(number, Arc::downgrade(&peer));
                 peer

@@ -61,6 +61,8 @@ impl QueueTransport {
         message: &CacheLineMessage,
         deadline: Option<Instant>,
     ) -> Result<bool, SendError> {
+        // The receive queue stays mapped and full after the name has moved, and its owner may live on
+        // without receiving: so the caller checks the name after every slice.
         let slice = Instant::now() + SLICE;
         let until = deadline.map_or(slice, |deadline| deadline.min(slice));
         match self.destination.send_deadline(message, until) {

@@ -264,9 +264,12 @@ impl Sender {
 
     /// Checks that the name still has this destination: one load per message.
     fn check_destination(&mut self) -> Result<(), ConnectionError> {
+        // A failure is final: the ring may be corrupt, so nothing is written into it again.
         if let Transport::Ring(ring) = &self.transport {
             ring.peer.check()?;
         }
+        // Acquire, in the table: pairs with the name server's Release. The entry of a name that was
+        // revoked or moved is seen here before the message is composed, not after.
         let destination = match self.table.lookup(self.name) {
             Ok(destination) => destination,
             Err(error) => {
@@ -297,6 +300,7 @@ impl Sender {
     #[cold]
     fn check_notices(&mut self) -> Result<(), ConnectionError> {
         match &mut self.transport {
+            // The other end has closed its socket, or the name server has sent a notice.
             Transport::Ring(ring) if ring.ring.signal().check().is_err() => {
                 Err(ring.peer.explain(&self.end, RingError::Interrupted))
             }

@@ -77,6 +77,7 @@ impl NameClient {
         let Response::Registered { ports, resident } = response else {
             return Err(NameError::UnexpectedResponse.into());
         };
+        // The name server sends all three descriptors or none, according to the job's segment.
         let (segment, job_queues) = match <[OwnedFd; 3]>::try_from(descriptors) {
             Ok([segment, memory, event]) => {
                 let job_queues =
@@ -156,6 +157,8 @@ impl NameClient {
         deadline: Instant,
     ) -> Result<QueueName, PortError> {
         match self.look_up_at(address, true, deadline) {
+            // The server responds to this look-up only when the port opens. A second one without the
+            // wait tells a closed port from a server that is stopped.
             Err(PortError::Names(NameError::NoAnswer { waited })) => {
                 self.look_up_at(address, false, Instant::now() + PROBE)?;
                 Err(PortError::NotOpen { address: address.clone(), waited })

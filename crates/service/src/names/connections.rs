@@ -227,10 +227,12 @@ impl Connections {
         } else {
             (connection.sender, connection.receiver)
         };
+        // A client may name any connection. It can only close its own ends, and a sender only once.
         if own != member || connection.is_draining && !dropped.is_receiver() {
             return;
         }
         if connection.has_ring() {
+            // The other end observes the closed socket, after the messages that are in the ring.
             self.remove(number);
             if !dropped.is_receiver() {
                 let about = Some((number, ConnectionNotice::Cancelling));
@@ -247,6 +249,8 @@ impl Connections {
             self.remove(number);
             ConnectionNotice::Closing
         } else {
+            // The receiver may still have messages of it. The connection leaves its route, so that
+            // the sender can open another; it stays in `draining`, which orders the two.
             connection.is_draining = true;
             let route = connection.route;
             self.by_route.remove(&route);
@@ -316,11 +320,14 @@ impl Connections {
         };
         let target =
             connection.moving.take().and_then(|to| Some((to, self.directory.owner(to)?.0)));
+        // A client that moves no connection, or sends other descriptors, loses its own end only.
         let (Some((to, receiver)), 2) = (target, descriptors.len()) else {
             // There is no target. The descriptors are closed here, which the sender observes.
             self.remove(number);
             return;
         };
+        // The sender is not notified: its ring and its socket stay the same, and the new receiver
+        // continues at `position`. A wrong position harms the job of both receivers only.
         (connection.to, connection.receiver) = (to, receiver);
         let sender = connection.sender;
         let connection = &self.connections[&number];
@@ -337,6 +344,8 @@ impl Connections {
     /// Removes a client that has ended or closed its socket.
     pub(super) fn leave(&mut self, client: MemberId) {
         self.waiting.retain(|waiting| waiting.member != client);
+        // First the tables, then the notices: a sender that is notified of the end finds it in its
+        // table too, and opens no connection to the former process.
         let job = self.directory.leave(client);
         if let Some(job) = job {
             self.close_where(CloseReason::Gone, |connection, _| {
@@ -346,6 +355,7 @@ impl Connections {
                 self.refuse_lookups(job);
             }
         }
+        // Processes of the job may outlive its owner; the last of them removes the job above.
         if let Some(job) = self.owners.remove(&client)
             && self.directory.release_job(job)
         {

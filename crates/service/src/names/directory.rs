@@ -121,6 +121,8 @@ impl Directory {
             return false;
         }
         record.lifetime = JobLifetime::Ended;
+        // The name is free for another job, which gets another index: rights that were granted to
+        // this index, and names that mean its ports, never apply to the later job.
         record.segment = None;
         record.foreign.clear();
         record.rights.clear();
@@ -216,6 +218,7 @@ impl Directory {
         let processes = record.plan.processes;
         let slot =
             record.slots.get_mut(process as usize).ok_or(Refusal::NoSuchProcess { processes })?;
+        // The former process may have ended, with its exit not observed yet. Its successor retries.
         if let ProcessSlot::Taken(other) = *slot {
             return Err(Refusal::ProcessTaken {
                 pid: self.members.get(&other).map_or(0, |other| other.pid),
@@ -307,6 +310,8 @@ impl Directory {
 
     /// Re-points a name to another port.
     pub(super) fn repoint(&mut self, job: JobId, name: QueueName, to: PortId) {
+        // Names of the old and the new port change together with the meaning, so `known_as` always
+        // lists the names of a port.
         let Some(meaning) = self.jobs[job].names.get_mut(usize::from(name.number())) else {
             return;
         };
@@ -365,6 +370,8 @@ impl Directory {
     /// which makes further entries stale. That terminates, because every port gets one name in each
     /// job.
     fn settle(&mut self) {
+        // An entry is computed from the current state when it is written, so an entry that becomes
+        // stale twice is written with the last state at least once.
         while let Some((job, name)) = self.stale.pop_first() {
             for from in self.open_ports(job) {
                 self.write_entry(from, name);
@@ -401,6 +408,7 @@ impl Directory {
         from: PortId,
         name: QueueName,
     ) -> Result<NameState, Refusal> {
+        // A revocation outlives the port and its process: it is checked first.
         let Some(to) = self.meaning(from.job, name) else { return Ok(NameState::Unknown) };
         if self.jobs[from.job].revoked.contains(&name) {
             return Ok(NameState::Revoked);

@@ -82,6 +82,7 @@ pub fn add_job_at(
 ) -> Result<JobOwner, StartError> {
     let deadline = Instant::now() + timeout;
     loop {
+        // Each round either adds the job or finds no server and starts one. Two rounds suffice unless servers end or are killed as fast as they start.
         let added = connect(name, Duration::ZERO)
             .map_err(NameError::from)
             .and_then(|socket| JobOwner::add_over(socket, name, config, deadline));
@@ -144,6 +145,7 @@ pub fn serve(name: &str) -> Result<(), StartError> {
     // leader. The working directory may be unmounted while the server runs.
     let _ = rustix::process::setsid();
     let _ = std::env::set_current_dir("/");
+    // Binding decides between servers that start at once: the kernel gives the name to one.
     let server = match NameServer::bind(name) {
         Ok(server) => server,
         Err(NameError::Broker(BrokerError::NameTaken { .. })) => {

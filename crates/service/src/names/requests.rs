@@ -44,6 +44,7 @@ impl Connections {
             | Request::MovePort { .. } => self
                 .change_owned_job(member, request)
                 .map(|()| self.answer(member, question, Response::Done, Vec::new())),
+            // All other requests are those of registered processes.
             _ if self.directory.member(member).is_none() => Err(Refusal::NotUnderstood),
             Request::OpenPort { port } => self.open_port(member, question, port),
             Request::LookUp { address, wait } => self.look_up(member, question, &address, wait),
@@ -87,6 +88,8 @@ impl Connections {
     }
 
     fn open_port(&mut self, member: MemberId, question: u32, port: u16) -> Result<(), Refusal> {
+        // From here on the tables of all senders lead to the port. Connections that they open before
+        // the response below arrive in the client's socket after it, in the order of the events.
         let place = self.directory.open_port(member, port)?;
         let name = self.directory.name(place.job, place)?;
         let Some((_, open)) = self.directory.owner(place) else { return Err(Refusal::PortNotOpen) };
@@ -138,6 +141,8 @@ impl Connections {
             return Err(Refusal::PortNotOpen);
         }
         let from = PortId { job: record.job, process: record.process, port };
+        // The same state as in the sender's table, computed anew: the request may be older than the
+        // last change, and the table is only the server's copy of the rules.
         let source = match self.directory.name_state(from, name)? {
             NameState::Open { source, .. } => source,
             NameState::Unknown => return Err(Refusal::UnknownName),
@@ -178,6 +183,7 @@ impl Connections {
             }
             None => create_ring()?,
         };
+        // Nothing can fail from here on, so the former connection is closed only for a new one.
         if let Some(left) = left {
             self.close_by(member, left, DroppedEnd::SenderGoesOn);
         }
@@ -239,6 +245,8 @@ impl Connections {
         config: JobConfig,
     ) -> Result<(), Refusal> {
         let (job, key) = self.directory.add_owned_job(config).map_err(refusal_of)?;
+        // A client owns at most one job: the server refuses a second request of this kind, as it
+        // refuses a second registration.
         self.owners.insert(client, job);
         self.answer(client, question, Response::JobAdded { key }, Vec::new());
         Ok(())
@@ -248,6 +256,7 @@ impl Connections {
     /// it, its names, and its ports.
     fn change_owned_job(&mut self, client: MemberId, request: Request) -> Result<(), Refusal> {
         let job = *self.owners.get(&client).ok_or(Refusal::NotUnderstood)?;
+        // Each operation below is bound to `own`, so an owner cannot name another job's names.
         let own = self.directory.job_name(job).to_owned();
         let outcome = match request {
             Request::SetRight { from, may } => self.set_right(&from, &own, may),
