@@ -7,7 +7,7 @@
     unreachable_pub,
     reason = "the files are library modules; the models below use parts of them"
 )]
-mod cache_line {
+mod protocol {
     pub(crate) mod message;
     pub(crate) mod slots;
 }
@@ -18,10 +18,10 @@ use crate::id::SourceName;
 use crate::model::{long_model, model};
 use crate::slot_ring::{RecvState, SenderId, SlotMemory, SlotRing, SlotWords, VoidPolicy};
 use crate::sync::{AtomicU32, AtomicU64, Ordering};
-use cache_line::message::{CacheLineHeader, CacheLineMessage};
-use cache_line::slots::CacheLineSlot;
 use loom::sync::Arc;
 use loom::thread;
+use protocol::message::{CacheLineHeader, CacheLineMessage};
+use protocol::slots::CacheLineSlot;
 
 /// Slots, and one bit for each ended process, which the kernel reports in production.
 #[derive(Debug, Clone, Copy)]

@@ -1,7 +1,7 @@
 //! Loom models of a sender and a receiver of a channel.
 
 #[path = "../../src/channel"]
-mod channel {
+mod protocol {
     pub(crate) mod key;
     #[allow(dead_code, reason = "the file is a library module; the models below use parts of it")]
     pub(crate) mod ring;
@@ -10,9 +10,9 @@ mod channel {
 use crate::model::model;
 use crate::sync::{AtomicU32, AtomicU64};
 use crate::wakeup::Wakeup;
-use channel::key;
-use channel::ring::{Consumer, Producer, PutError, RingWords, TakeError};
 use loom::thread;
+use protocol::key;
+use protocol::ring::{Consumer, Producer, PutError, RingWords, TakeError};
 use std::sync::Arc;
 
 const SLOTS: u64 = 2;

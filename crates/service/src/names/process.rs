@@ -82,7 +82,8 @@ pub fn add_job_at(
 ) -> Result<JobOwner, StartError> {
     let deadline = Instant::now() + timeout;
     loop {
-        // Each round either adds the job or finds no server and starts one. Two rounds suffice unless servers end or are killed as fast as they start.
+        // Each round either adds the job or finds no server and starts one. Two rounds suffice,
+        // unless servers end or are killed as fast as they start.
         let added = connect(name, Duration::ZERO)
             .map_err(NameError::from)
             .and_then(|socket| JobOwner::add_over(socket, name, config, deadline));
