@@ -1,53 +1,53 @@
-//! What can go wrong between a launcher, the node service and a rank.
+//! Errors of a launcher, the node service and a rank.
 
 use shm::broker::BrokerError;
 use shm::process::ProcessError;
 use std::ffi::OsString;
 use std::time::Duration;
 
-/// Why a rank could not join its job, or a job could not be started.
+/// Reason why a rank could not join its job, or a job could not be started.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum ServiceError {
     /// The job itself: its segment, a rank that failed.
     #[error(transparent)]
     Engine(#[from] engine::Error),
-    /// The node service's door.
+    /// The connection to the node service.
     #[error(transparent)]
     Broker(#[from] BrokerError),
-    /// Watching a process, or binding to a core.
+    /// The watch on a process, or the binding to a core.
     #[error(transparent)]
     Process(#[from] ProcessError),
     /// The environment, or the exchange with the ranks of other nodes.
     #[error(transparent)]
     Launch(#[from] launch::LaunchError),
-    /// The kernel engine is demanded and cannot be had.
+    /// The user demands the kernel engine, and a node does not have it.
     #[error(
-        "TRADEWIND_INTERNODE demands the kernel engine, which node {node} cannot have: {why}; without the variable the job \
-         goes by the agent there"
+        "TRADEWIND_INTERNODE demands the kernel engine, which node {node} cannot have: {why}; without the \
+         variable the job uses the agent"
     )]
     NoKernelEngine {
         /// The number of the node.
         node: u32,
-        /// Why not.
+        /// The reason.
         why: String,
     },
     /// The engine between nodes.
     #[error(transparent)]
     Network(#[from] network::error::Error),
-    /// The node service does not let this process in.
+    /// The node service does not admit this process.
     #[error("the node service refuses this process: {0}")]
     Refused(String),
-    /// Something else answered.
+    /// The response is not one of a node service of this version.
     #[error("the node service sent something unexpected: use one version of tradewind on the node")]
     Answer,
-    /// The `tradewind` command, which is to be the node service, cannot be executed.
+    /// The `tradewind` command, which runs the node service, cannot be executed.
     #[error(
-        "cannot start the node service: {command} cannot be executed: {source}; put the directory of the `tradewind` \
-         command into PATH or set TRADEWIND_COMMAND to its path"
+        "cannot start the node service: {command} cannot be executed: {source}; put the directory of \
+         the `tradewind` command into PATH or set TRADEWIND_COMMAND to its path"
     )]
     NoCommand {
-        /// What was tried.
+        /// The command.
         command: String,
         /// The system's reason.
         source: std::io::Error,
@@ -55,14 +55,14 @@ pub enum ServiceError {
     /// The node service ended before it was ready.
     #[error("the node service did not start: {0}")]
     NotReady(String),
-    /// A node service of this name stands and its ranks are gone.
+    /// A node service of this name is alive, and all its ranks have exited.
     #[error(
         "the node service of an earlier job has not ended within {waited:?}: end process {pid}"
     )]
     Stale {
         /// The process of the service.
         pid: u32,
-        /// How long this process waited.
+        /// Time that this process has waited.
         waited: Duration,
     },
     /// A rank's program cannot be executed.
@@ -70,12 +70,12 @@ pub enum ServiceError {
     Spawn {
         /// The program.
         program: OsString,
-        /// The rank that was to be started.
+        /// The rank.
         rank: u32,
         /// The system's reason.
         source: std::io::Error,
     },
-    /// More binding than there are cores.
+    /// There are fewer cores than ranks to bind.
     #[error("{ranks} ranks cannot be bound to {cores} cores: use --bind none, or fewer ranks")]
     Cores {
         /// Number of ranks.
@@ -88,10 +88,10 @@ pub enum ServiceError {
     NoCore {
         /// The core.
         core: usize,
-        /// Those there are.
+        /// The cores that it may use.
         allowed: Vec<usize>,
     },
-    /// More ranks than files that may be open.
+    /// The limit on open files is too low for the ranks.
     #[error(
         "{ranks} ranks need {needed} open files and the limit is {limit}: raise it (`ulimit -n {needed}`)"
     )]
@@ -103,17 +103,17 @@ pub enum ServiceError {
         /// The limit that this process cannot raise.
         limit: u64,
     },
-    /// Any other refusal of the system.
+    /// Any other error of the system.
     #[error("cannot {action}: {source}")]
     System {
-        /// What was tried.
+        /// The action that failed.
         action: &'static str,
         /// The system's reason.
         source: std::io::Error,
     },
 }
 
-/// Why a program cannot be executed, with the way out.
+/// Returns the reason why a program cannot be executed, with the way out.
 fn unstartable(source: &std::io::Error) -> String {
     match source.kind() {
         std::io::ErrorKind::NotFound => {
@@ -133,7 +133,7 @@ fn unstartable(source: &std::io::Error) -> String {
     }
 }
 
-/// For `map_err`: names what was tried.
+/// Returns a function for `map_err` that adds the action.
 pub(crate) fn system<E: Into<std::io::Error>>(action: &'static str) -> impl Fn(E) -> ServiceError {
     move |error| ServiceError::System { action, source: error.into() }
 }

@@ -6,32 +6,32 @@ use rustix::event::epoll::{self, CreateFlags, EventData, EventFlags};
 use std::os::fd::{AsFd, OwnedFd};
 use std::time::{Duration, Instant};
 
-/// Something has happened.
+/// An event.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum Event {
     /// A connection is pending at the listener.
-    Door,
-    /// The connection of this number is readable or closed.
-    Guest(u32),
+    Listener,
+    /// The pending connection with this number is readable or closed.
+    Pending(u32),
     /// The process that joined as this rank has ended.
-    Attached(u32),
+    Exited(u32),
     /// The child that was started as this rank has ended.
     Child(u32),
-    /// A signal has come.
+    /// A signal has arrived.
     Signal,
     /// The state of the connections with other nodes has changed.
-    Reach,
+    Internode,
 }
 
 impl Event {
     fn encode(self) -> u64 {
         let (kind, number) = match self {
-            Event::Door => (0, 0),
-            Event::Guest(number) => (1, number),
-            Event::Attached(rank) => (2, rank),
+            Event::Listener => (0, 0),
+            Event::Pending(number) => (1, number),
+            Event::Exited(rank) => (2, rank),
             Event::Child(rank) => (3, rank),
             Event::Signal => (4, 0),
-            Event::Reach => (5, 0),
+            Event::Internode => (5, 0),
         };
         kind << 32 | u64::from(number)
     }
@@ -39,17 +39,17 @@ impl Event {
     fn decode(word: u64) -> Event {
         let number = word as u32;
         match word >> 32 {
-            0 => Event::Door,
-            1 => Event::Guest(number),
-            2 => Event::Attached(number),
+            0 => Event::Listener,
+            1 => Event::Pending(number),
+            2 => Event::Exited(number),
             3 => Event::Child(number),
             4 => Event::Signal,
-            _ => Event::Reach,
+            _ => Event::Internode,
         }
     }
 }
 
-/// Descriptors to sleep on, each with what its readiness means.
+/// Descriptors on which to sleep, each with its event.
 #[derive(Debug)]
 pub(crate) struct Events {
     epoll: OwnedFd,
@@ -63,16 +63,15 @@ impl Events {
         })
     }
 
-    /// From now on the descriptor's readiness for reading means `event`, until it is closed or
-    /// removed.
+    /// Adds a descriptor: it causes `event` whenever it is readable, until it is closed or removed.
     pub(crate) fn add(&self, descriptor: impl AsFd, event: Event) -> Result<(), ServiceError> {
         epoll::add(&self.epoll, descriptor, EventData::new_u64(event.encode()), EventFlags::IN)
             .map_err(system("watch a descriptor"))
     }
 
-    /// Forgets a descriptor.
+    /// Removes a descriptor.
     pub(crate) fn remove(&self, descriptor: impl AsFd) {
-        // It was added before; that it is gone already is as good.
+        // Fails only if the descriptor is not in the set.
         let _ = epoll::delete(&self.epoll, descriptor);
     }
 
@@ -81,7 +80,7 @@ impl Events {
     pub(crate) fn wait(&self, deadline: Option<Instant>) -> Result<Vec<Event>, ServiceError> {
         let mut ready = Vec::with_capacity(64);
         let left = deadline.map(|deadline| deadline.saturating_duration_since(Instant::now()));
-        // A whole nanosecond more, so that a deadline that woke us is over.
+        // One nanosecond more, so that the deadline has passed when it ends the sleep.
         let left = left
             .and_then(|left| Timespec::try_from(left.saturating_add(Duration::from_nanos(1))).ok());
         match epoll::wait(&self.epoll, rustix::buffer::spare_capacity(&mut ready), left.as_ref()) {
@@ -100,14 +99,14 @@ mod tests {
     use super::*;
 
     #[test]
-    fn an_event_survives_the_kernel() {
+    fn events_are_decoded_as_they_were_encoded() {
         for event in [
-            Event::Door,
-            Event::Guest(u32::MAX),
-            Event::Attached(7),
+            Event::Listener,
+            Event::Pending(u32::MAX),
+            Event::Exited(7),
             Event::Child(0),
             Event::Signal,
-            Event::Reach,
+            Event::Internode,
         ] {
             assert_eq!(Event::decode(event.encode()), event);
         }

@@ -1,4 +1,4 @@
-//! Starts a job's ranks, is their node service, and sees them off.
+//! Launcher of jobs on one node: starts the ranks, runs their node service, and reports their ends.
 
 mod children;
 mod output;
@@ -9,7 +9,8 @@ pub use output::{Line, Output, Sink, Stream};
 use crate::error::ServiceError;
 use crate::events::Event;
 use crate::job_options::job_options;
-use crate::server::Server;
+use crate::limits::allow_open_files;
+use crate::node_service::NodeService;
 use children::{Children, Stage};
 use engine::Exit;
 use engine::node::{EngineKind, JobOptions};
@@ -17,46 +18,46 @@ use signals::Signals;
 use std::ffi::{OsStr, OsString};
 use std::time::{Duration, Instant};
 
-/// Where ranks may run.
+/// Cores on which ranks may run.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub enum Binding {
-    /// A core for each rank if there are enough, else none.
+    /// A core for each rank if there are enough, otherwise no binding.
     #[default]
     Auto,
     /// A core for each rank.
     Core,
-    /// Wherever the system puts them.
+    /// No binding.
     None,
-    /// On these cores, taken in turn.
+    /// These cores, in turn.
     Map(Vec<usize>),
 }
 
-/// How a job is started.
+/// Options of a launch.
 #[derive(Debug)]
 pub struct LaunchOptions {
     /// The job: ranks, engine, segment.
     pub job: JobOptions,
-    /// Where ranks may run.
+    /// Cores on which ranks may run.
     pub binding: Binding,
-    /// Where the ranks' output goes.
+    /// Destination of the ranks' output.
     pub output: Output,
-    /// Variables that the ranks get besides those of this process.
+    /// Variables of the ranks in addition to those of this process.
     pub environment: Vec<(OsString, OsString)>,
-    /// How long the other ranks may go on after one has failed, before they are ended.
+    /// Time for the other ranks after one has failed, before they are ended.
     pub grace: Duration,
-    /// How long the job may take.
+    /// Time limit of the job.
     pub limit: Option<Duration>,
-    /// Whether SIGINT, SIGTERM, SIGHUP, SIGUSR1, SIGUSR2, SIGTSTP and SIGCONT go to the ranks
-    /// instead of this process.
+    /// True if SIGINT, SIGTERM, SIGHUP, SIGUSR1, SIGUSR2, SIGTSTP and SIGCONT are passed to the
+    /// ranks and do not act on this process.
     pub passes_signals: bool,
 }
 
 impl LaunchOptions {
-    /// The usual ones: cores if there are enough, output as it comes, ten seconds of grace, signals
-    /// passed on.
+    /// Returns the default options: a core for each rank if there are enough, unchanged output, ten
+    /// seconds of grace, signals passed to the ranks.
     ///
     /// # Errors
-    /// When a variable of the environment that describes the segment cannot be understood.
+    /// If a variable of the environment that describes the segment is invalid.
     pub fn new(ranks: u32, engine: EngineKind) -> Result<Self, ServiceError> {
         Ok(LaunchOptions {
             job: job_options(ranks, engine)?,
@@ -70,22 +71,22 @@ impl LaunchOptions {
     }
 }
 
-/// How a job ended.
+/// End of a job.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Outcome {
-    /// The first rank that failed, and how: [`Exit::Exited`] or [`Exit::Killed`].
+    /// The first rank that failed, with its exit: [`Exit::Exited`] or [`Exit::Killed`].
     pub failed: Option<(u32, Exit)>,
-    /// Ranks that had to be ended because the grace or the job's time was over.
+    /// Ranks that were ended after the grace, or after the time limit of the job.
     pub ended: Vec<u32>,
-    /// Whether the job's time was over.
+    /// True if the job has exceeded its time limit.
     pub out_of_time: bool,
-    /// Whether a signal that ends programs came for it.
-    pub asked_to_end: bool,
+    /// True if a signal that ends programs has arrived.
+    pub interrupted: bool,
 }
 
 impl Outcome {
-    /// The exit status for it: 0, that of the first failing rank (128 and the signal's number for a
-    /// signal), or 124 if the time was over.
+    /// Returns the exit status: 0, that of the first rank that failed (128 and the number of the
+    /// signal, if a signal ended it), or 124 if the job has exceeded its time limit.
     pub fn exit_status(&self) -> u8 {
         match self.failed {
             _ if self.out_of_time => 124,
@@ -99,13 +100,13 @@ impl Outcome {
 
 /// Runs a program as the ranks of a job, until all of them have ended.
 ///
-/// Each rank finds in its environment which one it is and where the service is. Rank 0 has this
-/// process's standard input, unless that is a terminal; the others have none. Each is the leader of
-/// a process group of its own.
+/// The environment of each rank contains its number and the name of the service. Rank 0 has this
+/// process's standard input, unless that is a terminal; the others have an empty one. Each is the
+/// leader of a process group of its own.
 ///
 /// # Errors
-/// When the program or the segment is not to be had. That a rank fails is no error but an
-/// [`Outcome`].
+/// If the program cannot be executed or the segment cannot be created. The failure of a rank is an
+/// [`Outcome`], not an error.
 ///
 /// ```
 /// use engine::node::EngineKind;
@@ -124,9 +125,10 @@ pub fn launch(
     options: LaunchOptions,
 ) -> Result<Outcome, ServiceError> {
     let cores = cores(&options)?;
-    let server = Server::new(&shm::broker::unguessable_name("tradewind")?, &options.job, None)?;
-    // Two handles, a connection and two pipes.
-    crate::server::allow_open_files(options.job.ranks, 5, 0)?;
+    let server =
+        NodeService::new(&shm::broker::unguessable_name("tradewind")?, &options.job, None)?;
+    // For each rank two handles, a connection and two pipes.
+    allow_open_files(options.job.ranks, 5, 0)?;
     let signals =
         if options.passes_signals { Some(Signals::catch(server.events())?) } else { None };
     let command = children::Program {
@@ -148,18 +150,18 @@ pub fn launch(
             failed: None,
             ended: Vec::new(),
             out_of_time: false,
-            asked_to_end: false,
+            interrupted: false,
         },
     };
     launch.run()?;
     let Launch { children, outcome, .. } = launch;
-    // What is left of a failed job writes no more.
+    // First the drop, which kills what is left of a failed job: then no process writes any more.
     drop(children);
     copier.finish();
     Ok(outcome)
 }
 
-/// The core of each rank; empty where they are not bound.
+/// Returns the core of each rank; empty without binding.
 fn cores(options: &LaunchOptions) -> Result<Vec<usize>, ServiceError> {
     let ranks = options.job.ranks;
     let mut allowed = shm::process::allowed_cores();
@@ -177,7 +179,7 @@ fn cores(options: &LaunchOptions) -> Result<Vec<usize>, ServiceError> {
     Ok(allowed)
 }
 
-/// A core of the map for each rank, all of which this process may use.
+/// Returns a core of the map for each rank. This process may use all of them.
 fn mapped(map: &[usize], ranks: u32, allowed: &[usize]) -> Result<Vec<usize>, ServiceError> {
     match map.iter().find(|core| !allowed.contains(core)) {
         Some(core) => Err(ServiceError::NoCore { core: *core, allowed: allowed.to_vec() }),
@@ -185,20 +187,20 @@ fn mapped(map: &[usize], ranks: u32, allowed: &[usize]) -> Result<Vec<usize>, Se
     }
 }
 
-/// A job under way.
+/// A running job.
 struct Launch {
-    server: Server,
+    server: NodeService,
     children: Children,
     signals: Option<Signals>,
     grace: Duration,
-    /// When the job's time is over.
+    /// Time limit of the job.
     limit: Option<Instant>,
     outcome: Outcome,
 }
 
 impl Launch {
     fn run(&mut self) -> Result<(), ServiceError> {
-        while self.children.any_lives() || self.server.has_attached() {
+        while self.children.any_lives() || self.server.has_living() {
             let stage_ends = self.children.stage_ends();
             let deadline = [self.limit, stage_ends].into_iter().flatten().min();
             for event in self.server.events().wait(deadline)? {
@@ -218,31 +220,32 @@ impl Launch {
 
     fn handle(&mut self, event: Event) -> Result<(), ServiceError> {
         match event {
-            Event::Child(rank) => self.see_off(rank),
+            Event::Child(rank) => self.on_child_exit(rank),
             Event::Signal => {
                 for signal in self.signals.iter_mut().flat_map(Signals::pending) {
                     self.children.pass_on(signal);
                     signals::follow(signal);
-                    // Who asks twice is in a hurry.
+                    // A second signal ends the job without grace.
                     if signals::ends(signal)
-                        && std::mem::replace(&mut self.outcome.asked_to_end, true)
+                        && std::mem::replace(&mut self.outcome.interrupted, true)
                     {
                         self.children.fail_within(Duration::ZERO);
                     }
                 }
                 Ok(())
             }
-            event => self.server.handle(event, |pid| self.children.departure_of(pid)),
+            event => self.server.handle(event, |pid| self.children.exit_of(pid)),
         }
     }
 
-    fn see_off(&mut self, rank: u32) -> Result<(), ServiceError> {
-        let Some((pid, how)) = self.children.see_off(rank, self.server.events())? else {
+    /// Records the end of a child.
+    fn on_child_exit(&mut self, rank: u32) -> Result<(), ServiceError> {
+        let Some((pid, how)) = self.children.on_exit(rank, self.server.events())? else {
             return Ok(());
         };
-        // It may have joined, or one that it started may have, in the moment before.
-        self.server.hear_all()?;
-        self.server.child_gone(rank, pid, how);
+        // It, or a process that it has started, may have joined just before.
+        self.server.receive_all()?;
+        self.server.on_child_exit(rank, pid, how);
         if how != Exit::Exited(0) {
             self.outcome.failed.get_or_insert((rank, how));
             self.children.fail_within(self.grace);
@@ -250,12 +253,12 @@ impl Launch {
         Ok(())
     }
 
-    /// The time that was given to the ranks is over.
+    /// Starts the next stage of the end, because the time of the current one is over.
     fn end_next(&mut self) {
         if self.children.stage() == Stage::Failing {
             self.outcome.ended = self.children.living();
         } else {
-            self.server.kill_attached();
+            self.server.kill_all();
         }
         self.children.end_next();
     }

@@ -2,8 +2,8 @@
 //!
 //! On each node, one process creates the shared segment, admits the ranks and reports the exit of
 //! a rank to the others. `tradewind run` ([`launcher`]) is this process and also starts the ranks.
-//! Under another launcher the first rank starts a separate process ([`start`]). A rank joins by
-//! [`client::attach`].
+//! Under another launcher the first rank starts a separate process ([`spawn`]). A rank joins by
+//! [`attach::attach`].
 //!
 //! A rank connects to the service by the name in its environment and sends its number. The service
 //! opens a process handle of the rank and answers with the descriptor of the segment. The rank maps
@@ -12,7 +12,8 @@
 //!
 //! In a job on several nodes the service is also the network endpoint of its node. The agent, one
 //! of its threads, runs the collectives between nodes over TCP. With sufficient privileges the
-//! service loads the BPF program that runs them in the kernel (`reach`, `offload`).
+//! service loads the BPF program that runs them in the kernel (`internode`,
+//! `kernel_offload`).
 //!
 //! The name server ([`names`]) is another process, which serves all jobs of a user on a node.
 //!
@@ -20,18 +21,20 @@
 //! service's socket ends with its process.
 #![forbid(unsafe_code)]
 
-pub mod client;
+pub mod attach;
+pub mod attachment;
 mod error;
 mod events;
+mod internode;
 mod job_options;
+mod kernel_offload;
 pub mod launcher;
+mod limits;
+mod many_nodes;
 pub mod names;
-mod offload;
+mod node_service;
 mod protocol;
-mod reach;
-mod server;
-mod spread;
-pub mod start;
+pub mod spawn;
 
 pub use error::ServiceError;
 pub use job_options::{decisions_path, job_options};

@@ -1,41 +1,51 @@
-//! What a rank says at the node service's door, and what it is answered.
+//! Messages between a process and the node service.
 
+use crate::error::{ServiceError, system};
+use network::job_nodes::JobNodes;
+use rustix::fs::{MemfdFlags, memfd_create};
 use shm::broker::MAX_BYTES;
 use shm::process::StartTime;
+use std::fs::File;
+use std::io::Write;
+use std::os::fd::{BorrowedFd, OwnedFd};
 
-/// What a rank says. Its process number the kernel tells.
+/// Request of a rank to enter. The kernel reports its process number.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Hello {
     pub(crate) rank: u32,
-    /// How many ranks it believes there are.
+    /// Number of ranks of this node, for the rank.
     pub(crate) ranks: u32,
-    /// When its process started: a number that has gone to another process meanwhile is recognised
-    /// by it.
+    /// Start time of the process. It distinguishes the process from a later one with the same
+    /// number.
     pub(crate) started: StartTime,
 }
 
-/// What somebody says who brings the invitation of the job's other nodes, in a file that goes with
-/// it.
-pub(crate) const INVITATION: &[u8] = b"invitation";
+/// Message with the job's nodes, in a file that goes with it.
+pub(crate) const JOB_NODES: &[u8] = b"nodes";
 
-/// What the service answers.
+/// Largest file with the job's nodes: a million ranks.
+const MAX_NODES_BYTES: usize = 32 << 20;
+
+/// Response of the service.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Answer {
-    /// Come in; the segment's descriptor goes with it. To an invitation: all nodes are connected.
+    /// The rank is admitted; the segment's descriptor goes with the message. As the response to the
+    /// job's nodes: all nodes are connected.
     Welcome,
-    /// Come in, other nodes can be reached: with it go the segment, the area shared with the agent,
-    /// and its doorbell; and where there is the kernel engine, its memory, bell and program.
-    Reachable {
+    /// The rank is admitted to a job on several nodes. With the message go the segment, the region
+    /// shared with the agent, and the agent's doorbell; and for the kernel engine its memory, its
+    /// wake-up ring and its program.
+    WelcomeToNodes {
         /// The number of this node.
         node: u32,
         /// Its address, for messages.
         address: String,
-        /// The rank's slot in the kernel engine, or why there is none.
+        /// The rank's slot in the kernel engine, or the reason why there is none.
         kernel: Result<u32, String>,
     },
-    /// Not you, and why.
+    /// The request is refused, with the reason.
     Refused(String),
-    /// This job is over; the name will be free at once.
+    /// The job has ended; the name will be free at once.
     Over,
 }
 
@@ -67,7 +77,7 @@ impl Answer {
             Answer::Welcome => vec![0],
             Answer::Refused(why) => [&[1], shortened(why, MAX_BYTES - 1).as_bytes()].concat(),
             Answer::Over => vec![2],
-            Answer::Reachable { node, address, kernel } => {
+            Answer::WelcomeToNodes { node, address, kernel } => {
                 let (kind, slot, why) = match kernel {
                     Ok(slot) => (3, *slot, ""),
                     Err(why) => (4, 0, why.as_str()),
@@ -99,7 +109,7 @@ impl Answer {
                 let text = |bytes| String::from_utf8_lossy(bytes).into_owned();
                 let kernel =
                     if *kind == 3 { Ok(u32::from_le_bytes(*slot)) } else { Err(text(why)) };
-                Some(Answer::Reachable {
+                Some(Answer::WelcomeToNodes {
                     node: u32::from_le_bytes(*node),
                     address: text(address),
                     kernel,
@@ -110,7 +120,7 @@ impl Answer {
     }
 }
 
-/// As much of a text as fits into so many bytes.
+/// Returns the longest prefix of a text of at most `bytes` bytes.
 fn shortened(text: &str, bytes: usize) -> &str {
     let mut end = text.len().min(bytes);
     while !text.is_char_boundary(end) {
@@ -119,17 +129,43 @@ fn shortened(text: &str, bytes: usize) -> &str {
     &text[..end]
 }
 
+/// Writes the job's nodes into a file in memory, because they may exceed a message.
+pub(crate) fn write_nodes(nodes: &JobNodes) -> Result<OwnedFd, ServiceError> {
+    let file = memfd_create("tradewind-nodes", MemfdFlags::CLOEXEC)
+        .map_err(system("create a file in memory for the job's nodes"))?;
+    let mut file = File::from(file);
+    file.write_all(&nodes.encode()).map_err(system("write the job's nodes into memory"))?;
+    Ok(file.into())
+}
+
+/// Reads the job's nodes from a file. Returns `None` for any other contents, and for a descriptor
+/// that cannot be read at an offset, for example a pipe.
+pub(crate) fn read_nodes(file: BorrowedFd<'_>) -> Option<JobNodes> {
+    let mut bytes = Vec::new();
+    let mut part = [0; 4096];
+    loop {
+        let count = rustix::io::pread(file, &mut part, bytes.len() as u64).ok()?;
+        if count == 0 {
+            return JobNodes::decode(&bytes);
+        }
+        bytes.extend_from_slice(&part[..count]);
+        if bytes.len() > MAX_NODES_BYTES {
+            return None;
+        }
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
 
     #[test]
-    fn what_is_said_is_understood() {
+    fn messages_are_decoded_as_they_were_encoded() {
         let hello = Hello { rank: 3, ranks: 1 << 20, started: StartTime(u64::MAX - 5) };
         assert_eq!(Hello::decode(&hello.encode()), Some(hello));
-        let reachable =
-            |kernel| Answer::Reachable { node: 7, address: "10.0.0.1:80".into(), kernel };
-        let both = [reachable(Err("no rights".into())), reachable(Ok(0))];
+        let to_nodes =
+            |kernel| Answer::WelcomeToNodes { node: 7, address: "10.0.0.1:80".into(), kernel };
+        let both = [to_nodes(Err("no rights".into())), to_nodes(Ok(0))];
         for answer in
             [Answer::Welcome, Answer::Refused("no".into()), Answer::Over].into_iter().chain(both)
         {
@@ -140,10 +176,13 @@ mod tests {
     #[test]
     fn long_reasons_are_cut_between_letters() {
         let long = "é".repeat(MAX_BYTES);
-        let reachable =
-            Answer::Reachable { node: 7, address: "10.0.0.1:80".into(), kernel: Err(long.clone()) };
+        let to_nodes = Answer::WelcomeToNodes {
+            node: 7,
+            address: "10.0.0.1:80".into(),
+            kernel: Err(long.clone()),
+        };
         assert!(
-            reachable.encode().len() <= MAX_BYTES && Answer::decode(&reachable.encode()).is_some()
+            to_nodes.encode().len() <= MAX_BYTES && Answer::decode(&to_nodes.encode()).is_some()
         );
         let bytes = Answer::Refused(long).encode();
         assert!(bytes.len() <= MAX_BYTES);
@@ -153,7 +192,7 @@ mod tests {
     }
 
     #[test]
-    fn noise_is_not_understood() {
+    fn other_bytes_are_no_message() {
         let hello = Hello { rank: 0, ranks: 1, started: StartTime(1) }.encode();
         for length in 0..hello.len() {
             assert_eq!(Hello::decode(&hello[..length]), None);

@@ -14,7 +14,7 @@ use engine::node::{EngineKind, Node};
 use launch::environment::InternodeEngine;
 use network::backend::Backend;
 use network::node_map::NodeMap;
-use service::client::Attachment;
+use service::attachment::Attachment;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 
@@ -54,20 +54,20 @@ impl Job {
         let Attachment {
             mut member,
             rank,
-            carrier,
-            offloaded,
+            agent,
+            kernel,
             internode: wanted,
             nodes,
             node_timeout,
             ..
-        } = service::client::attach()?;
+        } = service::attach::attach()?;
         let mut profile = std::env::var_os("TRADEWIND_TRACE")
             .filter(|directory| !directory.is_empty())
             .map(|directory| {
                 Profile::new(profile::part(directory.as_ref(), rank), member.record_trace())
             });
         let group = NodeCommunicator::world(Arc::new(member))?;
-        let Some((backend, nodes)) = carrier.zip(nodes) else {
+        let Some((backend, nodes)) = agent.zip(nodes) else {
             return Ok(Job { world: Communicator::world(group, None), profile });
         };
         let job = InternodeJob::of_process(nodes.clone(), backend, node_timeout);
@@ -75,7 +75,7 @@ impl Job {
         let world = Communicator::world(Arc::clone(&group), Some(Arc::clone(&internode)));
         // All ranks or none: a run uses the same backend on every rank, and all ranks take part in
         // the comparison of clocks.
-        let own = [offloaded.is_ok(), profile.is_some()].map(u8::from);
+        let own = [kernel.is_ok(), profile.is_some()].map(u8::from);
         let mut everywhere = [0; 2];
         world.allreduce(&own, &mut everywhere, Op::Minimum)?;
         let [has_kernel, is_traced] = everywhere.map(|all| all == 1);
@@ -87,7 +87,7 @@ impl Job {
             let node = nodes.of(rank).unwrap_or(0);
             profile.node = Some(NodeOfProfile { node, nodes: nodes.clone(), ahead });
         }
-        match agree_on_kernel_backend(&world, offloaded, has_kernel, &nodes)? {
+        match agree_on_kernel_backend(&world, kernel, has_kernel, &nodes)? {
             Ok(kernel) => {
                 kernel.set_timed(profile.is_some());
                 let internode = internode.preferring(kernel);

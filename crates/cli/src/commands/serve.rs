@@ -3,7 +3,7 @@
 
 use crate::failure::Failure;
 use engine::node::EngineKind;
-use service::start::{Request, detach, serve};
+use service::spawn::{ServeOptions, detach, serve};
 use std::net::IpAddr;
 use std::process::{Command, ExitCode};
 
@@ -37,7 +37,7 @@ pub(crate) struct Arguments {
 pub(crate) fn execute(arguments: &Arguments) -> Result<ExitCode, Failure> {
     let Arguments { name, ranks, engine, cores, listen, stay } = arguments;
     if *stay {
-        serve(&Request {
+        serve(&ServeOptions {
             name: name.clone(),
             ranks: *ranks,
             engine: *engine,

@@ -3,7 +3,7 @@
 
 use crate::failure::Failure;
 use service::names::serve;
-use service::start::detach;
+use service::spawn::detach;
 use std::process::{Command, ExitCode};
 
 /// Runs the name server of a user on a node.

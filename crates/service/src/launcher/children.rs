@@ -1,9 +1,9 @@
-//! The processes that the launcher has started: starting, signalling and ending them.
+//! The child processes of the launcher: start, signals and end.
 
 use super::output::Copier;
 use crate::error::{ServiceError, system};
 use crate::events::{Event, Events};
-use crate::server::Server;
+use crate::node_service::NodeService;
 use engine::Exit;
 use engine::node::EngineKind;
 use launch::environment::{CORE, ENGINE, JOB, RANK, SERVICE, SIZE};
@@ -16,15 +16,15 @@ use std::os::unix::process::CommandExt;
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
-/// How long a rank that was asked to end (SIGTERM) may take before it is killed.
-const LAST_WORDS: Duration = Duration::from_secs(2);
+/// Time between SIGTERM and SIGKILL for a rank.
+const TERM_GRACE: Duration = Duration::from_secs(2);
 
-/// What the ranks run.
+/// Program of the ranks.
 pub(super) struct Program<'a> {
     pub(super) path: &'a OsStr,
     pub(super) arguments: &'a [OsString],
     pub(super) environment: &'a [(OsString, OsString)],
-    /// The core of each rank; empty where they are not bound.
+    /// The core of each rank; empty without binding.
     pub(super) cores: &'a [usize],
 }
 
@@ -36,13 +36,13 @@ impl Program<'_> {
             .envs(self.environment.iter().map(|(name, value)| (name, value)));
         command.env(RANK, rank.to_string()).env(SIZE, ranks.to_string());
         command.env(SERVICE, service).env(ENGINE, engine.name());
-        // Those of a job that this launcher itself may be a rank of.
+        // Variables of a job of which this launcher itself may be a rank.
         command.env_remove(JOB).env_remove(CORE);
         if let Some(core) = self.cores.get(rank as usize) {
             command.env(CORE, core.to_string());
         }
-        // A process group each, so that what a rank starts can be ended with it. A group that is
-        // not the terminal's may not read from the terminal, and would be stopped if it did.
+        // A process group each, so that the descendants of a rank can be ended with it. A background
+        // group that reads from the terminal would be stopped, so no rank gets the terminal.
         command.process_group(0);
         let reads = rank == 0 && !std::io::stdin().is_terminal();
         command.stdin(if reads { Stdio::inherit() } else { Stdio::null() });
@@ -50,16 +50,16 @@ impl Program<'_> {
     }
 }
 
-/// How far the job's end is.
+/// Stage of the end of a job.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Stage {
-    /// All is well.
+    /// No rank has failed.
     Running,
-    /// A rank has failed; the others may see to their end.
+    /// A rank has failed. The others have time to end by themselves.
     Failing,
-    /// They have been asked to end.
-    Asked,
-    /// They have been killed.
+    /// The ranks have been sent SIGTERM.
+    Terminating,
+    /// The ranks have been killed.
     Killed,
 }
 
@@ -68,7 +68,7 @@ pub(super) enum Stage {
 struct Rank {
     child: Child,
     handle: ProcessHandle,
-    departure: Option<Exit>,
+    exit: Option<Exit>,
 }
 
 impl Rank {
@@ -78,22 +78,22 @@ impl Rank {
 }
 
 fn signal_group(child: &Child, signal: Signal) {
-    // The process is its group's leader and has not been waited for, so the group cannot be
-    // somebody else's.
+    // The process is the leader of its group and has not been waited for, so its number cannot have
+    // become that of another group.
     if let Some(group) = Pid::from_raw(child.id().cast_signed()) {
-        // The group may be empty but for a zombie.
+        // Fails if only a zombie is left of the group.
         let _ = kill_process_group(group, signal);
     }
 }
 
-/// Ends a child that cannot be watched, and so cannot be a rank.
+/// Kills a child that cannot be watched and therefore cannot be a rank.
 fn end(child: &mut Child) {
     signal_group(child, Signal::KILL);
-    // It has no result that anybody wants.
+    // Only removes the zombie; the status has no use.
     let _ = child.wait();
 }
 
-/// All of them.
+/// The children of a job.
 #[derive(Debug)]
 pub(super) struct Children {
     ranks: Vec<Rank>,
@@ -102,10 +102,10 @@ pub(super) struct Children {
 }
 
 impl Children {
-    /// Starts them all, or none.
+    /// Starts all ranks, or none.
     pub(super) fn start(
         program: &Program<'_>,
-        server: &Server,
+        server: &NodeService,
         engine: EngineKind,
         mut copier: Copier,
     ) -> Result<(Self, Copier), ServiceError> {
@@ -122,7 +122,7 @@ impl Children {
             })?;
             copier.take(rank, &mut child);
             let handle = ProcessHandle::open(child.id()).inspect_err(|_| end(&mut child))?;
-            children.ranks.push(Rank { handle, child, departure: None });
+            children.ranks.push(Rank { handle, child, exit: None });
             server.events().add(&children.ranks[rank as usize].handle, Event::Child(rank))?;
         }
         copier.start()?;
@@ -130,40 +130,40 @@ impl Children {
     }
 
     pub(super) fn any_lives(&self) -> bool {
-        self.ranks.iter().any(|rank| rank.departure.is_none())
+        self.ranks.iter().any(|rank| rank.exit.is_none())
     }
 
-    /// Ranks whose process lives.
+    /// Returns the ranks with a living process.
     pub(super) fn living(&self) -> Vec<u32> {
         let ranks = self.ranks.iter().zip(0..);
-        ranks.filter(|(rank, _)| rank.departure.is_none()).map(|(_, number)| number).collect()
+        ranks.filter(|(rank, _)| rank.exit.is_none()).map(|(_, number)| number).collect()
     }
 
-    /// How a process that this one has started ended, if it has.
-    pub(super) fn departure_of(&self, pid: u32) -> Option<Exit> {
+    /// Returns the exit of a child, if it has ended.
+    pub(super) fn exit_of(&self, pid: u32) -> Option<Exit> {
         let rank = self.ranks.iter().find(|rank| rank.handle.pid() == pid)?;
-        rank.departure.or_else(|| departure(&rank.handle).ok().flatten())
+        rank.exit.or_else(|| child_exit(&rank.handle).ok().flatten())
     }
 
-    /// Notes that a process has ended, and how; the first time only.
-    pub(super) fn see_off(
+    /// Records the exit of a child. Returns its process number and exit, the first time only.
+    pub(super) fn on_exit(
         &mut self,
         rank: u32,
         events: &Events,
     ) -> Result<Option<(u32, Exit)>, ServiceError> {
-        let Some(rank) = self.ranks.get_mut(rank as usize).filter(|rank| rank.departure.is_none())
+        let Some(rank) = self.ranks.get_mut(rank as usize).filter(|rank| rank.exit.is_none())
         else {
             return Ok(None);
         };
-        rank.departure = departure(&rank.handle)?;
-        let Some(how) = rank.departure else { return Ok(None) };
-        // Left in the set, the handle would be ready for ever.
+        rank.exit = child_exit(&rank.handle)?;
+        let Some(how) = rank.exit else { return Ok(None) };
+        // The handle of an ended process is ready for ever: in the set it would end every sleep.
         events.remove(&rank.handle);
         Ok(Some((rank.handle.pid(), how)))
     }
 
     pub(super) fn pass_on(&self, signal: Signal) {
-        for rank in self.ranks.iter().filter(|rank| rank.departure.is_none()) {
+        for rank in self.ranks.iter().filter(|rank| rank.exit.is_none()) {
             rank.signal(signal);
         }
     }
@@ -172,12 +172,12 @@ impl Children {
         self.stage
     }
 
-    /// When the time given to the ranks is over.
+    /// Returns the end of the current stage.
     pub(super) fn stage_ends(&self) -> Option<Instant> {
         self.stage_ends
     }
 
-    /// The ranks are to end within this time, unless they are to do so already.
+    /// Sets the time within which the ranks have to end, unless an earlier end is set.
     pub(super) fn fail_within(&mut self, grace: Duration) {
         let end = Instant::now().checked_add(grace);
         if self.stage == Stage::Running || self.stage == Stage::Failing && end < self.stage_ends {
@@ -186,13 +186,13 @@ impl Children {
         }
     }
 
-    /// Asks the ranks to end, or kills them if they were asked.
+    /// Sends SIGTERM to the ranks, or kills them if it was sent before.
     pub(super) fn end_next(&mut self) {
         if self.stage == Stage::Failing {
-            self.stage = Stage::Asked;
-            self.stage_ends = Instant::now().checked_add(LAST_WORDS);
+            self.stage = Stage::Terminating;
+            self.stage_ends = Instant::now().checked_add(TERM_GRACE);
             self.signal_groups(Signal::TERM);
-            // A stopped process hears nothing.
+            // A stopped process handles no signal before it continues.
             self.signal_groups(Signal::CONT);
         } else {
             self.stage = Stage::Killed;
@@ -201,32 +201,32 @@ impl Children {
         }
     }
 
-    /// Every group, that of a rank that has ended too: what it started may still run.
+    /// Signals every group, also those of ended ranks: processes that they started may still run.
     fn signal_groups(&self, signal: Signal) {
         self.ranks.iter().for_each(|rank| rank.signal(signal));
     }
 }
 
 impl Drop for Children {
-    /// Nothing of a job that failed is left behind. What a rank of a successful one leaves running
-    /// in its group it may have left on purpose.
+    /// Kills all processes of a failed job. Processes that a rank of a successful job leaves in its
+    /// group may be intended to run on.
     fn drop(&mut self) {
         if self.stage != Stage::Running || self.any_lives() {
             self.signal_groups(Signal::KILL);
         }
         for rank in &mut self.ranks {
-            // Only here are they waited for: until now each kept the number of its process group
-            // for us.
+            // The wait frees the number of the process group. Until here no other group could get
+            // it, so every signal went to the right processes.
             let _ = rank.child.wait();
         }
     }
 }
 
-/// How a child has ended, if it has. It stays a zombie.
-fn departure(handle: &ProcessHandle) -> Result<Option<Exit>, ServiceError> {
+/// Returns the exit of a child, if it has ended. It stays a zombie.
+fn child_exit(handle: &ProcessHandle) -> Result<Option<Exit>, ServiceError> {
     let options = WaitIdOptions::EXITED | WaitIdOptions::NOHANG | WaitIdOptions::NOWAIT;
     let status = waitid(WaitId::PidFd(handle.as_fd()), options)
-        .map_err(system("ask how a rank has ended"))?;
+        .map_err(system("read the exit status of a rank"))?;
     Ok(status.and_then(|status| {
         let exited = status.exit_status().map(Exit::Exited);
         exited.or_else(|| status.terminating_signal().map(Exit::Killed))

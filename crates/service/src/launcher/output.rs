@@ -1,4 +1,4 @@
-//! The ranks' output: as it comes, or line by line.
+//! Output of the ranks: unchanged, or line by line.
 
 use crate::error::{ServiceError, system};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
@@ -8,10 +8,10 @@ use std::os::fd::OwnedFd;
 use std::process::{Child, Command, Stdio};
 use std::thread::JoinHandle;
 
-/// The longest line that is kept together, in bytes. What is longer is cut.
+/// Length in bytes at which a line is divided.
 const LINE_LIMIT: usize = 1 << 20;
 
-/// One of a rank's two outputs.
+/// One of the two output streams of a rank.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Stream {
     /// Standard output.
@@ -23,25 +23,26 @@ pub enum Stream {
 /// A line of a rank's output.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Line<'a> {
-    /// Whose.
+    /// The rank.
     pub rank: u32,
-    /// Of which output.
+    /// The stream.
     pub stream: Stream,
-    /// Its bytes, without the end of the line.
+    /// The bytes, without the end of the line.
     pub text: &'a [u8],
 }
 
-/// Who gets the lines, one at a time. After an error the ranks' output is closed.
+/// Function that receives the lines, one at a time. After an error the output of all ranks is
+/// closed.
 pub type Sink = Box<dyn FnMut(Line<'_>) -> std::io::Result<()> + Send>;
 
-/// Where the ranks' output goes.
+/// Destination of the ranks' output.
 #[derive(Default)]
 pub enum Output {
-    /// Where this process's goes, as it comes.
+    /// The streams of this process.
     #[default]
     Inherit,
-    /// To a function, on a thread of its own, whole lines only; the last one of a rank may lack its
-    /// end.
+    /// A function, which a thread of its own calls with whole lines. The last line of a rank may
+    /// lack its end.
     Lines(Sink),
 }
 
@@ -55,7 +56,7 @@ impl std::fmt::Debug for Output {
 }
 
 impl Output {
-    /// To this process's outputs, each line with its rank before it: `[3] the line`.
+    /// Returns the streams of this process, with the rank before each line: `[3] the line`.
     pub fn prefixed() -> Self {
         Output::Lines(Box::new(|line| {
             let mut whole = format!("[{}] ", line.rank).into_bytes();
@@ -69,7 +70,7 @@ impl Output {
     }
 }
 
-/// A rank's output, as far as it has no end of line yet.
+/// A stream of a rank, with the beginning of its next line.
 struct Source {
     rank: u32,
     stream: Stream,
@@ -77,7 +78,7 @@ struct Source {
     partial: Vec<u8>,
 }
 
-/// Takes the ranks' output to its sink.
+/// Copies the ranks' output to the sink.
 pub(super) struct Copier {
     sink: Option<Sink>,
     sources: Vec<Source>,
@@ -93,14 +94,14 @@ impl Copier {
         Copier { sink, sources: Vec::new(), running: None }
     }
 
-    /// Before a rank is started.
+    /// Prepares the command of a rank.
     pub(super) fn prepare(&self, command: &mut Command) {
         if self.sink.is_some() {
             command.stdout(Stdio::piped()).stderr(Stdio::piped());
         }
     }
 
-    /// After it is.
+    /// Takes the pipes of a started rank.
     pub(super) fn take(&mut self, rank: u32, child: &mut Child) {
         let output = child.stdout.take().map(|pipe| (Stream::Output, OwnedFd::from(pipe)));
         let error = child.stderr.take().map(|pipe| (Stream::Error, OwnedFd::from(pipe)));
@@ -109,8 +110,8 @@ impl Copier {
         }
     }
 
-    /// Copies from now on. On a thread: whoever reads our output may be slow, and a death is to be
-    /// noticed meanwhile.
+    /// Starts the copy on a thread of its own: the reader of the output may be slow, and the
+    /// launcher must detect exits meanwhile.
     pub(super) fn start(&mut self) -> Result<(), ServiceError> {
         let Some(sink) = self.sink.take() else { return Ok(()) };
         let (stopped, stop) = rustix::pipe::pipe_with(rustix::pipe::PipeFlags::CLOEXEC)
@@ -124,8 +125,8 @@ impl Copier {
         Ok(())
     }
 
-    /// Copies what has been written so far, and ends. A process that a rank has left behind may
-    /// still hold its output open; nobody waits for that.
+    /// Copies the output so far, and ends. Does not wait for processes that a rank has left running
+    /// and that hold its output open.
     pub(super) fn finish(self) {
         drop(self);
     }
@@ -135,17 +136,17 @@ impl Drop for Copier {
     fn drop(&mut self) {
         if let Some((thread, stop)) = self.running.take() {
             drop(stop);
-            // A sink that panics has told so itself.
+            // The panic of a sink has printed its message.
             let _ = thread.join();
         }
     }
 }
 
-/// Copies until all outputs are closed, or until `stopped` is and nothing more waits.
+/// Copies until all streams are closed, or until `stopped` is closed and no output is left.
 fn copy(mut sources: Vec<Source>, mut sink: Sink, stopped: &OwnedFd) {
     let mut draining = false;
     while !sources.is_empty() {
-        // No memory for so many descriptors: the outputs are closed, and the ranks notice.
+        // No memory for so many descriptors: the streams are closed, which the ranks detect.
         let Ok(ready) = wait(&sources, (!draining).then_some(stopped)) else { return };
         if ready.is_empty() {
             if draining {
@@ -157,7 +158,7 @@ fn copy(mut sources: Vec<Source>, mut sink: Sink, stopped: &OwnedFd) {
             match sources[index].read(&mut sink) {
                 Ok(true) => {}
                 Ok(false) => drop(sources.swap_remove(index)),
-                // Nobody reads what the ranks say; from now on they are told so.
+                // The sink has failed: the streams are closed, so writes of the ranks fail.
                 Err(_) => return,
             }
         }
@@ -169,8 +170,8 @@ fn copy(mut sources: Vec<Source>, mut sink: Sink, stopped: &OwnedFd) {
     }
 }
 
-/// Which sources can be read, by position. None if `stopped` is closed; without it this does not
-/// sleep.
+/// Returns the indices of the readable sources; none if `stopped` is closed. Does not sleep without
+/// `stopped`.
 fn wait(sources: &[Source], stopped: Option<&OwnedFd>) -> Result<Vec<usize>, Errno> {
     let pipes = sources.iter().map(|source| &source.pipe).chain(stopped);
     let mut watched: Vec<PollFd<'_>> = pipes.map(|pipe| PollFd::new(pipe, PollFlags::IN)).collect();
@@ -190,7 +191,7 @@ fn wait(sources: &[Source], stopped: Option<&OwnedFd>) -> Result<Vec<usize>, Err
 }
 
 impl Source {
-    /// Takes what waits, which must be something or the end; false at the end.
+    /// Reads a source that is readable or closed. Returns false if it is closed.
     fn read(&mut self, sink: &mut Sink) -> std::io::Result<bool> {
         let mut bytes = [0; 1 << 14];
         let count = match rustix::io::read(&self.pipe, &mut bytes) {
@@ -216,7 +217,7 @@ impl Source {
         Ok(true)
     }
 
-    /// The rest, which has no end of line.
+    /// Passes the rest, which has no end of line, to the sink.
     fn end(&mut self, sink: &mut Sink) -> std::io::Result<()> {
         if self.partial.is_empty() { Ok(()) } else { self.emit(sink) }
     }

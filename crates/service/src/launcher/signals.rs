@@ -1,4 +1,4 @@
-//! Signals that are meant for the ranks.
+//! Signals that the launcher passes to the ranks.
 
 use crate::error::{ServiceError, system};
 use crate::events::{Event, Events};
@@ -10,7 +10,7 @@ use std::os::unix::net::UnixStream;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 
-/// What is passed on, by the number that both libraries know it by.
+/// The signals, as number and as constant.
 const PASSED: [(i32, Signal); 7] = [
     (SIGINT, Signal::INT),
     (SIGTERM, Signal::TERM),
@@ -21,23 +21,24 @@ const PASSED: [(i32, Signal); 7] = [
     (SIGCONT, Signal::CONT),
 ];
 
-/// Who catches signals in this process. A handler stays once it is installed; between jobs it does
-/// what the system would.
-struct Catchers {
+/// Number of [`Signals`] in this process. An installed handler stays; without any [`Signals`] it
+/// performs the default action of the signal.
+struct HandlerState {
     count: usize,
-    nobody: Option<Arc<AtomicBool>>,
+    /// True if there are no [`Signals`]; present once the handlers are installed.
+    is_default: Option<Arc<AtomicBool>>,
 }
 
-static CATCHERS: Mutex<Catchers> = Mutex::new(Catchers { count: 0, nobody: None });
+static HANDLERS: Mutex<HandlerState> = Mutex::new(HandlerState { count: 0, is_default: None });
 
-/// Catches the signals as long as it lives.
+/// Catches the signals until it is dropped.
 #[derive(Debug)]
 pub(super) struct Signals {
     delivery: SignalDelivery<UnixStream, SignalOnly>,
 }
 
 impl Signals {
-    /// From now on a signal is an event.
+    /// Converts signals to events from now on.
     pub(super) fn catch(events: &Events) -> Result<Self, ServiceError> {
         let failed = "catch signals";
         let ignored = ignored_signals();
@@ -49,21 +50,21 @@ impl Signals {
         events.add(&read, Event::Signal)?;
         let delivery = SignalDelivery::with_pipe(read, write, SignalOnly, signals.clone())
             .map_err(system(failed))?;
-        let mut catchers = CATCHERS.lock().unwrap_or_else(PoisonError::into_inner);
-        if catchers.nobody.is_none() {
-            let nobody = Arc::new(AtomicBool::new(false));
+        let mut handlers = HANDLERS.lock().unwrap_or_else(PoisonError::into_inner);
+        if handlers.is_default.is_none() {
+            let is_default = Arc::new(AtomicBool::new(false));
             for signal in signals {
-                signal_hook::flag::register_conditional_default(signal, Arc::clone(&nobody))
+                signal_hook::flag::register_conditional_default(signal, Arc::clone(&is_default))
                     .map_err(system(failed))?;
             }
-            catchers.nobody = Some(nobody);
+            handlers.is_default = Some(is_default);
         }
-        catchers.count += 1;
-        catchers.tell();
+        handlers.count += 1;
+        handlers.update();
         Ok(Signals { delivery })
     }
 
-    /// Those that have come since the last time.
+    /// Returns the signals since the last call.
     pub(super) fn pending(&mut self) -> Vec<Signal> {
         let numbers: Vec<i32> = self.delivery.pending().collect();
         let known = |number: i32| {
@@ -73,38 +74,39 @@ impl Signals {
     }
 }
 
-impl Catchers {
-    fn tell(&self) {
-        if let Some(nobody) = &self.nobody {
-            nobody.store(self.count == 0, Ordering::SeqCst);
+impl HandlerState {
+    /// Publishes whether there are any [`Signals`].
+    fn update(&self) {
+        if let Some(is_default) = &self.is_default {
+            is_default.store(self.count == 0, Ordering::SeqCst);
         }
     }
 }
 
 impl Drop for Signals {
     fn drop(&mut self) {
-        let mut catchers = CATCHERS.lock().unwrap_or_else(PoisonError::into_inner);
-        catchers.count -= 1;
-        catchers.tell();
+        let mut handlers = HANDLERS.lock().unwrap_or_else(PoisonError::into_inner);
+        handlers.count -= 1;
+        handlers.update();
     }
 }
 
-/// Does what is left to do in this process when the ranks have the signal: a launcher whose ranks
-/// are stopped stops too, so that the shell takes the terminal back.
+/// Performs the part of a signal that concerns this process, after the ranks have received it: a
+/// launcher with stopped ranks stops too, so that the shell gets the terminal back.
 pub(super) fn follow(signal: Signal) {
     if signal == Signal::TSTP {
-        // Without a table entry for it nothing happens, and the launcher goes on.
+        // Fails only for a signal without a default action.
         let _ = signal_hook::low_level::emulate_default_handler(SIGTSTP);
     }
 }
 
-/// Whether the signal asks for the job's end.
+/// Returns true if the signal ends the job.
 pub(super) fn ends(signal: Signal) -> bool {
     [Signal::INT, Signal::TERM, Signal::HUP].contains(&signal)
 }
 
-/// Signals that whoever started this process wants ignored (`nohup`), a bit each. The ranks inherit
-/// that.
+/// Returns the signals that the parent of this process has set to be ignored (`nohup`), one bit
+/// each. The ranks inherit them.
 fn ignored_signals() -> u64 {
     let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
     let mask = status.lines().find_map(|line| line.strip_prefix("SigIgn:"));

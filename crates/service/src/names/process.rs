@@ -1,7 +1,7 @@
 //! The process of the name server, and its start on demand.
 
 use super::server::NameServer;
-use crate::start::{READY, TAKEN, first_line, say};
+use crate::spawn::{READY, TAKEN, first_line, report};
 use launch::environment::{COMMAND, Environment, Lookup, NODE};
 use queues::names::{JobConfig, JobOwner, NameError};
 use shm::broker::{BrokerError, connect};
@@ -150,14 +150,14 @@ pub fn serve(name: &str) -> Result<(), StartError> {
     let server = match NameServer::bind(name) {
         Ok(server) => server,
         Err(NameError::Broker(BrokerError::NameTaken { .. })) => {
-            say(TAKEN);
+            report(TAKEN);
             return Ok(());
         }
         Err(error) => {
-            say(&error.to_string());
+            report(&error.to_string());
             return Err(error.into());
         }
     };
-    say(READY);
+    report(READY);
     Ok(server.serve_while_used(FIRST_USE)?)
 }

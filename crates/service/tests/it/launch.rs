@@ -43,7 +43,7 @@ fn lines_arrive_with_rank_and_stream() {
     let outcome = shell("echo $WORD; echo $TRADEWIND_RANK of $TRADEWIND_SIZE >&2", options);
     assert_eq!(
         outcome,
-        Outcome { failed: None, ended: vec![], out_of_time: false, asked_to_end: false }
+        Outcome { failed: None, ended: vec![], out_of_time: false, interrupted: false }
     );
     let expected: BTreeSet<_> = (0..3)
         .flat_map(|rank| [(rank, false, "given".to_owned()), (rank, true, format!("{rank} of 3"))])
@@ -61,7 +61,7 @@ fn the_outcome_names_the_failed_rank_and_the_ended_ones() {
             failed: Some((1, Exit::Exited(6))),
             ended: vec![0, 2],
             out_of_time: false,
-            asked_to_end: false
+            interrupted: false
         }
     );
     assert_eq!(outcome.exit_status(), 6);

@@ -7,8 +7,8 @@ use network::backend::{Backend, CommunicatorContext, RunId, ScheduleId};
 use network::job_nodes::{JobNodes, random_key};
 use network::node_map::NodeMap;
 use rustix::process::{Pid, Signal, kill_process};
-use service::client;
-use service::start::{Request, serve};
+use service::attachment;
+use service::spawn::{ServeOptions, serve};
 use std::io::{BufRead, BufReader, Write};
 use std::net::{Ipv4Addr, SocketAddr};
 use std::process::{Child, ChildStdin, ChildStdout, Stdio};
@@ -141,7 +141,7 @@ impl Job {
                 let job_nodes = JobNodes { key, ..job_nodes(node) };
                 let service = format!("{name}-{node}");
                 scope.spawn(move || {
-                    client::invite(&service, &job_nodes).expect("all nodes are there")
+                    attachment::submit_nodes(&service, &job_nodes).expect("all nodes are there")
                 });
             }
         });
@@ -168,7 +168,7 @@ impl Job {
 fn child_is_a_node_service() {
     let argument = argument();
     let (name, ranks) = argument.split_once(' ').expect("two words");
-    let request = Request {
+    let request = ServeOptions {
         name: name.into(),
         ranks: ranks.parse().expect("a number"),
         engine: EngineKind::Peers,
@@ -274,9 +274,9 @@ fn child_is_a_rank() {
     let words: Vec<&str> = argument.split(' ').collect();
     let number = |word: usize| words[word].parse::<u32>().expect("a number");
     let (rank, ranks) = (number(3), number(4));
-    let attachment = client::enter(words[0], number(1), number(2), Duration::from_secs(60))
+    let attachment = attachment::enter(words[0], number(1), number(2), Duration::from_secs(60))
         .expect("the service accepts it");
-    let backend = attachment.carrier.clone().expect("there are other nodes");
+    let backend = attachment.agent.clone().expect("there are other nodes");
     let graph = barrier::Algorithm::Dissemination.graph(rank, ranks).expect("in range");
     let context = CommunicatorContext { number: 0, members: (0..ranks).collect(), rank };
     let schedule = goal::compile::compile(&graph).expect("in order");

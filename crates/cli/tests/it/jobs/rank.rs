@@ -274,7 +274,7 @@ fn much() -> i32 {
 
 /// Joins without the façade, says who the service is, and meets the others until that fails.
 fn joins() -> i32 {
-    let attachment = service::client::attach();
+    let attachment = service::attach::attach();
     let rank = ["TRADEWIND_RANK", "PMI_RANK"].iter().find_map(|name| std::env::var(name).ok());
     let rank = rank.and_then(|rank| rank.parse().ok()).unwrap_or(0);
     let member = match attachment {

@@ -71,7 +71,7 @@ pub(super) fn run(
     let code = outcome.exit_status();
     let is_done = lock(kept).next_job().start >= steps.end;
     Ok(match outcome {
-        Outcome { asked_to_end: true, .. } if !is_done => JobEnd::Interrupted(code),
+        Outcome { interrupted: true, .. } if !is_done => JobEnd::Interrupted(code),
         Outcome { out_of_time: true, .. } => {
             JobEnd::Failed { why: "it took far too long".to_owned(), code }
         }

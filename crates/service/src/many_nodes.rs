@@ -1,8 +1,9 @@
-//! Joining a job whose ranks a process manager has started on several nodes.
+//! Entry into a job of several nodes, started by a process manager.
 
-use crate::client::{self, Attachment, Seat};
+use crate::attachment::{Attachment, KernelJob, enter_with, submit_nodes};
 use crate::error::ServiceError;
-use crate::start;
+use crate::kernel_offload;
+use crate::spawn::{Job, spawn};
 use engine::node::EngineKind;
 use launch::LaunchError;
 use launch::bootstrap::{self, KeyValueSpace, Placement};
@@ -10,17 +11,14 @@ use launch::detect::name_on_node;
 use launch::environment::{INTERFACE, Lookup, NODE, PMI_VERSION};
 use launch::node_identity::NodeIdentity;
 use launch::pmi::{self, Client, Descriptor, Version};
-use network::backend::Backend;
 use network::job_nodes::{JobNodes, KernelEndpoint, ServiceEndpoint};
 use network::node_map::NodeMap;
-use std::net::IpAddr;
 use std::os::fd::OwnedFd;
-use std::sync::Arc;
 use std::time::Duration;
 
 /// A rank of such a job.
 #[derive(Debug)]
-pub(crate) struct Spread {
+pub(crate) struct RankOfMany {
     pub(crate) rank: u32,
     pub(crate) ranks: u32,
     /// The process that has started this one, if known.
@@ -28,61 +26,67 @@ pub(crate) struct Spread {
     pub(crate) engine: EngineKind,
 }
 
-/// Meets the other ranks through the process manager behind an inherited descriptor, has this
-/// node's node service started and told of the others if this rank is the first here, and joins.
+/// Exchanges the ranks' nodes through the process manager behind an inherited descriptor, and
+/// joins. The first rank of a node also spawns the node service and submits the nodes to it.
 pub(crate) fn enter(
     environment: &impl Lookup,
     descriptor: u32,
-    spread: &Spread,
+    rank: &RankOfMany,
     limit: Duration,
 ) -> Result<Attachment, ServiceError> {
     let internode = environment.internode_engine()?;
     let inherited = || {
-        // A number that is no descriptor's is found by what it leads to.
+        // A number that is no descriptor's results in an error of the adoption.
         let number = i32::try_from(descriptor).unwrap_or(-1);
         shm::inherited::adopt(number).map_err(crate::error::system("use the descriptor in PMI_FD"))
     };
-    let mut client = converse(environment.number(PMI_VERSION)?, inherited, spread, limit)?;
+    let mut client = connect(environment.number(PMI_VERSION)?, inherited, rank, limit)?;
     let name = environment.text(NODE)?;
     let interface = environment.text(INTERFACE)?;
     let here = NodeIdentity::of_this_process(name.as_deref(), interface.as_deref())?;
-    let placement = bootstrap::place(&mut client, spread.rank, spread.ranks, &here)?;
+    let placement = bootstrap::place(&mut client, rank.rank, rank.ranks, &here)?;
     let nodes = NodeMap::new(placement.node_of_rank.iter().copied());
-    let job = start::Job {
+    let job = Job {
         name: name_on_node(&placement.secret, placement.node),
         ranks: placement.local_ranks,
-        launcher: spread.launcher,
-        engine: spread.engine,
+        launcher: rank.launcher,
+        engine: rank.engine,
         listen: (placement.nodes > 1).then_some(placement.address),
     };
-    let endpoint = if placement.local_rank == 0 { start::start(&job)? } else { None };
-    let mut addresses = Vec::new();
+    let endpoint = if placement.local_rank == 0 { spawn(&job)? } else { None };
+    let node_timeout = environment.node_timeout()?;
+    let mut kernel_job = None;
     if job.listen.is_some() {
         let endpoint = endpoint.map(|endpoint| endpoint.to_string());
         let endpoints = bootstrap::exchange(&mut client, &placement, endpoint.as_deref())?;
-        let invitation = job_nodes(&placement, &nodes, &endpoints)?;
+        let all = job_nodes(&placement, &nodes, &endpoints)?;
         client.finalize().map_err(LaunchError::from)?;
-        addresses = crate::offload::addresses(&invitation);
         if placement.local_rank == 0 {
-            client::invite(&job.name, &invitation)?;
+            submit_nodes(&job.name, &all)?;
         }
+        kernel_job = Some(KernelJob {
+            rank: rank.rank,
+            node_of_rank: kernel_offload::node_of_rank(&nodes).into(),
+            addresses: kernel_offload::addresses(&all).into(),
+            timeout: node_timeout.unwrap_or(kernel::wire::NODE_TIMEOUT),
+        });
     } else {
-        // All are on this node after all.
+        // All ranks are on this node.
         KeyValueSpace::fence(&mut client)?;
         client.finalize().map_err(LaunchError::from)?;
     }
-    let mut attachment = client::enter(&job.name, placement.local_rank, job.ranks, limit)?;
-    if let Some(seat) = attachment.seat.take() {
-        let patience = environment.node_timeout()?;
-        // The job goes by the agent then, on all nodes.
-        attachment.offloaded = take(seat, spread.rank, &nodes, addresses, patience);
-    }
-    let nodes = job.listen.map(|_| nodes);
-    attachment.node_timeout = environment.node_timeout()?.unwrap_or(attachment.node_timeout);
-    Ok(Attachment { rank: spread.rank, ranks: spread.ranks, internode, nodes, ..attachment })
+    let attachment = enter_with(&job.name, placement.local_rank, job.ranks, limit, kernel_job)?;
+    Ok(Attachment {
+        rank: rank.rank,
+        ranks: rank.ranks,
+        internode,
+        nodes: job.listen.map(|_| nodes),
+        node_timeout: node_timeout.unwrap_or(attachment.node_timeout),
+        ..attachment
+    })
 }
 
-/// The nodes of the job, from what their first ranks have published.
+/// Returns the nodes of the job, as their first ranks have published them.
 fn job_nodes(
     placement: &Placement,
     nodes: &NodeMap,
@@ -107,43 +111,25 @@ fn job_nodes(
     })
 }
 
-/// Takes a rank's place in the kernel engine.
-fn take(
-    seat: Seat,
-    rank: u32,
-    nodes: &NodeMap,
-    addresses: Vec<IpAddr>,
-    patience: Option<Duration>,
-) -> Result<Arc<dyn Backend>, String> {
-    let Seat { memory, bell: wakeup, start, slot } = seat;
-    let node_of_rank = crate::offload::node_of_rank(nodes).into();
-    let (addresses, timeout) = (addresses.into(), patience.unwrap_or(kernel::wire::NODE_TIMEOUT));
-    let handles =
-        kernel::Handles { memory, wakeup, start, slot, rank, node_of_rank, addresses, timeout };
-    let entered = kernel::Rank::new(handles);
-    entered
-        .map(|rank| Arc::new(rank) as Arc<dyn Backend>)
-        .map_err(|error| format!("a rank cannot map its memory: {error}"))
-}
-
-/// Begins the conversation with the process manager, in the version that is asked for, or in the
-/// first that it knows.
-fn converse(
-    wanted: Option<u32>,
+/// Connects to the process manager, in the requested version of PMI, or in the first version that
+/// it supports.
+fn connect(
+    version: Option<u32>,
     inherited: impl Fn() -> Result<OwnedFd, ServiceError>,
-    spread: &Spread,
+    rank: &RankOfMany,
     limit: Duration,
 ) -> Result<Client<Descriptor>, ServiceError> {
-    let Spread { rank, ranks, .. } = *spread;
+    let RankOfMany { rank, ranks, .. } = *rank;
     let open = |version| -> Result<Client<Descriptor>, ServiceError> {
         let stream = Descriptor::new(inherited()?, limit);
         Ok(Client::open(stream, rank, ranks, version).map_err(LaunchError::from)?)
     };
-    match wanted {
+    match version {
         Some(1) => open(Version::One),
         Some(2) => open(Version::Two),
         Some(other) => {
-            let (value, expected) = (other.to_string().into(), "1 or 2");
+            let value = other.to_string().into();
+            let expected = "1 or 2";
             Err(LaunchError::Variable { name: PMI_VERSION, value, expected }.into())
         }
         None => match open(Version::One) {

@@ -1,6 +1,6 @@
-//! The node service's part of the kernel engine: it has the rights, so it reserves this node's
-//! place on the wire, loads the program once all nodes are known, and hands every rank of this node
-//! the descriptors that it needs, and no more.
+//! The kernel engine in the node service. The service has the privileges: it reserves a port of this
+//! node, loads the program once all nodes are known, and passes every rank of this node the
+//! descriptors that it needs, and no others.
 
 use kernel::wire::{Endpoint, Key};
 use kernel::{Handles, Interface, JobDescription, LoadError, Loader};
@@ -9,20 +9,20 @@ use network::job_nodes::{JobNodes, KernelEndpoint};
 use network::node_map::NodeMap;
 use std::net::{IpAddr, SocketAddr, UdpSocket};
 
-/// This node's place on the wire, reserved.
+/// Port and interface of this node, reserved for the kernel engine.
 #[derive(Debug)]
-pub(crate) struct Offer {
-    /// Keeps the port from other programs. Nothing is ever received through it: packets of the job
-    /// end before it.
+pub(crate) struct KernelReservation {
+    /// Reserves the port. The program takes the packets of the job from the interface, so none
+    /// arrives at this socket.
     _reserved: UdpSocket,
     address: IpAddr,
     interface: Interface,
     endpoint: KernelEndpoint,
 }
 
-impl Offer {
-    /// Reserves a place at this address, if the interface that has it is one for the kernel engine.
-    /// Whether the program can be loaded is seen when it is: the ranks agree afterwards whether all
+impl KernelReservation {
+    /// Reserves a port at this address, if the kernel engine supports the interface of the address.
+    /// The program is loaded later, and may fail to load; afterwards the ranks agree on whether all
     /// have it.
     pub(crate) fn new(ip: IpAddr) -> Result<Self, LoadError> {
         let what = "reserving a port for the kernel engine";
@@ -40,44 +40,44 @@ impl Offer {
             port,
             mtu: interface.mtu,
         };
-        Ok(Offer { _reserved: reserved, address: ip, interface, endpoint })
+        Ok(KernelReservation { _reserved: reserved, address: ip, interface, endpoint })
     }
 
-    /// What the other nodes must know.
+    /// Returns the endpoint for the other nodes.
     pub(crate) fn endpoint(&self) -> KernelEndpoint {
         self.endpoint
     }
 
-    /// Loads the program for the job, or says why the job cannot have this engine.
-    pub(crate) fn load(&self, invitation: &JobNodes) -> Result<Loader, String> {
-        if invitation.kernel_endpoints.len() != invitation.addresses.len() {
-            return Err("another node of the job has not got it".into());
+    /// Loads the program for the job. The error is the reason why the job cannot use this engine.
+    pub(crate) fn load(&self, nodes: &JobNodes) -> Result<Loader, String> {
+        if nodes.kernel_endpoints.len() != nodes.addresses.len() {
+            return Err("another node of the job does not have it".into());
         }
-        Loader::load(&self.description(invitation)).map_err(|error| error.to_string())
+        Loader::load(&self.description(nodes)).map_err(|error| error.to_string())
     }
 
-    /// The job as the program is told of it.
-    fn description(&self, invitation: &JobNodes) -> JobDescription {
-        let places = (0..).zip(invitation.addresses.iter().zip(&invitation.kernel_endpoints));
+    /// Returns the description of the job for the program.
+    fn description(&self, nodes: &JobNodes) -> JobDescription {
+        let endpoints = (0..).zip(nodes.addresses.iter().zip(&nodes.kernel_endpoints));
         let endpoint = |(node, (address, endpoint)): (u32, (&SocketAddr, &KernelEndpoint))| {
-            // Where packets are taken from the network is this service's word, never that of who
-            // brought the invitation.
+            // The program takes packets from the network at the endpoint that this service has
+            // reserved, never at one that an unprivileged process has submitted.
             let own = (self.address, &self.endpoint);
             let (address, endpoint) =
-                if node == invitation.node { own } else { (address.ip(), endpoint) };
+                if node == nodes.node { own } else { (address.ip(), endpoint) };
             Endpoint { hardware_address: endpoint.hardware_address, address, port: endpoint.port }
         };
-        let secret = Secret::new(invitation.key);
-        let nodes = &invitation.nodes;
+        let secret = Secret::new(nodes.key);
         JobDescription {
-            node: invitation.node,
-            node_of_rank: node_of_rank(nodes),
-            endpoints: places.map(endpoint).collect(),
+            node: nodes.node,
+            node_of_rank: node_of_rank(&nodes.nodes),
+            endpoints: endpoints.map(endpoint).collect(),
             number: secret.derive(Purpose::JobNumber),
             key: Key(secret.derive_both(Purpose::PacketKey)),
             interface: self.interface.name.clone(),
-            // Packets have room on every interface, and the nodes cut messages alike.
-            mtu: invitation
+            // The smallest of all nodes: packets fit on every interface, and all nodes divide
+            // messages alike.
+            mtu: nodes
                 .kernel_endpoints
                 .iter()
                 .map(|endpoint| endpoint.mtu)
@@ -86,17 +86,17 @@ impl Offer {
     }
 }
 
-/// The node of every rank.
+/// Returns the node of every rank.
 pub(crate) fn node_of_rank(nodes: &NodeMap) -> Vec<u32> {
     (0..nodes.ranks()).filter_map(|rank| nodes.of(rank)).collect()
 }
 
-/// The addresses of the nodes.
-pub(crate) fn addresses(invitation: &JobNodes) -> Vec<IpAddr> {
-    invitation.addresses.iter().map(SocketAddr::ip).collect()
+/// Returns the addresses of the nodes.
+pub(crate) fn addresses(nodes: &JobNodes) -> Vec<IpAddr> {
+    nodes.addresses.iter().map(SocketAddr::ip).collect()
 }
 
-/// The descriptors of a rank, by its number in the job.
+/// Returns the descriptors of a rank, by its number in the job.
 pub(crate) fn handles(loader: &Loader, rank: u32) -> Result<Handles, String> {
     let handles = loader
         .handles(rank)
@@ -117,17 +117,17 @@ mod tests {
         let hardware_address = [2, 0, 0, 0, 0, 1];
         let interface = Interface { name: "eth0".into(), hardware_address, mtu: 1500 };
         let endpoint = KernelEndpoint { hardware_address, port, mtu: 1500 };
-        let offer = Offer { _reserved: reserved, address, interface, endpoint };
+        let reservation = KernelReservation { _reserved: reserved, address, interface, endpoint };
         let foreign =
             |node: u32| KernelEndpoint { hardware_address: [4; 6], port: 53, mtu: 9000 - node };
-        let invitation = JobNodes {
+        let nodes = JobNodes {
             key: [3; 16],
             node: 1,
             addresses: [1, 2, 3].map(|last| (Ipv4Addr::new(10, 0, 0, last), 4000).into()).to_vec(),
             kernel_endpoints: [0, 1, 2].map(foreign).to_vec(),
             nodes: NodeMap::new([0, 1, 2]),
         };
-        let job = offer.description(&invitation);
+        let job = reservation.description(&nodes);
         assert_eq!(job.endpoints[1], Endpoint { hardware_address, address, port });
         let theirs = Endpoint {
             hardware_address: [4; 6],
@@ -135,7 +135,8 @@ mod tests {
             port: 53,
         };
         assert_eq!((job.endpoints[2], job.mtu), (theirs, 1500));
-        let wider = Offer { endpoint: KernelEndpoint { mtu: 9000, ..endpoint }, ..offer };
-        assert_eq!(wider.description(&invitation).mtu, 8998);
+        let wider =
+            KernelReservation { endpoint: KernelEndpoint { mtu: 9000, ..endpoint }, ..reservation };
+        assert_eq!(wider.description(&nodes).mtu, 8998);
     }
 }

@@ -1,5 +1,5 @@
-//! Starting the node service as a process of its own, for ranks that `tradewind run` has not
-//! started.
+//! The node service as a process of its own, for ranks that another launcher than `tradewind run`
+//! has started.
 
 use crate::error::{ServiceError, system};
 use crate::job_options::job_options;
@@ -12,12 +12,12 @@ use std::io::{BufRead, BufReader, Write};
 use std::net::IpAddr;
 use std::process::{Child, Command, Stdio};
 
-/// What the service says when ranks may come.
+/// First word of the line that the service prints when ranks can connect.
 pub(crate) const READY: &str = "ready";
-/// What it says when another one has the name.
+/// Line that it prints if another service has the name.
 pub(crate) const TAKEN: &str = "taken";
 
-/// A job whose ranks another launcher has started.
+/// A job of another launcher.
 #[derive(Debug)]
 pub(crate) struct Job {
     pub(crate) name: String,
@@ -25,13 +25,13 @@ pub(crate) struct Job {
     /// The launcher's process, if known.
     pub(crate) launcher: Option<u32>,
     pub(crate) engine: EngineKind,
-    /// Where the service is to listen for those of the job's other nodes, if there are any.
+    /// Address at which the service listens for the services of other nodes, if there are any.
     pub(crate) listen: Option<IpAddr>,
 }
 
-/// Starts the service, unless another rank is faster, and returns when it can be connected to.
-/// Gives the address at which it listens, if this call has started it and it was to listen.
-pub(crate) fn start(job: &Job) -> Result<Option<ServiceEndpoint>, ServiceError> {
+/// Spawns the service, unless another rank has, and returns when ranks can connect. Returns the
+/// endpoint for other nodes if this call has spawned the service and the job has other nodes.
+pub(crate) fn spawn(job: &Job) -> Result<Option<ServiceEndpoint>, ServiceError> {
     let command = Environment.get(COMMAND).unwrap_or_else(|| OsString::from("tradewind"));
     let child = Command::new(&command)
         .args([
@@ -52,16 +52,14 @@ pub(crate) fn start(job: &Job) -> Result<Option<ServiceEndpoint>, ServiceError> 
             command: command.display().to_string(),
             source,
         })?;
-    let said = first_line(child).map_err(system("start the node service"))?;
-    match said.as_str() {
+    let line = first_line(child).map_err(system("start the node service"))?;
+    if let Some(endpoint) = line.strip_prefix(READY).and_then(|rest| rest.strip_prefix(' ')) {
+        let invalid = |_| ServiceError::NotReady(format!("it printed an invalid endpoint: {line}"));
+        return endpoint.parse().map(Some).map_err(invalid);
+    }
+    match line.as_str() {
         READY | TAKEN => Ok(None),
-        said if said.strip_prefix(READY).is_some_and(|rest| rest.starts_with(' ')) => {
-            let listening = said[READY.len()..].trim_start().parse();
-            listening.map(Some).map_err(|_| {
-                ServiceError::NotReady(format!("it listens where nobody can knock: {said}"))
-            })
-        }
-        "" => Err(ServiceError::NotReady(format!("{} said nothing and ended", command.display()))),
+        "" => Err(ServiceError::NotReady(format!("{} ended without a message", command.display()))),
         why => Err(ServiceError::NotReady(why.to_owned())),
     }
 }
@@ -78,8 +76,8 @@ pub(crate) fn first_line(mut command: Child) -> std::io::Result<String> {
     Ok(line)
 }
 
-/// Cores that the ranks share. A launcher may have bound this rank to one; it itself is not bound
-/// as a rule.
+/// Returns the number of cores that the ranks share. A launcher may have bound this rank to one
+/// core, but is rarely bound itself.
 fn cores(launcher: Option<u32>) -> usize {
     let own = shm::process::allowed_cores().len();
     let of_launcher = launcher
@@ -89,49 +87,50 @@ fn cores(launcher: Option<u32>) -> usize {
     own.max(of_launcher).max(1)
 }
 
-/// What `tradewind serve` was asked for.
+/// Options of `tradewind serve`.
 #[derive(Clone, Debug)]
-pub struct Request {
-    /// Name of the service's door.
+pub struct ServeOptions {
+    /// Name of the service.
     pub name: String,
     /// Number of ranks.
     pub ranks: u32,
-    /// Who runs operations.
+    /// The engine of the job.
     pub engine: EngineKind,
     /// Cores that the ranks share.
     pub cores: u32,
-    /// Where to listen for the services of the job's other nodes, if there are any.
+    /// Address at which to listen for the services of other nodes, if there are any.
     pub listen: Option<IpAddr>,
 }
 
-/// Starts the service as a process that is nobody's child but init's, so that it leaves no zombie
-/// with the rank that wanted it, and returns. `itself` is the command line that gets to [`serve`].
+/// Spawns the service as a detached process and returns. The process becomes a child of init, so
+/// the rank that needs the service gets no zombie. `itself` is the command line that calls
+/// [`serve`].
 ///
 /// # Errors
-/// When this program cannot be executed once more.
+/// If this program cannot be executed again.
 pub fn detach(itself: &mut Command) -> Result<(), ServiceError> {
     itself.spawn().map(drop).map_err(system("start the node service"))
 }
 
-/// Is the node service until the last rank is gone. Says on standard output that ranks may come and
-/// at which address it listens if it was asked to, or why they may not.
+/// Runs the node service until the last rank has exited. Prints one line on standard output: that
+/// ranks can connect, with the endpoint for other nodes if there are any, or the error.
 ///
 /// # Errors
-/// When the service cannot be had; that has been said on standard output too.
-pub fn serve(request: &Request) -> Result<(), ServiceError> {
-    // Out of the terminal's reach: Ctrl-C is for the ranks, and this outlives them. It fails for a
-    // session's leader.
+/// If the service cannot be started; the error is also printed on standard output.
+pub fn serve(options: &ServeOptions) -> Result<(), ServiceError> {
+    // A session of its own: Ctrl-C must end the ranks only, because the service outlives them. The
+    // call fails for the leader of a session, which has one already.
     let _ = rustix::process::setsid();
-    let outcome = job_options(request.ranks, request.engine).and_then(|options| {
-        let options = JobOptions { cores: request.cores, ..options };
-        let ready = |listening: Option<ServiceEndpoint>| match listening {
-            None => say(READY),
-            Some(listening) => say(&format!("{READY} {listening}")),
+    let outcome = job_options(options.ranks, options.engine).and_then(|job| {
+        let job = JobOptions { cores: options.cores, ..job };
+        let ready = |endpoint: Option<ServiceEndpoint>| match endpoint {
+            None => report(READY),
+            Some(endpoint) => report(&format!("{READY} {endpoint}")),
         };
-        crate::server::serve(
-            &request.name,
-            &options,
-            request.listen,
+        crate::node_service::serve(
+            &options.name,
+            &job,
+            options.listen,
             Environment.start_timeout()?,
             ready,
         )
@@ -139,15 +138,16 @@ pub fn serve(request: &Request) -> Result<(), ServiceError> {
     match &outcome {
         Ok(()) => {}
         Err(ServiceError::Broker(BrokerError::NameTaken { .. })) => {
-            say(TAKEN);
+            report(TAKEN);
             return Ok(());
         }
-        Err(error) => say(&error.to_string()),
+        Err(error) => report(&error.to_string()),
     }
     outcome
 }
 
-pub(crate) fn say(what: &str) {
-    // Nobody may listen any more.
-    let _ = writeln!(std::io::stdout(), "{}", what.replace('\n', " "));
+/// Prints one line for the process that has spawned the service.
+pub(crate) fn report(line: &str) {
+    // Fails if that process has ended, which needs no line.
+    let _ = writeln!(std::io::stdout(), "{}", line.replace('\n', " "));
 }
