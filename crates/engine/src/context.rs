@@ -23,6 +23,7 @@ pub(crate) struct Wakeup {
 
 impl Wakeup {
     pub(crate) fn notify(&self, rank: u32) {
+        // The addition wakes the rank if it sleeps at the word.
         self.words[rank as usize].events.add(1);
     }
 }
@@ -179,6 +180,7 @@ impl Exchanges<'_> {
         sequence: u64,
         call: Signature,
     ) -> Result<Vec<[u64; EXCHANGE_WORDS]>, Error> {
+        // The turn counts even if the exchange fails, as on the other ranks.
         let turn = *self.turns;
         *self.turns += 1;
         let context = self.context;

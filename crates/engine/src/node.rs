@@ -127,6 +127,7 @@ impl Node {
         let segment = Arc::new(Segment::create(total, options.backing.clone())?);
         segment.commit(Offset(0), decisions_at + decisions.len() as u64)?;
         let header = Mapped::<JobHeader>::new(&segment, Offset(0))?;
+        // Relaxed, up to the magic number: its Release publishes the fields.
         header.version.store(VERSION, Ordering::Relaxed);
         header.ranks.store(options.ranks, Ordering::Relaxed);
         header.arena_first.store(arena_first, Ordering::Relaxed);
@@ -164,6 +165,8 @@ impl Node {
         {
             return Err(Error::NotAJob);
         }
+        // The number of ranks is bounded above, and the mapping checks that the lines lie in the
+        // segment: a damaged header cannot lead outside.
         let lines = MappedSlice::new(&segment, Offset(LINES_AT), ranks as usize)?;
         let engine = match header.engine.load(Ordering::Relaxed) {
             0 => EngineKind::Peers,

@@ -65,6 +65,7 @@ impl Staging {
     /// Returns a buffer of `bytes` bytes for `run`. Every rank has consumed all runs below
     /// `consumed`.
     pub(crate) fn take(&mut self, bytes: u64, run: u64, consumed: u64) -> Result<Offset, Error> {
+        // Remembered for `drop`, which frees the buffers that no rank reads any more.
         self.consumed = consumed;
         let class = class_of(bytes);
         let of_class = self.buffers.iter().enumerate().filter(|(_, buffer)| buffer.bytes == class);
@@ -72,6 +73,7 @@ impl Staging {
         let mut oldest = None::<(usize, u64)>;
         for (index, buffer) in of_class {
             count += 1;
+            // The least recently used buffer: its lines have most likely left the readers' caches.
             // Every rank has consumed runs below `consumed`, so none reads this buffer any more.
             if buffer.run < consumed && oldest.is_none_or(|(_, run)| buffer.run < run) {
                 oldest = Some((index, buffer.run));

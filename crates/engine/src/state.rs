@@ -26,10 +26,10 @@ use std::sync::Arc;
 
 /// Number of calls in a rank's journal.
 pub(crate) const JOURNAL: u64 = 64;
-/// Largest number of flat collectives in flight on a communicator; further ones are queued.
+/// Number of slots of flat collectives on a communicator; collectives without a slot are queued.
 pub(crate) const FLAT_SLOTS: u64 = 64;
-/// Largest number of flat collectives in flight with more bytes than the first lines of a slot
-/// hold. Small, so their cells stay in the cache.
+/// Largest number of started flat collectives with more bytes than the first lines of a slot hold.
+/// Small, so their cells stay in the cache.
 pub(crate) const CELL_SETS: u64 = 8;
 /// Longest contribution in a cell, among few ranks and among many: the cells of all ranks together
 /// should stay in a cache. Up to a few kilobytes, a copy takes less time than dividing it would

@@ -146,6 +146,7 @@ impl Trace {
     /// Describes a program before its first event.
     pub fn describe(&self, program: TracedProgram) {
         let mut lists = self.lock();
+        // Programs count by their operations, because a schedule's size follows from them.
         lists.described += program.partners.len();
         if lists.described > LIMIT {
             lists.recorded.dropped += 1;

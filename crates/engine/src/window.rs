@@ -33,7 +33,7 @@ pub(crate) trait Executor {
     fn rank(&self) -> u32;
     /// Returns whether a run takes memory from the arena.
     fn is_large(&self, call: &Self::Operation) -> bool;
-    /// Returns the number of runs that may be in flight, this one included.
+    /// Returns the number of runs that may be started at once, this one included.
     fn window(&self, call: &Self::Operation) -> u64;
     fn is_complete(&self, run: u64, call: &Self::Operation) -> bool;
     /// Places the inputs of a run. The run's slot is free. Memory is allocated here: after an error
@@ -415,7 +415,7 @@ impl<P: Executor> InflightWindow<P> {
         self.executor.states()[rank as usize].has_begun(run)
     }
 
-    /// Returns whether a run of this rank is in flight or queued.
+    /// Returns whether a run of this rank is incomplete or queued.
     pub(crate) fn is_busy(&self) -> bool {
         let starter = self.lock();
         let unfinished = |run: u64| {

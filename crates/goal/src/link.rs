@@ -2,7 +2,7 @@
 //!
 //! [`link`] is a pure function. Every rank computes it from the same schedules and obtains the same
 //! tables, so the ranks need not agree on anything else. Pairs form by the rule of
-//! [`matching`](crate::matching), in vertex order; a run only counts arrivals.
+//! [`matching`], in vertex order; a run only counts arrivals.
 //!
 //! | [`Delivery`] | condition | copies |
 //! |---|---|---|

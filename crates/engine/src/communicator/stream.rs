@@ -47,6 +47,7 @@ impl Communicator {
         let context = &self.context;
         let sequence = context.begin(call);
         context.trace_call_begun(sequence);
+        // The lock is held for the whole transfer: the rings have one user at a time.
         let outcome = {
             let mut streams = self.streams.lock().unwrap_or_else(PoisonError::into_inner);
             streams.run(context, (sequence, call), collective, input, memory)

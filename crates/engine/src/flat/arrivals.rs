@@ -45,8 +45,8 @@ impl FlatExecutor {
             && role.contributes
             && self.is_staged_broadcast(run, collective)?
         {
-            // The broadcast is complete without a wait. Ranks that find it complete also find the
-            // digest.
+            // The staged copy does not change until every rank has consumed the run, so the broadcast
+            // is complete without a wait. Ranks that find it complete also find the digest.
             slot.work.done.set(Self::lap(run).wrapping_add(1));
         }
         if role.reduced_by == ReducedBy::Chunks {

@@ -59,6 +59,7 @@ impl FlatExecutor {
     ) -> Outcome {
         let line = self.cell(run, ContributionPlacement::Inline, self.rank);
         let behind = Offset(line.0 + WORD);
+        // The length selects the place, so a reader finds the blocks from the first word alone.
         let length = self.table_and_blocks_bytes(blocks);
         let at = match staged {
             Some(staged) => {

@@ -166,7 +166,7 @@ pub(crate) struct Role {
     pub(crate) waits_for: RankSet,
     /// The ranks that must have arrived before the rank wakes sleepers.
     pub(crate) wakes_after: RankSet,
-    /// The ranks whose signatures the rank compares with its own.
+    /// The ranks with signatures that the rank compares with its own.
     pub(crate) compared: RankSet,
     /// The result.
     pub(crate) result: ResultRule,

@@ -1,5 +1,5 @@
-//! Progress by delivery: the process whose arrival brings an operation's count to its threshold
-//! executes the operation, for any rank.
+//! Progress by delivery: the process with the arrival that brings an operation's count to its
+//! threshold executes the operation, for any rank.
 //!
 //! An [`Activation`] begins with a rank's start, or with tasks deferred to this rank, and ends when
 //! nothing more is enabled. The operations that it enables go to its own list: no recursion, no
@@ -73,6 +73,8 @@ impl<'a> Activation<'a> {
     /// Starts this rank's part of the run.
     pub(crate) fn start(&mut self) -> Result<(), Error> {
         let program = self.program;
+        // Other ranks may count arrivals at this rank's operations before this point; the inputs are
+        // in place since `prepare`, and the arrivals below release them.
         for operation in &program.linked(self.executor).starts {
             self.arrive_local(self.executor, *operation);
             self.drain()?;
@@ -90,6 +92,7 @@ impl<'a> Activation<'a> {
         {
             did_any = true;
             let operation = entry >> 1;
+            // The lowest bit is the task, see `defer_to_owner`.
             if entry & 1 == 0 {
                 self.work.push((self.executor, operation));
             } else {
@@ -318,7 +321,7 @@ impl<'a> Activation<'a> {
         Ok(())
     }
 
-    /// Sends to the rank whose matcher pairs the message with a wildcard receive.
+    /// Sends to a rank with a matcher, which pairs the message with a wildcard receive.
     fn send_to_wildcard(
         &mut self,
         rank: u32,

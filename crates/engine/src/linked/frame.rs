@@ -15,7 +15,7 @@ use goal::schedule::Kind;
 
 /// Bytes of a message that fit beside the counter of its receive.
 const COUNTER_PAYLOAD: u64 = 56;
-/// Largest number of slots, which is the number of runs of a program that can be in flight.
+/// Largest number of slots: one for each started run of a program.
 const SLOT_LIMIT: u64 = 16;
 /// Largest total of the frames and long buffers of all slots. With more, each run would find its
 /// memory evicted from the caches.

@@ -177,6 +177,7 @@ impl WildcardMatcher {
             self.line.arrived.store(at + 1, Ordering::Relaxed);
             return None;
         };
+        // Taken: each receive is paired once in a use of the slot.
         self.posted[receive as usize].store(0, Ordering::Relaxed);
         Some(receive)
     }

@@ -87,7 +87,7 @@ pub(crate) struct ProgramOptions {
 }
 
 impl LinkedProgram {
-    /// Returns a program whose zeroed block lies at `at`.
+    /// Returns a program with a zeroed block at `at`.
     pub(crate) fn new(
         memory: SegmentMemory,
         at: Offset,

@@ -129,8 +129,8 @@ impl SlotWindow {
         }
     }
 
-    /// Returns whether the next run may start if `window` runs may be in flight: the previous run
-    /// in its slot has been consumed by every rank.
+    /// Returns whether the next run may start, in a window of `window` runs: the previous run in its
+    /// slot has been consumed by every rank.
     #[inline]
     pub(crate) fn fits(&self, window: u64) -> bool {
         self.next < self.consumed_by_all + window

@@ -159,6 +159,8 @@ impl<'a> Transfer<'a> {
     ) -> Result<(), Error> {
         let call_tag = call_tag(sequence, call);
         let mut mover = PieceMover { context, rings, sequence, call, call_tag, must_notify: false };
+        // Sending and receiving alternate, so two ranks that send to each other never wait for each
+        // other's rings.
         while !(self.sendings.is_empty() && self.receivings.is_empty()) {
             let has_moved = mover.send(&mut self)? | mover.receive(&mut self)?;
             mover.notify();
@@ -256,10 +258,11 @@ struct PieceMover<'s> {
 }
 
 impl PieceMover<'_> {
-    /// Sends a piece to each rank whose ring has space for one.
+    /// Sends a piece to each rank with space for one in its ring.
     fn send(&mut self, transfer: &mut Transfer<'_>) -> Result<bool, Error> {
         let mut has_moved = false;
-        // The ranks whose first message has been handled. There are fewer ranks than bits.
+        // The ranks to which a message has been tried. There are fewer ranks than bits. Only the
+        // first message to a rank moves, so messages between two ranks keep their order.
         let mut handled = 0u64;
         for sending in &mut transfer.sendings {
             let Some(ring) = &mut self.rings.out[sending.to as usize] else { continue };
@@ -309,6 +312,7 @@ impl PieceMover<'_> {
                 }
                 PieceState::Foreign => return Err(self.mismatch(receiving.from)),
             }
+            // Both ends cut the message by the same rule, so the piece has this length.
             let length = (expected - receiving.done).min(piece_bytes(expected));
             let accepted =
                 ring.read(length, |piece| receiving.sink.accept(receiving.done, piece))?;
