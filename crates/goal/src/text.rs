@@ -27,9 +27,6 @@ pub use error::{Position, TextError};
 use crate::graph::Graph;
 use crate::portable::NotPortable;
 
-/// Words that cannot be labels, because statements begin with them.
-const RESERVED: [&str; 5] = ["num_ranks", "rank", "send", "recv", "calc"];
-
 /// Reads the graphs of all ranks. What they mean (whether peers exist, whether every send has a
 /// receive) is for [`check`](mod@crate::check) to judge.
 ///

@@ -1,7 +1,8 @@
 //! Reads the binary format. Every count is compared with the bytes that are there before anything
 //! is allocated for it.
 
-use super::{BASE, BinaryError, CALC, ENTRY, HEADER, MAGIC, NODE, RECEIVE, SEND};
+use super::error::BinaryError;
+use super::layout::{BASE, CALC, ENTRY, HEADER, MAGIC, NODE, RECEIVE, SEND};
 use crate::graph::{Block, Graph, Operation, Vertex};
 use crate::portable::ANY;
 

@@ -1,6 +1,6 @@
 //! Writes the binary format.
 
-use super::{BASE, CALC, ENTRY, HEADER, MAGIC, NODE, RECEIVE, SEND};
+use super::layout::{BASE, CALC, ENTRY, HEADER, MAGIC, NODE, RECEIVE, SEND};
 use crate::graph::{Graph, Until};
 use crate::portable::{self, ANY, NotPortable, Portable};
 

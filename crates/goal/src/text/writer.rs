@@ -1,10 +1,12 @@
 //! Writes the text format.
 
-use super::RESERVED;
 use crate::graph::{Graph, Until, Vertex};
 use crate::portable::{self, NotPortable, Portable};
 use std::collections::HashSet;
 use std::fmt::Write;
+
+/// Words that cannot be labels, because statements begin with them.
+const RESERVED: [&str; 5] = ["num_ranks", "rank", "send", "recv", "calc"];
 
 pub(super) fn write(graphs: &[Graph]) -> Result<String, NotPortable> {
     portable::check(graphs)?;
