@@ -6,6 +6,8 @@ use std::time::Duration;
 use testing::conformance::{Capabilities, Engine, Failure, Fault, Round, RoundOutcome};
 use tradewind::{Buffers, Communicator, EngineKind, Error};
 
+testing::tests![the_peers_engine_conforms, the_caller_engine_conforms,];
+
 /// Ranks as threads of this process, through the façade.
 struct Threads(EngineKind);
 
@@ -85,12 +87,10 @@ fn failure(error: &Error) -> Failure {
     }
 }
 
-#[test]
 fn the_peers_engine_conforms() {
     testing::conformance::run_suite(&Threads(EngineKind::Peers));
 }
 
-#[test]
 fn the_caller_engine_conforms() {
     testing::conformance::run_suite(&Threads(EngineKind::Caller));
 }

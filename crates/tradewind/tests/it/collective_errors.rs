@@ -1,13 +1,25 @@
 //! What goes wrong in collectives is told by name: other lengths, other collectives, functions that
 //! panic; and what is unusual goes right: many at once, dropped requests, elements of no size.
 
-mod common;
-
-use common::KINDS;
+use crate::job_kinds::KINDS;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use tradewind::{
     Communicator, GatherAlgorithm, InPlace, Op, Request, Result, fold, local, wait_all,
 };
+
+testing::tests![
+    buffers_of_wrong_lengths_are_refused_before_anything_starts,
+    a_block_of_another_length_than_expected_names_ranks_and_lengths,
+    where_a_schedule_is_linked_all_ranks_hear_of_wrong_counts,
+    ranks_in_different_collectives_are_told,
+    hundreds_of_every_kind_may_be_under_way,
+    roots_and_leaves_may_run_far_ahead,
+    dropped_requests_hold_nobody_up,
+    a_function_that_panics_leaves_the_communicator_usable,
+    elements_of_no_size_are_elements,
+    persistent_collectives_with_roots_and_sizes_can_be_started_again_and_again,
+    long_blocks_for_a_neighbour_who_expects_others_are_found_out,
+];
 
 fn text<T>(outcome: Result<T>) -> String {
     outcome.err().expect("refused").to_string()
@@ -26,7 +38,6 @@ fn errors(ranks: u32, body: impl Fn(&Communicator) -> Result<()> + Sync) -> Vec<
     said.into_inner().expect("no rank panics")
 }
 
-#[test]
 fn buffers_of_wrong_lengths_are_refused_before_anything_starts() {
     local(2, |world| {
         let refused = |outcome: Result<()>, expected: &str| {
@@ -66,7 +77,6 @@ fn buffers_of_wrong_lengths_are_refused_before_anything_starts() {
     .expect("the job goes on");
 }
 
-#[test]
 fn a_block_of_another_length_than_expected_names_ranks_and_lengths() {
     let said = errors(3, |world| {
         let mine = vec![1u64; if world.rank() == 2 { 3 } else { 1 }];
@@ -115,7 +125,6 @@ fn a_block_of_another_length_than_expected_names_ranks_and_lengths() {
     assert!(said[1].starts_with(expected), "{}", said[1]);
 }
 
-#[test]
 fn where_a_schedule_is_linked_all_ranks_hear_of_wrong_counts() {
     let said = errors(3, |world| {
         let mut chosen = world.algorithms();
@@ -134,7 +143,6 @@ fn where_a_schedule_is_linked_all_ranks_hear_of_wrong_counts() {
     );
 }
 
-#[test]
 fn ranks_in_different_collectives_are_told() {
     type Call = fn(&Communicator) -> Result<()>;
     let calls: [(&str, Call); 8] = [
@@ -172,7 +180,6 @@ fn ranks_in_different_collectives_are_told() {
     assert!(said.iter().all(|text| text.contains("allgatherv #0")), "{said:?}");
 }
 
-#[test]
 fn hundreds_of_every_kind_may_be_under_way() {
     for kind in KINDS {
         kind.run(3, |world| {
@@ -225,7 +232,6 @@ fn hundreds_of_every_kind_may_be_under_way() {
     }
 }
 
-#[test]
 fn roots_and_leaves_may_run_far_ahead() {
     local(2, |world| {
         let mine = vec![world.rank(); 300];
@@ -246,7 +252,6 @@ fn roots_and_leaves_may_run_far_ahead() {
     .expect("those behind catch up");
 }
 
-#[test]
 fn dropped_requests_hold_nobody_up() {
     for kind in KINDS {
         kind.run(3, |world| {
@@ -278,7 +283,6 @@ fn dropped_requests_hold_nobody_up() {
     }
 }
 
-#[test]
 fn a_function_that_panics_leaves_the_communicator_usable() {
     local(2, |world| {
         let picky =
@@ -301,7 +305,6 @@ fn a_function_that_panics_leaves_the_communicator_usable() {
     .expect("it goes on");
 }
 
-#[test]
 fn elements_of_no_size_are_elements() {
     for kind in KINDS {
         kind.run(3, |world| {
@@ -324,7 +327,6 @@ fn elements_of_no_size_are_elements() {
     }
 }
 
-#[test]
 fn persistent_collectives_with_roots_and_sizes_can_be_started_again_and_again() {
     for kind in KINDS {
         kind.run(3, |world| {
@@ -350,7 +352,6 @@ fn persistent_collectives_with_roots_and_sizes_can_be_started_again_and_again() 
     }
 }
 
-#[test]
 fn long_blocks_for_a_neighbour_who_expects_others_are_found_out() {
     // Long enough for a stream, whatever the type.
     const COUNT: usize = 5000;

@@ -1,14 +1,24 @@
 //! Every collective by every algorithm against what it must give: any rank count, odd and zero
 //! sizes, private and shared buffers mixed, every kind of job.
 
-mod common;
-
-use common::KINDS;
-
+use crate::job_kinds::KINDS;
 use tradewind::{
     Algorithms, AllreduceAlgorithm, AlltoallAlgorithm, BarrierAlgorithm, BcastAlgorithm,
     Communicator, Op, Result, local,
 };
+
+testing::tests![
+    no_rank_leaves_a_barrier_before_all_have_come,
+    allreduce_gives_every_rank_the_same_right_bits,
+    a_join_reduces_in_rank_order,
+    alltoall_gives_part_j_of_rank_i_to_rank_j,
+    bcast_gives_everyone_the_roots_buffer,
+    neighbours_get_each_others_blocks,
+    a_persistent_collective_can_be_started_again_and_again,
+    a_long_call_that_waits_does_not_match_one_that_does_not,
+    long_blocking_collectives_stream_any_length,
+    an_integer_division_by_zero_in_a_stream_leaves_the_communicator_whole,
+];
 
 const RANKS: [u32; 6] = [1, 2, 3, 4, 5, 8];
 /// Elements: nothing, inside a line, inside a cell, beyond it, beyond a chunk.
@@ -23,7 +33,6 @@ fn every_job(body: impl Fn(&Communicator) -> Result<()> + Sync) {
     }
 }
 
-#[test]
 fn no_rank_leaves_a_barrier_before_all_have_come() {
     use std::sync::atomic::{AtomicU32, Ordering};
     for kind in KINDS {
@@ -54,7 +63,6 @@ fn no_rank_leaves_a_barrier_before_all_have_come() {
     }
 }
 
-#[test]
 fn allreduce_gives_every_rank_the_same_right_bits() {
     every_job(|world| {
         for algorithm in AllreduceAlgorithm::ALL {
@@ -107,7 +115,6 @@ fn allreduce(world: &Communicator, count: usize) -> Result<()> {
     Ok(())
 }
 
-#[test]
 fn a_join_reduces_in_rank_order() {
     every_job(|world| {
         for count in [1usize, 300, 30_000] {
@@ -120,7 +127,6 @@ fn a_join_reduces_in_rank_order() {
     });
 }
 
-#[test]
 fn alltoall_gives_part_j_of_rank_i_to_rank_j() {
     every_job(|world| {
         for algorithm in AlltoallAlgorithm::ALL {
@@ -162,7 +168,6 @@ fn alltoall(world: &Communicator, count: usize) -> Result<()> {
     Ok(())
 }
 
-#[test]
 fn bcast_gives_everyone_the_roots_buffer() {
     every_job(|world| {
         for algorithm in BcastAlgorithm::ALL {
@@ -200,7 +205,6 @@ fn bcast(world: &Communicator, count: usize, root: u32) -> Result<()> {
     Ok(())
 }
 
-#[test]
 fn neighbours_get_each_others_blocks() {
     every_job(|world| {
         let (rank, size) = (world.rank(), world.size());
@@ -231,7 +235,6 @@ fn neighbours_get_each_others_blocks() {
     });
 }
 
-#[test]
 fn a_persistent_collective_can_be_started_again_and_again() {
     every_job(|world| {
         let barrier = world.barrier_init()?;
@@ -258,7 +261,6 @@ fn a_persistent_collective_can_be_started_again_and_again() {
     });
 }
 
-#[test]
 fn a_long_call_that_waits_does_not_match_one_that_does_not() {
     let outcome = local(2, |world| {
         let (mine, mut sum) = (vec![1u64; 40_000], vec![0; 40_000]);
@@ -271,7 +273,6 @@ fn a_long_call_that_waits_does_not_match_one_that_does_not() {
     assert!(message.contains("one waits in a blocking call"), "{message}");
 }
 
-#[test]
 fn long_blocking_collectives_stream_any_length() {
     // Around a piece, around four pieces, and longer than the ring of a pair.
     let lengths = [2049, 4095, 4096, 4097, 131_071, 131_073, 5_000_001];
@@ -307,7 +308,6 @@ fn long_blocking_collectives_stream_any_length() {
     .expect("they all match");
 }
 
-#[test]
 fn an_integer_division_by_zero_in_a_stream_leaves_the_communicator_whole() {
     local(2, |world| {
         let (mine, mut result) = (vec![i64::from(world.rank() == 0); 10_000], vec![0; 10_000]);

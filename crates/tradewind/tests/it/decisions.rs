@@ -1,23 +1,30 @@
 //! The decision table of a job: used when it belongs to this machine, else one line says why not
 //! and the built-in rules hold.
 //!
-//! The table's place is a variable of the environment, so each case runs in a process of its own:
-//! this test again, as a child.
+//! The table's place is a variable of the environment, so each case runs in a process of its own.
 
 use collectives::{Algorithm, Collective};
 use models::decision::{DecisionTable, Plan, Range, Row};
 use models::machine::Fingerprint;
 use std::path::Path;
-use std::process::{Command, Output};
+use std::process::Output;
 use tradewind::{Communicator, Op, Reason, Result};
 
-/// Says that the process is a child.
-const CHILD: &str = "TRADEWIND_TEST_OF_DECISIONS";
+testing::tests![
+    a_table_of_this_machine_is_gone_by_in_silence,
+    without_a_table_rules_hold_in_silence,
+    a_table_that_is_no_use_is_one_line_and_rules_hold,
+    a_table_with_gaps_is_gone_by_where_it_says_something,
+    new_decisions_are_said_once,
+    what_is_forced_is_said_to_be,
+    ranks_that_see_different_things_go_by_the_same,
+    what_runs_is_explained_where_sizes_differ_and_where_results_are_folded,
+];
+testing::parts![choose];
 
-/// Runs the child's test with this variable set, and perhaps another.
+/// Runs [`choose`] in a process with this variable set, and perhaps another.
 fn child(decisions: Option<&Path>, more: Option<(&str, &str)>) -> Output {
-    let mut command = Command::new(std::env::current_exe().expect("a test has a path"));
-    command.args(["--exact", "the_child", "--nocapture", "--test-threads=1"]).env(CHILD, "1");
+    let mut command = testing::part("decisions::choose");
     command
         .env_remove("TRADEWIND_DECISIONS")
         .env_remove("TRADEWIND_EXPLAIN")
@@ -43,12 +50,8 @@ fn found(output: &Output) -> String {
     String::from_utf8_lossy(&output.stdout).into_owned()
 }
 
-/// All collectives, whatever is chosen, give what they must; and what is chosen is said.
-#[test]
-fn the_child() {
-    if std::env::var_os(CHILD).is_none() {
-        return;
-    }
+/// Prints the algorithms that are chosen, and checks the results of the collectives.
+fn choose() {
     tradewind::local(4, |world| {
         for elements in [1, 100, 3000] {
             reduce(&world, elements)?;
@@ -134,7 +137,6 @@ fn assert_found(output: &Output, lines: [&str; 4]) {
     }
 }
 
-#[test]
 fn a_table_of_this_machine_is_gone_by_in_silence() {
     let file = kept(&table(here(), true));
     let output = child(Some(file.path()), None);
@@ -142,7 +144,6 @@ fn a_table_of_this_machine_is_gone_by_in_silence() {
     assert_found(&output, BY_TABLE);
 }
 
-#[test]
 fn without_a_table_rules_hold_in_silence() {
     for decisions in [None, Some(Path::new(""))] {
         let output = child(decisions, None);
@@ -151,7 +152,6 @@ fn without_a_table_rules_hold_in_silence() {
     }
 }
 
-#[test]
 fn a_table_that_is_no_use_is_one_line_and_rules_hold() {
     let whole = table(here(), true);
     let text =
@@ -188,7 +188,6 @@ fn a_table_that_is_no_use_is_one_line_and_rules_hold() {
     assert_found(&output, BY_RULES);
 }
 
-#[test]
 fn a_table_with_gaps_is_gone_by_where_it_says_something() {
     let file = kept(&table(here(), false));
     let output = child(Some(file.path()), None);
@@ -197,7 +196,6 @@ fn a_table_with_gaps_is_gone_by_where_it_says_something() {
     assert_found(&output, BY_TABLE);
 }
 
-#[test]
 fn new_decisions_are_said_once() {
     let file = kept(&table(here(), true));
     let output = child(Some(file.path()), Some(("TRADEWIND_EXPLAIN", "1")));
@@ -210,7 +208,6 @@ fn new_decisions_are_said_once() {
     assert_found(&output, BY_TABLE);
 }
 
-#[test]
 fn what_is_forced_is_said_to_be() {
     let algorithms =
         tradewind::Algorithms::default().with("bcast", "binomial").expect("there is one");
@@ -224,7 +221,6 @@ fn what_is_forced_is_said_to_be() {
 
 /// Ranks that would decide differently, were they to decide for themselves: the first to ask
 /// settles it, and all see the same bytes, whatever lies where they would look.
-#[test]
 fn ranks_that_see_different_things_go_by_the_same() {
     use engine::Decisions;
     use engine::node::{EngineKind, JobOptions, Node};
@@ -240,7 +236,6 @@ fn ranks_that_see_different_things_go_by_the_same() {
     assert!(!node.settle_decisions(true));
 }
 
-#[test]
 fn what_runs_is_explained_where_sizes_differ_and_where_results_are_folded() {
     let algorithms =
         tradewind::Algorithms::default().with("alltoall", "bruck").expect("there is one");

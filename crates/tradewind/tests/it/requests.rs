@@ -1,18 +1,33 @@
 //! Requests in numbers, dropped, forgotten, late; communicators side by side; ranks that do not do
 //! as the others.
 
-mod common;
-
-use common::KINDS;
+use crate::job_kinds::KINDS;
 use std::time::Duration;
 use tradewind::{
     Algorithms, AlltoallAlgorithm, BarrierAlgorithm, Communicator, EngineKind, Error, Exit, Op,
     Request, Result, local, local_with, wait_all, wait_any,
 };
 
+testing::tests![
+    any_number_of_collectives_may_be_under_way,
+    large_collectives_may_be_under_way_in_numbers_too,
+    dropped_and_forgotten_requests_hold_nobody_up,
+    test_says_when_and_wait_any_says_which,
+    communicators_never_take_each_others_messages,
+    threads_of_a_rank_may_share_it,
+    ranks_in_different_collectives_are_told_who_is_where,
+    ranks_with_different_sizes_are_told_so,
+    a_linked_collective_that_meets_another_is_found_too,
+    a_rank_that_leaves_or_panics_is_named,
+    a_time_out_names_who_has_not_come_and_can_be_waited_out,
+    wrong_arguments_are_refused_before_anything_starts,
+    sizes_that_take_different_ways_are_told_apart_before_any_work,
+    a_communicator_may_go_while_others_still_fetch_from_it,
+    waiting_on_one_communicator_goes_on_with_another,
+];
+
 const ENGINES: [EngineKind; 2] = [EngineKind::Peers, EngineKind::Caller];
 
-#[test]
 fn any_number_of_collectives_may_be_under_way() {
     for kind in KINDS {
         kind.run(4, |world| {
@@ -36,7 +51,6 @@ fn any_number_of_collectives_may_be_under_way() {
     }
 }
 
-#[test]
 fn large_collectives_may_be_under_way_in_numbers_too() {
     local(3, |world| {
         const COUNT: usize = 5000;
@@ -53,7 +67,6 @@ fn large_collectives_may_be_under_way_in_numbers_too() {
     .expect("all of them complete");
 }
 
-#[test]
 fn dropped_and_forgotten_requests_hold_nobody_up() {
     for kind in KINDS {
         kind.run(3, |world| {
@@ -79,7 +92,6 @@ fn dropped_and_forgotten_requests_hold_nobody_up() {
     }
 }
 
-#[test]
 fn test_says_when_and_wait_any_says_which() {
     local(2, |world| {
         let mut outputs = [[0u32; 1]; 3];
@@ -107,7 +119,6 @@ fn test_says_when_and_wait_any_says_which() {
     .expect("all complete");
 }
 
-#[test]
 fn communicators_never_take_each_others_messages() {
     for kind in KINDS {
         kind.run(6, |world| {
@@ -142,7 +153,6 @@ fn communicators_never_take_each_others_messages() {
     .expect("a rank without a colour belongs to none");
 }
 
-#[test]
 fn threads_of_a_rank_may_share_it() {
     for kind in KINDS {
         kind.run(2, |world| {
@@ -188,7 +198,6 @@ fn with_an_odd_rank(
     errors.into_inner().expect("nobody panicked")
 }
 
-#[test]
 fn ranks_in_different_collectives_are_told_who_is_where() {
     // Nobody looks around before everyone has come.
     let gate = std::sync::Barrier::new(4);
@@ -213,7 +222,6 @@ fn ranks_in_different_collectives_are_told_who_is_where() {
     }
 }
 
-#[test]
 fn ranks_with_different_sizes_are_told_so() {
     let gate = std::sync::Barrier::new(3);
     let errors = with_an_odd_rank(
@@ -241,7 +249,6 @@ fn ranks_with_different_sizes_are_told_so() {
     }
 }
 
-#[test]
 fn a_linked_collective_that_meets_another_is_found_too() {
     for engine in ENGINES {
         let bruck = Algorithms {
@@ -267,7 +274,6 @@ fn a_linked_collective_that_meets_another_is_found_too() {
     }
 }
 
-#[test]
 fn a_rank_that_leaves_or_panics_is_named() {
     for engine in ENGINES {
         let errors = with_an_odd_rank(engine, 4, |world| world.barrier(), |_| Ok(()));
@@ -293,7 +299,6 @@ fn a_rank_that_leaves_or_panics_is_named() {
     }
 }
 
-#[test]
 fn a_time_out_names_who_has_not_come_and_can_be_waited_out() {
     let gate = std::sync::Barrier::new(2);
     local(2, |world| {
@@ -314,7 +319,6 @@ fn a_time_out_names_who_has_not_come_and_can_be_waited_out() {
     .expect("the barrier completes after all");
 }
 
-#[test]
 fn wrong_arguments_are_refused_before_anything_starts() {
     local(2, |world| {
         let text = |outcome: Result<()>| outcome.expect_err("refused").to_string();
@@ -331,7 +335,6 @@ fn wrong_arguments_are_refused_before_anything_starts() {
     .expect("the job goes on");
 }
 
-#[test]
 fn sizes_that_take_different_ways_are_told_apart_before_any_work() {
     // The small contribution lies beside the count, the large one in an arena: whoever worked on
     // them as they are would read places that nobody wrote.
@@ -347,7 +350,6 @@ fn sizes_that_take_different_ways_are_told_apart_before_any_work() {
     }
 }
 
-#[test]
 fn a_communicator_may_go_while_others_still_fetch_from_it() {
     let gate = std::sync::Barrier::new(2);
     local(2, |world| {
@@ -376,7 +378,6 @@ fn a_communicator_may_go_while_others_still_fetch_from_it() {
     .expect("both have their results");
 }
 
-#[test]
 fn waiting_on_one_communicator_goes_on_with_another() {
     for kind in KINDS {
         kind.run(2, |world| {

@@ -1,7 +1,9 @@
 //! Reductions with an operation of the caller's own.
 
-use crate::harness::{Form, every_job, uneven, value};
+use super::harness::{Form, every_job, uneven, value};
 use tradewind::{Algorithms, InPlace, Result, fold};
+
+testing::tests![operations_of_ones_own_are_folded_in_rank_order,];
 
 /// A matrix of 2 × 2: its product is associative and not commutative.
 type Matrix = [u32; 4];
@@ -28,7 +30,6 @@ fn products(ranks: impl Iterator<Item = u32>, count: usize) -> Vec<Matrix> {
     result
 }
 
-#[test]
 fn operations_of_ones_own_are_folded_in_rank_order() {
     let none: [i32; 1] = [0];
     every_job(

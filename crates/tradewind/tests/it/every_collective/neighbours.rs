@@ -1,9 +1,13 @@
 //! Neighbour collectives.
 
-use crate::harness::{COUNTS, Form, UNTOUCHED, every_job, values};
+use super::harness::{COUNTS, Form, UNTOUCHED, every_job, values};
 use tradewind::{Algorithms, InPlace, NeighborAlgorithm, Result};
 
-#[test]
+testing::tests![
+    neighbours_exchange_blocks_of_any_size_along_any_edges,
+    what_lies_beyond_the_edge_of_a_grid_is_left_alone,
+];
+
 fn neighbours_exchange_blocks_of_any_size_along_any_edges() {
     let force = |algorithm| Algorithms { neighbor: Some(algorithm), ..Default::default() };
     every_job(NeighborAlgorithm::ALL, force, |world, turn| {
@@ -83,7 +87,6 @@ fn neighbours_exchange_blocks_of_any_size_along_any_edges() {
     });
 }
 
-#[test]
 fn what_lies_beyond_the_edge_of_a_grid_is_left_alone() {
     let force = |algorithm| Algorithms { neighbor: Some(algorithm), ..Default::default() };
     every_job(NeighborAlgorithm::ALL, force, |world, turn| {

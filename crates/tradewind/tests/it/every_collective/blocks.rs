@@ -1,12 +1,22 @@
 //! Blocks that are moved: gather, scatter, all-to-all, broadcast and their kin.
 
-use crate::harness::{COUNTS, Form, UNTOUCHED, every_job, roots, uneven, values, with_own_block};
+use super::harness::{COUNTS, Form, UNTOUCHED, every_job, roots, uneven, values, with_own_block};
 use tradewind::{
     Algorithms, AllgatherAlgorithm, AlltoallAlgorithm, BcastAlgorithm, GatherAlgorithm, InPlace,
     Result, ScatterAlgorithm,
 };
 
-#[test]
+testing::tests![
+    allgather_gives_everyone_all_blocks,
+    allgatherv_gives_everyone_all_blocks,
+    gather_gives_the_root_all_blocks_and_leaves_the_others_alone,
+    gatherv_gives_the_root_all_blocks_and_leaves_the_others_alone,
+    scatter_and_scatterv_give_everyone_its_block,
+    the_root_of_a_scatter_may_keep_its_block_in_place,
+    alltoall_and_alltoallv_exchange_blocks,
+    bcast_gives_everyone_the_roots_buffer,
+];
+
 fn allgather_gives_everyone_all_blocks() {
     let force = |algorithm| Algorithms { allgather: Some(algorithm), ..Default::default() };
     every_job(AllgatherAlgorithm::ALL, force, |world, turn| {
@@ -36,7 +46,6 @@ fn allgather_gives_everyone_all_blocks() {
     });
 }
 
-#[test]
 fn allgatherv_gives_everyone_all_blocks() {
     let force = |algorithm| Algorithms { allgather: Some(algorithm), ..Default::default() };
     every_job(AllgatherAlgorithm::ALL, force, |world, turn| {
@@ -67,7 +76,6 @@ fn allgatherv_gives_everyone_all_blocks() {
     });
 }
 
-#[test]
 fn gather_gives_the_root_all_blocks_and_leaves_the_others_alone() {
     let force = |algorithm| Algorithms { gather: Some(algorithm), ..Default::default() };
     every_job(GatherAlgorithm::ALL, force, |world, turn| {
@@ -103,7 +111,6 @@ fn gather_gives_the_root_all_blocks_and_leaves_the_others_alone() {
     });
 }
 
-#[test]
 fn gatherv_gives_the_root_all_blocks_and_leaves_the_others_alone() {
     let force = |algorithm| Algorithms { gather: Some(algorithm), ..Default::default() };
     let some = [
@@ -147,7 +154,6 @@ fn gatherv_gives_the_root_all_blocks_and_leaves_the_others_alone() {
     });
 }
 
-#[test]
 fn scatter_and_scatterv_give_everyone_its_block() {
     let force = |algorithm| Algorithms { scatter: Some(algorithm), ..Default::default() };
     every_job(ScatterAlgorithm::ALL, force, |world, turn| {
@@ -191,7 +197,6 @@ fn scatter_and_scatterv_give_everyone_its_block() {
     });
 }
 
-#[test]
 fn the_root_of_a_scatter_may_keep_its_block_in_place() {
     every_job(
         &[ScatterAlgorithm::Binomial],
@@ -218,7 +223,6 @@ fn the_root_of_a_scatter_may_keep_its_block_in_place() {
     );
 }
 
-#[test]
 fn alltoall_and_alltoallv_exchange_blocks() {
     let force = |algorithm| Algorithms { alltoall: Some(algorithm), ..Default::default() };
     let all = AlltoallAlgorithm::ALL;
@@ -277,7 +281,6 @@ fn in_place_of(count: usize) -> bool {
     count % 2 == 1
 }
 
-#[test]
 fn bcast_gives_everyone_the_roots_buffer() {
     let force = |algorithm| Algorithms { bcast: Some(algorithm), ..Default::default() };
     every_job(BcastAlgorithm::ALL, force, |world, turn| {

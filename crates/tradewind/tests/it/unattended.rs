@@ -13,6 +13,14 @@ use tradewind::{
     Communicator, EngineKind, Neighbors, Op, Request, Result, local_with,
 };
 
+testing::tests![
+    peers_finish_everything_on_four_ranks,
+    peers_finish_everything_on_eight_ranks,
+    peers_finish_everything_where_ranks_are_no_power_of_two,
+    peers_finish_long_messages_too,
+    the_caller_leaves_algorithms_of_several_rounds_unfinished,
+];
+
 /// What is run.
 #[derive(Clone, Copy, Debug, PartialEq)]
 enum Collective {
@@ -238,27 +246,22 @@ fn assert_all_complete(plan: Plan) {
     }
 }
 
-#[test]
 fn peers_finish_everything_on_four_ranks() {
     assert_all_complete(Plan { ranks: 4, ..SHORT });
 }
 
-#[test]
 fn peers_finish_everything_on_eight_ranks() {
     assert_all_complete(Plan { ranks: 8, ..SHORT });
 }
 
-#[test]
 fn peers_finish_everything_where_ranks_are_no_power_of_two() {
     assert_all_complete(Plan { ranks: 7, ..SHORT });
 }
 
-#[test]
 fn peers_finish_long_messages_too() {
     assert_all_complete(Plan { ranks: 4, ..LONG });
 }
 
-#[test]
 fn the_caller_leaves_algorithms_of_several_rounds_unfinished() {
     let several_rounds = [
         Collective::Barrier(BarrierAlgorithm::Dissemination),

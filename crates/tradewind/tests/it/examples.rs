@@ -2,18 +2,24 @@
 //! compile and check them.
 
 #[allow(dead_code, reason = "the example's main and its printing are not called")]
-#[path = "../examples/heat.rs"]
+#[path = "../../examples/heat.rs"]
 mod heat;
 #[allow(dead_code, reason = "the example's main is not called")]
-#[path = "../examples/hello.rs"]
+#[path = "../../examples/hello.rs"]
 mod hello;
 #[allow(dead_code, reason = "the example's main and its printing are not called")]
-#[path = "../examples/tree_gather.rs"]
+#[path = "../../examples/tree_gather.rs"]
 mod tree_gather;
 
 use tradewind::{EngineKind, local, local_with};
 
-#[test]
+testing::tests![
+    hello_adds_up,
+    heat_equals_the_serial_solution,
+    a_plate_that_is_too_small_is_refused,
+    what_is_gathered_is_what_was_given,
+];
+
 fn hello_adds_up() {
     local(4, |world| {
         let expected = format!("hello from rank {} of 4: together we are 10", world.rank());
@@ -24,7 +30,6 @@ fn hello_adds_up() {
 }
 
 /// Tiles of unequal size, tiles of one row or column, a single tile.
-#[test]
 fn heat_equals_the_serial_solution() {
     for engine in [EngineKind::Peers, EngineKind::Caller] {
         for (ranks, rows, columns) in
@@ -43,14 +48,12 @@ fn heat_equals_the_serial_solution() {
     }
 }
 
-#[test]
 fn a_plate_that_is_too_small_is_refused() {
     let plate = heat::Plate { rows: 3, columns: 100, steps: 1, threads: None };
     let error = plate.divide(5).expect_err("five tiles, three rows");
     assert!(error.starts_with("3 × 100 cells do not divide into 5 × 1 tiles"), "{error}");
 }
 
-#[test]
 fn what_is_gathered_is_what_was_given() {
     for (ranks, bytes) in [(4, 100), (7, 20_000), (1, 8), (3, 0)] {
         local(ranks, |world| {

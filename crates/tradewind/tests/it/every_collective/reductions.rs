@@ -1,13 +1,14 @@
 //! Reductions with operations that the library knows.
 
-use crate::common::KINDS;
-use crate::harness::{COUNTS, Form, Turn, UNTOUCHED, combined, every_job, roots, uneven, values};
+use super::harness::{COUNTS, Form, Turn, UNTOUCHED, combined, every_job, roots, uneven, values};
+use crate::job_kinds::KINDS;
 use tradewind::{
     Algorithms, AllreduceAlgorithm, Communicator, ExscanAlgorithm, InPlace, Op, ReduceAlgorithm,
     ReduceScatterAlgorithm, Result, ScanAlgorithm,
 };
 
-#[test]
+testing::tests![reductions_combine_what_they_should_in_rank_order, reductions_by_every_algorithm,];
+
 fn reductions_combine_what_they_should_in_rank_order() {
     let subtract = |a: u64, b: u64| a.wrapping_sub(b);
     every_job(
@@ -21,7 +22,6 @@ fn reductions_combine_what_they_should_in_rank_order() {
     );
 }
 
-#[test]
 fn reductions_by_every_algorithm() {
     let each = |set: &dyn Fn(&mut Algorithms)| {
         let mut algorithms = Algorithms::default();

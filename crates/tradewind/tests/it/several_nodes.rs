@@ -3,7 +3,22 @@
 use std::time::Duration;
 use tradewind::{Communicator, Op, Result, local_nodes};
 
-#[test]
+testing::tests![
+    splits_of_a_job_on_several_nodes_are_communicators_like_any_other,
+    communicators_of_several_nodes_do_not_take_each_others_messages,
+    an_explanation_names_the_engine_and_the_nodes,
+    an_alltoall_of_short_blocks_has_two_levels_and_one_of_long_blocks_has_one,
+    algorithms_that_are_forced_have_the_levels_that_are_asked_for,
+    neighbours_on_shared_nodes_exchange_short_blocks_and_long_ones,
+    edges_that_only_one_rank_lists_are_named_on_all_nodes,
+    a_time_out_names_ranks_and_nodes_and_is_no_end,
+    an_integer_divided_by_zero_is_told_and_the_rest_is_there,
+    a_node_without_ranks_is_no_node,
+    ranks_in_different_collectives_are_told,
+    a_rank_that_leaves_is_named_by_its_number_in_the_communicator,
+    who_waits_for_other_nodes_does_not_keep_its_own_waiting,
+];
+
 fn splits_of_a_job_on_several_nodes_are_communicators_like_any_other() {
     local_nodes(&[3, 2], |world| {
         let (rank, size) = (world.rank(), world.size());
@@ -38,7 +53,6 @@ fn splits_of_a_job_on_several_nodes_are_communicators_like_any_other() {
     .expect("the job is sound");
 }
 
-#[test]
 fn communicators_of_several_nodes_do_not_take_each_others_messages() {
     local_nodes(&[1, 2], |world| {
         let (first, second) = (world.dup()?, world.dup()?);
@@ -67,7 +81,6 @@ fn communicators_of_several_nodes_do_not_take_each_others_messages() {
     .expect("the job is sound");
 }
 
-#[test]
 fn an_explanation_names_the_engine_and_the_nodes() {
     local_nodes(&[2, 2], |world| {
         let mut sum = [0.0];
@@ -83,7 +96,6 @@ fn an_explanation_names_the_engine_and_the_nodes() {
     .expect("the job is sound");
 }
 
-#[test]
 fn an_alltoall_of_short_blocks_has_two_levels_and_one_of_long_blocks_has_one() {
     for nodes in [&[2, 2][..], &[3, 3, 1], &[2, 2, 2, 1]] {
         local_nodes(nodes, |world| {
@@ -131,7 +143,6 @@ fn an_alltoall_of_short_blocks_has_two_levels_and_one_of_long_blocks_has_one() {
     }
 }
 
-#[test]
 fn algorithms_that_are_forced_have_the_levels_that_are_asked_for() {
     local_nodes(&[2, 2], |world| {
         for (name, levels) in
@@ -185,7 +196,6 @@ fn neighbors_exchange(world: &Communicator, count: usize) -> Result<()> {
     Ok(())
 }
 
-#[test]
 fn neighbours_on_shared_nodes_exchange_short_blocks_and_long_ones() {
     for nodes in [&[2, 2][..], &[3, 1, 2], &[1, 1, 1], &[4, 3]] {
         // 128 elements are the most that are put together.
@@ -209,7 +219,6 @@ fn neighbours_on_shared_nodes_exchange_short_blocks_and_long_ones() {
     tradewind::local(5, |world| body(&world)).expect("the job is sound");
 }
 
-#[test]
 fn edges_that_only_one_rank_lists_are_named_on_all_nodes() {
     let said = errors(&[2, 2], |world| {
         // Rank 1 has nobody to send to, but rank 2 waits for it.
@@ -232,7 +241,6 @@ fn edges_that_only_one_rank_lists_are_named_on_all_nodes() {
     }
 }
 
-#[test]
 fn a_time_out_names_ranks_and_nodes_and_is_no_end() {
     let late = std::sync::Barrier::new(2);
     local_nodes(&[1, 1], |world| {
@@ -250,7 +258,6 @@ fn a_time_out_names_ranks_and_nodes_and_is_no_end() {
     .expect("the job is sound");
 }
 
-#[test]
 fn an_integer_divided_by_zero_is_told_and_the_rest_is_there() {
     local_nodes(&[2, 1], |world| -> Result<()> {
         let mut quotient = [0, 0];
@@ -272,7 +279,6 @@ fn an_integer_divided_by_zero_is_told_and_the_rest_is_there() {
     .expect("the job is sound");
 }
 
-#[test]
 fn a_node_without_ranks_is_no_node() {
     let error = local_nodes(&[1, 0], |_| Ok(())).expect_err("nobody is there").to_string();
     assert!(error.contains("node 1"), "{error}");
@@ -299,7 +305,6 @@ fn errors(
     said.into_inner().expect("no rank panics")
 }
 
-#[test]
 fn ranks_in_different_collectives_are_told() {
     let said = errors(&[1, 1], |world| match world.rank() {
         0 => world.allreduce(&[1u8], &mut [0], Op::Sum),
@@ -325,7 +330,6 @@ fn ranks_in_different_collectives_are_told() {
     }
 }
 
-#[test]
 fn a_rank_that_leaves_is_named_by_its_number_in_the_communicator() {
     let gone = std::sync::Barrier::new(2);
     local_nodes(&[1, 2], |world| {
@@ -347,7 +351,6 @@ fn a_rank_that_leaves_is_named_by_its_number_in_the_communicator() {
     .expect("the others are not to blame");
 }
 
-#[test]
 fn who_waits_for_other_nodes_does_not_keep_its_own_waiting() {
     local_nodes(&[2, 1], |world| {
         let here = world.split_by_node()?;

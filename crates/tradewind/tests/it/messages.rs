@@ -4,14 +4,24 @@ use queues::bulk::DEFAULT_STAGING_BYTES;
 use queues::express::Message;
 use queues::id::SourceName;
 use tradewind::messages::{BulkEnd, ChannelEnd};
-use tradewind::{Error, Op, Result, local};
+use tradewind::{Error, Op, local};
+
+testing::tests![
+    a_pipeline_of_channels_carries_every_value_in_order,
+    everybody_writes_to_everybody,
+    wide_messages_carry_their_bytes,
+    windows_are_worked_on_from_afar,
+    what_cannot_be_made_is_refused_on_every_rank,
+    every_rank_has_its_place_in_a_pipeline,
+    a_bulk_link_carries_messages_of_any_length_one_way,
+    who_waits_for_ranks_that_have_gone_is_told,
+];
 
 fn name(rank: u32) -> SourceName {
     SourceName::new(rank as u16).expect("few ranks")
 }
 
-#[test]
-fn a_pipeline_of_channels_carries_every_value_in_order() -> Result<()> {
+fn a_pipeline_of_channels_carries_every_value_in_order() {
     const VALUES: u64 = 5000;
     for ranks in [2, 3, 5] {
         local(ranks, |world| {
@@ -34,13 +44,12 @@ fn a_pipeline_of_channels_carries_every_value_in_order() -> Result<()> {
                 }
             }
             world.barrier()
-        })?;
+        })
+        .expect("the job succeeds");
     }
-    Ok(())
 }
 
-#[test]
-fn everybody_writes_to_everybody() -> Result<()> {
+fn everybody_writes_to_everybody() {
     const EACH: u64 = 300;
     for ranks in [1, 2, 4] {
         local(ranks, |world| {
@@ -66,13 +75,12 @@ fn everybody_writes_to_everybody() -> Result<()> {
             }
             assert!(next.iter().all(|count| *count == EACH));
             world.barrier()
-        })?;
+        })
+        .expect("the job succeeds");
     }
-    Ok(())
 }
 
-#[test]
-fn wide_messages_carry_their_bytes() -> Result<()> {
+fn wide_messages_carry_their_bytes() {
     local(3, |world| {
         use queues::cache_line::{CacheLineHeader, CacheLineMessage};
         let mut port = world.cache_lines(8)?;
@@ -90,10 +98,10 @@ fn wide_messages_carry_their_bytes() -> Result<()> {
         assert_eq!(message.data(), format!("rank {left} says: a line holds this").as_bytes());
         world.barrier()
     })
+    .expect("the job succeeds");
 }
 
-#[test]
-fn windows_are_worked_on_from_afar() -> Result<()> {
+fn windows_are_worked_on_from_afar() {
     for ranks in [1, 2, 4] {
         local(ranks, |world| {
             let windows = world.windows(8 * u64::from(world.size()) + 8)?;
@@ -111,12 +119,11 @@ fn windows_are_worked_on_from_afar() -> Result<()> {
             }
             assert_eq!(own.get_value::<u64>(8 * u64::from(world.size()))?, u64::from(world.size()));
             world.barrier()
-        })?;
+        })
+        .expect("the job succeeds");
     }
-    Ok(())
 }
 
-#[test]
 fn what_cannot_be_made_is_refused_on_every_rank() {
     let outcome = local(2, |world| {
         assert!(matches!(world.channel::<f64>(1, 1, 16), Err(Error::Argument { .. })), "to itself");
@@ -131,8 +138,7 @@ fn what_cannot_be_made_is_refused_on_every_rank() {
 }
 
 /// Whatever the number of ranks: the first has nobody before it, the last nobody behind it.
-#[test]
-fn every_rank_has_its_place_in_a_pipeline() -> Result<()> {
+fn every_rank_has_its_place_in_a_pipeline() {
     for ranks in [1, 2, 5] {
         local(ranks, |world| {
             let mut pipeline = world.pipeline::<u64>(16)?;
@@ -145,13 +151,12 @@ fn every_rank_has_its_place_in_a_pipeline() -> Result<()> {
                 pipeline.next.as_mut().map_or(Ok(()), |next| next.send(before + 1))?;
             }
             world.barrier()
-        })?;
+        })
+        .expect("the job succeeds");
     }
-    Ok(())
 }
 
-#[test]
-fn a_bulk_link_carries_messages_of_any_length_one_way() -> Result<()> {
+fn a_bulk_link_carries_messages_of_any_length_one_way() {
     local(3, |world| {
         let mut end = world.bulk(2, 0, DEFAULT_STAGING_BYTES)?;
         for length in [0, 1, 8, 5000, 1 << 20] {
@@ -170,10 +175,10 @@ fn a_bulk_link_carries_messages_of_any_length_one_way() -> Result<()> {
         assert!(error.to_string().contains("two ranks"), "{error}");
         world.barrier()
     })
+    .expect("the job succeeds");
 }
 
-#[test]
-fn who_waits_for_ranks_that_have_gone_is_told() -> Result<()> {
+fn who_waits_for_ranks_that_have_gone_is_told() {
     use queues::queue::{RecvError, SendError};
     local(3, |world| {
         let mut words = world.express(16)?;
@@ -196,4 +201,5 @@ fn who_waits_for_ranks_that_have_gone_is_told() -> Result<()> {
         assert_eq!(refused, Some(Err(SendError::RankExited { rank: 0 })));
         Ok(())
     })
+    .expect("the job succeeds");
 }

@@ -1,6 +1,6 @@
 //! Who calls what in which form, and the values that are expected.
 
-use crate::common::KINDS;
+use crate::job_kinds::KINDS;
 use std::cell::Cell;
 use tradewind::{Algorithms, Communicator, Result};
 

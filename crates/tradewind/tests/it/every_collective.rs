@@ -2,8 +2,6 @@
 //! ranks and any root, odd and zero sizes, in place and not, private and shared buffers mixed
 //! between the ranks, every kind of job.
 
-#[path = "../common/mod.rs"]
-mod common;
 #[macro_use]
 mod harness;
 mod blocks;

@@ -1,0 +1,17 @@
+//! Integration tests of the crate `tradewind`.
+
+mod collective_errors;
+mod collectives;
+mod conformance;
+mod decisions;
+mod every_collective;
+mod examples;
+mod job_kinds;
+mod messages;
+mod requests;
+mod several_nodes;
+mod unattended;
+
+fn main() -> std::process::ExitCode {
+    testing::run()
+}
