@@ -1,6 +1,5 @@
 //! Functions of a test binary that run as processes of their own.
 
-use crate::runner::name;
 use std::path::Path;
 use std::process::{Command, ExitCode};
 
@@ -39,7 +38,7 @@ pub fn part_by(name: &str, start: impl FnOnce(&Path) -> Command) -> Command {
     let part = find(name).unwrap_or_else(|| panic!("no part {name} is registered: {}", names()));
     let program = std::env::current_exe().expect("a process can read the path of its program");
     let mut command = start(&program);
-    command.args([OPTION, crate::runner::name(part.path)]);
+    command.args([OPTION, self::name(part.path)]);
     command
 }
 
@@ -56,6 +55,11 @@ pub(crate) fn run_part() -> Option<ExitCode> {
     };
     (part.run)();
     Some(ExitCode::SUCCESS)
+}
+
+/// Returns a path without the name of the crate.
+pub(crate) fn name(path: &'static str) -> &'static str {
+    path.split_once("::").map_or(path, |(_, name)| name)
 }
 
 fn find(wanted: &str) -> Option<&'static Part> {

@@ -1,7 +1,7 @@
 //! Runner of integration tests, with the command line of libtest.
 
 use crate::need::{Missing, Need};
-use crate::part::run_part;
+use crate::part::{name, run_part};
 use libtest_mimic::{Arguments, Completion, Failed, FormatSetting, Trial};
 use std::backtrace::{Backtrace, BacktraceStatus};
 use std::cell::RefCell;
@@ -31,11 +31,6 @@ inventory::collect!(Test);
 
 /// Number of ignored tests by reason.
 type Ignored = Arc<Mutex<BTreeMap<String, usize>>>;
-
-/// Returns a path without the name of the crate.
-pub(crate) fn name(path: &'static str) -> &'static str {
-    path.split_once("::").map_or(path, |(_, name)| name)
-}
 
 /// Runs the registered tests that the command line selects, or a [`part`](crate::part).
 pub fn run() -> ExitCode {
