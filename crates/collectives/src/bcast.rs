@@ -66,7 +66,7 @@ algorithms! {
     ///
     /// Barchet-Estefanel, Mounié 2004, section 3: d-ary trees; flat tree, chain and binary tree are
     /// special cases.
-    DAry = "d-ary",
+    Dary = "d-ary",
     /// Each rank gets one part of the bytes along a binomial tree, then all parts circulate in a
     /// ring. A rank sends about twice the bytes, however many ranks there are. ⌊log₂ ranks⌋ +
     /// `ranks` − 2 messages deep at most: no rank receives its part from the tree a second time.
@@ -148,7 +148,7 @@ impl Algorithm {
             Algorithm::SegmentedBinomial => {
                 (Tree::binomial(member, root)?, segments()?, Handshake::None)
             }
-            Algorithm::DAry => (
+            Algorithm::Dary => (
                 Tree::of_degree(member, root, tuning.degree.get())?,
                 Segments::WHOLE,
                 Handshake::None,

@@ -73,11 +73,26 @@ macro_rules! algorithms {
             }
         }
 
+        impl From<Algorithm> for crate::Algorithm {
+            fn from(algorithm: Algorithm) -> Self {
+                match algorithm {
+                    $(Algorithm::$variant => crate::Algorithm::$variant,)+
+                }
+            }
+        }
+
         impl TryFrom<crate::Algorithm> for Algorithm {
             type Error = crate::UnknownName;
 
             fn try_from(algorithm: crate::Algorithm) -> Result<Self, Self::Error> {
-                algorithm.name().parse()
+                match algorithm {
+                    $(crate::Algorithm::$variant => Ok(Algorithm::$variant),)+
+                    other => Err(crate::UnknownName {
+                        kind: concat!($collective, " algorithm"),
+                        name: other.name().to_owned(),
+                        known: Algorithm::ALL.iter().map(|one| one.name()).collect(),
+                    }),
+                }
             }
         }
     };

@@ -40,7 +40,7 @@ algorithms! {
     /// its children.
     ///
     /// Barchet-Estefanel, Mounié 2004, section 3 read backwards: d-ary trees.
-    DAry = "d-ary",
+    Dary = "d-ary",
     /// Partners 2^k apart swap halves of the vector and combine them, until every rank of a power
     /// of two has a part; then the parts are gathered along the same tree. A rank sends about twice
     /// the vector, however many ranks there are. For long vectors.
@@ -121,7 +121,7 @@ impl Algorithm {
             Algorithm::Chain => (RunTree::of_degree(member, root, 1), Segments::WHOLE),
             Algorithm::SegmentedChain => (RunTree::of_degree(member, root, 1), segments()?),
             Algorithm::Binomial => (RunTree::binomial(member, root), Segments::WHOLE),
-            Algorithm::DAry => {
+            Algorithm::Dary => {
                 (RunTree::of_degree(member, root, tuning.degree.get()), Segments::WHOLE)
             }
             Algorithm::Rabenseifner => {

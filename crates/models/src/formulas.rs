@@ -57,9 +57,11 @@ pub mod alltoall;
 pub mod barrier;
 pub mod bcast;
 pub mod gather;
+mod halving;
 pub mod join;
 pub mod reduce;
 pub mod reduce_scatter;
+mod ring;
 pub mod scan;
 pub mod scatter;
 

@@ -43,7 +43,7 @@ fn every_root_and_degree_will_do() {
             );
         }
         for degree in [1, 2, 5, 8, 100, u32::MAX] {
-            let graphs = graphs(Algorithm::DAry, 9, root, 7, tuning(1, degree));
+            let graphs = graphs(Algorithm::Dary, 9, root, 7, tuning(1, degree));
             let inputs = vec![block(root, 0, 7); 9];
             assert!(
                 run(&graphs, &inputs).concat().iter().all(|got| *got == inputs[0]),

@@ -67,7 +67,7 @@ fn broadcasts() {
         assert_eq!(figures(BinomialRendezvous), (3 * ranks.ilog2(), 3 * others));
         assert_eq!(figures(SegmentedBinomial), (ranks.ilog2(), 4 * others));
         let height = (1..).find(|height| (3u32.pow(height + 1) - 1) / 2 >= ranks).unwrap();
-        assert_eq!(figures(DAry), (height, others));
+        assert_eq!(figures(Dary), (height, others));
         assert_eq!(figures(TwoTree).1, 4 * others);
         assert!(figures(TwoTree).0 <= ceiling(ranks) + 1, "two trees of logarithmic height");
         assert!(figures(ScatterAllgather).0 <= ranks.ilog2() + ranks - 2);
@@ -151,7 +151,7 @@ fn reductions() {
             assert!(reduced(Rabenseifner, root, 1).0 <= rounds, "root {root} of {ranks}");
         }
         let height = (1..).find(|height| (3u32.pow(height + 1) - 1) / 2 >= ranks).unwrap();
-        assert_eq!(reduced(DAry, 0, 3), (height, others));
+        assert_eq!(reduced(Dary, 0, 3), (height, others));
         let blocks = &Sizes::equal(ranks, 8).unwrap();
         let scattered = |algorithm: reduce_scatter::Algorithm| {
             figures(ranks, |rank| algorithm.graph(rank, blocks, SUM).unwrap())

@@ -1,6 +1,6 @@
 //! Every way to run a collective that there is a model of, with its price.
 
-use crate::costs::{Candidate, Costs};
+use super::level::{Candidate, Costs};
 use crate::query::Query;
 use collectives::{Algorithm, Collective};
 use collectives::{Choice, Levels};

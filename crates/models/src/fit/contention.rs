@@ -1,6 +1,6 @@
 //! The contention ratio of the all-to-all.
 
-use super::FitError;
+use super::error::FitError;
 use crate::formulas::alltoall::Bounds;
 use serde::{Deserialize, Serialize};
 

@@ -1,6 +1,6 @@
 //! a + b × x.
 
-use super::{FitError, usable};
+use super::error::{FitError, usable};
 use crate::statistics::median;
 use serde::{Deserialize, Serialize};
 

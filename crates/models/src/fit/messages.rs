@@ -1,6 +1,8 @@
 //! Time against message length: zero, short and long messages.
 
-use super::{FitError, Piece, Weights, pieces_as_needed, theil_sen, usable};
+use super::error::{FitError, usable};
+use super::line::{Weights, theil_sen};
+use super::pieces::{Piece, pieces_as_needed};
 use crate::statistics::median;
 use serde::{Deserialize, Serialize};
 

@@ -1,7 +1,7 @@
 //! Several straight lines one after the other, broken where the measurements break.
 
-use super::line::Sums;
-use super::{FitError, Line, Weights, usable};
+use super::error::{FitError, usable};
+use super::line::{Line, Sums, Weights};
 use serde::{Deserialize, Serialize};
 
 /// A line needs two points, and a third to say how good it is.
@@ -28,7 +28,7 @@ pub struct Piece {
 /// Communications of the ACM 4(6), 1961). Takes time quadratic in the points.
 ///
 /// # Errors
-/// As [`line()`](super::line()), fewer than three points a piece, points that are not sorted, or so
+/// As [`line()`](super::line::line()), fewer than three points a piece, points that are not sorted, or so
 /// many equal x that no division is left.
 ///
 /// ```

@@ -1,6 +1,6 @@
 //! a + b × p + c × m.
 
-use super::FitError;
+use super::error::FitError;
 use crate::formulas::join::JoinCosts;
 
 /// One measured join.

@@ -1,12 +1,9 @@
 //! Allgather: each of the P ranks gets m bytes from each.
 
-use super::{among, bcast, blocks, core, doublings, gather};
+use super::{bcast, blocks, core, doublings, gather};
 use crate::parameters::Parameters;
 
-/// Ring: in each of P−1 rounds every rank passes on the block that came last: (P−1) × exchange(m).
-pub fn ring(network: &Parameters, ranks: u32, bytes: u64) -> f64 {
-    among(ranks, |others| others * network.exchange(bytes))
-}
+pub use super::ring::ring;
 
 /// Recursive doubling: in round j partners exchange the 2^j blocks that they have: Σ_{j=0}^{log₂ P
 /// −1} exchange(2^j × m).

@@ -1,7 +1,8 @@
 //! Allreduce: each of the P ranks gets the m bytes of each combined, at `combine` microseconds a
 //! byte.
 
-use super::{among, bcast, blocks, core, floor_log2, reduce};
+use super::halving::{halving, part};
+use super::{among, bcast, core, floor_log2, reduce};
 use crate::parameters::Parameters;
 
 /// Recursive doubling: log₂ P × (exchange(m) + c×m).
@@ -38,23 +39,7 @@ pub fn rabenseifner(network: &Parameters, combine: f64, ranks: u32, bytes: u64) 
     halving(network, combine, ranks, bytes) + back + result
 }
 
-/// The first half of [`rabenseifner`], after which each rank of the power of two has its part of
-/// the result.
-pub(super) fn halving(network: &Parameters, combine: f64, ranks: u32, bytes: u64) -> f64 {
-    let (core, over) = core(ranks);
-    let halving =
-        |round| network.exchange(part(bytes, round)) + combine * part(bytes, round) as f64;
-    let rounds: f64 = (1..=floor_log2(core)).map(halving).sum();
-    let folding = network.arrival(bytes) + combine * bytes as f64;
-    if over { rounds + folding } else { rounds }
-}
-
 /// A binomial reduction, then a binomial broadcast.
 pub fn reduce_bcast(network: &Parameters, combine: f64, ranks: u32, bytes: u64) -> f64 {
     reduce::binomial(network, combine, ranks, bytes) + bcast::binomial(network, ranks, bytes)
-}
-
-/// ⌈m/2^j⌉.
-fn part(bytes: u64, round: u32) -> u64 {
-    bytes.div_ceil(blocks(1u64 << round, 1))
 }

@@ -127,7 +127,7 @@ pub fn best_degree(network: &Parameters, ranks: u32, bytes: u64) -> NonZeroU32 {
 /// the ring is one exchange.
 pub fn scatter_allgather(network: &Parameters, ranks: u32, bytes: u64) -> f64 {
     let part = bytes.div_ceil(u64::from(ranks.max(1)));
-    scatter::binomial(network, ranks, part) + super::allgather::ring(network, ranks, part)
+    scatter::binomial(network, ranks, part) + super::ring::ring(network, ranks, part)
 }
 
 /// Two binary trees over the other ranks, each a pipeline for one half of the message:

@@ -3,7 +3,8 @@
 //! Trees are those of a broadcast with time running backwards, and where messages meet they are
 //! combined at `combine` microseconds a byte.
 
-use super::{allreduce, among, ceil_log2, gather, least_degree, segments};
+use super::halving::halving;
+use super::{among, ceil_log2, gather, least_degree, segments};
 use crate::parameters::Parameters;
 use std::num::{NonZeroU32, NonZeroU64};
 
@@ -68,10 +69,10 @@ pub fn best_degree(network: &Parameters, combine: f64, ranks: u32, bytes: u64) -
     least_degree(ranks, |degree| dary(network, combine, ranks, bytes, degree))
 }
 
-/// Rabenseifner: the halving of [`allreduce::rabenseifner`], then a binomial gather of the parts of
+/// Rabenseifner: the halving of [`allreduce::rabenseifner`](super::allreduce::rabenseifner), then a binomial gather of the parts of
 /// ⌈m/P⌉ bytes.
 pub fn rabenseifner(network: &Parameters, combine: f64, ranks: u32, bytes: u64) -> f64 {
     let (core, _) = super::core(ranks);
     let part = bytes.div_ceil(u64::from(core));
-    allreduce::halving(network, combine, ranks, bytes) + gather::binomial(network, core, part)
+    halving(network, combine, ranks, bytes) + gather::binomial(network, core, part)
 }

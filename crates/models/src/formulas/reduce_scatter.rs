@@ -1,7 +1,8 @@
 //! Reduce-scatter: each of the P ranks gets its block of m bytes, combined from all, at `combine`
 //! microseconds a byte. A contribution has P × m bytes.
 
-use super::{allreduce, among, blocks, core, reduce, scatter};
+use super::halving::halving;
+use super::{among, blocks, core, reduce, scatter};
 use crate::parameters::Parameters;
 
 /// Ring: blocks are combined on their way round: (P−1) × (exchange(m) + c×m).
@@ -21,7 +22,7 @@ pub fn pairwise(network: &Parameters, combine: f64, ranks: u32, bytes: u64) -> f
 /// to a partner and finally receive their block from it: 2 × L + g(P×m) + c×P×m + g(m) more.
 pub fn recursive_halving(network: &Parameters, combine: f64, ranks: u32, bytes: u64) -> f64 {
     let block = if core(ranks).1 { network.arrival(bytes) } else { 0.0 };
-    allreduce::halving(network, combine, ranks, blocks(ranks, bytes)) + block
+    halving(network, combine, ranks, blocks(ranks, bytes)) + block
 }
 
 /// A binomial reduction of P × m bytes, then a binomial scatter.

@@ -1,6 +1,6 @@
 //! Difference of two measurements of a machine.
 
-use crate::machine_file::Machine;
+use super::contents::Machine;
 use crate::parameters::Parameters;
 use serde::Serialize;
 use std::collections::BTreeMap;

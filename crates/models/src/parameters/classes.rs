@@ -1,6 +1,6 @@
 //! The parameters of every class of pairs.
 
-use super::Parameters;
+use super::plogp::Parameters;
 use crate::machine::PairClass;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;

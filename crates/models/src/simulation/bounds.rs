@@ -1,6 +1,6 @@
 //! Lower bounds that hold for every way of sharing.
 
-use super::{Constants, Program};
+use super::program::{Constants, Program};
 
 /// Times that a program cannot fall below, in microseconds.
 #[derive(Clone, Copy, Debug, PartialEq)]

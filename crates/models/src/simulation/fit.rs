@@ -1,6 +1,7 @@
 //! The constants from measurements.
 
-use super::{Constants, Counts, Curve, KNOTS, Program, run};
+use super::play::run;
+use super::program::{Constants, Counts, Curve, KNOTS, Program};
 
 /// Number of simulations with refined constants.
 const PASSES: u32 = 12;

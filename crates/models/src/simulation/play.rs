@@ -1,6 +1,6 @@
 //! Playing a program through.
 
-use super::{Constants, Counts, Moment, Program, weights};
+use super::program::{Constants, Counts, Moment, Program, weights};
 use std::collections::VecDeque;
 
 /// When the last process is done, and what lies on the way there.

@@ -8,7 +8,6 @@ use super::algorithms::{
 use collectives::{Collective, Tuning};
 use goal::arithmetic::UnknownName;
 use std::num::NonZeroU32;
-use std::str::FromStr;
 
 /// Number of levels of a collective.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -67,7 +66,9 @@ impl<A: Choosable> Choice<A> {
 }
 
 /// The algorithms of one collective.
-pub(crate) trait Choosable: Copy + PartialEq + FromStr<Err = UnknownName> {
+pub(crate) trait Choosable:
+    Copy + PartialEq + TryFrom<collectives::Algorithm> + Into<collectives::Algorithm>
+{
     const OPERATION: Collective;
     const JOIN: Self;
     /// Replaces a join between nodes where rank order matters.

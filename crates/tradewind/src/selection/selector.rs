@@ -68,7 +68,7 @@ impl Selector {
     fn choose_by_table<A: Choosable>(&self, bytes: u64, order: FoldOrder) -> Choice<A> {
         let join = Choice::new(A::JOIN, ChoiceReason::Open);
         let Some(plan) = self.rules.plan(A::OPERATION, bytes) else { return join };
-        match plan.algorithm.name().parse::<A>() {
+        match A::try_from(plan.algorithm) {
             Ok(algorithm) if order == FoldOrder::FromLeft && !algorithm.folds_from_left() => {
                 Choice { why: ChoiceReason::RankOrder, ..join }
             }
@@ -85,10 +85,8 @@ impl Selector {
             return Choice::new(A::JOIN, ChoiceReason::RankOrder);
         }
         let Algorithms { tuning, ranks_per_node, .. } = self.algorithms;
-        let has_levels =
-            |name: &str| name.parse().is_ok_and(|known| A::OPERATION.has_two_levels(known));
         let levels = match ranks_per_node {
-            Some(ranks) if has_levels(algorithm.name()) => Levels::Two(ranks),
+            Some(ranks) if A::OPERATION.has_two_levels(algorithm.into()) => Levels::Two(ranks),
             _ => Levels::One,
         };
         Choice { algorithm, tuning, levels, why: ChoiceReason::Forced }
@@ -123,7 +121,7 @@ impl Selector {
             (models::decision::Levels::Two, Some(ranks)) => Levels::Two(ranks),
             _ => Levels::One,
         };
-        let algorithm = plan.algorithm.name().parse().unwrap_or(A::IN_RANK_ORDER);
+        let algorithm = A::try_from(plan.algorithm).unwrap_or(A::IN_RANK_ORDER);
         Choice { algorithm, tuning: tuning(&plan), levels, why }
     }
 
@@ -132,7 +130,7 @@ impl Selector {
         let query =
             Query { operation: A::OPERATION, ranks: self.rules.ranks(), ranks_per_node: 1, bytes };
         let plan = rules::plan(&query);
-        match plan.algorithm.name().parse::<A>() {
+        match A::try_from(plan.algorithm) {
             Ok(algorithm) if order == FoldOrder::Any || algorithm.folds_from_left() => {
                 Choice::new(algorithm, ChoiceReason::Open)
             }
