@@ -300,3 +300,23 @@ impl From<network::error::Error> for Error {
         }
     }
 }
+
+macro_rules! from_messages {
+    ($($error:ty),+ $(,)?) => {
+        $(
+            impl From<$error> for Error {
+                fn from(error: $error) -> Self {
+                    Error::Message(error.into())
+                }
+            }
+        )+
+    };
+}
+
+from_messages!(
+    queues::error::CreateError,
+    queues::error::SendError,
+    queues::error::RecvError,
+    queues::window::WindowError,
+    queues::bulk::BulkError,
+);

@@ -11,7 +11,7 @@ use crate::selection::rules;
 use engine::communicator::Communicator as NodeCommunicator;
 use engine::node::membership::Member;
 use engine::node::{EngineKind, Node};
-use launch::environment::InternodeEngine;
+use launch::environment::{Environment, InternodeEngine, Lookup, TRACE};
 use network::backend::Backend;
 use network::node_map::NodeMap;
 use service::attachment::Attachment;
@@ -61,9 +61,8 @@ impl Job {
             node_timeout,
             ..
         } = service::attach::attach()?;
-        let mut profile = std::env::var_os("TRADEWIND_TRACE")
-            .filter(|directory| !directory.is_empty())
-            .map(|directory| {
+        let mut profile =
+            Environment.get(TRACE).filter(|directory| !directory.is_empty()).map(|directory| {
                 Profile::new(profile::part(directory.as_ref(), rank), member.record_trace())
             });
         let group = NodeCommunicator::world(Arc::new(member))?;

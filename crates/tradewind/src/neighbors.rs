@@ -389,8 +389,11 @@ impl Neighbors {
     ) -> Result<CollectivePlan<TwoBuffers<T>>> {
         let Neighbors { neighborhood, number, .. } = self;
         let algorithm = self.communicator.choose_neighbor();
-        let combined =
-            if algorithm == NeighborAlgorithm::Direct { self.combined(bytes) } else { None };
+        let combined = if algorithm == NeighborAlgorithm::Direct {
+            topology::grouping(&self.communicator, bytes)
+        } else {
+            None
+        };
         // Part of the signature, so that ranks that combine blocks differently get a mismatch.
         let call = Signature::new(kind, bytes, *number ^ combined.map_or(0, Nodes::digest));
         let blocks = |neighbors: &[Neighbor]| {
@@ -516,8 +519,13 @@ impl Neighbors {
         communicator.path(key, || {
             Ok(build(
                 communicator.rank(),
-                self.topology(call)?,
-                &self.nodes_of_ranks(nodes),
+                topology::gather_topology(
+                    &self.communicator,
+                    &self.neighborhood,
+                    &self.gathered,
+                    call,
+                )?,
+                &topology::nodes_of_ranks(&self.communicator, nodes),
                 bytes,
             )?)
         })

@@ -1,7 +1,5 @@
 //! Errors of messages.
 
-use crate::error::Error;
-
 /// A failed message, channel or remote memory command.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
@@ -18,23 +16,3 @@ pub enum MessageError {
     #[error(transparent)]
     Link(#[from] queues::bulk::BulkError),
 }
-
-macro_rules! from_messages {
-    ($($error:ty),+ $(,)?) => {
-        $(
-            impl From<$error> for Error {
-                fn from(error: $error) -> Self {
-                    Error::Message(error.into())
-                }
-            }
-        )+
-    };
-}
-
-from_messages!(
-    queues::error::CreateError,
-    queues::error::SendError,
-    queues::error::RecvError,
-    queues::window::WindowError,
-    queues::bulk::BulkError,
-);

@@ -1,7 +1,7 @@
 //! The topology that the ranks of several nodes share, and the combination of their blocks into one
 //! message a node.
 
-use super::Neighbors;
+use crate::communicator::Communicator;
 use crate::error::Result;
 use crate::selection::algorithms::NeighborAlgorithm;
 use crate::selection::choice::Levels;
@@ -51,46 +51,46 @@ impl Nodes {
     }
 }
 
-impl Neighbors {
-    /// Grouping by which blocks of this size are combined, if they are: where the caller sets one,
-    /// and by default where ranks share nodes. The same on all ranks.
-    pub(super) fn combined(&self, bytes: u64) -> Option<Nodes> {
-        let communicator = &self.communicator;
-        let chosen = communicator.chosen();
-        if chosen.neighbor == Some(NeighborAlgorithm::Direct) {
-            return chosen.ranks_per_node.map(Nodes::Consecutive);
-        }
-        let shared =
-            communicator.internode().is_some() && communicator.nodes() < communicator.size();
-        (shared && bytes <= TWO_LEVEL_BLOCK).then_some(Nodes::Nodes)
+/// Returns the grouping by which blocks of this size are combined, if they are: where the caller
+/// sets one, and by default where ranks share nodes. The same on all ranks.
+pub(super) fn grouping(communicator: &Communicator, bytes: u64) -> Option<Nodes> {
+    let chosen = communicator.chosen();
+    if chosen.neighbor == Some(NeighborAlgorithm::Direct) {
+        return chosen.ranks_per_node.map(Nodes::Consecutive);
     }
+    let shared = communicator.internode().is_some() && communicator.nodes() < communicator.size();
+    (shared && bytes <= TWO_LEVEL_BLOCK).then_some(Nodes::Nodes)
+}
 
-    /// Node of each rank.
-    pub(super) fn nodes_of_ranks(&self, nodes: Nodes) -> Vec<u32> {
-        let communicator = &self.communicator;
-        match (nodes, communicator.internode()) {
-            (Nodes::Nodes, Some(internode)) => internode.nodes_of_ranks(),
-            (Nodes::Nodes, None) => vec![0; communicator.size() as usize],
-            (Nodes::Consecutive(per_node), _) => {
-                (0..communicator.size()).map(|rank| rank / per_node).collect()
-            }
+/// Returns the node of each rank.
+pub(super) fn nodes_of_ranks(communicator: &Communicator, nodes: Nodes) -> Vec<u32> {
+    match (nodes, communicator.internode()) {
+        (Nodes::Nodes, Some(internode)) => internode.nodes_of_ranks(),
+        (Nodes::Nodes, None) => vec![0; communicator.size() as usize],
+        (Nodes::Consecutive(per_node), _) => {
+            (0..communicator.size()).map(|rank| rank / per_node).collect()
         }
     }
+}
 
-    /// Edges of all ranks. The first call waits for all ranks.
-    pub(super) fn topology(&self, call: Signature) -> Result<&Topology> {
-        let gathered = match self.gathered.get() {
-            Some(gathered) => gathered,
-            None => {
-                let lists = self.communicator.allgather_lists(&words(&self.neighborhood), call)?;
-                let ranks = self.communicator.size();
-                let each = (0..).zip(&lists).map(|(rank, list)| neighborhood(rank, ranks, list));
-                let all = each.collect::<Result<Vec<_>, _>>().and_then(|all| Topology::new(&all));
-                self.gathered.get_or_init(|| all)
-            }
-        };
-        Ok(gathered.as_ref().map_err(Clone::clone)?)
-    }
+/// Returns the edges of all ranks. The first call waits for all ranks.
+pub(super) fn gather_topology<'a>(
+    communicator: &Communicator,
+    own: &Neighborhood,
+    shared: &'a SharedTopology,
+    call: Signature,
+) -> Result<&'a Topology> {
+    let gathered = match shared.get() {
+        Some(gathered) => gathered,
+        None => {
+            let lists = communicator.allgather_lists(&words(own), call)?;
+            let ranks = communicator.size();
+            let each = (0..).zip(&lists).map(|(rank, list)| neighborhood(rank, ranks, list));
+            let all = each.collect::<Result<Vec<_>, _>>().and_then(|all| Topology::new(&all));
+            shared.get_or_init(|| all)
+        }
+    };
+    Ok(gathered.as_ref().map_err(Clone::clone)?)
 }
 
 /// A rank's lists as words: the number of destinations, the destinations, the sources.

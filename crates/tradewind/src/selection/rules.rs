@@ -11,14 +11,12 @@ use crate::placement::Placement;
 use collectives::{Algorithm, Collective};
 use engine::Decisions;
 use engine::node::{EngineKind, Node};
+use launch::environment::{EXPLAIN, Environment, Lookup};
 use models::decision::{self, DecisionTable, Levels, Plan, Query, Row};
 use models::file::FileError;
 use models::machine::Topology;
 use std::collections::HashSet;
 use std::sync::{Arc, Mutex, PoisonError};
-
-/// Variable that enables the output of each new decision on standard error.
-const EXPLAIN: &str = "TRADEWIND_EXPLAIN";
 
 /// The job's decision table, if there is one that can be used. Rank 0 warns of one that cannot.
 pub(crate) fn of_job(node: &Node, rank: u32) -> Option<Arc<DecisionTable>> {
@@ -109,7 +107,7 @@ pub(crate) struct SelectionRules {
 
 /// Returns `true` if `TRADEWIND_EXPLAIN` enables explanations.
 pub(crate) fn explanations_enabled() -> bool {
-    std::env::var_os(EXPLAIN).is_some_and(|value| !value.is_empty() && value != "0")
+    Environment.get(EXPLAIN).is_some_and(|value| !value.is_empty() && value != "0")
 }
 
 /// All rules of this process, leaked: they are few, one for each number of ranks and placement, and
