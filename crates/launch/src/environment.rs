@@ -35,16 +35,6 @@ macro_rules! variables {
 }
 
 variables! {
-    SERVICE = "TRADEWIND_SERVICE", "name", "set by `tradewind run`",
-        "Name of the node service.";
-    RANK = "TRADEWIND_RANK", "number", "set by the launcher",
-        "Number of this rank, from 0.";
-    SIZE = "TRADEWIND_SIZE", "number", "set by the launcher",
-        "Number of ranks.";
-    JOB = "TRADEWIND_JOB", "text", "set by the launcher",
-        "Distinguishes the job from other jobs of the same user, if no launcher does.";
-    CORE = "TRADEWIND_CORE", "number", "set by `tradewind run`",
-        "Core that the rank binds itself to.";
     ENGINE = "TRADEWIND_ENGINE", "`peers` or `caller`", "`peers`",
         "Progress of collectives within a node: by any rank of the node, or only in calls of the rank itself.";
     INTERNODE = "TRADEWIND_INTERNODE", "`kernel` or `agent`", "the kernel engine where all nodes have it",
@@ -73,6 +63,16 @@ variables! {
         "Address space of each rank's part of the shared memory, in MiB.";
     EAGER_BYTES = "TRADEWIND_EAGER_BYTES", "number", "4096",
         "Length of the longest message within a node that is sent before its receive is posted, in bytes.";
+    SERVICE = "TRADEWIND_SERVICE", "name", "set by `tradewind run`",
+        "Name of the node service.";
+    RANK = "TRADEWIND_RANK", "number", "set by the launcher",
+        "Number of this rank, from 0.";
+    SIZE = "TRADEWIND_SIZE", "number", "set by the launcher",
+        "Number of ranks.";
+    JOB = "TRADEWIND_JOB", "text", "set by the launcher",
+        "Distinguishes the job from other jobs of the same user, if no launcher does.";
+    CORE = "TRADEWIND_CORE", "number", "set by `tradewind run`",
+        "Core that the rank binds itself to.";
 }
 
 /// The table of all variables in Markdown.

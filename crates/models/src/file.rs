@@ -23,13 +23,13 @@ impl Kind {
     /// Measurements of a machine: [`Machine`](crate::machine_file::Machine).
     pub const MACHINE: Kind = Kind {
         name: "tradewind machine",
-        version: 1,
+        version: 2,
         remedy: "measure this machine with `tradewind measure plogp`",
     };
     /// Choices of algorithms: [`DecisionTable`](crate::decision::DecisionTable).
     pub const DECISION_TABLE: Kind = Kind {
         name: "tradewind decision table",
-        version: 1,
+        version: 2,
         remedy: "write a new one with `tradewind tune`, without which the built-in table is used",
     };
 }

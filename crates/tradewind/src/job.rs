@@ -152,7 +152,7 @@ fn agree_on_kernel_backend(
     );
     // Worth a warning: the attempt delays every start of the job.
     if world.rank() == 0 && !rules::explanations_enabled() {
-        eprintln!("tradewind: the node services run all collectives between nodes: {why}");
+        log::warn!("the node services run all collectives between nodes: {why}");
     }
     Ok(Err(why))
 }
@@ -177,7 +177,7 @@ fn report_missing_kernel_backend(
 impl Drop for Job {
     fn drop(&mut self) {
         if let Err(error) = self.write_profile() {
-            eprintln!("tradewind: {error}");
+            log::warn!("{error}");
         }
     }
 }

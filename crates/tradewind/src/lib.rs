@@ -49,6 +49,9 @@
 //! [`Communicator::pipeline`], [`Communicator::windows`] and [`Communicator::bulk`] create their
 //! queues, channels and memory windows.
 //!
+//! Warnings go through the crate [`log`]: a program sees them with a logger of its own. Only what a
+//! user requests by the variable TRADEWIND_EXPLAIN is printed on standard error.
+//!
 //! Errors contain the rank that failed, the operation, and the way out. Reductions are
 //! reproducible: the order of the operands depends on the algorithm's graph, never on the order of
 //! arrival.

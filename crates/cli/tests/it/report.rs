@@ -18,7 +18,7 @@ testing::tests![
     how_far_two_machines_lie_apart_is_said,
 ];
 
-const PART: &str = r#"{"format": "tradewind measurement", "version": 1, "content": {
+const PART: &str = r#"{"format": "tradewind measurement", "version": 2, "content": {
     "name": "barrier", "title": "Barrier & <more>", "complete": true, "figures": [{
         "name": "f", "title": "Time", "x": {"label": "ranks", "unit": "", "scale": "linear"},
         "y": {"label": "time", "unit": "µs", "scale": "linear"},
@@ -75,12 +75,12 @@ fn a_damaged_part_is_named_and_the_others_are_drawn() {
     fs::write(place.path().join("here/memory.json"), &PART[..100]).expect("a file");
     fs::write(
         place.path().join("here/machine.json"),
-        r#"{"format": "tradewind machine", "version": 0}"#,
+        r#"{"format": "tradewind machine", "version": 1}"#,
     )
     .expect("a file");
     fs::write(
         place.path().join("here/other.json"),
-        r#"{"format": "tradewind decision table", "version": 1}"#,
+        r#"{"format": "tradewind decision table", "version": 2}"#,
     )
     .expect("a file");
     let output = tradewind(&["report", "here"], place.path());
@@ -88,7 +88,7 @@ fn a_damaged_part_is_named_and_the_others_are_drawn() {
     let said = text(&output.stderr);
     assert!(
         said.contains("memory.json:")
-            && said.contains("machine.json: has version 0")
+            && said.contains("machine.json: has version 1")
             && !said.contains("other.json"),
         "{said}"
     );

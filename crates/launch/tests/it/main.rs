@@ -1,3 +1,4 @@
 //! Integration tests of the crate `launch`.
 
+mod environment;
 mod pmi;

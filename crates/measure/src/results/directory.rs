@@ -8,7 +8,7 @@ use std::path::{Path, PathBuf};
 
 const PART: Kind = Kind {
     name: "tradewind measurement",
-    version: 1,
+    version: 2,
     remedy: "remove it and measure again with `tradewind measure`",
 };
 

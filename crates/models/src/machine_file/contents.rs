@@ -19,7 +19,7 @@ use std::path::Path;
 /// use models::machine_file::Machine;
 /// use std::path::Path;
 ///
-/// let bytes = br#"{"format": "tradewind machine", "version": 1, "content": {"classes": 7}}"#;
+/// let bytes = br#"{"format": "tradewind machine", "version": 2, "content": {"classes": 7}}"#;
 /// let error = Machine::from_bytes(Path::new("machine.json"), bytes).expect_err("classes are no number");
 /// assert!(error.to_string().starts_with("machine.json:1:70: damaged in field `content.classes`"));
 /// ```

@@ -99,19 +99,19 @@ fn a_file_cut_off_anywhere_is_damaged() {
 
 #[test]
 fn versions_are_told_apart_even_if_nothing_else_is_known_of_them() {
-    let older = refused(&changed("\"version\": 1", "\"version\": 0"));
-    assert!(matches!(older, FileError::Older { found: 0, .. }));
+    let older = refused(&changed("\"version\": 2", "\"version\": 1"));
+    assert!(matches!(older, FileError::Older { found: 1, .. }));
     assert!(
         older
             .to_string()
-            .contains("has version 0, from an older tradewind; this one reads version 1: measure")
+            .contains("has version 1, from an older tradewind; this one reads version 2: measure")
     );
     let newer = refused(r#"{"format": "tradewind machine", "version": 7, "spirit": "unknown"}"#);
     assert!(matches!(newer, FileError::Newer { found: 7, .. }));
     assert!(
         newer
             .to_string()
-            .contains("from a newer tradewind; this one reads version 1: use the newer"),
+            .contains("from a newer tradewind; this one reads version 2: use the newer"),
         "{newer}"
     );
 }

@@ -121,20 +121,13 @@ fn no_dependency_points_back() {
     assert_eq!(cycles(&all), Vec::<String>::new());
 }
 
-/// Crates whose modules still form cycles. A crate without them must leave this list.
-const WITH_CYCLES: &[&str] = &["testing"];
-
 fn modules_form_no_cycles() {
     let mut found = Vec::new();
     for entry in std::fs::read_dir(workspace().join("crates")).expect("it is readable") {
         let folder = entry.expect("it is readable").path();
         let name = folder.file_name().expect("a folder has a name").to_string_lossy().into_owned();
         let cycles = cycles(&Modules::read(&folder.join("src")).edges());
-        if WITH_CYCLES.contains(&name.as_str()) {
-            assert!(!cycles.is_empty(), "{name} has no cycles: remove it from WITH_CYCLES");
-        } else {
-            found.extend(cycles.into_iter().map(|line| format!("{name}: {line}")));
-        }
+        found.extend(cycles.into_iter().map(|line| format!("{name}: {line}")));
     }
     assert!(found.is_empty(), "modules in cycles:\n{}", found.join("\n"));
 }

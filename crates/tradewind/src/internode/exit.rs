@@ -38,10 +38,10 @@ impl Drop for DrainOnExit {
             // An error means that the node service is gone, which it reports itself.
             if let Ok(false) = backend.drain(deadline) {
                 let seconds = self.limit.as_secs_f64();
-                eprintln!(
-                    "tradewind: this rank leaves its job with messages that other nodes have not \
-                     received within {seconds} s: complete the collectives on all ranks, or allow \
-                     more time by TRADEWIND_NODE_TIMEOUT"
+                log::warn!(
+                    "this rank leaves its job with messages that other nodes have not received \
+                     within {seconds} s: complete the collectives on all ranks, or allow more time \
+                     by TRADEWIND_NODE_TIMEOUT"
                 );
                 return;
             }

@@ -26,7 +26,7 @@ pub(crate) fn of_job(node: &Node, rank: u32) -> Option<Arc<DecisionTable>> {
     if rank == 0
         && let Some(warning) = warning(&decisions, &read, use_it)
     {
-        eprintln!("tradewind: {warning}");
+        log::warn!("{warning}");
     }
     // A rank that sees another topology than the others uses the table that the first rank has
     // accepted: all ranks must select alike.
@@ -231,7 +231,8 @@ impl SelectionRules {
         Explanation::new(query, choice, (engine, nodes), reason)
     }
 
-    /// Prints a decision that was not printed before, if decisions are to be.
+    /// Prints a decision that was not printed before, if decisions are to be printed. The user has
+    /// requested them by a variable, so they need no logger.
     pub(crate) fn log_decision<A: Choosable>(&self, choice: &Choice<A>, bytes: u64) {
         let Some(printed) = &self.printed else { return };
         let explanation = self.explain(choice, bytes);

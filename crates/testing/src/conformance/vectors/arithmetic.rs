@@ -1,6 +1,6 @@
 //! Every local operation on every type, with results computed by the language's own operators.
 
-use super::{blank, chain, exact, world};
+use super::build::{blank, chain, exact, world};
 use crate::conformance::vector::Vector;
 use goal::arithmetic::{Arithmetic, DataType, Element};
 use goal::graph::{Access, Graph};

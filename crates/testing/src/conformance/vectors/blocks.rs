@@ -1,6 +1,6 @@
 //! Scatter/gather lists, the scratchpad, zero bytes, bytes that no operation writes.
 
-use super::{UNWRITTEN, blank, chain, exact, parts, pattern, world};
+use super::build::{UNWRITTEN, blank, chain, exact, parts, pattern, world};
 use crate::conformance::vector::Vector;
 use goal::arithmetic::{Arithmetic, DataType};
 use goal::graph::{Access, Block, Blocks};

@@ -1,7 +1,7 @@
 //! Dependencies: on completion, on a start, across ranks; completion of the run; timestamps and
 //! computations.
 
-use super::{blank, chain, checked, exact, number, parts, pattern, world};
+use super::build::{blank, chain, checked, exact, number, parts, pattern, world};
 use crate::conformance::vector::Vector;
 use goal::arithmetic::{Arithmetic, DataType};
 use goal::graph::{Access, Blocks, Vertex};

@@ -1,6 +1,6 @@
 //! Programs with an error: division by zero, sizes that differ.
 
-use super::{ROUNDS, blank, chain, exact, pattern, world};
+use super::build::{ROUNDS, blank, chain, exact, pattern, world};
 use crate::conformance::engine::Fault;
 use crate::conformance::vector::{Expected, Vector};
 use goal::arithmetic::{Arithmetic, DataType};

@@ -1,6 +1,6 @@
 //! Joins in all modes.
 
-use super::{UNWRITTEN, blank, chain, checked, exact, number, parts, pattern, world};
+use super::build::{UNWRITTEN, blank, chain, checked, exact, number, parts, pattern, world};
 use crate::conformance::engine::Round;
 use crate::conformance::vector::Vector;
 use goal::arithmetic::{Arithmetic, DataType};

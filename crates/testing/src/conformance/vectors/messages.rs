@@ -1,6 +1,6 @@
 //! Messages: pairing, tags, sizes on both sides of every limit, floods.
 
-use super::{blank, chain, exact, parts, pattern, world};
+use super::build::{blank, chain, exact, parts, pattern, world};
 use crate::conformance::engine::Round;
 use crate::conformance::vector::Vector;
 use goal::arithmetic::{Arithmetic, DataType};

@@ -1,6 +1,6 @@
 //! Receives from any source or of any tag with one outcome, or a known set of possible outcomes.
 
-use super::{blank, chain, checked, exact, number, parts, pattern, world};
+use super::build::{blank, chain, checked, exact, number, parts, pattern, world};
 use crate::conformance::engine::Round;
 use crate::conformance::vector::Vector;
 use goal::graph::{Access, Blocks, Graph, Vertex};
