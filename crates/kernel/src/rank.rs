@@ -37,11 +37,6 @@ use wakeup::RingWakeup;
 const SPINS: u32 = 200;
 /// Polling time of a waiter if each rank of the node can have a core: a few packets.
 const SPIN_LIMIT: Duration = Duration::from_micros(30);
-/// Longest time for which a dropped rank tries to start runs that wait for memory.
-const EXIT_LIMIT: Duration = Duration::from_secs(10);
-/// Sleep between two such attempts.
-const EXIT_SLEEP: Duration = Duration::from_millis(1);
-
 /// Rank of a job that executes schedules by the kernel engine.
 #[derive(Debug)]
 pub struct Rank {
@@ -245,31 +240,6 @@ impl Rank {
             std::thread::yield_now();
         }
         false
-    }
-}
-
-impl Drop for Rank {
-    fn drop(&mut self) {
-        if self.has_displaced.load(Ordering::Relaxed) {
-            // Drop cannot return an error.
-            let _ = self.start_queued();
-        }
-    }
-}
-
-impl Rank {
-    /// Starts the runs that still wait for memory: other ranks need their messages.
-    fn start_queued(&self) -> Result<(), Error> {
-        let end = Instant::now() + EXIT_LIMIT;
-        loop {
-            self.advance(self.run_table())?;
-            if !self.run_table().has_queue() || Instant::now() >= end {
-                return Ok(());
-            }
-            self.wakeup
-                .sleep(&self.memory, EXIT_SLEEP, || false)
-                .map_err(system_error("waiting for memory"))?;
-        }
     }
 
     /// Returns the number of this rank in the job.

@@ -26,6 +26,29 @@ pub struct ScheduleId(pub u64);
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct RunId(pub u64);
 
+/// A rank of the job that has exited.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct ExitedRank {
+    /// Number of the rank in the job.
+    pub rank: u32,
+    /// False if it has left in order: everything that it had started to send is on its way.
+    pub has_failed: bool,
+}
+
+/// State in which a rank leaves its job.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum DrainOutcome {
+    /// Nothing is left to send.
+    Drained,
+    /// This number of runs have messages left to send, and wait for ranks that have exited.
+    Undeliverable {
+        /// Number of runs.
+        runs: usize,
+    },
+    /// The deadline came first.
+    TimedOut,
+}
+
 /// Runs one rank's schedules across nodes.
 ///
 /// All methods may be called by many threads of the rank. Only [`wait`](Self::wait) and
@@ -118,6 +141,11 @@ pub trait Backend: Send + Sync + Debug {
     /// Discards the results of a run. The run continues, because other ranks may depend on it.
     fn discard(&self, run: RunId);
 
+    /// Ranks of the job that have exited, as far as this backend can detect that.
+    fn exited(&self) -> Vec<ExitedRank> {
+        Vec::new()
+    }
+
     /// Marks a run that cannot complete, because a rank or a node has failed: [`drain`](Self::drain)
     /// does not wait for what it has left to send. Backends that detect failures need no mark.
     fn abandon(&self, run: RunId) {
@@ -125,8 +153,9 @@ pub trait Backend: Send + Sync + Debug {
     }
 
     /// Leaves the job: waits until what this rank has started has nothing left to send that the
-    /// end of this process could stop. Nothing can be started afterwards. Returns false if the
-    /// deadline came first.
+    /// end of this process could stop. Nothing can be started afterwards. `exited` returns the
+    /// ranks that have exited, for backends that cannot detect this themselves: a run does not hold
+    /// the exit if only such ranks could advance it.
     ///
     /// A process manager may kill the node service as soon as the node's last rank has ended. So
     /// the last rank of a node to leave waits for the messages of all of them; the others return at
@@ -135,7 +164,11 @@ pub trait Backend: Send + Sync + Debug {
     ///
     /// # Errors
     /// If the node service has ended.
-    fn drain(&self, deadline: Instant) -> Result<bool, Error>;
+    fn drain(
+        &self,
+        deadline: Instant,
+        exited: &dyn Fn() -> Vec<ExitedRank>,
+    ) -> Result<DrainOutcome, Error>;
 }
 
 /// Messages of this node's ranks that another backend than the agent carries.

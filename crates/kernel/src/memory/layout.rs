@@ -160,6 +160,10 @@ pub(crate) struct Progress {
     pub ordinal: u32,
 }
 
+/// Phases of an operation: started, and executed.
+pub(crate) const PHASE_RUNNING: u32 = 2;
+pub(crate) const PHASE_COMPLETE: u32 = 3;
+
 /// `struct named_receive`.
 #[repr(C)]
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Pod, Zeroable)]

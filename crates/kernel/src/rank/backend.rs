@@ -3,13 +3,14 @@
 use super::Rank;
 use super::drain::drain;
 use super::limits::{OTHER_ENGINE, refusal, system_error, too_large};
-use crate::memory::layout::{ARENA, ARENA_BYTES, Progress, RUN_UNDER_WAY};
+use crate::memory::layout::{ARENA, ARENA_BYTES, PHASE_RUNNING, Progress, RUN_UNDER_WAY};
 use crate::rank::fault::Fault;
 use crate::rank::prepared_schedule::{LIMIT_BYTES, Sizes};
 use crate::rank::run_table::{RunHandle, RunResults, in_arena, read_run};
 use goal::schedule::{Kind, OperationRecord, Schedule};
 use network::backend::{
-    Backend, CommunicatorContext, RunId, ScheduleId, check_inputs, check_outputs,
+    Backend, CommunicatorContext, DrainOutcome, ExitedRank, RunId, ScheduleId, check_inputs,
+    check_outputs,
 };
 use network::error::Error;
 use std::sync::atomic::Ordering;
@@ -180,8 +181,12 @@ impl Backend for Rank {
         self.run_table().abandon(RunHandle::of(run));
     }
 
-    fn drain(&self, deadline: Instant) -> Result<bool, Error> {
-        drain(self, deadline)
+    fn drain(
+        &self,
+        deadline: Instant,
+        exited: &dyn Fn() -> Vec<ExitedRank>,
+    ) -> Result<DrainOutcome, Error> {
+        drain(self, deadline, exited)
     }
 }
 
@@ -206,7 +211,6 @@ impl Rank {
         run: RunId,
         mut peer: impl FnMut(&OperationRecord) -> Option<u32>,
     ) -> Vec<u32> {
-        const RUNNING: u32 = 2;
         let run_table = self.run_table();
         let Some((frame, prepared)) = run_table.frame_of(RunHandle::of(run)) else {
             return Vec::new();
@@ -216,7 +220,7 @@ impl Rank {
             let at = states + size_of::<Progress>() * index + std::mem::offset_of!(Progress, phase);
             // Relaxed: the phase selects the recipients of requests; an outdated one costs one of
             // them.
-            self.memory.word(at).load(Ordering::Relaxed) == RUNNING
+            self.memory.word(at).load(Ordering::Relaxed) == PHASE_RUNNING
         };
         let operations = prepared.schedule.view().operations();
         let running = operations.iter().enumerate().filter(|(index, _)| is_running(*index));

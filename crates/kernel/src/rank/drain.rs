@@ -4,35 +4,67 @@
 //! ([`crate::unacknowledged`]). Only the rank can see two other kinds of messages: sends that the
 //! program has not executed, because the window is full or an operation before them is incomplete,
 //! and sends of runs that wait for memory.
+//!
+//! Such a send may wait for a rank that has exited and never started its part. The program has no
+//! view of processes, so another backend reports the ranks that have exited.
 
 use super::Rank;
+use network::backend::{DrainOutcome, ExitedRank};
 use network::error::Error;
 use std::time::{Duration, Instant};
 
 /// First and longest interval between two checks.
 const INTERVALS: [Duration; 2] = [Duration::from_micros(100), Duration::from_millis(16)];
+/// Time without progress after which a run that waits for exited ranks is undeliverable. A rank that
+/// left in order had executed its sends before; lost packets arrive within a few periods of the
+/// retransmitter.
+const EXIT_GRACE: Duration = Duration::from_millis(500);
+/// The same if one of the ranks has failed: the program on its node may still execute what it had
+/// started.
+const FAILURE_GRACE: Duration = Duration::from_secs(2);
 
-/// Waits until the program has executed every send of this rank's runs; returns false if the
-/// deadline comes first.
-pub(super) fn drain(rank: &Rank, deadline: Instant) -> Result<bool, Error> {
+/// Waits until the program has executed every send of this rank's runs that can be executed.
+pub(super) fn drain(
+    rank: &Rank,
+    deadline: Instant,
+    exited: &dyn Fn() -> Vec<ExitedRank>,
+) -> Result<DrainOutcome, Error> {
     let [mut interval, longest] = INTERVALS;
+    let mut gone = Vec::new();
+    let mut stuck: Option<(u64, Instant)> = None;
     loop {
         // Most ranks have no such run and return here, without a system call.
-        if !rank.run_table().has_unsent(&rank.memory) {
-            return Ok(true);
+        if rank.run_table().unsent(&rank.memory, &gone).count == 0 {
+            return Ok(DrainOutcome::Drained);
         }
         rank.advance(rank.run_table())?;
         rank.notify_program()?;
         // Unexpected messages in the slots would hold back those that the runs wait for.
         rank.relieve_slots()?;
-        if !rank.run_table().has_unsent(&rank.memory) {
-            return Ok(true);
+        let unsent = rank.run_table().unsent(&rank.memory, &gone);
+        if unsent.count == 0 {
+            return Ok(DrainOutcome::Drained);
         }
-        let left = deadline.saturating_duration_since(Instant::now());
+        // The states of the operations are not read at one instant, so a run may seem stuck while
+        // it advances. It is stuck if its position stays the same for the whole grace period.
+        let now = Instant::now();
+        stuck = unsent.stuck_at.map(|position| {
+            stuck.filter(|(before, _)| *before == position).unwrap_or((position, now))
+        });
+        let has_failed = gone.iter().any(|rank: &ExitedRank| rank.has_failed);
+        let grace = if has_failed { FAILURE_GRACE } else { EXIT_GRACE };
+        if stuck.is_some_and(|(_, since)| now - since >= grace) {
+            return Ok(DrainOutcome::Undeliverable { runs: unsent.count });
+        }
+        let left = deadline.saturating_duration_since(now);
         if left.is_zero() {
-            return Ok(false);
+            return Ok(DrainOutcome::TimedOut);
         }
         std::thread::sleep(interval.min(left));
         interval = (2 * interval).min(longest);
+        // A run usually advances within a few milliseconds, without a call of the other backend.
+        if interval == longest {
+            gone = exited();
+        }
     }
 }

@@ -1,10 +1,12 @@
 //! A schedule in a rank's arena, and the image from which each of its runs starts.
 
 use crate::memory::arena::{ALIGNMENT, Arena};
-use crate::memory::layout::{ARENA, ARENA_BYTES, NamedReceive, Progress, Run, receive_hash};
+use crate::memory::layout::{
+    ARENA, ARENA_BYTES, NamedReceive, PHASE_COMPLETE, PHASE_RUNNING, Progress, Run, receive_hash,
+};
 use crate::memory::mapping::Mapping;
 use goal::schedule::{Kind, Schedule, ScheduleView};
-use network::backend::CommunicatorContext;
+use network::backend::{CommunicatorContext, ExitedRank};
 use std::ops::Range;
 use std::sync::atomic::Ordering;
 
@@ -34,6 +36,16 @@ pub(crate) struct PreparedSchedule {
     pub(crate) is_released: bool,
     /// Number of runs that have not been fetched.
     pub(crate) runs: usize,
+}
+
+/// State of a run that is under way, as far as it matters to the exit of its rank.
+pub(crate) struct RunProgress {
+    /// True if the program has not executed all sends.
+    pub(crate) has_unsent: bool,
+    /// True if a message from or to a rank that has not exited could advance the run.
+    pub(crate) can_advance: bool,
+    /// A number that changes when the run advances.
+    pub(crate) position: u64,
 }
 
 /// Sizes of a schedule and of its runs in the arena.
@@ -250,18 +262,42 @@ impl PreparedSchedule {
         self.run.progress as usize
     }
 
-    /// Returns true if the run in this frame has a send that the program has not executed.
-    pub(crate) fn has_unsent(&self, memory: &Mapping, frame: u32) -> bool {
-        const COMPLETE: u32 = 3;
-        let states = ARENA + frame as usize + self.progress();
-        let phase = |operation: usize| {
-            let at = states + size_of::<Progress>() * operation;
-            // Acquire: the program changes the phase after it has put the message into a packet.
-            memory.word(at + std::mem::offset_of!(Progress, phase)).load(Ordering::Acquire)
+    /// Returns the progress of the run in this frame, which is under way, after these ranks of the
+    /// job have exited.
+    pub(crate) fn progress_of(
+        &self,
+        memory: &Mapping,
+        frame: u32,
+        exited: &[ExitedRank],
+    ) -> RunProgress {
+        let CommunicatorContext { members, rank: own, .. } = &self.context;
+        // The rank itself counts as exited: its receives from itself depend on its own sends.
+        let is_gone = |member: u32| {
+            let is_it = |exited: &ExitedRank| members.get(member as usize) == Some(&exited.rank);
+            member == *own || exited.iter().any(is_it)
         };
+        let mut state = RunProgress { has_unsent: false, can_advance: false, position: 0 };
         let view = self.schedule.view();
-        let mut operations = view.operations().iter().enumerate();
-        operations.any(|(index, record)| record.kind() == Kind::Send && phase(index) != COMPLETE)
+        for (index, record) in view.operations().iter().enumerate() {
+            let at = ARENA + frame as usize + self.progress() + size_of::<Progress>() * index;
+            let word = |offset: usize| memory.word(at + offset).load(Ordering::Acquire);
+            // Acquire: the program changes the phase after it has put the message into a packet.
+            let phase = word(std::mem::offset_of!(Progress, phase));
+            let moved = word(std::mem::offset_of!(Progress, moved));
+            state.position += u64::from(phase) + u64::from(moved);
+            state.has_unsent |= record.kind() == Kind::Send && phase != PHASE_COMPLETE;
+            // An operation that has not started depends on one that has, or the program starts it
+            // in the next activation.
+            let is_message = matches!(record.kind(), Kind::Send | Kind::Receive);
+            if phase == PHASE_RUNNING && is_message {
+                let is_hopeless = match record.peer() {
+                    Some(peer) => is_gone(peer),
+                    None => (0..members.len() as u32).all(is_gone),
+                };
+                state.can_advance |= !is_hopeless;
+            }
+        }
+        state
     }
 
     /// Keeps the frame of an ended run for a later one.

@@ -5,7 +5,7 @@ use crate::memory::layout::{ARENA, ARENA_BYTES, RUN_COMPLETE, RUN_UNDER_WAY, Run
 use crate::memory::mapping::Mapping;
 use crate::rank::prepared_schedule::PreparedSchedule;
 use goal::schedule::Schedule;
-use network::backend::{CommunicatorContext, RunId};
+use network::backend::{CommunicatorContext, ExitedRank, RunId};
 use std::collections::{BTreeMap, HashMap, VecDeque};
 use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
@@ -53,6 +53,16 @@ enum RunLocation {
     /// Outside of the arena: the run is complete, and another run uses its frame. Contains the
     /// program's record and the results.
     Aside { run: Run, written: Vec<Vec<u8>> },
+}
+
+/// The runs of a rank that keep it from leaving.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct UnsentRuns {
+    /// Number of runs with a send that the program has not executed, or without memory.
+    pub(crate) count: usize,
+    /// A number that changes when one of them advances; `None` if ranks that have not exited could
+    /// advance one.
+    pub(crate) stuck_at: Option<u64>,
 }
 
 /// Results of a complete run.
@@ -283,20 +293,30 @@ impl RunTable {
         }
     }
 
-    /// Returns true if any run that can still complete has a send that the program has not
-    /// executed, or waits for memory.
-    pub(crate) fn has_unsent(&self, memory: &Mapping) -> bool {
-        self.runs.values().filter(|entry| !entry.abandoned).any(|entry| match entry.at {
-            RunLocation::Queue { .. } => true,
-            RunLocation::Aside { .. } => false,
-            RunLocation::Frame(frame) => {
-                state(memory, frame) == RUN_UNDER_WAY
-                    && self
-                        .prepared
-                        .get(&entry.schedule)
-                        .is_some_and(|prepared| prepared.has_unsent(memory, frame))
+    /// Returns the runs that can still complete and have a send that the program has not executed,
+    /// or wait for memory. `exited` are the ranks of the job that have exited.
+    pub(crate) fn unsent(&self, memory: &Mapping, exited: &[ExitedRank]) -> UnsentRuns {
+        let mut unsent = UnsentRuns::default();
+        let mut can_advance = false;
+        for entry in self.runs.values().filter(|entry| !entry.abandoned) {
+            match entry.at {
+                RunLocation::Aside { .. } => {}
+                RunLocation::Queue { .. } => unsent.count += 1,
+                RunLocation::Frame(frame) if state(memory, frame) == RUN_UNDER_WAY => {
+                    let Some(prepared) = self.prepared.get(&entry.schedule) else { continue };
+                    let run = prepared.progress_of(memory, frame, exited);
+                    unsent.count += usize::from(run.has_unsent);
+                    // A run without sends counts as well if others wait for its memory.
+                    if run.has_unsent || self.has_queue() {
+                        *unsent.stuck_at.get_or_insert(0) += run.position;
+                        can_advance |= run.can_advance;
+                    }
+                }
+                RunLocation::Frame(_) => {}
             }
-        })
+        }
+        unsent.stuck_at = unsent.stuck_at.filter(|_| !can_advance);
+        unsent
     }
 
     /// Returns the time since the first wait for a run.

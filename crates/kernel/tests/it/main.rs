@@ -5,6 +5,7 @@ mod conformance;
 mod endurance;
 mod garbage;
 mod hostile_network;
+mod leaving;
 mod many_runs;
 mod memory_pressure;
 mod object;

@@ -1,9 +1,10 @@
 //! A rank's side of its agent.
 
 use super::schedule::BufferLayout;
-use super::shared_region::{ENTRIES, FREE, SLOTS, SharedRegion, Submission, refused};
+use super::shared_region::{ENTRIES, FREE, MAX_NAMED, SLOTS, SharedRegion, Submission, refused};
 use crate::backend::{
-    Backend, CommunicatorContext, RunId, ScheduleId, check_inputs, check_outputs,
+    Backend, CommunicatorContext, DrainOutcome, ExitedRank, RunId, ScheduleId, check_inputs,
+    check_outputs,
 };
 use crate::error::{Error, system};
 use crate::transport::frame::{MAX_MESSAGE, MAX_OPERATIONS};
@@ -256,6 +257,18 @@ impl AgentClient {
         Ok(())
     }
 
+    /// Returns the agent's answer to a query; empty if the agent has ended or is stopped. The lock
+    /// of the table is held until the answer is there: there is one answer at a time.
+    fn query(&self, table: &mut ClientTable, query: Submission) -> Vec<u32> {
+        // The agent answers at once, unless it is stopped.
+        const LIMIT: Duration = Duration::from_secs(1);
+        if self.check_agent().is_err() || self.submit(table, query).is_err() {
+            return Vec::new();
+        }
+        table.queries = (table.queries + 1) % (1 << 30);
+        self.region.await_answer(table.queries, LIMIT)
+    }
+
     /// Publishes the last entry, once.
     fn leave(&self) {
         let mut table = self.table();
@@ -439,19 +452,24 @@ impl Backend for AgentClient {
     }
 
     fn waiting_for(&self, run: RunId) -> Vec<u32> {
-        // The agent answers at once, unless it is stopped.
-        const LIMIT: Duration = Duration::from_secs(1);
+        if self.is_complete(run) {
+            return Vec::new();
+        }
         let (slot, generation) = slot_of(run);
-        // The lock is held until the answer is there: there is one answer at a time.
-        let mut table = self.table();
-        if self.is_complete(run) || self.check_agent().is_err() {
-            return Vec::new();
+        self.query(&mut self.table(), Submission::QueryAwaited { slot, generation })
+    }
+
+    fn exited(&self) -> Vec<ExitedRank> {
+        let mut exited: Vec<ExitedRank> = Vec::new();
+        loop {
+            // The agent sorts the ranks by number, so a long list arrives in several answers.
+            let first = exited.last().map_or(0, |last| last.rank + 1);
+            let answer = self.query(&mut self.table(), Submission::QueryExited { first });
+            exited.extend(answer.iter().map(|word| ExitedRank::of_word(*word)));
+            if answer.len() < MAX_NAMED {
+                return exited;
+            }
         }
-        if self.submit(&mut table, Submission::Query { slot, generation }).is_err() {
-            return Vec::new();
-        }
-        table.queries = (table.queries + 1) % (1 << 30);
-        self.region.await_answer(table.queries, LIMIT)
     }
 
     fn discard(&self, run: RunId) {
@@ -462,15 +480,19 @@ impl Backend for AgentClient {
         }
     }
 
-    fn drain(&self, deadline: Instant) -> Result<bool, Error> {
+    fn drain(
+        &self,
+        deadline: Instant,
+        _: &dyn Fn() -> Vec<ExitedRank>,
+    ) -> Result<DrainOutcome, Error> {
         self.leave();
         loop {
             let left = deadline.saturating_duration_since(Instant::now());
             if self.region.await_drained(left.min(LIVENESS_INTERVAL)) {
-                return Ok(true);
+                return Ok(DrainOutcome::Drained);
             }
             if left.is_zero() {
-                return Ok(false);
+                return Ok(DrainOutcome::TimedOut);
             }
             self.check_agent()?;
         }

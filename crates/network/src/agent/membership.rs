@@ -1,20 +1,21 @@
 //! Ranks and nodes that have exited, the runs that cannot end because of it, and the shutdown
 //! handshake between the agents.
 
-use crate::backend::PendingTraffic;
+use crate::backend::{ExitedRank, PendingTraffic};
 use crate::error::{Error, RankExit};
-use std::collections::{BTreeSet, HashMap};
+use crate::node_map::NodeMap;
+use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::time::Duration;
 
 /// Ranks and nodes that have exited.
 #[derive(Debug, Default)]
 pub(crate) struct Membership {
-    ranks: HashMap<u32, ExitedRank>,
+    ranks: HashMap<u32, ExitReport>,
     nodes: HashMap<u32, Error>,
 }
 
 #[derive(Debug)]
-struct ExitedRank {
+struct ExitReport {
     how: RankExit,
     /// By communicator: number of runs that it had started. Their messages still arrive.
     started: HashMap<u32, u64>,
@@ -25,7 +26,7 @@ impl Membership {
     pub(crate) fn rank_exited(&mut self, rank: u32, how: RankExit, started: Vec<(u32, u64)>) {
         self.ranks
             .entry(rank)
-            .or_insert_with(|| ExitedRank { how, started: started.into_iter().collect() });
+            .or_insert_with(|| ExitReport { how, started: started.into_iter().collect() });
     }
 
     /// Notes the failure of a node.
@@ -35,6 +36,18 @@ impl Membership {
 
     pub(crate) fn has_exited(&self, rank: u32) -> bool {
         self.ranks.contains_key(&rank)
+    }
+
+    /// Ranks that have exited, by number. All ranks of a node that has failed are among them.
+    pub(crate) fn exited(&self, nodes: &NodeMap) -> BTreeMap<u32, ExitedRank> {
+        let lost = self.nodes.keys().flat_map(|node| nodes.members(*node));
+        let lost = lost.map(|rank| ExitedRank { rank, has_failed: true });
+        // A rank that left before its node failed comes second here, and remains: it left in order.
+        let exited = self.ranks.iter().map(|(rank, exited)| ExitedRank {
+            rank: *rank,
+            has_failed: exited.how != RankExit::Left,
+        });
+        lost.chain(exited).map(|rank| (rank.rank, rank)).collect()
     }
 
     /// The reason why a run cannot end, if there is one. The run is given by its members and their

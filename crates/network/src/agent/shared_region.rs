@@ -4,7 +4,7 @@
 //! |---|---|---|
 //! | 0 | number of entries published | the rank |
 //! | 64 | number of entries consumed; whether the agent sleeps, has sent everything, or has ended | the agent |
-//! | 1024 | answer to the last query: number of ranks that a run waits for, and the ranks (u32 each) | the agent |
+//! | 1024 | answer to the last query: number of ranks, and the ranks (u32 each) | the agent |
 //! | 4096 | submission ring: 1024 entries of 64 bytes | the rank |
 //! | 69,632 | slots: 65,536 lines; the first word of a line counts the runs in the slot that have ended | the agent |
 //! | 4,263,936 | errors: the failure of the run in each slot, 1024 bytes | the agent |
@@ -16,6 +16,7 @@
 //! are registered, and [`shm::word_copy`] copies the bytes.
 
 use super::submission_ring::SubmissionRing;
+use crate::backend::ExitedRank;
 use crate::error::{self, Error, system};
 use rustix::event::EventfdFlags;
 use shm::completion::Completion;
@@ -33,7 +34,7 @@ pub(crate) const ENTRIES: u64 = 1024;
 pub(crate) const SLOTS: u32 = 1 << 16;
 const ANSWER: u64 = 1024;
 /// Largest number of ranks in an answer: more than fit an error message.
-const MAX_NAMED: usize = 256;
+pub(crate) const MAX_NAMED: usize = 256;
 const RING: u64 = 4096;
 const SLOT_TABLE: u64 = RING + 64 * ENTRIES;
 const ERRORS: u64 = SLOT_TABLE + 64 * SLOTS as u64;
@@ -88,8 +89,11 @@ pub(crate) enum Submission {
     Release { id: u64 },
     /// Starts a run with its buffers at `at`.
     Start { id: u64, slot: u32, generation: u32, sequence: u64, at: Offset },
-    /// Asks for the ranks that a run waits for.
-    Query { slot: u32, generation: u32 },
+    /// Requests the ranks that a run waits for.
+    QueryAwaited { slot: u32, generation: u32 },
+    /// Requests the ranks from `first` on that have exited, in order, each as the word of an
+    /// [`ExitedRank`].
+    QueryExited { first: u32 },
     /// The last entry.
     Exit,
 }
@@ -106,7 +110,10 @@ impl Submission {
                 [3, id, pair(slot, generation), at.0, sequence, 0, 0, 0]
             }
             Submission::Exit => [4, 0, 0, 0, 0, 0, 0, 0],
-            Submission::Query { slot, generation } => [5, 0, pair(slot, generation), 0, 0, 0, 0, 0],
+            Submission::QueryAwaited { slot, generation } => {
+                [5, 0, pair(slot, generation), 0, 0, 0, 0, 0]
+            }
+            Submission::QueryExited { first } => [6, 0, pair(first, 0), 0, 0, 0, 0, 0],
         }
     }
 
@@ -129,9 +136,21 @@ impl Submission {
                 Some(Submission::Start { id, slot: low, generation: high, sequence: fourth, at })
             }
             4 => Some(Submission::Exit),
-            5 => Some(Submission::Query { slot: low, generation: high }),
+            5 => Some(Submission::QueryAwaited { slot: low, generation: high }),
+            6 => Some(Submission::QueryExited { first: low }),
             _ => None,
         }
+    }
+}
+
+impl ExitedRank {
+    /// Returns the rank as it is in an answer: its number, and one bit for its failure.
+    pub(crate) fn word(self) -> u32 {
+        self.rank << 1 | u32::from(self.has_failed)
+    }
+
+    pub(crate) fn of_word(word: u32) -> Self {
+        ExitedRank { rank: word >> 1, has_failed: word & 1 != 0 }
     }
 }
 
@@ -355,7 +374,8 @@ mod tests {
                 signature: 77,
             },
             Submission::Release { id: u64::MAX },
-            Submission::Query { slot: 9, generation: u32::MAX },
+            Submission::QueryAwaited { slot: 9, generation: u32::MAX },
+            Submission::QueryExited { first: u32::MAX },
             Submission::Start { id: 1, slot: SLOTS - 1, generation: 5, sequence: 1 << 50, at },
             Submission::Exit,
         ] {

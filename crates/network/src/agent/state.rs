@@ -138,7 +138,7 @@ impl AgentState {
                     let location = RunLocation { slot, generation, at, bytes: 0 };
                     self.start(local, id, sequence, location)
                 }
-                Submission::Query { slot, generation } => {
+                Submission::QueryAwaited { slot, generation } => {
                     let rank = session.rank;
                     let is_it = |run: &&Run| {
                         (run.key.rank, run.location.slot, run.location.generation)
@@ -146,6 +146,12 @@ impl AgentState {
                     };
                     let ranks = self.runs.values().find(is_it).map(Run::waiting_for);
                     session.answer(&ranks.into_iter().flatten().collect::<Vec<u32>>());
+                    Ok(())
+                }
+                Submission::QueryExited { first } => {
+                    let exited = self.membership.exited(&self.context.nodes);
+                    let words = exited.range(first..).map(|(_, rank)| rank.word());
+                    session.answer(&words.collect::<Vec<u32>>());
                     Ok(())
                 }
                 Submission::Exit => return self.exit(local, RankExit::Left),

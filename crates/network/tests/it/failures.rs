@@ -6,7 +6,7 @@ use collectives::barrier;
 use goal::graph::{Access, Graph};
 use network::agent::shared_region::{SharedRegion, notifier};
 use network::agent::{Agent, AgentClient, Limits};
-use network::backend::Backend;
+use network::backend::{Backend, ExitedRank};
 use network::error::{Error, RankExit};
 use network::job_nodes::random_key;
 use network::local::{self, connect_over};
@@ -34,6 +34,7 @@ testing::tests![
     a_node_that_is_not_there_is_named,
     wrong_calls_are_refused,
     a_run_says_whom_it_waits_for,
+    ranks_that_have_exited_are_listed,
 ];
 
 fn barrier_of(rank: u32, ranks: u32) -> Graph {
@@ -399,5 +400,22 @@ fn a_run_says_whom_it_waits_for() {
     for (client, ticket) in clients.iter().zip(tickets.into_iter().chain([last])) {
         assert_eq!(end(client, ticket), Ok(()));
         assert!(client.waiting_for(ticket).is_empty());
+    }
+}
+
+/// The list is longer than one answer of the agent.
+fn ranks_that_have_exited_are_listed() {
+    const RANKS: u32 = 300;
+    let node_of_rank = (0..RANKS).map(|rank| rank % 2);
+    let mut clients = local::connect(&NodeMap::new(node_of_rank)).expect("sockets");
+    clients.truncate(2);
+    let expected: Vec<ExitedRank> =
+        (2..RANKS).map(|rank| ExitedRank { rank, has_failed: false }).collect();
+    for client in &clients {
+        let begun = std::time::Instant::now();
+        while client.exited() != expected {
+            assert!(begun.elapsed() < Duration::from_secs(60), "{:?}", client.exited());
+            std::thread::yield_now();
+        }
     }
 }

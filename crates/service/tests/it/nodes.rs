@@ -3,7 +3,7 @@
 use collectives::barrier;
 use engine::node::EngineKind;
 use goal::graph::{Access, Graph};
-use network::backend::{Backend, CommunicatorContext, RunId, ScheduleId};
+use network::backend::{Backend, CommunicatorContext, DrainOutcome, RunId, ScheduleId};
 use network::job_nodes::{JobNodes, random_key};
 use network::node_map::NodeMap;
 use rustix::process::{Pid, Signal, kill_process};
@@ -200,10 +200,13 @@ impl CommandedRank {
             "wait briefly" => self.wait(Duration::from_millis(50)),
             "wait" => self.wait(Duration::from_secs(60)),
             "send" | "receive" => self.broadcast(command == "send"),
-            "leave" => match self.backend.drain(Instant::now() + Duration::from_secs(60)) {
-                Ok(true) => "left".into(),
-                other => format!("{other:?}"),
-            },
+            "leave" => {
+                let deadline = Instant::now() + Duration::from_secs(60);
+                match self.backend.drain(deadline, &|| self.backend.exited()) {
+                    Ok(DrainOutcome::Drained) => "left".into(),
+                    other => format!("{other:?}"),
+                }
+            }
             "hundred" => {
                 for _ in 0..100 {
                     self.execute("start");

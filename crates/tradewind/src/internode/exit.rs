@@ -1,6 +1,6 @@
 //! The exit of a process from a job on several nodes.
 
-use network::backend::Backend;
+use network::backend::{Backend, DrainOutcome};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
@@ -34,9 +34,12 @@ impl Drop for DrainOnExit {
         }
         let deadline = Instant::now() + self.limit;
         let backends = self.backends.get_mut().unwrap_or_else(PoisonError::into_inner);
+        let general = backends.last().cloned();
+        // Only the general backend detects that other ranks have exited.
+        let exited = || general.as_ref().map_or_else(Vec::new, |general| general.exited());
         for backend in backends.drain(..) {
             // An error means that the node service is gone, which it reports itself.
-            if let Ok(false) = backend.drain(deadline) {
+            if let Ok(DrainOutcome::TimedOut) = backend.drain(deadline, &exited) {
                 let seconds = self.limit.as_secs_f64();
                 log::warn!(
                     "this rank leaves its job with messages that other nodes have not received \
