@@ -1,6 +1,8 @@
 //! The agent's state machine, without thread and sleep: runs, unexpected messages, sessions of
 //! ranks, and the shutdown.
 
+mod exits;
+
 use super::credits::Credits;
 use super::membership::{Membership, RunCount, ShutdownState};
 use super::run::{
@@ -9,14 +11,12 @@ use super::run::{
 use super::session::{ProtocolViolation, RankSession, RunLocation};
 use super::shared_region::{ENTRIES, Submission};
 use super::unexpected::{UnexpectedMessage, UnexpectedMessages};
-use crate::backend::PendingTraffic;
 use crate::error::{Error, RankExit};
 use crate::node_map::NodeMap;
 use crate::transport::frame::{Frame, Route};
 use crate::transport::{Arrival, Transport};
 use interpreter::{Event, Limits, Packet};
 use std::collections::{HashMap, VecDeque};
-use std::time::Duration;
 
 /// Bytes in the queue of a node from which on it gets no further large message for the moment.
 const QUEUE_LIMIT: u64 = 32 << 20;
@@ -384,129 +384,6 @@ impl AgentState {
         }
     }
 
-    /// Processes the end of a connection. It is a failure of the node unless `Shutdown` has arrived
-    /// before.
-    fn lose(&mut self, node: u32, why: String) {
-        self.postponed.retain(|(of, ..)| *of != node);
-        self.shutdown.acknowledged[node as usize] = true;
-        self.context.lost[node as usize] = true;
-        if std::mem::replace(&mut self.shutdown.received[node as usize], true) {
-            // The node had sent everything that its ranks had to send, so runs go on without it.
-            // But it answers no request to send any more: such a run would never end.
-            let unanswered = |run: &Run| Some((run.key, run.unanswered_by(node)?));
-            let runs: Vec<(RunKey, u32)> = self.runs.values().filter_map(unanswered).collect();
-            for (key, rank) in runs {
-                self.finish(key, Err(Error::RankFailed { rank, how: RankExit::Left }));
-            }
-        } else {
-            let address = self.context.transport.address(node);
-            self.membership.node_failed(node, Error::NodeUnreachable { node, address, why });
-            self.fail_affected_runs();
-        }
-    }
-
-    /// Ends every run that cannot end by itself any more.
-    fn fail_affected_runs(&mut self) {
-        let failure = |run: &Run| {
-            let RunKey { communicator, sequence, .. } = run.key;
-            let members = &run.schedule.members;
-            let nodes = &run.schedule.nodes;
-            let error = self.membership.failure_of(members, nodes, communicator, sequence)?;
-            Some((run.key, error))
-        };
-        let failures: Vec<(RunKey, Error)> = self.runs.values().filter_map(failure).collect();
-        for (key, error) in failures {
-            self.finish(key, Err(error));
-        }
-    }
-
-    /// Processes the exit of a rank of this node, or the end of its submissions. The runs that it
-    /// has started continue.
-    pub(crate) fn exit(&mut self, local: usize, how: RankExit) {
-        let Some(rank) = self.ranks.get(local).copied() else { return };
-        if self.membership.has_exited(rank) {
-            return;
-        }
-        let mut others = self.ranks.iter().filter(|other| **other != rank);
-        let is_last = others.all(|other| self.membership.has_exited(*other));
-        if let Some(session) = self.sessions[local].as_mut() {
-            session.has_exited = true;
-            // While another rank of the node runs, the node service stays: this process may exit.
-            // The last one waits for `shut_down`.
-            if !is_last {
-                session.set_drained();
-            }
-        }
-        let started: Vec<(u32, u64)> = self
-            .run_counts
-            .iter()
-            .filter(|((of, _), _)| *of == rank)
-            .map(|((_, communicator), count)| (*communicator, count.started()))
-            .collect();
-        let own = self.context.transport.node();
-        let nodes = self.context.transport.nodes();
-        for node in (0..nodes).filter(|node| *node != own) {
-            let exited = Frame::RankExited { rank, how: how.clone(), started: started.clone() };
-            self.context.transport.send(node, exited);
-        }
-        self.unexpected.runs_of(rank).into_iter().for_each(|key| self.drop_unexpected(key));
-        self.membership.rank_exited(rank, how, started);
-        self.fail_affected_runs();
-    }
-
-    /// Closes the sessions of ranks that have exited and have no run left. Shuts down when the last
-    /// rank of the node has exited.
-    fn close_sessions(&mut self) {
-        let all_have_exited = self.ranks.iter().all(|rank| self.membership.has_exited(*rank));
-        if all_have_exited {
-            self.shut_down();
-        }
-        // The last rank waits in its session until everything is drained.
-        let is_waiting = all_have_exited && !self.shutdown.is_drained;
-        for session in &mut self.sessions {
-            let is_over = |session: &RankSession| session.has_exited && session.runs == 0;
-            if !is_waiting && session.as_ref().is_some_and(is_over) {
-                *session = None;
-            }
-        }
-    }
-
-    /// Sends `Shutdown` when no run has a message left to send, and releases the last rank when the
-    /// other nodes have acknowledged everything.
-    fn shut_down(&mut self) {
-        if !self.shutdown.is_sent && !self.runs.values().any(Run::has_unsent) {
-            self.shutdown.is_sent = true;
-            for node in 0..self.context.transport.nodes() {
-                if !self.shutdown.acknowledged[node as usize] {
-                    self.context.transport.send(node, Frame::Shutdown);
-                }
-            }
-        }
-        if !self.shutdown.is_drained && self.shutdown.poll_drained(&self.context.lost) {
-            self.sessions.iter().flatten().for_each(RankSession::set_drained);
-        }
-    }
-
-    /// Time until the traffic of another backend is to be polled again.
-    pub(crate) fn next_poll(&mut self) -> Option<Duration> {
-        self.shutdown.next_poll()
-    }
-
-    /// Keeps the agent until the ranks of all nodes have exited. `pending` is that of another
-    /// backend of this node.
-    pub(crate) fn hold_until_all_exit(&mut self, pending: Box<dyn PendingTraffic>) {
-        self.shutdown.pending = Some(pending);
-    }
-
-    /// Returns true if all ranks of this node have exited, all other nodes know it, and nothing is
-    /// left to send.
-    pub(crate) fn is_over(&self) -> bool {
-        let transport = &self.context.transport;
-        self.shutdown.is_done()
-            && self.sessions.iter().all(Option::is_none)
-            && (0..transport.nodes()).all(|node| transport.queued(node) == 0)
-    }
-
     /// Number of frames and connections that were refused.
     pub(crate) fn refused(&self) -> u64 {
         self.refused + self.context.transport.refused()
@@ -520,36 +397,9 @@ mod tests {
     use crate::agent::unexpected::{MAX_BYTES, MAX_MESSAGES};
     use crate::transport::memory;
 
-    /// Traffic that is never acknowledged.
-    #[derive(Debug)]
-    struct Full;
-
-    impl PendingTraffic for Full {
-        fn is_empty(&mut self, _: &[bool]) -> bool {
-            false
-        }
-    }
-
     fn agent(names: &[&str]) -> AgentState {
         let transport = memory::connect(names.len() as u32).expect("descriptors").remove(0);
         AgentState::new(NodeMap::new(names), Box::new(transport), Limits::new(16 << 10))
-    }
-
-    #[test]
-    fn an_agent_with_another_backend_ends_when_the_ranks_of_all_nodes_have_exited() {
-        let mut state = agent(&["a", "b", "c"]);
-        state.hold_until_all_exit(Box::new(Full));
-        state.exit(0, RankExit::Left);
-        state.complete_runs();
-        for node in [1, 2] {
-            state.handle(Arrival::Frame { node, frame: Frame::ShutdownAck });
-        }
-        assert!(!state.is_over(), "ranks of two nodes may need something");
-        state.handle(Arrival::Frame { node: 1, frame: Frame::Shutdown });
-        assert!(!state.is_over(), "those of node 2 may still");
-        state.handle(Arrival::NodeLost { node: 2, why: String::new() });
-        state.complete_runs();
-        assert!(state.is_over());
     }
 
     /// A rank starts nothing while others send it a message for each of millions of runs.
