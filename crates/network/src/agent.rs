@@ -162,6 +162,7 @@ impl Agent {
 
     fn send(&self, command: AgentCommand) {
         // An agent that has ended needs no commands.
+        // The command precedes the notification, so an agent that this wakes finds it.
         let _ = self.commands.send(command);
         let _ = rustix::io::write(&self.notifier, &1u64.to_ne_bytes());
     }
@@ -188,18 +189,24 @@ fn run(
         for command in commands.try_iter() {
             execute(state, command)?;
         }
+        // Arrivals before submissions: a run that starts now finds its messages among the
+        // unexpected ones.
         arrivals.drain(..).for_each(|arrival| state.handle(arrival));
         (0..state.local_ranks()).for_each(|local| state.serve(local));
         if state.has_postponed() {
             state.resume_postponed();
         }
         state.settle();
+        // All sends of this wake-up leave before ranks are woken: other nodes wait for the
+        // messages.
         state.transport().flush();
         state.complete_runs();
         refused.store(state.refused(), Ordering::Relaxed);
         if state.is_over() {
             return Ok(());
         }
+        // A submission after `arm` notifies the agent, and one before it makes `arm` fail. Then the
+        // agent only polls the transport and serves the ring.
         let timeout = if state.arm() {
             let timer = state.next_timer().map(until);
             timer.into_iter().chain(state.next_poll()).min()

@@ -113,6 +113,8 @@ impl AgentClient {
             return Err(Error::Operation(why.into()));
         }
         let ring = self.region.ring();
+        // The caller holds the lock of the table, so this thread is the only writer of the ring. If
+        // the agent dies while the ring is full, `check_agent` ends the wait.
         let mut polls = 0u32;
         while table.published - ring.consumed() >= ENTRIES {
             polls += 1;
@@ -122,6 +124,8 @@ impl AgentClient {
             }
             std::thread::yield_now();
         }
+        // The agent has consumed the entry a lap before, and `consumed` has acquired that, so the
+        // words may be overwritten.
         self.region.write(table.published, submission);
         table.published += 1;
         if ring.publish(table.published, &mut table.notified) {
@@ -137,6 +141,7 @@ impl AgentClient {
         while let Some((_, at)) = table.retired.pop_front_if(|(after, _)| *after <= consumed) {
             self.free(at);
         }
+        // The memory of a discarded run belongs to the agent until the run has ended.
         for run in std::mem::take(&mut table.discarded) {
             if self.is_complete(run) {
                 self.end(table, run);
@@ -308,6 +313,8 @@ impl Backend for AgentClient {
         schedule: &Schedule,
         signature: u32,
     ) -> Result<ScheduleId, Error> {
+        // The agent makes the same checks and takes a violation for corrupt memory. So a mistake of
+        // the caller must end here.
         let header = *schedule.view().header();
         let bytes = schedule.as_bytes();
         if (header.rank, header.ranks as usize) != (context.rank, context.members.len()) {
@@ -348,6 +355,8 @@ impl Backend for AgentClient {
             signature,
         };
         self.submit(&mut table, register)?;
+        // The agent copies the schedule before it consumes the entry. The memory is free after
+        // that.
         let published = table.published;
         table.retired.push_back((published, at));
         table.next_schedule += 1;
@@ -379,6 +388,8 @@ impl Backend for AgentClient {
             at = Some(memory);
         }
         let mut table = self.table();
+        // Slot, generation and entry change under one lock. Otherwise two starts could publish
+        // generations of one slot in the wrong order.
         let submitted = self.take_slot(&mut table).and_then(|(slot, generation)| {
             let at = at.unwrap_or_default();
             let start = Submission::Start { id: schedule.0, slot, generation, sequence, at };
@@ -386,6 +397,8 @@ impl Backend for AgentClient {
         });
         match submitted {
             Ok((slot, generation)) => {
+                // The agent may have completed the run before this line. That is no race:
+                // completion is a word of the region, and `is_complete` does not read the table.
                 table.slots[slot as usize].run = Some(ClientRun { layout, at });
                 Ok(RunId(u64::from(generation) << 32 | u64::from(slot)))
             }
@@ -412,6 +425,8 @@ impl Backend for AgentClient {
             }
             spin_loop();
         }
+        // The mark makes the agent's next change of the word wake this thread, so a completion
+        // between this check and the sleep is not lost.
         while let Some(marked) = ended.prepare_sleep(generation) {
             let left = deadline.map(|deadline| deadline.saturating_duration_since(Instant::now()));
             if left.is_some_and(|left| left.is_zero()) {
@@ -485,6 +500,8 @@ impl Backend for AgentClient {
         deadline: Instant,
         _: &dyn Fn() -> Vec<ExitedRank>,
     ) -> Result<DrainOutcome, Error> {
+        // `Exit` is the last entry of the ring, so the agent processes every start of this rank
+        // before it.
         self.leave();
         loop {
             let left = deadline.saturating_duration_since(Instant::now());

@@ -45,6 +45,8 @@ impl Credits {
     pub(crate) fn sent(&mut self, node: u32, bytes: u64) {
         let left = &mut self.left[node as usize];
         *left = left.saturating_sub(bytes);
+        // A minimum over all nodes costs one comparison here. Only `add` computes it anew, once per
+        // returned quarter.
         self.least = self.least.min(*left);
     }
 
@@ -61,6 +63,8 @@ impl Credits {
         let unreturned = &mut self.unreturned[node as usize];
         let before = *unreturned;
         *unreturned += bytes;
+        // Crosses the threshold once until `next_return` resets it, so a node is in the list at
+        // most once.
         if before < RETURN && *unreturned >= RETURN {
             self.due.push(node);
         }

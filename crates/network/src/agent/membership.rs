@@ -40,6 +40,7 @@ impl Membership {
 
     /// Ranks that have exited, by number. All ranks of a node that has failed are among them.
     pub(crate) fn exited(&self, nodes: &NodeMap) -> BTreeMap<u32, ExitedRank> {
+        // The ranks of a failed node cannot report their own exits.
         let lost = self.nodes.keys().flat_map(|node| nodes.members(*node));
         let lost = lost.map(|rank| ExitedRank { rank, has_failed: true });
         // A rank that left before its node failed comes second here, and remains: it left in order.
@@ -59,6 +60,7 @@ impl Membership {
         communicator: u32,
         sequence: u64,
     ) -> Option<Error> {
+        // The usual case, checked on every start.
         if self.ranks.is_empty() && self.nodes.is_empty() {
             return None;
         }
@@ -90,6 +92,7 @@ const MAX_MISSING: u64 = 4096;
 impl RunCount {
     /// Notes a start; false if the run was started before.
     pub(crate) fn start(&mut self, sequence: u64) -> bool {
+        // Below `next` only the missing numbers have not been started.
         if sequence < self.next {
             return self.missing.remove(&sequence);
         }
@@ -154,6 +157,7 @@ impl ShutdownState {
 
     /// Returns true once everything has been sent and acknowledged. `lost` nodes do not count.
     pub(super) fn poll_drained(&mut self, lost: &[bool]) -> bool {
+        // The agents' own messages first: `pending` covers the other backend only.
         if !self.is_drained && self.is_acknowledged() {
             // If the ranks of all nodes have left, no run needs the rest.
             self.is_drained = all(&self.received)

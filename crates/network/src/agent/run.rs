@@ -80,6 +80,7 @@ pub(crate) struct Timers {
 
 impl Timers {
     fn begin(&mut self, key: RunKey, operation: Handle, nanoseconds: u64, cpu: u8, now: u64) {
+        // Computations on one cpu follow each other: this one starts when the one before it ends.
         let busy = self.busy.entry((key.rank, cpu)).or_insert(0);
         *busy = (*busy).max(now).saturating_add(nanoseconds);
         self.due.push(Reverse((*busy, key, operation.0)));
@@ -169,6 +170,8 @@ impl Run {
     ) -> Option<RunOutcome> {
         match input {
             RunInput::Packet(packet) => {
+                // Assumes that the message meets its receive. If it does not, the interpreter emits
+                // `StoreUnexpected`, which withholds the credit again.
                 if let Packet::Eager { payload, .. } = &packet {
                     self.count_consumed(source, payload.len() as u64, context);
                 }
@@ -255,6 +258,8 @@ impl Run {
                     None
                 }
                 Effect::StoreUnexpected { source, tag, ordinal, payload } => {
+                    // The payload stays in memory until its receive is posted, and so does its
+                    // credit. `release` returns it, or `release_held` at the end of the run.
                     if let Some(node) = self.schedule.nodes.get(source as usize) {
                         context.credits.withhold(*node, payload.len() as u64);
                     }
@@ -325,6 +330,8 @@ impl Run {
             let contribution = contribution.clone();
             self.transmit(peer, RunInput::Join { ordinal, contribution }, context);
         }
+        // The entry may exist: contributions of faster ranks arrive before this rank reaches the
+        // join.
         let join = self.joins.entry(ordinal).or_default();
         join.contributions.insert(rank, contribution);
         join.operation = Some((operation, mode));
@@ -336,6 +343,8 @@ impl Run {
         let ranks = self.schedule.members.len();
         let join = self.joins.get(&ordinal)?;
         let (operation, mode) = join.operation?;
+        // A broadcast needs the contribution of its root only, so it does not wait for slower
+        // ranks.
         let is_ready = match mode {
             JoinMode::Broadcast { root } => join.contributions.contains_key(&root),
             _ => join.contributions.len() == ranks,
@@ -349,6 +358,7 @@ impl Run {
             Ok(joined) => joined,
             Err(error) => return Some(Err(Error::Operation(error.to_string()))),
         };
+        // Removed before the event: its effects may change the table.
         self.joins.remove(&ordinal);
         let event = Event::JoinFinished {
             operation,
@@ -383,10 +393,13 @@ fn transmit(
     let Some(destination) = schedule.members.get(peer as usize).copied() else { return };
     let own = context.transport.node();
     let node = schedule.nodes.get(peer as usize).copied().unwrap_or(own);
+    // This node included: messages between its ranks take memory of the same agent.
     if let RunInput::Packet(Packet::Eager { payload, .. }) = &input {
         context.credits.sent(node, payload.len() as u64);
     }
     if node == own {
+        // Through a queue, not by a call: the destination may be the run that has effects being
+        // executed.
         let key = RunKey { rank: destination, communicator, sequence };
         let origin = MessageOrigin { node: own, source, signature };
         return context.local.push_back((key, origin, input));

@@ -140,6 +140,8 @@ impl BufferLayout {
         for record in view.operations().iter().filter(|record| record.kind() == Kind::Send) {
             for block in view.destination(record) {
                 if let Some(buffer) = buffers.get_mut(block.memory as usize) {
+                    // A range that neither the rank nor the run defines would send bytes of an
+                    // earlier run, because the memory is reused.
                     buffer.sends_only_own &=
                         buffer.is_defined(block.offset..block.offset + block.length);
                 }

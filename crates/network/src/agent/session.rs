@@ -98,6 +98,8 @@ impl RankSession {
     /// meanwhile.
     pub(crate) fn arm(&mut self) -> bool {
         self.epochs += 1;
+        // After the exit the ring is never read again, so its contents must not keep the agent
+        // awake.
         self.has_exited || self.region.ring().arm(self.consumed, self.epochs)
     }
 
@@ -139,6 +141,8 @@ impl RankSession {
         let schedule = self.copy(at.0 + second, bytes)?;
         let schedule = Schedule::from_bytes(&schedule).map_err(|_| ProtocolViolation)?;
         let header = *schedule.view().header();
+        // A schedule is for one member of its communicator. If that is another rank, this rank
+        // could send messages in its name.
         let fits = (header.rank, header.ranks as usize) == (rank, members.len())
             && members.get(rank as usize) == Some(&self.rank);
         let nodes: Option<Vec<u32>> = members.iter().map(|member| nodes.of(*member)).collect();
@@ -169,6 +173,8 @@ impl RankSession {
     /// Counts a run that starts. A correct rank has committed distinct memory for the buffers of
     /// all its runs; a larger sum would make the agent allocate memory that the rank has not.
     pub(crate) fn count_start(&mut self, location: RunLocation) -> Result<(), ProtocolViolation> {
+        // The agent allocates as much as the rank claims. The claim is compared with memory that
+        // the rank has really committed, so it cannot exceed what the rank pays itself.
         let bytes = self.run_bytes.saturating_add(location.bytes);
         if self.runs >= SLOTS as usize || bytes > UNCHECKED_BYTES && bytes > self.region.committed()
         {
@@ -227,6 +233,8 @@ impl RankSession {
         mut interpreter: Interpreter,
         has_results: bool,
     ) {
+        // The results are written before `complete` releases the slot's count. A rank that acquires
+        // the count reads all of them.
         let buffers = interpreter.reset();
         let written = schedule.layout.buffers.iter().zip(&buffers).filter(|_| has_results);
         // A borrowed buffer is empty here: its results are in place.

@@ -270,10 +270,14 @@ impl SharedRegion {
 
     /// Outcome of the last run of a slot, which has ended (rank).
     pub(crate) fn outcome(&self, slot: u32) -> Result<(), Error> {
+        // Relaxed: the caller has acquired the count of the slot, which the agent released after
+        // this flag.
         let failed = self.slot(slot).is_some_and(|line| line.failed.load(Ordering::Relaxed) != 0);
         if !failed {
             return Ok(());
         }
+        // The agent wrote these bytes, so they are valid. They are checked all the same, because
+        // the program may have overwritten its own region.
         let unknown = || Error::Operation("the run failed, and its error could not be read".into());
         let mut framed = [0; ERROR_BYTES as usize];
         word_copy::load(&self.segment, Offset(ERRORS + ERROR_BYTES * u64::from(slot)), &mut framed)
@@ -292,12 +296,15 @@ impl SharedRegion {
             .collect();
         // The answer lies in the first page, which was committed with the region.
         let _ = word_copy::store(&self.segment, Offset(ANSWER), &bytes);
+        // Releases the bytes before it: the rank acquires the count before it reads them.
         self.agent.answered.add(1);
     }
 
     /// Waits for the answer to the query of this number (rank); empty if it does not come in time.
     pub(crate) fn await_answer(&self, number: u32, limit: Duration) -> Vec<u32> {
         let deadline = Instant::now() + limit;
+        // Queries are numbered, so an answer that missed its time limit is not taken for the answer
+        // to this one.
         while let Some(marked) = self.agent.answered.prepare_sleep(number) {
             let left = deadline.saturating_duration_since(Instant::now());
             if left.is_zero() {

@@ -121,6 +121,8 @@ impl AgentState {
     /// Processes the submissions of a rank, at most one lap of its ring: the other ranks have their
     /// turn then.
     pub(crate) fn serve(&mut self, local: usize) {
+        // A rank that keeps submitting cannot monopolise the agent: after one lap the next rank is
+        // served. The rest of the ring keeps the agent awake, because `arm` finds it.
         for _ in 0..ENTRIES {
             let Some(session) = self.sessions[local].as_mut() else { return };
             let submission = match session.next() {
@@ -187,11 +189,15 @@ impl AgentState {
         let location = RunLocation { bytes: schedule.layout.bytes, ..location };
         let communicator = schedule.communicator;
         let key = RunKey { rank: session.rank, communicator, sequence };
+        // Each number is started once. A second run with the same key would take the messages of
+        // the first.
         if !self.run_counts.entry((key.rank, communicator)).or_default().start(sequence) {
             let why = format!("run {sequence} of communicator {communicator} was started before");
             session.complete(location, &Err(Error::Operation(why)));
             return Ok(());
         }
+        // From here on the run counts as under way. Every path below puts it into `ended` exactly
+        // once, and `complete_runs` counts its end.
         session.count_start(location)?;
         let (interpreter, buffers) = match session.prepare_run(&schedule, location, self.limits) {
             Ok(prepared) => prepared,
@@ -202,6 +208,8 @@ impl AgentState {
                 return Ok(());
             }
         };
+        // A member may have exited before this start. `fail_affected_runs` could not find the run
+        // then, so the exits are checked again here.
         let failure = self
             .membership
             .failure_of(&schedule.members, &schedule.nodes, communicator, sequence)
@@ -215,6 +223,8 @@ impl AgentState {
         if let Some(outcome) = outcome {
             self.finish(key, outcome);
         }
+        // These messages arrived before the start, in this order, so they precede all that arrive
+        // from now on. If the run is over already, `deliver` drops them.
         for UnexpectedMessage { origin, input } in self.unexpected.take(key) {
             self.deliver(key, origin, input);
         }
@@ -224,11 +234,15 @@ impl AgentState {
     /// Delivers a message to its run, or keeps it until the run starts.
     fn deliver(&mut self, key: RunKey, origin: MessageOrigin, input: RunInput) {
         let Some(run) = self.runs.get_mut(&key) else { return self.keep(key, origin, input) };
+        // A node sends for its own ranks only. Without this check it could forge the messages of
+        // others.
         if run.schedule.nodes.get(origin.source as usize) != Some(&origin.node) {
             // The communicator has no such rank on that node.
             self.refused += 1;
             return self.drop_message(origin, &input);
         }
+        // One mismatch is enough for all ranks: `finish` reports it to those that wait for a
+        // message of this run.
         if let Some(error) = run.mismatch(origin) {
             self.drop_message(origin, &input);
             return self.finish(key, Err(error));
@@ -242,6 +256,8 @@ impl AgentState {
 
     /// Keeps a message for a run that has not started, and drops one for a run that is over.
     fn keep(&mut self, key: RunKey, origin: MessageOrigin, input: RunInput) {
+        // A run that was started and is not in the table has ended, so the message is late. Keeping
+        // it would take memory until the rank exits.
         let is_over = self
             .run_counts
             .get(&(key.rank, key.communicator))
@@ -258,6 +274,8 @@ impl AgentState {
 
     /// Returns the credit of a message that no run receives.
     fn drop_message(&mut self, origin: MessageOrigin, input: &RunInput) {
+        // The sender has counted this payload. If dropped messages returned no credit, the sender
+        // would run out of it and use the rendezvous protocol for ever.
         if let RunInput::Packet(Packet::Eager { payload, .. }) = input {
             self.context.credits.consumed(origin.node, payload.len() as u64);
         }
@@ -272,6 +290,8 @@ impl AgentState {
 
     /// Ends a run, and reports a failure of this rank's part to the other ranks.
     fn finish(&mut self, key: RunKey, outcome: RunOutcome) {
+        // Two failures are not reported. A division by zero concerns the results of this rank only,
+        // and every agent learns of an exit from the agent of the rank that has exited.
         if let (Err(error), Some(run)) = (&outcome, self.runs.get(&key))
             && !matches!(error, Error::DivisionByZero { .. } | Error::RankFailed { .. })
         {
@@ -283,6 +303,8 @@ impl AgentState {
     /// Ends a run for its rank.
     fn close(&mut self, key: RunKey, outcome: RunOutcome) {
         let Some(mut run) = self.runs.remove(&key) else { return };
+        // Held payloads end with the run. Their credit returns to the senders, which otherwise
+        // could send this node less and less.
         run.release_held(&mut self.context);
         let local = self.local_rank_of(key.rank);
         let Some(session) = local.and_then(|local| self.sessions[local].as_mut()) else { return };
@@ -299,6 +321,7 @@ impl AgentState {
             let local = self.local_rank_of(rank);
             if let Some(session) = local.and_then(|local| self.sessions[local].as_mut()) {
                 session.complete(location, &outcome);
+                // Only after the completion: as long as the run counts, the session stays open.
                 session.count_end(location);
             }
         }
@@ -310,6 +333,8 @@ impl AgentState {
     /// computations that have ended, credit to be returned.
     pub(crate) fn settle(&mut self) {
         loop {
+            // A local message may let its run send the next one, so the loop goes on until the
+            // queue and the due computations are exhausted.
             if let Some((key, origin, input)) = self.context.local.pop_front() {
                 self.deliver(key, origin, input);
             } else if let Some((key, operation)) = self.context.timers.pop(self.context.now) {
@@ -323,6 +348,7 @@ impl AgentState {
             }
         }
         let own = self.context.transport.node();
+        // After the loop, so that one frame returns the credit of many messages.
         while let Some((node, bytes)) = self.context.credits.next_return() {
             if node == own {
                 self.context.credits.add(node, bytes);

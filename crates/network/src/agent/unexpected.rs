@@ -66,6 +66,8 @@ impl UnexpectedMessages {
 
     /// Removes and returns the messages for a run, in the order of their arrival.
     pub(super) fn take(&mut self, key: RunKey) -> Vec<UnexpectedMessage> {
+        // The counters follow the table in both directions, so a rank that catches up may fall
+        // behind again.
         let messages = self.by_run.remove(&key).unwrap_or_default();
         if let Some((count, bytes)) = self.by_rank.get_mut(&key.rank) {
             *count -= messages.len();

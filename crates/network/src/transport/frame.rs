@@ -145,6 +145,8 @@ impl FrameStart {
     pub(crate) fn read(header: &[u8; HEADER_BYTES]) -> Result<Self, FrameError> {
         if header[0] == SEGMENT {
             let mut plain = *header;
+            // `FrameHeader` has no segments. A kind without payload stands in, so that any length
+            // is accepted here; the receive buffer checks it against its frame.
             plain[0] = SHUTDOWN;
             return Ok(FrameStart::Segment(FrameHeader::read(&plain)?.length));
         }
@@ -224,6 +226,7 @@ impl FrameHeader {
 
     /// Number of bytes that follow the header.
     fn payload_bytes(&self) -> Result<u64, FrameError> {
+        // Limits what the header of a damaged or hostile frame can make the receiver allocate.
         let limit = match self.kind {
             EAGER | DATA | JOIN => MAX_MESSAGE,
             FAIL | RANK_EXITED => MAX_REPORT,

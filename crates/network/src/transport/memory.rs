@@ -100,6 +100,7 @@ impl Transport for Memory {
     }
 
     fn send(&mut self, node: u32, frame: Frame) {
+        // Encoded as for a network, so that tests over this transport cover the encoding as well.
         let (header, payload) = frame.encode();
         if !self.lost[node as usize] {
             self.inboxes[node as usize].push(InboxEntry::Frame(self.node, header, payload));
@@ -109,6 +110,7 @@ impl Transport for Memory {
 
     fn flush(&mut self) {
         for (inbox, written) in self.inboxes.iter().zip(&mut self.written) {
+            // One notification for all frames since the last flush.
             if std::mem::take(written) {
                 inbox.notify();
             }
@@ -127,6 +129,7 @@ impl Transport for Memory {
         self.flush();
         let notified = self.poller.wait(timeout)?.map(|(number, _)| number);
         arrivals.extend(notified.filter(|number| *number != INBOX).map(Arrival::Notified));
+        // Taken after the descriptor was reported: an entry that is pushed later notifies again.
         for entry in self.inboxes[self.node as usize].take() {
             match entry {
                 InboxEntry::Frame(node, header, payload) => match Frame::decode(&header, payload) {

@@ -54,6 +54,7 @@ impl Poller {
     ) -> Result<impl Iterator<Item = (u64, EventFlags)> + use<'_>, Error> {
         // A time that does not fit the kernel's type means no limit.
         let timeout = timeout.and_then(|timeout| Timespec::try_from(timeout).ok());
+        // The system reports the rest of more than 64 in the next call; none is lost.
         let mut space = [const { MaybeUninit::<epoll::Event>::uninit() }; 64];
         match epoll::wait(&self.epoll, &mut space[..], timeout.as_ref()) {
             Ok((ready, _)) => {

@@ -80,6 +80,8 @@ impl Tcp {
         let mut connections: Vec<Option<Connection>> = addresses.iter().map(|_| None).collect();
         for (other, socket) in sockets {
             let connection = Connection::new(socket, timeouts.unanswered)?;
+            // Level-triggered: frames that arrived while other nodes were in their handshake are
+            // reported by the first wait.
             poller.add(&connection, u64::from(other), EventFlags::IN)?;
             connections[other as usize] = Some(connection);
         }
@@ -100,6 +102,7 @@ impl Tcp {
         let Some(connection) = self.connections[node as usize].as_mut() else { return };
         match connection.write() {
             Ok(Some(interest)) => {
+                // If the system refuses, the next send writes the rest of the queue.
                 let _ = self.poller.change(&*connection, u64::from(node), interest);
             }
             Ok(None) => {}
@@ -111,6 +114,7 @@ impl Tcp {
         if let Some(connection) = self.connections[node as usize].take() {
             self.poller.remove(&connection);
             self.refused += u64::from(matches!(lost, ConnectionError::Frame(_)));
+            // Reported by the next `wait`: the caller may be in the middle of its sends.
             self.lost.push((node, lost.to_string()));
         }
     }
@@ -130,10 +134,14 @@ impl Transport for Tcp {
     }
 
     fn watch(&mut self, descriptor: BorrowedFd<'_>, number: u64) -> Result<(), Error> {
+        // Edge-triggered: the counter of a notifier is never read, so a level would wake the agent
+        // for ever.
         self.poller.add(descriptor, NOTIFIERS.wrapping_add(number), EventFlags::IN | EventFlags::ET)
     }
 
     fn send(&mut self, node: u32, frame: Frame) {
+        // A frame for a lost node is dropped. The loss is an arrival, which ends the runs that need
+        // the node.
         if let Some(connection) = self.connections[node as usize].as_mut()
             && connection.send(frame)
         {
@@ -157,6 +165,8 @@ impl Transport for Tcp {
         arrivals: &mut Vec<Arrival>,
     ) -> Result<(), Error> {
         self.flush();
+        // A connection that broke while sending raises no event any more. Its loss must not wait
+        // for one.
         let timeout = if self.lost.is_empty() { timeout } else { Some(Duration::ZERO) };
         let mut writable = Vec::new();
         let mut broken = Vec::new();
@@ -171,6 +181,8 @@ impl Transport for Tcp {
             if flags.contains(EventFlags::OUT) {
                 writable.push(node);
             }
+            // An ended connection is read as well: the reads return what arrived before the end,
+            // and then its cause.
             if flags.intersects(EventFlags::IN | EventFlags::HUP | EventFlags::ERR) {
                 let mut pass = |frame| arrivals.push(Arrival::Frame { node, frame });
                 if let Err(lost) = connection.read(&mut pass) {

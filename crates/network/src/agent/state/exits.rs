@@ -16,6 +16,7 @@ impl AgentState {
     /// before.
     pub(super) fn lose(&mut self, node: u32, why: String) {
         self.postponed.retain(|(of, ..)| *of != node);
+        // A lost node acknowledges nothing any more. The shutdown must not wait for it.
         self.shutdown.acknowledged[node as usize] = true;
         self.context.lost[node as usize] = true;
         if std::mem::replace(&mut self.shutdown.received[node as usize], true) {
@@ -42,6 +43,7 @@ impl AgentState {
             let error = self.membership.failure_of(members, nodes, communicator, sequence)?;
             Some((run.key, error))
         };
+        // Collected first, because `finish` removes runs from the table.
         let failures: Vec<(RunKey, Error)> = self.runs.values().filter_map(failure).collect();
         for (key, error) in failures {
             self.finish(key, Err(error));
@@ -65,6 +67,8 @@ impl AgentState {
                 session.set_drained();
             }
         }
+        // Final counts: the session returns no submission after the exit, and all earlier ones have
+        // been processed.
         let started: Vec<(u32, u64)> = self
             .run_counts
             .iter()
@@ -73,10 +77,13 @@ impl AgentState {
             .collect();
         let own = self.context.transport.node();
         let nodes = self.context.transport.nodes();
+        // The frame is ordered, so it arrives behind every message that the rank's runs have sent
+        // before. Messages that they send later belong to runs that `started` covers.
         for node in (0..nodes).filter(|node| *node != own) {
             let exited = Frame::RankExited { rank, how: how.clone(), started: started.clone() };
             self.context.transport.send(node, exited);
         }
+        // Messages for runs that the rank can no longer start return their credit.
         self.unexpected.runs_of(rank).into_iter().for_each(|key| self.drop_unexpected(key));
         self.membership.rank_exited(rank, how, started);
         self.fail_affected_runs();
@@ -102,6 +109,8 @@ impl AgentState {
     /// Sends `Shutdown` when no run has a message left to send, and releases the last rank when the
     /// other nodes have acknowledged everything.
     fn shut_down(&mut self) {
+        // `Shutdown` is the last ordered frame of this node. A run that only receives does not
+        // delay it: no other rank depends on that run.
         if !self.shutdown.is_sent && !self.runs.values().any(Run::has_unsent) {
             self.shutdown.is_sent = true;
             for node in 0..self.context.transport.nodes() {
@@ -130,6 +139,8 @@ impl AgentState {
     /// left to send.
     pub(crate) fn is_over(&self) -> bool {
         let transport = &self.context.transport;
+        // A frame in a queue of the transport would be lost with the agent, so the queues must be
+        // empty too.
         self.shutdown.is_done()
             && self.sessions.iter().all(Option::is_none)
             && (0..transport.nodes()).all(|node| transport.queued(node) == 0)

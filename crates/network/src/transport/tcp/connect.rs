@@ -131,6 +131,7 @@ pub(super) fn connect(
         waited: limit,
     };
     let deadline = Instant::now() + limit;
+    // One side of each pair connects, so no pair has two connections.
     (0..node).try_for_each(|to| mesh.begin(to))?;
     while mesh.missing().is_some() {
         if Instant::now() >= deadline {
@@ -299,6 +300,8 @@ impl Mesh<'_> {
             match (step, connection.stage) {
                 (HandshakeStep::Pending, _) => self.pending.push(connection),
                 (HandshakeStep::Proven(node), _) => match self.connected.get_mut(node as usize) {
+                    // A node that is connected stays on its first connection; a second one is
+                    // refused.
                     Some(entry @ None) if node != self.node => *entry = Some(connection.socket),
                     _ => self.refused += 1,
                 },
@@ -352,6 +355,8 @@ impl PendingConnection {
                     return Ok(Some(HandshakeStep::Refused));
                 };
                 let pair = Pair { from: node, to, from_nonce: nonce, to_nonce: *to_nonce };
+                // The comparison need not take constant time: the random strings differ in every
+                // connection, so a partial match is worth nothing in the next.
                 if *proof != pair.proof(key, Side::Accepting) {
                     return Ok(Some(HandshakeStep::Refused));
                 }
@@ -368,6 +373,8 @@ impl PendingConnection {
                 else {
                     return Ok(Some(HandshakeStep::Refused));
                 };
+                // Random bytes of this side are part of both proofs, so the other end cannot choose
+                // what it has to prove.
                 let pair = Pair { from, to, from_nonce, to_nonce: random_key()? };
                 let answer = [pair.to_nonce, pair.proof(key, Side::Accepting)].concat();
                 self.send_bytes(&answer);

@@ -59,6 +59,8 @@ impl Connection {
         self.is_written = false;
         let is_empty = self.queue.write(self.socket.as_fd())?;
         let was_full = std::mem::replace(&mut self.is_full, !is_empty);
+        // OUT only while the queue is not empty: a socket with space is always writable and would
+        // wake the agent for ever.
         let interest = if is_empty { EventFlags::IN } else { EventFlags::IN | EventFlags::OUT };
         Ok((was_full == is_empty).then_some(interest))
     }

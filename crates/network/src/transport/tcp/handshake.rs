@@ -45,12 +45,16 @@ impl Pair {
     pub(super) fn proof(&self, key: &Key, side: Side) -> [u8; PROOF_BYTES] {
         let mut hasher = SipHasher24::new_with_key(key);
         hasher.write(&MAGIC);
+        // The letter makes the two proofs of a connection differ, so neither side can return the
+        // proof that it has received.
         hasher.write(&[match side {
             Side::Connecting => b'c',
             Side::Accepting => b'a',
         }]);
         hasher.write(&self.from.to_le_bytes());
         hasher.write(&self.to.to_le_bytes());
+        // Both random strings: each side contributes to what the other proves, so an overheard
+        // proof is invalid in any other connection.
         hasher.write(&self.from_nonce);
         hasher.write(&self.to_nonce);
         hasher.finish128().as_bytes()

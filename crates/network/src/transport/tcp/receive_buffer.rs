@@ -73,6 +73,8 @@ impl ReceiveBuffer {
                 }
             };
             turn += read;
+            // A complete frame leaves its place before the next header is read, which may announce
+            // another large frame.
             for complete in [&mut self.large, &mut self.segmented] {
                 if let Some(LargeFrame { header, payload, .. }) =
                     complete.take_if(|large| large.is_complete())
@@ -104,6 +106,8 @@ impl ReceiveBuffer {
                         pass(Frame::decode(&header, payload.to_vec())?);
                         self.start += HEADER_BYTES + length;
                     } else if HEADER_BYTES + length > BUFFER / 2 {
+                        // A payload of more than half the buffer is read in place, without a second
+                        // copy.
                         let mut large = LargeFrame::new(header, claimed)?;
                         large.payload.extend_from_slice(rest);
                         self.start = 0;
@@ -115,6 +119,8 @@ impl ReceiveBuffer {
                     }
                 }
                 FrameStart::InSegments(header, claimed) => {
+                    // Segments do not name their frame, so a second frame in segments before the
+                    // end of the first is a violation.
                     if self.segmented.replace(LargeFrame::new(header, claimed)?).is_some() {
                         return Err(FrameStart::damaged_segment().into());
                     }
@@ -139,6 +145,8 @@ impl ReceiveBuffer {
         let damaged = || ConnectionError::from(FrameStart::damaged_segment());
         let segmented = self.segmented.as_mut().ok_or_else(damaged)?;
         let length = usize::try_from(claimed).map_err(|_| damaged())?;
+        // The sum of the segments must be the announced length. Empty segments would let a peer
+        // keep this side busy without progress.
         if length == 0 || length > segmented.length - segmented.payload.len() {
             return Err(damaged());
         }

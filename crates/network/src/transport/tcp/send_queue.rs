@@ -77,6 +77,8 @@ impl SendQueue {
             // waits behind the one before.
             self.behind.push_back(Behind::Whole(in_segments(header), Vec::new()));
             self.behind.push_back(Behind::Long(Arc::new(payload), 0));
+        // Frames without an order may overtake a long payload: their receivers match them by route
+        // and ordinal. Failures, exits and the shutdown must not.
         } else if is_ordered && !self.behind.is_empty() {
             self.behind.push_back(Behind::Whole(header, payload));
         } else {
@@ -138,6 +140,8 @@ impl SendQueue {
             match sendmsg(socket, &slices[..count], &mut control, flags) {
                 Ok(written) => self.advance(written),
                 Err(Errno::INTR) => {}
+                // The buffer of the socket is full. The queue keeps the rest, and the caller
+                // watches for space.
                 Err(Errno::AGAIN) => return Ok(false),
                 Err(error) => return Err(ConnectionError::System(error)),
             }
@@ -147,6 +151,8 @@ impl SendQueue {
 
     /// Removes bytes that have been sent from the front.
     fn advance(&mut self, mut written: usize) {
+        // The kernel takes bytes in order, so whole pieces from the front are done, and at most one
+        // is partly sent.
         self.bytes -= written as u64;
         while let Some(first) = self.pieces.front() {
             let left = first.bytes().len() - self.sent;
