@@ -101,6 +101,7 @@ impl Context {
     /// number, as on all other ranks.
     #[cold]
     pub(crate) fn take_back(&self, sequence: u64) {
+        // Calls of one communicator follow each other, so no later call has taken a number.
         self.sequence.store(sequence, Ordering::Relaxed);
         self.state.forget(sequence);
     }
@@ -186,6 +187,7 @@ impl Exchanges<'_> {
         let context = self.context;
         let liveness = context.member.liveness(&context.members);
         let check_liveness = || {
+            // First: ranks in another collective are the cause if a rank has left because of them.
             context.state.find_mismatch_before(turn, sequence, call)?;
             liveness.check(|rank| context.state.has_exchanged(rank, turn))
         };

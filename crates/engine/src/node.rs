@@ -157,6 +157,7 @@ impl Node {
         let header = Mapped::<JobHeader>::new(&segment, Offset(0))?;
         // Acquire: pairs with the Release in `create`.
         let magic = header.magic.load(Ordering::Acquire);
+        // Relaxed, here and below: the magic number has been acquired, and the fields precede it.
         let ranks = header.ranks.load(Ordering::Relaxed);
         if magic != MAGIC
             || header.version.load(Ordering::Relaxed) != VERSION
@@ -297,6 +298,8 @@ impl Node {
         let mut seen = line.state.load(Ordering::Acquire);
         // The first recorded exit is final.
         while seen == state::ABSENT || seen == state::JOINED {
+            // If two processes record an exit at once, the detail of the loser may remain. It only
+            // completes the text of a message, so no lock orders the two.
             line.detail.store(detail.cast_unsigned(), Ordering::Relaxed);
             // Release: pairs with the Acquire in `exit_of`.
             match line.state.compare_exchange(seen, next, Ordering::AcqRel, Ordering::Acquire) {

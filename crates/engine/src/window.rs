@@ -207,6 +207,7 @@ impl<P: Executor> InflightWindow<P> {
         let owned = arguments
             .iter()
             .map(|argument| (argument.binding, argument.data.to_vec(), argument.length));
+        // Set under the lock. It may stay set after the queue has become empty, never the reverse.
         self.has_queue.store(true, Ordering::Relaxed);
         starter.queue.push_back(QueuedRun {
             sequence,
@@ -252,6 +253,7 @@ impl<P: Executor> InflightWindow<P> {
     ) -> Outcome<bool> {
         let run = starter.window.next;
         self.begin(starter, call, arguments, RunState::Active)?;
+        // Every rank has consumed the slot's previous run, so its record is free.
         let record = SlotRun { sequence, call: call.clone(), bindings: P::bindings(arguments) };
         starter.records[(run & (self.slots - 1)) as usize] = Some(record);
         // The request of a queued run may have been dropped before the run had a slot. The run
@@ -369,6 +371,8 @@ impl<P: Executor> InflightWindow<P> {
 
     /// Starts queued runs while there are slots and memory.
     pub(crate) fn advance(&self) {
+        // Relaxed: a stale `false` leaves the queue to the next call of this rank, and a stale
+        // `true` costs one lock.
         if self.has_queue.load(Ordering::Relaxed) {
             let mut starter = self.lock();
             let is_empty = self.start_queued(&mut starter).unwrap_or(false);
@@ -380,6 +384,8 @@ impl<P: Executor> InflightWindow<P> {
     pub(crate) fn advance_for(&self, run: &StartedRun<P>) -> Outcome {
         let mut starter = self.lock();
         match self.start_queued(&mut starter) {
+            // Queued runs start in order, so the error concerns this run only if it is the next
+            // one.
             Err(error) if starter.window.next == run.number.run => Err(error),
             _ => Ok(()),
         }
@@ -402,6 +408,7 @@ impl<P: Executor> InflightWindow<P> {
     /// Prevents a run from being retired while this thread works on it. Returns false if it has
     /// been retired already.
     pub(crate) fn pin(&self, run: &StartedRun<P>) -> bool {
+        // The same exchange as in `retire` and `collect`: exactly one of them takes the run.
         self.own().change(run.number.run, RunState::Active, RunState::Taken)
     }
 

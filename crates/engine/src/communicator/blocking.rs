@@ -124,6 +124,8 @@ impl Communicator {
                 FlatExecutor::bindings(arguments),
             ))),
             BlockingStart::NoSlot => self.queue(sequence, collective, arguments),
+            // The run has not begun, so no other rank has seen its number. After `Failed` it has
+            // begun, and the number stays used.
             BlockingStart::Refused(error) => {
                 self.context.take_back(sequence);
                 Err(error)

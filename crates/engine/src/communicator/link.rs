@@ -49,6 +49,8 @@ impl Communicator {
         let memory = context.member.node().memory();
         let at = arena.allocate(bytes.len() as u64, 64).map_err(Error::from);
         let placed = at.and_then(|at| memory.write(at, bytes).map(|()| at).map_err(Error::from));
+        // A rank without memory takes part in both exchanges as well. Otherwise the others would
+        // wait for it instead of reporting the cause.
         let mine = match &placed {
             Ok(at) => [at.0, bytes.len() as u64, 0, 0, 0, 0],
             Err(_) => [0, 0, 1, 0, 0, 0],
@@ -61,6 +63,8 @@ impl Communicator {
             (linked, layout)
         });
         let needed = linked.as_ref().map_or(0, |(_, layout)| layout.bytes());
+        // All ranks link the same bytes, so they agree on the result: either all of them expect a
+        // block or none does.
         let block = match &linked {
             Ok(_) if context.rank == 0 => {
                 context.member.allocate_shared(needed).map_or(u64::MAX, |at| at.0)
@@ -253,6 +257,8 @@ impl OwnerWork for LinkedSchedule {
 impl Drop for LinkedSchedule {
     fn drop(&mut self) {
         let context = &self.communicator.context;
+        // Other ranks may still copy into the staging memory of an unfinished run. It stays
+        // allocated until the job ends.
         if self.window.is_busy() {
             self.window.with_scratch(LongStaging::forget);
         }

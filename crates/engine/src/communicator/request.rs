@@ -171,6 +171,7 @@ impl Request {
                 run.is_collected() || linked_schedule.wait(run, deadline)?
             }
         };
+        // Not an end of the collective: a later wait may succeed.
         if complete {
             return Ok(());
         }

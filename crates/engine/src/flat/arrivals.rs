@@ -24,6 +24,8 @@ impl FlatExecutor {
         let slot = self.slot(run);
         let placement = self.placement(collective);
         let role = self.role(collective);
+        // The completion word stands still in runs without chunked work. Laps are compared by the
+        // sign of their difference, so the word must not fall behind by half of their range.
         if self.rank == 0 && role.reduced_by == ReducedBy::Reader {
             slot.work.pass(Self::lap(run));
         }

@@ -214,6 +214,8 @@ impl FlatExecutor {
     fn variable_contribution(&self, run: u64, source: u32) -> Outcome<(Offset, u64)> {
         let line = self.cell(run, ContributionPlacement::Inline, source);
         let behind = Offset(line.0 + WORD);
+        // The source has arrived, and the caller has acquired that. The arrival publishes the
+        // length and everything it leads to.
         let length = self.read_word(line)?;
         let at = if length <= CONTRIBUTION_BYTES - WORD {
             behind
@@ -229,6 +231,8 @@ impl FlatExecutor {
     /// `count` blocks.
     #[inline]
     fn find_block(&self, run: u64, source: u32, count: u32, wanted: u32) -> Outcome<(Offset, u64)> {
+        // As in `find_edge`: a corrupt table leads out of the segment at worst, where the read is
+        // refused.
         let (at, length) = self.variable_contribution(run, source)?;
         let end_of =
             |number: u32| self.read_word(Offset(at.0.saturating_add(WORD * u64::from(number))));

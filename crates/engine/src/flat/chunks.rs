@@ -222,6 +222,8 @@ impl ChunkedWork {
     ) -> Result<bool, Error> {
         let chunks = self.chunks();
         let mut did_any = false;
+        // A rank that dies with a claimed chunk leaves the work unfinished. The count of finished
+        // chunks then never reaches the end, and the waiting ranks detect the death.
         while let Some(chunk) = next_in_lap(&line.claimed, lap, chunks) {
             if self.run(memory, chunk)? {
                 // Relaxed: the count of finished chunks below publishes it.

@@ -58,6 +58,8 @@ impl FlatExecutor {
         let cell = self.cell(run, placement, rank);
         match placement {
             ContributionPlacement::Arena => {
+                // The copy if there is one: the rank's own buffer may have changed since its call
+                // returned.
                 Ok(ContributionLocation::read(&self.memory, cell)?.kept())
             }
             _ => Ok(cell),
@@ -110,6 +112,8 @@ impl FlatExecutor {
         result: &mut [u8],
     ) -> Outcome {
         let Some((operation, data_type)) = collective.arithmetic else { return Ok(()) };
+        // The contributions do not change: their slots are free again only after this rank has
+        // consumed the run.
         let mut locations = SmallVec::<[Offset; 8]>::with_capacity(ranks.len());
         for rank in ranks {
             locations.push(self.contribution(run, collective, rank)?);

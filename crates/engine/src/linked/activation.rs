@@ -205,6 +205,7 @@ impl<'a> Activation<'a> {
         let view = self.program.linked(rank).schedule.view();
         let record = &view.operations()[operation as usize];
         if record.is_sink() {
+            // Added to the rank's word at the end, so that many sinks cost one access to its line.
             self.sinks[rank as usize] += 1;
             return;
         }
@@ -231,6 +232,7 @@ impl<'a> Activation<'a> {
         let record = &view.operations()[operation as usize];
         let link = &linked.links[operation as usize];
         let begun = program.trace.as_ref().map(|trace| trace.now());
+        // A receive with a posting step has enabled these operations when it was posted.
         if record.start_edge_count > 0 && link.post.is_none() {
             self.started(rank, operation);
         }
@@ -246,6 +248,8 @@ impl<'a> Activation<'a> {
         if let (Some(trace), Some(begun)) = (&program.trace, begun) {
             self.record(trace, (rank, operation), TraceStage::Executed, begun);
         }
+        // Ranks that are complete would otherwise wait for the rest of this activation, which may
+        // be as long again.
         if record.bytes >= PUBLISH_AFTER && record.kind() != Kind::Calc {
             self.publish_completions();
         }
@@ -310,8 +314,14 @@ impl<'a> Activation<'a> {
                 self.complete(rank, operation);
             }
             // The receive copies and then completes both ends.
+            // The send stays incomplete until the receive has copied, so the source does not
+            // change. If the receiver never posts, the liveness check of the waiting ranks finds
+            // it.
             Delivery::Rendezvous => self.arrive(peer, receive),
             _ => {
+                // The mailbox is free: the message of the slot's previous use was received before
+                // every rank had consumed that run. The arrival releases the bytes, and the last
+                // arrival acquires them.
                 let mailbox = program.mailbox(self.slot, peer, receive, record.bytes);
                 lists::gather(program, self.slot, self.blocks(rank, operation), mailbox)?;
                 self.arrive(peer, receive);
@@ -380,6 +390,8 @@ impl<'a> Activation<'a> {
     fn submit(&mut self, rank: u32, event: MatcherEvent) -> Result<(), Error> {
         let program = self.program;
         let linked = program.linked(rank);
+        // The pairs may belong to events of other ranks: the process that finds the matcher idle
+        // carries out all of them.
         let Some(matcher) = &program.frame(self.slot, rank).matcher else { return Ok(()) };
         for pair in matcher.submit(event, linked) {
             let receive = linked.wildcards[pair.receive as usize];

@@ -70,6 +70,8 @@ impl LinkedExecutor {
         if !self.program.linked.needs_owner {
             return Ok(false);
         }
+        // The queue of tasks has one consumer at a time. A thread that finds the lock taken leaves
+        // the tasks to its holder.
         let mut active = match self.active.try_lock() {
             Ok(active) => active,
             Err(TryLockError::Poisoned(poisoned)) => poisoned.into_inner(),
@@ -81,6 +83,7 @@ impl LinkedExecutor {
                 Activation::new(&self.program, *run, false, &|rank| self.wakeup.notify(rank))
                     .resume()?;
         }
+        // A complete run has no tasks left: each task leads to a sink that the threshold counts.
         active.retain(|run| {
             let (word, threshold) = self.program.completion(*run, self.program.rank);
             !word.reached(threshold)
@@ -198,6 +201,8 @@ impl Executor for LinkedExecutor {
     ) -> Outcome {
         let program = &self.program;
         let slot = program.slot(number.run);
+        // `is_complete` has acquired the completion word, so the writes of all ranks to these bytes
+        // are visible. They do not change before this rank consumes the run.
         for (index, binding) in bindings.iter().enumerate() {
             let staged = program.staged(slot, index);
             match binding {

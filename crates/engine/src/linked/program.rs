@@ -193,6 +193,7 @@ impl LinkedProgram {
 
     /// Returns the location to which a long user buffer of this rank is bound.
     pub(crate) fn bound(&self, slot: u32, buffer: usize) -> Offset {
+        // Relaxed: this rank wrote the word in `bind`.
         Offset(self.frame(slot, self.rank).bindings[buffer].load(Ordering::Relaxed))
     }
 
@@ -234,6 +235,7 @@ impl LinkedProgram {
     pub(crate) fn fail(&self, run: u64, rank: u32, record: &OperationRecord) {
         let fault = &self.frame(self.slot(run), rank).done.fault;
         let mine = u64::from(self.uses(run)) << 32;
+        // Relaxed: the exchange below decides, and reads the word again.
         let before = fault.load(Ordering::Relaxed);
         if before & !0xffff_ffff != mine {
             // AcqRel: the Release half pairs with the Acquire in `failure`. A failed exchange means

@@ -76,6 +76,8 @@ impl Node {
                 let rank = missing.unwrap_or(0) as u32;
                 return Err(Error::RankFailed { rank, how: Exit::NeverStarted });
             }
+            // A rank that joins changes the word and ends the sleep. A failure only wakes it, so
+            // one that is recorded just before the sleep is found after the limit.
             shm::futex::wait(&self.header.joined, joined, Some(Duration::from_millis(50)));
         }
     }

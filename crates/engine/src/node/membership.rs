@@ -105,6 +105,7 @@ impl Member {
     /// the start that creates the tasks: an object found idle is unregistered.
     pub(crate) fn register(&self, work: Weak<dyn OwnerWork>) {
         let mut own_work = self.own_work.lock().unwrap_or_else(PoisonError::into_inner);
+        // Dropped objects go, so the list does not grow with every schedule that was ever linked.
         own_work.retain(|other| other.strong_count() > 0 && !other.ptr_eq(&work));
         own_work.push(work);
         // Release: pairs with the Acquire in `progress`.
@@ -113,6 +114,7 @@ impl Member {
 
     /// Returns whether any object is registered.
     pub(crate) fn has_own_work(&self) -> bool {
+        // Relaxed: a hint. `progress` acquires the flag before it uses the list.
         self.has_own_work.load(Ordering::Relaxed) != 0
     }
 
@@ -157,6 +159,7 @@ impl Member {
     /// Allocates memory that other ranks use too, after freeing memory that all users have
     /// released.
     pub(crate) fn allocate_shared(&self, bytes: u64) -> Result<Offset, Error> {
+        // Freed here and not by the last user, because only its owner may change an arena.
         let mut deferred_frees = self.deferred_frees.lock().unwrap_or_else(PoisonError::into_inner);
         deferred_frees
             .retain(|deferred| !deferred.is_due() || self.arena.free(deferred.at).is_err());
@@ -167,6 +170,7 @@ impl Member {
     /// `users` have released it.
     pub(crate) fn release_shared(&self, at: Offset, users: u32, is_owner: bool) {
         let Ok(line) = Mapped::<ReleaseLine>::new(self.node.segment(), at) else { return };
+        // The last access of this rank. The owner keeps the line mapped and reads the count.
         line.release();
         if is_owner {
             let mut frees = self.deferred_frees.lock().unwrap_or_else(PoisonError::into_inner);

@@ -83,6 +83,7 @@ impl PieceRing {
 
     /// Returns whether a piece can be written. For the sender.
     pub(super) fn is_writable(&mut self) -> bool {
+        // The count of taken pieces only grows, so an old bound is a safe one.
         if self.next == self.writable_until {
             self.writable_until =
                 words::writable_until(&self.taken.taken, self.pieces.len() as u64);
@@ -98,6 +99,7 @@ impl PieceRing {
         call: u32,
     ) -> Result<(), Error> {
         let (line, at) = self.next_piece();
+        // The position is free, and no other rank writes to this ring.
         self.memory.write(at, bytes)?;
         // Relaxed: `publish` releases the bytes and both words.
         line.message.store(message.behind << BYTES_BITS | message.bytes, Ordering::Relaxed);
@@ -129,6 +131,7 @@ impl PieceRing {
     ) -> Result<R, Error> {
         let (_, at) = self.next_piece();
         let result = self.memory.inspect(at, length as u64, consume)?;
+        // Released after the bytes were consumed: the sender may overwrite them from here on.
         self.next += 1;
         words::release(&self.taken.taken, self.next);
         Ok(result)

@@ -316,6 +316,8 @@ impl PieceMover<'_> {
             let length = (expected - receiving.done).min(piece_bytes(expected));
             let accepted =
                 ring.read(length, |piece| receiving.sink.accept(receiving.done, piece))?;
+            // A division by zero does not end the transfer, because the other ranks wait for the
+            // remaining pieces.
             transfer.failure = transfer.failure.or(accepted.err());
             receiving.done += length;
             receiving.finished = receiving.done == expected;
@@ -359,6 +361,7 @@ impl PieceMover<'_> {
 
     /// Wakes sleeping ranks after pieces have moved.
     fn notify(&mut self) {
+        // Once for all pieces of a round: the notification costs a fence.
         if std::mem::take(&mut self.must_notify) {
             self.context.wake_sleepers();
         }

@@ -84,6 +84,7 @@ impl<P: BlockingExecutor> InflightWindow<P> {
     ) {
         let mut starter = self.lock();
         let sequence = number.sequence;
+        // With a record, `retire` finds the run and frees its slot as soon as it is complete.
         let record = SlotRun { sequence, call: call.clone(), bindings: bindings.clone() };
         starter.records[(number.run & (self.slots - 1)) as usize] = Some(record);
         self.own().change(number.run, RunState::Taken, RunState::Abandoned);
@@ -98,6 +99,7 @@ impl<P: BlockingExecutor> InflightWindow<P> {
         bindings: &P::Bindings,
         outputs: &mut [&mut [u8]],
     ) -> Outcome {
+        // Taken since its start, so no other thread retires it.
         let outcome = self.executor.collect(number, call, bindings, outputs);
         self.own().consume(number.run);
         outcome
