@@ -9,7 +9,6 @@ mod stream;
 use crate::argument::Argument;
 use crate::context::Context;
 use crate::error::{Error, Exit, Outcome};
-use crate::flat::arrivals::FlatArrivals;
 use crate::flat::executor::FlatExecutor;
 use crate::flat::pattern::{FlatCollective, ReducedBy, ResultRule};
 use crate::node::EngineKind;
@@ -19,7 +18,7 @@ use crate::staging::{self, Staging};
 use crate::state::FLAT_SLOTS;
 use crate::streams::StreamsState;
 use crate::trace::Trace;
-use crate::wait;
+use crate::wait::{self, SleepersCondition};
 use crate::window::{InflightWindow, RunNumber, StartedRun};
 use shm::arena::Arena;
 use shm::owned::OwnedBytes;
@@ -234,7 +233,8 @@ impl Communicator {
         let check_liveness = || self.check_flat_liveness(number, collective);
         match executor.reduced_by(collective) {
             ReducedBy::Reader => {
-                let awaited = FlatArrivals { executor, run, collective };
+                let is_met = || executor.have_all_arrived(run, collective);
+                let awaited = SleepersCondition { word: &executor.sleepers.word, is_met };
                 wait::until(
                     &awaited,
                     spin_policy,

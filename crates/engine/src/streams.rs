@@ -22,15 +22,12 @@ mod words;
 use crate::context::Context;
 use crate::error::Error;
 use crate::flat::pattern::FlatCollective;
-use crate::protocol::arrival;
 use crate::signature::Signature;
-use crate::wait::{self, WaitCondition};
+use crate::wait::{self, SleepersCondition};
 use ring_set::RingSet;
-use shm::futex;
 use shm::segment::Offset;
-use shm::sync::{AtomicU64, Ordering};
+use shm::sync::Ordering;
 use std::ops::Range;
-use std::time::Duration;
 use transfer::Transfer;
 
 /// Published instead of a location if there is no memory.
@@ -41,29 +38,6 @@ pub(crate) const MOST_RANKS: u32 = 16;
 
 /// Largest capacity that the memory for copied inputs keeps between calls, in bytes.
 const KEPT_SCRATCH: usize = 4 << 20;
-
-/// Holds when rank 0 has published the location of the rings.
-struct RingsPublished<'a> {
-    context: &'a Context,
-    word: &'a AtomicU64,
-}
-
-impl WaitCondition for RingsPublished<'_> {
-    type SleepMark = u32;
-
-    fn is_met(&self) -> bool {
-        // Acquire: pairs with the Release in `open`.
-        self.word.load(Ordering::Acquire) != 0
-    }
-
-    fn prepare_sleep(&self) -> Option<u32> {
-        arrival::mark(&self.context.sleepers.word, || self.is_met())
-    }
-
-    fn sleep(&self, mark: u32, limit: Duration) {
-        futex::wait(&self.context.sleepers.word, mark, Some(limit));
-    }
-}
 
 /// The streams of a communicator.
 #[derive(Debug, Default)]
@@ -149,12 +123,14 @@ impl StreamsState {
         if context.rank == 0 {
             let needed = RingSet::bytes(context.size());
             let place = context.member.allocate_shared(needed).map_or(NO_MEMORY, |at| at.0);
-            // Release: pairs with the Acquire in `RingsPublished`: the rings are zeroed.
+            // Release: pairs with the Acquire below: the rings are zeroed.
             word.store(place, Ordering::Release);
             context.wake_sleepers();
         } else {
+            // Acquire: pairs with the Release of rank 0 above.
+            let is_met = || word.load(Ordering::Acquire) != 0;
             wait::until(
-                &RingsPublished { context, word },
+                &SleepersCondition { word: &context.sleepers.word, is_met },
                 context.member.node().spin_policy(),
                 None,
                 || context.progress(),

@@ -1,7 +1,10 @@
 //! Waiting: polling for a short time, yielding the core, then sleeping.
 
 use crate::error::Error;
+use crate::protocol::arrival;
 use shm::completion::{Completion, Marked};
+use shm::futex;
+use shm::sync::AtomicU32;
 use std::time::{Duration, Instant};
 
 /// Longest sleep between two liveness checks. Bounds the time until a death is detected.
@@ -69,6 +72,29 @@ impl WaitCondition for CountReached<'_> {
 
     fn sleep(&self, mark: Marked, limit: Duration) {
         self.0.sleep(mark, Some(limit));
+    }
+}
+
+/// A condition for which ranks sleep at their communicator's word of sleepers.
+pub(crate) struct SleepersCondition<'a, F> {
+    pub(crate) word: &'a AtomicU32,
+    pub(crate) is_met: F,
+}
+
+impl<F: Fn() -> bool> WaitCondition for SleepersCondition<'_, F> {
+    type SleepMark = u32;
+
+    #[inline]
+    fn is_met(&self) -> bool {
+        (self.is_met)()
+    }
+
+    fn prepare_sleep(&self) -> Option<u32> {
+        arrival::mark(self.word, &self.is_met)
+    }
+
+    fn sleep(&self, mark: u32, limit: Duration) {
+        futex::wait(self.word, mark, Some(limit));
     }
 }
 

@@ -19,7 +19,7 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 /// The kind of collective that a window runs: flat or linked.
 pub(crate) trait Executor {
     /// The parameters of a run other than its buffers.
-    type Operation: Clone;
+    type Parameters: Clone;
     /// The locations of a run's buffers.
     type Bindings: Clone + std::fmt::Debug;
     /// State of the starting side, protected by the window's lock.
@@ -32,10 +32,10 @@ pub(crate) trait Executor {
     fn states(&self) -> &[SharedStates];
     fn rank(&self) -> u32;
     /// Returns whether a run takes memory from the arena.
-    fn is_large(&self, call: &Self::Operation) -> bool;
+    fn is_large(&self, call: &Self::Parameters) -> bool;
     /// Returns the number of runs that may be started at once, this one included.
-    fn window(&self, call: &Self::Operation) -> u64;
-    fn is_complete(&self, run: u64, call: &Self::Operation) -> bool;
+    fn window(&self, call: &Self::Parameters) -> u64;
+    fn is_complete(&self, run: u64, call: &Self::Parameters) -> bool;
     /// Places the inputs of a run. The run's slot is free. Memory is allocated here: after an error
     /// the run has not begun. Every rank has consumed all runs below `consumed_by_all`.
     fn prepare(
@@ -43,24 +43,24 @@ pub(crate) trait Executor {
         scratch: &mut Self::Scratch,
         run: u64,
         consumed_by_all: u64,
-        call: &Self::Operation,
+        call: &Self::Parameters,
         arguments: &[Argument<'_>],
     ) -> Outcome;
     /// Starts a prepared run.
-    fn launch(&self, run: u64, call: &Self::Operation) -> Outcome;
+    fn launch(&self, run: u64, call: &Self::Parameters) -> Outcome;
     /// Copies the results of a complete run to private outputs, by buffer; empty slices for outputs
     /// that are not wanted.
     fn collect(
         &self,
         run: RunNumber,
-        call: &Self::Operation,
+        call: &Self::Parameters,
         bindings: &Self::Bindings,
         outputs: &mut [&mut [u8]],
     ) -> Outcome;
     /// Returns the lengths of the outputs to store for a retired run.
-    fn output_lengths(&self, call: &Self::Operation, bindings: &Self::Bindings) -> Vec<usize>;
+    fn output_lengths(&self, call: &Self::Parameters, bindings: &Self::Bindings) -> Vec<usize>;
     /// Copies the stored bytes that the run has written to an output.
-    fn put_back(&self, call: &Self::Operation, buffer: usize, kept: &[u8], output: &mut [u8]);
+    fn put_back(&self, call: &Self::Parameters, buffer: usize, kept: &[u8], output: &mut [u8]);
 }
 
 /// The two numbers of a run.
@@ -76,7 +76,7 @@ pub(crate) struct RunNumber {
 #[derive(Debug)]
 pub(crate) struct StartedRun<P: Executor> {
     pub(crate) number: RunNumber,
-    pub(crate) call: P::Operation,
+    pub(crate) call: P::Parameters,
     bindings: P::Bindings,
     queued: bool,
     collected: bool,
@@ -85,7 +85,7 @@ pub(crate) struct StartedRun<P: Executor> {
 /// The last run that a request started in a slot.
 struct SlotRun<P: Executor> {
     sequence: u64,
-    call: P::Operation,
+    call: P::Parameters,
     bindings: P::Bindings,
 }
 
@@ -120,7 +120,7 @@ struct QueuedRun<C> {
 /// The starting side, protected by the window's lock.
 struct Starter<P: Executor> {
     window: SlotWindow,
-    queue: VecDeque<QueuedRun<P::Operation>>,
+    queue: VecDeque<QueuedRun<P::Parameters>>,
     /// Results moved out of their slots.
     retired: HashMap<u64, Outcome<Vec<Vec<u8>>>>,
     /// Numbers of queued runs with dropped requests.
@@ -175,7 +175,7 @@ impl<P: Executor> InflightWindow<P> {
     pub(crate) fn start(
         &self,
         sequence: u64,
-        call: &P::Operation,
+        call: &P::Parameters,
         arguments: &[Argument<'_>],
     ) -> Outcome<StartedRun<P>> {
         let mut starter = self.lock();
@@ -200,7 +200,7 @@ impl<P: Executor> InflightWindow<P> {
         &self,
         starter: &mut Starter<P>,
         sequence: u64,
-        call: &P::Operation,
+        call: &P::Parameters,
         arguments: &[Argument<'_>],
     ) {
         // The caller may change its buffers after the start returns, so private bytes are copied.
@@ -221,7 +221,7 @@ impl<P: Executor> InflightWindow<P> {
     fn begin(
         &self,
         starter: &mut Starter<P>,
-        call: &P::Operation,
+        call: &P::Parameters,
         arguments: &[Argument<'_>],
         state: RunState,
     ) -> Outcome {
@@ -248,7 +248,7 @@ impl<P: Executor> InflightWindow<P> {
         &self,
         starter: &mut Starter<P>,
         sequence: u64,
-        call: &P::Operation,
+        call: &P::Parameters,
         arguments: &[Argument<'_>],
     ) -> Outcome<bool> {
         let run = starter.window.next;
@@ -280,7 +280,7 @@ impl<P: Executor> InflightWindow<P> {
     /// Returns whether the next run may start. Retires finished runs of this rank if they occupy
     /// its slot.
     #[inline]
-    fn ensure_slot(&self, starter: &mut Starter<P>, call: &P::Operation) -> bool {
+    fn ensure_slot(&self, starter: &mut Starter<P>, call: &P::Parameters) -> bool {
         let window = self.executor.window(call);
         if starter.window.fits(window) && !self.executor.is_large(call) {
             return true;
@@ -353,7 +353,7 @@ impl<P: Executor> InflightWindow<P> {
     fn launch_queued(
         &self,
         starter: &mut Starter<P>,
-        queued: &QueuedRun<P::Operation>,
+        queued: &QueuedRun<P::Parameters>,
     ) -> Outcome<bool> {
         let borrowed: SmallVec<[Argument<'_>; 4]> = queued
             .arguments

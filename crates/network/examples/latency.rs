@@ -7,15 +7,14 @@ use network::agent::AgentClient;
 use network::backend::{Backend, CommunicatorContext};
 use network::local::connect;
 use network::node_map::NodeMap;
+use std::error::Error;
 use std::time::{Duration, Instant};
-
-type Failure = Box<dyn std::error::Error + Send + Sync>;
 
 /// For about so long is measured.
 const DURATION: Duration = Duration::from_secs(3);
 
 /// A message there and back, or a barrier.
-fn graph(rank: u32, bytes: Option<u64>) -> Result<Graph, Failure> {
+fn graph(rank: u32, bytes: Option<u64>) -> Result<Graph, Box<dyn Error + Send + Sync>> {
     let Some(bytes) = bytes else {
         return Ok(collectives::barrier::Algorithm::Dissemination.graph(rank, 2)?);
     };
@@ -37,7 +36,7 @@ fn rank(
     rank: u32,
     client: &AgentClient,
     bytes: Option<u64>,
-) -> Result<(Vec<u64>, Vec<u64>), Failure> {
+) -> Result<(Vec<u64>, Vec<u64>), Box<dyn Error + Send + Sync>> {
     let context = CommunicatorContext { number: 0, members: [0, 1].into(), rank };
     let prepared = client.register(&context, &goal::compile::compile(&graph(rank, bytes)?)?, 0)?;
     let (mut starts, mut calls) = (Vec::new(), Vec::new());
@@ -57,7 +56,7 @@ fn rank(
     Ok((starts, calls))
 }
 
-fn main() -> Result<(), Failure> {
+fn main() -> Result<(), Box<dyn Error + Send + Sync>> {
     let bytes = std::env::args().nth(1).map(|number| number.parse()).transpose()?;
     let clients = connect(&NodeMap::new(["a", "b"]))?;
     let outcomes: Vec<_> = std::thread::scope(|scope| {

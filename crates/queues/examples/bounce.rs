@@ -20,7 +20,7 @@ use std::time::Instant;
 use queues::cache_line::{
     CacheLine, CacheLineHeader, CacheLineMessage, CacheLineQueue, CacheLineSender,
 };
-use queues::express::Message;
+use queues::express::ExpressMessage;
 use queues::express::{Express, ExpressQueue, ExpressSender, Multi, Single};
 use queues::id::SourceName;
 use queues::one_poll::{OnePoll, PollSet};
@@ -29,8 +29,6 @@ use shm::arena::Arena;
 use shm::mapped::Mapped;
 use shm::process::{allowed_cores, bind_current_thread};
 use shm::segment::{Backing, Offset, Segment};
-
-type Failure = Box<dyn Error>;
 
 const ROUNDS: usize = 7;
 const WARM_UP: u64 = 2_000;
@@ -75,7 +73,7 @@ struct Words<C: Consumers>(ExpressSender, Option<Receiver<Express, C>>);
 
 impl<C: Consumers> Way for Words<C> {
     fn send(&mut self, number: u64) {
-        let message = Message::of_number(SourceName::default(), 1, number).expect("40 bits");
+        let message = ExpressMessage::of_number(SourceName::default(), 1, number).expect("40 bits");
         self.0.try_send(&message).expect("room");
     }
 
@@ -94,7 +92,7 @@ struct SleepyWords(ExpressSender, Option<Receiver<Express, Multi>>);
 
 impl Way for SleepyWords {
     fn send(&mut self, number: u64) {
-        let message = Message::of_number(SourceName::default(), 1, number).expect("40 bits");
+        let message = ExpressMessage::of_number(SourceName::default(), 1, number).expect("40 bits");
         self.0.send(&message).expect("open");
     }
 
@@ -108,7 +106,7 @@ struct PolledWords(ExpressSender, OnePoll, Vec<Option<Receiver<Express, Multi>>>
 
 impl Way for PolledWords {
     fn send(&mut self, number: u64) {
-        let message = Message::of_number(SourceName::default(), 1, number).expect("40 bits");
+        let message = ExpressMessage::of_number(SourceName::default(), 1, number).expect("40 bits");
         self.0.try_send(&message).expect("room");
     }
 
@@ -176,7 +174,7 @@ const KINDS: [&str; 9] = [
 
 /// Creates all queues and stores their offsets in the table: for each kind and direction, the
 /// offset of the queue and of its poll set.
-fn make(segment: &Arc<Segment>) -> Result<(), Failure> {
+fn make(segment: &Arc<Segment>) -> Result<(), Box<dyn Error>> {
     segment.commit(TABLE, ARENA)?;
     let arena = Arena::new(Arc::clone(segment), ARENA..BYTES)?;
     let table = segment.slice_at::<AtomicU64>(TABLE, KINDS.len() * 4)?;
@@ -207,7 +205,7 @@ fn open(
     kind: usize,
     direction: usize,
     receives: bool,
-) -> Result<Box<dyn Way>, Failure> {
+) -> Result<Box<dyn Way>, Box<dyn Error>> {
     let table = segment.slice_at::<AtomicU64>(TABLE, KINDS.len() * 4)?;
     let entry =
         |index: usize| Offset(table[kind * 4 + direction * 2 + index].load(Ordering::Relaxed));
@@ -262,7 +260,7 @@ fn open(
     })
 }
 
-fn child() -> Result<(), Failure> {
+fn child() -> Result<(), Box<dyn Error>> {
     let file: OwnedFd = std::io::stdin().as_fd().try_clone_to_owned()?;
     let segment = Arc::new(Segment::from_fd(file)?);
     bind_to(1)?;
@@ -280,13 +278,13 @@ fn child() -> Result<(), Failure> {
     Ok(())
 }
 
-fn bind_to(index: usize) -> Result<(), Failure> {
+fn bind_to(index: usize) -> Result<(), Box<dyn Error>> {
     let cores = allowed_cores();
     Ok(bind_current_thread(cores[index % cores.len()])?)
 }
 
 /// Returns the one-way latency in nanoseconds, by kind and round.
-fn bounce(segment: &Arc<Segment>) -> Result<Vec<Vec<f64>>, Failure> {
+fn bounce(segment: &Arc<Segment>) -> Result<Vec<Vec<f64>>, Box<dyn Error>> {
     let mut ways = Vec::new();
     for kind in 0..KINDS.len() {
         ways.push((open(segment, kind, 0, false)?, open(segment, kind, 1, true)?));
@@ -313,7 +311,7 @@ fn bounce(segment: &Arc<Segment>) -> Result<Vec<Vec<f64>>, Failure> {
 
 /// Returns the nanoseconds of a poll of an empty set of this size, and of a receive from its last
 /// queue.
-fn poll_cost(queues: usize) -> Result<(f64, f64), Failure> {
+fn poll_cost(queues: usize) -> Result<(f64, f64), Box<dyn Error>> {
     let segment = Arc::new(Segment::create(BYTES, Backing::Memory)?);
     let arena = Arena::new(segment, ARENA..BYTES)?;
     let set = PollSet::create(&arena, queues)?;
@@ -334,7 +332,7 @@ fn poll_cost(queues: usize) -> Result<(f64, f64), Failure> {
     let empty = started.elapsed().as_nanos() as f64 / f64::from(looks);
     let mut full = std::time::Duration::ZERO;
     for _ in 0..looks / 32 {
-        (0..32).try_for_each(|_| sender.try_send(&Message::default()))?;
+        (0..32).try_for_each(|_| sender.try_send(&ExpressMessage::default()))?;
         let started = Instant::now();
         for _ in 0..32 {
             assert!(black_box(poll.poll(&mut receivers[..])).is_some(), "a message waits");
@@ -349,7 +347,7 @@ fn median(times: &mut [f64]) -> f64 {
     times[times.len() / 2]
 }
 
-fn main() -> Result<(), Failure> {
+fn main() -> Result<(), Box<dyn Error>> {
     if std::env::args().nth(1).as_deref() == Some("child") {
         return child();
     }

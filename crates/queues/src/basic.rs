@@ -9,7 +9,7 @@
 //! |---|---|
 //! | reserve a buffer: [`Sender::reserve`] | receive the next message: [`Receiver::recv`] |
 //! | write to it | read it |
-//! | finish it: [`Buffer::finish`], then [`Sender::publish`] | release it: drop the [`Message`] |
+//! | finish it: [`Buffer::finish`], then [`Sender::publish`] | release it: drop the [`BasicMessage`] |
 //!
 //! One store publishes several messages, and one handshake releases several ([`Receiver::batch`]).
 //! Each operation that may wait has several forms: `try_…` never waits, the plain one waits,
@@ -26,7 +26,7 @@
 //! the same ring is a [`connection`](crate::connection), which copies every message before it checks it.
 //!
 //! ```
-//! use queues::basic::{Header, Receiver, Sender, bytes_for};
+//! use queues::basic::{BasicHeader, Receiver, Sender, bytes_for};
 //! use shm::segment::{Backing, Offset, Segment};
 //! use std::sync::Arc;
 //!
@@ -37,7 +37,7 @@
 //! let mut sender = Sender::connect(&segment, Offset(0), 64)?;
 //! let mut receiver = Receiver::connect(&segment, Offset(0), 64)?;
 //!
-//! let mut buffer = sender.reserve(Header::default(), 5)?;
+//! let mut buffer = sender.reserve(BasicHeader::default(), 5)?;
 //! buffer.as_mut_slice().copy_from_slice(b"hello");
 //! buffer.finish();
 //! sender.publish();
@@ -58,7 +58,7 @@ pub(crate) mod words;
 
 pub use memory::{LINE_BYTES, bytes_for};
 pub(crate) use memory::{geometry, map};
-pub use receiver::{Batch, Message, Part, Receiver};
+pub use receiver::{BasicMessage, Batch, Part, Receiver};
 pub use ring::Corruption;
 pub use sender::{Buffer, Sender};
-pub use stamp::Header;
+pub use stamp::BasicHeader;

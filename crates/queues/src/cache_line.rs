@@ -46,10 +46,10 @@
 //! # }
 //! ```
 
-use crate::message::Message;
-use crate::queue::memory::{ControlLines, RingMemory, Slot};
+use crate::message::ExpressMessage;
+use crate::queue::memory::{ControlLines, MessageSlot, RingMemory};
 use crate::queue::sealed::Protocol;
-use crate::queue::{Kind, Queue, Receiver, Sender};
+use crate::queue::{Queue, QueueKind, Receiver, Sender};
 use crate::slot_ring::{
     Claimed, MAX_SENDERS, RecvState, SenderId, SlotMemory, SlotRing, SlotWords, is_recovery_due,
 };
@@ -83,7 +83,7 @@ pub type CacheLineReceiver<C = Multi> = Receiver<CacheLine, C>;
 // address, no `Drop`.
 unsafe impl SharedMemory for CacheLineSlot {}
 
-impl Slot for CacheLineSlot {
+impl MessageSlot for CacheLineSlot {
     const KIND: u8 = 2;
     const NAME: &'static str = "cache-line queue";
     const SENDERS: usize = MAX_SENDERS;
@@ -125,7 +125,7 @@ fn slot_ring(ring: &RingMemory<CacheLineSlot>) -> SlotRing<'_, QueueSlots<'_>> {
     }
 }
 
-impl Kind for CacheLine {}
+impl QueueKind for CacheLine {}
 
 /// Handles a refused message.
 #[cold]
@@ -147,9 +147,9 @@ fn recover_if_stuck(ring: &RingMemory<CacheLineSlot>) {
 }
 
 impl Protocol for CacheLine {
-    type Slot = CacheLineSlot;
-    type Message = CacheLineMessage;
-    type RecvState = RecvState;
+    type RingSlot = CacheLineSlot;
+    type Item = CacheLineMessage;
+    type ReceiverState = RecvState;
     type SendState = ();
 
     #[inline(always)]
@@ -210,7 +210,7 @@ impl Protocol for CacheLine {
         Senders(&ring.senders).enter(recover).number() as u8
     }
 
-    fn of_empty(message: Message) -> CacheLineMessage {
+    fn of_empty(message: ExpressMessage) -> CacheLineMessage {
         let header =
             CacheLineHeader { source: message.source(), handler: message.handler(), tag: 0 };
         CacheLineMessage::new(header, &message.data()).unwrap_or_default()

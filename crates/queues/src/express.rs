@@ -12,7 +12,7 @@
 //! After Ang et al. 1996, section 5.1.
 //!
 //! ```
-//! use queues::{express::{ExpressQueue, Message}, handlers::Handlers, id::SourceName};
+//! use queues::{express::{ExpressQueue, ExpressMessage}, handlers::Handlers, id::SourceName};
 //! use shm::{arena::Arena, segment::{Backing, Segment}};
 //! use std::sync::Arc;
 //!
@@ -25,7 +25,7 @@
 //! // Another process would do the same with its own mapping of the segment.
 //! let sender = ExpressQueue::connect(&segment, queue.offset())?.sender();
 //! let me = SourceName::new(7).expect("below 16,384");
-//! sender.try_send(&Message::new(me, 3, *b"hello"))?;
+//! sender.try_send(&ExpressMessage::new(me, 3, *b"hello"))?;
 //!
 //! // `recv_or_empty` always returns a message; the handler of the Empty message does nothing.
 //! let mut handlers = Handlers::<Vec<u8>>::new();
@@ -39,10 +39,10 @@
 //! # }
 //! ```
 
-pub use crate::message::Message;
-use crate::queue::memory::{ControlLines, RingMemory, Slot};
+pub use crate::message::ExpressMessage;
+use crate::queue::memory::{ControlLines, MessageSlot, RingMemory};
 use crate::queue::sealed::Protocol;
-use crate::queue::{Kind, Queue, Receiver, Sender};
+use crate::queue::{Queue, QueueKind, Receiver, Sender};
 use crate::sync::AtomicU64;
 
 pub use crate::queue::{Closing, Consumers, Multi, RecvError, SendError, Single};
@@ -65,7 +65,7 @@ pub type ExpressSender = Sender<Express>;
 /// Receiver of Express messages.
 pub type ExpressReceiver<C = Multi> = Receiver<Express, C>;
 
-impl Slot for AtomicU64 {
+impl MessageSlot for AtomicU64 {
     const KIND: u8 = 1;
     const NAME: &'static str = "Express queue";
 }
@@ -82,19 +82,19 @@ fn word_ring(ring: &RingMemory<AtomicU64>) -> WordRing<'_> {
     }
 }
 
-impl Kind for Express {}
+impl QueueKind for Express {}
 
 impl Protocol for Express {
-    type Slot = AtomicU64;
-    type Message = Message;
-    type RecvState = ();
+    type RingSlot = AtomicU64;
+    type Item = ExpressMessage;
+    type ReceiverState = ();
     /// Position after the sender's last message.
     type SendState = AtomicU64;
 
     #[inline(always)]
     fn try_send(
         ring: &RingMemory<AtomicU64>,
-        message: &Message,
+        message: &ExpressMessage,
         generation: u32,
         next: &AtomicU64,
     ) -> Result<u64, SendError> {
@@ -105,14 +105,14 @@ impl Protocol for Express {
     fn try_recv<C: Consumers>(
         ring: &RingMemory<AtomicU64>,
         _looks: &mut (),
-    ) -> Result<Option<Message>, RecvError> {
+    ) -> Result<Option<ExpressMessage>, RecvError> {
         word_ring(ring).try_recv::<C>()
     }
 
     fn try_recv_many<C: Consumers>(
         ring: &RingMemory<AtomicU64>,
         _looks: &mut (),
-        into: &mut [Message],
+        into: &mut [ExpressMessage],
     ) -> Result<usize, RecvError> {
         word_ring(ring).try_recv_many::<C>(into)
     }
@@ -138,7 +138,7 @@ impl Protocol for Express {
         word_ring(ring).generation()
     }
 
-    fn of_empty(message: Message) -> Message {
+    fn of_empty(message: ExpressMessage) -> ExpressMessage {
         message
     }
 }

@@ -1,7 +1,7 @@
 //! Active messages: a table of functions, indexed by the handler number of a message.
 
 use crate::id::SourceName;
-use crate::message::Message;
+use crate::message::ExpressMessage;
 
 /// Function for a message: its arguments are the receiver's state, the sender of the message, and
 /// its bytes. A handler may send.
@@ -11,13 +11,13 @@ pub type Handler<C> = fn(&mut C, SourceName, &[u8]);
 /// message, does nothing.
 ///
 /// ```
-/// use queues::{express::Message, handlers::Handlers, id::SourceName};
+/// use queues::{express::ExpressMessage, handlers::Handlers, id::SourceName};
 ///
 /// let mut handlers = Handlers::<u64>::new();
 /// handlers.set(3, |sum, _source, data| *sum += u64::from(data[0]));
 /// let mut sum = 0;
-/// handlers.dispatch(&mut sum, Message::new(SourceName::default(), 3, [7, 0, 0, 0, 0]));
-/// handlers.dispatch(&mut sum, Message::default());
+/// handlers.dispatch(&mut sum, ExpressMessage::new(SourceName::default(), 3, [7, 0, 0, 0, 0]));
+/// handlers.dispatch(&mut sum, ExpressMessage::default());
 /// assert_eq!(sum, 7);
 /// ```
 pub struct Handlers<C> {
@@ -38,7 +38,7 @@ impl<C> Handlers<C> {
 
     /// Calls the handler of a message.
     #[inline]
-    pub fn dispatch(&self, state: &mut C, message: Message) {
+    pub fn dispatch(&self, state: &mut C, message: ExpressMessage) {
         self.table[usize::from(message.handler())](state, message.source(), &message.data());
     }
 }

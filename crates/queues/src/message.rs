@@ -12,23 +12,23 @@ const DATA: u64 = (1 << 40) - 1;
 /// 1996, section 5.1).
 ///
 /// ```
-/// use queues::{express::Message, id::SourceName};
-/// let message = Message::new(SourceName::new(7).expect("below 16,384"), 3, *b"hello");
+/// use queues::{express::ExpressMessage, id::SourceName};
+/// let message = ExpressMessage::new(SourceName::new(7).expect("below 16,384"), 3, *b"hello");
 /// assert_eq!((message.source().number(), message.handler()), (7, 3));
 /// assert_eq!(&message.data(), b"hello");
 /// ```
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Default)]
 #[repr(transparent)]
-pub struct Message(u64);
+pub struct ExpressMessage(u64);
 
-impl Message {
+impl ExpressMessage {
     /// Creates a message of five bytes.
     #[inline]
     #[must_use]
-    pub const fn new(source: SourceName, handler: u8, data: [u8; 5]) -> Message {
+    pub const fn new(source: SourceName, handler: u8, data: [u8; 5]) -> ExpressMessage {
         let [a, b, c, d, e] = data;
         let number = u64::from_le_bytes([a, b, c, d, e, 0, 0, 0]);
-        Message(
+        ExpressMessage(
             (source.number() as u64) << SOURCE_SHIFT | (handler as u64) << HANDLER_SHIFT | number,
         )
     }
@@ -36,18 +36,18 @@ impl Message {
     /// Creates a message of one number; `None` if it has more than 40 bits.
     ///
     /// ```
-    /// use queues::{express::Message, id::SourceName};
+    /// use queues::{express::ExpressMessage, id::SourceName};
     /// let source = SourceName::default();
-    /// assert_eq!(Message::of_number(source, 0, 1 << 39).map(Message::number), Some(1 << 39));
-    /// assert!(Message::of_number(source, 0, 1 << 40).is_none());
+    /// assert_eq!(ExpressMessage::of_number(source, 0, 1 << 39).map(ExpressMessage::number), Some(1 << 39));
+    /// assert!(ExpressMessage::of_number(source, 0, 1 << 40).is_none());
     /// ```
     #[inline]
     #[must_use]
-    pub const fn of_number(source: SourceName, handler: u8, number: u64) -> Option<Message> {
+    pub const fn of_number(source: SourceName, handler: u8, number: u64) -> Option<ExpressMessage> {
         if number > DATA {
             return None;
         }
-        Some(Message(
+        Some(ExpressMessage(
             (source.number() as u64) << SOURCE_SHIFT | (handler as u64) << HANDLER_SHIFT | number,
         ))
     }
@@ -89,15 +89,15 @@ impl Message {
 
     /// Reads the message in the low 62 bits of a word that any process may have written.
     #[inline]
-    pub(crate) const fn from_bits(word: u64) -> Message {
-        Message(word & MESSAGE_BITS)
+    pub(crate) const fn from_bits(word: u64) -> ExpressMessage {
+        ExpressMessage(word & MESSAGE_BITS)
     }
 }
 
-impl core::fmt::Debug for Message {
+impl core::fmt::Debug for ExpressMessage {
     fn fmt(&self, formatter: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
         formatter
-            .debug_struct("Message")
+            .debug_struct("ExpressMessage")
             .field("source", &self.source().number())
             .field("handler", &self.handler())
             .field("data", &self.data())

@@ -8,7 +8,7 @@
 //! or implements [`Members`].
 //!
 //! ```
-//! use queues::{express::{ExpressQueue, Message}, id::SourceName, one_poll::{OnePoll, PollSet}};
+//! use queues::{express::{ExpressQueue, ExpressMessage}, id::SourceName, one_poll::{OnePoll, PollSet}};
 //! use shm::{arena::Arena, segment::{Backing, Segment}};
 //! use std::sync::Arc;
 //!
@@ -23,7 +23,7 @@
 //! receivers[3] = Some(urgent.receiver()?);
 //! receivers[500] = Some(other.receiver()?);
 //!
-//! let message = |data| Message::new(SourceName::default(), 0, data);
+//! let message = |data| ExpressMessage::new(SourceName::default(), 0, data);
 //! other.sender().try_send(&message(*b"later"))?;
 //! urgent.sender().try_send(&message(*b"first"))?;
 //! let mut poll = OnePoll::new(&set);
@@ -41,7 +41,7 @@
 //! use queues::express::{ExpressQueue, ExpressReceiver};
 //! use queues::cache_line::{CacheLineHeader, CacheLineMessage, CacheLineQueue, CacheLineReceiver};
 //! use queues::one_poll::{OnePoll, PollSet, Polled};
-//! use queues::express::Message;
+//! use queues::express::ExpressMessage;
 //! # use shm::{arena::Arena, segment::{Backing, Segment}};
 //!
 //! enum Queue {
@@ -52,7 +52,7 @@
 //!
 //! #[derive(Debug, PartialEq)]
 //! enum Got {
-//!     Word(Message),
+//!     Word(ExpressMessage),
 //!     Line(CacheLineMessage),
 //!     /// The message stays in its ring, to be received in place.
 //!     Ring,
@@ -89,7 +89,7 @@
 //! let receiver = basic::Receiver::connect(&segment, ring, 16)?.in_set(&set, 2)?;
 //! let mut queues = [Queue::Words(words.receiver()?), Queue::Lines(lines.receiver()?), Queue::Ring(receiver)].map(Some);
 //!
-//! sender.send(basic::Header::default(), b"a message of any length")?;
+//! sender.send(basic::BasicHeader::default(), b"a message of any length")?;
 //! let line = CacheLineMessage::new(CacheLineHeader::default(), b"a line").expect("at most 48 bytes");
 //! lines.sender().try_send(&line)?;
 //! let mut poll = OnePoll::new(&set);

@@ -39,23 +39,23 @@ mod receiver;
 mod sender;
 
 pub(crate) use kind::sealed;
-pub use kind::{Closing, Kind};
+pub use kind::{Closing, QueueKind};
 pub use receiver::Receiver;
 pub use sender::Sender;
 
 /// Queue in a segment, from which senders and receivers are created.
-pub struct Queue<K: Kind> {
-    pub(crate) ring: RingMemory<K::Slot>,
+pub struct Queue<K: QueueKind> {
+    pub(crate) ring: RingMemory<K::RingSlot>,
 }
 
-impl<K: Kind> Queue<K> {
+impl<K: QueueKind> Queue<K> {
     /// Returns the size in bytes of a queue for `capacity` messages.
     ///
     /// # Errors
     /// [`CreateError::Size`] unless it is a power of two from [`MIN_CAPACITY`](crate::error::MIN_CAPACITY) to
     /// [`MAX_CAPACITY`](crate::error::MAX_CAPACITY).
     pub fn bytes_for(capacity: usize) -> Result<u64, CreateError> {
-        memory::bytes_for::<K::Slot>(capacity)
+        memory::bytes_for::<K::RingSlot>(capacity)
     }
 
     /// Creates a queue for `capacity` messages in new memory of the arena, optionally as the member
@@ -173,10 +173,10 @@ impl<K: Kind> Queue<K> {
     }
 }
 
-impl<K: Kind> Clone for Queue<K> {
+impl<K: QueueKind> Clone for Queue<K> {
     fn clone(&self) -> Self {
         Queue { ring: self.ring.clone() }
     }
 }
 
-debug_by_offset!("Queue", K: Kind> std::fmt::Debug for Queue<K>);
+debug_by_offset!("Queue", K: QueueKind> std::fmt::Debug for Queue<K>);

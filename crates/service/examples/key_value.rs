@@ -17,8 +17,6 @@ use std::error::Error;
 use std::process::{Child, Command, ExitCode};
 use std::time::{Duration, Instant};
 
-type Outcome<T> = Result<T, Box<dyn Error>>;
-
 /// Limit for the start of all processes.
 const START_LIMIT: Duration = Duration::from_secs(30);
 
@@ -51,7 +49,7 @@ fn main() -> ExitCode {
 }
 
 /// Runs the name server and starts all jobs.
-fn run(clients: &str, operations: &str) -> Outcome<()> {
+fn run(clients: &str, operations: &str) -> Result<(), Box<dyn Error>> {
     let number: u32 = clients.parse()?;
     let names = NameServer::bind(&unguessable_name("tradewind-key-value")?)?;
     let server = names.add_job(JobConfig::new("server"))?;
@@ -79,7 +77,7 @@ fn run_jobs(
     server: JobKey,
     clients: &[(String, JobKey)],
     operations: &str,
-) -> Outcome<()> {
+) -> Result<(), Box<dyn Error>> {
     let start = |arguments: &[&str]| Command::new(std::env::current_exe()?).args(arguments).spawn();
     let count = clients.len().to_string();
     let mut server = start(&["server", names, &server.to_string(), &count])?;
@@ -96,7 +94,7 @@ fn run_jobs(
 }
 
 /// Runs the server until all clients have disconnected.
-pub(crate) fn serve(names: &str, key: &str, clients: &str) -> Outcome<()> {
+pub(crate) fn serve(names: &str, key: &str, clients: &str) -> Result<(), Box<dyn Error>> {
     let registration =
         NameClient::register(names, &Identity::new("server", 0, key.parse()?), START_LIMIT)?;
     let (mut answers, mut requests) = registration.open_port(0)?.split();
@@ -144,7 +142,12 @@ fn execute(
 }
 
 /// Runs a client: sends random operations and compares each reply with a local table.
-pub(crate) fn run_client(names: &str, job: &str, key: &str, operations: &str) -> Outcome<()> {
+pub(crate) fn run_client(
+    names: &str,
+    job: &str,
+    key: &str,
+    operations: &str,
+) -> Result<(), Box<dyn Error>> {
     let registration =
         NameClient::register(names, &Identity::new(job, 0, key.parse()?), START_LIMIT)?;
     let (sender, receiver) = registration.open_port(0)?.split();
@@ -188,7 +191,7 @@ pub(crate) fn run_client(names: &str, job: &str, key: &str, operations: &str) ->
 }
 
 /// Checks that the rules refuse every lookup of another client.
-fn check_neighbours(registration: &NameClient, job: &str) -> Outcome<()> {
+fn check_neighbours(registration: &NameClient, job: &str) -> Result<(), Box<dyn Error>> {
     for other in (0..).map(|number| format!("client-{number}")) {
         match registration.look_up(&PortAddress::new(&other, 0, 0)) {
             Err(PortError::Names(NameError::Refused { refusal: Refusal::NoRight, .. }))

@@ -2,7 +2,7 @@
 
 use crate::attachment::{Attachment, CONNECT_LIMIT, Entry, ONE_NODE, enter, join, request_entry};
 use crate::error::ServiceError;
-use crate::events::{Event, Events};
+use crate::events::{Events, NodeEvent};
 use crate::job_options::job_options_from;
 use crate::many_nodes::{self, RankOfMany};
 use crate::spawn::{Job, spawn};
@@ -114,7 +114,7 @@ fn wait_for_end(
     let Some(pid) = connection.peer().pid else { return Ok(()) };
     let Ok(process) = ProcessHandle::open(pid) else { return Ok(()) };
     let ended = Events::new()?;
-    ended.add(&process, Event::Listener)?;
+    ended.add(&process, NodeEvent::Listener)?;
     while !process.has_exited() {
         if Instant::now() >= deadline {
             return Err(ServiceError::Stale { pid, waited });

@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 
 /// An event.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub(crate) enum Event {
+pub(crate) enum NodeEvent {
     /// A connection is pending at the listener.
     Listener,
     /// The pending connection with this number is readable or closed.
@@ -23,28 +23,28 @@ pub(crate) enum Event {
     Internode,
 }
 
-impl Event {
+impl NodeEvent {
     fn encode(self) -> u64 {
         let (kind, number) = match self {
-            Event::Listener => (0, 0),
-            Event::Pending(number) => (1, number),
-            Event::Exited(rank) => (2, rank),
-            Event::Child(rank) => (3, rank),
-            Event::Signal => (4, 0),
-            Event::Internode => (5, 0),
+            NodeEvent::Listener => (0, 0),
+            NodeEvent::Pending(number) => (1, number),
+            NodeEvent::Exited(rank) => (2, rank),
+            NodeEvent::Child(rank) => (3, rank),
+            NodeEvent::Signal => (4, 0),
+            NodeEvent::Internode => (5, 0),
         };
         kind << 32 | u64::from(number)
     }
 
-    fn decode(word: u64) -> Event {
+    fn decode(word: u64) -> NodeEvent {
         let number = word as u32;
         match word >> 32 {
-            0 => Event::Listener,
-            1 => Event::Pending(number),
-            2 => Event::Exited(number),
-            3 => Event::Child(number),
-            4 => Event::Signal,
-            _ => Event::Internode,
+            0 => NodeEvent::Listener,
+            1 => NodeEvent::Pending(number),
+            2 => NodeEvent::Exited(number),
+            3 => NodeEvent::Child(number),
+            4 => NodeEvent::Signal,
+            _ => NodeEvent::Internode,
         }
     }
 }
@@ -64,7 +64,7 @@ impl Events {
     }
 
     /// Adds a descriptor: it causes `event` whenever it is readable, until it is closed or removed.
-    pub(crate) fn add(&self, descriptor: impl AsFd, event: Event) -> Result<(), ServiceError> {
+    pub(crate) fn add(&self, descriptor: impl AsFd, event: NodeEvent) -> Result<(), ServiceError> {
         epoll::add(&self.epoll, descriptor, EventData::new_u64(event.encode()), EventFlags::IN)
             .map_err(system("watch a descriptor"))
     }
@@ -77,7 +77,7 @@ impl Events {
 
     /// Sleeps until an event occurs or the deadline passes. Connections sort before exits, so the
     /// last message of a process is handled before its exit.
-    pub(crate) fn wait(&self, deadline: Option<Instant>) -> Result<Vec<Event>, ServiceError> {
+    pub(crate) fn wait(&self, deadline: Option<Instant>) -> Result<Vec<NodeEvent>, ServiceError> {
         let mut ready = Vec::with_capacity(64);
         let left = deadline.map(|deadline| deadline.saturating_duration_since(Instant::now()));
         // One nanosecond more, so that the deadline has passed when it ends the sleep.
@@ -87,8 +87,8 @@ impl Events {
             Ok(_) | Err(rustix::io::Errno::INTR) => {}
             Err(error) => return Err(system("sleep until something happens")(error)),
         }
-        let mut events: Vec<Event> =
-            ready.into_iter().map(|event| Event::decode(event.data.u64())).collect();
+        let mut events: Vec<NodeEvent> =
+            ready.into_iter().map(|event| NodeEvent::decode(event.data.u64())).collect();
         events.sort_unstable();
         Ok(events)
     }
@@ -101,14 +101,14 @@ mod tests {
     #[test]
     fn events_are_decoded_as_they_were_encoded() {
         for event in [
-            Event::Listener,
-            Event::Pending(u32::MAX),
-            Event::Exited(7),
-            Event::Child(0),
-            Event::Signal,
-            Event::Internode,
+            NodeEvent::Listener,
+            NodeEvent::Pending(u32::MAX),
+            NodeEvent::Exited(7),
+            NodeEvent::Child(0),
+            NodeEvent::Signal,
+            NodeEvent::Internode,
         ] {
-            assert_eq!(Event::decode(event.encode()), event);
+            assert_eq!(NodeEvent::decode(event.encode()), event);
         }
     }
 }

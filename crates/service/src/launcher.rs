@@ -7,7 +7,7 @@ mod signals;
 pub use output::{Line, Output, Sink, Stream};
 
 use crate::error::ServiceError;
-use crate::events::Event;
+use crate::events::NodeEvent;
 use crate::job_options::job_options;
 use crate::limits::allow_open_files;
 use crate::node_service::NodeService;
@@ -218,10 +218,10 @@ impl Launch {
         Ok(())
     }
 
-    fn handle(&mut self, event: Event) -> Result<(), ServiceError> {
+    fn handle(&mut self, event: NodeEvent) -> Result<(), ServiceError> {
         match event {
-            Event::Child(rank) => self.on_child_exit(rank),
-            Event::Signal => {
+            NodeEvent::Child(rank) => self.on_child_exit(rank),
+            NodeEvent::Signal => {
                 for signal in self.signals.iter_mut().flat_map(Signals::pending) {
                     self.children.pass_on(signal);
                     signals::follow(signal);

@@ -2,7 +2,7 @@
 //! processes.
 
 use crate::error::ServiceError;
-use crate::events::{Event, Events};
+use crate::events::{Events, NodeEvent};
 use crate::internode::Internode;
 use crate::limits::{FILES_PER_RANK, allow_open_files};
 use crate::protocol::{Answer, Hello, JOB_NODES};
@@ -52,9 +52,9 @@ impl NodeService {
         let broker = Broker::bind(name)?;
         let node = Node::create(options)?;
         let events = Events::new()?;
-        events.add(&broker, Event::Listener)?;
+        events.add(&broker, NodeEvent::Listener)?;
         let internode = Internode::new(listen)?;
-        events.add(&internode, Event::Internode)?;
+        events.add(&internode, NodeEvent::Internode)?;
         let ranks = (0..options.ranks).map(|_| RankProcess::default()).collect();
         Ok(NodeService {
             node,
@@ -86,15 +86,15 @@ impl NodeService {
     /// Handles an event. `how` returns the exit of a process, where it can be known.
     pub(crate) fn handle(
         &mut self,
-        event: Event,
+        event: NodeEvent,
         how: impl Fn(u32) -> Option<Exit>,
     ) -> Result<(), ServiceError> {
         match event {
-            Event::Listener => self.accept()?,
-            Event::Pending(number) => self.receive(number),
-            Event::Exited(rank) => self.on_exit(rank, how),
-            Event::Internode => self.progress_internode(),
-            Event::Child(_) | Event::Signal => {}
+            NodeEvent::Listener => self.accept()?,
+            NodeEvent::Pending(number) => self.receive(number),
+            NodeEvent::Exited(rank) => self.on_exit(rank, how),
+            NodeEvent::Internode => self.progress_internode(),
+            NodeEvent::Child(_) | NodeEvent::Signal => {}
         }
         Ok(())
     }
@@ -126,7 +126,7 @@ impl NodeService {
                 Ok(Some(connection)) => {
                     let number = self.next_pending;
                     self.next_pending = self.next_pending.wrapping_add(1);
-                    self.events.add(&connection, Event::Pending(number))?;
+                    self.events.add(&connection, NodeEvent::Pending(number))?;
                     self.pending.insert(number, connection);
                 }
                 Ok(None) => return Ok(()),
@@ -205,7 +205,7 @@ impl NodeService {
     }
 
     fn watch(&mut self, rank: u32, handle: ProcessHandle) -> Answer {
-        if let Err(error) = self.events.add(&handle, Event::Exited(rank)) {
+        if let Err(error) = self.events.add(&handle, NodeEvent::Exited(rank)) {
             return Answer::Refused(error.to_string());
         }
         self.ranks[rank as usize].handle = Some(handle);

@@ -13,7 +13,7 @@ pub use queues::cache_line::{
 };
 pub use queues::channel::{Sender as ChannelSender, Value};
 pub use queues::error::{CreateError, RecvError, SendError};
-pub use queues::express::{ExpressReceiver, ExpressSender, Message};
+pub use queues::express::{ExpressMessage, ExpressReceiver, ExpressSender};
 pub use queues::id::SourceName;
 pub use queues::window::{Condition, RemoteWindow, Window, WindowError};
 
@@ -389,12 +389,12 @@ impl Communicator {
     /// communicator exists.
     ///
     /// ```
-    /// use tradewind::messages::{Message, SourceName};
+    /// use tradewind::messages::{ExpressMessage, SourceName};
     /// # fn main() -> Result<(), tradewind::Error> {
     /// tradewind::local(2, |world| {
     ///     let mut port = world.express(64)?;
     ///     let me = SourceName::new(world.rank() as u16).expect("a small number");
-    ///     port.senders[1 - world.rank() as usize].send(&Message::new(me, 0, *b"hello"))?;
+    ///     port.senders[1 - world.rank() as usize].send(&ExpressMessage::new(me, 0, *b"hello"))?;
     ///     assert_eq!(port.receiver.recv()?.data(), *b"hello");
     ///     world.barrier()
     /// })

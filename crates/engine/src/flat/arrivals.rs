@@ -6,12 +6,10 @@ use crate::flat::executor::FlatExecutor;
 use crate::flat::pattern::{ContributionPlacement, FlatCollective, RankSet, ReducedBy};
 use crate::protocol::arrival;
 use crate::state::RankCell;
-use crate::wait::WaitCondition;
 use shm::futex;
 use shm::memory::Purpose;
 use shm::prefetch::prefetch;
 use shm::sync::{Ordering, fence};
-use std::time::Duration;
 
 /// Number of slots to prefetch ahead: a line transfer between cores takes about as long as two
 /// back-to-back small collectives.
@@ -79,7 +77,7 @@ impl FlatExecutor {
 
     /// Returns whether all ranks that this collective waits for have arrived.
     #[inline]
-    pub(super) fn have_all_arrived(&self, run: u64, collective: &FlatCollective) -> bool {
+    pub(crate) fn have_all_arrived(&self, run: u64, collective: &FlatCollective) -> bool {
         match (self.role(collective).waits_for, &collective.blocks) {
             (RankSet::Sources, Some(blocks)) => {
                 let rank_cells = &*self.slot(run).rank_cells;
@@ -114,30 +112,5 @@ impl FlatExecutor {
                 .zip(rank_cells.iter())
                 .all(|(rank, rank_cell)| rank == self.rank || arrived(rank_cell)),
         }
-    }
-}
-
-/// Holds when the ranks that a flat collective waits for have arrived.
-#[derive(Debug)]
-pub(crate) struct FlatArrivals<'a> {
-    pub(crate) executor: &'a FlatExecutor,
-    pub(crate) run: u64,
-    pub(crate) collective: &'a FlatCollective,
-}
-
-impl WaitCondition for FlatArrivals<'_> {
-    type SleepMark = u32;
-
-    #[inline]
-    fn is_met(&self) -> bool {
-        self.executor.have_all_arrived(self.run, self.collective)
-    }
-
-    fn prepare_sleep(&self) -> Option<u32> {
-        arrival::mark(&self.executor.sleepers.word, || self.is_met())
-    }
-
-    fn sleep(&self, mark: u32, limit: Duration) {
-        futex::wait(&self.executor.sleepers.word, mark, Some(limit));
     }
 }

@@ -45,7 +45,7 @@ pub(crate) struct FlatExecutor {
     pub(crate) ranks: u32,
     cells: u64,
     pub(crate) cell_bytes: u64,
-    pub(super) sleepers: Mapped<SleepersLine>,
+    pub(crate) sleepers: Mapped<SleepersLine>,
     slots: Vec<FlatSlot>,
     states: Vec<SharedStates>,
     pub(super) state: Arc<CommunicatorState>,
@@ -291,7 +291,7 @@ impl FlatExecutor {
 }
 
 impl Executor for FlatExecutor {
-    type Operation = FlatCollective;
+    type Parameters = FlatCollective;
     type Bindings = ResultBinding;
     type Scratch = Staging;
 

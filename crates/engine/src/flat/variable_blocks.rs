@@ -6,16 +6,16 @@ use std::sync::Arc;
 
 /// End offsets of blocks. A few are stored in place: a heap allocation costs as much as a small
 /// collective.
-type Ends = SmallVec<[u64; 8]>;
+type BlockEnds = SmallVec<[u64; 8]>;
 
 /// Sizes of this rank's blocks.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct VariableBlocks {
     /// End of each block of the contribution: one block, or one for each rank.
-    pub(crate) sent: Ends,
+    pub(crate) sent: BlockEnds,
     /// End of each block of the result: one from each rank, or one block. Empty if this rank
     /// receives nothing.
-    pub(crate) received: Ends,
+    pub(crate) received: BlockEnds,
     /// Neighbour collectives: the sources of the result's blocks.
     pub(crate) sources: Option<Arc<[Option<Edge>]>>,
     /// Neighbour collectives: the destinations of the contribution's blocks, unless one block is
@@ -99,7 +99,7 @@ impl VariableBlocks {
     }
 }
 
-fn ends(sizes: impl IntoIterator<Item = u64>) -> Ends {
+fn ends(sizes: impl IntoIterator<Item = u64>) -> BlockEnds {
     let add = |end: &mut u64, size| {
         *end = end.saturating_add(size);
         Some(*end)

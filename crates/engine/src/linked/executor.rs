@@ -136,7 +136,7 @@ fn indices(range: &Range<u64>) -> Range<usize> {
 }
 
 impl Executor for LinkedExecutor {
-    type Operation = ();
+    type Parameters = ();
     type Bindings = SmallVec<[Binding; 2]>;
     type Scratch = LongStaging;
 

@@ -5,14 +5,11 @@ use super::ring_set::RingSet;
 use super::words::PieceState;
 use crate::context::Context;
 use crate::error::Error;
-use crate::protocol::arrival;
 use crate::signature::{CallKind, Signature};
-use crate::wait::{self, WaitCondition};
+use crate::wait::{self, SleepersCondition};
 use goal::arithmetic::{self, Arithmetic, ArithmeticError, DataType};
-use shm::futex;
 use smallvec::SmallVec;
 use std::cell::RefCell;
-use std::time::Duration;
 
 /// A message to another rank.
 #[derive(Debug)]
@@ -185,7 +182,9 @@ impl<'a> Transfer<'a> {
             }
             context.check_liveness(sequence, call, |rank| !self.awaits(rank))
         };
-        let can_move = PieceCanMove { transfer: self, mover: RefCell::new(mover) };
+        let mover = RefCell::new(mover);
+        let is_met = || self.can_move(&mut mover.borrow_mut());
+        let can_move = SleepersCondition { word: &context.sleepers.word, is_met };
         wait::until(
             &can_move,
             context.member.node().spin_policy(),
@@ -221,29 +220,6 @@ fn call_tag(sequence: u64, call: Signature) -> u32 {
     /// 2³² divided by the golden ratio: the products of consecutive numbers are far apart.
     const SPREAD: u32 = 0x9e37_79b1;
     (call.digest24() ^ ((sequence as u32).wrapping_mul(SPREAD) >> 8)) & 0xff_ffff
-}
-
-/// Holds when a piece can be sent or received.
-struct PieceCanMove<'m, 'a, 's> {
-    transfer: &'m Transfer<'a>,
-    mover: RefCell<&'m mut PieceMover<'s>>,
-}
-
-impl WaitCondition for PieceCanMove<'_, '_, '_> {
-    type SleepMark = u32;
-
-    fn is_met(&self) -> bool {
-        self.transfer.can_move(&mut self.mover.borrow_mut())
-    }
-
-    fn prepare_sleep(&self) -> Option<u32> {
-        let context = self.mover.borrow().context;
-        arrival::mark(&context.sleepers.word, || self.is_met())
-    }
-
-    fn sleep(&self, mark: u32, limit: Duration) {
-        futex::wait(&self.mover.borrow().context.sleepers.word, mark, Some(limit));
-    }
 }
 
 /// Moves the pieces of one call.

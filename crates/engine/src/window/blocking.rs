@@ -22,7 +22,7 @@ pub(crate) enum BlockingStart {
 /// An executor of blocking collectives.
 pub(crate) trait BlockingExecutor: Executor {
     /// Places the inputs of a run that takes no memory from the arena. The run has begun.
-    fn place(&self, run: u64, call: &Self::Operation, arguments: &[Argument<'_>]) -> Outcome;
+    fn place(&self, run: u64, call: &Self::Parameters, arguments: &[Argument<'_>]) -> Outcome;
 }
 
 impl<P: BlockingExecutor> InflightWindow<P> {
@@ -31,7 +31,7 @@ impl<P: BlockingExecutor> InflightWindow<P> {
     pub(crate) fn start_blocking(
         &self,
         sequence: u64,
-        call: &P::Operation,
+        call: &P::Parameters,
         arguments: &[Argument<'_>],
     ) -> BlockingStart {
         let takes_memory = self.executor.is_large(call);
@@ -79,7 +79,7 @@ impl<P: BlockingExecutor> InflightWindow<P> {
     pub(crate) fn abandon_blocking(
         &self,
         number: RunNumber,
-        call: &P::Operation,
+        call: &P::Parameters,
         bindings: &P::Bindings,
     ) {
         let mut starter = self.lock();
@@ -95,7 +95,7 @@ impl<P: BlockingExecutor> InflightWindow<P> {
     pub(crate) fn fetch_blocking(
         &self,
         number: RunNumber,
-        call: &P::Operation,
+        call: &P::Parameters,
         bindings: &P::Bindings,
         outputs: &mut [&mut [u8]],
     ) -> Outcome {

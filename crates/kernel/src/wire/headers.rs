@@ -1,6 +1,6 @@
 //! Ethernet, IP and UDP headers of packets.
 
-use super::packet::{HEADER, Header, Key, LONGEST_PIECE, MessageHeader, beginning};
+use super::packet::{HEADER, Key, LONGEST_PIECE, MessageHeader, PacketHeader, beginning};
 use super::siphash::State;
 use bytemuck::{Pod, Zeroable};
 use std::net::IpAddr;
@@ -35,7 +35,7 @@ pub fn piece_bytes(mtu: u32, address: IpAddr) -> u32 {
 pub(super) struct Peer {
     /// Headers, aligned to the end.
     network: [u8; 64],
-    header: Header,
+    header: PacketHeader,
     is_version_6: u32,
     ip_sum: u32,
     udp_sum: u32,

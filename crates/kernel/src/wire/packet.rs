@@ -17,7 +17,7 @@ const DATA: u32 = 1;
 const REQUEST: u32 = 2;
 const ANSWER: u32 = 4;
 /// Bytes of a packet before its message.
-pub(crate) const HEADER: usize = size_of::<Header>();
+pub(crate) const HEADER: usize = size_of::<PacketHeader>();
 /// Bytes of the MAC, which does not cover itself.
 const MAC: usize = 8;
 /// Bytes behind the MAC that are the same in all packets of a stream.
@@ -38,7 +38,7 @@ impl std::fmt::Debug for Key {
 /// Header of a packet; [`wire`](super) describes the bytes.
 #[repr(C)]
 #[derive(Clone, Copy, Debug, Pod, Zeroable)]
-pub(super) struct Header {
+pub(super) struct PacketHeader {
     mac: u64,
     magic: u32,
     version: u8,
@@ -54,9 +54,19 @@ pub(super) struct Header {
 
 /// Returns a header with the fields that are equal in all packets of a stream, and the bytes of
 /// these fields.
-pub(super) fn beginning(job: u64, source: u32, destination: u32) -> (Header, [u8; BEGINNING]) {
-    let header =
-        Header { magic: MAGIC, version: VERSION, job, source, destination, ..Header::zeroed() };
+pub(super) fn beginning(
+    job: u64,
+    source: u32,
+    destination: u32,
+) -> (PacketHeader, [u8; BEGINNING]) {
+    let header = PacketHeader {
+        magic: MAGIC,
+        version: VERSION,
+        job,
+        source,
+        destination,
+        ..PacketHeader::zeroed()
+    };
     let mut same = [0; BEGINNING];
     same.copy_from_slice(&bytemuck::bytes_of(&header)[MAC..MAC + BEGINNING]);
     (header, same)
@@ -163,14 +173,14 @@ pub enum DecodeError {
 impl Packet {
     /// Returns the packet as the UDP payload of a datagram. A piece is cut at [`LONGEST_PIECE`].
     pub fn encode(&self, key: &Key) -> Vec<u8> {
-        let mut header = Header {
+        let mut header = PacketHeader {
             magic: MAGIC,
             version: VERSION,
             job: self.job,
             source: self.source,
             destination: self.destination,
             acknowledged: self.acknowledged,
-            ..Header::zeroed()
+            ..PacketHeader::zeroed()
         };
         let mut message = Vec::new();
         match &self.content {
@@ -211,7 +221,7 @@ impl Packet {
         }
         // Cheap checks first, then the MAC: most foreign packets cost no hash. Only authenticated
         // bytes are interpreted behind it.
-        let header: Header = bytemuck::pod_read_unaligned(&bytes[..HEADER]);
+        let header: PacketHeader = bytemuck::pod_read_unaligned(&bytes[..HEADER]);
         if header.magic != MAGIC || header.version != VERSION || header.zeros != [0; 3] {
             return Err(Strange("another protocol or version"));
         }
@@ -235,13 +245,13 @@ impl Packet {
             return Err(Strange("a number before the first"));
         }
         let content = Content::decode(&header, &bytes[HEADER..])?;
-        let Header { source, destination, acknowledged, .. } = header;
+        let PacketHeader { source, destination, acknowledged, .. } = header;
         Ok(Packet { job, source, destination, acknowledged, content })
     }
 }
 
 impl Content {
-    fn decode(header: &Header, message: &[u8]) -> Result<Self, DecodeError> {
+    fn decode(header: &PacketHeader, message: &[u8]) -> Result<Self, DecodeError> {
         use DecodeError::Strange;
         match (header.flags, message.split_at_checked(size_of::<MessageHeader>())) {
             (DATA, Some((of_message, piece))) if header.sequence >= WINDOW => {
@@ -281,7 +291,7 @@ fn mac(bytes: &[u8], key: &Key) -> u64 {
     hasher.finish()
 }
 
-const _: () = assert!(size_of::<Header>() == 56 && size_of::<MessageHeader>() == 48);
+const _: () = assert!(size_of::<PacketHeader>() == 56 && size_of::<MessageHeader>() == 48);
 
 #[cfg(test)]
 mod tests {

@@ -61,8 +61,8 @@ pub(crate) trait Way {
 impl Way for ExpressPort {
     fn send(&mut self, number: u64) -> Result<()> {
         // The receiver would notice a number of more than five bytes.
-        let message =
-            express::Message::of_number(SourceName::default(), 0, number).unwrap_or_default();
+        let message = express::ExpressMessage::of_number(SourceName::default(), 0, number)
+            .unwrap_or_default();
         Ok(self.senders[RECEIVER as usize].send(&message)?)
     }
 

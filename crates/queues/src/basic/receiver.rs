@@ -4,7 +4,7 @@ use super::memory::{MappedRing, POLICY, geometry, map};
 use super::ring::{ARRIVALS, Corruption, ROOM, RingError};
 use super::ring_receiver::{MessageLocation, RingReceiver};
 use super::signal::FutexSignal;
-use super::stamp::Header;
+use super::stamp::BasicHeader;
 use crate::error::{CreateError, RecvError};
 use crate::one_poll::{PollSet, Polled};
 use shm::event::Notify;
@@ -93,7 +93,7 @@ impl Receiver {
     ///
     /// [`RecvError::Closed`] after the last message, [`RecvError::ProcessExited`],
     /// [`RecvError::Corrupt`].
-    pub fn recv(&mut self) -> Result<Message<'_>, RecvError> {
+    pub fn recv(&mut self) -> Result<BasicMessage<'_>, RecvError> {
         self.recv_before(None)
     }
 
@@ -102,7 +102,7 @@ impl Receiver {
     /// # Errors
     ///
     /// As [`Self::recv`], and [`RecvError::Timeout`].
-    pub fn recv_timeout(&mut self, timeout: Duration) -> Result<Message<'_>, RecvError> {
+    pub fn recv_timeout(&mut self, timeout: Duration) -> Result<BasicMessage<'_>, RecvError> {
         self.recv_before(Instant::now().checked_add(timeout))
     }
 
@@ -111,13 +111,13 @@ impl Receiver {
     /// # Errors
     ///
     /// As [`Self::recv`], and [`RecvError::Timeout`].
-    pub fn recv_deadline(&mut self, deadline: Instant) -> Result<Message<'_>, RecvError> {
+    pub fn recv_deadline(&mut self, deadline: Instant) -> Result<BasicMessage<'_>, RecvError> {
         self.recv_before(Some(deadline))
     }
 
-    fn recv_before(&mut self, deadline: Option<Instant>) -> Result<Message<'_>, RecvError> {
+    fn recv_before(&mut self, deadline: Option<Instant>) -> Result<BasicMessage<'_>, RecvError> {
         match self.ring.take_by(deadline) {
-            Ok(found) => Ok(Message { receiver: self, found }),
+            Ok(found) => Ok(BasicMessage { receiver: self, found }),
             Err(error) => Err(self.failed(error)),
         }
     }
@@ -128,9 +128,9 @@ impl Receiver {
     /// # Errors
     ///
     /// [`RecvError::Closed`], [`RecvError::Corrupt`].
-    pub fn try_recv(&mut self) -> Result<Option<Message<'_>>, RecvError> {
+    pub fn try_recv(&mut self) -> Result<Option<BasicMessage<'_>>, RecvError> {
         match self.ring.take() {
-            Ok(found) => Ok(found.map(|found| Message { receiver: self, found })),
+            Ok(found) => Ok(found.map(|found| BasicMessage { receiver: self, found })),
             Err(error) => Err(self.failed(error)),
         }
     }
@@ -180,14 +180,14 @@ impl Polled for Receiver {
 
 /// Message in place, where its sender composed it. Dropping it releases its lines.
 #[derive(Debug)]
-pub struct Message<'a> {
+pub struct BasicMessage<'a> {
     receiver: &'a mut Receiver,
     found: MessageLocation,
 }
 
-impl Message<'_> {
+impl BasicMessage<'_> {
     /// Returns the sender and the handler.
-    pub fn header(&self) -> Header {
+    pub fn header(&self) -> BasicHeader {
         self.found.header
     }
 
@@ -197,7 +197,7 @@ impl Message<'_> {
     }
 }
 
-impl Drop for Message<'_> {
+impl Drop for BasicMessage<'_> {
     fn drop(&mut self) {
         self.receiver.ring.release();
     }
@@ -213,7 +213,7 @@ pub struct Batch<'a> {
 #[derive(Debug, Clone, Copy)]
 pub struct Part<'a> {
     /// Sender and handler.
-    pub header: Header,
+    pub header: BasicHeader,
     /// Bytes of the message.
     pub bytes: &'a [u8],
 }

@@ -4,7 +4,7 @@ use super::ring::{
     ARRIVALS, ASKS_ARRIVAL, ASKS_HALF_FULL, AWAKE, CLOSED, CREDIT, Corruption, Geometry, IN_SET,
     INDEX, ONE_REQUEST, RECEIVER, ROOM, RingError, RingSleeper, SENDER, SET, SLEEPS, Signal,
 };
-use super::stamp::{Header, Stamp};
+use super::stamp::{BasicHeader, Stamp};
 use super::words::load_bytes;
 use crate::sync::{AtomicU64, Ordering};
 use shm::event::Notify;
@@ -15,7 +15,7 @@ use std::time::Instant;
 /// Checked location of a message.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct MessageLocation {
-    pub(crate) header: Header,
+    pub(crate) header: BasicHeader,
     pub(crate) bytes: usize,
     position: u64,
 }
@@ -111,7 +111,10 @@ impl<M: Deref<Target = [AtomicU64]>, S: Signal> RingReceiver<M, S> {
     }
 
     /// Copies the next message, which its sender may overwrite at any time, and releases it.
-    pub(crate) fn copy_next(&mut self, into: &mut Vec<u8>) -> Result<Option<Header>, RingError> {
+    pub(crate) fn copy_next(
+        &mut self,
+        into: &mut Vec<u8>,
+    ) -> Result<Option<BasicHeader>, RingError> {
         let Some(found) = self.take()? else { return Ok(None) };
         into.clear();
         into.resize(found.bytes, 0);

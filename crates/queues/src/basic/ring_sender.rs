@@ -4,7 +4,7 @@ use super::ring::{
     ARRIVALS, ASKS_ARRIVAL, ASKS_HALF_FULL, AWAKE, CLOSED, CREDIT, Corruption, Geometry, IN_SET,
     INDEX, RECEIVER, REQUEST, ROOM, RingError, RingSleeper, SENDER, SET, SLEEPS, Signal,
 };
-use super::stamp::{Header, Stamp};
+use super::stamp::{BasicHeader, Stamp};
 use crate::sync::{AtomicU64, Ordering, fence};
 use shm::wait::{Sleeper, SpinPolicy, Waiter, wait};
 use std::ops::Deref;
@@ -76,7 +76,11 @@ impl<M: Deref<Target = [AtomicU64]>, S: Signal> RingSender<M, S> {
     }
 
     /// Starts a message in the space that [`Self::space_for`] or [`Self::wait_for_space`] returned.
-    pub(crate) fn compose(&mut self, header: Header, room: FreeSpace) -> ReservedMessage<'_, M, S> {
+    pub(crate) fn compose(
+        &mut self,
+        header: BasicHeader,
+        room: FreeSpace,
+    ) -> ReservedMessage<'_, M, S> {
         // Recorded now, before the message is finished: an abandoned message leaves data in its
         // lines, too.
         for line in 1..self.geometry.lines_of(room.bytes) {
@@ -268,7 +272,7 @@ impl<M: Deref<Target = [AtomicU64]>, S: Signal> Waiter for SpaceWait<'_, M, S> {
 #[derive(Debug)]
 pub(crate) struct ReservedMessage<'a, M: Deref<Target = [AtomicU64]>, S: Signal> {
     sender: &'a mut RingSender<M, S>,
-    header: Header,
+    header: BasicHeader,
     room: FreeSpace,
 }
 

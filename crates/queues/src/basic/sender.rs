@@ -4,7 +4,7 @@ use super::memory::{MappedRing, POLICY, geometry, map};
 use super::ring::{ARRIVALS, Corruption, ROOM, RingError, Signal};
 use super::ring_sender::{FreeSpace, ReservedMessage, RingSender};
 use super::signal::FutexSignal;
-use super::stamp::Header;
+use super::stamp::BasicHeader;
 use super::words;
 use crate::error::{CreateError, SendError};
 use shm::event::Event;
@@ -65,7 +65,7 @@ impl Sender {
     ///
     /// [`SendError::TooLong`], [`SendError::Closed`], [`SendError::ProcessExited`],
     /// [`SendError::Corrupt`].
-    pub fn reserve(&mut self, header: Header, bytes: usize) -> Result<Buffer<'_>, SendError> {
+    pub fn reserve(&mut self, header: BasicHeader, bytes: usize) -> Result<Buffer<'_>, SendError> {
         self.reserve_before(header, bytes, None)
     }
 
@@ -76,7 +76,7 @@ impl Sender {
     /// As [`Self::reserve`], and [`SendError::Timeout`].
     pub fn reserve_deadline(
         &mut self,
-        header: Header,
+        header: BasicHeader,
         bytes: usize,
         deadline: Instant,
     ) -> Result<Buffer<'_>, SendError> {
@@ -85,7 +85,7 @@ impl Sender {
 
     fn reserve_before(
         &mut self,
-        header: Header,
+        header: BasicHeader,
         bytes: usize,
         deadline: Option<Instant>,
     ) -> Result<Buffer<'_>, SendError> {
@@ -102,7 +102,7 @@ impl Sender {
     /// As [`Self::reserve`].
     pub fn try_reserve(
         &mut self,
-        header: Header,
+        header: BasicHeader,
         bytes: usize,
     ) -> Result<Option<Buffer<'_>>, SendError> {
         match self.ring.space_for(bytes) {
@@ -136,7 +136,7 @@ impl Sender {
         }
     }
 
-    fn buffer(&mut self, header: Header, room: FreeSpace) -> Buffer<'_> {
+    fn buffer(&mut self, header: BasicHeader, room: FreeSpace) -> Buffer<'_> {
         Buffer { composing: self.ring.compose(header, room) }
     }
 
@@ -150,7 +150,7 @@ impl Sender {
     /// # Errors
     ///
     /// As [`Self::reserve`].
-    pub fn send(&mut self, header: Header, bytes: &[u8]) -> Result<(), SendError> {
+    pub fn send(&mut self, header: BasicHeader, bytes: &[u8]) -> Result<(), SendError> {
         self.reserve(header, bytes.len())?.finish_with(bytes);
         self.publish();
         Ok(())
@@ -163,7 +163,7 @@ impl Sender {
     /// As [`Self::reserve_deadline`].
     pub fn send_timeout(
         &mut self,
-        header: Header,
+        header: BasicHeader,
         bytes: &[u8],
         timeout: Duration,
     ) -> Result<(), SendError> {
@@ -180,7 +180,7 @@ impl Sender {
     /// As [`Self::reserve_deadline`].
     pub fn send_deadline(
         &mut self,
-        header: Header,
+        header: BasicHeader,
         bytes: &[u8],
         deadline: Instant,
     ) -> Result<(), SendError> {
@@ -194,7 +194,7 @@ impl Sender {
     /// # Errors
     ///
     /// As [`Self::reserve`].
-    pub fn try_send(&mut self, header: Header, bytes: &[u8]) -> Result<bool, SendError> {
+    pub fn try_send(&mut self, header: BasicHeader, bytes: &[u8]) -> Result<bool, SendError> {
         let Some(buffer) = self.try_reserve(header, bytes.len())? else { return Ok(false) };
         buffer.finish_with(bytes);
         self.publish();

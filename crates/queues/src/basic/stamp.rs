@@ -27,7 +27,7 @@ pub(crate) const MAX_BYTES: usize = (1 << LENGTH_BITS) - 1;
 
 /// Header of a message.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub struct Header {
+pub struct BasicHeader {
     /// Name of the sender, to which a reply goes.
     pub source: SourceName,
     /// Number of the handler to run.
@@ -40,7 +40,7 @@ pub(crate) enum Stamp {
     /// Start of a message.
     Message {
         /// Its header.
-        header: Header,
+        header: BasicHeader,
         /// Its length in bytes.
         bytes: usize,
     },
@@ -63,8 +63,8 @@ impl Stamp {
     pub(crate) fn encode(self, lap: u64) -> u64 {
         let (kind, length, header) = match self {
             Stamp::Message { header, bytes } => (1, bytes as u64, header),
-            Stamp::Skip { lines } => (2, lines, Header::default()),
-            Stamp::End => (3, 0, Header::default()),
+            Stamp::Skip { lines } => (2, lines, BasicHeader::default()),
+            Stamp::End => (3, 0, BasicHeader::default()),
         };
         length & MAX_BYTES as u64
             | u64::from(header.handler) << HANDLER_SHIFT
@@ -93,7 +93,7 @@ impl Stamp {
         Ok(Some(match kind {
             1 => {
                 let source = SourceName::from_bits(word >> SOURCE_SHIFT);
-                let header = Header { source, handler: (word >> HANDLER_SHIFT) as u8 };
+                let header = BasicHeader { source, handler: (word >> HANDLER_SHIFT) as u8 };
                 Stamp::Message { header, bytes: length as usize }
             }
             2 => Stamp::Skip { lines: length },
@@ -109,7 +109,8 @@ mod tests {
     #[test]
     fn a_stamp_is_valid_in_its_own_lap_only() {
         let source = SourceName::new(16_383).expect("the last name");
-        let message = Stamp::Message { header: Header { source, handler: 255 }, bytes: MAX_BYTES };
+        let message =
+            Stamp::Message { header: BasicHeader { source, handler: 255 }, bytes: MAX_BYTES };
         for stamp in [message, Stamp::Skip { lines: 3 }, Stamp::End] {
             for lap in [0, 1, LAP_MASK - 1, LAP_MASK, LAP_MASK + 1, u64::MAX] {
                 let word = stamp.encode(lap);

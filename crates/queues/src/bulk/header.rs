@@ -7,7 +7,7 @@ pub(super) const BYTES: u64 = 64;
 
 /// Path of a message, and the data of that path.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Header {
+pub(super) enum BulkHeader {
     /// The message follows in the stream, padded to whole lines.
     Staged {
         /// Length of the message.
@@ -39,21 +39,21 @@ pub(super) fn padded(bytes: usize) -> u64 {
     (bytes as u64).next_multiple_of(BYTES)
 }
 
-impl Header {
+impl BulkHeader {
     /// Returns the length of the message.
     pub(super) fn bytes(self) -> u64 {
         match self {
-            Header::Staged { bytes }
-            | Header::Direct { bytes, .. }
-            | Header::InPlace { bytes, .. } => bytes,
+            BulkHeader::Staged { bytes }
+            | BulkHeader::Direct { bytes, .. }
+            | BulkHeader::InPlace { bytes, .. } => bytes,
         }
     }
 
     pub(super) fn to_line(self) -> [u8; BYTES as usize] {
         let words = match self {
-            Header::Staged { bytes } => [1, bytes, 0, 0],
-            Header::Direct { bytes, address, transfer } => [2, bytes, address, transfer],
-            Header::InPlace { bytes, at, transfer } => [3, bytes, at.0, transfer],
+            BulkHeader::Staged { bytes } => [1, bytes, 0, 0],
+            BulkHeader::Direct { bytes, address, transfer } => [2, bytes, address, transfer],
+            BulkHeader::InPlace { bytes, at, transfer } => [3, bytes, at.0, transfer],
         };
         let mut line = [0; BYTES as usize];
         for (bytes, word) in line.as_chunks_mut::<8>().0.iter_mut().zip(words) {
@@ -73,9 +73,9 @@ impl Header {
             return None;
         }
         match word(0) {
-            1 => Some(Header::Staged { bytes }),
-            2 => Some(Header::Direct { bytes, address: word(2), transfer }),
-            3 => Some(Header::InPlace { bytes, at: Offset(word(2)), transfer }),
+            1 => Some(BulkHeader::Staged { bytes }),
+            2 => Some(BulkHeader::Direct { bytes, address: word(2), transfer }),
+            3 => Some(BulkHeader::InPlace { bytes, at: Offset(word(2)), transfer }),
             _ => None,
         }
     }
@@ -87,12 +87,12 @@ mod tests {
 
     #[test]
     fn headers_survive_a_round_trip_and_other_lines_are_rejected() {
-        let direct = Header::Direct { bytes: 9, address: 77, transfer: 3 };
-        let in_place = Header::InPlace { bytes: 9, at: Offset(64), transfer: 3 };
-        for header in [Header::Staged { bytes: 5 }, direct, in_place] {
-            assert_eq!(Header::of_line(header.to_line()), Some(header));
+        let direct = BulkHeader::Direct { bytes: 9, address: 77, transfer: 3 };
+        let in_place = BulkHeader::InPlace { bytes: 9, at: Offset(64), transfer: 3 };
+        for header in [BulkHeader::Staged { bytes: 5 }, direct, in_place] {
+            assert_eq!(BulkHeader::of_line(header.to_line()), Some(header));
         }
-        assert_eq!(Header::of_line([0; 64]), None);
-        assert_eq!(Header::of_line([0xff; 64]), None);
+        assert_eq!(BulkHeader::of_line([0; 64]), None);
+        assert_eq!(BulkHeader::of_line([0xff; 64]), None);
     }
 }

@@ -2,7 +2,7 @@
 
 use super::direct_access::DirectAccess;
 use super::error::BulkError;
-use super::header::{self, Header};
+use super::header::{self, BulkHeader};
 use super::memory::LinkMemory;
 use super::owner::LinkOwner;
 use super::path::{DirectPath, Path, Received};
@@ -101,11 +101,11 @@ impl Receiver {
             }
             let buffer = &mut buffer[..bytes as usize];
             let received = match header {
-                Header::Staged { .. } => self.unstage(buffer)?.then_some(Path::Staged),
-                Header::Direct { address, transfer, .. } => {
+                BulkHeader::Staged { .. } => self.unstage(buffer)?.then_some(Path::Staged),
+                BulkHeader::Direct { address, transfer, .. } => {
                     self.copy(address, transfer, buffer)?.then_some(Path::Direct)
                 }
-                Header::InPlace { at, transfer, .. } => {
+                BulkHeader::InPlace { at, transfer, .. } => {
                     let copied =
                         self.inspect(at, bytes, transfer, |there| buffer.copy_from_slice(there))?;
                     copied.map(|()| Path::InPlace)
@@ -129,13 +129,13 @@ impl Receiver {
         loop {
             let header = self.next_header(None)?;
             let bytes = header.bytes();
-            let result = if let Header::InPlace { at, transfer, .. } = header {
+            let result = if let BulkHeader::InPlace { at, transfer, .. } = header {
                 self.inspect(at, bytes, transfer, |there| read.take().map(|read| read(there)))?
                     .flatten()
             } else {
                 let mut buffer = vec![0; bytes as usize];
                 let received = match header {
-                    Header::Direct { address, transfer, .. } => {
+                    BulkHeader::Direct { address, transfer, .. } => {
                         self.copy(address, transfer, &mut buffer)?
                     }
                     _ => self.unstage(&mut buffer)?,
@@ -149,7 +149,7 @@ impl Receiver {
     }
 
     /// Waits for a header. It stays the next item of the stream.
-    fn next_header(&mut self, deadline: Option<Instant>) -> Result<Header, BulkError> {
+    fn next_header(&mut self, deadline: Option<Instant>) -> Result<BulkHeader, BulkError> {
         let memory = &self.memory;
         let at = self.at;
         let poll = || match available(memory, at, at) {
@@ -168,7 +168,7 @@ impl Receiver {
         if there < header::BYTES || self.memory.unstage(self.at, &mut line).is_err() {
             return Err(self.broken());
         }
-        Header::of_line(line).ok_or_else(|| self.broken())
+        BulkHeader::of_line(line).ok_or_else(|| self.broken())
     }
 
     /// Copies a message out of the staging area while the sender copies it in. Returns false if the

@@ -2,7 +2,7 @@
 
 use super::direct_access::DirectAccess;
 use super::error::BulkError;
-use super::header::{self, Header};
+use super::header::{self, BulkHeader};
 use super::memory::LinkMemory;
 use super::owner::LinkOwner;
 use super::path::{DirectPath, Path, Policy};
@@ -147,7 +147,7 @@ impl Sender {
         if there.is_ok_and(|there| there.cast_const() != bytes.as_slice().as_ptr()) {
             return Err(BulkError::OtherSegment { link });
         }
-        self.offer(None, |transfer| Header::InPlace {
+        self.offer(None, |transfer| BulkHeader::InPlace {
             bytes: bytes.bytes(),
             at: bytes.offset(),
             transfer,
@@ -163,7 +163,7 @@ impl Sender {
     fn send_direct(&mut self, bytes: &[u8], deadline: Option<Instant>) -> Result<(), BulkError> {
         let address = bytes.as_ptr() as u64;
         let length = bytes.len() as u64;
-        self.offer(deadline, |transfer| Header::Direct { bytes: length, address, transfer })?;
+        self.offer(deadline, |transfer| BulkHeader::Direct { bytes: length, address, transfer })?;
         let memory = &self.memory;
         let link = memory.offset();
         let shared = &memory.header.transfer;
@@ -191,7 +191,7 @@ impl Sender {
     fn offer(
         &mut self,
         deadline: Option<Instant>,
-        header: impl Fn(u64) -> Header,
+        header: impl Fn(u64) -> BulkHeader,
     ) -> Result<(), BulkError> {
         self.wait_for_credit(header::BYTES, deadline)?;
         let memory = &self.memory;
@@ -224,7 +224,7 @@ impl Sender {
     fn send_staged(&mut self, bytes: &[u8], deadline: Option<Instant>) -> Result<(), BulkError> {
         let piece = piece_bytes(bytes.len(), self.memory.staging());
         let (head, rest) = bytes.split_at(bytes.len().min(piece));
-        let header = Header::Staged { bytes: bytes.len() as u64 };
+        let header = BulkHeader::Staged { bytes: bytes.len() as u64 };
         self.wait_for_credit(header::BYTES + header::padded(head.len()), deadline)?;
         self.memory.stage(self.filled, &header.to_line()).map_err(|_| self.broken())?;
         self.memory.stage(self.filled + header::BYTES, head).map_err(|_| self.broken())?;

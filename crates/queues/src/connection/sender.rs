@@ -5,7 +5,7 @@ use super::error::ConnectionError;
 use super::job_queues::PeerQueues;
 use super::queue_transport::QueueTransport;
 use super::socket::{POLICY, SocketSleeper};
-use crate::basic::Header;
+use crate::basic::BasicHeader;
 use crate::basic::ring::{RingError, Signal};
 use crate::basic::ring_sender::{FreeSpace, RingSender};
 use crate::basic::words::store_bytes;
@@ -196,7 +196,7 @@ impl Sender {
             Transport::Ring(ring) => {
                 let room = ring.ring.wait_for_space(bytes.len(), deadline);
                 let room = room.map_err(|error| ring.peer.explain(&self.end, error))?;
-                ring.compose(Header { source: self.source, handler }, bytes, room);
+                ring.compose(BasicHeader { source: self.source, handler }, bytes, room);
                 ring.ring.publish();
                 Ok(true)
             }
@@ -244,7 +244,7 @@ impl Sender {
                 let room = ring.ring.space_for(bytes.len());
                 let room = room.map_err(|error| ring.peer.explain(&self.end, error))?;
                 let Some(room) = room else { return Ok(false) };
-                ring.compose(Header { source: self.source, handler }, bytes, room);
+                ring.compose(BasicHeader { source: self.source, handler }, bytes, room);
                 Ok(true)
             }
             Transport::Queue(queue) => {
@@ -335,7 +335,7 @@ impl Sender {
 }
 
 impl RingTransport {
-    fn compose(&mut self, header: Header, bytes: &[u8], room: FreeSpace) {
+    fn compose(&mut self, header: BasicHeader, bytes: &[u8], room: FreeSpace) {
         let message = self.ring.compose(header, room);
         store_bytes(message.words(), bytes);
         message.finish();

@@ -26,7 +26,7 @@
 use super::slot::{self, SlotState};
 use crate::consumers::{Consumers, advance};
 use crate::error::{RecvError, SendError};
-use crate::message::Message;
+use crate::message::ExpressMessage;
 use crate::sync::{AtomicU32, AtomicU64, Ordering};
 
 /// Maximum number of attempts of an operation. Contention never exceeds it; corrupt memory does.
@@ -78,7 +78,7 @@ impl<'a> WordRing<'a> {
     #[inline]
     pub(crate) fn try_send(
         &self,
-        message: Message,
+        message: ExpressMessage,
         generation: u32,
         next: &AtomicU64,
     ) -> Result<u64, SendError> {
@@ -183,7 +183,7 @@ impl<'a> WordRing<'a> {
 
     /// Receives the next message if there is one.
     #[inline]
-    pub(crate) fn try_recv<C: Consumers>(&self) -> Result<Option<Message>, RecvError> {
+    pub(crate) fn try_recv<C: Consumers>(&self) -> Result<Option<ExpressMessage>, RecvError> {
         for _ in 0..ROUNDS {
             // Acquire: pairs with the Release half of another receiver's `advance`.
             let head = self.head.load(Ordering::Acquire);
@@ -192,7 +192,7 @@ impl<'a> WordRing<'a> {
             if slot::is_full_in(seen, self.lap(head)) {
                 if advance::<C>(self.head, head, head.wrapping_add(1)) {
                     self.release(head);
-                    return Ok(Some(Message::from_bits(seen)));
+                    return Ok(Some(ExpressMessage::from_bits(seen)));
                 }
                 continue;
             }
@@ -213,7 +213,7 @@ impl<'a> WordRing<'a> {
         &self,
         head: u64,
         seen: u64,
-    ) -> Option<Result<Option<Message>, RecvError>> {
+    ) -> Option<Result<Option<ExpressMessage>, RecvError>> {
         let lap = self.lap(head);
         if seen == slot::closed(lap) {
             return Some(Err(RecvError::Closed));
@@ -231,7 +231,7 @@ impl<'a> WordRing<'a> {
     /// Receives up to `into.len()` messages with one exchange; returns their number.
     pub(crate) fn try_recv_many<C: Consumers>(
         &self,
-        into: &mut [Message],
+        into: &mut [ExpressMessage],
     ) -> Result<usize, RecvError> {
         let limit = into.len().min(self.slots.len());
         for _ in 0..ROUNDS {
@@ -243,7 +243,7 @@ impl<'a> WordRing<'a> {
                 if !slot::is_full_in(seen, self.lap(position)) {
                     break;
                 }
-                into[count] = Message::from_bits(seen);
+                into[count] = ExpressMessage::from_bits(seen);
                 count += 1;
             }
             if count == 0 {

@@ -13,7 +13,7 @@
 //! empty word occurs once in the life of a slot. A sender that was stopped for any number of laps
 //! therefore fails its compare-exchange. Zeroed slots are empty in lap 0.
 
-use crate::message::{MESSAGE_BITS, Message};
+use crate::message::{ExpressMessage, MESSAGE_BITS};
 
 const FULL: u64 = 1 << 63;
 const PARITY_SHIFT: u32 = 62;
@@ -25,7 +25,7 @@ const CONTENT: u64 = MESSAGE_BITS;
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum SlotState {
     /// Holds a message of a lap with this parity.
-    Full { odd: bool, message: Message },
+    Full { odd: bool, message: ExpressMessage },
     /// Empty; to be written in this lap.
     Empty(u64),
     /// Closed from this lap on.
@@ -34,7 +34,7 @@ pub(crate) enum SlotState {
 
 /// Encodes a slot that holds `message`, written in `lap`.
 #[inline]
-pub(crate) const fn full(lap: u64, message: Message) -> u64 {
+pub(crate) const fn full(lap: u64, message: ExpressMessage) -> u64 {
     FULL | (lap & 1) << PARITY_SHIFT | message.to_bits()
 }
 
@@ -60,7 +60,7 @@ pub(crate) const fn is_full_in(word: u64, lap: u64) -> bool {
 #[inline]
 pub(crate) const fn read(word: u64) -> SlotState {
     if word & FULL != 0 {
-        SlotState::Full { odd: word & CLOSED != 0, message: Message::from_bits(word) }
+        SlotState::Full { odd: word & CLOSED != 0, message: ExpressMessage::from_bits(word) }
     } else if word & CLOSED != 0 {
         SlotState::Closed(word & CONTENT)
     } else {
@@ -87,7 +87,7 @@ mod tests {
                 for data in [[0; 5], [0xff; 5], [1, 2, 3, 4, 5]] {
                     for lap in [0, 1, 2, CONTENT] {
                         let source = SourceName::new(source).expect("14 bits");
-                        let word = full(lap, Message::new(source, handler, data));
+                        let word = full(lap, ExpressMessage::new(source, handler, data));
                         let SlotState::Full { odd, message } = read(word) else {
                             panic!("a full word is full")
                         };
@@ -97,7 +97,7 @@ mod tests {
                             (message.source(), message.handler(), message.data()),
                             (source, handler, data)
                         );
-                        assert_eq!(Message::from_bits(word), message);
+                        assert_eq!(ExpressMessage::from_bits(word), message);
                     }
                 }
             }

@@ -13,51 +13,51 @@ pub enum Closing {
 
 /// Kind of messages of a queue: [`Express`](crate::express::Express) or
 /// [`CacheLine`](crate::cache_line::CacheLine).
-pub trait Kind: sealed::Protocol {}
+pub trait QueueKind: sealed::Protocol {}
 
 pub(crate) mod sealed {
     use super::Closing;
     use crate::consumers::Consumers;
     use crate::error::{RecvError, SendError};
-    use crate::message::Message;
-    use crate::queue::memory::{RingMemory, Slot};
+    use crate::message::ExpressMessage;
+    use crate::queue::memory::{MessageSlot, RingMemory};
 
     /// Operations of a message kind on its ring, private to this crate.
     pub trait Protocol: Sized + 'static {
         /// Contents of a slot.
-        type Slot: Slot;
+        type RingSlot: MessageSlot;
         /// Message type.
-        type Message: Copy;
+        type Item: Copy;
         /// Private state of a receiver.
-        type RecvState: Default + Send + std::fmt::Debug;
+        type ReceiverState: Default + Send + std::fmt::Debug;
         /// Private state of a sender.
         type SendState: Default + Send + Sync + std::fmt::Debug;
 
         fn try_send(
-            ring: &RingMemory<Self::Slot>,
-            message: &Self::Message,
+            ring: &RingMemory<Self::RingSlot>,
+            message: &Self::Item,
             generation: u32,
             state: &Self::SendState,
         ) -> Result<u64, SendError>;
         fn try_recv<C: Consumers>(
-            ring: &RingMemory<Self::Slot>,
-            state: &mut Self::RecvState,
-        ) -> Result<Option<Self::Message>, RecvError>;
+            ring: &RingMemory<Self::RingSlot>,
+            state: &mut Self::ReceiverState,
+        ) -> Result<Option<Self::Item>, RecvError>;
         fn try_recv_many<C: Consumers>(
-            ring: &RingMemory<Self::Slot>,
-            state: &mut Self::RecvState,
-            into: &mut [Self::Message],
+            ring: &RingMemory<Self::RingSlot>,
+            state: &mut Self::ReceiverState,
+            into: &mut [Self::Item],
         ) -> Result<usize, RecvError>;
-        fn is_ready(ring: &RingMemory<Self::Slot>) -> bool;
-        fn holds(ring: &RingMemory<Self::Slot>, count: u64) -> bool;
-        fn close(ring: &RingMemory<Self::Slot>) -> Closing;
-        fn reopen(ring: &RingMemory<Self::Slot>) -> Option<u32>;
-        fn generation(ring: &RingMemory<Self::Slot>) -> u32;
-        fn of_empty(message: Message) -> Self::Message;
+        fn is_ready(ring: &RingMemory<Self::RingSlot>) -> bool;
+        fn holds(ring: &RingMemory<Self::RingSlot>, count: u64) -> bool;
+        fn close(ring: &RingMemory<Self::RingSlot>) -> Closing;
+        fn reopen(ring: &RingMemory<Self::RingSlot>) -> Option<u32>;
+        fn generation(ring: &RingMemory<Self::RingSlot>) -> u32;
+        fn of_empty(message: ExpressMessage) -> Self::Item;
         /// Recovers slots of killed senders; called when the ring has made no progress for a while.
-        fn recover(_ring: &RingMemory<Self::Slot>) {}
+        fn recover(_ring: &RingMemory<Self::RingSlot>) {}
         /// Registers this process as a sender; returns its number.
-        fn enter(_ring: &RingMemory<Self::Slot>) -> u8 {
+        fn enter(_ring: &RingMemory<Self::RingSlot>) -> u8 {
             0
         }
     }

@@ -87,7 +87,7 @@ impl ObjectHeader for ControlLines {
 const SINGLE: u32 = u32::MAX;
 
 /// Contents of the slots of a ring. Zeroed memory is an empty slot.
-pub trait Slot: Shared {
+pub trait MessageSlot: Shared {
     /// Number in the label.
     const KIND: u8;
     /// Name in error messages.
@@ -97,7 +97,7 @@ pub trait Slot: Shared {
 }
 
 /// Ring in a segment that this value keeps mapped.
-pub struct RingMemory<S: Slot> {
+pub struct RingMemory<S: MessageSlot> {
     pub(crate) control: Object<ControlLines>,
     pub(crate) slots: MappedSlice<S>,
     pub(crate) senders: MappedSlice<AtomicU64>,
@@ -106,7 +106,7 @@ pub struct RingMemory<S: Slot> {
     member: Option<SetMember>,
 }
 
-impl<S: Slot> Clone for RingMemory<S> {
+impl<S: MessageSlot> Clone for RingMemory<S> {
     fn clone(&self) -> Self {
         RingMemory {
             control: self.control.clone(),
@@ -119,12 +119,12 @@ impl<S: Slot> Clone for RingMemory<S> {
 }
 
 /// Returns the size of a ring in bytes.
-pub(crate) fn bytes_for<S: Slot>(capacity: usize) -> Result<u64, CreateError> {
+pub(crate) fn bytes_for<S: MessageSlot>(capacity: usize) -> Result<u64, CreateError> {
     Ok(size_of::<ControlLines>() as u64 + trailing_bytes::<S>(capacity)?)
 }
 
 /// Returns the size of slots and senders in bytes.
-fn trailing_bytes<S: Slot>(capacity: usize) -> Result<u64, CreateError> {
+fn trailing_bytes<S: MessageSlot>(capacity: usize) -> Result<u64, CreateError> {
     if !capacity.is_power_of_two() || !(MIN_CAPACITY..=MAX_CAPACITY).contains(&capacity) {
         return Err(CreateError::Size {
             object: S::NAME,
@@ -136,7 +136,7 @@ fn trailing_bytes<S: Slot>(capacity: usize) -> Result<u64, CreateError> {
     Ok((capacity * size_of::<S>() + S::SENDERS * 8) as u64)
 }
 
-impl<S: Slot> RingMemory<S> {
+impl<S: MessageSlot> RingMemory<S> {
     /// Creates a ring in new memory of the arena.
     pub(crate) fn create(
         arena: &Arena,

@@ -1,10 +1,10 @@
 //! Receiving end of a queue.
 
-use super::kind::Kind;
+use super::kind::QueueKind;
 use super::memory::RingMemory;
 use crate::consumers::{Consumers, Multi};
 use crate::error::RecvError;
-use crate::message::Message;
+use crate::message::ExpressMessage;
 use crate::one_poll::Polled;
 use crate::sync::{Ordering, spin_loop};
 use shm::event::Notify;
@@ -22,20 +22,20 @@ const FLOW_PAUSE: u32 = 4;
 const FLOW_POLLS: u32 = 8;
 
 /// Receiver of a queue. A [`Multi`] receiver can be cloned, one clone for each thread.
-pub struct Receiver<K: Kind, C: Consumers = Multi> {
-    ring: RingMemory<K::Slot>,
-    state: K::RecvState,
+pub struct Receiver<K: QueueKind, C: Consumers = Multi> {
+    ring: RingMemory<K::RingSlot>,
+    state: K::ReceiverState,
     /// True if the last batch was not empty.
     flows: bool,
     watched: RankWatch,
     form: PhantomData<C>,
 }
 
-impl<K: Kind, C: Consumers> Receiver<K, C> {
-    pub(super) fn of(ring: RingMemory<K::Slot>) -> Self {
+impl<K: QueueKind, C: Consumers> Receiver<K, C> {
+    pub(super) fn of(ring: RingMemory<K::RingSlot>) -> Self {
         Receiver {
             ring,
-            state: K::RecvState::default(),
+            state: K::ReceiverState::default(),
             flows: false,
             watched: RankWatch::default(),
             form: PhantomData,
@@ -54,7 +54,7 @@ impl<K: Kind, C: Consumers> Receiver<K, C> {
     /// # Errors
     /// [`RecvError`].
     #[inline]
-    pub fn try_recv(&mut self) -> Result<Option<K::Message>, RecvError> {
+    pub fn try_recv(&mut self) -> Result<Option<K::Item>, RecvError> {
         // A receiver never occupies a slot, so one that is killed here loses at most the message
         // that it has just taken, and blocks no other thread.
         let received = K::try_recv::<C>(&self.ring, &mut self.state);
@@ -67,7 +67,7 @@ impl<K: Kind, C: Consumers> Receiver<K, C> {
     /// Receives the next message, or the Empty message if there is none or the queue is closed. The
     /// result can always be dispatched.
     #[inline]
-    pub fn recv_or_empty(&mut self) -> K::Message {
+    pub fn recv_or_empty(&mut self) -> K::Item {
         match self.try_recv() {
             Ok(Some(message)) => message,
             _ => self.empty_message(),
@@ -78,7 +78,7 @@ impl<K: Kind, C: Consumers> Receiver<K, C> {
     ///
     /// # Errors
     /// [`RecvError`], if no message precedes it.
-    pub fn try_recv_many(&mut self, into: &mut [K::Message]) -> Result<usize, RecvError> {
+    pub fn try_recv_many(&mut self, into: &mut [K::Item]) -> Result<usize, RecvError> {
         // While messages flow, a pause between polls leaves the line to the sender that writes to it,
         // and more messages are taken with the next exchange.
         let polls = if self.flows { FLOW_POLLS } else { 1 };
@@ -103,7 +103,7 @@ impl<K: Kind, C: Consumers> Receiver<K, C> {
     ///
     /// # Errors
     /// [`RecvError`].
-    pub fn recv(&mut self) -> Result<K::Message, RecvError> {
+    pub fn recv(&mut self) -> Result<K::Item, RecvError> {
         loop {
             if let Some(message) = wait(self, SpinPolicy::MESSAGE, None).transpose()? {
                 return Ok(message);
@@ -115,7 +115,7 @@ impl<K: Kind, C: Consumers> Receiver<K, C> {
     ///
     /// # Errors
     /// [`RecvError`].
-    pub fn recv_timeout(&mut self, timeout: Duration) -> Result<Option<K::Message>, RecvError> {
+    pub fn recv_timeout(&mut self, timeout: Duration) -> Result<Option<K::Item>, RecvError> {
         wait(self, SpinPolicy::MESSAGE, Instant::now().checked_add(timeout)).transpose()
     }
 
@@ -123,7 +123,7 @@ impl<K: Kind, C: Consumers> Receiver<K, C> {
     ///
     /// # Errors
     /// [`RecvError`].
-    pub fn recv_deadline(&mut self, deadline: Instant) -> Result<Option<K::Message>, RecvError> {
+    pub fn recv_deadline(&mut self, deadline: Instant) -> Result<Option<K::Item>, RecvError> {
         wait(self, SpinPolicy::MESSAGE, Some(deadline)).transpose()
     }
 
@@ -138,13 +138,15 @@ impl<K: Kind, C: Consumers> Receiver<K, C> {
     /// Returns the Empty message. In a new queue: from source 0 for handler 0, with five bytes of
     /// 0.
     #[must_use]
-    pub fn empty_message(&self) -> K::Message {
+    pub fn empty_message(&self) -> K::Item {
         // Relaxed: the message is the word itself.
-        K::of_empty(Message::from_bits(self.ring.control.settings.empty.load(Ordering::Relaxed)))
+        K::of_empty(ExpressMessage::from_bits(
+            self.ring.control.settings.empty.load(Ordering::Relaxed),
+        ))
     }
 
     /// Sets the Empty message of the queue, for all its receivers.
-    pub fn set_empty_message(&mut self, message: Message) {
+    pub fn set_empty_message(&mut self, message: ExpressMessage) {
         self.ring.control.settings.empty.store(message.to_bits(), Ordering::Relaxed);
     }
 
@@ -164,8 +166,8 @@ impl<K: Kind, C: Consumers> Receiver<K, C> {
     }
 }
 
-impl<K: Kind, C: Consumers> Waiter for Receiver<K, C> {
-    type Output = Result<K::Message, RecvError>;
+impl<K: QueueKind, C: Consumers> Waiter for Receiver<K, C> {
+    type Output = Result<K::Item, RecvError>;
 
     fn sleeper(&self) -> impl Sleeper {
         self.ring.arrival()
@@ -191,7 +193,7 @@ impl<K: Kind, C: Consumers> Waiter for Receiver<K, C> {
     }
 }
 
-impl<K: Kind> Clone for Receiver<K, Multi> {
+impl<K: QueueKind> Clone for Receiver<K, Multi> {
     fn clone(&self) -> Self {
         // Fails only when the count is corrupt or at its limit of 2^32; the clone then remains
         // uncounted.
@@ -202,19 +204,19 @@ impl<K: Kind> Clone for Receiver<K, Multi> {
     }
 }
 
-impl<K: Kind, C: Consumers> Drop for Receiver<K, C> {
+impl<K: QueueKind, C: Consumers> Drop for Receiver<K, C> {
     fn drop(&mut self) {
         self.ring.leave_receiver(C::SINGLE);
     }
 }
 
-debug_by_offset!("Receiver", K: Kind, C: Consumers> std::fmt::Debug for Receiver<K, C>);
+debug_by_offset!("Receiver", K: QueueKind, C: Consumers> std::fmt::Debug for Receiver<K, C>);
 
-impl<K: Kind, C: Consumers> Polled for Receiver<K, C> {
-    type Item = K::Message;
+impl<K: QueueKind, C: Consumers> Polled for Receiver<K, C> {
+    type Item = K::Item;
 
     #[inline]
-    fn take(&mut self) -> Option<K::Message> {
+    fn take(&mut self) -> Option<K::Item> {
         self.try_recv().ok()?
     }
 

@@ -1,6 +1,6 @@
 //! Sending end of a queue.
 
-use super::kind::Kind;
+use super::kind::QueueKind;
 use super::memory::RingMemory;
 use crate::error::SendError;
 use shm::event::Event;
@@ -10,16 +10,16 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 /// Sender to a queue. Any number of threads may share a sender or use clones of it.
-pub struct Sender<K: Kind> {
-    pub(crate) ring: RingMemory<K::Slot>,
+pub struct Sender<K: QueueKind> {
+    pub(crate) ring: RingMemory<K::RingSlot>,
     pub(crate) generation: u32,
     state: K::SendState,
     event: Option<Event>,
     watched: RankWatch,
 }
 
-impl<K: Kind> Sender<K> {
-    pub(super) fn of(ring: RingMemory<K::Slot>, generation: u32) -> Self {
+impl<K: QueueKind> Sender<K> {
+    pub(super) fn of(ring: RingMemory<K::RingSlot>, generation: u32) -> Self {
         Sender {
             ring,
             generation,
@@ -48,7 +48,7 @@ impl<K: Kind> Sender<K> {
     /// # Errors
     /// [`SendError`]; the message was not sent.
     #[inline]
-    pub fn try_send(&self, message: &K::Message) -> Result<(), SendError> {
+    pub fn try_send(&self, message: &K::Item) -> Result<(), SendError> {
         // A sender killed between these two steps leaves a message that was not announced. Receivers
         // that poll find it; one that sleeps finds it after a slice at the latest.
         K::try_send(&self.ring, message, self.generation, &self.state)?;
@@ -61,7 +61,7 @@ impl<K: Kind> Sender<K> {
     /// # Errors
     /// [`SendError::Closed`], [`SendError::Corrupt`], [`SendError::RankExited`].
     #[inline]
-    pub fn send(&self, message: &K::Message) -> Result<(), SendError> {
+    pub fn send(&self, message: &K::Item) -> Result<(), SendError> {
         match self.try_send(message) {
             Err(SendError::Full) => self.send_later(message, None),
             other => other,
@@ -73,7 +73,7 @@ impl<K: Kind> Sender<K> {
     /// # Errors
     /// Those of [`Sender::send_deadline`].
     #[inline]
-    pub fn send_timeout(&self, message: &K::Message, timeout: Duration) -> Result<(), SendError> {
+    pub fn send_timeout(&self, message: &K::Item, timeout: Duration) -> Result<(), SendError> {
         match self.try_send(message) {
             Err(SendError::Full) => self.send_later(message, Instant::now().checked_add(timeout)),
             other => other,
@@ -86,7 +86,7 @@ impl<K: Kind> Sender<K> {
     /// [`SendError::Timeout`], [`SendError::Closed`], [`SendError::Corrupt`],
     /// [`SendError::RankExited`].
     #[inline]
-    pub fn send_deadline(&self, message: &K::Message, deadline: Instant) -> Result<(), SendError> {
+    pub fn send_deadline(&self, message: &K::Item, deadline: Instant) -> Result<(), SendError> {
         match self.try_send(message) {
             Err(SendError::Full) => self.send_later(message, Some(deadline)),
             other => other,
@@ -94,7 +94,7 @@ impl<K: Kind> Sender<K> {
     }
 
     #[cold]
-    fn send_later(&self, message: &K::Message, deadline: Option<Instant>) -> Result<(), SendError> {
+    fn send_later(&self, message: &K::Item, deadline: Option<Instant>) -> Result<(), SendError> {
         // Without a deadline the wait ends only with a result.
         wait(&mut Later { sender: self, message }, SpinPolicy::MESSAGE, deadline)
             .unwrap_or(Err(SendError::Timeout))
@@ -110,12 +110,12 @@ impl<K: Kind> Sender<K> {
 }
 
 /// Message waiting for free space.
-struct Later<'a, K: Kind> {
+struct Later<'a, K: QueueKind> {
     sender: &'a Sender<K>,
-    message: &'a K::Message,
+    message: &'a K::Item,
 }
 
-impl<K: Kind> Waiter for Later<'_, K> {
+impl<K: QueueKind> Waiter for Later<'_, K> {
     type Output = Result<(), SendError>;
 
     fn sleeper(&self) -> impl Sleeper {
@@ -135,7 +135,7 @@ impl<K: Kind> Waiter for Later<'_, K> {
     }
 }
 
-impl<K: Kind> Clone for Sender<K> {
+impl<K: QueueKind> Clone for Sender<K> {
     fn clone(&self) -> Self {
         Sender {
             event: self.event.clone(),
@@ -145,4 +145,4 @@ impl<K: Kind> Clone for Sender<K> {
     }
 }
 
-debug_by_offset!("Sender", K: Kind> std::fmt::Debug for Sender<K>);
+debug_by_offset!("Sender", K: QueueKind> std::fmt::Debug for Sender<K>);

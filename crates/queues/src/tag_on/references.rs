@@ -20,16 +20,16 @@ pub(crate) type Generation = u32;
 pub(crate) struct NotReferenced;
 
 #[derive(Clone, Copy)]
-struct Counts {
+struct ReferenceCounts {
     generation: Generation,
     /// Messages that are sent and not opened.
     in_flight: u64,
     holders: u64,
 }
 
-impl Counts {
-    fn of(word: u64) -> Counts {
-        Counts {
+impl ReferenceCounts {
+    fn of(word: u64) -> ReferenceCounts {
+        ReferenceCounts {
             generation: (word >> (2 * COUNT_BITS)) as Generation,
             in_flight: word >> COUNT_BITS & MOST,
             holders: word & MOST,
@@ -41,12 +41,12 @@ impl Counts {
     }
 
     /// Adds to both counts; `None` if one would leave its range.
-    fn with(self, in_flight: i64, holders: i64) -> Option<Counts> {
+    fn with(self, in_flight: i64, holders: i64) -> Option<ReferenceCounts> {
         let moved =
             |count: u64, by: i64| count.checked_add_signed(by).filter(|count| *count <= MOST);
         let in_flight = moved(self.in_flight, in_flight)?;
         let holders = moved(self.holders, holders)?;
-        Some(Counts { in_flight, holders, ..self })
+        Some(ReferenceCounts { in_flight, holders, ..self })
     }
 }
 
@@ -54,18 +54,18 @@ impl Counts {
 pub(crate) fn take(word: &AtomicU64) -> Option<Generation> {
     // Relaxed: the exchange below decides, and fails if any count has changed since.
     let seen = word.load(Ordering::Relaxed);
-    let Counts { generation, in_flight, holders } = Counts::of(seen);
+    let ReferenceCounts { generation, in_flight, holders } = ReferenceCounts::of(seen);
     if in_flight != 0 || holders != 0 {
         return None;
     }
-    let taken = Counts { generation: generation.wrapping_add(1), in_flight, holders: 1 };
+    let taken = ReferenceCounts { generation: generation.wrapping_add(1), in_flight, holders: 1 };
     // Acquire: pairs with the Release of `release`. The reads of the last holder come before the
     // writes of the new one.
     let exchange = word.compare_exchange(seen, taken.word(), Ordering::Acquire, Ordering::Relaxed);
     exchange.ok().map(|_| taken.generation)
 }
 
-/// Counts a message that a holder is about to send.
+/// ReferenceCounts a message that a holder is about to send.
 pub(crate) fn send(word: &AtomicU64, generation: Generation) -> Result<(), NotReferenced> {
     change(word, generation, 1, 0)
 }
@@ -89,7 +89,8 @@ pub(crate) fn release(word: &AtomicU64, generation: Generation) -> Result<(), No
 /// Returns true if the buffer is free.
 pub(crate) fn is_free(word: &AtomicU64) -> bool {
     // Acquire: pairs with the Release of `release`.
-    let Counts { in_flight, holders, .. } = Counts::of(word.load(Ordering::Acquire));
+    let ReferenceCounts { in_flight, holders, .. } =
+        ReferenceCounts::of(word.load(Ordering::Acquire));
     in_flight == 0 && holders == 0
 }
 
@@ -99,11 +100,11 @@ fn change(
     in_flight: i64,
     holders: i64,
 ) -> Result<(), NotReferenced> {
-    // Relaxed: as in `take`. Counts and generation share the word, so the exchange checks all
+    // Relaxed: as in `take`. ReferenceCounts and generation share the word, so the exchange checks all
     // three: a reference of a former generation leaves the counts of the present one unchanged.
     let mut seen = word.load(Ordering::Relaxed);
     loop {
-        let state = Counts::of(seen);
+        let state = ReferenceCounts::of(seen);
         let after = state
             .with(in_flight, holders)
             .filter(|_| state.generation == generation)

@@ -3,7 +3,7 @@
 
 use crate::child::{Child, TIMEOUT, argument};
 use proptest::prelude::*;
-use queues::basic::{Header, Receiver, Sender, bytes_for};
+use queues::basic::{BasicHeader, Receiver, Sender, bytes_for};
 use queues::error::{CreateError, RecvError, SendError};
 use queues::event::{Event, Notify};
 use queues::id::SourceName;
@@ -51,9 +51,9 @@ fn receiver(segment: &Arc<Segment>, lines: u64) -> Receiver {
     Receiver::connect(segment, AT, lines).expect("inside")
 }
 
-fn header(number: usize) -> Header {
+fn header(number: usize) -> BasicHeader {
     let source = SourceName::new(number as u16 % 16_384).expect("below 16,384");
-    Header { source, handler: number as u8 }
+    BasicHeader { source, handler: number as u8 }
 }
 
 /// Bytes that tell which message they are of, and where in it.

@@ -11,7 +11,7 @@ use queues::cache_line::{
     CacheLine, CacheLineHeader, CacheLineMessage, CacheLineQueue, CacheLineReceiver, Closing,
     LINE_DATA, Multi, RecvError, SendError,
 };
-use queues::express::Message;
+use queues::express::ExpressMessage;
 use queues::id::SourceName;
 use queues::queue::{Consumers, Receiver};
 use shm::arena::Arena;
@@ -310,7 +310,7 @@ fn an_empty_queue_gives_its_empty_message() {
     let queue = queue(2);
     let mut receiver = queue.receiver().expect("free");
     assert_eq!(receiver.recv_or_empty().header(), CacheLineHeader::default());
-    receiver.set_empty_message(Message::new(source(5), 9, *b"idle."));
+    receiver.set_empty_message(ExpressMessage::new(source(5), 9, *b"idle."));
     let got = receiver.clone().recv_or_empty();
     assert_eq!(
         (got.header().source, got.header().handler, got.data()),

@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 
 use proptest::prelude::*;
 use queues::error::CreateError;
-use queues::express::Message;
+use queues::express::ExpressMessage;
 use queues::express::{Closing, Express, ExpressQueue, Multi, RecvError, SendError};
 use queues::handlers::Handlers;
 use queues::id::SourceName;
@@ -45,8 +45,9 @@ fn queue(capacity: usize) -> ExpressQueue {
     ExpressQueue::create(&arena(), capacity, None).expect("room in the arena")
 }
 
-fn message(source: u16, number: u64) -> Message {
-    Message::of_number(SourceName::new(source).expect("14 bits"), 0, number).expect("40 bits")
+fn message(source: u16, number: u64) -> ExpressMessage {
+    ExpressMessage::of_number(SourceName::new(source).expect("14 bits"), 0, number)
+        .expect("40 bits")
 }
 
 /// How far each of the senders is, as one receiver sees it.
@@ -61,7 +62,7 @@ impl Sequence {
     }
 
     /// One receiver sees the numbers of each sender grow.
-    fn check(&mut self, message: Message) {
+    fn check(&mut self, message: ExpressMessage) {
         let last = &mut self.last[usize::from(message.source().number())];
         assert!(last.is_none_or(|last| message.number() > last), "{message:?} after {last:?}");
         *last = Some(message.number());
@@ -159,7 +160,7 @@ fn in_batches<C: Consumers>(mut receiver: Receiver<Express, C>, queue: &ExpressQ
         scope.spawn(move || {
             (0..count).try_for_each(|number| sender.send(&message(0, number))).expect("open")
         });
-        let mut some = [Message::default(); 7];
+        let mut some = [ExpressMessage::default(); 7];
         let mut next = 0;
         while next < count {
             let taken = receiver.try_recv_many(&mut some).expect("open");
@@ -252,13 +253,13 @@ fn the_empty_message_runs_no_handler_by_default() {
     handlers.dispatch(&mut seen, receiver.recv_or_empty());
     assert_eq!(seen, [], "handler 0 does nothing");
 
-    let idle = Message::new(SourceName::new(5).expect("14 bits"), 1, [9, 0, 0, 0, 0]);
+    let idle = ExpressMessage::new(SourceName::new(5).expect("14 bits"), 1, [9, 0, 0, 0, 0]);
     receiver.set_empty_message(idle);
     assert_eq!(receiver.clone().recv_or_empty(), idle, "for all receivers");
     handlers.dispatch(&mut seen, receiver.recv_or_empty());
     queue
         .sender()
-        .try_send(&Message::new(SourceName::new(6).expect("14 bits"), 1, [7, 0, 0, 0, 0]))
+        .try_send(&ExpressMessage::new(SourceName::new(6).expect("14 bits"), 1, [7, 0, 0, 0, 0]))
         .expect("room");
     handlers.dispatch(&mut seen, receiver.recv_or_empty());
     assert_eq!(seen, [(5, 9), (6, 7)]);
@@ -375,7 +376,7 @@ fn random_bytes_in_a_queue_neither_panic_nor_hang() {
             }
         });
         let sender = victim.sender();
-        let mut some = [Message::default(); 5];
+        let mut some = [ExpressMessage::default(); 5];
         for number in 0..300 {
             // Whatever they say, they say it.
             let _ = sender.try_send(&message(1, number));
@@ -431,7 +432,7 @@ fn behaves_like_a_bounded_list<C: Consumers>(
             }
             Step::Receive => prop_assert_eq!(receiver.try_recv(), Ok(list.pop_front())),
             Step::ReceiveMany(count) => {
-                let mut some = vec![Message::default(); count];
+                let mut some = vec![ExpressMessage::default(); count];
                 let taken = receiver.try_recv_many(&mut some).expect("open");
                 let expected: Vec<_> = list.drain(..count.min(list.len())).collect();
                 prop_assert_eq!(&some[..taken], &expected[..]);

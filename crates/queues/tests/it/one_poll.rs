@@ -9,7 +9,7 @@ use queues::basic;
 use queues::cache_line::{CacheLineHeader, CacheLineMessage, CacheLineQueue, CacheLineReceiver};
 use queues::error::{CreateError, RecvError};
 use queues::event::{Event, Notify};
-use queues::express::Message;
+use queues::express::ExpressMessage;
 use queues::express::{Express, ExpressQueue, ExpressReceiver, Multi};
 use queues::id::SourceName;
 use queues::one_poll::{MAX_QUEUES, Members, OnePoll, PollSet, Polled};
@@ -35,8 +35,9 @@ fn arena(bytes: u64) -> Arena {
     Arena::new(segment, 0..bytes).expect("a range of the segment")
 }
 
-fn message(source: u16, number: u64) -> Message {
-    Message::of_number(SourceName::new(source).expect("14 bits"), 0, number).expect("40 bits")
+fn message(source: u16, number: u64) -> ExpressMessage {
+    ExpressMessage::of_number(SourceName::new(source).expect("14 bits"), 0, number)
+        .expect("40 bits")
 }
 
 type Receivers = Vec<Option<Receiver<Express, Multi>>>;
@@ -105,7 +106,7 @@ struct Mixed {
 
 #[derive(Debug, PartialEq)]
 enum Item {
-    Word(Message),
+    Word(ExpressMessage),
     Line(CacheLineMessage),
     Ring,
 }
@@ -144,7 +145,7 @@ fn queues_of_several_kinds_share_a_set() {
     };
     let line = CacheLineMessage::new(CacheLineHeader::default(), b"a line").expect("short");
     let mut view = OnePoll::new(&set);
-    sender.send(basic::Header::default(), b"in a ring").expect("room");
+    sender.send(basic::BasicHeader::default(), b"in a ring").expect("room");
     lines.sender().try_send(&line).expect("room");
     words.sender().try_send(&message(1, 2)).expect("room");
     assert_eq!(view.poll(&mut members), Some((1, Item::Word(message(1, 2)))));
@@ -182,7 +183,7 @@ fn a_sleeping_poller_loses_no_message_of_basic_rings() {
                 for number in 0..EACH {
                     sender
                         .send(
-                            basic::Header::default(),
+                            basic::BasicHeader::default(),
                             &(number << 10 | index as u64).to_le_bytes(),
                         )
                         .expect("open");
@@ -221,7 +222,7 @@ fn a_ring_can_join_an_existing_set_late() {
     assert!(matches!(refused, Err(CreateError::NoIndex { index: 8, .. })));
     let at = place();
     let mut sender = basic::Sender::connect(arena.segment(), at, 16).expect("inside");
-    sender.send(basic::Header::default(), b"before").expect("room");
+    sender.send(basic::BasicHeader::default(), b"before").expect("room");
     let receiver = open(at).in_set(&set, 7).expect("a set");
     let mut members = [const { None }; 8];
     members[7] = Some(receiver);
@@ -233,7 +234,7 @@ fn a_ring_can_join_an_existing_set_late() {
     assert_eq!(view.poll(&mut members[..]), None);
     let mut sender = sender.with_event(event.clone());
     assert!(!view.ask_for_event(&mut members[..]));
-    sender.send(basic::Header::default(), b"after").expect("room");
+    sender.send(basic::BasicHeader::default(), b"after").expect("room");
     assert!(is_readable(&event), "of the set");
     assert_eq!(view.poll(&mut members[..]), Some((7, ())));
 }

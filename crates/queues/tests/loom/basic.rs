@@ -29,7 +29,7 @@ use ring_receiver::RingReceiver;
 use ring_sender::RingSender;
 use shm::event::Notify;
 use shm::wait::SpinPolicy;
-use stamp::{Header, Stamp};
+use stamp::{BasicHeader, Stamp};
 use std::ops::Deref;
 use std::sync::Arc;
 use std::time::Duration;
@@ -140,7 +140,8 @@ fn model(preemptions: usize, body: impl Fn() + Sync + Send + 'static) {
 /// Composes a message of `words` words that all hold `value`.
 fn compose(sender: &mut RingSender<Words, FutexSignal>, words: usize, value: u64) {
     let room = sender.wait_for_space(words * 8, None).expect("the receiver reads");
-    let message = sender.compose(Header { handler: value as u8, ..Header::default() }, room);
+    let message =
+        sender.compose(BasicHeader { handler: value as u8, ..BasicHeader::default() }, room);
     message.words().iter().for_each(|word| word.store(value, Ordering::Relaxed));
     message.finish();
 }
@@ -219,7 +220,8 @@ fn one_store_publishes_a_whole_batch() {
 fn data_is_never_mistaken_for_a_stamp() {
     model(2, || {
         let (mut sender, mut receiver) = ends(8);
-        let plausible = |lap| Stamp::Message { header: Header::default(), bytes: 8 }.encode(lap);
+        let plausible =
+            |lap| Stamp::Message { header: BasicHeader::default(), bytes: 8 }.encode(lap);
         let values = [plausible(1), plausible(1), 3, plausible(1), plausible(2), 6];
         let words = [8, 8, 1, 8, 8, 1];
         let thread = thread::spawn(move || {
@@ -246,8 +248,10 @@ fn a_sleeping_sender_notices_a_closed_receiver() {
         for value in 1.. {
             match sender.wait_for_space(8, None) {
                 Ok(room) => {
-                    let message =
-                        sender.compose(Header { handler: value as u8, ..Header::default() }, room);
+                    let message = sender.compose(
+                        BasicHeader { handler: value as u8, ..BasicHeader::default() },
+                        room,
+                    );
                     message.words()[0].store(value, Ordering::Relaxed);
                     message.finish();
                     sender.publish();

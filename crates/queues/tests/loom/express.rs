@@ -15,7 +15,7 @@ pub(crate) mod slot;
 use crate::consumers::{Consumers, Multi, Single};
 use crate::error::{RecvError, SendError};
 use crate::id::SourceName;
-use crate::message::Message;
+use crate::message::ExpressMessage;
 use crate::model::{long_model, model};
 use crate::sync::{AtomicU32, AtomicU64, Ordering};
 use loom::sync::Arc;
@@ -72,7 +72,7 @@ impl Memory {
         })
     }
 
-    fn receive<C: Consumers>(&self) -> Result<Option<Message>, RecvError> {
+    fn receive<C: Consumers>(&self) -> Result<Option<ExpressMessage>, RecvError> {
         self.words().try_recv::<C>()
     }
 
@@ -104,12 +104,12 @@ impl Memory {
     }
 }
 
-fn message(source: u16, number: u64) -> Message {
+fn message(source: u16, number: u64) -> ExpressMessage {
     let source = SourceName::new(source).expect("14 bits");
-    Message::of_number(source, 0, number).expect("40 bits")
+    ExpressMessage::of_number(source, 0, number).expect("40 bits")
 }
 
-fn read(message: Message) -> (u16, u64) {
+fn read(message: ExpressMessage) -> (u16, u64) {
     (message.source().number(), message.number())
 }
 
@@ -300,7 +300,7 @@ fn several_messages_are_taken_at_once_beside_another_receiver() {
             thread::spawn(move || ring.send_some(1, 2))
         };
         let mut got = Vec::new();
-        let mut some = [Message::default(); 3];
+        let mut some = [ExpressMessage::default(); 3];
         for _ in 0..2 {
             let count =
                 ring.words().try_recv_many::<Multi>(&mut some).expect("neither closed nor broken");

@@ -5,7 +5,7 @@ use crate::consumers::Multi;
 use crate::event::{EventRequest, Notify};
 use crate::express::ring::WordRing;
 use crate::id::SourceName;
-use crate::message::Message;
+use crate::message::ExpressMessage;
 use crate::model::model;
 use crate::poll_set::{Bits, Members, Poller, QUEUES_PER_LINE};
 use crate::sync::{AtomicU32, AtomicU64, Ordering, fence};
@@ -35,12 +35,15 @@ impl Ring {
     }
 
     fn send(&self, number: u64) {
-        let message = Message::of_number(SourceName::default(), 0, number).expect("40 bits");
+        let message = ExpressMessage::of_number(SourceName::default(), 0, number).expect("40 bits");
         assert!(self.words().try_send(message, 0, &AtomicU64::new(0)).is_ok(), "room");
     }
 
     fn receive(&self) -> Option<u64> {
-        self.words().try_recv::<Multi>().expect("neither closed nor broken").map(Message::number)
+        self.words()
+            .try_recv::<Multi>()
+            .expect("neither closed nor broken")
+            .map(ExpressMessage::number)
     }
 }
 

@@ -2,7 +2,7 @@
 
 use super::output::Copier;
 use crate::error::{ServiceError, system};
-use crate::events::{Event, Events};
+use crate::events::{Events, NodeEvent};
 use crate::node_service::NodeService;
 use engine::Exit;
 use engine::node::EngineKind;
@@ -123,7 +123,7 @@ impl Children {
             copier.take(rank, &mut child);
             let handle = ProcessHandle::open(child.id()).inspect_err(|_| end(&mut child))?;
             children.ranks.push(Rank { handle, child, exit: None });
-            server.events().add(&children.ranks[rank as usize].handle, Event::Child(rank))?;
+            server.events().add(&children.ranks[rank as usize].handle, NodeEvent::Child(rank))?;
         }
         copier.start()?;
         Ok((children, copier))

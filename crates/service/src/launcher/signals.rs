@@ -1,7 +1,7 @@
 //! Signals that the launcher passes to the ranks.
 
 use crate::error::{ServiceError, system};
-use crate::events::{Event, Events};
+use crate::events::{Events, NodeEvent};
 use rustix::process::Signal;
 use signal_hook::consts::{SIGCONT, SIGHUP, SIGINT, SIGTERM, SIGTSTP, SIGUSR1, SIGUSR2};
 use signal_hook::iterator::backend::SignalDelivery;
@@ -47,7 +47,7 @@ impl Signals {
             .map(|(number, _)| *number)
             .filter(|number| ignored >> (number - 1) & 1 == 0);
         let (read, write) = UnixStream::pair().map_err(system(failed))?;
-        events.add(&read, Event::Signal)?;
+        events.add(&read, NodeEvent::Signal)?;
         let delivery = SignalDelivery::with_pipe(read, write, SignalOnly, signals.clone())
             .map_err(system(failed))?;
         let mut handlers = HANDLERS.lock().unwrap_or_else(PoisonError::into_inner);

@@ -29,31 +29,31 @@ const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
 
 /// Meaning of a ready descriptor, with the number of the client if there is one.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Event {
+enum ReadyDescriptor {
     Listener,
     Stop,
     Readable(u32),
     Exited(u32),
 }
 
-impl Event {
+impl ReadyDescriptor {
     fn encode(self) -> EventData {
         let (kind, number) = match self {
-            Event::Listener => (0, 0),
-            Event::Stop => (1, 0),
-            Event::Readable(number) => (2, number),
-            Event::Exited(number) => (3, number),
+            ReadyDescriptor::Listener => (0, 0),
+            ReadyDescriptor::Stop => (1, 0),
+            ReadyDescriptor::Readable(number) => (2, number),
+            ReadyDescriptor::Exited(number) => (3, number),
         };
         EventData::new_u64(kind << 32 | u64::from(number))
     }
 
-    fn decode(data: EventData) -> Event {
+    fn decode(data: EventData) -> ReadyDescriptor {
         let word = data.u64();
         match word >> 32 {
-            0 => Event::Listener,
-            1 => Event::Stop,
-            2 => Event::Readable(word as u32),
-            _ => Event::Exited(word as u32),
+            0 => ReadyDescriptor::Listener,
+            1 => ReadyDescriptor::Stop,
+            2 => ReadyDescriptor::Readable(word as u32),
+            _ => ReadyDescriptor::Exited(word as u32),
         }
     }
 }
@@ -100,8 +100,10 @@ impl NameServer {
         let stop = eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK)
             .map_err(system("make an event"))?;
         let watch = system("watch a descriptor");
-        epoll::add(&epoll, &broker, Event::Listener.encode(), EventFlags::IN).map_err(&watch)?;
-        epoll::add(&epoll, &stop, Event::Stop.encode(), EventFlags::IN).map_err(&watch)?;
+        epoll::add(&epoll, &broker, ReadyDescriptor::Listener.encode(), EventFlags::IN)
+            .map_err(&watch)?;
+        epoll::add(&epoll, &stop, ReadyDescriptor::Stop.encode(), EventFlags::IN)
+            .map_err(&watch)?;
         let state = ServerState {
             epoll: Arc::clone(&epoll),
             connections: Connections::new(node),
@@ -238,16 +240,16 @@ impl NameServer {
         if state.is_paused {
             state.pause_accepting(self, false);
         }
-        for event in ready.iter().map(|event: &epoll::Event| Event::decode(event.data)) {
+        for event in ready.iter().map(|event: &epoll::Event| ReadyDescriptor::decode(event.data)) {
             // An event may name a client that an earlier one of the same batch removed. Client
             // numbers are not reused within a batch, so it finds no client and has no effect.
             match event {
-                Event::Listener => state.accept_clients(self),
-                Event::Readable(client) => state.receive_from(client, TURN),
+                ReadyDescriptor::Listener => state.accept_clients(self),
+                ReadyDescriptor::Readable(client) => state.receive_from(client, TURN),
                 // Messages that the process sent before its end are read first: a drop or a
                 // hand-over among them decides how its connections end.
-                Event::Exited(client) => state.on_exit(client),
-                Event::Stop => return Ok(false),
+                ReadyDescriptor::Exited(client) => state.on_exit(client),
+                ReadyDescriptor::Stop => return Ok(false),
             }
             state.send_all();
         }
@@ -270,7 +272,7 @@ impl ServerState {
                 Ok(Some(socket)) => {
                     let number = self.next_client;
                     self.next_client = self.next_client.wrapping_add(1);
-                    let event = Event::Readable(number).encode();
+                    let event = ReadyDescriptor::Readable(number).encode();
                     // A socket that cannot be watched is closed.
                     if epoll::add(&names.epoll, &socket, event, EventFlags::IN).is_ok() {
                         self.clients.insert(number, ClientConnection::new(socket));
@@ -297,7 +299,8 @@ impl ServerState {
     fn pause_accepting(&mut self, names: &NameServer, pause: bool) {
         let flags = if pause { EventFlags::empty() } else { EventFlags::IN };
         // Cannot fail for a descriptor in the set; otherwise the listener keeps its state.
-        let _ = epoll::modify(&names.epoll, &names.broker, Event::Listener.encode(), flags);
+        let _ =
+            epoll::modify(&names.epoll, &names.broker, ReadyDescriptor::Listener.encode(), flags);
         self.is_paused = pause;
     }
 
@@ -359,9 +362,13 @@ impl ServerState {
     /// Watches the process, because a child of it may keep the socket open after its end.
     fn watch(&mut self, number: u32, process: ProcessHandle) -> bool {
         let Some(client) = self.clients.get_mut(&number) else { return false };
-        let watched =
-            epoll::add(&*self.epoll, &process, Event::Exited(number).encode(), EventFlags::IN)
-                .is_ok();
+        let watched = epoll::add(
+            &*self.epoll,
+            &process,
+            ReadyDescriptor::Exited(number).encode(),
+            EventFlags::IN,
+        )
+        .is_ok();
         client.process = watched.then_some(process);
         watched
     }
@@ -391,12 +398,12 @@ impl ServerState {
                 if let Some(client) = self.clients.get_mut(&to) {
                     client.queue(message);
                     // In the order of the events, as far as the processes read.
-                    client.flush(&self.epoll, Event::Readable(to).encode());
+                    client.flush(&self.epoll, ReadyDescriptor::Readable(to).encode());
                 }
             }
         }
         for (&number, client) in &mut self.clients {
-            client.flush(&self.epoll, Event::Readable(number).encode());
+            client.flush(&self.epoll, ReadyDescriptor::Readable(number).encode());
         }
     }
 }

@@ -1,7 +1,7 @@
 //! Queues, channels and windows between the ranks of a job, on several rank counts.
 
 use queues::bulk::DEFAULT_STAGING_BYTES;
-use queues::express::Message;
+use queues::express::ExpressMessage;
 use queues::id::SourceName;
 use tradewind::messages::{BulkEnd, ChannelEnd};
 use tradewind::{Error, Op, local};
@@ -59,8 +59,8 @@ fn everybody_writes_to_everybody() {
             while sent.iter().chain(&next).any(|count| *count < EACH) {
                 let before: u64 = sent.iter().chain(&next).sum();
                 for (count, sender) in sent.iter_mut().zip(&port.senders) {
-                    let message =
-                        Message::of_number(name(world.rank()), 1, *count).expect("five bytes");
+                    let message = ExpressMessage::of_number(name(world.rank()), 1, *count)
+                        .expect("five bytes");
                     // One that is full keeps nobody from receiving: all could wait for each other.
                     *count += u64::from(*count < EACH && sender.try_send(&message).is_ok());
                 }
@@ -184,16 +184,20 @@ fn who_waits_for_ranks_that_have_gone_is_told() {
         let mut words = world.express(16)?;
         let mut lines = world.cache_lines(16)?;
         if world.rank() != 1 {
-            words.senders[1].send(&Message::default())?;
+            words.senders[1].send(&ExpressMessage::default())?;
             return Ok(());
         }
         for _ in 0..2 {
-            assert_eq!(words.receiver.recv(), Ok(Message::default()), "what they sent comes first");
+            assert_eq!(
+                words.receiver.recv(),
+                Ok(ExpressMessage::default()),
+                "what they sent comes first"
+            );
         }
         let gone = |rank: u32| rank == 0 || rank == 2;
         assert!(matches!(words.receiver.recv(), Err(RecvError::RankExited { rank }) if gone(rank)));
         assert!(matches!(lines.receiver.recv(), Err(RecvError::RankExited { rank }) if gone(rank)));
-        let refused = std::iter::repeat_with(|| words.senders[2].send(&Message::default()))
+        let refused = std::iter::repeat_with(|| words.senders[2].send(&ExpressMessage::default()))
             .find(|sent| sent.is_err());
         assert_eq!(refused, Some(Err(SendError::RankExited { rank: 2 })));
         let refused = std::iter::repeat_with(|| lines.senders[0].send(&Default::default()))

@@ -6,7 +6,7 @@ use crate::harness::Error;
 use queues::cache_line::{
     CacheLineHeader, CacheLineMessage, CacheLineReceiver, CacheLineSender, LINE_DATA,
 };
-use queues::express::Message;
+use queues::express::ExpressMessage;
 use queues::express::{ExpressReceiver, ExpressSender};
 use queues::id::SourceName;
 use queues::one_poll::OnePoll;
@@ -114,7 +114,7 @@ fn send_word(
 ) -> Result<(), Error> {
     let mut data = [0; 5];
     data[..bytes.len()].copy_from_slice(bytes);
-    Ok(senders[to].send(&Message::new(source, 0, data))?)
+    Ok(senders[to].send(&ExpressMessage::new(source, 0, data))?)
 }
 
 impl PacketPath for Words {

@@ -3,7 +3,7 @@
 
 use super::message_path::{LOOKS, MessagePath, pattern};
 use crate::harness::Error;
-use queues::basic::{Header, Receiver, Sender};
+use queues::basic::{BasicHeader, Receiver, Sender};
 use std::hint::black_box;
 
 /// Lines of a ring; a quarter of it is the longest message.
@@ -31,7 +31,7 @@ impl MessagePath for Ring {
 
     #[inline]
     fn send(&mut self, _to: usize) -> Result<(), Error> {
-        Ok(self.sender.send(Header::default(), &self.payload)?)
+        Ok(self.sender.send(BasicHeader::default(), &self.payload)?)
     }
 
     #[inline]
