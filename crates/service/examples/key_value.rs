@@ -215,7 +215,12 @@ struct Store {
 
 impl Store {
     /// Executes one operation and returns the value that the server found.
-    fn request(&mut self, handler: u8, number: u64, value: &[u8]) -> Outcome<Option<Vec<u8>>> {
+    fn request(
+        &mut self,
+        handler: u8,
+        number: u64,
+        value: &[u8],
+    ) -> Result<Option<Vec<u8>>, Box<dyn Error>> {
         // The keys of each client are distinct, so its local table is the expected state.
         let key = format!("{}/{number}", self.job);
         let mut request = (key.len() as u16).to_le_bytes().to_vec();
