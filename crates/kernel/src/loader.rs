@@ -285,6 +285,7 @@ fn make_rank(
     // Relaxed suffices: the rank maps this memory only after it has received the descriptor, and
     // the program is not attached yet.
     words.word(PORT).store(job.endpoints[job.node as usize].port.into(), Ordering::Relaxed);
+    // The program holds references of its own from here on, so the maps outlive these descriptors.
     update(ebpf, "rank_maps", slot, &descriptor(memory.as_fd()))?;
     update(ebpf, "wakeups", slot, &descriptor(wakeup.as_fd()))?;
     Ok((rank, memory, wakeup))

@@ -118,6 +118,7 @@ impl Rank {
             if ready.is_empty() {
                 return Ok(());
             }
+            // All of them before one notification: an activation takes the whole stack.
             ready.iter().for_each(|frame| self.submit(*frame));
             self.notify_program()?;
             self.put_back()?;
@@ -208,6 +209,7 @@ impl Rank {
             let Some(output) = outputs.get_mut(*buffer).filter(|output| !output.is_empty()) else {
                 continue;
             };
+            // In range: `check_outputs` has compared the length with the schedule's.
             let output = &mut output[bytes.clone()];
             match results {
                 RunResults::Frame(frame) => {
@@ -224,6 +226,8 @@ impl Rank {
     /// Polls a run for a moment; returns true if it is complete.
     fn spin(&self, run: RunId) -> bool {
         let poll = || {
+            // One load of a word that the program writes once, so the line stays in this core's
+            // cache until then.
             let is_complete = self.is_complete(run);
             std::hint::spin_loop();
             is_complete

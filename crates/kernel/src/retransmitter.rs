@@ -26,6 +26,7 @@ impl Retransmitter {
         let ended = Arc::clone(&end);
         let retransmit = move || {
             while let Ok(0) | Err(rustix::io::Errno::INTR) =
+                // Returns 0 after each period. The descriptor becomes readable only at the end.
                 poll(&mut [PollFd::new(&*ended, PollFlags::IN)], Some(&PERIOD))
             {
                 // If the program cannot run, the ranks report it.

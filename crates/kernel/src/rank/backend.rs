@@ -123,6 +123,8 @@ impl Backend for Rank {
             self.wakeup
                 .sleep(&self.memory, left, is_complete)
                 .map_err(system_error("waiting for a run"))?;
+            // Only after a whole sleep. A thread that was woken earlier has no reason to assume a
+            // lost packet, and a request costs the other node an activation.
             if before.elapsed() >= sleep && !is_complete() {
                 self.progress(run)?;
             }
@@ -165,6 +167,7 @@ impl Backend for Rank {
         };
         let fault = Fault::of(&run).map(|fault| fault.error(&prepared.context, run.sequence));
         self.copy_out(prepared, &results, outputs);
+        // After the copy: another run may use the frame from here on.
         run_table.end(&self.memory, handle.count);
         if self.has_displaced.load(Ordering::Relaxed) {
             // An error of another run appears again when that run is waited for.
@@ -178,6 +181,8 @@ impl Backend for Rank {
     }
 
     fn abandon(&self, run: RunId) {
+        // The program keeps the run, because a message may still arrive for it. Only the exit does
+        // not wait.
         self.run_table().abandon(RunHandle::of(run));
     }
 

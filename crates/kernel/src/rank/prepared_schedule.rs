@@ -319,6 +319,7 @@ impl PreparedSchedule {
 
     /// Frees everything.
     pub(crate) fn release(mut self, arena: &mut Arena) {
+        // No run refers to this memory: `drop_unused` has counted them.
         self.release_frames(arena);
         arena.free(self.offset, self.bytes);
     }

@@ -150,6 +150,8 @@ impl RunTable {
         }
         self.prepared.get_mut(&schedule)?.runs += 1;
         let count = self.next_run;
+        // Numbers repeat after 2³² runs. A handle is then ambiguous only if the older run was never
+        // fetched.
         self.next_run = count.wrapping_add(1);
         // A run behind queued ones joins the queue even if its own frame would fit: otherwise small
         // runs could keep a large one waiting forever, and other ranks wait for its messages.
@@ -248,6 +250,8 @@ impl RunTable {
             RunLocation::Frame(_) => return,
             RunLocation::Aside { .. } | RunLocation::Queue { .. } => {}
         }
+        // The last run of a released schedule frees it: the program reads the operations of a run
+        // from the schedule's memory.
         prepared.runs -= 1;
         self.drop_unused(schedule);
     }
@@ -333,6 +337,8 @@ impl RunTable {
             if self.is_complete(memory, count) {
                 self.end(memory, count);
             } else {
+                // Other ranks may wait for what the run has left to send, so the program keeps its
+                // frame.
                 self.discarded.push(count);
             }
         }
@@ -355,6 +361,7 @@ impl RunTable {
             frame =
                 self.prepared.get_mut(&schedule)?.frame(&mut self.arena, memory, sequence, timed);
         }
+        // Not submitted yet, so the program does not refer to the frame and plain writes suffice.
         let frame = frame?;
         let prepared = self.prepared.get(&schedule)?;
         for (buffer, input) in inputs.iter().enumerate().filter(|(_, input)| !input.is_empty()) {

@@ -51,6 +51,8 @@ impl UnexpectedMessages {
 
     /// Returns true if a message found no slot since the last call.
     pub(super) fn has_refused(&mut self, memory: &Mapping) -> bool {
+        // Relaxed: the count publishes nothing. An increment that is read late is found by the next
+        // call.
         let refused = memory.double_word(REFUSED).load(Ordering::Relaxed);
         std::mem::replace(&mut self.refused, refused) != refused
     }
@@ -163,6 +165,8 @@ fn put(memory: &Mapping, message: &[u8]) -> bool {
     });
     let Some(MessageSlot { offset: slot, number, .. }) = free else { return false };
     memory.write(slot + SLOT_HEAD_BYTES, message);
+    // Relaxed: the exchange below publishes the slot. Until then it is on no list, and the program
+    // skips it.
     memory.word(slot).store(SLOT_WAITING, Ordering::Relaxed);
     let stack = memory.word(WAITING_FIRST);
     let mut first = stack.load(Ordering::Relaxed);

@@ -80,6 +80,8 @@ impl PortQueue {
         for class in [Class::Reply, Class::Request] {
             while let Some(message) = queues.try_recv(self.port, class)? {
                 if self.is_any_draining {
+                    // Refused messages count as well: the sender's count of its messages contains
+                    // them.
                     let count = |connection: &mut DrainState| connection.count_message(class);
                     self.connections.iter_mut().for_each(count);
                 }

@@ -130,6 +130,7 @@ impl PortReceiver {
 
     /// Waits for an event. Returns `None` at the deadline only.
     fn wait(&mut self, deadline: Option<Instant>) -> Result<Option<PolledEvent>, PortError> {
+        // A message under way arrives sooner than a thread falls asleep and wakes up.
         for _ in 0..SPINS {
             if let Some(event) = self.poll()? {
                 return Ok(Some(event));
@@ -144,6 +145,8 @@ impl PortReceiver {
             if deadline.is_some_and(|deadline| Instant::now() >= deadline) {
                 return Ok(None);
             }
+            // Connections work without the name server. Without both, no message can arrive any
+            // more.
             if self.connections() == 0 && self.port.server().is_lost() {
                 return Err(NameError::ServerGone.into());
             }
@@ -158,6 +161,8 @@ impl PortReceiver {
             self.countdown = CHECK_INTERVAL;
             self.take_new_connections()?;
         }
+        // After each message of the queue the connections come first, so a busy queue does not
+        // starve them.
         if self.is_connections_turn {
             self.is_connections_turn = false;
             if let Some(event) = self.poll_connections() {
@@ -209,6 +214,8 @@ impl PortReceiver {
                     });
                 }
                 Err(error) => {
+                    // The last connection takes this place. It is polled in this round or in the
+                    // next call.
                     self.connections.swap_remove(self.turn);
                     // A moved connection continues elsewhere, without loss.
                     if !matches!(error, ConnectionError::Moved { .. }) {

@@ -207,6 +207,9 @@ impl PortSender {
                     SendLimit::Until(Some(deadline)) if Instant::now() >= deadline => {
                         return Err(error);
                     }
+                    // The name is moving: the receiver first takes what this port has sent to the
+                    // former destination. The server reports the end of that, so no polling is
+                    // needed.
                     SendLimit::Until(deadline) => {
                         self.port.server().wait_for_notice(deadline)?;
                         continue;
@@ -219,6 +222,7 @@ impl PortSender {
                 }
                 Err(error) => return Err(error),
             };
+            // The connection remains usable: only this message was refused, or its time is over.
             if !error.is_final() {
                 return Err(error.into());
             }
