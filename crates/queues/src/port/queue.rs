@@ -80,8 +80,7 @@ impl PortQueue {
         for class in [Class::Reply, Class::Request] {
             while let Some(message) = queues.try_recv(self.port, class)? {
                 if self.is_any_draining {
-                    // Refused messages count as well: the sender's count of its messages contains
-                    // them.
+                    // Refused messages count as well: they are part of the backlog.
                     let count = |connection: &mut DrainState| connection.count_message(class);
                     self.connections.iter_mut().for_each(count);
                 }
