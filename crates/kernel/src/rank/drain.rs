@@ -15,13 +15,14 @@ use std::time::{Duration, Instant};
 
 /// First and longest interval between two checks.
 const INTERVALS: [Duration; 2] = [Duration::from_micros(100), Duration::from_millis(16)];
-/// Time without progress after which a run that waits for exited ranks is undeliverable. A rank that
-/// left in order had executed its sends before; lost packets arrive within a few periods of the
-/// retransmitter.
-const EXIT_GRACE: Duration = Duration::from_millis(500);
+/// Number of checks without progress, at the longest interval, after which a run that waits for
+/// exited ranks is undeliverable: half a second. A rank that left in order had executed its sends
+/// before; lost packets arrive within a few periods of the retransmitter. Checks are counted, not
+/// time, so that a thread without a core does not mistake its own delay for theirs.
+const CHECKS_AFTER_EXIT: u32 = 32;
 /// The same if one of the ranks has failed: the program on its node may still execute what it had
 /// started.
-const FAILURE_GRACE: Duration = Duration::from_secs(2);
+const CHECKS_AFTER_FAILURE: u32 = 128;
 
 /// Waits until the program has executed every send of this rank's runs that can be executed.
 pub(super) fn drain(
@@ -31,7 +32,7 @@ pub(super) fn drain(
 ) -> Result<DrainOutcome, Error> {
     let [mut interval, longest] = INTERVALS;
     let mut gone = Vec::new();
-    let mut stuck: Option<(u64, Instant)> = None;
+    let mut stuck: Option<(u64, u32)> = None;
     loop {
         // Most ranks have no such run and return here, without a system call.
         if rank.run_table().unsent(&rank.memory, &gone).count == 0 {
@@ -46,17 +47,17 @@ pub(super) fn drain(
             return Ok(DrainOutcome::Drained);
         }
         // The states of the operations are not read at one instant, so a run may seem stuck while
-        // it advances. It is stuck if its position stays the same for the whole grace period.
-        let now = Instant::now();
-        stuck = unsent.stuck_at.map(|position| {
-            stuck.filter(|(before, _)| *before == position).unwrap_or((position, now))
+        // it advances. It is stuck if its position stays the same in all these checks.
+        stuck = unsent.stuck_at.filter(|_| !gone.is_empty()).map(|position| {
+            let before = stuck.filter(|(before, _)| *before == position);
+            (position, before.map_or(0, |(_, checks)| checks + 1))
         });
         let has_failed = gone.iter().any(|rank: &ExitedRank| rank.has_failed);
-        let grace = if has_failed { FAILURE_GRACE } else { EXIT_GRACE };
-        if stuck.is_some_and(|(_, since)| now - since >= grace) {
+        let enough = if has_failed { CHECKS_AFTER_FAILURE } else { CHECKS_AFTER_EXIT };
+        if stuck.is_some_and(|(_, checks)| checks >= enough) {
             return Ok(DrainOutcome::Undeliverable { runs: unsent.count });
         }
-        let left = deadline.saturating_duration_since(now);
+        let left = deadline.saturating_duration_since(Instant::now());
         if left.is_zero() {
             return Ok(DrainOutcome::TimedOut);
         }
