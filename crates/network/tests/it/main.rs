@@ -5,6 +5,8 @@ mod collectives;
 mod conformance;
 mod descriptor_shortage;
 mod failures;
+mod frames;
+mod job_nodes;
 mod jobs;
 mod long_messages;
 mod namespaces;

@@ -1,0 +1,69 @@
+//! Frames as bytes.
+
+use interpreter::{Handle, Packet};
+use network::error::{Error, RankExit};
+use network::transport::frame::{
+    Frame, HEADER_BYTES, MAX_MESSAGE, MAX_OPERATIONS, Route, payload_bytes,
+};
+use proptest::prelude::*;
+
+testing::tests![decoding_reverses_encoding, noise_is_refused_or_decoded_exactly];
+
+fn route() -> impl Strategy<Value = Route> {
+    (any::<u32>(), any::<u32>(), any::<u32>(), any::<u64>(), 0..1u32 << 24).prop_map(
+        |(destination, communicator, source, sequence, signature)| Route {
+            destination,
+            communicator,
+            source,
+            sequence,
+            signature,
+        },
+    )
+}
+
+fn frame() -> impl Strategy<Value = Frame> {
+    let bytes = || proptest::collection::vec(any::<u8>(), 0..100);
+    let operation = || (0..MAX_OPERATIONS).prop_map(Handle);
+    let packet =
+        prop_oneof![
+            (any::<u32>(), any::<u32>(), bytes())
+                .prop_map(|(tag, ordinal, payload)| Packet::Eager { tag, ordinal, payload }),
+            (any::<u32>(), any::<u32>(), 0..=MAX_MESSAGE, operation()).prop_map(
+                |(tag, ordinal, bytes, send)| Packet::RequestToSend { tag, ordinal, bytes, send }
+            ),
+            (operation(), operation())
+                .prop_map(|(send, receive)| Packet::ClearToSend { send, receive }),
+            (operation(), bytes()).prop_map(|(receive, payload)| Packet::Data { receive, payload }),
+        ];
+    let how = prop_oneof![Just(RankExit::Left), ".{0,40}".prop_map(RankExit::Failed)];
+    prop_oneof![
+        (route(), packet).prop_map(|(route, packet)| Frame::Packet(route, packet)),
+        (route(), any::<u32>(), bytes()).prop_map(|(route, ordinal, contribution)| {
+            Frame::Join { route, ordinal, contribution }
+        }),
+        (route(), ".{0,40}").prop_map(|(route, text)| Frame::Fail(route, Error::Operation(text))),
+        (any::<u32>(), how, proptest::collection::vec((any::<u32>(), any::<u64>()), 0..5))
+            .prop_map(|(rank, how, started)| Frame::RankExited { rank, how, started }),
+        any::<u64>().prop_map(Frame::Credit),
+        Just(Frame::Shutdown),
+        Just(Frame::ShutdownAck),
+    ]
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { failure_persistence: None, ..ProptestConfig::default() })]
+
+    fn decoding_reverses_encoding(frame in frame()) {
+        let (header, payload) = frame.clone().encode();
+        prop_assert_eq!(payload_bytes(&header), Ok(payload.len() as u64));
+        prop_assert_eq!(Frame::decode(&header, payload), Ok(frame));
+    }
+
+    fn noise_is_refused_or_decoded_exactly(header in any::<[u8; HEADER_BYTES]>(), payload: Vec<u8>) {
+        if let Ok(frame) = Frame::decode(&header, payload.clone()) {
+            prop_assert_eq!(payload_bytes(&header), Ok(payload.len() as u64));
+            let (again, kept) = frame.clone().encode();
+            prop_assert_eq!(Frame::decode(&again, kept), Ok(frame));
+        }
+    }
+}
