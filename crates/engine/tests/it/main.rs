@@ -1,4 +1,5 @@
 //! Tests of the engine.
 
+mod errors;
 mod shortage;
 mod streams;

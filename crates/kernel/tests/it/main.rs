@@ -9,6 +9,7 @@ mod leaving;
 mod many_runs;
 mod memory_pressure;
 mod object;
+mod packets;
 mod pair;
 mod rights;
 mod strangers;
