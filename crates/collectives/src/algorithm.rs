@@ -141,14 +141,38 @@ impl Collective {
     /// # Errors
     /// [`UnknownName`], which lists the algorithms of this collective.
     pub fn algorithm(self, name: &str) -> Result<Algorithm, UnknownName> {
-        let algorithms = self.algorithms();
-        algorithms.iter().copied().find(|algorithm| algorithm.name() == name).ok_or_else(|| {
-            UnknownName {
-                kind: self.algorithm_kind(),
-                name: name.to_owned(),
-                known: algorithms.iter().map(|algorithm| algorithm.name()).collect(),
-            }
-        })
+        let mut algorithms = self.algorithms().iter().copied();
+        algorithms.find(|one| one.name() == name).ok_or_else(|| self.no_algorithm(name))
+    }
+
+    /// Fails if the algorithm is not one of this collective.
+    ///
+    /// # Errors
+    /// [`UnknownName`], which lists the algorithms of this collective.
+    pub fn check_algorithm(self, algorithm: Algorithm) -> Result<(), UnknownName> {
+        if self.algorithms().contains(&algorithm) {
+            return Ok(());
+        }
+        Err(self.no_algorithm(algorithm.name()))
+    }
+
+    fn no_algorithm(self, name: &str) -> UnknownName {
+        let known = self.algorithms().iter().map(|one| one.name()).collect();
+        UnknownName { kind: self.algorithm_kind(), name: name.to_owned(), known }
+    }
+
+    /// Returns `true` if the algorithm's result is ((contribution 0 ∘ contribution 1) ∘
+    /// contribution 2) ∘ …, the only order defined for operations that are not associative, or if
+    /// the collective combines nothing.
+    pub const fn folds_from_left(self, algorithm: Algorithm) -> bool {
+        use Algorithm::*;
+        match self {
+            Collective::Reduce => matches!(algorithm, Flat | Join),
+            Collective::Allreduce => matches!(algorithm, Join),
+            Collective::ReduceScatter => matches!(algorithm, Pairwise | Join),
+            Collective::Scan | Collective::Exscan => matches!(algorithm, Chain | Join),
+            _ => true,
+        }
     }
 
     const fn algorithm_kind(self) -> &'static str {

@@ -14,7 +14,6 @@ mod table;
 
 pub use crate::query::Query;
 pub use build::Grid;
-pub use collectives::{Choice as Plan, Levels};
 pub use decide::{Decision, Origin, Reason, decide};
 pub use lookup::MatchedRow;
 pub use table::{DecisionTable, Gap, Range, Row, RunnerUp, TableError};

@@ -6,7 +6,6 @@ use crate::internode::group::InternodeGroup;
 use crate::internode::request::InternodeRequest;
 use crate::internode::schedule::InternodeSchedule;
 use crate::path::ExecutionPath;
-use crate::selection::choice::Levels;
 use collectives::Tuning;
 use engine::signature::{CallKind, Signature};
 use goal::compile::compile;
@@ -81,7 +80,7 @@ impl Communicator {
             call,
             algorithm: "allgather of words",
             tuning: Tuning::default(),
-            levels: Levels::One,
+            ranks_per_node: None,
             arguments: 0,
             sizes: Vec::new(),
         };

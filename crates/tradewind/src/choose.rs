@@ -1,12 +1,13 @@
 //! The choice of algorithms on a communicator.
 
 use crate::communicator::Communicator;
+use crate::error::Result;
 use crate::reduction::FoldOrder;
-use crate::selection::algorithms::NeighborAlgorithm;
-use crate::selection::choice::{Choice, ChoiceReason, Choosable};
+use crate::selection::algorithms::Algorithms;
+use crate::selection::choice::{ChoiceReason, SelectedAlgorithm};
 use crate::selection::explanation::Explanation;
 use crate::selection::selector::Selector;
-use collectives::Collective;
+use collectives::{Algorithm, Collective, CollectiveError, UnknownName};
 use engine::node::EngineKind;
 
 /// # Algorithms
@@ -14,37 +15,56 @@ impl Communicator {
     /// Chooses the algorithm of a collective of `bytes` bytes, as [`Collective`] counts them; the
     /// same on all ranks.
     #[inline]
-    pub(crate) fn choose<A: Choosable>(&self, bytes: u64, order: FoldOrder) -> Choice<A> {
+    pub(crate) fn choose(
+        &self,
+        collective: Collective,
+        bytes: u64,
+        order: FoldOrder,
+    ) -> SelectedAlgorithm {
         // A small join takes no longer than a few of these choices, so it is found by one
         // comparison with a threshold that the rules computed beforehand.
-        match A::forced(self.chosen()) {
-            None if bytes < self.rules().joins_below(A::OPERATION) => {
-                Choice::new(A::JOIN, ChoiceReason::Open)
+        match self.chosen().get(collective) {
+            None if bytes < self.rules().joins_below(collective) => {
+                SelectedAlgorithm::join(collective, ChoiceReason::Open)
             }
-            Some(algorithm) if algorithm == A::JOIN && self.rules().joins_directly() => {
-                Choice::new(A::JOIN, ChoiceReason::Forced)
+            Some(Algorithm::Join) if self.rules().joins_directly() => {
+                SelectedAlgorithm::join(collective, ChoiceReason::Forced)
             }
-            _ => self.choose_and_log(bytes, order),
+            _ => self.choose_and_log(collective, bytes, order),
         }
     }
 
-    /// Chooses the algorithm of a neighbour collective.
-    pub(crate) fn choose_neighbor(&self) -> NeighborAlgorithm {
-        match (self.chosen().neighbor, self.group().engine()) {
-            _ if self.internode().is_some() => NeighborAlgorithm::Direct,
-            (Some(forced), _) => forced,
-            (None, EngineKind::Peers) => NeighborAlgorithm::Join,
-            (None, EngineKind::Caller) => NeighborAlgorithm::Direct,
+    /// Chooses the algorithm of a neighbour collective: direct or join.
+    pub(crate) fn choose_neighbor(&self) -> Result<Algorithm> {
+        let forced = self.chosen().neighbor;
+        if let Some(other) = forced
+            && !Algorithms::NEIGHBOR.contains(&other)
+        {
+            let known = Algorithms::NEIGHBOR.iter().map(|one| one.name()).collect();
+            let name = other.name().to_owned();
+            let unknown = UnknownName { kind: "neighbor algorithm", name, known };
+            return Err(CollectiveError::from(unknown).into());
         }
+        Ok(match (forced, self.group().engine()) {
+            _ if self.internode().is_some() => Algorithm::Direct,
+            (Some(forced), _) => forced,
+            (None, EngineKind::Peers) => Algorithm::Join,
+            (None, EngineKind::Caller) => Algorithm::Direct,
+        })
     }
 
     #[cold]
-    fn choose_and_log<A: Choosable>(&self, bytes: u64, order: FoldOrder) -> Choice<A> {
-        let choice = self.selector().choose(bytes, order);
+    fn choose_and_log(
+        &self,
+        collective: Collective,
+        bytes: u64,
+        order: FoldOrder,
+    ) -> SelectedAlgorithm {
+        let selected = self.selector().select(collective, bytes, order);
         if self.rank() == 0 {
-            self.rules().log_decision(&choice, bytes);
+            self.rules().log_decision(&selected, bytes);
         }
-        choice
+        selected
     }
 
     /// Explains which algorithm runs a collective of `bytes` bytes, as [`Collective`] counts them,

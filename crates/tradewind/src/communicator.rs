@@ -7,7 +7,6 @@ use crate::internode::group::InternodeGroup;
 use crate::path::ExecutionPath;
 use crate::placement::Placement;
 use crate::selection::algorithms::Algorithms;
-use crate::selection::choice::Levels;
 use crate::selection::rules::{self, SelectionRules};
 use bytemuck::Pod;
 use collectives::Tuning;
@@ -16,6 +15,7 @@ use engine::signature::Signature;
 use goal::compile::compile;
 use goal::graph::Graph;
 use std::collections::HashMap;
+use std::num::NonZeroU32;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
@@ -61,7 +61,7 @@ pub(crate) struct LinkKey {
     pub(crate) call: Signature,
     pub(crate) algorithm: &'static str,
     pub(crate) tuning: Tuning,
-    pub(crate) levels: Levels,
+    pub(crate) ranks_per_node: Option<NonZeroU32>,
     /// Operation and type, root, or number of a topology.
     pub(crate) arguments: u64,
     /// Sizes of blocks that are not all equal; the same on all ranks.
@@ -142,10 +142,10 @@ impl Communicator {
     /// The same communicator with other algorithms. All ranks must use the same.
     ///
     /// ```
-    /// use tradewind::{Algorithms, BarrierAlgorithm};
+    /// use tradewind::{Algorithm, Algorithms};
     /// # fn main() -> Result<(), tradewind::Error> {
     /// tradewind::local(4, |world| {
-    ///     let barrier = Some(BarrierAlgorithm::Dissemination);
+    ///     let barrier = Some(Algorithm::Dissemination);
     ///     let algorithms = Algorithms { barrier, ..Algorithms::default() };
     ///     world.with_algorithms(algorithms).barrier()
     /// })

@@ -82,9 +82,8 @@ mod shape;
 mod split;
 
 pub use buffers::{InPlace, Input, Output, SharedBuffer};
-pub use collectives::Collective;
-pub use collectives::CollectiveError;
 pub use collectives::neighbor::balanced_dimensions;
+pub use collectives::{Algorithm, Collective, CollectiveError, UnknownName};
 pub use communicator::Communicator;
 pub use engine::node::EngineKind;
 pub use error::{Error, Result};
@@ -100,9 +99,5 @@ pub use plan::{NoBuffers, OneBuffer, TwoBuffers};
 pub use reduction::{Fold, Op, ReduceOp, fold};
 pub use request::{Request, wait_all, wait_any};
 pub use schedule::{Buffers, Schedule};
-pub use selection::algorithms::{
-    Algorithms, AllgatherAlgorithm, AllreduceAlgorithm, AlltoallAlgorithm, BarrierAlgorithm,
-    BcastAlgorithm, ExscanAlgorithm, GatherAlgorithm, NeighborAlgorithm, ReduceAlgorithm,
-    ReduceScatterAlgorithm, ScanAlgorithm, ScatterAlgorithm,
-};
+pub use selection::algorithms::Algorithms;
 pub use selection::explanation::{Explanation, Reason};

@@ -10,12 +10,10 @@ use crate::path::ExecutionPath;
 use crate::persistent::Persistent;
 use crate::plan::{CollectivePlan, TwoBuffers};
 use crate::request::Request;
-use crate::selection::algorithms::NeighborAlgorithm;
-use crate::selection::choice::Levels;
 use crate::shape::{BufferShape, InPlaceRule, bytes_of};
 use bytemuck::Pod;
 use collectives::neighbor::{self, Neighbor, Neighborhood};
-use collectives::{CollectiveError, Tuning, two_level};
+use collectives::{Algorithm, CollectiveError, Tuning, two_level};
 use engine::flat::{Edge, EdgeKey, FlatCollective, Pattern, VariableBlocks};
 use engine::signature::{CallKind, Signature};
 use goal::graph::Graph;
@@ -388,8 +386,8 @@ impl Neighbors {
         bytes: u64,
     ) -> Result<CollectivePlan<TwoBuffers<T>>> {
         let Neighbors { neighborhood, number, .. } = self;
-        let algorithm = self.communicator.choose_neighbor();
-        let combined = if algorithm == NeighborAlgorithm::Direct {
+        let algorithm = self.communicator.choose_neighbor()?;
+        let combined = if algorithm == Algorithm::Direct {
             topology::grouping(&self.communicator, bytes)
         } else {
             None
@@ -413,13 +411,13 @@ impl Neighbors {
         };
         let equal = vec![bytes; neighborhood.sources().len()];
         let path = match algorithm {
-            NeighborAlgorithm::Join if kind == CallKind::NeighborAllgather => {
+            Algorithm::Join if kind == CallKind::NeighborAllgather => {
                 self.flat_path(call, &[bytes], equal)
             }
-            NeighborAlgorithm::Join => {
+            Algorithm::Join => {
                 self.flat_path(call, &vec![bytes; neighborhood.destinations().len()], equal)
             }
-            NeighborAlgorithm::Direct => match combined {
+            _ => match combined {
                 None => self.link(call, vec![bytes], || Ok(graph(neighborhood, bytes)?))?,
                 Some(nodes) => self.link_together(call, bytes, nodes)?,
             },
@@ -452,7 +450,7 @@ impl Neighbors {
             in_place: InPlaceRule::Never,
             ..BufferShape::new(sent.total, received.total)
         };
-        if self.communicator.choose_neighbor() == NeighborAlgorithm::Join {
+        if self.communicator.choose_neighbor()? == Algorithm::Join {
             return Ok(CollectivePlan::new(
                 self.flat_path(call, &sent.bytes, received.bytes.iter().copied()),
                 shape,
@@ -500,17 +498,27 @@ impl Neighbors {
         sizes: Vec<u64>,
         build: impl FnOnce() -> Result<Graph>,
     ) -> Result<ExecutionPath> {
-        let (tuning, levels) = (Tuning::default(), Levels::One);
-        let key =
-            LinkKey { call, algorithm: "direct", tuning, levels, arguments: self.number, sizes };
+        let key = LinkKey {
+            call,
+            algorithm: "direct",
+            tuning: Tuning::default(),
+            ranks_per_node: None,
+            arguments: self.number,
+            sizes,
+        };
         self.communicator.path(key, build)
     }
 
     /// A schedule with a message from node to node.
     fn link_together(&self, call: Signature, bytes: u64, nodes: Nodes) -> Result<ExecutionPath> {
-        let (tuning, levels) = (Tuning::default(), nodes.levels());
-        let (algorithm, sizes) = ("two-level direct", vec![bytes]);
-        let key = LinkKey { call, algorithm, tuning, levels, arguments: self.number, sizes };
+        let key = LinkKey {
+            call,
+            algorithm: "two-level direct",
+            tuning: Tuning::default(),
+            ranks_per_node: nodes.ranks_per_node(),
+            arguments: self.number,
+            sizes: vec![bytes],
+        };
         let build = match call.kind {
             CallKind::NeighborAllgather => two_level::neighbor_allgather,
             _ => two_level::neighbor_alltoall,

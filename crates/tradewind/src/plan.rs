@@ -11,16 +11,19 @@ use crate::error::{Error, Result, argument};
 use crate::path::ExecutionPath;
 use crate::reduction::FoldFunction;
 use crate::request::{CopiedOutput, FoldedOutput, Outputs, Request};
-use crate::selection::choice::{Choice, Choosable};
+use crate::selection::choice::SelectedAlgorithm;
 use crate::shape::{BufferShape, InPlaceRule};
 use bytemuck::Pod;
+use collectives::{CollectiveError, GraphSpec, Reduction};
 use engine::argument::{Argument, Binding};
 use engine::communicator::Communicator as NodeCommunicator;
 use engine::flat::FlatCollective;
 use engine::signature::Signature;
 use engine::streams::BlockingInput;
+use goal::arithmetic::{Arithmetic, DataType};
 use goal::graph::Graph;
 use std::marker::PhantomData;
+use std::num::NonZeroU32;
 use std::ops::Range;
 
 /// A collective on this rank, ready to start with the buffers `B`.
@@ -333,20 +336,42 @@ fn output_of_back<'i, 'o, 'b, T: Pod, I: Input<'i, T>, O: Output<'o, T>>(
 
 impl Communicator {
     /// The path of a collective through a schedule: cached, or built and linked now.
-    pub(crate) fn linked<A: Choosable>(
+    pub(crate) fn linked(
         &self,
-        (call, choice): (Signature, &Choice<A>),
+        (call, selected): (Signature, &SelectedAlgorithm),
         (arguments, sizes): (u64, Vec<u64>),
-        build: impl FnOnce() -> Result<Graph, collectives::CollectiveError>,
+        build: impl FnOnce() -> Result<Graph, CollectiveError>,
     ) -> Result<ExecutionPath> {
         let key = LinkKey {
             call,
-            algorithm: choice.algorithm.name(),
-            tuning: choice.tuning,
-            levels: choice.levels,
+            algorithm: selected.algorithm.name(),
+            tuning: selected.tuning,
+            ranks_per_node: selected.ranks_per_node,
             arguments,
             sizes,
         };
         self.path(key, || Ok(build()?))
+    }
+
+    /// The path of a collective with blocks of one size through a schedule. `root` and `reduction`
+    /// are ignored by collectives without one.
+    pub(crate) fn linked_equal(
+        &self,
+        (call, selected): (Signature, &SelectedAlgorithm),
+        arguments: u64,
+        (root, bytes, reduction): (u32, u64, Option<Reduction>),
+    ) -> Result<ExecutionPath> {
+        let spec = GraphSpec {
+            collective: selected.collective,
+            rank: self.rank(),
+            ranks: self.size(),
+            ranks_per_node: selected.ranks_per_node.unwrap_or(NonZeroU32::MIN),
+            root,
+            bytes,
+            reduction: reduction.unwrap_or(Reduction::new(Arithmetic::Add, DataType::U8)),
+        };
+        self.linked((call, selected), (arguments, Vec::new()), || {
+            collectives::build(&spec, &selected.graph_choice())
+        })
     }
 }

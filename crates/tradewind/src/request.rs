@@ -207,7 +207,7 @@ impl<'a, B: Send + 'static> Request<'a, B> {
             _ => (operation, bytes),
         };
         let mut explanation = self.selector.explain(operation, bytes);
-        if self.started.is_flat() && explanation.algorithm != Algorithm::Join.name() {
+        if self.started.is_flat() && explanation.algorithm != Algorithm::Join {
             explanation.replace_by_join();
         }
         if let Some(backend) = self.started.backend() {

@@ -1,6 +1,6 @@
 //! Times of every algorithm of every collective, beside each other and beside the predictions.
 //!
-//! A [`CollectiveCall`] names the collective, the number of ranks and the bytes; a [`Plan`] names
+//! A [`CollectiveCall`] names the collective, the number of ranks and the bytes; a [`Choice`] names
 //! the algorithm. [`compare`] measures all plans of one call in turns,
 //! so that all measure the same machine state: if memory becomes slower for seconds at a time,
 //! only times taken side by side are comparable.
@@ -23,5 +23,4 @@ mod rounds;
 mod runner;
 
 pub use graphs::{CollectiveCall, PlanError};
-pub use models::decision::Plan;
 pub use rounds::{Comparison, TimeBudget, Timed, compare, settle};

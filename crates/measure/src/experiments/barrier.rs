@@ -3,15 +3,15 @@
 use crate::harness::repetition::Repetition;
 use crate::harness::{Error, Experiment, Finding, JobShape, Setting, Step, StepContext};
 use crate::results::{Axis, Figure, Part, Point, Role, Series, Table, Value};
-use tradewind::{Algorithms, BarrierAlgorithm, Communicator};
+use tradewind::{Algorithm, Algorithms, Communicator};
 
 const FIGURE: &str = "time";
 const TABLE: &str = "fits";
 /// The largest number of ranks is 2 to the power of this.
 const DIMENSIONS: u32 = 5;
 /// Curves: the library's own choice, and the classical algorithm of messages.
-const ALGORITHMS: [(&str, BarrierAlgorithm); 2] =
-    [("join", BarrierAlgorithm::Join), ("dissemination", BarrierAlgorithm::Dissemination)];
+const ALGORITHMS: [(&str, Algorithm); 2] =
+    [("join", Algorithm::Join), ("dissemination", Algorithm::Dissemination)];
 
 /// The experiment.
 pub fn experiment(setting: &Setting) -> Experiment {
@@ -69,7 +69,7 @@ fn measure(
     dimension: u32,
     laps: Repetition,
 ) -> Result<Vec<Finding>, Error> {
-    let curve = |(name, algorithm): (&str, BarrierAlgorithm)| {
+    let curve = |(name, algorithm): (&str, Algorithm)| {
         let algorithms = Algorithms { barrier: Some(algorithm), ..Algorithms::default() };
         let world = here.world.with_algorithms(algorithms);
         let point =

@@ -17,11 +17,11 @@ pub use choice::table;
 pub use grid::{FILE, RANKS};
 pub use regret::experiment as regret;
 
-use crate::experiments::algorithms::{CollectiveCall, Plan, TimeBudget, settle};
+use crate::experiments::algorithms::{CollectiveCall, TimeBudget, settle};
 use crate::experiments::models;
 use crate::harness::{Error, Experiment, Finding, JobShape, Setting, StepContext};
 use crate::results::{Axis, Colour, Figure, Part, Point, Table};
-use collectives::Algorithm;
+use collectives::{Algorithm, Choice};
 use grid::{Grid, figure, segments};
 
 /// Candidates predicted to take this many times as long as the fastest are left out.
@@ -100,7 +100,7 @@ fn measure(
         here.shape.shared_cores,
         collective,
         &plans,
-        &Plan::of(Algorithm::Join),
+        &Choice::of(Algorithm::Join),
         budget,
     )?;
     let figure = figure(collective.operation, collective.ranks);
@@ -113,7 +113,7 @@ fn measure(
         })
         .collect();
     if !left_out.is_empty() {
-        let names = left_out.iter().map(Plan::to_string).collect::<Vec<_>>().join(", ");
+        let names = left_out.iter().map(Choice::to_string).collect::<Vec<_>>().join(", ");
         let numbers = [
             f64::from(collective.ranks),
             collective.bytes as f64,
@@ -131,13 +131,13 @@ fn measure(
 fn keep(
     here: &StepContext<'_>,
     collective: &CollectiveCall,
-    all: Vec<Plan>,
-) -> (Vec<Plan>, Vec<Plan>) {
+    all: Vec<Choice>,
+) -> (Vec<Choice>, Vec<Choice>) {
     // The models are about ranks that have a core each.
     let costs = models::costs(here).filter(|_| !here.shape.is_crowded());
     let Some((costs, _)) = costs else { return (all, Vec::new()) };
     let CollectiveCall { operation, ranks, bytes, .. } = *collective;
-    let price = |plan: &Plan| match plan.algorithm {
+    let price = |plan: &Choice| match plan.algorithm {
         Algorithm::Join => None,
         _ => costs.predict(operation, plan, ranks, bytes),
     };

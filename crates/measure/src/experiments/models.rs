@@ -13,10 +13,10 @@ mod names;
 mod outline;
 mod shared;
 
-use crate::experiments::algorithms::{CollectiveCall, Plan, TimeBudget, compare};
+use crate::experiments::algorithms::{CollectiveCall, TimeBudget, compare};
 use crate::harness::{Error, Experiment, Finding, JobShape, Setting, Step, StepContext};
 use crate::results::{Point, Role};
-use collectives::{Algorithm, Collective};
+use collectives::{Algorithm, Choice, Collective};
 use models::costs::Costs;
 use models::formulas::alltoall;
 use models::machine_file::{Machine, StartCosts};
@@ -125,7 +125,7 @@ fn measure(
     // With the caller engine a join is run by its ranks' own hands: no other engine's figures say
     // anything about it.
     let joins = here.shape.engine == EngineKind::Peers;
-    let plans: Vec<Plan> =
+    let plans: Vec<Choice> =
         plans.into_iter().filter(|plan| joins || plan.algorithm != Algorithm::Join).collect();
     let compared = compare(here.world, here.shape.shared_cores, collective, &plans, budget)?;
     let figure = figure(collective.operation, collective.ranks, here.shape.engine);

@@ -4,7 +4,7 @@ use super::table::{DecisionTable, Range, Row, RunnerUp};
 use crate::costs::{Candidate, CostModel};
 use crate::machine::Fingerprint;
 use crate::query::Query;
-use collectives::Choice as Plan;
+use collectives::Choice;
 use collectives::Collective;
 
 /// As long as a plan takes no longer than this times the fastest at the sizes of the grid, it is
@@ -67,7 +67,7 @@ impl DecisionTable {
 /// The ranges of one row. The first begins with 0, and the last has no end.
 fn ranges(prices: CostModel<'_>, shape: Query, sizes: &[u64]) -> Vec<Range> {
     let at = |bytes| Query { bytes, ..shape };
-    let price = |plan: &Plan, bytes| prices.price(plan, &at(bytes)).unwrap_or(f64::INFINITY);
+    let price = |plan: &Choice, bytes| prices.price(plan, &at(bytes)).unwrap_or(f64::INFINITY);
     let best = |bytes| prices.candidates(&at(bytes)).into_iter().next();
     let sizes = if shape.operation == Collective::Barrier { &[] } else { sizes };
     let Some(Candidate { plan, .. }) = best(0) else { return Vec::new() };
@@ -88,9 +88,9 @@ fn ranges(prices: CostModel<'_>, shape: Query, sizes: &[u64]) -> Vec<Range> {
 }
 
 /// The range of a plan that begins with this query's size, without an end.
-fn range_from(prices: CostModel<'_>, query: &Query, plan: Plan) -> Range {
+fn range_from(prices: CostModel<'_>, query: &Query, plan: Choice) -> Range {
     let microseconds = prices.price(&plan, query).unwrap_or(f64::INFINITY);
-    let other = |next: &Plan| (next.levels, next.algorithm) != (plan.levels, plan.algorithm);
+    let other = |next: &Choice| (next.levels, next.algorithm) != (plan.levels, plan.algorithm);
     let runner_up = prices.candidates(query).into_iter().find(|candidate| other(&candidate.plan));
     let runner_up =
         runner_up.map(|Candidate { plan, microseconds }| RunnerUp { plan, microseconds });

@@ -3,7 +3,7 @@
 use super::rules;
 use super::table::{DecisionTable, Gap, Row, RunnerUp, sizes};
 use crate::query::Query;
-use collectives::Choice as Plan;
+use collectives::Choice;
 use std::fmt;
 
 /// Decision for a query.
@@ -12,7 +12,7 @@ pub struct Decision {
     /// For what.
     pub query: Query,
     /// The choice.
-    pub plan: Plan,
+    pub plan: Choice,
     /// Its origin.
     pub origin: Origin,
 }

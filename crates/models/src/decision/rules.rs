@@ -2,7 +2,7 @@
 
 use crate::query::Query;
 use collectives::{Algorithm, Collective};
-use collectives::{Choice as Plan, Levels};
+use collectives::{Choice, Levels};
 
 /// Up to this many bytes a broadcast or a reduction sends whole messages, beyond it parts.
 const SHORT_BCAST: u64 = 12 << 10;
@@ -34,19 +34,19 @@ const FEW_RANKS: u32 = 8;
 /// let plan = rules::plan(&Query { operation: Collective::Bcast, ranks: 64, ranks_per_node: 1, bytes: 1 << 20 });
 /// assert_eq!(plan.to_string(), "scatter-allgather");
 /// ```
-pub fn plan(query: &Query) -> Plan {
+pub fn plan(query: &Query) -> Choice {
     let nodes = query.nodes();
     if nodes == 1 {
-        return Plan::of(Algorithm::Join);
+        return Choice::of(Algorithm::Join);
     }
     let algorithm = match query.operation {
         Collective::Alltoall => Algorithm::RotatedDirect,
         _ => between_nodes(&Query { ranks: nodes, ..*query }),
     };
     if saves_messages(query) && query.operation.has_two_levels(algorithm) {
-        return Plan { levels: Levels::Two, ..Plan::of(algorithm) };
+        return Choice { levels: Levels::Two, ..Choice::of(algorithm) };
     }
-    Plan::of(between_nodes(query))
+    Choice::of(between_nodes(query))
 }
 
 /// Returns `true` if two levels save messages between nodes that outweigh the extra copies.

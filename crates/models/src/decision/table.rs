@@ -2,7 +2,7 @@
 
 use crate::file::{self, FileError, Kind};
 use crate::machine::Fingerprint;
-use collectives::{Choice as Plan, Levels};
+use collectives::{Choice, Levels};
 
 use collectives::{Algorithm, Collective};
 use serde::{Deserialize, Serialize};
@@ -41,7 +41,7 @@ pub struct Range {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub to: Option<u64>,
     /// The plan.
-    pub plan: Plan,
+    pub plan: Choice,
     /// Predicted time at the first size, in microseconds.
     pub microseconds: f64,
     /// The next best at the first size.
@@ -54,7 +54,7 @@ pub struct Range {
 #[serde(deny_unknown_fields)]
 pub struct RunnerUp {
     /// The plan.
-    pub plan: Plan,
+    pub plan: Choice,
     /// Its predicted time, in microseconds.
     pub microseconds: f64,
 }
@@ -297,7 +297,7 @@ impl Row {
     }
 }
 
-fn check_plan(plan: &Plan, operation: Collective) -> Result<(), String> {
+fn check_plan(plan: &Choice, operation: Collective) -> Result<(), String> {
     if !operation.algorithms().contains(&plan.algorithm) {
         let known: Vec<&str> =
             operation.algorithms().iter().copied().map(Algorithm::name).collect();

@@ -2,11 +2,9 @@
 //! is missing from them.
 
 use crate::sample_machine::{fingerprint, grid, machine, table};
-use collectives::{Algorithm, Choice, Collective};
+use collectives::{Algorithm, Choice, Collective, Levels};
 use models::costs::CostModel;
-use models::decision::{
-    DecisionTable, Gap, Levels, Origin, Plan, Query, Range, Reason, Row, decide, rules,
-};
+use models::decision::{DecisionTable, Gap, Origin, Query, Range, Reason, Row, decide, rules};
 use models::machine::PairClass;
 use proptest::prelude::*;
 use std::sync::LazyLock;
@@ -22,7 +20,7 @@ fn query(operation: Collective, ranks: u32, ranks_per_node: u32, bytes: u64) -> 
 }
 
 fn range(from: u64, to: Option<u64>, algorithm: Algorithm) -> Range {
-    Range { from, to, plan: Plan::of(algorithm), microseconds: 1.0, runner_up: None }
+    Range { from, to, plan: Choice::of(algorithm), microseconds: 1.0, runner_up: None }
 }
 
 fn bcast_row(ranks: u32, ranks_per_node: u32, ranges: Vec<Range>) -> Row {
@@ -69,7 +67,7 @@ proptest! {
     ) {
         let query = query(operation, ranks, here, bytes);
         let decision = decide(with_table.then_some(&*TABLE), &query);
-        let Plan { algorithm, levels, .. } = decision.plan;
+        let Choice { algorithm, levels, .. } = decision.plan;
         prop_assert!(operation.algorithms().contains(&algorithm));
         prop_assert!(algorithm != Algorithm::Join || query.nodes() == 1);
         prop_assert!(levels == Levels::One || query.nodes() > 1 && operation.has_two_levels(algorithm));
@@ -125,13 +123,13 @@ fn two_levels_are_used_where_they_pay() {
     let decision = decide(Some(&TABLE), &here);
     assert_eq!(
         decision.plan,
-        Plan { levels: Levels::Two, ..Plan::of(Algorithm::RecursiveDoubling) }
+        Choice { levels: Levels::Two, ..Choice::of(Algorithm::RecursiveDoubling) }
     );
     assert!(decision.to_string().contains("a node: two-level recursive-doubling\n"), "{decision}");
     with_prices(|prices| {
-        let price = |plan: Plan| prices.price(&plan, &here).expect("priced");
+        let price = |plan: Choice| prices.price(&plan, &here).expect("priced");
         assert!((price(decision.plan) - (0.7588 + 3.0 * 25.072 + 0.7508)).abs() < 1e-9);
-        assert!((price(Plan::of(Algorithm::RecursiveDoubling)) - 4.0 * 25.072).abs() < 1e-9);
+        assert!((price(Choice::of(Algorithm::RecursiveDoubling)) - 4.0 * 25.072).abs() < 1e-9);
     });
 }
 
@@ -148,7 +146,7 @@ fn an_alltoall_in_two_levels_is_two_exchanges_inside_and_one_between() {
         };
         let between = prices.between.expect("measured");
         let expected = 2.0 * direct(prices.inside, 2, 4 * 64) + direct(between, 3, 4 * 64);
-        let two_levels = |algorithm| Plan { levels: Levels::Two, ..Plan::of(algorithm) };
+        let two_levels = |algorithm| Choice { levels: Levels::Two, ..Choice::of(algorithm) };
         let price = prices.price(&two_levels(Algorithm::RotatedDirect), &here).expect("priced");
         assert!((price - expected).abs() < 1e-9, "{price}, expected {expected}");
         assert_eq!(prices.price(&two_levels(Algorithm::Bruck), &here), None);
@@ -186,7 +184,7 @@ fn what_is_not_available_is_not_chosen() {
         let prices = CostModel { available: &only_chains, ..prices };
         let candidates = prices.candidates(&query(Collective::Bcast, 8, 8, 1000));
         assert_eq!(candidates.len(), 1);
-        assert_eq!(candidates[0].plan, Plan::of(Algorithm::Chain));
+        assert_eq!(candidates[0].plan, Choice::of(Algorithm::Chain));
         assert!(prices.candidates(&query(Collective::Barrier, 8, 8, 0)).is_empty());
     });
     let machine = machine();
@@ -305,7 +303,7 @@ fn tables_that_cannot_be_are_refused_by_row() {
         refused(vec![bcast_row(4, 4, vec![]), bcast_row(4, 4, vec![])])
             .contains("row 0 is for the same")
     );
-    let plan = Plan { levels: Levels::Two, ..Plan::of(Algorithm::Join) };
+    let plan = Choice { levels: Levels::Two, ..Choice::of(Algorithm::Join) };
     let joined = Range { plan, ..range(0, None, Algorithm::Flat) };
     assert!(refused(vec![one(joined)]).contains("has a two-level join bcast: use one level"));
     let negative = Range { microseconds: -1.0, ..range(0, None, Algorithm::Flat) };

@@ -1,6 +1,5 @@
 //! Allgather.
 
-use crate::AllgatherAlgorithm;
 use crate::buffers::{Input, Output};
 use crate::communicator::Communicator;
 use crate::error::Result;
@@ -9,10 +8,9 @@ use crate::persistent::Persistent;
 use crate::plan::{CollectivePlan, TwoBuffers};
 use crate::reduction::FoldOrder;
 use crate::request::Request;
-use crate::selection::choice::Levels;
 use crate::shape::{BufferShape, InPlaceRule, OwnBlock, bytes_of};
 use bytemuck::Pod;
-use collectives::{Sizes, two_level};
+use collectives::Collective;
 use engine::flat::{FlatCollective, Pattern};
 use engine::signature::{CallKind, Signature};
 
@@ -95,20 +93,14 @@ impl Communicator {
         bytes: u64,
         leaves_own: bool,
     ) -> Result<ExecutionPath> {
-        let choice = self.choose::<AllgatherAlgorithm>(bytes, FoldOrder::Any);
+        let choice = self.choose(Collective::Allgather, bytes, FoldOrder::Any);
         let call = Signature::new(kind, bytes, choice.digest());
-        if choice.algorithm == AllgatherAlgorithm::Join {
+        if choice.is_join() {
             return Ok(ExecutionPath::Flat(FlatCollective {
                 leaves_own,
                 ..FlatCollective::new(Pattern::Gather, bytes, call)
             }));
         }
-        let sizes = Sizes::equal(self.size(), bytes)?;
-        self.linked((call, &choice), (0, Vec::new()), || match choice.levels {
-            Levels::One => choice.algorithm.graph(self.rank(), &sizes),
-            Levels::Two(per_node) => {
-                two_level::allgather(self.rank(), per_node, &sizes, choice.algorithm)
-            }
-        })
+        self.linked_equal((call, &choice), 0, (0, bytes, None))
     }
 }

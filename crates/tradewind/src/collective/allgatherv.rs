@@ -1,6 +1,5 @@
 //! Allgather of blocks of different sizes.
 
-use crate::AllgatherAlgorithm;
 use crate::buffers::{Input, Output};
 use crate::communicator::Communicator;
 use crate::counts::Counts;
@@ -10,10 +9,9 @@ use crate::persistent::Persistent;
 use crate::plan::{CollectivePlan, TwoBuffers};
 use crate::reduction::FoldOrder;
 use crate::request::Request;
-use crate::selection::choice::Levels;
 use crate::shape::{BufferShape, InPlaceRule, OwnBlock};
 use bytemuck::Pod;
-use collectives::{Sizes, two_level};
+use collectives::{Collective, Sizes, allgather, two_level};
 use engine::flat::{FlatCollective, Pattern, VariableBlocks};
 use engine::signature::{CallKind, Signature};
 use std::sync::Arc;
@@ -76,10 +74,10 @@ impl Communicator {
         let counts = Counts::of::<T>("the list of counts", counts, ranks)?;
         let (bytes, at) = (counts.block(rank), counts.offset(rank));
         let choice =
-            self.choose::<AllgatherAlgorithm>(counts.total / u64::from(ranks), FoldOrder::Any);
+            self.choose(Collective::Allgather, counts.total / u64::from(ranks), FoldOrder::Any);
         let call =
             Signature::new(CallKind::Allgatherv, counts.total, choice.digest() ^ counts.digest());
-        let joins = choice.algorithm == AllgatherAlgorithm::Join;
+        let joins = choice.is_join();
         let own = joins.then_some(OwnBlock { from: 0, to: at, bytes });
         let shape = BufferShape {
             in_place: InPlaceRule::InputAt(at),
@@ -101,10 +99,11 @@ impl Communicator {
             })
         } else {
             let sizes = Sizes::each(&counts.bytes)?;
-            self.linked((call, &choice), (0, counts.bytes.to_vec()), || match choice.levels {
-                Levels::One => choice.algorithm.graph(rank, &sizes),
-                Levels::Two(per_node) => {
-                    two_level::allgather(rank, per_node, &sizes, choice.algorithm)
+            self.linked((call, &choice), (0, counts.bytes.to_vec()), || {
+                let algorithm = allgather::Algorithm::try_from(choice.algorithm)?;
+                match choice.ranks_per_node {
+                    None => algorithm.graph(rank, &sizes),
+                    Some(per_node) => two_level::allgather(rank, per_node, &sizes, algorithm),
                 }
             })?
         };

@@ -1,6 +1,5 @@
 //! Allreduce.
 
-use crate::AllreduceAlgorithm;
 use crate::buffers::{Input, Output};
 use crate::communicator::Communicator;
 use crate::error::Result;
@@ -9,10 +8,9 @@ use crate::persistent::Persistent;
 use crate::plan::{CollectivePlan, TwoBuffers};
 use crate::reduction::{Combination, FoldOrder, ReduceOp};
 use crate::request::Request;
-use crate::selection::choice::Levels;
 use crate::shape::{BufferShape, bytes_of};
 use bytemuck::Pod;
-use collectives::two_level;
+use collectives::Collective;
 use engine::flat::{FlatCollective, Pattern};
 use engine::signature::{CallKind, Signature};
 
@@ -95,28 +93,24 @@ impl Communicator {
                 ));
             }
         };
-        let choice = self.choose::<AllreduceAlgorithm>(bytes, known.op.order());
+        let choice = self.choose(Collective::Allreduce, bytes, known.op.order());
         let arguments = choice.digest() << 16 | known.number();
         let call = Signature::new(CallKind::Allreduce, bytes, arguments);
-        if choice.algorithm == AllreduceAlgorithm::Join {
+        if choice.is_join() {
             let flat = FlatCollective {
                 arithmetic: Some(known.arithmetic()),
                 ..FlatCollective::new(Pattern::Reduce, bytes, call)
             };
             return Ok(CollectivePlan::new(ExecutionPath::Flat(flat), shape));
         }
-        let (rank, ranks, reduction) = (self.rank(), self.size(), known.reduction());
-        let from_left = known.op.order() == FoldOrder::FromLeft;
-        let path =
-            self.linked((call, &choice), (arguments, Vec::new()), || match choice.levels {
-                _ if from_left => {
-                    collectives::allreduce::fold_from_left(rank, ranks, bytes, reduction)
-                }
-                Levels::One => choice.algorithm.graph(rank, ranks, bytes, reduction),
-                Levels::Two(per_node) => {
-                    two_level::allreduce(rank, ranks, per_node, bytes, reduction, choice.algorithm)
-                }
-            })?;
+        let reduction = known.reduction();
+        let path = if known.op.order() == FoldOrder::FromLeft {
+            self.linked((call, &choice), (arguments, Vec::new()), || {
+                collectives::allreduce::fold_from_left(self.rank(), self.size(), bytes, reduction)
+            })?
+        } else {
+            self.linked_equal((call, &choice), arguments, (0, bytes, Some(reduction)))?
+        };
         Ok(CollectivePlan::new(path, shape))
     }
 }

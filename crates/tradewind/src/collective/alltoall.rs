@@ -1,6 +1,5 @@
 //! All-to-all.
 
-use crate::AlltoallAlgorithm;
 use crate::buffers::{Input, Output};
 use crate::communicator::Communicator;
 use crate::error::Result;
@@ -9,10 +8,9 @@ use crate::persistent::Persistent;
 use crate::plan::{CollectivePlan, TwoBuffers};
 use crate::reduction::FoldOrder;
 use crate::request::Request;
-use crate::selection::choice::Levels;
 use crate::shape::{BufferShape, OwnBlock, bytes_of};
 use bytemuck::Pod;
-use collectives::two_level;
+use collectives::Collective;
 use engine::flat::{FlatCollective, Pattern};
 use engine::signature::{CallKind, Signature};
 
@@ -91,21 +89,15 @@ impl Communicator {
         (bytes, arguments): (u64, u64),
         leaves_own: bool,
     ) -> Result<ExecutionPath> {
-        let choice = self.choose::<AlltoallAlgorithm>(bytes, FoldOrder::Any);
+        let choice = self.choose(Collective::Alltoall, bytes, FoldOrder::Any);
         let total = self.for_each_rank(bytes)?;
         let call = Signature::new(kind, total, choice.digest() ^ arguments << 48);
-        if choice.algorithm == AlltoallAlgorithm::Join {
+        if choice.is_join() {
             return Ok(ExecutionPath::Flat(FlatCollective {
                 leaves_own,
                 ..FlatCollective::new(Pattern::Exchange, total, call)
             }));
         }
-        let (rank, ranks) = (self.rank(), self.size());
-        self.linked((call, &choice), (arguments, Vec::new()), || match choice.levels {
-            Levels::One => choice.algorithm.graph(rank, ranks, bytes, choice.tuning),
-            Levels::Two(per_node) => {
-                two_level::alltoall(rank, ranks, per_node, bytes, choice.algorithm)
-            }
-        })
+        self.linked_equal((call, &choice), arguments, (0, bytes, None))
     }
 }

@@ -1,6 +1,5 @@
 //! All-to-all of blocks of different sizes.
 
-use crate::AlltoallAlgorithm;
 use crate::buffers::{Input, Output};
 use crate::communicator::Communicator;
 use crate::counts::{Counts, digest};
@@ -11,9 +10,10 @@ use crate::plan::{CollectivePlan, TwoBuffers};
 use crate::reduction::FoldOrder;
 use crate::request::Request;
 use crate::selection::algorithms::for_different_sizes;
-use crate::selection::choice::{Choice, Levels};
+use crate::selection::choice::SelectedAlgorithm;
 use crate::shape::{BufferShape, InPlaceRule, OwnBlock};
 use bytemuck::Pod;
+use collectives::{Collective, alltoall};
 use engine::flat::{FlatCollective, Pattern, VariableBlocks};
 use engine::signature::{CallKind, Signature};
 use std::sync::Arc;
@@ -128,14 +128,14 @@ impl Communicator {
     ) -> Result<ExecutionPath> {
         // The selection must be the same on all ranks, and no rank knows the total size. Nor does a
         // leader know the sizes of the other ranks' blocks, so there is one level.
-        let choice = self.choose::<AlltoallAlgorithm>(0, FoldOrder::Any);
-        let choice = Choice {
+        let choice = self.choose(Collective::Alltoall, 0, FoldOrder::Any);
+        let choice = SelectedAlgorithm {
             algorithm: for_different_sizes(choice.algorithm),
-            levels: Levels::One,
+            ranks_per_node: None,
             ..choice
         };
         let call = Signature::new(kind, 0, choice.digest() ^ known.map_or(0, Counts::digest));
-        if choice.algorithm == AlltoallAlgorithm::Join {
+        if choice.is_join() {
             let blocks =
                 VariableBlocks::new(sent.bytes.iter().copied(), received.bytes.iter().copied());
             let flat = FlatCollective::new(Pattern::Exchange, 0, call);
@@ -152,7 +152,11 @@ impl Communicator {
             None => self.allgather_word(digest(&[sent.digest(), received.digest()]), call)?,
         };
         self.linked((call, &choice), (0, sizes), || {
-            choice.algorithm.graph_v(self.rank(), &sent.bytes, &received.bytes)
+            alltoall::Algorithm::try_from(choice.algorithm)?.graph_v(
+                self.rank(),
+                &sent.bytes,
+                &received.bytes,
+            )
         })
     }
 }

@@ -1,6 +1,5 @@
 //! Barrier.
 
-use crate::BarrierAlgorithm;
 use crate::communicator::Communicator;
 use crate::error::Result;
 use crate::path::ExecutionPath;
@@ -8,8 +7,8 @@ use crate::persistent::Persistent;
 use crate::plan::{CollectivePlan, NoBuffers};
 use crate::reduction::FoldOrder;
 use crate::request::Request;
-use crate::selection::choice::{Choice, Levels};
-use collectives::two_level;
+use crate::selection::choice::SelectedAlgorithm;
+use collectives::Collective;
 use engine::flat::{FlatCollective, Pattern};
 use engine::signature::{CallKind, Signature};
 
@@ -21,8 +20,8 @@ impl Communicator {
     /// Fails if a rank is gone or in another collective.
     #[inline]
     pub fn barrier(&self) -> Result<()> {
-        let choice = self.choose::<BarrierAlgorithm>(0, FoldOrder::Any);
-        if choice.algorithm == BarrierAlgorithm::Join {
+        let choice = self.choose(Collective::Barrier, 0, FoldOrder::Any);
+        if choice.is_join() {
             return Ok(self.group().run_flat(&flat_barrier(&choice), &[], &mut [])?);
         }
         CollectivePlan::without_buffers(self.linked_barrier(&choice)?).start(self)?.wait()
@@ -46,32 +45,25 @@ impl Communicator {
     }
 
     fn path_of_barrier(&self) -> Result<ExecutionPath> {
-        let choice = self.choose::<BarrierAlgorithm>(0, FoldOrder::Any);
-        match choice.algorithm {
-            BarrierAlgorithm::Join => Ok(ExecutionPath::Flat(flat_barrier(&choice))),
-            _ => self.linked_barrier(&choice),
+        let choice = self.choose(Collective::Barrier, 0, FoldOrder::Any);
+        if choice.is_join() {
+            return Ok(ExecutionPath::Flat(flat_barrier(&choice)));
         }
+        self.linked_barrier(&choice)
     }
 
     #[cold]
-    fn linked_barrier(&self, choice: &Choice<BarrierAlgorithm>) -> Result<ExecutionPath> {
-        self.linked((signature_of_barrier(choice), choice), (0, Vec::new()), || {
-            match choice.levels {
-                Levels::One => choice.algorithm.graph(self.rank(), self.size()),
-                Levels::Two(per_node) => {
-                    two_level::barrier(self.rank(), self.size(), per_node, choice.algorithm)
-                }
-            }
-        })
+    fn linked_barrier(&self, choice: &SelectedAlgorithm) -> Result<ExecutionPath> {
+        self.linked_equal((signature_of_barrier(choice), choice), 0, (0, 0, None))
     }
 }
 
 #[inline(always)]
-fn flat_barrier(choice: &Choice<BarrierAlgorithm>) -> FlatCollective {
+fn flat_barrier(choice: &SelectedAlgorithm) -> FlatCollective {
     FlatCollective::new(Pattern::Barrier, 0, signature_of_barrier(choice))
 }
 
 #[inline(always)]
-fn signature_of_barrier(choice: &Choice<BarrierAlgorithm>) -> Signature {
+fn signature_of_barrier(choice: &SelectedAlgorithm) -> Signature {
     Signature::new(CallKind::Barrier, 0, choice.digest())
 }

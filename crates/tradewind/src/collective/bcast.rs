@@ -1,6 +1,5 @@
 //! Broadcast.
 
-use crate::BcastAlgorithm;
 use crate::buffers::Output;
 use crate::communicator::Communicator;
 use crate::error::Result;
@@ -9,10 +8,10 @@ use crate::persistent::Persistent;
 use crate::plan::{CollectivePlan, OneBuffer};
 use crate::reduction::FoldOrder;
 use crate::request::Request;
-use crate::selection::choice::{Choice, Levels};
+use crate::selection::choice::SelectedAlgorithm;
 use crate::shape::bytes_of;
 use bytemuck::Pod;
-use collectives::two_level;
+use collectives::Collective;
 use engine::argument::Argument;
 use engine::flat::{FlatCollective, Pattern};
 use engine::signature::{CallKind, Signature};
@@ -41,8 +40,8 @@ impl Communicator {
     pub fn bcast<T: Pod>(&self, buffer: &mut [T], root: u32) -> Result<()> {
         let (bytes, is_root) = (size_of_val(buffer) as u64, self.rank() == root);
         self.check_root(root)?;
-        let choice = self.choose::<BcastAlgorithm>(bytes, FoldOrder::Any);
-        if choice.algorithm != BcastAlgorithm::Join {
+        let choice = self.choose(Collective::Bcast, bytes, FoldOrder::Any);
+        if !choice.is_join() {
             let path = self.linked_bcast(&choice, bytes, root)?;
             return CollectivePlan::with_one_buffer(path, bytes, is_root)
                 .start(self, buffer)?
@@ -94,38 +93,31 @@ impl Communicator {
 
     fn path_of_bcast(&self, bytes: u64, root: u32) -> Result<ExecutionPath> {
         self.check_root(root)?;
-        let choice = self.choose::<BcastAlgorithm>(bytes, FoldOrder::Any);
-        match choice.algorithm {
-            BcastAlgorithm::Join => Ok(ExecutionPath::Flat(flat_bcast(&choice, bytes, root))),
-            _ => self.linked_bcast(&choice, bytes, root),
+        let choice = self.choose(Collective::Bcast, bytes, FoldOrder::Any);
+        if choice.is_join() {
+            return Ok(ExecutionPath::Flat(flat_bcast(&choice, bytes, root)));
         }
+        self.linked_bcast(&choice, bytes, root)
     }
 
     #[cold]
     fn linked_bcast(
         &self,
-        choice: &Choice<BcastAlgorithm>,
+        choice: &SelectedAlgorithm,
         bytes: u64,
         root: u32,
     ) -> Result<ExecutionPath> {
-        let (rank, ranks, algorithm, tuning) =
-            (self.rank(), self.size(), choice.algorithm, choice.tuning);
         let call = signature_of_bcast(choice, bytes, root);
-        self.linked((call, choice), (root.into(), Vec::new()), || match choice.levels {
-            Levels::One => algorithm.graph(rank, ranks, root, bytes, tuning),
-            Levels::Two(per_node) => {
-                two_level::bcast(rank, ranks, per_node, root, bytes, algorithm, tuning)
-            }
-        })
+        self.linked_equal((call, choice), root.into(), (root, bytes, None))
     }
 }
 
 #[inline(always)]
-fn flat_bcast(choice: &Choice<BcastAlgorithm>, bytes: u64, root: u32) -> FlatCollective {
+fn flat_bcast(choice: &SelectedAlgorithm, bytes: u64, root: u32) -> FlatCollective {
     FlatCollective::new(Pattern::Broadcast { root }, bytes, signature_of_bcast(choice, bytes, root))
 }
 
 #[inline(always)]
-fn signature_of_bcast(choice: &Choice<BcastAlgorithm>, bytes: u64, root: u32) -> Signature {
+fn signature_of_bcast(choice: &SelectedAlgorithm, bytes: u64, root: u32) -> Signature {
     Signature::new(CallKind::Bcast, bytes, choice.digest() << 32 | u64::from(root))
 }

@@ -1,6 +1,5 @@
 //! Gather.
 
-use crate::GatherAlgorithm;
 use crate::buffers::{Input, Output};
 use crate::communicator::Communicator;
 use crate::error::Result;
@@ -11,7 +10,7 @@ use crate::reduction::FoldOrder;
 use crate::request::Request;
 use crate::shape::{BufferShape, InPlaceRule, OwnBlock, bytes_of};
 use bytemuck::Pod;
-use collectives::Sizes;
+use collectives::Collective;
 use engine::flat::{FlatCollective, Pattern};
 use engine::signature::{CallKind, Signature};
 
@@ -133,17 +132,14 @@ impl Communicator {
         leaves_own: bool,
     ) -> Result<ExecutionPath> {
         self.check_root(root)?;
-        let choice = self.choose::<GatherAlgorithm>(bytes, FoldOrder::Any);
+        let choice = self.choose(Collective::Gather, bytes, FoldOrder::Any);
         let call = Signature::new(kind, bytes, choice.digest() << 32 | u64::from(root));
-        if choice.algorithm == GatherAlgorithm::Join {
+        if choice.is_join() {
             return Ok(ExecutionPath::Flat(FlatCollective {
                 leaves_own,
                 ..FlatCollective::new(Pattern::GatherTo { root }, bytes, call)
             }));
         }
-        let sizes = Sizes::equal(self.size(), bytes)?;
-        self.linked((call, &choice), (root.into(), Vec::new()), || {
-            choice.algorithm.graph(self.rank(), root, &sizes, choice.tuning)
-        })
+        self.linked_equal((call, &choice), root.into(), (root, bytes, None))
     }
 }

@@ -1,6 +1,5 @@
 //! Gather of blocks of different sizes.
 
-use crate::GatherAlgorithm;
 use crate::buffers::{Input, Output};
 use crate::communicator::Communicator;
 use crate::counts::Counts;
@@ -12,7 +11,7 @@ use crate::reduction::FoldOrder;
 use crate::request::Request;
 use crate::shape::{BufferShape, InPlaceRule, OwnBlock, bytes_of};
 use bytemuck::Pod;
-use collectives::Sizes;
+use collectives::{Collective, Sizes, gather};
 use engine::flat::{FlatCollective, Pattern, VariableBlocks};
 use engine::signature::{CallKind, Signature};
 use std::sync::Arc;
@@ -100,9 +99,9 @@ impl Communicator {
         };
         let own = counts.as_ref().map_or(own, |counts| counts.block(root));
         // The selection must be the same on all ranks, and only the root knows the total size.
-        let choice = self.choose::<GatherAlgorithm>(0, FoldOrder::Any);
+        let choice = self.choose(Collective::Gather, 0, FoldOrder::Any);
         let call = Signature::new(CallKind::Gatherv, 0, choice.digest() << 32 | u64::from(root));
-        let joins = choice.algorithm == GatherAlgorithm::Join;
+        let joins = choice.is_join();
         let path = if joins {
             let received = counts.iter().flat_map(|counts| counts.bytes.iter().copied());
             let blocks =
@@ -115,7 +114,10 @@ impl Communicator {
         } else {
             let bytes = self.agree_with_root(own, counts.as_ref(), (root, call))?;
             let sizes = Sizes::each(&bytes)?;
-            let build = || choice.algorithm.graph(rank, root, &sizes, choice.tuning);
+            let build = || {
+                let algorithm = gather::Algorithm::try_from(choice.algorithm)?;
+                algorithm.graph(rank, root, &sizes, choice.tuning)
+            };
             self.linked((call, &choice), (root.into(), bytes), build)?
         };
         let Some(counts) = counts else {

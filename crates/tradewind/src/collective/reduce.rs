@@ -1,6 +1,5 @@
 //! Reduce.
 
-use crate::ReduceAlgorithm;
 use crate::buffers::{Input, Output};
 use crate::communicator::Communicator;
 use crate::error::Result;
@@ -9,10 +8,9 @@ use crate::persistent::Persistent;
 use crate::plan::{CollectivePlan, TwoBuffers};
 use crate::reduction::{Combination, ReduceOp};
 use crate::request::Request;
-use crate::selection::choice::Levels;
 use crate::shape::{BufferShape, InPlaceRule, bytes_of};
 use bytemuck::Pod;
-use collectives::two_level;
+use collectives::Collective;
 use engine::flat::{FlatCollective, Pattern};
 use engine::signature::{CallKind, Signature};
 
@@ -105,29 +103,16 @@ impl Communicator {
                 return Ok(CollectivePlan::folded(path, shape, function, (count, count, bytes)));
             }
         };
-        let choice = self.choose::<ReduceAlgorithm>(bytes, known.op.order());
+        let choice = self.choose(Collective::Reduce, bytes, known.op.order());
         let arguments = choice.digest() << 48 ^ known.number() << 32 | u64::from(root);
         let call = Signature::new(CallKind::Reduce, bytes, arguments);
-        if choice.algorithm == ReduceAlgorithm::Join {
+        if choice.is_join() {
             let flat = FlatCollective::new(Pattern::ReduceTo { root }, bytes, call);
             let flat = FlatCollective { arithmetic: Some(known.arithmetic()), ..flat };
             return Ok(CollectivePlan::new(ExecutionPath::Flat(flat), shape));
         }
-        let (rank, ranks, reduction, tuning) =
-            (self.rank(), self.size(), known.reduction(), choice.tuning);
-        let path =
-            self.linked((call, &choice), (arguments, Vec::new()), || match choice.levels {
-                Levels::One => choice.algorithm.graph(rank, ranks, root, bytes, reduction, tuning),
-                Levels::Two(per_node) => two_level::reduce(
-                    rank,
-                    ranks,
-                    per_node,
-                    root,
-                    bytes,
-                    reduction,
-                    (choice.algorithm, tuning),
-                ),
-            })?;
+        let reduction = Some(known.reduction());
+        let path = self.linked_equal((call, &choice), arguments, (root, bytes, reduction))?;
         Ok(CollectivePlan::new(path, shape))
     }
 }

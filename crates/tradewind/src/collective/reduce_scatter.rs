@@ -1,6 +1,5 @@
 //! Reduce-scatter, with blocks of equal and of different sizes.
 
-use crate::ReduceScatterAlgorithm;
 use crate::buffers::{Input, Output};
 use crate::communicator::Communicator;
 use crate::counts::Counts;
@@ -12,7 +11,7 @@ use crate::reduction::{Combination, ReduceOp};
 use crate::request::Request;
 use crate::shape::{BufferShape, bytes_of};
 use bytemuck::Pod;
-use collectives::Sizes;
+use collectives::{Collective, Sizes, reduce_scatter};
 use engine::flat::{FlatCollective, Pattern};
 use engine::signature::{CallKind, Signature};
 use smallvec::SmallVec;
@@ -157,19 +156,17 @@ impl Communicator {
                 ));
             }
         };
-        let choice = self.choose::<ReduceScatterAlgorithm>(bytes, known.op.order());
+        let choice = self.choose(Collective::ReduceScatter, bytes, known.op.order());
         let arguments = choice.digest() << 16 | known.number();
         let call = Signature::new(CallKind::ReduceScatterBlock, bytes, arguments);
-        if choice.algorithm == ReduceScatterAlgorithm::Join {
+        if choice.is_join() {
             let at = u64::from(self.rank()) * bytes;
             let flat = FlatCollective::new(Pattern::ReduceScatter { at, bytes }, total, call);
             let flat = FlatCollective { arithmetic: Some(known.arithmetic()), ..flat };
             return Ok(CollectivePlan::new(ExecutionPath::Flat(flat), shape));
         }
-        let sizes = Sizes::equal(self.size(), bytes)?;
-        let path = self.linked((call, &choice), (arguments, Vec::new()), || {
-            choice.algorithm.graph(self.rank(), &sizes, known.reduction())
-        })?;
+        let reduction = Some(known.reduction());
+        let path = self.linked_equal((call, &choice), arguments, (0, bytes, reduction))?;
         Ok(CollectivePlan::new(path, shape))
     }
 
@@ -195,15 +192,18 @@ impl Communicator {
                 return Ok(CollectivePlan::folded(path, shape, function, (ranks, ranks, bytes)));
             }
         };
-        let choice = self
-            .choose::<ReduceScatterAlgorithm>(counts.total / u64::from(ranks), known.op.order());
+        let choice = self.choose(
+            Collective::ReduceScatter,
+            counts.total / u64::from(ranks),
+            known.op.order(),
+        );
         let arguments = choice.digest() << 16 | known.number();
         let call = Signature::new(
             CallKind::ReduceScatter,
             counts.total,
             arguments ^ counts.digest() << 24,
         );
-        if choice.algorithm == ReduceScatterAlgorithm::Join {
+        if choice.is_join() {
             let flat =
                 FlatCollective::new(Pattern::ReduceScatter { at, bytes }, counts.total, call);
             let flat = FlatCollective { arithmetic: Some(known.arithmetic()), ..flat };
@@ -211,7 +211,8 @@ impl Communicator {
         }
         let sizes = Sizes::each(&counts.bytes)?;
         let path = self.linked((call, &choice), (arguments, counts.bytes.to_vec()), || {
-            choice.algorithm.graph(rank, &sizes, known.reduction())
+            let algorithm = reduce_scatter::Algorithm::try_from(choice.algorithm)?;
+            algorithm.graph(rank, &sizes, known.reduction())
         })?;
         Ok(CollectivePlan::new(path, shape))
     }

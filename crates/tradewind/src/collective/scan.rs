@@ -1,6 +1,5 @@
 //! Scan.
 
-use crate::ScanAlgorithm;
 use crate::buffers::{Input, Output};
 use crate::communicator::Communicator;
 use crate::error::Result;
@@ -11,6 +10,7 @@ use crate::reduction::{Combination, ReduceOp};
 use crate::request::Request;
 use crate::shape::{BufferShape, bytes_of};
 use bytemuck::Pod;
+use collectives::Collective;
 use engine::flat::{FlatCollective, Pattern};
 use engine::signature::{CallKind, Signature};
 
@@ -92,19 +92,18 @@ impl Communicator {
                 ));
             }
         };
-        let choice = self.choose::<ScanAlgorithm>(bytes, known.op.order());
+        let choice = self.choose(Collective::Scan, bytes, known.op.order());
         let arguments = choice.digest() << 16 | known.number();
         let call = Signature::new(CallKind::Scan, bytes, arguments);
-        if choice.algorithm == ScanAlgorithm::Join {
+        if choice.is_join() {
             let flat = FlatCollective {
                 arithmetic: Some(known.arithmetic()),
                 ..FlatCollective::new(Pattern::Scan, bytes, call)
             };
             return Ok(CollectivePlan::new(ExecutionPath::Flat(flat), shape));
         }
-        let path = self.linked((call, &choice), (arguments, Vec::new()), || {
-            choice.algorithm.graph(self.rank(), self.size(), bytes, known.reduction())
-        })?;
+        let reduction = Some(known.reduction());
+        let path = self.linked_equal((call, &choice), arguments, (0, bytes, reduction))?;
         Ok(CollectivePlan::new(path, shape))
     }
 }

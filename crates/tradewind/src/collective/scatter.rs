@@ -1,6 +1,5 @@
 //! Scatter.
 
-use crate::ScatterAlgorithm;
 use crate::buffers::{Input, Output};
 use crate::communicator::Communicator;
 use crate::error::Result;
@@ -11,7 +10,7 @@ use crate::reduction::FoldOrder;
 use crate::request::Request;
 use crate::shape::{BufferShape, InPlaceRule, OwnBlock, bytes_of};
 use bytemuck::Pod;
-use collectives::Sizes;
+use collectives::Collective;
 use engine::flat::{FlatCollective, Pattern};
 use engine::signature::{CallKind, Signature};
 
@@ -101,18 +100,15 @@ impl Communicator {
     fn plan_scatter<T: Pod>(&self, bytes: u64, root: u32) -> Result<CollectivePlan<TwoBuffers<T>>> {
         self.check_root(root)?;
         let (total, is_root) = (self.for_each_rank(bytes)?, self.rank() == root);
-        let choice = self.choose::<ScatterAlgorithm>(bytes, FoldOrder::Any);
+        let choice = self.choose(Collective::Scatter, bytes, FoldOrder::Any);
         let call =
             Signature::new(CallKind::Scatter, bytes, choice.digest() << 32 | u64::from(root));
-        let joins = choice.algorithm == ScatterAlgorithm::Join;
+        let joins = choice.is_join();
         let path = if joins {
             let flat = FlatCollective::new(Pattern::Scatter { root }, total, call);
             ExecutionPath::Flat(FlatCollective { leaves_own: true, ..flat })
         } else {
-            let sizes = Sizes::equal(self.size(), bytes)?;
-            self.linked((call, &choice), (root.into(), Vec::new()), || {
-                choice.algorithm.graph(self.rank(), root, &sizes, choice.tuning)
-            })?
+            self.linked_equal((call, &choice), root.into(), (root, bytes, None))?
         };
         let shape = if is_root {
             let own = joins.then_some(OwnBlock { from: u64::from(root) * bytes, to: 0, bytes });

@@ -1,6 +1,5 @@
 //! Scatter of blocks of different sizes.
 
-use crate::ScatterAlgorithm;
 use crate::buffers::{Input, Output};
 use crate::communicator::Communicator;
 use crate::counts::Counts;
@@ -12,7 +11,7 @@ use crate::reduction::FoldOrder;
 use crate::request::Request;
 use crate::shape::{BufferShape, InPlaceRule, OwnBlock, bytes_of};
 use bytemuck::Pod;
-use collectives::Sizes;
+use collectives::{Collective, Sizes, scatter};
 use engine::flat::{FlatCollective, Pattern, VariableBlocks};
 use engine::signature::{CallKind, Signature};
 use std::sync::Arc;
@@ -100,9 +99,9 @@ impl Communicator {
         };
         let own = counts.as_ref().map_or(own, |counts| counts.block(root));
         // The selection must be the same on all ranks, and only the root knows the total size.
-        let choice = self.choose::<ScatterAlgorithm>(0, FoldOrder::Any);
+        let choice = self.choose(Collective::Scatter, 0, FoldOrder::Any);
         let call = Signature::new(CallKind::Scatterv, 0, choice.digest() << 32 | u64::from(root));
-        let joins = choice.algorithm == ScatterAlgorithm::Join;
+        let joins = choice.is_join();
         let path = if joins {
             let sent = counts.iter().flat_map(|counts| counts.bytes.iter().copied());
             let blocks = Some(Arc::new(VariableBlocks::new(sent, counts.is_none().then_some(own))));
@@ -114,7 +113,10 @@ impl Communicator {
         } else {
             let bytes = self.agree_with_root(own, counts.as_ref(), (root, call))?;
             let sizes = Sizes::each(&bytes)?;
-            let build = || choice.algorithm.graph(rank, root, &sizes, choice.tuning);
+            let build = || {
+                let algorithm = scatter::Algorithm::try_from(choice.algorithm)?;
+                algorithm.graph(rank, root, &sizes, choice.tuning)
+            };
             self.linked((call, &choice), (root.into(), bytes), build)?
         };
         let Some(counts) = counts else {

@@ -3,10 +3,8 @@
 
 use crate::communicator::Communicator;
 use crate::error::Result;
-use crate::selection::algorithms::NeighborAlgorithm;
-use crate::selection::choice::Levels;
-use collectives::CollectiveError;
 use collectives::neighbor::{Neighbor, Neighborhood, Topology};
+use collectives::{Algorithm, CollectiveError};
 use engine::signature::Signature;
 use std::num::NonZeroU32;
 use std::sync::OnceLock;
@@ -43,10 +41,10 @@ impl Nodes {
     }
 
     /// The part of the key of a cached schedule.
-    pub(super) fn levels(self) -> Levels {
+    pub(super) fn ranks_per_node(self) -> Option<NonZeroU32> {
         match self {
-            Nodes::Nodes => Levels::One,
-            Nodes::Consecutive(ranks) => Levels::Two(ranks),
+            Nodes::Nodes => None,
+            Nodes::Consecutive(ranks) => Some(ranks),
         }
     }
 }
@@ -55,7 +53,7 @@ impl Nodes {
 /// sets one, and by default where ranks share nodes. The same on all ranks.
 pub(super) fn grouping(communicator: &Communicator, bytes: u64) -> Option<Nodes> {
     let chosen = communicator.chosen();
-    if chosen.neighbor == Some(NeighborAlgorithm::Direct) {
+    if chosen.neighbor == Some(Algorithm::Direct) {
         return chosen.ranks_per_node.map(Nodes::Consecutive);
     }
     let shared = communicator.internode().is_some() && communicator.nodes() < communicator.size();

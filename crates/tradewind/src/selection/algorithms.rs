@@ -1,64 +1,51 @@
 //! The algorithms of a communicator, by collective.
 
-use collectives::Tuning;
-use goal::arithmetic::UnknownName;
+use collectives::{Algorithm, Collective, Tuning, UnknownName};
 use std::num::NonZeroU32;
-use std::str::FromStr;
-
-pub use collectives::allgather::Algorithm as AllgatherAlgorithm;
-pub use collectives::allreduce::Algorithm as AllreduceAlgorithm;
-pub use collectives::alltoall::Algorithm as AlltoallAlgorithm;
-pub use collectives::barrier::Algorithm as BarrierAlgorithm;
-pub use collectives::bcast::Algorithm as BcastAlgorithm;
-pub use collectives::exscan::Algorithm as ExscanAlgorithm;
-pub use collectives::gather::Algorithm as GatherAlgorithm;
-pub use collectives::reduce::Algorithm as ReduceAlgorithm;
-pub use collectives::reduce_scatter::Algorithm as ReduceScatterAlgorithm;
-pub use collectives::scan::Algorithm as ScanAlgorithm;
-pub use collectives::scatter::Algorithm as ScatterAlgorithm;
 
 /// Algorithms for each collective; one with blocks of different sizes uses the algorithm of the one
 /// with equal blocks.
 ///
 /// `None` leaves the selection to the library: the decision table or joins under the peers engine,
 /// where all ranks share a node; the classical algorithms under the caller engine, which exists to
-/// run what MPI libraries ship today.
+/// run what MPI libraries ship today. A collective fails if its algorithm here is not one of
+/// [`Collective::algorithms`].
 ///
 /// ```
-/// use tradewind::{Algorithms, AllreduceAlgorithm};
+/// use tradewind::{Algorithm, Algorithms, Collective};
 ///
-/// let chosen = Algorithms { allreduce: Some(AllreduceAlgorithm::Ring), ..Algorithms::default() };
-/// assert_eq!(Algorithms::default().with("allreduce", "ring")?, chosen);
-/// assert!(Algorithms::default().with("allreduce", "bruck").is_err());
+/// let chosen = Algorithms { allreduce: Some(Algorithm::Ring), ..Algorithms::default() };
+/// assert_eq!(Algorithms::default().with(Collective::Allreduce, Algorithm::Ring)?, chosen);
+/// assert!(Algorithms::default().with(Collective::Allreduce, Algorithm::Bruck).is_err());
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Algorithms {
     /// For barrier.
-    pub barrier: Option<BarrierAlgorithm>,
+    pub barrier: Option<Algorithm>,
     /// For bcast.
-    pub bcast: Option<BcastAlgorithm>,
+    pub bcast: Option<Algorithm>,
     /// For scatter and scatterv.
-    pub scatter: Option<ScatterAlgorithm>,
+    pub scatter: Option<Algorithm>,
     /// For gather and gatherv, and for reduce with a user-defined operation.
-    pub gather: Option<GatherAlgorithm>,
+    pub gather: Option<Algorithm>,
     /// For allgather and allgatherv, and for allreduce, scan and exscan with a user-defined
     /// operation.
-    pub allgather: Option<AllgatherAlgorithm>,
+    pub allgather: Option<Algorithm>,
     /// For alltoall and alltoallv, and for reduce_scatter with a user-defined operation.
-    pub alltoall: Option<AlltoallAlgorithm>,
+    pub alltoall: Option<Algorithm>,
     /// For reduce.
-    pub reduce: Option<ReduceAlgorithm>,
+    pub reduce: Option<Algorithm>,
     /// For allreduce.
-    pub allreduce: Option<AllreduceAlgorithm>,
+    pub allreduce: Option<Algorithm>,
     /// For reduce_scatter and reduce_scatter_block.
-    pub reduce_scatter: Option<ReduceScatterAlgorithm>,
+    pub reduce_scatter: Option<Algorithm>,
     /// For scan.
-    pub scan: Option<ScanAlgorithm>,
+    pub scan: Option<Algorithm>,
     /// For exscan.
-    pub exscan: Option<ExscanAlgorithm>,
+    pub exscan: Option<Algorithm>,
     /// For the neighbour collectives.
-    pub neighbor: Option<NeighborAlgorithm>,
+    pub neighbor: Option<Algorithm>,
     /// Segment sizes and degrees of the algorithms above that have them.
     pub tuning: Tuning,
     /// Number of consecutive ranks on a node, for algorithms in two levels: inside the nodes, and
@@ -74,59 +61,67 @@ pub struct Algorithms {
     pub ranks_per_node: Option<NonZeroU32>,
 }
 
-/// Algorithms for the neighbour collectives.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-#[non_exhaustive]
-pub enum NeighborAlgorithm {
-    /// A message along every edge, all at once (`collectives::neighbor`); with
-    /// [`Algorithms::ranks_per_node`] and blocks of one size, one message from node to node. Long
-    /// blocks in memory of the segment are copied once, by the last rank to arrive; private ones
-    /// three times.
-    Direct,
-    /// A flat collective in which each rank waits only for its sources. Blocks are copied twice:
-    /// when the collective starts and when the result is fetched.
-    Join,
-}
+impl Algorithms {
+    /// Algorithms for the neighbour collectives.
+    ///
+    /// - [`Algorithm::Direct`]: a message along every edge, all at once
+    ///   (`collectives::neighbor`); with [`ranks_per_node`](Self::ranks_per_node) and blocks of one
+    ///   size, one message from node to node. Long blocks in memory of the segment are copied once,
+    ///   by the last rank to arrive; private ones three times.
+    /// - [`Algorithm::Join`]: a flat collective in which each rank waits only for its sources.
+    ///   Blocks are copied twice: when the collective starts and when the result is fetched.
+    pub const NEIGHBOR: &[Algorithm] = &[Algorithm::Direct, Algorithm::Join];
 
-impl NeighborAlgorithm {
-    /// All algorithms.
-    pub const ALL: &[Self] = &[NeighborAlgorithm::Direct, NeighborAlgorithm::Join];
-
-    /// Name on the command line and in reports.
-    pub const fn name(self) -> &'static str {
-        match self {
-            NeighborAlgorithm::Direct => "direct",
-            NeighborAlgorithm::Join => "join",
+    /// Returns the algorithm set for a collective.
+    #[inline]
+    pub const fn get(&self, collective: Collective) -> Option<Algorithm> {
+        match collective {
+            Collective::Barrier => self.barrier,
+            Collective::Bcast => self.bcast,
+            Collective::Scatter => self.scatter,
+            Collective::Gather => self.gather,
+            Collective::Allgather => self.allgather,
+            Collective::Alltoall => self.alltoall,
+            Collective::Reduce => self.reduce,
+            Collective::Allreduce => self.allreduce,
+            Collective::ReduceScatter => self.reduce_scatter,
+            Collective::Scan => self.scan,
+            Collective::Exscan => self.exscan,
         }
     }
-}
 
-impl std::fmt::Display for NeighborAlgorithm {
-    fn fmt(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        formatter.pad(self.name())
-    }
-}
-
-impl FromStr for NeighborAlgorithm {
-    type Err = UnknownName;
-
-    fn from_str(name: &str) -> Result<Self, UnknownName> {
-        Self::ALL.iter().copied().find(|algorithm| algorithm.name() == name).ok_or_else(|| {
-            UnknownName {
-                kind: "neighbor algorithm",
-                name: name.to_owned(),
-                known: Self::ALL.iter().map(|algorithm| algorithm.name()).collect(),
-            }
-        })
+    /// Sets the algorithm of a collective.
+    ///
+    /// # Errors
+    /// Fails if the collective has no such algorithm; the error lists those that it has.
+    pub fn with(
+        mut self,
+        collective: Collective,
+        algorithm: Algorithm,
+    ) -> Result<Self, UnknownName> {
+        let set = match collective {
+            Collective::Barrier => &mut self.barrier,
+            Collective::Bcast => &mut self.bcast,
+            Collective::Scatter => &mut self.scatter,
+            Collective::Gather => &mut self.gather,
+            Collective::Allgather => &mut self.allgather,
+            Collective::Alltoall => &mut self.alltoall,
+            Collective::Reduce => &mut self.reduce,
+            Collective::Allreduce => &mut self.allreduce,
+            Collective::ReduceScatter => &mut self.reduce_scatter,
+            Collective::Scan => &mut self.scan,
+            Collective::Exscan => &mut self.exscan,
+        };
+        collective.check_algorithm(algorithm)?;
+        *set = Some(algorithm);
+        Ok(self)
     }
 }
 
 /// The algorithm, or the nearest one that supports blocks of different sizes.
-pub(crate) fn for_different_sizes(algorithm: AlltoallAlgorithm) -> AlltoallAlgorithm {
+pub(crate) fn for_different_sizes(algorithm: Algorithm) -> Algorithm {
     match algorithm {
-        AlltoallAlgorithm::Bruck | AlltoallAlgorithm::Multiphase => {
-            AlltoallAlgorithm::RotatedDirect
-        }
+        Algorithm::Bruck | Algorithm::Multiphase => Algorithm::RotatedDirect,
         other => other,
     }
 }

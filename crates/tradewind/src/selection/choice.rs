@@ -1,32 +1,18 @@
-//! The choice of an algorithm for one collective.
+//! The algorithm selected for one call of a collective, and the reason.
 
-use super::algorithms::{
-    Algorithms, AllgatherAlgorithm, AllreduceAlgorithm, AlltoallAlgorithm, BarrierAlgorithm,
-    BcastAlgorithm, ExscanAlgorithm, GatherAlgorithm, ReduceAlgorithm, ReduceScatterAlgorithm,
-    ScanAlgorithm, ScatterAlgorithm,
-};
-use collectives::{Collective, Tuning};
-use goal::arithmetic::UnknownName;
+use collectives::{Algorithm, Collective, Levels, Tuning};
 use std::num::NonZeroU32;
 
-/// Number of levels of a collective.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub(crate) enum Levels {
-    /// One algorithm among all ranks.
-    One,
-    /// One algorithm inside nodes of this many consecutive ranks, and one between them.
-    Two(NonZeroU32),
-}
-
-/// Reason of a choice.
+/// Reason of a selection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum ChoiceReason {
-    /// The caller's [`Algorithms`] set it.
+    /// The caller's [`Algorithms`](crate::Algorithms) set it.
     Forced,
     /// The caller leaves it open: the decision table's choice, or the built-in rules' where nothing
     /// has been measured.
     Open,
-    /// The caller's [`Algorithms`] set a join, and the ranks are on several nodes.
+    /// The caller's [`Algorithms`](crate::Algorithms) set a join, and the ranks are on several
+    /// nodes.
     SeveralNodes,
     /// The operation is not associative, and the caller's algorithm does not fold in rank order.
     RankOrder,
@@ -34,120 +20,71 @@ pub(crate) enum ChoiceReason {
 
 /// The algorithm of a collective, and its reason.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Choice<A> {
-    pub(crate) algorithm: A,
+pub(crate) struct SelectedAlgorithm {
+    pub(crate) collective: Collective,
+    pub(crate) algorithm: Algorithm,
     pub(crate) tuning: Tuning,
-    pub(crate) levels: Levels,
+    /// Number of consecutive ranks on each node, for an algorithm in two levels.
+    pub(crate) ranks_per_node: Option<NonZeroU32>,
     pub(crate) why: ChoiceReason,
 }
 
-impl<A: Choosable> Choice<A> {
-    pub(crate) fn new(algorithm: A, why: ChoiceReason) -> Self {
-        Choice { algorithm, tuning: Tuning::default(), levels: Levels::One, why }
+impl SelectedAlgorithm {
+    /// An algorithm among all ranks with the default tuning.
+    #[inline]
+    pub(crate) fn new(collective: Collective, algorithm: Algorithm, why: ChoiceReason) -> Self {
+        let tuning = Tuning::default();
+        SelectedAlgorithm { collective, algorithm, tuning, ranks_per_node: None, why }
     }
 
-    /// Hash of the choice, for signatures.
+    /// A join.
+    #[inline]
+    pub(crate) fn join(collective: Collective, why: ChoiceReason) -> Self {
+        SelectedAlgorithm::new(collective, Algorithm::Join, why)
+    }
+
+    /// Returns `true` if the collective is one join of all ranks.
+    #[inline]
+    pub(crate) fn is_join(&self) -> bool {
+        self.algorithm == Algorithm::Join
+    }
+
+    /// The choice from which [`collectives::build`] builds the graph.
+    pub(crate) fn graph_choice(&self) -> collectives::Choice {
+        collectives::Choice {
+            levels: if self.ranks_per_node.is_some() { Levels::Two } else { Levels::One },
+            algorithm: self.algorithm,
+            segment_bytes: Some(self.tuning.segment_bytes),
+            degree: Some(self.tuning.degree),
+        }
+    }
+
+    /// Hash of the selection, for signatures.
     #[inline]
     pub(crate) fn digest(&self) -> u64 {
-        let number = self.algorithm.number();
-        if self.algorithm == A::JOIN {
+        let number = self.algorithm as u64;
+        if self.is_join() {
             return number;
         }
-        let levels = match self.levels {
-            Levels::One => 0,
-            Levels::Two(ranks_per_node) => u64::from(ranks_per_node.get()),
-        };
         let Tuning { segment_bytes, degree } = self.tuning;
         number
             ^ segment_bytes.get().rotate_left(20)
             ^ u64::from(degree.get()).rotate_left(44)
-            ^ levels.rotate_left(8)
+            ^ u64::from(self.ranks_per_node.map_or(0, NonZeroU32::get)).rotate_left(8)
     }
 }
 
-/// The algorithms of one collective.
-pub(crate) trait Choosable:
-    Copy + PartialEq + TryFrom<collectives::Algorithm> + Into<collectives::Algorithm>
-{
-    const OPERATION: Collective;
-    const JOIN: Self;
-    /// Replaces a join between nodes where rank order matters.
-    const IN_RANK_ORDER: Self;
-    /// The caller's algorithm, if it is set.
-    fn forced(algorithms: &Algorithms) -> Option<Self>;
-    fn force(self, algorithms: &mut Algorithms);
-    fn number(self) -> u64;
-    fn name(self) -> &'static str;
-    /// Returns `true` if the result is a fold in rank order, from the left, or nothing is folded.
-    fn folds_from_left(self) -> bool;
-}
-
-macro_rules! choosable {
-    ($($operation:ident, $field:ident: $algorithm:ident, $folds_from_left:expr, $in_rank_order:ident;)+) => {
-        $(
-            impl Choosable for $algorithm {
-                const OPERATION: Collective = Collective::$operation;
-                const JOIN: Self = $algorithm::Join;
-                const IN_RANK_ORDER: Self = $algorithm::$in_rank_order;
-
-                #[inline]
-                fn forced(algorithms: &Algorithms) -> Option<Self> {
-                    algorithms.$field
-                }
-
-                fn force(self, algorithms: &mut Algorithms) {
-                    algorithms.$field = Some(self);
-                }
-
-                #[inline]
-                fn number(self) -> u64 {
-                    self as u64
-                }
-
-                fn name(self) -> &'static str {
-                    $algorithm::name(self)
-                }
-
-                fn folds_from_left(self) -> bool {
-                    $folds_from_left(self)
-                }
-            }
-        )+
-
-        impl Algorithms {
-            /// Sets the algorithm of a collective, both by name.
-            ///
-            /// # Errors
-            /// Fails if there is no such collective, or it has no such algorithm; the error lists
-            /// those that there are.
-            pub fn with(mut self, operation: &str, algorithm: &str) -> Result<Self, UnknownName> {
-                match operation {
-                    $(name if name == Collective::$operation.name() => {
-                        algorithm.parse::<$algorithm>()?.force(&mut self);
-                    })+
-                    "neighbor" => self.neighbor = Some(algorithm.parse()?),
-                    _ => {
-                        let known = vec![$(Collective::$operation.name(),)+ "neighbor"];
-                        return Err(UnknownName { kind: "operation", name: operation.into(), known });
-                    }
-                }
-                Ok(self)
-            }
-        }
-    };
-}
-
-choosable! {
-    Barrier, barrier: BarrierAlgorithm, |_| true, Dissemination;
-    Bcast, bcast: BcastAlgorithm, |_| true, Binomial;
-    Scatter, scatter: ScatterAlgorithm, |_| true, Binomial;
-    Gather, gather: GatherAlgorithm, |_| true, Binomial;
-    Allgather, allgather: AllgatherAlgorithm, |_| true, Ring;
-    Alltoall, alltoall: AlltoallAlgorithm, |_| true, Pairwise;
-    Reduce, reduce: ReduceAlgorithm, ReduceAlgorithm::folds_from_left, Flat;
-    // With a reduction in rank order its graph contains a flat reduction.
-    Allreduce, allreduce: AllreduceAlgorithm, AllreduceAlgorithm::folds_from_left, ReduceBcast;
-    ReduceScatter, reduce_scatter: ReduceScatterAlgorithm, ReduceScatterAlgorithm::folds_from_left, Pairwise;
-    Scan, scan: ScanAlgorithm, ScanAlgorithm::folds_from_left, Chain;
-    Exscan, exscan: ExscanAlgorithm, ExscanAlgorithm::folds_from_left, Chain;
+/// The algorithm that folds from the left in rank order on several nodes, where a join cannot run;
+/// for collectives that fold nothing, a usual one.
+pub(crate) fn in_rank_order(collective: Collective) -> Algorithm {
+    match collective {
+        Collective::Barrier => Algorithm::Dissemination,
+        Collective::Bcast | Collective::Scatter | Collective::Gather => Algorithm::Binomial,
+        Collective::Allgather => Algorithm::Ring,
+        Collective::Alltoall | Collective::ReduceScatter => Algorithm::Pairwise,
+        Collective::Reduce => Algorithm::Flat,
+        // With a reduction in rank order its graph contains a flat reduction.
+        Collective::Allreduce => Algorithm::ReduceBcast,
+        Collective::Scan | Collective::Exscan => Algorithm::Chain,
+    }
 }

@@ -1,9 +1,8 @@
 //! Explanations of the selection of an algorithm.
 
-use super::algorithms::{AlltoallAlgorithm, for_different_sizes};
-use super::choice::{Choice, Choosable, Levels};
-use collectives::Tuning;
-use collectives::{Algorithm, Collective};
+use super::algorithms::for_different_sizes;
+use super::choice::SelectedAlgorithm;
+use collectives::{Algorithm, Collective, Tuning};
 use models::decision::{Origin, Query};
 use std::fmt;
 use std::num::{NonZeroU32, NonZeroU64};
@@ -28,8 +27,8 @@ pub struct Explanation {
     pub ranks: u32,
     /// Bytes as [`Collective`] counts them.
     pub bytes: u64,
-    /// Name of the algorithm.
-    pub algorithm: &'static str,
+    /// The algorithm.
+    pub algorithm: Algorithm,
     /// Bytes of a segment, for algorithms with segments.
     pub segment_bytes: Option<NonZeroU64>,
     /// The degree, for algorithms with one.
@@ -65,19 +64,16 @@ pub enum Reason {
 }
 
 impl Explanation {
-    pub(crate) fn new<A: Choosable>(
+    pub(crate) fn new(
         query: Query,
-        choice: &Choice<A>,
+        selected: &SelectedAlgorithm,
         (engine, nodes): (&'static str, u32),
         reason: Reason,
     ) -> Self {
         let Query { operation, ranks, bytes, .. } = query;
-        let algorithm = choice.algorithm.name();
-        let known = algorithm.parse::<Algorithm>().ok();
-        let Tuning { segment_bytes, degree } = choice.tuning;
-        let segmented =
-            known.is_some_and(|known| known.is_segmented() || known == Algorithm::PipelinedChain);
-        let has_degree = known.is_some_and(Algorithm::has_degree);
+        let algorithm = selected.algorithm;
+        let Tuning { segment_bytes, degree } = selected.tuning;
+        let segmented = algorithm.is_segmented() || algorithm == Algorithm::PipelinedChain;
         Explanation {
             operation,
             ranks,
@@ -86,11 +82,8 @@ impl Explanation {
             segment_bytes: segmented
                 .then_some(segment_bytes)
                 .filter(|segment| segment.get() < bytes),
-            degree: has_degree.then_some(degree),
-            ranks_per_node: match choice.levels {
-                Levels::One => None,
-                Levels::Two(ranks_per_node) => Some(ranks_per_node),
-            },
+            degree: algorithm.has_degree().then_some(degree),
+            ranks_per_node: selected.ranks_per_node,
             nodes,
             engine,
             reason,
@@ -99,7 +92,7 @@ impl Explanation {
 
     /// Adapts the explanation to a join that ran in order to keep the order of ranks.
     pub(crate) fn replace_by_join(&mut self) {
-        self.algorithm = Algorithm::Join.name();
+        self.algorithm = Algorithm::Join;
         self.segment_bytes = None;
         self.degree = None;
         self.ranks_per_node = None;
@@ -109,12 +102,12 @@ impl Explanation {
     /// Adapts the explanation to an all-to-all of blocks of different sizes, which not every
     /// algorithm supports.
     pub(crate) fn adapt_to_different_sizes(&mut self) {
-        if let Ok(algorithm) = self.algorithm.parse::<AlltoallAlgorithm>() {
-            let runs = for_different_sizes(algorithm);
-            self.ranks_per_node = None;
-            if runs != algorithm {
-                (self.algorithm, self.segment_bytes, self.degree) = (runs.name(), None, None);
-            }
+        let algorithm = for_different_sizes(self.algorithm);
+        self.ranks_per_node = None;
+        if algorithm != self.algorithm {
+            self.algorithm = algorithm;
+            self.segment_bytes = None;
+            self.degree = None;
         }
     }
 

@@ -5,14 +5,14 @@
 //! ([`engine::Decisions`]). The rows for a communicator's number of ranks are looked up when it is
 //! made; for a small join one comparison remains.
 
-use super::choice::{Choice, ChoiceReason, Choosable};
+use super::choice::{ChoiceReason, SelectedAlgorithm};
 use super::explanation::{Explanation, Reason};
 use crate::placement::Placement;
-use collectives::{Algorithm, Collective};
+use collectives::{Algorithm, Choice, Collective, Levels};
 use engine::Decisions;
 use engine::node::{EngineKind, Node};
 use launch::environment::{EXPLAIN, Environment, Lookup};
-use models::decision::{self, DecisionTable, Levels, Plan, Query, Row};
+use models::decision::{self, DecisionTable, Query, Row};
 use models::file::FileError;
 use models::machine::Topology;
 use std::collections::HashSet;
@@ -198,7 +198,7 @@ impl SelectionRules {
     }
 
     /// The plan of the table, if there is one that can be executed here.
-    pub(crate) fn plan(&self, operation: Collective, bytes: u64) -> Option<Plan> {
+    pub(crate) fn plan(&self, operation: Collective, bytes: u64) -> Option<Choice> {
         let row = self.rows[operation as usize].as_ref()?;
         row.range(bytes).ok().map(|range| range.plan).filter(|plan| plan.levels == Levels::One)
     }
@@ -211,14 +211,15 @@ impl SelectionRules {
     }
 
     /// Explains a choice.
-    pub(crate) fn explain<A: Choosable>(&self, choice: &Choice<A>, bytes: u64) -> Explanation {
-        let query =
-            Query { operation: A::OPERATION, ranks: self.ranks, ranks_per_node: self.ranks, bytes };
+    pub(crate) fn explain(&self, selected: &SelectedAlgorithm, bytes: u64) -> Explanation {
+        let ranks = self.ranks;
+        let operation = selected.collective;
+        let query = Query { operation, ranks, ranks_per_node: ranks, bytes };
         let (engine, nodes) = match self.placement {
             Placement::OneNode => (self.engine.name(), 1),
             Placement::Nodes(layout) => (layout.backend, layout.nodes),
         };
-        let reason = match choice.why {
+        let reason = match selected.why {
             ChoiceReason::Forced => Reason::Forced,
             ChoiceReason::RankOrder => Reason::RankOrder,
             ChoiceReason::SeveralNodes => Reason::SeveralNodes,
@@ -228,14 +229,14 @@ impl SelectionRules {
                 Reason::Decision(decision::decide(self.table.as_deref(), &query).origin)
             }
         };
-        Explanation::new(query, choice, (engine, nodes), reason)
+        Explanation::new(query, selected, (engine, nodes), reason)
     }
 
     /// Prints a decision that was not printed before, if decisions are to be printed. The user has
     /// requested them by a variable, so they need no logger.
-    pub(crate) fn log_decision<A: Choosable>(&self, choice: &Choice<A>, bytes: u64) {
+    pub(crate) fn log_decision(&self, selected: &SelectedAlgorithm, bytes: u64) {
         let Some(printed) = &self.printed else { return };
-        let explanation = self.explain(choice, bytes);
+        let explanation = self.explain(selected, bytes);
         // Decisions that differ in the size only are one.
         let new = printed
             .lock()
@@ -251,7 +252,7 @@ impl SelectionRules {
 fn joins(row: &Row) -> u64 {
     let mut end = 0;
     for range in &row.ranges {
-        if range.from != end || range.plan != Plan::of(Algorithm::Join) {
+        if range.from != end || range.plan != Choice::of(Algorithm::Join) {
             return end;
         }
         end = range.to.unwrap_or(u64::MAX);

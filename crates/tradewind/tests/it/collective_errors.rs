@@ -3,9 +3,7 @@
 
 use crate::job_kinds::KINDS;
 use std::panic::{AssertUnwindSafe, catch_unwind};
-use tradewind::{
-    Communicator, GatherAlgorithm, InPlace, Op, Request, Result, fold, local, wait_all,
-};
+use tradewind::{Algorithm, Communicator, InPlace, Op, Request, Result, fold, local, wait_all};
 
 testing::tests![
     buffers_of_wrong_lengths_are_refused_before_anything_starts,
@@ -128,7 +126,7 @@ fn a_block_of_another_length_than_expected_names_ranks_and_lengths() {
 fn where_a_schedule_is_linked_all_ranks_hear_of_wrong_counts() {
     let said = errors(3, |world| {
         let mut chosen = world.algorithms();
-        chosen.gather = Some(GatherAlgorithm::Binomial);
+        chosen.gather = Some(Algorithm::Binomial);
         let world = world.with_algorithms(chosen);
         let mine = vec![1u64; if world.rank() == 2 { 3 } else { 1 }];
         world.gatherv(&mine, &mut [0; 4][..if world.rank() == 0 { 4 } else { 0 }], &[1, 1, 2], 0)

@@ -2,10 +2,7 @@
 //! sizes, private and shared buffers mixed, every kind of job.
 
 use crate::job_kinds::KINDS;
-use tradewind::{
-    Algorithms, AllreduceAlgorithm, AlltoallAlgorithm, BarrierAlgorithm, BcastAlgorithm,
-    Communicator, Op, Result, local,
-};
+use tradewind::{Algorithms, Collective, Communicator, Op, Result, local};
 
 testing::tests![
     no_rank_leaves_a_barrier_before_all_have_come,
@@ -39,7 +36,7 @@ fn no_rank_leaves_a_barrier_before_all_have_come() {
         for ranks in RANKS {
             let come = AtomicU32::new(0);
             kind.run(ranks, |world| {
-                for algorithm in BarrierAlgorithm::ALL {
+                for algorithm in Collective::Barrier.algorithms() {
                     let chosen = world.with_algorithms(Algorithms {
                         barrier: Some(*algorithm),
                         ..Default::default()
@@ -65,7 +62,7 @@ fn no_rank_leaves_a_barrier_before_all_have_come() {
 
 fn allreduce_gives_every_rank_the_same_right_bits() {
     every_job(|world| {
-        for algorithm in AllreduceAlgorithm::ALL {
+        for algorithm in Collective::Allreduce.algorithms() {
             let chosen = world
                 .with_algorithms(Algorithms { allreduce: Some(*algorithm), ..Default::default() });
             for count in COUNTS {
@@ -129,7 +126,7 @@ fn a_join_reduces_in_rank_order() {
 
 fn alltoall_gives_part_j_of_rank_i_to_rank_j() {
     every_job(|world| {
-        for algorithm in AlltoallAlgorithm::ALL {
+        for algorithm in Collective::Alltoall.algorithms() {
             let chosen = world
                 .with_algorithms(Algorithms { alltoall: Some(*algorithm), ..Default::default() });
             for count in [0, 1, 3, 70, 700, 9000] {
@@ -170,7 +167,7 @@ fn alltoall(world: &Communicator, count: usize) -> Result<()> {
 
 fn bcast_gives_everyone_the_roots_buffer() {
     every_job(|world| {
-        for algorithm in BcastAlgorithm::ALL {
+        for algorithm in Collective::Bcast.algorithms() {
             let chosen =
                 world.with_algorithms(Algorithms { bcast: Some(*algorithm), ..Default::default() });
             for count in COUNTS {

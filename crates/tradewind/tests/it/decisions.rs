@@ -3,8 +3,8 @@
 //!
 //! The table's place is a variable of the environment, so each case runs in a process of its own.
 
-use collectives::{Algorithm, Collective};
-use models::decision::{DecisionTable, Plan, Range, Row};
+use collectives::{Algorithm, Choice, Collective};
+use models::decision::{DecisionTable, Range, Row};
 use models::machine::Fingerprint;
 use std::path::Path;
 use std::process::Output;
@@ -84,7 +84,10 @@ fn choose() {
             }
             println!(
                 "of two: {}",
-                half.map_or("none", |half| half.explain(Collective::Allreduce, 800).algorithm)
+                half.map_or("none", |half| half
+                    .explain(Collective::Allreduce, 800)
+                    .algorithm
+                    .name())
             );
         }
         Ok(())
@@ -114,7 +117,7 @@ fn table(fingerprint: Fingerprint, whole: bool) -> DecisionTable {
     let range = |from, to, algorithm| Range {
         from,
         to,
-        plan: Plan::of(algorithm),
+        plan: Choice::of(algorithm),
         microseconds: 1.0,
         runner_up: None,
     };
@@ -227,11 +230,15 @@ fn new_decisions_are_said_once() {
 }
 
 fn what_is_forced_is_said_to_be() {
-    let algorithms =
-        tradewind::Algorithms::default().with("bcast", "binomial").expect("there is one");
+    let algorithms = tradewind::Algorithms::default()
+        .with(Collective::Bcast, Algorithm::Binomial)
+        .expect("there is one");
     tradewind::local(2, |world| {
         let explanation = world.with_algorithms(algorithms).explain(Collective::Bcast, 100);
-        assert_eq!((explanation.algorithm, explanation.reason), ("binomial", Reason::Forced));
+        assert_eq!(
+            (explanation.algorithm, explanation.reason),
+            (Algorithm::Binomial, Reason::Forced)
+        );
         Ok(())
     })
     .expect("nothing is run");
@@ -255,15 +262,16 @@ fn ranks_that_see_different_things_go_by_the_same() {
 }
 
 fn what_runs_is_explained_where_sizes_differ_and_where_results_are_folded() {
-    let algorithms =
-        tradewind::Algorithms::default().with("alltoall", "bruck").expect("there is one");
+    let algorithms = tradewind::Algorithms::default()
+        .with(Collective::Alltoall, Algorithm::Bruck)
+        .expect("there is one");
     tradewind::local(2, |world| {
         let world = world.with_algorithms(algorithms);
         let mut got = [0u8; 2];
         let request = world.ialltoallv(&[1u8, 2], &[1, 1], &mut got, &[1, 1])?;
         assert_eq!(
             request.explain().map(|explanation| explanation.algorithm),
-            Some("rotated-direct")
+            Some(Algorithm::RotatedDirect)
         );
         request.wait()?;
         let mut sum = [0u64; 3];
@@ -274,7 +282,7 @@ fn what_runs_is_explained_where_sizes_differ_and_where_results_are_folded() {
         )?;
         let explanation = request.explain().expect("an alltoall brings the contributions");
         let found = (explanation.operation, explanation.bytes, explanation.algorithm);
-        assert_eq!(found, (Collective::Alltoall, 24, "bruck"));
+        assert_eq!(found, (Collective::Alltoall, 24, Algorithm::Bruck));
         request.wait()?;
         assert_eq!(sum, [2; 3]);
         Ok(())

@@ -4,8 +4,8 @@
 use crate::job_kinds::KINDS;
 use std::time::Duration;
 use tradewind::{
-    Algorithms, AlltoallAlgorithm, BarrierAlgorithm, Communicator, EngineKind, Error, Exit, Op,
-    Request, Result, local, local_with, wait_all, wait_any,
+    Algorithm, Algorithms, Communicator, EngineKind, Error, Exit, Op, Request, Result, local,
+    local_with, wait_all, wait_any,
 };
 
 testing::tests![
@@ -252,8 +252,8 @@ fn ranks_with_different_sizes_are_told_so() {
 fn a_linked_collective_that_meets_another_is_found_too() {
     for engine in ENGINES {
         let bruck = Algorithms {
-            alltoall: Some(AlltoallAlgorithm::Bruck),
-            barrier: Some(BarrierAlgorithm::Dissemination),
+            alltoall: Some(Algorithm::Bruck),
+            barrier: Some(Algorithm::Dissemination),
             ..Algorithms::default()
         };
         let errors = with_an_odd_rank(

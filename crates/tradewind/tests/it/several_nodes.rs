@@ -1,7 +1,7 @@
 //! Communicators whose ranks are on several nodes, simulated in this process.
 
 use std::time::Duration;
-use tradewind::{Communicator, Op, Result, local_nodes};
+use tradewind::{Algorithm, Collective, Communicator, Op, Result, local_nodes};
 
 testing::tests![
     splits_of_a_job_on_several_nodes_are_communicators_like_any_other,
@@ -116,10 +116,7 @@ fn an_alltoall_of_short_blocks_has_two_levels_and_one_of_long_blocks_has_one() {
                 request.wait()?;
                 assert_eq!(got, expected, "{nodes:?}, {count} elements");
                 assert_eq!(explanation.ranks_per_node.is_some(), two_levels, "{explanation}");
-                assert_eq!(
-                    world.explain(tradewind::Collective::Alltoall, 4 * count as u64),
-                    explanation
-                );
+                assert_eq!(world.explain(Collective::Alltoall, 4 * count as u64), explanation);
                 let mut both = given;
                 world.alltoall(tradewind::InPlace, &mut both)?;
                 assert_eq!(both, expected, "{nodes:?}, {count} elements in place");
@@ -145,19 +142,23 @@ fn an_alltoall_of_short_blocks_has_two_levels_and_one_of_long_blocks_has_one() {
 
 fn algorithms_that_are_forced_have_the_levels_that_are_asked_for() {
     local_nodes(&[2, 2], |world| {
-        for (name, levels) in
-            [("pairwise", true), ("direct", true), ("bruck", false), ("multiphase", false)]
-        {
+        for (algorithm, levels) in [
+            (Algorithm::Pairwise, true),
+            (Algorithm::Direct, true),
+            (Algorithm::Bruck, false),
+            (Algorithm::Multiphase, false),
+        ] {
             let two = std::num::NonZeroU32::new(2);
             let chosen = tradewind::Algorithms { ranks_per_node: two, ..Default::default() };
-            let chosen = world.with_algorithms(chosen.with("alltoall", name).expect("it is one"));
+            let chosen = world
+                .with_algorithms(chosen.with(Collective::Alltoall, algorithm).expect("it is one"));
             let (given, mut got) = ([world.rank(); 4], [9; 4]);
             chosen.alltoall(&given, &mut got)?;
             assert_eq!(got, [0, 1, 2, 3]);
-            let explanation = chosen.explain(tradewind::Collective::Alltoall, 4);
+            let explanation = chosen.explain(Collective::Alltoall, 4);
             assert_eq!(
                 (explanation.algorithm, explanation.ranks_per_node.is_some()),
-                (name, levels)
+                (algorithm, levels)
             );
         }
         Ok(())
@@ -206,7 +207,7 @@ fn neighbours_on_shared_nodes_exchange_short_blocks_and_long_ones() {
     }
     // Where the caller says what a node is, on one node and on several.
     let per_node = |ranks: u32| tradewind::Algorithms {
-        neighbor: Some(tradewind::NeighborAlgorithm::Direct),
+        neighbor: Some(Algorithm::Direct),
         ranks_per_node: std::num::NonZeroU32::new(ranks),
         ..Default::default()
     };

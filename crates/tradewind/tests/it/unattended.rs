@@ -9,8 +9,7 @@
 
 use std::sync::{Barrier, Mutex, PoisonError};
 use tradewind::{
-    Algorithms, AllreduceAlgorithm, AlltoallAlgorithm, BarrierAlgorithm, BcastAlgorithm,
-    Communicator, EngineKind, Neighbors, Op, Request, Result, local_with,
+    Algorithm, Algorithms, Communicator, EngineKind, Neighbors, Op, Request, Result, local_with,
 };
 
 testing::tests![
@@ -24,19 +23,22 @@ testing::tests![
 /// What is run.
 #[derive(Clone, Copy, Debug, PartialEq)]
 enum Collective {
-    Barrier(BarrierAlgorithm),
-    Allreduce(AllreduceAlgorithm),
-    Alltoall(AlltoallAlgorithm),
-    Bcast(BcastAlgorithm),
+    Barrier(Algorithm),
+    Allreduce(Algorithm),
+    Alltoall(Algorithm),
+    Bcast(Algorithm),
     Torus,
 }
 
 /// All collectives with all their algorithms.
 fn all() -> Vec<Collective> {
-    let barriers = BarrierAlgorithm::ALL.iter().copied().map(Collective::Barrier);
-    let allreduces = AllreduceAlgorithm::ALL.iter().copied().map(Collective::Allreduce);
-    let alltoalls = AlltoallAlgorithm::ALL.iter().copied().map(Collective::Alltoall);
-    let bcasts = BcastAlgorithm::ALL.iter().copied().map(Collective::Bcast);
+    let barriers =
+        tradewind::Collective::Barrier.algorithms().iter().copied().map(Collective::Barrier);
+    let allreduces =
+        tradewind::Collective::Allreduce.algorithms().iter().copied().map(Collective::Allreduce);
+    let alltoalls =
+        tradewind::Collective::Alltoall.algorithms().iter().copied().map(Collective::Alltoall);
+    let bcasts = tradewind::Collective::Bcast.algorithms().iter().copied().map(Collective::Bcast);
     barriers.chain(allreduces).chain(alltoalls).chain(bcasts).chain([Collective::Torus]).collect()
 }
 
@@ -264,9 +266,9 @@ fn peers_finish_long_messages_too() {
 
 fn the_caller_leaves_algorithms_of_several_rounds_unfinished() {
     let several_rounds = [
-        Collective::Barrier(BarrierAlgorithm::Dissemination),
-        Collective::Allreduce(AllreduceAlgorithm::RecursiveDoubling),
-        Collective::Alltoall(AlltoallAlgorithm::Bruck),
+        Collective::Barrier(Algorithm::Dissemination),
+        Collective::Allreduce(Algorithm::RecursiveDoubling),
+        Collective::Alltoall(Algorithm::Bruck),
     ];
     for collective in several_rounds {
         for ranks in [4, 8] {

@@ -4,7 +4,7 @@ use crate::exec::files::{EVERYTHING, ring};
 use crate::exec::harness::{Folder, report, tradewind};
 use crate::exec::perfetto::Profile;
 use std::collections::BTreeMap;
-use tradewind::{Algorithms, BarrierAlgorithm, Communicator, Job, Op};
+use tradewind::{Algorithm, Algorithms, Communicator, Job, Op};
 
 testing::tests![
     every_operation_edge_and_message_of_a_file_is_there,
@@ -89,7 +89,7 @@ fn rank() {
 /// A join, a linked collective, and both once more on communicators whose ranks have other numbers.
 fn collectives(world: &Communicator) -> tradewind::Result<()> {
     let dissemination =
-        Algorithms { barrier: Some(BarrierAlgorithm::Dissemination), ..Algorithms::default() };
+        Algorithms { barrier: Some(Algorithm::Dissemination), ..Algorithms::default() };
     let mut sum = [0u64; 4];
     world.allreduce(&[1; 4], &mut sum, Op::Sum)?;
     world.with_algorithms(dissemination).barrier()?;

@@ -5,7 +5,7 @@ use crate::jobs::harness::PROGRAM;
 use rustix::process::{Signal, getpid, kill_process};
 use std::panic::catch_unwind;
 use std::time::Duration;
-use tradewind::{Algorithms, AllreduceAlgorithm, AlltoallAlgorithm, BarrierAlgorithm};
+use tradewind::{Algorithm, Algorithms};
 use tradewind::{Communicator, Error, Exit, Job, Op};
 
 testing::parts![program];
@@ -87,9 +87,9 @@ fn describe(how: &Exit) -> String {
 /// each other across ranks.
 fn world(job: &Job) -> Communicator {
     let linked = Algorithms {
-        barrier: Some(BarrierAlgorithm::Dissemination),
-        allreduce: Some(AllreduceAlgorithm::RecursiveDoubling),
-        alltoall: Some(AlltoallAlgorithm::Bruck),
+        barrier: Some(Algorithm::Dissemination),
+        allreduce: Some(Algorithm::RecursiveDoubling),
+        alltoall: Some(Algorithm::Bruck),
         ..Algorithms::default()
     };
     let usual = Algorithms::default();

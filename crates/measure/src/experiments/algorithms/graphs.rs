@@ -1,11 +1,12 @@
 //! The graphs of a plan, by the names that models and algorithms share.
 
 use crate::harness::Error;
-use collectives::{Algorithm, Collective, CollectiveError, GraphSpec, Reduction, build};
+use collectives::{
+    Algorithm, Choice, Collective, CollectiveError, GraphSpec, Levels, Reduction, build,
+};
 use goal::arithmetic::{Arithmetic, DataType};
 use goal::compile::CompileError;
 use goal::graph::Graph;
-use models::decision::{Levels, Plan};
 use serde::{Deserialize, Serialize};
 use std::fmt;
 use std::num::{NonZeroU32, NonZeroU64};
@@ -75,16 +76,16 @@ impl CollectiveCall {
     /// Plans for every algorithm of the operation that can be run for this shape: of those in
     /// segments, one for each of these sizes that is below the message's; of those with a degree,
     /// one for 2 and one for 4.
-    pub fn plans(&self, segments: &[NonZeroU64]) -> Vec<Plan> {
-        let with = |algorithm: Algorithm| -> Vec<Plan> {
-            let plan = Plan::of(algorithm);
+    pub fn plans(&self, segments: &[NonZeroU64]) -> Vec<Choice> {
+        let with = |algorithm: Algorithm| -> Vec<Choice> {
+            let plan = Choice::of(algorithm);
             if algorithm.is_segmented() {
                 let shorter = segments.iter().filter(|segment| segment.get() < self.bytes);
-                shorter.map(|segment| Plan { segment_bytes: Some(*segment), ..plan }).collect()
+                shorter.map(|segment| Choice { segment_bytes: Some(*segment), ..plan }).collect()
             } else if algorithm.has_degree() {
                 [2, 4]
                     .into_iter()
-                    .map(|degree| Plan { degree: NonZeroU32::new(degree), ..plan })
+                    .map(|degree| Choice { degree: NonZeroU32::new(degree), ..plan })
                     .collect()
             } else {
                 vec![plan]
@@ -97,18 +98,18 @@ impl CollectiveCall {
     /// Builds this rank's graph of the plan.
     ///
     /// ```
-    /// use measure::experiments::algorithms::{Plan, CollectiveCall};
-    /// use collectives::{Algorithm, Collective};
+    /// use measure::experiments::algorithms::CollectiveCall;
+    /// use collectives::{Algorithm, Choice, Collective};
     ///
     /// let shape = CollectiveCall { operation: Collective::Bcast, ranks: 4, bytes: 100, root: 0 };
-    /// let graph = shape.graph(&Plan::of(Algorithm::Flat), 0)?;
+    /// let graph = shape.graph(&Choice::of(Algorithm::Flat), 0)?;
     /// assert_eq!(graph.vertices().len(), 3); // three sends
     /// # Ok::<(), measure::experiments::algorithms::PlanError>(())
     /// ```
     ///
     /// # Errors
     /// [`PlanError`]: a plan that is none for this shape.
-    pub fn graph(&self, plan: &Plan, rank: u32) -> Result<Graph, PlanError> {
+    pub fn graph(&self, plan: &Choice, rank: u32) -> Result<Graph, PlanError> {
         if plan.levels == Levels::Two {
             return Err(PlanError::TwoLevels);
         }
@@ -125,7 +126,7 @@ impl CollectiveCall {
     }
 
     /// Returns true if a plan can be run for this shape.
-    pub fn admits(&self, plan: &Plan) -> bool {
+    pub fn admits(&self, plan: &Choice) -> bool {
         self.graph(plan, 0).is_ok()
     }
 }

@@ -2,12 +2,12 @@
 //! them.
 
 use super::graphs::{CollectiveCall, PlanError};
+use collectives::Choice;
 use goal::compile::compile;
 use goal::graph::Access;
 use goal::limits;
 use goal::link::{Delivery, LinkOptions, Linked, LinkedRank, link_checked};
 use goal::schedule::{Kind, ScheduleView};
-use models::decision::Plan;
 use models::simulation::{Program, Rank, Step};
 
 impl CollectiveCall {
@@ -15,18 +15,18 @@ impl CollectiveCall {
     /// are sent before their receives are posted.
     ///
     /// ```
-    /// use measure::experiments::algorithms::{Plan, CollectiveCall};
-    /// use collectives::{Algorithm, Collective};
+    /// use measure::experiments::algorithms::CollectiveCall;
+    /// use collectives::{Algorithm, Choice, Collective};
     ///
     /// let shape = CollectiveCall { operation: Collective::Bcast, ranks: 4, bytes: 100, root: 0 };
-    /// let program = shape.program(&Plan::of(Algorithm::Flat), 4096)?;
+    /// let program = shape.program(&Choice::of(Algorithm::Flat), 4096)?;
     /// assert_eq!(program.steps.len(), 6); // three sends and their receives
     /// # Ok::<(), measure::experiments::algorithms::PlanError>(())
     /// ```
     ///
     /// # Errors
     /// As [`graph`](Self::graph).
-    pub fn program(&self, plan: &Plan, eager_limit: u64) -> Result<Program, PlanError> {
+    pub fn program(&self, plan: &Choice, eager_limit: u64) -> Result<Program, PlanError> {
         let mut schedules = Vec::new();
         for rank in 0..self.ranks {
             schedules.push(compile(&self.graph(plan, rank)?)?);

@@ -5,7 +5,7 @@ use super::runner::{Memory, Runner};
 use crate::harness::Error;
 use crate::harness::agreement;
 use crate::harness::clock::{microseconds, now_ns};
-use models::decision::Plan;
+use collectives::Choice;
 use tradewind::Communicator;
 
 /// Time between the announcement of a common start and the start: the announcement must be
@@ -54,7 +54,7 @@ pub struct Comparison {
 #[derive(Clone, Debug, PartialEq)]
 pub struct Timed {
     /// The plan.
-    pub plan: Plan,
+    pub plan: Choice,
     /// Its repetitions in microseconds, in the order in which they were made.
     pub microseconds: Vec<f64>,
 }
@@ -70,12 +70,12 @@ impl Timed {
 /// result; `cores` is how many the ranks share.
 ///
 /// ```
-/// use measure::experiments::algorithms::{TimeBudget, Plan, CollectiveCall, compare};
-/// use collectives::{Algorithm, Collective};
+/// use measure::experiments::algorithms::{TimeBudget, CollectiveCall, compare};
+/// use collectives::{Algorithm, Choice, Collective};
 ///
 /// tradewind::local(2, |world| {
 ///     let shape = CollectiveCall { operation: Collective::Bcast, ranks: 2, bytes: 64, root: 0 };
-///     let plans = [Plan::of(Algorithm::Binomial), Plan::of(Algorithm::Join)];
+///     let plans = [Choice::of(Algorithm::Binomial), Choice::of(Algorithm::Join)];
 ///     let comparison = compare(&world, 2, &shape, &plans, TimeBudget::QUICK).expect("both exist");
 ///     assert!(comparison.timed.iter().all(|timed| timed.median() > 0.0));
 ///     Ok(())
@@ -89,7 +89,7 @@ pub fn compare(
     world: &Communicator,
     cores: u32,
     shape: &CollectiveCall,
-    plans: &[Plan],
+    plans: &[Choice],
     budget: TimeBudget,
 ) -> Result<Comparison, Error> {
     let mut turns = Rotation::begin(world, cores, shape, plans)?;
@@ -107,8 +107,8 @@ pub fn settle(
     world: &Communicator,
     cores: u32,
     shape: &CollectiveCall,
-    plans: &[Plan],
-    favourite: &Plan,
+    plans: &[Choice],
+    favourite: &Choice,
     budget: TimeBudget,
 ) -> Result<Comparison, Error> {
     let mut turns = Rotation::begin(world, cores, shape, plans)?;
@@ -133,7 +133,7 @@ fn verify(
     world: &Communicator,
     shape: &CollectiveCall,
     runner: &Runner,
-    plan: &Plan,
+    plan: &Choice,
     memory: &mut Memory,
 ) -> Result<(), Error> {
     memory.spoil();
@@ -176,7 +176,7 @@ impl<'a> Rotation<'a> {
         world: &'a Communicator,
         cores: u32,
         shape: &CollectiveCall,
-        plans: &[Plan],
+        plans: &[Choice],
     ) -> Result<Self, Error> {
         let mut memory = Memory::new(shape, world.rank());
         let runners = plans
@@ -211,7 +211,7 @@ impl<'a> Rotation<'a> {
     }
 
     /// Times of these plans.
-    fn comparison(self, plans: &[Plan], times: Vec<Vec<f64>>) -> Comparison {
+    fn comparison(self, plans: &[Choice], times: Vec<Vec<f64>>) -> Comparison {
         let timed = plans.iter().copied().zip(times);
         let timed = timed.map(|(plan, microseconds)| Timed { plan, microseconds }).collect();
         Comparison { shape: self.shape, shares_cores: self.shares_cores, timed }

@@ -3,8 +3,7 @@
 use super::data::Data;
 use super::graphs::CollectiveCall;
 use crate::harness::Error;
-use collectives::{Algorithm, Collective};
-use models::decision::Plan;
+use collectives::{Algorithm, Choice, Collective};
 use tradewind::{Algorithms, Buffers, Communicator, Element, Op, Schedule};
 
 /// A plan, linked.
@@ -91,12 +90,12 @@ impl Runner {
     pub(super) fn new(
         world: &Communicator,
         shape: &CollectiveCall,
-        plan: &Plan,
+        plan: &Choice,
     ) -> Result<Self, Error> {
         let rank = world.rank();
         let way = if plan.algorithm == Algorithm::Join {
             // Every operation has a join.
-            let joins = Algorithms::default().with(shape.operation.name(), Algorithm::Join.name());
+            let joins = Algorithms::default().with(shape.operation, Algorithm::Join);
             ExecutionMode::Call(world.with_algorithms(joins.unwrap_or_default()))
         } else {
             ExecutionMode::Linked(world.compile(&shape.graph(plan, rank)?)?)

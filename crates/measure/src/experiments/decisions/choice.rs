@@ -1,10 +1,10 @@
 //! Ranges of sizes from what was measured.
 
 use super::grid::{map_of, segments};
-use crate::experiments::algorithms::{CollectiveCall, Plan};
+use crate::experiments::algorithms::CollectiveCall;
 use crate::harness::Error;
 use crate::results::{Figure, Part, Point, Role, Square};
-use collectives::{Algorithm, Collective};
+use collectives::{Algorithm, Choice, Collective};
 use models::decision::{DecisionTable, Range, Row, RunnerUp, TableError};
 use models::machine::Fingerprint;
 
@@ -41,7 +41,7 @@ fn shape_of(name: &str) -> Option<(Collective, u32)> {
 }
 
 /// Plans of one size with their times, fastest first.
-type Size = (u64, Vec<(Plan, Time)>);
+type Size = (u64, Vec<(Choice, Time)>);
 
 /// Time of a plan, in microseconds.
 #[derive(Clone, Copy)]
@@ -70,7 +70,7 @@ fn sizes(figure: &Figure, operation: Collective, ranks: u32) -> Vec<Size> {
     for series in figure.series.iter().filter(|series| series.role == Role::Measured) {
         for point in &series.points {
             let shape = CollectiveCall { operation, ranks, bytes: point.x as u64, root: 0 };
-            let named = |plan: &Plan| plan.to_string() == series.name;
+            let named = |plan: &Choice| plan.to_string() == series.name;
             let Some(plan) = shape.plans(&segments()).into_iter().find(named) else { continue };
             let time = Time::of(point);
             match sizes.iter_mut().find(|(bytes, _)| *bytes == shape.bytes) {
@@ -197,8 +197,8 @@ mod tests {
         let plans = |join: f64, ring: f64| {
             let exactly = |median: f64| Time { median, quartiles: [median; 2] };
             let mut plans = vec![
-                (Plan::of(Algorithm::Join), exactly(join)),
-                (Plan::of(Algorithm::Ring), exactly(ring)),
+                (Choice::of(Algorithm::Join), exactly(join)),
+                (Choice::of(Algorithm::Ring), exactly(ring)),
             ];
             plans.sort_by(|left, right| left.1.median.total_cmp(&right.1.median));
             plans
@@ -221,8 +221,8 @@ mod tests {
             let time =
                 |[lower, median, upper]: [f64; 3]| Time { median, quartiles: [lower, upper] };
             let plans = vec![
-                (Plan::of(Algorithm::Ring), time(ring)),
-                (Plan::of(Algorithm::Join), time(join)),
+                (Choice::of(Algorithm::Ring), time(ring)),
+                (Choice::of(Algorithm::Join), time(join)),
             ];
             ranges(&[(8, plans)], &[])[0].plan.algorithm
         };

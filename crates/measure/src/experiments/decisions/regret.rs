@@ -1,10 +1,11 @@
 //! Time lost by the choices of the decision table.
 
 use super::grid::{FILE, Grid, map_of, segments};
-use crate::experiments::algorithms::{CollectiveCall, Plan, TimeBudget, settle};
+use crate::experiments::algorithms::{CollectiveCall, TimeBudget, settle};
 use crate::harness::{Error, Experiment, Finding, Setting, StepContext};
 use crate::results::{Colour, Part, Square, Table, Value};
 use crate::statistics::median;
+use collectives::Choice;
 use models::decision::{DecisionTable, Origin, Query, decide};
 
 const SUMMARY: &str = "summary";
@@ -60,7 +61,7 @@ fn measure(
     }
     let compared =
         settle(here.world, here.shape.shared_cores, collective, &plans, &chosen, budget)?;
-    let times: Vec<(Plan, f64)> =
+    let times: Vec<(Choice, f64)> =
         compared.timed.iter().map(|timed| (timed.plan, timed.median())).collect();
     let by =
         if matches!(decision.origin, Origin::Table { .. }) { "table" } else { "built-in rules" };
@@ -70,7 +71,7 @@ fn measure(
 }
 
 /// The time of the chosen plan over that of the fastest, and both in words.
-fn regret(chosen: &Plan, by: &str, times: &[(Plan, f64)]) -> Option<(f64, String)> {
+fn regret(chosen: &Choice, by: &str, times: &[(Choice, f64)]) -> Option<(f64, String)> {
     let (best, least) = times.iter().min_by(|left, right| left.1.total_cmp(&right.1))?;
     let (_, time) = times.iter().find(|(plan, _)| plan == chosen)?;
     let detail = format!("{chosen} by the {by}: {time:.3} µs; best: {best}, {least:.3} µs");
@@ -121,11 +122,11 @@ mod tests {
 
     #[test]
     fn regret_is_the_chosen_time_over_the_least() {
-        let plans = [Algorithm::Flat, Algorithm::Join, Algorithm::Chain].map(Plan::of);
-        let times: Vec<(Plan, f64)> = plans.into_iter().zip([3.0, 2.0, 4.0]).collect();
-        let of = |chosen: &Plan| regret(chosen, "table", &times).map(|(regret, _)| regret);
+        let plans = [Algorithm::Flat, Algorithm::Join, Algorithm::Chain].map(Choice::of);
+        let times: Vec<(Choice, f64)> = plans.into_iter().zip([3.0, 2.0, 4.0]).collect();
+        let of = |chosen: &Choice| regret(chosen, "table", &times).map(|(regret, _)| regret);
         assert_eq!(plans.each_ref().map(of), [Some(1.5), Some(1.0), Some(2.0)]);
-        assert_eq!(of(&Plan::of(Algorithm::Ring)), None);
+        assert_eq!(of(&Choice::of(Algorithm::Ring)), None);
         let words = regret(&plans[0], "table", &times).map(|(_, words)| words);
         assert_eq!(words.as_deref(), Some("flat by the table: 3.000 µs; best: join, 2.000 µs"));
     }

@@ -1,8 +1,7 @@
 //! Names of figures and curves, and the plans that they are of.
 
-use crate::experiments::algorithms::Plan;
 use crate::results::Part;
-use collectives::Collective;
+use collectives::{Choice, Collective};
 use std::collections::BTreeSet;
 use std::num::NonZeroU64;
 use tradewind::EngineKind;
@@ -22,7 +21,7 @@ pub(super) fn figure(operation: Collective, ranks: u32, engine: EngineKind) -> S
 }
 
 /// The curve of a plan.
-pub(super) fn curve(plan: &Plan) -> String {
+pub(super) fn curve(plan: &Choice) -> String {
     plan.to_string()
 }
 

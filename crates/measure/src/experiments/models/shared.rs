@@ -1,9 +1,9 @@
 //! The model of sharing, fitted to the simplest algorithms and played for all.
 
 use super::names::{curve, figure, segments};
-use crate::experiments::algorithms::{CollectiveCall, Plan};
+use crate::experiments::algorithms::CollectiveCall;
 use crate::results::{Figure, Part, Role};
-use collectives::{Algorithm, Collective};
+use collectives::{Algorithm, Choice, Collective};
 use models::simulation::fit::{Sample, fit};
 use models::simulation::{Constants, Curve, KNOTS, Program, run};
 use tradewind::EngineKind;
@@ -11,7 +11,7 @@ use tradewind::EngineKind;
 /// A point of a measured curve, with the plan that it is of.
 pub(super) struct Measured {
     pub(super) shape: CollectiveCall,
-    pub(super) plan: Plan,
+    pub(super) plan: Choice,
     pub(super) microseconds: f64,
 }
 

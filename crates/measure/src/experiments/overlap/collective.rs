@@ -2,10 +2,7 @@
 
 use crate::harness::Error;
 use serde::{Deserialize, Serialize};
-use tradewind::{
-    Algorithms, AllreduceAlgorithm, AlltoallAlgorithm, BarrierAlgorithm, BcastAlgorithm,
-    Communicator, EngineKind, NeighborAlgorithm,
-};
+use tradewind::{Algorithm, Algorithms, Communicator, EngineKind};
 
 /// The longest message that is measured, in bytes.
 pub const MOST_BYTES: u64 = 1 << 30;
@@ -94,33 +91,24 @@ impl Collective {
         let joins = engine == EngineKind::Peers;
         let name = match self {
             Collective::Barrier => {
-                let classical = BarrierAlgorithm::Dissemination;
-                chosen.barrier.insert(if joins { BarrierAlgorithm::Join } else { classical }).name()
+                let classical = Algorithm::Dissemination;
+                chosen.barrier.insert(if joins { Algorithm::Join } else { classical }).name()
             }
             Collective::Allreduce => {
-                let classical = AllreduceAlgorithm::RecursiveDoubling;
-                chosen
-                    .allreduce
-                    .insert(if joins { AllreduceAlgorithm::Join } else { classical })
-                    .name()
+                let classical = Algorithm::RecursiveDoubling;
+                chosen.allreduce.insert(if joins { Algorithm::Join } else { classical }).name()
             }
             Collective::Alltoall => {
                 let few_rounds = bytes <= BRUCK_BYTES;
-                let classical = if few_rounds {
-                    AlltoallAlgorithm::Bruck
-                } else {
-                    AlltoallAlgorithm::RotatedDirect
-                };
-                chosen
-                    .alltoall
-                    .insert(if joins { AlltoallAlgorithm::Join } else { classical })
-                    .name()
+                let classical =
+                    if few_rounds { Algorithm::Bruck } else { Algorithm::RotatedDirect };
+                chosen.alltoall.insert(if joins { Algorithm::Join } else { classical }).name()
             }
             Collective::Bcast => {
-                let classical = BcastAlgorithm::Binomial;
-                chosen.bcast.insert(if joins { BcastAlgorithm::Join } else { classical }).name()
+                let classical = Algorithm::Binomial;
+                chosen.bcast.insert(if joins { Algorithm::Join } else { classical }).name()
             }
-            Collective::Neighbor => chosen.neighbor.insert(NeighborAlgorithm::Direct).name(),
+            Collective::Neighbor => chosen.neighbor.insert(Algorithm::Direct).name(),
         };
         (world.with_algorithms(chosen), name)
     }

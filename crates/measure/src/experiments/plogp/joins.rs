@@ -1,8 +1,8 @@
 //! Costs of joins: without messages, they have a model of their own, fitted to the join.
 
-use crate::experiments::algorithms::{CollectiveCall, Plan, TimeBudget, Timed, compare};
+use crate::experiments::algorithms::{CollectiveCall, TimeBudget, Timed, compare};
 use crate::harness::Error;
-use collectives::{Algorithm, Collective};
+use collectives::{Algorithm, Choice, Collective};
 use models::fit::{self, PlaneSample};
 use models::formulas::join::JoinCosts;
 use tradewind::Communicator;
@@ -42,7 +42,7 @@ pub(super) fn measure(
                 for bytes in sizes {
                     let shape = CollectiveCall { operation, ranks, bytes: *bytes, root: 0 };
                     let compared =
-                        compare(&some, cores, &shape, &[Plan::of(Algorithm::Join)], budget)?;
+                        compare(&some, cores, &shape, &[Choice::of(Algorithm::Join)], budget)?;
                     let microseconds = compared.timed.first().map_or(0.0, Timed::median);
                     found.push(Measured { operation, ranks, bytes: *bytes, microseconds });
                 }

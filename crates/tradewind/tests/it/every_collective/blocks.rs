@@ -1,10 +1,7 @@
 //! Blocks that are moved: gather, scatter, all-to-all, broadcast and their kin.
 
 use super::harness::{COUNTS, Form, UNTOUCHED, every_job, roots, uneven, values, with_own_block};
-use tradewind::{
-    Algorithms, AllgatherAlgorithm, AlltoallAlgorithm, BcastAlgorithm, GatherAlgorithm, InPlace,
-    Result, ScatterAlgorithm,
-};
+use tradewind::{Algorithm, Algorithms, Collective, InPlace, Result};
 
 testing::tests![
     allgather_gives_everyone_all_blocks,
@@ -19,7 +16,7 @@ testing::tests![
 
 fn allgather_gives_everyone_all_blocks() {
     let force = |algorithm| Algorithms { allgather: Some(algorithm), ..Default::default() };
-    every_job(AllgatherAlgorithm::ALL, force, |world, turn| {
+    every_job(Collective::Allgather.algorithms(), force, |world, turn| {
         let (rank, size) = (world.rank(), world.size());
         for count in COUNTS {
             let (form, in_place) = turn.next(rank);
@@ -48,7 +45,7 @@ fn allgather_gives_everyone_all_blocks() {
 
 fn allgatherv_gives_everyone_all_blocks() {
     let force = |algorithm| Algorithms { allgather: Some(algorithm), ..Default::default() };
-    every_job(AllgatherAlgorithm::ALL, force, |world, turn| {
+    every_job(Collective::Allgather.algorithms(), force, |world, turn| {
         let (rank, size) = (world.rank(), world.size());
         for count in COUNTS {
             let (form, in_place) = turn.next(rank);
@@ -78,7 +75,7 @@ fn allgatherv_gives_everyone_all_blocks() {
 
 fn gather_gives_the_root_all_blocks_and_leaves_the_others_alone() {
     let force = |algorithm| Algorithms { gather: Some(algorithm), ..Default::default() };
-    every_job(GatherAlgorithm::ALL, force, |world, turn| {
+    every_job(Collective::Gather.algorithms(), force, |world, turn| {
         let (rank, size) = (world.rank(), world.size());
         for (count, root) in
             COUNTS.into_iter().flat_map(|count| roots(world).map(|root| (count, root)))
@@ -113,12 +110,7 @@ fn gather_gives_the_root_all_blocks_and_leaves_the_others_alone() {
 
 fn gatherv_gives_the_root_all_blocks_and_leaves_the_others_alone() {
     let force = |algorithm| Algorithms { gather: Some(algorithm), ..Default::default() };
-    let some = [
-        GatherAlgorithm::Flat,
-        GatherAlgorithm::Chain,
-        GatherAlgorithm::PipelinedChain,
-        GatherAlgorithm::Binomial,
-    ];
+    let some = [Algorithm::Flat, Algorithm::Chain, Algorithm::PipelinedChain, Algorithm::Binomial];
     every_job(&some, force, |world, turn| {
         let (rank, size) = (world.rank(), world.size());
         for (count, root) in
@@ -156,7 +148,7 @@ fn gatherv_gives_the_root_all_blocks_and_leaves_the_others_alone() {
 
 fn scatter_and_scatterv_give_everyone_its_block() {
     let force = |algorithm| Algorithms { scatter: Some(algorithm), ..Default::default() };
-    every_job(ScatterAlgorithm::ALL, force, |world, turn| {
+    every_job(Collective::Scatter.algorithms(), force, |world, turn| {
         let (rank, size) = (world.rank(), world.size());
         for (count, root) in
             COUNTS.into_iter().flat_map(|count| roots(world).map(|root| (count, root)))
@@ -199,7 +191,7 @@ fn scatter_and_scatterv_give_everyone_its_block() {
 
 fn the_root_of_a_scatter_may_keep_its_block_in_place() {
     every_job(
-        &[ScatterAlgorithm::Binomial],
+        &[Algorithm::Binomial],
         |algorithm| Algorithms { scatter: Some(algorithm), ..Default::default() },
         |world, _| {
             let (rank, size) = (world.rank(), world.size());
@@ -225,7 +217,7 @@ fn the_root_of_a_scatter_may_keep_its_block_in_place() {
 
 fn alltoall_and_alltoallv_exchange_blocks() {
     let force = |algorithm| Algorithms { alltoall: Some(algorithm), ..Default::default() };
-    let all = AlltoallAlgorithm::ALL;
+    let all = Collective::Alltoall.algorithms();
     every_job(all, force, |world, turn| {
         let (rank, size) = (world.rank(), world.size());
         for count in COUNTS {
@@ -283,7 +275,7 @@ fn in_place_of(count: usize) -> bool {
 
 fn bcast_gives_everyone_the_roots_buffer() {
     let force = |algorithm| Algorithms { bcast: Some(algorithm), ..Default::default() };
-    every_job(BcastAlgorithm::ALL, force, |world, turn| {
+    every_job(Collective::Bcast.algorithms(), force, |world, turn| {
         let rank = world.rank();
         for (count, root) in
             COUNTS.into_iter().flat_map(|count| roots(world).map(|root| (count, root)))

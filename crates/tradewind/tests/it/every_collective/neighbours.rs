@@ -1,7 +1,7 @@
 //! Neighbour collectives.
 
 use super::harness::{COUNTS, Form, UNTOUCHED, every_job, values};
-use tradewind::{Algorithms, InPlace, NeighborAlgorithm, Result};
+use tradewind::{Algorithms, InPlace, Result};
 
 testing::tests![
     neighbours_exchange_blocks_of_any_size_along_any_edges,
@@ -10,7 +10,7 @@ testing::tests![
 
 fn neighbours_exchange_blocks_of_any_size_along_any_edges() {
     let force = |algorithm| Algorithms { neighbor: Some(algorithm), ..Default::default() };
-    every_job(NeighborAlgorithm::ALL, force, |world, turn| {
+    every_job(Algorithms::NEIGHBOR, force, |world, turn| {
         let (rank, size) = (world.rank(), world.size());
         // Two edges to the next rank, one to the one after it, one to oneself; on few ranks they
         // are parallel.
@@ -89,7 +89,7 @@ fn neighbours_exchange_blocks_of_any_size_along_any_edges() {
 
 fn what_lies_beyond_the_edge_of_a_grid_is_left_alone() {
     let force = |algorithm| Algorithms { neighbor: Some(algorithm), ..Default::default() };
-    every_job(NeighborAlgorithm::ALL, force, |world, turn| {
+    every_job(Algorithms::NEIGHBOR, force, |world, turn| {
         let (rank, size) = (world.rank(), world.size());
         let line = world.cartesian(&[size], &[false])?;
         for count in [1, 30] {

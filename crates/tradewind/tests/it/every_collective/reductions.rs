@@ -2,10 +2,7 @@
 
 use super::harness::{COUNTS, Form, Turn, UNTOUCHED, combined, every_job, roots, uneven, values};
 use crate::job_kinds::KINDS;
-use tradewind::{
-    Algorithms, AllreduceAlgorithm, Communicator, ExscanAlgorithm, InPlace, Op, ReduceAlgorithm,
-    ReduceScatterAlgorithm, Result, ScanAlgorithm,
-};
+use tradewind::{Algorithms, Collective, Communicator, InPlace, Op, Result};
 
 testing::tests![reductions_combine_what_they_should_in_rank_order, reductions_by_every_algorithm,];
 
@@ -29,13 +26,18 @@ fn reductions_by_every_algorithm() {
         algorithms
     };
     let mut all = Vec::new();
-    all.extend(ReduceAlgorithm::ALL.iter().map(|a| each(&|set| set.reduce = Some(*a))));
-    all.extend(AllreduceAlgorithm::ALL.iter().map(|a| each(&|set| set.allreduce = Some(*a))));
+    all.extend(Collective::Reduce.algorithms().iter().map(|a| each(&|set| set.reduce = Some(*a))));
     all.extend(
-        ReduceScatterAlgorithm::ALL.iter().map(|a| each(&|set| set.reduce_scatter = Some(*a))),
+        Collective::Allreduce.algorithms().iter().map(|a| each(&|set| set.allreduce = Some(*a))),
     );
-    all.extend(ScanAlgorithm::ALL.iter().map(|a| each(&|set| set.scan = Some(*a))));
-    all.extend(ExscanAlgorithm::ALL.iter().map(|a| each(&|set| set.exscan = Some(*a))));
+    all.extend(
+        Collective::ReduceScatter
+            .algorithms()
+            .iter()
+            .map(|a| each(&|set| set.reduce_scatter = Some(*a))),
+    );
+    all.extend(Collective::Scan.algorithms().iter().map(|a| each(&|set| set.scan = Some(*a))));
+    all.extend(Collective::Exscan.algorithms().iter().map(|a| each(&|set| set.exscan = Some(*a))));
     for ranks in [2, 5, 8] {
         for kind in KINDS {
             kind.run(ranks, |world| {
