@@ -32,6 +32,7 @@
 //! the end of its connections is no failure.
 
 mod client;
+mod client_table;
 mod credits;
 mod membership;
 mod run;

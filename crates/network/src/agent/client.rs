@@ -1,7 +1,8 @@
 //! A rank's side of its agent.
 
+use super::client_table::{ClientRun, ClientTable, slot_of};
 use super::schedule::BufferLayout;
-use super::shared_region::{ENTRIES, FREE, MAX_NAMED, SLOTS, SharedRegion, Submission, refused};
+use super::shared_region::{ENTRIES, FREE, MAX_NAMED, SharedRegion, Submission, refused};
 use crate::backend::{
     Backend, CommunicatorContext, DrainOutcome, ExitedRank, RunId, ScheduleId, check_inputs,
     check_outputs,
@@ -14,7 +15,6 @@ use shm::process::ProcessHandle;
 use shm::segment::Offset;
 use shm::sync::spin_loop;
 use shm::word_copy;
-use std::collections::{HashMap, VecDeque};
 use std::os::fd::OwnedFd;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
@@ -45,40 +45,6 @@ pub struct AgentClient {
     /// The agent's process, if it is another one.
     service: Option<ProcessHandle>,
     table: Mutex<ClientTable>,
-}
-
-/// The rank's schedules and runs, and the state of its ring.
-#[derive(Debug, Default)]
-struct ClientTable {
-    next_schedule: u64,
-    schedules: HashMap<u64, Arc<BufferLayout>>,
-    slots: Vec<SlotEntry>,
-    free_slots: Vec<u32>,
-    /// Runs that were discarded and may not have ended.
-    discarded: Vec<RunId>,
-    /// Number of entries published.
-    published: u64,
-    /// The last epoch of the agent for which it was notified.
-    notified: u64,
-    /// Number of queries, in 30 bits as the agent counts its answers.
-    queries: u32,
-    /// True once the last entry has been published.
-    has_left: bool,
-    /// Memory that is free once the agent has consumed this number of entries.
-    retired: VecDeque<(u64, Offset)>,
-}
-
-#[derive(Debug, Default)]
-struct SlotEntry {
-    /// Number of runs that have used the slot.
-    generation: u32,
-    run: Option<ClientRun>,
-}
-
-#[derive(Clone, Debug)]
-struct ClientRun {
-    layout: Arc<BufferLayout>,
-    at: Option<Offset>,
 }
 
 impl AgentClient {
@@ -170,39 +136,6 @@ impl AgentClient {
         })
     }
 
-    /// Takes a slot, with the generation of its next run.
-    fn take_slot(&self, table: &mut ClientTable) -> Result<(u32, u32), Error> {
-        let slot = match table.free_slots.pop() {
-            Some(slot) => slot,
-            None => {
-                let fresh = table.slots.len() as u32;
-                if fresh == SLOTS {
-                    return Err(Error::TooLarge {
-                        backend: "agent",
-                        what: "the runs that are under way or not fetched".into(),
-                        needed: u64::from(SLOTS) + 1,
-                        limit: u64::from(SLOTS),
-                        way_out: "fetch or discard some before you start more",
-                    });
-                }
-                self.region.commit_slot(fresh)?;
-                table.slots.push(SlotEntry::default());
-                fresh
-            }
-        };
-        let entry = &mut table.slots[slot as usize];
-        // The completion word has 30 bits.
-        entry.generation = (entry.generation + 1) % (1 << 30);
-        Ok((slot, entry.generation))
-    }
-
-    /// Looks up a run that has not been fetched.
-    fn run(table: &ClientTable, run: RunId) -> Option<&ClientRun> {
-        let (slot, generation) = slot_of(run);
-        let entry = table.slots.get(slot as usize)?;
-        entry.run.as_ref().filter(|_| entry.generation == generation)
-    }
-
     /// Frees a run that has ended.
     fn end(&self, table: &mut ClientTable, run: RunId) {
         let (slot, _) = slot_of(run);
@@ -283,11 +216,6 @@ impl AgentClient {
             table.has_left = true;
         }
     }
-}
-
-/// The slot of a run, and its generation there.
-fn slot_of(run: RunId) -> (u32, u32) {
-    (run.0 as u32, (run.0 >> 32) as u32)
 }
 
 fn unknown(what: &str) -> Error {
@@ -390,7 +318,7 @@ impl Backend for AgentClient {
         let mut table = self.table();
         // Slot, generation and entry change under one lock. Otherwise two starts could publish
         // generations of one slot in the wrong order.
-        let submitted = self.take_slot(&mut table).and_then(|(slot, generation)| {
+        let submitted = table.take_slot(&self.region).and_then(|(slot, generation)| {
             let at = at.unwrap_or_default();
             let start = Submission::Start { id: schedule.0, slot, generation, sequence, at };
             self.submit(&mut table, start).map(|()| (slot, generation))
@@ -445,7 +373,7 @@ impl Backend for AgentClient {
     fn fetch(&self, run: RunId, outputs: &mut [&mut [u8]]) -> Result<(), Error> {
         let (slot, _) = slot_of(run);
         let mut table = self.table();
-        let layout = &Self::run(&table, run).ok_or_else(|| unknown("run"))?.layout;
+        let layout = &table.run(run).ok_or_else(|| unknown("run"))?.layout;
         if !self.is_complete(run) {
             self.check_agent()?;
             let why = "the run has not ended: wait for it before you fetch its results";
@@ -489,7 +417,7 @@ impl Backend for AgentClient {
 
     fn discard(&self, run: RunId) {
         let mut table = self.table();
-        if Self::run(&table, run).is_some() {
+        if table.run(run).is_some() {
             table.discarded.push(run);
             self.collect(&mut table);
         }
