@@ -24,7 +24,7 @@ const RATE: f64 = 0.2;
 /// are at 0.
 const HOT: f64 = 100.0;
 
-/// Heat spreads over a plate whose upper edge is hot.
+/// Heat spreads over a plate from its hot upper edge.
 #[derive(Clone, Debug, Parser)]
 pub(crate) struct Plate {
     /// Rows of cells
@@ -70,7 +70,7 @@ impl Plate {
 fn report(world: &Communicator, plate: &Plate, grid: [u32; 2]) -> Result<bool> {
     let Outcome { mean, wrong, times } = solve(world, plate, grid)?;
     if world.rank() == 0 {
-        let (rows, columns, steps) = (plate.rows, plate.columns, plate.steps);
+        let Plate { rows, columns, steps, .. } = plate;
         let share = |part: Duration| {
             100.0 * part.as_secs_f64() / times.total.as_secs_f64().max(f64::MIN_POSITIVE)
         };
@@ -89,18 +89,18 @@ fn report(world: &Communicator, plate: &Plate, grid: [u32; 2]) -> Result<bool> {
     Ok(wrong == 0)
 }
 
-/// What a run gives.
+/// Outcome of a run.
 #[derive(Clone, Debug)]
 pub(crate) struct Outcome {
     /// The mean temperature.
     pub(crate) mean: f64,
     /// Cells of all ranks that are not, bit for bit, those of the serial solution.
     pub(crate) wrong: u64,
-    /// Where this rank's time went.
+    /// Times of this rank.
     pub(crate) times: Times,
 }
 
-/// Where the time went.
+/// Time of a run by activity.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Times {
     total: Duration,
@@ -112,8 +112,10 @@ pub(crate) struct Times {
 /// Solves the plate on all ranks together, one tile each, and compares the result with the serial
 /// one.
 pub(crate) fn solve(world: &Communicator, plate: &Plate, grid: [u32; 2]) -> Result<Outcome> {
-    let (row, column) = (world.rank() / grid[1], world.rank() % grid[1]);
-    let (rows, columns) = (share(plate.rows, grid[0], row), share(plate.columns, grid[1], column));
+    let row = world.rank() / grid[1];
+    let column = world.rank() % grid[1];
+    let rows = share(plate.rows, grid[0], row);
+    let columns = share(plate.columns, grid[1], column);
     let mut tile = Tile::new(rows.len(), columns.len(), row == 0);
     let times = tile.advance(world, grid, plate)?;
 
@@ -236,7 +238,7 @@ impl Tile {
 
     /// The cells that need a neighbour's rim.
     fn compute_rim(&mut self) {
-        let (rows, columns) = (self.rows, self.columns);
+        let Tile { rows, columns, .. } = *self;
         self.compute(1..2.min(rows + 1), 1..columns + 1);
         self.compute(rows.max(2)..rows + 1, 1..columns + 1);
         self.compute(2..rows, 1..2.min(columns + 1));
@@ -248,7 +250,9 @@ impl Tile {
         let width = self.columns + 2;
         for row in rows {
             let line = |row: usize| &self.now[row * width..(row + 1) * width];
-            let (above, here, below) = (line(row - 1), line(row), line(row + 1));
+            let above = line(row - 1);
+            let here = line(row);
+            let below = line(row + 1);
             let next = &mut self.next[row * width..(row + 1) * width];
             for column in columns.clone() {
                 let around =

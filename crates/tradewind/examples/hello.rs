@@ -9,7 +9,8 @@ fn main() -> Result<()> {
 
 /// Adds up one number from every rank while this rank does something else.
 pub(crate) fn greet(world: &Communicator) -> Result<String> {
-    let (mine, mut sum) = ([world.rank() + 1], [0]);
+    let mine = [world.rank() + 1];
+    let mut sum = [0];
     let request = world.iallreduce(&mine, &mut sum, Op::Sum)?;
     let greeting = format!("hello from rank {} of {}", world.rank(), world.size());
     request.wait()?;

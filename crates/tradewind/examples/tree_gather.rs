@@ -1,11 +1,11 @@
 //! A gather along a tree, made in one place and run in another: `tradewind run -n 4 --
 //! target/release/examples/tree_gather`.
 //!
-//! Ranks in the middle of the tree collect their subtree's blocks before they pass them on. Whoever
-//! makes the schedule returns long before it runs, so the collected blocks can lie in no local
-//! variable of his, and whoever runs it knows nothing of the tree. They lie in the scratchpad,
-//! which comes with the schedule and exists for the length of a run (Schneider et al. 2011, section
-//! 2.2).
+//! Ranks in the middle of the tree collect their subtree's blocks before they pass them on. The
+//! function that makes the schedule returns long before a run, so local variables of it cannot hold
+//! the collected blocks, and the code that runs the schedule is independent of the tree. They lie
+//! in the scratchpad, which comes with the schedule and exists for the length of a run (Schneider
+//! et al. 2011, section 2.2).
 
 use clap::Parser;
 use collectives::gather;
@@ -17,7 +17,7 @@ struct Arguments {
     /// Bytes of a rank's block
     #[arg(long, default_value_t = 1024)]
     bytes: usize,
-    /// How often to gather; the blocks differ from time to time
+    /// Number of gathers; the blocks differ from one to the next
     #[arg(long, default_value_t = 10)]
     times: u32,
     /// Run this many ranks as threads of this process
@@ -47,13 +47,12 @@ fn report(world: &Communicator, bytes: usize, times: u32) -> Result<()> {
     Ok(())
 }
 
-/// Draws the tree, and gives the schedule away: nothing it needs stays here.
+/// Builds the tree and returns its schedule, which refers to nothing here.
 pub(crate) fn make(world: &Communicator, root: u32, bytes: usize) -> Result<Schedule> {
     world.compile(&gather::tree_gather(world.rank(), world.size(), root, bytes as u64)?)
 }
 
-/// Runs a schedule that somebody else made; how many bytes at the root are not what was given,
-/// known to all ranks.
+/// Runs a schedule made elsewhere. Returns, on all ranks, the number of wrong bytes at the root.
 pub(crate) fn run(
     world: &Communicator,
     schedule: &Schedule,
@@ -75,7 +74,7 @@ pub(crate) fn run(
     Ok(total[0])
 }
 
-/// What a rank gives: other bytes on every rank, every time.
+/// A rank's block: other bytes on every rank, every time.
 fn block(rank: u32, time: u32, bytes: usize) -> Vec<u8> {
     (0..bytes)
         .map(|at| (at as u32).wrapping_mul(31).wrapping_add(rank * 7 + time * 13) as u8)

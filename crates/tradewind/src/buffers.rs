@@ -69,7 +69,7 @@ impl<T: Pod> DerefMut for SharedBuffer<T> {
     }
 }
 
-/// Placeholder for a buffer whose bytes lie in the other one, like `MPI_IN_PLACE`.
+/// Placeholder for a buffer that shares the bytes of the other one, like `MPI_IN_PLACE`.
 ///
 /// | collective | given as | what it means |
 /// |---|---|---|

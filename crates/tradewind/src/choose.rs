@@ -69,7 +69,7 @@ impl Communicator {
 
     /// Explains which algorithm runs a collective of `bytes` bytes, as [`Collective`] counts them,
     /// and why; the same on all ranks. [`Request::explain`](crate::Request::explain) explains a
-    /// collective in flight.
+    /// started collective.
     ///
     /// If the variable `TRADEWIND_EXPLAIN` is 1, the first rank prints each new decision on standard
     /// error.

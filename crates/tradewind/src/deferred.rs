@@ -1,4 +1,4 @@
-//! Buffers whose request was dropped before its collective was complete.
+//! Buffers of requests that were dropped before their collective was complete.
 
 use engine::Request as NodeRequest;
 use std::any::Any;

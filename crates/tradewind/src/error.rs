@@ -181,7 +181,7 @@ pub enum Error {
     Internal(String),
 }
 
-/// A result whose error is [`Error`].
+/// A result with the error type [`Error`].
 pub type Result<T, E = Error> = std::result::Result<T, E>;
 
 impl std::fmt::Debug for Error {

@@ -18,7 +18,7 @@ pub enum Exit {
     Panicked,
     /// Its process is gone, and its exit was not observed.
     Vanished,
-    /// It failed on another node, whose node service describes how.
+    /// It failed on another node; the service of that node describes how.
     Remote(String),
 }
 

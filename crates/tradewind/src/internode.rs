@@ -1,4 +1,4 @@
-//! Communicators whose ranks run on several nodes.
+//! Communicators with ranks on several nodes.
 //!
 //! Their collectives always run as graphs, on a backend of [`network`]; nothing is linked. Every
 //! rank can compute the node of every other rank, so all ranks build graphs of the same algorithm.

@@ -1,4 +1,4 @@
-//! Joining a job, and jobs whose ranks are threads.
+//! Joining a job, and jobs with threads as ranks.
 
 use crate::communicator::Communicator;
 use crate::error::{Error, Result, argument};

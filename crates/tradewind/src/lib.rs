@@ -6,7 +6,8 @@
 //!
 //! # fn main() -> Result<(), tradewind::Error> {
 //! tradewind::local(4, |world| {
-//!     let (mine, mut sum) = ([f64::from(world.rank())], [0.0]);
+//!     let mine = [f64::from(world.rank())];
+//!     let mut sum = [0.0];
 //!     let request = world.iallreduce(&mine, &mut sum, Op::Sum)?;
 //!     // … compute: the reduction finishes meanwhile, on whichever rank is last …
 //!     request.wait()?;
@@ -25,7 +26,7 @@
 //!
 //! | collective | what rank r gets |
 //! |---|---|
-//! | [`barrier`](Communicator::barrier) | nothing, when all have come |
+//! | [`barrier`](Communicator::barrier) | nothing, when all ranks have arrived |
 //! | [`bcast`](Communicator::bcast) | the root's buffer |
 //! | [`scatter`](Communicator::scatter), [`scatterv`](Communicator::scatterv) | block r of the root's input |
 //! | [`gather`](Communicator::gather), [`gatherv`](Communicator::gatherv) | at the root all inputs |

@@ -129,7 +129,8 @@ impl RankLiveness for Ranks {
         if let Some(rank) = self.one {
             return group.exit_of(rank).map(|_| rank);
         }
-        let (mut left, mut everybody) = (None, true);
+        let mut left = None;
+        let mut everybody = true;
         for rank in (0..group.size()).filter(|rank| *rank != group.rank()) {
             match group.exit_of(rank) {
                 None => everybody = false,
@@ -202,7 +203,7 @@ impl Communicator {
     ///     }
     ///     world.barrier()?;
     ///     assert_eq!(windows.own.local().get_value::<u64>(0)?, 3);
-    ///     // Nobody takes its window away before all have looked.
+    ///     // A window is freed only after all ranks have read theirs.
     ///     world.barrier()
     /// })
     /// # }
@@ -356,7 +357,8 @@ impl Communicator {
     /// # Errors
     /// Fails if a rank has no memory left, is gone or in another collective.
     pub fn pipeline<T: Value>(&self, capacity: u64) -> Result<Pipeline<T>> {
-        let (rank, size) = (self.rank(), self.size());
+        let rank = self.rank();
+        let size = self.size();
         // A key that no channel between two ranks has.
         let call = Signature::new(CallKind::Channel, capacity, u64::MAX);
         let made = (rank > 0).then(|| Channel::<T>::create(self.arena(), capacity)).transpose();

@@ -49,7 +49,7 @@ impl ExecutionPath {
     }
 }
 
-/// A started collective whose result has not been fetched. Dropping it is sound: the collective
+/// A started collective with a result still to fetch. Dropping it is sound: the collective
 /// continues, its result is discarded.
 #[derive(Debug)]
 #[must_use = "the result is there only after test or wait"]

@@ -155,13 +155,13 @@ impl<T: Pod> CollectivePlan<OneBuffer<T>> {
 }
 
 impl<T: Pod> CollectivePlan<TwoBuffers<T>> {
-    /// A plan whose path delivers the result.
+    /// A plan with a path that delivers the result.
     #[inline]
     pub(crate) fn new(path: ExecutionPath, shape: BufferShape) -> Self {
         CollectivePlan { path, buffers: TwoBuffers { shape, fold: None, element: PhantomData } }
     }
 
-    /// A plan whose path gathers `gathered` contributions of `bytes` bytes, of which the first
+    /// A plan with a path that gathers `gathered` contributions of `bytes` bytes, of which the first
     /// `count` are folded by this rank.
     pub(crate) fn folded(
         path: ExecutionPath,

@@ -239,7 +239,8 @@ fn records(rank: u32, ranks: u32, recorded: Recorded) -> impl Iterator<Item = Re
 fn describe(program: &TracedProgram) -> Program {
     let TracedProgram { communicator, program: number, members, rank, call, schedule, partners } =
         program;
-    let (view, graph) = (schedule.view(), goal::compile::decompile(schedule));
+    let view = schedule.view();
+    let graph = goal::compile::decompile(schedule);
     let operations = view.operations().iter().zip(partners).map(|(record, partner)| Operation {
         name: graph.vertices()[record.vertex as usize].operation.describe(),
         cpu: record.cpu,
@@ -274,7 +275,8 @@ fn translate(event: &TraceEvent, members: &[u32]) -> Event {
         TraceStage::Posted => Stage::Posted,
         TraceStage::Took(rank, operation) => Stage::Took(members[rank as usize], operation),
     };
-    let (rank, executor) = (members[rank as usize], members[executor as usize]);
+    let rank = members[rank as usize];
+    let executor = members[executor as usize];
     Event { communicator, program, run, rank, operation, executor, stage, begun, ended }
 }
 

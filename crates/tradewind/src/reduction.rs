@@ -169,7 +169,8 @@ impl BuiltInReduction {
 impl<T: Element> ReduceOp<T> for Op {
     #[inline]
     fn into_combination(self) -> Result<Combination> {
-        let (arithmetic, data_type) = (Arithmetic::from(self), T::DATA_TYPE);
+        let arithmetic = Arithmetic::from(self);
+        let data_type = T::DATA_TYPE;
         if !arithmetic.applies_to(data_type) {
             let found = format!("{arithmetic} on {data_type}");
             return Err(argument("the operation", found, "one that the type has"));
@@ -208,7 +209,8 @@ trait Combine: Send + Sync {
 
 impl<T: Pod, F: Fn(&mut T, &T) + Send + Sync> Combine for Fold<T, F> {
     fn combine(&self, contributions: &[u8], output: &mut [u8]) {
-        let (bytes, element) = (output.len(), size_of::<T>());
+        let bytes = output.len();
+        let element = size_of::<T>();
         if bytes == 0 || element == 0 {
             return;
         }

@@ -1,4 +1,4 @@
-//! A collective in flight.
+//! A started collective.
 
 use crate::communicator::Communicator;
 use crate::deferred::DeferredBuffers;
@@ -103,7 +103,7 @@ impl<B> Outputs<'_, B> {
     }
 }
 
-/// A collective in flight, returned by the methods whose names begin with `i` and by
+/// A started collective, returned by the methods with an `i` before their names and by
 /// [`Schedule::run`](crate::Schedule::run).
 ///
 /// It borrows the caller's slices, or owns the [`SharedBuffer`](crate::SharedBuffer)s that moved

@@ -78,7 +78,8 @@ impl Schedule {
         let arguments: SmallVec<[Argument<'_>; 4]> = buffers.entries.iter().map(argument).collect();
         let pending = self.path.start(self.communicator.group(), &arguments)?;
         drop(arguments);
-        let (mut outputs, mut kept) = (Vec::new(), Vec::new());
+        let mut outputs = Vec::new();
+        let mut kept = Vec::new();
         for entry in buffers.entries {
             match entry {
                 Entry::Output(private) | Entry::InOut(private) => outputs.push(Some(private)),

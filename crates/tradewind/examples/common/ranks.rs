@@ -19,7 +19,7 @@ pub(crate) fn run<I: Sync>(
     match threads {
         Some(ranks) => conclude(name, None, prepare(ranks), |input| {
             let is_right = AtomicBool::new(true);
-            // Relaxed: whoever reads it has joined the threads.
+            // Relaxed: the threads are joined before it is read.
             tradewind::local(ranks, |world| {
                 program(&world, input).map(|right| _ = is_right.fetch_and(right, Ordering::Relaxed))
             })?;

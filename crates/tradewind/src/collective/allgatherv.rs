@@ -70,9 +70,11 @@ impl Communicator {
 
     #[inline(always)]
     fn plan_allgatherv<T: Pod>(&self, counts: &[usize]) -> Result<CollectivePlan<TwoBuffers<T>>> {
-        let (rank, ranks) = (self.rank(), self.size());
+        let rank = self.rank();
+        let ranks = self.size();
         let counts = Counts::of::<T>("the list of counts", counts, ranks)?;
-        let (bytes, at) = (counts.block(rank), counts.offset(rank));
+        let bytes = counts.block(rank);
+        let at = counts.offset(rank);
         let choice =
             self.choose(Collective::Allgather, counts.total / u64::from(ranks), FoldOrder::Any);
         let call =

@@ -93,7 +93,8 @@ impl Communicator {
         sent: &[usize],
         received: &[usize],
     ) -> Result<CollectivePlan<TwoBuffers<T>>> {
-        let (rank, ranks) = (self.rank(), self.size());
+        let rank = self.rank();
+        let ranks = self.size();
         let sent = Counts::of::<T>("the list of counts that are sent", sent, ranks)?;
         let received = Counts::of::<T>("the list of counts that are received", received, ranks)?;
         let own = OwnBlock {
@@ -102,7 +103,8 @@ impl Communicator {
             bytes: sent.block(rank),
         };
         if own.bytes != received.block(rank) {
-            let (sent, expected) = (own.bytes, received.block(rank));
+            let sent = own.bytes;
+            let expected = received.block(rank);
             return Err(
                 collectives::CollectiveError::OwnSizesDiffer { rank, sent, expected }.into()
             );
@@ -147,8 +149,8 @@ impl Communicator {
         }
         let sizes = match known {
             Some(known) => known.bytes.to_vec(),
-            // A rank whose own sizes are unchanged must link again, too, if those of another rank
-            // have changed.
+            // If the sizes of another rank have changed, a rank with unchanged sizes links again,
+            // too.
             None => self.allgather_word(digest(&[sent.digest(), received.digest()]), call)?,
         };
         self.linked((call, &choice), (0, sizes), || {

@@ -38,7 +38,8 @@ impl Communicator {
     /// Fails if the root is not a rank, or a rank is gone or in another collective.
     #[inline]
     pub fn bcast<T: Pod>(&self, buffer: &mut [T], root: u32) -> Result<()> {
-        let (bytes, is_root) = (size_of_val(buffer) as u64, self.rank() == root);
+        let bytes = size_of_val(buffer) as u64;
+        let is_root = self.rank() == root;
         self.check_root(root)?;
         let choice = self.choose(Collective::Bcast, bytes, FoldOrder::Any);
         if !choice.is_join() {

@@ -91,7 +91,8 @@ impl Communicator {
         root: u32,
     ) -> Result<CollectivePlan<TwoBuffers<T>>> {
         self.check_root(root)?;
-        let (rank, ranks) = (self.rank(), self.size());
+        let rank = self.rank();
+        let ranks = self.size();
         let counts = if rank == root {
             Some(Counts::of::<T>("the list of counts", counts, ranks)?)
         } else {

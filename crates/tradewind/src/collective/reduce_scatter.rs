@@ -175,18 +175,19 @@ impl Communicator {
         counts: &[usize],
         op: impl ReduceOp<T>,
     ) -> Result<CollectivePlan<TwoBuffers<T>>> {
-        let (rank, ranks) = (self.rank(), self.size());
+        let rank = self.rank();
+        let ranks = self.size();
         let counts = Counts::of::<T>("the list of counts", counts, ranks)?;
-        let (at, bytes) = (counts.offset(rank), counts.block(rank));
+        let at = counts.offset(rank);
+        let bytes = counts.block(rank);
         let shape = BufferShape::new(counts.total, bytes);
         let known = match op.into_combination()? {
             Combination::BuiltIn(known) => known,
             Combination::UserDefined(function) => {
-                let (all, total) = (
-                    SmallVec::from_elem(bytes, ranks as usize),
-                    bytes.saturating_mul(ranks.into()),
-                );
-                let received = Counts { bytes: all, total };
+                let received = Counts {
+                    bytes: SmallVec::from_elem(bytes, ranks as usize),
+                    total: bytes.saturating_mul(ranks.into()),
+                };
                 let both = (&counts, &received);
                 let path = self.path_of_alltoallv(CallKind::ReduceScatter, both, Some(&counts))?;
                 return Ok(CollectivePlan::folded(path, shape, function, (ranks, ranks, bytes)));

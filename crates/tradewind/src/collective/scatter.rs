@@ -99,7 +99,8 @@ impl Communicator {
     #[inline(always)]
     fn plan_scatter<T: Pod>(&self, bytes: u64, root: u32) -> Result<CollectivePlan<TwoBuffers<T>>> {
         self.check_root(root)?;
-        let (total, is_root) = (self.for_each_rank(bytes)?, self.rank() == root);
+        let total = self.for_each_rank(bytes)?;
+        let is_root = self.rank() == root;
         let choice = self.choose(Collective::Scatter, bytes, FoldOrder::Any);
         let call =
             Signature::new(CallKind::Scatter, bytes, choice.digest() << 32 | u64::from(root));

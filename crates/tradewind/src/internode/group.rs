@@ -41,7 +41,7 @@ struct ContextNumbers {
 }
 
 impl ContextNumbers {
-    /// A number for a communicator whose first rank is `rank` of the job. No other communicator of
+    /// A number for a communicator with first rank `rank` of the job. No other communicator of
     /// the job has it: one half is the rank, so processes need not agree.
     fn next(&self, rank: u32) -> Result<u32> {
         const HALF: u32 = 16;
@@ -59,7 +59,7 @@ impl ContextNumbers {
 }
 
 impl InternodeJob {
-    /// A job whose ranks are on these nodes, with one backend.
+    /// A job with its ranks on these nodes and one backend.
     pub(crate) fn new(nodes: NodeMap, general: Arc<dyn Backend>) -> Arc<Self> {
         InternodeJob::with_backends(nodes, Backends { general, special: Vec::new() }, None)
     }
@@ -177,7 +177,7 @@ impl InternodeGroup {
         &self.sequence
     }
 
-    /// A number for a communicator whose first rank is this one.
+    /// A number for a communicator with this rank as its first.
     pub(crate) fn next_context_number(&self) -> Result<u32> {
         self.job.numbers.next(self.context.members[self.rank() as usize])
     }

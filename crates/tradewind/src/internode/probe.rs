@@ -19,17 +19,17 @@ const TIMEOUT: Duration = Duration::from_secs(3);
 /// Number of the communicator of the nodes' first ranks; no other communicator has it.
 const CONTEXT_NUMBER: u32 = u32::MAX;
 
-/// Two ranks whose nodes do not reach each other.
+/// Two ranks on nodes that do not reach each other.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct UnreachablePair {
     /// The rank that waited in vain.
     pub(crate) here: u32,
-    /// A rank on the node whose message is missing.
+    /// A rank on the node that sent no message.
     pub(crate) there: u32,
 }
 
 /// Exchanges a message with the first rank of every other node, on the first rank of each node.
-/// Returns a node whose message did not arrive. All ranks must have started.
+/// Returns a node if its message did not arrive. All ranks must have started.
 pub(crate) fn exchange(
     backend: &Arc<dyn Backend>,
     nodes: &NodeMap,

@@ -47,7 +47,7 @@ impl Recording {
         self.trace.call_begun(self.communicator, sequence)
     }
 
-    /// Records a run whose results are fetched; `times` are the execution times of its operations,
+    /// Records a run after its results were fetched; `times` are the execution times of its operations,
     /// empty if the backend does not measure them.
     pub(super) fn ended(&self, sequence: u64, begun: u64, times: &[u64]) {
         let Recording { communicator, program, rank, .. } = *self;

@@ -15,13 +15,13 @@ use std::sync::OnceLock;
 const TWO_LEVEL_BLOCK: u64 = 512;
 
 /// Code of a neighbour beyond the edge of a grid.
-const NOBODY: u32 = u32::MAX;
+const NO_RANK: u32 = u32::MAX;
 
 /// Edges of all ranks once they have been gathered, or the error in them, which is the same on all
 /// ranks.
 pub(super) type SharedTopology = OnceLock<Result<Topology, CollectiveError>>;
 
-/// Grouping of ranks whose blocks are combined.
+/// Groups of ranks that combine their blocks.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum Nodes {
     /// The nodes that the ranks are on.
@@ -94,7 +94,7 @@ pub(super) fn gather_topology<'a>(
 /// A rank's lists as words: the number of destinations, the destinations, the sources.
 fn words(own: &Neighborhood) -> Vec<u64> {
     let word = |neighbor: &Neighbor| {
-        u64::from(neighbor.rank.unwrap_or(NOBODY)) << 32 | u64::from(neighbor.tag)
+        u64::from(neighbor.rank.unwrap_or(NO_RANK)) << 32 | u64::from(neighbor.tag)
     };
     let count = own.destinations().len() as u64;
     [count].into_iter().chain(own.destinations().iter().chain(own.sources()).map(word)).collect()
@@ -102,8 +102,8 @@ fn words(own: &Neighborhood) -> Vec<u64> {
 
 fn neighborhood(rank: u32, ranks: u32, words: &[u64]) -> Result<Neighborhood, CollectiveError> {
     let neighbor = |word: &u64| {
-        let (rank, tag) = ((word >> 32) as u32, *word as u32);
-        Neighbor { rank: (rank != NOBODY).then_some(rank), tag }
+        let rank = (word >> 32) as u32;
+        Neighbor { rank: (rank != NO_RANK).then_some(rank), tag: *word as u32 }
     };
     let (count, lists) =
         words.split_first().map_or((0, words), |(count, lists)| (*count as usize, lists));

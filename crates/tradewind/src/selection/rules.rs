@@ -51,8 +51,8 @@ fn unchecked(Decisions { path, content }: &Decisions) -> Result<DecisionTable, F
     match content {
         Ok(bytes) => DecisionTable::from_bytes(path, bytes),
         Err(why) => {
-            let (kind, source) =
-                (&models::file::Kind::DECISION_TABLE, std::io::Error::other(why.clone()));
+            let kind = &models::file::Kind::DECISION_TABLE;
+            let source = std::io::Error::other(why.clone());
             Err(FileError::Unreadable { path: path.clone(), kind, source })
         }
     }
