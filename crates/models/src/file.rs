@@ -256,36 +256,3 @@ fn from_json<'a, T: Deserialize<'a>>(
     reader.end().map_err(|error| damaged(String::new(), &error))?;
     Ok(value)
 }
-
-#[cfg(test)]
-#[expect(clippy::unwrap_used, reason = "a test that cannot make its own input should fail")]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_disk_that_fills_up_leaves_the_old_file_and_nothing_else() {
-        let directory = tempfile::tempdir().unwrap();
-        let path = directory.path().join("machine.json");
-        fs::write(&path, "the old one").unwrap();
-        let error = replace(&path, |file| {
-            file.write_all(b"half of the new o")?;
-            Err(io::ErrorKind::StorageFull.into())
-        });
-        assert_eq!(error.unwrap_err().kind(), io::ErrorKind::StorageFull);
-        assert_eq!(fs::read_to_string(&path).unwrap(), "the old one");
-        assert_eq!(fs::read_dir(directory.path()).unwrap().count(), 1);
-    }
-
-    #[test]
-    fn a_new_file_takes_the_old_one_s_place_with_the_rights_of_any_file() {
-        let directory = tempfile::tempdir().unwrap();
-        let (path, ordinary) =
-            (directory.path().join("machine.json"), directory.path().join("ordinary"));
-        fs::write(&path, "the old one").unwrap();
-        fs::write(&ordinary, "").unwrap();
-        replace(&path, |file| file.write_all(b"the new one")).unwrap();
-        assert_eq!(fs::read_to_string(&path).unwrap(), "the new one");
-        let mode = |path| fs::metadata(path).unwrap().permissions().mode();
-        assert_eq!(mode(&path), mode(&ordinary));
-    }
-}

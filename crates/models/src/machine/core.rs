@@ -102,18 +102,3 @@ fn bytes_of(size: &str) -> Option<u64> {
     };
     digits.parse::<u64>().ok()?.checked_mul(unit)
 }
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn sizes_have_units() {
-        assert_eq!(bytes_of("32K"), Some(32 << 10));
-        assert_eq!(bytes_of("8M"), Some(8 << 20));
-        assert_eq!(bytes_of("512"), Some(512));
-        for wrong in ["", "K", "3X", "99999999999999999999K", "18446744073709551615G"] {
-            assert_eq!(bytes_of(wrong), None, "{wrong}");
-        }
-    }
-}

@@ -21,19 +21,3 @@ pub(super) fn parse(text: &str) -> Option<CoreSet> {
     }
     Some(cores)
 }
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_list_is_ranges_and_numbers() {
-        let cores = |text| parse(text).map(|cores| cores.into_iter().collect::<Vec<_>>());
-        assert_eq!(cores("0-2,8,10-11\n"), Some(vec![0, 1, 2, 8, 10, 11]));
-        assert_eq!(cores("5"), Some(vec![5]));
-        assert_eq!(cores("\n"), Some(vec![]));
-        for wrong in ["x", "3-1", "0-", "-3", "0-4294967295", "1;2"] {
-            assert_eq!(cores(wrong), None, "{wrong}");
-        }
-    }
-}

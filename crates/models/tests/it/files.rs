@@ -3,11 +3,13 @@
 
 use crate::sample_machine::{fingerprint, machine, table};
 use models::decision::DecisionTable;
-use models::file::FileError;
+use models::file::{FileError, replace};
 use models::machine::Fingerprint;
 use models::machine::PairClass;
 use models::machine_file::Machine;
 use std::fs;
+use std::io::{self, Write};
+use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
 
 const HERE: &str = "machine.json";
@@ -175,4 +177,31 @@ fn a_class_nobody_has_measured_is_stood_in_for_by_a_farther_one_of_the_same_node
         "no memory is shared between nodes"
     );
     assert!(!machine.costs(PairClass::SameCore).unwrap().joins.is_empty());
+}
+
+#[test]
+fn a_disk_that_fills_up_leaves_the_old_file_and_nothing_else() {
+    let directory = tempfile::tempdir().unwrap();
+    let path = directory.path().join("machine.json");
+    fs::write(&path, "the old one").unwrap();
+    let error = replace(&path, |file| {
+        file.write_all(b"half of the new o")?;
+        Err(io::ErrorKind::StorageFull.into())
+    });
+    assert_eq!(error.unwrap_err().kind(), io::ErrorKind::StorageFull);
+    assert_eq!(fs::read_to_string(&path).unwrap(), "the old one");
+    assert_eq!(fs::read_dir(directory.path()).unwrap().count(), 1);
+}
+
+#[test]
+fn a_new_file_takes_the_old_one_s_place_with_the_rights_of_any_file() {
+    let directory = tempfile::tempdir().unwrap();
+    let path = directory.path().join("machine.json");
+    let ordinary = directory.path().join("ordinary");
+    fs::write(&path, "the old one").unwrap();
+    fs::write(&ordinary, "").unwrap();
+    replace(&path, |file| file.write_all(b"the new one")).unwrap();
+    assert_eq!(fs::read_to_string(&path).unwrap(), "the new one");
+    let mode = |path| fs::metadata(path).unwrap().permissions().mode();
+    assert_eq!(mode(&path), mode(&ordinary));
 }

@@ -2,6 +2,7 @@
 
 #![expect(clippy::unwrap_used, reason = "a test that cannot make its own input should fail")]
 
+mod agreement;
 mod files;
 mod fits;
 mod formulas;

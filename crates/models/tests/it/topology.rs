@@ -137,6 +137,39 @@ fn a_socket_with_two_last_levels_has_shared_caches() {
     assert_eq!(machine.fingerprint().caches, [0, 0, 32 << 20]);
 }
 
+#[test]
+fn a_list_of_cores_is_ranges_and_numbers() {
+    // Core 7 alone has a topology, which counts where the list is none.
+    let cores = |list| {
+        let tree = Tree::new();
+        tree.topology(7, 0, "7").online(list).named();
+        tree.look().usable()
+    };
+    assert_eq!(cores("0-2,8,10-11\n"), [0, 1, 2, 8, 10, 11]);
+    assert_eq!(cores("5"), [5]);
+    assert_eq!(cores("\n"), cores(""), "an empty list is a list");
+    assert_ne!(cores("\n"), [7]);
+    for wrong in ["x", "3-1", "0-", "-3", "0-4294967295", "1;2"] {
+        assert_eq!(cores(wrong), [7], "{wrong}");
+    }
+}
+
+#[test]
+fn sizes_of_caches_have_units() {
+    let bytes = |size| {
+        let tree = Tree::new();
+        tree.online("0").allowed("0").named().topology(0, 0, "0");
+        tree.cache(0, 0, (1, "Data", size), "0");
+        tree.look().fingerprint().caches.clone()
+    };
+    assert_eq!(bytes("32K"), [32 << 10]);
+    assert_eq!(bytes("8M"), [8 << 20]);
+    assert_eq!(bytes("512"), [512]);
+    for wrong in ["", "K", "3X", "99999999999999999999K", "18446744073709551615G"] {
+        assert!(bytes(wrong).iter().all(|bytes| *bytes == 0), "{wrong}");
+    }
+}
+
 /// Fast cores with two threads beside slow ones that share a second level by fours.
 #[test]
 fn hybrid_cores() {
