@@ -17,12 +17,12 @@ use crate::CollectiveError;
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Sizes {
     ranks: u32,
-    kind: Kind,
+    kind: BlockSizes,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
-enum Kind {
-    /// The same for everyone.
+enum BlockSizes {
+    /// The same for all ranks.
     Equal { bytes: u64 },
     /// As equal as whole elements can be: the first `larger` parts have an element more than the
     /// others.
@@ -41,7 +41,7 @@ impl Sizes {
         let too_many =
             CollectiveError::TooManyBytes { what: "the blocks of all ranks", count, bytes };
         count.checked_mul(bytes).ok_or(too_many)?;
-        Ok(Sizes { ranks, kind: Kind::Equal { bytes } })
+        Ok(Sizes { ranks, kind: BlockSizes::Equal { bytes } })
     }
 
     /// A number of bytes for each rank, in rank order.
@@ -62,15 +62,15 @@ impl Sizes {
         // A rank has a number of 32 bits, so no graph has more whatever their number
         // reads as here.
         let ranks = u32::try_from(bytes.len()).unwrap_or(u32::MAX);
-        Ok(Sizes { ranks, kind: Kind::Each { offsets } })
+        Ok(Sizes { ranks, kind: BlockSizes::Each { offsets } })
     }
 
     /// `bytes` bytes, a whole number of elements of `unit` bytes, in as equal parts as can be.
     pub(crate) fn even(parts: u32, bytes: u64, unit: u64) -> Self {
         let count = bytes / unit;
         let kind = match u64::from(parts) {
-            0 => Kind::Equal { bytes: 0 },
-            parts => Kind::Even { elements: count / parts, larger: count % parts, unit },
+            0 => BlockSizes::Equal { bytes: 0 },
+            parts => BlockSizes::Even { elements: count / parts, larger: count % parts, unit },
         };
         Sizes { ranks: parts, kind }
     }
@@ -105,11 +105,11 @@ impl Sizes {
         let rank = rank.min(self.ranks);
         let before = u64::from(rank);
         match &self.kind {
-            Kind::Equal { bytes } => before * bytes,
-            Kind::Even { elements, larger, unit } => {
+            BlockSizes::Equal { bytes } => before * bytes,
+            BlockSizes::Even { elements, larger, unit } => {
                 (before * elements + before.min(*larger)) * unit
             }
-            Kind::Each { offsets } => offsets[rank as usize],
+            BlockSizes::Each { offsets } => offsets[rank as usize],
         }
     }
 
@@ -122,8 +122,8 @@ impl Sizes {
     /// The sizes of `count` ranks from `first` on, none of them beyond the last rank.
     pub(crate) fn part(&self, first: u32, count: u32) -> Sizes {
         let kind = match &self.kind {
-            Kind::Equal { bytes } => Kind::Equal { bytes: *bytes },
-            _ => Kind::Each {
+            BlockSizes::Equal { bytes } => BlockSizes::Equal { bytes: *bytes },
+            _ => BlockSizes::Each {
                 offsets: (first..=first + count)
                     .map(|rank| self.offset(rank) - self.offset(first))
                     .collect(),
@@ -140,7 +140,7 @@ impl Sizes {
         };
         Sizes {
             ranks: groups,
-            kind: Kind::Each {
+            kind: BlockSizes::Each {
                 offsets: (0..=groups).map(|group| self.offset(start(group))).collect(),
             },
         }

@@ -10,7 +10,7 @@ use std::path::{Path, PathBuf};
 
 /// A kind of file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Kind {
+pub struct FileKind {
     /// The name in the file's first field.
     pub name: &'static str,
     /// The version that is written, and the only one that is read.
@@ -19,15 +19,15 @@ pub struct Kind {
     pub remedy: &'static str,
 }
 
-impl Kind {
+impl FileKind {
     /// Measurements of a machine: [`Machine`](crate::machine_file::Machine).
-    pub const MACHINE: Kind = Kind {
+    pub const MACHINE: FileKind = FileKind {
         name: "tradewind machine",
         version: 2,
         remedy: "measure this machine with `tradewind measure plogp`",
     };
     /// Choices of algorithms: [`DecisionTable`](crate::decision::DecisionTable).
-    pub const DECISION_TABLE: Kind = Kind {
+    pub const DECISION_TABLE: FileKind = FileKind {
         name: "tradewind decision table",
         version: 2,
         remedy: "write a new one with `tradewind tune`, without which the built-in table is used",
@@ -44,7 +44,7 @@ pub enum FileError {
         /// The file.
         path: PathBuf,
         /// The expected kind.
-        kind: &'static Kind,
+        kind: &'static FileKind,
         /// The error of the operating system.
         source: io::Error,
     },
@@ -57,7 +57,7 @@ pub enum FileError {
         /// The file.
         path: PathBuf,
         /// The expected kind.
-        kind: &'static Kind,
+        kind: &'static FileKind,
         /// Line, from 1; 0 if it lies with the file as a whole.
         line: usize,
         /// Column, from 1.
@@ -73,7 +73,7 @@ pub enum FileError {
         /// The file.
         path: PathBuf,
         /// The expected kind.
-        kind: &'static Kind,
+        kind: &'static FileKind,
         /// The kind in the file.
         found: String,
     },
@@ -86,7 +86,7 @@ pub enum FileError {
         /// The file.
         path: PathBuf,
         /// Its kind.
-        kind: &'static Kind,
+        kind: &'static FileKind,
         /// Its version.
         found: u32,
     },
@@ -100,7 +100,7 @@ pub enum FileError {
         /// The file.
         path: PathBuf,
         /// Its kind.
-        kind: &'static Kind,
+        kind: &'static FileKind,
         /// Its version.
         found: u32,
     },
@@ -110,7 +110,7 @@ pub enum FileError {
         /// The file.
         path: PathBuf,
         /// Its kind.
-        kind: &'static Kind,
+        kind: &'static FileKind,
         /// Each difference in words: "4 cores there, 8 here".
         differences: Vec<String>,
     },
@@ -152,7 +152,7 @@ struct Header {
 ///
 /// # Errors
 /// [`FileError`], which names the file, the place, and what to do.
-pub fn read<T: DeserializeOwned>(path: &Path, kind: &'static Kind) -> Result<T, FileError> {
+pub fn read<T: DeserializeOwned>(path: &Path, kind: &'static FileKind) -> Result<T, FileError> {
     let bytes = fs::read(path).map_err(|source| FileError::Unreadable {
         path: path.to_owned(),
         kind,
@@ -164,7 +164,7 @@ pub fn read<T: DeserializeOwned>(path: &Path, kind: &'static Kind) -> Result<T, 
 /// The content of a file with these bytes; the path is for messages.
 pub(crate) fn parse<T: DeserializeOwned>(
     path: &Path,
-    kind: &'static Kind,
+    kind: &'static FileKind,
     bytes: &[u8],
 ) -> Result<T, FileError> {
     let header: Header = from_json(path, kind, bytes)?;
@@ -182,7 +182,7 @@ pub(crate) fn parse<T: DeserializeOwned>(
 /// Compares the fingerprint in a file with that of this machine.
 pub(crate) fn belongs(
     path: &Path,
-    kind: &'static Kind,
+    kind: &'static FileKind,
     file: &Fingerprint,
     here: &Fingerprint,
 ) -> Result<(), FileError> {
@@ -193,7 +193,7 @@ pub(crate) fn belongs(
 }
 
 /// The bytes of a file with this content.
-pub(crate) fn to_bytes<T: Serialize>(kind: &'static Kind, content: &T) -> io::Result<Vec<u8>> {
+pub(crate) fn to_bytes<T: Serialize>(kind: &'static FileKind, content: &T) -> io::Result<Vec<u8>> {
     let envelope = Envelope { format: kind.name.to_owned(), version: kind.version, content };
     let mut bytes = serde_json::to_vec_pretty(&envelope)?;
     bytes.push(b'\n');
@@ -204,7 +204,11 @@ pub(crate) fn to_bytes<T: Serialize>(kind: &'static Kind, content: &T) -> io::Re
 ///
 /// # Errors
 /// [`FileError::Unwritable`]; the old file is still there.
-pub fn write<T: Serialize>(path: &Path, kind: &'static Kind, content: &T) -> Result<(), FileError> {
+pub fn write<T: Serialize>(
+    path: &Path,
+    kind: &'static FileKind,
+    content: &T,
+) -> Result<(), FileError> {
     let unwritable = |source| FileError::Unwritable { path: path.to_owned(), source };
     let bytes = to_bytes(kind, content).map_err(unwritable)?;
     replace(path, |file| file.write_all(&bytes)).map_err(unwritable)
@@ -235,7 +239,7 @@ pub fn replace(path: &Path, write: impl FnOnce(&mut File) -> io::Result<()>) -> 
 
 fn from_json<'a, T: Deserialize<'a>>(
     path: &Path,
-    kind: &'static Kind,
+    kind: &'static FileKind,
     bytes: &'a [u8],
 ) -> Result<T, FileError> {
     let mut reader = serde_json::Deserializer::from_slice(bytes);

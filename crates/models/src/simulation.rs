@@ -30,4 +30,4 @@ mod program;
 
 pub use bounds::{Bounds, bounds};
 pub use play::run;
-pub use program::{Constants, Counts, Curve, KNOTS, Moment, Program, Rank, Step};
+pub use program::{Constants, Counts, Curve, KNOTS, Moment, Program, ProgramStep, Rank};

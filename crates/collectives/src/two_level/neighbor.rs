@@ -81,7 +81,7 @@ struct Item {
 
 /// The steps, which are the tags of their messages.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-enum Step {
+enum DeliveryStep {
     /// Inside a node: to the leader for another node, and to receivers on the same node.
     Up,
     Between,
@@ -91,7 +91,7 @@ enum Step {
 
 /// Messages by step, sender and receiver, with the numbers of the items in them. At most one of a
 /// step for two ranks, with its items in the same order on both.
-type Messages = BTreeMap<(Step, u32, u32), BTreeSet<usize>>;
+type Messages = BTreeMap<(DeliveryStep, u32, u32), BTreeSet<usize>>;
 
 /// Builds this rank's part in delivering all items; its input is `given` blocks of so many bytes.
 fn build(
@@ -137,7 +137,7 @@ fn messages(rank: u32, nodes: &[u32], items: &[Item]) -> Messages {
     let node = |rank: u32| nodes[rank as usize];
     let leaders = NodeLeaders::new(nodes, items);
     let mut messages = Messages::new();
-    let mut goes = |step: Step, from: u32, to: u32, number: usize| {
+    let mut goes = |step: DeliveryStep, from: u32, to: u32, number: usize| {
         if from != to && (from == rank || to == rank) {
             messages.entry((step, from, to)).or_default().insert(number);
         }
@@ -147,13 +147,13 @@ fn messages(rank: u32, nodes: &[u32], items: &[Item]) -> Messages {
             let here = node(edge.from);
             let there = node(edge.to);
             if here == there {
-                goes(Step::Up, edge.from, edge.to, number);
+                goes(DeliveryStep::Up, edge.from, edge.to, number);
                 continue;
             }
             let (leader, hearer) = leaders.between(here, there, edge);
-            goes(Step::Up, edge.from, leader, number);
-            goes(Step::Between, leader, hearer, number);
-            goes(Step::Down, hearer, edge.to, number);
+            goes(DeliveryStep::Up, edge.from, leader, number);
+            goes(DeliveryStep::Between, leader, hearer, number);
+            goes(DeliveryStep::Down, hearer, edge.to, number);
         }
     }
     messages

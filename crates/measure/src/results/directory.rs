@@ -1,12 +1,12 @@
 //! A directory of results.
 
 use super::{Part, csv};
-use models::file::{self, FileError, Kind};
+use models::file::{self, FileError, FileKind};
 use std::fs::{self, File};
 use std::io;
 use std::path::{Path, PathBuf};
 
-const PART: Kind = Kind {
+const PART: FileKind = FileKind {
     name: "tradewind measurement",
     version: 2,
     remedy: "remove it and measure again with `tradewind measure`",

@@ -1,6 +1,6 @@
 //! The decision table: what is kept, its file, and what may be missing from it.
 
-use crate::file::{self, FileError, Kind};
+use crate::file::{self, FileError, FileKind};
 use crate::machine::Fingerprint;
 use collectives::{Choice, Levels};
 
@@ -167,7 +167,7 @@ impl DecisionTable {
     /// # Errors
     /// [`FileError`], which names the file, the place, and what to do.
     pub fn read(path: &Path) -> Result<Self, FileError> {
-        file::read(path, &Kind::DECISION_TABLE)
+        file::read(path, &FileKind::DECISION_TABLE)
     }
 
     /// Reads the table of this machine.
@@ -176,7 +176,7 @@ impl DecisionTable {
     /// As [`read`](Self::read), and [`FileError::OtherMachine`].
     pub fn read_for(path: &Path, here: &Fingerprint) -> Result<Self, FileError> {
         let table = Self::read(path)?;
-        file::belongs(path, &Kind::DECISION_TABLE, &table.fingerprint, here)?;
+        file::belongs(path, &FileKind::DECISION_TABLE, &table.fingerprint, here)?;
         Ok(table)
     }
 
@@ -185,7 +185,7 @@ impl DecisionTable {
     /// # Errors
     /// As [`read`](Self::read).
     pub fn from_bytes(path: &Path, bytes: &[u8]) -> Result<Self, FileError> {
-        file::parse(path, &Kind::DECISION_TABLE, bytes)
+        file::parse(path, &FileKind::DECISION_TABLE, bytes)
     }
 
     /// As [`from_bytes`](Self::from_bytes), for the machine here.
@@ -198,7 +198,7 @@ impl DecisionTable {
         here: &Fingerprint,
     ) -> Result<Self, FileError> {
         let table = Self::from_bytes(path, bytes)?;
-        file::belongs(path, &Kind::DECISION_TABLE, &table.fingerprint, here)?;
+        file::belongs(path, &FileKind::DECISION_TABLE, &table.fingerprint, here)?;
         Ok(table)
     }
 
@@ -207,7 +207,7 @@ impl DecisionTable {
     /// # Errors
     /// Errors of the JSON writer.
     pub fn to_bytes(&self) -> io::Result<Vec<u8>> {
-        file::to_bytes(&Kind::DECISION_TABLE, self)
+        file::to_bytes(&FileKind::DECISION_TABLE, self)
     }
 
     /// Writes the file, whole or not at all: on an error, such as a full disk, the old file is
@@ -216,7 +216,7 @@ impl DecisionTable {
     /// # Errors
     /// [`FileError::Unwritable`].
     pub fn write(&self, path: &Path) -> Result<(), FileError> {
-        file::write(path, &Kind::DECISION_TABLE, self)
+        file::write(path, &FileKind::DECISION_TABLE, self)
     }
 
     /// Returns the gaps of the table: operations without a row, and sizes that a row leaves out.

@@ -1,7 +1,7 @@
 //! Contents of the file.
 
 use crate::costs::Costs;
-use crate::file::{self, FileError, Kind};
+use crate::file::{self, FileError, FileKind};
 use crate::formulas::join::JoinCosts;
 use crate::machine::Fingerprint;
 use crate::machine::PairClass;
@@ -134,7 +134,7 @@ impl Machine {
     /// # Errors
     /// [`FileError`], which names the file, the place, and what to do.
     pub fn read(path: &Path) -> Result<Self, FileError> {
-        file::read(path, &Kind::MACHINE)
+        file::read(path, &FileKind::MACHINE)
     }
 
     /// Reads the file of this machine.
@@ -144,7 +144,7 @@ impl Machine {
     /// machine here.
     pub fn read_for(path: &Path, here: &Fingerprint) -> Result<Self, FileError> {
         let machine = Self::read(path)?;
-        file::belongs(path, &Kind::MACHINE, &machine.fingerprint, here)?;
+        file::belongs(path, &FileKind::MACHINE, &machine.fingerprint, here)?;
         Ok(machine)
     }
 
@@ -153,7 +153,7 @@ impl Machine {
     /// # Errors
     /// As [`read`](Self::read).
     pub fn from_bytes(path: &Path, bytes: &[u8]) -> Result<Self, FileError> {
-        file::parse(path, &Kind::MACHINE, bytes)
+        file::parse(path, &FileKind::MACHINE, bytes)
     }
 
     /// The bytes of the file.
@@ -161,7 +161,7 @@ impl Machine {
     /// # Errors
     /// Errors of the JSON writer.
     pub fn to_bytes(&self) -> io::Result<Vec<u8>> {
-        file::to_bytes(&Kind::MACHINE, self)
+        file::to_bytes(&FileKind::MACHINE, self)
     }
 
     /// Writes the file, whole or not at all: on an error, such as a full disk, the old file is
@@ -170,7 +170,7 @@ impl Machine {
     /// # Errors
     /// [`FileError::Unwritable`].
     pub fn write(&self, path: &Path) -> Result<(), FileError> {
-        file::write(path, &Kind::MACHINE, self)
+        file::write(path, &FileKind::MACHINE, self)
     }
 
     /// Returns the costs of operations among ranks with no pair farther apart than this; `None`

@@ -9,7 +9,7 @@ pub struct Program {
     /// The ranks, in order.
     pub ranks: Vec<Rank>,
     /// The operations of all of them.
-    pub steps: Vec<Step>,
+    pub steps: Vec<ProgramStep>,
 }
 
 /// Work of a rank besides its operations.
@@ -25,7 +25,7 @@ pub struct Rank {
 
 /// An operation.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Step {
+pub struct ProgramStep {
     /// Its rank.
     pub rank: usize,
     /// The rank of the memory it copies from.

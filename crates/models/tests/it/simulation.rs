@@ -2,7 +2,7 @@
 //! that are known.
 
 use models::simulation::fit::{Sample, fit};
-use models::simulation::{Constants, Curve, KNOTS, Program, Rank, Step, bounds, run};
+use models::simulation::{Constants, Curve, KNOTS, Program, ProgramStep, Rank, bounds, run};
 use proptest::prelude::*;
 
 /// 1 µs to begin and end, 0.5 an operation, 0.25 a crossing, 4 a switch, 1 µs for each 64 bytes
@@ -20,8 +20,8 @@ fn constants() -> Constants {
     }
 }
 
-fn step(rank: usize, waits: u32, copied: u64, enables: &[usize], number: usize) -> Step {
-    Step {
+fn step(rank: usize, waits: u32, copied: u64, enables: &[usize], number: usize) -> ProgramStep {
+    ProgramStep {
         rank,
         from: rank,
         waits,
@@ -40,8 +40,10 @@ fn flat(ranks: usize) -> Program {
         program.ranks[rank].output = 64;
         let (send, receive) = (program.steps.len(), program.steps.len() + 1);
         program.ranks[0].starts.push(send);
-        program.steps.push(Step { completes: vec![send, receive], ..step(0, 1, 64, &[], send) });
-        program.steps.push(Step { completes: Vec::new(), ..step(rank, 1, 0, &[], receive) });
+        program
+            .steps
+            .push(ProgramStep { completes: vec![send, receive], ..step(0, 1, 64, &[], send) });
+        program.steps.push(ProgramStep { completes: Vec::new(), ..step(rank, 1, 0, &[], receive) });
     }
     program
 }
@@ -111,7 +113,9 @@ fn programs() -> impl Strategy<Value = Program> {
             let (from, to) = (from % ranks, to % ranks);
             let after = after && number > 0;
             program.ranks[from].starts.push(number);
-            program.steps.push(Step { from, ..step(to, 1 + u32::from(after), bytes, &[], number) });
+            program
+                .steps
+                .push(ProgramStep { from, ..step(to, 1 + u32::from(after), bytes, &[], number) });
             if after {
                 program.steps[number - 1].enables.push(number);
             }

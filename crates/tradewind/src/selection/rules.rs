@@ -51,7 +51,7 @@ fn unchecked(Decisions { path, content }: &Decisions) -> Result<DecisionTable, F
     match content {
         Ok(bytes) => DecisionTable::from_bytes(path, bytes),
         Err(why) => {
-            let kind = &models::file::Kind::DECISION_TABLE;
+            let kind = &models::file::FileKind::DECISION_TABLE;
             let source = std::io::Error::other(why.clone());
             Err(FileError::Unreadable { path: path.clone(), kind, source })
         }

@@ -8,7 +8,7 @@ use goal::graph::Access;
 use goal::limits;
 use goal::link::{Delivery, LinkOptions, Linked, LinkedRank, link_checked};
 use goal::schedule::{Kind, ScheduleView};
-use models::simulation::{Program, Rank, Step};
+use models::simulation::{Program, ProgramStep, Rank};
 
 impl CollectiveCall {
     /// Returns the operations of all ranks under the plan. Messages of up to `eager_limit` bytes
@@ -81,7 +81,7 @@ fn add_rank(program: &mut Program, rank: usize, first: usize, linked: &LinkedRan
             (Kind::Receive, delivery) => matches!(delivery, Delivery::Eager | Delivery::Rendezvous),
             _ => false,
         };
-        program.steps.push(Step {
+        program.steps.push(ProgramStep {
             rank,
             from: rank,
             waits: link.threshold,
@@ -131,7 +131,7 @@ fn add_posts(program: &mut Program, rank: usize, first: usize, linked: &LinkedRa
             .iter_mut()
             .filter(|start| **start == operation)
             .for_each(|start| *start = post);
-        program.steps.push(Step {
+        program.steps.push(ProgramStep {
             rank,
             from: rank,
             waits: link.local,
@@ -144,7 +144,7 @@ fn add_posts(program: &mut Program, rank: usize, first: usize, linked: &LinkedRa
 }
 
 /// Adds the dependencies between the two ends of a message.
-fn connect(steps: &mut [Step], send: usize, receive: usize, delivery: Delivery) {
+fn connect(steps: &mut [ProgramStep], send: usize, receive: usize, delivery: Delivery) {
     match delivery {
         Delivery::Immediate => {
             let after = std::mem::take(&mut steps[receive].enables);

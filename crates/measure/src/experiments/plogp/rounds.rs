@@ -4,14 +4,15 @@ use super::survey::Survey;
 use super::transport::Reading;
 use crate::harness::Error;
 use crate::statistics::median;
-use models::file::{self, Kind};
+use models::file::{self, FileKind};
 use models::machine_file::StartCosts;
 use models::parameters::ParametersError;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
-const KIND: Kind = Kind { name: "tradewind rounds", version: 1, remedy: "begin anew with --again" };
+const KIND: FileKind =
+    FileKind { name: "tradewind rounds", version: 1, remedy: "begin anew with --again" };
 
 /// Every pass, by class and engine.
 #[derive(Debug, Default, Serialize, Deserialize)]
