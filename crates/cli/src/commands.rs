@@ -8,6 +8,7 @@ mod kernel;
 mod man;
 mod measure;
 mod overlap;
+mod rank;
 mod report;
 mod run;
 pub(crate) mod schedule;
@@ -45,15 +46,8 @@ pub(crate) enum Command {
     Convert(convert::Arguments),
     Completions(completions::Arguments),
     Man(man::Arguments),
-    /// Is one rank of a measurement.
     #[command(hide = true)]
-    OverlapRank(overlap::rank::Arguments),
-    /// Is one rank of an experiment.
-    #[command(hide = true)]
-    MeasureRank(measure::suite::rank::Arguments),
-    /// Is one rank of a GOAL file.
-    #[command(hide = true)]
-    ExecRank(exec::rank::Arguments),
+    Rank(rank::Arguments),
     /// Is the node service of a job that another launcher has started.
     #[command(hide = true)]
     Serve(serve::Arguments),
@@ -73,14 +67,12 @@ impl Command {
             Command::Run(arguments) => run::execute(arguments),
             Command::Tour(arguments) => tour::execute(&arguments, format),
             Command::Overlap(arguments) => overlap::execute(&arguments, format),
-            Command::OverlapRank(arguments) => overlap::rank::execute(&arguments),
             Command::Measure(arguments) => measure::execute(arguments, format),
             Command::Tune(arguments) => tune::execute(&arguments, format),
             Command::Report(arguments) => report::execute(&arguments, format),
-            Command::MeasureRank(arguments) => measure::suite::rank::execute(&arguments),
+            Command::Rank(arguments) => rank::execute(&arguments),
             Command::Schedule(arguments) => schedule::execute(&arguments, format),
             Command::Exec(arguments) => exec::execute(&arguments, format),
-            Command::ExecRank(arguments) => exec::rank::execute(&arguments),
             Command::Kernel(arguments) => kernel::execute(&arguments, format),
             Command::Trace(arguments) => trace::execute(&arguments),
             Command::Check(arguments) => check::execute(&arguments, format),

@@ -44,6 +44,7 @@ mod error;
 mod experiment;
 mod finding;
 pub mod processor_time;
+pub mod rank_processes;
 pub mod repetition;
 mod setting;
 mod threads;

@@ -1,41 +1,27 @@
-//! Starting the ranks, and hearing what comes of it.
+//! Starting the ranks of a GOAL file.
 
 use super::rank::{self, Report};
 use crate::failure::Failure;
-use service::launcher::{LaunchOptions, Line, Outcome, Output, Stream, launch};
-use std::ffi::OsString;
+use measure::harness::rank_processes::{RankLine, run_ranks};
+use service::launcher::{LaunchOptions, Outcome};
 use std::path::Path;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::mpsc;
 
-/// Runs this very program as the ranks of the file, until they have ended; gives what rank 0 has
-/// reported.
+/// Runs the ranks of the file until they have ended. Returns what rank 0 has reported.
 pub(super) fn run(
     file: &Path,
-    mut options: LaunchOptions,
+    options: LaunchOptions,
 ) -> Result<(Outcome, Option<Report>), Failure> {
-    let heard = Arc::new(Mutex::new(None));
-    options.output = Output::Lines(Box::new({
-        let heard = Arc::clone(&heard);
-        move |line| {
-            hear(line, &mut lock(&heard));
-            Ok(())
+    let (sender, reports) = mpsc::channel();
+    let outcome = run_ranks(&rank::command_line(file), options, move |line| {
+        match line {
+            RankLine::Report(report) => {
+                // The receiver lives until the job has ended.
+                let _ = sender.send(report);
+            }
+            RankLine::Text { text, .. } => eprintln!("{text}"),
         }
-    }));
-    let outcome = launch(&OsString::from("/proc/self/exe"), &rank::command_line(file), options)?;
-    let report = lock(&heard).take();
-    Ok((outcome, report))
-}
-
-fn lock(heard: &Mutex<Option<Report>>) -> MutexGuard<'_, Option<Report>> {
-    // Written in one step.
-    heard.lock().unwrap_or_else(PoisonError::into_inner)
-}
-
-/// Takes in a line of a rank's output.
-fn hear(line: Line<'_>, heard: &mut Option<Report>) {
-    match serde_json::from_slice(line.text) {
-        Ok(report) if line.stream == Stream::Output => *heard = Some(report),
-        // As text.
-        _ => eprintln!("{}", String::from_utf8_lossy(line.text)),
-    }
+        Ok(())
+    })?;
+    Ok((outcome, reports.try_iter().last()))
 }

@@ -4,20 +4,20 @@ use super::messages::Messages;
 use super::pattern;
 use super::placement::Placement;
 use super::verification::verify;
+use crate::commands::rank;
 use crate::failure::Failure;
 use crate::goal_file::GoalFile;
 use goal::graph::Graph;
+use measure::harness::rank_processes::report;
 use serde::{Deserialize, Serialize};
 use std::ffi::OsString;
-use std::io::Write;
 use std::path::{Path, PathBuf};
-use std::process::ExitCode;
 use tradewind::{Buffers, Communicator, Error, Job, Op};
 
 /// Number of wrong receives that a rank describes.
 const DESCRIBED: usize = 5;
 
-/// Is one rank of a GOAL file; `tradewind exec` starts it.
+/// Runs one rank of a GOAL file; `tradewind exec` starts it.
 #[derive(Debug, clap::Args)]
 pub(crate) struct Arguments {
     file: PathBuf,
@@ -32,13 +32,13 @@ pub(crate) struct Report {
     pub(crate) wrong: u64,
 }
 
-/// The command line that gets to [`execute`].
-pub(super) fn command_line(file: &Path) -> [OsString; 3] {
-    // Whatever the file is called, it is no option.
-    ["exec-rank".into(), "--".into(), file.into()]
+/// Returns the command line that calls [`execute`].
+pub(super) fn command_line(file: &Path) -> Vec<OsString> {
+    // The name of the file may begin like an option.
+    rank::command_line("file", ["--".into(), file.into()])
 }
 
-pub(crate) fn execute(arguments: &Arguments) -> Result<ExitCode, Failure> {
+pub(crate) fn execute(arguments: &Arguments) -> Result<(), Failure> {
     let job = Job::init()?;
     let world = job.world();
     let graphs = GoalFile::read(&arguments.file)?.graphs;
@@ -50,14 +50,11 @@ pub(crate) fn execute(arguments: &Arguments) -> Result<ExitCode, Failure> {
         );
         return Err(Failure::Malformed { path: arguments.file.clone(), problem });
     }
-    let report = run(world, graphs)?;
+    let result = run(world, graphs)?;
     if world.rank() == 0 {
-        let mut line = serde_json::to_vec(&report).map_err(std::io::Error::from)?;
-        line.push(b'\n');
-        std::io::stdout().write_all(&line)?;
+        report(&result)?;
     }
-    job.finish()?;
-    Ok(ExitCode::SUCCESS)
+    Ok(job.finish()?)
 }
 
 /// Runs this rank's graph with all others and checks what has arrived.

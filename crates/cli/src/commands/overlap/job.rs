@@ -1,4 +1,4 @@
-//! Measuring a row on rank processes: this very program, started as the ranks of a job.
+//! Rows measured on rank processes.
 
 use super::figures::{microseconds, name_and_size};
 use super::rank::Report;
@@ -7,25 +7,25 @@ use engine::Exit;
 use engine::node::EngineKind;
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 use measure::experiments::overlap::{Case, Row};
+use measure::harness::rank_processes::{RankLine, run_ranks};
 use service::ServiceError;
-use service::launcher::{LaunchOptions, Line, Outcome, Output, Stream, launch};
-use std::ffi::OsString;
+use service::launcher::{LaunchOptions, Outcome};
 use std::process::ExitCode;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::mpsc;
 
-/// Rows measured one after the other, and how far that is.
+/// Rows measured one after the other, with their progress.
 pub(crate) struct Measurements {
     ranks: u32,
     progress: ProgressBar,
 }
 
-/// Why a row could not be measured.
+/// Reason why a row was not measured.
 pub(crate) enum Interruption {
     /// The job could not be run.
     Job(ServiceError),
-    /// A rank failed; what it had to say it has said on standard error.
+    /// A rank failed; its message is on standard error.
     Rank { rank: u32, how: Exit, status: u8 },
-    /// All ranks ended well, and there is no row.
+    /// All ranks ended in order without a row.
     NoRow,
 }
 
@@ -41,15 +41,8 @@ impl From<engine::Error> for Interruption {
     }
 }
 
-/// Reports of rank 0 so far.
-#[derive(Default)]
-struct Reports {
-    computation_us: Option<f64>,
-    row: Option<Row>,
-}
-
 impl Measurements {
-    /// Of so many rows. Progress is shown on standard error, if that is a terminal; it is redrawn
+    /// Prepares so many rows. Progress is shown on standard error, if that is a terminal; it is redrawn
     /// when something happens and never by a clock, because redrawing takes processor time from the
     /// ranks.
     pub(crate) fn new(ranks: u32, rows: usize) -> Self {
@@ -61,8 +54,9 @@ impl Measurements {
         Measurements { ranks, progress }
     }
 
-    /// One row for each engine, right after each other so that they see the same machine, over the
-    /// same computation: that which the first engine settles, unless the case says it.
+    /// Measures one row for each engine, right after each other so that they meet the same state of
+    /// the machine, over the same computation: the one that the first engine determines, unless
+    /// the case contains one.
     pub(crate) fn compare(
         &self,
         case: &Case,
@@ -71,44 +65,57 @@ impl Measurements {
         let mut case = *case;
         let mut rows = Vec::new();
         for engine in engines {
-            let reports = self.run(&case, *engine)?;
-            case.computation_us = case.computation_us.or(reports.computation_us);
-            rows.push(reports.row.ok_or(Interruption::NoRow)?);
+            for report in self.run(&case, *engine)? {
+                match report {
+                    Report::Plan { computation_us, .. } => {
+                        case.computation_us.get_or_insert(computation_us);
+                    }
+                    Report::Row(row) => rows.push(row),
+                }
+            }
             self.progress.inc(1);
         }
-        Ok(rows)
+        if rows.len() == engines.len() { Ok(rows) } else { Err(Interruption::NoRow) }
     }
 
-    /// Runs the ranks, until they have ended.
-    fn run(&self, case: &Case, engine: EngineKind) -> Result<Reports, Interruption> {
+    /// Runs the ranks until they have ended. Returns the reports of rank 0.
+    fn run(&self, case: &Case, engine: EngineKind) -> Result<Vec<Report>, Interruption> {
         let what = format!("{}, {engine}", name_and_size(case.collective, case.bytes));
         self.progress.set_message(what.clone());
-        let reports = Arc::new(Mutex::new(Reports::default()));
-        let mut options = LaunchOptions::new(self.ranks, engine)?;
+        let options = LaunchOptions::new(self.ranks, engine)?;
         let arguments = super::rank::command_line(case, engine, options.job.cores);
-        options.output = Output::Lines(Box::new({
-            let reports = Arc::clone(&reports);
-            let progress = self.progress.clone();
-            move |line| {
-                read_line(line, &mut lock(&reports), &progress, &what);
-                Ok(())
+        let (sender, reports) = mpsc::channel();
+        let progress = self.progress.clone();
+        let outcome = run_ranks(&arguments, options, move |line| {
+            match line {
+                RankLine::Report(report) => {
+                    if let Report::Plan { computation_us, repetitions } = report {
+                        let computation = microseconds(computation_us);
+                        progress.set_message(format!(
+                            "{what}: {repetitions} times over {computation} µs of computation"
+                        ));
+                    }
+                    // The receiver lives until the job has ended.
+                    let _ = sender.send(report);
+                }
+                RankLine::Text { rank, text } => {
+                    progress.suspend(|| eprintln!("[{rank}] {text}"));
+                }
             }
-        }));
-        let program = OsString::from("/proc/self/exe");
-        let outcome = launch(&program, &arguments, options)?;
+            Ok(())
+        })?;
         if let Outcome { failed: Some((rank, how)), .. } = outcome {
             return Err(Interruption::Rank { rank, how, status: outcome.exit_status() });
         }
-        let reports = std::mem::take(&mut *lock(&reports));
-        Ok(reports)
+        Ok(reports.try_iter().collect())
     }
 
-    /// Takes the progress from the screen.
+    /// Removes the progress from the screen.
     pub(crate) fn finish(&self) {
         self.progress.finish_and_clear();
     }
 
-    /// The same, and says why there will be no result.
+    /// Removes the progress from the screen, and reports why there is no result.
     pub(crate) fn give_up(&self, interruption: Interruption) -> Result<ExitCode, Failure> {
         self.finish();
         match interruption {
@@ -123,32 +130,4 @@ impl Measurements {
             }
         }
     }
-}
-
-fn lock(reports: &Mutex<Reports>) -> MutexGuard<'_, Reports> {
-    // Each field is written in one step.
-    reports.lock().unwrap_or_else(PoisonError::into_inner)
-}
-
-/// Takes in a line of a rank's output.
-fn read_line(line: Line<'_>, reports: &mut Reports, progress: &ProgressBar, what: &str) {
-    if line.stream == Stream::Output {
-        match serde_json::from_slice(line.text) {
-            Ok(Report::Plan { computation_us, repetitions }) => {
-                reports.computation_us = Some(computation_us);
-                let computation = microseconds(computation_us);
-                progress.set_message(format!(
-                    "{what}: {repetitions} times over {computation} µs of computation"
-                ));
-                return;
-            }
-            Ok(Report::Row(row)) => {
-                reports.row = Some(row);
-                return;
-            }
-            // Not ours to understand, so ours to pass on.
-            Err(_) => {}
-        }
-    }
-    progress.suspend(|| eprintln!("[{}] {}", line.rank, String::from_utf8_lossy(line.text)));
 }

@@ -1,30 +1,29 @@
 //! One rank of a measurement: this program, started by itself.
 
-use crate::failure::Failure;
+use crate::commands::rank;
 use engine::node::EngineKind;
 use measure::experiments::overlap::{Case, Collective, Experiment, Row, Setting};
 use measure::harness::processor_time::RankKind;
+use measure::harness::rank_processes::report;
 use serde::{Deserialize, Serialize};
 use std::ffi::OsString;
-use std::io::Write;
-use std::process::ExitCode;
 use tradewind::Job;
 
 /// Seed of the skews of every measurement: two runs delay the same ranks in the same
 /// way.
 const SEED: u64 = 2011;
 
-/// A line that rank 0 writes to its standard output.
+/// Report of rank 0.
 #[derive(Debug, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub(crate) enum Report {
-    /// It is settled what will be done.
+    /// The measurement begins.
     Plan { computation_us: f64, repetitions: u32 },
     /// The result.
     Row(Row),
 }
 
-/// Is one rank of a measurement; `tradewind overlap` and `tradewind tour` start it.
+/// Measures one row; `tradewind overlap` and `tradewind tour` start it.
 #[derive(Debug, clap::Args)]
 pub(crate) struct Arguments {
     collective: Collective,
@@ -43,10 +42,9 @@ pub(crate) struct Arguments {
     repetitions: Option<u32>,
 }
 
-/// The command line that gets to [`execute`].
+/// Returns the command line that calls [`measure`].
 pub(super) fn command_line(case: &Case, engine: EngineKind, cores: u32) -> Vec<OsString> {
-    let mut words =
-        vec!["overlap-rank".to_owned(), case.collective.to_string(), case.bytes.to_string()];
+    let mut words = vec![case.collective.to_string(), case.bytes.to_string()];
     let mut option = |name: &str, value: String| words.extend([name.to_owned(), value]);
     option("--engine", engine.to_string());
     option("--cores", cores.to_string());
@@ -57,20 +55,10 @@ pub(super) fn command_line(case: &Case, engine: EngineKind, cores: u32) -> Vec<O
     if let Some(repetitions) = case.repetitions {
         option("--repetitions", repetitions.to_string());
     }
-    words.into_iter().map(OsString::from).collect()
+    rank::command_line("overlap", words.into_iter().map(OsString::from))
 }
 
-pub(crate) fn execute(arguments: &Arguments) -> Result<ExitCode, Failure> {
-    match measure(arguments) {
-        Ok(()) => Ok(ExitCode::SUCCESS),
-        Err(error) => {
-            eprintln!("{error}");
-            Ok(ExitCode::FAILURE)
-        }
-    }
-}
-
-fn measure(arguments: &Arguments) -> Result<(), measure::Error> {
+pub(crate) fn measure(arguments: &Arguments) -> Result<(), measure::Error> {
     let job = Job::init()?;
     let world = job.world();
     let setting = Setting {
@@ -89,20 +77,15 @@ fn measure(arguments: &Arguments) -> Result<(), measure::Error> {
     let is_first = world.rank() == 0;
     let row = Experiment::new(world, setting)?.measure(&case, |plan| {
         if is_first {
-            say(&Report::Plan {
+            // Without a reader, the launcher reports a missing result.
+            let _ = report(&Report::Plan {
                 computation_us: plan.computation_us,
                 repetitions: plan.repetitions,
             });
         }
     })?;
     if is_first {
-        say(&Report::Row(row));
+        let _ = report(&Report::Row(row));
     }
     Ok(job.finish()?)
-}
-
-fn say(report: &Report) {
-    let line = serde_json::to_string(report).unwrap_or_default();
-    // Without a reader, the launcher reports a missing result.
-    let _ = writeln!(std::io::stdout(), "{line}");
 }

@@ -4,9 +4,9 @@ use super::kept::SavedPart;
 use super::progress::Progress;
 use super::rank::{self, Report};
 use crate::failure::Failure;
+use measure::harness::rank_processes::{RankLine, run_ranks};
 use measure::harness::{Finding, Setting, Step};
-use service::launcher::{Binding, LaunchOptions, Line, Outcome, Output, Stream, launch};
-use std::ffi::OsString;
+use service::launcher::{Binding, LaunchOptions, Outcome};
 use std::ops::Range;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
@@ -47,22 +47,19 @@ pub(super) fn run(
     options.job.cores = shape.shared_cores;
     let expected: u64 = job.iter().map(|step| step.milliseconds).sum();
     options.limit = Some(STARTING + Duration::from_millis(expected) * PATIENCE);
-    let trouble = Arc::new(Mutex::new(None));
-    options.output = Output::Lines(Box::new({
-        let mut reader = ReportReader {
-            kept: Arc::clone(kept),
-            trouble: Arc::clone(&trouble),
-            progress: progress.clone(),
-            saved: None,
-        };
-        move |line| reader.read_line(line)
-    }));
     let arguments = {
         let kept = lock(kept);
         progress.begin(kept.what_comes());
         rank::command_line(kept.name(), steps.clone(), setting, kept.directory())
     };
-    let launched = launch(&OsString::from("/proc/self/exe"), &arguments, options);
+    let trouble = Arc::new(Mutex::new(None));
+    let mut reader = ReportReader {
+        kept: Arc::clone(kept),
+        trouble: Arc::clone(&trouble),
+        progress: progress.clone(),
+        saved: None,
+    };
+    let launched = run_ranks(&arguments, options, move |line| reader.read_line(line));
     if let Some(failure) = lock_any(&trouble).take() {
         return Err(failure);
     }
@@ -95,19 +92,20 @@ struct ReportReader {
 
 impl ReportReader {
     /// Reads a line. An error ends the ranks.
-    fn read_line(&mut self, line: Line<'_>) -> std::io::Result<()> {
-        if line.stream == Stream::Output
-            && let Ok(Report { step, findings }) = serde_json::from_slice(line.text)
-        {
-            return self.take_in(step, findings).map_err(|failure| {
-                let said = std::io::Error::other(failure.to_string());
-                lock_any(&self.trouble).get_or_insert(failure);
-                said
-            });
+    fn read_line(&mut self, line: RankLine<'_, Report>) -> std::io::Result<()> {
+        match line {
+            RankLine::Report(Report { step, findings }) => {
+                self.take_in(step, findings).map_err(|failure| {
+                    let said = std::io::Error::other(failure.to_string());
+                    lock_any(&self.trouble).get_or_insert(failure);
+                    said
+                })
+            }
+            RankLine::Text { rank, text } => {
+                self.progress.say(&format!("[{rank}] {text}"));
+                Ok(())
+            }
         }
-        // Not ours to understand, so ours to pass on.
-        self.progress.say(&format!("[{}] {}", line.rank, String::from_utf8_lossy(line.text)));
-        Ok(())
     }
 
     fn take_in(&mut self, step: usize, findings: Vec<Finding>) -> Result<(), Failure> {

@@ -1,35 +1,34 @@
 //! One rank of an experiment: this program, started by itself.
 
-use crate::failure::Failure;
+use crate::commands::rank;
 use measure::experiments::find;
+use measure::harness::rank_processes::report;
 use measure::harness::{Error, Finding, Setting, StepContext};
 use measure::results::Directory;
 use serde::{Deserialize, Serialize};
 use std::ffi::OsString;
-use std::io::Write;
 use std::ops::Range;
 use std::path::PathBuf;
-use std::process::ExitCode;
 use tradewind::Job;
 
-/// A line that rank 0 writes to its standard output: a step is made.
+/// Report of rank 0: a step is done.
 #[derive(Debug, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(super) struct Report {
-    /// Which, from 0.
+    /// Its index.
     pub(super) step: usize,
     /// Its findings.
     pub(super) findings: Vec<Finding>,
 }
 
-/// Is one rank; `tradewind measure` starts it.
+/// Runs steps of an experiment; `tradewind measure` starts it.
 #[derive(Debug, clap::Args)]
 pub(crate) struct Arguments {
     experiment: String,
-    /// The steps that this job makes: from this one …
+    /// First step of this job.
     #[arg(long)]
     first: usize,
-    /// … to the one before this.
+    /// Step after the last one of this job.
     #[arg(long)]
     end: usize,
     /// A setting, in JSON.
@@ -42,9 +41,9 @@ pub(crate) struct Arguments {
     directory: PathBuf,
 }
 
-/// Why this rank cannot go on.
+/// Failure of a rank.
 #[derive(Debug, thiserror::Error)]
-enum RankError {
+pub(crate) enum RankError {
     #[error(transparent)]
     Suite(#[from] Error),
     #[error(transparent)]
@@ -55,11 +54,11 @@ enum RankError {
     Steps(Range<usize>),
     #[error("the setting cannot be understood: {0}; only `tradewind measure` calls this")]
     Setting(#[from] serde_json::Error),
-    #[error("nobody hears what was found: {0}")]
-    Unheard(#[from] std::io::Error),
+    #[error("the findings cannot be written to standard output: {0}")]
+    Output(#[from] std::io::Error),
 }
 
-/// The command line that gets to [`execute`].
+/// Returns the command line that calls [`measure`].
 pub(super) fn command_line(
     name: &str,
     steps: Range<usize>,
@@ -75,20 +74,10 @@ pub(super) fn command_line(
         ("--directory", directory.path().into()),
     ];
     let options = options.into_iter().flat_map(|(option, value)| [option.into(), value]);
-    ["measure-rank".into(), name.into()].into_iter().chain(options).collect()
+    rank::command_line("steps", [name.into()].into_iter().chain(options))
 }
 
-pub(crate) fn execute(arguments: &Arguments) -> Result<ExitCode, Failure> {
-    match measure(arguments) {
-        Ok(()) => Ok(ExitCode::SUCCESS),
-        Err(error) => {
-            eprintln!("{error}");
-            Ok(ExitCode::FAILURE)
-        }
-    }
-}
-
-fn measure(arguments: &Arguments) -> Result<(), RankError> {
+pub(crate) fn measure(arguments: &Arguments) -> Result<(), RankError> {
     let range = arguments.first..arguments.end;
     let setting: Setting = serde_json::from_str(&arguments.setting)?;
     let experiment = find(&arguments.experiment).map(|build| build(&setting));
@@ -110,13 +99,8 @@ fn measure(arguments: &Arguments) -> Result<(), RankError> {
     for (step, number) in steps.iter().zip(range) {
         let findings = step.run(&here)?;
         if world.rank() == 0 {
-            say(&Report { step: number, findings })?;
+            report(&Report { step: number, findings })?;
         }
     }
     Ok(job.finish()?)
-}
-
-fn say(report: &Report) -> Result<(), RankError> {
-    let line = serde_json::to_string(report)?;
-    Ok(writeln!(std::io::stdout(), "{line}")?)
 }
