@@ -10,7 +10,7 @@
 //! [`harness`] is the interface of an experiment, with its tools: a
 //! [computation](harness::computation) of fixed length, a [clock](harness::clock) common to all
 //! processes of a node, and the [processor time](harness::processor_time) of a job.
-//! [`statistics`] contains order statistics, and [`page`] renders results.
+//! [`page`] renders results.
 #![forbid(unsafe_code)]
 
 pub mod experiments;
@@ -19,6 +19,5 @@ pub mod mapping;
 pub mod page;
 mod pairs;
 pub mod results;
-pub mod statistics;
 
 pub use harness::Error;

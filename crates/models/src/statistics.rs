@@ -42,13 +42,7 @@ impl Sample {
     pub fn of(values: Vec<f64>) -> Self {
         let mut sorted = values.clone();
         sorted.sort_by(f64::total_cmp);
-        let at = |share: f64| {
-            let Some(last) = sorted.len().checked_sub(1) else { return 0.0 };
-            let place = last as f64 * share;
-            let below = sorted[place as usize];
-            let above = sorted[(place as usize + 1).min(last)];
-            below + (above - below) * place.fract()
-        };
+        let at = |share| percentile(&sorted, share);
         let quantiles = Quantiles {
             minimum: at(0.0),
             p10: at(0.1),
@@ -62,12 +56,56 @@ impl Sample {
     }
 }
 
-/// The middle of these values; they are sorted by this. Zero if there are none.
-pub(crate) fn median(values: &mut [f64]) -> f64 {
-    values.sort_by(f64::total_cmp);
-    match values.len() {
-        0 => 0.0,
-        count if count % 2 == 1 => values[count / 2],
-        count => f64::midpoint(values[count / 2 - 1], values[count / 2]),
+/// Median and outer deciles of a sample. All zero if it is empty.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct Deciles {
+    /// Half of the values lie below.
+    pub median: f64,
+    /// A tenth of the values lies below.
+    pub p10: f64,
+    /// A tenth of the values lies above.
+    pub p90: f64,
+}
+
+impl Deciles {
+    /// Returns the deciles of these values, which may be in any order.
+    ///
+    /// ```
+    /// let deciles = models::statistics::Deciles::of(&[3.0, 1.0, 2.0]);
+    /// assert_eq!((deciles.p10, deciles.median, deciles.p90), (1.2, 2.0, 2.8));
+    /// ```
+    pub fn of(values: &[f64]) -> Self {
+        let mut sorted = values.to_vec();
+        sorted.sort_by(f64::total_cmp);
+        let at = |share| percentile(&sorted, share);
+        Deciles { median: at(0.5), p10: at(0.1), p90: at(0.9) }
     }
+}
+
+/// Returns the median of these values, which may be in any order; zero if there are none.
+///
+/// ```
+/// assert_eq!(models::statistics::median(&[4.0, 1.0, 3.0, 2.0]), 2.5);
+/// ```
+pub fn median(values: &[f64]) -> f64 {
+    let mut sorted = values.to_vec();
+    sorted.sort_by(f64::total_cmp);
+    percentile(&sorted, 0.5)
+}
+
+/// Returns the value below which this share (0 to 1) of ascending values lies, linear between the
+/// two nearest (definition 7 of Hyndman and Fan, "Sample Quantiles in Statistical Packages", 1996);
+/// zero if there are none.
+///
+/// ```
+/// assert_eq!(models::statistics::percentile(&[10.0, 20.0], 0.25), 12.5);
+/// ```
+pub fn percentile(sorted: &[f64], share: f64) -> f64 {
+    let Some(last) = sorted.len().checked_sub(1) else { return 0.0 };
+    let place = last as f64 * share.clamp(0.0, 1.0);
+    let below = (place as usize).min(last);
+    let above = (below + 1).min(last);
+    let weight = place - below as f64;
+    // In this form equal neighbours give themselves, without rounding.
+    sorted[below] + (sorted[above] - sorted[below]) * weight
 }

@@ -21,7 +21,7 @@ use clap::Parser;
 use common::{Format, Spread, count};
 use matrix::{Column, serial};
 use measure::harness::clock::{microseconds, now_ns};
-use measure::statistics::median;
+use models::statistics::median;
 use std::process::ExitCode;
 use tradewind::{Communicator, Op, Result};
 use versions::{Alone, Fetch, Message, SendReceive, Stage, Version};

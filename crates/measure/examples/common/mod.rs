@@ -8,7 +8,7 @@ pub(crate) use ranks::run;
 
 use clap::builder::RangedU64ValueParser;
 use comfy_table::{CellAlignment, Table, presets};
-use measure::statistics::Quantiles;
+use models::statistics::Deciles;
 use serde::ser::{Serialize, SerializeSeq, Serializer};
 use std::fmt;
 
@@ -64,19 +64,19 @@ pub(crate) fn at_least_one() -> RangedU64ValueParser<usize> {
 /// A figure over all rounds: the median, where the outer tenths begin, and how many rounds.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(crate) struct Spread {
-    summary: Quantiles,
+    summary: Deciles,
     rounds: usize,
 }
 
 impl Spread {
     pub(crate) fn of(rounds: &[f64]) -> Self {
-        Spread { summary: Quantiles::of(rounds), rounds: rounds.len() }
+        Spread { summary: Deciles::of(rounds), rounds: rounds.len() }
     }
 }
 
 impl fmt::Display for Spread {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Quantiles { median, p10, p90 } = self.summary;
+        let Deciles { median, p10, p90 } = self.summary;
         let digits = if median.abs() < 10.0 { 4 } else { 1 };
         write!(formatter, "{median:.digits$} [{p10:.digits$}..{p90:.digits$}]")
     }

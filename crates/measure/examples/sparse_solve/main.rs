@@ -19,7 +19,7 @@ use clap::Parser;
 use common::{Format, Spread, count};
 use input::{Input, Part};
 use measure::harness::clock::{microseconds, now_ns};
-use measure::statistics::median;
+use models::statistics::median;
 use plan::{Mapping, Plan};
 use solve::Solver;
 use std::path::PathBuf;

@@ -6,7 +6,7 @@ use crate::harness::repetition::Repetition;
 use crate::harness::{Error, Experiment, Finding, JobShape, Setting, Step, StepContext};
 use crate::pairs::{Exchange, Pattern, Receive};
 use crate::results::{Axis, Figure, Part, Point, Role, Series, Table, Value};
-use crate::statistics::median;
+use models::statistics::median;
 use rand::SeedableRng;
 use rand::rngs::StdRng;
 use rand::seq::SliceRandom;

@@ -177,7 +177,7 @@ fn row_of_map(
     laps: Repetition,
 ) -> Result<Vec<Finding>, Error> {
     let cell = |target: usize| {
-        let time = crate::statistics::median(&copies(here, SMALL, source, target, laps)?);
+        let time = models::statistics::median(&copies(here, SMALL, source, target, laps)?);
         let row = source / STEP;
         let column = target / STEP;
         let cell = Square {

@@ -5,7 +5,7 @@ use crate::harness::repetition::Repetition;
 use crate::harness::{Error, Experiment, Finding, JobShape, Setting, Step, StepContext};
 use crate::pairs::{Exchange, Pattern, Receive};
 use crate::results::{Axis, Categories, Colour, Figure, Map, Part, Point, Square};
-use crate::statistics::median;
+use models::statistics::median;
 
 const FIGURE: &str = "placement";
 const MAP: &str = "mappings";

@@ -66,7 +66,7 @@ fn row(part: &str, figure: &str, series: &Series, other: &Series) -> Option<Vec<
     ratios.sort_by(f64::total_cmp);
     let least = *ratios.first()?;
     let greatest = *ratios.last()?;
-    let median = crate::statistics::percentile(&ratios, 0.5);
+    let median = models::statistics::percentile(&ratios, 0.5);
     let count = ratios.len() as f64;
     let words = [part, figure, &series.name].map(Value::from);
     Some(words.into_iter().chain([count, median, least, greatest].map(Value::from)).collect())

@@ -1,6 +1,6 @@
 //! The typed form of one experiment's results.
 
-use crate::statistics::percentile;
+use models::statistics::percentile;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 
@@ -295,7 +295,7 @@ impl Point {
         }
     }
 
-    /// Quantiles of these repetitions; without any, the value is not a number.
+    /// Deciles of these repetitions; without any, the value is not a number.
     pub fn of(x: f64, repetitions: &[f64]) -> Self {
         let mut sorted = repetitions.to_vec();
         sorted.sort_by(f64::total_cmp);

@@ -3,7 +3,6 @@
 mod browser;
 mod decision_tables;
 mod examples;
-mod order_statistics;
 mod overlap;
 mod page_fixture;
 mod plogp;

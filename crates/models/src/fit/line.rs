@@ -97,9 +97,9 @@ pub fn theil_sen(points: &[(f64, f64)]) -> Result<Line, FitError> {
     if slopes.is_empty() {
         return Err(FitError::NoSpread { what: "the same size" });
     }
-    let slope = median(&mut slopes);
-    let mut rests: Vec<f64> = points.iter().map(|(x, y)| y - slope * x).collect();
-    let intercept = median(&mut rests);
+    let slope = median(&slopes);
+    let rests: Vec<f64> = points.iter().map(|(x, y)| y - slope * x).collect();
+    let intercept = median(&rests);
     let count = points.len() as f64;
     if points.len() == 2 {
         return Ok(Line {
@@ -116,10 +116,10 @@ pub fn theil_sen(points: &[(f64, f64)]) -> Result<Line, FitError> {
     let slope_error = (high - low) / 2.0;
     // A median's standard error is 1.25 standard deviations over √n; 1.48 median deviations
     // estimate one of these.
-    let mut deviations: Vec<f64> = rests.iter().map(|rest| (rest - intercept).abs()).collect();
-    let spread = 1.2533 * 1.4826 * median(&mut deviations) / count.sqrt();
-    let mut sizes: Vec<f64> = points.iter().map(|(x, _)| *x).collect();
-    let intercept_error = spread.hypot(slope_error * median(&mut sizes));
+    let deviations: Vec<f64> = rests.iter().map(|rest| (rest - intercept).abs()).collect();
+    let spread = 1.2533 * 1.4826 * median(&deviations) / count.sqrt();
+    let sizes: Vec<f64> = points.iter().map(|(x, _)| *x).collect();
+    let intercept_error = spread.hypot(slope_error * median(&sizes));
     Ok(Line { intercept, slope, intercept_error, slope_error })
 }
 

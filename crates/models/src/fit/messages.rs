@@ -58,9 +58,9 @@ pub fn messages(
 ) -> Result<Messages, FitError> {
     let all: Vec<(f64, f64)> = points.iter().map(|(bytes, time)| (*bytes as f64, *time)).collect();
     usable(&all, 1)?;
-    let mut zeros: Vec<f64> =
+    let zeros: Vec<f64> =
         points.iter().filter(|(bytes, _)| *bytes == 0).map(|(_, time)| *time).collect();
-    let zero = if zeros.is_empty() { None } else { Some(median(&mut zeros)) };
+    let zero = if zeros.is_empty() { None } else { Some(median(&zeros)) };
 
     let with_bytes: Vec<usize> = (0..points.len()).filter(|index| points[*index].0 > 0).collect();
     let measured: Vec<(f64, f64)> = with_bytes.iter().map(|index| all[*index]).collect();
@@ -95,7 +95,7 @@ fn far_off(points: &[(f64, f64)], weights: Weights) -> Vec<bool> {
         }
     };
     let deviations: Vec<f64> = (0..points.len()).map(deviation).collect();
-    let usual = 1.4826 * median(&mut deviations.clone());
+    let usual = 1.4826 * median(&deviations);
     // Measurements without any noise have nothing far off but rounding errors.
     let rounding = match weights {
         Weights::Equal => 1e-9 * points.iter().map(|(_, y)| y.abs()).fold(0.0, f64::max),

@@ -8,6 +8,7 @@ mod fits;
 mod formulas;
 mod hostile;
 mod network_rules;
+mod order_statistics;
 mod sample_machine;
 mod segments;
 mod selection;

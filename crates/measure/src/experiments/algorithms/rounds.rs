@@ -62,7 +62,7 @@ pub struct Timed {
 impl Timed {
     /// The median repetition.
     pub fn median(&self) -> f64 {
-        crate::statistics::median(&self.microseconds)
+        models::statistics::median(&self.microseconds)
     }
 }
 
@@ -113,7 +113,7 @@ pub fn settle(
 ) -> Result<Comparison, Error> {
     let mut turns = Rotation::begin(world, cores, shape, plans)?;
     let mut times = turns.measure(budget)?;
-    let medians: Vec<f64> = times.iter().map(|times| crate::statistics::median(times)).collect();
+    let medians: Vec<f64> = times.iter().map(|times| models::statistics::median(times)).collect();
     let least = medians.iter().copied().fold(f64::INFINITY, f64::min);
     let is_close = |plan: &usize| medians[*plan] <= CLOSE * least || plans[*plan] == *favourite;
     turns.entrants.retain(is_close);

@@ -4,9 +4,9 @@ use super::grid::{FILE, Grid, map_of, segments};
 use crate::experiments::algorithms::{CollectiveCall, TimeBudget, settle};
 use crate::harness::{Error, Experiment, Finding, Setting, StepContext};
 use crate::results::{Colour, Part, Square, Table, Value};
-use crate::statistics::median;
 use collectives::Choice;
 use models::decision::{DecisionTable, Origin, Query, decide};
+use models::statistics::median;
 
 const SUMMARY: &str = "summary";
 /// Sizes between those that the table is made from.

@@ -9,11 +9,11 @@ use super::outline::{
 use super::shared::{Measured, Model, is_fitted, measured, program};
 use crate::harness::Error;
 use crate::results::{Figure, Part, Point, Role, Series, Value};
-use crate::statistics::median;
 use collectives::{Algorithm, Collective};
 use models::fit::{ContentionSample, contention};
 use models::formulas::alltoall::Bounds;
 use models::simulation::{Constants, KNOTS, bounds};
+use models::statistics::median;
 use std::collections::BTreeMap;
 use tradewind::EngineKind;
 

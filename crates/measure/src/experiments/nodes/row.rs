@@ -1,7 +1,7 @@
 //! Rows of the result, and the targets of the kernel engine.
 
 use super::measure::{ExchangePattern, Measure};
-use crate::statistics::percentile;
+use models::statistics::percentile;
 use serde::Serialize;
 
 /// In what a value is counted.

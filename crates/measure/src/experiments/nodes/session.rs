@@ -10,7 +10,7 @@ use crate::harness::Error;
 use crate::harness::clock::{microseconds, now_ns};
 use crate::harness::computation::{ComputeRate, compute};
 use crate::harness::processor_time::{RankKind, used_by_rank_us};
-use crate::statistics::median;
+use models::statistics::median;
 use network::backend::{Backend, CommunicatorContext};
 use std::num::NonZeroU32;
 use std::sync::Arc;

@@ -8,7 +8,7 @@ use super::trial::Trial;
 use crate::harness::Error;
 use crate::harness::agreement;
 use crate::harness::clock::{microseconds, now_ns};
-use crate::statistics;
+use models::statistics;
 use tradewind::Communicator;
 
 /// A batch is at least so long.

@@ -8,7 +8,7 @@ use super::trial::Trial;
 use crate::harness::Error;
 use crate::harness::agreement;
 use crate::harness::clock::microseconds;
-use crate::statistics::{Quantiles, median};
+use models::statistics::{Deciles, median};
 use tradewind::Communicator;
 
 /// After this long, what the last starter had written when it read the clock is visible everywhere.
@@ -36,7 +36,7 @@ pub(super) fn row(
     } else {
         of_each_rank(world, laps)?
     };
-    let exposed = Quantiles::of(&times.exposed);
+    let exposed = Deciles::of(&times.exposed);
     Ok(Row {
         op: trial.collective,
         algorithm: trial.algorithm.to_owned(),

@@ -3,7 +3,7 @@
 use super::patterns::{self, FIRST, ROOM, STAMPS};
 use super::transport::{Lap, Reading, Transport};
 use crate::harness::Error;
-use crate::statistics::median;
+use models::statistics::median;
 use tradewind::{Buffers, Communicator, Schedule, SharedBuffer};
 
 /// Runs of a schedule in a round, and the number of those at the end that count; the middle one of

@@ -3,10 +3,10 @@
 use super::survey::Survey;
 use super::transport::Reading;
 use crate::harness::Error;
-use crate::statistics::median;
 use models::file::{self, FileKind};
 use models::machine_file::StartCosts;
 use models::parameters::ParametersError;
+use models::statistics::median;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};

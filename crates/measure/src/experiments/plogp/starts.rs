@@ -3,9 +3,9 @@
 use super::patterns;
 use crate::harness::Error;
 use crate::harness::repetition::Repetition;
-use crate::statistics::percentile;
 use models::machine_file::StartCosts;
 use models::parameters::Parameters;
+use models::statistics::percentile;
 use tradewind::{Buffers, Communicator, Schedule};
 
 /// A private buffer of this length lies beside the messages where the cost of a byte is measured.

@@ -1,10 +1,10 @@
 //! From readings of a clock to parameters.
 
 use super::transport::{Reading, Transport};
-use crate::statistics::median;
 use models::machine_file::{Samples, SizeSamples};
 use models::parameters::{Parameters, ParametersError, Point};
 use models::statistics::Sample;
+use models::statistics::median;
 use std::collections::BTreeMap;
 
 /// Amount of measurement.

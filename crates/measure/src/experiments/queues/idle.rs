@@ -6,7 +6,7 @@ use super::parts::{Parts, Polled};
 use super::row::Row;
 use crate::harness::Error;
 use crate::harness::processor_time::{RankKind, used_by_rank_us};
-use crate::statistics::Quantiles;
+use models::statistics::Deciles;
 use std::time::{Duration, Instant};
 use tradewind::{Communicator, Op};
 
@@ -52,7 +52,7 @@ pub(super) fn measure(world: &Communicator) -> Result<Row, Error> {
 
 /// The row of so many percent of a core.
 pub(super) fn row(percent: f64) -> Row {
-    let none: Option<Quantiles> = None;
+    let none: Option<Deciles> = None;
     Row {
         mechanism: Mechanism::Idle,
         threads: RECEIVERS,

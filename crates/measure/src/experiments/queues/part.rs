@@ -7,7 +7,7 @@ use super::row::Row;
 use super::run::{Event, run};
 use crate::harness::{Error, Experiment, Finding, JobShape, Setting, Step, StepContext};
 use crate::results::{Axis, Figure, Part, Point, Table, Value};
-use crate::statistics::Quantiles as Spread;
+use models::statistics::Deciles as Spread;
 use std::collections::BTreeMap;
 use std::fmt::Display;
 use std::str::FromStr;
@@ -246,7 +246,7 @@ fn conclude(part: &mut Part) -> Result<(), Error> {
     let most = sizes().fold(0.0, f64::max);
     let mut points = Vec::new();
     if !floors.is_empty() {
-        let middle = crate::statistics::percentile(&floors, 0.5);
+        let middle = models::statistics::percentile(&floors, 0.5);
         points.push(Point::exact(least, middle));
         if most > least {
             points.push(Point::exact(most, middle));

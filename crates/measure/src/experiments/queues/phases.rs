@@ -7,7 +7,7 @@
 use super::message_path::MessagePath;
 use crate::harness::Error;
 use crate::harness::clock::now_ns;
-use crate::statistics::median;
+use models::statistics::median;
 use std::sync::Barrier;
 use tradewind::{Communicator, Op};
 

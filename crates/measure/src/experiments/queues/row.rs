@@ -1,12 +1,12 @@
 //! One line of the result.
 
 use super::mechanism::Mechanism;
-use crate::statistics::Quantiles;
+use models::statistics::Deciles;
 use serde::{Deserialize, Serialize};
 
-/// Quantiles over these rounds; `None` if there are none.
-pub(super) fn over_rounds(rounds: &[f64]) -> Option<Quantiles> {
-    (!rounds.is_empty()).then(|| Quantiles::of(rounds))
+/// Deciles over these rounds; `None` if there are none.
+pub(super) fn over_rounds(rounds: &[f64]) -> Option<Deciles> {
+    (!rounds.is_empty()).then(|| Deciles::of(rounds))
 }
 
 /// Results of one mechanism with one size and number of threads; the [module](super) says
@@ -21,17 +21,17 @@ pub struct Row {
     pub bytes: u64,
     /// Nanoseconds to send a message within the capacity. `None` where sender and receiver have to
     /// meet, or one message does not fit.
-    pub send_ns: Option<Quantiles>,
+    pub send_ns: Option<Deciles>,
     /// Nanoseconds to receive a message that waits.
-    pub receive_ns: Option<Quantiles>,
+    pub receive_ns: Option<Deciles>,
     /// Half a round trip in nanoseconds.
-    pub latency_ns: Option<Quantiles>,
+    pub latency_ns: Option<Deciles>,
     /// Nanoseconds a message in a stream.
-    pub gap_ns: Option<Quantiles>,
+    pub gap_ns: Option<Deciles>,
     /// Half a round trip of a bare word in a line of its own, in the same rounds.
-    pub floor_ns: Option<Quantiles>,
+    pub floor_ns: Option<Deciles>,
     /// Latency over floor, round by round.
-    pub ratio: Option<Quantiles>,
+    pub ratio: Option<Deciles>,
     /// Megabytes (10⁶ bytes) a second in the stream.
     pub megabytes_per_second: Option<f64>,
     /// Processor time of sleeping receivers, in percent of one core; `None` for everything else.

@@ -3,7 +3,7 @@
 use crate::commands::overlap::figures::{figure, ranks_on_cores, table_with, trusted};
 use comfy_table::{Cell, Table};
 use measure::experiments::queues::{Crossover, Mechanism, Row};
-use measure::statistics::Quantiles;
+use models::statistics::Deciles;
 
 /// The table, what is to be seen in it, and how to read it.
 pub(super) fn of(rows: &[Row], crossovers: &[Crossover], left_out: &[String]) -> String {
@@ -64,12 +64,12 @@ fn table(rows: &[&Row]) -> Table {
     table
 }
 
-fn median(of: Option<Quantiles>) -> Cell {
+fn median(of: Option<Deciles>) -> Cell {
     figure(of.map_or_else(|| "–".to_owned(), |of| nanoseconds(of.median)))
 }
 
-fn spread(of: Option<Quantiles>) -> Cell {
-    let both = |of: Quantiles| format!("{} .. {}", nanoseconds(of.p10), nanoseconds(of.p90));
+fn spread(of: Option<Deciles>) -> Cell {
+    let both = |of: Deciles| format!("{} .. {}", nanoseconds(of.p10), nanoseconds(of.p90));
     figure(of.map_or_else(|| "–".to_owned(), both))
 }
 

@@ -1,17 +1,7 @@
 //! Order statistics against what they mean.
 
-use measure::statistics::{Quantiles, median, percentile};
+use models::statistics::{Deciles, median, percentile};
 use proptest::prelude::*;
-
-testing::tests![
-    half_of_the_values_lie_on_either_side_of_the_median,
-    the_order_of_the_values_does_not_matter,
-    a_percentile_lies_among_the_values_and_grows_with_the_share,
-    so_many_values_lie_below_a_percentile,
-    equal_values_are_their_own_percentiles,
-    summaries_move_with_their_values,
-    nothing_has_no_percentiles,
-];
 
 fn ascending() -> impl Strategy<Value = Vec<f64>> {
     prop::collection::vec(-1e6..1e6, 1..200).prop_map(|mut values| {
@@ -21,6 +11,7 @@ fn ascending() -> impl Strategy<Value = Vec<f64>> {
 }
 
 proptest! {
+    #[test]
     fn half_of_the_values_lie_on_either_side_of_the_median(values in prop::collection::vec(-1e6..1e6f64, 1..200)) {
         let middle = median(&values);
         let count = |lies: &dyn Fn(f64) -> bool| values.iter().filter(|value| lies(**value)).count();
@@ -28,18 +19,21 @@ proptest! {
         prop_assert!(2 * count(&|value| value > middle) <= values.len());
     }
 
+    #[test]
     fn the_order_of_the_values_does_not_matter(mut values in prop::collection::vec(-1e6..1e6f64, 0..100)) {
-        let before = Quantiles::of(&values);
+        let before = Deciles::of(&values);
         values.reverse();
-        prop_assert_eq!(Quantiles::of(&values), before);
+        prop_assert_eq!(Deciles::of(&values), before);
     }
 
+    #[test]
     fn a_percentile_lies_among_the_values_and_grows_with_the_share(values in ascending(), a in 0.0..=1.0, b in 0.0..=1.0) {
         let (less, more) = (f64::min(a, b), f64::max(a, b));
         let (low, high) = (percentile(&values, less), percentile(&values, more));
         prop_assert!(values[0] <= low && low <= high && high <= values[values.len() - 1]);
     }
 
+    #[test]
     fn so_many_values_lie_below_a_percentile(values in ascending(), share in 0.0..=1.0) {
         let bound = percentile(&values, share);
         let below = values.iter().filter(|value| **value < bound).count();
@@ -47,21 +41,24 @@ proptest! {
         prop_assert!(below as f64 <= (values.len() - 1) as f64 * share + 1.0);
     }
 
+    #[test]
     fn equal_values_are_their_own_percentiles(value in -1e6..1e6f64, count in 1usize..50, share in 0.0..=1.0) {
         prop_assert_eq!(percentile(&vec![value; count], share), value);
     }
 
+    #[test]
     fn summaries_move_with_their_values(values in prop::collection::vec(0u32..1000, 1..100), shift in 0u32..1000) {
         let (plain, moved): (Vec<f64>, Vec<f64>) =
             values.iter().map(|value| (f64::from(*value), f64::from(value + shift))).unzip();
-        let (plain, moved) = (Quantiles::of(&plain), Quantiles::of(&moved));
+        let (plain, moved) = (Deciles::of(&plain), Deciles::of(&moved));
         prop_assert!((moved.median - plain.median - f64::from(shift)).abs() < 1e-9);
         prop_assert!((moved.p90 - plain.p90 - f64::from(shift)).abs() < 1e-9);
     }
 }
 
+#[test]
 fn nothing_has_no_percentiles() {
-    assert_eq!(Quantiles::of(&[]), Quantiles::default());
+    assert_eq!(Deciles::of(&[]), Deciles::default());
     assert_eq!(percentile(&[], 0.5), 0.0);
     assert_eq!(median(&[7.5]), 7.5);
 }
