@@ -7,7 +7,7 @@ use crate::measure::{repetitions_within, wall_us};
 use crate::report::{Line, Options, agree};
 use crate::row::Row;
 use tradewind::Communicator;
-use tradewind::messages::Message;
+use tradewind::messages::ExpressMessage;
 use tradewind::messages::SourceName;
 use tradewind::messages::{BulkEnd, BulkReceiver, CacheLinePort, ExpressPort};
 use tradewind::messages::{BulkSender, DEFAULT_STAGING_BYTES};
@@ -134,7 +134,7 @@ impl Batch for Latency {
 struct Rate {
     rank: u32,
     port: ExpressPort,
-    received: Vec<Message>,
+    received: Vec<ExpressMessage>,
 }
 
 impl Rate {
@@ -143,15 +143,15 @@ impl Rate {
         Ok(Self {
             rank: world.rank(),
             port: world.express(capacity)?,
-            received: vec![Message::default(); WINDOW as usize],
+            received: vec![ExpressMessage::default(); WINDOW as usize],
         })
     }
 
     /// Express carries five bytes: the number's lower ones.
     #[inline]
-    fn message(&self, number: u64) -> Message {
+    fn message(&self, number: u64) -> ExpressMessage {
         let bytes = number.to_le_bytes();
-        Message::new(name(self.rank), 0, [bytes[0], bytes[1], bytes[2], bytes[3], bytes[4]])
+        ExpressMessage::new(name(self.rank), 0, [bytes[0], bytes[1], bytes[2], bytes[3], bytes[4]])
     }
 
     #[inline]
@@ -169,8 +169,9 @@ impl Rate {
                 count += 1;
             }
         }
-        let is_right =
-            |(number, message): (u64, &Message)| message.data() == self.message(number).data();
+        let is_right = |(number, message): (u64, &ExpressMessage)| {
+            message.data() == self.message(number).data()
+        };
         check((first..).zip(&self.received).all(is_right))
     }
 }

@@ -9,8 +9,8 @@ use crate::report::Options;
 use crate::row::Row;
 use std::sync::Barrier;
 use tradewind::Communicator;
+use tradewind::messages::ExpressMessage;
 use tradewind::messages::ExpressPort;
-use tradewind::messages::Message;
 use tradewind::messages::{ExpressReceiver, ExpressSender};
 
 const THREADS: u64 = 2;
@@ -50,7 +50,7 @@ impl Threads<'_> {
                 answer(receiver.clone(), sender, ROUND_TRIPS / THREADS)
             });
             both.wait();
-            sender.send(&Message::default())?;
+            sender.send(&ExpressMessage::default())?;
             answer(receiver.clone(), sender, ROUND_TRIPS / THREADS)?;
             second.join().map_err(|_| "the second thread has panicked")??;
             Ok(0.0)
@@ -69,7 +69,8 @@ impl Batch for Threads<'_> {
         let start_us = wall_us();
         for number in batch * ROUND_TRIPS..(batch + 1) * ROUND_TRIPS {
             let bytes = number.to_le_bytes();
-            let sent = Message::new(name(0), 0, [bytes[0], bytes[1], bytes[2], bytes[3], bytes[4]]);
+            let sent =
+                ExpressMessage::new(name(0), 0, [bytes[0], bytes[1], bytes[2], bytes[3], bytes[4]]);
             sender.send(&sent)?;
             check(receiver.recv()?.data() == sent.data())?;
         }
