@@ -25,8 +25,8 @@ use std::time::Duration;
 /// Program, compiled by clang 14 from `bpf/tradewind.bpf.c`.
 static OBJECT: &[u8] = aya::include_bytes_aligned!("../bpf/tradewind.bpf.o");
 
-/// Entry points in the object file.
-const PROGRAMS: [&str; 3] = ["start", "ingress", "retransmit"];
+/// Entry point in the object file.
+const PROGRAM: &str = "tradewind";
 
 /// Smallest MTU: 1280 bytes of a message and all headers. Ranks compute the slots that a message
 /// needs from this size of pieces.
@@ -106,11 +106,9 @@ impl Loader {
             loader.map_max_entries(map, length);
         }
         let mut ebpf = loader.load(OBJECT).map_err(|error| load_error(&error))?;
-        for name in PROGRAMS {
-            program(&mut ebpf, name)?
-                .load()
-                .map_err(|error| program_error("loading the program", &error))?;
-        }
+        program(&mut ebpf)?
+            .load()
+            .map_err(|error| program_error("loading the program", &error))?;
         // All maps are filled before the programs are attached: the first packet that arrives finds
         // the key, the peers and the memory of every local rank.
         let locations = locations(&job.node_of_rank);
@@ -125,22 +123,20 @@ impl Loader {
         // The attachments are descriptors of this process (TCX links). If it is killed at any point
         // from here on, the kernel closes them and detaches the programs.
         let order = || TcAttachOptions::TcxOrder(LinkOrder::default());
-        program(&mut ebpf, "ingress")?
+        program(&mut ebpf)?
             .attach_with_options(&job.interface, TcAttachType::Ingress, order())
             .map_err(|error| attach_error(&job.interface, error))?;
-        program(&mut ebpf, "start")?
+        program(&mut ebpf)?
             .attach_with_options(LOOPBACK, TcAttachType::Egress, order())
             .map_err(|error| attach_error(LOOPBACK, error))?;
         // Two descriptors of one program: the thread owns the first; the second serves the
         // shutdown and is independent of the thread's lifetime.
-        let retransmit = || program_descriptor(&ebpf, "retransmit");
-        let retransmitter = Retransmitter::start(retransmit()?)
+        let retransmitter = Retransmitter::start(program_descriptor(&ebpf)?)
             .map_err(LoadError::of("starting the thread that retransmits packets"))?;
-        let retransmit = retransmit()?;
         let pending = UnacknowledgedPackets::new(
             ebpf.take_map("streams"),
             job.endpoints.len() as u32,
-            retransmit,
+            program_descriptor(&ebpf)?,
         )?;
         let addresses = job.endpoints.iter().map(|endpoint| endpoint.address).collect();
         Ok(Loader {
@@ -163,7 +159,7 @@ impl Loader {
         };
         let (_, memory, wakeup) = &self.ranks[slot];
         let start = self
-            .program("start")
+            .program()
             .and_then(|program| program.fd().ok())
             .ok_or(io::ErrorKind::NotFound)?;
         // Each rank owns its descriptors: they stay valid if the loader closes its own first.
@@ -185,12 +181,10 @@ impl Loader {
         self.pending.take().map(|packets| Box::new(packets) as Box<dyn PendingTraffic>)
     }
 
-    /// Returns the number of instructions that the kernel's verifier examined, for each entry
-    /// point. The kernel allows a million.
-    pub fn verified_instructions(&self) -> Vec<(&'static str, u32)> {
-        let count =
-            |name| Some((name, self.program(name)?.info().ok()?.verified_instruction_count()?));
-        PROGRAMS.into_iter().filter_map(count).collect()
+    /// Returns the number of instructions of the program that the kernel's verifier examined;
+    /// `None` if the kernel does not report it. The kernel allows a million.
+    pub fn verified_instructions(&self) -> Option<u32> {
+        self.program()?.info().ok()?.verified_instruction_count()
     }
 
     /// Returns the counters of packets sent, received and dropped.
@@ -201,8 +195,8 @@ impl Loader {
         Counters::read(&self.ebpf).map_err(io::Error::other)
     }
 
-    fn program(&self, name: &str) -> Option<&SchedClassifier> {
-        self.ebpf.program(name)?.try_into().ok()
+    fn program(&self) -> Option<&SchedClassifier> {
+        self.ebpf.program(PROGRAM)?.try_into().ok()
     }
 }
 
@@ -312,18 +306,21 @@ fn map_data(map: &Map) -> Option<&MapData> {
     }
 }
 
-fn program<'a>(ebpf: &'a mut Ebpf, name: &str) -> Result<&'a mut SchedClassifier, LoadError> {
-    let missing = || LoadError::Refused(format!("it has no program `{name}`"));
-    ebpf.program_mut(name).and_then(|program| program.try_into().ok()).ok_or_else(missing)
+fn program(ebpf: &mut Ebpf) -> Result<&mut SchedClassifier, LoadError> {
+    let program = ebpf.program_mut(PROGRAM).and_then(|program| program.try_into().ok());
+    program.ok_or_else(no_program)
 }
 
-/// Returns a descriptor of a loaded program.
-fn program_descriptor(ebpf: &Ebpf, name: &str) -> Result<OwnedFd, LoadError> {
-    let missing = || LoadError::Refused(format!("it has no program `{name}`"));
+fn no_program() -> LoadError {
+    LoadError::Refused(format!("it has no program `{PROGRAM}`"))
+}
+
+/// Returns a descriptor of the loaded program.
+fn program_descriptor(ebpf: &Ebpf) -> Result<OwnedFd, LoadError> {
     let program: Option<&SchedClassifier> =
-        ebpf.program(name).and_then(|program| program.try_into().ok());
+        ebpf.program(PROGRAM).and_then(|program| program.try_into().ok());
     let descriptor = program
-        .ok_or_else(missing)?
+        .ok_or_else(no_program)?
         .fd()
         .and_then(|program| Ok(program.as_fd().try_clone_to_owned()?));
     descriptor.map_err(|error| program_error("loading the program", &error))

@@ -8,8 +8,8 @@ use std::net::Ipv4Addr;
 
 /// Loads the program for a job of one rank, attaches it to the interface and detaches it at once.
 ///
-/// Returns the number of instructions that the kernel's verifier examined, for each entry point of
-/// the program. Nothing is sent, and arriving packets pass.
+/// Returns the number of instructions that the kernel's verifier examined; `None` if the kernel does
+/// not report it. Nothing is sent, and arriving packets pass.
 ///
 /// # Errors
 /// Returns the missing requirement and the way to meet it.
@@ -17,7 +17,7 @@ use std::net::Ipv4Addr;
 /// ```
 /// assert!(kernel::probe("no-such-one").is_err());
 /// ```
-pub fn probe(interface: &str) -> Result<Vec<(&'static str, u32)>, LoadError> {
+pub fn probe(interface: &str) -> Result<Option<u32>, LoadError> {
     let Interface { name, hardware_address, mtu } = Interface::named(interface)?;
     // No node has this address, so no packet belongs to this job.
     let unused = Endpoint { hardware_address, address: Ipv4Addr::UNSPECIFIED.into(), port: 0 };

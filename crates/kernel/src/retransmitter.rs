@@ -16,6 +16,9 @@ pub(crate) struct Retransmitter {
     thread: Option<JoinHandle<()>>,
 }
 
+/// Argument of the program: it requests acknowledgements that are overdue (`RETRANSMIT` in
+/// `bpf/tradewind.bpf.c`).
+pub(crate) const RETRANSMIT: u32 = u32::MAX - 1;
 /// Interval between two runs. A loss for which no rank waits is found after two intervals.
 const PERIOD: Timespec = Timespec { tv_sec: 0, tv_nsec: 20_000_000 };
 
@@ -30,7 +33,7 @@ impl Retransmitter {
                 poll(&mut [PollFd::new(&*ended, PollFlags::IN)], Some(&PERIOD))
             {
                 // If the program cannot run, the ranks report it.
-                let _ = mapping::run_program(program.as_fd(), [0; 2]);
+                let _ = mapping::run_program(program.as_fd(), [0, RETRANSMIT]);
             }
         };
         let thread =

@@ -3,6 +3,7 @@
 use crate::error::LoadError;
 use crate::memory::mapping;
 use aya::maps::{Array, Map, MapData};
+use crate::retransmitter::RETRANSMIT;
 use network::backend::PendingTraffic;
 use std::os::fd::{AsFd, OwnedFd};
 
@@ -15,7 +16,7 @@ const STREAM_WORDS: usize = 80;
 pub(crate) struct UnacknowledgedPackets {
     streams: Array<MapData, [u64; STREAM_WORDS]>,
     nodes: u32,
-    retransmit: OwnedFd,
+    program: OwnedFd,
 }
 
 impl UnacknowledgedPackets {
@@ -23,11 +24,11 @@ impl UnacknowledgedPackets {
     pub(crate) fn new(
         streams: Option<Map>,
         nodes: u32,
-        retransmit: OwnedFd,
+        program: OwnedFd,
     ) -> Result<Self, LoadError> {
         let missing = || LoadError::Refused("it has no map `streams`".into());
         let streams = streams.and_then(|map| Array::try_from(map).ok()).ok_or_else(missing)?;
-        Ok(UnacknowledgedPackets { streams, nodes, retransmit })
+        Ok(UnacknowledgedPackets { streams, nodes, program })
     }
 }
 
@@ -44,7 +45,7 @@ impl PendingTraffic for UnacknowledgedPackets {
     fn is_empty(&mut self, lost: &[bool]) -> bool {
         // The program requests an acknowledgement that is missing since its last run. Without
         // requests, a node that only receives acknowledges every half window.
-        let _ = mapping::run_program(self.retransmit.as_fd(), [0; 2]);
+        let _ = mapping::run_program(self.program.as_fd(), [0, RETRANSMIT]);
         (0..self.nodes).filter(|node| lost.get(*node as usize) != Some(&true)).all(|node| {
             // A map that cannot be read counts as empty, so that the process can end.
             self.streams.get(&node, 0).map_or(true, |stream| {

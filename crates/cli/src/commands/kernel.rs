@@ -28,9 +28,9 @@ struct Report {
 #[derive(Serialize)]
 struct Interface {
     name: String,
-    /// Instructions that the verifier looked at, by entry of the program; empty where it cannot be
-    /// loaded.
-    verified_instructions: Vec<(&'static str, u32)>,
+    /// Instructions that the verifier examined; none where the program cannot be loaded, or where
+    /// the kernel does not report them.
+    verified_instructions: Option<u32>,
     /// Why it cannot be loaded.
     problem: Option<String>,
 }
@@ -51,7 +51,7 @@ fn try_out(name: String) -> Interface {
     match kernel::probe(&name) {
         Ok(verified_instructions) => Interface { name, verified_instructions, problem: None },
         Err(error) => {
-            Interface { name, verified_instructions: Vec::new(), problem: Some(error.to_string()) }
+            Interface { name, verified_instructions: None, problem: Some(error.to_string()) }
         }
     }
 }
@@ -64,14 +64,8 @@ fn describe(report: &Report) -> String {
     table.load_preset(NOTHING);
     for Interface { name, verified_instructions, problem } in &report.interfaces {
         let outcome = problem.clone().unwrap_or_else(|| {
-            let counts: Vec<String> = verified_instructions
-                .iter()
-                .map(|(name, count)| format!("{name} {count}"))
-                .collect();
-            format!(
-                "takes the kernel engine; instructions that the verifier looked at: {}",
-                counts.join(", ")
-            )
+            let count = verified_instructions.map_or("unknown".to_owned(), |count| count.to_string());
+            format!("takes the kernel engine; instructions that the verifier examined: {count}")
         });
         table.add_row([Cell::new(name), Cell::new(outcome)]);
     }

@@ -26,13 +26,7 @@ fn the_verifier_has_little_to_do() {
         mtu: 1500,
     };
     let loader = testbed.nodes()[0].run(|| Loader::load(&job)).expect("the program is loaded");
-    let counts = loader.verified_instructions();
-    println!("instructions that the verifier looked at: {counts:?}");
-    assert!(counts.len() >= 2, "the kernel does not say: {counts:?}");
-    for (name, count) in counts {
-        assert!(
-            count < LIMIT,
-            "the verifier looks at {count} instructions of `{name}`, more than {LIMIT}"
-        );
-    }
+    let count = loader.verified_instructions().expect("this kernel reports it");
+    println!("instructions that the verifier examined: {count}");
+    assert!(count < LIMIT, "the verifier examines {count} instructions, more than {LIMIT}");
 }
