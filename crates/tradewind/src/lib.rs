@@ -19,7 +19,7 @@
 //!
 //! Ranks are processes started by `tradewind run -n 4 -- PROGRAM`, which join the job with
 //! [`Job::init`], or threads of one process ([`local`]). A [`Communicator`] has MPI's collectives
-//! except alltoallw, each in a blocking, a nonblocking ([`Request`]) and a persistent
+//! except alltoallw and neighbor_alltoallw, each in a blocking, a nonblocking ([`Request`]) and a persistent
 //! ([`Persistent`]) form; [`Communicator::compile`] makes user-defined collectives from [dependency
 //! graphs](graph). [`SharedBuffer`]s lie in the job's shared-memory segment, where collectives use
 //! them in place.
@@ -53,7 +53,7 @@
 //! Warnings go through the crate [`log`]: a program sees them with a logger of its own. Only what a
 //! user requests by the variable TRADEWIND_EXPLAIN is printed on standard error.
 //!
-//! Errors contain the rank that failed, the operation, and the way out. Reductions are
+//! Errors name the rank that failed and the cause. Reductions are
 //! reproducible: the order of the operands depends on the algorithm's graph, never on the order of
 //! arrival.
 

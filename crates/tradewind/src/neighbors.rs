@@ -27,7 +27,7 @@ impl Communicator {
     ///
     /// On several nodes with several ranks each, short blocks of equal size from one node to
     /// another share a message, and a block of an allgather crosses once for all ranks of a node.
-    /// The first such collective gathers the edges of all ranks. VariableBlocks of different sizes are sent
+    /// The first such collective gathers the edges of all ranks. Blocks of different sizes are sent
     /// separately, because only their two ends know the sizes.
     ///
     /// # Errors
@@ -79,7 +79,7 @@ impl Neighbors {
         self.neighborhood.destinations().iter().map(|neighbor| neighbor.rank).collect()
     }
 
-    /// Sends a block to every destination and receives one from every source. VariableBlocks of neighbours
+    /// Sends a block to every destination and receives one from every source. Blocks of neighbours
     /// beyond the edge of a grid keep their values.
     ///
     /// Shapes: the input has one block of n elements for each destination, the output one for each
