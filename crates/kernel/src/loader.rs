@@ -106,9 +106,7 @@ impl Loader {
             loader.map_max_entries(map, length);
         }
         let mut ebpf = loader.load(OBJECT).map_err(|error| load_error(&error))?;
-        program(&mut ebpf)?
-            .load()
-            .map_err(|error| program_error("loading the program", &error))?;
+        program(&mut ebpf)?.load().map_err(|error| program_error("loading the program", &error))?;
         // All maps are filled before the programs are attached: the first packet that arrives finds
         // the key, the peers and the memory of every local rank.
         let locations = locations(&job.node_of_rank);
@@ -158,10 +156,8 @@ impl Loader {
             return Ok(None);
         };
         let (_, memory, wakeup) = &self.ranks[slot];
-        let start = self
-            .program()
-            .and_then(|program| program.fd().ok())
-            .ok_or(io::ErrorKind::NotFound)?;
+        let start =
+            self.program().and_then(|program| program.fd().ok()).ok_or(io::ErrorKind::NotFound)?;
         // Each rank owns its descriptors: they stay valid if the loader closes its own first.
         let start = start.as_fd().try_clone_to_owned()?;
         Ok(Some(Handles {

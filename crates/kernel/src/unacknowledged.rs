@@ -2,8 +2,8 @@
 
 use crate::error::LoadError;
 use crate::memory::mapping;
-use aya::maps::{Array, Map, MapData};
 use crate::retransmitter::RETRANSMIT;
+use aya::maps::{Array, Map, MapData};
 use network::backend::PendingTraffic;
 use std::os::fd::{AsFd, OwnedFd};
 

@@ -64,7 +64,8 @@ fn describe(report: &Report) -> String {
     table.load_preset(NOTHING);
     for Interface { name, verified_instructions, problem } in &report.interfaces {
         let outcome = problem.clone().unwrap_or_else(|| {
-            let count = verified_instructions.map_or("unknown".to_owned(), |count| count.to_string());
+            let count =
+                verified_instructions.map_or("unknown".to_owned(), |count| count.to_string());
             format!("takes the kernel engine; instructions that the verifier examined: {count}")
         });
         table.add_row([Cell::new(name), Cell::new(outcome)]);
