@@ -19,6 +19,7 @@ testing::tests![
     ranks_with_different_sizes_are_told_so,
     a_linked_collective_that_meets_another_is_found_too,
     a_rank_that_leaves_or_panics_is_named,
+    communicators_without_the_failed_rank_remain_usable,
     a_time_out_names_who_has_not_come_and_can_be_waited_out,
     wrong_arguments_are_refused_before_anything_starts,
     sizes_that_take_different_ways_are_told_apart_before_any_work,
@@ -297,6 +298,22 @@ fn a_rank_that_leaves_or_panics_is_named() {
         }
         other => panic!("the panic is reported, not {other:?}"),
     }
+}
+
+fn communicators_without_the_failed_rank_remain_usable() {
+    let outcome = local(3, |world| {
+        let half = world.split(Some(world.rank() / 2), 0)?.expect("every rank has a colour");
+        assert!(world.rank() != 2, "as planned");
+        match world.barrier() {
+            Err(error) if error.failed_rank() == Some(2) => {}
+            other => panic!("rank {} got {other:?}", world.rank()),
+        }
+        let mut sum = [0];
+        half.allreduce(&[world.rank() + 1], &mut sum, Op::Sum)?;
+        assert_eq!(sum, [3]);
+        Ok(())
+    });
+    assert!(matches!(outcome, Err(Error::Panicked { rank: 2, .. })), "{outcome:?}");
 }
 
 fn a_time_out_names_who_has_not_come_and_can_be_waited_out() {
