@@ -2,7 +2,6 @@
 
 use super::{exec, measure, overlap};
 use crate::failure::Failure;
-use std::ffi::OsString;
 use std::process::ExitCode;
 
 /// Runs one rank of a measurement or of a GOAL file; other commands start it.
@@ -17,14 +16,6 @@ enum Task {
     Overlap(overlap::rank::Arguments),
     Steps(measure::suite::rank::Arguments),
     File(exec::rank::Arguments),
-}
-
-/// Returns the command line of a rank with this task.
-pub(super) fn command_line(
-    task: &str,
-    arguments: impl IntoIterator<Item = OsString>,
-) -> Vec<OsString> {
-    ["rank".into(), task.into()].into_iter().chain(arguments).collect()
 }
 
 pub(crate) fn execute(arguments: &Arguments) -> Result<ExitCode, Failure> {

@@ -25,14 +25,16 @@ pub enum RankLine<'a, Report> {
     },
 }
 
-/// Runs this program with these arguments as the ranks of a job, until all of them have ended.
-/// `read` is called for every line; an error that it returns ends the ranks.
+/// Runs this program as the ranks of a job, until all of them have ended. Its command line is `rank`,
+/// the name of a task, and the task's arguments. `read` is called for every line; an error that it
+/// returns ends the ranks.
 ///
 /// # Errors
 /// Returns an error if the job cannot be started, or the error of `read`. A rank that fails is no
 /// error; the outcome names it.
 pub fn run_ranks<Report: DeserializeOwned>(
-    arguments: &[OsString],
+    task: &str,
+    arguments: impl IntoIterator<Item = OsString>,
     mut options: LaunchOptions,
     mut read: impl FnMut(RankLine<'_, Report>) -> io::Result<()> + Send + 'static,
 ) -> Result<Outcome, ServiceError> {
@@ -47,7 +49,9 @@ pub fn run_ranks<Report: DeserializeOwned>(
             RankLine::Report,
         ))
     }));
-    launch(&OsString::from("/proc/self/exe"), arguments, options)
+    let task = ["rank".into(), task.into()];
+    let command_line: Vec<OsString> = task.into_iter().chain(arguments).collect();
+    launch(&OsString::from("/proc/self/exe"), &command_line, options)
 }
 
 /// Writes a report of this rank to the process that started it. Only rank 0 calls this.

@@ -13,7 +13,7 @@ pub(super) fn run(
     options: LaunchOptions,
 ) -> Result<(Outcome, Option<Report>), Failure> {
     let (sender, reports) = mpsc::channel();
-    let outcome = run_ranks(&rank::command_line(file), options, move |line| {
+    let outcome = run_ranks("file", rank::arguments(file), options, move |line| {
         match line {
             RankLine::Report(report) => {
                 // The receiver lives until the job has ended.

@@ -4,7 +4,6 @@ use super::messages::Messages;
 use super::pattern;
 use super::placement::Placement;
 use super::verification::verify;
-use crate::commands::rank;
 use crate::failure::Failure;
 use crate::goal_file::GoalFile;
 use goal::graph::Graph;
@@ -32,10 +31,10 @@ pub(crate) struct Report {
     pub(crate) wrong: u64,
 }
 
-/// Returns the command line that calls [`execute`].
-pub(super) fn command_line(file: &Path) -> Vec<OsString> {
+/// Returns the arguments with which [`execute`] is called.
+pub(super) fn arguments(file: &Path) -> Vec<OsString> {
     // The name of the file may begin like an option.
-    rank::command_line("file", ["--".into(), file.into()])
+    vec!["--".into(), file.into()]
 }
 
 pub(crate) fn execute(arguments: &Arguments) -> Result<(), Failure> {

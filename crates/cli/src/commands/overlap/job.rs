@@ -83,10 +83,10 @@ impl Measurements {
         let what = format!("{}, {engine}", name_and_size(case.collective, case.bytes));
         self.progress.set_message(what.clone());
         let options = LaunchOptions::new(self.ranks, engine)?;
-        let arguments = super::rank::command_line(case, engine, options.job.cores);
+        let arguments = super::rank::arguments(case, engine, options.job.cores);
         let (sender, reports) = mpsc::channel();
         let progress = self.progress.clone();
-        let outcome = run_ranks(&arguments, options, move |line| {
+        let outcome = run_ranks("overlap", arguments, options, move |line| {
             match line {
                 RankLine::Report(report) => {
                     if let Report::Plan { computation_us, repetitions } = report {

@@ -1,6 +1,5 @@
 //! One rank of a measurement: this program, started by itself.
 
-use crate::commands::rank;
 use engine::node::EngineKind;
 use measure::experiments::overlap::{Case, Collective, Experiment, Row, Setting};
 use measure::harness::processor_time::RankKind;
@@ -42,8 +41,8 @@ pub(crate) struct Arguments {
     repetitions: Option<u32>,
 }
 
-/// Returns the command line that calls [`measure`].
-pub(super) fn command_line(case: &Case, engine: EngineKind, cores: u32) -> Vec<OsString> {
+/// Returns the arguments with which [`measure`] is called.
+pub(super) fn arguments(case: &Case, engine: EngineKind, cores: u32) -> Vec<OsString> {
     let mut words = vec![case.collective.to_string(), case.bytes.to_string()];
     let mut option = |name: &str, value: String| words.extend([name.to_owned(), value]);
     option("--engine", engine.to_string());
@@ -55,7 +54,7 @@ pub(super) fn command_line(case: &Case, engine: EngineKind, cores: u32) -> Vec<O
     if let Some(repetitions) = case.repetitions {
         option("--repetitions", repetitions.to_string());
     }
-    rank::command_line("overlap", words.into_iter().map(OsString::from))
+    words.into_iter().map(OsString::from).collect()
 }
 
 pub(crate) fn measure(arguments: &Arguments) -> Result<(), measure::Error> {

@@ -50,7 +50,7 @@ pub(super) fn run(
     let arguments = {
         let kept = lock(kept);
         progress.begin(kept.what_comes());
-        rank::command_line(kept.name(), steps.clone(), setting, kept.directory())
+        rank::arguments(kept.name(), steps.clone(), setting, kept.directory())
     };
     let trouble = Arc::new(Mutex::new(None));
     let mut reader = ReportReader {
@@ -59,7 +59,7 @@ pub(super) fn run(
         progress: progress.clone(),
         saved: None,
     };
-    let launched = run_ranks(&arguments, options, move |line| reader.read_line(line));
+    let launched = run_ranks("steps", arguments, options, move |line| reader.read_line(line));
     if let Some(failure) = lock_any(&trouble).take() {
         return Err(failure);
     }

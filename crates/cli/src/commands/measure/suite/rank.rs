@@ -1,6 +1,5 @@
 //! One rank of an experiment: this program, started by itself.
 
-use crate::commands::rank;
 use measure::experiments::find;
 use measure::harness::rank_processes::report;
 use measure::harness::{Error, Finding, Setting, StepContext};
@@ -58,8 +57,8 @@ pub(crate) enum RankError {
     Output(#[from] std::io::Error),
 }
 
-/// Returns the command line that calls [`measure`].
-pub(super) fn command_line(
+/// Returns the arguments with which [`measure`] is called.
+pub(super) fn arguments(
     name: &str,
     steps: Range<usize>,
     setting: &Setting,
@@ -74,7 +73,7 @@ pub(super) fn command_line(
         ("--directory", directory.path().into()),
     ];
     let options = options.into_iter().flat_map(|(option, value)| [option.into(), value]);
-    rank::command_line("steps", [name.into()].into_iter().chain(options))
+    [name.into()].into_iter().chain(options).collect()
 }
 
 pub(crate) fn measure(arguments: &Arguments) -> Result<(), RankError> {
