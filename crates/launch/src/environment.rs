@@ -44,7 +44,7 @@ variables! {
     NODE = "TRADEWIND_NODE", "text", "by kernel namespaces",
         "Name of this node, if several are simulated on one machine.";
     NODE_TIMEOUT = "TRADEWIND_NODE_TIMEOUT", "seconds", "15 (agent), 4.35 (kernel engine)",
-        "Time without a response after which another node counts as unreachable, and the longest time that leaving a job takes; at least 1.";
+        "Time without a response after which another node counts as unreachable, and the longest time that leaving a job takes; less than 1 counts as 1.";
     PMI_VERSION = "TRADEWIND_PMI", "1 or 2", "the first that the process manager speaks",
         "Version of PMI.";
     START_TIMEOUT = "TRADEWIND_START_TIMEOUT", "seconds", "60",
@@ -266,9 +266,16 @@ pub trait Lookup {
     /// Time to wait for the other ranks.
     ///
     /// # Errors
-    /// If the value is no number of seconds.
+    /// If the value is no number of seconds, or zero.
     fn start_timeout(&self) -> Result<Duration, LaunchError> {
-        Ok(self.seconds(START_TIMEOUT)?.unwrap_or(DEFAULT_START_TIMEOUT))
+        match self.seconds(START_TIMEOUT)? {
+            Some(Duration::ZERO) => Err(LaunchError::Variable {
+                name: START_TIMEOUT,
+                value: self.get(START_TIMEOUT).unwrap_or_default(),
+                expected: "a number of seconds above 0",
+            }),
+            time => Ok(time.unwrap_or(DEFAULT_START_TIMEOUT)),
+        }
     }
 
     /// Time without a response of another node, if it is set. At least a second: a busy machine may
@@ -359,7 +366,7 @@ mod tests {
     fn the_start_timeout_is_in_seconds() {
         let timeout = |text| HashMap::from([(START_TIMEOUT, text)]).start_timeout();
         assert_eq!(timeout("0.25").expect("a quarter of a second"), Duration::from_millis(250));
-        for wrong in ["-1", "soon", "1e300"] {
+        for wrong in ["-1", "0", "soon", "1e300"] {
             assert!(timeout(wrong).is_err(), "{wrong:?}");
         }
     }
