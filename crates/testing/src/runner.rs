@@ -37,6 +37,7 @@ pub fn run() -> ExitCode {
     if let Some(code) = run_part() {
         return code;
     }
+    accept_interrupts();
     let mut arguments = Arguments::from_args();
     if arguments.test_threads.is_none() {
         let threads = std::env::var("RUST_TEST_THREADS").ok();
@@ -62,6 +63,15 @@ pub fn run() -> ExitCode {
         print_ignored(&ignored);
     }
     conclusion.exit_code()
+}
+
+/// Gives SIGINT and SIGQUIT their default actions. A shell without job control starts background
+/// commands with these signals ignored, and programs that tests start and interrupt would inherit it.
+fn accept_interrupts() {
+    for signal in [libc::SIGINT, libc::SIGQUIT] {
+        // SAFETY: no handler is installed, so no code of this program runs on a signal.
+        unsafe { libc::signal(signal, libc::SIG_DFL) };
+    }
 }
 
 fn trial(test: &'static Test, ignored: &Ignored) -> Trial {
