@@ -41,7 +41,8 @@ pub fn run() -> ExitCode {
     let mut arguments = Arguments::from_args();
     if arguments.test_threads.is_none() {
         let threads = std::env::var("RUST_TEST_THREADS").ok();
-        arguments.test_threads = threads.and_then(|text| text.parse().ok());
+        arguments.test_threads =
+            threads.and_then(|text| text.parse().ok()).or_else(default_threads);
     }
     if !arguments.nocapture {
         record_panics();
@@ -63,6 +64,11 @@ pub fn run() -> ExitCode {
         print_ignored(&ignored);
     }
     conclusion.exit_code()
+}
+
+/// Two threads a core: tests wait for processes and time-outs as much as they compute.
+fn default_threads() -> Option<usize> {
+    Some(2 * std::thread::available_parallelism().ok()?.get())
 }
 
 /// Gives SIGINT and SIGQUIT their default actions. A shell without job control starts background
