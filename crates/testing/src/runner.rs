@@ -34,6 +34,12 @@ type Ignored = Arc<Mutex<BTreeMap<String, usize>>>;
 
 /// Runs the registered tests that the command line selects, or a [`part`](crate::part).
 pub fn run() -> ExitCode {
+    run_on_threads(1)
+}
+
+/// Runs the tests on several threads a core, unless an option or RUST_TEST_THREADS says otherwise.
+/// For tests that wait for processes, nodes and time-outs as much as they compute.
+pub fn run_on_threads(threads_per_core: usize) -> ExitCode {
     if let Some(code) = run_part() {
         return code;
     }
@@ -42,7 +48,7 @@ pub fn run() -> ExitCode {
     if arguments.test_threads.is_none() {
         let threads = std::env::var("RUST_TEST_THREADS").ok();
         arguments.test_threads =
-            threads.and_then(|text| text.parse().ok()).or_else(default_threads);
+            threads.and_then(|text| text.parse().ok()).or_else(|| Some(threads_per_core * cores()));
     }
     if !arguments.nocapture {
         record_panics();
@@ -66,9 +72,8 @@ pub fn run() -> ExitCode {
     conclusion.exit_code()
 }
 
-/// Two threads a core: tests wait for processes and time-outs as much as they compute.
-fn default_threads() -> Option<usize> {
-    Some(2 * std::thread::available_parallelism().ok()?.get())
+fn cores() -> usize {
+    std::thread::available_parallelism().map_or(1, usize::from)
 }
 
 /// Gives SIGINT and SIGQUIT their default actions. A shell without job control starts background

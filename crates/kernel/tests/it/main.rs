@@ -18,5 +18,5 @@ mod wire;
 mod world;
 
 fn main() -> std::process::ExitCode {
-    testing::run()
+    testing::run_on_threads(2)
 }
