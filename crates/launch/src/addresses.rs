@@ -71,9 +71,9 @@ pub(crate) fn read_list(text: &str) -> Option<Vec<Network>> {
     text.split(',').map(|network| network.parse().ok()).collect()
 }
 
-/// The addresses of this node that others may reach, the most likely first. `wanted` names the
-/// interface or the range of addresses. Without it there may be none: several nodes on one machine
-/// need none.
+/// Returns the addresses at which other nodes may connect to this one, the most likely first.
+/// `wanted` names the interface or the range of addresses. Without it there may be none: several
+/// nodes on one machine need none.
 pub(crate) fn of_this_node(wanted: Option<&str>) -> Result<Vec<Network>, LaunchError> {
     let interfaces =
         if_addrs::get_if_addrs().map_err(system("list this node's network addresses"))?;

@@ -92,7 +92,7 @@ fn service_key(node: u32) -> String {
 ///
 /// # Errors
 /// If the process manager fails, another rank has published something wrong, or the nodes have no
-/// addresses at which they reach each other.
+/// addresses at which they can connect to each other.
 pub fn place(
     space: &mut impl KeyValueSpace,
     rank: u32,

@@ -292,8 +292,7 @@ impl LineError {
     }
 }
 
-/// How it went, by the answer's word `rc`; many answers have none, because they only come when all
-/// is well.
+/// Returns the word `rc` of the answer; many answers have none, because they report success only.
 fn outcome(answer: &Message, command: &'static str) -> Result<i64, Error> {
     let Some(word) = answer.word("rc") else { return Ok(0) };
     word.parse().map_err(|_| {

@@ -45,7 +45,7 @@ pub(crate) struct Arguments {
     /// Only this version; may be given several times
     #[arg(long = "version", value_enum, id = "VERSION")]
     pub(crate) versions: Vec<Version>,
-    /// How the results are written
+    /// Format of the results
     #[arg(long, value_enum, default_value_t)]
     pub(crate) format: Format,
     /// Run this many ranks as threads of this process
@@ -63,7 +63,7 @@ fn main() -> ExitCode {
     )
 }
 
-/// What was measured of one version.
+/// Measurement of one version.
 #[derive(Debug, serde::Serialize)]
 pub(crate) struct Row {
     program: &'static str,
@@ -146,7 +146,7 @@ pub(crate) fn measure_all(world: &Communicator, arguments: &Arguments) -> Result
     Ok(versions.into_iter().zip(rounds).zip(wrong).map(row).collect())
 }
 
-/// Where a solve's time went.
+/// Parts of a solve's time.
 #[derive(Clone, Copy, Debug)]
 struct Times {
     total_us: f64,
@@ -197,7 +197,7 @@ impl Stages {
 struct Solver<'w> {
     world: &'w Communicator,
     column: Column,
-    /// How many solves there were; each has another right-hand side.
+    /// Number of solves; each has another right-hand side.
     solve: usize,
 }
 
@@ -234,12 +234,14 @@ impl<'w> Solver<'w> {
 
     /// One solve, begun by all ranks together; its moments on the ranks that count.
     fn timed(&mut self, stage: &mut impl Stage) -> Result<Moments> {
-        let (rank, size) = (self.world.rank(), self.world.size());
+        let rank = self.world.rank();
+        let size = self.world.size();
         self.world.barrier()?;
         let begun = now_ns();
         let filled = self.sweep(stage)?;
         let ended = now_ns();
-        let (first, last) = (rank == 0, rank + 1 == size);
+        let first = rank == 0;
+        let last = rank + 1 == size;
         let mine = [(first, begun), (last, begun), (last, filled), (last, ended)];
         let mut all = [0_i64; 4];
         self.world.allreduce(
@@ -255,7 +257,8 @@ impl<'w> Solver<'w> {
     /// product.
     #[inline(never)]
     fn sweep<S: Stage>(&mut self, stage: &mut S) -> Result<i64> {
-        let (first, last) = (self.world.rank() == 0, self.world.rank() + 1 == self.world.size());
+        let first = self.world.rank() == 0;
+        let last = self.world.rank() + 1 == self.world.size();
         let Column { across, down, right_hand_side, solution } = &mut self.column;
         let mut filled = 0;
         let mut above = 0.0;
@@ -276,7 +279,7 @@ impl<'w> Solver<'w> {
         Ok(filled)
     }
 
-    /// How many of this rank's values differ from the serial solution.
+    /// Number of this rank's values that differ from the serial solution.
     fn wrong(&self) -> u64 {
         let expected = serial(self.world.rank() as usize, self.column.solution.len(), self.solve);
         let pairs = self.column.solution.iter().zip(&expected);

@@ -12,9 +12,9 @@ const DOWN: f64 = 0.5;
 /// One rank's part.
 #[derive(Clone, Debug)]
 pub(crate) struct Column {
-    /// What multiplies a value for the next column: the diagonal next to the main one.
+    /// Factor of a value for the next column: the diagonal next to the main one.
     pub(crate) across: Vec<f64>,
-    /// What multiplies the value above: the far diagonal.
+    /// Factor of the value above: the far diagonal.
     pub(crate) down: Vec<f64>,
     pub(crate) right_hand_side: Vec<f64>,
     pub(crate) solution: Vec<f64>,

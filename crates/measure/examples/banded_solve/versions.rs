@@ -104,7 +104,7 @@ impl Stage for SendReceive {
     }
 }
 
-/// A message with a header for every value, into a queue to which everybody may send.
+/// A message with a header for every value, into a queue with any number of senders.
 pub(crate) struct Message {
     port: CacheLinePort,
     header: CacheLineHeader,
@@ -169,8 +169,8 @@ pub(crate) struct Fetch {
     sent: u64,
 }
 
-/// Bytes of a count and its product. They lie in one line, so that whoever waits for the one has
-/// the other with it.
+/// Bytes of a count and its product. They lie in one line, so that a rank that reads the count
+/// has the product too.
 const PAIR: u64 = 16;
 const PRODUCT: u64 = 8;
 

@@ -12,10 +12,10 @@ use models::statistics::Deciles;
 use serde::ser::{Serialize, SerializeSeq, Serializer};
 use std::fmt;
 
-/// How results are written.
+/// Format of the results.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, clap::ValueEnum)]
 pub(crate) enum Format {
-    /// A table for people.
+    /// A table of text.
     #[default]
     Table,
     /// One object a line, for programs.

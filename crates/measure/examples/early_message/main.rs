@@ -1,4 +1,4 @@
-//! What a message costs that arrives before it is needed: `tradewind run -n 2 --
+//! Cost of a message that arrives before it is needed: `tradewind run -n 2 --
 //! target/release/examples/early_message`.
 //!
 //! In most measurements of latency the receiver has nothing to do but wait. In a program it
@@ -38,7 +38,7 @@ pub(crate) struct Arguments {
     /// Messages of each kind in a round, of which the middle half counts
     #[arg(long, default_value_t = 200, value_parser = common::at_least_one())]
     pub(crate) messages: usize,
-    /// How the results are written
+    /// Format of the results
     #[arg(long, value_enum, default_value_t)]
     pub(crate) format: Format,
     /// Run this many ranks as threads of this process
@@ -66,7 +66,7 @@ fn main() -> ExitCode {
     common::run("early_message", arguments.threads, enough, |world, ()| report(world, &arguments))
 }
 
-/// What was measured of one mechanism with one delay.
+/// Measurement of one mechanism with one delay.
 #[derive(Debug, serde::Serialize)]
 pub(crate) struct Row {
     program: &'static str,
@@ -143,7 +143,7 @@ pub(crate) fn measure_all(world: &Communicator, arguments: &Arguments) -> Result
     Ok(rows)
 }
 
-/// What reading the clock costs, which is in every look.
+/// Time to read the clock, which is part of every poll.
 fn clock_us() -> f64 {
     let readings = (0..1000).map(|_| microseconds(now_ns(), now_ns()));
     middle(&mut readings.collect::<Vec<_>>())
@@ -165,7 +165,7 @@ struct Experiment<'w> {
     go: Ends,
     pace: ComputeRate,
     clock_us: f64,
-    /// How many messages there were; each carries its number.
+    /// Number of messages; each carries its number.
     sent: u64,
 }
 

@@ -9,7 +9,7 @@ use queues::window::Condition;
 use tradewind::messages::{CacheLinePort, ChannelEnd, ChannelReceiver, ExpressPort, Windows};
 use tradewind::{Communicator, Result};
 
-/// Who sends and who receives.
+/// Ranks of the sender and the receiver.
 pub(crate) const SENDER: u32 = 0;
 pub(crate) const RECEIVER: u32 = 1;
 
@@ -52,7 +52,7 @@ impl Mechanism {
     }
 }
 
-/// A way from rank 0 to rank 1. The numbers that are sent rise by one.
+/// Mechanism that carries numbers from rank 0 to rank 1. Each is one more than the one before.
 pub(crate) trait Way {
     fn send(&mut self, number: u64) -> Result<()>;
     fn receive(&mut self) -> Result<u64>;
@@ -119,7 +119,7 @@ struct Fetched {
     sent: u64,
 }
 
-/// Where the number lies: not in the count's line.
+/// Place of the number: not in the count's line.
 const NUMBER: u64 = 64;
 
 impl Way for Fetched {

@@ -1,4 +1,4 @@
-//! Where a triangular system comes from: a five-point Laplacian, or a Matrix Market file.
+//! Sources of a triangular system: a five-point Laplacian, or a Matrix Market file.
 
 use super::triangle::{Triangle, incomplete_factor, is_lower, lower_triangle};
 use clap::ValueEnum;
@@ -8,12 +8,12 @@ use nalgebra_sparse::io::{
 use nalgebra_sparse::{CooMatrix, CsrMatrix};
 use std::path::Path;
 
-/// What is taken of a matrix that is not lower-triangular itself.
+/// Part that is taken of a matrix that is not lower-triangular itself.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub(crate) enum Part {
     /// The lower factor of its incomplete factorization without fill-in
     Ilu0,
-    /// What lies on and below its main diagonal
+    /// The elements on and below its main diagonal
     Lower,
 }
 
@@ -29,7 +29,8 @@ pub(crate) fn of_grid(side: usize) -> Result<Input, String> {
     let points = side * side;
     let mut matrix = CooMatrix::new(points, points);
     for point in 0..points {
-        let (row, column) = (point / side, point % side);
+        let row = point / side;
+        let column = point % side;
         matrix.push(point, point, 4.0);
         let mut join = |other: usize| {
             matrix.push(point, other, -1.0);
@@ -54,7 +55,8 @@ pub(crate) fn of_grid(side: usize) -> Result<Input, String> {
 pub(crate) fn of_file(path: &Path, part: Option<Part>) -> Result<Input, String> {
     let file = path.display();
     let matrix = read(path)?;
-    let (rows, columns) = (matrix.nrows(), matrix.ncols());
+    let rows = matrix.nrows();
+    let columns = matrix.ncols();
     if rows != columns {
         return Err(format!(
             "{file}: the matrix has {rows} rows and {columns} columns: only square ones can be solved"

@@ -35,11 +35,11 @@ pub(crate) struct Arguments {
     /// A Matrix Market file instead of the Laplacian
     #[arg(long, value_name = "FILE", conflicts_with = "grid")]
     pub(crate) matrix: Option<PathBuf>,
-    /// What to take of the file's matrix; by default all of it if it is lower-triangular, otherwise
+    /// Part to take of the file's matrix; by default all of it if it is lower-triangular, otherwise
     /// its ILU(0) factor
     #[arg(long, value_enum, requires = "matrix")]
     pub(crate) part: Option<Part>,
-    /// How the rows are divided among the ranks
+    /// Division of the rows among the ranks
     #[arg(long, value_enum, default_value_t)]
     pub(crate) rows: Mapping,
     /// Rows dealt out at a time if the division is cyclic
@@ -51,7 +51,7 @@ pub(crate) struct Arguments {
     /// Solves of each version in a round, of which the median counts
     #[arg(long, default_value_t = 10, value_parser = common::at_least_one())]
     pub(crate) solves: usize,
-    /// How the results are written
+    /// Format of the results
     #[arg(long, value_enum, default_value_t)]
     pub(crate) format: Format,
     /// Run this many ranks as threads of this process
@@ -91,7 +91,7 @@ impl Version {
     const ALL: [Version; 3] = [Version::Serial, Version::Fetches, Version::Levels];
 }
 
-/// What was measured of one version.
+/// Measurement of one version.
 #[derive(Debug, serde::Serialize)]
 pub(crate) struct Row {
     program: &'static str,
@@ -115,9 +115,11 @@ fn report(world: &Communicator, arguments: &Arguments, input: &Input) -> Result<
     let rows = measure_all(world, arguments, input)?;
     if world.rank() == 0 {
         if arguments.format == Format::Table {
-            let (unknowns, elements) = (input.triangle.rows(), input.triangle.elements());
+            let unknowns = input.triangle.rows();
+            let elements = input.triangle.elements();
             println!("{}", input.name);
-            let (unknowns, elements) = (count(unknowns, "unknown"), count(elements, "element"));
+            let unknowns = count(unknowns, "unknown");
+            let elements = count(elements, "element");
             println!(
                 "{unknowns}, {elements} below the diagonal, {}",
                 count(world.size() as usize, "rank")
@@ -147,7 +149,8 @@ pub(crate) fn measure_all(
     arguments: &Arguments,
     input: &Input,
 ) -> Result<Vec<Row>> {
-    let (triangle, ranks) = (&input.triangle, world.size() as usize);
+    let triangle = &input.triangle;
+    let ranks = world.size() as usize;
     let chunk = arguments.rows.chunk(triangle.rows(), ranks, arguments.chunk);
     let plan = Plan::new(triangle, ranks, world.rank() as usize, chunk);
     let mut experiment = Experiment {
@@ -210,7 +213,8 @@ impl Experiment<'_> {
         let (mut times, mut wrong) = (Vec::new(), 0);
         for _ in 0..solves {
             let serial_us = self.solve_alone();
-            let (side, expected) = (&self.right_hand_side, &self.expected);
+            let side = &self.right_hand_side;
+            let expected = &self.expected;
             let (time, different) = match version {
                 Version::Serial => (serial_us, 0),
                 Version::Fetches => {

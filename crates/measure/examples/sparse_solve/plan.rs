@@ -1,16 +1,16 @@
-//! Who solves which row, in which order, and which values have to be fetched: found out when the
-//! matrix is known.
+//! The rows that each rank solves, their order, and the values that have to be fetched; computed
+//! when the matrix is known.
 //!
 //! Rows are taken in the order of their levels, as in a sorted doacross loop (Saltz, Crowley,
 //! Mirchandaney, Berryman, "Run-Time Scheduling and Execution of Loops on Message Passing
-//! Machines", 1990). So nobody ever waits for somebody who waits for it: of all rows that are not
-//! solved, one of the lowest level has all it needs and is the next of its rank.
+//! Machines", 1990). So no cycle of ranks wait for each other: of all rows that are not
+//! solved, one of the lowest level has all its values and is the next of its rank.
 
 use super::triangle::Triangle;
 use clap::ValueEnum;
 use std::ops::Range;
 
-/// How rows are divided among the ranks.
+/// Division of the rows among the ranks.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum)]
 pub(crate) enum Mapping {
     /// A block of neighbouring rows for each rank
@@ -21,7 +21,7 @@ pub(crate) enum Mapping {
 }
 
 impl Mapping {
-    /// How many rows each rank gets at a time.
+    /// Number of rows that each rank gets at a time.
     pub(crate) fn chunk(self, rows: usize, ranks: usize, chunk: usize) -> usize {
         match self {
             Mapping::Block => rows.div_ceil(ranks).max(1),
@@ -34,7 +34,7 @@ impl Mapping {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Fetch {
     pub(crate) owner: usize,
-    /// How many values its owner publishes before.
+    /// Number of values that its owner publishes before.
     pub(crate) place: u64,
 }
 
@@ -42,10 +42,10 @@ pub(crate) struct Fetch {
 #[derive(Clone, Debug)]
 pub(crate) struct Step {
     pub(crate) row: usize,
-    /// What has to be fetched first, among all fetches. Each value is fetched once, for the first
+    /// The fetch that comes first, among all fetches. Each value is fetched once, for the first
     /// row that needs it.
     pub(crate) fetches: Range<usize>,
-    /// Where the value is published, if another rank needs it.
+    /// Place where the value is published, if another rank needs it.
     pub(crate) publish: Option<u64>,
 }
 
@@ -58,9 +58,9 @@ pub(crate) struct Plan {
     pub(crate) part: Triangle,
     pub(crate) steps: Vec<Step>,
     pub(crate) fetches: Vec<Fetch>,
-    /// Where each level's steps end.
+    /// End of each level's steps.
     pub(crate) levels: Vec<usize>,
-    /// How many values each rank publishes in a solve.
+    /// Number of values that each rank publishes in a solve.
     pub(crate) published: Vec<u64>,
 }
 

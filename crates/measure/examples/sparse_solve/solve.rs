@@ -7,12 +7,12 @@ use tradewind::messages::Windows;
 use tradewind::{Communicator, Result};
 
 /// Bytes of a published value: first the number of the solve that it is of, then the value. They
-/// lie in one line, so that whoever waits for the number has the value with it.
+/// lie in one line, so that a rank that reads the number has the value too.
 const PAIR: u64 = 16;
 const VALUE: u64 = 8;
 
-/// How often a rank looks for a value at once, about a microsecond, and how often it then offers
-/// its processor to others before it sleeps: with more ranks than processors, the owner may be the
+/// Number of polls for a value in a row, about a microsecond, and number of times that a rank then
+/// yields its processor before it sleeps: with more ranks than processors, the owner may be the
 /// next to run, and one after another they are soon through.
 const LOOKS: u32 = 200;
 const YIELDS: u32 = 10;
@@ -33,7 +33,8 @@ pub(crate) struct Solver<'a> {
 impl<'a> Solver<'a> {
     pub(crate) fn new(world: &'a Communicator, plan: &'a Plan) -> Result<Self> {
         let windows = world.windows(plan.published[world.rank() as usize] * PAIR)?;
-        let (steps, all) = (plan.steps.len(), plan.steps.len() + plan.fetches.len());
+        let steps = plan.steps.len();
+        let all = steps + plan.fetches.len();
         Ok(Solver {
             world,
             plan,
@@ -115,7 +116,7 @@ impl<'a> Solver<'a> {
         Ok(())
     }
 
-    /// How many of this rank's unknowns differ from the serial solution.
+    /// Returns the number of this rank's unknowns that differ from the serial solution.
     pub(crate) fn wrong(&self, expected: &[f64]) -> u64 {
         let pairs = self.known.iter().zip(&self.plan.steps);
         pairs.filter(|(known, step)| known.to_bits() != expected[step.row].to_bits()).count() as u64

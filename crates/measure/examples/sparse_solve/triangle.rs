@@ -6,7 +6,7 @@ use nalgebra_sparse::CsrMatrix;
 /// A lower-triangular matrix by rows, with the main diagonal apart. No element of that is zero.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Triangle {
-    /// Where each row's elements begin; one more than there are rows.
+    /// Begin of each row's elements; one more than there are rows.
     starts: Vec<usize>,
     columns: Vec<usize>,
     values: Vec<f64>,
@@ -14,7 +14,7 @@ pub(crate) struct Triangle {
 }
 
 impl Triangle {
-    /// How many unknowns there are.
+    /// Returns the number of unknowns.
     pub(crate) fn rows(&self) -> usize {
         self.diagonal.len()
     }
@@ -116,12 +116,12 @@ impl Triangle {
     }
 }
 
-/// Whether nothing lies above the main diagonal.
+/// Returns true if no element lies above the main diagonal.
 pub(crate) fn is_lower(matrix: &CsrMatrix<f64>) -> bool {
     matrix.triplet_iter().all(|(row, column, _)| column <= row)
 }
 
-/// What lies on and below the main diagonal.
+/// Returns the elements on and below the main diagonal.
 ///
 /// # Errors
 /// In words, when an element of the diagonal is missing or zero.
@@ -137,7 +137,8 @@ pub(crate) fn lower_triangle(matrix: &CsrMatrix<f64>) -> Result<Triangle, String
 /// In words, when an element of the diagonal is missing or becomes zero.
 pub(crate) fn incomplete_factor(matrix: &CsrMatrix<f64>) -> Result<Triangle, String> {
     let rows = matrix.nrows();
-    let (starts, columns) = (matrix.row_offsets(), matrix.col_indices());
+    let starts = matrix.row_offsets();
+    let columns = matrix.col_indices();
     let mut values = matrix.values().to_vec();
     let mut diagonals = vec![0; rows];
     // Where the elements of the row at hand lie, by column.

@@ -17,7 +17,7 @@ use std::time::{Duration, Instant};
 #[derive(Debug)]
 pub struct Receiver {
     ring: RingReceiver<MappedRing, FutexSignal>,
-    /// What was found in a corrupt ring.
+    /// Corruption of the ring, once it was detected.
     corruption: Option<Corruption>,
 }
 

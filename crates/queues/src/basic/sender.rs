@@ -17,7 +17,7 @@ use std::time::{Duration, Instant};
 #[derive(Debug)]
 pub struct Sender {
     ring: RingSender<MappedRing, FutexSignal>,
-    /// What was found in a corrupt ring.
+    /// Corruption of the ring, once it was detected.
     corruption: Option<Corruption>,
 }
 

@@ -19,7 +19,7 @@ const TIMEOUT: Duration = Duration::from_secs(3);
 /// Number of the communicator of the nodes' first ranks; no other communicator has it.
 const CONTEXT_NUMBER: u32 = u32::MAX;
 
-/// Two ranks on nodes that do not reach each other.
+/// Two ranks on nodes that cannot connect to each other.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct UnreachablePair {
     /// The rank that waited in vain.

@@ -3,6 +3,7 @@
 use super::messages;
 use super::placement::{pattern_bytes, received_bytes};
 use engine::node::JobOptions;
+use ::launch::environment::{ARENA_MIB, Environment, Lookup};
 use goal::graph::{Graph, Operation};
 use shm::segment::Backing;
 use std::path::{Path, PathBuf};
@@ -65,7 +66,7 @@ fn mail(graphs: &[Graph], eager_limit: u64) -> u64 {
     waiting.fold(0, |sum, bytes| sum.saturating_add(bytes).saturating_add(64))
 }
 
-/// Sees to it that the ranks' parts of the segment are large enough, and that there is memory for
+/// Makes the ranks' parts of the segment large enough, and checks that there is memory for
 /// everything.
 ///
 /// # Errors
@@ -74,7 +75,7 @@ pub(super) fn reserve(graphs: &[Graph], job: &mut JobOptions) -> Result<(), Stri
     let need = Need::of(graphs, job.eager_limit);
     let largest = need.parts.iter().copied().zip(0..).max_by_key(|(part, _)| *part);
     if let Some((part, rank)) = largest.filter(|(part, _)| *part > job.arena_bytes) {
-        if std::env::var_os("TRADEWIND_ARENA_MIB").is_some() {
+        if Environment.get(ARENA_MIB).is_some() {
             return Err(format!(
                 "rank {rank} needs {} of the segment and TRADEWIND_ARENA_MIB allows {}: set it to {} or unset it",
                 size(part),
