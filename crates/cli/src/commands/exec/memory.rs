@@ -2,8 +2,8 @@
 
 use super::messages;
 use super::placement::{pattern_bytes, received_bytes};
-use engine::node::JobOptions;
 use ::launch::environment::{ARENA_MIB, Environment, Lookup};
+use engine::node::JobOptions;
 use goal::graph::{Graph, Operation};
 use shm::segment::Backing;
 use std::path::{Path, PathBuf};
