@@ -153,7 +153,12 @@ impl Collective {
         if self.algorithms().contains(&algorithm) {
             return Ok(());
         }
-        Err(self.no_algorithm(algorithm.name()))
+        Err(self.lacks(algorithm))
+    }
+
+    /// The error of a builder whose collective has no such algorithm.
+    pub(crate) fn lacks(self, algorithm: Algorithm) -> UnknownName {
+        self.no_algorithm(algorithm.name())
     }
 
     fn no_algorithm(self, name: &str) -> UnknownName {
@@ -171,6 +176,17 @@ impl Collective {
             Collective::Allreduce => matches!(algorithm, Join),
             Collective::ReduceScatter => matches!(algorithm, Pairwise | Join),
             Collective::Scan | Collective::Exscan => matches!(algorithm, Chain | Join),
+            _ => true,
+        }
+    }
+
+    /// Returns `true` if the algorithm combines contributions in rank order, as operations require
+    /// that are associative but not commutative, or if the collective combines nothing.
+    pub const fn keeps_rank_order(self, algorithm: Algorithm) -> bool {
+        use Algorithm::*;
+        match self {
+            Collective::Allreduce => !matches!(algorithm, Ring),
+            Collective::ReduceScatter => !matches!(algorithm, Ring | RecursiveHalving),
             _ => true,
         }
     }
@@ -297,12 +313,12 @@ impl fmt::Display for Choice {
 /// the same.
 ///
 /// ```
-/// use collectives::{Tuning, bcast};
+/// use collectives::{Algorithm, Tuning, bcast};
 /// use std::num::NonZeroU64;
 ///
 /// let segment_bytes = NonZeroU64::new(1000).expect("more than nothing");
 /// let tuning = Tuning { segment_bytes, ..Tuning::default() };
-/// let graph = bcast::Algorithm::SegmentedChain.graph(1, 3, 0, 2500, tuning)?;
+/// let graph = bcast::graph(Algorithm::SegmentedChain, 1, 3, 0, 2500, tuning)?;
 /// assert_eq!(graph.vertices().len(), 6); // three segments come and go
 /// # Ok::<(), collectives::CollectiveError>(())
 /// ```

@@ -1,98 +1,88 @@
 //! Allgather: every rank gets every rank's block, in rank order; equal blocks or (MPI's allgatherv)
 //! blocks of any size.
+//!
+//! # Algorithms
+//!
+//! - **ring**: In each step a rank passes on to the next what it got in the step before. `ranks` −
+//!   1 messages a rank and as many deep; for large blocks.
+//!
+//!   Thakur, Rabenseifner, Gropp: "Optimization of Collective Communication Operations in MPICH",
+//!   International Journal of High Performance Computing Applications 19(1), 2005: the ring.
+//! - **recursive-doubling**: In round k partners 2^k apart exchange all they have. ⌊log₂ ranks⌋
+//!   rounds, and two messages more on some ranks when the number of ranks is not a power of two:
+//!   those hand their block to a neighbour and get everything from it.
+//!
+//!   Thakur, Rabenseifner, Gropp 2005: recursive doubling.
+//! - **bruck**: In round k each rank sends all it has, up to what is missing there, to the rank 2^k
+//!   places back. ⌈log₂ ranks⌉ messages a rank for any number of ranks.
+//!
+//!   Bruck, Ho, Kipnis, Upfal, Weathersby: "Efficient Algorithms for All-to-All Communications in
+//!   Multiport Message-Passing Systems", IEEE Transactions on Parallel and Distributed Systems
+//!   8(11), 1997: the concatenation algorithm. Its last phase, a rotation of all blocks, costs
+//!   nothing here: they arrive where they belong.
+//! - **gather-bcast**: Binomial [`gather`] to rank 0, then binomial
+//!   [`bcast`] from there.
+//! - **join**: One join vertex of all ranks. For equal blocks.
 
 use crate::blocks::{Parts, merged};
 use crate::builder::GraphBuilder;
 use crate::member::doublings;
 use crate::power_of_two::{PowerOfTwo, Role};
-use crate::{CollectiveError, Sizes, Tuning, bcast, gather};
+use crate::{Algorithm, Collective, CollectiveError, Sizes, Tuning, bcast, gather};
 use goal::graph::{Access, Block, Blocks, Graph, JoinMode};
 
-algorithms! {
-    "allgather",
-    /// In each step a rank passes on to the next what it got in the step before. `ranks` − 1
-    /// messages a rank and as many deep; for large blocks.
-    ///
-    /// Thakur, Rabenseifner, Gropp: "Optimization of Collective Communication Operations in MPICH",
-    /// International Journal of High Performance Computing Applications 19(1), 2005: the ring.
-    Ring = "ring",
-    /// In round k partners 2^k apart exchange all they have. ⌊log₂ ranks⌋ rounds, and two messages
-    /// more on some ranks when the number of ranks is not a power of two: those hand their block to
-    /// a neighbour and get everything from it.
-    ///
-    /// Thakur, Rabenseifner, Gropp 2005: recursive doubling.
-    RecursiveDoubling = "recursive-doubling",
-    /// In round k each rank sends all it has, up to what is missing there, to the rank 2^k places
-    /// back. ⌈log₂ ranks⌉ messages a rank for any number of ranks.
-    ///
-    /// Bruck, Ho, Kipnis, Upfal, Weathersby: "Efficient Algorithms for All-to-All Communications in
-    /// Multiport Message-Passing Systems", IEEE Transactions on Parallel and Distributed Systems
-    /// 8(11), 1997: the concatenation algorithm. Its last phase, a rotation of all blocks, costs
-    /// nothing here: they arrive where they belong.
-    Bruck = "bruck",
-    /// [`gather::Algorithm::Binomial`] to rank 0, then [`bcast::Algorithm::Binomial`] from there.
-    GatherBcast = "gather-bcast",
-    /// One join vertex of all ranks. For equal blocks.
-    Join = "join",
+/// Builds the graph of an algorithm. Buffer 0 is the input, the rank's own block; buffer 1 is the
+/// output, the blocks of all ranks in rank order.
+///
+/// # Errors
+/// [`CollectiveError::Algorithm`], [`CollectiveError::RankOutOfRange`],
+/// [`CollectiveError::TooManyBytes`]; from a join, [`CollectiveError::NeedsEqualBlocks`].
+///
+/// ```
+/// use collectives::{Algorithm, Sizes, allgather};
+///
+/// let graph = allgather::graph(Algorithm::Bruck, 0, &Sizes::equal(5, 16)?)?;
+/// assert_eq!(graph.vertices().len(), 7); // a copy, three sends, three receives
+/// # Ok::<(), collectives::CollectiveError>(())
+/// ```
+pub fn graph(algorithm: Algorithm, rank: u32, sizes: &Sizes) -> Result<Graph, CollectiveError> {
+    let mut builder = GraphBuilder::new(rank, sizes.ranks())?;
+    let input = builder.buffer(Access::Input, sizes.bytes(rank));
+    let output = builder.parts(Access::Output, sizes);
+    build(algorithm, &mut builder, sizes, input, &output)?;
+    Ok(builder.finish())
 }
 
-impl Algorithm {
-    /// Builds the graph of this algorithm. Buffer 0 is the input, the rank's own block; buffer 1
-    /// is the output, the blocks of all ranks in rank order.
-    ///
-    /// # Errors
-    /// [`CollectiveError::RankOutOfRange`], [`CollectiveError::TooManyBytes`]; from a join,
-    /// [`CollectiveError::NeedsEqualBlocks`].
-    ///
-    /// ```
-    /// use collectives::{Sizes, allgather::Algorithm};
-    ///
-    /// let graph = Algorithm::Bruck.graph(0, &Sizes::equal(5, 16)?)?;
-    /// assert_eq!(graph.vertices().len(), 7); // a copy, three sends, three receives
-    /// # Ok::<(), collectives::CollectiveError>(())
-    /// ```
-    pub fn graph(self, rank: u32, sizes: &Sizes) -> Result<Graph, CollectiveError> {
-        let mut builder = GraphBuilder::new(rank, sizes.ranks())?;
-        let input = builder.buffer(Access::Input, sizes.bytes(rank));
-        let output = builder.parts(Access::Output, sizes);
-        self.build(&mut builder, sizes, input, &output)?;
-        Ok(builder.finish())
+/// Builds it for the ranks of a group. The input may be the rank's place in the output.
+pub(crate) fn build(
+    algorithm: Algorithm,
+    builder: &mut GraphBuilder,
+    sizes: &Sizes,
+    input: Block,
+    output: &Parts,
+) -> Result<(), CollectiveError> {
+    let own = output.at(builder.member().rank());
+    if input != own && !matches!(algorithm, Algorithm::GatherBcast | Algorithm::Join) {
+        builder.copy(input, own);
     }
-
-    /// Builds it for the ranks of a group. The input may be the rank's place in the output.
-    pub(crate) fn build(
-        self,
-        builder: &mut GraphBuilder,
-        sizes: &Sizes,
-        input: Block,
-        output: &Parts,
-    ) -> Result<(), CollectiveError> {
-        let own = output.at(builder.member().rank());
-        match self {
-            Algorithm::GatherBcast => {
-                let tuning = Tuning::default();
-                let target = output.all();
-                gather::Algorithm::Binomial.build(builder, 0, sizes, input, target, tuning)?;
-                return bcast::Algorithm::Binomial.build(builder, 0, target, tuning);
-            }
-            Algorithm::Join => {
-                sizes.must_be_equal(self.name(), "bruck or ring")?;
-                builder.join(JoinMode::Gather, input, output.all());
-                return Ok(());
-            }
-            _ if input != own => {
-                builder.copy(input, own);
-            }
-            _ => {}
+    let allgather = Allgather { input, output };
+    match algorithm {
+        Algorithm::Ring => allgather.ring(builder),
+        Algorithm::RecursiveDoubling => allgather.recursive_doubling(builder),
+        Algorithm::Bruck => allgather.bruck(builder),
+        Algorithm::GatherBcast => {
+            let tuning = Tuning::default();
+            let target = output.all();
+            gather::build(Algorithm::Binomial, builder, 0, sizes, input, target, tuning)?;
+            bcast::build(Algorithm::Binomial, builder, 0, target, tuning)?;
         }
-        let allgather = Allgather { input, output };
-        match self {
-            Algorithm::Ring => allgather.ring(builder),
-            Algorithm::RecursiveDoubling => allgather.recursive_doubling(builder),
-            _ => allgather.bruck(builder),
+        Algorithm::Join => {
+            sizes.must_be_equal(algorithm.name(), "bruck or ring")?;
+            builder.join(JoinMode::Gather, input, output.all());
         }
-        Ok(())
+        other => return Err(Collective::Allgather.lacks(other).into()),
     }
+    Ok(())
 }
 
 /// The tag of messages between a folded rank and the one it folds into; rounds have the tags from

@@ -1,4 +1,37 @@
 //! Allreduce: every rank gets all ranks' contributions combined, and all get the same bits.
+//!
+//! # Algorithms
+//!
+//! - **recursive-doubling**: In round k partners 2^k apart exchange what they have so far and both
+//!   combine it. ⌊log₂ ranks⌋ rounds, and two messages more on some ranks when the number of ranks
+//!   is not a power of two.
+//!
+//!   Thakur, Rabenseifner, Gropp: "Optimization of Collective Communication Operations in MPICH",
+//!   International Journal of High Performance Computing Applications 19(1), 2005: recursive
+//!   doubling. For other numbers of ranks, as many pairs of the first ranks as exceed the largest
+//!   power of two fold into one rank each, which returns the result to its partner.
+//!
+//!   A rank always holds the combination of a run of consecutive ranks, and of two such runs the
+//!   lower is the left operand. Both partners therefore compute the same expression, and all ranks
+//!   end with the same bits whatever the order of arrival; a floating-point result depends on the
+//!   number of ranks alone.
+//! - **ring**: Every part of the vector passes round the ring once and is combined at each rank,
+//!   then once more to distribute the result. 2 · (`ranks` − 1) messages a rank and as many deep;
+//!   each rank sends about twice the vector. For long vectors.
+//!
+//!   Patarasuk, Yuan: "Bandwidth Optimal All-Reduce Algorithms for Clusters of Workstations",
+//!   Journal of Parallel and Distributed Computing 69(2), 2009. Contributions are combined in the
+//!   order of the ring, which begins at another rank for each part.
+//! - **rabenseifner**: Partners 2^k apart swap halves of the vector and combine them, until every
+//!   rank of a power of two has a part; then the parts are gathered in the reverse order. 2 · ⌊log₂
+//!   ranks⌋ rounds, in which a rank sends about twice the vector. For long vectors.
+//!
+//!   Rabenseifner: "Optimization of Collective Reduction Operations", International Conference on
+//!   Computational Science, 2004.
+//! - **reduce-bcast**: Binomial [`reduce`] to rank 0, then binomial
+//!   [`bcast`] from there.
+//! - **join**: One join vertex of all ranks that folds their contributions from the left in rank
+//!   order.
 
 use crate::blocks::Parts;
 use crate::builder::GraphBuilder;
@@ -6,143 +39,94 @@ use crate::fold::fold_in;
 use crate::halving::Halving;
 use crate::member::doublings;
 use crate::power_of_two::{PowerOfTwo, Role};
-use crate::{CollectiveError, Reduction, Sizes, Tuning, allgather, bcast, reduce, reduce_scatter};
+use crate::{
+    Algorithm, Collective, CollectiveError, Reduction, Sizes, Tuning, allgather, bcast, reduce,
+    reduce_scatter,
+};
 use goal::graph::{Access, Block, Graph, JoinMode};
 
-algorithms! {
-    "allreduce",
-    /// In round k partners 2^k apart exchange what they have so far and both combine it. ⌊log₂
-    /// ranks⌋ rounds, and two messages more on some ranks when the number of ranks is not a power
-    /// of two.
-    ///
-    /// Thakur, Rabenseifner, Gropp: "Optimization of Collective Communication Operations in MPICH",
-    /// International Journal of High Performance Computing Applications 19(1), 2005: recursive
-    /// doubling. For other numbers of ranks, as many pairs of the first ranks as exceed the
-    /// largest power of two fold into one rank each, which returns the result to its partner.
-    ///
-    /// A rank always holds the combination of a run of consecutive ranks, and of two such runs the
-    /// lower is the left operand. Both partners therefore compute the same expression, and
-    /// all ranks end with the same bits whatever the order of arrival; a floating-point result
-    /// depends on the number of ranks alone.
-    RecursiveDoubling = "recursive-doubling",
-    /// Every part of the vector passes round the ring once and is combined at each rank, then once
-    /// more to distribute the result. 2 · (`ranks` − 1) messages a rank and as many deep; each rank
-    /// sends about twice the vector. For long vectors.
-    ///
-    /// Patarasuk, Yuan: "Bandwidth Optimal All-Reduce Algorithms for Clusters of Workstations",
-    /// Journal of Parallel and Distributed Computing 69(2), 2009. Contributions are combined in the
-    /// order of the ring, which begins at another rank for each part.
-    Ring = "ring",
-    /// Partners 2^k apart swap halves of the vector and combine them, until every rank of a power
-    /// of two has a part; then the parts are gathered in the reverse order. 2 · ⌊log₂ ranks⌋
-    /// rounds, in which a rank sends about twice the vector. For long vectors.
-    ///
-    /// Rabenseifner: "Optimization of Collective Reduction Operations", International Conference on
-    /// Computational Science, 2004.
-    Rabenseifner = "rabenseifner",
-    /// [`reduce::Algorithm::Binomial`] to rank 0, then [`bcast::Algorithm::Binomial`] from there.
-    ReduceBcast = "reduce-bcast",
-    /// One join vertex of all ranks that folds their contributions from the left in rank
-    /// order.
-    Join = "join",
+/// Builds the graph of an algorithm; `bytes` is the size of a contribution. Buffer 0 is the input,
+/// the contribution; buffer 1 the output, the result.
+///
+/// # Errors
+/// [`CollectiveError::Algorithm`], [`CollectiveError::RankOutOfRange`],
+/// [`CollectiveError::NotWholeElements`], [`CollectiveError::NotApplicable`],
+/// [`CollectiveError::TooManyBytes`]; for subtraction and division,
+/// [`CollectiveError::NotAssociative`] unless the algorithm [folds from the
+/// left](Collective::folds_from_left).
+///
+/// ```
+/// use collectives::{Algorithm, Reduction, allreduce};
+/// use goal::arithmetic::{Arithmetic, DataType};
+///
+/// // Rank 0 of 3 hands its contribution to rank 1 and gets the result from there.
+/// let sum = Reduction::new(Arithmetic::Add, DataType::F64);
+/// assert_eq!(allreduce::graph(Algorithm::RecursiveDoubling, 0, 3, 8, sum)?.vertices().len(), 2);
+/// # Ok::<(), collectives::CollectiveError>(())
+/// ```
+pub fn graph(
+    algorithm: Algorithm,
+    rank: u32,
+    ranks: u32,
+    bytes: u64,
+    reduction: Reduction,
+) -> Result<Graph, CollectiveError> {
+    let mut builder = GraphBuilder::new(rank, ranks)?;
+    reduction.check(bytes)?;
+    let input = builder.buffer(Access::Input, bytes);
+    let output = builder.buffer(Access::Output, bytes);
+    build(algorithm, &mut builder, reduction, input, output)?;
+    Ok(builder.finish())
 }
 
-impl Algorithm {
-    /// Returns `true` if contributions are combined in rank order, as operations require that are
-    /// associative but not commutative.
-    pub const fn keeps_rank_order(self) -> bool {
-        !matches!(self, Algorithm::Ring)
-    }
-
-    /// Returns `true` if the result is ((contribution 0 ∘ contribution 1) ∘ contribution 2) ∘ …,
-    /// the only order defined for operations that are not associative.
-    pub const fn folds_from_left(self) -> bool {
-        matches!(self, Algorithm::Join)
-    }
-
-    /// Builds the graph of this algorithm; `bytes` is the size of a contribution. Buffer 0 is the
-    /// input, the contribution; buffer 1 the output, the result.
-    ///
-    /// # Errors
-    /// [`CollectiveError::RankOutOfRange`], [`CollectiveError::NotWholeElements`],
-    /// [`CollectiveError::NotApplicable`], [`CollectiveError::TooManyBytes`]; for subtraction and
-    /// division, [`CollectiveError::NotAssociative`] unless the algorithm [folds from the
-    /// left](Self::folds_from_left).
-    ///
-    /// ```
-    /// use collectives::{Reduction, allreduce::Algorithm};
-    /// use goal::arithmetic::{Arithmetic, DataType};
-    ///
-    /// // Rank 0 of 3 hands its contribution to rank 1 and gets the result from there.
-    /// let sum = Reduction::new(Arithmetic::Add, DataType::F64);
-    /// assert_eq!(Algorithm::RecursiveDoubling.graph(0, 3, 8, sum)?.vertices().len(), 2);
-    /// # Ok::<(), collectives::CollectiveError>(())
-    /// ```
-    pub fn graph(
-        self,
-        rank: u32,
-        ranks: u32,
-        bytes: u64,
-        reduction: Reduction,
-    ) -> Result<Graph, CollectiveError> {
-        let mut builder = GraphBuilder::new(rank, ranks)?;
-        reduction.check(bytes)?;
-        let input = builder.buffer(Access::Input, bytes);
-        let output = builder.buffer(Access::Output, bytes);
-        self.build(&mut builder, reduction, input, output)?;
-        Ok(builder.finish())
-    }
-
-    /// Builds it for the ranks of a group.
-    pub(crate) fn build(
-        self,
-        builder: &mut GraphBuilder,
-        reduction: Reduction,
-        input: Block,
-        output: Block,
-    ) -> Result<(), CollectiveError> {
-        reduction.check_grouping(self.name(), self.folds_from_left())?;
-        let member = builder.member();
-        match self {
-            Algorithm::Join => {
-                let mode = JoinMode::Reduce {
-                    operation: reduction.operation,
-                    data_type: reduction.data_type,
-                };
-                builder.join(mode, input, output);
-            }
-            _ if member.ranks() == 1 => {
-                builder.copy(input, output);
-            }
-            Algorithm::RecursiveDoubling => {
-                core(builder, reduction, input, output, recursive_doubling)?
-            }
-            Algorithm::Rabenseifner => core(builder, reduction, input, output, rabenseifner)?,
-            Algorithm::Ring => {
-                let sizes = Sizes::even(member.ranks(), input.length, reduction.unit());
-                let input = Parts::new(input, &sizes);
-                let output = Parts::new(output, &sizes);
-                let own = output.at(member.rank());
-                reduce_scatter::ring(builder, reduction, &input, own)?;
-                allgather::Algorithm::Ring.build(builder, &sizes, own, &output)?;
-            }
-            Algorithm::ReduceBcast => {
-                let tuning = Tuning::default();
-                let target = (member.rank() == 0).then_some(output);
-                reduce::Algorithm::Binomial.build(builder, 0, reduction, input, target, tuning)?;
-                bcast::Algorithm::Binomial.build(builder, 0, output, tuning)?;
-            }
+/// Builds it for the ranks of a group.
+pub(crate) fn build(
+    algorithm: Algorithm,
+    builder: &mut GraphBuilder,
+    reduction: Reduction,
+    input: Block,
+    output: Block,
+) -> Result<(), CollectiveError> {
+    reduction.check_grouping(Collective::Allreduce, algorithm)?;
+    let member = builder.member();
+    match algorithm {
+        Algorithm::Join => {
+            let mode =
+                JoinMode::Reduce { operation: reduction.operation, data_type: reduction.data_type };
+            builder.join(mode, input, output);
         }
-        Ok(())
+        _ if member.ranks() == 1 => {
+            builder.copy(input, output);
+        }
+        Algorithm::RecursiveDoubling => {
+            core(builder, reduction, input, output, recursive_doubling)?
+        }
+        Algorithm::Rabenseifner => core(builder, reduction, input, output, rabenseifner)?,
+        Algorithm::Ring => {
+            let sizes = Sizes::even(member.ranks(), input.length, reduction.unit());
+            let input = Parts::new(input, &sizes);
+            let output = Parts::new(output, &sizes);
+            let own = output.at(member.rank());
+            reduce_scatter::ring(builder, reduction, &input, own)?;
+            allgather::build(Algorithm::Ring, builder, &sizes, own, &output)?;
+        }
+        Algorithm::ReduceBcast => {
+            let tuning = Tuning::default();
+            let target = (member.rank() == 0).then_some(output);
+            reduce::build(Algorithm::Binomial, builder, 0, reduction, input, target, tuning)?;
+            bcast::build(Algorithm::Binomial, builder, 0, output, tuning)?;
+        }
+        other => return Err(Collective::Allreduce.lacks(other).into()),
     }
+    Ok(())
 }
 
 /// An allreduce for operations that are not even associative: rank 0 folds all contributions from
-/// the left in rank order ([`reduce::Algorithm::Flat`]) and broadcasts the result
-/// ([`bcast::Algorithm::Binomial`]). Buffers are those of [`Algorithm::graph`].
+/// the left in rank order (flat [`reduce`]) and broadcasts the result
+/// (binomial [`bcast`]). Buffers are those of [`graph`].
 ///
 /// # Errors
-/// As [`Algorithm::graph`], but for [`CollectiveError::NotAssociative`].
+/// As [`graph`], but for [`CollectiveError::NotAssociative`].
 ///
 /// ```
 /// use collectives::{Reduction, allreduce};
@@ -165,8 +149,8 @@ pub fn fold_from_left(
         (builder.buffer(Access::Input, bytes), builder.buffer(Access::Output, bytes));
     let tuning = Tuning::default();
     let target = (rank == 0).then_some(output);
-    reduce::Algorithm::Flat.build(&mut builder, 0, reduction, input, target, tuning)?;
-    bcast::Algorithm::Binomial.build(&mut builder, 0, output, tuning)?;
+    reduce::build(Algorithm::Flat, &mut builder, 0, reduction, input, target, tuning)?;
+    bcast::build(Algorithm::Binomial, &mut builder, 0, output, tuning)?;
     Ok(builder.finish())
 }
 

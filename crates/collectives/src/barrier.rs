@@ -1,80 +1,78 @@
 //! Barrier: no rank's run completes before every rank has started its own.
+//!
+//! # Algorithms
+//!
+//! - **dissemination**: In round k each rank signals the rank 2^k places further on that it and all
+//!   ranks that have signalled it, directly or indirectly, have arrived. ⌈log₂ ranks⌉ rounds of
+//!   empty messages; any number of ranks.
+//!
+//!   Hensgen, Finkel, Manber: "Two Algorithms for Barrier Synchronization", International Journal
+//!   of Parallel Programming 17(1), 1988: the dissemination algorithm.
+//! - **tree**: Up a binomial tree to rank 0 and down again: 2 · (`ranks` − 1) messages, 2 · ⌊log₂
+//!   ranks⌋ deep.
+//!
+//!   Mellor-Crummey, Scott: "Algorithms for Scalable Synchronization on Shared-Memory
+//!   Multiprocessors", ACM Transactions on Computer Systems 9(1), 1991, section 3.3: combining
+//!   trees with a wake-up tree.
+//! - **recursive-doubling**: In round k partners 2^k apart signal each other. ⌊log₂ ranks⌋ rounds,
+//!   and two messages more on some ranks when the number of ranks is not a power of two.
+//!
+//!   Brooks: "The Butterfly Barrier", International Journal of Parallel Programming 15(4), 1986.
+//! - **flat**: Every rank signals rank 0, and rank 0 signals every rank. 2 · (`ranks` − 1)
+//!   messages, two deep.
+//!
+//!   Mellor-Crummey, Scott 1991, section 3.1: the centralised barrier.
+//! - **join**: One join vertex of all ranks.
 
-use crate::CollectiveError;
 use crate::builder::GraphBuilder;
 use crate::member::doublings;
 use crate::power_of_two::{PowerOfTwo, Role};
 use crate::tree::Tree;
+use crate::{Algorithm, Collective, CollectiveError};
 use goal::graph::{Blocks, Graph, JoinMode};
 
-algorithms! {
-    "barrier",
-    /// In round k each rank signals the rank 2^k places further on that it and all ranks that have
-    /// signalled it, directly or indirectly, have arrived. ⌈log₂ ranks⌉ rounds of empty messages;
-    /// any number of ranks.
-    ///
-    /// Hensgen, Finkel, Manber: "Two Algorithms for Barrier Synchronization", International Journal
-    /// of Parallel Programming 17(1), 1988: the dissemination algorithm.
-    Dissemination = "dissemination",
-    /// Up a binomial tree to rank 0 and down again: 2 · (`ranks` − 1) messages, 2 · ⌊log₂ ranks⌋
-    /// deep.
-    ///
-    /// Mellor-Crummey, Scott: "Algorithms for Scalable Synchronization on Shared-Memory
-    /// Multiprocessors", ACM Transactions on Computer Systems 9(1), 1991, section 3.3: combining
-    /// trees with a wake-up tree.
-    Tree = "tree",
-    /// In round k partners 2^k apart signal each other. ⌊log₂ ranks⌋ rounds, and two messages more
-    /// on some ranks when the number of ranks is not a power of two.
-    ///
-    /// Brooks: "The Butterfly Barrier", International Journal of Parallel Programming 15(4), 1986.
-    RecursiveDoubling = "recursive-doubling",
-    /// Every rank signals rank 0, and rank 0 signals every rank. 2 · (`ranks` − 1) messages, two
-    /// deep.
-    ///
-    /// Mellor-Crummey, Scott 1991, section 3.1: the centralised barrier.
-    Flat = "flat",
-    /// One join vertex of all ranks.
-    Join = "join",
+/// Builds the graph of an algorithm.
+///
+/// # Errors
+/// [`CollectiveError::Algorithm`], [`CollectiveError::RankOutOfRange`].
+///
+/// ```
+/// use collectives::{Algorithm, barrier};
+///
+/// let graph = barrier::graph(Algorithm::Dissemination, 0, 5)?;
+/// assert_eq!(graph.vertices().len(), 6); // three rounds, each a send and a receive
+/// # Ok::<(), collectives::CollectiveError>(())
+/// ```
+pub fn graph(algorithm: Algorithm, rank: u32, ranks: u32) -> Result<Graph, CollectiveError> {
+    let mut builder = GraphBuilder::new(rank, ranks)?;
+    build(algorithm, &mut builder)?;
+    Ok(builder.finish())
 }
 
-impl Algorithm {
-    /// Builds the graph of this algorithm.
-    ///
-    /// # Errors
-    /// [`CollectiveError::RankOutOfRange`].
-    ///
-    /// ```
-    /// let graph = collectives::barrier::Algorithm::Dissemination.graph(0, 5)?;
-    /// assert_eq!(graph.vertices().len(), 6); // three rounds, each a send and a receive
-    /// # Ok::<(), collectives::CollectiveError>(())
-    /// ```
-    pub fn graph(self, rank: u32, ranks: u32) -> Result<Graph, CollectiveError> {
-        let mut builder = GraphBuilder::new(rank, ranks)?;
-        self.build(&mut builder)?;
-        Ok(builder.finish())
-    }
-
-    /// Builds it for the ranks of a group.
-    pub(crate) fn build(self, builder: &mut GraphBuilder) -> Result<(), CollectiveError> {
-        match self {
-            Algorithm::Dissemination => dissemination(builder),
-            Algorithm::Tree => {
-                let tree = Tree::binomial(builder.member(), 0)?;
-                collect_arrivals(builder, &tree);
-                release(builder, &tree);
-            }
-            Algorithm::RecursiveDoubling => recursive_doubling(builder),
-            Algorithm::Flat => {
-                let tree = Tree::flat(builder.member(), 0)?;
-                collect_arrivals(builder, &tree);
-                release(builder, &tree);
-            }
-            Algorithm::Join => {
-                builder.join(JoinMode::Barrier, Blocks::none(), Blocks::none());
-            }
+/// Builds it for the ranks of a group.
+pub(crate) fn build(
+    algorithm: Algorithm,
+    builder: &mut GraphBuilder,
+) -> Result<(), CollectiveError> {
+    match algorithm {
+        Algorithm::Dissemination => dissemination(builder),
+        Algorithm::Tree => {
+            let tree = Tree::binomial(builder.member(), 0)?;
+            collect_arrivals(builder, &tree);
+            release(builder, &tree);
         }
-        Ok(())
+        Algorithm::RecursiveDoubling => recursive_doubling(builder),
+        Algorithm::Flat => {
+            let tree = Tree::flat(builder.member(), 0)?;
+            collect_arrivals(builder, &tree);
+            release(builder, &tree);
+        }
+        Algorithm::Join => {
+            builder.join(JoinMode::Barrier, Blocks::none(), Blocks::none());
+        }
+        other => return Err(Collective::Barrier.lacks(other).into()),
     }
+    Ok(())
 }
 
 const UP: u32 = 0;

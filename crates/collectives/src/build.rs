@@ -64,34 +64,17 @@ fn one_level(spec: &GraphSpec, choice: &Choice) -> Result<Graph, CollectiveError
     let algorithm = choice.algorithm;
     let sizes = || Sizes::equal(ranks, bytes);
     match spec.collective {
-        Collective::Barrier => barrier::Algorithm::try_from(algorithm)?.graph(rank, ranks),
-        Collective::Bcast => {
-            bcast::Algorithm::try_from(algorithm)?.graph(rank, ranks, root, bytes, tuning)
-        }
-        Collective::Scatter => {
-            scatter::Algorithm::try_from(algorithm)?.graph(rank, root, &sizes()?, tuning)
-        }
-        Collective::Gather => {
-            gather::Algorithm::try_from(algorithm)?.graph(rank, root, &sizes()?, tuning)
-        }
-        Collective::Allgather => allgather::Algorithm::try_from(algorithm)?.graph(rank, &sizes()?),
-        Collective::Reduce => reduce::Algorithm::try_from(algorithm)?
-            .graph(rank, ranks, root, bytes, reduction, tuning),
-        Collective::Allreduce => {
-            allreduce::Algorithm::try_from(algorithm)?.graph(rank, ranks, bytes, reduction)
-        }
-        Collective::ReduceScatter => {
-            reduce_scatter::Algorithm::try_from(algorithm)?.graph(rank, &sizes()?, reduction)
-        }
-        Collective::Scan => {
-            scan::Algorithm::try_from(algorithm)?.graph(rank, ranks, bytes, reduction)
-        }
-        Collective::Exscan => {
-            exscan::Algorithm::try_from(algorithm)?.graph(rank, ranks, bytes, reduction)
-        }
-        Collective::Alltoall => {
-            alltoall::Algorithm::try_from(algorithm)?.graph(rank, ranks, bytes, tuning)
-        }
+        Collective::Barrier => barrier::graph(algorithm, rank, ranks),
+        Collective::Bcast => bcast::graph(algorithm, rank, ranks, root, bytes, tuning),
+        Collective::Scatter => scatter::graph(algorithm, rank, root, &sizes()?, tuning),
+        Collective::Gather => gather::graph(algorithm, rank, root, &sizes()?, tuning),
+        Collective::Allgather => allgather::graph(algorithm, rank, &sizes()?),
+        Collective::Reduce => reduce::graph(algorithm, rank, ranks, root, bytes, reduction, tuning),
+        Collective::Allreduce => allreduce::graph(algorithm, rank, ranks, bytes, reduction),
+        Collective::ReduceScatter => reduce_scatter::graph(algorithm, rank, &sizes()?, reduction),
+        Collective::Scan => scan::graph(algorithm, rank, ranks, bytes, reduction),
+        Collective::Exscan => exscan::graph(algorithm, rank, ranks, bytes, reduction),
+        Collective::Alltoall => alltoall::graph(algorithm, rank, ranks, bytes, tuning),
     }
 }
 
@@ -100,25 +83,21 @@ fn two_levels(spec: &GraphSpec, choice: &Choice) -> Result<Graph, CollectiveErro
     let tuning = choice.tuning();
     let algorithm = choice.algorithm;
     match collective {
-        Collective::Barrier => two_level::barrier(rank, ranks, per_node, algorithm.try_into()?),
+        Collective::Barrier => two_level::barrier(rank, ranks, per_node, algorithm),
         Collective::Bcast => {
-            two_level::bcast(rank, ranks, per_node, root, bytes, algorithm.try_into()?, tuning)
+            two_level::bcast(rank, ranks, per_node, root, bytes, algorithm, tuning)
         }
         Collective::Reduce => {
-            let algorithm = (algorithm.try_into()?, tuning);
-            two_level::reduce(rank, ranks, per_node, root, bytes, spec.reduction, algorithm)
+            let how = (algorithm, tuning);
+            two_level::reduce(rank, ranks, per_node, root, bytes, spec.reduction, how)
         }
         Collective::Allreduce => {
-            let algorithm = algorithm.try_into()?;
             two_level::allreduce(rank, ranks, per_node, bytes, spec.reduction, algorithm)
         }
         Collective::Allgather => {
-            let sizes = Sizes::equal(ranks, bytes)?;
-            two_level::allgather(rank, per_node, &sizes, algorithm.try_into()?)
+            two_level::allgather(rank, per_node, &Sizes::equal(ranks, bytes)?, algorithm)
         }
-        Collective::Alltoall => {
-            two_level::alltoall(rank, ranks, per_node, bytes, algorithm.try_into()?)
-        }
+        Collective::Alltoall => two_level::alltoall(rank, ranks, per_node, bytes, algorithm),
         Collective::Scatter
         | Collective::Gather
         | Collective::ReduceScatter

@@ -1,112 +1,105 @@
 //! Gather: the root gets every rank's block, in rank order; equal blocks or (MPI's gatherv) blocks
 //! of any size.
+//!
+//! # Algorithms
+//!
+//! - **flat**: Every rank sends its block to the root. `ranks` − 1 messages, one deep. No rank but
+//!   the root needs other sizes than its own.
+//!
+//!   Barchet-Estefanel, Mounié: "Performance Characterisation of Intra-Cluster Collective
+//!   Communications" (2004), table 2 read backwards: the flat tree.
+//! - **chain**: Each rank hands its own block and all it has got to the rank before it. `ranks` − 1
+//!   messages, as many deep, each a block longer.
+//!
+//!   Barchet-Estefanel, Mounié 2004, table 2 read backwards: the chain.
+//! - **pipelined-chain**: Chain, but every block is a message of its own, or several if it is
+//!   longer than a segment; blocks from near come first.
+//!
+//!   Barchet-Estefanel, Mounié 2004, table 2 read backwards: the pipelined chain.
+//! - **binomial**: Along a binomial tree: each rank collects its subtree's blocks in the scratchpad
+//!   and passes them on as one message. ⌊log₂ ranks⌋ messages deep, `ranks` − 1 messages in all.
+//!
+//!   The collecting ranks need temporary memory that belongs to the run, not to the caller: this is
+//!   the example with which Schneider et al. 2011, section 2.2, motivate scratchpads.
+//! - **join**: One join vertex of all ranks; only the root takes its result. For equal blocks.
 
 use crate::binomial_tree::BinomialTree;
 use crate::blocks::{Parts, Segments};
 use crate::builder::GraphBuilder;
-use crate::{CollectiveError, Sizes, Tuning};
+use crate::{Algorithm, Collective, CollectiveError, Sizes, Tuning};
 use goal::graph::{Access, Block, Blocks, Graph, JoinMode};
 
-algorithms! {
-    "gather",
-    /// Every rank sends its block to the root. `ranks` − 1 messages, one deep. No rank but the root
-    /// needs other sizes than its own.
-    ///
-    /// Barchet-Estefanel, Mounié: "Performance Characterisation of Intra-Cluster Collective
-    /// Communications" (2004), table 2 read backwards: the flat tree.
-    Flat = "flat",
-    /// Each rank hands its own block and all it has got to the rank before it. `ranks` − 1
-    /// messages, as many deep, each a block longer.
-    ///
-    /// Barchet-Estefanel, Mounié 2004, table 2 read backwards: the chain.
-    Chain = "chain",
-    /// [`Chain`](Self::Chain), but every block is a message of its own, or several if it is longer
-    /// than a segment; blocks from near come first.
-    ///
-    /// Barchet-Estefanel, Mounié 2004, table 2 read backwards: the pipelined chain.
-    PipelinedChain = "pipelined-chain",
-    /// Along a binomial tree: each rank collects its subtree's blocks in the scratchpad and passes
-    /// them on as one message. ⌊log₂ ranks⌋ messages deep, `ranks` − 1 messages in all.
-    ///
-    /// The collecting ranks need temporary memory that belongs to the run, not to the caller: this
-    /// is the example with which Schneider et al. 2011, section 2.2, motivate scratchpads.
-    Binomial = "binomial",
-    /// One join vertex of all ranks; only the root takes its result. For equal blocks.
-    Join = "join",
+/// Builds the graph of an algorithm. Buffer 0 is the input, the rank's own block; buffer 1 is the
+/// output, at the root the blocks of all ranks in rank order, elsewhere empty.
+///
+/// # Errors
+/// [`CollectiveError::Algorithm`], [`CollectiveError::RankOutOfRange`],
+/// [`CollectiveError::RootOutOfRange`], [`CollectiveError::TooManyBytes`]; in segments,
+/// [`CollectiveError::TooManySegments`]; from a join, [`CollectiveError::NeedsEqualBlocks`].
+///
+/// ```
+/// use collectives::{Algorithm, Sizes, Tuning, gather};
+///
+/// // Rank 4 of 8 collects for 5, 6 and 7 and hands four blocks to the root.
+/// let graph = gather::graph(Algorithm::Binomial, 4, 0, &Sizes::equal(8, 16)?, Tuning::default())?;
+/// assert_eq!(graph.scratchpad_bytes(), 3 * 16);
+/// # Ok::<(), collectives::CollectiveError>(())
+/// ```
+pub fn graph(
+    algorithm: Algorithm,
+    rank: u32,
+    root: u32,
+    sizes: &Sizes,
+    tuning: Tuning,
+) -> Result<Graph, CollectiveError> {
+    let mut builder = GraphBuilder::new(rank, sizes.ranks())?;
+    builder.member().behind(root)?;
+    let input = builder.buffer(Access::Input, sizes.bytes(rank));
+    let output = builder.buffer(Access::Output, if rank == root { sizes.total() } else { 0 });
+    build(algorithm, &mut builder, root, sizes, input, output, tuning)?;
+    Ok(builder.finish())
 }
 
-impl Algorithm {
-    /// Builds the graph of this algorithm. Buffer 0 is the input, the rank's own block; buffer 1
-    /// is the output, at the root the blocks of all ranks in rank order, elsewhere empty.
-    ///
-    /// # Errors
-    /// [`CollectiveError::RankOutOfRange`], [`CollectiveError::RootOutOfRange`],
-    /// [`CollectiveError::TooManyBytes`]; in segments, [`CollectiveError::TooManySegments`]; from a
-    /// join, [`CollectiveError::NeedsEqualBlocks`].
-    ///
-    /// ```
-    /// use collectives::{Sizes, Tuning, gather::Algorithm};
-    ///
-    /// // Rank 4 of 8 collects for 5, 6 and 7 and hands four blocks to the root.
-    /// let graph = Algorithm::Binomial.graph(4, 0, &Sizes::equal(8, 16)?, Tuning::default())?;
-    /// assert_eq!(graph.scratchpad_bytes(), 3 * 16);
-    /// # Ok::<(), collectives::CollectiveError>(())
-    /// ```
-    pub fn graph(
-        self,
-        rank: u32,
-        root: u32,
-        sizes: &Sizes,
-        tuning: Tuning,
-    ) -> Result<Graph, CollectiveError> {
-        let mut builder = GraphBuilder::new(rank, sizes.ranks())?;
-        builder.member().behind(root)?;
-        let input = builder.buffer(Access::Input, sizes.bytes(rank));
-        let output = builder.buffer(Access::Output, if rank == root { sizes.total() } else { 0 });
-        self.build(&mut builder, root, sizes, input, output, tuning)?;
-        Ok(builder.finish())
+/// Builds it for the ranks of a group; the output is the root's.
+pub(crate) fn build(
+    algorithm: Algorithm,
+    builder: &mut GraphBuilder,
+    root: u32,
+    sizes: &Sizes,
+    input: Block,
+    output: Block,
+    tuning: Tuning,
+) -> Result<(), CollectiveError> {
+    let gather = Gather { root, sizes, input, output: Parts::new(output, sizes) };
+    let is_root = builder.member().rank() == root;
+    if is_root && algorithm != Algorithm::Join && input != gather.output.at(root) {
+        builder.copy(input, gather.output.at(root));
     }
-
-    /// Builds it for the ranks of a group; the output is the root's.
-    pub(crate) fn build(
-        self,
-        builder: &mut GraphBuilder,
-        root: u32,
-        sizes: &Sizes,
-        input: Block,
-        output: Block,
-        tuning: Tuning,
-    ) -> Result<(), CollectiveError> {
-        let gather = Gather { root, sizes, input, output: Parts::new(output, sizes) };
-        let is_root = builder.member().rank() == root;
-        if is_root && self != Algorithm::Join && input != gather.output.at(root) {
-            builder.copy(input, gather.output.at(root));
+    match algorithm {
+        Algorithm::Flat => gather.flat(builder),
+        Algorithm::Chain => gather.chain(builder)?,
+        Algorithm::PipelinedChain => gather.pipelined_chain(builder, tuning)?,
+        Algorithm::Binomial => gather.binomial(builder)?,
+        Algorithm::Join => {
+            sizes.must_be_equal(algorithm.name(), "binomial")?;
+            builder.join(
+                JoinMode::Gather,
+                input,
+                if is_root { output.into() } else { Blocks::none() },
+            );
         }
-        match self {
-            Algorithm::Flat => gather.flat(builder),
-            Algorithm::Chain => gather.chain(builder)?,
-            Algorithm::PipelinedChain => gather.pipelined_chain(builder, tuning)?,
-            Algorithm::Binomial => gather.binomial(builder)?,
-            Algorithm::Join => {
-                sizes.must_be_equal(self.name(), "binomial")?;
-                builder.join(
-                    JoinMode::Gather,
-                    input,
-                    if is_root { output.into() } else { Blocks::none() },
-                );
-            }
-        }
-        Ok(())
+        other => return Err(Collective::Gather.lacks(other).into()),
     }
+    Ok(())
 }
 
-/// [`Algorithm::Binomial`] for equal blocks of `bytes` bytes.
+/// Builds the graph of [`Algorithm::Binomial`] for equal blocks of `bytes` bytes.
 ///
 /// # Errors
 /// [`CollectiveError::RankOutOfRange`], [`CollectiveError::RootOutOfRange`],
 /// [`CollectiveError::TooManyBytes`].
 pub fn tree_gather(rank: u32, ranks: u32, root: u32, bytes: u64) -> Result<Graph, CollectiveError> {
-    Algorithm::Binomial.graph(rank, root, &Sizes::equal(ranks, bytes)?, Tuning::default())
+    graph(Algorithm::Binomial, rank, root, &Sizes::equal(ranks, bytes)?, Tuning::default())
 }
 
 const TAG: u32 = 0;

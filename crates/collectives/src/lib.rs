@@ -36,22 +36,22 @@
 //!
 //! **Order.** Every receive into memory of its own is independent of all other operations, so that
 //! it can be posted when the run starts. The order in which a reduction combines contributions
-//! depends on the graph alone, never on arrival. `keeps_rank_order` says which algorithms keep to
-//! the order of ranks, as operations need it that are not commutative.
+//! depends on the graph alone, never on arrival. [`Collective::keeps_rank_order`] returns `true`
+//! for algorithms that keep to the order of ranks, as operations need it that are not commutative.
 //!
 //! ```
-//! use collectives::{Reduction, allreduce};
+//! use collectives::{Algorithm, Collective, Reduction, allreduce};
 //! use goal::arithmetic::{Arithmetic, DataType};
 //!
 //! // What rank 2 of 5 does to add up three numbers of type f64.
 //! let sum = Reduction::new(Arithmetic::Add, DataType::F64);
-//! let graph = allreduce::Algorithm::RecursiveDoubling.graph(2, 5, 24, sum)?;
+//! let graph = allreduce::graph(Algorithm::RecursiveDoubling, 2, 5, 24, sum)?;
 //! let schedule = goal::compile::compile(&graph)?;
 //! assert_eq!(schedule.view().buffers().len(), 2);
 //!
 //! // Algorithms can be chosen by name.
-//! let algorithm: allreduce::Algorithm = "recursive-doubling".parse()?;
-//! assert_eq!(algorithm.graph(2, 5, 24, sum)?, graph);
+//! let algorithm = Collective::Allreduce.algorithm("recursive-doubling")?;
+//! assert_eq!(allreduce::graph(algorithm, 2, 5, 24, sum)?, graph);
 //! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```
 #![forbid(unsafe_code)]

@@ -62,38 +62,3 @@ macro_rules! named_enum {
         }
     };
 }
-
-/// Defines the algorithms of one collective, some of [`Algorithm`](crate::Algorithm).
-macro_rules! algorithms {
-    ($collective:literal, $($(#[$documentation:meta])* $variant:ident = $name:literal),+ $(,)?) => {
-        named_enum! {
-            #[doc = concat!("Algorithm for ", $collective, ".")]
-            pub enum Algorithm (concat!($collective, " algorithm")) {
-                $($(#[$documentation])* $variant = $name),+
-            }
-        }
-
-        impl From<Algorithm> for crate::Algorithm {
-            fn from(algorithm: Algorithm) -> Self {
-                match algorithm {
-                    $(Algorithm::$variant => crate::Algorithm::$variant,)+
-                }
-            }
-        }
-
-        impl TryFrom<crate::Algorithm> for Algorithm {
-            type Error = crate::UnknownName;
-
-            fn try_from(algorithm: crate::Algorithm) -> Result<Self, Self::Error> {
-                match algorithm {
-                    $(crate::Algorithm::$variant => Ok(Algorithm::$variant),)+
-                    other => Err(crate::UnknownName {
-                        kind: concat!($collective, " algorithm"),
-                        name: other.name().to_owned(),
-                        known: Algorithm::ALL.iter().map(|one| one.name()).collect(),
-                    }),
-                }
-            }
-        }
-    };
-}

@@ -1,5 +1,29 @@
 //! Reduce-scatter: the ranks' contributions are combined and every rank gets its block of the
 //! result; equal blocks (MPI's reduce_scatter_block) or blocks of any size.
+//!
+//! # Algorithms
+//!
+//! - **ring**: Every block travels round the ring to the rank it is for and is combined with each
+//!   rank's on the way. `ranks` − 1 messages a rank and as many deep.
+//!
+//!   Patarasuk, Yuan: "Bandwidth Optimal All-Reduce Algorithms for Clusters of Workstations",
+//!   Journal of Parallel and Distributed Computing 69(2), 2009: the first half. Contributions are
+//!   combined in the order of the ring, which begins behind the rank that gets the block.
+//! - **pairwise**: One partner after the other gets what is for it. Each rank folds what it has got
+//!   from the left in rank order. `ranks` − 1 messages deep.
+//!
+//!   Thakur, Rabenseifner, Gropp: "Optimization of Collective Communication Operations in MPICH",
+//!   International Journal of High Performance Computing Applications 19(1), 2005: the pairwise
+//!   exchange for long vectors.
+//! - **recursive-halving**: Partners swap halves of what they have, the farthest first, and combine
+//!   them. ⌊log₂ ranks⌋ rounds, and two messages more on some ranks when the number of ranks is not
+//!   a power of two. Contributions are combined in an order of its own.
+//!
+//!   Thakur, Rabenseifner, Gropp 2005: recursive halving.
+//! - **reduce-then-scatter**: Binomial [`reduce`] to rank 0, then binomial
+//!   [`scatter`] from there.
+//! - **join**: One join vertex of all ranks that folds their contributions from the left in rank
+//!   order; each keeps its own block.
 
 use crate::blocks::Parts;
 use crate::builder::GraphBuilder;
@@ -7,95 +31,54 @@ use crate::fold::{fold, fold_in};
 use crate::halving::Halving;
 use crate::member::doublings;
 use crate::power_of_two::{PowerOfTwo, Role};
-use crate::{CollectiveError, Reduction, Sizes, Tuning, reduce, scatter};
+use crate::{Algorithm, Collective, CollectiveError, Reduction, Sizes, Tuning, reduce, scatter};
 use goal::graph::{Access, Block, Graph, JoinMode};
 
-algorithms! {
-    "reduce_scatter",
-    /// Every block travels round the ring to the rank it is for and is combined with each rank's on
-    /// the way. `ranks` − 1 messages a rank and as many deep.
-    ///
-    /// Patarasuk, Yuan: "Bandwidth Optimal All-Reduce Algorithms for Clusters of Workstations",
-    /// Journal of Parallel and Distributed Computing 69(2), 2009: the first half. Contributions are
-    /// combined in the order of the ring, which begins behind the rank that gets the block.
-    Ring = "ring",
-    /// One partner after the other gets what is for it. Each rank folds what it has got from the
-    /// left in rank order. `ranks` − 1 messages deep.
-    ///
-    /// Thakur, Rabenseifner, Gropp: "Optimization of Collective Communication Operations in MPICH",
-    /// International Journal of High Performance Computing Applications 19(1), 2005: the pairwise
-    /// exchange for long vectors.
-    Pairwise = "pairwise",
-    /// Partners swap halves of what they have, the farthest first, and combine them. ⌊log₂ ranks⌋
-    /// rounds, and two messages more on some ranks when the number of ranks is not a power of two.
-    /// Contributions are combined in an order of its own.
-    ///
-    /// Thakur, Rabenseifner, Gropp 2005: recursive halving.
-    RecursiveHalving = "recursive-halving",
-    /// [`reduce::Algorithm::Binomial`] to rank 0, then [`scatter::Algorithm::Binomial`] from there.
-    ReduceThenScatter = "reduce-then-scatter",
-    /// One join vertex of all ranks that folds their contributions from the left in rank
-    /// order; each keeps its own block.
-    Join = "join",
-}
-
-impl Algorithm {
-    /// Returns `true` if contributions are combined in rank order, as operations require that are
-    /// associative but not commutative.
-    pub const fn keeps_rank_order(self) -> bool {
-        matches!(self, Algorithm::Pairwise | Algorithm::ReduceThenScatter | Algorithm::Join)
+/// Builds the graph of an algorithm. Buffer 0 is the input, the rank's contribution to the blocks
+/// of all ranks in rank order; buffer 1 the output, the rank's own block of the result.
+///
+/// # Errors
+/// [`CollectiveError::Algorithm`], [`CollectiveError::RankOutOfRange`],
+/// [`CollectiveError::NotWholeElements`], [`CollectiveError::NotApplicable`],
+/// [`CollectiveError::TooManyBytes`]; for subtraction and division,
+/// [`CollectiveError::NotAssociative`] unless the algorithm [folds from the
+/// left](Collective::folds_from_left).
+///
+/// ```
+/// use collectives::{Algorithm, Reduction, Sizes, reduce_scatter};
+/// use goal::arithmetic::{Arithmetic, DataType};
+///
+/// let sum = Reduction::new(Arithmetic::Add, DataType::F64);
+/// let graph = reduce_scatter::graph(Algorithm::Ring, 0, &Sizes::each(&[16, 0, 8])?, sum)?;
+/// assert_eq!((graph.buffers()[0].length, graph.buffers()[1].length), (24, 16));
+/// # Ok::<(), collectives::CollectiveError>(())
+/// ```
+pub fn graph(
+    algorithm: Algorithm,
+    rank: u32,
+    sizes: &Sizes,
+    reduction: Reduction,
+) -> Result<Graph, CollectiveError> {
+    let mut builder = GraphBuilder::new(rank, sizes.ranks())?;
+    for rank in 0..sizes.ranks() {
+        reduction.check(sizes.bytes(rank))?;
     }
-
-    /// Returns `true` if the result is ((contribution 0 ∘ contribution 1) ∘ contribution 2) ∘ …,
-    /// the only order defined for operations that are not associative.
-    pub const fn folds_from_left(self) -> bool {
-        matches!(self, Algorithm::Pairwise | Algorithm::Join)
-    }
-
-    /// Builds the graph of this algorithm. Buffer 0 is the input, the rank's contribution to the
-    /// blocks of all ranks in rank order; buffer 1 the output, the rank's own block of the result.
-    ///
-    /// # Errors
-    /// [`CollectiveError::RankOutOfRange`], [`CollectiveError::NotWholeElements`],
-    /// [`CollectiveError::NotApplicable`], [`CollectiveError::TooManyBytes`]; for subtraction and
-    /// division, [`CollectiveError::NotAssociative`] unless the algorithm [folds from the
-    /// left](Self::folds_from_left).
-    ///
-    /// ```
-    /// use collectives::{Reduction, Sizes, reduce_scatter::Algorithm};
-    /// use goal::arithmetic::{Arithmetic, DataType};
-    ///
-    /// let sum = Reduction::new(Arithmetic::Add, DataType::F64);
-    /// let graph = Algorithm::Ring.graph(0, &Sizes::each(&[16, 0, 8])?, sum)?;
-    /// assert_eq!((graph.buffers()[0].length, graph.buffers()[1].length), (24, 16));
-    /// # Ok::<(), collectives::CollectiveError>(())
-    /// ```
-    pub fn graph(
-        self,
-        rank: u32,
-        sizes: &Sizes,
-        reduction: Reduction,
-    ) -> Result<Graph, CollectiveError> {
-        let mut builder = GraphBuilder::new(rank, sizes.ranks())?;
-        for rank in 0..sizes.ranks() {
-            reduction.check(sizes.bytes(rank))?;
+    reduction.check_grouping(Collective::ReduceScatter, algorithm)?;
+    let input = builder.parts(Access::Input, sizes);
+    let output = builder.buffer(Access::Output, sizes.bytes(rank));
+    match algorithm {
+        Algorithm::Ring => ring(&mut builder, reduction, &input, output)?,
+        Algorithm::Pairwise => pairwise(&mut builder, reduction, &input, output)?,
+        Algorithm::RecursiveHalving => {
+            recursive_halving(&mut builder, reduction, sizes, &input, output)?
         }
-        reduction.check_grouping(self.name(), self.folds_from_left())?;
-        let input = builder.parts(Access::Input, sizes);
-        let output = builder.buffer(Access::Output, sizes.bytes(rank));
-        match self {
-            Algorithm::Ring => ring(&mut builder, reduction, &input, output)?,
-            Algorithm::Pairwise => pairwise(&mut builder, reduction, &input, output)?,
-            Algorithm::RecursiveHalving => {
-                recursive_halving(&mut builder, reduction, sizes, &input, output)?
-            }
-            Algorithm::ReduceThenScatter => {
-                reduce_then_scatter(&mut builder, reduction, sizes, &input, output)?
-            }
-            Algorithm::Join => join(&mut builder, reduction, sizes, &input, output)?,
+        Algorithm::ReduceThenScatter => {
+            reduce_then_scatter(&mut builder, reduction, sizes, &input, output)?
         }
-        Ok(builder.finish())
+        Algorithm::Join => join(&mut builder, reduction, sizes, &input, output)?,
+        other => return Err(Collective::ReduceScatter.lacks(other).into()),
     }
+    Ok(builder.finish())
 }
 
 const TAG: u32 = 0;
@@ -212,8 +195,8 @@ fn reduce_then_scatter(
     let combined = builder.scratchpad(if is_root { sizes.total() } else { 0 })?;
     let tuning = Tuning::default();
     let target = is_root.then_some(combined);
-    reduce::Algorithm::Binomial.build(builder, 0, reduction, input.all(), target, tuning)?;
-    scatter::Algorithm::Binomial.build(builder, 0, sizes, combined, output, tuning)
+    reduce::build(Algorithm::Binomial, builder, 0, reduction, input.all(), target, tuning)?;
+    scatter::build(Algorithm::Binomial, builder, 0, sizes, combined, output, tuning)
 }
 
 fn join(

@@ -1,6 +1,6 @@
 //! Reduction operation and data type.
 
-use crate::CollectiveError;
+use crate::{Algorithm, Collective, CollectiveError};
 use goal::arithmetic::{Arithmetic, DataType};
 
 /// Operation that combines contributions, and the type of their elements.
@@ -35,15 +35,25 @@ impl Reduction {
         Ok(())
     }
 
-    /// Refuses what depends on how operands are grouped, unless the algorithm folds from the left
-    /// in rank order.
+    /// Refuses an operation that depends on how operands are grouped, unless the algorithm, one of
+    /// the collective's, folds from the left in rank order.
     pub(crate) fn check_grouping(
         self,
-        algorithm: &'static str,
-        folds_from_left: bool,
+        collective: Collective,
+        algorithm: Algorithm,
     ) -> Result<(), CollectiveError> {
+        collective.check_algorithm(algorithm)?;
+        if collective.folds_from_left(algorithm) {
+            return Ok(());
+        }
+        self.check_associative(algorithm)
+    }
+
+    /// Refuses an operation that depends on how operands are grouped.
+    pub(crate) fn check_associative(self, algorithm: Algorithm) -> Result<(), CollectiveError> {
         let operation = self.operation;
-        if matches!(operation, Arithmetic::Subtract | Arithmetic::Divide) && !folds_from_left {
+        let algorithm = algorithm.name();
+        if matches!(operation, Arithmetic::Subtract | Arithmetic::Divide) {
             return Err(CollectiveError::NotAssociative { operation, algorithm });
         }
         Ok(())

@@ -1,83 +1,66 @@
 //! Scan: rank r gets the contributions of the ranks 0, …, r combined in rank order.
+//!
+//! # Algorithms
+//!
+//! - **chain**: Each rank waits for the result of the one before it. `ranks` − 1 messages, as many
+//!   deep.
+//!
+//!   Barchet-Estefanel, Mounié: "Performance Characterisation of Intra-Cluster Collective
+//!   Communications" (2004), table 1: the chain.
+//! - **recursive-doubling**: In round k each rank hands what it has, the combination of 2^k ranks
+//!   up to itself, to the rank 2^k places further on. ⌈log₂ ranks⌉ rounds for any number of ranks.
+//!
+//!   Hillis, Steele: "Data Parallel Algorithms", Communications of the ACM 29(12), 1986.
+//! - **join**: One join vertex of all ranks that delivers all contributions to each; each rank
+//!   folds those it needs from the left.
 
 use crate::blocks::Parts;
 use crate::builder::GraphBuilder;
 use crate::fold::fold;
-use crate::{CollectiveError, Reduction, Sizes};
+use crate::{Algorithm, Collective, CollectiveError, Reduction, Sizes};
 use goal::graph::{Access, Block, Graph, JoinMode};
 
-algorithms! {
-    "scan",
-    /// Each rank waits for the result of the one before it. `ranks` − 1 messages, as many deep.
-    ///
-    /// Barchet-Estefanel, Mounié: "Performance Characterisation of Intra-Cluster Collective
-    /// Communications" (2004), table 1: the chain.
-    Chain = "chain",
-    /// In round k each rank hands what it has, the combination of 2^k ranks up to itself, to the
-    /// rank 2^k places further on. ⌈log₂ ranks⌉ rounds for any number of ranks.
-    ///
-    /// Hillis, Steele: "Data Parallel Algorithms", Communications of the ACM 29(12), 1986.
-    RecursiveDoubling = "recursive-doubling",
-    /// One join vertex of all ranks that delivers all contributions to each; each rank folds those
-    /// it needs from the left.
-    Join = "join",
-}
-
-impl Algorithm {
-    /// Returns `true` if contributions are combined in rank order, as operations require that are
-    /// associative but not commutative. All algorithms do so.
-    pub const fn keeps_rank_order(self) -> bool {
-        true
+/// Builds the graph of an algorithm; `bytes` is the size of a contribution. Buffer 0 is the input,
+/// the contribution; buffer 1 the output, the result.
+///
+/// # Errors
+/// [`CollectiveError::Algorithm`], [`CollectiveError::RankOutOfRange`],
+/// [`CollectiveError::NotWholeElements`], [`CollectiveError::NotApplicable`],
+/// [`CollectiveError::TooManyBytes`]; for subtraction and division,
+/// [`CollectiveError::NotAssociative`] unless the algorithm [folds from the
+/// left](Collective::folds_from_left).
+///
+/// ```
+/// use collectives::{Algorithm, Reduction, scan};
+/// use goal::arithmetic::{Arithmetic, DataType};
+///
+/// let sum = Reduction::new(Arithmetic::Add, DataType::I32);
+/// // A middle rank receives, adds and sends.
+/// assert_eq!(scan::graph(Algorithm::Chain, 1, 3, 8, sum)?.vertices().len(), 3);
+/// # Ok::<(), collectives::CollectiveError>(())
+/// ```
+pub fn graph(
+    algorithm: Algorithm,
+    rank: u32,
+    ranks: u32,
+    bytes: u64,
+    reduction: Reduction,
+) -> Result<Graph, CollectiveError> {
+    let mut builder = GraphBuilder::new(rank, ranks)?;
+    reduction.check(bytes)?;
+    reduction.check_grouping(Collective::Scan, algorithm)?;
+    let input = builder.buffer(Access::Input, bytes);
+    let output = builder.buffer(Access::Output, bytes);
+    if rank == 0 && algorithm != Algorithm::Join {
+        builder.copy(input, output);
     }
-
-    /// Returns `true` if the result is ((contribution 0 ∘ contribution 1) ∘ contribution 2) ∘ …,
-    /// the only order defined for operations that are not associative.
-    pub const fn folds_from_left(self) -> bool {
-        matches!(self, Algorithm::Chain | Algorithm::Join)
+    match algorithm {
+        Algorithm::Chain => chain(&mut builder, reduction, input, output)?,
+        Algorithm::RecursiveDoubling => recursive_doubling(&mut builder, reduction, input, output)?,
+        Algorithm::Join => join(&mut builder, reduction, (input, output), rank + 1)?,
+        other => return Err(Collective::Scan.lacks(other).into()),
     }
-
-    /// Builds the graph of this algorithm; `bytes` is the size of a contribution. Buffer 0 is the
-    /// input, the contribution; buffer 1 the output, the result.
-    ///
-    /// # Errors
-    /// [`CollectiveError::RankOutOfRange`], [`CollectiveError::NotWholeElements`],
-    /// [`CollectiveError::NotApplicable`], [`CollectiveError::TooManyBytes`]; for subtraction and
-    /// division, [`CollectiveError::NotAssociative`] unless the algorithm [folds from the
-    /// left](Self::folds_from_left).
-    ///
-    /// ```
-    /// use collectives::{Reduction, scan::Algorithm};
-    /// use goal::arithmetic::{Arithmetic, DataType};
-    ///
-    /// let sum = Reduction::new(Arithmetic::Add, DataType::I32);
-    /// // A middle rank receives, adds and sends.
-    /// assert_eq!(Algorithm::Chain.graph(1, 3, 8, sum)?.vertices().len(), 3);
-    /// # Ok::<(), collectives::CollectiveError>(())
-    /// ```
-    pub fn graph(
-        self,
-        rank: u32,
-        ranks: u32,
-        bytes: u64,
-        reduction: Reduction,
-    ) -> Result<Graph, CollectiveError> {
-        let mut builder = GraphBuilder::new(rank, ranks)?;
-        reduction.check(bytes)?;
-        reduction.check_grouping(self.name(), self.folds_from_left())?;
-        let input = builder.buffer(Access::Input, bytes);
-        let output = builder.buffer(Access::Output, bytes);
-        if rank == 0 && self != Algorithm::Join {
-            builder.copy(input, output);
-        }
-        match self {
-            Algorithm::Chain => chain(&mut builder, reduction, input, output)?,
-            Algorithm::RecursiveDoubling => {
-                recursive_doubling(&mut builder, reduction, input, output)?
-            }
-            Algorithm::Join => join(&mut builder, reduction, (input, output), rank + 1)?,
-        }
-        Ok(builder.finish())
-    }
+    Ok(builder.finish())
 }
 
 fn chain(

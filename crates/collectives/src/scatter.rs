@@ -1,94 +1,89 @@
 //! Scatter: every rank gets its block of the root's bytes, equal blocks or (MPI's scatterv) blocks
 //! of any size.
+//!
+//! # Algorithms
+//!
+//! - **flat**: The root sends every rank its block. `ranks` − 1 messages, one deep. No rank but the
+//!   root needs other sizes than its own.
+//!
+//!   Barchet-Estefanel, Mounié: "Performance Characterisation of Intra-Cluster Collective
+//!   Communications" (2004), table 2: the flat tree.
+//! - **chain**: Each rank hands what is not its own to the next. `ranks` − 1 messages, as many
+//!   deep, each a block shorter.
+//!
+//!   Barchet-Estefanel, Mounié 2004, table 2: the chain.
+//! - **pipelined-chain**: Chain, but every block is a message of its own, or several if it is
+//!   longer than a segment; blocks that go far go first.
+//!
+//!   Barchet-Estefanel, Mounié 2004, table 2: the pipelined chain.
+//! - **binomial**: Along a binomial tree: a rank gets its subtree's blocks as one message, keeps
+//!   its own and hands each child its part, the largest first. `ranks` − 1 messages, ⌊log₂ ranks⌋
+//!   deep.
+//!
+//!   Barchet-Estefanel, Mounié 2004, table 2: the binomial tree.
+//! - **join**: One join vertex of all ranks that delivers the root's bytes to each; each keeps its
+//!   own block.
 
 use crate::binomial_tree::BinomialTree;
 use crate::blocks::{Parts, Segments};
 use crate::builder::GraphBuilder;
-use crate::{CollectiveError, Sizes, Tuning};
+use crate::{Algorithm, Collective, CollectiveError, Sizes, Tuning};
 use goal::graph::{Access, Block, Blocks, Graph, JoinMode};
 
-algorithms! {
-    "scatter",
-    /// The root sends every rank its block. `ranks` − 1 messages, one deep. No rank but the root
-    /// needs other sizes than its own.
-    ///
-    /// Barchet-Estefanel, Mounié: "Performance Characterisation of Intra-Cluster Collective
-    /// Communications" (2004), table 2: the flat tree.
-    Flat = "flat",
-    /// Each rank hands what is not its own to the next. `ranks` − 1 messages, as many deep, each a
-    /// block shorter.
-    ///
-    /// Barchet-Estefanel, Mounié 2004, table 2: the chain.
-    Chain = "chain",
-    /// [`Chain`](Self::Chain), but every block is a message of its own, or several if it is longer
-    /// than a segment; blocks that go far go first.
-    ///
-    /// Barchet-Estefanel, Mounié 2004, table 2: the pipelined chain.
-    PipelinedChain = "pipelined-chain",
-    /// Along a binomial tree: a rank gets its subtree's blocks as one message, keeps its own and
-    /// hands each child its part, the largest first. `ranks` − 1 messages, ⌊log₂ ranks⌋ deep.
-    ///
-    /// Barchet-Estefanel, Mounié 2004, table 2: the binomial tree.
-    Binomial = "binomial",
-    /// One join vertex of all ranks that delivers the root's bytes to each; each keeps its own
-    /// block.
-    Join = "join",
+/// Builds the graph of an algorithm. Buffer 0 is the input, at the root the blocks of all ranks in
+/// rank order, elsewhere empty; buffer 1 is the output, the rank's own block.
+///
+/// # Errors
+/// [`CollectiveError::Algorithm`], [`CollectiveError::RankOutOfRange`],
+/// [`CollectiveError::RootOutOfRange`], [`CollectiveError::TooManyBytes`]; in segments,
+/// [`CollectiveError::TooManySegments`].
+///
+/// ```
+/// use collectives::{Algorithm, Sizes, Tuning, scatter};
+///
+/// // Rank 4 of 8 gets its own block and those of 5, 6 and 7.
+/// let graph = scatter::graph(Algorithm::Binomial, 4, 0, &Sizes::equal(8, 16)?, Tuning::default())?;
+/// assert_eq!(graph.scratchpad_bytes(), 3 * 16);
+/// # Ok::<(), collectives::CollectiveError>(())
+/// ```
+pub fn graph(
+    algorithm: Algorithm,
+    rank: u32,
+    root: u32,
+    sizes: &Sizes,
+    tuning: Tuning,
+) -> Result<Graph, CollectiveError> {
+    let mut builder = GraphBuilder::new(rank, sizes.ranks())?;
+    builder.member().behind(root)?;
+    let input = builder.buffer(Access::Input, if rank == root { sizes.total() } else { 0 });
+    let output = builder.buffer(Access::Output, sizes.bytes(rank));
+    build(algorithm, &mut builder, root, sizes, input, output, tuning)?;
+    Ok(builder.finish())
 }
 
-impl Algorithm {
-    /// Builds the graph of this algorithm. Buffer 0 is the input, at the root the blocks of all
-    /// ranks in rank order, elsewhere empty; buffer 1 is the output, the rank's own block.
-    ///
-    /// # Errors
-    /// [`CollectiveError::RankOutOfRange`], [`CollectiveError::RootOutOfRange`],
-    /// [`CollectiveError::TooManyBytes`]; in segments, [`CollectiveError::TooManySegments`].
-    ///
-    /// ```
-    /// use collectives::{Sizes, Tuning, scatter::Algorithm};
-    ///
-    /// // Rank 4 of 8 gets its own block and those of 5, 6 and 7.
-    /// let graph = Algorithm::Binomial.graph(4, 0, &Sizes::equal(8, 16)?, Tuning::default())?;
-    /// assert_eq!(graph.scratchpad_bytes(), 3 * 16);
-    /// # Ok::<(), collectives::CollectiveError>(())
-    /// ```
-    pub fn graph(
-        self,
-        rank: u32,
-        root: u32,
-        sizes: &Sizes,
-        tuning: Tuning,
-    ) -> Result<Graph, CollectiveError> {
-        let mut builder = GraphBuilder::new(rank, sizes.ranks())?;
-        builder.member().behind(root)?;
-        let input = builder.buffer(Access::Input, if rank == root { sizes.total() } else { 0 });
-        let output = builder.buffer(Access::Output, sizes.bytes(rank));
-        self.build(&mut builder, root, sizes, input, output, tuning)?;
-        Ok(builder.finish())
+/// Builds it for the ranks of a group; the input is the root's.
+pub(crate) fn build(
+    algorithm: Algorithm,
+    builder: &mut GraphBuilder,
+    root: u32,
+    sizes: &Sizes,
+    input: Block,
+    output: Block,
+    tuning: Tuning,
+) -> Result<(), CollectiveError> {
+    let scatter = Scatter { root, sizes, input: Parts::new(input, sizes), output };
+    if builder.member().rank() == root {
+        builder.copy(scatter.input.at(root), output);
     }
-
-    /// Builds it for the ranks of a group; the input is the root's.
-    pub(crate) fn build(
-        self,
-        builder: &mut GraphBuilder,
-        root: u32,
-        sizes: &Sizes,
-        input: Block,
-        output: Block,
-        tuning: Tuning,
-    ) -> Result<(), CollectiveError> {
-        let scatter = Scatter { root, sizes, input: Parts::new(input, sizes), output };
-        if builder.member().rank() == root {
-            builder.copy(scatter.input.at(root), output);
-        }
-        match self {
-            Algorithm::Flat => scatter.flat(builder),
-            Algorithm::Chain => scatter.chain(builder)?,
-            Algorithm::PipelinedChain => scatter.pipelined_chain(builder, tuning)?,
-            Algorithm::Binomial => scatter.binomial(builder)?,
-            Algorithm::Join => scatter.join(builder)?,
-        }
-        Ok(())
+    match algorithm {
+        Algorithm::Flat => scatter.flat(builder),
+        Algorithm::Chain => scatter.chain(builder)?,
+        Algorithm::PipelinedChain => scatter.pipelined_chain(builder, tuning)?,
+        Algorithm::Binomial => scatter.binomial(builder)?,
+        Algorithm::Join => scatter.join(builder)?,
+        other => return Err(Collective::Scatter.lacks(other).into()),
     }
+    Ok(())
 }
 
 const TAG: u32 = 0;

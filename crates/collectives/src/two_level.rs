@@ -14,7 +14,7 @@
 //! Parallel and Distributed Processing Symposium 2000.
 //!
 //! ```
-//! use collectives::{Reduction, allreduce::Algorithm, two_level};
+//! use collectives::{Algorithm, Reduction, two_level};
 //! use goal::arithmetic::{Arithmetic, DataType};
 //! use std::num::NonZeroU32;
 //!
@@ -35,7 +35,7 @@ pub use neighbor::{neighbor_allgather, neighbor_alltoall};
 use crate::blocks::Parts;
 use crate::builder::{GraphBuilder, Group};
 use crate::tree::Tree;
-use crate::{CollectiveError, Reduction, Sizes, Tuning};
+use crate::{Algorithm, Collective, CollectiveError, Reduction, Sizes, Tuning};
 use crate::{allgather, allreduce, barrier, bcast, gather, reduce};
 use goal::graph::{Access, Block, Graph};
 use std::num::NonZeroU32;
@@ -70,13 +70,15 @@ impl RankLevels {
     }
 }
 
-fn has_levels(algorithm: &'static str) -> Result<(), CollectiveError> {
-    let instead = "another algorithm";
-    if algorithm == "join" {
-        Err(CollectiveError::HasNoLevels { algorithm, instead })
-    } else {
-        Ok(())
+/// Fails unless the algorithm is one of the collective's and has a form in two levels. Every rank
+/// checks it, because only leaders run the algorithm.
+fn check_levels(collective: Collective, algorithm: Algorithm) -> Result<(), CollectiveError> {
+    collective.check_algorithm(algorithm)?;
+    if collective.has_two_levels(algorithm) {
+        return Ok(());
     }
+    let algorithm = algorithm.name();
+    Err(CollectiveError::HasNoLevels { algorithm, instead: "another algorithm" })
 }
 
 /// A barrier: up a binomial tree in each node, the algorithm between nodes, down again.
@@ -87,54 +89,56 @@ pub fn barrier(
     rank: u32,
     ranks: u32,
     ranks_per_node: NonZeroU32,
-    algorithm: barrier::Algorithm,
+    algorithm: Algorithm,
 ) -> Result<Graph, CollectiveError> {
-    has_levels(algorithm.name())?;
+    check_levels(Collective::Barrier, algorithm)?;
     let mut builder = GraphBuilder::new(rank, ranks)?;
     let levels = RankLevels::new(rank, ranks, ranks_per_node, 0);
     let tree =
         builder.within(levels.node, |builder| Tree::binomial(builder.member(), levels.leader))?;
     builder.within(levels.node, |builder| barrier::collect_arrivals(builder, &tree));
     if let Some(leaders) = levels.leaders {
-        builder.within(leaders, |builder| algorithm.build(builder))?;
+        builder.within(leaders, |builder| barrier::build(algorithm, builder))?;
     }
     builder.within(levels.node, |builder| barrier::release(builder, &tree));
     Ok(builder.finish())
 }
 
 /// A broadcast by the algorithm between nodes, then by the same algorithm in each node. Buffers are
-/// those of [`bcast::Algorithm::graph`].
+/// those of [`bcast::graph`].
 ///
 /// # Errors
-/// As [`bcast::Algorithm::graph`]; for a join, [`CollectiveError::HasNoLevels`].
+/// As [`bcast::graph`]; for a join, [`CollectiveError::HasNoLevels`].
 pub fn bcast(
     rank: u32,
     ranks: u32,
     ranks_per_node: NonZeroU32,
     root: u32,
     bytes: u64,
-    algorithm: bcast::Algorithm,
+    algorithm: Algorithm,
     tuning: Tuning,
 ) -> Result<Graph, CollectiveError> {
-    has_levels(algorithm.name())?;
+    check_levels(Collective::Bcast, algorithm)?;
     let mut builder = GraphBuilder::new(rank, ranks)?;
     builder.member().behind(root)?;
     let levels = RankLevels::new(rank, ranks, ranks_per_node, root);
     let data = builder.buffer(if rank == root { Access::Input } else { Access::Output }, bytes);
     if let Some(leaders) = levels.leaders {
         let root = root / ranks_per_node.get();
-        builder.within(leaders, |builder| algorithm.build(builder, root, data, tuning))?;
+        builder.within(leaders, |builder| bcast::build(algorithm, builder, root, data, tuning))?;
     }
-    builder.within(levels.node, |builder| algorithm.build(builder, levels.leader, data, tuning))?;
+    builder.within(levels.node, |builder| {
+        bcast::build(algorithm, builder, levels.leader, data, tuning)
+    })?;
     Ok(builder.finish())
 }
 
 /// A reduction by the algorithm in each node, then by the same algorithm between nodes. Buffers are
-/// those of [`reduce::Algorithm::graph`].
+/// those of [`reduce::graph`].
 ///
 /// # Errors
-/// As [`reduce::Algorithm::graph`]; for a join, [`CollectiveError::HasNoLevels`]. An operation that
-/// is not associative is refused for every algorithm.
+/// As [`reduce::graph`]; for a join, [`CollectiveError::HasNoLevels`]. An operation that is not
+/// associative is refused for every algorithm.
 pub fn reduce(
     rank: u32,
     ranks: u32,
@@ -142,13 +146,13 @@ pub fn reduce(
     root: u32,
     bytes: u64,
     reduction: Reduction,
-    (algorithm, tuning): (reduce::Algorithm, Tuning),
+    (algorithm, tuning): (Algorithm, Tuning),
 ) -> Result<Graph, CollectiveError> {
-    has_levels(algorithm.name())?;
+    check_levels(Collective::Reduce, algorithm)?;
     let mut builder = GraphBuilder::new(rank, ranks)?;
     builder.member().behind(root)?;
     reduction.check(bytes)?;
-    reduction.check_grouping(algorithm.name(), false)?;
+    reduction.check_associative(algorithm)?;
     let levels = RankLevels::new(rank, ranks, ranks_per_node, root);
     let input = builder.buffer(Access::Input, bytes);
     let output = builder.buffer(Access::Output, if rank == root { bytes } else { 0 });
@@ -157,54 +161,57 @@ pub fn reduce(
         let target = (rank == root).then_some(output);
         let root = root / ranks_per_node.get();
         builder.within(leaders, |builder| {
-            algorithm.build(builder, root, reduction, combined, target, tuning)
+            reduce::build(algorithm, builder, root, reduction, combined, target, tuning)
         })?;
     }
     Ok(builder.finish())
 }
 
 /// An allreduce: along binomial trees in each node, by the algorithm between nodes, and along the
-/// trees back. Buffers are those of [`allreduce::Algorithm::graph`].
+/// trees back. Buffers are those of [`allreduce::graph`].
 ///
 /// # Errors
-/// As [`allreduce::Algorithm::graph`]; for a join, [`CollectiveError::HasNoLevels`].
+/// As [`allreduce::graph`]; for a join, [`CollectiveError::HasNoLevels`].
 pub fn allreduce(
     rank: u32,
     ranks: u32,
     ranks_per_node: NonZeroU32,
     bytes: u64,
     reduction: Reduction,
-    algorithm: allreduce::Algorithm,
+    algorithm: Algorithm,
 ) -> Result<Graph, CollectiveError> {
-    has_levels(algorithm.name())?;
+    check_levels(Collective::Allreduce, algorithm)?;
     let mut builder = GraphBuilder::new(rank, ranks)?;
     reduction.check(bytes)?;
     let levels = RankLevels::new(rank, ranks, ranks_per_node, 0);
     let tuning = Tuning::default();
     let input = builder.buffer(Access::Input, bytes);
     let output = builder.buffer(Access::Output, bytes);
-    let inside = reduce::Algorithm::Binomial;
+    let inside = Algorithm::Binomial;
     let combined = combine_node(&mut builder, &levels, reduction, input, inside, tuning)?;
     if let Some(leaders) = levels.leaders {
-        builder.within(leaders, |builder| algorithm.build(builder, reduction, combined, output))?;
+        builder.within(leaders, |builder| {
+            allreduce::build(algorithm, builder, reduction, combined, output)
+        })?;
     }
-    let back = bcast::Algorithm::Binomial;
-    builder.within(levels.node, |builder| back.build(builder, levels.leader, output, tuning))?;
+    builder.within(levels.node, |builder| {
+        bcast::build(Algorithm::Binomial, builder, levels.leader, output, tuning)
+    })?;
     Ok(builder.finish())
 }
 
 /// An allgather: along binomial trees in each node, by the algorithm between nodes, and along the
-/// trees back. Buffers are those of [`allgather::Algorithm::graph`].
+/// trees back. Buffers are those of [`allgather::graph`].
 ///
 /// # Errors
-/// As [`allgather::Algorithm::graph`]; for a join, [`CollectiveError::HasNoLevels`].
+/// As [`allgather::graph`]; for a join, [`CollectiveError::HasNoLevels`].
 pub fn allgather(
     rank: u32,
     ranks_per_node: NonZeroU32,
     sizes: &Sizes,
-    algorithm: allgather::Algorithm,
+    algorithm: Algorithm,
 ) -> Result<Graph, CollectiveError> {
-    has_levels(algorithm.name())?;
+    check_levels(Collective::Allgather, algorithm)?;
     let ranks = sizes.ranks();
     let mut builder = GraphBuilder::new(rank, ranks)?;
     let levels = RankLevels::new(rank, ranks, ranks_per_node, 0);
@@ -214,18 +221,19 @@ pub fn allgather(
     let Group { first, count, .. } = levels.node;
     let own = sizes.part(first, count);
     let target = output.range(first, count);
-    let up = gather::Algorithm::Binomial;
     builder.within(levels.node, |builder| {
-        up.build(builder, levels.leader, &own, input, target, tuning)
+        gather::build(Algorithm::Binomial, builder, levels.leader, &own, input, target, tuning)
     })?;
     if let Some(leaders) = levels.leaders {
         let grouped = sizes.grouped(ranks_per_node.get());
         let nodes = Parts::new(output.all(), &grouped);
-        builder.within(leaders, |builder| algorithm.build(builder, &grouped, target, &nodes))?;
+        builder.within(leaders, |builder| {
+            allgather::build(algorithm, builder, &grouped, target, &nodes)
+        })?;
     }
-    let back = bcast::Algorithm::Binomial;
-    builder
-        .within(levels.node, |builder| back.build(builder, levels.leader, output.all(), tuning))?;
+    builder.within(levels.node, |builder| {
+        bcast::build(Algorithm::Binomial, builder, levels.leader, output.all(), tuning)
+    })?;
     Ok(builder.finish())
 }
 
@@ -236,7 +244,7 @@ fn combine_node(
     levels: &RankLevels,
     reduction: Reduction,
     input: Block,
-    algorithm: reduce::Algorithm,
+    algorithm: Algorithm,
     tuning: Tuning,
 ) -> Result<Block, CollectiveError> {
     if levels.node.count == 1 {
@@ -245,7 +253,7 @@ fn combine_node(
     let combined = builder.scratchpad(if levels.leaders.is_some() { input.length } else { 0 })?;
     let target = levels.leaders.map(|_| combined);
     builder.within(levels.node, |builder| {
-        algorithm.build(builder, levels.leader, reduction, input, target, tuning)
+        reduce::build(algorithm, builder, levels.leader, reduction, input, target, tuning)
     })?;
     Ok(combined)
 }

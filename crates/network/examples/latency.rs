@@ -2,6 +2,7 @@
 //! many bytes, if a number is given: both nodes are threads of this process, connected by TCP over
 //! loopback. Prints the median and the quartiles, and of a start alone.
 
+use collectives::{Algorithm, barrier};
 use goal::graph::{Access, Graph};
 use network::agent::AgentClient;
 use network::backend::{Backend, CommunicatorContext};
@@ -16,7 +17,7 @@ const DURATION: Duration = Duration::from_secs(3);
 /// A message there and back, or a barrier.
 fn graph(rank: u32, bytes: Option<u64>) -> Result<Graph, Box<dyn Error + Send + Sync>> {
     let Some(bytes) = bytes else {
-        return Ok(collectives::barrier::Algorithm::Dissemination.graph(rank, 2)?);
+        return Ok(barrier::graph(Algorithm::Dissemination, rank, 2)?);
     };
     let mut graph = Graph::new(rank, 2);
     let output = graph.buffer(Access::Output, bytes);

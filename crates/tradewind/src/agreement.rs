@@ -6,7 +6,7 @@ use crate::internode::group::InternodeGroup;
 use crate::internode::request::InternodeRequest;
 use crate::internode::schedule::InternodeSchedule;
 use crate::path::ExecutionPath;
-use collectives::Tuning;
+use collectives::{Algorithm, Tuning};
 use engine::signature::{CallKind, Signature};
 use goal::compile::compile;
 use goal::graph::Graph;
@@ -123,5 +123,5 @@ impl Communicator {
 /// An allgather of words in few rounds.
 fn allgather_graph(rank: u32, ranks: u32) -> Result<Graph> {
     let sizes = collectives::Sizes::equal(ranks, (WORDS * size_of::<u64>()) as u64)?;
-    Ok(collectives::allgather::Algorithm::Bruck.graph(rank, &sizes)?)
+    Ok(collectives::allgather::graph(Algorithm::Bruck, rank, &sizes)?)
 }

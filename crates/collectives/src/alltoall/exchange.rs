@@ -1,6 +1,6 @@
 //! Blocks go straight from one member to another.
 
-use super::algorithm::Algorithm;
+use crate::Algorithm;
 use crate::builder::GraphBuilder;
 use crate::member::Member;
 use goal::graph::{Blocks, Vertex};

@@ -1,11 +1,11 @@
 //! All-to-all in two levels: one message from each node to each other.
 
+use crate::alltoall::DIRECT_ONES;
 use crate::alltoall::exchange::{self, Order};
-use crate::alltoall::{Algorithm, DIRECT_ONES};
 use crate::blocks::{Parts, merged};
 use crate::builder::{GraphBuilder, Group};
 use crate::row::Row;
-use crate::{CollectiveError, Sizes};
+use crate::{Algorithm, Collective, CollectiveError, Sizes};
 use goal::graph::{Access, Block, Blocks, Graph};
 use std::num::NonZeroU32;
 
@@ -18,7 +18,7 @@ const DOWN: u32 = 2;
 
 /// An all-to-all in which every node sends every other node one message: R² blocks, where in one
 /// level R² messages go between two nodes of R ranks each. The algorithm sets the order in which
-/// nodes exchange. Buffers are those of [`Algorithm::graph`].
+/// nodes exchange. Buffers are those of [`alltoall::graph`](crate::alltoall::graph).
 ///
 /// The rank at position h mod R of a node is its leader for node h. A single leader would send and
 /// receive all messages of its node one after the other while the other ranks wait. Each rank sends
@@ -35,11 +35,11 @@ const DOWN: u32 = 2;
 /// twice, so for long blocks the copies cost as much as the saved messages.
 ///
 /// # Errors
-/// As [`Algorithm::graph`]; for an algorithm that passes on others' blocks, and for a join,
-/// [`CollectiveError::HasNoLevels`].
+/// As [`alltoall::graph`](crate::alltoall::graph); for an algorithm that passes on others' blocks,
+/// and for a join, [`CollectiveError::HasNoLevels`].
 ///
 /// ```
-/// use collectives::{alltoall::Algorithm, two_level};
+/// use collectives::{Algorithm, two_level};
 /// use std::num::NonZeroU32;
 ///
 /// // Two nodes of two ranks. Rank 1 is the leader for the other node: it receives rank 0's blocks,
@@ -56,6 +56,7 @@ pub fn alltoall(
     bytes: u64,
     algorithm: Algorithm,
 ) -> Result<Graph, CollectiveError> {
+    Collective::Alltoall.check_algorithm(algorithm)?;
     let name = algorithm.name();
     let instead = DIRECT_ONES;
     let order =

@@ -2,8 +2,7 @@
 
 use crate::reference::{self, ASSOCIATIVE, SUM, all_exact, all_functions, compose, exact};
 use crate::{rank_counts, run, run_with};
-use collectives::Reduction;
-use collectives::allreduce::Algorithm;
+use collectives::{Algorithm, Collective, Reduction, allreduce};
 use goal::arithmetic::{Arithmetic, DataType};
 use goal::graph::Graph;
 use proptest::prelude::*;
@@ -20,8 +19,10 @@ fn results(
 ) -> Vec<Vec<u8>> {
     let ranks = inputs.len() as u32;
     let bytes = inputs[0].len() as u64;
-    let graph =
-        |rank| algorithm.graph(rank, ranks, bytes, Reduction::new(operation, data_type)).unwrap();
+    let graph = |rank| {
+        allreduce::graph(algorithm, rank, ranks, bytes, Reduction::new(operation, data_type))
+            .unwrap()
+    };
     let graphs: Vec<Graph> = (0..ranks).map(graph).collect();
     run(&graphs, inputs).into_iter().map(|mut buffers| buffers.remove(1)).collect()
 }
@@ -36,7 +37,7 @@ fn every_operation_on_every_type_gives_every_rank_the_exact_result() {
                 let inputs: Vec<Vec<u8>> =
                     (0..ranks).map(|rank| exact(data_type, rank, 3)).collect();
                 let expected = fold(operation, data_type, &inputs);
-                for algorithm in Algorithm::ALL {
+                for algorithm in Collective::Allreduce.algorithms() {
                     for (rank, result) in
                         results(*algorithm, &inputs, operation, data_type).iter().enumerate()
                     {
@@ -57,7 +58,7 @@ fn any_number_of_elements_will_do() {
         for elements in [0, 1, 2, 9, 100] {
             let inputs = all_exact(DataType::I16, ranks, elements);
             let expected = fold(Arithmetic::Add, DataType::I16, &inputs);
-            for algorithm in Algorithm::ALL {
+            for algorithm in Collective::Allreduce.algorithms() {
                 let results = results(*algorithm, &inputs, Arithmetic::Add, DataType::I16);
                 assert!(
                     results.iter().all(|result| *result == expected),
@@ -80,11 +81,16 @@ fn a_join_folds_in_rank_order_whatever_the_operation() {
 
 #[test]
 fn contributions_are_combined_in_rank_order_where_that_is_claimed() {
-    for algorithm in Algorithm::ALL.iter().filter(|algorithm| algorithm.keeps_rank_order()) {
+    for algorithm in Collective::Allreduce
+        .algorithms()
+        .iter()
+        .filter(|one| Collective::Allreduce.keeps_rank_order(**one))
+    {
         for ranks in rank_counts() {
             for elements in [1, 5, 40] {
                 let inputs = all_functions(ranks, elements);
-                let graph = |rank| algorithm.graph(rank, ranks, 8 * elements, SUM).unwrap();
+                let graph =
+                    |rank| allreduce::graph(*algorithm, rank, ranks, 8 * elements, SUM).unwrap();
                 let graphs: Vec<Graph> = (0..ranks).map(graph).collect();
                 let expected = reference::fold(compose, SUM, &inputs);
                 for buffers in run_with(compose, &graphs, &inputs) {
@@ -108,7 +114,7 @@ proptest! {
         values in (1usize..=17).prop_flat_map(|ranks| {
             prop::collection::vec(prop::collection::vec(any::<f64>(), 3), ranks)
         }),
-        algorithm in prop::sample::select(Algorithm::ALL),
+        algorithm in prop::sample::select(Collective::Allreduce.algorithms()),
         operation in prop::sample::select(&ASSOCIATIVE[..4]),
     ) {
         let wide: Vec<Vec<u8>> = values.iter().map(|row| row.iter().flat_map(|value| value.to_le_bytes()).collect()).collect();
@@ -125,7 +131,7 @@ proptest! {
 
     /// Sums of numbers of one sign are off by no more than the rounding of each addition.
     #[test]
-    fn floating_point_sums_are_close_to_the_plain_sum(values in prop::collection::vec(0.0f64..1e6, 1..18), algorithm in prop::sample::select(Algorithm::ALL)) {
+    fn floating_point_sums_are_close_to_the_plain_sum(values in prop::collection::vec(0.0f64..1e6, 1..18), algorithm in prop::sample::select(Collective::Allreduce.algorithms())) {
         let inputs: Vec<Vec<u8>> = values.iter().map(|value| value.to_le_bytes().to_vec()).collect();
         let plain: f64 = values.iter().sum();
         for result in results(algorithm, &inputs, Arithmetic::Add, DataType::F64) {
@@ -137,8 +143,9 @@ proptest! {
 
 #[test]
 fn two_ranks_need_one_block_of_scratchpad_and_a_join_none() {
-    let scratchpad =
-        |algorithm: Algorithm| algorithm.graph(0, 2, 1 << 20, SUM).unwrap().scratchpad_bytes();
+    let scratchpad = |algorithm: Algorithm| {
+        allreduce::graph(algorithm, 0, 2, 1 << 20, SUM).unwrap().scratchpad_bytes()
+    };
     assert_eq!(scratchpad(Algorithm::RecursiveDoubling), 1 << 20);
     assert_eq!(scratchpad(Algorithm::Ring), 1 << 19);
     assert_eq!(scratchpad(Algorithm::Join), 0);

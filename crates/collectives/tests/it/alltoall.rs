@@ -1,13 +1,14 @@
 //! An all-to-all is a transposition of blocks.
 
 use crate::{block, rank_counts, run, tuning};
-use collectives::alltoall::{Algorithm, phases};
-use collectives::{CollectiveError, Tuning};
+use collectives::alltoall::phases;
+use collectives::{Algorithm, Collective, CollectiveError, Tuning, alltoall};
 use goal::graph::{Graph, Operation};
 
 fn check(algorithm: Algorithm, ranks: u32, bytes: u64, tuning: Tuning) {
-    let graphs: Vec<Graph> =
-        (0..ranks).map(|rank| algorithm.graph(rank, ranks, bytes, tuning).unwrap()).collect();
+    let graphs: Vec<Graph> = (0..ranks)
+        .map(|rank| alltoall::graph(algorithm, rank, ranks, bytes, tuning).unwrap())
+        .collect();
     let inputs: Vec<Vec<u8>> =
         (0..ranks).map(|rank| (0..ranks).flat_map(|to| block(rank, to, bytes)).collect()).collect();
     for (rank, buffers) in run(&graphs, &inputs).iter().enumerate() {
@@ -20,7 +21,7 @@ fn check(algorithm: Algorithm, ranks: u32, bytes: u64, tuning: Tuning) {
 
 #[test]
 fn blocks_are_transposed() {
-    for algorithm in Algorithm::ALL {
+    for algorithm in Collective::Alltoall.algorithms() {
         for ranks in rank_counts() {
             for bytes in [0, 1, 5] {
                 check(*algorithm, ranks, bytes, tuning(1, 4));
@@ -71,7 +72,7 @@ fn blocks_may_be_of_any_size() {
             let graph = |rank| {
                 let sent: Vec<u64> = (0..ranks).map(|to| size(rank, to)).collect();
                 let received: Vec<u64> = (0..ranks).map(|from| size(from, rank)).collect();
-                algorithm.graph_v(rank, &sent, &received).unwrap()
+                alltoall::graph_v(algorithm, rank, &sent, &received).unwrap()
             };
             let graphs: Vec<Graph> = (0..ranks).map(graph).collect();
             let input = |rank| (0..ranks).flat_map(|to| block(rank, to, size(rank, to))).collect();
@@ -87,8 +88,9 @@ fn blocks_may_be_of_any_size() {
 
 #[test]
 fn sizes_must_fit() {
-    let graph =
-        |algorithm: Algorithm, sent: &[u64], received: &[u64]| algorithm.graph_v(0, sent, received);
+    let graph = |algorithm: Algorithm, sent: &[u64], received: &[u64]| {
+        alltoall::graph_v(algorithm, 0, sent, received)
+    };
     let error = graph(Algorithm::Direct, &[1, 2], &[1]).unwrap_err();
     assert_eq!(error, CollectiveError::SizesOfOtherRanks { sizes: 1, ranks: 2 });
     let error = graph(Algorithm::Direct, &[1, 2], &[3, 2]).unwrap_err();
@@ -100,7 +102,8 @@ fn sizes_must_fit() {
 #[test]
 fn bruck_sends_a_logarithmic_number_of_messages_from_independent_receives() {
     for (ranks, rounds) in [(2, 1), (3, 2), (8, 3), (9, 4), (100, 7)] {
-        let graph = Algorithm::Bruck.graph(ranks / 2, ranks, 8, Tuning::default()).unwrap();
+        let graph =
+            alltoall::graph(Algorithm::Bruck, ranks / 2, ranks, 8, Tuning::default()).unwrap();
         let sends = graph
             .vertices()
             .iter()

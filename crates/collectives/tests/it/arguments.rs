@@ -3,100 +3,83 @@
 use crate::reference::SUM;
 use collectives::CollectiveError as Error;
 use collectives::neighbor::{self, Neighborhood};
-use collectives::{
-    Reduction, Sizes, Tuning, allgather, allreduce, alltoall, barrier, bcast, exscan, gather,
-    reduce,
-};
-use collectives::{reduce_scatter, scan, scatter};
+use collectives::{Algorithm, Choice, Collective, GraphSpec, Levels, Reduction, Sizes, Tuning};
+use collectives::{allreduce, alltoall, bcast, gather, reduce, reduce_scatter};
 use goal::arithmetic::{Arithmetic, DataType};
-use goal::graph::Graph;
+use std::num::NonZeroU32;
+
+/// Rank 0 of 4, one rank on each node, root 0, 8 bytes, a sum.
+fn spec(collective: Collective) -> GraphSpec {
+    GraphSpec {
+        collective,
+        rank: 0,
+        ranks: 4,
+        ranks_per_node: NonZeroU32::MIN,
+        root: 0,
+        bytes: 8,
+        reduction: SUM,
+    }
+}
+
+/// The error of building a graph in one level by each algorithm of the collective.
+fn errors(spec: GraphSpec) -> impl Iterator<Item = (Algorithm, Option<Error>)> {
+    let algorithms = spec.collective.algorithms().iter();
+    algorithms.map(move |one| (*one, collectives::build(&spec, &Choice::of(*one)).err()))
+}
 
 #[test]
 fn a_rank_must_exist() {
     for (rank, ranks) in [(0, 0), (3, 3), (u32::MAX, 8)] {
-        let error = Some(Error::RankOutOfRange { rank, ranks });
-        let tuning = Tuning::default();
-        let sizes = &Sizes::equal(ranks, 8).unwrap();
-        let check =
-            |name: &str, graph: Result<Graph, Error>| assert_eq!(graph.err(), error, "{name}");
-        barrier::Algorithm::ALL.iter().for_each(|a| check(a.name(), a.graph(rank, ranks)));
-        bcast::Algorithm::ALL
-            .iter()
-            .for_each(|a| check(a.name(), a.graph(rank, ranks, 0, 8, tuning)));
-        scatter::Algorithm::ALL
-            .iter()
-            .for_each(|a| check(a.name(), a.graph(rank, 0, sizes, tuning)));
-        gather::Algorithm::ALL
-            .iter()
-            .for_each(|a| check(a.name(), a.graph(rank, 0, sizes, tuning)));
-        allgather::Algorithm::ALL.iter().for_each(|a| check(a.name(), a.graph(rank, sizes)));
-        alltoall::Algorithm::ALL
-            .iter()
-            .for_each(|a| check(a.name(), a.graph(rank, ranks, 8, tuning)));
-        reduce::Algorithm::ALL
-            .iter()
-            .for_each(|a| check(a.name(), a.graph(rank, ranks, 0, 8, SUM, tuning)));
-        allreduce::Algorithm::ALL
-            .iter()
-            .for_each(|a| check(a.name(), a.graph(rank, ranks, 8, SUM)));
-        reduce_scatter::Algorithm::ALL
-            .iter()
-            .for_each(|a| check(a.name(), a.graph(rank, sizes, SUM)));
-        scan::Algorithm::ALL.iter().for_each(|a| check(a.name(), a.graph(rank, ranks, 8, SUM)));
-        exscan::Algorithm::ALL.iter().for_each(|a| check(a.name(), a.graph(rank, ranks, 8, SUM)));
-        assert_eq!(gather::tree_gather(rank, ranks, 0, 1).err(), error);
-        assert_eq!(Neighborhood::new(rank, ranks, &[], &[]).err(), error);
+        let expected = Some(Error::RankOutOfRange { rank, ranks });
+        for collective in Collective::ALL {
+            for (algorithm, error) in errors(GraphSpec { rank, ranks, ..spec(*collective) }) {
+                assert_eq!(error, expected, "{collective}, {algorithm}");
+            }
+        }
+        assert_eq!(gather::tree_gather(rank, ranks, 0, 1).err(), expected);
+        assert_eq!(Neighborhood::new(rank, ranks, &[], &[]).err(), expected);
     }
 }
 
 #[test]
 fn a_root_must_exist() {
-    let error = Error::RootOutOfRange { root: 4, ranks: 4 };
-    let tuning = Tuning::default();
-    let sizes = &Sizes::equal(4, 8).unwrap();
-    let check =
-        |name: &str, graph: Result<Graph, Error>| assert_eq!(graph.as_ref(), Err(&error), "{name}");
-    bcast::Algorithm::ALL.iter().for_each(|a| check(a.name(), a.graph(0, 4, 4, 8, tuning)));
-    scatter::Algorithm::ALL.iter().for_each(|a| check(a.name(), a.graph(0, 4, sizes, tuning)));
-    gather::Algorithm::ALL.iter().for_each(|a| check(a.name(), a.graph(0, 4, sizes, tuning)));
-    reduce::Algorithm::ALL.iter().for_each(|a| check(a.name(), a.graph(0, 4, 4, 8, SUM, tuning)));
-    assert!(error.to_string().contains("root 4 does not exist among 4 ranks"));
+    let expected = Error::RootOutOfRange { root: 4, ranks: 4 };
+    for collective in Collective::ALL.iter().filter(|collective| collective.has_root()) {
+        for (algorithm, error) in errors(GraphSpec { root: 4, ..spec(*collective) }) {
+            assert_eq!(error.as_ref(), Some(&expected), "{collective}, {algorithm}");
+        }
+    }
+    assert!(expected.to_string().contains("root 4 does not exist among 4 ranks"));
 }
 
 #[test]
 fn a_reduction_must_be_defined() {
-    let f64 = DataType::F64;
-    let tuning = Tuning::default();
-    let sum = Reduction::new(Arithmetic::Add, f64);
-    let bits = Reduction::new(Arithmetic::Xor, f64);
-    let sizes = |bytes| Sizes::each(&[16, bytes]).unwrap();
-    let check = |name: &str, graph: &dyn Fn(u64, Reduction) -> Result<Graph, Error>| {
-        let error = Some(Error::NotWholeElements { bytes: 12, data_type: f64 });
-        assert_eq!(graph(12, sum).err(), error, "{name}");
-        let error = Some(Error::NotApplicable { operation: Arithmetic::Xor, data_type: f64 });
-        assert_eq!(graph(16, bits).err(), error, "{name}");
-    };
-    reduce::Algorithm::ALL
-        .iter()
-        .for_each(|a| check(a.name(), &|bytes, how| a.graph(0, 4, 0, bytes, how, tuning)));
-    allreduce::Algorithm::ALL
-        .iter()
-        .for_each(|a| check(a.name(), &|bytes, how| a.graph(0, 4, bytes, how)));
-    reduce_scatter::Algorithm::ALL
-        .iter()
-        .for_each(|a| check(a.name(), &|bytes, how| a.graph(0, &sizes(bytes), how)));
-    scan::Algorithm::ALL
-        .iter()
-        .for_each(|a| check(a.name(), &|bytes, how| a.graph(0, 4, bytes, how)));
-    exscan::Algorithm::ALL
-        .iter()
-        .for_each(|a| check(a.name(), &|bytes, how| a.graph(0, 4, bytes, how)));
+    use Collective::*;
+    let data_type = DataType::F64;
+    let operation = Arithmetic::Xor;
+    let reduction = Reduction::new(Arithmetic::Add, data_type);
+    let bits = Reduction::new(operation, data_type);
+    let partial = Some(Error::NotWholeElements { bytes: 12, data_type });
+    let undefined = Some(Error::NotApplicable { operation, data_type });
+    for collective in [Reduce, Allreduce, ReduceScatter, Scan, Exscan] {
+        for (algorithm, error) in errors(GraphSpec { bytes: 12, reduction, ..spec(collective) }) {
+            assert_eq!(error, partial, "{collective}, {algorithm}");
+        }
+        let bits = GraphSpec { bytes: 16, reduction: bits, ..spec(collective) };
+        for (algorithm, error) in errors(bits) {
+            assert_eq!(error, undefined, "{collective}, {algorithm}");
+        }
+    }
+    for algorithm in ReduceScatter.algorithms() {
+        let sizes = |bytes| Sizes::each(&[16, bytes]).unwrap();
+        assert_eq!(reduce_scatter::graph(*algorithm, 0, &sizes(12), reduction).err(), partial);
+        assert_eq!(reduce_scatter::graph(*algorithm, 0, &sizes(16), bits).err(), undefined);
+    }
     for operation in [Arithmetic::Subtract, Arithmetic::Divide] {
         let reduction = Reduction::new(operation, DataType::I64);
-        for algorithm in allreduce::Algorithm::ALL {
-            let refused =
-                matches!(algorithm.graph(0, 4, 8, reduction), Err(Error::NotAssociative { .. }));
-            assert_eq!(refused, !algorithm.folds_from_left(), "{algorithm}");
+        for (algorithm, error) in errors(GraphSpec { reduction, ..spec(Allreduce) }) {
+            let refused = matches!(error, Some(Error::NotAssociative { .. }));
+            assert_eq!(refused, !Allreduce.folds_from_left(algorithm), "{algorithm}");
         }
     }
 }
@@ -107,26 +90,25 @@ fn sizes_beyond_64_bits_are_refused_and_sizes_below_are_not() {
     let tuning = Tuning::default();
     let bytes = Reduction::new(Arithmetic::Add, DataType::U8);
     let too_many = |error: Option<Error>| matches!(error, Some(Error::TooManyBytes { .. }));
-    for algorithm in alltoall::Algorithm::ALL {
-        assert!(too_many(algorithm.graph(0, 4, HUGE, tuning).err()), "{algorithm}");
-        assert!(
-            algorithm.graph(0, 3, HUGE, tuning).is_ok() || *algorithm == alltoall::Algorithm::Bruck
-        );
+    for algorithm in Collective::Alltoall.algorithms() {
+        let graph = |ranks| alltoall::graph(*algorithm, 0, ranks, HUGE, tuning);
+        assert!(too_many(graph(4).err()), "{algorithm}");
+        assert!(graph(3).is_ok() || *algorithm == Algorithm::Bruck);
     }
     assert!(too_many(Sizes::equal(4, HUGE).err()));
     assert!(too_many(Sizes::each(&[HUGE, HUGE, HUGE, HUGE]).err()));
-    let doubling = |ranks| allreduce::Algorithm::RecursiveDoubling.graph(0, ranks, HUGE, bytes);
+    let doubling = |ranks| allreduce::graph(Algorithm::RecursiveDoubling, 0, ranks, HUGE, bytes);
     assert!(doubling(2).is_ok());
     assert!(
         too_many(doubling(32).err()),
         "five messages of this size do not fit into the scratchpad"
     );
-    assert!(too_many(reduce::Algorithm::Flat.graph(0, 8, 0, HUGE, bytes, tuning).err()));
+    assert!(too_many(reduce::graph(Algorithm::Flat, 0, 8, 0, HUGE, bytes, tuning).err()));
     let ring = Neighborhood::new(0, 2, &[1; 4], &[1; 4]).unwrap();
     assert!(too_many(neighbor::neighbor_alltoall(&ring, HUGE).err()));
     assert!(too_many(neighbor::neighbor_allgather(&ring, HUGE).err()));
     assert!(
-        bcast::Algorithm::Binomial.graph(0, 4, 0, u64::MAX, tuning).is_ok(),
+        bcast::graph(Algorithm::Binomial, 0, 4, 0, u64::MAX, tuning).is_ok(),
         "a single buffer may have any size"
     );
 }
@@ -190,39 +172,61 @@ fn grids_must_be_grids() {
 
 #[test]
 fn algorithms_are_found_by_their_names() {
-    fn names<A: std::fmt::Display + std::str::FromStr + PartialEq + Copy>(
-        all: &[A],
-    ) -> Vec<String> {
-        let names: Vec<String> = all.iter().map(ToString::to_string).collect();
-        assert!(
-            all.iter()
-                .zip(&names)
-                .all(|(algorithm, name)| name.parse().is_ok_and(|found: A| found == *algorithm))
-        );
-        names
-    }
-    assert_eq!(names(barrier::Algorithm::ALL).len(), 5);
-    assert_eq!(names(bcast::Algorithm::ALL).len(), 14);
-    assert_eq!(
-        names(scatter::Algorithm::ALL),
-        ["flat", "chain", "pipelined-chain", "binomial", "join"]
-    );
-    assert_eq!(
-        names(gather::Algorithm::ALL),
-        ["flat", "chain", "pipelined-chain", "binomial", "join"]
-    );
-    assert_eq!(
-        names(allgather::Algorithm::ALL),
-        ["ring", "recursive-doubling", "bruck", "gather-bcast", "join"]
-    );
-    assert_eq!(names(alltoall::Algorithm::ALL).len(), 6);
-    assert_eq!(names(reduce::Algorithm::ALL).len(), 7);
-    assert_eq!(names(allreduce::Algorithm::ALL).len(), 5);
-    assert_eq!(names(reduce_scatter::Algorithm::ALL).len(), 5);
-    assert_eq!(names(scan::Algorithm::ALL), names(exscan::Algorithm::ALL));
-    let error = "binary".parse::<scatter::Algorithm>().unwrap_err();
+    let names = |collective: Collective| -> Vec<&str> {
+        for algorithm in collective.algorithms() {
+            assert_eq!(collective.algorithm(algorithm.name()).unwrap(), *algorithm);
+        }
+        collective.algorithms().iter().map(|one| one.name()).collect()
+    };
+    assert_eq!(names(Collective::Barrier).len(), 5);
+    assert_eq!(names(Collective::Bcast).len(), 14);
+    let scatters = ["flat", "chain", "pipelined-chain", "binomial", "join"];
+    assert_eq!(names(Collective::Scatter), scatters);
+    assert_eq!(names(Collective::Gather), scatters);
+    let allgathers = ["ring", "recursive-doubling", "bruck", "gather-bcast", "join"];
+    assert_eq!(names(Collective::Allgather), allgathers);
+    assert_eq!(names(Collective::Alltoall).len(), 6);
+    assert_eq!(names(Collective::Reduce).len(), 7);
+    assert_eq!(names(Collective::Allreduce).len(), 5);
+    assert_eq!(names(Collective::ReduceScatter).len(), 5);
+    assert_eq!(names(Collective::Scan), names(Collective::Exscan));
+    let error = Collective::Scatter.algorithm("binary").unwrap_err();
     assert_eq!(
         error.to_string(),
         "`binary` is no scatter algorithm; use one of flat, chain, pipelined-chain, binomial, join"
     );
+}
+
+#[test]
+fn exactly_the_listed_algorithms_are_built() {
+    for collective in Collective::ALL {
+        for algorithm in Algorithm::ALL {
+            let unknown = collective.check_algorithm(*algorithm).err().map(Error::Algorithm);
+            for (ranks, rank) in [1, 2, 5, 8].into_iter().flat_map(|n| (0..n).map(move |r| (n, r)))
+            {
+                let of = |levels, operation| {
+                    let reduction = Reduction::new(operation, SUM.data_type);
+                    let ranks_per_node = NonZeroU32::new(2).unwrap();
+                    let spec =
+                        GraphSpec { rank, ranks, ranks_per_node, reduction, ..spec(*collective) };
+                    collectives::build(&spec, &Choice { levels, ..Choice::of(*algorithm) }).err()
+                };
+                let case = format!("{collective}, {algorithm}: rank {rank} of {ranks}");
+                assert_eq!(of(Levels::One, SUM.operation), unknown, "{case}");
+                if unknown.is_some() {
+                    assert_eq!(of(Levels::One, Arithmetic::Subtract), unknown, "{case}");
+                }
+                match of(Levels::Two, SUM.operation) {
+                    Some(Error::OneLevelOnly { .. }) => {}
+                    Some(Error::HasNoLevels { .. }) => {
+                        assert!(unknown.is_none() && !collective.has_two_levels(*algorithm))
+                    }
+                    error => assert_eq!(error, unknown, "{case}, two levels"),
+                }
+            }
+            if let (Collective::Alltoall, Some(unknown)) = (*collective, &unknown) {
+                assert_eq!(alltoall::graph_v(*algorithm, 0, &[1], &[1]).as_ref(), Err(unknown));
+            }
+        }
+    }
 }

@@ -2,16 +2,16 @@
 
 use crate::evaluator::{Evaluation, Protocol};
 use crate::{rank_counts, reference, run};
-use collectives::barrier::Algorithm;
+use collectives::{Algorithm, Collective, barrier};
 use goal::graph::Graph;
 
 fn graphs(algorithm: Algorithm, ranks: u32) -> Vec<Graph> {
-    (0..ranks).map(|rank| algorithm.graph(rank, ranks).unwrap()).collect()
+    (0..ranks).map(|rank| barrier::graph(algorithm, rank, ranks).unwrap()).collect()
 }
 
 #[test]
 fn everybody_gets_out_when_all_are_in() {
-    for algorithm in Algorithm::ALL {
+    for algorithm in Collective::Barrier.algorithms() {
         for ranks in rank_counts() {
             let graphs = graphs(*algorithm, ranks);
             assert!(
@@ -24,7 +24,7 @@ fn everybody_gets_out_when_all_are_in() {
 
 #[test]
 fn nobody_gets_out_while_one_is_missing() {
-    for algorithm in Algorithm::ALL {
+    for algorithm in Collective::Barrier.algorithms() {
         for ranks in rank_counts().filter(|ranks| *ranks > 1) {
             let graphs = graphs(*algorithm, ranks);
             for missing in 0..ranks as usize {
@@ -57,7 +57,7 @@ fn dissemination_takes_the_logarithm_of_the_ranks_in_rounds() {
     for (ranks, rounds) in
         [(1, 0), (2, 1), (3, 2), (4, 2), (5, 3), (8, 3), (9, 4), (1 << 20, 20), (u32::MAX, 32)]
     {
-        let graph = Algorithm::Dissemination.graph(ranks - 1, ranks).unwrap();
+        let graph = barrier::graph(Algorithm::Dissemination, ranks - 1, ranks).unwrap();
         assert_eq!(graph.vertices().len(), 2 * rounds, "{ranks} ranks");
     }
 }

@@ -2,17 +2,18 @@
 
 use crate::evaluator::{Evaluation, Protocol};
 use crate::{block, rank_counts, reference, roots, run, tuning};
-use collectives::bcast::Algorithm;
-use collectives::{CollectiveError, Tuning};
+use collectives::{Algorithm, Collective, CollectiveError, Tuning, bcast};
 use goal::graph::{Access, Blocks, Graph, Operation, Until, Vertex};
 
 fn graphs(algorithm: Algorithm, ranks: u32, root: u32, bytes: u64, tuning: Tuning) -> Vec<Graph> {
-    (0..ranks).map(|rank| algorithm.graph(rank, ranks, root, bytes, tuning).unwrap()).collect()
+    (0..ranks)
+        .map(|rank| bcast::graph(algorithm, rank, ranks, root, bytes, tuning).unwrap())
+        .collect()
 }
 
 #[test]
 fn everybody_gets_the_roots_bytes() {
-    for algorithm in Algorithm::ALL {
+    for algorithm in Collective::Bcast.algorithms() {
         for ranks in rank_counts() {
             for root in roots(ranks) {
                 for bytes in [0, 1, 13, 40] {
@@ -33,7 +34,7 @@ fn everybody_gets_the_roots_bytes() {
 #[test]
 fn every_root_and_degree_will_do() {
     for root in 0..9 {
-        for algorithm in Algorithm::ALL {
+        for algorithm in Collective::Bcast.algorithms() {
             let inputs = vec![block(root, 0, 7); 9];
             assert!(
                 run(&graphs(*algorithm, 9, root, 7, tuning(2, 1)), &inputs)
@@ -108,7 +109,8 @@ fn scatter_allgather_sends_about_twice_the_bytes_at_most() {
 
 #[test]
 fn a_message_in_too_many_segments_is_refused_and_told_which_will_do() {
-    let error = Algorithm::SegmentedChain.graph(0, 2, 0, 1 << 32, tuning(1000, 2)).unwrap_err();
+    let error =
+        bcast::graph(Algorithm::SegmentedChain, 0, 2, 0, 1 << 32, tuning(1000, 2)).unwrap_err();
     let expected = CollectiveError::TooManySegments {
         segments: 4294968,
         bytes: 1000,
@@ -117,7 +119,7 @@ fn a_message_in_too_many_segments_is_refused_and_told_which_will_do() {
     };
     assert_eq!(error, expected);
     assert!(error.to_string().contains("give segments of 65536 bytes or more"), "{error}");
-    assert!(Algorithm::SegmentedChain.graph(0, 2, 0, 1 << 32, tuning(65536, 2)).is_ok());
+    assert!(bcast::graph(Algorithm::SegmentedChain, 0, 2, 0, 1 << 32, tuning(65536, 2)).is_ok());
 }
 
 #[test]

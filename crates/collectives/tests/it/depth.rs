@@ -3,7 +3,8 @@
 use crate::reference::SUM;
 use crate::tuning;
 use collectives::{
-    Sizes, Tuning, allgather, allreduce, alltoall, barrier, bcast, gather, reduce, reduce_scatter,
+    Algorithm, Sizes, Tuning, allgather, allreduce, alltoall, barrier, bcast, gather, reduce,
+    reduce_scatter,
 };
 use collectives::{exscan, scan, scatter};
 use goal::graph::{Graph, Operation};
@@ -45,12 +46,14 @@ const COUNTS: std::ops::RangeInclusive<u32> = 2..=33;
 
 #[test]
 fn broadcasts() {
-    use bcast::Algorithm::*;
+    use Algorithm::*;
     for ranks in COUNTS {
         let others = ranks - 1;
         // 40 bytes in segments of 10.
-        let figures = |algorithm: bcast::Algorithm| {
-            figures(ranks, |rank| algorithm.graph(rank, ranks, 1, 40, tuning(10, 3)).unwrap())
+        let figures = |algorithm: Algorithm| {
+            figures(ranks, |rank| {
+                bcast::graph(algorithm, rank, ranks, 1, 40, tuning(10, 3)).unwrap()
+            })
         };
         assert_eq!(figures(Flat), (1, others));
         assert_eq!(
@@ -80,32 +83,34 @@ fn scatters_and_gathers() {
     for ranks in COUNTS {
         let others = ranks - 1;
         let sizes = &Sizes::equal(ranks, 20).unwrap();
-        let scattered = |algorithm: scatter::Algorithm| {
-            figures(ranks, |rank| algorithm.graph(rank, 1, sizes, tuning(10, 2)).unwrap())
+        let scattered = |algorithm: Algorithm| {
+            figures(ranks, |rank| scatter::graph(algorithm, rank, 1, sizes, tuning(10, 2)).unwrap())
         };
-        let gathered = |algorithm: gather::Algorithm| {
-            figures(ranks, |rank| algorithm.graph(rank, 1, sizes, tuning(10, 2)).unwrap())
+        let gathered = |algorithm: Algorithm| {
+            figures(ranks, |rank| gather::graph(algorithm, rank, 1, sizes, tuning(10, 2)).unwrap())
         };
         let pipelined = (others, 2 * others * ranks / 2);
-        assert_eq!(scattered(scatter::Algorithm::Flat), (1, others));
-        assert_eq!(scattered(scatter::Algorithm::Chain), (others, others));
-        assert_eq!(scattered(scatter::Algorithm::PipelinedChain), pipelined);
-        assert_eq!(scattered(scatter::Algorithm::Binomial), (ranks.ilog2(), others));
-        assert_eq!(gathered(gather::Algorithm::Flat), (1, others));
-        assert_eq!(gathered(gather::Algorithm::Chain), (others, others));
-        assert_eq!(gathered(gather::Algorithm::PipelinedChain), pipelined);
-        assert_eq!(gathered(gather::Algorithm::Binomial), (ranks.ilog2(), others));
-        assert_eq!(gathered(gather::Algorithm::Join), (1, 0));
+        assert_eq!(scattered(Algorithm::Flat), (1, others));
+        assert_eq!(scattered(Algorithm::Chain), (others, others));
+        assert_eq!(scattered(Algorithm::PipelinedChain), pipelined);
+        assert_eq!(scattered(Algorithm::Binomial), (ranks.ilog2(), others));
+        assert_eq!(gathered(Algorithm::Flat), (1, others));
+        assert_eq!(gathered(Algorithm::Chain), (others, others));
+        assert_eq!(gathered(Algorithm::PipelinedChain), pipelined);
+        assert_eq!(gathered(Algorithm::Binomial), (ranks.ilog2(), others));
+        assert_eq!(gathered(Algorithm::Join), (1, 0));
     }
 }
 
 #[test]
 fn all_to_all_and_allgather() {
-    use alltoall::Algorithm::*;
+    use Algorithm::*;
     for ranks in COUNTS {
         let others = ranks - 1;
-        let all = |algorithm: alltoall::Algorithm, degree| {
-            figures(ranks, |rank| algorithm.graph(rank, ranks, 8, tuning(8, degree)).unwrap())
+        let all = |algorithm: Algorithm, degree| {
+            figures(ranks, |rank| {
+                alltoall::graph(algorithm, rank, ranks, 8, tuning(8, degree)).unwrap()
+            })
         };
         is_logarithmic(all(Bruck, 1), ranks, ranks * ceiling(ranks));
         assert_eq!(all(Direct, 1), (1, ranks * others));
@@ -117,27 +122,27 @@ fn all_to_all_and_allgather() {
             assert_eq!(all(Multiphase, degree), (phases.len() as u32, ranks * messages));
         }
         let sizes = &Sizes::equal(ranks, 8).unwrap();
-        let gathered = |algorithm: allgather::Algorithm| {
-            figures(ranks, |rank| algorithm.graph(rank, sizes).unwrap())
+        let gathered = |algorithm: Algorithm| {
+            figures(ranks, |rank| allgather::graph(algorithm, rank, sizes).unwrap())
         };
-        assert_eq!(gathered(allgather::Algorithm::Ring), (others, ranks * others));
-        is_logarithmic(gathered(allgather::Algorithm::Bruck), ranks, ranks * ceiling(ranks));
-        is_folded(gathered(allgather::Algorithm::RecursiveDoubling), ranks, ranks.ilog2());
-        assert_eq!(gathered(allgather::Algorithm::GatherBcast), (2 * ranks.ilog2(), 2 * others));
-        assert_eq!(gathered(allgather::Algorithm::Join), (1, 0));
+        assert_eq!(gathered(Algorithm::Ring), (others, ranks * others));
+        is_logarithmic(gathered(Algorithm::Bruck), ranks, ranks * ceiling(ranks));
+        is_folded(gathered(Algorithm::RecursiveDoubling), ranks, ranks.ilog2());
+        assert_eq!(gathered(Algorithm::GatherBcast), (2 * ranks.ilog2(), 2 * others));
+        assert_eq!(gathered(Algorithm::Join), (1, 0));
     }
 }
 
 #[test]
 fn reductions() {
-    use reduce::Algorithm::*;
+    use Algorithm::*;
     for ranks in COUNTS {
         // Each rank has at least an element of every part.
         let others = ranks - 1;
         let bytes = 8 * u64::from(ranks);
-        let reduced = |algorithm: reduce::Algorithm, root, degree| {
+        let reduced = |algorithm: Algorithm, root, degree| {
             figures(ranks, |rank| {
-                algorithm.graph(rank, ranks, root, bytes, SUM, tuning(8, degree)).unwrap()
+                reduce::graph(algorithm, rank, ranks, root, bytes, SUM, tuning(8, degree)).unwrap()
             })
         };
         assert_eq!(reduced(Flat, 1, 1), (1, others));
@@ -153,24 +158,21 @@ fn reductions() {
         let height = (1..).find(|height| (3u32.pow(height + 1) - 1) / 2 >= ranks).unwrap();
         assert_eq!(reduced(Dary, 0, 3), (height, others));
         let blocks = &Sizes::equal(ranks, 8).unwrap();
-        let scattered = |algorithm: reduce_scatter::Algorithm| {
-            figures(ranks, |rank| algorithm.graph(rank, blocks, SUM).unwrap())
+        let scattered = |algorithm: Algorithm| {
+            figures(ranks, |rank| reduce_scatter::graph(algorithm, rank, blocks, SUM).unwrap())
         };
-        assert_eq!(scattered(reduce_scatter::Algorithm::Ring), (others, ranks * others));
-        assert_eq!(scattered(reduce_scatter::Algorithm::Pairwise), (others, ranks * others));
-        is_folded(scattered(reduce_scatter::Algorithm::RecursiveHalving), ranks, ranks.ilog2());
-        assert_eq!(
-            scattered(reduce_scatter::Algorithm::ReduceThenScatter),
-            (2 * ranks.ilog2(), 2 * others)
-        );
-        let all = |algorithm: allreduce::Algorithm| {
-            figures(ranks, |rank| algorithm.graph(rank, ranks, bytes, SUM).unwrap())
+        assert_eq!(scattered(Algorithm::Ring), (others, ranks * others));
+        assert_eq!(scattered(Algorithm::Pairwise), (others, ranks * others));
+        is_folded(scattered(Algorithm::RecursiveHalving), ranks, ranks.ilog2());
+        assert_eq!(scattered(Algorithm::ReduceThenScatter), (2 * ranks.ilog2(), 2 * others));
+        let all = |algorithm: Algorithm| {
+            figures(ranks, |rank| allreduce::graph(algorithm, rank, ranks, bytes, SUM).unwrap())
         };
-        is_folded(all(allreduce::Algorithm::RecursiveDoubling), ranks, ranks.ilog2());
-        assert_eq!(all(allreduce::Algorithm::Ring), (2 * others, 2 * ranks * others));
-        is_folded(all(allreduce::Algorithm::Rabenseifner), ranks, 2 * ranks.ilog2());
-        assert_eq!(all(allreduce::Algorithm::ReduceBcast), (2 * ranks.ilog2(), 2 * others));
-        assert_eq!(all(allreduce::Algorithm::Join), (1, 0));
+        is_folded(all(Algorithm::RecursiveDoubling), ranks, ranks.ilog2());
+        assert_eq!(all(Algorithm::Ring), (2 * others, 2 * ranks * others));
+        is_folded(all(Algorithm::Rabenseifner), ranks, 2 * ranks.ilog2());
+        assert_eq!(all(Algorithm::ReduceBcast), (2 * ranks.ilog2(), 2 * others));
+        assert_eq!(all(Algorithm::Join), (1, 0));
     }
 }
 
@@ -180,34 +182,31 @@ fn scans_and_barriers() {
         let others = ranks - 1;
         let bytes = 8;
         let pairs: u32 = (0..ceiling(ranks)).map(|round| ranks - (1 << round)).sum();
-        let scanned = |algorithm: scan::Algorithm| {
-            figures(ranks, |rank| algorithm.graph(rank, ranks, bytes, SUM).unwrap())
+        let scanned = |algorithm: Algorithm| {
+            figures(ranks, |rank| scan::graph(algorithm, rank, ranks, bytes, SUM).unwrap())
         };
-        assert_eq!(scanned(scan::Algorithm::Chain), (others, others));
-        is_logarithmic(scanned(scan::Algorithm::RecursiveDoubling), ranks, pairs);
-        let scanned = |algorithm: exscan::Algorithm| {
-            figures(ranks, |rank| algorithm.graph(rank, ranks, bytes, SUM).unwrap())
+        assert_eq!(scanned(Algorithm::Chain), (others, others));
+        is_logarithmic(scanned(Algorithm::RecursiveDoubling), ranks, pairs);
+        let scanned = |algorithm: Algorithm| {
+            figures(ranks, |rank| exscan::graph(algorithm, rank, ranks, bytes, SUM).unwrap())
         };
-        assert_eq!(scanned(exscan::Algorithm::Chain), (others, others));
-        is_logarithmic(scanned(exscan::Algorithm::RecursiveDoubling), ranks, pairs);
-        let met = |algorithm: barrier::Algorithm| {
-            figures(ranks, |rank| algorithm.graph(rank, ranks).unwrap())
+        assert_eq!(scanned(Algorithm::Chain), (others, others));
+        is_logarithmic(scanned(Algorithm::RecursiveDoubling), ranks, pairs);
+        let met = |algorithm: Algorithm| {
+            figures(ranks, |rank| barrier::graph(algorithm, rank, ranks).unwrap())
         };
-        assert_eq!(
-            met(barrier::Algorithm::Dissemination),
-            (ceiling(ranks), ranks * ceiling(ranks))
-        );
-        assert_eq!(met(barrier::Algorithm::Tree), (2 * ranks.ilog2(), 2 * others));
-        is_folded(met(barrier::Algorithm::RecursiveDoubling), ranks, ranks.ilog2());
-        assert_eq!(met(barrier::Algorithm::Flat), (2, 2 * others));
-        assert_eq!(met(barrier::Algorithm::Join), (1, 0));
+        assert_eq!(met(Algorithm::Dissemination), (ceiling(ranks), ranks * ceiling(ranks)));
+        assert_eq!(met(Algorithm::Tree), (2 * ranks.ilog2(), 2 * others));
+        is_folded(met(Algorithm::RecursiveDoubling), ranks, ranks.ilog2());
+        assert_eq!(met(Algorithm::Flat), (2, 2 * others));
+        assert_eq!(met(Algorithm::Join), (1, 0));
     }
 }
 
 #[test]
 fn the_defaults_can_be_used() {
     let graph = |rank| {
-        bcast::Algorithm::SegmentedChain.graph(rank, 4, 0, 20_000, Tuning::default()).unwrap()
+        bcast::graph(Algorithm::SegmentedChain, rank, 4, 0, 20_000, Tuning::default()).unwrap()
     };
     assert_eq!(figures(4, graph), (3, 9));
 }

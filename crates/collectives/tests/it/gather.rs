@@ -1,13 +1,13 @@
 //! After a gather the root has everybody's block, in rank order.
 
 use crate::{block, rank_counts, roots, run, tuning};
-use collectives::gather::{Algorithm, tree_gather};
-use collectives::{CollectiveError, Sizes, Tuning};
+use collectives::gather::tree_gather;
+use collectives::{Algorithm, Collective, CollectiveError, Sizes, Tuning, gather};
 use goal::graph::Graph;
 
 fn check(algorithm: Algorithm, root: u32, sizes: &Sizes) {
     let ranks = sizes.ranks();
-    let graph = |rank| algorithm.graph(rank, root, sizes, tuning(4, 2)).unwrap();
+    let graph = |rank| gather::graph(algorithm, rank, root, sizes, tuning(4, 2)).unwrap();
     let graphs: Vec<Graph> = (0..ranks).map(graph).collect();
     let inputs: Vec<Vec<u8>> =
         (0..ranks).map(|rank| block(rank, root, sizes.bytes(rank))).collect();
@@ -19,7 +19,7 @@ fn check(algorithm: Algorithm, root: u32, sizes: &Sizes) {
 
 #[test]
 fn the_root_gets_all_blocks_in_rank_order() {
-    for algorithm in Algorithm::ALL {
+    for algorithm in Collective::Gather.algorithms() {
         for ranks in rank_counts() {
             for root in roots(ranks) {
                 for bytes in [0, 1, 9] {
@@ -37,15 +37,18 @@ fn blocks_may_be_of_any_size_except_in_a_join() {
         sizes.push(u64::from(ranks * 7 + 5) % 11 * u64::from(ranks % 3));
         let sizes = Sizes::each(&sizes).unwrap();
         for root in roots(ranks) {
-            for algorithm in
-                Algorithm::ALL.iter().filter(|algorithm| **algorithm != Algorithm::Join)
+            for algorithm in Collective::Gather
+                .algorithms()
+                .iter()
+                .filter(|algorithm| **algorithm != Algorithm::Join)
             {
                 check(*algorithm, root, &sizes);
             }
         }
     }
     let error =
-        Algorithm::Join.graph(0, 0, &Sizes::each(&[1, 2]).unwrap(), Tuning::default()).unwrap_err();
+        gather::graph(Algorithm::Join, 0, 0, &Sizes::each(&[1, 2]).unwrap(), Tuning::default())
+            .unwrap_err();
     assert_eq!(error, CollectiveError::NeedsEqualBlocks { algorithm: "join", instead: "binomial" });
 }
 
@@ -55,7 +58,7 @@ fn a_tree_gather_is_the_binomial_one() {
     for rank in 0..6 {
         assert_eq!(
             tree_gather(rank, 6, 2, 24),
-            Algorithm::Binomial.graph(rank, 2, &sizes, Tuning::default())
+            gather::graph(Algorithm::Binomial, rank, 2, &sizes, Tuning::default())
         );
     }
 }

@@ -3,15 +3,16 @@
 use crate::evaluator::Apply;
 use crate::reference::{SHORT_SUM, SUM, all_exact, all_functions, apply, compose, fold};
 use crate::{rank_counts, roots, run_with, tuning};
-use collectives::Reduction;
-use collectives::reduce::Algorithm;
+use collectives::{Algorithm, Collective, Reduction, reduce};
 use goal::arithmetic::{Arithmetic, DataType};
 use goal::graph::Graph;
 
 fn check(algorithm: Algorithm, apply: Apply, root: u32, reduction: Reduction, inputs: &[Vec<u8>]) {
     let ranks = inputs.len() as u32;
     let bytes = inputs[0].len() as u64;
-    let graph = |rank| algorithm.graph(rank, ranks, root, bytes, reduction, tuning(20, 3)).unwrap();
+    let graph = |rank| {
+        reduce::graph(algorithm, rank, ranks, root, bytes, reduction, tuning(20, 3)).unwrap()
+    };
     let graphs: Vec<Graph> = (0..ranks).map(graph).collect();
     let combined = fold(apply, reduction, inputs);
     for (rank, buffers) in (0..).zip(run_with(apply, &graphs, inputs)) {
@@ -25,7 +26,7 @@ fn check(algorithm: Algorithm, apply: Apply, root: u32, reduction: Reduction, in
 
 #[test]
 fn the_root_gets_the_sum() {
-    for algorithm in Algorithm::ALL {
+    for algorithm in Collective::Reduce.algorithms() {
         for ranks in rank_counts() {
             for root in roots(ranks) {
                 for elements in [0, 1, 3, 25] {
@@ -44,8 +45,8 @@ fn the_root_gets_the_sum() {
 
 #[test]
 fn contributions_are_combined_in_rank_order() {
-    for algorithm in Algorithm::ALL {
-        assert!(algorithm.keeps_rank_order());
+    for algorithm in Collective::Reduce.algorithms() {
+        assert!(Collective::Reduce.keeps_rank_order(*algorithm));
         for ranks in rank_counts() {
             for root in roots(ranks) {
                 check(*algorithm, compose, root, SUM, &all_functions(ranks, 5));
@@ -56,7 +57,7 @@ fn contributions_are_combined_in_rank_order() {
 
 #[test]
 fn every_root_will_do() {
-    for algorithm in Algorithm::ALL {
+    for algorithm in Collective::Reduce.algorithms() {
         for root in 0..13 {
             check(*algorithm, compose, root, SUM, &all_functions(13, 4));
         }
@@ -65,13 +66,14 @@ fn every_root_will_do() {
 
 #[test]
 fn what_is_not_associative_is_folded_from_the_left_or_refused() {
-    for algorithm in Algorithm::ALL {
+    for algorithm in Collective::Reduce.algorithms() {
         for operation in [Arithmetic::Subtract, Arithmetic::Divide] {
             let reduction = Reduction::new(operation, DataType::F64);
-            if algorithm.folds_from_left() {
+            if Collective::Reduce.folds_from_left(*algorithm) {
                 check(*algorithm, apply, 3, reduction, &all_exact(DataType::F64, 7, 3));
             } else {
-                let error = algorithm.graph(0, 7, 0, 24, reduction, tuning(8, 2)).unwrap_err();
+                let error =
+                    reduce::graph(*algorithm, 0, 7, 0, 24, reduction, tuning(8, 2)).unwrap_err();
                 assert!(error.to_string().contains(algorithm.name()), "{error}");
             }
         }

@@ -3,8 +3,7 @@
 use crate::evaluator::Apply;
 use crate::reference::{SHORT_SUM, SUM, all_exact, all_functions, apply, compose, fold};
 use crate::{rank_counts, run_with};
-use collectives::reduce_scatter::Algorithm;
-use collectives::{Reduction, Sizes};
+use collectives::{Algorithm, Collective, Reduction, Sizes, reduce_scatter};
 use goal::arithmetic::{Arithmetic, DataType};
 use goal::graph::Graph;
 
@@ -16,7 +15,7 @@ fn check(
     inputs: &[Vec<u8>],
 ) {
     let bytes = Sizes::each(sizes).unwrap();
-    let graph = |rank| algorithm.graph(rank, &bytes, reduction).unwrap();
+    let graph = |rank| reduce_scatter::graph(algorithm, rank, &bytes, reduction).unwrap();
     let graphs: Vec<Graph> = (0..inputs.len() as u32).map(graph).collect();
     let combined = fold(apply, reduction, inputs);
     let mut start = 0;
@@ -43,7 +42,7 @@ fn different(ranks: u32, unit: u64) -> Vec<u64> {
 
 #[test]
 fn everybody_gets_its_block_of_the_sum() {
-    for algorithm in Algorithm::ALL {
+    for algorithm in Collective::ReduceScatter.algorithms() {
         for ranks in rank_counts() {
             let shapes =
                 [equal(ranks, 0, 2), equal(ranks, 1, 2), equal(ranks, 3, 2), different(ranks, 2)];
@@ -63,7 +62,11 @@ fn everybody_gets_its_block_of_the_sum() {
 
 #[test]
 fn contributions_are_combined_in_rank_order_where_that_is_claimed() {
-    for algorithm in Algorithm::ALL.iter().filter(|algorithm| algorithm.keeps_rank_order()) {
+    for algorithm in Collective::ReduceScatter
+        .algorithms()
+        .iter()
+        .filter(|one| Collective::ReduceScatter.keeps_rank_order(**one))
+    {
         for ranks in rank_counts() {
             for sizes in [equal(ranks, 2, 8), different(ranks, 8)] {
                 check(
@@ -82,12 +85,13 @@ fn contributions_are_combined_in_rank_order_where_that_is_claimed() {
 fn what_is_not_associative_is_folded_from_the_left_or_refused() {
     let sizes = equal(5, 2, 8);
     let reduction = Reduction::new(Arithmetic::Subtract, DataType::F64);
-    for algorithm in Algorithm::ALL {
-        if algorithm.folds_from_left() {
+    for algorithm in Collective::ReduceScatter.algorithms() {
+        if Collective::ReduceScatter.folds_from_left(*algorithm) {
             check(*algorithm, apply, reduction, &sizes, &all_exact(DataType::F64, 5, 10));
         } else {
             assert!(
-                algorithm.graph(0, &Sizes::each(&sizes).unwrap(), reduction).is_err(),
+                reduce_scatter::graph(*algorithm, 0, &Sizes::each(&sizes).unwrap(), reduction)
+                    .is_err(),
                 "{algorithm}"
             );
         }

@@ -4,7 +4,7 @@
 use crate::evaluator::Apply;
 use crate::reference::{SHORT_SUM, SUM, all_exact, all_functions, apply, compose, fold};
 use crate::{UNTOUCHED, rank_counts, run_with};
-use collectives::{CollectiveError, Reduction, exscan, scan};
+use collectives::{Algorithm, Collective, CollectiveError, Reduction, exscan, scan};
 use goal::arithmetic::{Arithmetic, DataType};
 use goal::graph::Graph;
 
@@ -32,14 +32,14 @@ fn check(
 }
 
 fn check_all(apply: Apply, reduction: Reduction, inputs: &[Vec<u8>]) {
-    for algorithm in scan::Algorithm::ALL {
+    for algorithm in Collective::Scan.algorithms() {
         check(apply, reduction, inputs, true, |rank, ranks, bytes| {
-            algorithm.graph(rank, ranks, bytes, reduction)
+            scan::graph(*algorithm, rank, ranks, bytes, reduction)
         });
     }
-    for algorithm in exscan::Algorithm::ALL {
+    for algorithm in Collective::Exscan.algorithms() {
         check(apply, reduction, inputs, false, |rank, ranks, bytes| {
-            algorithm.graph(rank, ranks, bytes, reduction)
+            exscan::graph(*algorithm, rank, ranks, bytes, reduction)
         });
     }
 }
@@ -65,11 +65,11 @@ fn what_is_not_associative_is_folded_from_the_left_or_refused() {
     let reduction = Reduction::new(Arithmetic::Subtract, DataType::I64);
     let inputs = all_exact(DataType::I64, 6, 2);
     check(apply, reduction, &inputs, true, |rank, ranks, bytes| {
-        scan::Algorithm::Chain.graph(rank, ranks, bytes, reduction)
+        scan::graph(Algorithm::Chain, rank, ranks, bytes, reduction)
     });
     check(apply, reduction, &inputs, false, |rank, ranks, bytes| {
-        exscan::Algorithm::Chain.graph(rank, ranks, bytes, reduction)
+        exscan::graph(Algorithm::Chain, rank, ranks, bytes, reduction)
     });
-    assert!(scan::Algorithm::RecursiveDoubling.graph(0, 6, 16, reduction).is_err());
-    assert!(exscan::Algorithm::RecursiveDoubling.graph(0, 6, 16, reduction).is_err());
+    assert!(scan::graph(Algorithm::RecursiveDoubling, 0, 6, 16, reduction).is_err());
+    assert!(exscan::graph(Algorithm::RecursiveDoubling, 0, 6, 16, reduction).is_err());
 }

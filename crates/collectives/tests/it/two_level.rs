@@ -3,9 +3,7 @@
 use crate::evaluator::{Evaluation, Protocol};
 use crate::reference::{self, SUM, all_functions, compose, fold};
 use crate::{block, roots, run, run_with, tuning};
-use collectives::{
-    CollectiveError, Sizes, allgather, allreduce, alltoall, barrier, bcast, reduce, two_level,
-};
+use collectives::{Algorithm, Collective, CollectiveError, Sizes, two_level};
 use goal::graph::{Graph, Operation};
 use std::num::NonZeroU32;
 
@@ -16,9 +14,14 @@ fn shapes() -> impl Iterator<Item = (u32, NonZeroU32)> {
     [1, 2, 3, 4, 5, 8, 9, 12, 16, 17].into_iter().flat_map(of)
 }
 
+/// The collective's algorithms other than the join.
+fn with_two_levels(collective: Collective) -> impl Iterator<Item = &'static Algorithm> {
+    collective.algorithms().iter().filter(|algorithm| **algorithm != Algorithm::Join)
+}
+
 #[test]
 fn everybody_gets_the_roots_bytes() {
-    for algorithm in bcast::Algorithm::ALL.iter().filter(|algorithm| algorithm.name() != "join") {
+    for algorithm in with_two_levels(Collective::Bcast) {
         for (ranks, per_node) in shapes() {
             for root in roots(ranks) {
                 let graph = |rank| {
@@ -41,7 +44,7 @@ fn everybody_gets_the_roots_bytes() {
 
 #[test]
 fn the_root_gets_everything_combined_in_rank_order() {
-    for algorithm in reduce::Algorithm::ALL.iter().filter(|algorithm| algorithm.name() != "join") {
+    for algorithm in with_two_levels(Collective::Reduce) {
         for (ranks, per_node) in shapes() {
             for root in roots(ranks) {
                 let how = (*algorithm, tuning(16, 2));
@@ -62,13 +65,16 @@ fn the_root_gets_everything_combined_in_rank_order() {
 
 #[test]
 fn everybody_gets_everything_combined() {
-    for algorithm in allreduce::Algorithm::ALL.iter().filter(|algorithm| algorithm.name() != "join")
-    {
+    for algorithm in with_two_levels(Collective::Allreduce) {
         for (ranks, per_node) in shapes() {
             let graph =
                 |rank| two_level::allreduce(rank, ranks, per_node, 40, SUM, *algorithm).unwrap();
             let graphs: Vec<Graph> = (0..ranks).map(graph).collect();
-            let apply = if algorithm.keeps_rank_order() { compose } else { reference::apply };
+            let apply = if Collective::Allreduce.keeps_rank_order(*algorithm) {
+                compose
+            } else {
+                reference::apply
+            };
             let inputs = all_functions(ranks, 5);
             let expected = fold(apply, SUM, &inputs);
             for buffers in run_with(apply, &graphs, &inputs) {
@@ -80,8 +86,7 @@ fn everybody_gets_everything_combined() {
 
 #[test]
 fn everybody_gets_all_blocks() {
-    for algorithm in allgather::Algorithm::ALL.iter().filter(|algorithm| algorithm.name() != "join")
-    {
+    for algorithm in with_two_levels(Collective::Allgather) {
         for (ranks, per_node) in shapes() {
             let sizes: Vec<u64> = (0..u64::from(ranks)).map(|rank| rank * 5 % 4).collect();
             let inputs: Vec<Vec<u8>> =
@@ -102,7 +107,7 @@ fn everybody_gets_all_blocks() {
 
 #[test]
 fn nobody_gets_out_of_a_barrier_while_one_is_missing() {
-    for algorithm in barrier::Algorithm::ALL.iter().filter(|algorithm| algorithm.name() != "join") {
+    for algorithm in with_two_levels(Collective::Barrier) {
         for (ranks, per_node) in shapes() {
             let graph = |rank| two_level::barrier(rank, ranks, per_node, *algorithm).unwrap();
             let (graphs, inputs) =
@@ -127,8 +132,7 @@ fn only_leaders_talk_to_other_nodes() {
     let per_node = NonZeroU32::new(4).unwrap();
     for rank in (0..16).filter(|rank| ![0, 6, 8, 12].contains(rank)) {
         let graph =
-            two_level::bcast(rank, 16, per_node, 6, 8, bcast::Algorithm::Binomial, tuning(8, 2))
-                .unwrap();
+            two_level::bcast(rank, 16, per_node, 6, 8, Algorithm::Binomial, tuning(8, 2)).unwrap();
         for entry in graph.vertices() {
             let (Operation::Send { peer, .. } | Operation::Receive { source: Some(peer), .. }) =
                 entry.operation
@@ -142,7 +146,7 @@ fn only_leaders_talk_to_other_nodes() {
 
 #[test]
 fn a_join_has_no_levels() {
-    let error = two_level::barrier(0, 4, NonZeroU32::MIN, barrier::Algorithm::Join).unwrap_err();
+    let error = two_level::barrier(0, 4, NonZeroU32::MIN, Algorithm::Join).unwrap_err();
     assert_eq!(
         error,
         CollectiveError::HasNoLevels { algorithm: "join", instead: "another algorithm" }
@@ -161,11 +165,8 @@ fn every_shape() -> impl Iterator<Item = (u32, NonZeroU32)> {
 }
 
 /// The algorithms that an all-to-all has in two levels.
-const ALLTOALLS: [alltoall::Algorithm; 3] = [
-    alltoall::Algorithm::Direct,
-    alltoall::Algorithm::RotatedDirect,
-    alltoall::Algorithm::Pairwise,
-];
+const ALLTOALLS: [Algorithm; 3] =
+    [Algorithm::Direct, Algorithm::RotatedDirect, Algorithm::Pairwise];
 
 #[test]
 fn blocks_are_transposed() {
@@ -231,7 +232,7 @@ fn one_message_goes_from_node_to_node_and_no_rank_speaks_with_more_nodes_than_it
 #[test]
 fn an_alltoall_that_passes_on_blocks_has_no_levels() {
     for algorithm in
-        alltoall::Algorithm::ALL.iter().filter(|algorithm| !ALLTOALLS.contains(algorithm))
+        Collective::Alltoall.algorithms().iter().filter(|algorithm| !ALLTOALLS.contains(algorithm))
     {
         let error = two_level::alltoall(0, 4, NonZeroU32::MIN, 8, *algorithm).unwrap_err();
         assert!(error.to_string().contains("use direct, rotated-direct or pairwise"), "{error}");

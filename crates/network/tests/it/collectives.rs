@@ -1,7 +1,7 @@
 //! The agent engine at work: sizes, nodes, many runs and communicators at once.
 
 use crate::jobs::{Wires, nodes, register, run, run_job, world};
-use collectives::{Reduction, allreduce, barrier};
+use collectives::{Algorithm, Reduction, allreduce, barrier};
 use goal::arithmetic::{Arithmetic, DataType};
 use goal::graph::{Access, Graph};
 use network::agent::AgentClient;
@@ -33,8 +33,7 @@ fn pattern(rank: u32, bytes: u64, round: u64) -> Vec<u8> {
 
 fn sum(rank: u32, ranks: u32, elements: u64) -> Graph {
     let reduction = Reduction::new(Arithmetic::Add, DataType::U64);
-    allreduce::Algorithm::RecursiveDoubling
-        .graph(rank, ranks, 8 * elements, reduction)
+    allreduce::graph(Algorithm::RecursiveDoubling, rank, ranks, 8 * elements, reduction)
         .expect("in range")
 }
 
@@ -184,7 +183,7 @@ fn a_sender_ahead_of_its_receiver_is_held_back() {
 
 fn a_schedule_may_be_released_while_its_runs_go_on() {
     run_job(&nodes(2, 1), Wires::Memory, |rank, client: AgentClient| {
-        let graph = barrier::Algorithm::Dissemination.graph(rank, 2).expect("in range");
+        let graph = barrier::graph(Algorithm::Dissemination, rank, 2).expect("in range");
         let prepared: ScheduleId = register(&client, &world(0, rank, 2), &graph);
         let tickets: Vec<_> = (0..10)
             .map(|sequence| client.start(prepared, sequence, &[]).expect("memory"))

@@ -2,7 +2,7 @@
 //! with an error that names who it is, and never hang.
 
 use crate::jobs::{Wires, connect, deadline, nodes, register, run, run_job, world};
-use collectives::barrier;
+use collectives::{Algorithm, barrier};
 use goal::graph::{Access, Graph};
 use network::agent::shared_region::{SharedRegion, notifier};
 use network::agent::{Agent, AgentClient, Limits};
@@ -38,7 +38,7 @@ testing::tests![
 ];
 
 fn barrier_of(rank: u32, ranks: u32) -> Graph {
-    barrier::Algorithm::Dissemination.graph(rank, ranks).expect("in range")
+    barrier::graph(Algorithm::Dissemination, rank, ranks).expect("in range")
 }
 
 /// Waits for a run that must end.

@@ -2,7 +2,7 @@
 //! down.
 
 use crate::jobs::{Agents, Wires, nodes, register, run, world};
-use collectives::{Reduction, allreduce, barrier};
+use collectives::{Algorithm, Reduction, allreduce, barrier};
 use goal::arithmetic::{Arithmetic, DataType};
 use network::agent::{AgentClient, Limits};
 use network::error::Error;
@@ -67,8 +67,13 @@ fn reduce(
     std::thread::scope(|scope| {
         let reduce = move |rank: u32, client: &AgentClient| {
             let reduction = Reduction::new(Arithmetic::Add, DataType::U64);
-            let graph =
-                allreduce::Algorithm::RecursiveDoubling.graph(rank, ranks, 8 * elements, reduction);
+            let graph = allreduce::graph(
+                Algorithm::RecursiveDoubling,
+                rank,
+                ranks,
+                8 * elements,
+                reduction,
+            );
             let prepared = register(client, &world(number, rank, ranks), &graph.expect("in range"));
             let words = |value: &dyn Fn(u64) -> u64| {
                 (0..elements).flat_map(|at| value(at).to_le_bytes()).collect::<Vec<u8>>()
@@ -157,7 +162,7 @@ fn a_node_that_vanishes_is_unreachable() {
     std::thread::scope(|scope| {
         for (rank, client) in (0..).zip(&clients[..2]) {
             scope.spawn(move || {
-                let graph = barrier::Algorithm::Dissemination.graph(rank, 2).expect("in range");
+                let graph = barrier::graph(Algorithm::Dissemination, rank, 2).expect("in range");
                 let prepared = register(client, &world(7, rank, 2), &graph);
                 run(client, prepared, 0, &[], &mut []).expect("both are there");
             });

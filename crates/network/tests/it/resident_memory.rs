@@ -2,7 +2,7 @@
 
 use crate::alone::is_alone;
 use crate::jobs::{Wires, nodes, register, run, run_job, world};
-use collectives::{Reduction, allreduce};
+use collectives::{Algorithm, Reduction, allreduce};
 use goal::arithmetic::{Arithmetic, DataType};
 use network::backend::Backend;
 
@@ -23,8 +23,7 @@ fn a_hundred_thousand_collectives_leak_nothing() {
     let words = |values: [u64; 2]| values.map(u64::to_le_bytes).concat();
     run_job(&nodes(2, 1), Wires::Tcp, |rank, client| {
         let reduction = Reduction::new(Arithmetic::Add, DataType::U64);
-        let graph = allreduce::Algorithm::RecursiveDoubling
-            .graph(rank, 2, 16, reduction)
+        let graph = allreduce::graph(Algorithm::RecursiveDoubling, rank, 2, 16, reduction)
             .expect("in range");
         let prepared = register(&client, &world(0, rank, 2), &graph);
         let mut after_a_while = 0;

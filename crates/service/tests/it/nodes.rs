@@ -1,6 +1,6 @@
 //! Node services and ranks as processes of their own. All nodes are this machine, over loopback.
 
-use collectives::barrier;
+use collectives::{Algorithm, barrier};
 use engine::node::EngineKind;
 use goal::graph::{Access, Graph};
 use network::backend::{Backend, CommunicatorContext, DrainOutcome, RunId, ScheduleId};
@@ -280,7 +280,7 @@ fn child_is_a_rank() {
     let attachment = attachment::enter(words[0], number(1), number(2), Duration::from_secs(60))
         .expect("the service accepts it");
     let backend = attachment.agent.clone().expect("there are other nodes");
-    let graph = barrier::Algorithm::Dissemination.graph(rank, ranks).expect("in range");
+    let graph = barrier::graph(Algorithm::Dissemination, rank, ranks).expect("in range");
     let context = CommunicatorContext { number: 0, members: (0..ranks).collect(), rank };
     let schedule = goal::compile::compile(&graph).expect("in order");
     let schedule_id = backend.register(&context, &schedule, 0).expect("memory");

@@ -101,10 +101,10 @@ impl Communicator {
             })
         } else {
             let sizes = Sizes::each(&counts.bytes)?;
+            let algorithm = choice.algorithm;
             self.linked((call, &choice), (0, counts.bytes.to_vec()), || {
-                let algorithm = allgather::Algorithm::try_from(choice.algorithm)?;
                 match choice.ranks_per_node {
-                    None => algorithm.graph(rank, &sizes),
+                    None => allgather::graph(algorithm, rank, &sizes),
                     Some(per_node) => two_level::allgather(rank, per_node, &sizes, algorithm),
                 }
             })?

@@ -106,6 +106,7 @@ impl Communicator {
         let reduction = known.reduction();
         let path = if known.op.order() == FoldOrder::FromLeft {
             self.linked((call, &choice), (arguments, Vec::new()), || {
+                Collective::Allreduce.check_algorithm(choice.algorithm)?;
                 collectives::allreduce::fold_from_left(self.rank(), self.size(), bytes, reduction)
             })?
         } else {

@@ -154,11 +154,7 @@ impl Communicator {
             None => self.allgather_word(digest(&[sent.digest(), received.digest()]), call)?,
         };
         self.linked((call, &choice), (0, sizes), || {
-            alltoall::Algorithm::try_from(choice.algorithm)?.graph_v(
-                self.rank(),
-                &sent.bytes,
-                &received.bytes,
-            )
+            alltoall::graph_v(choice.algorithm, self.rank(), &sent.bytes, &received.bytes)
         })
     }
 }

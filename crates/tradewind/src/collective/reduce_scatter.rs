@@ -212,8 +212,7 @@ impl Communicator {
         }
         let sizes = Sizes::each(&counts.bytes)?;
         let path = self.linked((call, &choice), (arguments, counts.bytes.to_vec()), || {
-            let algorithm = reduce_scatter::Algorithm::try_from(choice.algorithm)?;
-            algorithm.graph(rank, &sizes, known.reduction())
+            reduce_scatter::graph(choice.algorithm, rank, &sizes, known.reduction())
         })?;
         Ok(CollectivePlan::new(path, shape))
     }

@@ -79,7 +79,11 @@ impl Selector {
         algorithm: Algorithm,
         order: FoldOrder,
     ) -> SelectedAlgorithm {
-        if order == FoldOrder::FromLeft && !collective.folds_from_left(algorithm) {
+        // An algorithm of another collective stays the choice: its graph is refused by name.
+        if order == FoldOrder::FromLeft
+            && !collective.folds_from_left(algorithm)
+            && collective.algorithms().contains(&algorithm)
+        {
             return SelectedAlgorithm::join(collective, ChoiceReason::RankOrder);
         }
         let Algorithms { tuning, ranks_per_node, .. } = self.algorithms;

@@ -2,8 +2,11 @@
 //! panic; and what is unusual goes right: many at once, dropped requests, elements of no size.
 
 use crate::job_kinds::KINDS;
+use std::num::NonZeroU32;
 use std::panic::{AssertUnwindSafe, catch_unwind};
-use tradewind::{Algorithm, Communicator, InPlace, Op, Request, Result, fold, local, wait_all};
+use tradewind::{
+    Algorithm, Algorithms, Communicator, InPlace, Op, Request, Result, fold, local, wait_all,
+};
 
 testing::tests![
     buffers_of_wrong_lengths_are_refused_before_anything_starts,
@@ -17,6 +20,7 @@ testing::tests![
     elements_of_no_size_are_elements,
     persistent_collectives_with_roots_and_sizes_can_be_started_again_and_again,
     long_blocks_for_a_neighbour_who_expects_others_are_found_out,
+    every_rank_refuses_an_algorithm_of_another_collective,
 ];
 
 fn text<T>(outcome: Result<T>) -> String {
@@ -386,5 +390,81 @@ fn long_blocks_for_a_neighbour_who_expects_others_are_found_out() {
             Ok(())
         })
         .unwrap_or_else(|error| panic!("{has} blocks, {expects} expected: {error}"));
+    }
+}
+
+fn every_rank_refuses_an_algorithm_of_another_collective() {
+    use Algorithm::{Bruck, Pairwise, Ring, ScatterAllgather};
+    let wrong = Algorithms {
+        barrier: Some(Ring),
+        bcast: Some(Ring),
+        scatter: Some(Ring),
+        gather: Some(Ring),
+        allgather: Some(Pairwise),
+        alltoall: Some(Ring),
+        reduce: Some(Ring),
+        allreduce: Some(Bruck),
+        reduce_scatter: Some(Bruck),
+        scan: Some(Ring),
+        exscan: Some(Ring),
+        neighbor: Some(ScatterAllgather),
+        ..Algorithms::default()
+    };
+    type Call = fn(&Communicator) -> Result<()>;
+    let calls: [(&str, Call); 20] = [
+        ("`ring` is no barrier algorithm", |world| world.barrier()),
+        ("`ring` is no bcast algorithm", |world| world.bcast(&mut [1u8], 0)),
+        ("`ring` is no scatter algorithm", |world| world.scatter(&[1u8; 3], &mut [0], 0)),
+        ("`ring` is no scatter algorithm", |world| world.scatterv(&[1u8; 3], &[1; 3], &mut [0], 0)),
+        ("`ring` is no gather algorithm", |world| world.gather(&[1u8], &mut [0; 3], 0)),
+        ("`ring` is no gather algorithm", |world| world.gatherv(&[1u8], &mut [0; 3], &[1; 3], 0)),
+        ("`pairwise` is no allgather algorithm", |world| world.allgather(&[1u8], &mut [0; 3])),
+        ("`pairwise` is no allgather algorithm", |world| {
+            world.allgatherv(&[1u8], &mut [0; 3], &[1; 3])
+        }),
+        ("`ring` is no alltoall algorithm", |world| world.alltoall(&[1u8; 3], &mut [0; 3])),
+        ("`ring` is no alltoall algorithm", |world| {
+            world.alltoallv(&[1u8; 3], &[1; 3], &mut [0; 3], &[1; 3])
+        }),
+        ("`ring` is no reduce algorithm", |world| world.reduce(&[1u8], &mut [0], Op::Sum, 0)),
+        ("`ring` is no reduce algorithm", |world| {
+            world.reduce(&[1u8], &mut [0], Op::Difference, 0)
+        }),
+        ("`bruck` is no allreduce algorithm", |world| world.allreduce(&[1u8], &mut [0], Op::Sum)),
+        ("`bruck` is no allreduce algorithm", |world| {
+            world.allreduce(&[1u8], &mut [0], Op::Difference)
+        }),
+        ("`bruck` is no reduce_scatter algorithm", |world| {
+            world.reduce_scatter(&[1u8; 3], &mut [0], &[1; 3], Op::Difference)
+        }),
+        ("`bruck` is no reduce_scatter algorithm", |world| {
+            world.reduce_scatter_block(&[1u8; 3], &mut [0], Op::Sum)
+        }),
+        ("`ring` is no scan algorithm", |world| world.scan(&[1u8], &mut [0], Op::Difference)),
+        ("`ring` is no exscan algorithm", |world| world.exscan(&[1u8], &mut [0], Op::Sum)),
+        ("`pairwise` is no allgather algorithm", |world| {
+            world.allreduce(&[1u8], &mut [0], fold(|a: &mut u8, b: &u8| *a += b))
+        }),
+        ("`scatter-allgather` is no neighbor algorithm", |world| {
+            world.cartesian(&[3], &[true])?.neighbor_allgather(&[1u8], &mut [0; 2])
+        }),
+    ];
+    for kind in KINDS {
+        for ranks_per_node in [None, NonZeroU32::new(2)] {
+            let wrong = Algorithms { ranks_per_node, ..wrong };
+            kind.run(3, |world| {
+                let refusing = world.with_algorithms(wrong);
+                for (expected, call) in calls {
+                    // The second call meets what the first has left in the cache.
+                    for _ in 0..2 {
+                        let said = text(call(&refusing));
+                        assert!(said.contains(expected), "{kind}, {expected}: {said}");
+                        assert!(said.contains("use one of "), "{said}");
+                    }
+                }
+                world.barrier()
+            })
+            .expect("the job goes on");
+        }
     }
 }

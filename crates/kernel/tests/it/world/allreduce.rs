@@ -1,6 +1,6 @@
 //! Allreduces with a comparison of every value.
 
-use collectives::{Reduction, allreduce};
+use collectives::{Algorithm, Reduction, allreduce};
 use goal::arithmetic::{Arithmetic, DataType};
 use goal::compile::compile;
 use kernel::Rank;
@@ -28,7 +28,8 @@ impl<'a> Allreduce<'a> {
     ) -> Result<Self, Error> {
         let sum = Reduction::new(Arithmetic::Add, DataType::U64);
         let ranks = context.members.len() as u32;
-        let graph = allreduce::Algorithm::RecursiveDoubling.graph(
+        let graph = allreduce::graph(
+            Algorithm::RecursiveDoubling,
             context.rank,
             ranks,
             8 * elements as u64,

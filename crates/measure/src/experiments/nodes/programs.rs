@@ -2,9 +2,8 @@
 
 use super::measure::{EXCHANGE_ROUNDS, LevelScheme};
 use crate::harness::Error;
-use collectives::alltoall::Algorithm;
 use collectives::neighbor::{Neighborhood, Topology, balanced_dimensions, neighbor_alltoall};
-use collectives::{Tuning, two_level};
+use collectives::{Algorithm, Tuning, alltoall, barrier, two_level};
 use goal::arithmetic::{Arithmetic, DataType};
 use goal::graph::{Access, Blocks, Graph, Vertex};
 use std::num::NonZeroU32;
@@ -99,7 +98,7 @@ pub(super) fn reduction(rank: u32, ranks: u32, bytes: u64, times: u32) -> Graph 
 
 /// All ranks come together.
 pub(super) fn barrier(rank: u32, ranks: u32) -> Result<Graph, Error> {
-    Ok(collectives::barrier::Algorithm::Dissemination.graph(rank, ranks)?)
+    Ok(barrier::graph(Algorithm::Dissemination, rank, ranks)?)
 }
 
 /// Each rank has a block for each rank.
@@ -111,7 +110,7 @@ pub(super) fn alltoall(
     form: LevelScheme,
 ) -> Result<Graph, Error> {
     let in_one_level =
-        |algorithm: Algorithm| algorithm.graph(rank, ranks, bytes, Tuning::default());
+        |algorithm: Algorithm| alltoall::graph(algorithm, rank, ranks, bytes, Tuning::default());
     Ok(match form {
         LevelScheme::Bruck => in_one_level(Algorithm::Bruck)?,
         LevelScheme::Direct => in_one_level(Algorithm::RotatedDirect)?,
