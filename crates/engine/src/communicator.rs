@@ -1,7 +1,9 @@
 //! Communicators: the ranks of a communicator and its numbered collectives, as one rank sees them.
 
 mod blocking;
-pub(crate) mod link;
+mod link;
+pub(crate) mod linked_schedule;
+mod placement;
 pub(crate) mod request;
 mod split;
 mod stream;

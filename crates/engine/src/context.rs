@@ -5,6 +5,7 @@ use crate::error::{Error, Straggler};
 use crate::node::WakeupLine;
 use crate::node::membership::Member;
 use crate::protocol::arrival;
+use crate::protocol::link_table::ENTRIES;
 use crate::signature::Signature;
 use crate::state::{CommunicatorState, EXCHANGE_WORDS, SleepersLine};
 use crate::trace::Trace;
@@ -12,6 +13,7 @@ use shm::futex;
 use shm::mapped::Mapped;
 use shm::segment::Offset;
 use shm::sync::{AtomicU64, Ordering};
+use std::collections::BTreeSet;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 /// Notifies ranks of tasks and completions.
@@ -45,6 +47,8 @@ pub(crate) struct Context {
     sequence: AtomicU64,
     /// Number of exchanges; locked during an exchange.
     exchanges: Mutex<u64>,
+    /// Numbers of the links whose blocks this rank has not found.
+    pending_links: Mutex<BTreeSet<u64>>,
     /// The profile, and the communicator's name in it.
     pub(crate) trace: Option<(Arc<Trace>, u64)>,
 }
@@ -76,6 +80,7 @@ impl Context {
             wakeup: Wakeup { words: Arc::new(words) },
             sequence: AtomicU64::new(0),
             exchanges: Mutex::new(0),
+            pending_links: Mutex::default(),
         })
     }
 
@@ -95,6 +100,36 @@ impl Context {
         self.sequence.store(sequence + 1, Ordering::Relaxed);
         self.state.note(sequence, call);
         sequence
+    }
+
+    /// As [`begin`](Self::begin), for a link whose block the rank then looks up.
+    pub(crate) fn begin_link(&self, call: Signature) -> u64 {
+        let mut pending = self.pending_links();
+        let sequence = self.sequence.load(Ordering::Relaxed);
+        pending.insert(sequence);
+        // Before the start is visible: from then on other ranks may replace the entry of a link
+        // that this rank does not record as pending.
+        let oldest = pending.first().copied().unwrap_or(sequence);
+        self.state.link_progress(self.rank).record_pending(oldest);
+        self.begin(call)
+    }
+
+    /// Records that this rank does not need the entry of link `sequence` any more.
+    pub(crate) fn end_link(&self, sequence: u64) {
+        let mut pending = self.pending_links();
+        pending.remove(&sequence);
+        self.state.link_progress(self.rank).record_found(pending.first().copied());
+    }
+
+    /// Returns whether this rank may publish the block of link `sequence`: an older link that uses
+    /// the same entry comes first.
+    pub(crate) fn may_publish_link(&self, sequence: u64) -> bool {
+        let same_entry = |older: &u64| older % ENTRIES == sequence % ENTRIES;
+        self.pending_links().range(..sequence).all(|older| !same_entry(older))
+    }
+
+    fn pending_links(&self) -> MutexGuard<'_, BTreeSet<u64>> {
+        self.pending_links.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Reverses [`begin`](Self::begin) for a call that could not start: the next call gets its

@@ -204,6 +204,17 @@ pub enum Error {
 }
 
 impl Error {
+    /// Returns the error once more, for another request that fails because of it.
+    #[cold]
+    pub(crate) fn copy(&self) -> Self {
+        match self {
+            Error::Mismatch { sequence, calls } => {
+                Error::Mismatch { sequence: *sequence, calls: calls.clone() }
+            }
+            other => Error::Environment(other.to_string()),
+        }
+    }
+
     /// Returns the error of a reduction that failed on `rank`.
     #[cold]
     pub(crate) fn of_reduction(failure: ArithmeticError, rank: u32) -> Self {

@@ -35,7 +35,7 @@ pub mod trace;
 mod wait;
 mod window;
 
-pub use communicator::link::LinkedSchedule;
+pub use communicator::linked_schedule::LinkedSchedule;
 pub use communicator::request::Request;
 pub use error::{Error, Exit, Outcome, Straggler};
 pub use node::decisions::Decisions;

@@ -5,6 +5,7 @@
 //! operations that become enabled.
 
 pub(crate) mod activation;
+pub(crate) mod block;
 pub(crate) mod executor;
 pub(crate) mod frame;
 mod lists;

@@ -7,5 +7,6 @@ pub(crate) mod arrival;
 pub(crate) mod chunk_claims;
 pub(crate) mod combiner;
 pub(crate) mod dependency_counter;
+pub(crate) mod link_table;
 pub(crate) mod owner_queue;
 pub(crate) mod run_state;

@@ -6,6 +6,7 @@
 //! | released count | 1 | 64 |
 //! | collective count | 1 | 64 |
 //! | sleepers | 1 | 64 |
+//! | [entries of linked schedules](crate::protocol::link_table) | [`ENTRIES`] | 8 |
 //! | exchange cells, two a rank, used in turn | 2 × ranks | 64 |
 //! | progress lines (collectives begun) | ranks | 64 |
 //! | run states of the collective slots | ranks | 8 × [`FLAT_SLOTS`] |
@@ -14,6 +15,7 @@
 //! | contribution cells, [`CELL_SETS`] for each rank | | see [`StateLayout::cell_bytes`] |
 
 use crate::error::Error;
+use crate::protocol::link_table::{ENTRIES, LinkProgress};
 use crate::protocol::run_state::RunStates;
 use crate::signature::Signature;
 use crate::wait::{self, CountReached, SpinPolicy};
@@ -43,6 +45,7 @@ const CELL_TABLE: u64 = 256;
 /// Offset behind the release count, with which every shared block begins.
 const EXCHANGE_LINE_AT: u64 = 64;
 const SLEEPERS_AT: u64 = EXCHANGE_LINE_AT + 64;
+const LINK_TABLE_AT: u64 = SLEEPERS_AT + 64;
 /// Capacity for a contribution behind the arrival word in a slot. The lines behind the word are
 /// fetched with it.
 pub(crate) const CONTRIBUTION_BYTES: u64 = 4 * 64 - 8;
@@ -88,6 +91,8 @@ shm::shared_lines! {
         /// Number of exchanges that this rank has started. Release by the rank, Acquire by a waiter
         /// that checks.
         exchanged: AtomicU64,
+        /// See [`LinkProgress`].
+        oldest_pending_link: AtomicU64,
     }
 }
 
@@ -122,7 +127,7 @@ pub(crate) struct StateLayout {
 impl StateLayout {
     pub(crate) fn new(ranks: u32) -> Self {
         let count = u64::from(ranks);
-        let exchange = SLEEPERS_AT + 64;
+        let exchange = LINK_TABLE_AT + 8 * ENTRIES;
         let progress = exchange + 2 * 64 * count;
         let states = progress + 64 * count;
         let journal = states + 8 * FLAT_SLOTS * count;
@@ -167,6 +172,7 @@ pub(crate) struct CommunicatorState {
     cells: MappedSlice<ExchangeCell>,
     progress: MappedSlice<ProgressLine>,
     journal: MappedSlice<AtomicU64>,
+    link_table: MappedSlice<AtomicU64>,
     layout: StateLayout,
     at: Offset,
 }
@@ -190,9 +196,26 @@ impl CommunicatorState {
                 place(layout.journal),
                 2 * (JOURNAL as usize) * ranks as usize,
             )?,
+            link_table: MappedSlice::new(segment, place(LINK_TABLE_AT), ENTRIES as usize)?,
             layout,
             at,
         })
+    }
+
+    /// Returns the entry in which the ranks agree on the block of link `sequence`.
+    pub(crate) fn link_entry(&self, sequence: u64) -> &AtomicU64 {
+        &self.link_table[(sequence % ENTRIES) as usize]
+    }
+
+    /// Returns a rank's progress through the links.
+    pub(crate) fn link_progress(&self, rank: u32) -> LinkProgress<'_> {
+        let line = &self.progress[rank as usize];
+        LinkProgress { started: &line.started, oldest_pending: &line.oldest_pending_link }
+    }
+
+    /// Returns whether all ranks are past link `sequence`.
+    pub(crate) fn are_past_link(&self, sequence: u64) -> bool {
+        (0..self.layout.ranks).all(|rank| self.link_progress(rank).is_past(sequence))
     }
 
     /// Returns the location of a part of the state.

@@ -6,81 +6,19 @@
 //! therefore never waits for a fetch.
 
 pub(crate) mod blocking;
+mod executor;
+pub(crate) mod queue;
 
-use crate::argument::{Argument, Binding};
+use crate::argument::Argument;
 use crate::error::Outcome;
 use crate::protocol::run_state::{RunState, SlotWindow};
 use crate::state::SharedStates;
+use queue::{QueuedRun, RunQueue};
 use shm::sync::{AtomicBool, Ordering};
-use smallvec::SmallVec;
-use std::collections::{HashMap, HashSet, VecDeque};
+use std::collections::HashMap;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
-/// The kind of collective that a window runs: flat or linked.
-pub(crate) trait Executor {
-    /// The parameters of a run other than its buffers.
-    type Parameters: Clone;
-    /// The locations of a run's buffers.
-    type Bindings: Clone + std::fmt::Debug;
-    /// State of the starting side, protected by the window's lock.
-    type Scratch;
-
-    /// Returns the locations of the buffers.
-    fn bindings(arguments: &[Argument<'_>]) -> Self::Bindings;
-
-    /// Returns the run states of every rank.
-    fn states(&self) -> &[SharedStates];
-    fn rank(&self) -> u32;
-    /// Returns whether a run takes memory from the arena.
-    fn is_large(&self, call: &Self::Parameters) -> bool;
-    /// Returns the number of runs that may be started at once, this one included.
-    fn window(&self, call: &Self::Parameters) -> u64;
-    fn is_complete(&self, run: u64, call: &Self::Parameters) -> bool;
-    /// Places the inputs of a run. The run's slot is free. Memory is allocated here: after an error
-    /// the run has not begun. Every rank has consumed all runs below `consumed_by_all`.
-    fn prepare(
-        &self,
-        scratch: &mut Self::Scratch,
-        run: u64,
-        consumed_by_all: u64,
-        call: &Self::Parameters,
-        arguments: &[Argument<'_>],
-    ) -> Outcome;
-    /// Starts a prepared run.
-    fn launch(&self, run: u64, call: &Self::Parameters) -> Outcome;
-    /// Copies the results of a complete run to private outputs, by buffer; empty slices for outputs
-    /// that are not wanted.
-    fn collect(
-        &self,
-        run: RunNumber,
-        call: &Self::Parameters,
-        bindings: &Self::Bindings,
-        outputs: &mut [&mut [u8]],
-    ) -> Outcome;
-    /// Returns the lengths of the outputs to store for a retired run.
-    fn output_lengths(&self, call: &Self::Parameters, bindings: &Self::Bindings) -> Vec<usize>;
-    /// Copies the stored bytes that the run has written to an output.
-    fn put_back(&self, call: &Self::Parameters, buffer: usize, kept: &[u8], output: &mut [u8]);
-}
-
-/// The two numbers of a run.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct RunNumber {
-    /// Number within its window.
-    pub(crate) run: u64,
-    /// Sequence number of the collective on its communicator.
-    pub(crate) sequence: u64,
-}
-
-/// A started run, as its request holds it.
-#[derive(Debug)]
-pub(crate) struct StartedRun<P: Executor> {
-    pub(crate) number: RunNumber,
-    pub(crate) call: P::Parameters,
-    bindings: P::Bindings,
-    queued: bool,
-    collected: bool,
-}
+pub(crate) use executor::{Executor, RunNumber, StartedRun};
 
 /// The last run that a request started in a slot.
 struct SlotRun<P: Executor> {
@@ -89,42 +27,12 @@ struct SlotRun<P: Executor> {
     bindings: P::Bindings,
 }
 
-impl<P: Executor> StartedRun<P> {
-    /// Returns whether the result has been fetched.
-    pub(crate) fn is_collected(&self) -> bool {
-        self.collected
-    }
-
-    /// Moves the run to a new value; this value then counts as fetched.
-    pub(crate) fn transfer(&mut self) -> Self {
-        let collected = std::mem::replace(&mut self.collected, true);
-        let number = self.number;
-        let call = self.call.clone();
-        let bindings = self.bindings.clone();
-        StartedRun { number, call, bindings, queued: self.queued, collected }
-    }
-
-    /// Returns whether the run had to wait for a slot.
-    pub(crate) fn was_queued(&self) -> bool {
-        self.queued
-    }
-}
-
-/// A run that waits for a slot.
-struct QueuedRun<C> {
-    sequence: u64,
-    call: C,
-    arguments: Vec<(Binding, Vec<u8>, u64)>,
-}
-
 /// The starting side, protected by the window's lock.
 struct Starter<P: Executor> {
     window: SlotWindow,
-    queue: VecDeque<QueuedRun<P::Parameters>>,
+    queue: RunQueue<P>,
     /// Results moved out of their slots.
     retired: HashMap<u64, Outcome<Vec<Vec<u8>>>>,
-    /// Numbers of queued runs with dropped requests.
-    abandoned: HashSet<u64>,
     /// The last run in each slot; `None` if a blocking call fetches the result itself.
     records: Vec<Option<SlotRun<P>>>,
     scratch: P::Scratch,
@@ -148,20 +56,25 @@ impl<P: Executor> std::fmt::Debug for InflightWindow<P> {
 
 impl<P: Executor> InflightWindow<P> {
     pub(crate) fn new(executor: P, slots: u64, scratch: P::Scratch) -> Self {
+        InflightWindow::with_queue(executor, slots, scratch, RunQueue::default())
+    }
+
+    /// Returns a window whose first runs have been started already and wait in `queue`.
+    pub(crate) fn with_queue(
+        executor: P,
+        slots: u64,
+        scratch: P::Scratch,
+        queue: RunQueue<P>,
+    ) -> Self {
+        let has_queue = AtomicBool::new(!queue.is_empty());
         let starter = Starter {
             window: SlotWindow::new(),
-            queue: VecDeque::new(),
+            queue,
             retired: HashMap::new(),
-            abandoned: HashSet::new(),
             records: (0..slots).map(|_| None).collect(),
             scratch,
         };
-        InflightWindow {
-            executor,
-            slots,
-            starter: Mutex::new(starter),
-            has_queue: AtomicBool::new(false),
-        }
+        InflightWindow { executor, slots, starter: Mutex::new(starter), has_queue }
     }
 
     /// Locks the starting side. A panic during a start leaves at worst a run that never starts,
@@ -182,38 +95,18 @@ impl<P: Executor> InflightWindow<P> {
         let starter = &mut *starter;
         // Queued runs begin before this one, in the order of their numbers: the numbers of a rank's
         // runs must match the other ranks' numbers of the same collectives.
-        let run = starter.window.next + starter.queue.len() as u64;
-        let clear = starter.queue.is_empty() || self.start_queued(starter).unwrap_or(false);
-        let queued = if clear && self.ensure_slot(starter, call) {
-            !self.launch(starter, sequence, call, arguments)?
-        } else {
-            self.enqueue(starter, sequence, call, arguments);
-            true
-        };
+        let run = starter.window.next + starter.queue.len();
         let number = RunNumber { run, sequence };
+        let clear = starter.queue.is_empty() || self.start_queued(starter).unwrap_or(false);
+        if !clear || !self.ensure_slot(starter, call) {
+            // Set under the lock. It may stay set after the queue has become empty, never the
+            // reverse.
+            self.has_queue.store(true, Ordering::Relaxed);
+            return Ok(starter.queue.push(number, call, arguments));
+        }
+        let queued = !self.launch(starter, sequence, call, arguments)?;
         let bindings = P::bindings(arguments);
         Ok(StartedRun { number, call: call.clone(), bindings, queued, collected: false })
-    }
-
-    #[cold]
-    fn enqueue(
-        &self,
-        starter: &mut Starter<P>,
-        sequence: u64,
-        call: &P::Parameters,
-        arguments: &[Argument<'_>],
-    ) {
-        // The caller may change its buffers after the start returns, so private bytes are copied.
-        let owned = arguments
-            .iter()
-            .map(|argument| (argument.binding, argument.data.to_vec(), argument.length));
-        // Set under the lock. It may stay set after the queue has become empty, never the reverse.
-        self.has_queue.store(true, Ordering::Relaxed);
-        starter.queue.push_back(QueuedRun {
-            sequence,
-            call: call.clone(),
-            arguments: owned.collect(),
-        });
     }
 
     /// Begins the next run. After an error the run has not begun, and the next one gets its number.
@@ -258,7 +151,7 @@ impl<P: Executor> InflightWindow<P> {
         starter.records[(run & (self.slots - 1)) as usize] = Some(record);
         // The request of a queued run may have been dropped before the run had a slot. The run
         // still starts, because the other ranks need this rank's part.
-        if !starter.abandoned.is_empty() && starter.abandoned.remove(&run) {
+        if starter.queue.take_abandoned(run) {
             self.own().change(run, RunState::Active, RunState::Abandoned);
         }
         if let Err(error) = self.executor.launch(run, call) {
@@ -333,17 +226,17 @@ impl<P: Executor> InflightWindow<P> {
     /// Starts queued runs while there are slots. Returns true if the queue is empty. An error
     /// states why the next run, which stays first in the queue, cannot start now.
     fn start_queued(&self, starter: &mut Starter<P>) -> Outcome<bool> {
-        while let Some(call) = starter.queue.front().map(|queued| queued.call.clone()) {
+        while let Some(call) = starter.queue.runs.front().map(|queued| queued.call.clone()) {
             if !self.ensure_slot(starter, &call) {
                 return Ok(false);
             }
             // Removed before the launch: the run's number is then the window's next one, and no
             // other thread sees the gap, because the lock is held.
-            if let Some(queued) = starter.queue.pop_front()
+            if let Some(queued) = starter.queue.runs.pop_front()
                 && let Err(error) = self.launch_queued(starter, &queued)
             {
                 // A later call may find more free memory.
-                starter.queue.push_front(queued);
+                starter.queue.runs.push_front(queued);
                 return Err(error);
             }
         }
@@ -355,12 +248,7 @@ impl<P: Executor> InflightWindow<P> {
         starter: &mut Starter<P>,
         queued: &QueuedRun<P::Parameters>,
     ) -> Outcome<bool> {
-        let borrowed: SmallVec<[Argument<'_>; 4]> = queued
-            .arguments
-            .iter()
-            .map(|(binding, data, length)| Argument { binding: *binding, data, length: *length })
-            .collect();
-        self.launch(starter, queued.sequence, &queued.call, &borrowed)
+        self.launch(starter, queued.sequence, &queued.call, &queued.arguments())
     }
 
     /// Returns whether runs wait for a slot, as of the last [`advance`](Self::advance).
@@ -400,7 +288,7 @@ impl<P: Executor> InflightWindow<P> {
         let is_alone = starter.queue.len() == 1 && starter.window.next == run.number.run;
         // No other rank can have seen the run, so the next call can use its number.
         if is_alone {
-            starter.queue.clear();
+            starter.queue.runs.clear();
         }
         is_alone
     }
@@ -488,7 +376,7 @@ impl<P: Executor> InflightWindow<P> {
         // The change fails if the run is still queued, or if its results have been retired.
         let mut starter = self.lock();
         if run.number.run >= starter.window.next {
-            starter.abandoned.insert(run.number.run);
+            starter.queue.abandon(run.number.run);
         } else {
             starter.retired.remove(&run.number.run);
         }

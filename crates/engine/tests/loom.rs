@@ -25,6 +25,8 @@ mod chunk_claims;
 mod combiner;
 #[path = "../src/protocol/dependency_counter.rs"]
 mod dependency_counter;
+#[path = "../src/protocol/link_table.rs"]
+mod link_table;
 #[path = "../src/protocol/owner_queue.rs"]
 mod owner_queue;
 #[path = "../src/protocol/run_state.rs"]
@@ -33,6 +35,7 @@ mod run_state;
 #[path = "../src/streams/words.rs"]
 mod words;
 
+use link_table::{LinkProgress, Lookup};
 use loom::cell::UnsafeCell;
 use loom::sync::Arc;
 use loom::thread;
@@ -359,5 +362,74 @@ fn a_ring_of_pieces_gives_every_piece_once_and_never_overwrites_one_that_is_read
             words::publish(&ring.stamps[place], position, (position / 2) as u32);
         }
         receiver.join().expect("the receiver ends");
+    });
+}
+
+/// Two ranks link twice, with links that share an entry. Each publishes a block of its own or takes
+/// the other's; both get the same block, with the header that its owner wrote, and the second link
+/// replaces the entry only when both ranks have found the first block.
+#[test]
+fn ranks_agree_on_the_block_of_each_link_without_waiting_for_each_other() {
+    const LINKS: [u64; 2] = [0, link_table::ENTRIES];
+    struct Progress {
+        started: AtomicU64,
+        oldest_pending: AtomicU64,
+    }
+    struct Shared {
+        entry: AtomicU64,
+        progress: [Progress; 2],
+        /// By link and by the rank that allocates.
+        headers: [[Payload; 2]; 2],
+    }
+    fn link_progress(shared: &Shared, rank: usize) -> LinkProgress<'_> {
+        let Progress { started, oldest_pending } = &shared.progress[rank];
+        LinkProgress { started, oldest_pending }
+    }
+    fn link(shared: &Shared, rank: usize, number: usize) -> u64 {
+        let sequence = LINKS[number];
+        let own = link_progress(shared, rank);
+        own.record_pending(sequence);
+        own.started.store(sequence + 1, Ordering::Release);
+        let header = |offset: u64| {
+            let index = (offset / 64 - 1) as usize;
+            &shared.headers[index / 2][index % 2]
+        };
+        loop {
+            let lookup = link_table::look_up(
+                &shared.entry,
+                sequence,
+                |offset| u64::from(header(offset).get()) == sequence + 1,
+                |older| (0..2).all(|rank| link_progress(shared, rank).is_past(older)),
+            );
+            match lookup {
+                Lookup::Published(offset) => {
+                    own.record_found(None);
+                    return offset;
+                }
+                Lookup::Busy => thread::yield_now(),
+                Lookup::Free(seen) => {
+                    let offset = 64 * (1 + 2 * number + rank) as u64;
+                    header(offset).set(sequence as u32 + 1);
+                    if link_table::publish(&shared.entry, seen, sequence, offset) {
+                        own.record_found(None);
+                        return offset;
+                    }
+                }
+            }
+        }
+    }
+    model(|| {
+        let progress =
+            || Progress { started: AtomicU64::new(0), oldest_pending: AtomicU64::new(0) };
+        let headers = || [Payload::new(), Payload::new()];
+        let shared = Arc::new(Shared {
+            entry: AtomicU64::new(0),
+            progress: [progress(), progress()],
+            headers: [headers(), headers()],
+        });
+        let other = Arc::clone(&shared);
+        let thread = thread::spawn(move || [0, 1].map(|number| link(&other, 1, number)));
+        let mine = [0, 1].map(|number| link(&shared, 0, number));
+        assert_eq!(mine, thread.join().expect("the other rank ends"));
     });
 }

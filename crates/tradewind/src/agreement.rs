@@ -1,10 +1,11 @@
 //! Small allgathers by which ranks agree on something before a collective starts.
 
-use crate::communicator::{Communicator, LinkKey};
+use crate::communicator::Communicator;
 use crate::error::Result;
 use crate::internode::group::InternodeGroup;
 use crate::internode::request::InternodeRequest;
 use crate::internode::schedule::InternodeSchedule;
+use crate::link_key::LinkKey;
 use crate::path::ExecutionPath;
 use collectives::{Algorithm, Tuning};
 use engine::signature::{CallKind, Signature};

@@ -4,18 +4,17 @@ use crate::buffers::SharedBuffer;
 use crate::deferred::DeferredBuffers;
 use crate::error::Result;
 use crate::internode::group::InternodeGroup;
+use crate::link_key::LinkKey;
 use crate::path::ExecutionPath;
 use crate::placement::Placement;
 use crate::selection::algorithms::Algorithms;
 use crate::selection::rules::{self, SelectionRules};
 use bytemuck::Pod;
-use collectives::Tuning;
 use engine::communicator::Communicator as NodeCommunicator;
 use engine::signature::Signature;
 use goal::compile::compile;
 use goal::graph::Graph;
 use std::collections::HashMap;
-use std::num::NonZeroU32;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
@@ -34,7 +33,11 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 /// that can be started many times.
 ///
 /// With algorithms other than `join`, the first collective of a kind and size links a schedule,
-/// which waits for all ranks; so does [`compile`](Self::compile). Linked schedules are cached.
+/// which stays in a cache. On one node this waits for no rank. Only three kinds of calls wait for
+/// all ranks before they start: [`compile`](Self::compile); with algorithms other than `join`,
+/// collectives whose block sizes only some ranks know, such as
+/// [`ialltoallv`](Self::ialltoallv); and between nodes, the first start of a schedule where the
+/// kernel engine is available, because the ranks agree on the engine.
 #[derive(Clone, Debug)]
 pub struct Communicator {
     shared: Arc<Shared>,
@@ -53,19 +56,6 @@ struct Shared {
     topologies: AtomicU64,
     rules: &'static SelectionRules,
     deferred: DeferredBuffers,
-}
-
-/// Key of a cached schedule: two calls with equal keys run the same one.
-#[derive(Clone, Debug, PartialEq, Eq, Hash)]
-pub(crate) struct LinkKey {
-    pub(crate) call: Signature,
-    pub(crate) algorithm: &'static str,
-    pub(crate) tuning: Tuning,
-    pub(crate) ranks_per_node: Option<NonZeroU32>,
-    /// Operation and type, root, or number of a topology.
-    pub(crate) arguments: u64,
-    /// Sizes of blocks that are not all equal; the same on all ranks.
-    pub(crate) sizes: Vec<u64>,
 }
 
 impl Communicator {
@@ -181,8 +171,27 @@ impl Communicator {
         &self.shared.deferred
     }
 
-    /// The path of a collective through a schedule: cached, or built and linked now.
+    /// The path of a collective through a schedule: cached, or built and linked now. `build` builds
+    /// the graph of any rank, so that linking on one node waits for no rank.
     pub(crate) fn path(
+        &self,
+        key: LinkKey,
+        build: impl Fn(u32) -> Result<Graph>,
+    ) -> Result<ExecutionPath> {
+        let call = key.call;
+        self.cached_path(key, || {
+            if self.internode().is_some() {
+                return self.link(&build(self.rank())?, call);
+            }
+            let compiled = |rank| Ok(compile(&build(rank)?)?);
+            let schedules = (0..self.size()).map(compiled).collect::<Result<Vec<_>>>()?;
+            Ok(ExecutionPath::Linked(self.group().link_all(schedules, call)?))
+        })
+    }
+
+    /// As [`path`](Self::path), for a graph that only its own rank can build. Linking waits for all
+    /// ranks.
+    pub(crate) fn path_of_own_graph(
         &self,
         key: LinkKey,
         build: impl FnOnce() -> Result<Graph>,

@@ -68,6 +68,7 @@ mod error;
 mod failure;
 mod internode;
 mod job;
+mod link_key;
 pub mod messages;
 mod neighbors;
 mod path;

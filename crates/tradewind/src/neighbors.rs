@@ -14,6 +14,8 @@ use bytemuck::Pod;
 use collectives::neighbor::Neighborhood;
 use engine::signature::CallKind;
 
+use topology::{SharedTopology, gather_neighborhoods, needs_all_edges};
+
 pub use paths::Neighbors;
 
 impl Communicator {
@@ -21,24 +23,26 @@ impl Communicator {
     /// `destinations`. Duplicates and this rank itself are allowed; the k-th edge from a to b in
     /// a's list matches the k-th edge from a in b's list.
     ///
-    /// All ranks call it, in the same order as their other collectives; it does not wait for them.
-    /// The collectives detect lists that do not match: all mismatches where a schedule is linked,
-    /// else a missing block.
+    /// All ranks call it, in the same order as their other collectives. It waits for them where the
+    /// collectives need the edges of all ranks: with algorithms other than `join`, and to combine
+    /// blocks between nodes. The collectives detect lists that do not match: all mismatches where a
+    /// schedule is linked, else a missing block.
     ///
     /// On several nodes with several ranks each, short blocks of equal size from one node to
     /// another share a message, and a block of an allgather crosses once for all ranks of a node.
-    /// The first such collective gathers the edges of all ranks. Blocks of different sizes are sent
+    /// Blocks of different sizes are sent
     /// separately, because only their two ends know the sizes.
     ///
     /// # Errors
     /// Fails if a neighbour is not a rank of the communicator.
     pub fn neighbors(&self, sources: &[u32], destinations: &[u32]) -> Result<Neighbors> {
         let neighborhood = Neighborhood::new(self.rank(), self.size(), sources, destinations)?;
-        Ok(self.with_neighbors(neighborhood))
-    }
-
-    fn with_neighbors(&self, neighborhood: Neighborhood) -> Neighbors {
-        Neighbors::new(self.clone(), neighborhood)
+        let all = if needs_all_edges(self)? {
+            SharedTopology::new(gather_neighborhoods(self, &neighborhood)?)
+        } else {
+            SharedTopology::default()
+        };
+        Ok(Neighbors::new(self.clone(), neighborhood, all))
     }
 
     /// Makes a grid of ranks. The neighbours are, dimension by dimension, the previous and the next
@@ -57,7 +61,13 @@ impl Communicator {
                 format!("{} ranks", self.size()),
             ));
         }
-        Ok(self.with_neighbors(neighborhood))
+        let all = if needs_all_edges(self)? {
+            let of_rank = |rank| Neighborhood::cartesian(dimensions, periodic, rank);
+            SharedTopology::new((0..self.size()).map(of_rank).collect())
+        } else {
+            SharedTopology::default()
+        };
+        Ok(Neighbors::new(self.clone(), neighborhood, all))
     }
 }
 

@@ -6,7 +6,7 @@
 //! takes: [`NoBuffers`], [`OneBuffer`] or [`TwoBuffers`].
 
 use crate::buffers::{Input, Output};
-use crate::communicator::{Communicator, LinkKey};
+use crate::communicator::Communicator;
 use crate::error::{Error, Result, argument};
 use crate::path::ExecutionPath;
 use crate::reduction::FoldFunction;
@@ -335,22 +335,15 @@ fn output_of_back<'i, 'o, 'b, T: Pod, I: Input<'i, T>, O: Output<'o, T>>(
 }
 
 impl Communicator {
-    /// The path of a collective through a schedule: cached, or built and linked now.
+    /// The path of a collective through a schedule: cached, or built and linked now. `build` builds
+    /// the graph of any rank.
     pub(crate) fn linked(
         &self,
         (call, selected): (Signature, &SelectedAlgorithm),
         (arguments, sizes): (u64, Vec<u64>),
-        build: impl FnOnce() -> Result<Graph, CollectiveError>,
+        build: impl Fn(u32) -> Result<Graph, CollectiveError>,
     ) -> Result<ExecutionPath> {
-        let key = LinkKey {
-            call,
-            algorithm: selected.algorithm.name(),
-            tuning: selected.tuning,
-            ranks_per_node: selected.ranks_per_node,
-            arguments,
-            sizes,
-        };
-        self.path(key, || Ok(build()?))
+        self.path(selected.link_key(call, arguments, sizes), |rank| Ok(build(rank)?))
     }
 
     /// The path of a collective with blocks of one size through a schedule. `root` and `reduction`
@@ -361,17 +354,17 @@ impl Communicator {
         arguments: u64,
         (root, bytes, reduction): (u32, u64, Option<Reduction>),
     ) -> Result<ExecutionPath> {
-        let spec = GraphSpec {
+        let spec = |rank| GraphSpec {
             collective: selected.collective,
-            rank: self.rank(),
+            rank,
             ranks: self.size(),
             ranks_per_node: selected.ranks_per_node.unwrap_or(NonZeroU32::MIN),
             root,
             bytes,
             reduction: reduction.unwrap_or(Reduction::new(Arithmetic::Add, DataType::U8)),
         };
-        self.linked((call, selected), (arguments, Vec::new()), || {
-            collectives::build(&spec, &selected.graph_choice())
+        self.linked((call, selected), (arguments, Vec::new()), |rank| {
+            collectives::build(&spec(rank), &selected.graph_choice())
         })
     }
 }

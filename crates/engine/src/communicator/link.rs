@@ -1,37 +1,31 @@
-//! Linked schedules, as one rank sees them: linking, starting runs, waiting for them.
+//! Linking a schedule with the schedules of the other ranks.
 
 use crate::communicator::Communicator;
+use crate::communicator::linked_schedule::{LinkedSchedule, PlacedSchedule};
+use crate::communicator::placement::{Block, UnplacedSchedule};
 use crate::error::Error;
+use crate::linked::block::{LinkIdentity, hash_of};
 use crate::linked::executor::{LinkedExecutor, LongStaging};
 use crate::linked::frame::ProgramLayout;
 use crate::linked::program::{LinkedProgram, ProgramOptions};
 use crate::node::EngineKind;
 use crate::node::membership::OwnerWork;
 use crate::signature::Signature;
+use crate::staging;
 use crate::state::EXCHANGE_WORDS;
 use crate::trace::ProgramTrace;
-use crate::wait::{self, CountReached};
-use crate::window::{InflightWindow, StartedRun};
+use crate::window::InflightWindow;
+use crate::window::queue::RunQueue;
 use goal::limits;
 use goal::link::{LinkOptions, Linked, link};
 use goal::schedule::Schedule;
 use shm::segment::Offset;
 use shm::sync::Ordering;
-use std::sync::Arc;
-use std::time::Instant;
-
-/// A schedule linked with the schedules of the other ranks.
-#[derive(Debug)]
-pub struct LinkedSchedule {
-    communicator: Arc<Communicator>,
-    pub(crate) window: InflightWindow<LinkedExecutor>,
-    block: Offset,
-    call: Signature,
-}
+use std::sync::{Arc, Weak};
 
 impl Communicator {
-    /// Links a schedule with the schedules of the other ranks. This is a collective call with a
-    /// sequence number that waits for all ranks.
+    /// Links a schedule with the schedules of the other ranks, which this rank need not know. This
+    /// is a collective call with a sequence number that waits for all ranks.
     ///
     /// # Errors
     /// Returns an error if the schedules do not match (every rank gets the same list), or if a rank
@@ -84,7 +78,49 @@ impl Communicator {
                  schedule need: set TRADEWIND_ARENA_MIB to more"
             )));
         }
-        self.linked_schedule(linked, layout, block, call)
+        let is_own = context.rank == 0;
+        let block = Block { at: block, is_own };
+        let placed = self.place(linked, layout, block, call, RunQueue::default())?;
+        let communicator = Arc::clone(self);
+        Ok(Arc::new(LinkedSchedule::with_block(communicator, (sequence, call), placed)))
+    }
+
+    /// Links the schedules of all ranks, in rank order, which every rank has built itself. This is a
+    /// collective call with a sequence number. It never waits: if the memory of the runs is not
+    /// known yet, runs are queued.
+    ///
+    /// # Errors
+    /// Returns an error if the schedules do not match, if a rank's part of the segment is too small
+    /// for the runs, or if another rank has linked other schedules.
+    pub fn link_all(
+        self: &Arc<Self>,
+        schedules: Vec<Schedule>,
+        call: Signature,
+    ) -> Result<Arc<LinkedSchedule>, Error> {
+        let hash = hash_of(&schedules);
+        let linked = link(schedules, self.link_options()).map_err(Error::Link)?;
+        let layout = ProgramLayout::new(&linked);
+        // All ranks refuse what none can ever place, before other ranks see the call.
+        staging::check(self.arena(), layout.bytes())?;
+        let sequence = self.context.begin_link(call);
+        let identity = LinkIdentity::new(sequence, call, hash);
+        let runs = RunQueue::default();
+        let unplaced = UnplacedSchedule { identity, linked, layout, runs };
+        let schedule = Arc::new(LinkedSchedule::without_block(Arc::clone(self), unplaced));
+        if schedule.placed()?.is_none() {
+            self.context.member.register(Arc::downgrade(&schedule) as Weak<dyn OwnerWork>);
+        }
+        Ok(schedule)
+    }
+
+    fn link_options(&self) -> LinkOptions {
+        let node = self.context.member.node();
+        LinkOptions {
+            eager_limit: node.eager_limit(),
+            staged_bytes: limits::STAGED,
+            owner_runs_all: node.engine() == EngineKind::Caller,
+            skip_calc: node.skip_calc(),
+        }
     }
 
     /// Reads every rank's schedule and links them. `own` is the error that prevented this rank from
@@ -105,23 +141,18 @@ impl Communicator {
             Ok(memory.inspect(Offset(words[0]), words[1], Schedule::from_bytes)??)
         };
         let schedules = all.iter().map(read).collect::<Result<Vec<_>, Error>>()?;
-        let node = self.context.member.node();
-        let options = LinkOptions {
-            eager_limit: node.eager_limit(),
-            staged_bytes: limits::STAGED,
-            owner_runs_all: node.engine() == EngineKind::Caller,
-            skip_calc: node.skip_calc(),
-        };
-        link(schedules, options).map_err(Error::Link)
+        link(schedules, self.link_options()).map_err(Error::Link)
     }
 
-    fn linked_schedule(
-        self: &Arc<Self>,
+    /// Places a linked schedule in its block. `runs` have been started already.
+    pub(super) fn place(
+        &self,
         linked: Linked,
         layout: ProgramLayout,
-        block: Offset,
+        block: Block,
         call: Signature,
-    ) -> Result<Arc<LinkedSchedule>, Error> {
+        runs: RunQueue<LinkedExecutor>,
+    ) -> Result<PlacedSchedule, Error> {
         let context = &self.context;
         let rank = context.rank;
         let slots = layout.slots;
@@ -133,136 +164,10 @@ impl Communicator {
         });
         let node = context.member.node();
         let options = ProgramOptions { rank, skip_calc: node.skip_calc(), trace };
-        let program = LinkedProgram::new(node.memory().clone(), block, linked, layout, options)?;
+        let program = LinkedProgram::new(node.memory().clone(), block.at, linked, layout, options)?;
         let staging = LongStaging::new(Arc::clone(context.member.arena()), &program);
         let executor = LinkedExecutor::new(program, context.wakeup.clone());
-        let window = InflightWindow::new(executor, slots, staging);
-        Ok(Arc::new(LinkedSchedule { communicator: Arc::clone(self), window, block, call }))
-    }
-}
-
-impl LinkedSchedule {
-    /// Returns the communicator.
-    pub fn communicator(&self) -> &Arc<Communicator> {
-        &self.communicator
-    }
-
-    /// Returns the signature that runs report when ranks are in different collectives.
-    pub fn call(&self) -> Signature {
-        self.call
-    }
-
-    /// Waits for a run of this schedule.
-    pub(crate) fn wait(
-        &self,
-        run: &StartedRun<LinkedExecutor>,
-        deadline: Option<Instant>,
-    ) -> Result<bool, Error> {
-        let context = &self.communicator.context;
-        let program = &self.window.executor.program;
-        let spin_policy = context.member.node().spin_policy();
-        if run.was_queued() {
-            let has_begun = || {
-                self.window.advance_for(run)?;
-                context.progress()?;
-                Ok(self.window.has_begun(run))
-            };
-            let check_liveness = || self.check_liveness(run);
-            if !wait::for_slot(spin_policy, deadline, has_begun, check_liveness)? {
-                return Ok(false);
-            }
-        }
-        if program.linked.needs_owner {
-            return self.wait_with_tasks(run, deadline);
-        }
-        let (word, threshold) = program.completion(run.number.run, program.rank);
-        wait::until(
-            &CountReached(word, threshold),
-            spin_policy,
-            deadline,
-            || context.progress(),
-            || self.check_liveness(run),
-        )
-    }
-
-    /// Checks for a mismatch or a failed rank that prevents a run from completing.
-    fn check_liveness(&self, run: &StartedRun<LinkedExecutor>) -> Result<(), Error> {
-        let context = &self.communicator.context;
-        // A rank that never started the call is the cause; report it before ranks that left because
-        // of it.
-        let arrived = |rank| self.window.arrived(rank, run.number.run);
-        context.check_liveness(run.number.sequence, self.call, arrived)?;
-        let program = &self.window.executor.program;
-        // If ranks execute operations themselves, a rank that left has done its part only if its
-        // own run is complete.
-        context.member.liveness(&context.members).check(|rank| {
-            let (word, threshold) = program.completion(run.number.run, rank);
-            !program.linked.needs_owner || word.reached(threshold)
-        })
-    }
-
-    /// Waits for a run in which other ranks both defer tasks to this rank and complete its
-    /// operations. Sleeps at the wakeup line, which counts both kinds of events.
-    fn wait_with_tasks(
-        &self,
-        run: &StartedRun<LinkedExecutor>,
-        deadline: Option<Instant>,
-    ) -> Result<bool, Error> {
-        let context = &self.communicator.context;
-        let spin_policy = context.member.node().spin_policy();
-        let wakeup = &context.wakeup.words[context.rank as usize].events;
-        loop {
-            // Read before the poll: an event after the poll changes the count, so the wait below
-            // ends at once.
-            let seen = wakeup.count();
-            if context.progress()? {
-                continue;
-            }
-            if self.window.is_complete(run) {
-                return Ok(true);
-            }
-            if deadline.is_some_and(|deadline| Instant::now() >= deadline) {
-                return Ok(false);
-            }
-            let next_check = Some(Instant::now() + wait::LIVENESS_INTERVAL);
-            let is_notified = wait::until(
-                &CountReached(wakeup, seen.wrapping_add(1)),
-                spin_policy,
-                deadline.min(next_check).or(next_check),
-                || Ok(false),
-                || Ok(()),
-            )?;
-            if !is_notified && let Err(error) = self.check_liveness(run) {
-                // A failed rank may have finished its part before it ended.
-                if context.progress()? || self.window.is_complete(run) {
-                    continue;
-                }
-                return Err(error);
-            }
-        }
-    }
-}
-
-impl OwnerWork for LinkedSchedule {
-    fn progress_own(&self) -> Result<bool, Error> {
-        self.window.advance();
-        self.window.executor.progress_own()
-    }
-
-    fn is_idle(&self) -> bool {
-        !self.window.has_queue() && self.window.executor.is_idle()
-    }
-}
-
-impl Drop for LinkedSchedule {
-    fn drop(&mut self) {
-        let context = &self.communicator.context;
-        // Other ranks may still copy into the staging memory of an unfinished run. It stays
-        // allocated until the job ends.
-        if self.window.is_busy() {
-            self.window.with_scratch(LongStaging::forget);
-        }
-        let is_owner = context.rank == 0;
-        context.member.release_shared(self.block, context.size(), is_owner);
+        let window = InflightWindow::with_queue(executor, slots, staging, runs);
+        Ok(PlacedSchedule { window, block })
     }
 }

@@ -2,7 +2,7 @@
 
 use crate::argument::Argument;
 use crate::communicator::Communicator;
-use crate::communicator::link::LinkedSchedule;
+use crate::communicator::linked_schedule::LinkedSchedule;
 use crate::error::Error;
 use crate::flat::executor::FlatExecutor;
 use crate::flat::pattern::FlatCollective;
@@ -10,7 +10,6 @@ use crate::linked::executor::LinkedExecutor;
 use crate::node::membership::OwnerWork;
 use crate::signature::Signature;
 use crate::window::StartedRun;
-use goal::graph::Access;
 use std::sync::{Arc, Weak};
 use std::time::{Duration, Instant};
 
@@ -42,22 +41,11 @@ impl LinkedSchedule {
     /// # Errors
     /// Returns an error if a buffer has the wrong length or the arena is full.
     pub fn start(self: &Arc<Self>, arguments: &[Argument<'_>]) -> Result<Request, Error> {
-        let program = &self.window.executor.program;
-        let buffers = program.linked(program.rank).schedule.view().buffers();
-        if buffers.len() != arguments.len() {
-            return Err(Error::BufferCount { expected: buffers.len(), found: arguments.len() });
-        }
-        for (buffer, (record, argument)) in buffers.iter().zip(arguments).enumerate() {
-            argument.check(buffer, record.length, record.access != Access::Output as u32)?;
-        }
-        let context = &self.communicator().context;
-        let sequence = context.begin(self.call());
-        context.trace_call_begun(sequence);
-        let started = self.window.start(sequence, &(), arguments);
-        let run = started.inspect_err(|_| context.take_back(sequence))?;
+        let run = self.start_run(arguments)?;
         // After the start: an object without tasks is removed from the list at the next poll.
-        if run.was_queued() || program.linked.needs_owner {
-            context.member.register(Arc::downgrade(self) as Weak<dyn OwnerWork>);
+        if run.was_queued() || self.needs_owner() {
+            let member = self.communicator().member();
+            member.register(Arc::downgrade(self) as Weak<dyn OwnerWork>);
         }
         Ok(Request::new(Execution::Linked(Arc::clone(self), run)))
     }
@@ -121,7 +109,7 @@ impl Request {
                 run.is_collected() || communicator.flat.is_complete(run)
             }
             Execution::Linked(linked_schedule, run) => {
-                run.is_collected() || linked_schedule.window.is_complete(run)
+                run.is_collected() || linked_schedule.is_complete(run)
             }
         }
     }
@@ -148,7 +136,7 @@ impl Request {
                 communicator.flat.advance_for(run)?
             }
             Execution::Linked(linked_schedule, run) if run.was_queued() => {
-                linked_schedule.window.advance_for(run)?
+                linked_schedule.advance_for(run)?
             }
             _ => {}
         }
@@ -202,9 +190,7 @@ impl Request {
         self.communicator().context.trace_call_ended(self.sequence(), Some(self.call()));
         match &mut self.execution {
             Execution::Flat(communicator, run) => communicator.flat.collect(run, outputs)?,
-            Execution::Linked(linked_schedule, run) => {
-                linked_schedule.window.collect(run, outputs)?
-            }
+            Execution::Linked(linked_schedule, run) => linked_schedule.collect(run, outputs)?,
         }
         Ok(())
     }
@@ -221,7 +207,7 @@ impl Drop for Request {
                 communicator.flat.abandon(run)
             }
             Execution::Linked(linked_schedule, run) if !run.is_collected() => {
-                linked_schedule.window.abandon(run)
+                linked_schedule.abandon(run)
             }
             _ => {}
         }

@@ -3,6 +3,7 @@
 //! | part of the block | records | bytes each |
 //! |---|---|---|
 //! | released count | 1 | 64 |
+//! | [header](crate::linked::block) | 1 | 64 |
 //! | run states | ranks | 8 × slots, in whole lines |
 //! | slots | | |
 //! | · join counts | joins, a slot | 64 |
@@ -13,6 +14,10 @@ use goal::limits;
 use goal::link::{Delivery, Linked, LinkedRank};
 use goal::schedule::Kind;
 
+/// Offset of the block's header.
+pub(crate) const HEADER_AT: u64 = 64;
+/// Offset of the run states.
+const STATES_AT: u64 = HEADER_AT + 64;
 /// Bytes of a message that fit beside the counter of its receive.
 const COUNTER_PAYLOAD: u64 = 56;
 /// Largest number of slots: one for each started run of a program.
@@ -134,7 +139,7 @@ impl ProgramLayout {
 
     /// Returns the offset of a rank's run states.
     pub(crate) fn states_at(&self, rank: u64) -> u64 {
-        64 + rank * self.states_bytes()
+        STATES_AT + rank * self.states_bytes()
     }
 
     /// Returns the offset of a slot, which begins with the join counts.

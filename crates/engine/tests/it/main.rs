@@ -1,5 +1,6 @@
 //! Tests of the engine.
 
 mod errors;
+mod linking;
 mod shortage;
 mod streams;

@@ -102,7 +102,7 @@ impl Communicator {
         } else {
             let sizes = Sizes::each(&counts.bytes)?;
             let algorithm = choice.algorithm;
-            self.linked((call, &choice), (0, counts.bytes.to_vec()), || {
+            self.linked((call, &choice), (0, counts.bytes.to_vec()), |rank| {
                 match choice.ranks_per_node {
                     None => allgather::graph(algorithm, rank, &sizes),
                     Some(per_node) => two_level::allgather(rank, per_node, &sizes, algorithm),

@@ -105,9 +105,9 @@ impl Communicator {
         }
         let reduction = known.reduction();
         let path = if known.op.order() == FoldOrder::FromLeft {
-            self.linked((call, &choice), (arguments, Vec::new()), || {
+            self.linked((call, &choice), (arguments, Vec::new()), |rank| {
                 Collective::Allreduce.check_algorithm(choice.algorithm)?;
-                collectives::allreduce::fold_from_left(self.rank(), self.size(), bytes, reduction)
+                collectives::allreduce::fold_from_left(rank, self.size(), bytes, reduction)
             })?
         } else {
             self.linked_equal((call, &choice), arguments, (0, bytes, Some(reduction)))?

@@ -147,14 +147,19 @@ impl Communicator {
                 ..flat
             }));
         }
-        let sizes = match known {
-            Some(known) => known.bytes.to_vec(),
+        let Some(known) = known else {
             // If the sizes of another rank have changed, a rank with unchanged sizes links again,
             // too.
-            None => self.allgather_word(digest(&[sent.digest(), received.digest()]), call)?,
+            let sizes = self.allgather_word(digest(&[sent.digest(), received.digest()]), call)?;
+            return self.path_of_own_graph(choice.link_key(call, 0, sizes), || {
+                let rank = self.rank();
+                Ok(alltoall::graph_v(choice.algorithm, rank, &sent.bytes, &received.bytes)?)
+            });
         };
-        self.linked((call, &choice), (0, sizes), || {
-            alltoall::graph_v(choice.algorithm, self.rank(), &sent.bytes, &received.bytes)
+        // Every rank sends the blocks of `known` and receives one block of its own size from each.
+        self.linked((call, &choice), (0, known.bytes.to_vec()), |rank| {
+            let received = vec![known.block(rank); known.bytes.len()];
+            alltoall::graph_v(choice.algorithm, rank, &known.bytes, &received)
         })
     }
 }

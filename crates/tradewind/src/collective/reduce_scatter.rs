@@ -211,7 +211,7 @@ impl Communicator {
             return Ok(CollectivePlan::new(ExecutionPath::Flat(flat), shape));
         }
         let sizes = Sizes::each(&counts.bytes)?;
-        let path = self.linked((call, &choice), (arguments, counts.bytes.to_vec()), || {
+        let path = self.linked((call, &choice), (arguments, counts.bytes.to_vec()), |rank| {
             reduce_scatter::graph(choice.algorithm, rank, &sizes, known.reduction())
         })?;
         Ok(CollectivePlan::new(path, shape))

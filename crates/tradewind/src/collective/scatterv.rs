@@ -114,7 +114,7 @@ impl Communicator {
         } else {
             let bytes = self.agree_with_root(own, counts.as_ref(), (root, call))?;
             let sizes = Sizes::each(&bytes)?;
-            let build = || scatter::graph(choice.algorithm, rank, root, &sizes, choice.tuning);
+            let build = |rank| scatter::graph(choice.algorithm, rank, root, &sizes, choice.tuning);
             self.linked((call, &choice), (root.into(), bytes), build)?
         };
         let Some(counts) = counts else {

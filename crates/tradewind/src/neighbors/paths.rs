@@ -1,9 +1,10 @@
 //! Communicators with neighbours, and the execution paths of their collectives.
 
 use super::topology::{self, Nodes, SharedTopology};
-use crate::communicator::{Communicator, LinkKey};
+use crate::communicator::Communicator;
 use crate::counts::{Counts, digest};
 use crate::error::{Result, argument};
+use crate::link_key::LinkKey;
 use crate::path::ExecutionPath;
 use crate::plan::{CollectivePlan, TwoBuffers};
 use crate::shape::{BufferShape, InPlaceRule};
@@ -38,8 +39,8 @@ pub struct Neighbors {
     pub(super) communicator: Communicator,
     pub(super) neighborhood: Neighborhood,
     edges: Arc<Edges>,
-    /// Edges of all ranks, gathered by the first collective that needs them.
-    gathered: Arc<SharedTopology>,
+    /// Neighbours of all ranks, where a collective may need them.
+    all: Arc<SharedTopology>,
     /// Number of the topology, unique in its communicator.
     number: u64,
 }
@@ -74,10 +75,14 @@ impl Edges {
 }
 
 impl Neighbors {
-    pub(super) fn new(communicator: Communicator, neighborhood: Neighborhood) -> Self {
+    pub(super) fn new(
+        communicator: Communicator,
+        neighborhood: Neighborhood,
+        all: SharedTopology,
+    ) -> Self {
         let edges = Arc::new(Edges::of(&neighborhood));
         let number = communicator.next_topology();
-        Neighbors { communicator, neighborhood, edges, gathered: Arc::default(), number }
+        Neighbors { communicator, neighborhood, edges, all: Arc::new(all), number }
     }
 
     /// Bytes of a block, computed from the lengths of both buffers.
@@ -161,7 +166,7 @@ impl Neighbors {
                 self.flat_path(call, &vec![bytes; neighborhood.destinations().len()], equal)
             }
             _ => match combined {
-                None => self.link(call, vec![bytes], || Ok(graph(neighborhood, bytes)?))?,
+                None => self.link_equal(call, bytes, graph)?,
                 Some(nodes) => self.link_together(call, bytes, nodes)?,
             },
         };
@@ -189,7 +194,7 @@ impl Neighbors {
         // If the sizes of another rank have changed, a rank with unchanged sizes links again, too.
         let sizes =
             self.communicator.allgather_word(digest(&[sent.digest(), received.digest()]), call)?;
-        let path = self.link(call, sizes, || {
+        let path = self.communicator.path_of_own_graph(self.link_key(call, sizes), || {
             Ok(match kind {
                 CallKind::NeighborAllgatherv => {
                     neighbor::neighbor_allgatherv(neighborhood, sent.total, &received.bytes)?
@@ -220,22 +225,25 @@ impl Neighbors {
         })
     }
 
-    /// A schedule with a message along each edge.
-    fn link(
-        &self,
-        call: Signature,
-        sizes: Vec<u64>,
-        build: impl FnOnce() -> Result<Graph>,
-    ) -> Result<ExecutionPath> {
-        let key = LinkKey {
+    /// A schedule with a message along each edge, in blocks of one size.
+    fn link_equal(&self, call: Signature, bytes: u64, graph: BuildEqual) -> Result<ExecutionPath> {
+        self.communicator.path(self.link_key(call, vec![bytes]), |rank| {
+            let is_own = rank == self.communicator.rank();
+            let own = if is_own { &self.neighborhood } else { self.all.neighborhood(rank)? };
+            Ok(graph(own, bytes)?)
+        })
+    }
+
+    /// The key of a cached schedule with a message along each edge.
+    fn link_key(&self, call: Signature, sizes: Vec<u64>) -> LinkKey {
+        LinkKey {
             call,
             algorithm: "direct",
             tuning: Tuning::default(),
             ranks_per_node: None,
             arguments: self.number,
             sizes,
-        };
-        self.communicator.path(key, build)
+        }
     }
 
     /// A schedule with a message from node to node.
@@ -253,19 +261,8 @@ impl Neighbors {
             _ => two_level::neighbor_alltoall,
         };
         let communicator = &self.communicator;
-        communicator.path(key, || {
-            Ok(build(
-                communicator.rank(),
-                topology::gather_topology(
-                    &self.communicator,
-                    &self.neighborhood,
-                    &self.gathered,
-                    call,
-                )?,
-                &topology::nodes_of_ranks(&self.communicator, nodes),
-                bytes,
-            )?)
-        })
+        let nodes = topology::nodes_of_ranks(communicator, nodes);
+        communicator.path(key, |rank| Ok(build(rank, self.all.edges()?, &nodes, bytes)?))
     }
 }
 

@@ -5,7 +5,7 @@ use crate::communicator::Communicator;
 use crate::error::Result;
 use collectives::neighbor::{Neighbor, Neighborhood, Topology};
 use collectives::{Algorithm, CollectiveError};
-use engine::signature::Signature;
+use engine::signature::{CallKind, Signature};
 use std::num::NonZeroU32;
 use std::sync::OnceLock;
 
@@ -17,9 +17,41 @@ const TWO_LEVEL_BLOCK: u64 = 512;
 /// Code of a neighbour beyond the edge of a grid.
 const NO_RANK: u32 = u32::MAX;
 
-/// Edges of all ranks once they have been gathered, or the error in them, which is the same on all
-/// ranks.
-pub(super) type SharedTopology = OnceLock<Result<Topology, CollectiveError>>;
+/// The neighbours of all ranks, as this rank knows them.
+#[derive(Debug, Default)]
+pub(super) struct SharedTopology {
+    /// By rank; the error in the lists is the same on all ranks. `None` if no collective of the
+    /// communicator needs them.
+    neighborhoods: Option<Result<Vec<Neighborhood>, CollectiveError>>,
+    edges: OnceLock<Result<Topology, CollectiveError>>,
+}
+
+impl SharedTopology {
+    pub(super) fn new(neighborhoods: Result<Vec<Neighborhood>, CollectiveError>) -> Self {
+        SharedTopology { neighborhoods: Some(neighborhoods), edges: OnceLock::new() }
+    }
+
+    /// Returns the neighbours of a rank.
+    pub(super) fn neighborhood(&self, rank: u32) -> Result<&Neighborhood> {
+        let all = self.neighborhoods()?;
+        Ok(all
+            .get(rank as usize)
+            .ok_or(CollectiveError::RankOutOfRange { rank, ranks: all.len() as u32 })?)
+    }
+
+    /// Returns the edges of all ranks.
+    pub(super) fn edges(&self) -> Result<&Topology> {
+        let all = self.neighborhoods()?;
+        Ok(self.edges.get_or_init(|| Topology::new(all)).as_ref().map_err(Clone::clone)?)
+    }
+
+    fn neighborhoods(&self) -> Result<&[Neighborhood]> {
+        match &self.neighborhoods {
+            Some(all) => Ok(all.as_ref().map_err(Clone::clone)?),
+            None => Ok(&[]),
+        }
+    }
+}
 
 /// Groups of ranks that combine their blocks.
 #[derive(Clone, Copy, Debug)]
@@ -71,24 +103,24 @@ pub(super) fn nodes_of_ranks(communicator: &Communicator, nodes: Nodes) -> Vec<u
     }
 }
 
-/// Returns the edges of all ranks. The first call waits for all ranks.
-pub(super) fn gather_topology<'a>(
+/// Returns whether a collective of this communicator may need the edges of all ranks: to link a
+/// graph on one node, or to combine blocks.
+pub(super) fn needs_all_edges(communicator: &Communicator) -> Result<bool> {
+    if communicator.choose_neighbor()? == Algorithm::Join {
+        return Ok(false);
+    }
+    Ok(communicator.internode().is_none() || grouping(communicator, 0).is_some())
+}
+
+/// Returns the neighbours of all ranks, by rank. Waits for all ranks.
+pub(super) fn gather_neighborhoods(
     communicator: &Communicator,
     own: &Neighborhood,
-    shared: &'a SharedTopology,
-    call: Signature,
-) -> Result<&'a Topology> {
-    let gathered = match shared.get() {
-        Some(gathered) => gathered,
-        None => {
-            let lists = communicator.allgather_lists(&words(own), call)?;
-            let ranks = communicator.size();
-            let each = (0..).zip(&lists).map(|(rank, list)| neighborhood(rank, ranks, list));
-            let all = each.collect::<Result<Vec<_>, _>>().and_then(|all| Topology::new(&all));
-            shared.get_or_init(|| all)
-        }
-    };
-    Ok(gathered.as_ref().map_err(Clone::clone)?)
+) -> Result<Result<Vec<Neighborhood>, CollectiveError>> {
+    let call = Signature::new(CallKind::Link, 0, 0);
+    let lists = communicator.allgather_lists(&words(own), call)?;
+    let ranks = communicator.size();
+    Ok((0..).zip(&lists).map(|(rank, list)| neighborhood(rank, ranks, list)).collect())
 }
 
 /// A rank's lists as words: the number of destinations, the destinations, the sources.

@@ -1,6 +1,8 @@
 //! The algorithm selected for one call of a collective, and the reason.
 
+use crate::link_key::LinkKey;
 use collectives::{Algorithm, Collective, Levels, Tuning};
+use engine::signature::Signature;
 use std::num::NonZeroU32;
 
 /// Reason of a selection.
@@ -56,6 +58,18 @@ impl SelectedAlgorithm {
             algorithm: self.algorithm,
             segment_bytes: Some(self.tuning.segment_bytes),
             degree: Some(self.tuning.degree),
+        }
+    }
+
+    /// The key of a cached schedule of this selection.
+    pub(crate) fn link_key(&self, call: Signature, arguments: u64, sizes: Vec<u64>) -> LinkKey {
+        LinkKey {
+            call,
+            algorithm: self.algorithm.name(),
+            tuning: self.tuning,
+            ranks_per_node: self.ranks_per_node,
+            arguments,
+            sizes,
         }
     }
 

@@ -198,10 +198,6 @@ fn complete_without_a_call(plan: Plan) -> Vec<u32> {
     let body = |world: Communicator| {
         let side = Side::new(plan, &world)?;
         let mut outputs = vec![vec![0; side.input.len()]; plan.outstanding];
-        // The first call of a root links, which waits for all ranks.
-        for root in 0..plan.ranks {
-            side.start(&mut outputs[0], root)?.wait()?;
-        }
         for round in 0..plan.rounds {
             let root = round % plan.ranks;
             let mut started = Vec::new();

@@ -1,0 +1,383 @@
+//! Linked schedules, as one rank sees them: starting runs and waiting for them.
+
+use crate::argument::Argument;
+use crate::communicator::Communicator;
+use crate::communicator::placement::{Block, BlockSearch, Placement, UnplacedSchedule};
+use crate::error::Error;
+use crate::linked::block::LinkIdentity;
+use crate::linked::executor::{LinkedExecutor, LongStaging};
+use crate::node::membership::OwnerWork;
+use crate::signature::Signature;
+use crate::wait::{self, CountReached};
+use crate::window::{InflightWindow, RunNumber, StartedRun};
+use goal::graph::Access;
+use goal::schedule::Schedule;
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
+use std::time::Instant;
+
+/// A schedule linked with the schedules of the other ranks.
+#[derive(Debug)]
+pub struct LinkedSchedule {
+    communicator: Arc<Communicator>,
+    /// Sequence number of the link.
+    sequence: u64,
+    call: Signature,
+    placed: OnceLock<PlacedSchedule>,
+    /// Locked by a thread that looks for the block or queues a run.
+    placement: Mutex<Placement>,
+}
+
+/// A linked schedule with its block.
+#[derive(Debug)]
+pub(crate) struct PlacedSchedule {
+    pub(crate) window: InflightWindow<LinkedExecutor>,
+    pub(crate) block: Block,
+}
+
+impl LinkedSchedule {
+    /// Returns a schedule that was linked by the call with this sequence number.
+    pub(crate) fn with_block(
+        communicator: Arc<Communicator>,
+        (sequence, call): (u64, Signature),
+        placed: PlacedSchedule,
+    ) -> Self {
+        let placement = Mutex::new(Placement::Placed);
+        let placed = OnceLock::from(placed);
+        LinkedSchedule { communicator, sequence, call, placed, placement }
+    }
+
+    /// Returns a linked schedule whose block this rank has not looked for.
+    pub(crate) fn without_block(
+        communicator: Arc<Communicator>,
+        unplaced: UnplacedSchedule,
+    ) -> Self {
+        let LinkIdentity { sequence, call, .. } = unplaced.identity;
+        let placement = Mutex::new(Placement::Unplaced(Box::new(unplaced)));
+        LinkedSchedule { communicator, sequence, call, placed: OnceLock::new(), placement }
+    }
+
+    /// Returns the communicator.
+    pub fn communicator(&self) -> &Arc<Communicator> {
+        &self.communicator
+    }
+
+    /// Returns the signature that runs report when ranks are in different collectives.
+    pub fn call(&self) -> Signature {
+        self.call
+    }
+
+    /// Returns the runs, if the schedule has been placed.
+    #[inline]
+    pub(crate) fn window(&self) -> Option<&InflightWindow<LinkedExecutor>> {
+        self.placed.get().map(|placed| &placed.window)
+    }
+
+    /// Returns the runs, after placing the schedule if its block is known by now. Never waits.
+    #[inline]
+    pub(crate) fn placed(&self) -> Result<Option<&InflightWindow<LinkedExecutor>>, Error> {
+        match self.window() {
+            Some(window) => Ok(Some(window)),
+            None => self.try_place().map(|_| self.window()),
+        }
+    }
+
+    /// Looks for the block and places the schedule in it.
+    #[cold]
+    fn try_place(&self) -> Result<BlockSearch, Error> {
+        let mut placement = self.placement();
+        let UnplacedSchedule { identity, layout, .. } = match &*placement {
+            Placement::Unplaced(unplaced) => &**unplaced,
+            // By another thread of this rank.
+            Placement::Placed => return Ok(BlockSearch::Placed),
+            Placement::Failed(error) => return Err(error.copy()),
+        };
+        let search = self.communicator.find_block(identity, layout.bytes());
+        if let Ok(BlockSearch::NoMemory | BlockSearch::Busy | BlockSearch::Placed) = search {
+            return search;
+        }
+        // Found or failed: this rank does not read the entry again.
+        self.communicator.context.end_link(self.sequence);
+        let before = std::mem::replace(&mut *placement, Placement::Placed);
+        let placed = search.and_then(|search| match (search, before) {
+            (BlockSearch::Found(block), Placement::Unplaced(unplaced)) => {
+                let UnplacedSchedule { linked, layout, runs, .. } = *unplaced;
+                self.communicator.place(linked, layout, block, self.call, runs).map(Some)
+            }
+            _ => Ok(None),
+        });
+        match placed {
+            Ok(Some(placed)) => self.placed.get_or_init(|| placed).window.advance(),
+            Ok(None) => {}
+            Err(error) => {
+                *placement = Placement::Failed(error.copy());
+                return Err(error);
+            }
+        }
+        Ok(BlockSearch::Placed)
+    }
+
+    fn placement(&self) -> MutexGuard<'_, Placement> {
+        self.placement.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Starts a run: now, or when there is a block and a slot. Never waits.
+    pub(crate) fn start_run(
+        &self,
+        arguments: &[Argument<'_>],
+    ) -> Result<StartedRun<LinkedExecutor>, Error> {
+        let context = &self.communicator.context;
+        if let Some(window) = self.placed()? {
+            let program = &window.executor.program;
+            check_arguments(&program.linked(program.rank).schedule, arguments)?;
+            let sequence = context.begin(self.call);
+            context.trace_call_begun(sequence);
+            let started = window.start(sequence, &(), arguments);
+            return Ok(started.inspect_err(|_| context.take_back(sequence))?);
+        }
+        let mut placement = self.placement();
+        let Placement::Unplaced(unplaced) = &mut *placement else {
+            // Another thread of this rank has placed the schedule meanwhile.
+            drop(placement);
+            return self.start_run(arguments);
+        };
+        let UnplacedSchedule { linked, runs, .. } = &mut **unplaced;
+        check_arguments(&linked.ranks[context.rank as usize].schedule, arguments)?;
+        let sequence = context.begin(self.call);
+        context.trace_call_begun(sequence);
+        Ok(runs.push(RunNumber { run: runs.len(), sequence }, &(), arguments))
+    }
+
+    /// Starts queued runs, if there is a block for them now.
+    pub(crate) fn advance_for(&self, run: &StartedRun<LinkedExecutor>) -> Result<(), Error> {
+        match self.placed()? {
+            Some(window) => Ok(window.advance_for(run)?),
+            None => Ok(()),
+        }
+    }
+
+    /// Returns whether a run is complete. A run without a block is not.
+    #[inline]
+    pub(crate) fn is_complete(&self, run: &StartedRun<LinkedExecutor>) -> bool {
+        self.window().is_some_and(|window| window.is_complete(run))
+    }
+
+    /// Fetches the results of a complete run.
+    #[inline]
+    pub(crate) fn collect(
+        &self,
+        run: &mut StartedRun<LinkedExecutor>,
+        outputs: &mut [&mut [u8]],
+    ) -> Result<(), Error> {
+        // Only a placed schedule has complete runs.
+        self.window().map_or(Ok(()), |window| Ok(window.collect(run, outputs)?))
+    }
+
+    /// Returns whether a rank executes operations itself, in its own calls.
+    #[inline]
+    pub(crate) fn needs_owner(&self) -> bool {
+        self.window().is_some_and(|window| window.executor.program.linked.needs_owner)
+    }
+
+    /// Abandons a run.
+    pub(crate) fn abandon(&self, run: &StartedRun<LinkedExecutor>) {
+        if let Some(window) = self.window() {
+            return window.abandon(run);
+        }
+        match &mut *self.placement() {
+            Placement::Unplaced(unplaced) => unplaced.runs.abandon(run.number.run),
+            // By another thread of this rank, after the look above.
+            Placement::Placed => {
+                if let Some(window) = self.window() {
+                    window.abandon(run);
+                }
+            }
+            Placement::Failed(_) => {}
+        }
+    }
+
+    /// Waits until the schedule is placed. Returns `None` when the deadline has passed.
+    #[cold]
+    fn wait_until_placed(
+        &self,
+        deadline: Option<Instant>,
+    ) -> Result<Option<&InflightWindow<LinkedExecutor>>, Error> {
+        let context = &self.communicator.context;
+        let is_placed = || {
+            context.progress()?;
+            Ok(self.placed()?.is_some())
+        };
+        let check_liveness = || {
+            let arrived = |rank| context.state.link_progress(rank).is_past(self.sequence);
+            context.check_liveness(self.sequence, self.call, arrived)?;
+            self.check_memory()
+        };
+        let spin_policy = context.member.node().spin_policy();
+        wait::for_slot(spin_policy, deadline, is_placed, check_liveness)?;
+        Ok(self.window())
+    }
+
+    /// Returns an error if the schedule waits for memory that no rank has.
+    fn check_memory(&self) -> Result<(), Error> {
+        let context = &self.communicator.context;
+        if !context.state.not_yet(self.sequence).is_empty()
+            || !matches!(self.try_place()?, BlockSearch::NoMemory)
+        {
+            return Ok(());
+        }
+        let needed = match &*self.placement() {
+            Placement::Unplaced(unplaced) => unplaced.layout.bytes(),
+            Placement::Placed | Placement::Failed(_) => return Ok(()),
+        };
+        Err(Error::Environment(format!(
+            "no rank has room for the {needed} bytes that runs of {} need: set \
+             TRADEWIND_ARENA_MIB to more",
+            self.call.describe(self.sequence, true)
+        )))
+    }
+
+    /// Waits for a run of this schedule.
+    pub(crate) fn wait(
+        &self,
+        run: &StartedRun<LinkedExecutor>,
+        deadline: Option<Instant>,
+    ) -> Result<bool, Error> {
+        let window = match self.window() {
+            Some(window) => window,
+            None => match self.wait_until_placed(deadline)? {
+                Some(window) => window,
+                None => return Ok(false),
+            },
+        };
+        let context = &self.communicator.context;
+        let program = &window.executor.program;
+        let spin_policy = context.member.node().spin_policy();
+        if run.was_queued() {
+            let has_begun = || {
+                window.advance_for(run)?;
+                context.progress()?;
+                Ok(window.has_begun(run))
+            };
+            let check_liveness = || self.check_liveness(window, run);
+            if !wait::for_slot(spin_policy, deadline, has_begun, check_liveness)? {
+                return Ok(false);
+            }
+        }
+        if program.linked.needs_owner {
+            return self.wait_with_tasks(window, run, deadline);
+        }
+        let (word, threshold) = program.completion(run.number.run, program.rank);
+        wait::until(
+            &CountReached(word, threshold),
+            spin_policy,
+            deadline,
+            || context.progress(),
+            || self.check_liveness(window, run),
+        )
+    }
+
+    /// Checks for a mismatch or a failed rank that prevents a run from completing.
+    fn check_liveness(
+        &self,
+        window: &InflightWindow<LinkedExecutor>,
+        run: &StartedRun<LinkedExecutor>,
+    ) -> Result<(), Error> {
+        let context = &self.communicator.context;
+        // A rank in another collective when this rank linked did not take part in the link. Its
+        // later calls have other numbers, so the link's number shows it.
+        context.state.find_mismatch(self.sequence, self.call)?;
+        // A rank that never started the call is the cause; report it before ranks that left because
+        // of it.
+        let arrived = |rank| window.arrived(rank, run.number.run);
+        context.check_liveness(run.number.sequence, self.call, arrived)?;
+        let program = &window.executor.program;
+        // If ranks execute operations themselves, a rank that left has done its part only if its
+        // own run is complete.
+        context.member.liveness(&context.members).check(|rank| {
+            let (word, threshold) = program.completion(run.number.run, rank);
+            !program.linked.needs_owner || word.reached(threshold)
+        })
+    }
+
+    /// Waits for a run in which other ranks both defer tasks to this rank and complete its
+    /// operations. Sleeps at the wakeup line, which counts both kinds of events.
+    fn wait_with_tasks(
+        &self,
+        window: &InflightWindow<LinkedExecutor>,
+        run: &StartedRun<LinkedExecutor>,
+        deadline: Option<Instant>,
+    ) -> Result<bool, Error> {
+        let context = &self.communicator.context;
+        let spin_policy = context.member.node().spin_policy();
+        let wakeup = &context.wakeup.words[context.rank as usize].events;
+        loop {
+            // Read before the poll: an event after the poll changes the count, so the wait below
+            // ends at once.
+            let seen = wakeup.count();
+            if context.progress()? {
+                continue;
+            }
+            if window.is_complete(run) {
+                return Ok(true);
+            }
+            if deadline.is_some_and(|deadline| Instant::now() >= deadline) {
+                return Ok(false);
+            }
+            let next_check = Some(Instant::now() + wait::LIVENESS_INTERVAL);
+            let is_notified = wait::until(
+                &CountReached(wakeup, seen.wrapping_add(1)),
+                spin_policy,
+                deadline.min(next_check).or(next_check),
+                || Ok(false),
+                || Ok(()),
+            )?;
+            if !is_notified && let Err(error) = self.check_liveness(window, run) {
+                // A failed rank may have finished its part before it ended.
+                if context.progress()? || window.is_complete(run) {
+                    continue;
+                }
+                return Err(error);
+            }
+        }
+    }
+}
+
+impl OwnerWork for LinkedSchedule {
+    fn progress_own(&self) -> Result<bool, Error> {
+        // The error of a link belongs to its requests, not to the call that makes progress.
+        let Ok(Some(window)) = self.placed() else { return Ok(false) };
+        window.advance();
+        window.executor.progress_own()
+    }
+
+    fn is_idle(&self) -> bool {
+        self.window().is_some_and(|window| !window.has_queue() && window.executor.is_idle())
+    }
+}
+
+impl Drop for LinkedSchedule {
+    fn drop(&mut self) {
+        let context = &self.communicator.context;
+        let Some(PlacedSchedule { window, block }) = self.placed.get() else {
+            // Later links of the other ranks need the entry.
+            return context.end_link(self.sequence);
+        };
+        // Other ranks may still copy into the staging memory of an unfinished run. It stays
+        // allocated until the job ends.
+        if window.is_busy() {
+            window.with_scratch(LongStaging::forget);
+        }
+        context.member.release_shared(block.at, context.size(), block.is_own);
+    }
+}
+
+/// Checks the buffers of a run against those that the schedule declares.
+fn check_arguments(schedule: &Schedule, arguments: &[Argument<'_>]) -> Result<(), Error> {
+    let buffers = schedule.view().buffers();
+    if buffers.len() != arguments.len() {
+        return Err(Error::BufferCount { expected: buffers.len(), found: arguments.len() });
+    }
+    for (buffer, (record, argument)) in buffers.iter().zip(arguments).enumerate() {
+        argument.check(buffer, record.length, record.access != Access::Output as u32)?;
+    }
+    Ok(())
+}

@@ -1,0 +1,213 @@
+//! Schedules of all ranks that every rank links itself: no rank waits for another.
+
+use engine::argument::Argument;
+use engine::communicator::Communicator;
+use engine::node::{EngineKind, JobOptions, Node};
+use engine::signature::{CallKind, Signature};
+use engine::{Error, LinkedSchedule, Request};
+use goal::compile::compile;
+use goal::graph::{Access, Graph};
+use goal::schedule::Schedule;
+use shm::owned::OwnedBytes;
+use std::sync::{Arc, Barrier};
+
+const ARENA_BYTES: u64 = 1 << 20;
+
+/// Each of two ranks sends its `bytes` bytes to the other.
+fn swap(bytes: u64) -> Vec<Schedule> {
+    let graph = |rank: u32| {
+        let mut graph = Graph::new(rank, 2);
+        let mine = graph.buffer(Access::Input, bytes);
+        let theirs = graph.buffer(Access::Output, bytes);
+        graph.send(mine, 1 - rank, 0);
+        graph.receive(theirs, 1 - rank, 0);
+        graph
+    };
+    (0..2).map(|rank| compile(&graph(rank)).expect("the graph is sound")).collect()
+}
+
+fn call(kind: CallKind) -> Signature {
+    Signature::new(kind, 8, 0)
+}
+
+/// Starts a swap of 8 bytes: this rank's number plus `offset`.
+fn start(schedule: &Arc<LinkedSchedule>, offset: u64) -> Result<Request, Error> {
+    let mine = u64::from(schedule.communicator().rank()) + offset;
+    schedule.start(&[Argument::input(&mine.to_le_bytes()), Argument::output(8)])
+}
+
+/// Waits for a swap and checks what the other rank sent.
+fn finish(mut request: Request, offset: u64) -> Result<(), Error> {
+    request.wait(None)?;
+    let mut theirs = [0; 8];
+    let expected = u64::from(1 - request.communicator().rank()) + offset;
+    request.collect(&mut [&mut [], &mut theirs])?;
+    assert_eq!(u64::from_le_bytes(theirs), expected);
+    Ok(())
+}
+
+/// Runs on two ranks with little memory. They meet at the barrier, which is none of the
+/// communicator's.
+fn two_ranks(
+    engine: EngineKind,
+    body: impl Fn(Arc<Communicator>, &Barrier) -> Result<(), Error> + Sync,
+) {
+    let options = JobOptions { arena_bytes: ARENA_BYTES, ..JobOptions::new(2, engine) };
+    let node = Node::create(&options).expect("the job has memory");
+    let members = [0, 1].map(|rank| node.join(rank).expect("the rank is free"));
+    let barrier = Barrier::new(2);
+    let run = |member| body(Communicator::world(Arc::new(member))?, &barrier);
+    std::thread::scope(|scope| {
+        let ranks = members.map(|member| scope.spawn(|| run(member)));
+        for rank in ranks {
+            rank.join().expect("no rank panics").expect("no rank fails");
+        }
+    });
+}
+
+/// All memory that a rank has left.
+fn hoard(communicator: &Communicator) -> Vec<OwnedBytes> {
+    let mut hoard = Vec::new();
+    for piece in [256 << 10, 64 << 10, 4096, 64] {
+        while let Ok(taken) = communicator.allocate(piece) {
+            hoard.push(taken);
+        }
+    }
+    hoard
+}
+
+#[test]
+fn a_rank_links_and_starts_before_the_other_one_does() {
+    for engine in [EngineKind::Peers, EngineKind::Caller] {
+        for first in 0..2 {
+            two_ranks(engine, |communicator, barrier| {
+                if communicator.rank() != first {
+                    // The other rank comes here after its start.
+                    barrier.wait();
+                }
+                let schedule = communicator.link_all(swap(8), call(CallKind::Alltoall))?;
+                let request = start(&schedule, 7)?;
+                if communicator.rank() == first {
+                    barrier.wait();
+                }
+                finish(request, 7)
+            });
+        }
+    }
+}
+
+#[test]
+fn a_rank_without_memory_takes_the_block_of_the_other_one() {
+    two_ranks(EngineKind::Peers, |communicator, barrier| {
+        if communicator.rank() == 1 {
+            barrier.wait();
+            return finish(
+                start(&communicator.link_all(swap(8), call(CallKind::Alltoall))?, 1)?,
+                1,
+            );
+        }
+        let hoard = hoard(&communicator);
+        let schedule = communicator.link_all(swap(8), call(CallKind::Alltoall))?;
+        let request = start(&schedule, 1)?;
+        let abandoned = start(&schedule, 2)?;
+        assert!(!request.test()?, "it has neither a block nor a partner");
+        drop(abandoned);
+        barrier.wait();
+        finish(request, 1)?;
+        drop(hoard);
+        Ok(())
+    });
+}
+
+#[test]
+fn a_wait_reports_that_no_rank_has_memory_and_a_later_one_succeeds() {
+    two_ranks(EngineKind::Peers, |communicator, barrier| {
+        let hoard = hoard(&communicator);
+        let schedule = communicator.link_all(swap(8), call(CallKind::Alltoall))?;
+        let requests = [start(&schedule, 0)?, start(&schedule, 5)?];
+        let error = requests[0].wait(None).expect_err("there is no memory");
+        assert!(error.to_string().contains("TRADEWIND_ARENA_MIB"), "{error}");
+        // Both have seen the error before one has memory.
+        barrier.wait();
+        drop(hoard);
+        let [first, second] = requests;
+        finish(first, 0)?;
+        finish(second, 5)
+    });
+}
+
+#[test]
+fn a_schedule_that_fits_no_arena_is_refused_at_once() {
+    two_ranks(EngineKind::Peers, |communicator, _| {
+        let mut graphs = Vec::new();
+        for rank in 0..2 {
+            let mut graph = Graph::new(rank, 2);
+            graph.scratchpad(2 * ARENA_BYTES);
+            graphs.push(compile(&graph).expect("the graph is sound"));
+        }
+        let refused = communicator.link_all(graphs, call(CallKind::Schedule));
+        assert!(matches!(refused, Err(Error::Arena(_))), "{refused:?}");
+        finish(start(&communicator.link_all(swap(8), call(CallKind::Alltoall))?, 3)?, 3)
+    });
+}
+
+/// More links than the table has entries, while the other rank has made none of them.
+#[test]
+fn a_rank_may_be_any_number_of_links_ahead() {
+    const LINKS: u64 = 200;
+    two_ranks(EngineKind::Peers, |communicator, barrier| {
+        if communicator.rank() == 1 {
+            barrier.wait();
+        }
+        let mut started = Vec::new();
+        for link in 0..LINKS {
+            let schedule = communicator.link_all(swap(8), call(CallKind::Alltoall))?;
+            started.push((start(&schedule, link)?, start(&schedule, 2 * link)?, schedule));
+        }
+        if communicator.rank() == 0 {
+            barrier.wait();
+        }
+        for (link, (first, second, _)) in (0..).zip(started) {
+            finish(first, link)?;
+            finish(second, 2 * link)?;
+        }
+        Ok(())
+    });
+}
+
+#[test]
+fn ranks_that_link_for_different_calls_are_told_of_both() {
+    two_ranks(EngineKind::Peers, |communicator, barrier| {
+        let kinds = [CallKind::Alltoall, CallKind::Allgather];
+        let mine = kinds[communicator.rank() as usize];
+        if communicator.rank() == 1 {
+            barrier.wait();
+        }
+        let outcome = communicator.link_all(swap(8), call(mine)).and_then(|schedule| {
+            let request = start(&schedule, 0)?;
+            barrier.wait();
+            request.wait(None)
+        });
+        let Err(Error::Mismatch { calls, .. }) = outcome else { panic!("{outcome:?}") };
+        assert_eq!(calls, kinds.map(call));
+        Ok(())
+    });
+}
+
+#[test]
+fn ranks_that_have_built_different_graphs_are_told_so() {
+    two_ranks(EngineKind::Peers, |communicator, barrier| {
+        if communicator.rank() == 1 {
+            barrier.wait();
+            let other = communicator.link_all(swap(16), call(CallKind::Alltoall));
+            let error = other.expect_err("the schedules differ");
+            assert!(error.to_string().contains("different graphs"), "{error}");
+            return Ok(());
+        }
+        let request = start(&communicator.link_all(swap(8), call(CallKind::Alltoall))?, 0)?;
+        barrier.wait();
+        let outcome = request.wait(None);
+        assert!(matches!(outcome, Err(Error::RankFailed { rank: 1, .. })), "{outcome:?}");
+        Ok(())
+    });
+}

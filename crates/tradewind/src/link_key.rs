@@ -1,0 +1,18 @@
+//! Keys of cached schedules.
+
+use collectives::Tuning;
+use engine::signature::Signature;
+use std::num::NonZeroU32;
+
+/// Key of a cached schedule: two calls with equal keys run the same one.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub(crate) struct LinkKey {
+    pub(crate) call: Signature,
+    pub(crate) algorithm: &'static str,
+    pub(crate) tuning: Tuning,
+    pub(crate) ranks_per_node: Option<NonZeroU32>,
+    /// Operation and type, root, or number of a topology.
+    pub(crate) arguments: u64,
+    /// Sizes of blocks that are not all equal; the same on all ranks.
+    pub(crate) sizes: Vec<u64>,
+}
