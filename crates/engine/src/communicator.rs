@@ -25,7 +25,6 @@ use crate::window::{InflightWindow, RunNumber, StartedRun};
 use shm::arena::Arena;
 use shm::owned::OwnedBytes;
 use shm::segment::Offset;
-use shm::sync::AtomicU64;
 use std::sync::{Arc, Mutex, Weak};
 use std::time::Instant;
 
@@ -34,8 +33,6 @@ use std::time::Instant;
 pub struct Communicator {
     context: Context,
     flat: InflightWindow<FlatExecutor>,
-    /// Number of linked schedules.
-    programs: AtomicU64,
     /// Created by the first long blocking collective.
     streams: Mutex<StreamsState>,
 }
@@ -68,7 +65,6 @@ impl Communicator {
         Ok(Arc::new(Communicator {
             flat: InflightWindow::new(executor, FLAT_SLOTS, staging),
             context,
-            programs: AtomicU64::new(0),
             streams: Mutex::default(),
         }))
     }

@@ -44,13 +44,17 @@ pub(crate) struct Staging {
     consumed: u64,
 }
 
-/// Checks that an empty arena could hold `bytes`. Otherwise returns the arena's own error.
+/// Checks that an empty arena could hold a staging buffer of `bytes` bytes. Otherwise returns the arena's own error.
 pub(crate) fn check(arena: &Arena, bytes: u64) -> Result<(), Error> {
-    let class = class_of(bytes);
-    if class <= arena.capacity() {
+    check_capacity(arena, class_of(bytes))
+}
+
+/// Checks that an empty arena has room for `bytes` bytes. Otherwise returns the arena's own error.
+pub(crate) fn check_capacity(arena: &Arena, bytes: u64) -> Result<(), Error> {
+    if bytes <= arena.capacity() {
         return Ok(());
     }
-    Ok(arena.allocate(class, 64).and_then(|at| arena.free(at))?)
+    Ok(arena.allocate(bytes, 64).and_then(|at| arena.free(at))?)
 }
 
 fn class_of(bytes: u64) -> u64 {

@@ -20,7 +20,6 @@ use goal::limits;
 use goal::link::{LinkOptions, Linked, link};
 use goal::schedule::Schedule;
 use shm::segment::Offset;
-use shm::sync::Ordering;
 use std::sync::{Arc, Weak};
 
 impl Communicator {
@@ -80,7 +79,7 @@ impl Communicator {
         }
         let is_own = context.rank == 0;
         let block = Block { at: block, is_own };
-        let placed = self.place(linked, layout, block, call, RunQueue::default())?;
+        let placed = self.place(linked, layout, block, (sequence, call), RunQueue::default())?;
         let communicator = Arc::clone(self);
         Ok(Arc::new(LinkedSchedule::with_block(communicator, (sequence, call), placed)))
     }
@@ -101,7 +100,7 @@ impl Communicator {
         let linked = link(schedules, self.link_options()).map_err(Error::Link)?;
         let layout = ProgramLayout::new(&linked);
         // All ranks refuse what none can ever place, before other ranks see the call.
-        staging::check(self.arena(), layout.bytes())?;
+        staging::check_capacity(self.arena(), layout.bytes())?;
         let sequence = self.context.begin_link(call);
         let identity = LinkIdentity::new(sequence, call, hash);
         let runs = RunQueue::default();
@@ -144,23 +143,23 @@ impl Communicator {
         link(schedules, self.link_options()).map_err(Error::Link)
     }
 
-    /// Places a linked schedule in its block. `runs` have been started already.
+    /// Places the schedule that the call with this sequence number linked in its block. `runs` have
+    /// been started already.
     pub(super) fn place(
         &self,
         linked: Linked,
         layout: ProgramLayout,
         block: Block,
-        call: Signature,
+        (sequence, call): (u64, Signature),
         runs: RunQueue<LinkedExecutor>,
     ) -> Result<PlacedSchedule, Error> {
         let context = &self.context;
         let rank = context.rank;
         let slots = layout.slots;
-        let number = self.programs.fetch_add(1, Ordering::Relaxed);
         let trace = context.trace.as_ref().map(|(trace, name)| {
             let own = &linked.ranks[rank as usize];
             let communicator = (*name, context.members.as_slice());
-            ProgramTrace::new(Arc::clone(trace), communicator, (number, rank), call, own)
+            ProgramTrace::new(Arc::clone(trace), communicator, (sequence, rank), call, own)
         });
         let node = context.member.node();
         let options = ProgramOptions { rank, skip_calc: node.skip_calc(), trace };

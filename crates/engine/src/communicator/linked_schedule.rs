@@ -101,7 +101,8 @@ impl LinkedSchedule {
         let placed = search.and_then(|search| match (search, before) {
             (BlockSearch::Found(block), Placement::Unplaced(unplaced)) => {
                 let UnplacedSchedule { linked, layout, runs, .. } = *unplaced;
-                self.communicator.place(linked, layout, block, self.call, runs).map(Some)
+                let call = (self.sequence, self.call);
+                self.communicator.place(linked, layout, block, call, runs).map(Some)
             }
             _ => Ok(None),
         });
