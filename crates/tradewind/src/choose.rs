@@ -10,6 +10,16 @@ use crate::selection::selector::Selector;
 use collectives::{Algorithm, Collective, CollectiveError, UnknownName};
 use engine::node::EngineKind;
 
+/// Form of a call that starts or prepares a collective.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum CallForm {
+    /// May wait for other ranks before it starts.
+    Blocking,
+    /// Never waits for another rank: a nonblocking start, or the preparation of a persistent
+    /// collective, whose starts match nonblocking ones.
+    Nonblocking,
+}
+
 /// # Algorithms
 impl Communicator {
     /// Chooses the algorithm of a collective of `bytes` bytes, as [`Collective`] counts them; the
@@ -32,6 +42,28 @@ impl Communicator {
             }
             _ => self.choose_and_log(collective, bytes, order),
         }
+    }
+
+    /// Chooses the algorithm of a collective with block sizes that not all ranks know; the same on
+    /// all ranks.
+    #[inline]
+    pub(crate) fn choose_for_unknown_sizes(
+        &self,
+        collective: Collective,
+        form: CallForm,
+    ) -> SelectedAlgorithm {
+        if self.joins_unknown_sizes(form) {
+            return SelectedAlgorithm::join(collective, ChoiceReason::Open);
+        }
+        // The selection must be the same on all ranks, and no rank knows the total size.
+        self.choose(collective, 0, FoldOrder::Any)
+    }
+
+    /// Returns whether a collective with block sizes that not all ranks know is a join because its
+    /// start waits for no rank. All other algorithms need the sizes of all ranks.
+    #[inline]
+    pub(crate) fn joins_unknown_sizes(&self, form: CallForm) -> bool {
+        form == CallForm::Nonblocking && self.internode().is_none()
     }
 
     /// Chooses the algorithm of a neighbour collective: direct or join.

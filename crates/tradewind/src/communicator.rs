@@ -33,11 +33,10 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 /// that can be started many times.
 ///
 /// With algorithms other than `join`, the first collective of a kind and size links a schedule,
-/// which stays in a cache. On one node this waits for no rank. Only three kinds of calls wait for
-/// all ranks before they start: [`compile`](Self::compile); with algorithms other than `join`,
-/// collectives whose block sizes only some ranks know, such as
-/// [`ialltoallv`](Self::ialltoallv); and between nodes, the first start of a schedule where the
-/// kernel engine is available, because the ranks agree on the engine.
+/// which stays in a cache. On one node no nonblocking call waits for another rank. Between nodes
+/// two kinds of starts first wait for all ranks to agree: that of a collective whose block sizes
+/// only some ranks know, such as [`ialltoallv`](Self::ialltoallv); and where the kernel engine is
+/// available, the first of a collective and size, on its engine.
 #[derive(Clone, Debug)]
 pub struct Communicator {
     shared: Arc<Shared>,

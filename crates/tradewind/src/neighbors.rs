@@ -4,6 +4,7 @@ mod paths;
 mod topology;
 
 use crate::buffers::{Input, Output};
+use crate::choose::CallForm;
 use crate::communicator::Communicator;
 use crate::error::{Result, argument};
 use crate::persistent::Persistent;
@@ -175,13 +176,18 @@ impl Neighbors {
         output: &mut [T],
         received: &[usize],
     ) -> Result<()> {
-        let plan = self.plan_different::<T>(CallKind::NeighborAlltoallv, sent, received)?;
+        let plan = self.plan_different::<T>(
+            CallKind::NeighborAlltoallv,
+            sent,
+            received,
+            CallForm::Blocking,
+        )?;
         plan.run(&self.communicator, input, output)
     }
 
-    /// Starts a [`neighbor_alltoallv`](Self::neighbor_alltoallv). Never waits with the algorithm
-    /// `join`; with `direct` the ranks first agree that their sizes are those of the linked
-    /// schedule.
+    /// Starts a [`neighbor_alltoallv`](Self::neighbor_alltoallv). Never waits on one
+    /// node: the algorithm is `join`. Between nodes the ranks first agree that their sizes are those
+    /// of the registered schedule.
     ///
     /// # Errors
     /// The errors of [`neighbor_alltoallv`](Self::neighbor_alltoallv).
@@ -192,7 +198,12 @@ impl Neighbors {
         output: O,
         received: &[usize],
     ) -> Result<Request<'a, (I::Back, O::Back)>> {
-        let plan = self.plan_different::<T>(CallKind::NeighborAlltoallv, sent, received)?;
+        let plan = self.plan_different::<T>(
+            CallKind::NeighborAlltoallv,
+            sent,
+            received,
+            CallForm::Nonblocking,
+        )?;
         plan.start(&self.communicator, input, output)
     }
 
@@ -205,7 +216,12 @@ impl Neighbors {
         sent: &[usize],
         received: &[usize],
     ) -> Result<Persistent<TwoBuffers<T>>> {
-        let plan = self.plan_different::<T>(CallKind::NeighborAlltoallv, sent, received)?;
+        let plan = self.plan_different::<T>(
+            CallKind::NeighborAlltoallv,
+            sent,
+            received,
+            CallForm::Nonblocking,
+        )?;
         Ok(Persistent::new(&self.communicator, plan))
     }
 
@@ -272,13 +288,18 @@ impl Neighbors {
         received: &[usize],
     ) -> Result<()> {
         let sent = [input.bytes().len() / size_of::<T>().max(1)];
-        let plan = self.plan_different::<T>(CallKind::NeighborAllgatherv, &sent, received)?;
+        let plan = self.plan_different::<T>(
+            CallKind::NeighborAllgatherv,
+            &sent,
+            received,
+            CallForm::Blocking,
+        )?;
         plan.run(&self.communicator, input, output)
     }
 
-    /// Starts a [`neighbor_allgatherv`](Self::neighbor_allgatherv). Never waits with the algorithm
-    /// `join`; with `direct` the ranks first agree that their sizes are those of the linked
-    /// schedule.
+    /// Starts a [`neighbor_allgatherv`](Self::neighbor_allgatherv). Never waits on one
+    /// node: the algorithm is `join`. Between nodes the ranks first agree that their sizes are those
+    /// of the registered schedule.
     ///
     /// # Errors
     /// The errors of [`neighbor_alltoallv`](Self::neighbor_alltoallv).
@@ -289,7 +310,12 @@ impl Neighbors {
         received: &[usize],
     ) -> Result<Request<'a, (I::Back, O::Back)>> {
         let sent = [input.bytes().len() / size_of::<T>().max(1)];
-        let plan = self.plan_different::<T>(CallKind::NeighborAllgatherv, &sent, received)?;
+        let plan = self.plan_different::<T>(
+            CallKind::NeighborAllgatherv,
+            &sent,
+            received,
+            CallForm::Nonblocking,
+        )?;
         plan.start(&self.communicator, input, output)
     }
 
@@ -303,7 +329,12 @@ impl Neighbors {
         count: usize,
         received: &[usize],
     ) -> Result<Persistent<TwoBuffers<T>>> {
-        let plan = self.plan_different::<T>(CallKind::NeighborAllgatherv, &[count], received)?;
+        let plan = self.plan_different::<T>(
+            CallKind::NeighborAllgatherv,
+            &[count],
+            received,
+            CallForm::Nonblocking,
+        )?;
         Ok(Persistent::new(&self.communicator, plan))
     }
 }

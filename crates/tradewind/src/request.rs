@@ -5,7 +5,7 @@ use crate::deferred::DeferredBuffers;
 use crate::error::Result;
 use crate::path::StartedCollective;
 use crate::reduction::FoldFunction;
-use crate::selection::explanation::Explanation;
+use crate::selection::explanation::{Explanation, Reason};
 use crate::selection::selector::Selector;
 use collectives::{Algorithm, Collective};
 use engine::signature::CallKind;
@@ -208,7 +208,12 @@ impl<'a, B: Send + 'static> Request<'a, B> {
         };
         let mut explanation = self.selector.explain(operation, bytes);
         if self.started.is_flat() && explanation.algorithm != Algorithm::Join {
-            explanation.replace_by_join();
+            explanation.replace_by_join(match call.kind {
+                CallKind::Alltoallv | CallKind::Gatherv | CallKind::Scatterv => {
+                    Reason::UnknownSizes
+                }
+                _ => Reason::RankOrder,
+            });
         }
         if let Some(backend) = self.started.backend() {
             explanation.engine = backend;

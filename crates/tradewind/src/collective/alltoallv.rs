@@ -1,13 +1,13 @@
 //! All-to-all of blocks of different sizes.
 
 use crate::buffers::{Input, Output};
+use crate::choose::CallForm;
 use crate::communicator::Communicator;
 use crate::counts::{Counts, digest};
 use crate::error::Result;
 use crate::path::ExecutionPath;
 use crate::persistent::Persistent;
 use crate::plan::{CollectivePlan, TwoBuffers};
-use crate::reduction::FoldOrder;
 use crate::request::Request;
 use crate::selection::algorithms::for_different_sizes;
 use crate::selection::choice::SelectedAlgorithm;
@@ -17,6 +17,15 @@ use collectives::{Collective, alltoall};
 use engine::flat::{FlatCollective, Pattern, VariableBlocks};
 use engine::signature::{CallKind, Signature};
 use std::sync::Arc;
+
+/// The block sizes of an all-to-all, as a rank knows them.
+#[derive(Clone, Copy)]
+pub(super) enum BlockSizes<'a> {
+    /// Every rank sends blocks of these sizes.
+    Known(&'a Counts),
+    /// A rank knows the sizes of its own blocks only.
+    Own(CallForm),
+}
 
 /// # All-to-all, blocks of different sizes
 impl Communicator {
@@ -56,14 +65,15 @@ impl Communicator {
         received: &[usize],
     ) -> Result<()> {
         let sent = if input.argument().is_some() { sent } else { received };
-        self.plan_alltoallv::<T>(sent, received)?.run(self, input, output)
+        self.plan_alltoallv::<T>(sent, received, CallForm::Blocking)?.run(self, input, output)
     }
 
     /// Starts an [`alltoallv`](Self::alltoallv).
     ///
     /// # Errors
-    /// The errors of [`alltoallv`](Self::alltoallv). Never waits with the algorithm `join`; with
-    /// others the ranks first agree that their sizes are those of the linked schedule.
+    /// The errors of [`alltoallv`](Self::alltoallv). Never waits on one node: the algorithm is `join`
+    /// whatever the communicator's algorithms are, because all others need the sizes of all ranks.
+    /// Between nodes the ranks first agree that their sizes are those of the registered schedule.
     pub fn ialltoallv<'a, T: Pod, I: Input<'a, T>, O: Output<'a, T>>(
         &self,
         input: I,
@@ -72,7 +82,7 @@ impl Communicator {
         received: &[usize],
     ) -> Result<Request<'a, (I::Back, O::Back)>> {
         let sent = if input.argument().is_some() { sent } else { received };
-        self.plan_alltoallv::<T>(sent, received)?.start(self, input, output)
+        self.plan_alltoallv::<T>(sent, received, CallForm::Nonblocking)?.start(self, input, output)
     }
 
     /// Prepares a persistent alltoallv of these numbers of elements.
@@ -84,7 +94,8 @@ impl Communicator {
         sent: &[usize],
         received: &[usize],
     ) -> Result<Persistent<TwoBuffers<T>>> {
-        Ok(Persistent::new(self, self.plan_alltoallv::<T>(sent, received)?))
+        let plan = self.plan_alltoallv::<T>(sent, received, CallForm::Nonblocking)?;
+        Ok(Persistent::new(self, plan))
     }
 
     #[inline(always)]
@@ -92,6 +103,7 @@ impl Communicator {
         &self,
         sent: &[usize],
         received: &[usize],
+        form: CallForm,
     ) -> Result<CollectivePlan<TwoBuffers<T>>> {
         let rank = self.rank();
         let ranks = self.size();
@@ -111,7 +123,8 @@ impl Communicator {
         }
         let in_place =
             if sent.bytes == received.bytes { InPlaceRule::InputAt(0) } else { InPlaceRule::Never };
-        let path = self.path_of_alltoallv(CallKind::Alltoallv, (&sent, &received), None)?;
+        let path =
+            self.path_of_alltoallv(CallKind::Alltoallv, (&sent, &received), BlockSizes::Own(form))?;
         let own = matches!(path, ExecutionPath::Flat(_)).then_some(own);
         Ok(CollectivePlan::new(
             path,
@@ -119,18 +132,21 @@ impl Communicator {
         ))
     }
 
-    /// The path by which every rank sends a block to every rank. `known` are sizes that all ranks
-    /// know; without them each rank knows its own only, and copies its own block itself.
+    /// The path by which every rank sends a block to every rank. A rank that knows only its own sizes
+    /// copies its own block itself.
     #[inline(always)]
     pub(super) fn path_of_alltoallv(
         &self,
         kind: CallKind,
         (sent, received): (&Counts, &Counts),
-        known: Option<&Counts>,
+        sizes: BlockSizes<'_>,
     ) -> Result<ExecutionPath> {
-        // The selection must be the same on all ranks, and no rank knows the total size. Nor does a
-        // leader know the sizes of the other ranks' blocks, so there is one level.
-        let choice = self.choose(Collective::Alltoall, 0, FoldOrder::Any);
+        let (known, form) = match sizes {
+            BlockSizes::Known(known) => (Some(known), CallForm::Blocking),
+            BlockSizes::Own(form) => (None, form),
+        };
+        // One level, because a leader does not know the sizes of the other ranks' blocks.
+        let choice = self.choose_for_unknown_sizes(Collective::Alltoall, form);
         let choice = SelectedAlgorithm {
             algorithm: for_different_sizes(choice.algorithm),
             ranks_per_node: None,

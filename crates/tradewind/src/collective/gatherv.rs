@@ -1,13 +1,13 @@
 //! Gather of blocks of different sizes.
 
 use crate::buffers::{Input, Output};
+use crate::choose::CallForm;
 use crate::communicator::Communicator;
 use crate::counts::Counts;
 use crate::error::Result;
 use crate::path::ExecutionPath;
 use crate::persistent::Persistent;
 use crate::plan::{CollectivePlan, TwoBuffers};
-use crate::reduction::FoldOrder;
 use crate::request::Request;
 use crate::shape::{BufferShape, InPlaceRule, OwnBlock, bytes_of};
 use bytemuck::Pod;
@@ -51,14 +51,16 @@ impl Communicator {
         counts: &[usize],
         root: u32,
     ) -> Result<()> {
-        self.plan_gatherv::<T>(input.bytes().len() as u64, counts, root)?.run(self, input, output)
+        let own = input.bytes().len() as u64;
+        self.plan_gatherv::<T>(own, counts, root, CallForm::Blocking)?.run(self, input, output)
     }
 
     /// Starts a [`gatherv`](Self::gatherv).
     ///
     /// # Errors
-    /// The errors of [`gatherv`](Self::gatherv). Never waits with the algorithm `join`; with others
-    /// the ranks first agree on their sizes.
+    /// The errors of [`gatherv`](Self::gatherv). Never waits on one node: the algorithm is `join`,
+    /// because all others need the sizes of all ranks. Between nodes the ranks first agree on their
+    /// sizes.
     pub fn igatherv<'a, T: Pod, I: Input<'a, T>, O: Output<'a, T>>(
         &self,
         input: I,
@@ -66,7 +68,8 @@ impl Communicator {
         counts: &[usize],
         root: u32,
     ) -> Result<Request<'a, (I::Back, O::Back)>> {
-        self.plan_gatherv::<T>(input.bytes().len() as u64, counts, root)?.start(self, input, output)
+        let own = input.bytes().len() as u64;
+        self.plan_gatherv::<T>(own, counts, root, CallForm::Nonblocking)?.start(self, input, output)
     }
 
     /// Prepares a persistent gatherv of `count` elements on this rank and, at the root, `counts` on
@@ -80,7 +83,9 @@ impl Communicator {
         counts: &[usize],
         root: u32,
     ) -> Result<Persistent<TwoBuffers<T>>> {
-        Ok(Persistent::new(self, self.plan_gatherv::<T>(bytes_of::<T>(count)?, counts, root)?))
+        let own = bytes_of::<T>(count)?;
+        let plan = self.plan_gatherv::<T>(own, counts, root, CallForm::Nonblocking)?;
+        Ok(Persistent::new(self, plan))
     }
 
     #[inline(always)]
@@ -89,6 +94,7 @@ impl Communicator {
         own: u64,
         counts: &[usize],
         root: u32,
+        form: CallForm,
     ) -> Result<CollectivePlan<TwoBuffers<T>>> {
         self.check_root(root)?;
         let rank = self.rank();
@@ -99,8 +105,7 @@ impl Communicator {
             None
         };
         let own = counts.as_ref().map_or(own, |counts| counts.block(root));
-        // The selection must be the same on all ranks, and only the root knows the total size.
-        let choice = self.choose(Collective::Gather, 0, FoldOrder::Any);
+        let choice = self.choose_for_unknown_sizes(Collective::Gather, form);
         let call = Signature::new(CallKind::Gatherv, 0, choice.digest() << 32 | u64::from(root));
         let joins = choice.is_join();
         let path = if joins {

@@ -1,5 +1,6 @@
 //! Reduce-scatter, with blocks of equal and of different sizes.
 
+use super::alltoallv::BlockSizes;
 use crate::buffers::{Input, Output};
 use crate::communicator::Communicator;
 use crate::counts::Counts;
@@ -189,7 +190,11 @@ impl Communicator {
                     total: bytes.saturating_mul(ranks.into()),
                 };
                 let both = (&counts, &received);
-                let path = self.path_of_alltoallv(CallKind::ReduceScatter, both, Some(&counts))?;
+                let path = self.path_of_alltoallv(
+                    CallKind::ReduceScatter,
+                    both,
+                    BlockSizes::Known(&counts),
+                )?;
                 return Ok(CollectivePlan::folded(path, shape, function, (ranks, ranks, bytes)));
             }
         };

@@ -1,13 +1,13 @@
 //! Scatter of blocks of different sizes.
 
 use crate::buffers::{Input, Output};
+use crate::choose::CallForm;
 use crate::communicator::Communicator;
 use crate::counts::Counts;
 use crate::error::Result;
 use crate::path::ExecutionPath;
 use crate::persistent::Persistent;
 use crate::plan::{CollectivePlan, TwoBuffers};
-use crate::reduction::FoldOrder;
 use crate::request::Request;
 use crate::shape::{BufferShape, InPlaceRule, OwnBlock, bytes_of};
 use bytemuck::Pod;
@@ -50,14 +50,16 @@ impl Communicator {
         mut output: impl Output<'o, T, Back = ()>,
         root: u32,
     ) -> Result<()> {
-        self.plan_scatterv::<T>(counts, output.bytes().len() as u64, root)?.run(self, input, output)
+        let own = output.bytes().len() as u64;
+        self.plan_scatterv::<T>(counts, own, root, CallForm::Blocking)?.run(self, input, output)
     }
 
     /// Starts a [`scatterv`](Self::scatterv).
     ///
     /// # Errors
-    /// The errors of [`scatterv`](Self::scatterv). Never waits with the algorithm `join`; with
-    /// others the ranks first agree on their sizes.
+    /// The errors of [`scatterv`](Self::scatterv). Never waits on one node: the algorithm is `join`,
+    /// because all others need the sizes of all ranks. Between nodes the ranks first agree on their
+    /// sizes.
     pub fn iscatterv<'a, T: Pod, I: Input<'a, T>, O: Output<'a, T>>(
         &self,
         input: I,
@@ -65,7 +67,8 @@ impl Communicator {
         mut output: O,
         root: u32,
     ) -> Result<Request<'a, (I::Back, O::Back)>> {
-        self.plan_scatterv::<T>(counts, output.bytes().len() as u64, root)?
+        let own = output.bytes().len() as u64;
+        self.plan_scatterv::<T>(counts, own, root, CallForm::Nonblocking)?
             .start(self, input, output)
     }
 
@@ -80,7 +83,9 @@ impl Communicator {
         count: usize,
         root: u32,
     ) -> Result<Persistent<TwoBuffers<T>>> {
-        Ok(Persistent::new(self, self.plan_scatterv::<T>(counts, bytes_of::<T>(count)?, root)?))
+        let own = bytes_of::<T>(count)?;
+        let plan = self.plan_scatterv::<T>(counts, own, root, CallForm::Nonblocking)?;
+        Ok(Persistent::new(self, plan))
     }
 
     #[inline(always)]
@@ -89,6 +94,7 @@ impl Communicator {
         counts: &[usize],
         own: u64,
         root: u32,
+        form: CallForm,
     ) -> Result<CollectivePlan<TwoBuffers<T>>> {
         self.check_root(root)?;
         let rank = self.rank();
@@ -99,8 +105,7 @@ impl Communicator {
             None
         };
         let own = counts.as_ref().map_or(own, |counts| counts.block(root));
-        // The selection must be the same on all ranks, and only the root knows the total size.
-        let choice = self.choose(Collective::Scatter, 0, FoldOrder::Any);
+        let choice = self.choose_for_unknown_sizes(Collective::Scatter, form);
         let call = Signature::new(CallKind::Scatterv, 0, choice.digest() << 32 | u64::from(root));
         let joins = choice.is_join();
         let path = if joins {

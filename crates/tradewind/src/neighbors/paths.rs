@@ -1,6 +1,7 @@
 //! Communicators with neighbours, and the execution paths of their collectives.
 
 use super::topology::{self, Nodes, SharedTopology};
+use crate::choose::CallForm;
 use crate::communicator::Communicator;
 use crate::counts::{Counts, digest};
 use crate::error::{Result, argument};
@@ -121,13 +122,14 @@ impl Neighbors {
         kind: CallKind,
         sent: &[usize],
         received: &[usize],
+        form: CallForm,
     ) -> Result<CollectivePlan<TwoBuffers<T>>> {
         let destinations = self.neighborhood.destinations().len() as u32;
         let sources = self.neighborhood.sources().len() as u32;
         let blocks = if kind == CallKind::NeighborAllgatherv { 1 } else { destinations };
         let sent = Counts::of::<T>("the list of counts that are sent", sent, blocks)?;
         let received = Counts::of::<T>("the list of counts that are received", received, sources)?;
-        let (path, shape) = self.different_blocks(kind, &sent, &received)?;
+        let (path, shape) = self.different_blocks(kind, (&sent, &received), form)?;
         Ok(CollectivePlan::new(path, shape))
     }
 
@@ -178,16 +180,20 @@ impl Neighbors {
     fn different_blocks(
         &self,
         kind: CallKind,
-        sent: &Counts,
-        received: &Counts,
+        (sent, received): (&Counts, &Counts),
+        form: CallForm,
     ) -> Result<(ExecutionPath, BufferShape)> {
         let neighborhood = &self.neighborhood;
-        let call = Signature::new(kind, 0, self.number);
+        let algorithm = self.communicator.choose_neighbor()?;
+        let joins = algorithm == Algorithm::Join || self.communicator.joins_unknown_sizes(form);
+        // Part of the signature, so that a blocking call that links gets a mismatch beside a
+        // nonblocking one that joins.
+        let call = Signature::new(kind, 0, self.number ^ (u64::from(joins) << 62));
         let shape = BufferShape {
             in_place: InPlaceRule::Never,
             ..BufferShape::new(sent.total, received.total)
         };
-        if self.communicator.choose_neighbor()? == Algorithm::Join {
+        if joins {
             let received = received.bytes.iter().copied();
             return Ok((self.flat_path(call, &sent.bytes, received), shape));
         }

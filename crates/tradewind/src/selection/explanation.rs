@@ -51,6 +51,9 @@ pub enum Reason {
     Forced,
     /// The operation has a meaning only as a fold in rank order, which the caller's algorithm is not.
     RankOrder,
+    /// The start may not wait for the sizes of other ranks' blocks, which all algorithms but a join
+    /// need.
+    UnknownSizes,
     /// The caller set a join, which ranks on several nodes cannot run; the built-in rules chose as if
     /// nothing had been set.
     SeveralNodes,
@@ -90,13 +93,13 @@ impl Explanation {
         }
     }
 
-    /// Adapts the explanation to a join that ran in order to keep the order of ranks.
-    pub(crate) fn replace_by_join(&mut self) {
+    /// Adapts the explanation to a join that ran for this reason instead of the selected algorithm.
+    pub(crate) fn replace_by_join(&mut self, reason: Reason) {
         self.algorithm = Algorithm::Join;
         self.segment_bytes = None;
         self.degree = None;
         self.ranks_per_node = None;
-        self.reason = Reason::RankOrder;
+        self.reason = reason;
     }
 
     /// Adapts the explanation to an all-to-all of blocks of different sizes, which not every
@@ -145,6 +148,10 @@ impl fmt::Display for Explanation {
                     "  because only a fold in rank order has a meaning for the operation"
                 )
             }
+            Reason::UnknownSizes => write!(
+                formatter,
+                "  because the start does not wait for the sizes that only other ranks know"
+            ),
             Reason::SeveralNodes => {
                 write!(formatter, "  built-in rules for several nodes, where a join cannot be had")
             }

@@ -269,6 +269,19 @@ fn what_runs_is_explained_where_sizes_differ_and_where_results_are_folded() {
         let world = world.with_algorithms(algorithms);
         let mut got = [0u8; 2];
         let request = world.ialltoallv(&[1u8, 2], &[1, 1], &mut got, &[1, 1])?;
+        let explanation = request.explain().expect("an alltoallv has algorithms");
+        assert_eq!(
+            (explanation.algorithm, explanation.reason),
+            (Algorithm::Join, Reason::UnknownSizes)
+        );
+        request.wait()?;
+        let mut sum = [0u64; 1];
+        let request = world.ireduce_scatter(
+            &[1u64; 2],
+            &mut sum,
+            &[1, 1],
+            tradewind::fold(|left, right| *left += right),
+        )?;
         assert_eq!(
             request.explain().map(|explanation| explanation.algorithm),
             Some(Algorithm::RotatedDirect)

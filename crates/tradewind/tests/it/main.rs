@@ -10,6 +10,7 @@ mod job_kinds;
 mod messages;
 mod requests;
 mod several_nodes;
+mod starts;
 mod unattended;
 
 fn main() -> std::process::ExitCode {
