@@ -6,6 +6,7 @@ use collectives::{Algorithm, Collective, Tuning};
 use models::decision::{Origin, Query};
 use std::fmt;
 use std::num::{NonZeroU32, NonZeroU64};
+use std::path::PathBuf;
 
 /// The algorithm of a collective, its tuning, the engine that runs it, and the reason. `Display`
 /// prints all of it.
@@ -41,6 +42,8 @@ pub struct Explanation {
     pub engine: &'static str,
     /// The reason.
     pub reason: Reason,
+    /// File of the decision table that the reason refers to.
+    pub table: Option<PathBuf>,
 }
 
 /// Reason for the selection of an algorithm.
@@ -62,6 +65,8 @@ pub enum Reason {
     BetweenNodes,
     /// The caller engine uses the algorithms that MPI libraries ship, whatever a decision table has.
     CallerEngine,
+    /// There is a decision table that cannot be used, for this reason; the built-in rules chose.
+    UnusableTable(String),
     /// A decision table, or the built-in rules because there is none or it has a gap here.
     Decision(Origin),
 }
@@ -90,6 +95,7 @@ impl Explanation {
             nodes,
             engine,
             reason,
+            table: None,
         }
     }
 
@@ -100,6 +106,7 @@ impl Explanation {
         self.degree = None;
         self.ranks_per_node = None;
         self.reason = reason;
+        self.table = None;
     }
 
     /// Adapts the explanation to an all-to-all of blocks of different sizes, which not every
@@ -159,7 +166,12 @@ impl fmt::Display for Explanation {
             Reason::CallerEngine => {
                 write!(formatter, "  built-in rules, which the caller engine always goes by")
             }
+            Reason::UnusableTable(why) => write!(formatter, "  {why}"),
             Reason::Decision(origin) => write!(formatter, "  {origin}"),
+        }?;
+        match &self.table {
+            Some(path) => write!(formatter, " (table: {})", path.display()),
+            None => Ok(()),
         }
     }
 }

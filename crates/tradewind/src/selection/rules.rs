@@ -16,15 +16,37 @@ use models::decision::{self, DecisionTable, Query, Row};
 use models::file::FileError;
 use models::machine::Topology;
 use std::collections::HashSet;
+use std::path::Path;
 use std::sync::{Arc, Mutex, PoisonError};
 
-/// The job's decision table, if there is one that can be used. Rank 0 warns of one that cannot.
-pub(crate) fn of_job(node: &Node, rank: u32) -> Option<Arc<DecisionTable>> {
-    let decisions = node.decisions().ok().flatten()?;
+/// The decision table of a job.
+#[derive(Clone, Debug, PartialEq)]
+pub(crate) enum JobTable {
+    /// There is none.
+    None,
+    /// A table and the path of its file.
+    Table(Arc<Path>, Arc<DecisionTable>),
+    /// There is one that cannot be used, for this reason.
+    Unusable(Arc<str>),
+}
+
+impl JobTable {
+    fn table(&self) -> Option<&DecisionTable> {
+        match self {
+            JobTable::Table(_, table) => Some(table),
+            JobTable::None | JobTable::Unusable(_) => None,
+        }
+    }
+}
+
+/// The job's decision table. Rank 0 warns of one that cannot be used.
+pub(crate) fn of_job(node: &Node, rank: u32) -> JobTable {
+    let Some(decisions) = node.decisions().ok().flatten() else { return JobTable::None };
     let read = table(&decisions);
     let use_it = node.settle_decisions(read.is_ok());
+    let warning = warning(&decisions, &read, use_it);
     if rank == 0
-        && let Some(warning) = warning(&decisions, &read, use_it)
+        && let Some(warning) = &warning
     {
         log::warn!("{warning}");
     }
@@ -34,7 +56,10 @@ pub(crate) fn of_job(node: &Node, rank: u32) -> Option<Arc<DecisionTable>> {
         Err(FileError::OtherMachine { .. }) if use_it => unchecked(&decisions),
         read => read,
     };
-    table.ok().filter(|_| use_it).map(Arc::new)
+    match table {
+        Ok(table) if use_it => JobTable::Table(decisions.path.into(), Arc::new(table)),
+        _ => JobTable::Unusable(warning.unwrap_or_default().into()),
+    }
 }
 
 fn table(decisions: &Decisions) -> Result<DecisionTable, FileError> {
@@ -91,7 +116,7 @@ fn warning(
 /// Selection rules for one number of ranks and placement.
 #[derive(Debug)]
 pub(crate) struct SelectionRules {
-    table: Option<Arc<DecisionTable>>,
+    table: JobTable,
     ranks: u32,
     engine: EngineKind,
     placement: Placement,
@@ -117,7 +142,7 @@ static KNOWN: Mutex<Vec<&'static SelectionRules>> = Mutex::new(Vec::new());
 impl SelectionRules {
     /// The rules for this number of ranks.
     pub(crate) fn of(
-        table: Option<Arc<DecisionTable>>,
+        table: JobTable,
         ranks: u32,
         engine: EngineKind,
         placement: Placement,
@@ -140,13 +165,13 @@ impl SelectionRules {
     }
 
     fn new(
-        table: Option<Arc<DecisionTable>>,
+        table: JobTable,
         (ranks, engine, placement): (u32, EngineKind, Placement),
         explanations_enabled: bool,
     ) -> Self {
         let row = |operation: &Collective| {
             let query = Query { operation: *operation, ranks, ranks_per_node: ranks, bytes: 0 };
-            table.as_ref()?.row(&query).ok().cloned()
+            table.table()?.row(&query).ok().cloned()
         };
         let rows: Vec<Option<Row>> = Collective::ALL.iter().map(row).collect();
         let mut joins_below = [0; Collective::ALL.len()];
@@ -225,11 +250,18 @@ impl SelectionRules {
             ChoiceReason::SeveralNodes => Reason::SeveralNodes,
             ChoiceReason::Open if nodes > 1 => Reason::BetweenNodes,
             ChoiceReason::Open if self.engine == EngineKind::Caller => Reason::CallerEngine,
-            ChoiceReason::Open => {
-                Reason::Decision(decision::decide(self.table.as_deref(), &query).origin)
-            }
+            ChoiceReason::Open => match &self.table {
+                JobTable::Unusable(why) => Reason::UnusableTable(why.to_string()),
+                JobTable::None | JobTable::Table(..) => {
+                    Reason::Decision(decision::decide(self.table.table(), &query).origin)
+                }
+            },
         };
-        Explanation::new(query, selected, (engine, nodes), reason)
+        let table = match (&self.table, &reason) {
+            (JobTable::Table(path, _), Reason::Decision(_)) => Some(path.to_path_buf()),
+            _ => None,
+        };
+        Explanation { table, ..Explanation::new(query, selected, (engine, nodes), reason) }
     }
 
     /// Prints a decision that was not printed before, if decisions are to be printed. The user has
