@@ -30,9 +30,18 @@ pub(crate) enum Failure {
     /// Results cannot be written or read.
     #[error(transparent)]
     Results(#[from] measure::results::ResultsError),
+    /// The input of a command is its output, too.
+    #[error("{}: this is also the file to read: name another one to write", .path.display())]
+    SameFile { path: PathBuf },
+    /// A file with results that cannot be read, or a directory with nothing else.
+    #[error("{}", .0.join("\n"))]
+    DamagedResults(Vec<String>),
     /// A directory without results.
     #[error("{}: nothing here was measured: give a directory that `tradewind measure` wrote", .path.display())]
     NoResults { path: PathBuf },
+    /// Parts of a profile with lines that are none.
+    #[error("{}: {lines} lines cannot be read; the profile lacks them", .path.display())]
+    DamagedProfile { path: PathBuf, lines: u64 },
     /// A directory without parts of a profile.
     #[error(
         "{}: no rank has left its part of a profile here: start the ranks with TRADEWIND_TRACE naming this directory",

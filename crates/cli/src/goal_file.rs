@@ -3,8 +3,8 @@
 use crate::failure::Failure;
 use goal::graph::Graph;
 use std::io::{Read, Write};
-use std::os::unix::fs::PermissionsExt;
-use std::path::{Path, PathBuf};
+use std::os::unix::fs::{MetadataExt, PermissionsExt};
+use std::path::Path;
 
 /// The two formats of GOAL files.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, serde::Serialize)]
@@ -65,6 +65,41 @@ pub(crate) fn encode(graphs: &[Graph], format: FileFormat) -> Result<Vec<u8>, St
     }
 }
 
+/// Returns whether both paths lead to one file. Standard input is not standard output.
+pub(crate) fn is_same(one: &Path, other: &Path) -> bool {
+    let file = |path: &Path| {
+        let about = std::fs::metadata(path).ok()?;
+        (path != Path::new("-") && about.is_file()).then(|| (about.dev(), about.ino()))
+    };
+    file(one).is_some_and(|one| file(other) == Some(one))
+}
+
+/// Checks, before a long run, that a file can be written.
+pub(crate) fn check_writable(path: &Path) -> Result<(), Failure> {
+    let failed = |source| Failure::Write { path: path.to_owned(), source };
+    if path == Path::new("-") {
+        return Ok(());
+    }
+    if path.exists() && !path.is_file() {
+        return std::fs::OpenOptions::new().write(true).open(path).map(drop).map_err(failed);
+    }
+    // A file is replaced by a new one, so the right to create files in its directory decides.
+    let path = std::fs::canonicalize(path).unwrap_or_else(|_| path.to_owned());
+    place_beside(&path).map(drop).map_err(failed)
+}
+
+/// A temporary file in the directory of `path`.
+fn place_beside(path: &Path) -> std::io::Result<tempfile::NamedTempFile> {
+    // As an ordinary new file, less what the umask takes.
+    let permissions = std::fs::metadata(path)
+        .map_or_else(|_| PermissionsExt::from_mode(0o666), |about| about.permissions());
+    let directory = path.parent().filter(|parent| !parent.as_os_str().is_empty());
+    tempfile::Builder::new()
+        .prefix(".tradewind-")
+        .permissions(permissions)
+        .tempfile_in(directory.unwrap_or(Path::new(".")))
+}
+
 /// Puts bytes into a file: all of them, or the file stays as it was. `-` is standard output.
 pub(crate) fn write(path: &Path, bytes: &[u8]) -> Result<(), Failure> {
     if path == Path::new("-") {
@@ -80,15 +115,7 @@ fn write_file(path: &Path, bytes: &[u8]) -> std::io::Result<()> {
         // A device or pipe cannot be replaced. (A directory says so when it is opened.)
         return std::fs::OpenOptions::new().write(true).open(&path)?.write_all(bytes);
     }
-    let directory = path.parent().filter(|parent| !parent.as_os_str().is_empty());
-    let directory = directory.map_or_else(|| PathBuf::from("."), Path::to_owned);
-    // As an ordinary new file, less what the umask takes.
-    let permissions = std::fs::metadata(&path)
-        .map_or_else(|_| PermissionsExt::from_mode(0o666), |about| about.permissions());
-    let mut file = tempfile::Builder::new()
-        .prefix(".tradewind-")
-        .permissions(permissions)
-        .tempfile_in(directory)?;
+    let mut file = place_beside(&path)?;
     file.write_all(bytes)?;
     // Some file systems only say now that they are full.
     file.as_file().sync_all()?;

@@ -12,6 +12,7 @@ mod slices;
 use crate::failure::Failure;
 use parts::Parts;
 use std::path::Path;
+use tradewind::profile;
 
 /// Number of ranks of a job: one more than the highest rank with a part in the directory.
 pub(crate) fn ranks_in(directory: &Path) -> Result<u32, Failure> {
@@ -28,8 +29,9 @@ pub(crate) fn ranks_in(directory: &Path) -> Result<u32, Failure> {
 }
 
 /// Reads the part of every rank in `directory` and writes `file`. A rank that was killed has left
-/// nothing. There are as many ranks as the parts say, and so many at least.
-pub(crate) fn merge(directory: &Path, ranks: u32, file: &Path) -> Result<(), Failure> {
+/// nothing. There are as many ranks as the parts say, and so many at least. Returns the number of
+/// lines that cannot be read.
+pub(crate) fn merge(directory: &Path, ranks: u32, file: &Path) -> Result<u64, Failure> {
     let parts = Parts::read(directory, ranks);
     let ranks = parts.ranks;
     if parts.sizes.len() > 1 {
@@ -42,13 +44,17 @@ pub(crate) fn merge(directory: &Path, ranks: u32, file: &Path) -> Result<(), Fai
             list.join(", ")
         );
     }
-    if parts.lost > 0 {
+    for (rank, dropped) in &parts.dropped {
         eprintln!(
-            "tradewind: the profile lacks {} events: its ranks had no room for them, or their lines cannot be read",
-            parts.lost
+            "tradewind: the profile lacks {dropped} events of rank {rank}, which had no room for them"
         );
+    }
+    for (rank, lines) in &parts.unreadable {
+        let part = profile::part(directory, *rank);
+        eprintln!("tradewind: {}: {lines} lines cannot be read", part.display());
     }
     let slices = slices::slices(&parts, ranks);
     let arrows = arrows::arrows(&parts, &slices);
-    crate::goal_file::write(file, &events::encode(&slices, &arrows)?)
+    crate::goal_file::write(file, &events::encode(&slices, &arrows)?)?;
+    Ok(parts.unreadable.values().sum())
 }

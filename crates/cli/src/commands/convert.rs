@@ -31,6 +31,9 @@ struct Report {
 
 pub(crate) fn execute(arguments: &Arguments, format: Format) -> Result<ExitCode, Failure> {
     let Arguments { input, output } = arguments;
+    if goal_file::is_same(input, output) {
+        return Err(Failure::SameFile { path: output.clone() });
+    }
     let read = GoalFile::read(input)?;
     let to = wanted(output, read.format);
     let bytes = goal_file::encode(&read.graphs, to)

@@ -62,7 +62,7 @@ pub(crate) struct Arguments {
 
     /// End the run after this many seconds, with exit status 124. Receives with a wildcard can take
     /// what others need.
-    #[arg(long, value_name = "SECONDS", value_parser = super::run::seconds)]
+    #[arg(long, value_name = "SECONDS", value_parser = super::run::time_limit)]
     timeout: Option<Duration>,
 
     /// Write a profile of every operation to this file, which ui.perfetto.dev opens.
@@ -117,6 +117,9 @@ pub(crate) fn execute(arguments: &Arguments, format: Format) -> Result<ExitCode,
             eprintln!("{}: {problem}", arguments.file.display());
         }
         return Ok(ExitCode::FAILURE);
+    }
+    if let Some(file) = &arguments.trace {
+        crate::goal_file::check_writable(file)?;
     }
     options.limit = arguments.timeout;
     let fits = memory::reserve(&read.graphs, &mut options.job);

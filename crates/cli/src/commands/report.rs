@@ -103,8 +103,11 @@ fn describe_agreement(agreement: &Agreement) -> String {
 fn read(path: &Path) -> Result<Results, Failure> {
     let results =
         Results::read(path).map_err(|source| Failure::Read { path: path.to_owned(), source })?;
-    if results.parts.is_empty() && results.machine.is_none() && results.problems.is_empty() {
-        return Err(Failure::NoResults { path: path.to_owned() });
+    if results.parts.is_empty() && results.machine.is_none() {
+        return Err(match results.problems {
+            problems if problems.is_empty() => Failure::NoResults { path: path.to_owned() },
+            problems => Failure::DamagedResults(problems),
+        });
     }
     Ok(results)
 }

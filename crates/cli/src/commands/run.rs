@@ -41,7 +41,7 @@ pub(crate) struct Arguments {
     prefix: bool,
 
     /// End the job after this many seconds, with exit status 124.
-    #[arg(long, value_name = "SECONDS", value_parser = seconds)]
+    #[arg(long, value_name = "SECONDS", value_parser = time_limit)]
     timeout: Option<Duration>,
 
     /// Seconds that the other ranks may continue after one has failed, before they are terminated
@@ -77,6 +77,14 @@ pub(super) fn seconds(text: &str) -> Result<Duration, String> {
     Duration::try_from_secs_f64(number).map_err(|error| error.to_string())
 }
 
+/// A limit in seconds, which lets a job begin.
+pub(super) fn time_limit(text: &str) -> Result<Duration, String> {
+    match seconds(text)? {
+        Duration::ZERO => Err("a job needs more than no time: leave the limit out for none".into()),
+        limit => Ok(limit),
+    }
+}
+
 pub(crate) fn execute(arguments: Arguments) -> Result<ExitCode, Failure> {
     let Arguments { ranks, engine, bind, map, prefix, timeout, grace, trace, program } = arguments;
     let mut options = LaunchOptions::new(ranks, engine)?;
@@ -91,6 +99,9 @@ pub(crate) fn execute(arguments: Arguments) -> Result<ExitCode, Failure> {
     }
     options.limit = timeout;
     options.grace = grace;
+    if let Some(file) = &trace {
+        crate::goal_file::check_writable(file)?;
+    }
     let parts = trace.is_some().then(tempfile::tempdir).transpose();
     let parts = parts.map_err(|source| Failure::Write { path: std::env::temp_dir(), source })?;
     if let Some(parts) = &parts {
@@ -102,6 +113,7 @@ pub(crate) fn execute(arguments: Arguments) -> Result<ExitCode, Failure> {
     let outcome = launch(&path, arguments, options)?;
     report(&outcome, timeout, grace);
     if let (Some(parts), Some(file)) = (parts, trace) {
+        // What a killed rank has left of a line is no failure of this command.
         trace::merge(parts.path(), ranks, &file)?;
     }
     Ok(ExitCode::from(outcome.exit_status()))

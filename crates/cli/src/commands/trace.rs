@@ -9,7 +9,8 @@ use std::process::ExitCode;
 ///
 /// If another launcher started the ranks with TRADEWIND_TRACE=DIRECTORY, each has written
 /// its part there, on its own node: bring them to one place first. `tradewind run --trace` needs
-/// none of this.
+/// none of this. The exit status is 1 if a part has lines that cannot be read; the profile then has
+/// the others.
 #[derive(Debug, clap::Args)]
 pub(crate) struct Arguments {
     /// Directory of the parts: files rank-0.json, rank-1.json, …
@@ -21,6 +22,8 @@ pub(crate) struct Arguments {
 
 pub(crate) fn execute(arguments: &Arguments) -> Result<ExitCode, Failure> {
     let Arguments { directory, file } = arguments;
-    trace::merge(directory, trace::ranks_in(directory)?, file)?;
-    Ok(ExitCode::SUCCESS)
+    match trace::merge(directory, trace::ranks_in(directory)?, file)? {
+        0 => Ok(ExitCode::SUCCESS),
+        lines => Err(Failure::DamagedProfile { path: directory.clone(), lines }),
+    }
 }

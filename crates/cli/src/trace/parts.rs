@@ -1,6 +1,6 @@
 //! The parts that the ranks have written.
 
-use std::collections::{BTreeSet, HashMap};
+use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::io::BufRead;
 use std::path::Path;
 use tradewind::profile::{self, Call, Event, Message, Operation, Program, Record};
@@ -19,8 +19,10 @@ pub(super) struct Parts {
     pub(super) sizes: BTreeSet<u32>,
     /// Ranks that have written nothing.
     pub(super) missing: Vec<u32>,
-    /// Events beyond a rank's buffer, and lines that cannot be read.
-    pub(super) lost: u64,
+    /// Numbers of events that ranks had no room for, by rank.
+    pub(super) dropped: BTreeMap<u32, u64>,
+    /// Numbers of lines that cannot be read, by rank.
+    pub(super) unreadable: BTreeMap<u32, u64>,
 }
 
 impl Parts {
@@ -65,7 +67,9 @@ impl Parts {
                 Ok(Ok(Record::Rank { ranks, dropped, .. })) => {
                     self.sizes.insert(ranks);
                     self.ranks = self.ranks.max(ranks);
-                    self.lost += dropped;
+                    if dropped > 0 {
+                        *self.dropped.entry(rank).or_default() += dropped;
+                    }
                 }
                 Ok(Ok(Record::Program(program))) => {
                     self.programs
@@ -73,9 +77,9 @@ impl Parts {
                 }
                 Ok(Ok(Record::Event(event))) => self.events.push(event),
                 Ok(Ok(Record::Call(call))) => self.calls.push((rank, call)),
-                Ok(Err(_)) => self.lost += 1,
+                Ok(Err(_)) => *self.unreadable.entry(rank).or_default() += 1,
                 Err(_) => {
-                    self.lost += 1;
+                    *self.unreadable.entry(rank).or_default() += 1;
                     return;
                 }
             }

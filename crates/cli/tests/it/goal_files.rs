@@ -11,6 +11,7 @@ testing::tests![
     a_file_can_come_from_standard_input,
     text_becomes_binary_and_text_again,
     what_cannot_be_converted_leaves_the_output_alone,
+    a_file_is_not_converted_in_place,
     a_full_disk_is_reported,
     a_link_stays_a_link_and_rights_stay_as_they_were,
     output_that_nobody_reads_is_a_failure_and_no_panic,
@@ -166,6 +167,20 @@ fn what_cannot_be_converted_leaves_the_output_alone() {
     let converted = on("convert", &[&wrong, &output], &[]);
     assert_eq!(converted.status.code(), Some(1), "{converted:?}");
     assert_eq!(std::fs::read(&output).expect("it is there"), b"what was there");
+}
+
+fn a_file_is_not_converted_in_place() {
+    let folder = Folder::new();
+    let good = folder.file("good.goal", GOOD);
+    let link = folder.path("link.goal");
+    std::os::unix::fs::symlink(&good, &link).expect("our own directory");
+    let name = good.file_name().expect("it has a name");
+    for other in [good.clone(), link, folder.path(".").join(name)] {
+        let output = on("convert", &[&good, &other], &[]);
+        assert_eq!(output.status.code(), Some(1), "{output:?}");
+        assert!(text(&output.stderr).contains("name another one to write"), "{output:?}");
+        assert_eq!(std::fs::read_to_string(&good).expect("it is there"), GOOD);
+    }
 }
 
 fn a_full_disk_is_reported() {

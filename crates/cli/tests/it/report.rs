@@ -13,6 +13,7 @@ testing::tests![
     the_page_lies_in_the_directory,
     two_directories_are_drawn_over_each_other,
     a_damaged_part_is_named_and_the_others_are_drawn,
+    damaged_results_alone_make_no_page,
     what_is_not_there_is_named,
     a_directory_without_results_is_refused,
     how_far_two_machines_lie_apart_is_said,
@@ -94,6 +95,21 @@ fn a_damaged_part_is_named_and_the_others_are_drawn() {
     );
     let page = fs::read_to_string(place.path().join("here/report.html")).expect("the page");
     assert!(page.contains("Could not be read") && page.contains("Barrier &amp; &lt;more&gt;"));
+}
+
+fn damaged_results_alone_make_no_page() {
+    let place = place();
+    for name in ["machine.json", "barrier.json"] {
+        let directory = place.path().join(format!("with-{name}"));
+        fs::create_dir(&directory).expect("a directory");
+        fs::write(directory.join(name), &PART[..100]).expect("a file");
+        let directory = directory.to_str().expect("readable");
+        let output = tradewind(&["report", directory], place.path());
+        assert_eq!(output.status.code(), Some(1));
+        let said = text(&output.stderr);
+        assert!(said.contains(name), "{said}");
+        assert!(!Path::new(directory).join("report.html").exists(), "{said}");
+    }
 }
 
 fn what_is_not_there_is_named() {

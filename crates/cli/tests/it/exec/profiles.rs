@@ -1,7 +1,7 @@
 //! Profiles: what is in them, and that viewers can show it.
 
 use crate::exec::files::{EVERYTHING, ring};
-use crate::exec::harness::{Folder, report, tradewind};
+use crate::exec::harness::{Folder, report, text, tradewind};
 use crate::exec::perfetto::Profile;
 use std::collections::BTreeMap;
 use tradewind::{Algorithm, Algorithms, Communicator, Job, Op};
@@ -10,6 +10,7 @@ testing::tests![
     every_operation_edge_and_message_of_a_file_is_there,
     operations_on_the_cpu_of_a_calc_do_not_overlap,
     collectives_of_a_program_are_there_under_the_ranks_of_the_job,
+    a_part_that_is_none_is_named,
 ];
 testing::parts![rank];
 
@@ -100,6 +101,19 @@ fn collectives(world: &Communicator) -> tradewind::Result<()> {
         request.wait()?;
     }
     Ok(())
+}
+
+fn a_part_that_is_none_is_named() {
+    let folder = Folder::new();
+    folder.file("rank-0.json", "junk\n");
+    let parts = folder.path(".");
+    let output = tradewind()
+        .arg("trace")
+        .args([&parts, &folder.path("profile.json")])
+        .output()
+        .expect("cargo has built the command");
+    assert_eq!(output.status.code(), Some(1), "{output:?}");
+    assert!(text(&output.stderr).contains("rank-0.json: 1 lines cannot be read"), "{output:?}");
 }
 
 fn collectives_of_a_program_are_there_under_the_ranks_of_the_job() {

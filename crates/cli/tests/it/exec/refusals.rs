@@ -10,6 +10,7 @@ testing::tests![
     a_file_that_does_not_fit_is_refused_with_what_it_needs,
     a_run_that_has_come_to_a_dead_end_ends_with_its_time,
     a_profile_that_cannot_be_written_is_a_failure,
+    a_limit_of_no_time_is_refused,
 ];
 
 fn what_is_wrong_is_named_before_anything_starts() {
@@ -102,8 +103,21 @@ fn a_run_that_has_come_to_a_dead_end_ends_with_its_time() {
 fn a_profile_that_cannot_be_written_is_a_failure() {
     let folder = Folder::new();
     let path = folder.file("ring.goal", ring(2, 1, 8));
-    let output =
-        exec(&path, &["--trace", folder.path("nowhere/profile.json").to_str().expect("readable")]);
+    let profile = folder.path("nowhere/profile.json");
+    let profile = profile.to_str().expect("readable");
+    let output = exec(&path, &["--trace", profile]);
     assert_eq!(output.status.code(), Some(1), "{output:?}");
     assert!(text(&output.stderr).contains("cannot write"), "{output:?}");
+    // Before the run: the program of the job does not begin.
+    let run = ["run", "-n", "1", "--trace", profile, "--", "echo", "began"];
+    let output = tradewind().args(run).output().expect("cargo has built the command");
+    assert_eq!(output.status.code(), Some(1), "{output:?}");
+    assert_eq!(text(&output.stdout), "");
+}
+
+fn a_limit_of_no_time_is_refused() {
+    let run = ["run", "-n", "1", "--timeout", "0", "--", "echo", "began"];
+    let output = tradewind().args(run).output().expect("cargo has built the command");
+    assert_eq!(output.status.code(), Some(2), "{output:?}");
+    assert!(text(&output.stderr).contains("a job needs more than no time"), "{output:?}");
 }
