@@ -11,6 +11,7 @@
 #[path = "../common/mod.rs"]
 mod common;
 mod input;
+mod matrix;
 mod plan;
 mod solve;
 mod triangle;

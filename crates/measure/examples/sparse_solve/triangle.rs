@@ -1,7 +1,7 @@
 //! Lower-triangular matrices: taken from others, solved by a single process, and divided into
 //! levels.
 
-use nalgebra_sparse::CsrMatrix;
+use super::matrix::SparseMatrix;
 
 /// A lower-triangular matrix by rows, with the main diagonal apart. No element of that is zero.
 #[derive(Clone, Debug, Default)]
@@ -79,8 +79,8 @@ impl Triangle {
 
     /// The elements on and below the main diagonal; of one that is `unit`, the diagonal is taken to
     /// be one.
-    fn of(matrix: &CsrMatrix<f64>, values: &[f64], unit: bool) -> Result<Self, String> {
-        let rows = matrix.nrows();
+    fn of(matrix: &SparseMatrix, values: &[f64], unit: bool) -> Result<Self, String> {
+        let rows = matrix.rows();
         let mut triangle = Triangle {
             starts: vec![0],
             columns: Vec::new(),
@@ -88,9 +88,9 @@ impl Triangle {
             diagonal: vec![0.0; rows],
         };
         for (row, diagonal) in triangle.diagonal.iter_mut().enumerate() {
-            let places = matrix.row_offsets()[row]..matrix.row_offsets()[row + 1];
+            let places = matrix.starts[row]..matrix.starts[row + 1];
             for (&column, &value) in
-                matrix.col_indices()[places.clone()].iter().zip(&values[places])
+                matrix.column_indices[places.clone()].iter().zip(&values[places])
             {
                 if column <= row && !value.is_finite() {
                     return Err(format!("row {} has an element that became {value}", row + 1));
@@ -117,16 +117,16 @@ impl Triangle {
 }
 
 /// Returns true if no element lies above the main diagonal.
-pub(crate) fn is_lower(matrix: &CsrMatrix<f64>) -> bool {
-    matrix.triplet_iter().all(|(row, column, _)| column <= row)
+pub(crate) fn is_lower(matrix: &SparseMatrix) -> bool {
+    matrix.elements().all(|(row, column, _)| column <= row)
 }
 
 /// Returns the elements on and below the main diagonal.
 ///
 /// # Errors
 /// In words, when an element of the diagonal is missing or zero.
-pub(crate) fn lower_triangle(matrix: &CsrMatrix<f64>) -> Result<Triangle, String> {
-    Triangle::of(matrix, matrix.values(), false)
+pub(crate) fn lower_triangle(matrix: &SparseMatrix) -> Result<Triangle, String> {
+    Triangle::of(matrix, &matrix.values, false)
 }
 
 /// The lower factor, of unit diagonal, of the incomplete factorization without fill-in (Meijerink
@@ -135,11 +135,11 @@ pub(crate) fn lower_triangle(matrix: &CsrMatrix<f64>) -> Result<Triangle, String
 ///
 /// # Errors
 /// In words, when an element of the diagonal is missing or becomes zero.
-pub(crate) fn incomplete_factor(matrix: &CsrMatrix<f64>) -> Result<Triangle, String> {
-    let rows = matrix.nrows();
-    let starts = matrix.row_offsets();
-    let columns = matrix.col_indices();
-    let mut values = matrix.values().to_vec();
+pub(crate) fn incomplete_factor(matrix: &SparseMatrix) -> Result<Triangle, String> {
+    let rows = matrix.rows();
+    let starts = &matrix.starts;
+    let columns = &matrix.column_indices;
+    let mut values = matrix.values.clone();
     let mut diagonals = vec![0; rows];
     // Where the elements of the row at hand lie, by column.
     let mut places = vec![None; rows];
