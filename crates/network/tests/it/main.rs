@@ -19,5 +19,5 @@ mod sync {
 }
 
 fn main() -> std::process::ExitCode {
-    testing::run()
+    testing::run_on_threads(2)
 }
