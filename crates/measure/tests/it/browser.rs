@@ -322,31 +322,32 @@ fn drawing_and_script_find_the_same_round_numbers() {
         (1e-9, 1e12),
         (999.0, 1e5),
     ];
+    let mut calls = Vec::new();
+    let mut expected = Vec::new();
     for (name, rounding) in roundings {
         for (first, last) in ends {
             for wanted in [2, 5, 9] {
-                let call = |kind: &str| format!("{kind}({first:e}, {last:e}, {wanted}, '{name}')");
-                let script = format!(
-                    "(() => {{ {scripts}; return [{}, {}]; }})()",
-                    call("linearTicks"),
-                    call("logarithmicTicks")
-                );
-                let found: [Vec<f64>; 2] =
-                    serde_json::from_value(browser.evaluate(&script)).expect("numbers");
-                let expected = [
-                    ticks::linear(first, last, wanted, rounding),
-                    ticks::logarithmic(first, last, wanted, rounding),
-                ];
-                for (found, expected) in found.iter().zip(&expected) {
-                    let close =
-                        |(one, other): (&f64, &f64)| (one - other).abs() <= 1e-9 * other.abs();
-                    let same =
-                        found.len() == expected.len() && found.iter().zip(expected).all(close);
-                    assert!(same, "{}: {found:?}, not {expected:?}", call(name));
-                }
+                let arguments = format!("({first:e}, {last:e}, {wanted}, '{name}')");
+                calls.push(format!("linearTicks{arguments}"));
+                expected.push(ticks::linear(first, last, wanted, rounding));
+                calls.push(format!("logarithmicTicks{arguments}"));
+                expected.push(ticks::logarithmic(first, last, wanted, rounding));
             }
         }
     }
+    // In one script: the browser draws two pictures before and after each.
+    let mut results = |calls: &[String]| {
+        browser.evaluate(&format!("(() => {{ {scripts}; return [{}]; }})()", calls.join(", ")))
+    };
+    let found: Vec<Vec<f64>> = serde_json::from_value(results(&calls)).expect("numbers");
+    assert_eq!(found.len(), expected.len());
+    for ((found, expected), call) in found.iter().zip(&expected).zip(&calls) {
+        let close = |(one, other): (&f64, &f64)| (one - other).abs() <= 1e-9 * other.abs();
+        let same = found.len() == expected.len() && found.iter().zip(expected).all(close);
+        assert!(same, "{call}: {found:?}, not {expected:?}");
+    }
+    let mut calls = Vec::new();
+    let mut expected = Vec::new();
     for value in [0.0, 0.00012, 0.5, 1.0, 12.34567, 999.96, 1536.0, 12345.678, 1e6, 3.3e9, -2.5] {
         for (name, unit) in [
             ("bytes", Unit::Bytes),
@@ -355,11 +356,14 @@ fn drawing_and_script_find_the_same_round_numbers() {
             ("s", Unit::Time(1e-6)),
             ("", Unit::Plain),
         ] {
-            let found = browser.evaluate(&format!(
-                "(() => {{ {scripts}; return tickLabel(stepsOf('{name}'), {value}); }})()"
-            ));
-            assert_eq!(found, unit.tick(value), "{value} {name}");
+            calls.push(format!("tickLabel(stepsOf('{name}'), {value})"));
+            expected.push(unit.tick(value));
         }
+    }
+    let found: Vec<String> = serde_json::from_value(results(&calls)).expect("labels");
+    assert_eq!(found.len(), expected.len());
+    for ((found, expected), call) in found.iter().zip(&expected).zip(&calls) {
+        assert_eq!(found, expected, "{call}");
     }
 }
 

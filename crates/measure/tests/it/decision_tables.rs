@@ -1,9 +1,10 @@
 //! The parts on models, decisions and regret, made in a hurry on threads.
 
+use crate::run_on_threads;
 use ::models::machine::Fingerprint;
 use collectives::Collective;
 use measure::experiments::{decisions, models};
-use measure::harness::{Setting, run_on_threads};
+use measure::harness::Setting;
 use measure::results::{Part, Role, Value};
 
 testing::tests![

@@ -15,7 +15,7 @@ mod early_message;
 mod sparse_solve;
 
 use clap::Parser;
-use tradewind::local;
+use tradewind::{Communicator, Result};
 
 testing::tests![
     every_version_of_the_banded_solve_equals_the_serial_one,
@@ -27,6 +27,12 @@ testing::tests![
     a_file_that_is_no_system_is_refused_with_reasons,
     no_rounds_and_no_ranks_are_refused,
 ];
+
+/// Runs ranks while no other test has any.
+fn local(ranks: u32, body: impl Fn(Communicator) -> Result<()> + Sync) -> Result<()> {
+    let _cores = crate::cores();
+    tradewind::local(ranks, body)
+}
 
 /// One row, fewer rows than a queue holds, more of them; every version.
 fn every_version_of_the_banded_solve_equals_the_serial_one() {

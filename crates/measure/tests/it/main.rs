@@ -8,6 +8,24 @@ mod page_fixture;
 mod plogp;
 mod suite;
 
-fn main() -> std::process::ExitCode {
-    testing::run()
+use measure::harness::{Error, Experiment};
+use measure::results::Part;
+use std::process::ExitCode;
+use std::sync::{Mutex, MutexGuard, PoisonError};
+
+fn main() -> ExitCode {
+    testing::run_on_threads(2)
+}
+
+/// Lets one test at a time have ranks: they spin, bound to the same cores, and two jobs beside each
+/// other take three times as long as one after the other.
+fn cores() -> MutexGuard<'static, ()> {
+    static CORES: Mutex<()> = Mutex::new(());
+    CORES.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// Runs an experiment on threads while no other test has ranks.
+fn run_on_threads(experiment: &Experiment) -> Result<Part, Error> {
+    let _cores = cores();
+    measure::harness::run_on_threads(experiment)
 }

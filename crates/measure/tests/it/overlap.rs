@@ -15,6 +15,7 @@ testing::tests![
 
 /// The rows that all ranks get.
 fn measure(ranks: u32, cores: u32, engine: EngineKind, cases: &[Case]) -> Vec<Row> {
+    let _cores = crate::cores();
     let rows = Mutex::new(Vec::new());
     let outcome = tradewind::local_with(ranks, engine, |world| {
         let setting = Setting {

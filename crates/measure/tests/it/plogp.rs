@@ -1,9 +1,10 @@
 //! Parameters from a simulated transport of which they are known, and from the real one.
 #![expect(clippy::unwrap_used, reason = "a test that cannot make its own input should fail")]
 
+use crate::run_on_threads;
 use measure::experiments::find;
 use measure::experiments::plogp::{Lap, Plan, Reading, Survey, Transport, rounds_of};
-use measure::harness::{Setting, run_on_threads};
+use measure::harness::Setting;
 use models::parameters::{Parameters, Point};
 use proptest::prelude::*;
 use rand::rngs::StdRng;

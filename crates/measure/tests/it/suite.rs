@@ -1,8 +1,9 @@
 //! Every experiment of the suite, quickly and on threads: what its part looks like, never how long
 //! anything takes.
 
+use crate::run_on_threads;
 use measure::experiments::{EXPERIMENTS, find};
-use measure::harness::{Error, Experiment, Finding, JobShape, Setting, Step, run_on_threads};
+use measure::harness::{Error, Experiment, Finding, JobShape, Setting, Step};
 use measure::results::{Part, Point, Role};
 use std::collections::BTreeSet;
 
