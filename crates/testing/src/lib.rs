@@ -57,7 +57,7 @@ pub mod traffic;
 
 pub use need::Need;
 pub use part::{part, part_by};
-pub use runner::{run, run_on_threads};
+pub use runner::{run, run_in_processes, run_on_threads};
 
 #[doc(hidden)]
 pub mod registry {

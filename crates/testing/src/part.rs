@@ -1,6 +1,7 @@
 //! Functions of a test binary that run as processes of their own.
 
-use std::path::Path;
+use crate::runner::Test;
+use std::path::{Path, PathBuf};
 use std::process::{Command, ExitCode};
 
 /// Option of the command line, before the name of the part.
@@ -36,24 +37,35 @@ pub fn part(name: &str) -> Command {
 /// No part of this name is registered.
 pub fn part_by(name: &str, start: impl FnOnce(&Path) -> Command) -> Command {
     let part = find(name).unwrap_or_else(|| panic!("no part {name} is registered: {}", names()));
-    let program = std::env::current_exe().expect("a process can read the path of its program");
-    let mut command = start(&program);
+    let mut command = start(&program());
     command.args([OPTION, self::name(part.path)]);
     command
 }
 
-/// Runs the part that the command line names, if it names one.
+/// Returns a command that runs a test in a process of its own.
+pub(crate) fn test_as_part(test: &Test) -> Command {
+    let mut command = Command::new(program());
+    command.args([OPTION, name(test.path)]);
+    command
+}
+
+fn program() -> PathBuf {
+    std::env::current_exe().expect("a process can read the path of its program")
+}
+
+/// Runs the part or the test that the command line names, if it names one.
 pub(crate) fn run_part() -> Option<ExitCode> {
     let mut arguments = std::env::args().skip(1);
     if arguments.next().as_deref() != Some(OPTION) {
         return None;
     }
     let wanted = arguments.next().unwrap_or_default();
-    let Some(part) = find(&wanted) else {
+    let test = || inventory::iter::<Test>.into_iter().find(|test| name(test.path) == wanted);
+    let Some(run) = find(&wanted).map(|part| part.run).or_else(|| Some(test()?.run)) else {
         eprintln!("no part {wanted} is registered: {}", names());
         return Some(ExitCode::FAILURE);
     };
-    (part.run)();
+    run();
     Some(ExitCode::SUCCESS)
 }
 

@@ -1,7 +1,7 @@
 //! Runner of integration tests, with the command line of libtest.
 
 use crate::need::{Missing, Need};
-use crate::part::{name, run_part};
+use crate::part::{name, run_part, test_as_part};
 use libtest_mimic::{Arguments, Completion, Failed, FormatSetting, Trial};
 use std::backtrace::{Backtrace, BacktraceStatus};
 use std::cell::RefCell;
@@ -37,9 +37,22 @@ pub fn run() -> ExitCode {
     run_on_threads(1)
 }
 
+/// Runs each test in a process of its own. For tests that map and unmap memory all the time, as Loom
+/// does for the stacks of its threads: threads of one process would wait for each other's mapping.
+pub fn run_in_processes() -> ExitCode {
+    run_with(1, run_in_process)
+}
+
 /// Runs the tests on several threads a core, unless an option or RUST_TEST_THREADS says otherwise.
 /// For tests that wait for processes, nodes and time-outs as much as they compute.
 pub fn run_on_threads(threads_per_core: usize) -> ExitCode {
+    run_with(threads_per_core, run_on_thread)
+}
+
+/// Function that runs a test: on a thread or in a process.
+type RunTest = fn(&'static Test) -> Result<(), Failed>;
+
+fn run_with(threads_per_core: usize, run_test: RunTest) -> ExitCode {
     if let Some(code) = run_part() {
         return code;
     }
@@ -56,7 +69,7 @@ pub fn run_on_threads(threads_per_core: usize) -> ExitCode {
     let ignored = Ignored::default();
     let mut tests: Vec<&Test> = inventory::iter::<Test>.into_iter().collect();
     tests.sort_unstable_by_key(|test| name(test.path));
-    let trials: Vec<Trial> = tests.iter().map(|test| trial(test, &ignored)).collect();
+    let trials: Vec<Trial> = tests.iter().map(|test| trial(test, run_test, &ignored)).collect();
     for (test, trial) in tests.iter().zip(&trials) {
         if let [reason] = test.slow
             && arguments.is_ignored(trial)
@@ -85,7 +98,7 @@ fn accept_interrupts() {
     }
 }
 
-fn trial(test: &'static Test, ignored: &Ignored) -> Trial {
+fn trial(test: &'static Test, run_test: RunTest, ignored: &Ignored) -> Trial {
     let ignored = Arc::clone(ignored);
     Trial::ignorable_test(name(test.path), move || match first_missing(test.needs) {
         Some(missing) if tools_are_required() => {
@@ -96,7 +109,7 @@ fn trial(test: &'static Test, ignored: &Ignored) -> Trial {
             count(&ignored, format!("need {reason}"));
             Ok(Completion::ignored_with(format!("needs {reason}")))
         }
-        None => run_on_thread(test).map(|()| Completion::Completed),
+        None => run_test(test).map(|()| Completion::Completed),
     })
     .with_ignored_flag(!test.slow.is_empty())
 }
@@ -145,6 +158,17 @@ fn run_on_thread(test: &'static Test) -> Result<(), Failed> {
         Ok((Err(_), messages)) => Err(messages.join("\n").into()),
         Err(_) => Err("the thread of the test panicked while it ended".into()),
     }
+}
+
+/// Runs a test as a process, whose output is the reason if it fails.
+fn run_in_process(test: &'static Test) -> Result<(), Failed> {
+    let output = test_as_part(test).output();
+    let output = output.map_err(|error| format!("no process for the test: {error}"))?;
+    if output.status.success() {
+        return Ok(());
+    }
+    let text = String::from_utf8_lossy(&output.stderr);
+    Err(format!("{}\n{text}", output.status).into())
 }
 
 /// Records the messages of panics on threads of tests instead of printing them.

@@ -12,6 +12,12 @@ use crate::sync::{AtomicU32, AtomicU64, Ordering};
 use loom::thread;
 use std::sync::Arc;
 
+testing::tests![
+    two_senders_and_a_receiver_share_two_slots,
+    a_record_is_voided_and_appended_again,
+    a_sender_that_dies_costs_one_slot_until_it_is_recovered,
+];
+
 /// State, header, and two words that have to agree.
 const SLOT_WORDS: usize = 4;
 
@@ -144,19 +150,16 @@ fn what_is_appended_arrives(capacity: u64, polls: usize, values: [&'static [u64]
     });
 }
 
-#[test]
 fn two_senders_and_a_receiver_share_two_slots() {
     what_is_appended_arrives(2, 2, [&[1, 2], &[11]]);
 }
 
-#[test]
 fn a_record_is_voided_and_appended_again() {
     what_is_appended_arrives(3, 2, [&[1], &[11, 12]]);
 }
 
 /// One sender stops for good right after it has claimed its slot, before or after it wrote its
 /// header. The others and the receiver go on, and recover the slot.
-#[test]
 fn a_sender_that_dies_costs_one_slot_until_it_is_recovered() {
     for has_named_itself in [false, true] {
         model(2, move || {

@@ -14,7 +14,11 @@ mod ring_receiver;
 #[allow(dead_code, reason = "the models below use parts of it")]
 mod ring_sender;
 #[path = "../../src/basic/stamp.rs"]
-#[allow(unreachable_pub, reason = "the file is a library module")]
+#[allow(
+    unreachable_pub,
+    unused_imports,
+    reason = "the file is a library module, which runs its unit tests"
+)]
 mod stamp;
 #[path = "../../src/basic/words.rs"]
 #[allow(dead_code, reason = "the models below use parts of it")]
@@ -33,6 +37,18 @@ use stamp::{BasicHeader, Stamp};
 use std::ops::Deref;
 use std::sync::Arc;
 use std::time::Duration;
+
+testing::tests![
+    messages_arrive_once_and_in_order_over_two_laps,
+    messages_arrive_once_and_in_order_over_a_lap_with_more_preemptions,
+    one_store_publishes_a_whole_batch,
+    data_is_never_mistaken_for_a_stamp,
+    a_sleeping_sender_notices_a_closed_receiver,
+    an_event_request_races_with_a_message_safely,
+    each_request_for_an_event_is_answered,
+    a_ring_in_a_poll_set_hides_no_message,
+    a_sender_in_a_poll_set_needs_no_barrier_of_the_pollers,
+];
 
 /// The memory of a ring, the kernel's bucket of sleepers, the receiver's event, and the words of a
 /// poll set.
@@ -177,19 +193,16 @@ fn messages_arrive_once_and_in_order(messages: u64, preemptions: usize) {
     });
 }
 
-#[test]
 fn messages_arrive_once_and_in_order_over_two_laps() {
     messages_arrive_once_and_in_order(9, 1);
 }
 
-#[test]
 fn messages_arrive_once_and_in_order_over_a_lap_with_more_preemptions() {
     messages_arrive_once_and_in_order(5, 3);
 }
 
 /// The second message of each pair has a stamp that is written by a plain store, before the first
 /// one's release.
-#[test]
 fn one_store_publishes_a_whole_batch() {
     model(2, || {
         let (mut sender, mut receiver) = ends(8);
@@ -216,7 +229,6 @@ fn one_store_publishes_a_whole_batch() {
 
 /// Messages of two lines of a ring of eight, whose data look like the stamps that the receiver
 /// waits for at the places where it will look for them; and a skip at the end of each lap.
-#[test]
 fn data_is_never_mistaken_for_a_stamp() {
     model(2, || {
         let (mut sender, mut receiver) = ends(8);
@@ -238,7 +250,6 @@ fn data_is_never_mistaken_for_a_stamp() {
     });
 }
 
-#[test]
 fn a_sleeping_sender_notices_a_closed_receiver() {
     model(3, || {
         let (mut sender, mut receiver) = ends(4);
@@ -266,7 +277,6 @@ fn a_sleeping_sender_notices_a_closed_receiver() {
     });
 }
 
-#[test]
 fn an_event_request_races_with_a_message_safely() {
     for (when, enough) in [(Notify::Arrival, 1), (Notify::HalfFull, 2)] {
         model(3, move || {
@@ -299,7 +309,6 @@ fn an_event_request_races_with_a_message_safely() {
 }
 
 /// A second request is answered although the sender is at work on the first.
-#[test]
 fn each_request_for_an_event_is_answered() {
     model(3, || {
         let (mut sender, mut receiver) = ends(8);
@@ -345,7 +354,6 @@ impl Members for Ring<'_> {
 
 /// A ring that joins while messages are sent, and whose bit is cleared whenever a poller finds it
 /// empty.
-#[test]
 fn a_ring_in_a_poll_set_hides_no_message() {
     model(3, || {
         let (mut sender, mut receiver) = ends(8);
@@ -375,7 +383,6 @@ fn a_ring_in_a_poll_set_hides_no_message() {
 
 /// Pollers make no heavy barrier: the sender's own fence has to keep its message before its look at
 /// the bit.
-#[test]
 fn a_sender_in_a_poll_set_needs_no_barrier_of_the_pollers() {
     model(3, || {
         let (mut sender, mut receiver) = ends(8);

@@ -5,6 +5,7 @@
 #[allow(
     dead_code,
     unreachable_pub,
+    unused_imports,
     reason = "the files are library modules; the models below use parts of them"
 )]
 mod protocol {
@@ -22,6 +23,22 @@ use loom::sync::Arc;
 use loom::thread;
 use protocol::message::{CacheLineHeader, CacheLineMessage};
 use protocol::slots::CacheLineSlot;
+
+testing::tests![
+    two_senders_and_an_eager_voider_of_an_empty_ring,
+    two_senders_and_an_eager_voider_of_a_full_ring,
+    two_senders_and_an_eager_single_voider,
+    a_sender_and_two_receivers,
+    a_voided_slot_is_skipped_and_released,
+    a_slot_is_published_or_voided_and_never_both,
+    a_dead_claimer_costs_one_line_until_it_is_recovered,
+    a_dead_claimers_line_is_taken_over_once,
+    senders_recover_the_lines_of_the_dead,
+    the_next_claim_identifies_the_claimant,
+    an_abandoned_claim_leaves_a_consistent_ring,
+    what_was_claimed_before_closing_is_received_or_refused,
+    a_ring_that_changes_hands_takes_nothing_from_its_former_senders,
+];
 
 /// Slots, and one bit for each ended process, which the kernel reports in production.
 #[derive(Debug, Clone, Copy)]
@@ -219,22 +236,18 @@ fn two_senders_one_receiver<C: Consumers>(preemptions: usize, full: u64, tries: 
     if full == 0 { model(preemptions, body) } else { long_model(preemptions, body) }
 }
 
-#[test]
 fn two_senders_and_an_eager_voider_of_an_empty_ring() {
     two_senders_one_receiver::<Multi>(3, 0, 1);
 }
 
-#[test]
 fn two_senders_and_an_eager_voider_of_a_full_ring() {
     two_senders_one_receiver::<Multi>(2, 2, 2);
 }
 
-#[test]
 fn two_senders_and_an_eager_single_voider() {
     two_senders_one_receiver::<Single>(2, 1, 2);
 }
 
-#[test]
 fn a_sender_and_two_receivers() {
     model(2, || {
         let ring = Memory::used(2, 2);
@@ -261,7 +274,6 @@ fn a_sender_and_two_receivers() {
 
 /// A sender is so slow that its line is voided, passed by for some laps, and given back while
 /// others come round to it.
-#[test]
 fn a_voided_slot_is_skipped_and_released() {
     long_model(2, || {
         let ring = Memory::used(2, 0);
@@ -301,7 +313,6 @@ fn a_voided_slot_is_skipped_and_released() {
 }
 
 /// Publication, void and a second receiver meet.
-#[test]
 fn a_slot_is_published_or_voided_and_never_both() {
     model(3, || {
         let ring = Memory::used(2, 0);
@@ -334,7 +345,6 @@ fn a_slot_is_published_or_voided_and_never_both() {
 
 /// A sender dies at one of the steps of its sending. The others go on with the lines that are left,
 /// and get its own back.
-#[test]
 fn a_dead_claimer_costs_one_line_until_it_is_recovered() {
     for has_named_itself in [false, true] {
         model(2, move || {
@@ -367,7 +377,6 @@ fn a_dead_claimer_costs_one_line_until_it_is_recovered() {
 }
 
 /// Two find out at once that a sender has died, while a third goes on sending.
-#[test]
 fn a_dead_claimers_line_is_taken_over_once() {
     model(1, || {
         let ring = Memory::used(2, 0);
@@ -393,7 +402,6 @@ fn a_dead_claimers_line_is_taken_over_once() {
 
 /// Recovery needs no call: the senders do it when no line is left, and now and then
 /// when they pass.
-#[test]
 fn senders_recover_the_lines_of_the_dead() {
     model(0, || {
         let ring = Memory::used(2, 0);
@@ -409,7 +417,6 @@ fn senders_recover_the_lines_of_the_dead() {
 
 /// A dead sender's successor is between its claim and its header when a receiver has lost its
 /// policy.
-#[test]
 fn the_next_claim_identifies_the_claimant() {
     model(3, || {
         let ring = Memory::used(4, 0);
@@ -442,7 +449,6 @@ fn the_next_claim_identifies_the_claimant() {
     });
 }
 
-#[test]
 fn an_abandoned_claim_leaves_a_consistent_ring() {
     model(3, || {
         let ring = Memory::used(2, 0);
@@ -467,7 +473,6 @@ fn an_abandoned_claim_leaves_a_consistent_ring() {
     });
 }
 
-#[test]
 fn what_was_claimed_before_closing_is_received_or_refused() {
     model(3, || {
         let ring = Memory::used(2, 0);
@@ -501,7 +506,6 @@ fn what_was_claimed_before_closing_is_received_or_refused() {
 }
 
 /// A sender of the former queue may be anywhere in its sending when the ring gets a new owner.
-#[test]
 fn a_ring_that_changes_hands_takes_nothing_from_its_former_senders() {
     model(3, || {
         let ring = Memory::used(2, 0);

@@ -7,13 +7,22 @@ mod protocol {
     pub(crate) mod ring;
 }
 
-use crate::model::model;
+use crate::model::{assert_deadlock, model};
 use crate::sync::{AtomicU32, AtomicU64};
 use crate::wakeup::Wakeup;
 use loom::thread;
 use protocol::key;
 use protocol::ring::{Consumer, Producer, PutError, RingWords, TakeError};
 use std::sync::Arc;
+
+testing::tests![
+    three_laps_of_ordinary_values_arrive_in_order,
+    values_that_leave_every_word_as_it_was_arrive_too,
+    changed_and_unchanged_words_in_turn_keep_their_order,
+    the_words_before_the_last_one_are_visible_with_it,
+    the_words_before_an_unchanged_last_word_are_visible_with_the_notice,
+    without_the_second_poll_a_wakeup_is_lost,
+];
 
 const SLOTS: u64 = 2;
 
@@ -121,39 +130,32 @@ fn unchanged(position: u64, wire: u64) -> u64 {
     key::of_lap(position / SLOTS) ^ wire
 }
 
-#[test]
 fn three_laps_of_ordinary_values_arrive_in_order() {
     all_arrive::<0>((0..5).map(|value| ([], value)).collect());
 }
 
-#[test]
 fn values_that_leave_every_word_as_it_was_arrive_too() {
     // A fresh slot holds 0, so that even the first lap changes nothing.
     all_arrive::<0>((0..4).map(|position| ([], unchanged(position, 0))).collect());
 }
 
-#[test]
 fn changed_and_unchanged_words_in_turn_keep_their_order() {
     let wire = |position: u64| if position.is_multiple_of(2) { 0 } else { position };
     all_arrive::<0>((0..5).map(|position| ([], unchanged(position, wire(position)))).collect());
 }
 
-#[test]
 fn the_words_before_the_last_one_are_visible_with_it() {
     all_arrive::<1>((0..4).map(|value| ([10 + value], value)).collect());
 }
 
-#[test]
 fn the_words_before_an_unchanged_last_word_are_visible_with_the_notice() {
     all_arrive::<1>((0..4).map(|position| ([10 + position], unchanged(position, 0))).collect());
 }
 
 /// Omits the second poll after the announcement of the sleeper on purpose: the model has to find
 /// the lost wake-up.
-#[test]
-#[should_panic(expected = "deadlock")]
 fn without_the_second_poll_a_wakeup_is_lost() {
-    model(3, || {
+    let receive = || {
         let memory = Memory::new(1);
         let theirs = Arc::clone(&memory);
         let sender = thread::spawn(move || send::<0>(&theirs, &[([], 7)]));
@@ -164,5 +166,6 @@ fn without_the_second_poll_a_wakeup_is_lost() {
             memory.receiver_wakeup().disarm(armed);
         }
         sender.join().expect("the sender ends");
-    });
+    };
+    assert_deadlock(|| model(3, receive));
 }

@@ -8,6 +8,7 @@ pub(crate) mod ring;
 #[allow(
     dead_code,
     unreachable_pub,
+    unused_imports,
     reason = "the file is a library module; the models below use parts of it"
 )]
 pub(crate) mod slot;
@@ -21,6 +22,18 @@ use crate::sync::{AtomicU32, AtomicU64, Ordering};
 use loom::sync::Arc;
 use loom::thread;
 use ring::WordRing;
+
+testing::tests![
+    two_senders_and_a_receiver_of_a_full_ring,
+    two_senders_and_a_receiver_of_an_empty_ring,
+    two_senders_and_a_sole_receiver,
+    a_sender_and_two_receivers_of_a_full_ring,
+    a_sender_and_two_receivers_of_an_empty_ring,
+    a_stopped_sender_blocks_no_thread,
+    what_was_sent_before_closing_is_received_and_nothing_afterwards,
+    a_ring_that_changes_hands_takes_nothing_from_its_former_senders,
+    several_messages_are_taken_at_once_beside_another_receiver,
+];
 
 /// Zeroed memory of a ring.
 struct Memory {
@@ -139,17 +152,14 @@ fn two_senders_one_receiver<C: Consumers>(preemptions: usize, full: u64, tries: 
     if full == 0 { model(preemptions, body) } else { long_model(preemptions, body) }
 }
 
-#[test]
 fn two_senders_and_a_receiver_of_a_full_ring() {
     two_senders_one_receiver::<Multi>(2, 2, 2);
 }
 
-#[test]
 fn two_senders_and_a_receiver_of_an_empty_ring() {
     two_senders_one_receiver::<Multi>(3, 0, 2);
 }
 
-#[test]
 fn two_senders_and_a_sole_receiver() {
     two_senders_one_receiver::<Single>(2, 1, 2);
 }
@@ -178,18 +188,15 @@ fn a_sender_and_two_receivers(full: u64, tries: usize) {
     });
 }
 
-#[test]
 fn a_sender_and_two_receivers_of_a_full_ring() {
     a_sender_and_two_receivers(2, 3);
 }
 
-#[test]
 fn a_sender_and_two_receivers_of_an_empty_ring() {
     a_sender_and_two_receivers(0, 3);
 }
 
 /// A sender that commits and is then stopped for ever, before it moves the tail.
-#[test]
 fn a_stopped_sender_blocks_no_thread() {
     model(3, || {
         let ring = Memory::used(2, 0);
@@ -228,7 +235,6 @@ fn a_stopped_sender_blocks_no_thread() {
     });
 }
 
-#[test]
 fn what_was_sent_before_closing_is_received_and_nothing_afterwards() {
     model(3, || {
         let ring = Memory::used(2, 0);
@@ -259,7 +265,6 @@ fn what_was_sent_before_closing_is_received_and_nothing_afterwards() {
 }
 
 /// A sender of the former queue may be anywhere in its sending when the ring gets a new owner.
-#[test]
 fn a_ring_that_changes_hands_takes_nothing_from_its_former_senders() {
     model(3, || {
         let ring = Memory::new(2);
@@ -286,7 +291,6 @@ fn a_ring_that_changes_hands_takes_nothing_from_its_former_senders() {
     });
 }
 
-#[test]
 fn several_messages_are_taken_at_once_beside_another_receiver() {
     model(2, || {
         let ring = Memory::new(4);

@@ -79,3 +79,7 @@ mod slot_ring {
     reason = "the file is a library module; the models use parts of it"
 )]
 mod wakeup;
+
+fn main() -> std::process::ExitCode {
+    testing::run_in_processes()
+}

@@ -23,3 +23,11 @@ fn explore(preemptions: usize, default: usize, body: impl Fn() + Sync + Send + '
     builder.max_branches = 20_000;
     builder.check(body);
 }
+
+/// Asserts that a function panics because Loom has found a deadlock.
+pub(crate) fn assert_deadlock(run: impl FnOnce()) {
+    let panic = std::panic::catch_unwind(std::panic::AssertUnwindSafe(run));
+    let payload = panic.expect_err("the model has to fail");
+    let message = payload.downcast_ref::<String>().expect("a panic with a message");
+    assert!(message.contains("deadlock"), "{message}");
+}

@@ -13,6 +13,21 @@ use crate::wakeup::Wakeup;
 use loom::sync::Arc;
 use loom::thread;
 
+testing::tests![
+    a_sleeper_is_woken_for_each_of_two_messages,
+    two_sleepers_get_a_message_each,
+    a_sender_that_stops_before_it_rings_or_while_it_rings_does_not_silence_others,
+    a_sleeper_that_died_does_not_silence_the_word_for_others,
+    whoever_asks_for_an_event_sees_the_message_or_gets_the_event,
+    a_poller_is_woken_by_two_senders_to_one_queue,
+    a_poller_is_woken_by_senders_to_two_queues,
+    a_poller_is_woken_by_senders_to_queues_under_a_summary,
+    a_bit_that_was_left_standing_loses_no_message,
+    a_sender_that_stops_before_it_sets_its_bit_does_not_hide_others,
+    two_pollers_get_a_message_each,
+    the_lowest_queue_comes_first_and_unwanted_ones_wait,
+];
+
 fn word() -> AtomicU64 {
     AtomicU64::new(0)
 }
@@ -87,7 +102,6 @@ fn spawn<T: 'static, R: 'static>(
     thread::spawn(move || run(&shared))
 }
 
-#[test]
 fn a_sleeper_is_woken_for_each_of_two_messages() {
     model(3, || {
         let queue = WakingQueue::new();
@@ -97,7 +111,6 @@ fn a_sleeper_is_woken_for_each_of_two_messages() {
     });
 }
 
-#[test]
 fn two_sleepers_get_a_message_each() {
     model(3, || {
         let queue = WakingQueue::new();
@@ -109,7 +122,6 @@ fn two_sleepers_get_a_message_each() {
     });
 }
 
-#[test]
 fn a_sender_that_stops_before_it_rings_or_while_it_rings_does_not_silence_others() {
     for gets_to_the_kernel in [false, true] {
         model(3, move || {
@@ -135,7 +147,6 @@ fn a_sender_that_stops_before_it_rings_or_while_it_rings_does_not_silence_others
     }
 }
 
-#[test]
 fn a_sleeper_that_died_does_not_silence_the_word_for_others() {
     model(3, || {
         let queue = WakingQueue::new();
@@ -147,7 +158,6 @@ fn a_sleeper_that_died_does_not_silence_the_word_for_others() {
     });
 }
 
-#[test]
 fn whoever_asks_for_an_event_sees_the_message_or_gets_the_event() {
     for when in [Notify::Arrival, Notify::HalfFull] {
         model(3, move || {
@@ -268,22 +278,18 @@ fn a_poller_sleeps_for_two_senders(indices: &'static [usize], preemptions: usize
     });
 }
 
-#[test]
 fn a_poller_is_woken_by_two_senders_to_one_queue() {
     a_poller_sleeps_for_two_senders(&[5], 2);
 }
 
-#[test]
 fn a_poller_is_woken_by_senders_to_two_queues() {
     a_poller_sleeps_for_two_senders(&[5, 70], 2);
 }
 
-#[test]
 fn a_poller_is_woken_by_senders_to_queues_under_a_summary() {
     a_poller_sleeps_for_two_senders(&[511, 513], 2);
 }
 
-#[test]
 fn a_bit_that_was_left_standing_loses_no_message() {
     model(3, || {
         let set = Polled::new(&[5, 70]);
@@ -297,7 +303,6 @@ fn a_bit_that_was_left_standing_loses_no_message() {
     });
 }
 
-#[test]
 fn a_sender_that_stops_before_it_sets_its_bit_does_not_hide_others() {
     model(3, || {
         let set = Polled::new(&[5]);
@@ -314,7 +319,6 @@ fn a_sender_that_stops_before_it_sets_its_bit_does_not_hide_others() {
     });
 }
 
-#[test]
 fn two_pollers_get_a_message_each() {
     model(2, || {
         let set = Polled::new(&[5, 70]);
@@ -326,7 +330,6 @@ fn two_pollers_get_a_message_each() {
     });
 }
 
-#[test]
 fn the_lowest_queue_comes_first_and_unwanted_ones_wait() {
     loom::model(|| {
         let set = Polled::new(&[3, 64, 511]);

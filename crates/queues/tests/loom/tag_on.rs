@@ -10,6 +10,11 @@ use loom::cell::UnsafeCell;
 use loom::sync::Arc;
 use loom::thread;
 
+testing::tests![
+    a_buffer_is_written_only_when_all_readers_have_let_go,
+    a_message_that_is_opened_twice_takes_anothers_place_and_no_more,
+];
+
 struct Buffer {
     word: AtomicU64,
     data: UnsafeCell<u32>,
@@ -20,7 +25,6 @@ unsafe impl Sync for Buffer {}
 // SAFETY: as above.
 unsafe impl Send for Buffer {}
 
-#[test]
 fn a_buffer_is_written_only_when_all_readers_have_let_go() {
     model(3, || {
         let buffer = Arc::new(Buffer { word: AtomicU64::new(0), data: UnsafeCell::new(0) });
@@ -52,7 +56,6 @@ fn a_buffer_is_written_only_when_all_readers_have_let_go() {
     });
 }
 
-#[test]
 fn a_message_that_is_opened_twice_takes_anothers_place_and_no_more() {
     model(3, || {
         let word = Arc::new(AtomicU64::new(0));

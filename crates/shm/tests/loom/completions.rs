@@ -6,6 +6,13 @@ use loom::cell::UnsafeCell;
 use loom::sync::Arc;
 use loom::thread;
 
+testing::tests![
+    two_adders_wake_two_sleepers,
+    two_adders_wake_sleepers_of_different_thresholds,
+    only_the_adder_at_the_threshold_needs_to_wake,
+    setting_wakes_and_publishes,
+];
+
 /// The word and the data published through it. Loom's cells report any unordered access.
 struct Scene {
     done: Completion,
@@ -40,7 +47,6 @@ fn sleeper(
     })
 }
 
-#[test]
 fn two_adders_wake_two_sleepers() {
     explore(2, || {
         let scene = scene();
@@ -59,7 +65,6 @@ fn two_adders_wake_two_sleepers() {
     });
 }
 
-#[test]
 fn two_adders_wake_sleepers_of_different_thresholds() {
     explore(2, || {
         let scene = scene();
@@ -78,7 +83,6 @@ fn two_adders_wake_sleepers_of_different_thresholds() {
     });
 }
 
-#[test]
 fn only_the_adder_at_the_threshold_needs_to_wake() {
     explore(2, || {
         let scene = scene();
@@ -101,7 +105,6 @@ fn only_the_adder_at_the_threshold_needs_to_wake() {
     });
 }
 
-#[test]
 fn setting_wakes_and_publishes() {
     explore(3, || {
         let scene = scene();

@@ -103,3 +103,15 @@ fn explore(preemptions: usize, check: impl Fn() + Sync + Send + 'static) {
     model.preemption_bound = Some(preemptions);
     model.check(check);
 }
+
+/// Asserts that a function panics because Loom has found a deadlock.
+fn assert_deadlock(run: impl FnOnce()) {
+    let panic = std::panic::catch_unwind(std::panic::AssertUnwindSafe(run));
+    let payload = panic.expect_err("the model has to fail");
+    let message = payload.downcast_ref::<String>().expect("a panic with a message");
+    assert!(message.contains("deadlock"), "{message}");
+}
+
+fn main() -> std::process::ExitCode {
+    testing::run_in_processes()
+}

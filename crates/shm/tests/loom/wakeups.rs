@@ -1,12 +1,23 @@
 //! Models of the wake-up word, for both kinds of change.
 
-use crate::explore;
 use crate::futex::STOPS;
 use crate::sync::{AtomicU32, Ordering};
 use crate::wakeup::Wakeup;
+use crate::{assert_deadlock, explore};
 use Change::{ByExchange, ByStore};
 use loom::thread;
 use std::sync::Arc;
+
+testing::tests![
+    one_notifier_wakes_a_sleeper_for_each_change,
+    two_notifiers_wake_a_sleeper,
+    two_sleepers_are_woken,
+    a_notifier_that_is_killed_leaves_the_sleepers_to_the_next_one,
+    a_sleeper_that_is_killed_does_not_silence_the_word_for_others,
+    a_notifier_sees_the_closed_end_and_still_wakes_its_sleepers,
+    without_the_check_a_wakeup_by_exchange_is_lost,
+    without_the_check_a_wakeup_by_store_is_lost,
+];
 
 /// Operation by which notifiers make their change.
 #[derive(Clone, Copy)]
@@ -71,7 +82,6 @@ fn spawn(scene: &Arc<Scene>, run: impl FnOnce(&Scene) + 'static) -> thread::Join
     thread::spawn(move || run(&scene))
 }
 
-#[test]
 fn one_notifier_wakes_a_sleeper_for_each_change() {
     for change in BOTH {
         explore(3, move || {
@@ -87,7 +97,6 @@ fn one_notifier_wakes_a_sleeper_for_each_change() {
     }
 }
 
-#[test]
 fn two_notifiers_wake_a_sleeper() {
     explore(3, || {
         let scene = Scene::new(ByExchange);
@@ -98,7 +107,6 @@ fn two_notifiers_wake_a_sleeper() {
     });
 }
 
-#[test]
 fn two_sleepers_are_woken() {
     for change in BOTH {
         explore(2, move || {
@@ -113,7 +121,6 @@ fn two_sleepers_are_woken() {
 
 /// The notifier ends between its change and the load of the word, or in the system call. Another
 /// one wakes the sleeper in its place.
-#[test]
 fn a_notifier_that_is_killed_leaves_the_sleepers_to_the_next_one() {
     for reaches_the_kernel in [false, true] {
         explore(3, move || {
@@ -135,7 +142,6 @@ fn a_notifier_that_is_killed_leaves_the_sleepers_to_the_next_one() {
     }
 }
 
-#[test]
 fn a_sleeper_that_is_killed_does_not_silence_the_word_for_others() {
     for change in BOTH {
         explore(3, move || {
@@ -153,7 +159,6 @@ fn a_sleeper_that_is_killed_does_not_silence_the_word_for_others() {
     }
 }
 
-#[test]
 fn a_notifier_sees_the_closed_end_and_still_wakes_its_sleepers() {
     for change in BOTH {
         explore(3, move || {
@@ -184,14 +189,10 @@ fn without_the_check_a_wakeup_is_lost(change: Change) {
     });
 }
 
-#[test]
-#[should_panic(expected = "deadlock")]
 fn without_the_check_a_wakeup_by_exchange_is_lost() {
-    without_the_check_a_wakeup_is_lost(ByExchange);
+    assert_deadlock(|| without_the_check_a_wakeup_is_lost(ByExchange));
 }
 
-#[test]
-#[should_panic(expected = "deadlock")]
 fn without_the_check_a_wakeup_by_store_is_lost() {
-    without_the_check_a_wakeup_is_lost(ByStore);
+    assert_deadlock(|| without_the_check_a_wakeup_is_lost(ByStore));
 }

@@ -8,6 +8,7 @@ testing::tests![
     a_panic_is_a_failure_with_its_message,
     a_slow_test_is_ignored_with_its_reason,
     a_part_is_a_process_of_its_own,
+    a_test_as_a_part_fails_with_its_message,
     an_unknown_part_is_named,
 ];
 testing::tests![a_failure_on_demand];
@@ -74,6 +75,14 @@ fn a_part_is_a_process_of_its_own() {
     let output = command.args(["one", "two"]).output().expect("this program runs");
     assert!(output.status.success());
     assert_eq!(text(&output.stdout), "one+two\n");
+}
+
+fn a_test_as_a_part_fails_with_its_message() {
+    let output = run(&["--part", "runner::a_failure_on_demand"]);
+    assert_eq!(output.status.code(), Some(101));
+    let stderr = text(&output.stderr);
+    assert!(stderr.contains("the message of the failure"), "{stderr}");
+    assert!(run(&["--part", "runner::a_slow_test"]).status.success());
 }
 
 fn an_unknown_part_is_named() {
