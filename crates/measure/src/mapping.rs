@@ -309,7 +309,7 @@ mod tests {
     }
 
     #[test]
-    fn who_talks_is_put_together() {
+    fn communicating_ranks_are_put_together() {
         // 0 talks to 2 and 1 to 3; in turn both would talk across: 100 × 3 + 100 × 3, together 100
         // × 1 + 100 × 1.
         let mut traffic = Traffic::new(4);

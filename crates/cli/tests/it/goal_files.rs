@@ -14,7 +14,7 @@ testing::tests![
     a_file_is_not_converted_in_place,
     a_full_disk_is_reported,
     a_link_stays_a_link_and_rights_stay_as_they_were,
-    output_that_nobody_reads_is_a_failure_and_no_panic,
+    unread_output_is_a_failure_and_no_panic,
 ];
 
 const GOOD: &str = "num_ranks 2\nrank 0 {\na: send 8b to 1 tag 7\nb: calc 100\nb requires a\n}\nrank 1 {\nrecv 8b from 0 tag 7\n}\n";
@@ -209,7 +209,7 @@ fn a_link_stays_a_link_and_rights_stay_as_they_were() {
     assert_eq!(about.permissions().mode() & 0o777, 0o640);
 }
 
-fn output_that_nobody_reads_is_a_failure_and_no_panic() {
+fn unread_output_is_a_failure_and_no_panic() {
     let folder = Folder::new();
     let good = folder.file("good.goal", GOOD);
     let mut command = Command::new(env!("CARGO_BIN_EXE_tradewind"));

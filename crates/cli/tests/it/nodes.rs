@@ -19,7 +19,7 @@ testing::tests![
     a_node_that_vanishes_is_named,
     what_a_rank_has_sent_outlives_it,
     what_a_rank_has_sent_outlives_its_node_service,
-    who_demands_what_cannot_be_had_is_told_why,
+    an_unavailable_demand_is_refused_with_its_reason,
     without_an_address_the_way_out_is_named,
     a_link_that_is_down_for_a_second_costs_time_only,
     two_jobs_on_the_same_nodes_do_not_disturb_each_other,
@@ -168,7 +168,7 @@ fn both(words: &str) -> [Said; 2] {
     [Said::new(0, words), Said::new(1, words)]
 }
 
-fn who_demands_what_cannot_be_had_is_told_why() {
+fn an_unavailable_demand_is_refused_with_its_reason() {
     let testbed = nodes(2);
     for node in testbed.nodes() {
         // Shorter packets than the engine takes; the agent goes on.

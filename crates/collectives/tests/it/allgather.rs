@@ -15,7 +15,7 @@ fn check(algorithm: Algorithm, sizes: &Sizes) {
 }
 
 #[test]
-fn everybody_gets_all_blocks_in_rank_order() {
+fn all_ranks_get_all_blocks_in_rank_order() {
     for algorithm in Collective::Allgather.algorithms() {
         for ranks in rank_counts() {
             for bytes in [0, 1, 7] {

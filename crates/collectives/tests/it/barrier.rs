@@ -10,7 +10,7 @@ fn graphs(algorithm: Algorithm, ranks: u32) -> Vec<Graph> {
 }
 
 #[test]
-fn everybody_gets_out_when_all_are_in() {
+fn all_ranks_leave_when_all_have_entered() {
     for algorithm in Collective::Barrier.algorithms() {
         for ranks in rank_counts() {
             let graphs = graphs(*algorithm, ranks);
@@ -23,7 +23,7 @@ fn everybody_gets_out_when_all_are_in() {
 }
 
 #[test]
-fn nobody_gets_out_while_one_is_missing() {
+fn no_rank_leaves_while_one_is_missing() {
     for algorithm in Collective::Barrier.algorithms() {
         for ranks in rank_counts().filter(|ranks| *ranks > 1) {
             let graphs = graphs(*algorithm, ranks);

@@ -12,7 +12,7 @@ fn graphs(algorithm: Algorithm, ranks: u32, root: u32, bytes: u64, tuning: Tunin
 }
 
 #[test]
-fn everybody_gets_the_roots_bytes() {
+fn all_ranks_get_the_roots_bytes() {
     for algorithm in Collective::Bcast.algorithms() {
         for ranks in rank_counts() {
             for root in roots(ranks) {
@@ -55,7 +55,7 @@ fn every_root_and_degree_will_do() {
 }
 
 #[test]
-fn in_a_join_nobody_waits_for_anyone_but_the_root() {
+fn in_a_join_ranks_wait_for_the_root_only() {
     let graphs = graphs(Algorithm::Join, 5, 3, 8, Tuning::default());
     let inputs = vec![block(3, 0, 8); 5];
     let mut evaluation = Evaluation::new(&graphs, &inputs, Protocol::Eager, reference::apply, 1);
@@ -76,7 +76,7 @@ fn sent(graph: &Graph) -> u64 {
 }
 
 #[test]
-fn two_trees_use_everybodys_bandwidth_and_no_more() {
+fn two_trees_use_the_bandwidth_of_all_ranks_and_no_more() {
     for ranks in 2..=40 {
         let segments = 12;
         let bytes = 1200;

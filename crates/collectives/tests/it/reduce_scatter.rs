@@ -41,7 +41,7 @@ fn different(ranks: u32, unit: u64) -> Vec<u64> {
 }
 
 #[test]
-fn everybody_gets_its_block_of_the_sum() {
+fn each_rank_gets_its_block_of_the_sum() {
     for algorithm in Collective::ReduceScatter.algorithms() {
         for ranks in rank_counts() {
             let shapes =

@@ -45,7 +45,7 @@ fn check_all(apply: Apply, reduction: Reduction, inputs: &[Vec<u8>]) {
 }
 
 #[test]
-fn everybody_gets_the_sum_of_those_before_it() {
+fn each_rank_gets_the_sum_of_the_ranks_before_it() {
     for ranks in rank_counts() {
         for elements in [0, 1, 7] {
             check_all(apply, SHORT_SUM, &all_exact(DataType::I16, ranks, elements));

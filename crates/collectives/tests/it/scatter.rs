@@ -18,7 +18,7 @@ fn check(algorithm: Algorithm, root: u32, sizes: &Sizes) {
 }
 
 #[test]
-fn everybody_gets_its_block() {
+fn each_rank_gets_its_block() {
     for algorithm in Collective::Scatter.algorithms() {
         for ranks in rank_counts() {
             for root in roots(ranks) {

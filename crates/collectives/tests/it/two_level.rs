@@ -20,7 +20,7 @@ fn with_two_levels(collective: Collective) -> impl Iterator<Item = &'static Algo
 }
 
 #[test]
-fn everybody_gets_the_roots_bytes() {
+fn all_ranks_get_the_roots_bytes() {
     for algorithm in with_two_levels(Collective::Bcast) {
         for (ranks, per_node) in shapes() {
             for root in roots(ranks) {
@@ -64,7 +64,7 @@ fn the_root_gets_everything_combined_in_rank_order() {
 }
 
 #[test]
-fn everybody_gets_everything_combined() {
+fn all_ranks_get_the_combination_of_all_blocks() {
     for algorithm in with_two_levels(Collective::Allreduce) {
         for (ranks, per_node) in shapes() {
             let graph =
@@ -85,7 +85,7 @@ fn everybody_gets_everything_combined() {
 }
 
 #[test]
-fn everybody_gets_all_blocks() {
+fn all_ranks_get_all_blocks() {
     for algorithm in with_two_levels(Collective::Allgather) {
         for (ranks, per_node) in shapes() {
             let sizes: Vec<u64> = (0..u64::from(ranks)).map(|rank| rank * 5 % 4).collect();
@@ -106,7 +106,7 @@ fn everybody_gets_all_blocks() {
 }
 
 #[test]
-fn nobody_gets_out_of_a_barrier_while_one_is_missing() {
+fn no_rank_leaves_a_barrier_while_one_is_missing() {
     for algorithm in with_two_levels(Collective::Barrier) {
         for (ranks, per_node) in shapes() {
             let graph = |rank| two_level::barrier(rank, ranks, per_node, *algorithm).unwrap();

@@ -50,7 +50,7 @@ fn stream(
 }
 
 #[test]
-fn blocks_reach_whom_they_are_for_among_any_number_of_ranks() {
+fn blocks_arrive_at_their_destinations_among_any_number_of_ranks() {
     for count in [2, 3, 5, 8] {
         ranks(count, |communicator| {
             let me = communicator.rank();

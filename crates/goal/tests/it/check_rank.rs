@@ -134,7 +134,7 @@ fn blocks_lie_in_their_memory() {
 }
 
 #[test]
-fn bytes_without_a_place_are_in_nobodys_way() {
+fn bytes_without_a_place_conflict_with_none() {
     accepted(|graph, _| {
         graph.receive(Block::unplaced(u64::MAX), 1, 0);
         graph.receive(Block::unplaced(u64::MAX), 1, 0);

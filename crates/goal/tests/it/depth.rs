@@ -38,7 +38,7 @@ fn the_longest_path_leads_over_what_waits() {
 }
 
 #[test]
-fn who_waits_for_a_start_does_not_wait_for_the_message() {
+fn waiting_for_a_start_does_not_wait_for_the_message() {
     let mut graphs = graphs(2);
     graphs[0].send(data(), 1, 0);
     let receive = graphs[1].receive(data(), 0, 0);

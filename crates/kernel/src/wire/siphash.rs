@@ -65,7 +65,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn whoever_goes_on_gets_the_mac(words in proptest::collection::vec(any::<u64>(), 0..20), key in any::<[u64; 2]>()) {
+        fn a_continued_hash_gives_the_mac(words in proptest::collection::vec(any::<u64>(), 0..20), key in any::<[u64; 2]>()) {
             let bytes: &[u8] = bytemuck::cast_slice(&words);
             let mut state = State::after(&Key(key), bytes);
             state.take((bytes.len() as u64) << 56);

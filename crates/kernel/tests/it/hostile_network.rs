@@ -26,7 +26,7 @@ testing::tests![needs(Tap, Bpf):
     four_nodes_with_two_ranks_each,
     eight_nodes_with_two_ranks_each,
     while_packets_are_damaged_and_replayed,
-    what_is_lost_is_found_although_nobody_waits,
+    losses_are_found_although_no_rank_waits,
     a_link_that_is_down_for_a_second_costs_time_only,
     a_node_that_vanishes_is_an_error_in_bounded_time,
     two_jobs_and_a_stranger_on_the_same_nodes,
@@ -147,7 +147,7 @@ fn while_packets_are_damaged_and_replayed() {
 }
 
 /// No rank waits: the ranks only test, like programs that compute at the same time.
-fn what_is_lost_is_found_although_nobody_waits() {
+fn losses_are_found_although_no_rank_waits() {
     let (world, relay) = relayed(2, 1, 1500, JobKind::default());
     relay.set_faults(Faults::of_networks(0.1));
     let number = world.communicator();

@@ -11,7 +11,7 @@ use std::sync::Arc;
 use virtual_nodes::VirtualNodes;
 
 testing::tests![needs(Nodes, Bpf):
-    ranks_that_nobody_hears_have_the_program_run,
+    ranks_without_arriving_messages_have_the_program_run,
     runs_of_many_communicators_do_not_meet,
     runs_that_find_no_room_wait_for_it,
     operations_say_when_they_were_executed,
@@ -73,7 +73,7 @@ fn storm(here: &Rank, communicator: u32, rank: usize, ranks: usize) {
     here.release(prepared);
 }
 
-fn ranks_that_nobody_hears_have_the_program_run() {
+fn ranks_without_arriving_messages_have_the_program_run() {
     let testbed = VirtualNodes::new(2, 1500).expect("virtual nodes");
     let kind = JobKind { has_no_doorbell: true, ..JobKind::default() };
     let world = World::on(Arc::new(testbed), 1, 1500, kind);

@@ -64,7 +64,7 @@ mod tests {
     use std::os::unix::net::UnixStream;
 
     #[test]
-    fn who_does_not_answer_is_not_waited_for_without_end() {
+    fn a_process_manager_without_an_answer_is_a_time_out() {
         let (ours, _theirs) = UnixStream::pair().expect("sockets");
         let mut descriptor = Descriptor::new(ours.into(), Duration::ZERO);
         let error = descriptor.read(&mut [0; 8]).expect_err("nobody writes");

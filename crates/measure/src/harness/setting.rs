@@ -159,7 +159,7 @@ mod tests {
     }
 
     #[test]
-    fn everybody_shuffles_alike() {
+    fn all_ranks_shuffle_alike() {
         let setting = on_two_cores();
         let order = setting.shuffled(0..100);
         assert_eq!(order, setting.shuffled(0..100));

@@ -166,7 +166,7 @@ fn a_file_that_cannot_be_written_says_so() {
 }
 
 #[test]
-fn a_class_nobody_has_measured_is_stood_in_for_by_a_farther_one_of_the_same_node() {
+fn an_unmeasured_class_is_replaced_by_a_farther_one_of_the_same_node() {
     let machine = machine();
     let latency = |class| machine.costs(class).map(|costs| costs.network.latency());
     assert_eq!(latency(PairClass::SharedCache), Some(0.25)); // as the socket

@@ -63,7 +63,7 @@ fn one_message_on_one_core() {
 }
 
 #[test]
-fn whoever_comes_last_runs_what_waits_for_both() {
+fn the_last_to_arrive_runs_what_waits_for_both() {
     // Both ranks begin at 0. Rank 1 has an input of 128 bytes and so begins at 3; the operation of
     // rank 0 waits for both, and rank 1 executes it, at 3.5. Rank 0 sees that a crossing later.
     let mut program =

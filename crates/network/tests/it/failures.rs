@@ -22,18 +22,18 @@ use std::sync::Arc;
 use std::time::Duration;
 
 testing::tests![
-    who_leaves_after_starting_its_part_fails_nobody,
-    who_leaves_without_its_part_is_reported_to_everybody,
-    who_is_far_ahead_on_its_own_node_is_held_back,
+    leaving_after_starting_its_part_fails_no_rank,
+    leaving_without_its_part_is_reported_to_all_ranks,
+    a_rank_far_ahead_on_its_own_node_is_held_back,
     ranks_in_different_collectives_are_told_apart,
     a_node_that_ends_without_a_word_is_unreachable,
-    a_rank_gone_mad_harms_nobody_else,
+    a_corrupt_rank_harms_no_other_rank,
     strangers_are_refused_and_the_job_connects_all_the_same,
     a_node_that_was_turned_away_comes_again,
     another_jobs_key_opens_nothing,
     a_node_that_is_not_there_is_named,
     wrong_calls_are_refused,
-    a_run_says_whom_it_waits_for,
+    a_run_names_the_ranks_it_waits_for,
     ranks_that_have_exited_are_listed,
 ];
 
@@ -49,7 +49,7 @@ fn end(client: &AgentClient, ticket: network::backend::RunId) -> Result<(), Erro
 
 /// A rank may leave as soon as it has started its part, without waiting: its agent carries it
 /// through.
-fn who_leaves_after_starting_its_part_fails_nobody() {
+fn leaving_after_starting_its_part_fails_no_rank() {
     for each in [1, 2] {
         let outcomes = run_job(&nodes(4, each), Wires::Tcp, |rank, client| {
             let prepared = register(&client, &world(0, rank, 4), &barrier_of(rank, 4));
@@ -65,7 +65,7 @@ fn who_leaves_after_starting_its_part_fails_nobody() {
 
 /// Those who wait for a rank that has left learn so, also those who wait for it through others
 /// only.
-fn who_leaves_without_its_part_is_reported_to_everybody() {
+fn leaving_without_its_part_is_reported_to_all_ranks() {
     for wires in [Wires::Memory, Wires::Tcp] {
         let outcomes = run_job(&nodes(5, 1), wires, |rank, client| {
             let prepared = register(&client, &world(0, rank, 5), &barrier_of(rank, 5));
@@ -79,7 +79,7 @@ fn who_leaves_without_its_part_is_reported_to_everybody() {
 
 /// A rank that is far ahead of another one of its node is held back: what it has sent takes memory
 /// of their agent.
-fn who_is_far_ahead_on_its_own_node_is_held_back() {
+fn a_rank_far_ahead_on_its_own_node_is_held_back() {
     const BYTES: usize = 8 << 10;
     // Twice a window.
     const RUNS: u64 = 2048;
@@ -169,7 +169,7 @@ proptest! {
     #![proptest_config(ProptestConfig { failure_persistence: None, cases: 48, ..ProptestConfig::default() })]
 
     /// A rank that writes anything into its region harms neither its agent nor the other ranks there.
-    fn a_rank_gone_mad_harms_nobody_else(
+    fn a_corrupt_rank_harms_no_other_rank(
         entries in proptest::collection::vec(any::<[u8; 4]>(), 1..20),
         words in proptest::collection::vec(any::<u64>(), 160),
         published in prop_oneof![0..20u64, any::<u64>()],
@@ -378,7 +378,7 @@ fn end_with(client: &AgentClient, ticket: network::backend::RunId) -> Result<(),
     client.fetch(ticket, &mut [&mut []])
 }
 
-fn a_run_says_whom_it_waits_for() {
+fn a_run_names_the_ranks_it_waits_for() {
     let clients = local::connect(&nodes(4, 2)).expect("sockets");
     let ticket = |rank: u32| {
         let prepared = register(&clients[rank as usize], &world(0, rank, 4), &barrier_of(rank, 4));

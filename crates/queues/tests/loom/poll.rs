@@ -18,7 +18,7 @@ testing::tests![
     two_sleepers_get_a_message_each,
     a_sender_that_stops_before_it_rings_or_while_it_rings_does_not_silence_others,
     a_sleeper_that_died_does_not_silence_the_word_for_others,
-    whoever_asks_for_an_event_sees_the_message_or_gets_the_event,
+    arming_an_event_sees_the_message_or_gets_the_event,
     a_poller_is_woken_by_two_senders_to_one_queue,
     a_poller_is_woken_by_senders_to_two_queues,
     a_poller_is_woken_by_senders_to_queues_under_a_summary,
@@ -158,7 +158,7 @@ fn a_sleeper_that_died_does_not_silence_the_word_for_others() {
     });
 }
 
-fn whoever_asks_for_an_event_sees_the_message_or_gets_the_event() {
+fn arming_an_event_sees_the_message_or_gets_the_event() {
     for when in [Notify::Arrival, Notify::HalfFull] {
         model(3, move || {
             let queue = Arc::new((Ring::new(), AtomicU32::new(0), AtomicU32::new(0)));

@@ -15,11 +15,11 @@ testing::tests![
     ranks_in_different_collectives_are_told,
     hundreds_of_every_kind_may_be_under_way,
     roots_and_leaves_may_run_far_ahead,
-    dropped_requests_hold_nobody_up,
+    dropped_requests_delay_no_rank,
     a_function_that_panics_leaves_the_communicator_usable,
     elements_of_no_size_are_elements,
     persistent_collectives_with_roots_and_sizes_can_be_started_again_and_again,
-    long_blocks_for_a_neighbour_who_expects_others_are_found_out,
+    long_blocks_for_a_neighbour_that_expects_others_are_detected,
     every_rank_refuses_an_algorithm_of_another_collective,
 ];
 
@@ -254,7 +254,7 @@ fn roots_and_leaves_may_run_far_ahead() {
     .expect("those behind catch up");
 }
 
-fn dropped_requests_hold_nobody_up() {
+fn dropped_requests_delay_no_rank() {
     for kind in KINDS {
         kind.run(3, |world| {
             for round in 0..200u32 {
@@ -354,7 +354,7 @@ fn persistent_collectives_with_roots_and_sizes_can_be_started_again_and_again() 
     }
 }
 
-fn long_blocks_for_a_neighbour_who_expects_others_are_found_out() {
+fn long_blocks_for_a_neighbour_that_expects_others_are_detected() {
     // Long enough for a stream, whatever the type.
     const COUNT: usize = 5000;
     // What rank 0 has for rank 1 and what that expects.

@@ -8,13 +8,13 @@ use tradewind::{Error, Op, local};
 
 testing::tests![
     a_pipeline_of_channels_carries_every_value_in_order,
-    everybody_writes_to_everybody,
+    all_ranks_write_to_all_ranks,
     wide_messages_carry_their_bytes,
     windows_are_worked_on_from_afar,
     what_cannot_be_made_is_refused_on_every_rank,
     every_rank_has_its_place_in_a_pipeline,
     a_bulk_link_carries_messages_of_any_length_one_way,
-    who_waits_for_ranks_that_have_gone_is_told,
+    waiting_for_ranks_that_have_left_is_an_error,
 ];
 
 fn name(rank: u32) -> SourceName {
@@ -49,7 +49,7 @@ fn a_pipeline_of_channels_carries_every_value_in_order() {
     }
 }
 
-fn everybody_writes_to_everybody() {
+fn all_ranks_write_to_all_ranks() {
     const EACH: u64 = 300;
     for ranks in [1, 2, 4] {
         local(ranks, |world| {
@@ -178,7 +178,7 @@ fn a_bulk_link_carries_messages_of_any_length_one_way() {
     .expect("the job succeeds");
 }
 
-fn who_waits_for_ranks_that_have_gone_is_told() {
+fn waiting_for_ranks_that_have_left_is_an_error() {
     use queues::queue::{RecvError, SendError};
     local(3, |world| {
         let mut words = world.express(16)?;

@@ -11,16 +11,16 @@ use tradewind::{
 testing::tests![
     any_number_of_collectives_may_be_under_way,
     large_collectives_may_be_under_way_in_numbers_too,
-    dropped_and_forgotten_requests_hold_nobody_up,
+    dropped_and_forgotten_requests_delay_no_rank,
     test_says_when_and_wait_any_says_which,
     communicators_never_take_each_others_messages,
     threads_of_a_rank_may_share_it,
-    ranks_in_different_collectives_are_told_who_is_where,
+    an_error_of_ranks_in_different_collectives_names_where_each_is,
     ranks_with_different_sizes_are_told_so,
     a_linked_collective_that_meets_another_is_found_too,
     a_rank_that_leaves_or_panics_is_named,
     communicators_without_the_failed_rank_remain_usable,
-    a_time_out_names_who_has_not_come_and_can_be_waited_out,
+    a_time_out_names_the_missing_ranks_and_can_be_waited_out,
     wrong_arguments_are_refused_before_anything_starts,
     sizes_that_take_different_ways_are_told_apart_before_any_work,
     a_communicator_may_go_while_others_still_fetch_from_it,
@@ -68,7 +68,7 @@ fn large_collectives_may_be_under_way_in_numbers_too() {
     .expect("all of them complete");
 }
 
-fn dropped_and_forgotten_requests_hold_nobody_up() {
+fn dropped_and_forgotten_requests_delay_no_rank() {
     for kind in KINDS {
         kind.run(3, |world| {
             for round in 0..300u32 {
@@ -199,7 +199,7 @@ fn with_an_odd_rank(
     errors.into_inner().expect("nobody panicked")
 }
 
-fn ranks_in_different_collectives_are_told_who_is_where() {
+fn an_error_of_ranks_in_different_collectives_names_where_each_is() {
     // Nobody looks around before everyone has come.
     let gate = std::sync::Barrier::new(4);
     let errors = with_an_odd_rank(
@@ -316,7 +316,7 @@ fn communicators_without_the_failed_rank_remain_usable() {
     assert!(matches!(outcome, Err(Error::Panicked { rank: 2, .. })), "{outcome:?}");
 }
 
-fn a_time_out_names_who_has_not_come_and_can_be_waited_out() {
+fn a_time_out_names_the_missing_ranks_and_can_be_waited_out() {
     let gate = std::sync::Barrier::new(2);
     local(2, |world| {
         if world.rank() == 1 {

@@ -16,7 +16,7 @@ testing::tests![
     a_node_without_ranks_is_no_node,
     ranks_in_different_collectives_are_told,
     a_rank_that_leaves_is_named_by_its_number_in_the_communicator,
-    who_waits_for_other_nodes_does_not_keep_its_own_waiting,
+    waiting_for_other_nodes_does_not_delay_the_own_node,
 ];
 
 fn splits_of_a_job_on_several_nodes_are_communicators_like_any_other() {
@@ -352,7 +352,7 @@ fn a_rank_that_leaves_is_named_by_its_number_in_the_communicator() {
     .expect("the others are not to blame");
 }
 
-fn who_waits_for_other_nodes_does_not_keep_its_own_waiting() {
+fn waiting_for_other_nodes_does_not_delay_the_own_node() {
     local_nodes(&[2, 1], |world| {
         let here = world.split_by_node()?;
         // More than there are slots for: some are started by later calls of each rank.

@@ -11,7 +11,7 @@ testing::tests![
     two_jobs_do_not_meet,
     a_killed_rank_is_named,
     the_death_of_the_service_is_told_to_every_rank,
-    a_rank_that_nobody_starts_is_named,
+    a_rank_that_is_not_started_is_named,
     a_rank_that_is_started_twice_is_told_so,
     a_missing_command_is_explained,
     the_command_is_found_in_the_path,
@@ -104,7 +104,7 @@ fn the_death_of_the_service_is_told_to_every_rank() {
     }
 }
 
-fn a_rank_that_nobody_starts_is_named() {
+fn a_rank_that_is_not_started_is_named() {
     let name = job_name("absent");
     let variables = [("TRADEWIND_JOB", &*name), ("TRADEWIND_RANK", "1"), ("TRADEWIND_SIZE", "2")];
     let line = Line::command(Command::new("env")).program("joins").variable("ROUNDS", "1");

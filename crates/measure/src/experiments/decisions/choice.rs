@@ -216,7 +216,7 @@ mod tests {
     }
 
     #[test]
-    fn a_join_wins_where_nobody_can_tell() {
+    fn a_join_wins_where_times_cannot_decide() {
         let of = |join: [f64; 3], ring: [f64; 3]| {
             let time =
                 |[lower, median, upper]: [f64; 3]| Time { median, quartiles: [lower, upper] };

@@ -187,7 +187,7 @@ mod tests {
     }
 
     #[test]
-    fn a_look_before_everybody_has_started_does_not_count() {
+    fn a_poll_before_all_have_started_does_not_count() {
         let early = Lap { unattended: false, ..lap(0, 0, 1000) };
         let late = lap(0, 2000, 3000);
         let laps = |over| RankTimes { alone: Vec::new(), over: vec![over], others_us: 0.0 };
