@@ -49,6 +49,7 @@
 //! `--nocapture`, a panic that a test catches prints nothing.
 
 pub mod conformance;
+mod entry;
 mod need;
 mod part;
 pub mod relay;
@@ -62,8 +63,8 @@ pub use runner::{run, run_in_processes, run_on_threads};
 #[doc(hidden)]
 pub mod registry {
     //! Contents of the macros.
-    pub use crate::part::Part;
-    pub use crate::runner::Test;
+    pub use crate::entry::Part;
+    pub use crate::entry::Test;
     pub use inventory;
 }
 

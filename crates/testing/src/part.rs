@@ -1,22 +1,11 @@
 //! Functions of a test binary that run as processes of their own.
 
-use crate::runner::Test;
+use crate::entry::{Part, Test};
 use std::path::{Path, PathBuf};
 use std::process::{Command, ExitCode};
 
 /// Option of the command line, before the name of the part.
 const OPTION: &str = "--part";
-
-/// Function registered by [`parts!`](crate::parts).
-#[derive(Debug)]
-pub struct Part {
-    /// Module path and name.
-    pub path: &'static str,
-    /// Body of the process.
-    pub run: fn(),
-}
-
-inventory::collect!(Part);
 
 /// Returns a command that runs a registered part in a process of its own.
 ///

@@ -1,5 +1,6 @@
 //! Runner of integration tests, with the command line of libtest.
 
+use crate::entry::Test;
 use crate::need::{Missing, Need};
 use crate::part::{name, run_part, test_as_part};
 use libtest_mimic::{Arguments, Completion, Failed, FormatSetting, Trial};
@@ -13,21 +14,6 @@ use std::thread;
 
 /// Variable that turns missing tools into failures.
 const REQUIRE_TOOLS: &str = "TRADEWIND_REQUIRE_TOOLS";
-
-/// Function registered by [`tests!`](crate::tests).
-#[derive(Debug)]
-pub struct Test {
-    /// Module path and name.
-    pub path: &'static str,
-    /// Body of the test.
-    pub run: fn(),
-    /// Tools and rights without which it is ignored.
-    pub needs: &'static [Need],
-    /// Reason why it runs only on request; none or one.
-    pub slow: &'static [&'static str],
-}
-
-inventory::collect!(Test);
 
 /// Number of ignored tests by reason.
 type Ignored = Arc<Mutex<BTreeMap<String, usize>>>;
@@ -68,7 +54,8 @@ fn run_with(threads_per_core: usize, run_test: RunTest) -> ExitCode {
     }
     let ignored = Ignored::default();
     let mut tests: Vec<&Test> = inventory::iter::<Test>.into_iter().collect();
-    tests.sort_unstable_by_key(|test| name(test.path));
+    // Tests on virtual nodes wait more than they compute. First, they do not end the run alone.
+    tests.sort_unstable_by_key(|test| (test.needs.is_empty(), name(test.path)));
     let trials: Vec<Trial> = tests.iter().map(|test| trial(test, run_test, &ignored)).collect();
     for (test, trial) in tests.iter().zip(&trials) {
         if let [reason] = test.slow

@@ -130,15 +130,15 @@ impl RankLiveness for Ranks {
             return group.exit_of(rank).map(|_| rank);
         }
         let mut left = None;
-        let mut everybody = true;
+        let mut all_have_one = true;
         for rank in (0..group.size()).filter(|rank| *rank != group.rank()) {
             match group.exit_of(rank) {
-                None => everybody = false,
+                None => all_have_one = false,
                 Some(Exit::Left) => left = Some(rank),
                 Some(_) => return Some(rank),
             }
         }
-        left.filter(|_| everybody)
+        left.filter(|_| all_have_one)
     }
 }
 

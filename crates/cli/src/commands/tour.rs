@@ -56,11 +56,13 @@ fn introduction(ranks: u32) -> String {
     format!(
         "\
 {}. Each rank starts a collective, computes without another call, and only then waits for the result.
-Who works on the collective meanwhile? With the engine `caller`, nobody: a rank's part is done in its own calls, as in
-most libraries. With `peers`, whoever completes what a part has waited for also does that part, whichever rank's it is.
+With the engine `caller`, a rank executes its operations in its own calls only, as in most libraries, so the
+collective makes no progress during the computation. With `peers`, the rank that completes an operation also executes
+the operations that depend on it, for any rank.
 
-Trust \"exposed\", the time that the collective adds to the computation, and \"unattended\", how often it was found
-complete before its rank made another call. \"Overlap\" flatters slow collectives. \"CPU stolen\" is of all processes.",
+\"Exposed\" is the time that the collective adds to the computation. \"Unattended\" is the share of the runs that were
+complete before their rank made another call. \"Overlap\" favours slow collectives: compare the other two. \"CPU
+stolen\" is the processor time that all processes together took from the computation.",
         ranks_on_cores(ranks),
     )
 }

@@ -14,5 +14,5 @@ mod shell_support;
 mod suite;
 
 fn main() -> std::process::ExitCode {
-    testing::run_on_threads(2)
+    testing::run_on_threads(3)
 }

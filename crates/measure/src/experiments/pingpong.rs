@@ -62,9 +62,9 @@ fn outline(setting: &Setting) -> Part {
                   nothing, so the bytes go where they are wanted as they come (the report's forced \
                   messages). Not posted: the receive waits for something else, so messages up to \
                   the eager limit wait in a mailbox and longer ones wait for the receive \
-                  (unforced). Engine caller: each rank does its own part in its own calls, as in \
-                  the report. Peers: whoever completes something does what that enabled, so that \
-                  one rank may do both halves of a round trip. Wide queue and bulk are the queues' \
+                  (unforced). Engine caller: a rank executes its operations in its own calls, \
+                  as in the report. Peers: the rank that completes an operation also executes those \
+                  that depend on it, so one rank may execute both halves of a round trip. Wide queue and bulk are the queues' \
                   paths beside the schedules. The first pass is discarded; a point is a time for \
                   each lap."
         .to_owned();

@@ -137,7 +137,7 @@ fn in_levels() -> Vec<Measure> {
     };
     let among_neighbors =
         among(ExchangePattern::Torus, &[LevelScheme::Direct, LevelScheme::TwoLevels]);
-    among(ExchangePattern::Everybody, &LevelScheme::ALL).chain(among_neighbors).collect()
+    among(ExchangePattern::AllRanks, &LevelScheme::ALL).chain(among_neighbors).collect()
 }
 
 fn table(arguments: &Arguments, nodes: u32, rows: &[Row]) -> String {

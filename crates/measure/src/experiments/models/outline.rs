@@ -38,9 +38,9 @@ pub(super) fn outline(setting: &Setting, ranks: &[u32], operations: &[Collective
                   from a common start until the slowest rank is done, on the fastest of several \
                   visits. Dashed are predictions. Those named pLogP come from the formulas of \
                   tables 1 to 3 and the parameters in machine.json, with what a run costs besides \
-                  its messages: each rank works for itself. Those named sharing come from playing \
-                  through what the engine does: whoever enables an operation executes it, for \
-                  whichever rank it is, and ranks of one core take turns; its constants are fitted \
+                  its messages: each rank works for itself. Those named sharing come from a \
+                  simulation of the engine: the rank that enables an operation executes it, for \
+                  any rank, and ranks of one core take turns; its constants are fitted \
                   to the simplest algorithm of each operation, which the tables mark, and predict \
                   all others."
             .to_owned();

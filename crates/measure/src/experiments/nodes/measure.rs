@@ -48,7 +48,7 @@ pub enum Measure {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ExchangePattern {
     /// Each rank with all ranks.
-    Everybody,
+    AllRanks,
     /// Each rank with its four neighbours on a torus of two dimensions.
     Torus,
 }

@@ -111,13 +111,13 @@ impl Kind {
             Kind::Start => ("start with one send", Unit::Microseconds),
             Kind::Operation => ("operation in one activation", Unit::Nanoseconds),
             Kind::Reduction => ("greater of two f32 vectors", Unit::Microseconds),
-            Kind::Exchange(ExchangePattern::Everybody) => {
+            Kind::Exchange(ExchangePattern::AllRanks) => {
                 ("alltoall, called by all ranks", Unit::Microseconds)
             }
-            Kind::ExchangeByOne(ExchangePattern::Everybody) => {
+            Kind::ExchangeByOne(ExchangePattern::AllRanks) => {
                 ("alltoall, one thread for all ranks", Unit::Microseconds)
             }
-            Kind::ExchangeCost(ExchangePattern::Everybody) => {
+            Kind::ExchangeCost(ExchangePattern::AllRanks) => {
                 ("processor time of an alltoall by one thread", Unit::Microseconds)
             }
             Kind::Exchange(ExchangePattern::Torus) => {

@@ -237,7 +237,7 @@ fn graph(
         (Measure::Reduction { bytes }, _) => {
             programs::reduction(rank, ranks, bytes, if longer { 9 } else { 1 })
         }
-        (Measure::Exchange { pattern: ExchangePattern::Everybody, bytes, form }, true) => {
+        (Measure::Exchange { pattern: ExchangePattern::AllRanks, bytes, form }, true) => {
             programs::alltoall(rank, ranks, per_node, bytes, form)?
         }
         (Measure::Exchange { pattern: ExchangePattern::Torus, bytes, form }, true) => {
@@ -426,7 +426,7 @@ mod tests {
         let two = NonZeroU32::new(2).expect("not zero");
         let candidates = [Candidate::new("agent", carriers.collect()).with_ranks_per_node(two)];
         let setting = Setting { rounds: 1, calls: 3, computation_us: 1.0 };
-        let measures = [ExchangePattern::Everybody, ExchangePattern::Torus].map(|pattern| {
+        let measures = [ExchangePattern::AllRanks, ExchangePattern::Torus].map(|pattern| {
             [LevelScheme::Direct, LevelScheme::TwoLevels].map(|form| Measure::Exchange {
                 pattern,
                 bytes: 8,

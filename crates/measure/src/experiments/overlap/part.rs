@@ -67,10 +67,10 @@ fn outline() -> Part {
     let mut part = Part::new("overlap", "Overlap");
     part.about = "Every rank starts a collective, computes for a fixed number of steps without \
                   another call, and waits; what that takes more than the computation alone is the \
-                  exposed time. Both engines compute equally long. Engine caller: each rank's part \
-                  is done in its own calls. Engine peers: whoever completes something does what \
-                  that enabled. Trust the exposed time: overlap in percent flatters slow \
-                  collectives."
+                  exposed time. Both engines compute equally long. Engine caller: a rank \
+                  executes its operations in its own calls. Engine peers: the rank that completes \
+                  an operation also executes those that depend on it. Compare exposed times: \
+                  overlap in percent favours slow collectives."
         .to_owned();
     part.source =
         "Schneider et al. 2011, sections 4.2 and 4.3; Hoefler, Lumsdaine and Rehm, SC 2007"

@@ -20,7 +20,7 @@ pub(super) fn figures() -> [Figure; 2] {
         Axis::microseconds("time of a message").logarithmic(),
     );
     paging.caption =
-        "Each message of a round trip goes to memory that nobody has touched, or to the same \
+        "Each message of a round trip goes to memory that was never touched, or to the same \
                       memory again; the first run of a schedule touches the library's own memory \
                       too. Everything else in this suite is measured in touched memory, after a \
                       first pass."
