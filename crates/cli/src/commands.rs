@@ -17,6 +17,7 @@ mod serve_names;
 mod tour;
 mod trace;
 mod tune;
+mod values;
 
 use crate::failure::Failure;
 use crate::format::Format;

@@ -7,7 +7,7 @@ mod goal_file;
 mod logger;
 mod trace;
 
-use clap::{CommandFactory, Parser};
+use clap::{CommandFactory, FromArgMatches, Parser};
 use std::process::ExitCode;
 
 /// Collectives that run in the background, among the processes of one node or several.
@@ -32,7 +32,9 @@ Exit statuses:
              126 when the program may not be executed, 127 when there is no such program";
 
 fn main() -> ExitCode {
-    let Arguments { command, format } = Arguments::parse();
+    let matches = with_negative_numbers(Arguments::command()).get_matches();
+    let arguments = Arguments::from_arg_matches(&matches);
+    let Arguments { command, format } = arguments.unwrap_or_else(|error| error.exit());
     logger::install();
     // Ranks start the node service; their launcher has reported its variables.
     if !matches!(command, commands::Command::Serve(_) | commands::Command::ServeNames(_)) {
@@ -45,4 +47,14 @@ fn main() -> ExitCode {
             ExitCode::from(failure.status())
         }
     }
+}
+
+/// Lets options read a negative number as their value, whose parser then names the bounds.
+fn with_negative_numbers(command: clap::Command) -> clap::Command {
+    command
+        .mut_args(|argument| {
+            let is_value = !argument.is_positional() && argument.get_action().takes_values();
+            argument.allow_negative_numbers(is_value)
+        })
+        .mut_subcommands(with_negative_numbers)
 }

@@ -23,7 +23,8 @@ use std::sync::Arc;
 
 const MAGIC: u64 = u64::from_le_bytes(*b"tradewin");
 const VERSION: u32 = 2;
-const RANK_LIMIT: u32 = 4096;
+/// Largest number of ranks of a job on one node.
+pub const RANK_LIMIT: u32 = 4096;
 
 shm::shared_lines! {
     /// The first bytes of the segment.

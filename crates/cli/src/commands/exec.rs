@@ -14,7 +14,7 @@ use crate::goal_file::GoalFile;
 use crate::trace;
 use ::launch::environment::TRACE;
 use comfy_table::{Table, presets};
-use engine::node::EngineKind;
+use engine::node::{EngineKind, RANK_LIMIT};
 use goal::check::{GlobalOptions, global};
 use goal::graph::{Graph, Operation};
 use serde::Serialize;
@@ -57,12 +57,12 @@ pub(crate) struct Arguments {
 
     /// Send messages of up to this many bytes without waiting for their receive [default:
     /// TRADEWIND_EAGER_BYTES or 4096].
-    #[arg(long, value_name = "BYTES")]
+    #[arg(long, value_name = "BYTES", value_parser = super::values::number("bytes", 0..=u64::MAX))]
     eager_bytes: Option<u64>,
 
     /// End the run after this many seconds, with exit status 124. Receives with a wildcard can take
     /// what others need.
-    #[arg(long, value_name = "SECONDS", value_parser = super::run::time_limit)]
+    #[arg(long, value_name = "SECONDS", value_parser = super::values::time_limit)]
     timeout: Option<Duration>,
 
     /// Write a profile of every operation to this file, which ui.perfetto.dev opens.
@@ -107,7 +107,12 @@ struct Nic {
 
 pub(crate) fn execute(arguments: &Arguments, format: Format) -> Result<ExitCode, Failure> {
     let read = GoalFile::read(&arguments.file)?;
-    let mut options = LaunchOptions::new(read.graphs.len() as u32, arguments.engine)?;
+    let ranks = read.graphs.len() as u32;
+    if ranks > RANK_LIMIT {
+        let problem = format!("it has {ranks} ranks, a job has at most {RANK_LIMIT}");
+        return Err(Failure::TooLarge { path: arguments.file.clone(), problem });
+    }
+    let mut options = LaunchOptions::new(ranks, arguments.engine)?;
     options.job.skip_calc = arguments.calc == Calc::Skip;
     options.job.eager_limit = arguments.eager_bytes.unwrap_or(options.job.eager_limit);
     if let Err(problems) =
@@ -142,7 +147,7 @@ pub(crate) fn execute(arguments: &Arguments, format: Format) -> Result<ExitCode,
         None => {}
     }
     if let Some(file) = &arguments.trace {
-        trace::merge(scratch.path(), read.graphs.len() as u32, file)?;
+        trace::merge(scratch.path(), ranks, file)?;
     }
     let Some(heard) = heard else {
         return Ok(ExitCode::from(outcome.exit_status().max(1)));

@@ -36,7 +36,7 @@ use std::process::ExitCode;
 pub(crate) struct Arguments {
     /// Number of ranks.
     #[arg(short = 'n', long = "ranks", value_name = "N", default_value_t = 2)]
-    #[arg(value_parser = clap::value_parser!(u32).range(1..=4096))]
+    #[arg(value_parser = super::values::ranks)]
     ranks: u32,
 
     /// Collectives: barrier, allreduce (a sum of doubles), alltoall, bcast, neighbor (on a torus of
@@ -51,7 +51,8 @@ pub(crate) struct Arguments {
         long,
         value_name = "BYTES,...",
         value_delimiter = ',',
-        default_value = "8,1024,65536,1048576"
+        default_value = "8,1024,65536,1048576",
+        value_parser = super::values::number("bytes", 0..=u64::MAX)
     )]
     bytes: Vec<u64>,
 

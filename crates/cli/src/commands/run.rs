@@ -1,5 +1,6 @@
 //! `tradewind run`: starts ranks and sees them off.
 
+use super::values;
 use crate::failure::Failure;
 use crate::trace;
 use ::launch::environment::TRACE;
@@ -19,7 +20,7 @@ use std::time::Duration;
 #[derive(Debug, clap::Args)]
 pub(crate) struct Arguments {
     /// Number of ranks.
-    #[arg(short = 'n', long = "ranks", value_name = "N")]
+    #[arg(short = 'n', long = "ranks", value_name = "N", value_parser = values::ranks)]
     ranks: u32,
 
     /// Engine that runs operations: peers (the rank that completes their last dependency) or caller (their owner,
@@ -41,12 +42,12 @@ pub(crate) struct Arguments {
     prefix: bool,
 
     /// End the job after this many seconds, with exit status 124.
-    #[arg(long, value_name = "SECONDS", value_parser = time_limit)]
+    #[arg(long, value_name = "SECONDS", value_parser = values::time_limit)]
     timeout: Option<Duration>,
 
     /// Seconds that the other ranks may continue after one has failed, before they are terminated
     /// (SIGTERM, then SIGKILL).
-    #[arg(long, value_name = "SECONDS", default_value = "10", value_parser = seconds)]
+    #[arg(long, value_name = "SECONDS", default_value = "10", value_parser = values::seconds)]
     grace: Duration,
 
     /// Write a profile of every operation to this file, which ui.perfetto.dev opens.
@@ -54,12 +55,7 @@ pub(crate) struct Arguments {
     trace: Option<PathBuf>,
 
     /// The program and its arguments.
-    #[arg(
-        required = true,
-        trailing_var_arg = true,
-        allow_hyphen_values = true,
-        value_name = "PROGRAM"
-    )]
+    #[arg(required = true, trailing_var_arg = true, value_name = "PROGRAM")]
     program: Vec<OsString>,
 }
 
@@ -69,20 +65,6 @@ enum Bind {
     Core,
     /// Wherever the system puts them.
     None,
-}
-
-/// A duration in seconds.
-pub(super) fn seconds(text: &str) -> Result<Duration, String> {
-    let number: f64 = text.parse().map_err(|_| "it must be a number of seconds".to_owned())?;
-    Duration::try_from_secs_f64(number).map_err(|error| error.to_string())
-}
-
-/// A limit in seconds, which lets a job begin.
-pub(super) fn time_limit(text: &str) -> Result<Duration, String> {
-    match seconds(text)? {
-        Duration::ZERO => Err("a job needs more than no time: leave the limit out for none".into()),
-        limit => Ok(limit),
-    }
 }
 
 pub(crate) fn execute(arguments: Arguments) -> Result<ExitCode, Failure> {
@@ -131,7 +113,9 @@ fn report(outcome: &Outcome, timeout: Option<Duration>, grace: Duration) {
     }
     if let Some((rank, how)) = outcome.failed {
         eprintln!("tradewind: rank {rank} failed: {how}");
-        if !list.is_empty() {
+        if !list.is_empty() && grace.is_zero() {
+            eprintln!("tradewind: ended ranks {list}");
+        } else if !list.is_empty() {
             eprintln!("tradewind: ended ranks {list}, which still ran {grace:?} later");
         }
     }

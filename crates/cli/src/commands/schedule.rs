@@ -11,6 +11,7 @@ mod svg;
 
 pub(crate) use error::ScheduleError;
 
+use super::values::number;
 use crate::failure::Failure;
 use crate::format::Format;
 use crate::goal_file::{self, FileFormat};
@@ -35,11 +36,11 @@ pub(crate) struct Arguments {
     algorithm: Option<String>,
 
     /// Number of ranks.
-    #[arg(short = 'n', long, default_value_t = 8, value_parser = clap::value_parser!(u32).range(1..=MOST_RANKS))]
+    #[arg(short = 'n', long, default_value_t = 8, value_parser = number("ranks", 1..=MOST_RANKS))]
     ranks: u32,
 
     /// Bytes of the message or contribution; of one block, where every rank has a block of its own.
-    #[arg(short, long, default_value_t = 1024)]
+    #[arg(short, long, default_value_t = 1024, value_parser = number("bytes", 0..=u64::MAX))]
     bytes: u64,
 
     /// The root, where there is one.
@@ -48,11 +49,13 @@ pub(crate) struct Arguments {
 
     /// Bytes in a segment of segmented algorithms.
     #[arg(long, value_name = "BYTES", default_value_t = Tuning::default().segment_bytes)]
+    #[arg(value_parser = number("bytes", NonZeroU64::MIN..=NonZeroU64::MAX))]
     segment: NonZeroU64,
 
     /// Children of a rank in a tree of any degree; ranks that exchange in a phase of a multiphase
     /// all-to-all.
     #[arg(long, default_value_t = Tuning::default().degree)]
+    #[arg(value_parser = number("children", NonZeroU32::MIN..=NonZeroU32::MAX))]
     degree: NonZeroU32,
 
     /// The operation of a reduction: add, mul, min, max, and, or, xor, sub, div.
@@ -66,6 +69,7 @@ pub(crate) struct Arguments {
     /// Two levels, with so many consecutive ranks in a node; for barrier, bcast, reduce, allreduce
     /// and allgather.
     #[arg(long, value_name = "RANKS")]
+    #[arg(value_parser = number("ranks", NonZeroU32::MIN..=NonZeroU32::MAX))]
     ranks_per_node: Option<NonZeroU32>,
 
     /// Writes all ranks' graphs to standard output in this format instead of the summary.
@@ -91,7 +95,7 @@ enum Drawing {
 }
 
 /// Limit of a legible figure.
-const MOST_RANKS: i64 = 1024;
+const MOST_RANKS: u32 = 1024;
 /// All ranks' operations together; what is more fills the memory.
 const MOST_OPERATIONS: usize = 1 << 22;
 

@@ -31,7 +31,7 @@ const CASES: [(Collective, u64); 4] = [
 pub(crate) struct Arguments {
     /// Number of ranks. With four or more, the collectives take several rounds.
     #[arg(short = 'n', long = "ranks", value_name = "N", default_value_t = 2)]
-    #[arg(value_parser = clap::value_parser!(u32).range(1..=4096))]
+    #[arg(value_parser = super::values::ranks)]
     ranks: u32,
 }
 

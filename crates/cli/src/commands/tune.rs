@@ -3,6 +3,7 @@
 use super::measure::suite;
 use crate::failure::Failure;
 use crate::format::Format;
+use engine::node::RANK_LIMIT;
 use measure::experiments::decisions::RANKS;
 use measure::experiments::find;
 use measure::harness::Setting;
@@ -26,7 +27,7 @@ pub(crate) struct Arguments {
 
     /// Numbers of ranks; for others the nearest one counts, up to twice or half as many.
     #[arg(long, value_name = "N,...", value_delimiter = ',', default_value = "2,4,8")]
-    #[arg(value_parser = clap::value_parser!(u32).range(2..=4096))]
+    #[arg(value_parser = super::values::number("ranks", 2..=RANK_LIMIT))]
     ranks: Vec<u32>,
 
     /// Checks the table in jobs of their own, at sizes it was not made from: how long its choices

@@ -185,14 +185,17 @@ fn two_levels_are_one_schedule() {
 }
 
 fn what_is_wrong_is_named_with_a_way_out() {
-    let cases: [(&[&str], i32, &str); 10] = [
+    let cases: [(&[&str], i32, &str); 13] = [
         (&["gossip"], 2, "possible values: barrier, bcast, scatter"),
         (
             &["bcast", "-a", "binomal"],
             1,
             "`binomal` is no bcast algorithm; use one of flat, flat-rendezvous",
         ),
-        (&["bcast", "-a", "flat", "-n", "0"], 2, "0 is not in 1..=1024"),
+        (&["bcast", "-a", "flat", "-n", "0"], 2, "ranks is 0, it must be from 1 to 1024"),
+        (&["bcast", "-a", "flat", "-n", "-1"], 2, "ranks is -1, it must be from 1 to 1024"),
+        (&["bcast", "-a", "flat", "-b", "-1"], 2, "bytes is -1, it must be from 0"),
+        (&["bcast", "-a", "flat", "--degree", "0"], 2, "children is 0, it must be from 1"),
         (
             &["bcast", "-a", "flat", "-n", "4", "--root", "4"],
             1,

@@ -2,6 +2,7 @@
 
 mod candidates;
 
+use super::super::values::number;
 use super::figures::{figure, table_with, trusted};
 use crate::failure::Failure;
 use crate::format::Format;
@@ -29,28 +30,29 @@ const BLOCKS: [u64; 7] = [8, 64, 256, 512, 1024, 4096, 16384];
 pub(super) struct Arguments {
     /// Measures engines between so many nodes instead, which are network namespaces made for it.
     /// Needs root.
-    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(2..=16))]
+    #[arg(long, value_name = "N", value_parser = number("nodes", 2..=16_u32))]
     #[arg(conflicts_with_all = ["ranks", "collectives", "bytes", "engines", "repetitions"])]
     pub(super) nodes: Option<u32>,
 
     /// Puts so many ranks on each node, and measures what two levels bring: an all-to-all in one
     /// level and in two, of all ranks and of neighbours on a torus.
     #[arg(long, value_name = "R", default_value = "1", requires = "nodes")]
+    #[arg(value_parser = number("ranks", NonZeroU32::MIN..=NonZeroU32::MAX))]
     ranks_per_node: NonZeroU32,
 
     /// Rounds in which every engine has a turn.
     #[arg(long, value_name = "R", default_value_t = measure::experiments::nodes::ROUNDS, requires = "nodes")]
-    #[arg(value_parser = clap::value_parser!(u32).range(1..=1000))]
+    #[arg(value_parser = number("rounds", 1..=1000_u32))]
     rounds: u32,
 
     /// Calls of a round.
     #[arg(long, value_name = "C", default_value_t = 500, requires = "nodes")]
-    #[arg(value_parser = clap::value_parser!(u32).range(1..=1_000_000))]
+    #[arg(value_parser = number("calls", 1..=1_000_000_u32))]
     calls: u32,
 
     /// The largest IP packet between the nodes, in bytes.
     #[arg(long, value_name = "BYTES", default_value_t = 1500, requires = "nodes")]
-    #[arg(value_parser = clap::value_parser!(u32).range(1280..=65_535))]
+    #[arg(value_parser = number("bytes", 1280..=65_535_u32))]
     mtu: u32,
 
     /// Packets are received on a core of the receiver, as after a network card's interrupt, instead

@@ -98,14 +98,15 @@ impl fmt::Display for Summary {
         writeln!(formatter, "  depth         {}", self.depth)?;
         let ranks: Vec<String> = self.longest_path.iter().map(u32::to_string).collect();
         let path = match ranks.len() {
-            0..=20 => ranks.join(" → "),
+            0 => "none".to_owned(),
+            1..=20 => format!("rank {}", ranks.join(" → ")),
             many => format!(
-                "{} → … → {}",
+                "rank {} → … → {}",
                 ranks[..NAMED].join(" → "),
                 ranks[many - NAMED..].join(" → ")
             ),
         };
-        write!(formatter, "  longest path  rank {path}")?;
+        write!(formatter, "  longest path  {path}")?;
         for operation in self.rank.iter().flatten() {
             write!(formatter, "\n  {operation}")?;
         }

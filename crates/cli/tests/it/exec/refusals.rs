@@ -8,6 +8,7 @@ testing::tests![
     what_is_no_goal_file_is_said,
     a_deadlock_for_want_of_eager_messages_is_found,
     a_file_that_does_not_fit_is_refused_with_what_it_needs,
+    a_file_with_too_many_ranks_is_named,
     a_run_that_has_come_to_a_dead_end_ends_with_its_time,
     a_profile_that_cannot_be_written_is_a_failure,
     a_limit_of_no_time_is_refused,
@@ -84,6 +85,16 @@ fn a_file_that_does_not_fit_is_refused_with_what_it_needs() {
 /// Rank 0 may take the message with tag 2 first, and then nothing is left for its other receive.
 /// There is a way to share the messages out, so it is not wrong; rank 2 sends only when the damage
 /// is done.
+fn a_file_with_too_many_ranks_is_named() {
+    let folder = Folder::new();
+    let ranks: String = (0..4097).map(|rank| format!("rank {rank} {{\n}}\n")).collect();
+    let path = folder.file("crowd.goal", format!("num_ranks 4097\n{ranks}"));
+    let output = exec(&path, &[]);
+    assert_eq!(output.status.code(), Some(1), "{output:?}");
+    let said = text(&output.stderr);
+    assert!(said.contains("crowd.goal: it has 4097 ranks, a job has at most 4096"), "{said}");
+}
+
 fn a_run_that_has_come_to_a_dead_end_ends_with_its_time() {
     let folder = Folder::new();
     let path = folder.file(

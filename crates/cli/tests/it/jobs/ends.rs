@@ -1,6 +1,6 @@
 //! How jobs end, and the exit statuses that tell it.
 
-use crate::jobs::harness::Line;
+use crate::jobs::harness::{Line, TRADEWIND};
 
 testing::tests![
     a_rank_that_exits_early_is_named_with_its_status,
@@ -12,12 +12,20 @@ testing::tests![
     a_signal_that_ends_a_rank_is_told_as_shells_do,
     programs_that_cannot_be_started_are_named,
     impossible_numbers_of_ranks_are_refused,
+    options_are_read_as_in_other_commands,
     more_ranks_than_cores_are_bound_to_none,
     ranks_that_outlive_a_failure_are_ended_whatever_they_ignore,
     a_job_whose_time_is_over_is_ended,
     two_jobs_at_once_do_not_meet,
     a_job_within_a_rank_is_a_job_of_its_own,
 ];
+
+/// Runs the command with these arguments.
+fn command(arguments: &[&str]) -> crate::jobs::harness::Finished {
+    let mut command = std::process::Command::new(TRADEWIND);
+    command.args(arguments);
+    Line::command(command).finish()
+}
 
 fn leaves(how: &str, status: &str, others: &str) -> crate::jobs::harness::Finished {
     let line = Line::run(3, &[]).program("leaves");
@@ -85,11 +93,27 @@ fn programs_that_cannot_be_started_are_named() {
 }
 
 fn impossible_numbers_of_ranks_are_refused() {
-    for ranks in [0, 5000] {
-        let job = Line::run(ranks, &[]).arguments(&["true"]).finish();
-        assert_eq!(job.status, 125);
+    for ranks in ["0", "5000", "-1", "4294967296", "many"] {
+        let job = command(&["run", "-n", ranks, "true"]);
+        assert_eq!(job.status, 2, "{job:?}");
         let expected = format!("the number of ranks is {ranks}, it must be from 1 to 4096");
         assert!(job.error.contains(&expected), "{job:?}");
+    }
+}
+
+fn options_are_read_as_in_other_commands() {
+    for ranks in ["-n2", "-n=2", "--ranks=2"] {
+        let job =
+            command(&["run", ranks, "sh", "-c", "echo \"> $TRADEWIND_RANK is $1\"", "sh", "-n"]);
+        assert_eq!(job.who_said("is -n"), [0, 1], "{ranks}: {job:?}");
+    }
+    let job = command(&["run", "-n", "2", "--bidn", "core", "true"]);
+    assert_eq!(job.status, 2, "{job:?}");
+    assert!(job.error.contains("'--bidn'") && job.error.contains("'--bind'"), "{job:?}");
+    for time in ["-1", "nan", "soon"] {
+        let job = command(&["run", "-n", "2", "--timeout", time, "true"]);
+        assert_eq!(job.status, 2, "{job:?}");
+        assert!(job.error.contains("it must be a number of seconds, 0 or more"), "{job:?}");
     }
 }
 

@@ -1,0 +1,43 @@
+//! Values of options, which all commands read alike: numbers within bounds, and times.
+
+use engine::node::RANK_LIMIT;
+use std::fmt::Display;
+use std::ops::RangeInclusive;
+use std::str::FromStr;
+use std::time::Duration;
+
+/// Returns the parser of a number of things within bounds. Its errors name all three.
+pub(super) fn number<T>(
+    things: &'static str,
+    bounds: RangeInclusive<T>,
+) -> impl Fn(&str) -> Result<T, String> + Clone + Send + Sync + 'static
+where
+    T: FromStr + PartialOrd + Display + Clone + Send + Sync + 'static,
+{
+    move |text: &str| {
+        text.parse().ok().filter(|number| bounds.contains(number)).ok_or_else(|| {
+            let least = bounds.start();
+            format!("the number of {things} is {text}, it must be from {least} to {}", bounds.end())
+        })
+    }
+}
+
+/// Parses the number of ranks of a job.
+pub(super) fn ranks(text: &str) -> Result<u32, String> {
+    number("ranks", 1..=RANK_LIMIT)(text)
+}
+
+/// Parses a duration in seconds.
+pub(super) fn seconds(text: &str) -> Result<Duration, String> {
+    let number = text.parse().ok();
+    let duration = number.and_then(|number| Duration::try_from_secs_f64(number).ok());
+    duration.ok_or_else(|| "it must be a number of seconds, 0 or more".to_owned())
+}
+
+/// Parses a limit in seconds, which lets a job begin.
+pub(super) fn time_limit(text: &str) -> Result<Duration, String> {
+    match seconds(text)? {
+        Duration::ZERO => Err("a job needs more than no time: leave the limit out for none".into()),
+        limit => Ok(limit),
+    }
+}
