@@ -41,7 +41,8 @@ pub enum LoadError {
     },
     /// The interface's packets have no Ethernet header.
     #[error(
-        "the interface `{name}` is no Ethernet, as which the kernel engine writes its packets: take the agent engine on it"
+        "the interface `{name}` is not an Ethernet, and the kernel engine sends only Ethernet frames: name another one in \
+         TRADEWIND_INTERFACE (`tradewind kernel` lists them), or use the agent engine (TRADEWIND_INTERNODE=agent)"
     )]
     NoEthernet {
         /// Its name.
@@ -71,10 +72,15 @@ pub enum LoadError {
     },
     /// The interfaces take short packets only.
     #[error(
-        "the nodes' interfaces take packets of {mtu} bytes, the kernel engine needs {least}: raise their MTU, or take the \
-         agent engine"
+        "{} takes packets of {mtu} bytes at most (its MTU), the kernel engine needs {least}: raise the MTU there, as root \
+         with `ip link set dev {name} mtu {least}`, or use the agent engine (TRADEWIND_INTERNODE=agent)",
+        narrowest(.name, .nodes)
     )]
     ShortPackets {
+        /// Name of this node's interface.
+        name: String,
+        /// Number of nodes.
+        nodes: usize,
         /// The shortest of their longest packets.
         mtu: u32,
         /// Smallest accepted MTU.
@@ -94,6 +100,12 @@ pub enum LoadError {
         "the kernel's verifier refused the program, take the agent engine here and report this: {0}"
     )]
     Refused(String),
+}
+
+/// Returns the interface with the smallest MTU, as far as this node knows it.
+fn narrowest(name: &str, nodes: &usize) -> String {
+    let others = if *nodes > 1 { ", or that of another node," } else { "" };
+    format!("the interface `{name}`{others}")
 }
 
 impl LoadError {

@@ -208,7 +208,12 @@ fn check_sizes(job: &JobDescription) -> Result<(), LoadError> {
         }
     }
     if job.mtu < LEAST_MTU {
-        return Err(LoadError::ShortPackets { mtu: job.mtu, least: LEAST_MTU });
+        return Err(LoadError::ShortPackets {
+            name: job.interface.clone(),
+            nodes: job.endpoints.len(),
+            mtu: job.mtu,
+            least: LEAST_MTU,
+        });
     }
     Ok(())
 }

@@ -58,7 +58,8 @@ fn try_out(name: String) -> Interface {
 
 fn describe(report: &Report) -> String {
     if report.interfaces.is_empty() {
-        return "there is no Ethernet interface here: between nodes the agent engine works".into();
+        return "no interface of this node is an Ethernet with an address, which the kernel engine needs: collectives between \
+                nodes use the agent engine".into();
     }
     let mut table = Table::new();
     table.load_preset(NOTHING);

@@ -331,12 +331,25 @@ fn the_command_says_whether_an_interface_takes_the_kernel_engine() {
     let found = tradewind(&testbed, &["kernel", "--interface", name]);
     let text = String::from_utf8_lossy(&found.stdout);
     assert!(found.status.success() && text.contains("takes the kernel engine"), "{text}");
-    let missing = tradewind(&testbed, &["kernel", "--interface", "no-such-one"]);
-    let text = String::from_utf8_lossy(&missing.stdout);
-    assert!(
-        !missing.status.success() && text.contains("no network interface `no-such-one`"),
-        "{text}"
-    );
+    for (interface, parts) in [
+        ("no-such-one", ["no network interface `no-such-one`", "`ip link`"]),
+        ("lo", ["`lo` is not an Ethernet", "TRADEWIND_INTERFACE"]),
+    ] {
+        let refused = tradewind(&testbed, &["kernel", "--interface", interface]);
+        let text = String::from_utf8_lossy(&refused.stdout);
+        assert!(
+            !refused.status.success() && parts.iter().all(|part| text.contains(part)),
+            "{text}"
+        );
+    }
+    let narrow = VirtualNodes::new(1, 1400).expect("the runner has made sure of virtual nodes");
+    let name = narrow.nodes()[0].interface();
+    let refused = tradewind(&narrow, &["kernel"]);
+    let text = String::from_utf8_lossy(&refused.stdout);
+    let problem = format!("the interface `{name}` takes packets of 1400 bytes at most");
+    let way_out = format!("`ip link set dev {name} mtu 1440`");
+    assert!(!refused.status.success(), "{text}");
+    assert!(text.contains(&problem) && text.contains(&way_out), "{text}");
 }
 
 /// Runs the command on the first node.
