@@ -47,7 +47,7 @@ def build(say):
         BUILD.mkdir(parents=True, exist_ok=True)
         installation.checked(command, f"compiling nodes.c with {peer}'s mpicc", "This is a fault of bench/c.")
     cargo = ["cargo", "build", "--release", "--quiet"]
-    installation.checked([*cargo, "-p", "cli"], "building tradewind", "See what cargo says.", cwd=ROOT)
+    installation.checked([*cargo, "-p", "tradewind-cli"], "building tradewind", "See what cargo says.", cwd=ROOT)
     nodes = [*cargo, "-p", "tradewind-virtual-nodes", "--example", "nodes"]
     installation.checked(nodes, "building the nodes", "See what cargo says.", cwd=ROOT)
 
@@ -87,7 +87,7 @@ def commands(places, folder, options):
         *inside, str(installation.environment("mpich") / "bin" / "mpiexec"), "-launcher", "ssh", "-launcher-exec", str(ENTER),
         "-localhost", "no-host-has-this-name", "-iface", device, "-f", str(nodes_file), "-ppn", "1", "-n", str(count),
     ]
-    openmpi_nodes = folder / "openmpi-hosts"
+    openmpi_nodes = folder / "openmpi-nodes"
     openmpi_nodes.write_text("".join(f"{place['address']} slots=1\n" for place in places))
     crowded = count > machine.cores()
     openmpi = [
@@ -205,7 +205,7 @@ def main(arguments):
     text = report(values, failures, options, described)
     RESULTS.mkdir(parents=True, exist_ok=True)
     way = "receiver-core" if options.receiver_core else "sender-call"
-    stem = f"{described['fingerprint']}-{options.nodes}-hosts-{way}-{described['date'][:16].replace(' ', 'T').replace(':', '')}"
+    stem = f"{described['fingerprint']}-{options.nodes}-nodes-{way}-{described['date'][:16].replace(' ', 'T').replace(':', '')}"
     everything = {"machine": described, "options": vars(options), "values": values, "failures": failures}
     (RESULTS / f"{stem}.json").write_text(json.dumps(everything, indent=1) + "\n")
     (RESULTS / f"{stem}.md").write_text(text)

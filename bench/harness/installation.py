@@ -105,7 +105,7 @@ def build_tradewind(say):
         raise Trouble("cargo is not in PATH: install Rust from https://rustup.rs, or give --without-tradewind.")
     say("building tradewind and bench/loops")
     way_out = "Give --without-tradewind to measure the peers only."
-    checked(["cargo", "build", "--release", "--quiet", "-p", "cli"], "building tradewind", way_out, cwd=ROOT)
+    checked(["cargo", "build", "--release", "--quiet", "-p", "tradewind-cli"], "building tradewind", way_out, cwd=ROOT)
     solve = ["cargo", "build", "--release", "--quiet", "-p", "tradewind-measure", "--example", "banded_solve"]
     checked(solve, "building the banded solve", way_out, cwd=ROOT)
     checked(["cargo", "build", "--release", "--quiet"], "building bench/loops", way_out, cwd=LOOPS)
