@@ -131,7 +131,7 @@ pub fn launch(
     allow_open_files(options.job.ranks, 5, 0)?;
     let signals =
         if options.passes_signals { Some(Signals::catch(server.events())?) } else { None };
-    let command = children::Program {
+    let command = children::RankProgram {
         path: program,
         arguments,
         environment: &options.environment,

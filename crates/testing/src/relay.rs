@@ -61,10 +61,10 @@ struct RelayLink {
 
 struct Shared {
     ports: Vec<Tap>,
-    state: Mutex<State>,
+    state: Mutex<RelayState>,
 }
 
-struct State {
+struct RelayState {
     fate: faults::Fate,
     plugged: Vec<bool>,
     ended: bool,
@@ -86,7 +86,7 @@ impl RelayLink {
             node.configure(&format!("link set {interface} address {address} mtu {mtu}\n"))?;
         }
         let plugged = vec![true; ports.len()];
-        let state = State { fate: faults::Fate::new(seed), plugged, ended: false };
+        let state = RelayState { fate: faults::Fate::new(seed), plugged, ended: false };
         let shared = Arc::new(Shared { ports, state: Mutex::new(state) });
         let wake = eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK)
             .map_err(|errno| Error::System { what: "making an event", source: errno.into() })?;
@@ -130,7 +130,7 @@ impl Drop for RelayLink {
 
 impl Shared {
     /// Locks the state. A panic elsewhere leaves no partial update in it.
-    fn state(&self) -> MutexGuard<'_, State> {
+    fn state(&self) -> MutexGuard<'_, RelayState> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }

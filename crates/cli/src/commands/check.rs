@@ -21,7 +21,7 @@ pub(crate) struct Arguments {
 }
 
 #[derive(Serialize)]
-struct Report {
+struct CheckReport {
     file: String,
     format: Option<FileFormat>,
     ranks: usize,
@@ -37,7 +37,7 @@ pub(crate) fn execute(arguments: &Arguments, format: Format) -> Result<ExitCode,
                 .eager_bytes
                 .map_or_else(GlobalOptions::default, |eager_limit| GlobalOptions { eager_limit });
             let problems = global(&read.graphs, &options).err().unwrap_or_default();
-            Report {
+            CheckReport {
                 file,
                 format: Some(read.format),
                 ranks: read.graphs.len(),
@@ -46,7 +46,7 @@ pub(crate) fn execute(arguments: &Arguments, format: Format) -> Result<ExitCode,
             }
         }
         Err(Failure::Malformed { problem, .. }) => {
-            Report { file, format: None, ranks: 0, operations: 0, problems: vec![problem] }
+            CheckReport { file, format: None, ranks: 0, operations: 0, problems: vec![problem] }
         }
         Err(failure) => return Err(failure),
     };
@@ -54,8 +54,8 @@ pub(crate) fn execute(arguments: &Arguments, format: Format) -> Result<ExitCode,
     Ok(if report.problems.is_empty() { ExitCode::SUCCESS } else { ExitCode::FAILURE })
 }
 
-fn describe(report: &Report) -> String {
-    let Report { file, ranks, operations, problems, .. } = report;
+fn describe(report: &CheckReport) -> String {
+    let CheckReport { file, ranks, operations, problems, .. } = report;
     if problems.is_empty() {
         return format!("{file}: {operations} operations on {ranks} ranks, nothing wrong");
     }

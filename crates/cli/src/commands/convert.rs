@@ -19,7 +19,7 @@ pub(crate) struct Arguments {
 }
 
 #[derive(Serialize)]
-struct Report {
+struct ConversionReport {
     input: String,
     output: String,
     from: FileFormat,
@@ -42,7 +42,7 @@ pub(crate) fn execute(arguments: &Arguments, format: Format) -> Result<ExitCode,
     if output == Path::new("-") {
         return Ok(ExitCode::SUCCESS);
     }
-    let report = Report {
+    let report = ConversionReport {
         input: input.display().to_string(),
         output: output.display().to_string(),
         from: read.format,
@@ -52,7 +52,7 @@ pub(crate) fn execute(arguments: &Arguments, format: Format) -> Result<ExitCode,
         bytes: bytes.len(),
     };
     let describe = || {
-        let Report { output, operations, ranks, bytes, .. } = &report;
+        let ConversionReport { output, operations, ranks, bytes, .. } = &report;
         format!("{output}: {operations} operations on {ranks} ranks, {bytes} bytes")
     };
     format.print(describe, &report)?;

@@ -86,7 +86,7 @@ enum Calc {
 }
 
 #[derive(Debug, Serialize)]
-struct Report {
+struct ExecReport {
     file: String,
     engine: &'static str,
     calc: Calc,
@@ -171,7 +171,7 @@ fn for_ranks(path: &Path, graphs: &[Graph], scratch: &Path) -> Result<PathBuf, F
     Ok(copy)
 }
 
-fn report(arguments: &Arguments, graphs: &[Graph], heard: rank::Report) -> Report {
+fn report(arguments: &Arguments, graphs: &[Graph], heard: rank::RankReport) -> ExecReport {
     let (mut messages, mut bytes, mut nics) = (0, 0, BTreeMap::<u8, u64>::new());
     for entry in graphs.iter().flat_map(Graph::vertices) {
         if let Operation::Send { data, .. } = &entry.operation {
@@ -182,7 +182,7 @@ fn report(arguments: &Arguments, graphs: &[Graph], heard: rank::Report) -> Repor
             *nics.entry(entry.nic).or_default() += 1;
         }
     }
-    Report {
+    ExecReport {
         file: arguments.file.display().to_string(),
         engine: arguments.engine.name(),
         calc: arguments.calc,
@@ -196,7 +196,7 @@ fn report(arguments: &Arguments, graphs: &[Graph], heard: rank::Report) -> Repor
     }
 }
 
-fn table(report: &Report) -> String {
+fn table(report: &ExecReport) -> String {
     let mut table = Table::new();
     table.load_preset(presets::NOTHING);
     let nics: Vec<String> =

@@ -21,7 +21,7 @@ pub(crate) struct Arguments {
 }
 
 #[derive(Serialize)]
-struct Report {
+struct KernelReport {
     interfaces: Vec<Interface>,
 }
 
@@ -41,7 +41,7 @@ pub(crate) fn execute(arguments: &Arguments, format: Format) -> Result<ExitCode,
         None => kernel::ethernet_interfaces()?,
     };
     let interfaces: Vec<Interface> = names.into_iter().map(try_out).collect();
-    let report = Report { interfaces };
+    let report = KernelReport { interfaces };
     format.print(|| describe(&report), &report)?;
     let found = report.interfaces.iter().any(|interface| interface.problem.is_none());
     Ok(if found { ExitCode::SUCCESS } else { ExitCode::FAILURE })
@@ -56,7 +56,7 @@ fn try_out(name: String) -> Interface {
     }
 }
 
-fn describe(report: &Report) -> String {
+fn describe(report: &KernelReport) -> String {
     if report.interfaces.is_empty() {
         return "no interface of this node is an Ethernet with an address, which the kernel engine needs: collectives between \
                 nodes use the agent engine".into();

@@ -13,7 +13,7 @@ use std::process::ExitCode;
 #[command(after_help = AFTER)]
 pub(crate) struct Arguments {
     #[command(subcommand)]
-    experiment: Experiment,
+    experiment: ExperimentCommand,
 }
 
 const AFTER: &str = "\
@@ -22,7 +22,7 @@ same command goes on behind it; what is complete is not measured again.";
 
 /// An experiment.
 #[derive(Debug, clap::Subcommand)]
-enum Experiment {
+enum ExperimentCommand {
     /// Everything, one experiment after the other; about ten minutes on two cores, with --quick
     /// about one.
     All(suite::Arguments),
@@ -55,20 +55,20 @@ enum Experiment {
 
 pub(crate) fn execute(arguments: Arguments, format: Format) -> Result<ExitCode, Failure> {
     let (name, arguments) = match arguments.experiment {
-        Experiment::Queues(arguments) => return queues::execute(arguments, format),
-        Experiment::All(arguments) => return suite::all(&arguments, format),
-        Experiment::Plogp(arguments) => ("plogp", arguments),
-        Experiment::Memory(arguments) => ("memory", arguments),
-        Experiment::Pingpong(arguments) => ("pingpong", arguments),
-        Experiment::Barrier(arguments) => ("barrier", arguments),
-        Experiment::Hypercube(arguments) => ("hypercube", arguments),
-        Experiment::Matchings(arguments) => ("matchings", arguments),
-        Experiment::Contention(arguments) => ("contention", arguments),
-        Experiment::Placement(arguments) => return placement::execute(&arguments, format),
-        Experiment::Overlap(arguments) => ("overlap", arguments),
-        Experiment::Models(arguments) => ("models", arguments),
-        Experiment::Decisions(arguments) => ("decisions", arguments),
-        Experiment::Regret(arguments) => ("regret", arguments),
+        ExperimentCommand::Queues(arguments) => return queues::execute(arguments, format),
+        ExperimentCommand::All(arguments) => return suite::all(&arguments, format),
+        ExperimentCommand::Plogp(arguments) => ("plogp", arguments),
+        ExperimentCommand::Memory(arguments) => ("memory", arguments),
+        ExperimentCommand::Pingpong(arguments) => ("pingpong", arguments),
+        ExperimentCommand::Barrier(arguments) => ("barrier", arguments),
+        ExperimentCommand::Hypercube(arguments) => ("hypercube", arguments),
+        ExperimentCommand::Matchings(arguments) => ("matchings", arguments),
+        ExperimentCommand::Contention(arguments) => ("contention", arguments),
+        ExperimentCommand::Placement(arguments) => return placement::execute(&arguments, format),
+        ExperimentCommand::Overlap(arguments) => ("overlap", arguments),
+        ExperimentCommand::Models(arguments) => ("models", arguments),
+        ExperimentCommand::Decisions(arguments) => ("decisions", arguments),
+        ExperimentCommand::Regret(arguments) => ("regret", arguments),
     };
     suite::one(name, &arguments, format)
 }

@@ -28,7 +28,7 @@ pub(crate) struct Arguments {
 }
 
 #[derive(Serialize)]
-struct Report {
+struct PageReport {
     output: String,
     parts: usize,
     incomplete: usize,
@@ -61,7 +61,7 @@ pub(crate) fn execute(arguments: &Arguments, format: Format) -> Result<ExitCode,
         return Ok(status);
     }
     let incomplete = results.parts.iter().filter(|part| !part.complete).count();
-    let report = Report {
+    let report = PageReport {
         output: output.display().to_string(),
         parts: results.parts.len(),
         incomplete,
@@ -69,7 +69,7 @@ pub(crate) fn execute(arguments: &Arguments, format: Format) -> Result<ExitCode,
         agreement,
     };
     let describe = || {
-        let Report { output, parts, incomplete, agreement, .. } = &report;
+        let PageReport { output, parts, incomplete, agreement, .. } = &report;
         let incomplete = if *incomplete > 0 {
             format!(", {incomplete} of them incomplete")
         } else {

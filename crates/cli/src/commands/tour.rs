@@ -10,7 +10,7 @@ use crate::failure::Failure;
 use crate::format::Format;
 use comfy_table::{Cell, Table};
 use engine::node::EngineKind;
-use measure::experiments::overlap::{Case, Collective, Row};
+use measure::experiments::overlap::{Case, Collective, OverlapRow};
 use std::io::Write;
 use std::process::ExitCode;
 
@@ -67,7 +67,7 @@ stolen\" is the processor time that all processes together took from the computa
     )
 }
 
-fn table(rows: &[Row]) -> Table {
+fn table(rows: &[OverlapRow]) -> Table {
     let mut table = table_with(&[
         "collective",
         "engine",

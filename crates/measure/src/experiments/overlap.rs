@@ -57,4 +57,4 @@ pub use collective::{Collective, MOST_BYTES};
 pub use experiment::{Experiment, Setting};
 pub use part::experiment;
 pub use plan::{Case, MOST_COMPUTATION_US, MOST_REPETITIONS, Plan};
-pub use row::Row;
+pub use row::OverlapRow;

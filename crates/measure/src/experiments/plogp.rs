@@ -49,5 +49,5 @@ mod survey;
 mod transport;
 
 pub use experiment::experiment;
-pub use survey::{Plan, Survey, rounds_of};
+pub use survey::{Survey, SurveyPlan, rounds_of};
 pub use transport::{Lap, Reading, Transport};

@@ -49,5 +49,5 @@ pub use crossover::Crossover;
 pub use mechanism::{MOST_BYTES, Mechanism};
 pub use part::{experiment, rows_of};
 pub use plan::{Case, LEAST_ROUNDS, MOST_ROUNDS, MOST_ROW_MS, MOST_THREADS, Plan};
-pub use row::Row;
-pub use run::{Event, run};
+pub use row::QueueRow;
+pub use run::{QueueProgress, run};

@@ -1,6 +1,6 @@
 //! The experiment from end to end on threads; never how long anything takes.
 
-use measure::experiments::overlap::{Case, Collective, Experiment, Row, Setting};
+use measure::experiments::overlap::{Case, Collective, Experiment, OverlapRow, Setting};
 use measure::harness::processor_time::RankKind;
 use measure::{Error, experiments::overlap};
 use std::sync::{Mutex, PoisonError};
@@ -14,7 +14,7 @@ testing::tests![
 ];
 
 /// The rows that all ranks get.
-fn measure(ranks: u32, cores: u32, engine: EngineKind, cases: &[Case]) -> Vec<Row> {
+fn measure(ranks: u32, cores: u32, engine: EngineKind, cases: &[Case]) -> Vec<OverlapRow> {
     let _cores = crate::cores();
     let rows = Mutex::new(Vec::new());
     let outcome = tradewind::local_with(ranks, engine, |world| {
@@ -43,7 +43,7 @@ fn measure(ranks: u32, cores: u32, engine: EngineKind, cases: &[Case]) -> Vec<Ro
     all
 }
 
-fn assert_meaningful(row: &Row, ranks: u32, engine: EngineKind, case: &Case) {
+fn assert_meaningful(row: &OverlapRow, ranks: u32, engine: EngineKind, case: &Case) {
     assert_eq!(
         (row.op, row.bytes, row.ranks, row.engine),
         (case.collective, case.bytes, ranks, engine)
@@ -72,7 +72,7 @@ fn every_collective_is_measured_with_every_engine() {
         for engine in [EngineKind::Caller, EngineKind::Peers] {
             let rows = measure(ranks, cores, engine, &cases);
             for case in &cases {
-                let of_case: Vec<&Row> = rows
+                let of_case: Vec<&OverlapRow> = rows
                     .iter()
                     .filter(|row| (row.op, row.bytes) == (case.collective, case.bytes))
                     .collect();

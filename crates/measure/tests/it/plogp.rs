@@ -3,7 +3,7 @@
 
 use crate::run_on_threads;
 use measure::experiments::find;
-use measure::experiments::plogp::{Lap, Plan, Reading, Survey, Transport, rounds_of};
+use measure::experiments::plogp::{Lap, Reading, Survey, SurveyPlan, Transport, rounds_of};
 use measure::harness::Setting;
 use models::parameters::{Parameters, Point};
 use proptest::prelude::*;
@@ -102,7 +102,7 @@ impl Transport for Simulated {
     }
 }
 
-fn surveyed(mut simulated: Simulated, plan: &Plan) -> Survey {
+fn surveyed(mut simulated: Simulated, plan: &SurveyPlan) -> Survey {
     let Ok(rounds) = rounds_of(&mut simulated, plan);
     Survey::of(&rounds).unwrap()
 }
@@ -143,10 +143,10 @@ fn with_a_jump() -> Parameters {
 }
 
 fn a_quiet_machine_gives_back_its_parameters() {
-    let found = surveyed(Simulated::quiet(linear()), &Plan::default());
+    let found = surveyed(Simulated::quiet(linear()), &SurveyPlan::default());
     assert_near(&found.parameters, &linear(), 1e-6);
     let sizes: Vec<u64> = found.parameters.points().iter().map(|point| point.bytes).collect();
-    assert_eq!(sizes, Plan::default().sizes, "a straight line needs no more sizes");
+    assert_eq!(sizes, SurveyPlan::default().sizes, "a straight line needs no more sizes");
 }
 
 /// RTT(0) = 2.4, so L + g(0) = 1.2. Sixteen empty messages and an answer: 16 × 0.2 + 2 × 1.0 + 0.2
@@ -180,7 +180,7 @@ fn parameters_follow_from_times_as_worked_by_hand() {
 /// Where a stream shows a longer gap than round trips do, the way is what holds messages up.
 fn a_gap_is_never_less_than_in_a_stream() {
     let mut simulated = Simulated::quiet(linear());
-    let plan = Plan { rounds: 3, ..Plan::quick() };
+    let plan = SurveyPlan { rounds: 3, ..SurveyPlan::quick() };
     let Ok(mut rounds) = rounds_of(&mut simulated, &plan);
     for reading in rounds.iter_mut().flatten().filter(|reading| reading.bytes == 1024) {
         reading.stream.microseconds += 16.0 * 3.0;
@@ -190,8 +190,8 @@ fn a_gap_is_never_less_than_in_a_stream() {
 }
 
 fn sizes_are_added_where_a_curve_jumps_and_nowhere_else() {
-    let found = surveyed(Simulated::quiet(with_a_jump()), &Plan::default());
-    let usual = Plan::default().sizes;
+    let found = surveyed(Simulated::quiet(with_a_jump()), &SurveyPlan::default());
+    let usual = SurveyPlan::default().sizes;
     let added: Vec<u64> = found
         .parameters
         .points()
@@ -230,7 +230,7 @@ proptest! {
         gap in (0.1f64..0.8, 0.0001f64..0.002),
     ) {
         let known = Parameters::linear(latency, os, or, gap).unwrap();
-        let plan = Plan { most_added: 0, rounds: 90, ..Plan::default() };
+        let plan = SurveyPlan { most_added: 0, rounds: 90, ..SurveyPlan::default() };
         let found = surveyed(Simulated::noisy(known.clone(), seed), &plan);
         prop_assert!((found.parameters.latency() - latency).abs() < 0.05 * (latency + gap.0));
         for bytes in [0, 1, 256, 4096, 65536, 1 << 20] {
@@ -259,7 +259,7 @@ fn the_real_transport_has_parameters() {
         assert_eq!(figure.series.len(), 2 * classes, "{}", figure.name);
         for series in &figure.series {
             assert!(
-                series.points.len() >= Plan::quick().sizes.len() && series.points[0].x == 0.0,
+                series.points.len() >= SurveyPlan::quick().sizes.len() && series.points[0].x == 0.0,
                 "{}",
                 series.name
             );

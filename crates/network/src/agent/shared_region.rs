@@ -66,7 +66,7 @@ shm::shared_lines! {
         /// 1 if the last of them failed; its error is then in the slot's error area.
         failed: AtomicU32,
     }
-    struct Entry {
+    struct RingEntry {
         words: [AtomicU64; 8],
     }
 }
@@ -160,7 +160,7 @@ pub struct SharedRegion {
     segment: Arc<Segment>,
     rank: Mapped<RankLine>,
     agent: Mapped<AgentLine>,
-    ring: MappedSlice<Entry>,
+    ring: MappedSlice<RingEntry>,
     slots: MappedSlice<SlotLine>,
 }
 

@@ -20,7 +20,7 @@ use std::time::{Duration, Instant};
 const TERM_GRACE: Duration = Duration::from_secs(2);
 
 /// Program of the ranks.
-pub(super) struct Program<'a> {
+pub(super) struct RankProgram<'a> {
     pub(super) path: &'a OsStr,
     pub(super) arguments: &'a [OsString],
     pub(super) environment: &'a [(OsString, OsString)],
@@ -28,7 +28,7 @@ pub(super) struct Program<'a> {
     pub(super) cores: &'a [usize],
 }
 
-impl Program<'_> {
+impl RankProgram<'_> {
     fn command(&self, rank: u32, ranks: u32, service: &str, engine: EngineKind) -> Command {
         let mut command = Command::new(self.path);
         command
@@ -104,7 +104,7 @@ pub(super) struct Children {
 impl Children {
     /// Starts all ranks, or none.
     pub(super) fn start(
-        program: &Program<'_>,
+        program: &RankProgram<'_>,
         server: &NodeService,
         engine: EngineKind,
         mut copier: Copier,

@@ -9,7 +9,7 @@
 //! registered. Its index stays reserved, so a later job of the same name gets none of its rights.
 
 use super::records::{
-    Job, JobId, JobLifetime, Member, MemberId, OpenPort, PortId, ProcessSlot, QueuesParts,
+    JobId, JobLifetime, JobRecord, Member, MemberId, OpenPort, PortId, ProcessSlot, QueuesParts,
 };
 use queues::id::{NAMES, NodeName, QUEUES, QueueIndex, QueueName, SourceName};
 use queues::names::wire::{MAX_JOB_NAME, SourceFilter};
@@ -23,7 +23,7 @@ use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 #[derive(Debug)]
 pub(super) struct Directory {
     node: NodeName,
-    jobs: Vec<Job>,
+    jobs: Vec<JobRecord>,
     by_name: HashMap<String, JobId>,
     members: HashMap<MemberId, Member>,
     /// Names of each port, with their jobs.
@@ -93,7 +93,7 @@ impl Directory {
         }
         let slots = vec![ProcessSlot::Empty; plan.processes as usize];
         self.by_name.insert(plan.name.clone(), job);
-        self.jobs.push(Job {
+        self.jobs.push(JobRecord {
             lifetime,
             plan,
             key,

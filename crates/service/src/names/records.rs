@@ -44,7 +44,7 @@ pub(super) enum JobLifetime {
 }
 
 #[derive(Debug)]
-pub(super) struct Job {
+pub(super) struct JobRecord {
     pub(super) lifetime: JobLifetime,
     pub(super) plan: JobConfig,
     pub(super) key: JobKey,

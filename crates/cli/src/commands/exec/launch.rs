@@ -1,6 +1,6 @@
 //! Starting the ranks of a GOAL file.
 
-use super::rank::{self, Report};
+use super::rank::{self, RankReport};
 use crate::failure::Failure;
 use measure::harness::rank_processes::{RankLine, run_ranks};
 use service::launcher::{LaunchOptions, Outcome};
@@ -11,7 +11,7 @@ use std::sync::mpsc;
 pub(super) fn run(
     file: &Path,
     options: LaunchOptions,
-) -> Result<(Outcome, Option<Report>), Failure> {
+) -> Result<(Outcome, Option<RankReport>), Failure> {
     let (sender, reports) = mpsc::channel();
     let outcome = run_ranks("file", rank::arguments(file), options, move |line| {
         match line {

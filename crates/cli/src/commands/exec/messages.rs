@@ -21,14 +21,14 @@ pub(super) struct Messages {
     /// The window of each of this rank's sends.
     pub(super) sends: HashMap<Vertex, u64>,
     /// Expected content of each of this rank's receives that name their message.
-    pub(super) expected: HashMap<Vertex, Message>,
+    pub(super) expected: HashMap<Vertex, ExpectedMessage>,
     /// The messages to this rank that its receives with wildcards take.
-    pub(super) open: Vec<Message>,
+    pub(super) open: Vec<ExpectedMessage>,
 }
 
 /// A message to this rank.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Message {
+pub(super) struct ExpectedMessage {
     pub(super) source: u32,
     pub(super) tag: u32,
     pub(super) bytes: u64,
@@ -54,7 +54,7 @@ impl Messages {
             if *peer == rank {
                 let bytes = data.bytes().unwrap_or(0);
                 let operation = incoming.len() as u32;
-                incoming.push(Message { source, tag: *tag, bytes, window });
+                incoming.push(ExpectedMessage { source, tag: *tag, bytes, window });
                 ends.push(Endpoint {
                     rank: source,
                     operation,
@@ -123,7 +123,7 @@ mod tests {
     use super::*;
     use crate::commands::exec::pattern::{STEP, fill};
 
-    fn payload(message: &Message) -> Vec<u8> {
+    fn payload(message: &ExpectedMessage) -> Vec<u8> {
         let mut sequence = vec![0; (message.window * STEP + message.bytes) as usize];
         fill(&mut sequence);
         sequence.split_off((message.window * STEP) as usize)

@@ -6,7 +6,7 @@ use goal::graph::{Access, Block, Graph, Operation, Until, Vertex};
 
 /// Schedule and buffers of a rank.
 #[derive(Debug)]
-pub(super) struct Placement {
+pub(super) struct PlacedGraph {
     /// Buffer 0 is the pattern, which is sent from; buffer 1 has a place for everything that is
     /// received.
     pub(super) graph: Graph,
@@ -26,7 +26,7 @@ pub(super) struct Receive {
     pub(super) bytes: u64,
 }
 
-impl Placement {
+impl PlacedGraph {
     /// The same graph with places.
     pub(super) fn new(graph: &Graph, messages: &Messages) -> Self {
         let receives = receives(graph);
@@ -62,7 +62,7 @@ impl Placement {
                 Until::Started => placed.irequires(edge.after, edge.before),
             }
         }
-        Placement { graph: placed, pattern_bytes, received_bytes, receives }
+        PlacedGraph { graph: placed, pattern_bytes, received_bytes, receives }
     }
 }
 

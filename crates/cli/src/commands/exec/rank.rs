@@ -2,7 +2,7 @@
 
 use super::messages::Messages;
 use super::pattern;
-use super::placement::Placement;
+use super::placement::PlacedGraph;
 use super::verification::verify;
 use crate::failure::Failure;
 use crate::goal_file::GoalFile;
@@ -24,7 +24,7 @@ pub(crate) struct Arguments {
 
 /// Report that rank 0 writes to its standard output.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub(crate) struct Report {
+pub(crate) struct RankReport {
     /// From the moment the first rank starts to the end of the last operation of all ranks.
     pub(crate) nanoseconds: u64,
     /// Receives of all ranks that do not hold what they should.
@@ -57,9 +57,9 @@ pub(crate) fn execute(arguments: &Arguments) -> Result<(), Failure> {
 }
 
 /// Runs this rank's graph with all others and checks what has arrived.
-fn run(world: &Communicator, graphs: Vec<Graph>) -> Result<Report, Error> {
+fn run(world: &Communicator, graphs: Vec<Graph>) -> Result<RankReport, Error> {
     let messages = Messages::of(&graphs, world.rank());
-    let placement = Placement::new(&graphs[world.rank() as usize], &messages);
+    let placement = PlacedGraph::new(&graphs[world.rank() as usize], &messages);
     drop(graphs);
     let schedule = world.compile(&placement.graph)?;
     let mut sent = world.alloc::<u8>(placement.pattern_bytes as usize)?;
@@ -80,7 +80,7 @@ fn run(world: &Communicator, graphs: Vec<Graph>) -> Result<Report, Error> {
     world.allreduce(&[begun], &mut first, Op::Minimum)?;
     world.allreduce(&[ended], &mut last, Op::Maximum)?;
     world.allreduce(&[wrong.len() as u64], &mut total, Op::Sum)?;
-    Ok(Report { nanoseconds: last[0] - first[0], wrong: total[0] })
+    Ok(RankReport { nanoseconds: last[0] - first[0], wrong: total[0] })
 }
 
 /// The monotonic clock, the same for all processes of the node, in nanoseconds.

@@ -1,8 +1,8 @@
 //! Checking every byte that was received.
 
-use super::messages::{Message, Messages};
+use super::messages::{ExpectedMessage, Messages};
 use super::pattern::{distinction, first_difference, window_of};
-use super::placement::{Placement, Receive};
+use super::placement::{PlacedGraph, Receive};
 use std::collections::HashMap;
 
 /// Everything that is wrong with what a rank has received, a line each.
@@ -10,7 +10,7 @@ use std::collections::HashMap;
 /// A receive with a wildcard holds a message that it admits; which one, its first bytes say.
 /// Messages too short to say it are alike, so it is asked whether there is any way to give each of
 /// these receives a message of its own.
-pub(super) fn verify(placement: &Placement, messages: &Messages, received: &[u8]) -> Vec<String> {
+pub(super) fn verify(placement: &PlacedGraph, messages: &Messages, received: &[u8]) -> Vec<String> {
     let mut wrong = Vec::new();
     let mut wildcards: HashMap<(u64, u64), Vec<&Receive>> = HashMap::new();
     for receive in &placement.receives {
@@ -27,7 +27,7 @@ pub(super) fn verify(placement: &Placement, messages: &Messages, received: &[u8]
             },
         }
     }
-    let mut open: HashMap<(u64, u64), Vec<&Message>> = HashMap::new();
+    let mut open: HashMap<(u64, u64), Vec<&ExpectedMessage>> = HashMap::new();
     for message in &messages.open {
         open.entry((message.bytes, message.window % distinction(message.bytes)))
             .or_default()
@@ -60,8 +60,8 @@ fn difference(window: u64, found: &[u8]) -> Option<String> {
 /// hold (augmenting paths, Kuhn 1955): those that got one, and those that did not.
 fn assign<'a>(
     receives: &[&'a Receive],
-    messages: &[&'a Message],
-) -> (Vec<(&'a Receive, &'a Message)>, Vec<&'a Receive>) {
+    messages: &[&'a ExpectedMessage],
+) -> (Vec<(&'a Receive, &'a ExpectedMessage)>, Vec<&'a Receive>) {
     let mut holder: Vec<Option<usize>> = vec![None; messages.len()];
     let mut untaken = Vec::new();
     for index in 0..receives.len() {
@@ -81,7 +81,7 @@ fn assign<'a>(
 fn find(
     index: usize,
     receives: &[&Receive],
-    messages: &[&Message],
+    messages: &[&ExpectedMessage],
     holder: &mut [Option<usize>],
     seen: &mut [bool],
 ) -> bool {
@@ -117,7 +117,7 @@ fn find(
     false
 }
 
-fn admits(receive: &Receive, message: &Message) -> bool {
+fn admits(receive: &Receive, message: &ExpectedMessage) -> bool {
     receive.source.is_none_or(|source| source == message.source)
         && receive.tag.is_none_or(|tag| tag == message.tag)
 }
@@ -131,7 +131,7 @@ mod tests {
     /// Rank 1 of these graphs, and its buffer after messages have gone to receives: (vertex,
     /// position among its messages).
     struct Case {
-        placement: Placement,
+        placement: PlacedGraph,
         messages: Messages,
         received: Vec<u8>,
     }
@@ -139,7 +139,7 @@ mod tests {
     impl Case {
         fn new(graphs: &[Graph]) -> Self {
             let messages = Messages::of(graphs, 1);
-            let placement = Placement::new(&graphs[1], &messages);
+            let placement = PlacedGraph::new(&graphs[1], &messages);
             let mut case =
                 Case { received: vec![0; placement.received_bytes as usize], messages, placement };
             let named: Vec<_> = case
@@ -152,7 +152,7 @@ mod tests {
             case
         }
 
-        fn put(&mut self, vertex: u32, message: Message) {
+        fn put(&mut self, vertex: u32, message: ExpectedMessage) {
             let place = self
                 .placement
                 .receives

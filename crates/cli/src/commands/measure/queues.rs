@@ -6,7 +6,7 @@ use super::suite::{self, ResultsLocation};
 use crate::failure::Failure;
 use crate::format::Format;
 use clap::error::ErrorKind;
-use measure::experiments::queues::{Crossover, Mechanism, Plan, Row, rows_of};
+use measure::experiments::queues::{Crossover, Mechanism, Plan, QueueRow, rows_of};
 use measure::harness::Setting;
 use std::io::IsTerminal;
 use std::path::PathBuf;
@@ -94,8 +94,8 @@ sizes the smallest and the largest that both have.";
 
 /// JSON output.
 #[derive(serde::Serialize)]
-struct Report<'a> {
-    rows: &'a [Row],
+struct QueuesReport<'a> {
+    rows: &'a [QueueRow],
     crossovers: &'a [Crossover],
 }
 
@@ -151,10 +151,12 @@ pub(crate) fn execute(arguments: Arguments, format: Format) -> Result<ExitCode, 
     Ok(measured.status)
 }
 
-fn print(rows: &[Row], left_out: &[String], format: Format) -> Result<(), Failure> {
+fn print(rows: &[QueueRow], left_out: &[String], format: Format) -> Result<(), Failure> {
     let crossovers = Crossover::all(rows);
-    format
-        .print(|| table::of(rows, &crossovers, left_out), &Report { rows, crossovers: &crossovers })
+    format.print(
+        || table::of(rows, &crossovers, left_out),
+        &QueuesReport { rows, crossovers: &crossovers },
+    )
 }
 
 #[cfg(test)]

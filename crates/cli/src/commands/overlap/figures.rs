@@ -3,7 +3,7 @@
 use comfy_table::{
     Attribute, Cell, CellAlignment, Color, ContentArrangement, Table, TableComponent, presets,
 };
-use measure::experiments::overlap::{Collective, Row};
+use measure::experiments::overlap::{Collective, OverlapRow};
 
 /// A size in bytes, in the largest unit that it is a multiple of; nothing for nothing.
 pub(super) fn size(bytes: u64) -> String {
@@ -49,7 +49,7 @@ pub(crate) fn ranks_on_cores(ranks: u32) -> String {
 }
 
 /// The exposed time and its spread.
-pub(crate) fn spread(row: &Row) -> String {
+pub(crate) fn spread(row: &OverlapRow) -> String {
     format!("{} .. {}", microseconds(row.p10_us), microseconds(row.p90_us))
 }
 

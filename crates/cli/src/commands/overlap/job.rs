@@ -1,12 +1,12 @@
 //! Rows measured on rank processes.
 
 use super::figures::{microseconds, name_and_size};
-use super::rank::Report;
+use super::rank::OverlapReport;
 use crate::failure::Failure;
 use engine::Exit;
 use engine::node::EngineKind;
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
-use measure::experiments::overlap::{Case, Row};
+use measure::experiments::overlap::{Case, OverlapRow};
 use measure::harness::rank_processes::{RankLine, run_ranks};
 use service::ServiceError;
 use service::launcher::{LaunchOptions, Outcome};
@@ -61,16 +61,16 @@ impl Measurements {
         &self,
         case: &Case,
         engines: &[EngineKind],
-    ) -> Result<Vec<Row>, Interruption> {
+    ) -> Result<Vec<OverlapRow>, Interruption> {
         let mut case = *case;
         let mut rows = Vec::new();
         for engine in engines {
             for report in self.run(&case, *engine)? {
                 match report {
-                    Report::Plan { computation_us, .. } => {
+                    OverlapReport::Plan { computation_us, .. } => {
                         case.computation_us.get_or_insert(computation_us);
                     }
-                    Report::Row(row) => rows.push(row),
+                    OverlapReport::Row(row) => rows.push(row),
                 }
             }
             self.progress.inc(1);
@@ -79,7 +79,7 @@ impl Measurements {
     }
 
     /// Runs the ranks until they have ended. Returns the reports of rank 0.
-    fn run(&self, case: &Case, engine: EngineKind) -> Result<Vec<Report>, Interruption> {
+    fn run(&self, case: &Case, engine: EngineKind) -> Result<Vec<OverlapReport>, Interruption> {
         let what = format!("{}, {engine}", name_and_size(case.collective, case.bytes));
         self.progress.set_message(what.clone());
         let options = LaunchOptions::new(self.ranks, engine)?;
@@ -89,7 +89,7 @@ impl Measurements {
         let outcome = run_ranks("overlap", arguments, options, move |line| {
             match line {
                 RankLine::Report(report) => {
-                    if let Report::Plan { computation_us, repetitions } = report {
+                    if let OverlapReport::Plan { computation_us, repetitions } = report {
                         let computation = microseconds(computation_us);
                         progress.set_message(format!(
                             "{what}: {repetitions} times over {computation} µs of computation"

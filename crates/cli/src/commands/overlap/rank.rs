@@ -1,7 +1,7 @@
 //! One rank of a measurement: this program, started by itself.
 
 use engine::node::EngineKind;
-use measure::experiments::overlap::{Case, Collective, Experiment, Row, Setting};
+use measure::experiments::overlap::{Case, Collective, Experiment, OverlapRow, Setting};
 use measure::harness::processor_time::RankKind;
 use measure::harness::rank_processes::report;
 use serde::{Deserialize, Serialize};
@@ -15,11 +15,11 @@ const SEED: u64 = 2011;
 /// Report of rank 0.
 #[derive(Debug, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
-pub(crate) enum Report {
+pub(crate) enum OverlapReport {
     /// The measurement begins.
     Plan { computation_us: f64, repetitions: u32 },
     /// The result.
-    Row(Row),
+    Row(OverlapRow),
 }
 
 /// Measures one row; `tradewind overlap` and `tradewind tour` start it.
@@ -77,14 +77,14 @@ pub(crate) fn measure(arguments: &Arguments) -> Result<(), measure::Error> {
     let row = Experiment::new(world, setting)?.measure(&case, |plan| {
         if is_first {
             // Without a reader, the launcher reports a missing result.
-            let _ = report(&Report::Plan {
+            let _ = report(&OverlapReport::Plan {
                 computation_us: plan.computation_us,
                 repetitions: plan.repetitions,
             });
         }
     })?;
     if is_first {
-        let _ = report(&Report::Row(row));
+        let _ = report(&OverlapReport::Row(row));
     }
     Ok(job.finish()?)
 }

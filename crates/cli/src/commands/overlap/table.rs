@@ -4,10 +4,10 @@ use super::figures::{
     figure, microseconds, percent_of, ranks_on_cores, size, spread, table_with, trusted,
 };
 use comfy_table::Cell;
-use measure::experiments::overlap::Row;
+use measure::experiments::overlap::OverlapRow;
 
 /// The table and how to read it.
-pub(super) fn of(ranks: u32, rows: &[Row]) -> String {
+pub(super) fn of(ranks: u32, rows: &[OverlapRow]) -> String {
     let mut table = table_with(&[
         "op",
         "size",

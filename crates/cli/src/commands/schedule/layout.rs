@@ -23,7 +23,7 @@ impl Layout {
     /// For graphs without operations that wait for each other for ever.
     pub(super) fn new(graphs: &[Graph]) -> Self {
         let messages = messages(graphs);
-        let mut plan = Plan::new(graphs, &messages);
+        let mut plan = LayoutBuilder::new(graphs, &messages);
         while let Some(Reverse((earliest, rank, vertex))) = plan.possible.pop() {
             plan.come_to(graphs, (rank, vertex), earliest);
         }
@@ -61,7 +61,7 @@ fn messages(graphs: &[Graph]) -> Vec<(Place, Place)> {
 }
 
 /// The layout while it is made.
-struct Plan {
+struct LayoutBuilder {
     steps: Vec<Vec<usize>>,
     /// Number of vertices and messages that each vertex waits for.
     missing: Vec<Vec<usize>>,
@@ -78,7 +78,7 @@ struct Plan {
     possible: BinaryHeap<Reverse<(usize, usize, usize)>>,
 }
 
-impl Plan {
+impl LayoutBuilder {
     fn new(graphs: &[Graph], messages: &[(Place, Place)]) -> Self {
         let zeros = || {
             graphs.iter().map(|graph| vec![0; graph.vertices().len()]).collect::<Vec<Vec<usize>>>()
@@ -123,7 +123,7 @@ impl Plan {
             .collect();
         let receive_of = messages.iter().copied().collect();
         let free = vec![0; graphs.len()];
-        Plan {
+        LayoutBuilder {
             steps: zeros(),
             missing,
             earliest: zeros(),

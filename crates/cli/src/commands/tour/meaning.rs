@@ -2,7 +2,7 @@
 
 use crate::commands::overlap::figures::{microseconds, name_and_size, percent_of};
 use engine::node::EngineKind;
-use measure::experiments::overlap::Row;
+use measure::experiments::overlap::OverlapRow;
 
 /// Exposed times below this many microseconds are told apart by nothing but noise.
 const RESOLUTION_US: f64 = 0.05;
@@ -12,8 +12,8 @@ const MARGIN: f64 = 1.1;
 /// The two rows of one collective.
 #[derive(Clone, Copy)]
 struct Pair<'a> {
-    caller: &'a Row,
-    peers: &'a Row,
+    caller: &'a OverlapRow,
+    peers: &'a OverlapRow,
 }
 
 /// Effect of the peers engine on a collective.
@@ -50,22 +50,22 @@ impl Pair<'_> {
     }
 }
 
-fn exposed(row: &Row) -> f64 {
+fn exposed(row: &OverlapRow) -> f64 {
     row.exposed_us.max(RESOLUTION_US)
 }
 
 /// By how much the median may be off (one standard error, were the times normally distributed:
 /// 1.253 σ / √n, where 80 % lie within 2.563 σ).
-fn error_of_median(row: &Row) -> f64 {
+fn error_of_median(row: &OverlapRow) -> f64 {
     1.253 * (row.p90_us - row.p10_us) / 2.563 / f64::from(row.repetitions.max(1)).sqrt()
 }
 
 /// The sentence.
-pub(super) fn of(rows: &[Row]) -> String {
+pub(super) fn of(rows: &[OverlapRow]) -> String {
     let pairs = pairs(rows);
     let (better, other): (Vec<Pair<'_>>, Vec<Pair<'_>>) =
         pairs.iter().partition(|pair| pair.verdict() == Verdict::Less);
-    let (caller, peers): (Vec<&Row>, Vec<&Row>) =
+    let (caller, peers): (Vec<&OverlapRow>, Vec<&OverlapRow>) =
         pairs.iter().map(|pair| (pair.caller, pair.peers)).unzip();
     let unattended = format!(
         "when the computation was over, {} % were finished without another call of their rank with peers, {} % with \
@@ -97,9 +97,9 @@ pub(super) fn of(rows: &[Row]) -> String {
     }
 }
 
-fn pairs(rows: &[Row]) -> Vec<Pair<'_>> {
+fn pairs(rows: &[OverlapRow]) -> Vec<Pair<'_>> {
     let of = |engine| rows.iter().filter(move |row| row.engine == engine);
-    let partner = |caller: &Row| {
+    let partner = |caller: &OverlapRow| {
         of(EngineKind::Peers).find(|row| (row.op, row.bytes) == (caller.op, caller.bytes))
     };
     of(EngineKind::Caller)
@@ -107,12 +107,12 @@ fn pairs(rows: &[Row]) -> Vec<Pair<'_>> {
         .collect()
 }
 
-fn mean_unattended(rows: &[&Row]) -> f64 {
+fn mean_unattended(rows: &[&OverlapRow]) -> f64 {
     rows.iter().map(|row| row.unattended).sum::<f64>() / rows.len() as f64
 }
 
 /// The exposed times of these rows.
-fn range(rows: &[&Row]) -> String {
+fn range(rows: &[&OverlapRow]) -> String {
     let (least, most) = bounds(rows.iter().map(|row| row.exposed_us));
     let least = microseconds(least);
     let most = microseconds(most);
@@ -167,8 +167,8 @@ mod tests {
         engine: EngineKind,
         exposed_us: f64,
         unattended: f64,
-    ) -> Row {
-        Row {
+    ) -> OverlapRow {
+        OverlapRow {
             op,
             algorithm: "any".into(),
             ranks: 2,
@@ -188,7 +188,7 @@ mod tests {
     }
 
     /// A barrier and an allreduce with these exposed times: caller, peers, caller, peers.
-    fn rows(exposed: [f64; 4], unattended: [f64; 2]) -> Vec<Row> {
+    fn rows(exposed: [f64; 4], unattended: [f64; 2]) -> Vec<OverlapRow> {
         let [caller, peers] = unattended;
         vec![
             row(Collective::Barrier, 0, EngineKind::Caller, exposed[0], caller),

@@ -3,7 +3,7 @@
 use super::experiment::Experiment;
 use super::plan::Plan;
 use super::repetitions::{Lap, RankTimes};
-use super::row::Row;
+use super::row::OverlapRow;
 use super::trial::Trial;
 use crate::harness::Error;
 use crate::harness::agreement;
@@ -29,7 +29,7 @@ pub(super) fn row(
     plan: &Plan,
     alone_us: f64,
     laps: &RankTimes,
-) -> Result<Row, Error> {
+) -> Result<OverlapRow, Error> {
     let world = experiment.world;
     let times = if experiment.ranks_per_core() > 1 {
         of_all_ranks(world, laps)?
@@ -37,7 +37,7 @@ pub(super) fn row(
         of_each_rank(world, laps)?
     };
     let exposed = Deciles::of(&times.exposed);
-    Ok(Row {
+    Ok(OverlapRow {
         op: trial.collective,
         algorithm: trial.algorithm.to_owned(),
         ranks: world.size(),

@@ -2,7 +2,7 @@
 
 use super::experiment::Experiment;
 use super::plan::{self, Case, Plan};
-use super::row::Row;
+use super::row::OverlapRow;
 use super::trial::Trial;
 use super::{alone, evaluate, repetitions};
 use crate::harness::Error;
@@ -36,7 +36,7 @@ impl Experiment<'_> {
     ///
     /// # Errors
     /// When the case cannot be measured, a rank is gone, or the collective gives wrong data.
-    pub fn measure(&self, case: &Case, announce: impl FnOnce(&Plan)) -> Result<Row, Error> {
+    pub fn measure(&self, case: &Case, announce: impl FnOnce(&Plan)) -> Result<OverlapRow, Error> {
         case.check()?;
         let mut trial = Trial::new(self.world, self.setting.engine, case)?;
         // Every root once: schedules are linked when they are first used.

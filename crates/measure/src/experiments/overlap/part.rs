@@ -3,7 +3,7 @@
 use super::collective::Collective;
 use super::experiment::{Experiment as Measurement, Setting as Job};
 use super::plan::Case;
-use super::row::Row;
+use super::row::OverlapRow;
 use crate::harness::processor_time::RankKind;
 use crate::harness::{Error, Experiment, Finding, JobShape, Setting, Step, StepContext};
 use crate::results::{Axis, Figure, Part, Point, Table};
@@ -11,7 +11,7 @@ use tradewind::EngineKind;
 
 const TABLE: &str = "rows";
 /// A figure's name, its title, and what of a row it shows.
-type Shown = (&'static str, &'static str, fn(&Row) -> f64);
+type Shown = (&'static str, &'static str, fn(&OverlapRow) -> f64);
 const FIGURES: [Shown; 4] = [
     ("alone", "Time of the collective alone", |row| row.alone_us),
     ("exposed", "Time that the collective adds to a computation", |row| row.exposed_us),

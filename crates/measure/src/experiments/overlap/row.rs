@@ -6,7 +6,7 @@ use tradewind::EngineKind;
 
 /// Measurement of one collective of one size; the [module](super) defines the figures.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-pub struct Row {
+pub struct OverlapRow {
     /// The collective.
     pub op: Collective,
     /// The algorithm.
@@ -66,7 +66,7 @@ mod tests {
 
     #[test]
     fn the_names_of_the_fields_are_those_that_were_promised() {
-        let row = Row {
+        let row = OverlapRow {
             op: Collective::Neighbor,
             algorithm: "direct".into(),
             ranks: 4,
@@ -85,7 +85,7 @@ mod tests {
         };
         let json = r#"{"op":"neighbor","algorithm":"direct","ranks":4,"bytes":64,"engine":"caller","alone_us":1.5,"compute_us":20.25,"total_us":21.0,"exposed_us":0.75,"overlap":50.0,"unattended":0.5,"stolen_us":3.0,"repetitions":10,"p10_us":0.5,"p90_us":1.0}"#;
         assert_eq!(serde_json::to_string(&row).expect("numbers and names"), json);
-        assert_eq!(serde_json::from_str::<Row>(json).expect("a row"), row);
-        assert!(serde_json::from_str::<Row>(&json.replace("caller", "nobody")).is_err());
+        assert_eq!(serde_json::from_str::<OverlapRow>(json).expect("a row"), row);
+        assert!(serde_json::from_str::<OverlapRow>(&json.replace("caller", "nobody")).is_err());
     }
 }

@@ -7,7 +7,7 @@ use super::pair::Pair;
 use super::patterns::FIRST;
 use super::rounds::{Pass, Passes};
 use super::starts;
-use super::survey::{Plan, Survey, rounds_of};
+use super::survey::{Survey, SurveyPlan, rounds_of};
 use crate::experiments::algorithms::TimeBudget;
 use crate::harness::repetition::Repetition;
 use crate::harness::{Error, Experiment, Finding, JobShape, Setting, Step, StepContext};
@@ -60,7 +60,7 @@ struct Effort {
 
 /// The experiment.
 pub fn experiment(setting: &Setting) -> Experiment {
-    let plan = setting.choose(Plan::quick(), Plan::default());
+    let plan = setting.choose(SurveyPlan::quick(), SurveyPlan::default());
     let effort = setting.choose(
         Effort {
             laps: Repetition { laps: 5, microseconds: 200.0 },
@@ -192,7 +192,7 @@ impl Turn {
 fn pair_step(
     here: &StepContext<'_>,
     turn: Turn,
-    plan: &Plan,
+    plan: &SurveyPlan,
     effort: Effort,
 ) -> Result<Vec<Finding>, Error> {
     let world = here.world;
@@ -203,7 +203,7 @@ fn pair_step(
     let mut passes =
         if turn.is_first || !leads { Passes::default() } else { Passes::read(here.directory)? };
     let plan = match passes.sizes(&turn.curve()) {
-        Some(sizes) => Plan { sizes, most_added: 0, ..plan.clone() },
+        Some(sizes) => SurveyPlan { sizes, most_added: 0, ..plan.clone() },
         None => plan.clone(),
     };
     let mut pair = Pair::new(world)?;

@@ -46,13 +46,13 @@ impl Order {
 /// Two ranks, the schedules of every size, and the memory that messages come from and go to.
 pub(super) struct Pair<'w> {
     world: &'w Communicator,
-    sizes: Vec<Size>,
+    sizes: Vec<SizeSchedules>,
     /// Away while a schedule runs.
     room: Option<SharedBuffer<u8>>,
 }
 
 /// The schedules of one size.
-struct Size {
+struct SizeSchedules {
     bytes: u64,
     round_trips: (u32, Schedule),
     stream: (u32, Schedule),
@@ -107,7 +107,7 @@ impl<'w> Pair<'w> {
         let (trips, messages, calls) =
             (few(16, 64 << 10), few(32, 256 << 10).max(2), few(16, 512 << 10).max(2));
         let world = self.world;
-        let size = Size {
+        let size = SizeSchedules {
             bytes,
             round_trips: (trips, world.compile(&patterns::round_trips(rank, bytes, trips))?),
             stream: (messages, world.compile(&patterns::stream(rank, bytes, messages))?),

@@ -9,7 +9,7 @@ use std::collections::BTreeMap;
 
 /// Amount of measurement.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Plan {
+pub struct SurveyPlan {
     /// Sizes that are measured in any case, in bytes; 0 among them.
     pub sizes: Vec<u64>,
     /// Number of sizes that may be added where curves bend.
@@ -18,10 +18,10 @@ pub struct Plan {
     pub rounds: usize,
 }
 
-impl Default for Plan {
+impl Default for SurveyPlan {
     /// 0, 1, 2, 4 … 1 MiB.
     fn default() -> Self {
-        Plan {
+        SurveyPlan {
             sizes: std::iter::once(0).chain((0..=20).map(|power| 1 << power)).collect(),
             most_added: 12,
             rounds: 18,
@@ -29,10 +29,10 @@ impl Default for Plan {
     }
 }
 
-impl Plan {
+impl SurveyPlan {
     /// Few sizes and rounds, to see that it works.
     pub fn quick() -> Self {
-        Plan {
+        SurveyPlan {
             sizes: vec![0, 1, 64, 1 << 10, 4 << 10, 16 << 10, 128 << 10],
             most_added: 3,
             rounds: 9,
@@ -76,7 +76,7 @@ const LOOK: usize = 3;
 /// The error of the transport.
 pub fn rounds_of<T: Transport>(
     transport: &mut T,
-    plan: &Plan,
+    plan: &SurveyPlan,
 ) -> Result<Vec<Vec<Reading>>, T::Error> {
     let mut sizes = plan.sizes.clone();
     sizes.sort_unstable();

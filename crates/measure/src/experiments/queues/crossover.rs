@@ -1,7 +1,7 @@
 //! From which size on one mechanism is faster than another.
 
 use super::mechanism::Mechanism;
-use super::row::Row;
+use super::row::QueueRow;
 use serde::Serialize;
 use std::fmt;
 
@@ -39,7 +39,7 @@ const ALIKE: f64 = 1.5;
 impl Crossover {
     /// Those of Express to wide Express and to Tag-On, of wide Express to Tag-On and to bulk
     /// transfers, and of Basic to bulk transfers, for all numbers of threads that were measured.
-    pub fn all(rows: &[Row]) -> Vec<Crossover> {
+    pub fn all(rows: &[QueueRow]) -> Vec<Crossover> {
         let mut threads: Vec<u32> = rows.iter().map(|row| row.threads).collect();
         threads.sort_unstable();
         threads.dedup();
@@ -48,7 +48,11 @@ impl Crossover {
         threads.into_iter().flat_map(of).collect()
     }
 
-    fn of(rows: &[Row], (short, long): (Mechanism, Mechanism), threads: u32) -> Option<Crossover> {
+    fn of(
+        rows: &[QueueRow],
+        (short, long): (Mechanism, Mechanism),
+        threads: u32,
+    ) -> Option<Crossover> {
         let row = |mechanism: Mechanism, bytes: u64| {
             rows.iter()
                 .find(|row| (row.mechanism, row.threads, row.bytes) == (mechanism, threads, bytes))
@@ -61,13 +65,13 @@ impl Crossover {
             .filter_map(|bytes| Some((bytes, row(short, bytes)?, row(long, bytes)?)))
             .collect();
         // Rows of which one met a much slower machine tell nothing, unless there are no others.
-        let met_the_same_machine = |(_, one, other): &&(u64, &Row, &Row)| {
-            let floor = |row: &Row| row.floor_ns.map_or(1.0, |floor| floor.median);
+        let met_the_same_machine = |(_, one, other): &&(u64, &QueueRow, &QueueRow)| {
+            let floor = |row: &QueueRow| row.floor_ns.map_or(1.0, |floor| floor.median);
             let one = floor(one);
             let other = floor(other);
             one.max(other) < ALIKE * one.min(other)
         };
-        let latencies = |(bytes, short, long): &(u64, &Row, &Row)| {
+        let latencies = |(bytes, short, long): &(u64, &QueueRow, &QueueRow)| {
             Some((*bytes, (short.latency_ns?.median, long.latency_ns?.median)))
         };
         let mut common: Vec<_> =
@@ -134,8 +138,8 @@ mod tests {
     use super::*;
     use crate::experiments::queues::row::over_rounds;
 
-    fn row(mechanism: Mechanism, bytes: u64, latency: f64) -> Row {
-        Row {
+    fn row(mechanism: Mechanism, bytes: u64, latency: f64) -> QueueRow {
+        QueueRow {
             mechanism,
             threads: 1,
             bytes,
@@ -169,7 +173,7 @@ mod tests {
 
     #[test]
     fn what_met_a_slower_machine_does_not_count() {
-        let of = |mechanism, bytes, latency, floor| Row {
+        let of = |mechanism, bytes, latency, floor| QueueRow {
             floor_ns: over_rounds(&[floor]),
             ..row(mechanism, bytes, latency)
         };

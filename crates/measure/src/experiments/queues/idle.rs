@@ -3,7 +3,7 @@
 use super::mechanism::Mechanism;
 use super::open;
 use super::parts::{Parts, Polled};
-use super::row::Row;
+use super::row::QueueRow;
 use crate::harness::Error;
 use crate::harness::processor_time::{RankKind, used_by_rank_us};
 use models::statistics::Deciles;
@@ -22,7 +22,7 @@ const WATCHED: Duration = Duration::from_secs(1);
 const MARGIN: Duration = Duration::from_millis(50);
 
 /// Measures it, once: it takes a second. All ranks call this, which must be processes.
-pub(super) fn measure(world: &Communicator) -> Result<Row, Error> {
+pub(super) fn measure(world: &Communicator) -> Result<QueueRow, Error> {
     let mut words = world.express(16)?.receiver;
     let mut lines = world.cache_lines(16)?.receiver;
     let mut polled: Vec<Parts<Polled>> = open::polled(world, 1)?;
@@ -51,9 +51,9 @@ pub(super) fn measure(world: &Communicator) -> Result<Row, Error> {
 }
 
 /// The row of so many percent of a core.
-pub(super) fn row(percent: f64) -> Row {
+pub(super) fn row(percent: f64) -> QueueRow {
     let none: Option<Deciles> = None;
-    Row {
+    QueueRow {
         mechanism: Mechanism::Idle,
         threads: RECEIVERS,
         bytes: 0,

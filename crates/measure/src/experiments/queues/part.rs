@@ -3,8 +3,8 @@
 use super::crossover::Crossover;
 use super::mechanism::Mechanism;
 use super::plan::{Case, LEAST_ROUNDS, Plan};
-use super::row::Row;
-use super::run::{Event, run};
+use super::row::QueueRow;
+use super::run::{QueueProgress, run};
 use crate::harness::{Error, Experiment, Finding, JobShape, Setting, Step, StepContext};
 use crate::results::{Axis, Figure, Part, Point, Table, Value};
 use models::statistics::Deciles as Spread;
@@ -16,7 +16,7 @@ use tradewind::EngineKind;
 const ROWS: &str = "rows";
 const CROSSOVERS: &str = "crossovers";
 /// A figure's name, its title, and what of a row it shows.
-type Shown = (&'static str, &'static str, fn(&Row) -> Option<Spread>);
+type Shown = (&'static str, &'static str, fn(&QueueRow) -> Option<Spread>);
 const FIGURES: [Shown; 4] = [
     ("latency", "Half a round trip", |row| row.latency_ns),
     ("gap", "A message in a stream", |row| row.gap_ns),
@@ -144,16 +144,16 @@ fn not_here(shape: &JobShape) -> Part {
 fn measure(here: &StepContext<'_>, plan: &Plan) -> Result<Vec<Finding>, Error> {
     let mut findings = Vec::new();
     run(here.world, plan, |event| match event {
-        Event::Begin(_) => {}
-        Event::Row(row) => findings.extend(found(&row)),
-        Event::Skipped { mechanism, why } => {
+        QueueProgress::Begin(_) => {}
+        QueueProgress::Row(row) => findings.extend(found(&row)),
+        QueueProgress::Skipped { mechanism, why } => {
             findings.push(Finding::Note(format!("{mechanism} was not measured: {why}.")))
         }
     })?;
     Ok(findings)
 }
 
-fn found(row: &Row) -> Vec<Finding> {
+fn found(row: &QueueRow) -> Vec<Finding> {
     let threads =
         if row.threads == 1 { String::new() } else { format!(", {} threads", row.threads) };
     let curve = format!("{}{threads}", row.mechanism);
@@ -172,7 +172,7 @@ fn found(row: &Row) -> Vec<Finding> {
 }
 
 /// A row as a table has it.
-fn values(row: &Row) -> Vec<Value> {
+fn values(row: &QueueRow) -> Vec<Value> {
     let number = |value: Option<f64>| value.map_or(Value::None, Value::Number);
     let spreads =
         [row.send_ns, row.receive_ns, row.latency_ns, row.gap_ns, row.floor_ns, row.ratio];
@@ -196,7 +196,7 @@ fn values(row: &Row) -> Vec<Value> {
 }
 
 /// The row that a table's row was made of; none if it was made of something else.
-fn row_of(values: &[Value]) -> Option<Row> {
+fn row_of(values: &[Value]) -> Option<QueueRow> {
     let number = |at: usize| match values.get(at) {
         Some(Value::Number(number)) => Some(*number),
         _ => None,
@@ -207,7 +207,7 @@ fn row_of(values: &[Value]) -> Option<Row> {
         Some(Spread { median: number(at)?, p10: number(at + 1)?, p90: number(at + 2)? })
     };
     let behind = 3 + 3 * SPREADS.len();
-    Some(Row {
+    Some(QueueRow {
         mechanism: mechanism.parse().ok()?,
         threads: number(1)? as u32,
         bytes: number(2)? as u64,
@@ -225,7 +225,7 @@ fn row_of(values: &[Value]) -> Option<Row> {
 }
 
 /// The rows that a part has kept.
-pub fn rows_of(part: &Part) -> Vec<Row> {
+pub fn rows_of(part: &Part) -> Vec<QueueRow> {
     let rows =
         part.table(ROWS).map(|table| table.rows.iter().filter_map(|row| row_of(row)).collect());
     rows.unwrap_or_default()
@@ -296,7 +296,7 @@ mod tests {
     #[test]
     fn a_row_is_found_again_in_its_table() {
         let spread = |median: f64| Some(Spread { median, p10: median - 1.0, p90: median + 1.0 });
-        let row = Row {
+        let row = QueueRow {
             mechanism: Mechanism::OnePoll,
             threads: 2,
             bytes: 8,

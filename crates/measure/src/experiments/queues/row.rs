@@ -12,7 +12,7 @@ pub(super) fn over_rounds(rounds: &[f64]) -> Option<Deciles> {
 /// Results of one mechanism with one size and number of threads; the [module](super) says
 /// what the figures mean.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-pub struct Row {
+pub struct QueueRow {
     /// The mechanism.
     pub mechanism: Mechanism,
     /// Sending threads that share it; for [`Mechanism::Idle`], receivers that sleep.
@@ -49,7 +49,7 @@ mod tests {
     #[test]
     fn the_names_of_the_fields_are_those_that_were_promised() {
         let figure = over_rounds(&[2.0]);
-        let row = Row {
+        let row = QueueRow {
             mechanism: Mechanism::OnePoll,
             threads: 2,
             bytes: 8,
@@ -69,6 +69,6 @@ mod tests {
             r#"{{"mechanism":"one-poll","threads":2,"bytes":8,"send_ns":{one},"receive_ns":null,"latency_ns":{one},"gap_ns":null,"floor_ns":null,"ratio":null,"megabytes_per_second":1.5,"processor_percent":null,"rounds":7,"round_trips":100}}"#
         );
         assert_eq!(serde_json::to_string(&row).expect("numbers and names"), json);
-        assert_eq!(serde_json::from_str::<Row>(&json).expect("a row"), row);
+        assert_eq!(serde_json::from_str::<QueueRow>(&json).expect("a row"), row);
     }
 }

@@ -3,7 +3,7 @@
 use super::mechanism::Mechanism;
 use super::message_path::{Floor, MessagePath};
 use super::plan::{Case, Plan};
-use super::row::Row;
+use super::row::QueueRow;
 use super::words::Command;
 use super::{idle, open, trial};
 use crate::harness::Error;
@@ -12,11 +12,11 @@ use tradewind::Communicator;
 
 /// Progress of the experiment.
 #[derive(Clone, Debug, PartialEq)]
-pub enum Event {
+pub enum QueueProgress {
     /// It begins with this row.
     Begin(Case),
     /// It has measured this row.
-    Row(Box<Row>),
+    Row(Box<QueueRow>),
     /// A mechanism cannot be measured here, and why.
     Skipped {
         /// The mechanism.
@@ -30,14 +30,16 @@ pub enum Event {
 /// called on both, what it is told on rank 0 counts.
 ///
 /// ```
-/// use measure::experiments::queues::{Event, Mechanism, Plan, run};
+/// use measure::experiments::queues::{Mechanism, Plan, QueueProgress, run};
 ///
 /// # fn main() -> Result<(), Box<dyn std::error::Error>> {
 /// let rows = std::sync::Mutex::new(Vec::new());
 /// tradewind::local(2, |world| {
 ///     let plan = Plan { mechanisms: vec![Mechanism::Wide], threads: vec![1], sizes: vec![48], row_ms: 1, ..Plan::default() };
 ///     run(&world, &plan, |event| match event {
-///         Event::Row(row) if world.rank() == 0 => rows.lock().expect("no thread panics").push(*row),
+///         QueueProgress::Row(row) if world.rank() == 0 => {
+///             rows.lock().expect("no thread panics").push(*row)
+///         }
 ///         _ => {}
 ///     })
 ///     .expect("it can be measured");
@@ -52,27 +54,32 @@ pub enum Event {
 /// # Errors
 /// When the plan cannot be measured, there are not two ranks, a rank is gone, or a mechanism gives
 /// wrong data.
-pub fn run(world: &Communicator, plan: &Plan, mut tell: impl FnMut(Event)) -> Result<(), Error> {
+pub fn run(
+    world: &Communicator,
+    plan: &Plan,
+    mut tell: impl FnMut(QueueProgress),
+) -> Result<(), Error> {
     plan.check()?;
     if world.size() != 2 {
         let found = world.size().to_string();
         return Err(Error::Argument { what: "the number of ranks", found, expected: "2" });
     }
-    let mut experiment = Experiment { world, floor: [open::floor(world)?], plan, tell: &mut tell };
+    let mut experiment =
+        QueueExperiment { world, floor: [open::floor(world)?], plan, tell: &mut tell };
     plan.groups()
         .into_iter()
         .try_for_each(|(mechanism, threads)| experiment.group(mechanism, threads))
 }
 
 /// The experiment on one job.
-struct Experiment<'a, T> {
+struct QueueExperiment<'a, T> {
     world: &'a Communicator,
     floor: [Floor; 1],
     plan: &'a Plan,
     tell: &'a mut T,
 }
 
-impl<T: FnMut(Event)> Experiment<'_, T> {
+impl<T: FnMut(QueueProgress)> QueueExperiment<'_, T> {
     /// All rows of a mechanism with so many threads.
     fn group(&mut self, mechanism: Mechanism, threads: u32) -> Result<(), Error> {
         let world = self.world;
@@ -95,8 +102,8 @@ impl<T: FnMut(Event)> Experiment<'_, T> {
             Mechanism::BulkStaged => self.bulk(mechanism, Policy::Staged),
             Mechanism::BulkDirect => self.bulk(mechanism, Policy::Direct),
             Mechanism::Idle => {
-                (self.tell)(Event::Begin(Case { mechanism, threads, bytes: 0 }));
-                (self.tell)(Event::Row(Box::new(idle::measure(world)?)));
+                (self.tell)(QueueProgress::Begin(Case { mechanism, threads, bytes: 0 }));
+                (self.tell)(QueueProgress::Row(Box::new(idle::measure(world)?)));
                 Ok(())
             }
         }
@@ -105,7 +112,7 @@ impl<T: FnMut(Event)> Experiment<'_, T> {
     fn bulk(&mut self, mechanism: Mechanism, policy: Policy) -> Result<(), Error> {
         let (ways, why) = open::bulk(self.world, policy)?;
         if let Some(why) = why {
-            (self.tell)(Event::Skipped { mechanism, why });
+            (self.tell)(QueueProgress::Skipped { mechanism, why });
             return Ok(());
         }
         self.sizes(mechanism, 1, ways)
@@ -119,9 +126,9 @@ impl<T: FnMut(Event)> Experiment<'_, T> {
     ) -> Result<(), Error> {
         for bytes in self.plan.sizes_of(mechanism) {
             let case = Case { mechanism, threads, bytes };
-            (self.tell)(Event::Begin(case));
+            (self.tell)(QueueProgress::Begin(case));
             let row = trial::measure(self.world, &mut self.floor, &mut ways, case, self.plan)?;
-            (self.tell)(Event::Row(Box::new(row)));
+            (self.tell)(QueueProgress::Row(Box::new(row)));
         }
         // Neither rank closes an end that the other still uses.
         Ok(self.world.barrier()?)

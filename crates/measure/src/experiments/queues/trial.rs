@@ -3,7 +3,7 @@
 use super::message_path::{Floor, MessagePath};
 use super::phases::{batches, largest, round_trips, stream};
 use super::plan::{Case, Plan};
-use super::row::{Row, over_rounds};
+use super::row::{QueueRow, over_rounds};
 use crate::harness::Error;
 use tradewind::{Communicator, Op};
 
@@ -16,7 +16,7 @@ const AROUND_A_BATCH: f64 = 10_000.0;
 
 /// Repetitions within a round, the same on all ranks.
 #[derive(Clone, Copy, Debug)]
-struct Counts {
+struct TrialCounts {
     floor: u64,
     trips: u64,
     stream: u64,
@@ -42,7 +42,7 @@ pub(super) fn measure<W: MessagePath>(
     ways: &mut [W],
     case: Case,
     plan: &Plan,
-) -> Result<Row, Error> {
+) -> Result<QueueRow, Error> {
     ways.iter_mut().for_each(|way| way.resize(case.bytes));
     let counts = counts(world, floor, ways, case, plan)?;
     check(world, ways, case)?;
@@ -61,7 +61,7 @@ fn counts<W: MessagePath>(
     ways: &mut [W],
     case: Case,
     plan: &Plan,
-) -> Result<Counts, Error> {
+) -> Result<TrialCounts, Error> {
     let threads = case.threads as usize;
     round_trips(world, floor, 1, FIRST_LOOK)?;
     round_trips(world, ways, threads, FIRST_LOOK)?;
@@ -72,7 +72,7 @@ fn counts<W: MessagePath>(
     let many = |time: f64, least| ((slice / time) as u64).clamp(least, 1_000_000);
     let batch = (ways[0].room() / threads).min(MOST_IN_A_BATCH / threads) as u64;
     let per_thread = |count: u64| (count / u64::from(case.threads)).max(4);
-    Ok(Counts {
+    Ok(TrialCounts {
         floor: many(2.0 * floor_ns, 16),
         trips: per_thread(many(2.0 * way_ns, 4)),
         stream: per_thread(many(way_ns, 16)),
@@ -86,7 +86,7 @@ fn one_round<W: MessagePath>(
     floor: &mut [Floor],
     ways: &mut [W],
     case: Case,
-    counts: Counts,
+    counts: TrialCounts,
     round: u32,
     rounds: &mut Rounds,
 ) -> Result<(), Error> {
@@ -127,9 +127,9 @@ fn check<W: MessagePath>(world: &Communicator, ways: &[W], case: Case) -> Result
     }
 }
 
-fn row(case: Case, plan: &Plan, counts: Counts, rounds: &Rounds) -> Row {
+fn row(case: Case, plan: &Plan, counts: TrialCounts, rounds: &Rounds) -> QueueRow {
     let gap_ns = over_rounds(&rounds.gap);
-    Row {
+    QueueRow {
         mechanism: case.mechanism,
         threads: case.threads,
         bytes: case.bytes,

@@ -2,12 +2,12 @@
 
 use crate::commands::overlap::figures::{figure, ranks_on_cores, table_with, trusted};
 use comfy_table::{Cell, Table};
-use measure::experiments::queues::{Crossover, Mechanism, Row};
+use measure::experiments::queues::{Crossover, Mechanism, QueueRow};
 use models::statistics::Deciles;
 
 /// The table, what is to be seen in it, and how to read it.
-pub(super) fn of(rows: &[Row], crossovers: &[Crossover], left_out: &[String]) -> String {
-    let (idle, measured): (Vec<&Row>, Vec<&Row>) =
+pub(super) fn of(rows: &[QueueRow], crossovers: &[Crossover], left_out: &[String]) -> String {
+    let (idle, measured): (Vec<&QueueRow>, Vec<&QueueRow>) =
         rows.iter().partition(|row| row.mechanism == Mechanism::Idle);
     let mut parts = vec![ranks_on_cores(2)];
     if !measured.is_empty() {
@@ -23,7 +23,7 @@ pub(super) fn of(rows: &[Row], crossovers: &[Crossover], left_out: &[String]) ->
     parts.join("\n")
 }
 
-fn table(rows: &[&Row]) -> Table {
+fn table(rows: &[&QueueRow]) -> Table {
     let mut table = table_with(&[
         "mechanism",
         "threads",
@@ -78,7 +78,7 @@ fn nanoseconds(time: f64) -> String {
     if time.abs() < 99.95 { format!("{time:.1}") } else { format!("{time:.0}") }
 }
 
-fn waiting(row: &Row) -> Option<String> {
+fn waiting(row: &QueueRow) -> Option<String> {
     let percent = row.processor_percent?;
     Some(format!("Waiting: {} sleeping receivers took {percent:.3} % of one core.", row.threads))
 }

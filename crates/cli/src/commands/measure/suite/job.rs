@@ -2,7 +2,7 @@
 
 use super::kept::SavedPart;
 use super::progress::Progress;
-use super::rank::{self, Report};
+use super::rank::{self, StepReport};
 use crate::failure::Failure;
 use measure::harness::rank_processes::{RankLine, run_ranks};
 use measure::harness::{Finding, Setting, Step};
@@ -92,9 +92,9 @@ struct ReportReader {
 
 impl ReportReader {
     /// Reads a line. An error ends the ranks.
-    fn read_line(&mut self, line: RankLine<'_, Report>) -> std::io::Result<()> {
+    fn read_line(&mut self, line: RankLine<'_, StepReport>) -> std::io::Result<()> {
         match line {
-            RankLine::Report(Report { step, findings }) => {
+            RankLine::Report(StepReport { step, findings }) => {
                 self.take_in(step, findings).map_err(|failure| {
                     let said = std::io::Error::other(failure.to_string());
                     lock_any(&self.trouble).get_or_insert(failure);

@@ -13,7 +13,7 @@ use tradewind::Job;
 /// Report of rank 0: a step is done.
 #[derive(Debug, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
-pub(super) struct Report {
+pub(super) struct StepReport {
     /// Its index.
     pub(super) step: usize,
     /// Its findings.
@@ -98,7 +98,7 @@ pub(crate) fn measure(arguments: &Arguments) -> Result<(), RankError> {
     for (step, number) in steps.iter().zip(range) {
         let findings = step.run(&here)?;
         if world.rank() == 0 {
-            report(&Report { step: number, findings })?;
+            report(&StepReport { step: number, findings })?;
         }
     }
     Ok(job.finish()?)
