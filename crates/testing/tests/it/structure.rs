@@ -9,6 +9,7 @@ testing::tests![
     the_drawing_shows_the_dependencies,
     no_dependency_points_back,
     modules_form_no_cycles,
+    the_benchmarks_build_packages_of_the_workspace,
 ];
 
 /// Edges of a directed graph: for each vertex the vertices that it uses.
@@ -107,6 +108,21 @@ fn the_drawing_shows_the_dependencies() {
         let shown = reachable(&drawing, from);
         for to in targets {
             assert!(shown.contains(to), "{from} depends on {to}; no path of arrows shows it");
+        }
+    }
+}
+
+fn the_benchmarks_build_packages_of_the_workspace() {
+    let (packages, _) = dependencies();
+    for file in ["between.py", "installation.py"] {
+        let text = std::fs::read_to_string(workspace().join("bench/harness").join(file))
+            .expect("it is readable");
+        let named: Vec<&str> =
+            text.split("\"-p\", \"").skip(1).filter_map(|rest| rest.split('"').next()).collect();
+        assert!(!named.is_empty(), "{file} builds something");
+        for package in named {
+            let folder = package.strip_prefix("tradewind-").unwrap_or_default();
+            assert!(packages.contains_key(folder), "{file} builds {package}, which is no package");
         }
     }
 }
