@@ -39,11 +39,12 @@ pub fn load(segment: &Segment, at: Offset, bytes: &mut [u8]) -> Result<(), Segme
         let word = words.next().unwrap_or_default();
         head.copy_from_slice(&word[skip..skip + head.len()]);
     }
-    let mut chunks = rest.chunks_exact_mut(WORD);
-    for (chunk, word) in chunks.by_ref().zip(words.by_ref()) {
-        chunk.copy_from_slice(&word);
+    // Whole arrays, because a slice of unknown length costs a call of `memmove` for each word
+    // wherever the compiler does not inline the copy.
+    let (chunks, tail) = rest.as_chunks_mut::<WORD>();
+    for (chunk, word) in chunks.iter_mut().zip(words.by_ref()) {
+        *chunk = word;
     }
-    let tail = chunks.into_remainder();
     if !tail.is_empty()
         && let Some(word) = words.next()
     {
