@@ -62,25 +62,25 @@ fn no_rank_leaves_a_barrier_before_all_have_come() {
 
 fn allreduce_gives_every_rank_the_same_right_bits() {
     every_job(|world| {
-        for algorithm in Collective::Allreduce.algorithms() {
-            let chosen = world
-                .with_algorithms(Algorithms { allreduce: Some(*algorithm), ..Default::default() });
-            for count in COUNTS {
-                allreduce(&chosen, count)?;
+        for count in COUNTS {
+            let value = |rank: u32, index: usize| (u64::from(rank) + 1) * (index as u64 + 3);
+            let mine: Vec<u64> = (0..count).map(|index| value(world.rank(), index)).collect();
+            let ranks = u64::from(world.size());
+            let expected: Vec<u64> =
+                (0..count as u64).map(|index| (index + 3) * (ranks * (ranks + 1) / 2)).collect();
+            for algorithm in Collective::Allreduce.algorithms() {
+                let algorithms = Algorithms { allreduce: Some(*algorithm), ..Default::default() };
+                allreduce(&world.with_algorithms(algorithms), &mine, &expected)?;
             }
         }
         Ok(())
     });
 }
 
-fn allreduce(world: &Communicator, count: usize) -> Result<()> {
-    let value = |rank: u32, index: usize| (u64::from(rank) + 1).wrapping_mul(index as u64 + 3);
-    let mine: Vec<u64> = (0..count).map(|index| value(world.rank(), index)).collect();
-    let expected: Vec<u64> = (0..count)
-        .map(|index| (0..world.size()).map(|rank| value(rank, index)).fold(0, u64::wrapping_add))
-        .collect();
+fn allreduce(world: &Communicator, mine: &[u64], expected: &[u64]) -> Result<()> {
+    let count = mine.len();
     let mut private = vec![u64::MAX; count];
-    world.allreduce(&mine, &mut private, Op::Sum)?;
+    world.allreduce(mine, &mut private, Op::Sum)?;
     assert_eq!(private, expected);
 
     // Every second rank works in place, the others do not: all must agree all the same.
@@ -89,12 +89,12 @@ fn allreduce(world: &Communicator, count: usize) -> Result<()> {
         let mut result = vec![0; count];
         if shared {
             let mut from = world.alloc::<u64>(count)?;
-            from.copy_from_slice(&mine);
+            from.copy_from_slice(mine);
             let (from, to) = world.iallreduce(from, world.alloc::<u64>(count)?, Op::Sum)?.wait()?;
-            assert_eq!(&from[..], &mine[..], "an input is left as it was");
+            assert_eq!(&from[..], mine, "an input is left as it was");
             result.copy_from_slice(&to);
         } else {
-            world.iallreduce(&mine, &mut result, Op::Sum)?.wait()?;
+            world.iallreduce(mine, &mut result, Op::Sum)?.wait()?;
         }
         assert_eq!(result, expected, "in place: {shared}");
     }
@@ -126,53 +126,55 @@ fn a_join_reduces_in_rank_order() {
 
 fn alltoall_gives_part_j_of_rank_i_to_rank_j() {
     every_job(|world| {
-        for algorithm in Collective::Alltoall.algorithms() {
-            let chosen = world
-                .with_algorithms(Algorithms { alltoall: Some(*algorithm), ..Default::default() });
-            for count in [0, 1, 3, 70, 700, 9000] {
-                alltoall(&chosen, count)?;
+        let (rank, size) = (world.rank(), world.size());
+        let block = |from: u32, to: u32, count: usize| {
+            let first = (from * 1000 + to) as usize * 10_000;
+            first..first + count
+        };
+        for count in [0, 1, 3, 70, 700, 9000] {
+            let mine: Vec<usize> = (0..size).flat_map(|to| block(rank, to, count)).collect();
+            let expected: Vec<usize> =
+                (0..size).flat_map(|from| block(from, rank, count)).collect();
+            for algorithm in Collective::Alltoall.algorithms() {
+                let algorithms = Algorithms { alltoall: Some(*algorithm), ..Default::default() };
+                alltoall(&world.with_algorithms(algorithms), &mine, &expected)?;
             }
         }
         Ok(())
     });
 }
 
-fn alltoall(world: &Communicator, count: usize) -> Result<()> {
-    let (rank, size) = (world.rank(), world.size());
-    let value = |from: u32, to: u32, index: usize| (from * 1000 + to) as usize * 10_000 + index;
-    let mine: Vec<usize> =
-        (0..size).flat_map(|to| (0..count).map(move |index| value(rank, to, index))).collect();
-    let expected: Vec<usize> =
-        (0..size).flat_map(|from| (0..count).map(move |index| value(from, rank, index))).collect();
+fn alltoall(world: &Communicator, mine: &[usize], expected: &[usize]) -> Result<()> {
+    let rank = world.rank();
     for in_place in [0, 1, 2, 3] {
         // 0, 1: every second rank in place; 2: all; 3: none, and all wait.
         let mut result = vec![0; mine.len()];
         if in_place == 2 || (in_place < 2 && rank % 2 == in_place) {
             let mut from = world.alloc::<usize>(mine.len())?;
-            from.copy_from_slice(&mine);
+            from.copy_from_slice(mine);
             let (mut from, to) =
                 world.ialltoall(from, world.alloc::<usize>(mine.len())?)?.wait()?;
             // The buffer is this rank's again: whoever is slower must not see this.
             from.fill(usize::MAX);
             result.copy_from_slice(&to);
         } else if in_place == 3 {
-            world.alltoall(&mine, &mut result)?;
+            world.alltoall(mine, &mut result)?;
         } else {
-            world.ialltoall(&mine, &mut result)?.wait()?;
+            world.ialltoall(mine, &mut result)?.wait()?;
         }
-        assert!(result == expected, "count {count}, buffers {in_place}");
+        assert!(result == expected, "{} elements, buffers {in_place}", mine.len());
     }
     Ok(())
 }
 
 fn bcast_gives_everyone_the_roots_buffer() {
     every_job(|world| {
-        for algorithm in Collective::Bcast.algorithms() {
-            let chosen =
-                world.with_algorithms(Algorithms { bcast: Some(*algorithm), ..Default::default() });
-            for count in COUNTS {
-                for root in [0, world.size() / 2, world.size() - 1] {
-                    bcast(&chosen, count, root)?;
+        for count in COUNTS {
+            for root in [0, world.size() / 2, world.size() - 1] {
+                let expected: Vec<u32> = (0..count as u32).map(|index| index ^ root).collect();
+                for algorithm in Collective::Bcast.algorithms() {
+                    let algorithms = Algorithms { bcast: Some(*algorithm), ..Default::default() };
+                    bcast(&world.with_algorithms(algorithms), &expected, root)?;
                 }
             }
         }
@@ -180,9 +182,9 @@ fn bcast_gives_everyone_the_roots_buffer() {
     });
 }
 
-fn bcast(world: &Communicator, count: usize, root: u32) -> Result<()> {
-    let expected: Vec<u32> = (0..count as u32).map(|index| index ^ root).collect();
-    let start = if world.rank() == root { expected.clone() } else { vec![u32::MAX; count] };
+fn bcast(world: &Communicator, expected: &[u32], root: u32) -> Result<()> {
+    let count = expected.len();
+    let start = if world.rank() == root { expected.to_vec() } else { vec![u32::MAX; count] };
     let mut private = start.clone();
     world.bcast(&mut private, root)?;
     assert_eq!(private, expected, "{:?}, count {count}, root {root}", world.algorithms().bcast);
