@@ -8,12 +8,12 @@ use shm::segment::Offset;
 use shm::sync::{AtomicU64, Ordering};
 
 shm::shared_lines! {
-    /// Number of pieces that the receiver has taken in all.
+    /// Number of positions that the receiver has taken in all.
     struct TakenLine {
         taken: AtomicU64,
     }
 
-    /// The piece at a position of the ring.
+    /// The piece that begins at a position of the ring.
     struct PieceLine {
         /// See [`words`].
         tag: AtomicU64,
@@ -24,9 +24,14 @@ shm::shared_lines! {
     }
 }
 
-/// Largest piece: long enough to hide the transfer time of a line between cores, short enough for
-/// several in a second-level cache.
-pub(super) const PIECE_BYTES: u64 = 32 << 10;
+/// Distance of the positions of a ring. Every position has a tag line; a piece takes as many
+/// positions as it needs and uses the line of the first. Pieces lie behind one another, whatever
+/// their length: a stream of short pieces at a distance of 32 KiB took four times as long, because
+/// the processors prefetch what lies behind.
+const POSITION_BYTES: u64 = 4 << 10;
+
+/// Length of the longest piece of any ring, in bytes.
+const LONGEST_PIECE: u64 = 64 << 10;
 
 /// Description of a message, which the receiver compares with its own.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -47,51 +52,72 @@ const BYTES_BITS: u32 = 48;
 pub(super) struct PieceRing {
     memory: SegmentMemory,
     taken: Mapped<TakenLine>,
-    pieces: MappedSlice<PieceLine>,
+    lines: MappedSlice<PieceLine>,
     data: Offset,
-    /// The next piece at this end.
+    /// The position where the next piece at this end begins, among all since the ring was created.
     next: u64,
-    /// The sender may write pieces below this number. A lower bound, so the receiver's line is read
-    /// only when it is reached.
+    /// The sender may use positions below this number. A lower bound, so the receiver's line is
+    /// read only when it is reached.
     writable_until: u64,
 }
 
 impl PieceRing {
     /// Returns the bytes of a ring with space for `data` bytes.
     pub(super) fn bytes(data: u64) -> u64 {
-        64 + data / PIECE_BYTES * 64 + data
+        64 + data / POSITION_BYTES * 64 + data
     }
 
     /// Opens the ring at this location. Zeroed memory is an empty ring.
     pub(super) fn new(memory: &SegmentMemory, at: Offset, data: u64) -> Result<Self, Error> {
-        let count = data / PIECE_BYTES;
+        let count = data / POSITION_BYTES;
         Ok(PieceRing {
             memory: memory.clone(),
             taken: Mapped::new(memory.segment(), at)?,
-            pieces: MappedSlice::new(memory.segment(), Offset(at.0 + 64), count as usize)?,
+            lines: MappedSlice::new(memory.segment(), Offset(at.0 + 64), count as usize)?,
             data: Offset(at.0 + 64 + count * 64),
             next: 0,
             writable_until: count,
         })
     }
 
+    /// Number of positions of the ring.
+    fn positions(&self) -> u64 {
+        self.lines.len() as u64
+    }
+
+    /// Length of the longest piece, in bytes. Four fit into the ring, so a sender never waits for a
+    /// receiver that has read all but one.
+    pub(super) fn longest_piece(&self) -> usize {
+        LONGEST_PIECE.min(self.positions() / 4 * POSITION_BYTES) as usize
+    }
+
     /// Returns the line and the bytes of the next piece.
     fn next_piece(&self) -> (&PieceLine, Offset) {
-        let index = self.next % self.pieces.len() as u64;
-        (&self.pieces[index as usize], Offset(self.data.0 + index * PIECE_BYTES))
+        let index = self.next % self.positions();
+        (&self.lines[index as usize], Offset(self.data.0 + index * POSITION_BYTES))
     }
 
-    /// Returns whether a piece can be written. For the sender.
-    pub(super) fn is_writable(&mut self) -> bool {
-        // The count of taken pieces only grows, so an old bound is a safe one.
-        if self.next == self.writable_until {
-            self.writable_until =
-                words::writable_until(&self.taken.taken, self.pieces.len() as u64);
+    /// Returns the position behind the next piece, which has `length` bytes.
+    fn behind(&self, length: usize) -> u64 {
+        let behind = self.next + (length as u64).div_ceil(POSITION_BYTES).max(1);
+        let left = self.positions() - (behind - 1) % self.positions() - 1;
+        // No piece passes the end of the ring. Where the longest would, the next one begins at the
+        // start; this does not depend on its length, so a receiver that expects another length
+        // looks at the same line and finds the difference.
+        if left * POSITION_BYTES < self.longest_piece() as u64 { behind + left } else { behind }
+    }
+
+    /// Returns whether a piece of this length can be written. For the sender.
+    pub(super) fn is_writable(&mut self, length: usize) -> bool {
+        let behind = self.behind(length);
+        // The count of taken positions only grows, so an old bound is a safe one.
+        if behind > self.writable_until {
+            self.writable_until = words::writable_until(&self.taken.taken, self.positions());
         }
-        self.next < self.writable_until
+        behind <= self.writable_until
     }
 
-    /// Writes a piece. [`is_writable`](Self::is_writable) has returned true.
+    /// Writes a piece. [`is_writable`](Self::is_writable) has returned true for its length.
     pub(super) fn write(
         &mut self,
         bytes: &[u8],
@@ -99,13 +125,13 @@ impl PieceRing {
         call: u32,
     ) -> Result<(), Error> {
         let (line, at) = self.next_piece();
-        // The position is free, and no other rank writes to this ring.
+        // The positions are free, and no other rank writes to this ring.
         self.memory.write(at, bytes)?;
         // Relaxed: `publish` releases the bytes and both words.
         line.message.store(message.behind << BYTES_BITS | message.bytes, Ordering::Relaxed);
         line.message_tag.store(message.tag, Ordering::Relaxed);
         words::publish(&line.tag, self.next, call);
-        self.next += 1;
+        self.next = self.behind(bytes.len());
         Ok(())
     }
 
@@ -123,7 +149,7 @@ impl PieceRing {
         StreamedMessage { bytes: word & ((1 << BYTES_BITS) - 1), behind: word >> BYTES_BITS, tag }
     }
 
-    /// Reads the next piece, which is present, and frees its position.
+    /// Reads the next piece, which is present, and frees its positions.
     pub(super) fn read<R>(
         &mut self,
         length: usize,
@@ -132,7 +158,7 @@ impl PieceRing {
         let (_, at) = self.next_piece();
         let result = self.memory.inspect(at, length as u64, consume)?;
         // Released after the bytes were consumed: the sender may overwrite them from here on.
-        self.next += 1;
+        self.next = self.behind(length);
         words::release(&self.taken.taken, self.next);
         Ok(result)
     }

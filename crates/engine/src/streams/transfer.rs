@@ -1,6 +1,6 @@
 //! The messages that a rank sends and receives in one call, moved piece by piece.
 
-use super::ring::{PIECE_BYTES, PieceRing, StreamedMessage};
+use super::ring::StreamedMessage;
 use super::ring_set::RingSet;
 use super::words::PieceState;
 use crate::context::Context;
@@ -22,6 +22,16 @@ struct Sending<'a> {
     tag: u64,
     done: usize,
     finished: bool,
+}
+
+impl<'a> Sending<'a> {
+    /// Returns the bytes of the next piece.
+    fn next_piece(&self, mutual: u64, longest: usize) -> &'a [u8] {
+        let is_mutual = mutual >> self.to & 1 != 0;
+        let length = piece_bytes(self.bytes.len(), is_mutual, longest);
+        let rest = &self.bytes[self.done..];
+        &rest[..length.min(rest.len())]
+    }
 }
 
 /// A message from another rank.
@@ -52,6 +62,15 @@ enum ReceiveSink<'a> {
         /// Destination of the result.
         into: &'a mut [u8],
     },
+}
+
+impl Receiving<'_> {
+    /// Returns the length of the next piece.
+    fn next_piece(&self, mutual: u64, longest: usize) -> usize {
+        let expected = self.sink.length();
+        let is_mutual = mutual >> self.from & 1 != 0;
+        piece_bytes(expected, is_mutual, longest).min(expected - self.done)
+    }
 }
 
 impl ReceiveSink<'_> {
@@ -87,11 +106,15 @@ pub(crate) struct Transfer<'a> {
     failure: Option<ArithmeticError>,
 }
 
-/// Returns the length of the pieces of a message: a quarter of it, so that writing and reading
-/// overlap, within limits.
-fn piece_bytes(message: usize) -> usize {
-    const LEAST: usize = 4 << 10;
-    (message / 4).next_multiple_of(LEAST).clamp(LEAST, PIECE_BYTES as usize)
+/// Returns the length of the pieces of a message of `bytes` bytes. Both ends compute the same.
+///
+/// If the receiver has a message for the sender as well, both write at the same time and read
+/// afterwards, and whole messages travel fastest. Otherwise the receiver reads one quarter while the
+/// sender writes the next.
+fn piece_bytes(bytes: usize, is_mutual: bool, longest: usize) -> usize {
+    const LEAST: usize = 8 << 10;
+    let piece = if is_mutual { bytes } else { bytes / 4 };
+    piece.next_multiple_of(LEAST).clamp(LEAST, longest.max(LEAST))
 }
 
 impl<'a> Transfer<'a> {
@@ -154,8 +177,15 @@ impl<'a> Transfer<'a> {
         sequence: u64,
         call: Signature,
     ) -> Result<(), Error> {
-        let call_tag = call_tag(sequence, call);
-        let mut mover = PieceMover { context, rings, sequence, call, call_tag, must_notify: false };
+        let mut mover = PieceMover {
+            context,
+            rings,
+            sequence,
+            call,
+            call_tag: call_tag(sequence, call),
+            mutual: self.mutual(),
+            must_notify: false,
+        };
         // Sending and receiving alternate, so two ranks that send to each other never wait for each
         // other's rings.
         while !(self.sendings.is_empty() && self.receivings.is_empty()) {
@@ -166,6 +196,12 @@ impl<'a> Transfer<'a> {
             }
         }
         self.failure.map_or(Ok(()), |failure| Err(Error::of_reduction(failure, context.rank)))
+    }
+
+    /// Returns a bit for each rank to which and from which this rank has a message.
+    fn mutual(&self) -> u64 {
+        let to = self.sendings.iter().fold(0, |ranks, sending| ranks | 1u64 << sending.to);
+        self.receivings.iter().fold(0, |ranks, receiving| ranks | to & 1 << receiving.from)
     }
 
     /// Waits until a piece can be sent or received.
@@ -210,7 +246,9 @@ impl<'a> Transfer<'a> {
         self.receivings.iter().any(has_arrived)
             || self.sendings.iter().any(|sending| {
                 let ring = &mut mover.rings.out[sending.to as usize];
-                ring.as_mut().is_some_and(PieceRing::is_writable)
+                ring.as_mut().is_some_and(|ring| {
+                    ring.is_writable(sending.next_piece(mover.mutual, ring.longest_piece()).len())
+                })
             })
     }
 }
@@ -229,6 +267,8 @@ struct PieceMover<'s> {
     sequence: u64,
     call: Signature,
     call_tag: u32,
+    /// See [`Transfer::mutual`].
+    mutual: u64,
     /// Pieces have moved since the last notification of sleepers.
     must_notify: bool,
 }
@@ -243,20 +283,19 @@ impl PieceMover<'_> {
         for sending in &mut transfer.sendings {
             let Some(ring) = &mut self.rings.out[sending.to as usize] else { continue };
             let bit = 1 << sending.to;
-            if handled & bit != 0 || !ring.is_writable() {
+            let piece = sending.next_piece(self.mutual, ring.longest_piece());
+            if handled & bit != 0 || !ring.is_writable(piece.len()) {
                 handled |= bit;
                 continue;
             }
             handled |= bit;
-            let rest = &sending.bytes[sending.done..];
-            let length = rest.len().min(piece_bytes(sending.bytes.len()));
             let message = StreamedMessage {
                 bytes: sending.bytes.len() as u64,
                 behind: sending.behind,
                 tag: sending.tag,
             };
-            ring.write(&rest[..length], message, self.call_tag)?;
-            sending.done += length;
+            ring.write(piece, message, self.call_tag)?;
+            sending.done += piece.len();
             sending.finished = sending.done == sending.bytes.len();
             has_moved = true;
         }
@@ -289,7 +328,7 @@ impl PieceMover<'_> {
                 PieceState::Foreign => return Err(self.mismatch(receiving.from)),
             }
             // Both ends cut the message by the same rule, so the piece has this length.
-            let length = (expected - receiving.done).min(piece_bytes(expected));
+            let length = receiving.next_piece(self.mutual, ring.longest_piece());
             let accepted =
                 ring.read(length, |piece| receiving.sink.accept(receiving.done, piece))?;
             // A division by zero does not end the transfer, because the other ranks wait for the
