@@ -12,7 +12,8 @@ impl Communicator {
     /// same on all ranks.
     #[inline]
     pub fn streams(&self, collective: &FlatCollective) -> bool {
-        self.flat.executor.is_long(collective) && self.can_stream(collective)
+        (collective.has_unknown_sizes() || self.flat.executor.is_long(collective))
+            && self.can_stream(collective)
     }
 
     fn can_stream(&self, collective: &FlatCollective) -> bool {

@@ -330,8 +330,25 @@ impl FlatCollective {
             // Each rank has the place of its own block only. Of two ranks, the rest is the other's.
             Pattern::ReduceScatter { at, bytes } if rank == 0 => Some(at + bytes..self.bytes),
             Pattern::ReduceScatter { at, .. } => Some(0..at),
-            _ => self.part(rank, to, ranks),
+            _ => match &self.blocks {
+                None => self.part(rank, to, ranks),
+                Some(blocks) => {
+                    let role = self.role(to, ranks, ContributionPlacement::Variable);
+                    let ResultRule::Blocks { first, sources, index } = role.result else {
+                        return None;
+                    };
+                    let number = if role.is_divided { index as usize } else { 0 };
+                    (first..first + sources).contains(&rank).then(|| block(&blocks.sent, number))
+                }
+            },
         }
+    }
+
+    /// Returns whether a rank has the sizes of its own blocks only, so the ranks cannot agree on
+    /// whether the collective is long. Blocks between neighbours have equal lengths or keys.
+    #[inline]
+    pub(crate) fn has_unknown_sizes(&self) -> bool {
+        self.blocks.as_ref().is_some_and(|blocks| blocks.sources.is_none())
     }
 
     /// Returns whether the call has an input and an output buffer; a barrier has none.

@@ -31,14 +31,28 @@ pub(super) fn fill<'a>(
             transfer.send(other, &input[part.start as usize..part.end as usize]);
         }
     }
-    let own = || match collective.part(me, me, ranks) {
+    let own_part = match &collective.blocks {
+        None => collective.part(me, me, ranks),
+        Some(_) => collective.part_for(me, me, ranks),
+    };
+    let own = || match own_part.clone() {
         Some(part) => &input[part.start as usize..part.end as usize],
         None => &[],
     };
     match role.result {
         ResultRule::Blocks { first, sources, .. } => {
             let part = length / sources.max(1) as usize;
-            for (source, piece) in (first..).zip(output.chunks_exact_mut(part.max(1))) {
+            let mut rest = output;
+            for (source, number) in (first..first + sources).zip(0..) {
+                let bytes = match &collective.blocks {
+                    None => part,
+                    Some(blocks) => {
+                        let block = block(&blocks.received, number);
+                        (block.end - block.start) as usize
+                    }
+                };
+                let (piece, behind) = rest.split_at_mut(bytes);
+                rest = behind;
                 if source != me {
                     transfer.receive(source, piece);
                 } else if !collective.leaves_own {

@@ -113,7 +113,8 @@ pub(crate) struct Transfer<'a> {
 /// sender writes the next.
 fn piece_bytes(bytes: usize, is_mutual: bool, longest: usize) -> usize {
     const LEAST: usize = 8 << 10;
-    let piece = if is_mutual { bytes } else { bytes / 4 };
+    const LONGEST_QUARTER: usize = 64 << 10;
+    let piece = if is_mutual { bytes } else { (bytes / 4).min(LONGEST_QUARTER) };
     piece.next_multiple_of(LEAST).clamp(LEAST, longest.max(LEAST))
 }
 
