@@ -33,7 +33,7 @@ use std::time::Instant;
 pub struct Communicator {
     context: Context,
     flat: InflightWindow<FlatExecutor>,
-    /// Created by the first long blocking collective.
+    /// Created by the first blocking collective that streams.
     streams: Mutex<StreamsState>,
 }
 
@@ -176,7 +176,7 @@ impl Communicator {
         &self,
         run: &StartedRun<FlatExecutor>,
         deadline: Option<Instant>,
-    ) -> Result<bool, Error> {
+    ) -> Outcome<bool> {
         if self.flat.is_complete(run) {
             return Ok(true);
         }
@@ -224,7 +224,7 @@ impl Communicator {
         number: RunNumber,
         collective: &FlatCollective,
         deadline: Option<Instant>,
-    ) -> Result<bool, Error> {
+    ) -> Outcome<bool> {
         let executor = &self.flat.executor;
         let run = number.run;
         let spin_policy = self.context.member.node().spin_policy();
@@ -265,7 +265,7 @@ impl Drop for Communicator {
 }
 
 impl OwnerWork for Communicator {
-    fn progress_own(&self) -> Result<bool, Error> {
+    fn progress_own(&self) -> Outcome<bool> {
         self.flat.advance();
         Ok(false)
     }

@@ -1,7 +1,7 @@
 //! The part of a communicator that both engines use: its ranks, its calls, and its shared state, as
 //! one rank sees them.
 
-use crate::error::{Error, Straggler};
+use crate::error::{Error, Outcome, Straggler};
 use crate::node::WakeupLine;
 use crate::node::membership::Member;
 use crate::protocol::arrival;
@@ -161,7 +161,7 @@ impl Context {
     }
 
     /// Executes this rank's own tasks in all communicators. Returns whether there were any.
-    pub(crate) fn progress(&self) -> Result<bool, Error> {
+    pub(crate) fn progress(&self) -> Outcome<bool> {
         self.member.progress()
     }
 

@@ -6,7 +6,7 @@
 //! |---|---|
 //! | [`node`] | the job's segment, its ranks and their liveness |
 //! | [`communicator`] | start, wait and fetch; the only part that uses all engines below |
-//! | [`streams`] | long blocking collectives, in pieces |
+//! | [`streams`] | blocking collectives in pieces: long ones, and blocks of unknown sizes |
 //! | [`flat`] | one exchange among all ranks, without linking |
 //! | `linked` | any other schedule: frames, matching, execution |
 //! | `window` | numbered runs and the slots they use |

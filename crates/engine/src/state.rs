@@ -14,7 +14,7 @@
 //! | [collective slots](crate::flat::executor) | [`FLAT_SLOTS`] | see [`SlotLayout`] |
 //! | contribution cells, [`CELL_SETS`] for each rank | | see [`StateLayout::cell_bytes`] |
 
-use crate::error::Error;
+use crate::error::{Error, Outcome};
 use crate::protocol::link_table::{ENTRIES, LinkProgress};
 use crate::protocol::run_state::RunStates;
 use crate::signature::Signature;
@@ -343,7 +343,7 @@ impl CommunicatorState {
         words: [u64; EXCHANGE_WORDS],
         (sequence, call): (u64, Signature),
         spin_policy: SpinPolicy,
-        progress: impl FnMut() -> Result<bool, Error>,
+        progress: impl FnMut() -> Outcome<bool>,
         check_liveness: impl FnMut() -> Result<(), Error>,
     ) -> Result<Vec<[u64; EXCHANGE_WORDS]>, Error> {
         let ranks = self.layout.ranks;

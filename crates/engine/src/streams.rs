@@ -1,4 +1,5 @@
-//! Long blocking collectives: every rank sends and receives in pieces, at the same time.
+//! Blocking collectives that are long, or whose block sizes not every rank has: every rank sends and
+//! receives in pieces, at the same time.
 //!
 //! A nonblocking collective stages a whole contribution before another rank can fetch it. If all
 //! ranks are inside the call, a shorter way exists: each pair of ranks has a ring of pieces in each
@@ -8,10 +9,13 @@
 //! | word | written by | read by |
 //! |---|---|---|
 //! | tag of a piece | the sender, after the piece | the receiver, until it is the tag of the expected piece |
-//! | number of taken pieces | the receiver | the sender, when the ring may be full |
+//! | number of taken positions | the receiver | the sender, when the ring may be full |
 //!
 //! A tag consists of the piece's position, which always increases, and a digest of the call, so a
 //! piece of another collective is never mistaken for one of this.
+//!
+//! Every piece states the length of its message. A receiver that expects another length takes the
+//! message all the same and reports the difference, so both ends stay at the same piece.
 
 mod ring;
 mod ring_set;
@@ -20,7 +24,7 @@ mod transfer;
 mod words;
 
 use crate::context::Context;
-use crate::error::Error;
+use crate::error::{Error, Outcome};
 use crate::flat::pattern::FlatCollective;
 use crate::signature::Signature;
 use crate::wait::{self, SleepersCondition};
@@ -75,43 +79,52 @@ impl StreamsState {
         collective: &FlatCollective,
         input: BlockingInput<'_>,
         memory: &mut [u8],
-    ) -> Option<Result<(), Error>> {
+    ) -> Option<Outcome> {
         if let StreamsState::Unknown = self {
             match StreamsState::open(context, sequence, call) {
                 Ok(opened) => *self = opened,
-                Err(error) => return Some(Err(error)),
+                Err(error) => return Some(Err(error.into())),
             }
         }
         let rings = match self {
             StreamsState::Ready(rings) if !rings.broken.is_set() => rings,
             StreamsState::Ready(_) | StreamsState::Broken { .. } => {
-                return Some(Err(Error::Broken));
+                return Some(Err(Error::Broken.into()));
             }
             StreamsState::Unknown | StreamsState::Missing => return None,
         };
         // Results must not overwrite bytes that are still to be sent.
-        let mut scratch = std::mem::take(&mut rings.scratch);
+        let mut scratch = Vec::new();
         let input = match input {
             BlockingInput::Apart(bytes) => bytes,
             BlockingInput::InOutput(range) => {
+                scratch = std::mem::take(&mut rings.scratch);
                 scratch.clear();
                 scratch.extend_from_slice(memory.get(range).unwrap_or_default());
                 &scratch
             }
         };
-        let mut transfer = Transfer::new(context.rank);
         let ranks = (context.rank, context.size());
-        let filled = route::fill(&mut transfer, collective, ranks, input, memory);
-        let outcome = transfer.run(context, rings, sequence, call);
-        scratch.shrink_to(KEPT_SCRATCH);
-        rings.scratch = scratch;
-        // After any other error the two ends of a ring may be at different pieces. The flag ends the
-        // wait of the other ranks, which would otherwise never end.
-        if !matches!(outcome, Ok(()) | Err(Error::DivisionByZero { .. })) {
-            rings.broken.set();
-            *self = StreamsState::Broken { at: rings.at };
+        let (filled, outcome) = {
+            let mut transfer = Transfer::new(context.rank);
+            let filled = route::fill(&mut transfer, collective, ranks, input, memory);
+            (filled, transfer.run(context, rings, sequence, call))
+        };
+        if scratch.capacity() != 0 {
+            scratch.shrink_to(KEPT_SCRATCH);
+            rings.scratch = scratch;
         }
-        Some(outcome.and(filled))
+        Some(match outcome {
+            Ok(None) => filled,
+            Ok(Some(failure)) => Err(failure),
+            // The two ends of a ring may be at different pieces. The flag ends the wait of the other
+            // ranks, which would otherwise never end.
+            Err(error) => {
+                rings.broken.set();
+                *self = StreamsState::Broken { at: rings.at };
+                Err(error)
+            }
+        })
     }
 
     /// Opens the rings: rank 0 allocates them and publishes their location; the other ranks wait for

@@ -1,6 +1,6 @@
 //! Waiting: polling for a short time, yielding the core, then sleeping.
 
-use crate::error::Error;
+use crate::error::{Error, Outcome};
 use crate::protocol::arrival;
 use shm::completion::{Completion, Marked};
 use shm::futex;
@@ -106,9 +106,9 @@ pub(crate) fn until<A: WaitCondition>(
     awaited: &A,
     spin_policy: SpinPolicy,
     deadline: Option<Instant>,
-    mut progress: impl FnMut() -> Result<bool, Error>,
+    mut progress: impl FnMut() -> Outcome<bool>,
     mut check_liveness: impl FnMut() -> Result<(), Error>,
-) -> Result<bool, Error> {
+) -> Outcome<bool> {
     for poll in 0..spin_policy.polls {
         if awaited.is_met() {
             return Ok(true);
@@ -140,7 +140,7 @@ pub(crate) fn until<A: WaitCondition>(
             if progress()? || awaited.is_met() {
                 continue;
             }
-            return Err(error);
+            return Err(error.into());
         }
         let mut sleep = LIVENESS_INTERVAL;
         if let Some(deadline) = deadline {

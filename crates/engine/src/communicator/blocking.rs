@@ -96,11 +96,10 @@ impl Communicator {
         collective: &FlatCollective,
         bindings: ResultBinding,
     ) -> Outcome {
-        self.wait_begun(number, collective, None).map(|_| ()).map_err(|error| {
+        self.wait_begun(number, collective, None).map(|_| ()).inspect_err(|_| {
             self.context.trace_call_ended(number.sequence, None);
             // The number stays used, because other ranks may have arrived at this collective.
             self.flat.abandon_blocking(number, collective, &bindings);
-            error.into()
         })
     }
 

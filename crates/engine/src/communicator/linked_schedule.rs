@@ -3,7 +3,7 @@
 use crate::argument::Argument;
 use crate::communicator::Communicator;
 use crate::communicator::placement::{Block, BlockSearch, Placement, UnplacedSchedule};
-use crate::error::Error;
+use crate::error::{Error, Outcome};
 use crate::linked::block::LinkIdentity;
 use crate::linked::executor::{LinkedExecutor, LongStaging};
 use crate::node::membership::OwnerWork;
@@ -168,9 +168,9 @@ impl LinkedSchedule {
         &self,
         run: &mut StartedRun<LinkedExecutor>,
         outputs: &mut [&mut [u8]],
-    ) -> Result<(), Error> {
+    ) -> Outcome {
         // Only a placed schedule has complete runs.
-        self.window().map_or(Ok(()), |window| Ok(window.collect(run, outputs)?))
+        self.window().map_or(Ok(()), |window| window.collect(run, outputs))
     }
 
     /// Returns whether a rank executes operations itself, in its own calls.
@@ -241,7 +241,7 @@ impl LinkedSchedule {
         &self,
         run: &StartedRun<LinkedExecutor>,
         deadline: Option<Instant>,
-    ) -> Result<bool, Error> {
+    ) -> Outcome<bool> {
         let window = match self.window() {
             Some(window) => window,
             None => match self.wait_until_placed(deadline)? {
@@ -306,7 +306,7 @@ impl LinkedSchedule {
         window: &InflightWindow<LinkedExecutor>,
         run: &StartedRun<LinkedExecutor>,
         deadline: Option<Instant>,
-    ) -> Result<bool, Error> {
+    ) -> Outcome<bool> {
         let context = &self.communicator.context;
         let spin_policy = context.member.node().spin_policy();
         let wakeup = &context.wakeup.words[context.rank as usize].events;
@@ -336,14 +336,14 @@ impl LinkedSchedule {
                 if context.progress()? || window.is_complete(run) {
                     continue;
                 }
-                return Err(error);
+                return Err(error.into());
             }
         }
     }
 }
 
 impl OwnerWork for LinkedSchedule {
-    fn progress_own(&self) -> Result<bool, Error> {
+    fn progress_own(&self) -> Outcome<bool> {
         // The error of a link belongs to its requests, not to the call that makes progress.
         let Ok(Some(window)) = self.placed() else { return Ok(false) };
         window.advance();

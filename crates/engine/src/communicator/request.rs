@@ -3,7 +3,7 @@
 use crate::argument::Argument;
 use crate::communicator::Communicator;
 use crate::communicator::linked_schedule::LinkedSchedule;
-use crate::error::Error;
+use crate::error::{Error, Outcome};
 use crate::flat::executor::FlatExecutor;
 use crate::flat::pattern::FlatCollective;
 use crate::linked::executor::LinkedExecutor;
@@ -119,7 +119,7 @@ impl Request {
     /// # Errors
     /// Returns an error if an operation of this rank fails.
     #[inline]
-    pub fn test(&self) -> Result<bool, Error> {
+    pub fn test(&self) -> Outcome<bool> {
         if self.is_complete() {
             return Ok(true);
         }
@@ -130,7 +130,7 @@ impl Request {
     /// Executes this rank's own tasks: starts queued runs and executes its own operations. Usually
     /// there are none.
     #[inline]
-    fn advance(&self) -> Result<(), Error> {
+    fn advance(&self) -> Outcome {
         match &self.execution {
             Execution::Flat(communicator, run) if run.was_queued() => {
                 communicator.flat.advance_for(run)?
@@ -149,7 +149,7 @@ impl Request {
     /// Returns an error if a rank has failed or is in another collective, or [`Error::Timeout`],
     /// with the ranks that have not started the call, after `limit`.
     #[inline]
-    pub fn wait(&self, limit: Option<Duration>) -> Result<(), Error> {
+    pub fn wait(&self, limit: Option<Duration>) -> Outcome {
         let deadline = limit.and_then(|limit| Instant::now().checked_add(limit));
         let complete = match &self.execution {
             Execution::Flat(communicator, run) => {
@@ -164,7 +164,7 @@ impl Request {
             return Ok(());
         }
         let waiting_for = self.communicator().context.stragglers(self.sequence());
-        Err(Error::Timeout { after: limit.unwrap_or_default(), waiting_for })
+        Err(Error::Timeout { after: limit.unwrap_or_default(), waiting_for }.into())
     }
 
     /// Moves the collective to a new request, which then fetches or abandons it.
@@ -186,13 +186,12 @@ impl Request {
     /// # Errors
     /// Returns the error of the run: ranks in different collectives, or a division by zero.
     #[inline]
-    pub fn collect(&mut self, outputs: &mut [&mut [u8]]) -> Result<(), Error> {
+    pub fn collect(&mut self, outputs: &mut [&mut [u8]]) -> Outcome {
         self.communicator().context.trace_call_ended(self.sequence(), Some(self.call()));
         match &mut self.execution {
-            Execution::Flat(communicator, run) => communicator.flat.collect(run, outputs)?,
-            Execution::Linked(linked_schedule, run) => linked_schedule.collect(run, outputs)?,
+            Execution::Flat(communicator, run) => communicator.flat.collect(run, outputs),
+            Execution::Linked(linked_schedule, run) => linked_schedule.collect(run, outputs),
         }
-        Ok(())
     }
 }
 

@@ -1,7 +1,7 @@
-//! Long blocking collectives of a communicator, which go through streams.
+//! Blocking collectives of a communicator that go through streams.
 
 use crate::communicator::Communicator;
-use crate::error::Error;
+use crate::error::{Error, Outcome};
 use crate::flat::pattern::{FlatCollective, ResultRule};
 use crate::node::EngineKind;
 use crate::streams::{BlockingInput, MOST_RANKS};
@@ -38,9 +38,9 @@ impl Communicator {
         collective: &FlatCollective,
         input: BlockingInput<'_>,
         memory: &mut [u8],
-    ) -> Option<Result<(), Error>> {
+    ) -> Option<Outcome> {
         if let Err(error) = self.check_lengths(collective, &input, memory.len()) {
-            return Some(Err(error));
+            return Some(Err(error.into()));
         }
         // Pieces need a receiver inside the call. A rank that only starts the collective computes
         // meanwhile, so the signatures of the two forms differ.

@@ -66,7 +66,7 @@ impl LinkedExecutor {
 
     /// Executes the tasks deferred to this rank in any of its runs. Returns whether there were any.
     /// Returns immediately if another thread of the rank executes them.
-    pub(crate) fn progress_own(&self) -> Result<bool, Error> {
+    pub(crate) fn progress_own(&self) -> Outcome<bool> {
         if !self.program.linked.needs_owner {
             return Ok(false);
         }

@@ -1,6 +1,6 @@
 //! Membership of one rank in a job: its memory and its own tasks.
 
-use crate::error::{Error, Exit};
+use crate::error::{Error, Exit, Outcome};
 use crate::node::deferred_free::{DeferredFree, ReleaseLine};
 use crate::node::liveness::LivenessCheck;
 use crate::node::{Node, state};
@@ -68,7 +68,7 @@ pub struct Member {
 /// An object with tasks that only its own rank can execute, in any later call.
 pub(crate) trait OwnerWork: Send + Sync + std::fmt::Debug {
     /// Executes the tasks. Returns whether there were any.
-    fn progress_own(&self) -> Result<bool, Error>;
+    fn progress_own(&self) -> Outcome<bool>;
 
     /// Returns whether there will be no task until something is started and registered again.
     fn is_idle(&self) -> bool;
@@ -120,7 +120,7 @@ impl Member {
 
     /// Executes this rank's tasks in all its communicators. Returns whether there were any.
     #[inline]
-    pub(crate) fn progress(&self) -> Result<bool, Error> {
+    pub(crate) fn progress(&self) -> Outcome<bool> {
         // Acquire: pairs with the Release in `register`.
         if self.has_own_work.load(Ordering::Acquire) == 0 {
             return Ok(false);

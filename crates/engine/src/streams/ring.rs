@@ -1,7 +1,7 @@
 //! A ring of pieces from one rank to another.
 
 use super::words::{self, PieceState};
-use crate::error::Error;
+use crate::error::{Error, Outcome};
 use shm::mapped::{Mapped, MappedSlice};
 use shm::memory::SegmentMemory;
 use shm::segment::Offset;
@@ -61,6 +61,8 @@ pub(super) struct PieceRing {
     data: Offset,
     /// The position where the next piece at this end begins, among all since the ring was created.
     next: u64,
+    /// `next` modulo the number of positions.
+    index: u64,
     /// The sender may use positions below this number. A lower bound, so the receiver's line is
     /// read only when it is reached.
     writable_until: u64,
@@ -81,6 +83,7 @@ impl PieceRing {
             lines: MappedSlice::new(memory.segment(), Offset(at.0 + 64), count as usize)?,
             data: Offset(at.0 + 64 + count * 64),
             next: 0,
+            index: 0,
             writable_until: count,
         })
     }
@@ -98,18 +101,32 @@ impl PieceRing {
 
     /// Returns the line and the bytes of the next piece.
     fn next_piece(&self) -> (&PieceLine, Offset) {
-        let index = self.next % self.positions();
-        (&self.lines[index as usize], Offset(self.data.0 + index * POSITION_BYTES))
+        (&self.lines[self.index as usize], Offset(self.data.0 + self.index * POSITION_BYTES))
     }
 
     /// Returns the position behind the next piece, which has `length` bytes.
     fn behind(&self, length: usize) -> u64 {
-        let behind = self.next + (length as u64).div_ceil(POSITION_BYTES).max(1);
-        let left = self.positions() - (behind - 1) % self.positions() - 1;
+        let taken = (length as u64).div_ceil(POSITION_BYTES).max(1);
         // No piece passes the end of the ring. Where the longest would, the next one begins at the
         // start; this does not depend on its length, so a receiver that expects another length
         // looks at the same line and finds the difference.
-        if left * POSITION_BYTES < self.longest_piece() as u64 { behind + left } else { behind }
+        let left = self.positions() - self.index - taken;
+        let is_last = left * POSITION_BYTES < self.longest_piece() as u64;
+        self.next + taken + if is_last { left } else { 0 }
+    }
+
+    fn advance(&mut self, length: usize) {
+        let behind = self.behind(length);
+        self.index += behind - self.next;
+        if self.index == self.positions() {
+            self.index = 0;
+        }
+        self.next = behind;
+    }
+
+    /// Number of quarters of the ring that this end has passed since the ring was created.
+    pub(super) fn quarter(&self) -> u64 {
+        self.next / (self.positions() / 4)
     }
 
     /// Returns whether a piece of this length can be written. For the sender.
@@ -123,12 +140,7 @@ impl PieceRing {
     }
 
     /// Writes a piece. [`is_writable`](Self::is_writable) has returned true for its length.
-    pub(super) fn write(
-        &mut self,
-        bytes: &[u8],
-        message: StreamedMessage,
-        call: u32,
-    ) -> Result<(), Error> {
+    pub(super) fn write(&mut self, bytes: &[u8], message: StreamedMessage, call: u32) -> Outcome {
         let (line, at) = self.next_piece();
         // The positions are free, and no other rank writes to this ring. Relaxed: `publish` releases
         // the bytes and all words.
@@ -144,7 +156,7 @@ impl PieceRing {
         line.message.store(message.behind << BYTES_BITS | message.bytes, Ordering::Relaxed);
         line.message_tag.store(message.tag, Ordering::Relaxed);
         words::publish(&line.tag, self.next, call);
-        self.next = self.behind(bytes.len());
+        self.advance(bytes.len());
         Ok(())
     }
 
@@ -167,7 +179,7 @@ impl PieceRing {
         &mut self,
         length: usize,
         consume: impl FnOnce(&[u8]) -> R,
-    ) -> Result<R, Error> {
+    ) -> Outcome<R> {
         let (line, at) = self.next_piece();
         let result = if length > SHORT_BYTES {
             self.memory.inspect(at, length as u64, consume)?
@@ -177,7 +189,7 @@ impl PieceRing {
             consume(&words.map(u64::to_ne_bytes).as_flattened()[..length])
         };
         // Released after the bytes were consumed: the sender may overwrite them from here on.
-        self.next = self.behind(length);
+        self.advance(length);
         words::release(&self.taken.taken, self.next);
         Ok(result)
     }

@@ -61,7 +61,7 @@ impl RingSet {
     /// Returns the bytes of the shared memory: the release line, the broken line, and a ring for
     /// every pair.
     pub(super) fn bytes(ranks: u32) -> u64 {
-        HEADER_BYTES + u64::from(ranks * ranks) * PieceRing::bytes(ring_bytes(ranks))
+        HEADER_BYTES + u64::from(ranks * (ranks - 1)) * PieceRing::bytes(ring_bytes(ranks))
     }
 
     /// Opens the rings at this location. Zeroed memory holds empty rings.
@@ -74,7 +74,7 @@ impl RingSet {
             if from == to {
                 return Ok(None);
             }
-            let number = u64::from(from * ranks + to);
+            let number = u64::from(from * (ranks - 1) + to - u32::from(to > from));
             let ring_at = at.0 + HEADER_BYTES + number * PieceRing::bytes(bytes);
             PieceRing::new(memory, Offset(ring_at), bytes).map(Some)
         };

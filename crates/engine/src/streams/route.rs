@@ -1,7 +1,7 @@
 //! Translation of a collective to the messages of one rank.
 
 use super::transfer::Transfer;
-use crate::error::Error;
+use crate::error::{Error, Outcome};
 use crate::flat::pattern::{ContributionPlacement, FlatCollective, ResultRule};
 use crate::flat::variable_blocks::{EdgeKey, block};
 use smallvec::SmallVec;
@@ -18,7 +18,7 @@ pub(super) fn fill<'a>(
     (me, ranks): (u32, u32),
     input: &'a [u8],
     memory: &'a mut [u8],
-) -> Result<(), Error> {
+) -> Outcome {
     let role = collective.role(me, ranks, ContributionPlacement::Arena);
     let length = memory.len().min(collective.result_bytes(&role) as usize);
     let output = &mut memory[..length];
@@ -79,7 +79,7 @@ fn neighbors<'a>(
     me: u32,
     input: &'a [u8],
     output: &'a mut [u8],
-) -> Result<(), Error> {
+) -> Outcome {
     let Some(blocks) = collective.blocks.as_deref() else { return Ok(()) };
     let Some(edge_keys) = blocks.edge_keys.as_deref() else { return Ok(()) };
     let Some(sources) = blocks.sources.as_deref() else { return Ok(()) };
@@ -114,7 +114,10 @@ fn neighbors<'a>(
     // n-th message of one is the n-th of the other.
     let (sent, received) = edges(me);
     let outcome = match sent.len() < received.len() {
-        true => Err(Error::MissingEdge { call: collective.call.kind.name(), from: me, to: me }),
+        true => {
+            let call = collective.call.kind.name();
+            Err(Error::MissingEdge { call, from: me, to: me }.into())
+        }
         false => Ok(()),
     };
     for ((_, from), (_, _, to)) in sent.into_iter().zip(received) {

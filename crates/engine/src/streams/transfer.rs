@@ -4,7 +4,7 @@ use super::ring::StreamedMessage;
 use super::ring_set::RingSet;
 use super::words::PieceState;
 use crate::context::Context;
-use crate::error::Error;
+use crate::error::{Error, Outcome};
 use crate::signature::{CallKind, Signature};
 use crate::wait::{self, SleepersCondition};
 use goal::arithmetic::{self, Arithmetic, ArithmeticError, DataType};
@@ -62,6 +62,8 @@ enum ReceiveSink<'a> {
         /// Destination of the result.
         into: &'a mut [u8],
     },
+    /// This many bytes are discarded, because the message has another length than expected.
+    Discard(usize),
 }
 
 impl Receiving<'_> {
@@ -77,6 +79,7 @@ impl ReceiveSink<'_> {
     fn length(&self) -> usize {
         match self {
             ReceiveSink::Copy(into) | ReceiveSink::Fold { into, .. } => into.len(),
+            ReceiveSink::Discard(bytes) => *bytes,
         }
     }
 
@@ -93,6 +96,7 @@ impl ReceiveSink<'_> {
                 let (left, right) = if *own_is_left { (own, piece) } else { (piece, own) };
                 arithmetic::apply(*operation, *data_type, left, right, &mut into[range])
             }
+            ReceiveSink::Discard(_) => Ok(()),
         }
     }
 }
@@ -101,9 +105,11 @@ impl ReceiveSink<'_> {
 #[derive(Debug)]
 pub(crate) struct Transfer<'a> {
     rank: u32,
-    sendings: SmallVec<[Sending<'a>; 8]>,
-    receivings: SmallVec<[Receiving<'a>; 8]>,
-    failure: Option<ArithmeticError>,
+    sendings: SmallVec<[Sending<'a>; 2]>,
+    receivings: SmallVec<[Receiving<'a>; 2]>,
+    /// The first error of a result. The transfer continues, because the other ranks wait for the
+    /// remaining pieces.
+    failure: Option<Box<Error>>,
 }
 
 /// Returns the length of the pieces of a message of `bytes` bytes. Both ends compute the same.
@@ -113,12 +119,13 @@ pub(crate) struct Transfer<'a> {
 /// sender writes the next.
 fn piece_bytes(bytes: usize, is_mutual: bool, longest: usize) -> usize {
     const LEAST: usize = 8 << 10;
-    const LONGEST_QUARTER: usize = 64 << 10;
+    const LONGEST_QUARTER: usize = 32 << 10;
     let piece = if is_mutual { bytes } else { (bytes / 4).min(LONGEST_QUARTER) };
     piece.next_multiple_of(LEAST).clamp(LEAST, longest.max(LEAST))
 }
 
 impl<'a> Transfer<'a> {
+    #[inline]
     pub(super) fn new(rank: u32) -> Self {
         Transfer { rank, sendings: SmallVec::new(), receivings: SmallVec::new(), failure: None }
     }
@@ -170,14 +177,18 @@ impl<'a> Transfer<'a> {
         self.expect(from, 0, ReceiveSink::Fold { own, own_is_left, rule, into });
     }
 
-    /// Moves all messages.
+    /// Moves all messages. Returns the first error of a result.
+    ///
+    /// # Errors
+    /// Returns an error if the transfer has ended early.
+    #[inline]
     pub(super) fn run(
-        mut self,
+        &mut self,
         context: &Context,
         rings: &mut RingSet,
         sequence: u64,
         call: Signature,
-    ) -> Result<(), Error> {
+    ) -> Outcome<Option<Box<Error>>> {
         let mut mover = PieceMover {
             context,
             rings,
@@ -190,13 +201,13 @@ impl<'a> Transfer<'a> {
         // Sending and receiving alternate, so two ranks that send to each other never wait for each
         // other's rings.
         while !(self.sendings.is_empty() && self.receivings.is_empty()) {
-            let has_moved = mover.send(&mut self)? | mover.receive(&mut self)?;
+            let has_moved = mover.send(self)? | mover.receive(self)?;
             mover.notify();
             if !has_moved {
                 self.wait(&mut mover)?;
             }
         }
-        self.failure.map_or(Ok(()), |failure| Err(Error::of_reduction(failure, context.rank)))
+        Ok(self.failure.take())
     }
 
     /// Returns a bit for each rank to which and from which this rank has a message.
@@ -207,7 +218,7 @@ impl<'a> Transfer<'a> {
 
     /// Waits until a piece can be sent or received.
     #[cold]
-    fn wait(&self, mover: &mut PieceMover<'_>) -> Result<(), Error> {
+    fn wait(&self, mover: &mut PieceMover<'_>) -> Outcome {
         let context = mover.context;
         let sequence = mover.sequence;
         let call = mover.call;
@@ -261,6 +272,27 @@ fn call_tag(sequence: u64, call: Signature) -> u32 {
     (call.digest24() ^ ((sequence as u32).wrapping_mul(SPREAD) >> 8)) & 0xff_ffff
 }
 
+/// Returns the error of a message that differs from the expected one.
+#[cold]
+fn other_message(
+    call: &'static str,
+    (from, to): (u32, u32),
+    found: StreamedMessage,
+    wanted: StreamedMessage,
+) -> Error {
+    if found.behind == wanted.behind && found.tag != wanted.tag {
+        return Error::MissingEdge { call, from, to };
+    }
+    if found.behind == wanted.behind {
+        return Error::BlockLength { call, from, to, sent: found.bytes, expected: wanted.bytes };
+    }
+    Error::Argument {
+        what: "the number of blocks that another rank has for this one",
+        found: format!("{}, from rank {from} in {call}", found.behind + 1),
+        expected: format!("{}: their lists of neighbours must agree", wanted.behind + 1),
+    }
+}
+
 /// Moves the pieces of one call.
 struct PieceMover<'s> {
     context: &'s Context,
@@ -276,7 +308,7 @@ struct PieceMover<'s> {
 
 impl PieceMover<'_> {
     /// Sends a piece to each rank with space for one in its ring.
-    fn send(&mut self, transfer: &mut Transfer<'_>) -> Result<bool, Error> {
+    fn send(&mut self, transfer: &mut Transfer<'_>) -> Outcome<bool> {
         let mut has_moved = false;
         // The ranks to which a message has been tried. There are fewer ranks than bits. Only the
         // first message to a rank moves, so messages between two ranks keep their order.
@@ -306,7 +338,7 @@ impl PieceMover<'_> {
     }
 
     /// Receives a piece from each rank that has sent one.
-    fn receive(&mut self, transfer: &mut Transfer<'_>) -> Result<bool, Error> {
+    fn receive(&mut self, transfer: &mut Transfer<'_>) -> Outcome<bool> {
         let mut has_moved = false;
         let mut handled = 0u64;
         for receiving in &mut transfer.receivings {
@@ -315,52 +347,43 @@ impl PieceMover<'_> {
             let state =
                 if handled & bit == 0 { ring.poll(self.call_tag) } else { PieceState::Absent };
             handled |= bit;
-            let expected = receiving.sink.length();
             match state {
                 PieceState::Absent => continue,
                 PieceState::Present => {
                     let Receiving { behind, tag, .. } = *receiving;
-                    let wanted = StreamedMessage { bytes: expected as u64, behind, tag };
+                    let expected = receiving.sink.length() as u64;
+                    let wanted = StreamedMessage { bytes: expected, behind, tag };
                     let found = ring.message();
                     if found != wanted {
-                        return Err(self.other_message(receiving.from, found, wanted));
+                        let edge = (receiving.from, self.context.rank);
+                        let error = other_message(self.call.kind.name(), edge, found, wanted);
+                        if !matches!(error, Error::BlockLength { .. }) {
+                            return Err(error.into());
+                        }
+                        receiving.sink = ReceiveSink::Discard(found.bytes as usize);
+                        transfer.failure.get_or_insert_with(|| error.into());
                     }
                 }
-                PieceState::Foreign => return Err(self.mismatch(receiving.from)),
+                PieceState::Foreign => return Err(self.mismatch(receiving.from).into()),
             }
             // Both ends cut the message by the same rule, so the piece has this length.
             let length = receiving.next_piece(self.mutual, ring.longest_piece());
+            let quarter = ring.quarter();
             let accepted =
                 ring.read(length, |piece| receiving.sink.accept(receiving.done, piece))?;
-            // A division by zero does not end the transfer, because the other ranks wait for the
-            // remaining pieces.
-            transfer.failure = transfer.failure.or(accepted.err());
+            // A sender that sleeps has filled more than half of the ring, so it is woken before
+            // this rank has read all of that.
+            self.must_notify |= ring.quarter() != quarter;
+            if let Err(failure) = accepted {
+                let rank = self.context.rank;
+                transfer.failure.get_or_insert_with(|| Error::of_reduction(failure, rank).into());
+            }
             receiving.done += length;
-            receiving.finished = receiving.done == expected;
+            receiving.finished = receiving.done == receiving.sink.length();
             has_moved = true;
         }
         transfer.receivings.retain(|receiving| !receiving.finished);
-        self.must_notify |= has_moved;
         Ok(has_moved)
-    }
-
-    /// Returns the error of a message that differs from the expected one.
-    #[cold]
-    fn other_message(&self, from: u32, found: StreamedMessage, wanted: StreamedMessage) -> Error {
-        let to = self.context.rank;
-        let call = self.call.kind.name();
-        if found.behind == wanted.behind && found.tag != wanted.tag {
-            return Error::MissingEdge { call, from, to };
-        }
-        if found.behind == wanted.behind {
-            let sent = found.bytes;
-            return Error::BlockLength { call, from, to, sent, expected: wanted.bytes };
-        }
-        Error::Argument {
-            what: "the number of blocks that another rank has for this one",
-            found: format!("{}, from rank {from} in {call}", found.behind + 1),
-            expected: format!("{}: their lists of neighbours must agree", wanted.behind + 1),
-        }
     }
 
     /// Returns the error of a rank in another collective. If the piece is old, the rank's journal

@@ -186,7 +186,7 @@ fn ranks_that_link_for_different_calls_are_told_of_both() {
         let outcome = communicator.link_all(swap(8), call(mine)).and_then(|schedule| {
             let request = start(&schedule, 0)?;
             barrier.wait();
-            request.wait(None)
+            Ok(request.wait(None)?)
         });
         let Err(Error::Mismatch { calls, .. }) = outcome else { panic!("{outcome:?}") };
         assert_eq!(calls, kinds.map(call));
@@ -206,7 +206,7 @@ fn ranks_that_have_built_different_graphs_are_told_so() {
         }
         let request = start(&communicator.link_all(swap(8), call(CallKind::Alltoall))?, 0)?;
         barrier.wait();
-        let outcome = request.wait(None);
+        let outcome = request.wait(None).map_err(Error::from);
         assert!(matches!(outcome, Err(Error::RankFailed { rank: 1, .. })), "{outcome:?}");
         Ok(())
     });

@@ -108,7 +108,7 @@ fn starts_that_wait_for_memory_end_in_order_or_in_an_error_of_their_own() -> Res
             run.collect(&mut [&mut [], &mut result])?;
             assert!(result.iter().all(|byte| *byte == 0));
         }
-        let told = started.and_then(|queued| queued.wait(None));
+        let told = started.and_then(|queued| Ok(queued.wait(None)?));
         assert!(matches!(told, Err(Error::Arena(_))), "{told:?}");
         Ok(())
     })

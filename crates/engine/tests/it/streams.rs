@@ -46,7 +46,7 @@ fn stream(
 ) -> Result<(), Error> {
     let meeting = FlatCollective::new(pattern, bytes as u64, Signature::new(kind, bytes as u64, 0));
     assert!(communicator.streams(&meeting), "{pattern:?} of {bytes} bytes");
-    communicator.stream(&meeting, input, memory).expect("there is memory for streams")
+    Ok(communicator.stream(&meeting, input, memory).expect("there is memory for streams")?)
 }
 
 #[test]
@@ -121,6 +121,88 @@ fn blocks_arrive_at_their_destinations_among_any_number_of_ranks() {
     }
 }
 
+/// Lengths of blocks whose sizes only their two ranks have: nothing, beside a tag, behind it, one
+/// position, more, and more than a ring holds.
+const SIZES: [usize; 8] = [0, 1, 40, 41, 4096, 4097, 100_000, 2_500_000];
+
+/// Exchanges blocks of these lengths, by sender and receiver.
+fn exchange_of(
+    communicator: &Communicator,
+    sent: impl Fn(u32, u32) -> usize,
+    received: impl Fn(u32, u32) -> usize,
+) -> Result<(), Error> {
+    let me = communicator.rank();
+    let all = || 0..communicator.size();
+    let blocks = VariableBlocks::new(
+        all().map(|to| sent(me, to) as u64),
+        all().map(|from| received(from, me) as u64),
+    );
+    let call = Signature::new(CallKind::Alltoallv, 0, 0);
+    let collective = FlatCollective {
+        blocks: Some(Arc::new(blocks)),
+        ..FlatCollective::new(Pattern::Exchange, 0, call)
+    };
+    assert!(communicator.streams(&collective));
+    let input: Vec<u8> = all().flat_map(|to| block(me, to, sent(me, to))).collect();
+    let expected: Vec<u8> = all().flat_map(|from| block(from, me, received(from, me))).collect();
+    let mut memory = vec![0; expected.len()];
+    communicator
+        .stream(&collective, BlockingInput::Apart(&input), &mut memory)
+        .expect("there is memory for streams")?;
+    assert!(memory == expected);
+    Ok(())
+}
+
+#[test]
+fn blocks_of_sizes_that_two_ranks_have_arrive() {
+    for count in [2, 3, 7] {
+        ranks(count, |communicator| {
+            for turn in 0..2 * SIZES.len() {
+                let size = |from: u32, to: u32| {
+                    SIZES[(turn + 3 * from as usize + 5 * to as usize) % SIZES.len()]
+                };
+                exchange_of(communicator, size, size)?;
+            }
+            // Many short pieces, as many as pass the end of every ring.
+            for turn in 0..600 {
+                exchange_of(communicator, |_, _| turn % 50, |_, _| turn % 50)?;
+            }
+            Ok(())
+        });
+    }
+}
+
+#[test]
+fn a_block_of_another_length_is_an_error_of_its_receiver_alone() {
+    ranks(2, |communicator| {
+        for sent in SIZES {
+            for expected in SIZES.into_iter().filter(|expected| *expected != sent) {
+                // Rank 1 expects another length from rank 0.
+                let size = |from: u32, to: u32| if from == 0 && to == 1 { sent } else { 77 };
+                let hoped = |from: u32, to: u32| if from == 0 && to == 1 { expected } else { 77 };
+                let outcome = exchange_of(communicator, size, hoped);
+                if communicator.rank() == 0 {
+                    outcome?;
+                } else {
+                    let Err(Error::BlockLength {
+                        from: 0,
+                        to: 1,
+                        sent: found,
+                        expected: wanted,
+                        ..
+                    }) = outcome
+                    else {
+                        panic!("{outcome:?}");
+                    };
+                    assert_eq!((found, wanted), (sent as u64, expected as u64));
+                }
+                exchange_of(communicator, |_, _| 9, |_, _| 9)?;
+            }
+        }
+        Ok(())
+    });
+}
+
 #[test]
 fn a_mismatch_in_the_first_stream_leaves_ranks_able_to_agree() {
     ranks(2, |communicator| {
@@ -134,6 +216,7 @@ fn a_mismatch_in_the_first_stream_leaves_ranks_able_to_agree() {
             communicator
                 .stream(&meeting, BlockingInput::Apart(&[]), &mut vec![0; 100_000])
                 .expect("there is memory for streams")
+                .map_err(Error::from)
         };
         assert!(matches!(outcome, Err(Error::Mismatch { .. })), "{outcome:?}");
         // Their next streams are those of the same calls again.
@@ -173,7 +256,7 @@ fn neighbours_whose_tags_differ_find_out() {
         outcomes
             .lock()
             .expect("no rank panics")
-            .push((me, outcome.expect("there is memory for streams")));
+            .push((me, outcome.expect("there is memory for streams").map_err(Error::from)));
         Ok(())
     });
     let outcomes = outcomes.into_inner().expect("no rank panics");
