@@ -174,3 +174,82 @@ impl StreamsState {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::ring::StreamedMessage;
+    use super::words::{PieceState, poll, publish, writable_until};
+    use super::*;
+    use crate::flat::pattern::Pattern;
+    use crate::node::{EngineKind, JobOptions, Node};
+    use crate::signature::CallKind;
+    use shm::sync::AtomicU64;
+    use std::sync::Arc;
+
+    const BYTES: u64 = 20_000;
+
+    /// Two ranks in this thread, with open rings.
+    fn ranks(call: Signature) -> Vec<(Context, StreamsState)> {
+        let options = JobOptions { cores: 2, ..JobOptions::new(2, EngineKind::Peers) };
+        let node = Node::create(&options).expect("a node");
+        let open = |rank| {
+            let member = Arc::new(node.join(rank).expect("a member"));
+            let context =
+                Context::new(member, vec![0, 1], rank, node.world_state(), 0).expect("a context");
+            let streams = StreamsState::open(&context, 0, call).expect("memory for rings");
+            (context, streams)
+        };
+        (0..2).map(open).collect()
+    }
+
+    #[test]
+    fn a_message_that_changes_its_length_is_refused() {
+        let call = Signature::new(CallKind::Bcast, BYTES, 0);
+        let mut ranks = ranks(call);
+        let (_, StreamsState::Ready(rings)) = &mut ranks[0] else { panic!("{:?}", ranks[0].1) };
+        let ring = rings.out[1].as_mut().expect("a ring to rank 1");
+        // Shorter than what has arrived before.
+        for bytes in [BYTES, 4000] {
+            let message = StreamedMessage::new(bytes, 0, 0);
+            ring.write(&[1; 8 << 10], message, transfer::call_tag(0, call)).expect("space");
+        }
+        let collective = FlatCollective::new(Pattern::Broadcast { root: 0 }, BYTES, call);
+        let (context, streams) = &mut ranks[1];
+        let mut memory = [0; BYTES as usize];
+        let input = BlockingInput::Apart(&[]);
+        let outcome = streams.run(context, (0, call), &collective, input, &mut memory);
+        let Some(Err(error)) = outcome else { panic!("{outcome:?}") };
+        assert!(matches!(*error, Error::BlockLength { sent: 4000, .. }), "{error:?}");
+        assert!(matches!(streams, StreamsState::Broken { .. }), "{streams:?}");
+    }
+
+    #[test]
+    fn more_messages_than_a_word_counts_are_one_message() {
+        let call = Signature::new(CallKind::NeighborAlltoall, BYTES, 0);
+        let mut ranks = ranks(call);
+        let message = StreamedMessage::new(3, 3 << 16, 7);
+        let (_, StreamsState::Ready(rings)) = &mut ranks[0] else { panic!("{:?}", ranks[0].1) };
+        let ring = rings.out[1].as_mut().expect("a ring to rank 1");
+        ring.write(&[1; 3], message, 0).expect("space");
+        let (_, StreamsState::Ready(rings)) = &ranks[1] else { panic!("{:?}", ranks[1].1) };
+        assert_eq!(rings.from[0].as_ref().expect("a ring from rank 0").message(), message);
+    }
+
+    #[test]
+    fn another_call_is_found_at_every_position() {
+        // Tags have fewer bits than positions, so the last of these begin again from 0.
+        for position in [0, 1, 511, (1 << 40) - 2, 1 << 40, (1 << 40) + 700] {
+            let word = AtomicU64::new(0);
+            assert_eq!(poll(&word, position, 5), PieceState::Absent);
+            publish(&word, position, 5);
+            assert_eq!(poll(&word, position, 5), PieceState::Present);
+            assert_eq!(poll(&word, position, 6), PieceState::Foreign);
+            assert_eq!(poll(&word, position + 512, 5), PieceState::Absent);
+        }
+    }
+
+    #[test]
+    fn any_number_of_taken_positions_is_a_bound() {
+        assert_eq!(writable_until(&AtomicU64::new(u64::MAX - 3), 512), u64::MAX);
+    }
+}

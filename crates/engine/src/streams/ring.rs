@@ -43,10 +43,18 @@ const POSITION_BYTES: u64 = 4 << 10;
 pub(super) struct StreamedMessage {
     /// Length in bytes.
     pub(super) bytes: u64,
-    /// Number of later messages to the same rank in the same call.
+    /// Number of later messages to the same rank in the same call, in as many bits as a message's
+    /// word has for it.
     pub(super) behind: u64,
     /// Tag that distinguishes parallel edges between neighbours.
     pub(super) tag: u64,
+}
+
+impl StreamedMessage {
+    pub(super) fn new(bytes: u64, behind: u64, tag: u64) -> Self {
+        // Lists of neighbours may have more parallel edges than the bits above the length count.
+        StreamedMessage { bytes, behind: behind & (u64::MAX >> BYTES_BITS), tag }
+    }
 }
 
 /// Number of low bits of a message's word that hold its length; the number behind is above them.

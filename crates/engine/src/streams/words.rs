@@ -37,7 +37,7 @@ pub(crate) fn poll(word: &AtomicU64, position: u64, call: u32) -> PieceState {
     match word.load(Ordering::Acquire) {
         found if found == tag(position, call) => PieceState::Present,
         // Positions never repeat, so an older tag is that of a piece which was taken before.
-        found if found >> CALL_BITS == position + 1 => PieceState::Foreign,
+        found if found >> CALL_BITS == tag(position, 0) >> CALL_BITS => PieceState::Foreign,
         _ => PieceState::Absent,
     }
 }
@@ -54,5 +54,6 @@ pub(crate) fn release(taken: &AtomicU64, next: u64) {
 pub(crate) fn writable_until(taken: &AtomicU64, positions: u64) -> u64 {
     // Acquire: pairs with the Release in `release`. The next writes overwrite pieces that the
     // receiver has read.
-    taken.load(Ordering::Acquire) + positions
+    // Saturating: a receiver with corrupt memory may have stored any number.
+    taken.load(Ordering::Acquire).saturating_add(positions)
 }
