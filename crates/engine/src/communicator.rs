@@ -142,7 +142,7 @@ impl Communicator {
     /// Refuses a collective that can never start, before other ranks can see it: all ranks refuse a
     /// collective for which there will never be memory, and the first to do so continues with its
     /// next call.
-    #[inline]
+    #[inline(always)]
     pub(crate) fn check(&self, collective: &FlatCollective, arguments: &[Argument<'_>]) -> Outcome {
         self.check_buffers(collective, arguments)?;
         let Some(bytes) = self.flat.executor.large_bytes(collective) else { return Ok(()) };
@@ -150,7 +150,7 @@ impl Communicator {
     }
 
     /// Checks that the buffers have the lengths the collective copies.
-    #[inline]
+    #[inline(always)]
     fn check_buffers(&self, collective: &FlatCollective, arguments: &[Argument<'_>]) -> Outcome {
         match arguments {
             [] if !collective.has_buffers() => Ok(()),

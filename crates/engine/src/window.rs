@@ -172,13 +172,16 @@ impl<P: Executor> InflightWindow<P> {
 
     /// Returns whether the next run may start. Retires finished runs of this rank if they occupy
     /// its slot.
-    #[inline]
+    #[inline(always)]
     fn ensure_slot(&self, starter: &mut Starter<P>, call: &P::Parameters) -> bool {
         let window = self.executor.window(call);
-        if starter.window.fits(window) && !self.executor.is_large(call) {
-            return true;
-        }
         // For large runs, refresh first: the more runs are consumed, the more memory can be reused.
+        (starter.window.fits(window) && !self.executor.is_large(call))
+            || self.free_slot(starter, window)
+    }
+
+    /// Finds a slot that all ranks have left, for a window of this many runs.
+    fn free_slot(&self, starter: &mut Starter<P>, window: u64) -> bool {
         starter.window.refresh(self.executor.states());
         if starter.window.fits(window) {
             return true;

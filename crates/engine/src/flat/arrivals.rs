@@ -17,7 +17,7 @@ const AHEAD: u64 = 2;
 
 impl FlatExecutor {
     /// Arrives at the collective. The last rank to arrive begins the chunked work, if there is any.
-    #[inline]
+    #[inline(always)]
     pub(super) fn arrive(&self, run: u64, collective: &FlatCollective) -> Outcome {
         let slot = self.slot(run);
         let placement = self.placement(collective);
@@ -64,7 +64,7 @@ impl FlatExecutor {
     /// Prefetches the cells of a later slot. Called when all awaited ranks had already arrived: if
     /// they do not wait for this rank, they are ahead, and the contributions of their later calls
     /// can travel while this call ends.
-    #[inline]
+    #[inline(always)]
     pub(crate) fn prefetch_next(&self, run: u64, collective: &FlatCollective) {
         if let RankSet::First(count) = self.role(collective).waits_for {
             let others = (0..count).filter(|rank| *rank != self.rank);
@@ -76,7 +76,7 @@ impl FlatExecutor {
     }
 
     /// Returns whether all ranks that this collective waits for have arrived.
-    #[inline]
+    #[inline(always)]
     pub(crate) fn have_all_arrived(&self, run: u64, collective: &FlatCollective) -> bool {
         match (self.role(collective).waits_for, &collective.blocks) {
             (RankSet::Sources, Some(blocks)) => {
@@ -91,7 +91,7 @@ impl FlatExecutor {
         }
     }
 
-    #[inline]
+    #[inline(always)]
     fn have_arrived(&self, run: u64, awaited: RankSet) -> bool {
         let rank_cells = &*self.slot(run).rank_cells;
         let arrived = |rank_cell: &RankCell| arrival::has_arrived(&rank_cell.arrived, run);

@@ -108,7 +108,7 @@ impl FlatExecutor {
         }
     }
 
-    #[inline]
+    #[inline(always)]
     pub(crate) fn placement(&self, collective: &FlatCollective) -> ContributionPlacement {
         collective.placement(CONTRIBUTION_BYTES, self.cell_bytes)
     }
@@ -141,13 +141,13 @@ impl FlatExecutor {
     }
 
     /// Returns the executor of the collective's reduction or copies.
-    #[inline]
+    #[inline(always)]
     pub(crate) fn reduced_by(&self, collective: &FlatCollective) -> ReducedBy {
         self.role(collective).reduced_by
     }
 
     /// Writes a small contribution to its cell.
-    #[inline]
+    #[inline(always)]
     fn put(&self, cell: Offset, argument: &Argument<'_>) -> Outcome {
         match argument.binding {
             Binding::Private => self.memory.write(cell, argument.data)?,
@@ -300,7 +300,7 @@ impl Executor for FlatExecutor {
         ResultBinding::of(arguments)
     }
 
-    #[inline]
+    #[inline(always)]
     fn is_large(&self, collective: &FlatCollective) -> bool {
         match &collective.blocks {
             None => self.placement(collective) == ContributionPlacement::Arena,
@@ -313,7 +313,7 @@ impl Executor for FlatExecutor {
         &self.states
     }
 
-    #[inline]
+    #[inline(always)]
     fn window(&self, collective: &FlatCollective) -> u64 {
         if self.placement(collective) == ContributionPlacement::Inline {
             FLAT_SLOTS
@@ -327,7 +327,7 @@ impl Executor for FlatExecutor {
         self.rank
     }
 
-    #[inline]
+    #[inline(always)]
     fn is_complete(&self, run: u64, collective: &FlatCollective) -> bool {
         match self.reduced_by(collective) {
             ReducedBy::Reader => self.have_all_arrived(run, collective),
@@ -360,12 +360,12 @@ impl Executor for FlatExecutor {
         }
     }
 
-    #[inline]
+    #[inline(always)]
     fn launch(&self, run: u64, collective: &FlatCollective) -> Outcome {
         self.arrive(run, collective)
     }
 
-    #[inline]
+    #[inline(always)]
     fn collect(
         &self,
         RunNumber { run, sequence }: RunNumber,
@@ -436,7 +436,7 @@ impl Executor for FlatExecutor {
 }
 
 impl BlockingExecutor for FlatExecutor {
-    #[inline]
+    #[inline(always)]
     fn place(&self, run: u64, collective: &FlatCollective, arguments: &[Argument<'_>]) -> Outcome {
         let Some(input) = arguments.first().filter(|_| self.role(collective).contributes) else {
             return Ok(());

@@ -17,6 +17,7 @@ const FOLD_BYTES: usize = 8 << 10;
 
 impl FlatExecutor {
     /// Fetches this rank's result.
+    #[inline(always)]
     pub(crate) fn fetch(
         &self,
         run: u64,
@@ -52,7 +53,7 @@ impl FlatExecutor {
     }
 
     /// Returns the location of a rank's contribution.
-    #[inline]
+    #[inline(always)]
     fn contribution(&self, run: u64, collective: &FlatCollective, rank: u32) -> Outcome<Offset> {
         let placement = self.placement(collective);
         let cell = self.cell(run, placement, rank);

@@ -9,6 +9,7 @@ use shm::sync::Ordering;
 
 impl FlatExecutor {
     /// Returns whether awaited ranks are in another collective than this one.
+    #[inline(always)]
     pub(super) fn signatures_differ(&self, run: u64, collective: &FlatCollective) -> bool {
         let mine = arrival::word(run, collective.call.digest24());
         let slot = self.slot(run);
@@ -27,6 +28,7 @@ impl FlatExecutor {
     }
 
     /// Compares the ranks' signatures. Only for a complete run.
+    #[inline(always)]
     pub(super) fn check_signatures(
         &self,
         run: u64,
@@ -36,6 +38,11 @@ impl FlatExecutor {
         if !self.signatures_differ(run, collective) {
             return Ok(());
         }
+        self.signature_mismatch(run, sequence, collective)
+    }
+
+    #[cold]
+    fn signature_mismatch(&self, run: u64, sequence: u64, collective: &FlatCollective) -> Outcome {
         let slot = self.slot(run);
         self.state.find_mismatch(sequence, collective.call)?;
         // The journals may have been overwritten; the digests still identify the kinds.

@@ -28,6 +28,10 @@ pub(crate) trait BlockingExecutor: Executor {
 impl<P: BlockingExecutor> InflightWindow<P> {
     /// Starts a collective. The same thread fetches the result with
     /// [`fetch_blocking`](Self::fetch_blocking).
+    ///
+    /// Always inlined, as is everything that a blocking call runs through unless it waits: the
+    /// pattern is a constant where a collective is called, and most of the work on it folds away.
+    #[inline(always)]
     pub(crate) fn start_blocking(
         &self,
         sequence: u64,
@@ -92,6 +96,7 @@ impl<P: BlockingExecutor> InflightWindow<P> {
 
     /// Fetches the result of a complete collective started by
     /// [`start_blocking`](Self::start_blocking).
+    #[inline(always)]
     pub(crate) fn fetch_blocking(
         &self,
         number: RunNumber,
