@@ -32,7 +32,8 @@ use ring_set::RingSet;
 use shm::segment::Offset;
 use shm::sync::Ordering;
 use std::ops::Range;
-use transfer::Transfer;
+
+pub use transfer::Transfer;
 
 /// Published instead of a location if there is no memory.
 const NO_MEMORY: u64 = u64::MAX;
@@ -80,6 +81,34 @@ impl StreamsState {
         input: BlockingInput<'_>,
         memory: &mut [u8],
     ) -> Option<Outcome> {
+        // Results must not overwrite bytes that are still to be sent.
+        let mut scratch = Vec::new();
+        let input = match input {
+            BlockingInput::Apart(bytes) => bytes,
+            BlockingInput::InOutput(range) => {
+                scratch = self.take_scratch();
+                scratch.extend_from_slice(memory.get(range).unwrap_or_default());
+                &scratch
+            }
+        };
+        let ranks = (context.rank, context.size());
+        let outcome = self.run_transfer(context, (sequence, call), |transfer| {
+            route::fill(transfer, collective, ranks, input, memory)
+        });
+        if scratch.capacity() != 0 {
+            self.keep_scratch(scratch);
+        }
+        outcome
+    }
+
+    /// As [`run`](Self::run), with the messages that `fill` adds.
+    #[inline]
+    pub(crate) fn run_transfer<'a>(
+        &mut self,
+        context: &Context,
+        (sequence, call): (u64, Signature),
+        fill: impl FnOnce(&mut Transfer<'a>) -> Outcome,
+    ) -> Option<Outcome> {
         if let StreamsState::Unknown = self {
             match StreamsState::open(context, sequence, call) {
                 Ok(opened) => *self = opened,
@@ -93,28 +122,9 @@ impl StreamsState {
             }
             StreamsState::Unknown | StreamsState::Missing => return None,
         };
-        // Results must not overwrite bytes that are still to be sent.
-        let mut scratch = Vec::new();
-        let input = match input {
-            BlockingInput::Apart(bytes) => bytes,
-            BlockingInput::InOutput(range) => {
-                scratch = std::mem::take(&mut rings.scratch);
-                scratch.clear();
-                scratch.extend_from_slice(memory.get(range).unwrap_or_default());
-                &scratch
-            }
-        };
-        let ranks = (context.rank, context.size());
-        let (filled, outcome) = {
-            let mut transfer = Transfer::new(context.rank);
-            let filled = route::fill(&mut transfer, collective, ranks, input, memory);
-            (filled, transfer.run(context, rings, sequence, call))
-        };
-        if scratch.capacity() != 0 {
-            scratch.shrink_to(KEPT_SCRATCH);
-            rings.scratch = scratch;
-        }
-        Some(match outcome {
+        let mut transfer = Transfer::new(context.rank);
+        let filled = fill(&mut transfer);
+        Some(match transfer.run(context, rings, sequence, call) {
             Ok(None) => filled,
             Ok(Some(failure)) => Err(failure),
             // The two ends of a ring may be at different pieces. The flag ends the wait of the other
@@ -125,6 +135,22 @@ impl StreamsState {
                 Err(error)
             }
         })
+    }
+
+    /// Returns the empty memory for copied inputs.
+    fn take_scratch(&mut self) -> Vec<u8> {
+        match self {
+            StreamsState::Ready(rings) => std::mem::take(&mut rings.scratch),
+            _ => Vec::new(),
+        }
+    }
+
+    fn keep_scratch(&mut self, mut scratch: Vec<u8>) {
+        if let StreamsState::Ready(rings) = self {
+            scratch.clear();
+            scratch.shrink_to(KEPT_SCRATCH);
+            rings.scratch = scratch;
+        }
     }
 
     /// Opens the rings: rank 0 allocates them and publishes their location; the other ranks wait for

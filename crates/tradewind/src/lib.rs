@@ -82,6 +82,7 @@ mod schedule;
 mod selection;
 mod shape;
 mod split;
+mod streamed_blocks;
 
 pub use buffers::{InPlace, Input, Output, SharedBuffer};
 pub use collectives::neighbor::balanced_dimensions;

@@ -25,6 +25,7 @@ use goal::graph::Graph;
 use std::marker::PhantomData;
 use std::num::NonZeroU32;
 use std::ops::Range;
+use std::sync::Arc;
 
 /// A collective on this rank, ready to start with the buffers `B`.
 #[derive(Clone, Debug)]
@@ -197,6 +198,33 @@ impl<T: Pod> CollectivePlan<TwoBuffers<T>> {
         {
             return outcome;
         }
+        self.run_flat(group, flat, (shape, input, output))
+    }
+
+    /// As [`run`](Self::run), for a rank that has found no memory for streams.
+    #[cold]
+    pub(crate) fn run_without_streams<'i, 'o, I: Input<'i, T>, O: Output<'o, T>>(
+        &self,
+        communicator: &Communicator,
+        input: I,
+        mut output: O,
+    ) -> Result<()> {
+        let shape = self.prepare(&input, &mut output)?;
+        match &self.path {
+            ExecutionPath::Flat(flat) => {
+                self.run_flat(communicator.group(), flat, (shape, input, output))
+            }
+            _ => self.start_and_wait(communicator, input, output),
+        }
+    }
+
+    #[inline(always)]
+    fn run_flat<'i, 'o, I: Input<'i, T>, O: Output<'o, T>>(
+        &self,
+        group: &Arc<NodeCommunicator>,
+        flat: &FlatCollective,
+        (shape, input, mut output): (BufferShape, I, O),
+    ) -> Result<()> {
         let held = group.start_blocking(flat, &self.arguments(&input, &mut output))?;
         let (private, _) = output.into_parts();
         Ok(group.finish_blocking(held, flat, &mut [&mut [], shape.result_in(private)])?)

@@ -4,7 +4,8 @@ use crate::communicator::Communicator;
 use crate::error::{Error, Outcome};
 use crate::flat::pattern::{FlatCollective, ResultRule};
 use crate::node::EngineKind;
-use crate::streams::{BlockingInput, MOST_RANKS};
+use crate::signature::Signature;
+use crate::streams::{BlockingInput, MOST_RANKS, StreamsState, Transfer};
 use std::sync::PoisonError;
 
 impl Communicator {
@@ -12,15 +13,23 @@ impl Communicator {
     /// same on all ranks.
     #[inline]
     pub fn streams(&self, collective: &FlatCollective) -> bool {
-        (collective.has_unknown_sizes() || self.flat.executor.is_long(collective))
-            && self.can_stream(collective)
-    }
-
-    fn can_stream(&self, collective: &FlatCollective) -> bool {
-        let ranks = self.size();
         // The rings connect pairs of ranks. Bytes for several ranks, or reduced from several, are
         // staged once instead.
         let is_pairwise = || self.flat.executor.role(collective).is_pairwise;
+        (collective.has_unknown_sizes() || self.flat.executor.is_long(collective))
+            && self.can_stream(is_pairwise)
+    }
+
+    /// Returns whether a blocking call of a collective that has a block for each pair of ranks, of
+    /// sizes that only these have, goes through streams. The result is the same on all ranks.
+    #[inline]
+    pub fn streams_blocks(&self) -> bool {
+        self.can_stream(|| true)
+    }
+
+    #[inline]
+    fn can_stream(&self, is_pairwise: impl FnOnce() -> bool) -> bool {
+        let ranks = self.size();
         (ranks == 2 || (ranks > 2 && ranks <= MOST_RANKS && is_pairwise()))
             && self.engine() == EngineKind::Peers
             && self.member().node().has_cores_for_all()
@@ -42,16 +51,47 @@ impl Communicator {
         if let Err(error) = self.check_lengths(collective, &input, memory.len()) {
             return Some(Err(error.into()));
         }
+        self.run_stream(collective.call, |streams, number| {
+            streams.run(&self.context, number, collective, input, memory)
+        })
+    }
+
+    /// Runs a collective, if [`streams_blocks`](Self::streams_blocks) allows it, with the messages
+    /// that `fill` adds: one for each other rank to which or from which this rank has a block. As
+    /// [`stream`](Self::stream) of the same call, without a list of the blocks.
+    ///
+    /// # Errors
+    /// As [`run_flat`](Self::run_flat).
+    #[inline]
+    pub fn stream_blocks<'a>(
+        &self,
+        call: Signature,
+        fill: impl FnOnce(&mut Transfer<'a>),
+    ) -> Option<Outcome> {
+        self.run_stream(call, |streams, number| {
+            streams.run_transfer(&self.context, number, |transfer| {
+                fill(transfer);
+                Ok(())
+            })
+        })
+    }
+
+    #[inline(always)]
+    fn run_stream(
+        &self,
+        call: Signature,
+        run: impl FnOnce(&mut StreamsState, (u64, Signature)) -> Option<Outcome>,
+    ) -> Option<Outcome> {
         // Pieces need a receiver inside the call. A rank that only starts the collective computes
         // meanwhile, so the signatures of the two forms differ.
-        let call = collective.call.blocking();
+        let call = call.blocking();
         let context = &self.context;
         let sequence = context.begin(call);
         context.trace_call_begun(sequence);
         // The lock is held for the whole transfer: the rings have one user at a time.
         let outcome = {
             let mut streams = self.streams.lock().unwrap_or_else(PoisonError::into_inner);
-            streams.run(context, (sequence, call), collective, input, memory)
+            run(&mut streams, (sequence, call))
         };
         let has_ended = outcome.as_ref().is_some_and(Result::is_ok);
         context.trace_call_ended(sequence, has_ended.then_some(call));

@@ -68,7 +68,7 @@ pub(super) struct PieceRing {
     lines: MappedSlice<PieceLine>,
     data: Offset,
     /// The position where the next piece at this end begins, among all since the ring was created.
-    next: u64,
+    pub(super) next: u64,
     /// `next` modulo the number of positions.
     index: u64,
     /// The sender may use positions below this number. A lower bound, so the receiver's line is
@@ -132,9 +132,11 @@ impl PieceRing {
         self.next = behind;
     }
 
-    /// Number of quarters of the ring that this end has passed since the ring was created.
-    pub(super) fn quarter(&self) -> u64 {
-        self.next / (self.positions() / 4)
+    /// Returns whether this end has begun another quarter of the ring since it was at position
+    /// `before`.
+    pub(super) fn has_passed_quarter(&self, before: u64) -> bool {
+        // Without a division: the number of positions is a power of two.
+        (self.next ^ before) & !(self.positions() / 4 - 1) != 0
     }
 
     /// Returns whether a piece of this length can be written. For the sender.
@@ -155,10 +157,18 @@ impl PieceRing {
         if bytes.len() > SHORT_BYTES {
             self.memory.write(at, bytes)?;
         } else {
-            for (word, part) in line.short.iter().zip(bytes.chunks(size_of::<u64>())) {
-                let mut whole = [0; size_of::<u64>()];
-                whole[..part.len()].copy_from_slice(part);
-                word.store(u64::from_ne_bytes(whole), Ordering::Relaxed);
+            // Whole arrays, because a copy of unknown length costs a call of `memmove`.
+            let (words, tail) = bytes.as_chunks();
+            let mut places = line.short.iter();
+            for (word, place) in words.iter().zip(places.by_ref()) {
+                place.store(u64::from_ne_bytes(*word), Ordering::Relaxed);
+            }
+            if !tail.is_empty()
+                && let Some(place) = places.next()
+            {
+                let mut word = [0; size_of::<u64>()];
+                word[..tail.len()].copy_from_slice(tail);
+                place.store(u64::from_ne_bytes(word), Ordering::Relaxed);
             }
         }
         line.message.store(message.behind << BYTES_BITS | message.bytes, Ordering::Relaxed);

@@ -103,7 +103,7 @@ impl ReceiveSink<'_> {
 
 /// The messages of a rank in one call. Messages between two ranks keep their order.
 #[derive(Debug)]
-pub(crate) struct Transfer<'a> {
+pub struct Transfer<'a> {
     rank: u32,
     sendings: SmallVec<[Sending<'a>; 2]>,
     receivings: SmallVec<[Receiving<'a>; 2]>,
@@ -111,6 +111,9 @@ pub(crate) struct Transfer<'a> {
     /// remaining pieces.
     failure: Option<Box<Error>>,
 }
+
+/// Number of rounds in which no piece moves before a rank waits.
+const IDLE_ROUNDS: u32 = 32;
 
 /// Returns the length of the pieces of a message of `bytes` bytes. Both ends compute the same.
 ///
@@ -131,12 +134,14 @@ impl<'a> Transfer<'a> {
     }
 
     /// Adds a message to another rank.
-    pub(crate) fn send(&mut self, to: u32, bytes: &'a [u8]) {
+    #[inline]
+    pub fn send(&mut self, to: u32, bytes: &'a [u8]) {
         self.send_tagged(to, 0, bytes);
     }
 
     /// Adds one of several messages to another rank.
-    pub(crate) fn send_tagged(&mut self, to: u32, tag: u64, bytes: &'a [u8]) {
+    #[inline]
+    pub(super) fn send_tagged(&mut self, to: u32, tag: u64, bytes: &'a [u8]) {
         self.sendings
             .iter_mut()
             .filter(|earlier| earlier.to == to)
@@ -145,15 +150,18 @@ impl<'a> Transfer<'a> {
     }
 
     /// Adds a message from another rank.
-    pub(crate) fn receive(&mut self, from: u32, into: &'a mut [u8]) {
+    #[inline]
+    pub fn receive(&mut self, from: u32, into: &'a mut [u8]) {
         self.receive_tagged(from, 0, into);
     }
 
     /// Adds one of several messages from another rank.
-    pub(crate) fn receive_tagged(&mut self, from: u32, tag: u64, into: &'a mut [u8]) {
+    #[inline]
+    pub(super) fn receive_tagged(&mut self, from: u32, tag: u64, into: &'a mut [u8]) {
         self.expect(from, tag, ReceiveSink::Copy(into));
     }
 
+    #[inline]
     fn expect(&mut self, from: u32, tag: u64, sink: ReceiveSink<'a>) {
         self.receivings
             .iter_mut()
@@ -164,7 +172,7 @@ impl<'a> Transfer<'a> {
 
     /// Adds a message from another rank that is combined with this rank's contribution, in rank
     /// order.
-    pub(crate) fn fold(
+    pub(super) fn fold(
         &mut self,
         from: u32,
         own: &'a [u8],
@@ -200,11 +208,15 @@ impl<'a> Transfer<'a> {
         };
         // Sending and receiving alternate, so two ranks that send to each other never wait for each
         // other's rings.
+        let mut idle_rounds = 0;
         while !(self.sendings.is_empty() && self.receivings.is_empty()) {
             let has_moved = mover.send(self)? | mover.receive(self)?;
             mover.notify();
-            if !has_moved {
+            idle_rounds = if has_moved { 0 } else { idle_rounds + 1 };
+            // A short piece that is on its way arrives before a wait could begin.
+            if idle_rounds > IDLE_ROUNDS {
                 self.wait(&mut mover)?;
+                idle_rounds = 0;
             }
         }
         Ok(self.failure.take())
@@ -329,7 +341,9 @@ impl PieceMover<'_> {
             sending.finished = sending.done == sending.bytes.len();
             has_moved = true;
         }
-        transfer.sendings.retain(|sending| !sending.finished);
+        if has_moved {
+            transfer.sendings.retain(|sending| !sending.finished);
+        }
         self.must_notify |= has_moved;
         Ok(has_moved)
     }
@@ -368,12 +382,12 @@ impl PieceMover<'_> {
             }
             // Both ends cut the message by the same rule, so the piece has this length.
             let length = receiving.next_piece(self.mutual, ring.longest_piece());
-            let quarter = ring.quarter();
+            let before = ring.next;
             let accepted =
                 ring.read(length, |piece| receiving.sink.accept(receiving.done, piece))?;
             // A sender that sleeps has filled more than half of the ring, so it is woken before
             // this rank has read all of that.
-            self.must_notify |= ring.quarter() != quarter;
+            self.must_notify |= ring.has_passed_quarter(before);
             if let Err(failure) = accepted {
                 let rank = self.context.rank;
                 transfer.failure.get_or_insert_with(|| Error::of_reduction(failure, rank).into());
@@ -382,7 +396,9 @@ impl PieceMover<'_> {
             receiving.finished = receiving.done == receiving.sink.length();
             has_moved = true;
         }
-        transfer.receivings.retain(|receiving| !receiving.finished);
+        if has_moved {
+            transfer.receivings.retain(|receiving| !receiving.finished);
+        }
         Ok(has_moved)
     }
 

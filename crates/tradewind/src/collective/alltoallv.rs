@@ -12,6 +12,7 @@ use crate::request::Request;
 use crate::selection::algorithms::for_different_sizes;
 use crate::selection::choice::SelectedAlgorithm;
 use crate::shape::{BufferShape, InPlaceRule, OwnBlock};
+use crate::streamed_blocks::StreamedCall;
 use bytemuck::Pod;
 use collectives::{Collective, alltoall};
 use engine::flat::{FlatCollective, Pattern, VariableBlocks};
@@ -64,8 +65,16 @@ impl Communicator {
         output: &mut [T],
         received: &[usize],
     ) -> Result<()> {
+        let streamed = self.call_of_streamed_alltoallv().and_then(|call| {
+            self.stream_alltoallv(call, (&input, sent), (&mut &mut *output, received))
+        });
         let sent = if input.argument().is_some() { sent } else { received };
-        self.plan_alltoallv::<T>(sent, received, CallForm::Blocking)?.run(self, input, output)
+        let plan = || self.plan_alltoallv::<T>(sent, received, CallForm::Blocking);
+        match streamed {
+            Some(StreamedCall::Ended(outcome)) => outcome,
+            Some(StreamedCall::NoMemory) => plan()?.run_without_streams(self, input, output),
+            None => plan()?.run(self, input, output),
+        }
     }
 
     /// Starts an [`alltoallv`](Self::alltoallv).
@@ -96,6 +105,22 @@ impl Communicator {
     ) -> Result<Persistent<TwoBuffers<T>>> {
         let plan = self.plan_alltoallv::<T>(sent, received, CallForm::Nonblocking)?;
         Ok(Persistent::new(self, plan))
+    }
+
+    /// The call of a blocking alltoallv, if it is streamed.
+    #[inline(always)]
+    fn call_of_streamed_alltoallv(&self) -> Option<Signature> {
+        let choice = self.choose_of_different_sizes(CallForm::Blocking);
+        self.streams_blocks(&choice).then(|| signature_of(CallKind::Alltoallv, &choice, None))
+    }
+
+    /// Chooses the algorithm of an all-to-all with blocks of different sizes.
+    #[inline(always)]
+    fn choose_of_different_sizes(&self, form: CallForm) -> SelectedAlgorithm {
+        // One level, because a leader does not know the sizes of the other ranks' blocks.
+        let choice = self.choose_for_unknown_sizes(Collective::Alltoall, form);
+        let algorithm = for_different_sizes(choice.algorithm);
+        SelectedAlgorithm { algorithm, ranks_per_node: None, ..choice }
     }
 
     #[inline(always)]
@@ -145,14 +170,8 @@ impl Communicator {
             BlockSizes::Known(known) => (Some(known), CallForm::Blocking),
             BlockSizes::Own(form) => (None, form),
         };
-        // One level, because a leader does not know the sizes of the other ranks' blocks.
-        let choice = self.choose_for_unknown_sizes(Collective::Alltoall, form);
-        let choice = SelectedAlgorithm {
-            algorithm: for_different_sizes(choice.algorithm),
-            ranks_per_node: None,
-            ..choice
-        };
-        let call = Signature::new(kind, 0, choice.digest() ^ known.map_or(0, Counts::digest));
+        let choice = self.choose_of_different_sizes(form);
+        let call = signature_of(kind, &choice, known);
         if choice.is_join() {
             let blocks =
                 VariableBlocks::new(sent.bytes.iter().copied(), received.bytes.iter().copied());
@@ -178,4 +197,9 @@ impl Communicator {
             alltoall::graph_v(choice.algorithm, rank, &known.bytes, &received)
         })
     }
+}
+
+#[inline(always)]
+fn signature_of(kind: CallKind, choice: &SelectedAlgorithm, known: Option<&Counts>) -> Signature {
+    Signature::new(kind, 0, choice.digest() ^ known.map_or(0, Counts::digest))
 }

@@ -9,7 +9,9 @@ use crate::path::ExecutionPath;
 use crate::persistent::Persistent;
 use crate::plan::{CollectivePlan, TwoBuffers};
 use crate::request::Request;
+use crate::selection::choice::SelectedAlgorithm;
 use crate::shape::{BufferShape, InPlaceRule, OwnBlock, bytes_of};
+use crate::streamed_blocks::StreamedCall;
 use bytemuck::Pod;
 use collectives::{Collective, Sizes, gather};
 use engine::flat::{FlatCollective, Pattern, VariableBlocks};
@@ -51,8 +53,16 @@ impl Communicator {
         counts: &[usize],
         root: u32,
     ) -> Result<()> {
+        let streamed = self.call_of_streamed_gatherv(root).and_then(|call| {
+            self.stream_gatherv((call, root), &input, (&mut &mut *output, counts))
+        });
         let own = input.bytes().len() as u64;
-        self.plan_gatherv::<T>(own, counts, root, CallForm::Blocking)?.run(self, input, output)
+        let plan = || self.plan_gatherv::<T>(own, counts, root, CallForm::Blocking);
+        match streamed {
+            Some(StreamedCall::Ended(outcome)) => outcome,
+            Some(StreamedCall::NoMemory) => plan()?.run_without_streams(self, input, output),
+            None => plan()?.run(self, input, output),
+        }
     }
 
     /// Starts a [`gatherv`](Self::gatherv).
@@ -88,6 +98,16 @@ impl Communicator {
         Ok(Persistent::new(self, plan))
     }
 
+    /// The call of a blocking gatherv, if it is streamed.
+    #[inline(always)]
+    fn call_of_streamed_gatherv(&self, root: u32) -> Option<Signature> {
+        if root >= self.size() {
+            return None;
+        }
+        let choice = self.choose_for_unknown_sizes(Collective::Gather, CallForm::Blocking);
+        self.streams_blocks(&choice).then(|| signature_of_gatherv(&choice, root))
+    }
+
     #[inline(always)]
     fn plan_gatherv<T: Pod>(
         &self,
@@ -106,7 +126,7 @@ impl Communicator {
         };
         let own = counts.as_ref().map_or(own, |counts| counts.block(root));
         let choice = self.choose_for_unknown_sizes(Collective::Gather, form);
-        let call = Signature::new(CallKind::Gatherv, 0, choice.digest() << 32 | u64::from(root));
+        let call = signature_of_gatherv(&choice, root);
         let joins = choice.is_join();
         let path = if joins {
             let received = counts.iter().flat_map(|counts| counts.bytes.iter().copied());
@@ -142,4 +162,9 @@ impl Communicator {
         };
         Ok(CollectivePlan::new(path, shape))
     }
+}
+
+#[inline(always)]
+fn signature_of_gatherv(choice: &SelectedAlgorithm, root: u32) -> Signature {
+    Signature::new(CallKind::Gatherv, 0, choice.digest() << 32 | u64::from(root))
 }

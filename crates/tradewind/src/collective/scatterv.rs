@@ -9,7 +9,9 @@ use crate::path::ExecutionPath;
 use crate::persistent::Persistent;
 use crate::plan::{CollectivePlan, TwoBuffers};
 use crate::request::Request;
+use crate::selection::choice::SelectedAlgorithm;
 use crate::shape::{BufferShape, InPlaceRule, OwnBlock, bytes_of};
+use crate::streamed_blocks::StreamedCall;
 use bytemuck::Pod;
 use collectives::{Collective, Sizes, scatter};
 use engine::flat::{FlatCollective, Pattern, VariableBlocks};
@@ -50,8 +52,16 @@ impl Communicator {
         mut output: impl Output<'o, T, Back = ()>,
         root: u32,
     ) -> Result<()> {
+        let streamed = self
+            .call_of_streamed_scatterv(root)
+            .and_then(|call| self.stream_scatterv((call, root), (&input, counts), &mut output));
         let own = output.bytes().len() as u64;
-        self.plan_scatterv::<T>(counts, own, root, CallForm::Blocking)?.run(self, input, output)
+        let plan = || self.plan_scatterv::<T>(counts, own, root, CallForm::Blocking);
+        match streamed {
+            Some(StreamedCall::Ended(outcome)) => outcome,
+            Some(StreamedCall::NoMemory) => plan()?.run_without_streams(self, input, output),
+            None => plan()?.run(self, input, output),
+        }
     }
 
     /// Starts a [`scatterv`](Self::scatterv).
@@ -88,6 +98,16 @@ impl Communicator {
         Ok(Persistent::new(self, plan))
     }
 
+    /// The call of a blocking scatterv, if it is streamed.
+    #[inline(always)]
+    fn call_of_streamed_scatterv(&self, root: u32) -> Option<Signature> {
+        if root >= self.size() {
+            return None;
+        }
+        let choice = self.choose_for_unknown_sizes(Collective::Scatter, CallForm::Blocking);
+        self.streams_blocks(&choice).then(|| signature_of_scatterv(&choice, root))
+    }
+
     #[inline(always)]
     fn plan_scatterv<T: Pod>(
         &self,
@@ -106,7 +126,7 @@ impl Communicator {
         };
         let own = counts.as_ref().map_or(own, |counts| counts.block(root));
         let choice = self.choose_for_unknown_sizes(Collective::Scatter, form);
-        let call = Signature::new(CallKind::Scatterv, 0, choice.digest() << 32 | u64::from(root));
+        let call = signature_of_scatterv(&choice, root);
         let joins = choice.is_join();
         let path = if joins {
             let sent = counts.iter().flat_map(|counts| counts.bytes.iter().copied());
@@ -140,4 +160,9 @@ impl Communicator {
         };
         Ok(CollectivePlan::new(path, shape))
     }
+}
+
+#[inline(always)]
+fn signature_of_scatterv(choice: &SelectedAlgorithm, root: u32) -> Signature {
+    Signature::new(CallKind::Scatterv, 0, choice.digest() << 32 | u64::from(root))
 }

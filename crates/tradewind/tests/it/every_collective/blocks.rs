@@ -1,7 +1,7 @@
 //! Blocks that are moved: gather, scatter, all-to-all, broadcast and their kin.
 
 use super::harness::{COUNTS, Form, UNTOUCHED, every_job, roots, uneven, values, with_own_block};
-use tradewind::{Algorithm, Algorithms, Collective, InPlace, Result};
+use tradewind::{Algorithm, Algorithms, Collective, InPlace, Result, local};
 
 testing::tests![
     allgather_gives_everyone_all_blocks,
@@ -11,6 +11,7 @@ testing::tests![
     scatter_and_scatterv_give_everyone_its_block,
     the_root_of_a_scatter_may_keep_its_block_in_place,
     alltoall_and_alltoallv_exchange_blocks,
+    blocks_of_different_sizes_need_no_memory,
     bcast_gives_everyone_the_roots_buffer,
 ];
 
@@ -204,11 +205,15 @@ fn the_root_of_a_scatter_may_keep_its_block_in_place() {
                     assert!(mine == values(rank, count));
                     world.iscatterv(&[], &[], &mut mine, root)?.wait()?;
                     assert!(mine == values(rank, count));
+                    mine.fill(UNTOUCHED);
+                    world.scatterv(&[], &[], &mut mine, root)?;
+                    assert!(mine == values(rank, count));
                     continue;
                 }
                 let all: Vec<u64> = (0..size).flat_map(|rank| values(rank, count)).collect();
                 world.scatter(&all, InPlace, root)?;
                 world.iscatterv(&all, &vec![count; size as usize], InPlace, root)?.wait()?;
+                world.scatterv(&all, &vec![count; size as usize], InPlace, root)?;
             }
             Ok(())
         },
@@ -266,6 +271,43 @@ fn alltoall_and_alltoallv_exchange_blocks() {
         }
         Ok(())
     });
+}
+
+fn blocks_of_different_sizes_need_no_memory() {
+    local(2, |world| {
+        let rank = world.rank();
+        // All memory of the rank that would open the streams, in ever smaller buffers.
+        let mut buffers = Vec::new();
+        for bytes in (12..33).rev().map(|bits| 1 << bits) {
+            buffers.extend(std::iter::from_fn(|| world.alloc::<u8>(bytes).ok()));
+        }
+        for turn in 0..3 {
+            let mine = values(rank, 2);
+            let mut all = [UNTOUCHED; 4];
+            if turn == 1 && rank == 0 {
+                // In place, which takes another way.
+                all[..2].copy_from_slice(&mine);
+                world.gatherv(InPlace, &mut all, &[2, 2], 0)?;
+            } else {
+                world.gatherv(&mine, &mut all, &[2, 2], 0)?;
+            }
+            assert!(rank == 1 || all[..2] == values(0, 2) && all[2..] == values(1, 2));
+            let mut back = [UNTOUCHED; 2];
+            world.scatterv(&all, &[2, 2], &mut back, 0)?;
+            assert_eq!(back[..], mine);
+            if turn == 1 {
+                all.copy_from_slice(&values(rank, 4));
+                world.alltoallv(InPlace, &[], &mut all, &[2, 2])?;
+            } else {
+                world.alltoallv(&values(rank, 4), &[2, 2], &mut all, &[2, 2])?;
+            }
+            let part = 2 * rank as usize..2 * rank as usize + 2;
+            assert_eq!(all[..2], values(0, 4)[part.clone()]);
+            assert_eq!(all[2..], values(1, 4)[part]);
+        }
+        Ok(())
+    })
+    .expect("cells suffice");
 }
 
 /// Whether blocks of this count have one size in both directions.
