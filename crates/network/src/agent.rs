@@ -34,6 +34,7 @@
 mod client;
 mod client_table;
 mod credits;
+mod idle;
 mod membership;
 mod run;
 mod schedule;
@@ -51,6 +52,7 @@ use crate::backend::PendingTraffic;
 use crate::error::{Error, RankExit, system};
 use crate::node_map::NodeMap;
 use crate::transport::Transport;
+use idle::{IdleMode, IdleState};
 use rustix::time::{ClockId, clock_gettime};
 use session::RankSession;
 use shared_region::{SharedRegion, notifier};
@@ -177,42 +179,44 @@ impl<F: FnOnce()> Drop for OnDrop<F> {
     }
 }
 
-/// The agent's loop: processes everything, then sleeps until a rank, the owner, the network or a
-/// timer wakes it.
+/// The agent's loop: processes everything, then polls or sleeps until a rank, the owner, the
+/// network or a timer wakes it.
 fn run(
     state: &mut AgentState,
     commands: &Receiver<AgentCommand>,
     refused: &AtomicU64,
 ) -> Result<(), Error> {
     let mut arrivals = Vec::new();
+    let mut idle = IdleState::default();
     loop {
-        state.set_now(now());
+        let time = now();
         for command in commands.try_iter() {
             execute(state, command)?;
         }
-        // Arrivals before submissions: a run that starts now finds its messages among the
-        // unexpected ones.
-        arrivals.drain(..).for_each(|arrival| state.handle(arrival));
-        (0..state.local_ranks()).for_each(|local| state.serve(local));
-        if state.has_postponed() {
-            state.resume_postponed();
+        let turn = state.turn(time, &mut arrivals);
+        if turn.had_events {
+            idle.record_event(time);
         }
-        state.settle();
-        // All sends of this wake-up leave before ranks are woken: other nodes wait for the
-        // messages.
-        state.transport().flush();
-        state.complete_runs();
+        if turn.has_ended_runs {
+            idle.record_end(time);
+        }
         refused.store(state.refused(), Ordering::Relaxed);
         if state.is_over() {
             return Ok(());
         }
-        // A submission after `arm` notifies the agent, and one before it makes `arm` fail. Then the
-        // agent only polls the transport and serves the ring.
-        let timeout = if state.arm() {
-            let timer = state.next_timer().map(until);
-            timer.into_iter().chain(state.next_poll()).min()
-        } else {
-            Some(Duration::ZERO)
+        let timeout = match idle.mode(time, state.all_ranks_poll()) {
+            IdleMode::Poll => Some(Duration::ZERO),
+            IdleMode::Yield => {
+                std::thread::yield_now();
+                Some(Duration::ZERO)
+            }
+            // A submission after `arm` notifies the agent, and one before it makes `arm` fail. Then
+            // the agent only polls the transport and serves the ring.
+            IdleMode::Sleep if state.arm() => {
+                let timer = state.next_timer().map(until);
+                timer.into_iter().chain(state.next_poll()).min()
+            }
+            IdleMode::Sleep => Some(Duration::ZERO),
         };
         state.transport().wait(timeout, &mut arrivals)?;
         state.disarm();

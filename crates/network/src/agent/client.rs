@@ -11,9 +11,10 @@ use crate::error::{Error, system};
 use crate::transport::frame::{MAX_MESSAGE, MAX_OPERATIONS};
 use goal::schedule::Schedule;
 use shm::arena::{Arena, ArenaError};
+use shm::completion::Completion;
 use shm::process::ProcessHandle;
 use shm::segment::Offset;
-use shm::sync::spin_loop;
+use shm::sync::{Ordering, spin_loop};
 use shm::word_copy;
 use std::os::fd::OwnedFd;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -21,6 +22,8 @@ use std::time::{Duration, Instant};
 
 /// Number of polls before a waiter sleeps: about a microsecond. The agent needs a core, too.
 const POLLS: u32 = 50;
+/// Time that a waiter polls before it sleeps. The agent polls for a time of this order, too.
+const POLLING_TIME: Duration = Duration::from_micros(500);
 /// Time that a waiter sleeps before it checks whether the agent is alive.
 const LIVENESS_INTERVAL: Duration = Duration::from_millis(50);
 /// Number of polls of a full ring before the rank sleeps between them.
@@ -207,6 +210,23 @@ impl AgentClient {
         self.region.await_answer(table.queries, LIMIT)
     }
 
+    /// Polls for the end of a run, and lets the agent poll the network meanwhile; false after a
+    /// while. Both yield their cores: waking a thread on an idle core takes longer than a message
+    /// between nodes.
+    fn poll(&self, ended: &Completion, generation: u32, deadline: Option<Instant>) -> bool {
+        let begin = Instant::now();
+        let end = begin + POLLING_TIME;
+        let end = deadline.map_or(end, |deadline| deadline.min(end));
+        let polling = self.region.polling();
+        // Relaxed: the count is a hint for the agent and orders nothing.
+        polling.fetch_add(1, Ordering::Relaxed);
+        while !ended.reached(generation) && Instant::now() < end {
+            std::thread::yield_now();
+        }
+        polling.fetch_sub(1, Ordering::Relaxed);
+        ended.reached(generation)
+    }
+
     /// Publishes the last entry, once.
     fn leave(&self) {
         let mut table = self.table();
@@ -352,6 +372,9 @@ impl Backend for AgentClient {
                 return Ok(true);
             }
             spin_loop();
+        }
+        if self.poll(ended, generation, deadline) {
+            return Ok(true);
         }
         // The mark makes the agent's next change of the word wake this thread, so a completion
         // between this check and the sleep is not lost.

@@ -8,6 +8,7 @@ use crate::node_map::NodeMap;
 use goal::schedule::Schedule;
 use interpreter::{Interpreter, Limits};
 use shm::segment::Offset;
+use shm::sync::Ordering;
 use shm::word_copy;
 use std::collections::HashMap;
 use std::os::fd::OwnedFd;
@@ -86,6 +87,12 @@ impl RankSession {
             return Err(ProtocolViolation);
         }
         self.region.read(self.consumed).map(Some).ok_or(ProtocolViolation)
+    }
+
+    /// Returns true if a thread of the rank polls for the completion of a run.
+    pub(crate) fn is_polling(&self) -> bool {
+        // Relaxed: a hint. It decides how the agent waits, and orders nothing.
+        self.region.polling().load(Ordering::Relaxed) != 0
     }
 
     /// Returns the entry of [`next`](Self::next) to the rank, with the memory it refers to.

@@ -48,6 +48,8 @@ shm::shared_lines! {
     /// Words that the rank writes.
     struct RankLine {
         published: AtomicU64,
+        /// Number of threads that poll for the completion of a run.
+        polling: AtomicU32,
     }
     /// Words that the agent writes.
     struct AgentLine {
@@ -215,6 +217,11 @@ impl SharedRegion {
             head: &self.agent.consumed,
             epoch: &self.agent.epoch,
         }
+    }
+
+    /// Number of threads that poll for the completion of a run: written by the rank.
+    pub(crate) fn polling(&self) -> &AtomicU32 {
+        &self.rank.polling
     }
 
     #[inline]

@@ -45,6 +45,15 @@ pub(crate) struct AgentState {
     refused: u64,
 }
 
+/// Summary of a turn of the agent.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Turn {
+    /// True if something had arrived or was submitted.
+    pub(crate) had_events: bool,
+    /// True if runs have ended for their ranks.
+    pub(crate) has_ended_runs: bool,
+}
+
 impl AgentState {
     pub(crate) fn new(nodes: NodeMap, transport: Box<dyn Transport>, limits: Limits) -> AgentState {
         let ranks: Vec<u32> = nodes.members(transport.node()).collect();
@@ -78,9 +87,9 @@ impl AgentState {
         &mut *self.context.transport
     }
 
-    /// Number of ranks on this node.
-    pub(crate) fn local_ranks(&self) -> usize {
-        self.ranks.len()
+    /// Returns true if every rank of this node polls for the end of a run.
+    pub(crate) fn all_ranks_poll(&self) -> bool {
+        self.sessions.iter().all(|session| session.as_ref().is_some_and(RankSession::is_polling))
     }
 
     /// Requests a notification of every rank before the agent sleeps; false if one has submitted
@@ -98,17 +107,27 @@ impl AgentState {
         self.ranks.iter().position(|other| *other == rank)
     }
 
-    pub(crate) fn set_now(&mut self, now: u64) {
+    /// Processes everything that has arrived or was submitted at this time.
+    pub(crate) fn turn(&mut self, now: u64, arrivals: &mut Vec<Arrival>) -> Turn {
         self.context.now = now;
+        let mut had_events = !arrivals.is_empty();
+        // Arrivals before submissions: a run that starts now finds its messages among the
+        // unexpected ones.
+        arrivals.drain(..).for_each(|arrival| self.handle(arrival));
+        for local in 0..self.sessions.len() {
+            had_events |= self.serve(local);
+        }
+        self.resume_postponed();
+        self.settle();
+        // All sends of this turn leave before ranks are woken: other nodes wait for the messages.
+        self.context.transport.flush();
+        let has_ended_runs = !self.ended.is_empty();
+        self.complete_runs();
+        Turn { had_events, has_ended_runs }
     }
 
     pub(crate) fn next_timer(&self) -> Option<u64> {
         self.context.timers.next()
-    }
-
-    /// Returns true if large messages wait for a shorter queue.
-    pub(crate) fn has_postponed(&self) -> bool {
-        !self.postponed.is_empty()
     }
 
     /// Adds the session of a rank that has joined.
@@ -119,53 +138,65 @@ impl AgentState {
     }
 
     /// Processes the submissions of a rank, at most one lap of its ring: the other ranks have their
-    /// turn then.
-    pub(crate) fn serve(&mut self, local: usize) {
+    /// turn then. Returns true if there were any.
+    pub(crate) fn serve(&mut self, local: usize) -> bool {
         // A rank that keeps submitting cannot monopolise the agent: after one lap the next rank is
         // served. The rest of the ring keeps the agent awake, because `arm` finds it.
-        for _ in 0..ENTRIES {
-            let Some(session) = self.sessions[local].as_mut() else { return };
-            let submission = match session.next() {
-                Ok(Some(submission)) => submission,
-                Ok(None) => return,
-                Err(violation) => return self.reject_rank(local, violation),
-            };
-            let handled = match submission {
-                Submission::Register { .. } => session.register(submission, &self.context.nodes),
-                Submission::Release { id } => {
-                    session.release(id);
-                    Ok(())
-                }
-                Submission::Start { id, slot, generation, sequence, at } => {
-                    let location = RunLocation { slot, generation, at, bytes: 0 };
-                    self.start(local, id, sequence, location)
-                }
-                Submission::QueryAwaited { slot, generation } => {
-                    let rank = session.rank;
-                    let is_it = |run: &&Run| {
-                        (run.key.rank, run.location.slot, run.location.generation)
-                            == (rank, slot, generation)
-                    };
-                    let ranks = self.runs.values().find(is_it).map(Run::waiting_for);
-                    session.answer(&ranks.into_iter().flatten().collect::<Vec<u32>>());
-                    Ok(())
-                }
-                Submission::QueryExited { first } => {
-                    let exited = self.membership.exited(&self.context.nodes);
-                    let words = exited.range(first..).map(|(_, rank)| rank.word());
-                    session.answer(&words.collect::<Vec<u32>>());
-                    Ok(())
-                }
-                Submission::Exit => return self.exit(local, RankExit::Left),
-            };
-            if let Err(violation) = handled {
-                return self.reject_rank(local, violation);
+        let served = (0..ENTRIES).take_while(|_| self.serve_next(local)).count();
+        served > 0
+    }
+
+    /// Processes the next submission of a rank; false if there is none, or none is read any more.
+    fn serve_next(&mut self, local: usize) -> bool {
+        let Some(session) = self.sessions[local].as_mut() else { return false };
+        let submission = match session.next() {
+            Ok(Some(submission)) => submission,
+            Ok(None) => return false,
+            Err(violation) => {
+                self.reject_rank(local, violation);
+                return false;
             }
-            // Only now: the rank may reuse the memory that the entry refers to from here on.
-            if let Some(session) = self.sessions[local].as_mut() {
-                session.consume();
+        };
+        let handled = match submission {
+            Submission::Register { .. } => session.register(submission, &self.context.nodes),
+            Submission::Release { id } => {
+                session.release(id);
+                Ok(())
             }
+            Submission::Start { id, slot, generation, sequence, at } => {
+                let location = RunLocation { slot, generation, at, bytes: 0 };
+                self.start(local, id, sequence, location)
+            }
+            Submission::QueryAwaited { slot, generation } => {
+                let rank = session.rank;
+                let is_it = |run: &&Run| {
+                    (run.key.rank, run.location.slot, run.location.generation)
+                        == (rank, slot, generation)
+                };
+                let ranks = self.runs.values().find(is_it).map(Run::waiting_for);
+                session.answer(&ranks.into_iter().flatten().collect::<Vec<u32>>());
+                Ok(())
+            }
+            Submission::QueryExited { first } => {
+                let exited = self.membership.exited(&self.context.nodes);
+                let words = exited.range(first..).map(|(_, rank)| rank.word());
+                session.answer(&words.collect::<Vec<u32>>());
+                Ok(())
+            }
+            Submission::Exit => {
+                self.exit(local, RankExit::Left);
+                return false;
+            }
+        };
+        if let Err(violation) = handled {
+            self.reject_rank(local, violation);
+            return false;
         }
+        // Only now: the rank may reuse the memory that the entry refers to from here on.
+        if let Some(session) = self.sessions[local].as_mut() {
+            session.consume();
+        }
+        true
     }
 
     fn reject_rank(&mut self, local: usize, _: ProtocolViolation) {
