@@ -1,12 +1,12 @@
-//! Measures a barrier of two nodes over the agent engine, or half a round trip of messages of so
-//! many bytes, if a number is given: both nodes are threads of this process, connected by TCP over
-//! loopback. Prints the median and the quartiles, and of a start alone.
+//! Measures a barrier of two nodes over the agent engine, or the direct engine with the argument
+//! `direct`, or half a round trip of messages of so many bytes, if a number is given: both nodes are
+//! threads of this process, connected by TCP over loopback. Prints the median and the quartiles,
+//! and of a start alone.
 
 use collectives::{Algorithm, barrier};
 use goal::graph::{Access, Graph};
-use network::agent::AgentClient;
 use network::backend::{Backend, CommunicatorContext};
-use network::local::connect;
+use network::local::{connect, connect_directly};
 use network::node_map::NodeMap;
 use std::error::Error;
 use std::time::{Duration, Instant};
@@ -35,7 +35,7 @@ fn graph(rank: u32, bytes: Option<u64>) -> Result<Graph, Box<dyn Error + Send + 
 
 fn rank(
     rank: u32,
-    client: &AgentClient,
+    client: &dyn Backend,
     bytes: Option<u64>,
 ) -> Result<(Vec<u64>, Vec<u64>), Box<dyn Error + Send + Sync>> {
     let context = CommunicatorContext { number: 0, members: [0, 1].into(), rank };
@@ -58,11 +58,23 @@ fn rank(
 }
 
 fn main() -> Result<(), Box<dyn Error + Send + Sync>> {
-    let bytes = std::env::args().nth(1).map(|number| number.parse()).transpose()?;
-    let clients = connect(&NodeMap::new(["a", "b"]))?;
+    let (names, numbers): (Vec<String>, Vec<String>) =
+        std::env::args().skip(1).partition(|argument| argument == "direct");
+    let bytes = numbers.first().map(|number| number.parse()).transpose()?;
+    if names.is_empty() {
+        measure(&connect(&NodeMap::new(["a", "b"]))?, bytes)
+    } else {
+        measure(&connect_directly(2)?, bytes)
+    }
+}
+
+fn measure(
+    clients: &[impl Backend],
+    bytes: Option<u64>,
+) -> Result<(), Box<dyn Error + Send + Sync>> {
     let outcomes: Vec<_> = std::thread::scope(|scope| {
         let threads: Vec<_> = (0..)
-            .zip(&clients)
+            .zip(clients)
             .map(|(number, client)| scope.spawn(move || rank(number, client, bytes)))
             .collect();
         threads.into_iter().map(|thread| thread.join()).collect()

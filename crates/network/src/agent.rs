@@ -33,8 +33,10 @@
 
 mod client;
 mod client_table;
+mod clock;
 mod credits;
 mod idle;
+mod inline;
 mod membership;
 mod run;
 mod schedule;
@@ -46,14 +48,15 @@ mod unexpected;
 mod zero_copy;
 
 pub use client::{AgentAddress, AgentClient};
+pub(crate) use inline::InlineAgent;
 pub use interpreter::Limits;
 
 use crate::backend::PendingTraffic;
 use crate::error::{Error, RankExit, system};
 use crate::node_map::NodeMap;
 use crate::transport::Transport;
+use clock::{now, until};
 use idle::{IdleMode, IdleState};
-use rustix::time::{ClockId, clock_gettime};
 use session::RankSession;
 use shared_region::{SharedRegion, notifier};
 use shm::sync::{AtomicU64, Ordering};
@@ -242,14 +245,4 @@ fn execute(state: &mut AgentState, command: AgentCommand) -> Result<(), Error> {
         AgentCommand::HoldUntilAllExit { pending } => state.hold_until_all_exit(pending),
     }
     Ok(())
-}
-
-/// Nanoseconds of the machine's monotonic clock, which all processes of a node share.
-fn now() -> u64 {
-    let time = clock_gettime(ClockId::Monotonic);
-    time.tv_sec.unsigned_abs() * 1_000_000_000 + time.tv_nsec.unsigned_abs()
-}
-
-fn until(time: u64) -> Duration {
-    Duration::from_nanos(time.saturating_sub(now()))
 }

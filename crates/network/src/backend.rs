@@ -129,6 +129,19 @@ pub trait Backend: Send + Sync + Debug {
         Vec::new()
     }
 
+    /// Returns true if messages have arrived for a run that this rank has not started: another
+    /// rank executes the run of this number on this backend.
+    fn has_unexpected(&self, context: &CommunicatorContext, sequence: u64) -> bool {
+        let _ = (context, sequence);
+        false
+    }
+
+    /// Ranks of the job from which nothing arrives any more: a run that waits for them cannot end.
+    /// Empty for backends that report this in the outcome of the run.
+    fn lost(&self) -> Vec<u32> {
+        Vec::new()
+    }
+
     /// Fetches the results of a run that has ended: the contents of the user buffers that it wrote,
     /// except for those with an empty slice. Bytes that no operation wrote keep their value. The
     /// run's number is invalid afterwards.

@@ -6,11 +6,13 @@
 //!
 //! The [`agent`] is the backend that every machine has. It is a thread of the node service, which
 //! runs an interpreter for each local rank's run and sleeps until a rank or the network wakes it.
+//! The [`direct`] engine executes blocking collectives inside the calls of the ranks.
 //! Agents of different nodes exchange [frames](transport::frame) over a [`transport`].
-#![forbid(unsafe_code)]
+#![deny(unsafe_code)]
 
 pub mod agent;
 pub mod backend;
+pub mod direct;
 pub mod error;
 pub mod job_nodes;
 pub mod local;

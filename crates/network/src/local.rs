@@ -2,11 +2,13 @@
 
 use crate::agent::shared_region::{SharedRegion, notifier};
 use crate::agent::{Agent, AgentAddress, AgentClient, Limits, limits};
+use crate::direct::DirectBackend;
 use crate::error::{Error, system};
-use crate::job_nodes::random_key;
+use crate::job_nodes::{Key, random_key};
 use crate::node_map::NodeMap;
 use crate::transport::Transport;
 use crate::transport::tcp::{Listener, Tcp, Timeouts};
+use std::net::SocketAddr;
 use std::sync::Arc;
 
 /// Starts the agents of a job with threads of this process as nodes, connected by TCP over
@@ -43,23 +45,11 @@ use std::sync::Arc;
 /// # Ok::<(), network::error::Error>(())
 /// ```
 pub fn connect(nodes: &NodeMap) -> Result<Vec<AgentClient>, Error> {
-    let key = random_key()?;
-    let listeners: Vec<Listener> =
-        (0..nodes.count()).map(|_| Listener::bind("127.0.0.1:0")).collect::<Result<_, _>>()?;
-    let addresses: Vec<_> = listeners.iter().map(Listener::address).collect();
-    // Each node waits for the others, so all connect at the same time.
-    let connect = |(node, listener): (usize, Listener)| {
-        let addresses = addresses.clone();
-        std::thread::spawn(move || {
-            Tcp::connect(listener, node as u32, &addresses, key, Timeouts::default())
-        })
-    };
-    let threads: Vec<_> = listeners.into_iter().enumerate().map(connect).collect();
-    let connected = threads.into_iter().map(|thread| match thread.join() {
-        Ok(transport) => transport.map(|transport| Box::new(transport) as Box<dyn Transport>),
-        Err(_) => Err(system("connect the nodes", "the thread panicked")),
-    });
-    connect_over(nodes, connected.collect::<Result<_, _>>()?, limits())
+    let transports = connect_all(nodes.count(), |listener, node, addresses, key| {
+        let transport = Tcp::connect(listener, node, addresses, key, Timeouts::default())?;
+        Ok(Box::new(transport) as Box<dyn Transport>)
+    })?;
+    connect_over(nodes, transports, limits())
 }
 
 /// The same over transports that are connected already, one for each node in order.
@@ -87,4 +77,36 @@ pub fn connect_over(
         }
     }
     Ok(clients.into_iter().flatten().collect())
+}
+
+/// Connects ranks that are threads of this process with each other, and returns their direct
+/// backends, in order.
+///
+/// # Errors
+/// If the system refuses memory or sockets.
+pub fn connect_directly(ranks: u32) -> Result<Vec<DirectBackend>, Error> {
+    connect_all(ranks, |listener, rank, addresses, key| {
+        DirectBackend::connect(listener, rank, addresses, key, Timeouts::default())
+    })
+}
+
+/// Connects the two ends of every connection at the same time: each waits for the others.
+fn connect_all<T: Send>(
+    ends: u32,
+    connect: impl Fn(Listener, u32, &[SocketAddr], Key) -> Result<T, Error> + Sync,
+) -> Result<Vec<T>, Error> {
+    let key = random_key()?;
+    let listeners: Vec<Listener> =
+        (0..ends).map(|_| Listener::bind("127.0.0.1:0")).collect::<Result<_, _>>()?;
+    let addresses: Vec<SocketAddr> = listeners.iter().map(Listener::address).collect();
+    let connect = &connect;
+    let addresses = &addresses;
+    std::thread::scope(|scope| {
+        let threads: Vec<_> = (0..)
+            .zip(listeners)
+            .map(|(end, listener)| scope.spawn(move || connect(listener, end, addresses, key)))
+            .collect();
+        let panicked = |_| Err(system("connect the nodes", "the thread panicked"));
+        threads.into_iter().map(|thread| thread.join().unwrap_or_else(panicked)).collect()
+    })
 }

@@ -64,6 +64,12 @@ pub trait Transport: Send + Debug {
     /// Number of bytes in the queue of a node.
     fn queued(&self, node: u32) -> u64;
 
+    /// Number of bytes that were sent to a node and have not reached the system of its node, those
+    /// in the queue included; 0 if the connection has ended.
+    fn unacknowledged(&self, node: u32) -> u64 {
+        self.queued(node)
+    }
+
     /// Sleeps until something arrives, a queue becomes shorter, or the time is over (`None`:
     /// never), and appends what has arrived.
     ///

@@ -438,6 +438,11 @@ impl Backend for AgentClient {
         }
     }
 
+    fn has_unexpected(&self, context: &CommunicatorContext, sequence: u64) -> bool {
+        let query = Submission::QueryUnexpected { communicator: context.number, sequence };
+        !self.query(&mut self.table(), query).is_empty()
+    }
+
     fn discard(&self, run: RunId) {
         let mut table = self.table();
         if table.run(run).is_some() {

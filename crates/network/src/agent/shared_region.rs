@@ -96,6 +96,9 @@ pub(crate) enum Submission {
     /// Requests the ranks from `first` on that have exited, in order, each as the word of an
     /// [`ExitedRank`].
     QueryExited { first: u32 },
+    /// Requests an answer that is not empty if there are messages for a run that this rank has not
+    /// started.
+    QueryUnexpected { communicator: u32, sequence: u64 },
     /// The last entry.
     Exit,
 }
@@ -116,6 +119,9 @@ impl Submission {
                 [5, 0, pair(slot, generation), 0, 0, 0, 0, 0]
             }
             Submission::QueryExited { first } => [6, 0, pair(first, 0), 0, 0, 0, 0, 0],
+            Submission::QueryUnexpected { communicator, sequence } => {
+                [7, 0, pair(communicator, 0), 0, sequence, 0, 0, 0]
+            }
         }
     }
 
@@ -140,6 +146,7 @@ impl Submission {
             4 => Some(Submission::Exit),
             5 => Some(Submission::QueryAwaited { slot: low, generation: high }),
             6 => Some(Submission::QueryExited { first: low }),
+            7 => Some(Submission::QueryUnexpected { communicator: low, sequence: fourth }),
             _ => None,
         }
     }
@@ -390,6 +397,7 @@ mod tests {
             Submission::Release { id: u64::MAX },
             Submission::QueryAwaited { slot: 9, generation: u32::MAX },
             Submission::QueryExited { first: u32::MAX },
+            Submission::QueryUnexpected { communicator: u32::MAX, sequence: u64::MAX },
             Submission::Start { id: 1, slot: SLOTS - 1, generation: 5, sequence: 1 << 50, at },
             Submission::Exit,
         ] {

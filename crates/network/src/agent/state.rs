@@ -43,6 +43,8 @@ pub(crate) struct AgentState {
     ended: Vec<(u32, RunLocation, RunOutcome)>,
     /// Number of frames that were refused.
     refused: u64,
+    /// True if the end of a connection fails no run.
+    ignores_lost_nodes: bool,
 }
 
 /// Summary of a turn of the agent.
@@ -71,6 +73,7 @@ impl AgentState {
             shutdown: ShutdownState::of_node(node, count),
             ended: Vec::new(),
             refused: 0,
+            ignores_lost_nodes: false,
             context: RunContext {
                 credits: Credits::new(count),
                 nodes,
@@ -130,6 +133,29 @@ impl AgentState {
         self.context.timers.next()
     }
 
+    /// Lets the end of a connection fail no run: the caller learns of failures elsewhere.
+    pub(crate) fn ignore_lost_nodes(&mut self) {
+        self.ignores_lost_nodes = true;
+    }
+
+    /// Nodes with connections that have ended.
+    pub(crate) fn lost_nodes(&self) -> Vec<u32> {
+        let nodes = (0..).zip(&self.context.lost).filter(|(_, is_lost)| **is_lost);
+        nodes.map(|(node, _)| node).collect()
+    }
+
+    /// Returns true if frames wait in the queue of a node.
+    pub(crate) fn has_queued(&self) -> bool {
+        let transport = &self.context.transport;
+        (0..transport.nodes()).any(|node| transport.queued(node) > 0)
+    }
+
+    /// Returns true if a node that is connected has not acknowledged everything.
+    pub(crate) fn has_unacknowledged(&self) -> bool {
+        let transport = &self.context.transport;
+        (0..transport.nodes()).any(|node| transport.unacknowledged(node) > 0)
+    }
+
     /// Adds the session of a rank that has joined.
     pub(crate) fn open(&mut self, session: RankSession) {
         if let Some(local) = self.local_rank_of(session.rank) {
@@ -168,19 +194,20 @@ impl AgentState {
                 self.start(local, id, sequence, location)
             }
             Submission::QueryAwaited { slot, generation } => {
-                let rank = session.rank;
-                let is_it = |run: &&Run| {
-                    (run.key.rank, run.location.slot, run.location.generation)
-                        == (rank, slot, generation)
-                };
-                let ranks = self.runs.values().find(is_it).map(Run::waiting_for);
-                session.answer(&ranks.into_iter().flatten().collect::<Vec<u32>>());
+                let ranks = self.awaited_by(self.ranks[local], slot, generation);
+                self.sessions[local].iter().for_each(|session| session.answer(&ranks));
                 Ok(())
             }
             Submission::QueryExited { first } => {
                 let exited = self.membership.exited(&self.context.nodes);
                 let words = exited.range(first..).map(|(_, rank)| rank.word());
                 session.answer(&words.collect::<Vec<u32>>());
+                Ok(())
+            }
+            Submission::QueryUnexpected { communicator, sequence } => {
+                let any =
+                    self.unexpected.has_any(RunKey { rank: session.rank, communicator, sequence });
+                session.answer(if any { &[0] } else { &[] });
                 Ok(())
             }
             Submission::Exit => {
@@ -197,6 +224,20 @@ impl AgentState {
             session.consume();
         }
         true
+    }
+
+    /// Ranks of the job that the run in a slot of a rank waits for.
+    pub(crate) fn awaited_by(&self, rank: u32, slot: u32, generation: u32) -> Vec<u32> {
+        let is_it = |run: &&Run| {
+            (run.key.rank, run.location.slot, run.location.generation) == (rank, slot, generation)
+        };
+        let ranks = self.runs.values().find(is_it).map(Run::waiting_for);
+        ranks.into_iter().flatten().collect()
+    }
+
+    /// Returns true if there are messages for a run that its rank has not started.
+    pub(crate) fn has_unexpected(&self, key: RunKey) -> bool {
+        self.unexpected.has_any(key)
     }
 
     fn reject_rank(&mut self, local: usize, _: ProtocolViolation) {

@@ -76,6 +76,11 @@ impl UnexpectedMessages {
         messages
     }
 
+    /// Returns true if there are messages for a run.
+    pub(super) fn has_any(&self, key: RunKey) -> bool {
+        self.by_run.contains_key(&key)
+    }
+
     /// Runs of a rank for which there are messages.
     pub(super) fn runs_of(&self, rank: u32) -> Vec<RunKey> {
         self.by_run.keys().filter(|key| key.rank == rank).copied().collect()

@@ -13,6 +13,7 @@ mod connection_error;
 mod handshake;
 mod receive_buffer;
 mod send_queue;
+mod unacknowledged;
 
 pub use connect::{Listener, MAX_PENDING};
 
@@ -157,6 +158,10 @@ impl Transport for Tcp {
 
     fn queued(&self, node: u32) -> u64 {
         self.connections[node as usize].as_ref().map_or(0, Connection::queued)
+    }
+
+    fn unacknowledged(&self, node: u32) -> u64 {
+        self.connections[node as usize].as_ref().map_or(0, Connection::unacknowledged)
     }
 
     fn wait(

@@ -1,7 +1,7 @@
 //! The agent engine against the suite that every engine must pass: over memory, with hardly any
 //! memory for early messages, and over TCP.
 
-use crate::jobs::{Agents, Wires};
+use crate::jobs::{Agents, Direct, Wires};
 use network::agent::Limits;
 use testing::conformance::Capabilities;
 
@@ -11,6 +11,7 @@ testing::tests![
     nodes_with_little_memory_conform,
     tcp_conforms,
     tcp_with_two_ranks_on_each_node_conforms,
+    ranks_that_execute_their_own_runs_conform,
 ];
 
 fn a_node_for_each_rank_conforms() {
@@ -41,4 +42,9 @@ fn tcp_with_two_ranks_on_each_node_conforms() {
     let mut engine = Agents::new(2, Wires::Tcp);
     engine.capabilities = Capabilities { random_programs: 24, ..Capabilities::default() };
     testing::conformance::run_suite(&engine);
+}
+
+fn ranks_that_execute_their_own_runs_conform() {
+    let capabilities = Capabilities { random_programs: 64, ..Capabilities::default() };
+    testing::conformance::run_suite(&Direct { capabilities });
 }

@@ -128,31 +128,59 @@ impl Engine for Agents {
     fn run(&self, program: &[Graph], inputs: &[Round]) -> Result<Vec<RoundOutcome>, Failure> {
         let nodes = nodes(program.len() as u32, self.ranks_per_node);
         let clients = connect(&nodes, &self.wires, self.limits).map_err(|error| failure(&error))?;
-        let outcomes: Vec<Result<RankOutcome, Error>> = std::thread::scope(|scope| {
-            let rank =
-                |(rank, client)| scope.spawn(move || run_rank(client, &program[rank], inputs));
-            let threads: Vec<_> = clients.into_iter().enumerate().map(rank).collect();
-            threads.into_iter().map(|thread| thread.join().expect("no rank panics")).collect()
-        });
-        // A rank whose run failed leaves, which others notice in their next round: what it found
-        // itself says more.
-        let said_most = |error: &&Error| !matches!(error, Error::RankFailed { .. });
-        let errors: Vec<&Error> =
-            outcomes.iter().filter_map(|outcome| outcome.as_ref().err()).collect();
-        if let Some(error) = errors.iter().copied().find(said_most).or(errors.first().copied()) {
-            return Err(failure(error));
-        }
-        let outcomes: Vec<RankOutcome> = outcomes.into_iter().flatten().collect();
-        Ok((0..inputs.len())
-            .map(|round| RoundOutcome {
-                buffers: outcomes.iter().map(|rank| rank[round].0.clone()).collect(),
-                faults: outcomes.iter().filter_map(|rank| rank[round].1).collect(),
-            })
-            .collect())
+        run_program(clients, program, inputs)
     }
 }
 
-fn run_rank(client: AgentClient, graph: &Graph, inputs: &[Round]) -> Result<RankOutcome, Error> {
+/// Ranks that execute their runs themselves, connected by TCP.
+pub(crate) struct Direct {
+    pub(crate) capabilities: Capabilities,
+}
+
+impl Engine for Direct {
+    fn name(&self) -> &str {
+        "direct"
+    }
+
+    fn capabilities(&self) -> Capabilities {
+        self.capabilities
+    }
+
+    fn run(&self, program: &[Graph], inputs: &[Round]) -> Result<Vec<RoundOutcome>, Failure> {
+        let clients = local::connect_directly(program.len() as u32);
+        run_program(clients.map_err(|error| failure(&error))?, program, inputs)
+    }
+}
+
+/// Runs a program with a thread for each rank.
+fn run_program(
+    clients: Vec<impl Backend>,
+    program: &[Graph],
+    inputs: &[Round],
+) -> Result<Vec<RoundOutcome>, Failure> {
+    let outcomes: Vec<Result<RankOutcome, Error>> = std::thread::scope(|scope| {
+        let rank = |(rank, client)| scope.spawn(move || run_rank(client, &program[rank], inputs));
+        let threads: Vec<_> = clients.into_iter().enumerate().map(rank).collect();
+        threads.into_iter().map(|thread| thread.join().expect("no rank panics")).collect()
+    });
+    // A rank whose run failed leaves, which others notice in their next round: what it found
+    // itself says more.
+    let said_most = |error: &&Error| !matches!(error, Error::RankFailed { .. });
+    let errors: Vec<&Error> =
+        outcomes.iter().filter_map(|outcome| outcome.as_ref().err()).collect();
+    if let Some(error) = errors.iter().copied().find(said_most).or(errors.first().copied()) {
+        return Err(failure(error));
+    }
+    let outcomes: Vec<RankOutcome> = outcomes.into_iter().flatten().collect();
+    Ok((0..inputs.len())
+        .map(|round| RoundOutcome {
+            buffers: outcomes.iter().map(|rank| rank[round].0.clone()).collect(),
+            faults: outcomes.iter().filter_map(|rank| rank[round].1).collect(),
+        })
+        .collect())
+}
+
+fn run_rank(client: impl Backend, graph: &Graph, inputs: &[Round]) -> Result<RankOutcome, Error> {
     let (rank, ranks) = (graph.rank(), graph.ranks());
     let context = CommunicatorContext { number: 7, members: (0..ranks).collect(), rank };
     let schedule = compile(graph).map_err(|error| Error::Operation(error.to_string()))?;

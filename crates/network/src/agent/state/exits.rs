@@ -19,6 +19,9 @@ impl AgentState {
         // A lost node acknowledges nothing any more. The shutdown must not wait for it.
         self.shutdown.acknowledged[node as usize] = true;
         self.context.lost[node as usize] = true;
+        if self.ignores_lost_nodes {
+            return;
+        }
         if std::mem::replace(&mut self.shutdown.received[node as usize], true) {
             // The node had sent everything that its ranks had to send, so runs go on without it.
             // But it answers no request to send any more: such a run would never end.
@@ -138,12 +141,9 @@ impl AgentState {
     /// Returns true if all ranks of this node have exited, all other nodes know it, and nothing is
     /// left to send.
     pub(crate) fn is_over(&self) -> bool {
-        let transport = &self.context.transport;
         // A frame in a queue of the transport would be lost with the agent, so the queues must be
         // empty too.
-        self.shutdown.is_done()
-            && self.sessions.iter().all(Option::is_none)
-            && (0..transport.nodes()).all(|node| transport.queued(node) == 0)
+        self.shutdown.is_done() && self.sessions.iter().all(Option::is_none) && !self.has_queued()
     }
 }
 

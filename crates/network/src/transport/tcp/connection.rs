@@ -3,6 +3,7 @@
 use super::connection_error::ConnectionError;
 use super::receive_buffer::ReceiveBuffer;
 use super::send_queue::SendQueue;
+use super::unacknowledged::unacknowledged;
 use crate::error::{Error, refused};
 use crate::transport::frame::Frame;
 use rustix::event::epoll::EventFlags;
@@ -52,6 +53,12 @@ impl Connection {
     /// Number of bytes in the queue.
     pub(super) fn queued(&self) -> u64 {
         self.queue.bytes()
+    }
+
+    /// Number of bytes in the queue, and of those that the other node's system has not
+    /// acknowledged.
+    pub(super) fn unacknowledged(&self) -> u64 {
+        self.queue.bytes() + unacknowledged(self.socket.as_fd())
     }
 
     /// Writes as much as the system takes. Returns the events to watch for if they have changed.
