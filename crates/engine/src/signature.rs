@@ -126,9 +126,9 @@ impl Signature {
         Signature { kind, bytes, digest: fold(arguments ^ bytes.rotate_left(32)) as u16 }
     }
 
-    /// Returns the signature of the blocking form of this call. A blocking call of a long
-    /// collective matches blocking calls only.
-    pub(crate) fn blocking(self) -> Self {
+    /// Returns the signature of the blocking form of this call, for collectives in which a blocking
+    /// call matches blocking calls only.
+    pub fn blocking(self) -> Self {
         Signature { digest: self.digest ^ 1 << 15, ..self }
     }
 

@@ -37,8 +37,8 @@ macro_rules! variables {
 variables! {
     ENGINE = "TRADEWIND_ENGINE", "`peers` or `caller`", "`peers`",
         "Progress of collectives within a node: by any rank of the node, or only in calls of the rank itself.";
-    INTERNODE = "TRADEWIND_INTERNODE", "`kernel` or `agent`", "the kernel engine where all nodes have it",
-        "Engine of collectives between nodes: `agent` for all, or `kernel` for those it supports, which is an error where it is missing.";
+    INTERNODE = "TRADEWIND_INTERNODE", "`kernel`, `direct` or `agent`", "the kernel engine where all nodes have it",
+        "Engine of collectives between nodes: `kernel` for those it supports, which is an error where it is missing; `direct` for none in the kernel; `agent` for all in the node service, blocking ones too.";
     INTERFACE = "TRADEWIND_INTERFACE", "name or range", "chosen from the routes",
         "Network that leads to the other nodes: an interface, or a range of addresses such as 10.1.0.0/16.";
     NODE = "TRADEWIND_NODE", "text", "by kernel namespaces",
@@ -136,6 +136,8 @@ pub enum InternodeEngine {
     Any,
     /// The kernel engine, which all nodes must have.
     Kernel,
+    /// The agent, and direct connections between the ranks for blocking collectives.
+    Direct,
     /// The agent alone.
     Agent,
 }
@@ -188,10 +190,12 @@ pub trait Lookup {
         match self.text(INTERNODE)?.as_deref() {
             None => Ok(InternodeEngine::Any),
             Some("kernel") => Ok(InternodeEngine::Kernel),
+            Some("direct") => Ok(InternodeEngine::Direct),
             Some("agent") => Ok(InternodeEngine::Agent),
             Some(other) => {
                 let value = other.into();
-                Err(LaunchError::Variable { name: INTERNODE, value, expected: "kernel or agent" })
+                let expected = "kernel, direct or agent";
+                Err(LaunchError::Variable { name: INTERNODE, value, expected })
             }
         }
     }
@@ -355,10 +359,11 @@ mod tests {
     fn the_engine_between_nodes_has_a_known_name() {
         let wanted = |word| HashMap::from([(INTERNODE, word)]).internode_engine();
         assert_eq!(wanted("kernel").expect("it is known"), InternodeEngine::Kernel);
+        assert_eq!(wanted("direct").expect("it is known"), InternodeEngine::Direct);
         assert_eq!(wanted("agent").expect("it is known"), InternodeEngine::Agent);
         assert_eq!(wanted("").expect("it is empty"), InternodeEngine::Any);
         let error = wanted("kernal").expect_err("there is no such engine").to_string();
-        let expected = format!("{INTERNODE} is \"kernal\", it must be kernel or agent");
+        let expected = format!("{INTERNODE} is \"kernal\", it must be kernel, direct or agent");
         assert!(error.starts_with(&expected), "{error}");
     }
 

@@ -29,6 +29,8 @@ pub enum Purpose {
     ServiceName(Half),
     /// The key of the handshake between the node services.
     HandshakeKey(Half),
+    /// The key of the handshake between the ranks.
+    RankHandshakeKey(Half),
 }
 
 /// Half of a value of two words.
@@ -80,6 +82,8 @@ impl Secret {
             Purpose::ServiceName(Half::Second) => 4,
             Purpose::HandshakeKey(Half::First) => 5,
             Purpose::HandshakeKey(Half::Second) => 6,
+            Purpose::RankHandshakeKey(Half::First) => 7,
+            Purpose::RankHandshakeKey(Half::Second) => 8,
         };
         let mut hasher = SipHasher24::new_with_key(&self.0);
         hasher.write_u64(number);
@@ -93,7 +97,16 @@ impl Secret {
 
     /// Derives the key of the handshake between the node services.
     pub fn handshake_key(&self) -> [u8; BYTES] {
-        let [first, second] = self.derive_both(Purpose::HandshakeKey);
+        self.key(Purpose::HandshakeKey)
+    }
+
+    /// Derives the key of the handshake between the ranks.
+    pub fn rank_handshake_key(&self) -> [u8; BYTES] {
+        self.key(Purpose::RankHandshakeKey)
+    }
+
+    fn key(&self, purpose: impl Fn(Half) -> Purpose) -> [u8; BYTES] {
+        let [first, second] = self.derive_both(purpose);
         let mut key = [0; BYTES];
         key[..8].copy_from_slice(&first.to_le_bytes());
         key[8..].copy_from_slice(&second.to_le_bytes());
@@ -137,7 +150,12 @@ mod tests {
 
     #[test]
     fn every_purpose_has_a_word_of_its_own() {
-        let both = [Purpose::PacketKey, Purpose::ServiceName, Purpose::HandshakeKey];
+        let both = [
+            Purpose::PacketKey,
+            Purpose::ServiceName,
+            Purpose::HandshakeKey,
+            Purpose::RankHandshakeKey,
+        ];
         let halves = both.into_iter().flat_map(|purpose| [Half::First, Half::Second].map(purpose));
         let purposes: Vec<Purpose> = halves.chain([Purpose::JobNumber]).collect();
         let mut words: Vec<u64> =

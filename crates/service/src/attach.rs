@@ -65,6 +65,7 @@ fn alone(environment: &impl Lookup) -> Result<Attachment, ServiceError> {
         kernel: Err(ONE_NODE.into()),
         internode: InternodeEngine::Any,
         nodes: None,
+        rank_endpoint: None,
         node_timeout: Duration::ZERO,
     })
 }

@@ -9,7 +9,7 @@ use launch::environment::InternodeEngine;
 use network::agent::shared_region::SharedRegion;
 use network::agent::{AgentAddress, AgentClient};
 use network::backend::Backend;
-use network::job_nodes::JobNodes;
+use network::job_nodes::{JobNodes, Key};
 use network::node_map::NodeMap;
 use network::transport::tcp::Timeouts;
 use shm::broker::{BrokerError, Connection, connect};
@@ -45,8 +45,27 @@ pub struct Attachment {
     pub internode: InternodeEngine,
     /// The node of each rank of the job, if there are other nodes.
     pub nodes: Option<NodeMap>,
+    /// The end of this rank's connections with the other ranks, if there are other nodes.
+    pub rank_endpoint: Option<RankEndpoint>,
     /// Time limit for the exit of this rank: the limit for the silence of another node.
     pub node_timeout: Duration,
+}
+
+/// The end of a rank's connections with the other ranks of a job on several nodes.
+#[derive(Clone, Copy)]
+pub struct RankEndpoint {
+    /// Address of the node.
+    pub address: IpAddr,
+    /// Key of the handshake between ranks.
+    pub key: Key,
+}
+
+/// Omits the key: secrets do not belong into logs.
+impl std::fmt::Debug for RankEndpoint {
+    fn fmt(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let RankEndpoint { address, .. } = self;
+        formatter.debug_struct("RankEndpoint").field("address", address).finish_non_exhaustive()
+    }
 }
 
 /// Facts of the whole job with which a rank enters the kernel engine.
@@ -212,6 +231,7 @@ pub(crate) fn join(
         kernel,
         internode: InternodeEngine::Any,
         nodes: None,
+        rank_endpoint: None,
         node_timeout: Timeouts::default().unanswered,
     })
 }

@@ -67,8 +67,8 @@ impl Internode {
         // if the user demands the kernel engine.
         let reservation = match (listen, Environment.internode_engine()?) {
             (None, _) => Err("the job is on one node".into()),
-            (_, InternodeEngine::Agent) => {
-                Err(format!("{INTERNODE} selects the agent for everything"))
+            (_, InternodeEngine::Agent | InternodeEngine::Direct) => {
+                Err(format!("{INTERNODE} excludes the kernel engine"))
             }
             (Some(ip), _) => KernelReservation::new(ip).map_err(|error| error.to_string()),
         };

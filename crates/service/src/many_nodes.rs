@@ -1,6 +1,6 @@
 //! Entry into a job of several nodes, started by a process manager.
 
-use crate::attachment::{Attachment, KernelJob, enter_with, submit_nodes};
+use crate::attachment::{Attachment, KernelJob, RankEndpoint, enter_with, submit_nodes};
 use crate::error::ServiceError;
 use crate::kernel_offload;
 use crate::spawn::{Job, spawn};
@@ -76,11 +76,14 @@ pub(crate) fn enter(
         client.finalize().map_err(LaunchError::from)?;
     }
     let attachment = enter_with(&job.name, placement.local_rank, job.ranks, limit, kernel_job)?;
+    let key = placement.secret.rank_handshake_key();
+    let rank_endpoint = RankEndpoint { address: placement.address, key };
     Ok(Attachment {
         rank: rank.rank,
         ranks: rank.ranks,
         internode,
         nodes: job.listen.map(|_| nodes),
+        rank_endpoint: job.listen.map(|_| rank_endpoint),
         node_timeout: node_timeout.unwrap_or(attachment.node_timeout),
         ..attachment
     })

@@ -1,5 +1,6 @@
 //! Small allgathers by which ranks agree on something before a collective starts.
 
+use crate::call_form::CallForm;
 use crate::communicator::Communicator;
 use crate::error::Result;
 use crate::internode::group::InternodeGroup;
@@ -30,7 +31,8 @@ impl Communicator {
         let mut gathered = vec![[0; WORDS]; internode.ranks() as usize];
         let output = bytemuck::cast_slice_mut(&mut gathered);
         let contents = [bytemuck::cast_slice(&words), &[]];
-        let mut request = InternodeRequest::start_with_bytes(&schedule, &contents)?;
+        let mut request =
+            InternodeRequest::start_with_bytes(&schedule, CallForm::Blocking, &contents)?;
         request.wait(None)?;
         request.fetch(&mut [&mut [], output])?;
         Ok(gathered)

@@ -1,5 +1,6 @@
 //! The choice of algorithms on a communicator.
 
+use crate::call_form::CallForm;
 use crate::communicator::Communicator;
 use crate::error::Result;
 use crate::reduction::FoldOrder;
@@ -9,16 +10,6 @@ use crate::selection::explanation::Explanation;
 use crate::selection::selector::Selector;
 use collectives::{Algorithm, Collective, CollectiveError, UnknownName};
 use engine::node::EngineKind;
-
-/// Form of a call that starts or prepares a collective.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum CallForm {
-    /// May wait for other ranks before it starts.
-    Blocking,
-    /// Never waits for another rank: a nonblocking start, or the preparation of a persistent
-    /// collective, whose starts match nonblocking ones.
-    Nonblocking,
-}
 
 /// # Algorithms
 impl Communicator {

@@ -6,6 +6,7 @@ use crate::internode::clocks;
 use crate::internode::group::{InternodeGroup, InternodeJob};
 use crate::internode::probe::{self, UnreachablePair};
 use crate::profile::{self, NodeOfProfile, Profile};
+use crate::rank_connections::{self, MAX_RANKS};
 use crate::reduction::Op;
 use crate::selection::rules;
 use engine::communicator::Communicator as NodeCommunicator;
@@ -59,6 +60,7 @@ impl Job {
             internode: wanted,
             nodes,
             node_timeout,
+            rank_endpoint,
             ..
         } = service::attach::attach()?;
         let mut profile =
@@ -74,10 +76,12 @@ impl Job {
         let world = Communicator::world(Arc::clone(&group), Some(Arc::clone(&internode)));
         // All ranks or none: a run uses the same backend on every rank, and all ranks take part in
         // the comparison of clocks.
-        let own = [kernel.is_ok(), profile.is_some()].map(u8::from);
-        let mut everywhere = [0; 2];
+        let connects = wanted != InternodeEngine::Agent && world.size() <= MAX_RANKS;
+        let rank_endpoint = rank_endpoint.filter(|_| connects);
+        let own = [kernel.is_ok(), profile.is_some(), rank_endpoint.is_some()].map(u8::from);
+        let mut everywhere = [0; 3];
         world.allreduce(&own, &mut everywhere, Op::Minimum)?;
-        let [has_kernel, is_traced] = everywhere.map(|all| all == 1);
+        let [has_kernel, is_traced, connects] = everywhere.map(|all| all == 1);
         let ahead = match is_traced {
             true => clocks::ahead_of_first(|times| world.allgather_times(times))?,
             false => 0,
@@ -86,17 +90,25 @@ impl Job {
             let node = nodes.of(rank).unwrap_or(0);
             profile.node = Some(NodeOfProfile { node, nodes: nodes.clone(), ahead });
         }
-        match agree_on_kernel_backend(&world, kernel, has_kernel, &nodes)? {
+        let internode = match agree_on_kernel_backend(&world, kernel, has_kernel, &nodes)? {
             Ok(kernel) => {
                 kernel.set_timed(profile.is_some());
-                let internode = internode.preferring(kernel);
-                Ok(Job { world: Communicator::world(group, Some(internode)), profile })
+                internode.preferring(kernel)
             }
             Err(why) => {
                 report_missing_kernel_backend(&world, wanted, why)?;
-                Ok(Job { world, profile })
+                internode
             }
-        }
+        };
+        let direct = match rank_endpoint.filter(|_| connects) {
+            Some(endpoint) => rank_connections::connect(&world, endpoint, node_timeout)?,
+            None => None,
+        };
+        let internode = match direct {
+            Some(direct) => internode.blocking_on(direct),
+            None => internode,
+        };
+        Ok(Job { world: Communicator::world(group, Some(internode)), profile })
     }
 
     /// The communicator of all ranks.
@@ -256,11 +268,13 @@ where
         (0u32..).zip(ranks).flat_map(|(node, ranks)| std::iter::repeat_n(node, *ranks as usize));
     let nodes = NodeMap::new(node_of_rank);
     let mut backends = network::local::connect(&nodes)?.into_iter();
+    let mut direct = network::local::connect_directly(nodes.ranks())?.into_iter();
     let mut members = Vec::new();
     for ranks in ranks {
         let node = Node::create(&service::job_options(*ranks, EngineKind::Peers)?)?;
-        for (local, backend) in (0..*ranks).zip(backends.by_ref()) {
+        for ((local, backend), direct) in (0..*ranks).zip(backends.by_ref()).zip(direct.by_ref()) {
             let job = InternodeJob::new(nodes.clone(), Arc::new(backend));
+            let job = job.blocking_on(Arc::new(direct));
             members.push((node.join(local)?, Some(job)));
         }
     }

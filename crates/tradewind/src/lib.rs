@@ -59,6 +59,7 @@
 
 mod agreement;
 mod buffers;
+mod call_form;
 mod choose;
 mod collective;
 mod communicator;
@@ -76,6 +77,7 @@ mod persistent;
 mod placement;
 mod plan;
 pub mod profile;
+mod rank_connections;
 mod reduction;
 mod request;
 mod schedule;

@@ -4,7 +4,7 @@ mod paths;
 mod topology;
 
 use crate::buffers::{Input, Output};
-use crate::choose::CallForm;
+use crate::call_form::CallForm;
 use crate::communicator::Communicator;
 use crate::error::{Result, argument};
 use crate::persistent::Persistent;

@@ -1,5 +1,6 @@
 //! The execution path of a collective: flat or linked on one node, or on a backend between nodes.
 
+use crate::call_form::CallForm;
 use crate::error::Result;
 use crate::internode::request::InternodeRequest;
 use crate::internode::schedule::InternodeSchedule;
@@ -30,11 +31,13 @@ impl ExecutionPath {
         matches!(self, ExecutionPath::Internode(_))
     }
 
-    /// Starts the collective with these buffers; `group` has the ranks of this node.
+    /// Starts the collective with these buffers; `group` has the ranks of this node. The caller of a
+    /// blocking form waits at once.
     #[inline]
     pub(crate) fn start(
         &self,
         group: &Arc<NodeCommunicator>,
+        form: CallForm,
         arguments: &[Argument<'_>],
     ) -> Result<StartedCollective> {
         Ok(match self {
@@ -43,7 +46,7 @@ impl ExecutionPath {
             }
             ExecutionPath::Linked(linked) => StartedCollective::Node(linked.start(arguments)?),
             ExecutionPath::Internode(schedule) => {
-                StartedCollective::Internode(InternodeRequest::start(schedule, arguments)?)
+                StartedCollective::Internode(InternodeRequest::start(schedule, form, arguments)?)
             }
         })
     }

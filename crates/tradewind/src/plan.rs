@@ -6,6 +6,7 @@
 //! takes: [`NoBuffers`], [`OneBuffer`] or [`TwoBuffers`].
 
 use crate::buffers::{Input, Output};
+use crate::call_form::CallForm;
 use crate::communicator::Communicator;
 use crate::error::{Error, Result, argument};
 use crate::path::ExecutionPath;
@@ -99,7 +100,17 @@ impl CollectivePlan<NoBuffers> {
     /// Starts the collective.
     #[inline]
     pub(crate) fn start(&self, communicator: &Communicator) -> Result<Request<'static>> {
-        let started = self.path.start(communicator.group(), &[])?;
+        self.start_as(communicator, CallForm::Nonblocking)
+    }
+
+    /// Starts the collective and waits.
+    pub(crate) fn run(&self, communicator: &Communicator) -> Result<()> {
+        self.start_as(communicator, CallForm::Blocking)?.wait()
+    }
+
+    #[inline]
+    fn start_as(&self, communicator: &Communicator, form: CallForm) -> Result<Request<'static>> {
+        let started = self.path.start(communicator.group(), form, &[])?;
         Ok(Request::new(communicator, started, Outputs::None, ()))
     }
 }
@@ -116,6 +127,25 @@ impl<T: Pod> CollectivePlan<OneBuffer<T>> {
     pub(crate) fn start<'a, O: Output<'a, T>>(
         &self,
         communicator: &Communicator,
+        buffer: O,
+    ) -> Result<Request<'a, O::Back>> {
+        self.start_as(communicator, CallForm::Nonblocking, buffer)
+    }
+
+    /// Starts the collective with its buffer and waits.
+    pub(crate) fn run<'a, O: Output<'a, T>>(
+        &self,
+        communicator: &Communicator,
+        buffer: O,
+    ) -> Result<O::Back> {
+        self.start_as(communicator, CallForm::Blocking, buffer)?.wait()
+    }
+
+    #[inline]
+    fn start_as<'a, O: Output<'a, T>>(
+        &self,
+        communicator: &Communicator,
+        form: CallForm,
         mut buffer: O,
     ) -> Result<Request<'a, O::Back>> {
         let OneBuffer { bytes, is_root, .. } = self.buffers;
@@ -136,10 +166,10 @@ impl<T: Pod> CollectivePlan<OneBuffer<T>> {
                 Argument::input(buffer.bytes())
             };
             let arguments = [read, written];
-            self.path.start(group, if is_flat { &arguments } else { &arguments[..1] })?
+            self.path.start(group, form, if is_flat { &arguments } else { &arguments[..1] })?
         } else {
             let arguments = [Argument::input(&[]), written];
-            self.path.start(group, if is_flat { &arguments } else { &arguments[1..] })?
+            self.path.start(group, form, if is_flat { &arguments } else { &arguments[1..] })?
         };
         let (private, back) = buffer.into_parts();
         let outputs = match &self.path {
@@ -237,7 +267,7 @@ impl<T: Pod> CollectivePlan<TwoBuffers<T>> {
         input: I,
         output: O,
     ) -> Result<()> {
-        self.start_prepared(communicator, input, output)?.wait().map(|_| ())
+        self.start_prepared(communicator, CallForm::Blocking, input, output)?.wait().map(|_| ())
     }
 
     /// Runs a long flat collective as a stream of pieces; `None` if there is no memory for it.
@@ -269,7 +299,7 @@ impl<T: Pod> CollectivePlan<TwoBuffers<T>> {
         mut output: O,
     ) -> Result<Request<'a, (I::Back, O::Back)>> {
         self.prepare(&input, &mut output)?;
-        self.start_prepared(communicator, input, output)
+        self.start_prepared(communicator, CallForm::Nonblocking, input, output)
     }
 
     /// Starts the collective with buffers that have been checked.
@@ -277,12 +307,13 @@ impl<T: Pod> CollectivePlan<TwoBuffers<T>> {
     fn start_prepared<'i, 'o, I: Input<'i, T>, O: Output<'o, T>>(
         &self,
         communicator: &Communicator,
+        form: CallForm,
         input: I,
         mut output: O,
     ) -> Result<Request<'o, (I::Back, O::Back)>> {
         let TwoBuffers { shape, fold, .. } = &self.buffers;
         let arguments = self.arguments(&input, &mut output);
-        let started = self.path.start(communicator.group(), &arguments)?;
+        let started = self.path.start(communicator.group(), form, &arguments)?;
         let (private, back) = output.into_parts();
         let private = shape.result_in(private);
         let bytes = shape.output.unwrap_or(0) as usize;

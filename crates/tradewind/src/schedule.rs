@@ -1,6 +1,7 @@
 //! User-defined collectives: one graph a rank, compiled and linked once, run many times.
 
 use crate::buffers::SharedBuffer;
+use crate::call_form::CallForm;
 use crate::communicator::Communicator;
 use crate::error::Result;
 use crate::error::argument;
@@ -76,7 +77,8 @@ impl Schedule {
         let between_nodes = self.path.is_internode();
         let argument = if between_nodes { Entry::contents } else { Entry::argument };
         let arguments: SmallVec<[Argument<'_>; 4]> = buffers.entries.iter().map(argument).collect();
-        let pending = self.path.start(self.communicator.group(), &arguments)?;
+        let pending =
+            self.path.start(self.communicator.group(), CallForm::Nonblocking, &arguments)?;
         drop(arguments);
         let mut outputs = Vec::new();
         let mut kept = Vec::new();

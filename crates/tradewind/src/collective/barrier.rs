@@ -24,7 +24,7 @@ impl Communicator {
         if choice.is_join() {
             return Ok(self.group().run_flat(&flat_barrier(&choice), &[], &mut [])?);
         }
-        CollectivePlan::without_buffers(self.linked_barrier(&choice)?).start(self)?.wait()
+        CollectivePlan::without_buffers(self.linked_barrier(&choice)?).run(self)
     }
 
     /// Starts a barrier, which is complete when every rank has started its own.

@@ -44,9 +44,7 @@ impl Communicator {
         let choice = self.choose(Collective::Bcast, bytes, FoldOrder::Any);
         if !choice.is_join() {
             let path = self.linked_bcast(&choice, bytes, root)?;
-            return CollectivePlan::with_one_buffer(path, bytes, is_root)
-                .start(self, buffer)?
-                .wait();
+            return CollectivePlan::with_one_buffer(path, bytes, is_root).run(self, buffer);
         }
         let flat = &flat_bcast(&choice, bytes, root);
         let private = bytemuck::cast_slice_mut::<T, u8>(buffer);

@@ -1,7 +1,7 @@
 //! Scatter of blocks of different sizes.
 
 use crate::buffers::{Input, Output};
-use crate::choose::CallForm;
+use crate::call_form::CallForm;
 use crate::communicator::Communicator;
 use crate::counts::Counts;
 use crate::error::Result;

@@ -1,11 +1,13 @@
 //! The ranks of a communicator on several nodes, and the backends between them.
 
+use super::call_forms;
 use super::exit::DrainOnExit;
 use super::liveness::LivenessWatch;
 use super::translation::{rank_in, translate};
 use crate::error::{Error, Result, argument};
 use crate::placement::{NodeLayout, Placement};
 use engine::communicator::Communicator as NodeCommunicator;
+use engine::signature::Signature;
 use network::backend::{Backend, CommunicatorContext, RunId};
 use network::error::Error as BackendError;
 use network::node_map::NodeMap;
@@ -31,6 +33,15 @@ pub(crate) struct Backends {
     pub(crate) general: Arc<dyn Backend>,
     /// Preferred for the schedules that they accept, in this order.
     pub(crate) special: Vec<Arc<dyn Backend>>,
+    /// Runs blocking collectives instead of the general backend, if there is one.
+    pub(crate) blocking: Option<Arc<dyn Backend>>,
+}
+
+impl Backends {
+    /// One backend for everything.
+    fn only(general: Arc<dyn Backend>) -> Self {
+        Backends { general, special: Vec::new(), blocking: None }
+    }
 }
 
 /// Source of numbers for new communicators.
@@ -61,7 +72,7 @@ impl ContextNumbers {
 impl InternodeJob {
     /// A job with its ranks on these nodes and one backend.
     pub(crate) fn new(nodes: NodeMap, general: Arc<dyn Backend>) -> Arc<Self> {
-        InternodeJob::with_backends(nodes, Backends { general, special: Vec::new() }, None)
+        InternodeJob::with_backends(nodes, Backends::only(general), None)
     }
 
     /// A job of which this process is a rank. Leaving the job waits for at most `limit`.
@@ -71,18 +82,29 @@ impl InternodeJob {
         limit: Duration,
     ) -> Arc<Self> {
         let exit = Some(Arc::new(DrainOnExit::new(Arc::clone(&general), limit)));
-        InternodeJob::with_backends(nodes, Backends { general, special: Vec::new() }, exit)
+        InternodeJob::with_backends(nodes, Backends::only(general), exit)
     }
 
     /// The same job, with `backend` preferred for the schedules that it accepts.
     fn preferring(&self, backend: Arc<dyn Backend>) -> Arc<Self> {
-        if let Some(exit) = &self.exit {
-            exit.drain_first(&backend);
-        }
-        let Backends { general, special } = self.backends.clone();
+        self.drain_on_exit(&backend);
+        let Backends { general, special, blocking } = self.backends.clone();
         let special = [backend].into_iter().chain(special).collect();
-        let backends = Backends { general, special };
+        let backends = Backends { general, special, blocking };
         InternodeJob::with_backends(self.nodes.clone(), backends, self.exit.clone())
+    }
+
+    /// The same job, with `backend` for blocking collectives.
+    pub(crate) fn blocking_on(&self, backend: Arc<dyn Backend>) -> Arc<Self> {
+        self.drain_on_exit(&backend);
+        let backends = Backends { blocking: Some(backend), ..self.backends.clone() };
+        InternodeJob::with_backends(self.nodes.clone(), backends, self.exit.clone())
+    }
+
+    fn drain_on_exit(&self, backend: &Arc<dyn Backend>) {
+        if let Some(exit) = &self.exit {
+            exit.drain_first(backend);
+        }
     }
 
     fn with_backends(
@@ -134,7 +156,16 @@ impl InternodeGroup {
     /// The same ranks, with `backend` preferred for the schedules that it accepts. The numbers of
     /// collectives continue.
     pub(crate) fn preferring(&self, backend: Arc<dyn Backend>) -> Arc<Self> {
-        let job = self.job.preferring(backend);
+        self.with_job(self.job.preferring(backend))
+    }
+
+    /// The same ranks, with `backend` for blocking collectives. The numbers of collectives
+    /// continue.
+    pub(crate) fn blocking_on(&self, backend: Arc<dyn Backend>) -> Arc<Self> {
+        self.with_job(self.job.blocking_on(backend))
+    }
+
+    fn with_job(&self, job: Arc<InternodeJob>) -> Arc<Self> {
         let copy = |count: &AtomicU64| AtomicU64::new(count.load(Ordering::Relaxed));
         Arc::new(InternodeGroup {
             job,
@@ -199,7 +230,7 @@ impl InternodeGroup {
 
     /// Placement of the ranks.
     pub(crate) fn placement(&self) -> Placement {
-        let Backends { general, special } = &self.job.backends;
+        let Backends { general, special, .. } = &self.job.backends;
         let preferred = special.first().unwrap_or(general);
         Placement::Nodes(NodeLayout::new(&self.nodes_of_ranks(), preferred.name()))
     }
@@ -219,7 +250,22 @@ impl InternodeGroup {
                 self.watch.get_or_init(|| started)
             }
         };
-        watch.check(|| backend.waiting_for(run))
+        watch.check(|| backend.waiting_for(run), || backend.lost())
+    }
+
+    /// Fails if another rank executes the collective of this number on `other`, which runs the
+    /// other form of calls.
+    pub(super) fn check_form(
+        &self,
+        other: &Arc<dyn Backend>,
+        sequence: u64,
+        call: Signature,
+    ) -> Result<()> {
+        let signature = call.blocking().digest24();
+        match call_forms::mismatch(other, &self.context, sequence, signature)? {
+            Some(error) => Err(self.translate(error)),
+            None => Ok(()),
+        }
     }
 
     /// Returns true if a rank of this communicator, or a node, is known to have failed.

@@ -54,27 +54,35 @@ impl LivenessWatch {
     }
 
     /// Fails if an incomplete run can never complete; `awaited` are the ranks of the job whose
-    /// messages it waits for.
-    pub(super) fn check(&self, awaited: impl FnOnce() -> Vec<u32>) -> Result<()> {
+    /// messages it waits for, `lost` those from which its backend receives nothing any more.
+    pub(super) fn check(
+        &self,
+        awaited: impl FnOnce() -> Vec<u32>,
+        lost: impl FnOnce() -> Vec<u32>,
+    ) -> Result<()> {
         let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
         self.poll(&mut state)?;
+        if state.failure.is_none() && state.exits.is_empty() {
+            return Ok(());
+        }
         let translate = |error: &Error| translate(&self.context, error.clone());
+        let awaited = awaited();
+        let lost = lost();
+        // Nothing arrives from a lost rank any more, so a run that waits for one has failed.
+        let is_certain = awaited.iter().any(|rank| lost.contains(rank));
         // An unreachable node is certain at once. After any other failure the ranks that live may
         // still complete the run, so it is reported only after the grace period.
         if let Some((detected, error)) = &state.failure
-            && (matches!(error, Error::NodeUnreachable { .. })
+            && (is_certain
+                || matches!(error, Error::NodeUnreachable { .. })
                 || detected.elapsed() >= FAILURE_GRACE)
         {
             return Err(translate(error));
         }
-        let is_overdue = |exit: &&(u32, Instant, Error)| exit.1.elapsed() >= EXIT_GRACE;
-        let overdue: Vec<&(u32, Instant, Error)> = state.exits.iter().filter(is_overdue).collect();
-        if overdue.is_empty() {
-            return Ok(());
-        }
         // A rank that left in order fails only the runs that wait for its messages.
-        let awaited = awaited();
-        let missing = overdue.into_iter().find(|(rank, ..)| awaited.contains(rank));
+        let missing = state.exits.iter().find(|(rank, detected, _)| {
+            awaited.contains(rank) && (lost.contains(rank) || detected.elapsed() >= EXIT_GRACE)
+        });
         missing.map_or(Ok(()), |(.., error)| Err(translate(error)))
     }
 

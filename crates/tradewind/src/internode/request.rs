@@ -1,12 +1,13 @@
 //! One run of a schedule between nodes.
 
 use super::group::InternodeGroup;
-use super::schedule::{InternodeSchedule, is_read, is_written};
+use super::schedule::{InternodeSchedule, Registration, is_read, is_written};
+use crate::call_form::CallForm;
 use crate::error::{Error, Result};
 use crate::failure::Straggler;
 use engine::argument::Argument;
 use engine::signature::Signature;
-use network::backend::RunId;
+use network::backend::{Backend, RunId};
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::time::{Duration, Instant};
@@ -36,6 +37,7 @@ struct NextCheck {
 #[derive(Debug)]
 pub(crate) struct InternodeRequest {
     schedule: Arc<InternodeSchedule>,
+    form: CallForm,
     /// `None` once the results have been fetched.
     run: Option<RunId>,
     sequence: u64,
@@ -47,9 +49,11 @@ pub(crate) struct InternodeRequest {
 }
 
 impl InternodeRequest {
-    /// Starts a run with private buffers, one for each that the schedule declares.
+    /// Starts a run with private buffers, one for each that the schedule declares. A run in blocking
+    /// form progresses only while this rank waits for it.
     pub(crate) fn start(
         schedule: &Arc<InternodeSchedule>,
+        form: CallForm,
         arguments: &[Argument<'_>],
     ) -> Result<Self> {
         let expected = schedule.buffers.len();
@@ -65,12 +69,13 @@ impl InternodeRequest {
             }
         }
         let contents: Vec<&[u8]> = arguments.iter().map(|argument| argument.data).collect();
-        InternodeRequest::start_with_bytes(schedule, &contents)
+        InternodeRequest::start_with_bytes(schedule, form, &contents)
     }
 
     /// Starts a run with these contents of its buffers.
     pub(crate) fn start_with_bytes(
         schedule: &Arc<InternodeSchedule>,
+        form: CallForm,
         contents: &[&[u8]],
     ) -> Result<Self> {
         let internode = &schedule.internode;
@@ -84,9 +89,11 @@ impl InternodeRequest {
         let sequence = internode.sequence().load(Ordering::Relaxed);
         internode.sequence().store(sequence + 1, Ordering::Relaxed);
         let begun = schedule.recording.as_ref().map_or(0, |recording| recording.begun(sequence));
-        match schedule.backend.start(schedule.id, sequence, &inputs) {
+        let Registration { backend, id } = schedule.registration(form);
+        match backend.start(*id, sequence, &inputs) {
             Ok(run) => Ok(InternodeRequest {
                 schedule: Arc::clone(schedule),
+                form,
                 run: Some(run),
                 sequence,
                 begun,
@@ -114,7 +121,11 @@ impl InternodeRequest {
 
     /// Name of the backend that runs it.
     pub(crate) fn backend(&self) -> &'static str {
-        self.schedule.backend.name()
+        self.backend_of_run().name()
+    }
+
+    fn backend_of_run(&self) -> &Arc<dyn Backend> {
+        &self.schedule.registration(self.form).backend
     }
 
     fn internode(&self) -> &InternodeGroup {
@@ -124,7 +135,7 @@ impl InternodeRequest {
     /// Returns `true` if the run is complete.
     #[inline]
     pub(crate) fn is_complete(&self) -> bool {
-        self.run.is_none_or(|run| self.schedule.backend.is_complete(run))
+        self.run.is_none_or(|run| self.backend_of_run().is_complete(run))
     }
 
     /// Returns `true` if the run is complete; every [`POLLS_PER_CHECK`] polls it also checks that
@@ -160,17 +171,27 @@ impl InternodeRequest {
         next.interval = LONGEST_CHECK_INTERVAL.min(2 * next.interval);
         next.due = Instant::now() + next.interval;
         drop(next);
-        let backend = &self.schedule.backend;
+        let backend = self.backend_of_run();
         // The program in the kernel cannot see that the run will never complete.
         self.internode().check_liveness(backend, run).inspect_err(|_| backend.abandon(run))?;
+        self.check_form()?;
         backend.progress(run).map_err(|error| self.internode().translate(error))
+    }
+
+    /// Fails if another rank runs this collective in the other form, on another backend.
+    fn check_form(&self) -> Result<()> {
+        let InternodeSchedule { internode, call, .. } = &*self.schedule;
+        match self.schedule.backend_of_other_form(self.form) {
+            Some(other) => internode.check_form(other, self.sequence, *call),
+            None => Ok(()),
+        }
     }
 
     /// Waits until the run is complete, at most `limit`.
     pub(crate) fn wait(&self, limit: Option<Duration>) -> Result<()> {
         let Some(run) = self.run.filter(|_| !self.is_complete()) else { return Ok(()) };
         let internode = self.internode();
-        let backend = &self.schedule.backend;
+        let backend = self.backend_of_run();
         let deadline = limit.and_then(|limit| Instant::now().checked_add(limit));
         loop {
             // Other ranks may need this one in a communicator of this node before they can take
@@ -191,7 +212,7 @@ impl InternodeRequest {
 
     fn timeout(&self, run: RunId, after: Duration) -> Error {
         let internode = self.internode();
-        let awaited = self.schedule.backend.waiting_for(run);
+        let awaited = self.backend_of_run().waiting_for(run);
         let mut ranks: Vec<u32> =
             awaited.into_iter().filter_map(|member| internode.rank_of(member)).collect();
         ranks.sort_unstable();
@@ -206,7 +227,8 @@ impl InternodeRequest {
     /// Copies the results to `outputs`, by buffer. A second call does nothing.
     pub(crate) fn fetch(&mut self, outputs: &mut [&mut [u8]]) -> Result<()> {
         let Some(run) = self.run.take() else { return Ok(()) };
-        let InternodeSchedule { internode, backend, buffers, recording, .. } = &*self.schedule;
+        let InternodeSchedule { internode, buffers, recording, .. } = &*self.schedule;
+        let backend = self.backend_of_run();
         if let Some(recording) = recording {
             recording.ended(self.sequence, self.begun, &backend.times(run));
         }
@@ -230,9 +252,9 @@ impl Drop for InternodeRequest {
             }
             // A run of a communicator with a failed rank may never send the rest.
             if self.internode().has_failed() {
-                self.schedule.backend.abandon(run);
+                self.backend_of_run().abandon(run);
             }
-            self.schedule.backend.discard(run);
+            self.backend_of_run().discard(run);
         }
     }
 }

@@ -26,7 +26,8 @@ pub(super) fn translate(context: &CommunicatorContext, error: BackendError) -> E
             let ours = Signature::kind_of(ours).name();
             let theirs = Signature::kind_of(theirs).name();
             let hint = if ours == theirs {
-                ": they differ in something else, such as size, root, operation, type"
+                ": they differ in something else, such as size, root, operation, type, or one call is \
+                 blocking and the other is not"
             } else {
                 ""
             };

@@ -1,7 +1,7 @@
 //! Communicators with neighbours, and the execution paths of their collectives.
 
 use super::topology::{self, Nodes, SharedTopology};
-use crate::choose::CallForm;
+use crate::call_form::CallForm;
 use crate::communicator::Communicator;
 use crate::counts::{Counts, digest};
 use crate::error::{Result, argument};

@@ -12,6 +12,7 @@ testing::tests![
     neighbours_on_shared_nodes_exchange_short_blocks_and_long_ones,
     edges_that_only_one_rank_lists_are_named_on_all_nodes,
     a_time_out_names_ranks_and_nodes_and_is_no_end,
+    a_blocking_call_and_a_nonblocking_one_are_a_mismatch,
     an_integer_divided_by_zero_is_told_and_the_rest_is_there,
     a_node_without_ranks_is_no_node,
     ranks_in_different_collectives_are_told,
@@ -247,7 +248,7 @@ fn a_time_out_names_ranks_and_nodes_and_is_no_end() {
     local_nodes(&[1, 1], |world| {
         if world.rank() == 1 {
             late.wait();
-            return world.barrier();
+            return world.ibarrier()?.wait();
         }
         let mut request = world.ibarrier()?;
         let error =
@@ -257,6 +258,23 @@ fn a_time_out_names_ranks_and_nodes_and_is_no_end() {
         request.wait()
     })
     .expect("the job is sound");
+}
+
+/// Blocking calls run inside the ranks, nonblocking ones in the node service: neither form waits for
+/// the other.
+fn a_blocking_call_and_a_nonblocking_one_are_a_mismatch() {
+    for blocking in [0, 1] {
+        local_nodes(&[1, 1], |world| {
+            world.barrier()?;
+            let outcome =
+                if world.rank() == blocking { world.barrier() } else { world.ibarrier()?.wait() };
+            let error = outcome.expect_err("the forms differ");
+            assert!(matches!(error, tradewind::Error::Mismatch { .. }), "{error}");
+            assert!(error.to_string().contains("one call is blocking"), "{error}");
+            Ok(())
+        })
+        .expect("the job is sound");
+    }
 }
 
 fn an_integer_divided_by_zero_is_told_and_the_rest_is_there() {

@@ -1,0 +1,84 @@
+//! Direct connections between the ranks of a job on several nodes, for blocking collectives.
+
+use crate::communicator::Communicator;
+use crate::error::Result;
+use crate::reduction::Op;
+use network::backend::Backend;
+use network::direct::DirectBackend;
+use network::transport::tcp::{Listener, Timeouts};
+use service::attachment::RankEndpoint;
+use std::net::{IpAddr, Ipv6Addr, SocketAddr};
+use std::sync::Arc;
+use std::time::Duration;
+
+/// Largest number of ranks of a job that connect with each other. With more ranks the connections
+/// take too many descriptors and too much time.
+pub(crate) const MAX_RANKS: u32 = 64;
+/// Time limit for the connections. The ranks have just exchanged their addresses.
+const CONNECT_LIMIT: Duration = Duration::from_secs(10);
+
+/// Address of a rank's listener in three words: the address in two, the port in the third, which is
+/// 0 if the rank does not listen.
+type AddressWords = [u64; 3];
+
+/// Connects all ranks of `world` with each other. Returns the backend that uses the connections, or
+/// `None` if a rank cannot connect; all ranks return alike. `unanswered` is the time after which a
+/// silent rank is lost.
+pub(crate) fn connect(
+    world: &Communicator,
+    endpoint: RankEndpoint,
+    unanswered: Duration,
+) -> Result<Option<Arc<dyn Backend>>> {
+    let listener = Listener::bind((endpoint.address, 0));
+    let own = listener.as_ref().map_or([0; 3], |listener| to_words(listener.address()));
+    let mut words = vec![0; 3 * world.size() as usize];
+    world.allgather(&own, &mut words)?;
+    let addresses: Option<Vec<SocketAddr>> =
+        words.as_chunks().0.iter().map(|words| from_words(*words)).collect();
+    let connected = match (listener, addresses) {
+        (Ok(listener), Some(addresses)) => {
+            let timeouts = Timeouts { connecting: CONNECT_LIMIT, unanswered };
+            DirectBackend::connect(listener, world.rank(), &addresses, endpoint.key, timeouts)
+                .map_err(|error| error.to_string())
+        }
+        (Err(error), _) => Err(error.to_string()),
+        (Ok(_), None) => Err("another rank does not listen".into()),
+    };
+    if let Err(why) = &connected {
+        log::warn!("blocking collectives run in the node service: {why}");
+    }
+    let mut everywhere = [0u8];
+    world.allreduce(&[u8::from(connected.is_ok())], &mut everywhere, Op::Minimum)?;
+    let backend = connected.ok().filter(|_| everywhere == [1]);
+    Ok(backend.map(|backend| Arc::new(backend) as Arc<dyn Backend>))
+}
+
+fn to_words(address: SocketAddr) -> AddressWords {
+    let ip = match address.ip() {
+        IpAddr::V4(address) => address.to_ipv6_mapped(),
+        IpAddr::V6(address) => address,
+    };
+    let bits = ip.to_bits();
+    [(bits >> 64) as u64, bits as u64, u64::from(address.port())]
+}
+
+/// `None` if the rank does not listen.
+fn from_words([high, low, port]: AddressWords) -> Option<SocketAddr> {
+    let port = u16::try_from(port).ok().filter(|port| *port != 0)?;
+    let ip = Ipv6Addr::from_bits(u128::from(high) << 64 | u128::from(low));
+    Some(SocketAddr::new(ip.to_canonical(), port))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn addresses_survive_as_words() {
+        for text in ["10.1.2.3:65535", "[fe80::1:2]:1"] {
+            let address: SocketAddr = text.parse().expect("an address");
+            assert_eq!(from_words(to_words(address)), Some(address));
+        }
+        assert_eq!(from_words([0; 3]), None, "the rank does not listen");
+    }
+}
