@@ -23,9 +23,10 @@ use crate::trace::Trace;
 use crate::wait::{self, SleepersCondition};
 use crate::window::{InflightWindow, RunNumber, StartedRun};
 use shm::arena::Arena;
+use shm::biased_mutex::BiasedMutex;
 use shm::owned::OwnedBytes;
 use shm::segment::Offset;
-use std::sync::{Arc, Mutex, Weak};
+use std::sync::{Arc, Weak};
 use std::time::Instant;
 
 /// A communicator on one node.
@@ -34,7 +35,7 @@ pub struct Communicator {
     context: Context,
     flat: InflightWindow<FlatExecutor>,
     /// Created by the first blocking collective that streams.
-    streams: Mutex<StreamsState>,
+    streams: BiasedMutex<StreamsState>,
 }
 
 impl Communicator {
@@ -65,7 +66,7 @@ impl Communicator {
         Ok(Arc::new(Communicator {
             flat: InflightWindow::new(executor, FLAT_SLOTS, staging),
             context,
-            streams: Mutex::default(),
+            streams: BiasedMutex::default(),
         }))
     }
 

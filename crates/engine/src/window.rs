@@ -14,9 +14,9 @@ use crate::error::Outcome;
 use crate::protocol::run_state::{RunState, SlotWindow};
 use crate::state::SharedStates;
 use queue::{QueuedRun, RunQueue};
+use shm::biased_mutex::{BiasedGuard, BiasedMutex};
 use shm::sync::{AtomicBool, Ordering};
 use std::collections::HashMap;
-use std::sync::{Mutex, MutexGuard, PoisonError};
 
 pub(crate) use executor::{Executor, RunNumber, StartedRun};
 
@@ -43,7 +43,7 @@ pub(crate) struct InflightWindow<P: Executor> {
     pub(crate) executor: P,
     /// A power of two.
     slots: u64,
-    starter: Mutex<Starter<P>>,
+    starter: BiasedMutex<Starter<P>>,
     /// True if runs wait for a slot. A hint that avoids taking the lock.
     has_queue: AtomicBool,
 }
@@ -74,13 +74,14 @@ impl<P: Executor> InflightWindow<P> {
             records: (0..slots).map(|_| None).collect(),
             scratch,
         };
-        InflightWindow { executor, slots, starter: Mutex::new(starter), has_queue }
+        InflightWindow { executor, slots, starter: BiasedMutex::new(starter), has_queue }
     }
 
     /// Locks the starting side. A panic during a start leaves at worst a run that never starts,
     /// which the other ranks detect; each change of the window's own state is a single step.
-    fn lock(&self) -> MutexGuard<'_, Starter<P>> {
-        self.starter.lock().unwrap_or_else(PoisonError::into_inner)
+    #[inline(always)]
+    fn lock(&self) -> BiasedGuard<'_, Starter<P>> {
+        self.starter.lock()
     }
 
     /// Starts a run, now or when a slot is free. Never waits.

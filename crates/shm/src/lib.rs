@@ -16,6 +16,7 @@
 //! | sleep until other processes change anything else | [`wakeup`] |
 //! | poll, then sleep, with checks of the peers | [`wait`] |
 //! | be notified through epoll | [`event`] |
+//! | lock what one thread uses, as a rule | [`biased_mutex`] |
 //! | make the common side of a store-load protocol free of fences | [`fence`] |
 //! | watch other processes, bind threads to cores | [`process`] |
 //! | copy to and from the private memory of another process | [`process_memory`] |
@@ -51,6 +52,8 @@
 //! Requires Linux 5.3 or later (pidfd_open), on x86_64 or aarch64.
 
 pub mod arena;
+mod bias;
+pub mod biased_mutex;
 pub mod broker;
 pub mod completion;
 pub mod event;

@@ -6,7 +6,6 @@ use crate::flat::pattern::{FlatCollective, ResultRule};
 use crate::node::EngineKind;
 use crate::signature::Signature;
 use crate::streams::{BlockingInput, MOST_RANKS, StreamsState, Transfer};
-use std::sync::PoisonError;
 
 impl Communicator {
     /// Returns whether a blocking call of this collective goes through streams. The result is the
@@ -90,7 +89,7 @@ impl Communicator {
         context.trace_call_begun(sequence);
         // The lock is held for the whole transfer: the rings have one user at a time.
         let outcome = {
-            let mut streams = self.streams.lock().unwrap_or_else(PoisonError::into_inner);
+            let mut streams = self.streams.lock();
             run(&mut streams, (sequence, call))
         };
         let has_ended = outcome.as_ref().is_some_and(Result::is_ok);
@@ -125,7 +124,6 @@ impl Communicator {
 
     /// Releases the memory of the streams.
     pub(super) fn close_streams(&mut self) {
-        let streams = self.streams.get_mut().unwrap_or_else(PoisonError::into_inner);
-        streams.close(&self.context);
+        self.streams.get_mut().close(&self.context);
     }
 }

@@ -1,6 +1,6 @@
-//! Loom models of the completion word and of the wake-up word: every interleaving up to a bound on
-//! preemptions, on the source files that run in production. A lost wake-up shows as a deadlock,
-//! which loom reports.
+//! Loom models of the completion word, the wake-up word and the bias of a mutex: every interleaving
+//! up to a bound on preemptions, on the source files that run in production. A lost wake-up shows as
+//! a deadlock, which loom reports.
 
 mod sync {
     pub(crate) use loom::sync::atomic::*;
@@ -80,6 +80,9 @@ mod futex {
     }
 }
 
+#[path = "../../src/bias.rs"]
+mod bias;
+mod biases;
 #[path = "../../src/completion.rs"]
 #[allow(
     dead_code,
