@@ -23,6 +23,7 @@
 //! | identify processes in shared memory and see that they live | [`liveness`] |
 //! | record the processes that use an object | [`process_table`] |
 //! | pass descriptors between processes | [`broker`] |
+//! | lend private memory for the time of a call | [`loan`] |
 //! | write a protocol that loom can check | [`sync`] |
 //!
 //! # Rules of this crate
@@ -62,6 +63,7 @@ mod free_list;
 pub mod futex;
 pub mod inherited;
 pub mod liveness;
+pub mod loan;
 pub mod mapped;
 pub mod memory;
 pub mod object;
