@@ -1,6 +1,6 @@
 //! Buffers outside the interpreter's own memory.
 
-use goal::schedule::{BlockRecord, Kind, ScheduleView};
+use goal::schedule::{Kind, ScheduleView};
 use std::fmt::Debug;
 use std::ops::Range;
 
@@ -23,24 +23,16 @@ pub trait ExternalBuffer: Debug + Send {
 pub(crate) type BorrowedBuffers = Vec<(usize, Box<dyn ExternalBuffer>)>;
 
 /// Returns, for every buffer of a schedule, whether a run can borrow it: the schedule must not
-/// compute on it.
+/// compute on it. Copies are possible.
 pub(crate) fn borrowable_buffers(view: &ScheduleView<'_>) -> Vec<bool> {
     let mut borrowable = vec![true; view.buffers().len()];
-    let mut exclude = |blocks: &[BlockRecord]| {
-        for block in blocks {
+    for record in view.operations().iter().filter(|record| record.kind() == Kind::Local) {
+        let operands = [view.left(record), view.right(record), view.destination(record)];
+        for block in operands.into_iter().flatten() {
             if let Some(buffer) = borrowable.get_mut(block.memory as usize) {
                 *buffer = false;
             }
         }
-    };
-    for record in view.operations() {
-        match record.kind() {
-            Kind::Local => {
-                [view.left(record), view.right(record), view.destination(record)].map(&mut exclude)
-            }
-            Kind::Copy => [view.left(record), view.destination(record), &[]].map(&mut exclude),
-            Kind::Send | Kind::Receive | Kind::Timestamp | Kind::Calc | Kind::Join => continue,
-        };
     }
     borrowable
 }

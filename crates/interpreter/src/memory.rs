@@ -12,7 +12,7 @@ pub(crate) struct RunMemory {
     /// Empty for borrowed buffers.
     spaces: Vec<Vec<u8>>,
     scratchpad: usize,
-    /// Borrowed buffers, by number. The schedule does not compute on them.
+    /// Borrowed buffers, by number. The schedule copies them, and computes nothing on them.
     external: BorrowedBuffers,
 }
 
@@ -91,12 +91,35 @@ impl RunMemory {
     /// Copies between two ranges of equal length.
     #[inline(always)]
     fn transfer(&mut self, from: MemoryRange, to: MemoryRange) {
+        if !self.external.is_empty() && self.transfer_external(from, to) {
+            return;
+        }
         if from.space == to.space {
             self.spaces[to.space].copy_within(from.start..from.end(), to.start);
         } else {
             let (outside, target) = self.around(to);
             target.copy_from_slice(outside.find(from));
         }
+    }
+
+    /// Copies between two ranges if one of them lies in a borrowed buffer; false if none does.
+    fn transfer_external(&mut self, from: MemoryRange, to: MemoryRange) -> bool {
+        let is_external =
+            |range: MemoryRange| self.external.iter().any(|(space, _)| *space == range.space);
+        if !is_external(from) && !is_external(to) {
+            return false;
+        }
+        // Through memory of this process: each side may be a buffer that offers copies only.
+        let mut bytes = Vec::with_capacity(from.length);
+        match self.external.iter().find(|(space, _)| *space == from.space) {
+            Some((_, buffer)) => buffer.read(from.start as u64..from.end() as u64, &mut bytes),
+            None => bytes.extend_from_slice(self.bytes(from)),
+        }
+        match self.external.iter_mut().find(|(space, _)| *space == to.space) {
+            Some((_, buffer)) => buffer.write(to.start as u64, &bytes),
+            None => self.spaces[to.space][to.start..to.end()].copy_from_slice(&bytes),
+        }
+        true
     }
 
     /// Computes destination = left ∘ right over three lists of equal length, in blocks of whole

@@ -431,7 +431,7 @@ fn borrowed_buffers_are_used_in_place() {
     let mut graph = one_of_each();
     let computed = graph.buffer(Access::Output, 4);
     let scratch = graph.scratchpad(4);
-    graph.copy(scratch, computed);
+    graph.local(Arithmetic::Add, DataType::U8, scratch, computed, scratch);
     let mut interpreter = interpreter(&graph, Limits::new(16 << 10));
     let elsewhere = |bytes: &[u8]| SharedBuffer(Arc::new(Mutex::new(bytes.to_vec())));
     let [input, output] = [elsewhere(b"eastward"), elsewhere(&[0; 8])];
@@ -440,7 +440,7 @@ fn borrowed_buffers_are_used_in_place() {
         assert_eq!(
             refused,
             Err(StartError::NotBorrowable { buffer }),
-            "a copy writes to it, or it does not exist"
+            "the schedule computes on it, or it does not exist"
         );
     }
     let length = StartError::BufferLength { buffer: 1, expected: 8, found: 7 };
