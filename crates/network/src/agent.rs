@@ -33,13 +33,13 @@
 
 mod client;
 mod client_table;
-mod clock;
+pub(crate) mod clock;
 mod credits;
 mod idle;
-mod inline;
 mod membership;
-mod run;
-mod schedule;
+pub(crate) mod run;
+pub(crate) mod run_table;
+pub(crate) mod schedule;
 mod session;
 pub mod shared_region;
 mod state;
@@ -48,7 +48,6 @@ mod unexpected;
 mod zero_copy;
 
 pub use client::{AgentAddress, AgentClient};
-pub(crate) use inline::InlineAgent;
 pub use interpreter::Limits;
 
 use crate::backend::PendingTraffic;
@@ -208,10 +207,14 @@ fn run(
             return Ok(());
         }
         let timeout = match idle.mode(time, state.all_ranks_poll()) {
-            IdleMode::Poll => Some(Duration::ZERO),
+            IdleMode::Poll => {
+                state.transport().poll(&mut arrivals)?;
+                continue;
+            }
             IdleMode::Yield => {
                 std::thread::yield_now();
-                Some(Duration::ZERO)
+                state.transport().poll(&mut arrivals)?;
+                continue;
             }
             // A submission after `arm` notifies the agent, and one before it makes `arm` fail. Then
             // the agent only polls the transport and serves the ring.

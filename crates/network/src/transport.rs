@@ -78,6 +78,15 @@ pub trait Transport: Send + Debug {
     fn wait(&mut self, timeout: Option<Duration>, arrivals: &mut Vec<Arrival>)
     -> Result<(), Error>;
 
+    /// Appends what has arrived from other nodes, without waiting. May leave everything else for
+    /// the next [`wait`](Self::wait), and costs less than one.
+    ///
+    /// # Errors
+    /// If the system refuses. The loss of a node is an [`Arrival`].
+    fn poll(&mut self, arrivals: &mut Vec<Arrival>) -> Result<(), Error> {
+        self.wait(Some(Duration::ZERO), arrivals)
+    }
+
     /// Number of frames and connections that were refused because they were invalid.
     fn refused(&self) -> u64;
 }

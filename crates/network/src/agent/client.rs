@@ -1,14 +1,13 @@
 //! A rank's side of its agent.
 
 use super::client_table::{ClientRun, ClientTable, slot_of};
-use super::schedule::BufferLayout;
+use super::schedule::{BufferLayout, check_context, is_supported};
 use super::shared_region::{ENTRIES, FREE, MAX_NAMED, SharedRegion, Submission, refused};
 use crate::backend::{
     Backend, CommunicatorContext, DrainOutcome, ExitedRank, RunId, ScheduleId, check_inputs,
     check_outputs,
 };
 use crate::error::{Error, system};
-use crate::transport::frame::{MAX_MESSAGE, MAX_OPERATIONS};
 use goal::schedule::Schedule;
 use shm::arena::{Arena, ArenaError};
 use shm::completion::Completion;
@@ -250,9 +249,7 @@ impl Backend for AgentClient {
     }
 
     fn supports(&self, schedule: &Schedule) -> bool {
-        let view = schedule.view();
-        let longest = view.operations().iter().map(|record| record.bytes).max().unwrap_or(0);
-        view.header().operation_count < MAX_OPERATIONS && longest <= MAX_MESSAGE
+        is_supported(schedule)
     }
 
     fn register(
@@ -263,27 +260,8 @@ impl Backend for AgentClient {
     ) -> Result<ScheduleId, Error> {
         // The agent makes the same checks and takes a violation for corrupt memory. So a mistake of
         // the caller must end here.
-        let header = *schedule.view().header();
+        check_context(self.name(), context, schedule)?;
         let bytes = schedule.as_bytes();
-        if (header.rank, header.ranks as usize) != (context.rank, context.members.len()) {
-            let why = format!(
-                "the schedule is for rank {} of {}, the communicator has this process as rank {} of {}",
-                header.rank,
-                header.ranks,
-                context.rank,
-                context.members.len()
-            );
-            return Err(Error::Operation(why));
-        }
-        if !self.supports(schedule) {
-            return Err(Error::TooLarge {
-                backend: "agent",
-                what: "the schedule's operations".into(),
-                needed: u64::from(header.operation_count),
-                limit: u64::from(MAX_OPERATIONS),
-                way_out: "cut the collective into several, and messages to less than 1 TiB",
-            });
-        }
         let members: Vec<u8> =
             context.members.iter().flat_map(|member| member.to_le_bytes()).collect();
         let second = (members.len() as u64).next_multiple_of(8);

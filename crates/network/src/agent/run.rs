@@ -2,7 +2,6 @@
 
 use super::credits::Credits;
 use super::schedule::RegisteredSchedule;
-use super::session::RunLocation;
 use crate::error::{Error, RankExit};
 use crate::node_map::NodeMap;
 use crate::transport::Transport;
@@ -103,7 +102,6 @@ impl Timers {
 pub(crate) struct Run {
     pub(crate) key: RunKey,
     pub(crate) schedule: Arc<RegisteredSchedule>,
-    pub(crate) location: RunLocation,
     pub(crate) interpreter: Interpreter,
     /// Unexpected payloads for which the interpreter had no memory, by source, tag and ordinal.
     held: HashMap<(u32, u32, u32), Vec<u8>>,
@@ -126,13 +124,12 @@ impl Run {
     pub(crate) fn new(
         key: RunKey,
         schedule: Arc<RegisteredSchedule>,
-        location: RunLocation,
         interpreter: Interpreter,
     ) -> Run {
         let unsent = schedule.sends;
         let held = HashMap::new();
         let joins = BTreeMap::new();
-        Run { key, schedule, location, interpreter, held, joins, unsent }
+        Run { key, schedule, interpreter, held, joins, unsent }
     }
 
     /// Starts the run. Returns its outcome if it is over at once.

@@ -1,6 +1,8 @@
 //! Schedules that a rank has registered, and the layout of the buffers of their runs.
 
+use crate::backend::CommunicatorContext;
 use crate::error::{Error, system};
+use crate::transport::frame::{MAX_MESSAGE, MAX_OPERATIONS};
 use goal::graph::Access;
 use goal::schedule::{BufferRecord, Kind, OperationRecord, Schedule};
 use interpreter::{Interpreter, Limits};
@@ -83,6 +85,45 @@ impl RegisteredSchedule {
     }
 }
 
+/// Returns true if frames can carry the messages of a schedule.
+pub(crate) fn is_supported(schedule: &Schedule) -> bool {
+    let view = schedule.view();
+    let longest = view.operations().iter().map(|record| record.bytes).max().unwrap_or(0);
+    view.header().operation_count < MAX_OPERATIONS && longest <= MAX_MESSAGE
+}
+
+/// Checks that a schedule is for this rank of the communicator, and supported.
+///
+/// # Errors
+/// [`Error::Operation`] or [`Error::TooLarge`].
+pub(crate) fn check_context(
+    backend: &'static str,
+    context: &CommunicatorContext,
+    schedule: &Schedule,
+) -> Result<(), Error> {
+    let header = *schedule.view().header();
+    if (header.rank, header.ranks as usize) != (context.rank, context.members.len()) {
+        let why = format!(
+            "the schedule is for rank {} of {}, the communicator has this process as rank {} of {}",
+            header.rank,
+            header.ranks,
+            context.rank,
+            context.members.len()
+        );
+        return Err(Error::Operation(why));
+    }
+    if !is_supported(schedule) {
+        return Err(Error::TooLarge {
+            backend,
+            what: "the schedule's operations".into(),
+            needed: u64::from(header.operation_count),
+            limit: u64::from(MAX_OPERATIONS),
+            way_out: "cut the collective into several, and messages to less than 1 TiB",
+        });
+    }
+    Ok(())
+}
+
 /// The buffers of a run in the shared region. Rank and agent derive it from the same schedule.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct BufferLayout {
@@ -103,7 +144,8 @@ pub(crate) struct BufferUse {
     pub(crate) is_read: bool,
     /// Ranges that the run writes, in order and disjoint.
     pub(crate) written: Vec<Range<u64>>,
-    /// True if everything that is sent from it is provided by the rank or written by the run.
+    /// True if everything that is sent or copied from it is provided by the rank or written by the
+    /// run.
     sends_only_own: bool,
 }
 
@@ -137,8 +179,13 @@ impl BufferLayout {
                 buffer.written.push(range);
             }
         }
-        for record in view.operations().iter().filter(|record| record.kind() == Kind::Send) {
-            for block in view.destination(record) {
+        for record in view.operations() {
+            let read = match record.kind() {
+                Kind::Send => view.destination(record),
+                Kind::Copy => view.left(record),
+                _ => continue,
+            };
+            for block in read {
                 if let Some(buffer) = buffers.get_mut(block.memory as usize) {
                     // A range that neither the rank nor the run defines would send bytes of an
                     // earlier run, because the memory is reused.

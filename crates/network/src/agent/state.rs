@@ -3,48 +3,30 @@
 
 mod exits;
 
-use super::credits::Credits;
-use super::membership::{Membership, RunCount, ShutdownState};
-use super::run::{
-    MessageOrigin, Run, RunContext, RunInput, RunKey, RunOutcome, Timers, report_failure,
-};
+use super::membership::ShutdownState;
+use super::run::{Run, RunKey};
+use super::run_table::RunTable;
 use super::session::{ProtocolViolation, RankSession, RunLocation};
 use super::shared_region::{ENTRIES, Submission};
-use super::unexpected::{UnexpectedMessage, UnexpectedMessages};
 use crate::error::{Error, RankExit};
 use crate::node_map::NodeMap;
-use crate::transport::frame::{Frame, Route};
+use crate::transport::frame::Frame;
 use crate::transport::{Arrival, Transport};
-use interpreter::{Event, Limits, Packet};
-use std::collections::{HashMap, VecDeque};
-
-/// Bytes in the queue of a node from which on it gets no further large message for the moment.
-const QUEUE_LIMIT: u64 = 32 << 20;
+use interpreter::Limits;
+use std::collections::HashMap;
 
 /// The agent of one node.
 #[derive(Debug)]
 pub(crate) struct AgentState {
     limits: Limits,
-    context: RunContext,
+    table: RunTable,
     /// By local rank; `None` before the rank has joined and after it has exited.
     sessions: Vec<Option<RankSession>>,
     /// Ranks of the job on this node, by local rank.
     ranks: Vec<u32>,
-    runs: HashMap<RunKey, Run>,
-    /// Messages for runs that have not started.
-    unexpected: UnexpectedMessages,
-    /// Runs started, by rank and communicator.
-    run_counts: HashMap<(u32, u32), RunCount>,
-    membership: Membership,
-    /// Requests for large messages by nodes with a long queue.
-    postponed: VecDeque<(u32, Route, Packet)>,
+    /// Location in its rank's memory of every run that is not completed for its rank.
+    locations: HashMap<RunKey, RunLocation>,
     shutdown: ShutdownState,
-    /// Runs that have ended and are not completed for their ranks yet.
-    ended: Vec<(u32, RunLocation, RunOutcome)>,
-    /// Number of frames that were refused.
-    refused: u64,
-    /// True if the end of a connection fails no run.
-    ignores_lost_nodes: bool,
 }
 
 /// Summary of a turn of the agent.
@@ -65,29 +47,14 @@ impl AgentState {
             limits,
             sessions: ranks.iter().map(|_| None).collect(),
             ranks,
-            runs: HashMap::new(),
-            unexpected: UnexpectedMessages::new(count),
-            run_counts: HashMap::new(),
-            membership: Membership::default(),
-            postponed: VecDeque::new(),
+            locations: HashMap::new(),
             shutdown: ShutdownState::of_node(node, count),
-            ended: Vec::new(),
-            refused: 0,
-            ignores_lost_nodes: false,
-            context: RunContext {
-                credits: Credits::new(count),
-                nodes,
-                transport,
-                local: VecDeque::new(),
-                timers: Timers::default(),
-                lost: vec![false; count as usize],
-                now: 0,
-            },
+            table: RunTable::new(nodes, transport),
         }
     }
 
     pub(crate) fn transport(&mut self) -> &mut dyn Transport {
-        &mut *self.context.transport
+        self.table.transport()
     }
 
     /// Returns true if every rank of this node polls for the end of a run.
@@ -112,7 +79,7 @@ impl AgentState {
 
     /// Processes everything that has arrived or was submitted at this time.
     pub(crate) fn turn(&mut self, now: u64, arrivals: &mut Vec<Arrival>) -> Turn {
-        self.context.now = now;
+        self.table.context.now = now;
         let mut had_events = !arrivals.is_empty();
         // Arrivals before submissions: a run that starts now finds its messages among the
         // unexpected ones.
@@ -120,40 +87,16 @@ impl AgentState {
         for local in 0..self.sessions.len() {
             had_events |= self.serve(local);
         }
-        self.resume_postponed();
-        self.settle();
+        self.table.settle();
         // All sends of this turn leave before ranks are woken: other nodes wait for the messages.
-        self.context.transport.flush();
-        let has_ended_runs = !self.ended.is_empty();
+        self.transport().flush();
+        let has_ended_runs = !self.table.ended.is_empty();
         self.complete_runs();
         Turn { had_events, has_ended_runs }
     }
 
     pub(crate) fn next_timer(&self) -> Option<u64> {
-        self.context.timers.next()
-    }
-
-    /// Lets the end of a connection fail no run: the caller learns of failures elsewhere.
-    pub(crate) fn ignore_lost_nodes(&mut self) {
-        self.ignores_lost_nodes = true;
-    }
-
-    /// Nodes with connections that have ended.
-    pub(crate) fn lost_nodes(&self) -> Vec<u32> {
-        let nodes = (0..).zip(&self.context.lost).filter(|(_, is_lost)| **is_lost);
-        nodes.map(|(node, _)| node).collect()
-    }
-
-    /// Returns true if frames wait in the queue of a node.
-    pub(crate) fn has_queued(&self) -> bool {
-        let transport = &self.context.transport;
-        (0..transport.nodes()).any(|node| transport.queued(node) > 0)
-    }
-
-    /// Returns true if a node that is connected has not acknowledged everything.
-    pub(crate) fn has_unacknowledged(&self) -> bool {
-        let transport = &self.context.transport;
-        (0..transport.nodes()).any(|node| transport.unacknowledged(node) > 0)
+        self.table.context.timers.next()
     }
 
     /// Adds the session of a rank that has joined.
@@ -184,7 +127,7 @@ impl AgentState {
             }
         };
         let handled = match submission {
-            Submission::Register { .. } => session.register(submission, &self.context.nodes),
+            Submission::Register { .. } => session.register(submission, &self.table.context.nodes),
             Submission::Release { id } => {
                 session.release(id);
                 Ok(())
@@ -199,15 +142,14 @@ impl AgentState {
                 Ok(())
             }
             Submission::QueryExited { first } => {
-                let exited = self.membership.exited(&self.context.nodes);
+                let exited = self.table.membership.exited(&self.table.context.nodes);
                 let words = exited.range(first..).map(|(_, rank)| rank.word());
                 session.answer(&words.collect::<Vec<u32>>());
                 Ok(())
             }
             Submission::QueryUnexpected { communicator, sequence } => {
-                let any =
-                    self.unexpected.has_any(RunKey { rank: session.rank, communicator, sequence });
-                session.answer(if any { &[0] } else { &[] });
+                let key = RunKey { rank: session.rank, communicator, sequence };
+                session.answer(if self.table.has_unexpected(key) { &[0] } else { &[] });
                 Ok(())
             }
             Submission::Exit => {
@@ -227,17 +169,13 @@ impl AgentState {
     }
 
     /// Ranks of the job that the run in a slot of a rank waits for.
-    pub(crate) fn awaited_by(&self, rank: u32, slot: u32, generation: u32) -> Vec<u32> {
-        let is_it = |run: &&Run| {
-            (run.key.rank, run.location.slot, run.location.generation) == (rank, slot, generation)
+    fn awaited_by(&self, rank: u32, slot: u32, generation: u32) -> Vec<u32> {
+        let is_it = |(key, location): &(&RunKey, &RunLocation)| {
+            (key.rank, location.slot, location.generation) == (rank, slot, generation)
         };
-        let ranks = self.runs.values().find(is_it).map(Run::waiting_for);
+        let key = self.locations.iter().find(is_it).map(|(key, _)| key);
+        let ranks = key.and_then(|key| self.table.runs.get(key)).map(Run::waiting_for);
         ranks.into_iter().flatten().collect()
-    }
-
-    /// Returns true if there are messages for a run that its rank has not started.
-    pub(crate) fn has_unexpected(&self, key: RunKey) -> bool {
-        self.unexpected.has_any(key)
     }
 
     fn reject_rank(&mut self, local: usize, _: ProtocolViolation) {
@@ -261,173 +199,39 @@ impl AgentState {
         let location = RunLocation { bytes: schedule.layout.bytes, ..location };
         let communicator = schedule.communicator;
         let key = RunKey { rank: session.rank, communicator, sequence };
-        // Each number is started once. A second run with the same key would take the messages of
-        // the first.
-        if !self.run_counts.entry((key.rank, communicator)).or_default().start(sequence) {
-            let why = format!("run {sequence} of communicator {communicator} was started before");
-            session.complete(location, &Err(Error::Operation(why)));
+        if let Err(error) = self.table.count_start(key) {
+            session.complete(location, &Err(error));
             return Ok(());
         }
-        // From here on the run counts as under way. Every path below puts it into `ended` exactly
-        // once, and `complete_runs` counts its end.
+        // From here on the run counts as under way. The table ends it exactly once, and
+        // `complete_runs` counts its end.
         session.count_start(location)?;
-        let (interpreter, buffers) = match session.prepare_run(&schedule, location, self.limits) {
-            Ok(prepared) => prepared,
-            Err(error) => {
-                report_failure(key, &schedule, &error, &mut self.context);
-                self.ended.push((key.rank, location, Err(error)));
-                self.drop_unexpected(key);
-                return Ok(());
-            }
-        };
-        // A member may have exited before this start. `fail_affected_runs` could not find the run
-        // then, so the exits are checked again here.
-        let failure = self
-            .membership
-            .failure_of(&schedule.members, &schedule.nodes, communicator, sequence)
-            .or_else(|| self.unexpected.failure_of(key));
-        let mut run = Run::new(key, schedule, location, interpreter);
-        let outcome = match failure {
-            Some(error) => Some(Err(error)),
-            None => run.start(buffers, &mut self.context),
-        };
-        self.runs.insert(key, run);
-        if let Some(outcome) = outcome {
-            self.finish(key, outcome);
-        }
-        // These messages arrived before the start, in this order, so they precede all that arrive
-        // from now on. If the run is over already, `deliver` drops them.
-        for UnexpectedMessage { origin, input } in self.unexpected.take(key) {
-            self.deliver(key, origin, input);
-        }
+        let prepared = session.prepare_run(&schedule, location, self.limits);
+        self.locations.insert(key, location);
+        self.table.start(key, schedule, prepared);
         Ok(())
-    }
-
-    /// Delivers a message to its run, or keeps it until the run starts.
-    fn deliver(&mut self, key: RunKey, origin: MessageOrigin, input: RunInput) {
-        let Some(run) = self.runs.get_mut(&key) else { return self.keep(key, origin, input) };
-        // A node sends for its own ranks only. Without this check it could forge the messages of
-        // others.
-        if run.schedule.nodes.get(origin.source as usize) != Some(&origin.node) {
-            // The communicator has no such rank on that node.
-            self.refused += 1;
-            return self.drop_message(origin, &input);
-        }
-        // One mismatch is enough for all ranks: `finish` reports it to those that wait for a
-        // message of this run.
-        if let Some(error) = run.mismatch(origin) {
-            self.drop_message(origin, &input);
-            return self.finish(key, Err(error));
-        }
-        let is_report = matches!(input, RunInput::Fail(_));
-        if let Some(outcome) = run.receive(origin.source, input, &mut self.context) {
-            // The rank that reports a failure reports it to all.
-            if is_report { self.close(key, outcome) } else { self.finish(key, outcome) }
-        }
-    }
-
-    /// Keeps a message for a run that has not started, and drops one for a run that is over.
-    fn keep(&mut self, key: RunKey, origin: MessageOrigin, input: RunInput) {
-        // A run that was started and is not in the table has ended, so the message is late. Keeping
-        // it would take memory until the rank exits.
-        let is_over = self
-            .run_counts
-            .get(&(key.rank, key.communicator))
-            .is_some_and(|count| count.has_started(key.sequence));
-        let is_local = self.local_rank_of(key.rank).is_some();
-        if is_over || !is_local || self.membership.has_exited(key.rank) {
-            return self.drop_message(origin, &input);
-        }
-        let message = UnexpectedMessage { origin, input };
-        if let Err(UnexpectedMessage { origin, input }) = self.unexpected.keep(key, message) {
-            self.drop_message(origin, &input);
-        }
-    }
-
-    /// Returns the credit of a message that no run receives.
-    fn drop_message(&mut self, origin: MessageOrigin, input: &RunInput) {
-        // The sender has counted this payload. If dropped messages returned no credit, the sender
-        // would run out of it and use the rendezvous protocol for ever.
-        if let RunInput::Packet(Packet::Eager { payload, .. }) = input {
-            self.context.credits.consumed(origin.node, payload.len() as u64);
-        }
-    }
-
-    /// Drops the messages for a run that has not started.
-    fn drop_unexpected(&mut self, key: RunKey) {
-        for UnexpectedMessage { origin, input } in self.unexpected.take(key) {
-            self.drop_message(origin, &input);
-        }
-    }
-
-    /// Ends a run, and reports a failure of this rank's part to the other ranks.
-    fn finish(&mut self, key: RunKey, outcome: RunOutcome) {
-        // Two failures are not reported. A division by zero concerns the results of this rank only,
-        // and every agent learns of an exit from the agent of the rank that has exited.
-        if let (Err(error), Some(run)) = (&outcome, self.runs.get(&key))
-            && !matches!(error, Error::DivisionByZero { .. } | Error::RankFailed { .. })
-        {
-            report_failure(key, &run.schedule, error, &mut self.context);
-        }
-        self.close(key, outcome);
-    }
-
-    /// Ends a run for its rank.
-    fn close(&mut self, key: RunKey, outcome: RunOutcome) {
-        let Some(mut run) = self.runs.remove(&key) else { return };
-        // Held payloads end with the run. Their credit returns to the senders, which otherwise
-        // could send this node less and less.
-        run.release_held(&mut self.context);
-        let local = self.local_rank_of(key.rank);
-        let Some(session) = local.and_then(|local| self.sessions[local].as_mut()) else { return };
-        let has_results = matches!(outcome, Ok(()) | Err(Error::DivisionByZero { .. }));
-        session.finish_run(&run.schedule, run.location, run.interpreter, has_results);
-        self.ended.push((key.rank, run.location, outcome));
     }
 
     /// Completes the runs that have ended for their ranks. This follows the sends of the same
     /// wake-up, because waking a rank takes time and other nodes wait for the messages.
     pub(crate) fn complete_runs(&mut self) {
-        let mut ended = std::mem::take(&mut self.ended);
-        for (rank, location, outcome) in ended.drain(..) {
-            let local = self.local_rank_of(rank);
-            if let Some(session) = local.and_then(|local| self.sessions[local].as_mut()) {
-                session.complete(location, &outcome);
-                // Only after the completion: as long as the run counts, the session stays open.
-                session.count_end(location);
+        let mut ended = std::mem::take(&mut self.table.ended);
+        for run in ended.drain(..) {
+            let Some(location) = self.locations.remove(&run.key) else { continue };
+            let local = self.local_rank_of(run.key.rank);
+            let Some(session) = local.and_then(|local| self.sessions[local].as_mut()) else {
+                continue;
+            };
+            let has_results = run.has_results();
+            if let Some(interpreter) = run.interpreter {
+                session.finish_run(&run.schedule, location, interpreter, has_results);
             }
+            session.complete(location, &run.outcome);
+            // Only after the completion: as long as the run counts, the session stays open.
+            session.count_end(location);
         }
-        self.ended = ended;
+        self.table.ended = ended;
         self.close_sessions();
-    }
-
-    /// Processes everything that needs no other node: messages between ranks of this node,
-    /// computations that have ended, credit to be returned.
-    pub(crate) fn settle(&mut self) {
-        loop {
-            // A local message may let its run send the next one, so the loop goes on until the
-            // queue and the due computations are exhausted.
-            if let Some((key, origin, input)) = self.context.local.pop_front() {
-                self.deliver(key, origin, input);
-            } else if let Some((key, operation)) = self.context.timers.pop(self.context.now) {
-                let event = Event::CalcFinished { operation };
-                let run = self.runs.get_mut(&key);
-                if let Some(outcome) = run.and_then(|run| run.event(event, &mut self.context)) {
-                    self.finish(key, outcome);
-                }
-            } else {
-                break;
-            }
-        }
-        let own = self.context.transport.node();
-        // After the loop, so that one frame returns the credit of many messages.
-        while let Some((node, bytes)) = self.context.credits.next_return() {
-            if node == own {
-                self.context.credits.add(node, bytes);
-            } else {
-                self.context.transport.send(node, Frame::Credit(bytes));
-            }
-        }
     }
 
     /// Processes an arrival of the transport.
@@ -440,51 +244,27 @@ impl AgentState {
     }
 
     fn handle_frame(&mut self, node: u32, frame: Frame) {
-        match frame {
-            Frame::Packet(route, packet @ Packet::ClearToSend { .. })
-                if self.context.transport.queued(node) > QUEUE_LIMIT =>
+        match self.table.handle_frame(node, frame) {
+            // A node reports on its own ranks only.
+            Some(Frame::RankExited { rank, how, started })
+                if self.table.context.nodes.of(rank) == Some(node) =>
             {
-                self.postponed.push_back((node, route, packet));
+                self.table.membership.rank_exited(rank, how, started);
+                self.table.fail_affected_runs();
             }
-            Frame::Packet(route, packet) => self.route(node, route, RunInput::Packet(packet)),
-            Frame::Join { route, ordinal, contribution } => {
-                self.route(node, route, RunInput::Join { ordinal, contribution });
-            }
-            Frame::Fail(route, error) => self.route(node, route, RunInput::Fail(error)),
-            Frame::RankExited { rank, how, started } => {
-                // A node reports on its own ranks only.
-                if self.context.nodes.of(rank) == Some(node) {
-                    self.membership.rank_exited(rank, how, started);
-                    self.fail_affected_runs();
-                }
-            }
-            Frame::Credit(bytes) => self.context.credits.add(node, bytes),
-            Frame::Shutdown => {
+            Some(Frame::Shutdown) => {
                 // Everything that the node has sent before has been processed by now.
                 self.shutdown.received[node as usize] = true;
-                self.context.transport.send(node, Frame::ShutdownAck);
+                self.table.transport().send(node, Frame::ShutdownAck);
             }
-            Frame::ShutdownAck => self.shutdown.acknowledged[node as usize] = true,
-        }
-    }
-
-    fn route(&mut self, node: u32, route: Route, input: RunInput) {
-        let Route { destination: rank, communicator, source, sequence, signature } = route;
-        let key = RunKey { rank, communicator, sequence };
-        self.deliver(key, MessageOrigin { node, source, signature }, input);
-    }
-
-    /// Answers the requests that were postponed, as far as the queues are short enough.
-    pub(crate) fn resume_postponed(&mut self) {
-        for _ in 0..self.postponed.len() {
-            let Some((node, route, packet)) = self.postponed.pop_front() else { return };
-            self.handle_frame(node, Frame::Packet(route, packet));
+            Some(Frame::ShutdownAck) => self.shutdown.acknowledged[node as usize] = true,
+            _ => {}
         }
     }
 
     /// Number of frames and connections that were refused.
     pub(crate) fn refused(&self) -> u64 {
-        self.refused + self.context.transport.refused()
+        self.table.refused + self.table.context.transport.refused()
     }
 }
 
@@ -493,7 +273,9 @@ mod tests {
     use super::*;
     use crate::agent::credits::CREDIT;
     use crate::agent::unexpected::{MAX_BYTES, MAX_MESSAGES};
+    use crate::transport::frame::Route;
     use crate::transport::memory;
+    use interpreter::Packet;
 
     fn agent(names: &[&str]) -> AgentState {
         let transport = memory::connect(names.len() as u32).expect("descriptors").remove(0);
@@ -510,7 +292,7 @@ mod tests {
             let packet = Packet::Eager { tag: 0, ordinal: 0, payload: Vec::new() };
             state.handle(Arrival::Frame { node: 1, frame: Frame::Packet(route, packet) });
         }
-        let unexpected = &state.unexpected;
+        let unexpected = &state.table.unexpected;
         assert_eq!((unexpected.by_run.len(), unexpected.overrun.len()), (MAX_MESSAGES, 1));
         assert_eq!(
             unexpected.overrun[&(0, 4)],
@@ -518,7 +300,10 @@ mod tests {
             "runs from here on fail when they are started"
         );
         state.exit(0, RankExit::Left);
-        assert!(state.unexpected.by_run.is_empty() && state.unexpected.by_rank[&0] == (0, 0));
+        assert!(
+            state.table.unexpected.by_run.is_empty()
+                && state.table.unexpected.by_rank[&0] == (0, 0)
+        );
     }
 
     /// Contributions to joins need no credit.
@@ -533,7 +318,7 @@ mod tests {
             let frame = Frame::Join { route, ordinal: 0, contribution };
             state.handle(Arrival::Frame { node: 1, frame });
         }
-        let unexpected = &state.unexpected;
+        let unexpected = &state.table.unexpected;
         assert_eq!(
             (unexpected.by_run.len() as u64, unexpected.overrun[&(0, 4)]),
             (most >> 20, most >> 20)

@@ -52,6 +52,8 @@ pub struct Tcp {
     addresses: Vec<SocketAddr>,
     /// By node; `None` for this one and for those that are lost.
     connections: Vec<Option<Connection>>,
+    /// Number of connections.
+    connected: usize,
     poller: Poller,
     /// Nodes to which something was sent since the last flush.
     written: Vec<u32>,
@@ -59,6 +61,9 @@ pub struct Tcp {
     lost: Vec<(u32, String)>,
     refused: u64,
 }
+
+/// Largest number of connections that are read without asking which of them are readable.
+const POLLED: usize = 4;
 
 /// Numbers from here on belong to descriptors of [`Transport::watch`].
 const NOTIFIERS: u64 = 1 << 32;
@@ -90,6 +95,7 @@ impl Tcp {
         Ok(Tcp {
             node,
             addresses,
+            connected: connections.iter().flatten().count(),
             connections,
             poller,
             written: Vec::new(),
@@ -111,8 +117,19 @@ impl Tcp {
         }
     }
 
+    /// Reads what has arrived over a connection, and its end.
+    fn read(&mut self, node: u32, arrivals: &mut Vec<Arrival>) {
+        let Some(connection) = self.connections[node as usize].as_mut() else { return };
+        let mut pass = |frame| arrivals.push(Arrival::Frame { node, frame });
+        // The frames that a node sent before its connection ended come first.
+        if let Err(lost) = connection.read(&mut pass) {
+            self.lose(node, &lost);
+        }
+    }
+
     fn lose(&mut self, node: u32, lost: &ConnectionError) {
         if let Some(connection) = self.connections[node as usize].take() {
+            self.connected -= 1;
             self.poller.remove(&connection);
             self.refused += u64::from(matches!(lost, ConnectionError::Frame(_)));
             // Reported by the next `wait`: the caller may be in the middle of its sends.
@@ -174,7 +191,7 @@ impl Transport for Tcp {
         // for one.
         let timeout = if self.lost.is_empty() { timeout } else { Some(Duration::ZERO) };
         let mut writable = Vec::new();
-        let mut broken = Vec::new();
+        let mut readable = Vec::new();
         for (number, flags) in self.poller.wait(timeout)? {
             let Some(node) =
                 u32::try_from(number).ok().filter(|node| (*node as usize) < self.connections.len())
@@ -182,24 +199,31 @@ impl Transport for Tcp {
                 arrivals.push(Arrival::Notified(number.wrapping_sub(NOTIFIERS)));
                 continue;
             };
-            let Some(connection) = self.connections[node as usize].as_mut() else { continue };
             if flags.contains(EventFlags::OUT) {
                 writable.push(node);
             }
             // An ended connection is read as well: the reads return what arrived before the end,
             // and then its cause.
             if flags.intersects(EventFlags::IN | EventFlags::HUP | EventFlags::ERR) {
-                let mut pass = |frame| arrivals.push(Arrival::Frame { node, frame });
-                if let Err(lost) = connection.read(&mut pass) {
-                    broken.push((node, lost));
-                }
+                readable.push(node);
             }
         }
-        // The frames that a node sent before its connection ended come first.
-        for (node, lost) in broken {
-            self.lose(node, &lost);
-        }
+        readable.into_iter().for_each(|node| self.read(node, arrivals));
         writable.into_iter().for_each(|node| self.write(node));
+        arrivals.extend(self.lost.drain(..).map(|(node, why)| Arrival::NodeLost { node, why }));
+        Ok(())
+    }
+
+    fn poll(&mut self, arrivals: &mut Vec<Arrival>) -> Result<(), Error> {
+        let is_simple = self.connected <= POLLED && self.lost.is_empty();
+        if !is_simple || self.connections.iter().flatten().any(|one| one.queued() > 0) {
+            return self.wait(Some(Duration::ZERO), arrivals);
+        }
+        // One system call for each connection, where a wait takes one to find the readable ones and
+        // one more to read.
+        for node in 0..self.connections.len() as u32 {
+            self.read(node, arrivals);
+        }
         arrivals.extend(self.lost.drain(..).map(|(node, why)| Arrival::NodeLost { node, why }));
         Ok(())
     }

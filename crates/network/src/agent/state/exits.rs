@@ -15,41 +15,22 @@ impl AgentState {
     /// Processes the end of a connection. It is a failure of the node unless `Shutdown` has arrived
     /// before.
     pub(super) fn lose(&mut self, node: u32, why: String) {
-        self.postponed.retain(|(of, ..)| *of != node);
+        self.table.lose(node);
         // A lost node acknowledges nothing any more. The shutdown must not wait for it.
         self.shutdown.acknowledged[node as usize] = true;
-        self.context.lost[node as usize] = true;
-        if self.ignores_lost_nodes {
-            return;
-        }
         if std::mem::replace(&mut self.shutdown.received[node as usize], true) {
             // The node had sent everything that its ranks had to send, so runs go on without it.
             // But it answers no request to send any more: such a run would never end.
             let unanswered = |run: &Run| Some((run.key, run.unanswered_by(node)?));
-            let runs: Vec<(RunKey, u32)> = self.runs.values().filter_map(unanswered).collect();
+            let runs: Vec<(RunKey, u32)> =
+                self.table.runs.values().filter_map(unanswered).collect();
             for (key, rank) in runs {
-                self.finish(key, Err(Error::RankFailed { rank, how: RankExit::Left }));
+                self.table.finish(key, Err(Error::RankFailed { rank, how: RankExit::Left }));
             }
         } else {
-            let address = self.context.transport.address(node);
-            self.membership.node_failed(node, Error::NodeUnreachable { node, address, why });
-            self.fail_affected_runs();
-        }
-    }
-
-    /// Ends every run that cannot end by itself any more.
-    pub(super) fn fail_affected_runs(&mut self) {
-        let failure = |run: &Run| {
-            let RunKey { communicator, sequence, .. } = run.key;
-            let members = &run.schedule.members;
-            let nodes = &run.schedule.nodes;
-            let error = self.membership.failure_of(members, nodes, communicator, sequence)?;
-            Some((run.key, error))
-        };
-        // Collected first, because `finish` removes runs from the table.
-        let failures: Vec<(RunKey, Error)> = self.runs.values().filter_map(failure).collect();
-        for (key, error) in failures {
-            self.finish(key, Err(error));
+            let address = self.transport().address(node);
+            self.table.membership.node_failed(node, Error::NodeUnreachable { node, address, why });
+            self.table.fail_affected_runs();
         }
     }
 
@@ -57,11 +38,11 @@ impl AgentState {
     /// has started continue.
     pub(crate) fn exit(&mut self, local: usize, how: RankExit) {
         let Some(rank) = self.ranks.get(local).copied() else { return };
-        if self.membership.has_exited(rank) {
+        if self.table.membership.has_exited(rank) {
             return;
         }
         let mut others = self.ranks.iter().filter(|other| **other != rank);
-        let is_last = others.all(|other| self.membership.has_exited(*other));
+        let is_last = others.all(|other| self.table.membership.has_exited(*other));
         if let Some(session) = self.sessions[local].as_mut() {
             session.has_exited = true;
             // While another rank of the node runs, the node service stays: this process may exit.
@@ -73,29 +54,31 @@ impl AgentState {
         // Final counts: the session returns no submission after the exit, and all earlier ones have
         // been processed.
         let started: Vec<(u32, u64)> = self
+            .table
             .run_counts
             .iter()
             .filter(|((of, _), _)| *of == rank)
             .map(|((_, communicator), count)| (*communicator, count.started()))
             .collect();
-        let own = self.context.transport.node();
-        let nodes = self.context.transport.nodes();
+        let own = self.table.context.transport.node();
+        let nodes = self.table.context.transport.nodes();
         // The frame is ordered, so it arrives behind every message that the rank's runs have sent
         // before. Messages that they send later belong to runs that `started` covers.
         for node in (0..nodes).filter(|node| *node != own) {
             let exited = Frame::RankExited { rank, how: how.clone(), started: started.clone() };
-            self.context.transport.send(node, exited);
+            self.table.context.transport.send(node, exited);
         }
         // Messages for runs that the rank can no longer start return their credit.
-        self.unexpected.runs_of(rank).into_iter().for_each(|key| self.drop_unexpected(key));
-        self.membership.rank_exited(rank, how, started);
-        self.fail_affected_runs();
+        let unexpected = self.table.unexpected.runs_of(rank);
+        unexpected.into_iter().for_each(|key| self.table.drop_unexpected(key));
+        self.table.membership.rank_exited(rank, how, started);
+        self.table.fail_affected_runs();
     }
 
     /// Closes the sessions of ranks that have exited and have no run left. Shuts down when the last
     /// rank of the node has exited.
     pub(super) fn close_sessions(&mut self) {
-        let all_have_exited = self.ranks.iter().all(|rank| self.membership.has_exited(*rank));
+        let all_have_exited = self.ranks.iter().all(|rank| self.table.membership.has_exited(*rank));
         if all_have_exited {
             self.shut_down();
         }
@@ -114,15 +97,15 @@ impl AgentState {
     fn shut_down(&mut self) {
         // `Shutdown` is the last ordered frame of this node. A run that only receives does not
         // delay it: no other rank depends on that run.
-        if !self.shutdown.is_sent && !self.runs.values().any(Run::has_unsent) {
+        if !self.shutdown.is_sent && !self.table.runs.values().any(Run::has_unsent) {
             self.shutdown.is_sent = true;
-            for node in 0..self.context.transport.nodes() {
+            for node in 0..self.table.context.transport.nodes() {
                 if !self.shutdown.acknowledged[node as usize] {
-                    self.context.transport.send(node, Frame::Shutdown);
+                    self.table.context.transport.send(node, Frame::Shutdown);
                 }
             }
         }
-        if !self.shutdown.is_drained && self.shutdown.poll_drained(&self.context.lost) {
+        if !self.shutdown.is_drained && self.shutdown.poll_drained(&self.table.context.lost) {
             self.sessions.iter().flatten().for_each(RankSession::set_drained);
         }
     }
@@ -143,7 +126,9 @@ impl AgentState {
     pub(crate) fn is_over(&self) -> bool {
         // A frame in a queue of the transport would be lost with the agent, so the queues must be
         // empty too.
-        self.shutdown.is_done() && self.sessions.iter().all(Option::is_none) && !self.has_queued()
+        self.shutdown.is_done()
+            && self.sessions.iter().all(Option::is_none)
+            && !self.table.has_queued()
     }
 }
 

@@ -1,0 +1,330 @@
+//! The runs of a node's ranks, and the messages for them.
+//!
+//! The owner starts runs with their buffers, hands over what arrives, and takes the runs that have
+//! ended with their results.
+
+use super::credits::Credits;
+use super::membership::{Membership, RunCount};
+use super::run::{
+    MessageOrigin, Run, RunContext, RunInput, RunKey, RunOutcome, Timers, report_failure,
+};
+use super::schedule::{IdleRun, RegisteredSchedule};
+use super::unexpected::{UnexpectedMessage, UnexpectedMessages};
+use crate::error::Error;
+use crate::node_map::NodeMap;
+use crate::transport::Transport;
+use crate::transport::frame::{Frame, Route};
+use interpreter::{Event, Interpreter, Packet};
+use std::collections::{HashMap, VecDeque};
+use std::sync::Arc;
+
+/// Bytes in the queue of a node from which on it gets no further large message for the moment.
+const QUEUE_LIMIT: u64 = 32 << 20;
+
+/// The runs of the ranks of one node.
+#[derive(Debug)]
+pub(crate) struct RunTable {
+    pub(crate) context: RunContext,
+    /// Ranks of the job on this node.
+    ranks: Vec<u32>,
+    pub(crate) runs: HashMap<RunKey, Run>,
+    /// Messages for runs that have not started.
+    pub(super) unexpected: UnexpectedMessages,
+    /// Runs started, by rank and communicator.
+    pub(super) run_counts: HashMap<(u32, u32), RunCount>,
+    pub(super) membership: Membership,
+    /// Requests for large messages by nodes with a long queue.
+    postponed: VecDeque<(u32, Route, Packet)>,
+    /// Runs that have ended and that the owner has not taken.
+    pub(crate) ended: Vec<EndedRun>,
+    /// Number of frames that were refused.
+    pub(super) refused: u64,
+}
+
+/// A run that has ended.
+#[derive(Debug)]
+pub(crate) struct EndedRun {
+    pub(crate) key: RunKey,
+    pub(crate) schedule: Arc<RegisteredSchedule>,
+    /// The interpreter with the results; `None` if the run could not start.
+    pub(crate) interpreter: Option<Interpreter>,
+    pub(crate) outcome: RunOutcome,
+}
+
+impl EndedRun {
+    /// Returns true if there are results.
+    pub(crate) fn has_results(&self) -> bool {
+        matches!(self.outcome, Ok(()) | Err(Error::DivisionByZero { .. }))
+    }
+}
+
+impl RunTable {
+    /// The runs of the ranks on the transport's node.
+    pub(crate) fn new(nodes: NodeMap, transport: Box<dyn Transport>) -> Self {
+        let count = transport.nodes();
+        RunTable {
+            ranks: nodes.members(transport.node()).collect(),
+            runs: HashMap::new(),
+            unexpected: UnexpectedMessages::new(count),
+            run_counts: HashMap::new(),
+            membership: Membership::default(),
+            postponed: VecDeque::new(),
+            ended: Vec::new(),
+            refused: 0,
+            context: RunContext {
+                credits: Credits::new(count),
+                nodes,
+                transport,
+                local: VecDeque::new(),
+                timers: Timers::default(),
+                lost: vec![false; count as usize],
+                now: 0,
+            },
+        }
+    }
+
+    pub(crate) fn transport(&mut self) -> &mut dyn Transport {
+        &mut *self.context.transport
+    }
+
+    /// Notes the start of a run.
+    ///
+    /// # Errors
+    /// If a run with this number was started before: a second one would take the messages of the
+    /// first.
+    pub(crate) fn count_start(&mut self, key: RunKey) -> Result<(), Error> {
+        let RunKey { rank, communicator, sequence } = key;
+        if self.run_counts.entry((rank, communicator)).or_default().start(sequence) {
+            return Ok(());
+        }
+        let why = format!("run {sequence} of communicator {communicator} was started before");
+        Err(Error::Operation(why))
+    }
+
+    /// Starts a run that was [counted](Self::count_start), with an interpreter and its buffers, or
+    /// ends it with the reason why there are none. Puts the run into `ended` exactly once.
+    pub(crate) fn start(
+        &mut self,
+        key: RunKey,
+        schedule: Arc<RegisteredSchedule>,
+        prepared: Result<IdleRun, Error>,
+    ) {
+        let (interpreter, buffers) = match prepared {
+            Ok(prepared) => prepared,
+            Err(error) => {
+                report_failure(key, &schedule, &error, &mut self.context);
+                let outcome = Err(error);
+                self.ended.push(EndedRun { key, schedule, interpreter: None, outcome });
+                return self.drop_unexpected(key);
+            }
+        };
+        // A member may have exited before this start. `fail_affected_runs` could not find the run
+        // then, so the exits are checked again here.
+        let failure = self
+            .membership
+            .failure_of(&schedule.members, &schedule.nodes, key.communicator, key.sequence)
+            .or_else(|| self.unexpected.failure_of(key));
+        let mut run = Run::new(key, schedule, interpreter);
+        let outcome = match failure {
+            Some(error) => Some(Err(error)),
+            None => run.start(buffers, &mut self.context),
+        };
+        self.runs.insert(key, run);
+        if let Some(outcome) = outcome {
+            self.finish(key, outcome);
+        }
+        // These messages arrived before the start, in this order, so they precede all that arrive
+        // from now on. If the run is over already, `deliver` drops them.
+        for UnexpectedMessage { origin, input } in self.unexpected.take(key) {
+            self.deliver(key, origin, input);
+        }
+    }
+
+    /// Delivers a message to its run, or keeps it until the run starts.
+    fn deliver(&mut self, key: RunKey, origin: MessageOrigin, input: RunInput) {
+        let Some(run) = self.runs.get_mut(&key) else { return self.keep(key, origin, input) };
+        // A node sends for its own ranks only. Without this check it could forge the messages of
+        // others.
+        if run.schedule.nodes.get(origin.source as usize) != Some(&origin.node) {
+            // The communicator has no such rank on that node.
+            self.refused += 1;
+            return self.drop_message(origin, &input);
+        }
+        // One mismatch is enough for all ranks: `finish` reports it to those that wait for a
+        // message of this run.
+        if let Some(error) = run.mismatch(origin) {
+            self.drop_message(origin, &input);
+            return self.finish(key, Err(error));
+        }
+        let is_report = matches!(input, RunInput::Fail(_));
+        if let Some(outcome) = run.receive(origin.source, input, &mut self.context) {
+            // The rank that reports a failure reports it to all.
+            if is_report { self.close(key, outcome) } else { self.finish(key, outcome) }
+        }
+    }
+
+    /// Keeps a message for a run that has not started, and drops one for a run that is over.
+    fn keep(&mut self, key: RunKey, origin: MessageOrigin, input: RunInput) {
+        // A run that was started and is not in the table has ended, so the message is late. Keeping
+        // it would take memory until the rank exits.
+        let is_over = self
+            .run_counts
+            .get(&(key.rank, key.communicator))
+            .is_some_and(|count| count.has_started(key.sequence));
+        let is_local = self.ranks.contains(&key.rank);
+        if is_over || !is_local || self.membership.has_exited(key.rank) {
+            return self.drop_message(origin, &input);
+        }
+        let message = UnexpectedMessage { origin, input };
+        if let Err(UnexpectedMessage { origin, input }) = self.unexpected.keep(key, message) {
+            self.drop_message(origin, &input);
+        }
+    }
+
+    /// Returns the credit of a message that no run receives.
+    fn drop_message(&mut self, origin: MessageOrigin, input: &RunInput) {
+        // The sender has counted this payload. If dropped messages returned no credit, the sender
+        // would run out of it and use the rendezvous protocol for ever.
+        if let RunInput::Packet(Packet::Eager { payload, .. }) = input {
+            self.context.credits.consumed(origin.node, payload.len() as u64);
+        }
+    }
+
+    /// Drops the messages for a run that has not started.
+    pub(crate) fn drop_unexpected(&mut self, key: RunKey) {
+        for UnexpectedMessage { origin, input } in self.unexpected.take(key) {
+            self.drop_message(origin, &input);
+        }
+    }
+
+    /// Ends a run, and reports a failure of this rank's part to the other ranks.
+    pub(crate) fn finish(&mut self, key: RunKey, outcome: RunOutcome) {
+        // Two failures are not reported. A division by zero concerns the results of this rank only,
+        // and every agent learns of an exit from the agent of the rank that has exited.
+        if let (Err(error), Some(run)) = (&outcome, self.runs.get(&key))
+            && !matches!(error, Error::DivisionByZero { .. } | Error::RankFailed { .. })
+        {
+            report_failure(key, &run.schedule, error, &mut self.context);
+        }
+        self.close(key, outcome);
+    }
+
+    /// Ends a run for its rank.
+    fn close(&mut self, key: RunKey, outcome: RunOutcome) {
+        let Some(mut run) = self.runs.remove(&key) else { return };
+        // Held payloads end with the run. Their credit returns to the senders, which otherwise
+        // could send this node less and less.
+        run.release_held(&mut self.context);
+        let Run { schedule, interpreter, .. } = run;
+        self.ended.push(EndedRun { key, schedule, interpreter: Some(interpreter), outcome });
+    }
+
+    /// Processes everything that needs no other node: messages between ranks of this node,
+    /// computations that have ended, requests that were postponed, credit to be returned.
+    pub(crate) fn settle(&mut self) {
+        self.resume_postponed();
+        loop {
+            // A local message may let its run send the next one, so the loop goes on until the
+            // queue and the due computations are exhausted.
+            if let Some((key, origin, input)) = self.context.local.pop_front() {
+                self.deliver(key, origin, input);
+            } else if let Some((key, operation)) = self.context.timers.pop(self.context.now) {
+                let event = Event::CalcFinished { operation };
+                let run = self.runs.get_mut(&key);
+                if let Some(outcome) = run.and_then(|run| run.event(event, &mut self.context)) {
+                    self.finish(key, outcome);
+                }
+            } else {
+                break;
+            }
+        }
+        let own = self.context.transport.node();
+        // After the loop, so that one frame returns the credit of many messages.
+        while let Some((node, bytes)) = self.context.credits.next_return() {
+            if node == own {
+                self.context.credits.add(node, bytes);
+            } else {
+                self.context.transport.send(node, Frame::Credit(bytes));
+            }
+        }
+    }
+
+    /// Processes a frame for runs of this node. Returns every other one.
+    pub(crate) fn handle_frame(&mut self, node: u32, frame: Frame) -> Option<Frame> {
+        match frame {
+            Frame::Packet(route, packet @ Packet::ClearToSend { .. })
+                if self.context.transport.queued(node) > QUEUE_LIMIT =>
+            {
+                self.postponed.push_back((node, route, packet));
+            }
+            Frame::Packet(route, packet) => self.route(node, route, RunInput::Packet(packet)),
+            Frame::Join { route, ordinal, contribution } => {
+                self.route(node, route, RunInput::Join { ordinal, contribution });
+            }
+            Frame::Fail(route, error) => self.route(node, route, RunInput::Fail(error)),
+            Frame::Credit(bytes) => self.context.credits.add(node, bytes),
+            other => return Some(other),
+        }
+        None
+    }
+
+    fn route(&mut self, node: u32, route: Route, input: RunInput) {
+        let Route { destination: rank, communicator, source, sequence, signature } = route;
+        let key = RunKey { rank, communicator, sequence };
+        self.deliver(key, MessageOrigin { node, source, signature }, input);
+    }
+
+    /// Answers the requests that were postponed, as far as the queues are short enough.
+    fn resume_postponed(&mut self) {
+        for _ in 0..self.postponed.len() {
+            let Some((node, route, packet)) = self.postponed.pop_front() else { return };
+            // A packet is for a run, so nothing is returned.
+            let _ = self.handle_frame(node, Frame::Packet(route, packet));
+        }
+    }
+
+    /// Returns true if there are messages for a run that its rank has not started.
+    pub(crate) fn has_unexpected(&self, key: RunKey) -> bool {
+        self.unexpected.has_any(key)
+    }
+
+    /// Notes the end of a connection.
+    pub(crate) fn lose(&mut self, node: u32) {
+        self.postponed.retain(|(of, ..)| *of != node);
+        self.context.lost[node as usize] = true;
+    }
+
+    /// Nodes with connections that have ended.
+    pub(crate) fn lost_nodes(&self) -> Vec<u32> {
+        let nodes = (0..).zip(&self.context.lost).filter(|(_, is_lost)| **is_lost);
+        nodes.map(|(node, _)| node).collect()
+    }
+
+    /// Returns true if frames wait in the queue of a node.
+    pub(crate) fn has_queued(&self) -> bool {
+        let transport = &self.context.transport;
+        (0..transport.nodes()).any(|node| transport.queued(node) > 0)
+    }
+
+    /// Returns true if a node that is connected has not acknowledged everything.
+    pub(crate) fn has_unacknowledged(&self) -> bool {
+        let transport = &self.context.transport;
+        (0..transport.nodes()).any(|node| transport.unacknowledged(node) > 0)
+    }
+
+    /// Ends every run that cannot end by itself any more.
+    pub(crate) fn fail_affected_runs(&mut self) {
+        let failure = |run: &Run| {
+            let RunKey { communicator, sequence, .. } = run.key;
+            let members = &run.schedule.members;
+            let nodes = &run.schedule.nodes;
+            let error = self.membership.failure_of(members, nodes, communicator, sequence)?;
+            Some((run.key, error))
+        };
+        // Collected first, because `finish` removes runs from the table.
+        let failures: Vec<(RunKey, Error)> = self.runs.values().filter_map(failure).collect();
+        for (key, error) in failures {
+            self.finish(key, Err(error));
+        }
+    }
+}

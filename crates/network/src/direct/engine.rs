@@ -1,0 +1,198 @@
+//! The execution of a rank's runs by one of its threads.
+
+use super::run::DirectRun;
+use super::submissions::Submissions;
+use crate::agent::clock::{now, until};
+use crate::agent::limits;
+use crate::agent::run::{Run, RunKey};
+use crate::agent::run_table::{EndedRun, RunTable};
+use crate::error::Error;
+use crate::node_map::NodeMap;
+use crate::transport::{Arrival, Transport};
+use std::collections::HashMap;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+/// Time for which a thread polls before it sleeps.
+const POLLING_TIME: Duration = Duration::from_micros(500);
+/// Number of polls without yielding, about the time of a message.
+const EAGER_POLLS: u32 = 20;
+
+/// The runs of one rank, and its connections.
+#[derive(Debug)]
+pub(super) struct DirectEngine {
+    table: RunTable,
+    /// Runs under way.
+    runs: HashMap<RunKey, Arc<DirectRun>>,
+    submissions: Arc<Submissions>,
+    arrivals: Vec<Arrival>,
+}
+
+impl DirectEngine {
+    /// The engine of the transport's node, which has one rank.
+    pub(super) fn new(
+        nodes: NodeMap,
+        transport: Box<dyn Transport>,
+        submissions: Arc<Submissions>,
+    ) -> Self {
+        DirectEngine {
+            table: RunTable::new(nodes, transport),
+            runs: HashMap::new(),
+            submissions,
+            arrivals: Vec::new(),
+        }
+    }
+
+    /// Processes what has arrived and what was started. Returns true if there was anything.
+    fn turn(&mut self) -> bool {
+        self.table.context.now = now();
+        let mut had_events = !self.arrivals.is_empty();
+        // Arrivals before starts: a run that starts now finds its messages among the unexpected
+        // ones.
+        for arrival in self.arrivals.drain(..) {
+            match arrival {
+                // Agents alone send frames that are for no run.
+                Arrival::Frame { node, frame } => drop(self.table.handle_frame(node, frame)),
+                // It fails no run: the rank may have left after its part.
+                Arrival::NodeLost { node, .. } => self.table.lose(node),
+                Arrival::Notified(_) => {}
+            }
+        }
+        for run in self.submissions.take() {
+            had_events = true;
+            self.start(run);
+        }
+        self.table.settle();
+        self.table.transport().flush();
+        self.end_runs();
+        had_events
+    }
+
+    fn start(&mut self, run: Arc<DirectRun>) {
+        if let Err(error) = self.table.count_start(run.key) {
+            return run.finish(None, false, Err(error));
+        }
+        let prepared = run.prepare(limits());
+        let schedule = Arc::clone(&run.schedule);
+        let key = run.key;
+        self.runs.insert(key, run);
+        self.table.start(key, schedule, prepared);
+    }
+
+    /// Hands the results of runs that have ended to their callers.
+    fn end_runs(&mut self) {
+        if self.table.ended.is_empty() {
+            return;
+        }
+        let mut ended = std::mem::take(&mut self.table.ended);
+        for run in ended.drain(..) {
+            let has_results = run.has_results();
+            let EndedRun { key, interpreter, outcome, .. } = run;
+            if let Some(run) = self.runs.remove(&key) {
+                run.finish(interpreter, has_results, outcome);
+            }
+        }
+        self.table.ended = ended;
+        self.submissions.notify_change();
+    }
+
+    /// Processes what was started and what has arrived, without waiting.
+    ///
+    /// # Errors
+    /// If the system refuses to read.
+    pub(super) fn poll(&mut self) -> Result<(), Error> {
+        self.turn();
+        self.table.transport().wait(Some(Duration::ZERO), &mut self.arrivals)?;
+        self.turn();
+        Ok(())
+    }
+
+    /// Executes runs until this one has ended and everything has been handed to the kernel; false
+    /// if the deadline has passed, or another thread needs the engine.
+    ///
+    /// # Errors
+    /// If the system refuses to read.
+    pub(super) fn drive(
+        &mut self,
+        run: &DirectRun,
+        deadline: Option<Instant>,
+    ) -> Result<bool, Error> {
+        let mut idle = 0u32;
+        let mut idle_since = None;
+        loop {
+            idle = if self.turn() { 0 } else { idle.saturating_add(1) };
+            // Nothing is sent after the return, so the queues must be empty.
+            if run.has_ended() && !self.table.has_queued() {
+                return Ok(true);
+            }
+            if self.submissions.is_interrupted() {
+                return Ok(false);
+            }
+            // The first polls find most messages. They read no clock.
+            if idle < EAGER_POLLS {
+                idle_since = None;
+                self.table.transport().poll(&mut self.arrivals)?;
+                continue;
+            }
+            let time = Instant::now();
+            let since = *idle_since.get_or_insert(time);
+            if deadline.is_some_and(|deadline| time >= deadline) {
+                return Ok(false);
+            }
+            if time.saturating_duration_since(since) < POLLING_TIME {
+                // With more ranks than cores the awaited rank may run on this one.
+                std::thread::yield_now();
+                self.table.transport().poll(&mut self.arrivals)?;
+            } else {
+                self.sleep(deadline.map(|deadline| deadline.saturating_duration_since(time)))?;
+            }
+        }
+    }
+
+    /// Sleeps until something arrives, another thread submits something, a computation ends, or the
+    /// time is over.
+    fn sleep(&mut self, limit: Option<Duration>) -> Result<(), Error> {
+        let timeout = if self.submissions.prepare_sleep() {
+            let timer = self.table.context.timers.next();
+            timer.map(until).into_iter().chain(limit).min()
+        } else {
+            Some(Duration::ZERO)
+        };
+        let slept = self.table.transport().wait(timeout, &mut self.arrivals);
+        self.submissions.end_sleep();
+        slept
+    }
+
+    /// Ends a run for all ranks, because its caller leaves before its end.
+    pub(super) fn cancel(&mut self, run: &DirectRun) {
+        // The run may not have been taken from the submissions yet.
+        self.turn();
+        if !run.has_ended() {
+            let rank = run.key.rank;
+            let why = format!("rank {rank} of the job has left this collective after an error");
+            self.table.finish(run.key, Err(Error::Operation(why)));
+            self.turn();
+        }
+    }
+
+    /// Ranks that a run waits for at this moment.
+    pub(super) fn waiting_for(&self, run: &DirectRun) -> Vec<u32> {
+        let ranks = self.table.runs.get(&run.key).map(Run::waiting_for);
+        ranks.into_iter().flatten().collect()
+    }
+
+    /// Ranks with connections that have ended.
+    pub(super) fn lost(&self) -> Vec<u32> {
+        self.table.lost_nodes()
+    }
+
+    /// Returns true if there are messages for a run that has not started.
+    pub(super) fn has_unexpected(&self, key: RunKey) -> bool {
+        self.table.has_unexpected(key)
+    }
+
+    /// Returns true if the kernel of another rank has not acknowledged everything.
+    pub(super) fn has_unacknowledged(&self) -> bool {
+        self.table.has_unacknowledged()
+    }
+}

@@ -1,0 +1,116 @@
+//! Requests of the rank's threads to the thread that executes runs.
+//!
+//! A thread that executes runs holds the engine for as long as its own run takes. The others pass
+//! it what they start, and interrupt it if they must have the engine themselves.
+
+use super::run::DirectRun;
+use rustix::fd::OwnedFd;
+use std::sync::atomic::{AtomicU32, Ordering};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+/// Requests to the engine.
+#[derive(Debug)]
+pub(super) struct Submissions {
+    queue: Mutex<Queue>,
+    /// Becomes readable when there is a request for an engine that sleeps.
+    notifier: OwnedFd,
+    /// Number of threads that wait for the engine to be released.
+    interrupts: AtomicU32,
+    /// Number of threads that wait for a run while another one executes it.
+    waiters: AtomicU32,
+    handover: Mutex<()>,
+    /// Notified when the engine is released, and when runs end.
+    changed: Condvar,
+}
+
+#[derive(Debug, Default)]
+struct Queue {
+    started: Vec<Arc<DirectRun>>,
+    /// True while the engine's thread sleeps, or is about to.
+    is_asleep: bool,
+}
+
+impl Submissions {
+    pub(super) fn new(notifier: OwnedFd) -> Self {
+        Submissions {
+            queue: Mutex::default(),
+            notifier,
+            interrupts: AtomicU32::new(0),
+            waiters: AtomicU32::new(0),
+            handover: Mutex::new(()),
+            changed: Condvar::new(),
+        }
+    }
+
+    fn queue(&self) -> MutexGuard<'_, Queue> {
+        self.queue.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Passes a run to the engine.
+    pub(super) fn start(&self, run: Arc<DirectRun>) {
+        let mut queue = self.queue();
+        queue.started.push(run);
+        self.wake(&queue);
+    }
+
+    fn wake(&self, queue: &Queue) {
+        if queue.is_asleep {
+            // It fails only if the counter is full, and then the descriptor is readable.
+            let _ = rustix::io::write(&self.notifier, &1u64.to_ne_bytes());
+        }
+    }
+
+    /// Takes the runs that have been passed.
+    pub(super) fn take(&self) -> Vec<Arc<DirectRun>> {
+        std::mem::take(&mut self.queue().started)
+    }
+
+    /// Announces that the engine's thread sleeps; false if there is a request for it.
+    pub(super) fn prepare_sleep(&self) -> bool {
+        let mut queue = self.queue();
+        // A later request sees the mark, because it takes the same lock.
+        queue.is_asleep = queue.started.is_empty() && !self.is_interrupted();
+        queue.is_asleep
+    }
+
+    /// Withdraws the announcement.
+    pub(super) fn end_sleep(&self) {
+        self.queue().is_asleep = false;
+    }
+
+    /// Returns true if a thread waits for the engine to be released.
+    pub(super) fn is_interrupted(&self) -> bool {
+        self.interrupts.load(Ordering::Acquire) > 0
+    }
+
+    /// Makes the engine's thread release it, while `body` waits for it.
+    pub(super) fn interrupt<R>(&self, body: impl FnOnce() -> R) -> R {
+        // Release: pairs with the Acquire in `is_interrupted`. The queue's lock orders the count
+        // before a sleep of the engine's thread.
+        self.interrupts.fetch_add(1, Ordering::Release);
+        self.wake(&self.queue());
+        let result = body();
+        self.interrupts.fetch_sub(1, Ordering::Release);
+        result
+    }
+
+    /// Waits until the engine is released or runs end, at most `limit`.
+    pub(super) fn wait_for_change(&self, limit: Duration, has_ended: impl Fn() -> bool) {
+        self.waiters.fetch_add(1, Ordering::SeqCst);
+        let lock = self.handover.lock().unwrap_or_else(PoisonError::into_inner);
+        // A change that this thread misses costs it the limit.
+        if !has_ended() {
+            drop(self.changed.wait_timeout(lock, limit));
+        }
+        self.waiters.fetch_sub(1, Ordering::SeqCst);
+    }
+
+    /// Wakes the threads that wait for a change.
+    pub(super) fn notify_change(&self) {
+        if self.waiters.load(Ordering::SeqCst) > 0 {
+            let _lock = self.handover.lock().unwrap_or_else(PoisonError::into_inner);
+            self.changed.notify_all();
+        }
+    }
+}
