@@ -31,6 +31,15 @@ impl ExecutionPath {
         matches!(self, ExecutionPath::Internode(_))
     }
 
+    /// The schedule, if a blocking call runs it on the buffers themselves.
+    #[inline]
+    pub(crate) fn lending(&self) -> Option<&Arc<InternodeSchedule>> {
+        match self {
+            ExecutionPath::Internode(schedule) => Some(schedule).filter(|one| one.takes_loans()),
+            ExecutionPath::Flat(_) | ExecutionPath::Linked(_) => None,
+        }
+    }
+
     /// Starts the collective with these buffers; `group` has the ranks of this node. The caller of a
     /// blocking form waits at once.
     #[inline]

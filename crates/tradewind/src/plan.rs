@@ -9,6 +9,7 @@ use crate::buffers::{Input, Output};
 use crate::call_form::CallForm;
 use crate::communicator::Communicator;
 use crate::error::{Error, Result, argument};
+use crate::internode::request::run_lent;
 use crate::path::ExecutionPath;
 use crate::reduction::FoldFunction;
 use crate::request::{CopiedOutput, FoldedOutput, Outputs, Request};
@@ -23,6 +24,7 @@ use engine::signature::Signature;
 use engine::streams::BlockingInput;
 use goal::arithmetic::{Arithmetic, DataType};
 use goal::graph::Graph;
+use shm::loan::{LentBytes, Loan, lend};
 use std::marker::PhantomData;
 use std::num::NonZeroU32;
 use std::ops::Range;
@@ -105,7 +107,10 @@ impl CollectivePlan<NoBuffers> {
 
     /// Starts the collective and waits.
     pub(crate) fn run(&self, communicator: &Communicator) -> Result<()> {
-        self.start_as(communicator, CallForm::Blocking)?.wait()
+        match self.path.lending() {
+            Some(schedule) => run_lent(schedule, Vec::new()),
+            None => self.start_as(communicator, CallForm::Blocking)?.wait(),
+        }
     }
 
     #[inline]
@@ -133,12 +138,13 @@ impl<T: Pod> CollectivePlan<OneBuffer<T>> {
     }
 
     /// Starts the collective with its buffer and waits.
-    pub(crate) fn run<'a, O: Output<'a, T>>(
-        &self,
-        communicator: &Communicator,
-        buffer: O,
-    ) -> Result<O::Back> {
-        self.start_as(communicator, CallForm::Blocking, buffer)?.wait()
+    pub(crate) fn run(&self, communicator: &Communicator, buffer: &mut [T]) -> Result<()> {
+        let Some(schedule) = self.path.lending() else {
+            return self.start_as(communicator, CallForm::Blocking, buffer)?.wait();
+        };
+        let bytes = bytemuck::cast_slice_mut::<T, u8>(buffer);
+        let loan = if self.buffers.is_root { Loan::Read(bytes) } else { Loan::Write(bytes) };
+        lend(vec![loan], |lent| run_lent(schedule, lent))
     }
 
     #[inline]
@@ -220,6 +226,9 @@ impl<T: Pod> CollectivePlan<TwoBuffers<T>> {
         let shape = self.prepare(&input, &mut output)?;
         let flat = match &self.path {
             ExecutionPath::Flat(flat) if self.buffers.fold.is_none() => flat,
+            path if path.lending().is_some() && self.buffers.fold.is_none() => {
+                return self.run_lent(&input, &mut output);
+            }
             _ => return self.start_and_wait(communicator, input, output),
         };
         let group = communicator.group();
@@ -258,6 +267,40 @@ impl<T: Pod> CollectivePlan<TwoBuffers<T>> {
         let held = group.start_blocking(flat, &self.arguments(&input, &mut output))?;
         let (private, _) = output.into_parts();
         Ok(group.finish_blocking(held, flat, &mut [&mut [], shape.result_in(private)])?)
+    }
+
+    /// Runs a collective between nodes on the buffers themselves.
+    fn run_lent<'i, 'o, I: Input<'i, T>, O: Output<'o, T>>(
+        &self,
+        input: &I,
+        output: &mut O,
+    ) -> Result<()> {
+        let Some(schedule) = self.path.lending() else { return Ok(()) };
+        let shape = self.buffers.shape;
+        let length = shape.output.unwrap_or(0) as usize;
+        let is_written = shape.output.is_some() && output.argument().is_some();
+        // An input that lies in the output is copied: the output is lent for writing.
+        let inside = match (shape.input, input.argument(), shape.in_place) {
+            (Some(length), None, InPlaceRule::InputAt(at)) => {
+                let piece = at as usize..(at + length) as usize;
+                Some(output.bytes().get(piece).unwrap_or_default().to_vec())
+            }
+            _ => None,
+        };
+        let read = if shape.input.is_some() { input.bytes() } else { &[] };
+        let written = if is_written { shape.result_in(output.bytes()) } else { &mut [] };
+        // A result in place stays in the input, so the engine writes it elsewhere.
+        let aside = vec![0; length - written.len()];
+        lend(vec![Loan::Read(read), Loan::Write(written)], |lent| {
+            let mut buffers = lent;
+            if let Some(inside) = inside {
+                buffers[0] = LentBytes::owned(inside);
+            }
+            if !aside.is_empty() {
+                buffers[1] = LentBytes::owned(aside);
+            }
+            run_lent(schedule, buffers)
+        })
     }
 
     /// Runs a collective that is not flat.

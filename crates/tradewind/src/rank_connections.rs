@@ -3,7 +3,6 @@
 use crate::communicator::Communicator;
 use crate::error::Result;
 use crate::reduction::Op;
-use network::backend::Backend;
 use network::direct::DirectBackend;
 use network::transport::tcp::{Listener, Timeouts};
 use service::attachment::RankEndpoint;
@@ -28,7 +27,7 @@ pub(crate) fn connect(
     world: &Communicator,
     endpoint: RankEndpoint,
     unanswered: Duration,
-) -> Result<Option<Arc<dyn Backend>>> {
+) -> Result<Option<Arc<DirectBackend>>> {
     let listener = Listener::bind((endpoint.address, 0));
     let own = listener.as_ref().map_or([0; 3], |listener| to_words(listener.address()));
     let mut words = vec![0; 3 * world.size() as usize];
@@ -49,8 +48,7 @@ pub(crate) fn connect(
     }
     let mut everywhere = [0u8];
     world.allreduce(&[u8::from(connected.is_ok())], &mut everywhere, Op::Minimum)?;
-    let backend = connected.ok().filter(|_| everywhere == [1]);
-    Ok(backend.map(|backend| Arc::new(backend) as Arc<dyn Backend>))
+    Ok(connected.ok().filter(|_| everywhere == [1]).map(Arc::new))
 }
 
 fn to_words(address: SocketAddr) -> AddressWords {

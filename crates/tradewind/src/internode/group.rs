@@ -9,6 +9,7 @@ use crate::placement::{NodeLayout, Placement};
 use engine::communicator::Communicator as NodeCommunicator;
 use engine::signature::Signature;
 use network::backend::{Backend, CommunicatorContext, RunId};
+use network::direct::DirectBackend;
 use network::error::Error as BackendError;
 use network::node_map::NodeMap;
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
@@ -34,7 +35,7 @@ pub(crate) struct Backends {
     /// Preferred for the schedules that they accept, in this order.
     pub(crate) special: Vec<Arc<dyn Backend>>,
     /// Runs blocking collectives instead of the general backend, if there is one.
-    pub(crate) blocking: Option<Arc<dyn Backend>>,
+    pub(crate) blocking: Option<Arc<DirectBackend>>,
 }
 
 impl Backends {
@@ -95,8 +96,9 @@ impl InternodeJob {
     }
 
     /// The same job, with `backend` for blocking collectives.
-    pub(crate) fn blocking_on(&self, backend: Arc<dyn Backend>) -> Arc<Self> {
-        self.drain_on_exit(&backend);
+    pub(crate) fn blocking_on(&self, backend: Arc<DirectBackend>) -> Arc<Self> {
+        let drained: Arc<dyn Backend> = Arc::clone(&backend) as Arc<dyn Backend>;
+        self.drain_on_exit(&drained);
         let backends = Backends { blocking: Some(backend), ..self.backends.clone() };
         InternodeJob::with_backends(self.nodes.clone(), backends, self.exit.clone())
     }
@@ -161,7 +163,7 @@ impl InternodeGroup {
 
     /// The same ranks, with `backend` for blocking collectives. The numbers of collectives
     /// continue.
-    pub(crate) fn blocking_on(&self, backend: Arc<dyn Backend>) -> Arc<Self> {
+    pub(crate) fn blocking_on(&self, backend: Arc<DirectBackend>) -> Arc<Self> {
         self.with_job(self.job.blocking_on(backend))
     }
 

@@ -8,6 +8,8 @@ use crate::failure::Straggler;
 use engine::argument::Argument;
 use engine::signature::Signature;
 use network::backend::{Backend, RunId};
+use network::error::Error as BackendError;
+use shm::loan::LentBytes;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::time::{Duration, Instant};
@@ -78,19 +80,28 @@ impl InternodeRequest {
         form: CallForm,
         contents: &[&[u8]],
     ) -> Result<Self> {
-        let internode = &schedule.internode;
         let inputs: Vec<&[u8]> = contents
             .iter()
             .zip(&schedule.buffers)
             .map(|(data, record)| if is_read(record) { *data } else { &[] })
             .collect();
+        let Registration { backend, id } = schedule.registration(form);
+        InternodeRequest::start_by(schedule, form, |sequence| backend.start(*id, sequence, &inputs))
+    }
+
+    /// Starts a run by a call of a backend with the number of the collective.
+    fn start_by(
+        schedule: &Arc<InternodeSchedule>,
+        form: CallForm,
+        start: impl FnOnce(u64) -> std::result::Result<RunId, BackendError>,
+    ) -> Result<Self> {
+        let internode = &schedule.internode;
         // A load and a store suffice: the collectives of one communicator are started one after
         // the other, as within a node.
         let sequence = internode.sequence().load(Ordering::Relaxed);
         internode.sequence().store(sequence + 1, Ordering::Relaxed);
         let begun = schedule.recording.as_ref().map_or(0, |recording| recording.begun(sequence));
-        let Registration { backend, id } = schedule.registration(form);
-        match backend.start(*id, sequence, &inputs) {
+        match start(sequence) {
             Ok(run) => Ok(InternodeRequest {
                 schedule: Arc::clone(schedule),
                 form,
@@ -227,21 +238,50 @@ impl InternodeRequest {
     /// Copies the results to `outputs`, by buffer. A second call does nothing.
     pub(crate) fn fetch(&mut self, outputs: &mut [&mut [u8]]) -> Result<()> {
         let Some(run) = self.run.take() else { return Ok(()) };
-        let InternodeSchedule { internode, buffers, recording, .. } = &*self.schedule;
+        let InternodeSchedule { buffers, recording, .. } = &*self.schedule;
         let backend = self.backend_of_run();
         if let Some(recording) = recording {
             recording.ended(self.sequence, self.begun, &backend.times(run));
         }
-        let mut outputs = outputs.iter_mut();
-        let mut wanted: Vec<&mut [u8]> = Vec::with_capacity(buffers.len());
-        for record in buffers {
-            match outputs.next() {
-                Some(output) if is_written(record) => wanted.push(output),
-                _ => wanted.push(&mut []),
+        let mut wanted: Vec<&mut [u8]> = Vec::new();
+        // Without outputs the results are not wanted, or are where they belong.
+        if !outputs.is_empty() {
+            let mut outputs = outputs.iter_mut();
+            for record in buffers {
+                match outputs.next() {
+                    Some(output) if is_written(record) => wanted.push(output),
+                    _ => wanted.push(&mut []),
+                }
             }
         }
-        backend.fetch(run, &mut wanted).map_err(|error| internode.translate(error))
+        backend.fetch(run, &mut wanted).map_err(|error| self.cause(run, error))
     }
+
+    /// The error of a run. If it is that another rank has left the collective after an error, the
+    /// failure of a rank may be the cause of that, which says more.
+    fn cause(&self, run: RunId, error: BackendError) -> Error {
+        let internode = self.internode();
+        if matches!(error, BackendError::Operation(_))
+            && let Err(failure) = internode.check_liveness(self.backend_of_run(), run)
+        {
+            return failure;
+        }
+        internode.translate(error)
+    }
+}
+
+/// Runs a schedule in blocking form on the buffers themselves, which must be lent for the time of
+/// this call. The schedule [takes loans](InternodeSchedule::takes_loans).
+pub(crate) fn run_lent(schedule: &Arc<InternodeSchedule>, buffers: Vec<LentBytes>) -> Result<()> {
+    let Some((direct, id)) = schedule.direct() else {
+        return Err(Error::Run("this schedule takes no lent buffers".into()));
+    };
+    // A request that is dropped before its end cancels the run, so nothing uses the buffers after
+    // this call.
+    let start = |sequence| direct.start_lent(id, sequence, buffers);
+    let mut request = InternodeRequest::start_by(schedule, CallForm::Blocking, start)?;
+    request.wait(None)?;
+    request.fetch(&mut [])
 }
 
 impl Drop for InternodeRequest {

@@ -8,6 +8,7 @@ use engine::signature::Signature;
 use goal::graph::Access;
 use goal::schedule::{BufferRecord, Kind, Schedule};
 use network::backend::{Backend, ScheduleId};
+use network::direct::DirectBackend;
 use std::sync::Arc;
 
 /// A schedule registered with a backend; dropping it releases the registration.
@@ -18,6 +19,7 @@ pub(crate) struct InternodeSchedule {
     background: Registration,
     /// For blocking calls, if another backend runs them.
     blocking: Option<Registration>,
+    direct: Option<Arc<DirectBackend>>,
     pub(super) call: Signature,
     pub(super) buffers: Vec<BufferRecord>,
     pub(super) recording: Option<Recording>,
@@ -67,17 +69,22 @@ impl InternodeSchedule {
         // Another backend than the general one runs its blocking calls, too. All ranks decide alike,
         // because all have the same backends.
         let backends = &internode.job().backends;
-        let blocking =
-            backends.blocking.as_ref().filter(|_| Arc::ptr_eq(backend, &backends.general));
-        let blocking = blocking
-            .map(|backend| Registration::new(internode, backend, schedule, call))
-            .transpose()?;
+        let is_general = Arc::ptr_eq(backend, &backends.general);
+        let direct = backends.blocking.clone().filter(|_| is_general);
+        let blocking = match direct.clone() {
+            Some(direct) => {
+                let direct: Arc<dyn Backend> = direct;
+                Some(Registration::new(internode, &direct, schedule, call)?)
+            }
+            None => None,
+        };
         let recording =
             Recording::new(internode.group(), internode.context(), program, schedule, call);
         Ok(Arc::new(InternodeSchedule {
             internode: Arc::clone(internode),
             background,
             blocking,
+            direct,
             call,
             buffers: schedule.view().buffers().to_vec(),
             recording,
@@ -93,6 +100,17 @@ impl InternodeSchedule {
             CallForm::Blocking => &self.background.backend,
             CallForm::Nonblocking => &blocking.backend,
         })
+    }
+
+    /// The backend of blocking calls that uses their buffers in place, and its registration.
+    pub(super) fn direct(&self) -> Option<(&DirectBackend, ScheduleId)> {
+        Some((self.direct.as_deref()?, self.blocking.as_ref()?.id))
+    }
+
+    /// Returns `true` if blocking calls can [lend](super::request::run_lent) their buffers.
+    pub(crate) fn takes_loans(&self) -> bool {
+        let is_plain = |record: &BufferRecord| record.access != Access::InOut as u32;
+        self.direct.is_some() && self.buffers.iter().all(is_plain)
     }
 
     /// The registration for calls of this form.
