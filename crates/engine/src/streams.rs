@@ -160,8 +160,7 @@ impl StreamsState {
     fn open(context: &Context, sequence: u64, call: Signature) -> Result<StreamsState, Error> {
         let word = &context.state.exchange_line.streams;
         if context.rank == 0 {
-            let needed = RingSet::bytes(context.size());
-            let place = context.member.allocate_shared(needed).map_or(NO_MEMORY, |at| at.0);
+            let place = StreamsState::allocate(context).map_or(NO_MEMORY, |at| at.0);
             // Release: pairs with the Acquire below: the rings are zeroed.
             word.store(place, Ordering::Release);
             context.wake_sleepers();
@@ -183,6 +182,22 @@ impl StreamsState {
             NO_MEMORY => Ok(StreamsState::Missing),
             at => RingSet::open(context, Offset(at)).map(StreamsState::Ready),
         }
+    }
+
+    /// Allocates the memory of the rings. Returns `None` if that would leave too little memory for
+    /// everything else: a program may have many communicators, and without rings their collectives
+    /// are staged.
+    fn allocate(context: &Context) -> Option<Offset> {
+        let arena = context.member.arena();
+        let at = context.member.allocate_shared(RingSet::bytes(context.size())).ok()?;
+        // The last quarter is for buffers and staging. Tested after the allocation, which first
+        // frees what other communicators have released.
+        if arena.used() > arena.capacity() / 4 * 3 {
+            // The call fails only for memory of another arena, which cannot occur here.
+            let _ = arena.free(at);
+            return None;
+        }
+        Some(at)
     }
 
     /// Releases the memory of the rings.

@@ -14,9 +14,13 @@ const BLOCKS: [usize; 3] = [5000, 33_001, 300_000];
 
 /// Runs on so many ranks, each of which takes itself to have a core.
 fn ranks(count: u32, body: impl Fn(&Arc<Communicator>) -> Result<(), Error> + Sync) {
-    let options = JobOptions { cores: 16, ..JobOptions::new(count, EngineKind::Peers) };
-    let node = Node::create(&options).expect("a node");
-    let members: Vec<_> = (0..count).map(|rank| node.join(rank).expect("a member")).collect();
+    ranks_of(&JobOptions { cores: 16, ..JobOptions::new(count, EngineKind::Peers) }, body);
+}
+
+fn ranks_of(options: &JobOptions, body: impl Fn(&Arc<Communicator>) -> Result<(), Error> + Sync) {
+    let node = Node::create(options).expect("a node");
+    let members: Vec<_> =
+        (0..options.ranks).map(|rank| node.join(rank).expect("a member")).collect();
     std::thread::scope(|scope| {
         let body = &body;
         let run = |member| scope.spawn(move || body(&Communicator::world(Arc::new(member))?));
@@ -199,6 +203,36 @@ fn a_block_of_another_length_is_an_error_of_its_receiver_alone() {
                 exchange_of(communicator, |_, _| 9, |_, _| 9)?;
             }
         }
+        Ok(())
+    });
+}
+
+#[test]
+fn streams_of_many_communicators_leave_memory() {
+    const ARENA_BYTES: u64 = 32 << 20;
+    let options =
+        JobOptions { cores: 16, arena_bytes: ARENA_BYTES, ..JobOptions::new(2, EngineKind::Peers) };
+    ranks_of(&options, |world| {
+        let mut communicators = Vec::new();
+        let mut streamed = 0;
+        for _ in 0..12 {
+            let communicator = world.split(Some(0), 0)?.expect("all ranks have the colour");
+            let blocks = VariableBlocks::new([8; 2], [8; 2]);
+            let collective = FlatCollective {
+                blocks: Some(Arc::new(blocks)),
+                ..FlatCollective::new(
+                    Pattern::Exchange,
+                    0,
+                    Signature::new(CallKind::Alltoallv, 0, 0),
+                )
+            };
+            let input = BlockingInput::Apart(&[1; 16]);
+            let outcome = communicator.stream(&collective, input, &mut [0; 16]);
+            streamed += u32::from(outcome.transpose()?.is_some());
+            communicators.push(communicator);
+        }
+        assert!((1..12).contains(&streamed), "{streamed} communicators stream");
+        world.allocate(ARENA_BYTES / 5)?;
         Ok(())
     });
 }
