@@ -199,8 +199,8 @@ fn run(
         if turn.had_events {
             idle.record_event(time);
         }
-        if turn.has_ended_runs {
-            idle.record_end(time);
+        if turn.has_released_ranks {
+            idle.record_release(time);
         }
         refused.store(state.refused(), Ordering::Relaxed);
         if state.is_over() {

@@ -38,8 +38,8 @@ impl IdleState {
         self.poll_until = now.saturating_add(POLLING_NS);
     }
 
-    /// Records that a run has ended for its rank, which stops polling.
-    pub(super) fn record_end(&mut self, now: u64) {
+    /// Records that a run has ended for a rank that polled for it.
+    pub(super) fn record_release(&mut self, now: u64) {
         self.linger_until = now.saturating_add(LINGER_NS);
     }
 
@@ -73,7 +73,7 @@ mod tests {
     fn the_agent_does_not_yield_to_a_rank_whose_run_has_ended() {
         let mut idle = IdleState::default();
         idle.record_event(7);
-        idle.record_end(7);
+        idle.record_release(7);
         assert_eq!(idle.mode(8, true), IdleMode::Poll);
         assert_eq!(idle.mode(7 + LINGER_NS, false), IdleMode::Sleep);
     }

@@ -34,8 +34,8 @@ pub(crate) struct AgentState {
 pub(crate) struct Turn {
     /// True if something had arrived or was submitted.
     pub(crate) had_events: bool,
-    /// True if runs have ended for their ranks.
-    pub(crate) has_ended_runs: bool,
+    /// True if runs have ended for ranks that poll for that.
+    pub(crate) has_released_ranks: bool,
 }
 
 impl AgentState {
@@ -90,9 +90,8 @@ impl AgentState {
         self.table.settle();
         // All sends of this turn leave before ranks are woken: other nodes wait for the messages.
         self.transport().flush();
-        let has_ended_runs = !self.table.ended.is_empty();
-        self.complete_runs();
-        Turn { had_events, has_ended_runs }
+        let has_released_ranks = self.complete_runs();
+        Turn { had_events, has_released_ranks }
     }
 
     pub(crate) fn next_timer(&self) -> Option<u64> {
@@ -214,7 +213,9 @@ impl AgentState {
 
     /// Completes the runs that have ended for their ranks. This follows the sends of the same
     /// wake-up, because waking a rank takes time and other nodes wait for the messages.
-    pub(crate) fn complete_runs(&mut self) {
+    /// Returns true if a rank polls for one of them.
+    pub(crate) fn complete_runs(&mut self) -> bool {
+        let mut has_released_ranks = false;
         let mut ended = std::mem::take(&mut self.table.ended);
         for run in ended.drain(..) {
             let Some(location) = self.locations.remove(&run.key) else { continue };
@@ -226,12 +227,14 @@ impl AgentState {
             if let Some(interpreter) = run.interpreter {
                 session.finish_run(&run.schedule, location, interpreter, has_results);
             }
+            has_released_ranks |= session.is_polling();
             session.complete(location, &run.outcome);
             // Only after the completion: as long as the run counts, the session stays open.
             session.count_end(location);
         }
         self.table.ended = ended;
         self.close_sessions();
+        has_released_ranks
     }
 
     /// Processes an arrival of the transport.
