@@ -13,7 +13,7 @@ from pathlib import Path
 from . import installation, machine
 from .main import Progress, interrupt
 from .options import positive
-from .places import BENCH, BUILD, RESULTS, ROOT, Trouble, release
+from .places import BENCH, BUILD, LOOPS, RESULTS, ROOT, Trouble, release
 from .processes import Failed, output, run
 
 ENTER = BENCH / "harness" / "enter"
@@ -21,6 +21,12 @@ PEERS = ("mpich", "openmpi")
 # What is compared with the peers: the claim's name, what it must reach beside the best of them.
 AGAINST_PEERS = {"barrier": 0.6, "exchange under computation, exposed": 0.2}
 LIMIT_S = 60
+# Blocking collectives, as the programs of bench/c and bench/loops take them: operation, bytes, no computation.
+COLLECTIVES = ["barrier:0:0"] + [f"{operation}:{size}:0" for operation in ("allreduce", "alltoall", "bcast") for size in (8, 1024, 65536, 1 << 20)]
+# Milliseconds of each of them in a round.
+BUDGET_MS = 40
+# tradewind's backends of blocking collectives: the value of TRADEWIND_INTERNODE.
+BLOCKING = ("direct", "agent")
 
 
 def read(arguments):
@@ -43,11 +49,13 @@ def build(say):
     say("building")
     for peer in PEERS:
         compiler = installation.environment(peer) / "bin" / "mpicc"
-        command = [compiler, *installation.FLAGS, BENCH / "c" / "nodes.c", "-o", BUILD / f"nodes.{peer}"]
         BUILD.mkdir(parents=True, exist_ok=True)
-        installation.checked(command, f"compiling nodes.c with {peer}'s mpicc", "This is a fault of bench/c.")
+        for program in ("nodes", "blocking"):
+            command = [compiler, *installation.FLAGS, BENCH / "c" / f"{program}.c", "-o", BUILD / f"{program}.{peer}"]
+            installation.checked(command, f"compiling {program}.c with {peer}'s mpicc", "This is a fault of bench/c.")
     cargo = ["cargo", "build", "--release", "--quiet"]
     installation.checked([*cargo, "-p", "tradewind-cli"], "building tradewind", "See what cargo says.", cwd=ROOT)
+    installation.checked(cargo, "building bench/loops", "See what cargo says.", cwd=LOOPS)
     nodes = [*cargo, "-p", "tradewind-virtual-nodes", "--example", "nodes"]
     installation.checked(nodes, "building the nodes", "See what cargo says.", cwd=ROOT)
 
@@ -75,14 +83,13 @@ def cores(place, options):
     return str(place["core"]) if options.receiver_core else f"0-{machine.cores() - 1}"
 
 
-def commands(places, folder, options):
-    """The command line of each way to run a peer, by name."""
+def launchers(places, folder, options):
+    """The command line in front of a program, for each way to start a peer's, by name."""
     nodes_file, count = folder / "nodes", len(places)
     nodes_file.write_text("".join(f"{place['address']}\n" for place in places))
     device, first = places[0]["interface"], places[0]
     # Open MPI starts the ranks of its own node without `enter`.
     inside = ["taskset", "--cpu-list", cores(first, options), "nsenter", f"--net={first['namespace']}"]
-    arguments = [str(options.calls), str(options.computation)]
     mpich = [
         *inside, str(installation.environment("mpich") / "bin" / "mpiexec"), "-launcher", "ssh", "-launcher-exec", str(ENTER),
         "-localhost", "no-host-has-this-name", "-iface", device, "-f", str(nodes_file), "-ppn", "1", "-n", str(count),
@@ -98,12 +105,48 @@ def commands(places, folder, options):
     ]
     ucx = ["-genv", "UCX_TLS", "tcp,self", "-genv", "UCX_NET_DEVICES", device]
     ofi = ["-genv", "MPIR_CVAR_CH4_NETMOD", "ofi", "-genv", "FI_PROVIDER", "tcp", "-genv", "FI_TCP_IFACE", device]
-    program = {peer: [str(BUILD / f"nodes.{peer}"), *arguments] for peer in PEERS}
-    return {
-        "mpich, ucx": [*mpich, *ucx, *program["mpich"]],
-        "mpich, ofi": [*mpich, *ofi, *program["mpich"]],
-        "openmpi": [*openmpi, *program["openmpi"]],
-    }
+    return {"mpich": mpich, "mpich, ucx": [*mpich, *ucx], "mpich, ofi": [*mpich, *ofi], "openmpi": openmpi}
+
+
+def commands(places, folder, options):
+    """The command line of each way to run a peer, by name."""
+    started = launchers(places, folder, options)
+    arguments = [str(options.calls), str(options.computation)]
+    return {name: [*launcher, program_of(name, "nodes"), *arguments] for name, launcher in started.items() if name != "mpich"}
+
+
+def program_of(contender, program):
+    """The program of a peer."""
+    return str(BUILD / f"{program}.{contender.partition(',')[0]}")
+
+
+def collective_commands(places, folder, options, number):
+    """The command line of each contender's blocking collectives in a round, by name."""
+    started = launchers(places, folder, options)
+    arguments = [str(BUDGET_MS), str(number), "10", *COLLECTIVES]
+    found = {name: [*launcher, program_of(name, "blocking"), *arguments] for name, launcher in started.items() if name != "mpich"}
+    for backend in BLOCKING:
+        variables = {"TRADEWIND_COMMAND": release(ROOT) / "tradewind", "TRADEWIND_INTERNODE": backend, "TRADEWIND_DECISIONS": ""}
+        settings = [word for name, value in variables.items() for word in ("-genv", name, str(value))]
+        found[backend] = [*started["mpich"], *settings, str(release(LOOPS) / "loops"), "blocking", "private", *arguments]
+    return found
+
+
+def measure_collectives(places, folder, options, table, say):
+    """All rounds of the blocking collectives: values by contender, then by collective; and what failed."""
+    values, failures = {}, {}
+    for number in range(options.rounds):
+        say(f"blocking collectives, round {number + 1} of {options.rounds}")
+        for contender, command in collective_commands(places, folder, options, number).items():
+            try:
+                found = run(command, {"TRADEWIND_BENCH_NODES": str(table)}, LIMIT_S)
+            except Failed as failure:
+                failures[f"{contender}, blocking collectives"] = str(failure)
+                continue
+            for line in found:
+                key = line["op"] + (f", {line['bytes']} bytes" if line["bytes"] else "")
+                values.setdefault(contender, {}).setdefault(key, []).append(line["blocking_us"][0])
+    return values, failures
 
 
 def own_command(options):
@@ -143,7 +186,8 @@ def measure(options, say):
                     value = line["value"] if "value" in line else line["median"]
                     key = line["what"] if not line.get("bytes", 0) or line["bytes"] == 8 else f"{line['what']}, {line['bytes']} bytes"
                     values.setdefault(engine, {}).setdefault(key, []).append(value)
-    return values, failures
+        collectives, failed = measure_collectives(places, Path(name), options, table, say)
+    return values, collectives, {**failures, **failed}
 
 
 def middle(values, engine, what):
@@ -152,7 +196,24 @@ def middle(values, engine, what):
     return statistics.median(found) if found else None
 
 
-def report(values, failures, options, described):
+def collective_table(values):
+    """The blocking collectives beside the best peer of each, as lines."""
+    names = [*(name for name in values if name not in BLOCKING), *(name for name in BLOCKING if name in values)]
+    lines = ["", "| blocking, µs a call | " + " | ".join(names) + " | direct / best MPI |", "|---|" + "---|" * (len(names) + 1)]
+    for what in dict.fromkeys(what for contender in values.values() for what in contender):
+        cells = []
+        for name in names:
+            found = values[name].get(what)
+            cells.append(f"{statistics.median(found):.1f} [{min(found):.1f}, {max(found):.1f}]" if found else "–")
+        theirs = [middle(values, name, what) for name in names if name.startswith(PEERS)]
+        theirs = [value for value in theirs if value]
+        ours = middle(values, "direct", what)
+        cells.append(f"{ours / min(theirs):.2f}" if ours and theirs else "–")
+        lines.append(f"| {what} | " + " | ".join(cells) + " |")
+    return lines
+
+
+def report(values, collectives, failures, options, described):
     """The tables, as text."""
     names = list(values)
     whats = list(dict.fromkeys(what for engine in values.values() for what in engine))
@@ -184,6 +245,7 @@ def report(values, failures, options, described):
         ours, theirs = middle(values, "kernel", what), middle(values, "agent", what)
         if ours is not None and theirs:
             lines.append(f"| agent: {what} | ≤ {reach} | {ours / theirs:.3f} | {'yes' if ours / theirs <= reach else 'no'} |")
+    lines += collective_table(collectives)
     lines += [f"\n{contender} failed: {why}" for contender, why in failures.items()]
     return "\n".join(lines) + "\n"
 
@@ -196,17 +258,17 @@ def main(arguments):
         if not options.skip_build:
             build(say)
         described = machine.describe(PEERS)
-        values, failures = measure(options, say)
+        values, collectives, failures = measure(options, say)
     except Trouble as trouble:
         print(f"bench/nodes: {trouble}", file=sys.stderr)
         return 1
     except KeyboardInterrupt:
         return 130
-    text = report(values, failures, options, described)
+    text = report(values, collectives, failures, options, described)
     RESULTS.mkdir(parents=True, exist_ok=True)
     way = "receiver-core" if options.receiver_core else "sender-call"
     stem = f"{described['fingerprint']}-{options.nodes}-nodes-{way}-{described['date'][:16].replace(' ', 'T').replace(':', '')}"
-    everything = {"machine": described, "options": vars(options), "values": values, "failures": failures}
+    everything = {"machine": described, "options": vars(options), "values": values, "collectives": collectives, "failures": failures}
     (RESULTS / f"{stem}.json").write_text(json.dumps(everything, indent=1) + "\n")
     (RESULTS / f"{stem}.md").write_text(text)
     print(text)
