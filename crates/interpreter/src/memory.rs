@@ -5,6 +5,10 @@ use goal::arithmetic::{
     Arithmetic, ArithmeticError, DataType, apply, apply_in_place_left, apply_in_place_right,
 };
 use goal::schedule::{BlockRecord, common_pieces};
+use std::ops::Range;
+
+/// Bytes of a piece of a long copy.
+const PIECE: usize = 16 << 10;
 
 /// The user buffers in their order, then the scratchpad.
 #[derive(Debug, Default)]
@@ -27,6 +31,11 @@ struct MemoryRange {
 impl MemoryRange {
     fn end(self) -> usize {
         self.start + self.length
+    }
+
+    /// A part of the range, counted from its start.
+    fn part(self, part: Range<usize>) -> MemoryRange {
+        MemoryRange { start: self.start + part.start, length: part.len(), ..self }
     }
 
     fn overlaps(self, other: MemoryRange) -> bool {
@@ -56,11 +65,23 @@ impl RunMemory {
     /// Appends the bytes of all blocks.
     pub(crate) fn gather(&self, blocks: &[BlockRecord], into: &mut Vec<u8>) {
         for block in blocks {
-            let range = self.range(block);
-            match self.external.iter().find(|(space, _)| *space == range.space) {
-                Some((_, buffer)) => buffer.read(block.offset..block.offset + block.length, into),
-                None => into.extend_from_slice(self.bytes(range)),
-            }
+            self.append(self.range(block), into);
+        }
+    }
+
+    /// Appends the bytes of a range.
+    fn append(&self, range: MemoryRange, into: &mut Vec<u8>) {
+        match self.external.iter().find(|(space, _)| *space == range.space) {
+            Some((_, buffer)) => buffer.read(range.start as u64..range.end() as u64, into),
+            None => into.extend_from_slice(self.bytes(range)),
+        }
+    }
+
+    /// Writes `bytes` to a range of the same length.
+    fn write(&mut self, range: MemoryRange, bytes: &[u8]) {
+        match self.external.iter_mut().find(|(space, _)| *space == range.space) {
+            Some((_, buffer)) => buffer.write(range.start as u64, bytes),
+            None => self.spaces[range.space][range.start..range.end()].copy_from_slice(bytes),
         }
     }
 
@@ -69,10 +90,7 @@ impl RunMemory {
         for block in blocks {
             let range = self.range(block);
             let (part, rest) = bytes.split_at(range.length);
-            match self.external.iter_mut().find(|(space, _)| *space == range.space) {
-                Some((_, buffer)) => buffer.write(block.offset, part),
-                None => self.spaces[range.space][range.start..range.end()].copy_from_slice(part),
-            }
+            self.write(range, part);
             bytes = rest;
         }
     }
@@ -109,15 +127,16 @@ impl RunMemory {
         if !is_external(from) && !is_external(to) {
             return false;
         }
-        // Through memory of this process: each side may be a buffer that offers copies only.
-        let mut bytes = Vec::with_capacity(from.length);
-        match self.external.iter().find(|(space, _)| *space == from.space) {
-            Some((_, buffer)) => buffer.read(from.start as u64..from.end() as u64, &mut bytes),
-            None => bytes.extend_from_slice(self.bytes(from)),
-        }
-        match self.external.iter_mut().find(|(space, _)| *space == to.space) {
-            Some((_, buffer)) => buffer.write(to.start as u64, &bytes),
-            None => self.spaces[to.space][to.start..to.end()].copy_from_slice(&bytes),
+        // Through memory of this process, because each side may be a buffer that offers copies only,
+        // in pieces that stay in the cache. The ranges of a valid schedule do not overlap.
+        let mut bytes = Vec::with_capacity(from.length.min(PIECE));
+        let mut done = 0;
+        while done < from.length {
+            let end = from.length.min(done + PIECE);
+            bytes.clear();
+            self.append(from.part(done..end), &mut bytes);
+            self.write(to.part(done..end), &bytes);
+            done = end;
         }
         true
     }

@@ -468,3 +468,27 @@ fn borrowed_buffers_are_used_in_place() {
     assert_eq!(input.bytes().as_slice(), b"eastward");
     interpreter.start(vec![vec![0; 8], vec![0; 8], vec![0; 4]], 0).expect("no buffer is borrowed");
 }
+
+#[test]
+fn long_copies_between_borrowed_buffers_are_complete() {
+    const BYTES: u64 = 40_001;
+    let mut graph = Graph::new(0, 1);
+    let input = graph.buffer(Access::Input, BYTES);
+    let output = graph.buffer(Access::InOut, BYTES + 7);
+    let own = graph.buffer(Access::Output, BYTES);
+    let first = graph.copy(input, output.part(7, BYTES));
+    let second = graph.copy(output.part(3, BYTES), own);
+    graph.requires(second, first);
+    let mut interpreter = interpreter(&graph, Limits::new(16 << 10));
+    let given: Vec<u8> = (0..BYTES).map(|byte| (byte % 251) as u8).collect();
+    let input = SharedBuffer(Arc::new(Mutex::new(given.clone())));
+    let output = SharedBuffer(Arc::new(Mutex::new(vec![255; BYTES as usize + 7])));
+    for (number, lent) in [(0, &input), (1, &output)] {
+        interpreter.borrow_buffer(number, Box::new(lent.clone())).expect("only copies touch it");
+    }
+    interpreter.start(vec![vec![], vec![], vec![0; BYTES as usize]], 0).expect("two are borrowed");
+    let own = interpreter.reset().remove(2);
+    assert_eq!(own[..4], [255; 4]);
+    assert_eq!(own[4..], given[..BYTES as usize - 4]);
+    assert_eq!(output.bytes()[7..], given);
+}
