@@ -15,8 +15,8 @@ use std::time::{Duration, Instant};
 
 /// Time for which a thread polls before it sleeps.
 const POLLING_TIME: Duration = Duration::from_micros(500);
-/// Number of polls without yielding, about the time of a message.
-const EAGER_POLLS: u32 = 20;
+/// Number of polls without yielding. Ranks may share their core.
+const EAGER_POLLS: u32 = 2;
 
 /// The runs of one rank, and its connections.
 #[derive(Debug)]
