@@ -20,6 +20,7 @@
 //! | make the common side of a store-load protocol free of fences | [`fence`] |
 //! | watch other processes, bind threads to cores | [`process`] |
 //! | copy to and from the private memory of another process | [`process_memory`] |
+//! | divide such a copy between both processes | [`part_claims`] |
 //! | identify processes in shared memory and see that they live | [`liveness`] |
 //! | record the processes that use an object | [`process_table`] |
 //! | pass descriptors between processes | [`broker`] |
@@ -68,6 +69,7 @@ pub mod mapped;
 pub mod memory;
 pub mod object;
 pub mod owned;
+pub mod part_claims;
 pub mod prefetch;
 pub mod process;
 pub mod process_memory;

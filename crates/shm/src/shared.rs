@@ -1,6 +1,7 @@
 //! Types that may lie in shared memory: [`Shared`], and [`SharedBytes`] for payloads inside them.
 
 use crate::completion::Completion;
+use crate::part_claims::PartClaims;
 use crate::sync::{
     AtomicI8, AtomicI16, AtomicI32, AtomicI64, AtomicIsize, AtomicU8, AtomicU16, AtomicU32,
     AtomicU64, AtomicUsize,
@@ -66,6 +67,9 @@ atomics_are_shared!(
 
 // SAFETY: a transparent wrapper of an `AtomicU32`; its methods accept any value.
 unsafe impl Shared for Completion {}
+
+// SAFETY: `repr(C)`, two atomics, no padding; its methods accept any values.
+unsafe impl Shared for PartClaims {}
 
 // SAFETY: an array adds no bytes of its own to those of its elements.
 unsafe impl<T: Shared, const N: usize> Shared for [T; N] {}

@@ -7,6 +7,7 @@ use shm::arena::Arena;
 use shm::liveness::ProcessWatch;
 use shm::memory::{Purpose, SegmentMemory};
 use shm::object::{CreateError, Label, Object, ObjectHeader};
+use shm::part_claims::PartClaims;
 use shm::prefetch::populate;
 use shm::process_table::{End, EndHolder, Ends};
 use shm::segment::{Offset, Segment, SegmentError};
@@ -52,10 +53,8 @@ shm::shared_lines! {
     pub(super) struct SharedTransfer {
         /// `number of the transfer << 3 | state`
         pub(super) state: AtomicU64,
-        /// Index of the first unclaimed part.
-        pub(super) next: AtomicU64,
-        /// Number of completed parts, and a bit for a part that could not be copied.
-        pub(super) done: AtomicU64,
+        /// Parts of a copy that both ends make.
+        pub(super) parts: PartClaims,
         /// Address of the receiver's buffer in its own memory.
         pub(super) target: AtomicU64,
     }

@@ -229,7 +229,8 @@ impl Receiver {
             memory.wakeup(End::Sender).notify();
             let process = self.access.peer(memory).ok();
             let copied = process.map_or(Ok(()), |process| {
-                transfer.copy_parts(bytes, |start, count| {
+                transfer.parts.copy_parts(bytes, |part| {
+                    let (start, count) = (part.start, part.end - part.start);
                     // SAFETY: the part lies in `buffer`, which is borrowed exclusively, and no
                     // other part overlaps it: the sender, which writes into the buffer too, claims
                     // its parts from the same counter.
@@ -243,8 +244,8 @@ impl Receiver {
             memory.wakeup(End::Sender).notify();
             // The sender may write into the buffer until all parts are done, so this returns only
             // when they are, or when the sender is dead.
-            let all =
-                memory.wait(End::Receiver, &mut self.watch, None, || transfer.progress(bytes))?;
+            let all = memory
+                .wait(End::Receiver, &mut self.watch, None, || transfer.parts.outcome(bytes))?;
             transfer.finish(number);
             copied.and(if all { Ok(true) } else { Err(BulkError::Corrupt { link }) })
         } else {

@@ -170,7 +170,8 @@ impl Sender {
         if let Ok(process) = self.access.peer(memory) {
             // Relaxed: the state, loaded with Acquire when the receiver joined, published it.
             let target = shared.target.load(Ordering::Relaxed);
-            let copied = shared.copy_parts(length, |start, count| {
+            let copied = shared.parts.copy_parts(length, |part| {
+                let (start, count) = (part.start, part.end - part.start);
                 let part = &bytes[start as usize..(start + count) as usize];
                 // SAFETY: the probe has verified that this number is the process at the other end.
                 // That process has joined this transfer with a buffer of this length at `target`,
@@ -183,7 +184,8 @@ impl Sender {
             copied?;
         }
         // The receiver reads from `bytes` until then, so the deadline no longer applies.
-        let all = memory.wait(End::Sender, &mut self.watch, None, || shared.progress(length))?;
+        let all =
+            memory.wait(End::Sender, &mut self.watch, None, || shared.parts.outcome(length))?;
         if all { Ok(()) } else { Err(BulkError::Corrupt { link }) }
     }
 

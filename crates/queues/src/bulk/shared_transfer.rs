@@ -3,8 +3,8 @@
 //!
 //! A transfer between two private memories is divided into parts, and both processes copy parts
 //! concurrently: the receiver reads from the sender's memory, the sender writes into the
-//! receiver's. If only one of them has the permission, it copies all parts. Both claim parts from
-//! one counter, so that an end without other work takes the larger share.
+//! receiver's ([`PartClaims`](shm::part_claims::PartClaims)). If only one of them has the
+//! permission, it copies all parts.
 //!
 //! ```text
 //!            sender: offer          receiver: join           receiver: finish
@@ -29,15 +29,6 @@ pub(super) enum TransferState {
     Withdrawn = 4,
 }
 
-/// Bit beside the count of completed parts: a part could not be copied.
-const FAILED: u64 = 1 << 63;
-
-/// Returns the size of a part in bytes: about an eighth of the message, so that both ends finish at
-/// about the same time, but large enough to amortize a system call.
-pub(super) fn part_bytes(bytes: u64) -> u64 {
-    (bytes / 8).next_multiple_of(4096).clamp(32 << 10, 256 << 10)
-}
-
 impl SharedTransfer {
     fn word(number: u64, state: TransferState) -> u64 {
         number << 3 | state as u64
@@ -56,10 +47,8 @@ impl SharedTransfer {
 
     /// Offers a transfer. Called by the sender when the previous one is over.
     pub(super) fn offer(&self, number: u64) {
-        // Relaxed: the store of the state publishes both.
-        self.next.store(0, Ordering::Relaxed);
-        self.done.store(0, Ordering::Relaxed);
-        // Release: pairs with the Acquire in `join`.
+        self.parts.reset();
+        // Release: publishes the reset, and pairs with the Acquire in `join`.
         self.state.store(Self::word(number, TransferState::Offered), Ordering::Release);
     }
 
@@ -100,42 +89,5 @@ impl SharedTransfer {
     pub(super) fn is(&self, number: u64, state: TransferState) -> bool {
         // Acquire: pairs with the Release half of `change`, and with `finish`.
         self.state.load(Ordering::Acquire) == Self::word(number, state)
-    }
-
-    /// Claims parts of a transfer of `bytes` bytes and passes the start and length of each to
-    /// `copy`, until all are claimed. After a failure the remaining parts are claimed without a
-    /// copy, so that the transfer ends for both processes.
-    pub(super) fn copy_parts<E>(
-        &self,
-        bytes: u64,
-        mut copy: impl FnMut(u64, u64) -> Result<(), E>,
-    ) -> Result<(), E> {
-        let size = part_bytes(bytes);
-        let mut outcome = Ok(());
-        loop {
-            // Relaxed: the counter only makes claims exclusive. Both ends have seen each other's
-            // addresses since `join`.
-            let part = self.next.fetch_add(1, Ordering::Relaxed);
-            let Some(start) = part.checked_mul(size).filter(|&start| start < bytes) else {
-                return outcome;
-            };
-            if outcome.is_ok() {
-                outcome = copy(start, size.min(bytes - start));
-            }
-            if outcome.is_err() {
-                // Relaxed: the addition below publishes it.
-                self.done.fetch_or(FAILED, Ordering::Relaxed);
-            }
-            // Release: pairs with the Acquire in `progress`. This end has made its last access to
-            // the part.
-            self.done.fetch_add(1, Ordering::Release);
-        }
-    }
-
-    /// Returns a value when no process accesses any part any more: true if all were copied.
-    pub(super) fn progress(&self, bytes: u64) -> Option<bool> {
-        // Acquire: pairs with the Release in `copy_parts`.
-        let done = self.done.load(Ordering::Acquire);
-        (done & !FAILED >= bytes.div_ceil(part_bytes(bytes))).then_some(done & FAILED == 0)
     }
 }

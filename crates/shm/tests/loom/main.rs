@@ -1,4 +1,4 @@
-//! Loom models of the completion word, the wake-up word and the bias of a mutex: every interleaving
+//! Loom models of the completion word, the wake-up word, shared copies and the bias of a mutex: every interleaving
 //! up to a bound on preemptions, on the source files that run in production. A lost wake-up shows as
 //! a deadlock, which loom reports.
 
@@ -91,6 +91,14 @@ mod biases;
 )]
 mod completion;
 mod completions;
+#[path = "../../src/part_claims.rs"]
+#[allow(
+    dead_code,
+    unreachable_pub,
+    reason = "the file is a library module; the models below use parts of it"
+)]
+mod part_claims;
+mod shared_copies;
 #[path = "../../src/wakeup.rs"]
 #[allow(
     dead_code,
