@@ -11,6 +11,7 @@ use crate::state::{CommunicatorState, EXCHANGE_WORDS, SleepersLine};
 use crate::trace::Trace;
 use shm::futex;
 use shm::mapped::Mapped;
+use shm::process::{ProcessError, ProcessHandle};
 use shm::segment::Offset;
 use shm::sync::{AtomicU64, Ordering};
 use std::collections::BTreeSet;
@@ -88,6 +89,23 @@ impl Context {
     #[inline]
     pub(crate) fn size(&self) -> u32 {
         self.members.len() as u32
+    }
+
+    /// Returns the process of a rank of the communicator.
+    pub(crate) fn process_of(&self, rank: u32) -> u32 {
+        self.members.get(rank as usize).map_or(0, |member| self.member.node().process_of(*member))
+    }
+
+    /// Returns whether the process of a rank has ended, or the rank has left the job.
+    pub(crate) fn has_ended(&self, rank: u32) -> bool {
+        let exit =
+            self.members.get(rank as usize).map(|member| self.member.node().exit_of(*member));
+        // The node service, which records exits, may itself have ended.
+        let has_exited = || match ProcessHandle::open(self.process_of(rank)) {
+            Ok(process) => process.has_exited(),
+            Err(error) => matches!(error, ProcessError::NoSuchProcess { .. }),
+        };
+        exit.flatten().is_some() || has_exited()
     }
 
     /// Takes the next sequence number and records the call in the journal.

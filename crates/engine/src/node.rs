@@ -48,6 +48,8 @@ shm::shared_lines! {
         /// 1 if operations of kind `calc` end immediately instead of spinning.
         skip_calc: AtomicU32,
         eager_limit: AtomicU64,
+        /// Length from which one copy is made between private memories; `u64::MAX` for none.
+        single_copy: AtomicU64,
         /// Offset and length of the encoded decisions; length 0 if there are none.
         decisions_at: AtomicU64,
         decisions_bytes: AtomicU64,
@@ -98,6 +100,7 @@ pub struct Node {
     cores: u32,
     skip_calc: bool,
     eager_limit: u64,
+    single_copy: u64,
     world_state: Offset,
 }
 
@@ -137,6 +140,8 @@ impl Node {
         header.cores.store(options.cores, Ordering::Relaxed);
         header.skip_calc.store(u32::from(options.skip_calc), Ordering::Relaxed);
         header.eager_limit.store(options.eager_limit, Ordering::Relaxed);
+        let single_copy = options.single_copy.unwrap_or_else(measured_single_copy);
+        header.single_copy.store(single_copy, Ordering::Relaxed);
         header.service.store(std::process::id(), Ordering::Relaxed);
         // Release: pairs with the Acquire in `open`: a process that sees the magic number sees the
         // fields above.
@@ -180,6 +185,7 @@ impl Node {
             cores: header.cores.load(Ordering::Relaxed),
             skip_calc: header.skip_calc.load(Ordering::Relaxed) != 0,
             eager_limit: header.eager_limit.load(Ordering::Relaxed),
+            single_copy: header.single_copy.load(Ordering::Relaxed),
             world_state: world_state(ranks),
             // SAFETY: the engine is the protocol: operations start when their counters say so, in
             // graphs that the checker has found free of races, and slots are used again when every
@@ -213,6 +219,12 @@ impl Node {
     /// Returns the length of the longest eager message of a schedule, in bytes.
     pub fn eager_limit(&self) -> u64 {
         self.eager_limit
+    }
+
+    /// Returns the length in bytes from which a rank reads another rank's private memory itself;
+    /// `u64::MAX` if it never does.
+    pub(crate) fn single_copy(&self) -> u64 {
+        self.single_copy
     }
 
     /// Returns the decisions that the creator of the job read: the same bytes for every rank.
@@ -364,6 +376,13 @@ impl Node {
             shm::process::state(process).is_ok_and(|state| state == ProcessState::Stopped);
         Straggler { rank, process, stopped }
     }
+}
+
+/// Returns the length from which one copy is faster than two, by a measurement.
+fn measured_single_copy() -> u64 {
+    /// Two copies through a ring that stays in the caches are faster below, on all machines seen.
+    const SHORTEST: u64 = 32 << 10;
+    if shm::process_memory::is_fast() { SHORTEST } else { u64::MAX }
 }
 
 /// Returns the offset of a rank's doorbell. The doorbells follow the rank lines.

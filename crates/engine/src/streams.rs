@@ -17,6 +17,8 @@
 //! Every piece states the length of its message. A receiver that expects another length takes the
 //! message all the same and reports the difference, so both ends stay at the same piece.
 
+mod message;
+mod piece_mover;
 mod ring;
 mod ring_set;
 mod route;
@@ -83,6 +85,8 @@ impl StreamsState {
     ) -> Option<Outcome> {
         // Results must not overwrite bytes that are still to be sent.
         let mut scratch = Vec::new();
+        // In the memory of the result the own block is where it belongs.
+        let keeps_own = matches!(input, BlockingInput::Apart(_));
         let input = match input {
             BlockingInput::Apart(bytes) => bytes,
             BlockingInput::InOutput(range) => {
@@ -93,7 +97,7 @@ impl StreamsState {
         };
         let ranks = (context.rank, context.size());
         let outcome = self.run_transfer(context, (sequence, call), |transfer| {
-            route::fill(transfer, collective, ranks, input, memory)
+            route::fill(transfer, collective, ranks, (input, keeps_own), memory)
         });
         if scratch.capacity() != 0 {
             self.keep_scratch(scratch);
@@ -252,7 +256,7 @@ mod tests {
         // Shorter than what has arrived before.
         for bytes in [BYTES, 4000] {
             let message = StreamedMessage::new(bytes, 0, 0);
-            ring.write(&[1; 8 << 10], message, transfer::call_tag(0, call)).expect("space");
+            ring.write(&[1; 8 << 10], message, piece_mover::call_tag(0, call)).expect("space");
         }
         let collective = FlatCollective::new(Pattern::Broadcast { root: 0 }, BYTES, call);
         let (context, streams) = &mut ranks[1];

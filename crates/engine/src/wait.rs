@@ -36,6 +36,14 @@ impl SpinPolicy {
 }
 
 impl SpinPolicy {
+    /// Returns a policy that polls while another rank, which has a core, copies `bytes` bytes.
+    pub(crate) fn during_copy(self, bytes: u64) -> Self {
+        /// Bytes that a slow copy moves during a poll.
+        const BYTES_A_POLL: u64 = 128;
+        let more = u32::try_from(bytes / BYTES_A_POLL).unwrap_or(u32::MAX);
+        SpinPolicy { polls: self.polls.saturating_add(more), ..self }
+    }
+
     /// Returns the number of retries for an event that takes several polls.
     pub(crate) fn tries(self) -> u32 {
         self.polls / EAGER_POLLS

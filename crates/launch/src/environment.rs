@@ -63,6 +63,8 @@ variables! {
         "Address space of each rank's part of the shared memory, in MiB.";
     EAGER_BYTES = "TRADEWIND_EAGER_BYTES", "number", "4096",
         "Length of the longest message within a node that is sent before its receive is posted, in bytes.";
+    SINGLE_COPY = "TRADEWIND_SINGLE_COPY", "number", "measured when the job starts",
+        "Length in bytes from which a rank of a node reads another rank's private memory itself, in one copy; 0 for never.";
     SERVICE = "TRADEWIND_SERVICE", "name", "set by `tradewind run`",
         "Name of the node service.";
     RANK = "TRADEWIND_RANK", "number", "set by the launcher",
@@ -251,6 +253,16 @@ pub trait Lookup {
     /// Returns an error if the value is no number of bytes.
     fn eager_bytes(&self) -> Result<Option<u64>, LaunchError> {
         self.number_within(EAGER_BYTES, 0..=1 << 30, "a number from 0 to 1073741824")
+    }
+
+    /// Returns the length from which a rank reads another rank's private memory, if it is set;
+    /// `u64::MAX` for never.
+    ///
+    /// # Errors
+    /// Returns an error if the value is no number of bytes.
+    fn single_copy(&self) -> Result<Option<u64>, LaunchError> {
+        let bytes = self.number_within(SINGLE_COPY, 0..=u64::MAX, "a number of bytes, or 0")?;
+        Ok(bytes.map(|bytes| if bytes == 0 { u64::MAX } else { bytes }))
     }
 
     /// Returns the file of decisions: the value of [`DECISIONS`], with an empty value for no file;

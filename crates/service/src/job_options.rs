@@ -32,6 +32,7 @@ pub(crate) fn job_options_from(
     }
     options.arena_bytes = environment.arena_bytes()?.unwrap_or(options.arena_bytes);
     options.eager_limit = environment.eager_bytes()?.unwrap_or(options.eager_limit);
+    options.single_copy = environment.single_copy()?;
     let file = environment.decisions_file();
     options.decisions = file.and_then(|file| Decisions::read(file.path, file.is_named));
     Ok(options)

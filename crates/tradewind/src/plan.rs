@@ -223,20 +223,28 @@ impl<T: Pod> CollectivePlan<TwoBuffers<T>> {
         input: I,
         mut output: O,
     ) -> Result<()> {
-        let shape = self.prepare(&input, &mut output)?;
+        let shape = self.check(&input, &mut output)?;
+        let group = communicator.group();
         let flat = match &self.path {
-            ExecutionPath::Flat(flat) if self.buffers.fold.is_none() => flat,
+            ExecutionPath::Flat(flat) if self.buffers.fold.is_none() => {
+                // A stream copies the own block itself, while the other ranks read theirs.
+                if group.streams(flat)
+                    && let Some(outcome) = self.stream(group, flat, &input, output.bytes())
+                {
+                    return outcome;
+                }
+                flat
+            }
             path if path.lending().is_some() && self.buffers.fold.is_none() => {
+                shape.copy_own(&input, &mut output);
                 return self.run_lent(&input, &mut output);
             }
-            _ => return self.start_and_wait(communicator, input, output),
+            _ => {
+                shape.copy_own(&input, &mut output);
+                return self.start_and_wait(communicator, input, output);
+            }
         };
-        let group = communicator.group();
-        if group.streams(flat)
-            && let Some(outcome) = self.stream(group, flat, &input, output.bytes())
-        {
-            return outcome;
-        }
+        shape.copy_own(&input, &mut output);
         self.run_flat(group, flat, (shape, input, output))
     }
 
@@ -248,7 +256,8 @@ impl<T: Pod> CollectivePlan<TwoBuffers<T>> {
         input: I,
         mut output: O,
     ) -> Result<()> {
-        let shape = self.prepare(&input, &mut output)?;
+        let shape = self.check(&input, &mut output)?;
+        shape.copy_own(&input, &mut output);
         match &self.path {
             ExecutionPath::Flat(flat) => {
                 self.run_flat(communicator.group(), flat, (shape, input, output))
@@ -341,7 +350,7 @@ impl<T: Pod> CollectivePlan<TwoBuffers<T>> {
         input: I,
         mut output: O,
     ) -> Result<Request<'a, (I::Back, O::Back)>> {
-        self.prepare(&input, &mut output)?;
+        self.check(&input, &mut output)?.copy_own(&input, &mut output);
         self.start_prepared(communicator, CallForm::Nonblocking, input, output)
     }
 
@@ -380,10 +389,9 @@ impl<T: Pod> CollectivePlan<TwoBuffers<T>> {
         Ok(Request::new(communicator, started, outputs, (input.into_back(), back)))
     }
 
-    /// Checks the buffers, and copies the rank's own block from the input to the output if the path
-    /// leaves that to the caller.
+    /// Checks the lengths of the buffers.
     #[inline]
-    fn prepare<'i, 'o, I: Input<'i, T>, O: Output<'o, T>>(
+    fn check<'i, 'o, I: Input<'i, T>, O: Output<'o, T>>(
         &self,
         input: &I,
         output: &mut O,
@@ -392,9 +400,6 @@ impl<T: Pod> CollectivePlan<TwoBuffers<T>> {
         let read = input.argument();
         let written = output.argument();
         shape.check(read.map(|read| read.length), written.map(|written| written.length))?;
-        if let (Some(own), Some(_), Some(_)) = (shape.own, read, written) {
-            own.copy(input.bytes(), output.bytes());
-        }
         Ok(shape)
     }
 

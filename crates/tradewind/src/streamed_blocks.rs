@@ -68,15 +68,22 @@ impl<'c> RankBlocks<'c> {
         self.ranges().filter(|(to, _)| *to < rank).for_each(&mut send);
     }
 
-    /// Adds the blocks of `bytes` from other ranks.
+    /// Adds the blocks of `bytes` from other ranks, and the rank's own if there is one.
     #[inline]
-    fn receive<'a>(self, rank: u32, bytes: &'a mut [u8], transfer: &mut Transfer<'a>) {
+    fn receive<'a>(
+        self,
+        (rank, own): (u32, Option<&'a [u8]>),
+        bytes: &'a mut [u8],
+        transfer: &mut Transfer<'a>,
+    ) {
         let mut rest = bytes;
         for (from, range) in self.ranges() {
             let (block, behind) = rest.split_at_mut(range.len());
             rest = behind;
             if from != rank {
                 transfer.receive(from, block);
+            } else if let Some(own) = own {
+                transfer.keep(own, block);
             }
         }
     }
@@ -100,10 +107,16 @@ impl Communicator {
         }
         let sent = input.bytes();
         let blocks = RankBlocks::of::<T>(counts, self.size(), sent.len())?;
-        if !is_in_place {
-            copy_own(sent.get(blocks.range_of(rank)?)?, own)?;
+        let kept = sent.get(blocks.range_of(rank)?)?;
+        if !is_in_place && kept.len() != own.len() {
+            return None;
         }
-        Some(self.stream_blocks(call, |transfer| blocks.send(rank, sent, transfer)))
+        Some(self.stream_blocks(call, |transfer| {
+            blocks.send(rank, sent, transfer);
+            if !is_in_place {
+                transfer.keep(kept, own);
+            }
+        }))
     }
 
     /// Runs a gatherv as a stream. Returns `None`, and does nothing, if an argument does not fit.
@@ -124,10 +137,11 @@ impl Communicator {
         output.argument()?;
         let received = output.bytes();
         let blocks = RankBlocks::of::<T>(counts, self.size(), received.len())?;
-        if !is_in_place {
-            copy_own(own, received.get_mut(blocks.range_of(rank)?)?)?;
+        if !is_in_place && blocks.range_of(rank)?.len() != own.len() {
+            return None;
         }
-        Some(self.stream_blocks(call, |transfer| blocks.receive(rank, received, transfer)))
+        let own = (!is_in_place).then_some(own);
+        Some(self.stream_blocks(call, |transfer| blocks.receive((rank, own), received, transfer)))
     }
 
     /// Runs an alltoallv as a stream. Returns `None`, and does nothing, if an argument does not fit.
@@ -145,10 +159,12 @@ impl Communicator {
         let sent = RankBlocks::of::<T>(sent, self.size(), input.len())?;
         let received = RankBlocks::of::<T>(received, self.size(), output.len())?;
         let own = input.get(sent.range_of(rank)?)?;
-        copy_own(own, output.get_mut(received.range_of(rank)?)?)?;
+        if received.range_of(rank)?.len() != own.len() {
+            return None;
+        }
         Some(self.stream_blocks(call, |transfer| {
             sent.send(rank, input, transfer);
-            received.receive(rank, output, transfer);
+            received.receive((rank, Some(own)), output, transfer);
         }))
     }
 
@@ -170,14 +186,4 @@ impl Communicator {
             None => StreamedCall::NoMemory,
         }
     }
-}
-
-/// Copies the rank's own block, if both buffers have the same length for it.
-#[inline]
-fn copy_own(from: &[u8], to: &mut [u8]) -> Option<()> {
-    if from.len() != to.len() {
-        return None;
-    }
-    to.copy_from_slice(from);
-    Some(())
 }

@@ -61,6 +61,9 @@ pub struct JobOptions {
     pub skip_calc: bool,
     /// Longest message of a schedule, in bytes, that is sent before its receive is posted.
     pub eager_limit: u64,
+    /// Length in bytes from which a rank reads another rank's private memory itself; `u64::MAX` if
+    /// it never does. `None` lets the job's creator measure whether that is fast.
+    pub single_copy: Option<u64>,
     /// Selection of algorithms, for all ranks.
     pub decisions: Option<Decisions>,
 }
@@ -77,6 +80,7 @@ impl JobOptions {
             backing: Backing::Memory,
             skip_calc: false,
             eager_limit: limits::EAGER_ON_NODE,
+            single_copy: None,
             decisions: None,
         }
     }

@@ -4,6 +4,8 @@ use super::words::{self, PieceState};
 use crate::error::{Error, Outcome};
 use shm::mapped::{Mapped, MappedSlice};
 use shm::memory::SegmentMemory;
+use shm::part_claims::PartClaims;
+use shm::process_memory::GuardValue;
 use shm::segment::Offset;
 use shm::sync::{AtomicU64, Ordering};
 
@@ -11,6 +13,17 @@ shm::shared_lines! {
     /// Number of positions that the receiver has taken in all.
     struct TakenLine {
         taken: AtomicU64,
+        /// 1 after the receiver could not read lent memory. Published by `taken`.
+        refused: AtomicU64,
+    }
+
+    /// A lent message that both ends copy.
+    struct JointLine {
+        parts: PartClaims,
+        /// Position behind the message that the receiver has joined. Publishes `target`.
+        joined: AtomicU64,
+        /// Address of the receiver's buffer in its own memory.
+        target: AtomicU64,
     }
 
     /// The piece that begins at a position of the ring.
@@ -21,10 +34,14 @@ shm::shared_lines! {
         message: AtomicU64,
         /// Tag of its message.
         message_tag: AtomicU64,
-        /// The piece itself, if it is this short: it arrives with its tag.
+        /// The piece itself, if it is this short: it arrives with its tag. Of a lent message, the
+        /// address, and address and value of the guard.
         short: [AtomicU64; SHORT_WORDS],
     }
 }
+
+/// Bytes before the lines of the positions.
+const HEADER_BYTES: u64 = (size_of::<TakenLine>() + size_of::<JointLine>()) as u64;
 
 /// Number of words of a line that hold a short piece.
 const SHORT_WORDS: usize = 5;
@@ -60,11 +77,35 @@ impl StreamedMessage {
 /// Number of low bits of a message's word that hold its length; the number behind is above them.
 const BYTES_BITS: u32 = 48;
 
+/// The bit of a message's word that marks a lent message. No address space has as many bytes.
+const LENT: u64 = 1 << (BYTES_BITS - 1);
+
+/// A message in the private memory of its sender.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct LentMessage {
+    /// Address of the bytes in the sender's process.
+    pub(super) address: u64,
+    /// The sender's guard, and its value while the message is lent.
+    pub(super) guard: GuardValue,
+}
+
+/// State of a lent message, for its sender.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum LoanState {
+    /// The receiver has not read it.
+    Pending,
+    /// The receiver has read it.
+    Read,
+    /// The receiver cannot read this process's memory.
+    Refused,
+}
+
 /// One rank's end of a ring.
 #[derive(Debug)]
 pub(super) struct PieceRing {
     memory: SegmentMemory,
     taken: Mapped<TakenLine>,
+    joint: Mapped<JointLine>,
     lines: MappedSlice<PieceLine>,
     data: Offset,
     /// The position where the next piece at this end begins, among all since the ring was created.
@@ -74,25 +115,30 @@ pub(super) struct PieceRing {
     /// The sender may use positions below this number. A lower bound, so the receiver's line is
     /// read only when it is reached.
     writable_until: u64,
+    /// The receiver has not refused to read the sender's private memory. For the sender.
+    pub(super) lends: bool,
 }
 
 impl PieceRing {
     /// Returns the bytes of a ring with space for `data` bytes.
     pub(super) fn bytes(data: u64) -> u64 {
-        64 + data / POSITION_BYTES * 64 + data
+        HEADER_BYTES + data / POSITION_BYTES * 64 + data
     }
 
     /// Opens the ring at this location. Zeroed memory is an empty ring.
     pub(super) fn new(memory: &SegmentMemory, at: Offset, data: u64) -> Result<Self, Error> {
         let count = data / POSITION_BYTES;
+        let lines_at = Offset(at.0 + HEADER_BYTES);
         Ok(PieceRing {
             memory: memory.clone(),
             taken: Mapped::new(memory.segment(), at)?,
-            lines: MappedSlice::new(memory.segment(), Offset(at.0 + 64), count as usize)?,
-            data: Offset(at.0 + 64 + count * 64),
+            joint: Mapped::new(memory.segment(), Offset(at.0 + size_of::<TakenLine>() as u64))?,
+            lines: MappedSlice::new(memory.segment(), lines_at, count as usize)?,
+            data: Offset(lines_at.0 + count * 64),
             next: 0,
             index: 0,
             writable_until: count,
+            lends: true,
         })
     }
 
@@ -178,6 +224,81 @@ impl PieceRing {
         Ok(())
     }
 
+    /// Lends a whole message, which takes one position. [`is_writable`](Self::is_writable) has
+    /// returned true for a length of 0.
+    pub(super) fn lend(&mut self, lent: LentMessage, message: StreamedMessage, call: u32) {
+        // The receiver has taken the message that was lent before, so no rank uses the claims.
+        self.joint.parts.reset();
+        let line = self.next_piece().0;
+        let words = [lent.address, lent.guard.address, lent.guard.generation];
+        // Relaxed: `publish` releases all words, and the bytes of the message with them.
+        for (word, place) in words.into_iter().zip(&line.short) {
+            place.store(word, Ordering::Relaxed);
+        }
+        let word = message.behind << BYTES_BITS | LENT | message.bytes;
+        line.message.store(word, Ordering::Relaxed);
+        line.message_tag.store(message.tag, Ordering::Relaxed);
+        words::publish(&line.tag, self.next, call);
+        self.advance(0);
+    }
+
+    /// Returns the state of the message that was lent last. No other piece follows it until the
+    /// receiver has taken it. For the sender.
+    pub(super) fn loan_state(&self) -> LoanState {
+        if !words::are_taken(&self.taken.taken, self.next) {
+            return LoanState::Pending;
+        }
+        // Relaxed: the number of taken positions has published it.
+        match self.taken.refused.load(Ordering::Relaxed) {
+            0 => LoanState::Read,
+            _ => LoanState::Refused,
+        }
+    }
+
+    /// Returns the address of the receiver's buffer, if the receiver has joined the copy of the
+    /// message that was lent last. For the sender.
+    pub(super) fn joined_target(&self) -> Option<u64> {
+        // Acquire: pairs with the Release in `join`. Relaxed: `joined` publishes the target.
+        let is_joined = self.joint.joined.load(Ordering::Acquire) == self.next;
+        is_joined.then(|| self.joint.target.load(Ordering::Relaxed))
+    }
+
+    /// Lets the sender take part in the copy of the next message, which is lent, to a buffer at this
+    /// address. For the receiver.
+    pub(super) fn join(&self, target: u64) {
+        // Relaxed: `joined` publishes it.
+        self.joint.target.store(target, Ordering::Relaxed);
+        // Release: pairs with the Acquire in `joined_target`.
+        self.joint.joined.store(self.behind(0), Ordering::Release);
+    }
+
+    /// Returns the parts of a lent message that both ends copy.
+    pub(super) fn parts(&self) -> &PartClaims {
+        &self.joint.parts
+    }
+
+    /// Returns the next message, which is present, if it is lent. For the receiver.
+    pub(super) fn lent(&self) -> Option<LentMessage> {
+        let line = self.next_piece().0;
+        // Relaxed: `poll` has acquired the line.
+        let is_lent = line.message.load(Ordering::Relaxed) & LENT != 0;
+        is_lent.then(|| {
+            let word = |number: usize| line.short[number].load(Ordering::Relaxed);
+            let guard = GuardValue { address: word(1), generation: word(2) };
+            LentMessage { address: word(0), guard }
+        })
+    }
+
+    /// Passes the next message, which is lent and, unless it is refused, read.
+    pub(super) fn pass_lent(&mut self, is_refused: bool) {
+        if is_refused {
+            // Relaxed: the number of taken positions publishes it.
+            self.taken.refused.store(1, Ordering::Relaxed);
+        }
+        self.advance(0);
+        words::release(&self.taken.taken, self.next);
+    }
+
     /// Returns the state of the next piece. For the receiver.
     pub(super) fn poll(&self, call: u32) -> PieceState {
         words::poll(&self.next_piece().0.tag, self.next, call)
@@ -189,7 +310,7 @@ impl PieceRing {
         let line = self.next_piece().0;
         let word = line.message.load(Ordering::Relaxed);
         let tag = line.message_tag.load(Ordering::Relaxed);
-        StreamedMessage { bytes: word & ((1 << BYTES_BITS) - 1), behind: word >> BYTES_BITS, tag }
+        StreamedMessage { bytes: word & (LENT - 1), behind: word >> BYTES_BITS, tag }
     }
 
     /// Reads the next piece, which is present, and frees its positions.

@@ -5,6 +5,7 @@ use crate::context::Context;
 use crate::error::Error;
 use crate::node::deferred_free::ReleaseLine;
 use shm::mapped::Mapped;
+use shm::process_memory::Guard;
 use shm::segment::Offset;
 use shm::sync::{AtomicU32, Ordering};
 use std::ops::RangeInclusive;
@@ -55,6 +56,10 @@ pub(crate) struct RingSet {
     /// Copies of inputs that lie in the memory of the result.
     pub(super) scratch: Vec<u8>,
     pub(super) broken: Mapped<BrokenLine>,
+    /// States whether this rank's lent messages still lie in its memory.
+    pub(super) guard: Guard,
+    /// Pieces of lent messages on their way into a reduction.
+    pub(super) bounce: Vec<u8>,
 }
 
 impl RingSet {
@@ -82,6 +87,7 @@ impl RingSet {
         let from = (0..ranks).map(|other| ring(other, rank)).collect::<Result<_, _>>()?;
         let broken_at = Offset(at.0 + size_of::<ReleaseLine>() as u64);
         let broken = Mapped::new(memory.segment(), broken_at)?;
-        Ok(RingSet { at, out, from, scratch: Vec::new(), broken })
+        let guard = Guard::new();
+        Ok(RingSet { at, out, from, scratch: Vec::new(), broken, guard, bounce: Vec::new() })
     }
 }

@@ -2,12 +2,13 @@
 
 use super::transfer::Transfer;
 use crate::error::{Error, Outcome};
-use crate::flat::pattern::{ContributionPlacement, FlatCollective, ResultRule};
+use crate::flat::pattern::{ContributionPlacement, FlatCollective, Pattern, ResultRule};
 use crate::flat::variable_blocks::{EdgeKey, block};
 use smallvec::SmallVec;
 
 /// Adds the messages of rank `me` in a collective among `ranks` ranks to a transfer. The result lies
-/// at the beginning of `memory`.
+/// at the beginning of `memory`. With `keeps_own`, the transfer also copies the rank's block for
+/// itself, even of a collective that leaves this to the caller.
 ///
 /// # Errors
 /// Returns an error if this rank's own lists of neighbours do not agree. The transfer is complete
@@ -16,21 +17,33 @@ pub(super) fn fill<'a>(
     transfer: &mut Transfer<'a>,
     collective: &FlatCollective,
     (me, ranks): (u32, u32),
-    input: &'a [u8],
+    (input, keeps_own): (&'a [u8], bool),
     memory: &'a mut [u8],
 ) -> Outcome {
     let role = collective.role(me, ranks, ContributionPlacement::Arena);
+    if keeps_own && collective.pattern == (Pattern::Scatter { root: me }) {
+        // The block of the root for itself is no result of a collective that leaves it to the caller.
+        // The output is empty if the block stays in the input.
+        let part = match &collective.blocks {
+            None => {
+                let part = collective.bytes / u64::from(ranks);
+                u64::from(me) * part..u64::from(me + 1) * part
+            }
+            Some(blocks) => block(&blocks.sent, me as usize),
+        };
+        let own = input.get(part.start as usize..part.end as usize).unwrap_or_default();
+        if let Some(output) = memory.get_mut(..own.len()) {
+            transfer.keep(own, output);
+        }
+        send_parts(transfer, collective, (me, ranks), input);
+        return Ok(());
+    }
     let length = memory.len().min(collective.result_bytes(&role) as usize);
     let output = &mut memory[..length];
     if role.result == ResultRule::Edges {
         return neighbors(transfer, collective, me, input, output);
     }
-    // The next rank first, so that the ranks do not all send to the same one.
-    for other in (me + 1..ranks).chain(0..me) {
-        if let Some(part) = collective.part_for(other, me, ranks) {
-            transfer.send(other, &input[part.start as usize..part.end as usize]);
-        }
-    }
+    send_parts(transfer, collective, (me, ranks), input);
     let own_part = match &collective.blocks {
         None => collective.part(me, me, ranks),
         Some(_) => collective.part_for(me, me, ranks),
@@ -55,8 +68,8 @@ pub(super) fn fill<'a>(
                 rest = behind;
                 if source != me {
                     transfer.receive(source, piece);
-                } else if !collective.leaves_own {
-                    piece.copy_from_slice(own());
+                } else if keeps_own || !collective.leaves_own {
+                    transfer.keep(own(), piece);
                 }
             }
         }
@@ -69,6 +82,22 @@ pub(super) fn fill<'a>(
         ResultRule::Nothing | ResultRule::Edges => {}
     }
     Ok(())
+}
+
+/// Adds the parts of the input for other ranks, the next rank's first, so that the ranks do not all
+/// send to the same one.
+fn send_parts<'a>(
+    transfer: &mut Transfer<'a>,
+    collective: &FlatCollective,
+    (me, ranks): (u32, u32),
+    input: &'a [u8],
+) {
+    for other in (me + 1..ranks).chain(0..me) {
+        if let Some(part) = collective.part_for(other, me, ranks) {
+            let bytes = &input[part.start as usize..part.end as usize];
+            transfer.send_operand(other, bytes, collective.arithmetic.is_some());
+        }
+    }
 }
 
 /// Transfers the blocks between two ranks, and copies those of a rank for itself, in the order of
@@ -121,8 +150,8 @@ fn neighbors<'a>(
         false => Ok(()),
     };
     for ((_, from), (_, _, to)) in sent.into_iter().zip(received) {
-        if let Some(place) = &mut pieces[to] {
-            place.copy_from_slice(bytes(from));
+        if let Some(place) = pieces[to].take() {
+            transfer.keep(bytes(from), place);
         }
     }
     let other = 1 - me.min(1);

@@ -57,3 +57,10 @@ pub(crate) fn writable_until(taken: &AtomicU64, positions: u64) -> u64 {
     // Saturating: a receiver with corrupt memory may have stored any number.
     taken.load(Ordering::Acquire).saturating_add(positions)
 }
+
+/// Returns whether the receiver has taken all positions before `next`. For the sender.
+#[inline]
+pub(crate) fn are_taken(taken: &AtomicU64, next: u64) -> bool {
+    // Acquire: pairs with the Release in `release`: the receiver has read the pieces.
+    taken.load(Ordering::Acquire) >= next
+}

@@ -6,15 +6,24 @@ use engine::flat::{Edge, EdgeKey, FlatCollective, Pattern, VariableBlocks};
 use engine::node::{EngineKind, JobOptions, Node};
 use engine::signature::{CallKind, Signature};
 use engine::streams::BlockingInput;
+use goal::arithmetic::{Arithmetic, DataType};
 use std::sync::Arc;
 
 /// Block lengths: little more than a cell holds, a piece and a rest, and more than a ring of many
 /// ranks holds.
 const BLOCKS: [usize; 3] = [5000, 33_001, 300_000];
 
-/// Runs on so many ranks, each of which takes itself to have a core.
+/// Runs on so many ranks, each of which takes itself to have a core: with all messages in rings, and
+/// with long ones read from the sender's memory.
 fn ranks(count: u32, body: impl Fn(&Arc<Communicator>) -> Result<(), Error> + Sync) {
-    ranks_of(&JobOptions { cores: 16, ..JobOptions::new(count, EngineKind::Peers) }, body);
+    for single_copy in [u64::MAX, 20_000] {
+        ranks_of(&options(count, single_copy), &body);
+    }
+}
+
+fn options(count: u32, single_copy: u64) -> JobOptions {
+    let single_copy = Some(single_copy);
+    JobOptions { cores: 16, single_copy, ..JobOptions::new(count, EngineKind::Peers) }
 }
 
 fn ranks_of(options: &JobOptions, body: impl Fn(&Arc<Communicator>) -> Result<(), Error> + Sync) {
@@ -296,4 +305,62 @@ fn neighbours_whose_tags_differ_find_out() {
     let outcomes = outcomes.into_inner().expect("no rank panics");
     let (_, of_rank_1) = outcomes.iter().find(|(rank, _)| *rank == 1).expect("it has come back");
     assert!(matches!(of_rank_1, Err(Error::MissingEdge { from: 0, to: 1, .. })), "{of_rank_1:?}");
+}
+
+/// Lets the kernel refuse this thread access to other processes' memory, as container runtimes do.
+fn forbid_process_memory() {
+    use libc::{BPF_ABS, BPF_JEQ, BPF_JMP, BPF_K, BPF_LD, BPF_RET, BPF_W, sock_filter, sock_fprog};
+    let step = |code: u32, jt, jf, k| sock_filter { code: code as u16, jt, jf, k };
+    let refuse = libc::SECCOMP_RET_ERRNO | libc::EPERM.cast_unsigned();
+    let mut program = [
+        // The first word of the data is the number of the system call.
+        step(BPF_LD | BPF_W | BPF_ABS, 0, 0, 0),
+        step(BPF_JMP | BPF_JEQ | BPF_K, 2, 0, libc::SYS_process_vm_readv as u32),
+        step(BPF_JMP | BPF_JEQ | BPF_K, 1, 0, libc::SYS_process_vm_writev as u32),
+        step(BPF_RET | BPF_K, 0, 0, libc::SECCOMP_RET_ALLOW),
+        step(BPF_RET | BPF_K, 0, 0, refuse),
+    ];
+    let filter = sock_fprog { len: program.len() as u16, filter: program.as_mut_ptr() };
+    // SAFETY: both calls change this thread alone; the filter lives until the second has copied it.
+    let outcomes = unsafe {
+        [
+            libc::prctl(libc::PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0),
+            libc::prctl(libc::PR_SET_SECCOMP, libc::SECCOMP_MODE_FILTER, &raw const filter),
+        ]
+    };
+    assert_eq!(outcomes, [0, 0], "{}", std::io::Error::last_os_error());
+}
+
+#[test]
+fn messages_arrive_where_the_kernel_refuses_access_to_private_memory() {
+    for refused in [vec![0], vec![1], vec![0, 1, 2]] {
+        let count = 2.max(refused.len() as u32);
+        ranks_of(&options(count, 1), |communicator| {
+            let me = communicator.rank();
+            if refused.contains(&me) {
+                forbid_process_memory();
+            }
+            for turn in 0..4 {
+                // In both directions, in one, and with a reduction.
+                let length = 100_000 + turn;
+                exchange_of(communicator, |_, _| length, |_, _| length)?;
+                let size = |from: u32, _| if from == 0 { 200_000 } else { 0 };
+                exchange_of(communicator, size, size)?;
+                if communicator.size() == 2 {
+                    let mine = vec![me as u8 + 1; 50_000];
+                    let mut sum = vec![0; mine.len()];
+                    let call = Signature::new(CallKind::Allreduce, mine.len() as u64, 0);
+                    let arithmetic = Some((Arithmetic::Add, DataType::U8));
+                    let collective = FlatCollective {
+                        arithmetic,
+                        ..FlatCollective::new(Pattern::Reduce, mine.len() as u64, call)
+                    };
+                    let input = BlockingInput::Apart(&mine);
+                    communicator.stream(&collective, input, &mut sum).expect("memory")?;
+                    assert!(sum.iter().all(|element| *element == 3));
+                }
+            }
+            Ok(())
+        });
+    }
 }

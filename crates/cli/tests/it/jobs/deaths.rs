@@ -11,6 +11,7 @@ use std::ffi::OsString;
 
 testing::tests![
     a_rank_killed_at_any_moment_is_named_to_all_others,
+    a_rank_killed_while_another_reads_its_memory_is_named,
     a_rank_that_kills_itself_between_collectives_is_named_to_all_others,
     a_rank_that_a_script_has_started_is_named_too,
     the_death_of_the_service_is_told_to_every_rank,
@@ -42,7 +43,13 @@ fn processes(job: &mut Job, ranks: u32) -> Vec<ProcessHandle> {
 /// Asserts that every rank but the victim names it, and that nobody is left. Gives the times they
 /// noticed.
 fn assert_all_know(job: &Finished, victim: u32, processes: &[ProcessHandle]) -> Vec<u64> {
-    let others: Vec<u32> = (0..RANKS).filter(|rank| *rank != victim).collect();
+    assert_those_know(job, RANKS, victim, processes);
+    job.said.iter().filter(|said| said.is("at")).map(|said| said.number()).collect()
+}
+
+/// Asserts that every rank of `ranks` but the victim names it, and that no process is left.
+fn assert_those_know(job: &Finished, ranks: u32, victim: u32, processes: &[ProcessHandle]) {
+    let others: Vec<u32> = (0..ranks).filter(|rank| *rank != victim).collect();
     assert_eq!(job.who_said(&format!("failed {victim} killed 9")), others, "{job:?}");
     assert_eq!(job.status, 128 + 9, "{job:?}");
     assert!(
@@ -52,7 +59,6 @@ fn assert_all_know(job: &Finished, victim: u32, processes: &[ProcessHandle]) -> 
     for process in processes {
         assert_eq!(process.state().expect("/proc is mounted"), ProcessState::Gone, "{job:?}");
     }
-    job.said.iter().filter(|said| said.is("at")).map(|said| said.number()).collect()
 }
 
 /// The project promises a second. A machine that is busy with other things may keep a process from
@@ -93,6 +99,25 @@ fn a_rank_killed_at_any_moment_is_named_to_all_others() {
     }
     assert_soon(delays);
     assert_eq!(shared_memory_files(), before);
+}
+
+/// The ranks check every byte, so bytes of a process that has ended, or of an earlier round, end the
+/// job in another way.
+fn a_rank_killed_while_another_reads_its_memory_is_named() {
+    let seed = rand::random();
+    println!("seed {seed}");
+    let mut random = StdRng::seed_from_u64(seed);
+    for run in 0..30 {
+        let line = Line::run(2, &[]).program("long").variable("TRADEWIND_SINGLE_COPY", "4096");
+        let mut job = line.start();
+        let processes = processes(&mut job, 2);
+        for _ in 0..random.random_range(0..6) {
+            job.listen();
+        }
+        let victim = run % 2;
+        processes[victim as usize].kill().expect("it lives");
+        assert_those_know(&job.finish(), 2, victim, &processes);
+    }
 }
 
 fn a_rank_that_kills_itself_between_collectives_is_named_to_all_others() {

@@ -33,6 +33,7 @@ fn run(name: &str) -> i32 {
         "sums" => sums(),
         "follows" => follows(),
         "much" => much(),
+        "long" => long(),
         "joins" => joins(),
         other => panic!("there is no program {other}"),
     }
@@ -133,6 +134,46 @@ fn endless() -> i32 {
             // some waiting, some asleep, and only who is about to sleep looks whether anybody is
             // gone.
             std::thread::sleep(Duration::from_millis(1));
+        }
+    }
+    0
+}
+
+/// One round of long collectives between two ranks. Every byte differs from that of the round
+/// before, so bytes of another round are found.
+fn long_round(world: &Communicator, round: u64) -> Result<(), Error> {
+    const ELEMENTS: usize = 32 << 10;
+    let (rank, other) = (u64::from(world.rank()), 1 - u64::from(world.rank()));
+    let word =
+        |from: u64, to: u64, at: usize| (round << 32) + (from << 25) + (to << 24) + at as u64;
+    let block = |from: u64, to: u64| (0..ELEMENTS).map(move |at| word(from, to, at));
+    let sent: Vec<u64> = block(rank, 0).chain(block(rank, 1)).collect();
+    let mut received = vec![0; sent.len()];
+    world.alltoall(&sent, &mut received)?;
+    assert!(received.iter().copied().eq(block(0, rank).chain(block(1, rank))));
+    for root in [0, 1] {
+        let mut buffer: Vec<u64> = if rank == root { sent.clone() } else { vec![0; sent.len()] };
+        world.bcast(&mut buffer, root as u32)?;
+        assert!(buffer.iter().copied().eq(block(root, 0).chain(block(root, 1))));
+    }
+    let mut sum = vec![0; ELEMENTS];
+    world.allreduce(&sent[..ELEMENTS], &mut sum, Op::Sum)?;
+    assert!(sum.into_iter().eq(block(rank, 0).zip(block(other, 0)).map(|(one, two)| one + two)));
+    Ok(())
+}
+
+/// Rounds of long collectives until one fails.
+fn long() -> i32 {
+    let job = Job::init().expect("a job");
+    let world = job.world();
+    say(world.rank(), &format!("process {}", std::process::id()));
+    for number in 0.. {
+        if let Err(error) = long_round(&world, number) {
+            tell(world.rank(), &error);
+            return 1;
+        }
+        if number % 16 == 0 {
+            say(world.rank(), &format!("round {number}"));
         }
     }
     0

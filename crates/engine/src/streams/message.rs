@@ -1,0 +1,248 @@
+//! The messages of a transfer: bytes to send, and destinations of bytes to receive.
+
+use super::ring::LentMessage;
+use crate::error::Error;
+use goal::arithmetic::{self, Arithmetic, ArithmeticError, DataType};
+use shm::process_memory::{AccessFailure, read_guarded};
+use smallvec::SmallVec;
+
+/// Length of the pieces in which a reduction reads a lent message.
+const LENT_PIECE: usize = 64 << 10;
+
+/// Length from which the sender of a lent message takes part in the copy, unless it has a message
+/// to copy itself.
+const JOINT_FROM: usize = 64 << 10;
+
+/// Length of the pieces in which a rank copies its block for itself. Other ranks wait meanwhile.
+const OWN_PIECE: usize = 64 << 10;
+
+/// The unfinished messages of a rank in one call. Messages between two ranks keep their order.
+#[derive(Debug, Default)]
+pub(super) struct Messages<'a> {
+    pub(super) sendings: SmallVec<[Sending<'a>; 2]>,
+    pub(super) receivings: SmallVec<[Receiving<'a>; 2]>,
+    /// This rank's blocks for itself that are to be copied.
+    pub(super) own: SmallVec<[(&'a [u8], &'a mut [u8]); 1]>,
+    /// The first error of a result. The transfer continues, because the other ranks wait for the
+    /// remaining pieces.
+    pub(super) failure: Option<Box<Error>>,
+}
+
+impl Messages<'_> {
+    /// Returns whether all messages are finished.
+    pub(super) fn is_empty(&self) -> bool {
+        self.sendings.is_empty() && self.receivings.is_empty() && self.own.is_empty()
+    }
+
+    /// Copies a piece of this rank's blocks for itself. Returns whether there was one.
+    #[inline]
+    pub(super) fn copy_own(&mut self) -> bool {
+        let Some((from, into)) = self.own.pop() else { return false };
+        let piece = from.len().min(OWN_PIECE);
+        let (into, rest) = into.split_at_mut(piece);
+        into.copy_from_slice(&from[..piece]);
+        if !rest.is_empty() {
+            self.own.push((&from[piece..], rest));
+        }
+        true
+    }
+
+    /// Returns a bit for each rank to which and from which this rank has a message.
+    pub(super) fn mutual(&self) -> u64 {
+        let to = self.sendings.iter().fold(0, |ranks, sending| ranks | 1u64 << sending.to);
+        self.receivings.iter().fold(0, |ranks, receiving| ranks | to & 1 << receiving.from)
+    }
+
+    /// Returns the number of bytes that other ranks are to read from this rank's memory.
+    pub(super) fn lent_bytes(&self) -> u64 {
+        let lent = self.sendings.iter().filter(|sending| sending.is_lent);
+        lent.map(|sending| sending.bytes.len() as u64).sum()
+    }
+
+    /// Returns whether a message to or from a rank is unfinished.
+    pub(super) fn awaits(&self, rank: u32) -> bool {
+        self.sendings.iter().any(|sending| sending.to == rank)
+            || self.receivings.iter().any(|receiving| receiving.from == rank)
+    }
+}
+
+/// A message to another rank.
+#[derive(Debug)]
+pub(super) struct Sending<'a> {
+    pub(super) to: u32,
+    pub(super) bytes: &'a [u8],
+    /// Number of later messages to the same rank. The receiver detects another number.
+    pub(super) behind: u64,
+    /// The receiver detects another tag.
+    pub(super) tag: u64,
+    /// The receiver combines the message with its own contribution.
+    pub(super) is_operand: bool,
+    pub(super) done: usize,
+    pub(super) finished: bool,
+    /// The message is lent, and the receiver has not taken it.
+    pub(super) is_lent: bool,
+    /// The message is lent, and all parts that both ends copy are claimed.
+    pub(super) is_claimed: bool,
+}
+
+impl<'a> Sending<'a> {
+    #[inline]
+    pub(super) fn new(to: u32, tag: u64, bytes: &'a [u8]) -> Self {
+        Sending {
+            to,
+            bytes,
+            behind: 0,
+            tag,
+            is_operand: false,
+            done: 0,
+            finished: false,
+            is_lent: false,
+            is_claimed: false,
+        }
+    }
+
+    /// Returns whether the message is lent, if it is at least `least` bytes long and the receiver
+    /// reads lent memory.
+    pub(super) fn is_loan(&self, mutual: u64, least: u64) -> bool {
+        // A reduction reads a lent message piece by piece, by a system call each, and the sender
+        // idles. It wins only while the pieces of a ring would not yet overlap well.
+        const LONGEST_OPERAND: usize = 64 << 10;
+        const LONGEST_MUTUAL_OPERAND: usize = 256 << 10;
+        let bytes = self.bytes.len();
+        let is_mutual = mutual >> self.to & 1 != 0;
+        let longest = match (self.is_operand, is_mutual) {
+            (false, _) => usize::MAX,
+            (true, true) => LONGEST_MUTUAL_OPERAND,
+            (true, false) => LONGEST_OPERAND,
+        };
+        bytes as u64 >= least && bytes <= longest && self.done == 0
+    }
+
+    /// Returns the bytes of the next piece.
+    pub(super) fn next_piece(&self, mutual: u64, longest: usize) -> &'a [u8] {
+        let is_mutual = mutual >> self.to & 1 != 0;
+        let length = piece_bytes(self.bytes.len(), is_mutual, longest);
+        let rest = &self.bytes[self.done..];
+        &rest[..length.min(rest.len())]
+    }
+}
+
+/// A message from another rank.
+#[derive(Debug)]
+pub(super) struct Receiving<'a> {
+    pub(super) from: u32,
+    pub(super) sink: ReceiveSink<'a>,
+    /// Number of later messages from the same rank.
+    pub(super) behind: u64,
+    pub(super) tag: u64,
+    pub(super) done: usize,
+    pub(super) finished: bool,
+    /// The message is lent, and its sender takes part in the copy.
+    pub(super) is_joined: bool,
+}
+
+/// Destination of received bytes.
+#[derive(Debug)]
+pub(super) enum ReceiveSink<'a> {
+    /// The bytes are copied.
+    Copy(&'a mut [u8]),
+    /// The bytes are combined with this rank's own, the lower rank's on the left.
+    Fold {
+        /// This rank's contribution.
+        own: &'a [u8],
+        /// The contribution is the left operand.
+        own_is_left: bool,
+        /// The operation.
+        rule: (Arithmetic, DataType),
+        /// Destination of the result.
+        into: &'a mut [u8],
+    },
+    /// This many bytes are discarded, because the message has another length than expected.
+    Discard(usize),
+}
+
+impl Receiving<'_> {
+    /// Returns the length of the next piece.
+    pub(super) fn next_piece(&self, mutual: u64, longest: usize) -> usize {
+        let expected = self.sink.length();
+        let is_mutual = mutual >> self.from & 1 != 0;
+        piece_bytes(expected, is_mutual, longest).min(expected - self.done)
+    }
+}
+
+impl ReceiveSink<'_> {
+    pub(super) fn length(&self) -> usize {
+        match self {
+            ReceiveSink::Copy(into) | ReceiveSink::Fold { into, .. } => into.len(),
+            ReceiveSink::Discard(bytes) => *bytes,
+        }
+    }
+
+    /// Returns the memory of a message that its sender may copy part of.
+    pub(super) fn joint_target(&mut self) -> Option<&mut [u8]> {
+        match self {
+            ReceiveSink::Copy(into) if into.len() >= JOINT_FROM => Some(into),
+            _ => None,
+        }
+    }
+
+    /// Copies or combines a piece, which begins at byte `at` of the message.
+    pub(super) fn accept(&mut self, at: usize, piece: &[u8]) -> Result<(), ArithmeticError> {
+        let range = at..at + piece.len();
+        match self {
+            ReceiveSink::Copy(into) => {
+                into[range].copy_from_slice(piece);
+                Ok(())
+            }
+            ReceiveSink::Fold { own, own_is_left, rule: (operation, data_type), into } => {
+                let own = &own[range.clone()];
+                let (left, right) = if *own_is_left { (own, piece) } else { (piece, own) };
+                arithmetic::apply(*operation, *data_type, left, right, &mut into[range])
+            }
+            ReceiveSink::Discard(_) => Ok(()),
+        }
+    }
+
+    /// Takes a message that lies in the private memory of another process. Returns false if the
+    /// message is not there any more, and writes `failure`, if the reduction fails.
+    pub(super) fn read_lent(
+        &mut self,
+        process: u32,
+        lent: LentMessage,
+        bounce: &mut Vec<u8>,
+        failure: &mut Option<ArithmeticError>,
+    ) -> Result<bool, AccessFailure> {
+        let guard = lent.guard;
+        match self {
+            ReceiveSink::Discard(_) => Ok(true),
+            ReceiveSink::Copy(into) => read_guarded(process, lent.address, into, guard),
+            ReceiveSink::Fold { into, .. } => {
+                // Piece by piece: a piece is still in the second-level cache when it is combined.
+                let length = into.len();
+                bounce.resize(length.min(LENT_PIECE), 0);
+                for at in (0..length).step_by(LENT_PIECE) {
+                    let piece = &mut bounce[..LENT_PIECE.min(length - at)];
+                    if !read_guarded(process, lent.address + at as u64, piece, guard)? {
+                        return Ok(false);
+                    }
+                    if let Err(arithmetic) = self.accept(at, piece) {
+                        failure.get_or_insert(arithmetic);
+                    }
+                }
+                Ok(true)
+            }
+        }
+    }
+}
+
+/// Returns the length of the pieces of a message of `bytes` bytes. Both ends compute the same.
+///
+/// If the receiver has a message for the sender as well, both write at the same time and read
+/// afterwards, and whole messages travel fastest. Otherwise the receiver reads one quarter while the
+/// sender writes the next.
+fn piece_bytes(bytes: usize, is_mutual: bool, longest: usize) -> usize {
+    const LEAST: usize = 8 << 10;
+    const LONGEST_QUARTER: usize = 32 << 10;
+    let piece = if is_mutual { bytes } else { (bytes / 4).min(LONGEST_QUARTER) };
+    piece.next_multiple_of(LEAST).clamp(LEAST, longest.max(LEAST))
+}

@@ -1,0 +1,361 @@
+//! Movement of the pieces of a transfer between the caller's memory and the rings.
+//!
+//! A long message may be lent instead of written: the ring then carries its address, and the
+//! receiver reads the sender's memory itself, by one system call. The sender keeps the bytes as they
+//! are until the receiver has taken the position. A sender that leaves early changes its guard
+//! before its caller has the memory back, and the receiver reads the guard after the bytes: it never
+//! accepts bytes that were changed. A receiver that cannot read the memory refuses, and the sender
+//! writes the message to the ring after all.
+
+use super::message::{Messages, ReceiveSink, Receiving, Sending};
+use super::ring::{LentMessage, LoanState, PieceRing, StreamedMessage};
+use super::ring_set::RingSet;
+use super::words::PieceState;
+use crate::context::Context;
+use crate::error::{Error, Outcome};
+use crate::signature::{CallKind, Signature};
+use shm::process_memory::{self, read_guarded};
+use smallvec::SmallVec;
+
+/// Returns the digest in the tags of this call's pieces. It differs between repetitions of a call.
+pub(super) fn call_tag(sequence: u64, call: Signature) -> u32 {
+    /// 2³² divided by the golden ratio: the products of consecutive numbers are far apart.
+    const SPREAD: u32 = 0x9e37_79b1;
+    (call.digest24() ^ ((sequence as u32).wrapping_mul(SPREAD) >> 8)) & 0xff_ffff
+}
+
+/// Returns the error of a message that differs from the expected one.
+#[cold]
+fn other_message(
+    call: &'static str,
+    (from, to): (u32, u32),
+    found: StreamedMessage,
+    wanted: StreamedMessage,
+) -> Error {
+    if found.behind == wanted.behind && found.tag != wanted.tag {
+        return Error::MissingEdge { call, from, to };
+    }
+    if found.behind == wanted.behind {
+        return Error::BlockLength { call, from, to, sent: found.bytes, expected: wanted.bytes };
+    }
+    Error::Argument {
+        what: "the number of blocks that another rank has for this one",
+        found: format!("{}, from rank {from} in {call}", found.behind + 1),
+        expected: format!("{}: their lists of neighbours must agree", wanted.behind + 1),
+    }
+}
+
+/// Moves the pieces of one call.
+pub(super) struct PieceMover<'s> {
+    pub(super) context: &'s Context,
+    pub(super) rings: &'s mut RingSet,
+    pub(super) sequence: u64,
+    pub(super) call: Signature,
+    call_tag: u32,
+    /// See [`Messages::mutual`].
+    mutual: u64,
+    /// Length from which messages are lent.
+    lent_from: u64,
+    /// Number of messages that are lent and have not been taken.
+    loans: u32,
+    /// Ranks that may write into this rank's memory, with the lengths of their messages.
+    joined: SmallVec<[(u32, u64); 2]>,
+    /// Pieces have moved since the last notification of sleepers.
+    must_notify: bool,
+}
+
+impl<'s> PieceMover<'s> {
+    pub(super) fn new(
+        (context, rings): (&'s Context, &'s mut RingSet),
+        sequence: u64,
+        call: Signature,
+        mutual: u64,
+    ) -> Self {
+        let lent_from = context.member.node().single_copy();
+        let call_tag = call_tag(sequence, call);
+        PieceMover {
+            context,
+            rings,
+            sequence,
+            call,
+            call_tag,
+            mutual,
+            lent_from,
+            loans: 0,
+            joined: SmallVec::new(),
+            must_notify: false,
+        }
+    }
+
+    /// Sends a piece to each rank with space for one in its ring.
+    pub(super) fn send(&mut self, messages: &mut Messages<'_>) -> Outcome<bool> {
+        let mut has_moved = false;
+        // The ranks to which a message has been tried. There are fewer ranks than bits. Only the
+        // first message to a rank moves, so messages between two ranks keep their order.
+        let mut handled = 0u64;
+        for sending in &mut messages.sendings {
+            let bit = 1 << sending.to;
+            if handled & bit != 0 {
+                continue;
+            }
+            handled |= bit;
+            has_moved |= self.send_piece(sending)?;
+        }
+        if has_moved {
+            messages.sendings.retain(|sending| !sending.finished);
+        }
+        self.must_notify |= has_moved;
+        Ok(has_moved)
+    }
+
+    /// Sends the next piece of a message, if there is space. Returns whether anything has changed.
+    #[inline]
+    fn send_piece(&mut self, sending: &mut Sending<'_>) -> Outcome<bool> {
+        let Some(ring) = &mut self.rings.out[sending.to as usize] else { return Ok(false) };
+        if sending.is_lent {
+            let state = ring.loan_state();
+            if state == LoanState::Pending {
+                return Ok(self.write_part(sending));
+            }
+            self.loans -= 1;
+            sending.is_lent = false;
+            sending.finished = state == LoanState::Read;
+            ring.lends &= state == LoanState::Read;
+            return Ok(true);
+        }
+        let bytes = sending.bytes.len() as u64;
+        let message = StreamedMessage::new(bytes, sending.behind, sending.tag);
+        if ring.lends && sending.is_loan(self.mutual, self.lent_from) {
+            if !ring.is_writable(0) {
+                return Ok(false);
+            }
+            let address = sending.bytes.as_ptr() as u64;
+            let guard = self.rings.guard.published();
+            ring.lend(LentMessage { address, guard }, message, self.call_tag);
+            self.loans += 1;
+            sending.is_lent = true;
+            return Ok(true);
+        }
+        let piece = sending.next_piece(self.mutual, ring.longest_piece());
+        if !ring.is_writable(piece.len()) {
+            return Ok(false);
+        }
+        ring.write(piece, message, self.call_tag)?;
+        sending.done += piece.len();
+        sending.finished = sending.done == sending.bytes.len();
+        Ok(true)
+    }
+
+    /// Writes a part of a lent message into the receiver's memory, if it has joined and not all
+    /// parts are claimed.
+    fn write_part(&mut self, sending: &mut Sending<'_>) -> bool {
+        let Some(ring) = &self.rings.out[sending.to as usize] else { return false };
+        let Some(target) = ring.joined_target().filter(|_| !sending.is_claimed) else {
+            return false;
+        };
+        let Some(part) = ring.parts().claim(sending.bytes.len() as u64) else {
+            sending.is_claimed = true;
+            return false;
+        };
+        let process = self.context.process_of(sending.to);
+        let address = target.wrapping_add(part.start);
+        let bytes = &sending.bytes[part.start as usize..part.end as usize];
+        // SAFETY: the receiver has joined the copy of this message with a buffer of the message's
+        // length at `target`, and keeps it borrowed until all claimed parts are complete. It checks
+        // the message's length before it joins.
+        let written = unsafe { process_memory::write(process, address, bytes) };
+        ring.parts().complete(written.is_ok());
+        true
+    }
+
+    /// Receives a piece from each rank that has sent one.
+    pub(super) fn receive(&mut self, messages: &mut Messages<'_>) -> Outcome<bool> {
+        let mut has_moved = false;
+        let mut handled = 0u64;
+        let Messages { receivings, failure, .. } = messages;
+        for receiving in receivings.iter_mut() {
+            let bit = 1 << receiving.from;
+            if handled & bit != 0 {
+                continue;
+            }
+            handled |= bit;
+            has_moved |= self.receive_piece(receiving, failure)?;
+        }
+        if has_moved {
+            receivings.retain(|receiving| !receiving.finished);
+        }
+        Ok(has_moved)
+    }
+
+    /// Receives the next piece of a message, if it has arrived. Returns whether it has.
+    #[inline]
+    fn receive_piece(
+        &mut self,
+        receiving: &mut Receiving<'_>,
+        failure: &mut Option<Box<Error>>,
+    ) -> Outcome<bool> {
+        let Some(ring) = &mut self.rings.from[receiving.from as usize] else { return Ok(false) };
+        match ring.poll(self.call_tag) {
+            PieceState::Absent => return Ok(false),
+            PieceState::Present => {}
+            PieceState::Foreign => return Err(self.mismatch(receiving.from).into()),
+        }
+        let expected = receiving.sink.length() as u64;
+        let wanted = StreamedMessage::new(expected, receiving.behind, receiving.tag);
+        let found = ring.message();
+        if found != wanted {
+            let edge = (receiving.from, self.context.rank);
+            let error = other_message(self.call.kind.name(), edge, found, wanted);
+            // All pieces of a message state one length. If a later one states another, the sender's
+            // memory is corrupt, and no piece behind it can be trusted.
+            let is_drainable = receiving.done == 0;
+            if !is_drainable || !matches!(error, Error::BlockLength { .. }) {
+                return Err(error.into());
+            }
+            receiving.sink = ReceiveSink::Discard(found.bytes as usize);
+            failure.get_or_insert_with(|| error.into());
+        }
+        if let Some(lent) = ring.lent() {
+            return Ok(self.read_lent(receiving, lent, failure));
+        }
+        // Both ends cut the message by the same rule, so the piece has this length.
+        let length = receiving.next_piece(self.mutual, ring.longest_piece());
+        let before = ring.next;
+        let accepted = ring.read(length, |piece| receiving.sink.accept(receiving.done, piece))?;
+        // A sender that sleeps has filled more than half of the ring, so it is woken before this
+        // rank has read all of that.
+        self.must_notify |= ring.has_passed_quarter(before);
+        if let Err(arithmetic) = accepted {
+            let rank = self.context.rank;
+            failure.get_or_insert_with(|| Error::of_reduction(arithmetic, rank).into());
+        }
+        receiving.done += length;
+        receiving.finished = receiving.done == receiving.sink.length();
+        Ok(true)
+    }
+
+    /// Reads a lent message or a part of it, or refuses it. Returns whether anything has changed.
+    fn read_lent(
+        &mut self,
+        receiving: &mut Receiving<'_>,
+        lent: LentMessage,
+        failure: &mut Option<Box<Error>>,
+    ) -> bool {
+        let from = receiving.from;
+        let process = self.context.process_of(from);
+        let is_mutual = self.mutual >> from & 1 != 0;
+        let joint = receiving.sink.joint_target().filter(|_| !is_mutual);
+        let Some(ring) = &mut self.rings.from[from as usize] else { return false };
+        let is_read = if let Some(into) = joint {
+            let bytes = into.len() as u64;
+            if !std::mem::replace(&mut receiving.is_joined, true) {
+                // Before the sender may write: see `settle`.
+                self.joined.push((from, bytes));
+                ring.join(into.as_mut_ptr() as u64);
+                self.must_notify = true;
+                return true;
+            }
+            if let Some(part) = ring.parts().claim(bytes) {
+                let into = &mut into[part.start as usize..part.end as usize];
+                let address = lent.address.wrapping_add(part.start);
+                let read = read_guarded(process, address, into, lent.guard);
+                ring.parts().complete(read.unwrap_or(false));
+                return true;
+            }
+            let Some(is_copied) = ring.parts().outcome(bytes) else { return false };
+            receiving.is_joined = false;
+            self.joined.retain(|(joined, _)| *joined != from);
+            is_copied
+        } else {
+            let mut arithmetic = None;
+            let bounce = &mut self.rings.bounce;
+            let read = receiving.sink.read_lent(process, lent, bounce, &mut arithmetic);
+            let is_read = read.unwrap_or(false);
+            if let Some(arithmetic) = arithmetic.filter(|_| is_read) {
+                let rank = self.context.rank;
+                failure.get_or_insert_with(|| Error::of_reduction(arithmetic, rank).into());
+            }
+            is_read
+        };
+        // A sender that has ended or left early answers no refusal: the wait for its next piece then
+        // reports that. All other senders write the message to the ring.
+        ring.pass_lent(!is_read);
+        receiving.finished = is_read;
+        // The sender waits for this, and may sleep.
+        self.must_notify = true;
+        true
+    }
+
+    /// Waits until no sender writes into this rank's memory any more.
+    #[cold]
+    fn settle(&self) {
+        for &(from, bytes) in &self.joined {
+            let Some(ring) = &self.rings.from[from as usize] else { continue };
+            // No sender begins a part after this.
+            while ring.parts().claim(bytes).is_some() {
+                ring.parts().complete(false);
+            }
+            // A sender completes a part by one system call. One that has ended completes none.
+            while ring.parts().outcome(bytes).is_none() && !self.context.has_ended(from) {
+                std::thread::yield_now();
+            }
+        }
+    }
+
+    /// Returns whether a piece can be sent or received.
+    pub(super) fn can_move(&mut self, messages: &Messages<'_>) -> bool {
+        let has_arrived = |receiving: &Receiving<'_>| {
+            let Some(ring) = &self.rings.from[receiving.from as usize] else { return false };
+            if receiving.is_joined {
+                return ring.parts().outcome(receiving.sink.length() as u64).is_some();
+            }
+            ring.poll(self.call_tag) != PieceState::Absent
+        };
+        if messages.receivings.iter().any(has_arrived) {
+            return true;
+        }
+        let can_send = |(sending, ring): (&Sending<'_>, &mut PieceRing)| {
+            if sending.is_lent {
+                let can_help = !sending.is_claimed && ring.joined_target().is_some();
+                return can_help || ring.loan_state() != LoanState::Pending;
+            }
+            ring.is_writable(sending.next_piece(self.mutual, ring.longest_piece()).len())
+        };
+        let out = &mut self.rings.out;
+        messages.sendings.iter().any(|sending| {
+            out[sending.to as usize].as_mut().is_some_and(|ring| can_send((sending, ring)))
+        })
+    }
+
+    /// Returns the error of a rank in another collective. If the piece is old, the rank's journal
+    /// has overwritten the record of its call.
+    fn mismatch(&self, rank: u32) -> Error {
+        let found = self.context.state.find_mismatch(self.sequence, self.call);
+        found.err().unwrap_or_else(|| {
+            let none = Signature::new(CallKind::None, 0, 0);
+            let calls =
+                (0..self.context.size()).map(|other| if other == rank { none } else { self.call });
+            Error::Mismatch { sequence: self.sequence, calls: calls.collect() }
+        })
+    }
+
+    /// Wakes sleeping ranks after pieces have moved.
+    pub(super) fn notify(&mut self) {
+        // Once for all pieces of a round: the notification costs a fence.
+        if std::mem::take(&mut self.must_notify) {
+            self.context.wake_sleepers();
+        }
+    }
+}
+
+impl Drop for PieceMover<'_> {
+    fn drop(&mut self) {
+        // Also while the thread panics: the caller gets its memory back.
+        if self.loans > 0 {
+            self.rings.guard.withdraw();
+        }
+        if !self.joined.is_empty() {
+            self.settle();
+        }
+    }
+}
