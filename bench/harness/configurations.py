@@ -7,6 +7,8 @@ from .installation import environment
 from .places import BUILD, LOOPS, ROOT, release
 
 TRADEWIND = "tradewind"
+# Not a library: the same bytes moved by a few lines of C, in the ways that bench/c/collective_floors.c describes.
+FLOOR = "floor"
 
 
 @dataclass(frozen=True)
@@ -22,6 +24,9 @@ class Configuration:
 
     def command(self, ranks, program, arguments):
         """The whole command line."""
+        if self.library == FLOOR:
+            budget, _seed, _skew, *specifications = arguments
+            return [str(BUILD / "collective_floors"), *self.settings, budget, *specifications]
         if self.library == TRADEWIND and program == "banded_solve":
             executable = (str(release(ROOT) / "examples" / "banded_solve"), "--version", "channel", "--format", "json")
         elif self.library == TRADEWIND:
@@ -88,6 +93,14 @@ def of_peers(peers, ranks, cores):
     """All configurations of these peers for so many ranks on so many cores."""
     make = {"mpich": mpich, "openmpi": openmpi, "intel": intel}
     return [configuration for peer in peers for configuration in make[peer](ranks > cores)]
+
+
+def of_floor(program, ranks, cores):
+    """The floors of blocking collectives of two ranks with a core each."""
+    if program != "blocking" or ranks != 2 or cores < 2:
+        return []
+    ways = {"staged": "staged", "in pieces": "pieces", "one copy": "read"}
+    return [Configuration(name, FLOOR, (), (way,)) for name, way in ways.items()]
 
 
 def of_tradewind(engine, program):

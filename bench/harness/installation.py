@@ -14,6 +14,7 @@ PACKAGES = {
     "intel": ("impi-rt", "2021.18.1"),
 }
 FLAGS = ["-O2", "-std=gnu11", "-Wall", "-Wextra"]
+FLOORS = ("floor", "collective_floors")
 MPI_PROGRAMS = ("blocking", "overlap", "test_cost", "messages", "threads", "banded_solve")
 
 
@@ -81,7 +82,8 @@ def build_programs(peers, say):
     say("building bench/c")
     BUILD.mkdir(parents=True, exist_ok=True)
     way_out = "This is a fault of bench/c or of the compiler, not of your machine's set-up."
-    checked([compiler, *FLAGS, PROGRAMS / "floor.c", "-o", BUILD / "floor"], "compiling floor.c", way_out)
+    for program in FLOORS:
+        checked([compiler, *FLAGS, PROGRAMS / f"{program}.c", "-o", BUILD / program], f"compiling {program}.c", way_out)
     checked(
         [compiler, *FLAGS, "-shared", "-fPIC", PROGRAMS / "pause_on_yield.c", "-o", BUILD / "pause_on_yield.so"],
         "compiling pause_on_yield.c",
@@ -114,7 +116,7 @@ def build_tradewind(say):
 def prepare(options, say):
     """Everything that must be there before the first measurement."""
     if options.skip_build:
-        missing = [name for name in ("floor", "pause_on_yield.so") if not (BUILD / name).is_file()]
+        missing = [name for name in (*FLOORS, "pause_on_yield.so") if not (BUILD / name).is_file()]
         if missing:
             raise Trouble(f"--skip-build, but {BUILD / missing[0]} is not there: run once without it.")
         return

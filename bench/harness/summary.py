@@ -8,7 +8,7 @@ between two runs that saw the same floor.
 from dataclasses import dataclass
 from statistics import fmean, median
 
-from .configurations import TRADEWIND
+from .configurations import FLOOR, TRADEWIND
 
 # Floors are the same when they differ by no more than this factor; the two states of a machine differ by two or more.
 SAME_FLOOR = 1.3
@@ -62,6 +62,9 @@ class Outcome:
     ratios: tuple = ()
     matched: bool = True
     floor_us: float = None
+    # Of the same collective, where there is such a program: its quickest way, and tradewind's time over it.
+    floor: Figure = None
+    over_floor: float = None
 
     @property
     def reached(self):
@@ -134,10 +137,12 @@ def outcome(row, record):
     for line in record.lines:
         if (line["program"], line["op"], line["bytes"], line["ranks"]) == row.measured:
             lines.setdefault((line["library"], line["configuration"]), []).append(line)
-    ours, peers = [], {}
+    ours, peers, ways = [], {}, {}
     for (library, configuration), these in lines.items():
         found = samples(row, these)
-        if library != TRADEWIND and found:
+        if library == FLOOR and found:
+            ways[configuration] = found
+        elif library != TRADEWIND and found:
             peers[configuration] = found
         elif library == TRADEWIND and (row.buffers == "alloc") == ("alloc" in configuration):
             ours = found
@@ -150,6 +155,11 @@ def outcome(row, record):
         figures = [figure(name, theirs) for name, theirs in peers.items()]
         best = min(figures, key=lambda one: one.median, default=None)
         result = Outcome(row, figure(TRADEWIND, ours) if ours else None, best)
+    if ours and ways:
+        # The quickest way: the one beside which tradewind looks worst.
+        beside = [compare(row, name, ours, theirs) for name, theirs in ways.items()]
+        nearest = max(beside, key=lambda one: one.ratio or 0)
+        result.floor, result.over_floor = nearest.best, nearest.ratio
     near = [fmean(sample.floor_ns) for sample in ours or [sample for of in peers.values() for sample in of]]
     result.floor_us = floor_us(row, record, median(near)) if near else None
     return result

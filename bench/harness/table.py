@@ -21,6 +21,7 @@ MESSAGES = {
     "solve": "open channel, banded solve",
 }
 HEADINGS = ("row", "tradewind [p10..p90]", "best peer [p10..p90]", "which", "ratio [least..most]", "reach", "reached", "floor")
+BLOCKING_HEADINGS = ("collective's floor", "which way", "over it")
 EXPOSED_HEADINGS = ("processor µs, tradewind / peer", "computation")
 
 
@@ -71,6 +72,9 @@ def cells(outcome):
         title(row), spread(outcome.ours), spread(outcome.best), outcome.best.configuration if outcome.best else "–", ratio, reach,
         {True: "yes", False: "no", None: "–"}[outcome.reached], number(outcome.floor_us),
     ]
+    if row.kind == "blocking":
+        floor = outcome.floor
+        line += [spread(floor), floor.configuration if floor else "–", number(outcome.over_floor)]
     if row.kind.startswith("exposed"):
         processor = [number(one.processor) if one else "–" for one in (outcome.ours, outcome.best)]
         line += [" / ".join(processor), number(outcome.best.computation if outcome.best else None)]
@@ -134,7 +138,8 @@ def whole(outcomes, record, machine):
     for kind, heading in SECTIONS.items():
         of_kind = [outcome for outcome in outcomes if outcome.row.kind == kind]
         if of_kind:
-            headings = list(HEADINGS) + (list(EXPOSED_HEADINGS) if kind.startswith("exposed") else [])
+            more = BLOCKING_HEADINGS if kind == "blocking" else EXPOSED_HEADINGS if kind.startswith("exposed") else ()
+            headings = [*HEADINGS, *more]
             text.append(f"## {heading}\n\n" + aligned([headings] + [cells(outcome) for outcome in of_kind]))
     claimed = [outcome for outcome in outcomes if outcome.row.reach is not None]
     text.append(f"Reached {sum(outcome.reached is True for outcome in claimed)} of {len(claimed)} claims"
