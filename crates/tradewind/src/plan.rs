@@ -14,7 +14,7 @@ use crate::path::ExecutionPath;
 use crate::reduction::FoldFunction;
 use crate::request::{CopiedOutput, FoldedOutput, Outputs, Request};
 use crate::selection::choice::SelectedAlgorithm;
-use crate::shape::{BufferShape, InPlaceRule};
+use crate::shape::{BufferShape, InPlaceRule, OwnBlock};
 use bytemuck::Pod;
 use collectives::{CollectiveError, GraphSpec, Reduction};
 use engine::argument::{Argument, Binding};
@@ -51,6 +51,8 @@ pub struct OneBuffer<T> {
 /// Buffers of all other [`Persistent`](crate::Persistent) collectives: an input and an output.
 pub struct TwoBuffers<T> {
     shape: BufferShape,
+    /// Blocks for the rank itself among those between neighbours, which the caller copies.
+    own_edges: Option<Arc<[OwnBlock]>>,
     /// Computes the result from contributions that the path gathers.
     fold: Option<OwnFold>,
     element: PhantomData<fn(T)>,
@@ -81,7 +83,13 @@ impl<T> std::fmt::Debug for OneBuffer<T> {
 
 impl<T> Clone for TwoBuffers<T> {
     fn clone(&self) -> Self {
-        TwoBuffers { shape: self.shape, fold: self.fold.clone(), element: PhantomData }
+        let TwoBuffers { shape, own_edges, fold, .. } = self;
+        TwoBuffers {
+            shape: *shape,
+            own_edges: own_edges.clone(),
+            fold: fold.clone(),
+            element: PhantomData,
+        }
     }
 }
 
@@ -195,7 +203,18 @@ impl<T: Pod> CollectivePlan<TwoBuffers<T>> {
     /// A plan with a path that delivers the result.
     #[inline]
     pub(crate) fn new(path: ExecutionPath, shape: BufferShape) -> Self {
-        CollectivePlan { path, buffers: TwoBuffers { shape, fold: None, element: PhantomData } }
+        CollectivePlan::with_own_edges(path, shape, None)
+    }
+
+    /// A plan with a path that leaves these blocks of the rank for itself to the caller.
+    #[inline]
+    pub(crate) fn with_own_edges(
+        path: ExecutionPath,
+        shape: BufferShape,
+        own_edges: Option<Arc<[OwnBlock]>>,
+    ) -> Self {
+        let buffers = TwoBuffers { shape, own_edges, fold: None, element: PhantomData };
+        CollectivePlan { path, buffers }
     }
 
     /// A plan with a path that gathers `gathered` contributions of `bytes` bytes, of which the first
@@ -211,7 +230,7 @@ impl<T: Pod> CollectivePlan<TwoBuffers<T>> {
             gathered: u64::from(gathered).saturating_mul(bytes),
             folded: 0..u64::from(count).saturating_mul(bytes) as usize,
         };
-        let buffers = TwoBuffers { shape, fold: Some(fold), element: PhantomData };
+        let buffers = TwoBuffers { shape, own_edges: None, fold: Some(fold), element: PhantomData };
         CollectivePlan { path, buffers }
     }
 
@@ -236,15 +255,15 @@ impl<T: Pod> CollectivePlan<TwoBuffers<T>> {
                 flat
             }
             path if path.lending().is_some() && self.buffers.fold.is_none() => {
-                shape.copy_own(&input, &mut output);
+                self.copy_own(&input, &mut output);
                 return self.run_lent(&input, &mut output);
             }
             _ => {
-                shape.copy_own(&input, &mut output);
+                self.copy_own(&input, &mut output);
                 return self.start_and_wait(communicator, input, output);
             }
         };
-        shape.copy_own(&input, &mut output);
+        self.copy_own(&input, &mut output);
         self.run_flat(group, flat, (shape, input, output))
     }
 
@@ -257,7 +276,7 @@ impl<T: Pod> CollectivePlan<TwoBuffers<T>> {
         mut output: O,
     ) -> Result<()> {
         let shape = self.check(&input, &mut output)?;
-        shape.copy_own(&input, &mut output);
+        self.copy_own(&input, &mut output);
         match &self.path {
             ExecutionPath::Flat(flat) => {
                 self.run_flat(communicator.group(), flat, (shape, input, output))
@@ -350,7 +369,8 @@ impl<T: Pod> CollectivePlan<TwoBuffers<T>> {
         input: I,
         mut output: O,
     ) -> Result<Request<'a, (I::Back, O::Back)>> {
-        self.check(&input, &mut output)?.copy_own(&input, &mut output);
+        self.check(&input, &mut output)?;
+        self.copy_own(&input, &mut output);
         self.start_prepared(communicator, CallForm::Nonblocking, input, output)
     }
 
@@ -401,6 +421,22 @@ impl<T: Pod> CollectivePlan<TwoBuffers<T>> {
         let written = output.argument();
         shape.check(read.map(|read| read.length), written.map(|written| written.length))?;
         Ok(shape)
+    }
+
+    /// Copies the rank's blocks for itself from the input to the output, if the path leaves that to
+    /// the caller and neither is in place.
+    #[inline]
+    fn copy_own<'i, 'o, I: Input<'i, T>, O: Output<'o, T>>(&self, input: &I, output: &mut O) {
+        let TwoBuffers { shape, own_edges, .. } = &self.buffers;
+        if shape.own.is_none() && own_edges.is_none() {
+            return;
+        }
+        if input.argument().is_none() || output.argument().is_none() {
+            return;
+        }
+        for own in shape.own.iter().chain(own_edges.iter().flat_map(|edges| edges.iter())) {
+            own.copy(input.bytes(), output.bytes());
+        }
     }
 
     /// The engine's arguments for buffers that have been checked.

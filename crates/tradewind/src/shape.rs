@@ -1,9 +1,7 @@
 //! Lengths of a collective's buffers on one rank, and the checks of what a caller passes.
 
-use crate::buffers::{Input, Output};
 use crate::communicator::Communicator;
 use crate::error::{Error, Result, argument};
-use bytemuck::Pod;
 
 /// Lengths and roles of the input and the output on one rank.
 #[derive(Clone, Copy, Debug)]
@@ -94,31 +92,23 @@ impl BufferShape {
         }
     }
 
-    /// Copies the rank's own block from the input to the output, if the path leaves that to the
-    /// caller and neither is in place.
-    #[inline]
-    pub(crate) fn copy_own<'i, 'o, T: Pod>(
-        self,
-        input: &impl Input<'i, T>,
-        output: &mut impl Output<'o, T>,
-    ) {
-        let Some(own) = self.own else { return };
-        if input.argument().is_none() || output.argument().is_none() {
-            return;
-        }
-        let piece = |at: u64| at as usize..(at + own.bytes) as usize;
-        let from = input.bytes().get(piece(own.from));
-        let to = output.bytes().get_mut(piece(own.to));
-        if let Some((from, to)) = from.zip(to) {
-            to.copy_from_slice(from);
-        }
-    }
-
     /// The part of private memory that the result is written to.
     #[inline]
     pub(crate) fn result_in(self, private: &mut [u8]) -> &mut [u8] {
         let length = private.len().min(self.output.unwrap_or(0) as usize);
         &mut private[..length]
+    }
+}
+
+impl OwnBlock {
+    /// Copies the block from the input to the output, if both have it.
+    pub(crate) fn copy(self, input: &[u8], output: &mut [u8]) {
+        let piece = |at: u64| at as usize..(at + self.bytes) as usize;
+        if let (Some(from), Some(to)) =
+            (input.get(piece(self.from)), output.get_mut(piece(self.to)))
+        {
+            to.copy_from_slice(from);
+        }
     }
 }
 

@@ -73,7 +73,15 @@ impl FlatExecutor {
         self.memory.write(line, &length.to_le_bytes())?;
         self.put_table(at, blocks)?;
         let data = Offset(at.0 + self.blocks_at(table_bytes(blocks), length));
-        // No rank reads the block that this rank has for itself.
+        // No rank reads the blocks that this rank has for itself.
+        if let Some(edge_keys) = blocks.edge_keys.as_ref().filter(|_| collective.leaves_own) {
+            for (number, edge_key) in edge_keys.iter().enumerate() {
+                if edge_key.rank() != Some(self.rank) {
+                    self.put_piece(data, input, block(&blocks.sent, number))?;
+                }
+            }
+            return Ok(());
+        }
         let end = blocks.contribution();
         let own = collective.own_part(self.rank, &self.role(collective)).unwrap_or(end..end);
         self.put_piece(data, input, 0..own.start)?;
@@ -127,6 +135,9 @@ impl FlatExecutor {
             let keyed = blocks.edge_keys.is_some();
             for (number, edge) in sources.iter().enumerate() {
                 let Some(edge) = edge else { continue };
+                if collective.leaves_own && edge.rank == self.rank {
+                    continue;
+                }
                 let found = if keyed {
                     self.find_edge(run, collective, *edge)?
                 } else {

@@ -10,7 +10,7 @@ use crate::error::{Error, Outcome};
 use crate::flat::chunks::{ChunkedWork, ContributionLocation, WorkLine};
 use crate::flat::pattern::{ContributionPlacement, FlatCollective, ReducedBy, ResultRule, Role};
 use crate::flat::result_binding::ResultBinding;
-use crate::flat::variable_blocks::{VariableBlocks, block};
+use crate::flat::variable_blocks::{Edge, VariableBlocks, block};
 use crate::staging::Staging;
 use crate::state::{
     CELL_SETS, CONTRIBUTION_BYTES, CommunicatorState, FLAT_SLOTS, RankCell, SharedStates,
@@ -420,7 +420,10 @@ impl Executor for FlatExecutor {
             collective.blocks.as_deref()
         {
             // Bytes that no neighbour writes keep their values.
-            for (number, _) in sources.iter().enumerate().filter(|(_, source)| source.is_some()) {
+            let is_written = |source: &Option<Edge>| {
+                source.is_some_and(|edge| !collective.leaves_own || edge.rank != self.rank)
+            };
+            for (number, _) in sources.iter().enumerate().filter(|(_, one)| is_written(one)) {
                 let piece = block(received, number);
                 let piece = piece.start as usize..piece.end as usize;
                 output[piece.clone()].copy_from_slice(&kept[piece]);

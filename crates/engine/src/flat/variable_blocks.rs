@@ -88,6 +88,16 @@ impl VariableBlocks {
         self.sources.iter().flat_map(|sources| sources.iter()).flatten().map(|edge| edge.rank)
     }
 
+    /// Returns the range of a block in the contribution.
+    pub fn sent_block(&self, number: usize) -> Range<u64> {
+        block(&self.sent, number)
+    }
+
+    /// Returns the range of a block in the result.
+    pub fn received_block(&self, number: usize) -> Range<u64> {
+        block(&self.received, number)
+    }
+
     /// Returns the length of the contribution in bytes.
     pub(crate) fn contribution(&self) -> u64 {
         self.sent.last().copied().unwrap_or(0)

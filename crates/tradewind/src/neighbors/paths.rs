@@ -8,7 +8,7 @@ use crate::error::{Result, argument};
 use crate::link_key::LinkKey;
 use crate::path::ExecutionPath;
 use crate::plan::{CollectivePlan, TwoBuffers};
-use crate::shape::{BufferShape, InPlaceRule};
+use crate::shape::{BufferShape, InPlaceRule, OwnBlock};
 use bytemuck::Pod;
 use collectives::neighbor::{self, Neighbor, Neighborhood};
 use collectives::{Algorithm, CollectiveError, Tuning, two_level};
@@ -52,10 +52,13 @@ struct Edges {
     sources: Arc<[Option<Edge>]>,
     /// Labels of the blocks for the destinations.
     labels: Arc<[EdgeKey]>,
+    /// Positions of the edges from the rank to itself among the destinations and among the sources;
+    /// `None` if the lists do not agree, which the engine reports.
+    own: Option<Vec<(usize, usize)>>,
 }
 
 impl Edges {
-    fn of(neighborhood: &Neighborhood) -> Self {
+    fn of(rank: u32, neighborhood: &Neighborhood) -> Self {
         let mut seen: HashMap<(u32, u32), u32> = HashMap::new();
         let mut edge = |neighbor: &Neighbor| {
             let rank = neighbor.rank?;
@@ -68,10 +71,27 @@ impl Edges {
         let label = |neighbor: &Neighbor| {
             neighbor.rank.map_or(EdgeKey::UNUSED, |rank| EdgeKey::new(rank, neighbor.tag))
         };
-        Edges {
-            sources: neighborhood.sources().iter().map(&mut edge).collect(),
-            labels: neighborhood.destinations().iter().map(label).collect(),
-        }
+        let sources: Arc<[_]> = neighborhood.sources().iter().map(&mut edge).collect();
+        let labels: Arc<[_]> = neighborhood.destinations().iter().map(label).collect();
+        let own = Edges::own_edges(rank, &labels, &sources);
+        Edges { sources, labels, own }
+    }
+
+    /// The n-th block of the rank for itself with a tag is its n-th block from itself with this tag.
+    fn own_edges(
+        rank: u32,
+        labels: &[EdgeKey],
+        sources: &[Option<Edge>],
+    ) -> Option<Vec<(usize, usize)>> {
+        let find = |edge: &Edge| {
+            let key = EdgeKey::new(rank, edge.tag);
+            let with_key = labels.iter().enumerate().filter(|(_, label)| **label == key);
+            with_key.map(|(number, _)| number).nth(edge.number as usize)
+        };
+        let own = sources.iter().enumerate().filter_map(|(number, edge)| {
+            edge.as_ref().filter(|edge| edge.rank == rank).map(|edge| (find(edge), number))
+        });
+        own.map(|(from, to)| Some((from?, to))).collect()
     }
 }
 
@@ -81,7 +101,7 @@ impl Neighbors {
         neighborhood: Neighborhood,
         all: SharedTopology,
     ) -> Self {
-        let edges = Arc::new(Edges::of(&neighborhood));
+        let edges = Arc::new(Edges::of(communicator.rank(), &neighborhood));
         let number = communicator.next_topology();
         Neighbors { communicator, neighborhood, edges, all: Arc::new(all), number }
     }
@@ -112,8 +132,8 @@ impl Neighbors {
         kind: CallKind,
         bytes: u64,
     ) -> Result<CollectivePlan<TwoBuffers<T>>> {
-        let (path, shape) = self.equal_blocks(kind, bytes)?;
-        Ok(CollectivePlan::new(path, shape))
+        let (path, shape, own) = self.equal_blocks(kind, bytes)?;
+        Ok(CollectivePlan::with_own_edges(path, shape, own))
     }
 
     /// The plan of a collective with blocks of different sizes; each rank knows its own.
@@ -129,12 +149,12 @@ impl Neighbors {
         let blocks = if kind == CallKind::NeighborAllgatherv { 1 } else { destinations };
         let sent = Counts::of::<T>("the list of counts that are sent", sent, blocks)?;
         let received = Counts::of::<T>("the list of counts that are received", received, sources)?;
-        let (path, shape) = self.different_blocks(kind, (&sent, &received), form)?;
-        Ok(CollectivePlan::new(path, shape))
+        let (path, shape, own) = self.different_blocks(kind, (&sent, &received), form)?;
+        Ok(CollectivePlan::with_own_edges(path, shape, own))
     }
 
     /// The path and the buffers of a collective with blocks of equal size.
-    fn equal_blocks(&self, kind: CallKind, bytes: u64) -> Result<(ExecutionPath, BufferShape)> {
+    fn equal_blocks(&self, kind: CallKind, bytes: u64) -> Result<NeighborPath> {
         let Neighbors { neighborhood, number, .. } = self;
         let algorithm = self.communicator.choose_neighbor()?;
         let combined = if algorithm == Algorithm::Direct {
@@ -160,7 +180,7 @@ impl Neighbors {
             _ => (blocks(neighborhood.destinations())?, neighbor::neighbor_alltoall as BuildEqual),
         };
         let equal = vec![bytes; neighborhood.sources().len()];
-        let path = match algorithm {
+        let (path, own) = match algorithm {
             Algorithm::Join if kind == CallKind::NeighborAllgather => {
                 self.flat_path(call, &[bytes], equal)
             }
@@ -168,12 +188,12 @@ impl Neighbors {
                 self.flat_path(call, &vec![bytes; neighborhood.destinations().len()], equal)
             }
             _ => match combined {
-                None => self.link_equal(call, bytes, graph)?,
-                Some(nodes) => self.link_together(call, bytes, nodes)?,
+                None => (self.link_equal(call, bytes, graph)?, None),
+                Some(nodes) => (self.link_together(call, bytes, nodes)?, None),
             },
         };
         let in_place = InPlaceRule::Never;
-        Ok((path, BufferShape { in_place, ..BufferShape::new(input, output) }))
+        Ok((path, BufferShape { in_place, ..BufferShape::new(input, output) }, own))
     }
 
     /// The path and the buffers of a collective with blocks of different sizes.
@@ -182,7 +202,7 @@ impl Neighbors {
         kind: CallKind,
         (sent, received): (&Counts, &Counts),
         form: CallForm,
-    ) -> Result<(ExecutionPath, BufferShape)> {
+    ) -> Result<NeighborPath> {
         let neighborhood = &self.neighborhood;
         let algorithm = self.communicator.choose_neighbor()?;
         let joins = algorithm == Algorithm::Join || self.communicator.joins_unknown_sizes(form);
@@ -195,7 +215,8 @@ impl Neighbors {
         };
         if joins {
             let received = received.bytes.iter().copied();
-            return Ok((self.flat_path(call, &sent.bytes, received), shape));
+            let (path, own) = self.flat_path(call, &sent.bytes, received);
+            return Ok((path, shape, own));
         }
         // If the sizes of another rank have changed, a rank with unchanged sizes links again, too.
         let sizes =
@@ -208,16 +229,17 @@ impl Neighbors {
                 _ => neighbor::neighbor_alltoallv(neighborhood, &sent.bytes, &received.bytes)?,
             })
         })?;
-        Ok((path, shape))
+        Ok((path, shape, None))
     }
 
-    /// A flat collective in which each rank waits for its sources.
+    /// A flat collective in which each rank waits for its sources, and the blocks of the rank for
+    /// itself that it leaves to the caller.
     fn flat_path(
         &self,
         call: Signature,
         sent: &[u64],
         received: impl IntoIterator<Item = u64>,
-    ) -> ExecutionPath {
+    ) -> (ExecutionPath, Option<Arc<[OwnBlock]>>) {
         let edges = &self.edges;
         let gathers =
             matches!(call.kind, CallKind::NeighborAllgather | CallKind::NeighborAllgatherv);
@@ -225,10 +247,31 @@ impl Neighbors {
         let sources = Arc::clone(&edges.sources);
         let blocks =
             VariableBlocks::between_neighbors(sent.iter().copied(), received, sources, labels);
-        ExecutionPath::Flat(FlatCollective {
+        let own = self.own_blocks(&blocks).filter(|_| !gathers);
+        let flat = FlatCollective {
             blocks: Some(Arc::new(blocks)),
+            leaves_own: own.is_some(),
             ..FlatCollective::new(Pattern::Neighbors, 0, call)
-        })
+        };
+        (ExecutionPath::Flat(flat), own)
+    }
+
+    /// The blocks of the rank for itself, if they are long and have the same lengths in both
+    /// buffers. Otherwise they are staged as all others, and the engine reports different lengths.
+    fn own_blocks(&self, blocks: &VariableBlocks) -> Option<Arc<[OwnBlock]>> {
+        /// Bytes below which a list of the blocks costs more than to stage them.
+        const SHORTEST: u64 = 4096;
+        let own = self.edges.own.as_ref()?.iter().map(|(from, to)| {
+            let (sent, received) = (blocks.sent_block(*from), blocks.received_block(*to));
+            let bytes = sent.end - sent.start;
+            let own = OwnBlock { from: sent.start, to: received.start, bytes };
+            (bytes == received.end - received.start).then_some(own)
+        });
+        let total = own.clone().flatten().fold(0u64, |sum, own| sum.saturating_add(own.bytes));
+        if total < SHORTEST {
+            return None;
+        }
+        own.collect()
     }
 
     /// A schedule with a message along each edge, in blocks of one size.
@@ -271,6 +314,9 @@ impl Neighbors {
         communicator.path(key, |rank| Ok(build(rank, self.all.edges()?, &nodes, bytes)?))
     }
 }
+
+/// Path and buffers of a collective, and the blocks that it leaves to the caller.
+type NeighborPath = (ExecutionPath, BufferShape, Option<Arc<[OwnBlock]>>);
 
 /// Builder of the graph of a collective with blocks of equal size.
 type BuildEqual = fn(&Neighborhood, u64) -> Result<Graph, CollectiveError>;

@@ -123,6 +123,22 @@ fn what_lies_beyond_the_edge_of_a_grid_is_left_alone() {
         let expected =
             [rank.checked_sub(1).unwrap_or(77), if rank + 1 < size { rank + 1 } else { 77 }];
         assert!(outputs.iter().all(|output| *output == expected), "{outputs:?}");
+        // The block of a rank for itself is in the output when the collective starts.
+        const BLOCK: usize = 600;
+        let before = (rank + size - 1) % size;
+        let ring = world.neighbors(&[rank, before], &[rank, (rank + 1) % size])?;
+        let mine = [values(rank, BLOCK), values(rank + 9, BLOCK)].concat();
+        let mut outputs = vec![vec![UNTOUCHED; 2 * BLOCK]; 100];
+        let requests: Vec<_> = outputs
+            .iter_mut()
+            .map(|output| ring.ineighbor_alltoall(&mine, output))
+            .collect::<Result<_>>()?;
+        tradewind::wait_all(requests)?;
+        let mut expected = [values(rank, BLOCK), values(before + 9, BLOCK)].concat();
+        if size == 1 {
+            expected.copy_from_slice(&mine);
+        }
+        assert!(outputs.iter().all(|output| *output == expected));
         Ok(())
     });
 }
