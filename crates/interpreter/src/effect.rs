@@ -78,6 +78,17 @@ pub enum Event {
         /// The first element of the reduction that was divided by zero, if any.
         divided_by_zero: Option<u64>,
     },
+    /// The payload of an [`Effect::TransmitInPlace`] has been sent or copied.
+    Sent {
+        /// The operation of that effect.
+        send: Handle,
+    },
+    /// The payload of a message lies in its place, which
+    /// [`Interpreter::admit`](crate::Interpreter::admit) had assigned.
+    Received {
+        /// The operation that `admit` returned.
+        receive: Handle,
+    },
 }
 
 /// An action for the owner of the interpreter.
@@ -89,6 +100,18 @@ pub enum Effect {
         peer: u32,
         /// The packet.
         packet: Packet,
+    },
+    /// Deliver a message from the memory of this run, then report [`Event::Sent`]. The payload is
+    /// that of [`Interpreter::outgoing`](crate::Interpreter::outgoing) until then.
+    TransmitInPlace {
+        /// The destination rank.
+        peer: u32,
+        /// A [`Packet::Eager`] or [`Packet::Data`] with an empty payload.
+        packet: Packet,
+        /// The operation to name in [`Event::Sent`].
+        send: Handle,
+        /// Length of the payload in bytes.
+        bytes: u64,
     },
     /// Store the payload of an unexpected message that exceeds the interpreter's limits.
     StoreUnexpected {

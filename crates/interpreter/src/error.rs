@@ -165,10 +165,8 @@ pub enum StartError {
         /// As passed.
         found: u64,
     },
-    /// The run cannot use this buffer in place.
-    #[error(
-        "buffer {buffer} cannot be used in place: the schedule has no such buffer or computes on it"
-    )]
+    /// There is no such buffer to be used in place.
+    #[error("buffer {buffer} cannot be used in place: the schedule has no such buffer")]
     NotBorrowable {
         /// Number of the buffer, from 0.
         buffer: usize,

@@ -1,12 +1,11 @@
-//! Buffers outside the interpreter's own memory.
+//! Buffers outside the interpreter's own memory, and places of payloads.
 
-use goal::schedule::{Kind, ScheduleView};
 use std::fmt::Debug;
 use std::ops::Range;
 
 /// A buffer outside the interpreter's own memory, such as a segment shared with another process.
 ///
-/// Messages are sent from it and received into it without a copy through the interpreter. See
+/// Operations use it without a copy of the whole buffer. See
 /// [`Interpreter::borrow_buffer`](crate::Interpreter::borrow_buffer).
 pub trait ExternalBuffer: Debug + Send {
     /// Returns the length in bytes.
@@ -22,17 +21,20 @@ pub trait ExternalBuffer: Debug + Send {
 /// The buffers a run borrows, each with its number.
 pub(crate) type BorrowedBuffers = Vec<(usize, Box<dyn ExternalBuffer>)>;
 
-/// Returns, for every buffer of a schedule, whether a run can borrow it: the schedule must not
-/// compute on it. Copies are possible.
-pub(crate) fn borrowable_buffers(view: &ScheduleView<'_>) -> Vec<bool> {
-    let mut borrowable = vec![true; view.buffers().len()];
-    for record in view.operations().iter().filter(|record| record.kind() == Kind::Local) {
-        let operands = [view.left(record), view.right(record), view.destination(record)];
-        for block in operands.into_iter().flatten() {
-            if let Some(buffer) = borrowable.get_mut(block.memory as usize) {
-                *buffer = false;
-            }
-        }
-    }
-    borrowable
+/// Memory of a payload that is sent in place.
+#[derive(Debug, PartialEq, Eq)]
+pub enum Outgoing<'a> {
+    /// Memory of the interpreter.
+    Own(&'a [u8]),
+    /// A borrowed buffer, by number, and the range in it.
+    Borrowed(usize, Range<u64>),
+}
+
+/// Memory of a payload that arrives in place.
+#[derive(Debug, PartialEq, Eq)]
+pub enum Incoming<'a> {
+    /// Memory of the interpreter.
+    Own(&'a mut [u8]),
+    /// A borrowed buffer, by number, and the range in it.
+    Borrowed(usize, Range<u64>),
 }

@@ -1,8 +1,8 @@
 //! The public state machine: one rank running one schedule.
 
-use crate::effect::{Effect, Event};
+use crate::effect::{Effect, Event, Handle, Packet};
 use crate::error::{EventError, ScheduleRefused, StartError};
-use crate::external::{BorrowedBuffers, ExternalBuffer, borrowable_buffers};
+use crate::external::{BorrowedBuffers, ExternalBuffer, Incoming, Outgoing};
 use crate::limits::Limits;
 use crate::matching::NamedReceives;
 use crate::run::ScheduleRun;
@@ -18,6 +18,8 @@ pub struct Outstanding {
     pub kind: Kind,
     /// The rank it waits for, if it is a single one.
     pub peer: Option<u32>,
+    /// True for a send whose payload is on its way: it waits for the network only.
+    pub is_on_its_way: bool,
 }
 
 /// The state machine of one rank running one schedule; see the [crate](crate).
@@ -27,8 +29,6 @@ pub struct Interpreter {
     named: NamedReceives,
     /// The dependency counters at the start of a run, one for each operation.
     initial: Vec<u32>,
-    /// For each buffer, whether a run can borrow it.
-    borrowable: Vec<bool>,
     /// The buffers borrowed for the next run.
     borrowed: BorrowedBuffers,
     run: ScheduleRun,
@@ -50,8 +50,7 @@ impl Interpreter {
             view.operations().iter().map(|record| record.dependencies).collect();
         let run = ScheduleRun::new(&view, limits, scratchpad);
         let named = NamedReceives::of(&view);
-        let borrowable = borrowable_buffers(&view);
-        Ok(Interpreter { schedule, named, initial, borrowable, borrowed: Vec::new(), run })
+        Ok(Interpreter { schedule, named, initial, borrowed: Vec::new(), run })
     }
 
     /// Returns the schedule.
@@ -59,13 +58,7 @@ impl Interpreter {
         &self.schedule
     }
 
-    /// Returns whether a run can [borrow](Self::borrow_buffer) the buffer.
-    pub fn can_borrow(&self, buffer: usize) -> bool {
-        self.borrowable.get(buffer).copied().unwrap_or(false)
-    }
-
-    /// Makes the next run use an external buffer in place. The schedule must not compute on the
-    /// buffer: only messages, timestamps and joins may access it.
+    /// Makes the next run use an external buffer in place.
     ///
     /// Pass an empty buffer in its place to [`start`](Self::start). [`reset`](Self::reset) returns an
     /// empty buffer in its place and ends the borrow.
@@ -78,8 +71,7 @@ impl Interpreter {
         external: Box<dyn ExternalBuffer>,
     ) -> Result<(), StartError> {
         let view = self.schedule.view();
-        let declared = view.buffers().get(buffer).filter(|_| self.can_borrow(buffer));
-        let declared = declared.ok_or(StartError::NotBorrowable { buffer })?;
+        let declared = view.buffers().get(buffer).ok_or(StartError::NotBorrowable { buffer })?;
         let expected = declared.length;
         let found = external.length();
         if expected != found {
@@ -144,13 +136,47 @@ impl Interpreter {
     /// Returns the operations the run waits for, for reports about a run that does not end.
     pub fn outstanding(&self) -> impl Iterator<Item = Outstanding> + '_ {
         let records = self.schedule.view().operations();
-        self.run.outstanding().map(|index| Outstanding {
+        self.run.outstanding().map(|(index, is_on_its_way)| Outstanding {
+            is_on_its_way,
             vertex: records[index].vertex,
             kind: records[index].kind(),
             peer: matches!(records[index].kind(), Kind::Send | Kind::Receive)
                 .then(|| records[index].peer())
                 .flatten(),
         })
+    }
+
+    /// Assigns an arriving message the memory of its receive. `packet` is a [`Packet::Eager`] or
+    /// [`Packet::Data`] without its payload, which has `bytes` bytes. The owner writes the payload
+    /// to the [incoming](Self::incoming) memory of the receive and reports [`Event::Received`].
+    ///
+    /// Returns `None` if the message must be passed as a whole, in an [`Event::Packet`]: the receive
+    /// is not posted, is a wildcard, or its memory is not one block of that length.
+    pub fn admit(&mut self, source: u32, packet: &Packet, bytes: u64) -> Option<Handle> {
+        self.run.admit(&self.schedule.view(), &self.named, source, packet, bytes)
+    }
+
+    /// Returns the payload of a send between [`Effect::TransmitInPlace`] and [`Event::Sent`].
+    pub fn outgoing(&self, send: Handle) -> Option<Outgoing<'_>> {
+        self.run.outgoing(&self.schedule.view(), send)
+    }
+
+    /// Returns the memory of a receive between [`admit`](Self::admit) and [`Event::Received`].
+    pub fn incoming(&mut self, receive: Handle) -> Option<Incoming<'_>> {
+        self.run.incoming(&self.schedule.view(), receive)
+    }
+
+    /// Returns the sends between [`Effect::TransmitInPlace`] and [`Event::Sent`].
+    pub fn sending(&self) -> impl Iterator<Item = Handle> + '_ {
+        let sending =
+            |(index, is_on_its_way): (usize, bool)| is_on_its_way.then_some(Handle(index as u32));
+        self.run.outstanding().filter_map(sending)
+    }
+
+    /// Returns a copy of the payload of a send between [`Effect::TransmitInPlace`] and
+    /// [`Event::Sent`].
+    pub fn copy_outgoing(&mut self, send: Handle) -> Option<Vec<u8>> {
+        self.run.copy_outgoing(&self.schedule.view(), send)
     }
 
     /// Bounds the total payload that later calls send eagerly. Messages beyond the budget use the

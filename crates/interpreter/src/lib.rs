@@ -20,6 +20,11 @@
 //! request to send, a clearance from the matching receive, then the payload
 //! ([`Packet::RequestToSend`], [`Packet::ClearToSend`], [`Packet::Data`]).
 //!
+//! An owner that sends and receives long payloads itself sets [`Limits::in_place`]. A long message
+//! whose bytes lie in one block is then an [`Effect::TransmitInPlace`], and the send completes when
+//! the owner reports it. [`Interpreter::admit`] assigns an arriving message the memory of its
+//! receive, if that is posted.
+//!
 //! Matching follows [`goal::matching`]: the k-th send to a receiver and tag, in vertex order,
 //! matches the k-th receive that names that sender and tag, in vertex order, independently of the
 //! order of arrival. A message that no naming receive matches goes to the first posted wildcard
@@ -87,6 +92,6 @@ mod run;
 
 pub use effect::{Effect, Event, Handle, Packet};
 pub use error::{EventError, Failure, ScheduleRefused, StartError};
-pub use external::ExternalBuffer;
+pub use external::{ExternalBuffer, Incoming, Outgoing};
 pub use interpreter::{Interpreter, Outstanding};
 pub use limits::Limits;

@@ -11,11 +11,25 @@ pub struct Limits {
     pub unexpected_bytes: u64,
     /// Number of stored unexpected payloads.
     pub unexpected_messages: u64,
+    /// Shortest message, in bytes, that is sent and received in place. See
+    /// [`Effect::TransmitInPlace`](crate::Effect::TransmitInPlace).
+    pub in_place: u64,
 }
 
 impl Limits {
-    /// Returns limits with this eager limit and space for 64 MiB in 65,536 unexpected payloads.
+    /// Returns limits with this eager limit and space for 64 MiB in 65,536 unexpected payloads. No
+    /// message is sent in place.
     pub const fn new(eager_limit: u64) -> Self {
-        Limits { eager_limit, unexpected_bytes: 64 << 20, unexpected_messages: 1 << 16 }
+        Limits {
+            eager_limit,
+            unexpected_bytes: 64 << 20,
+            unexpected_messages: 1 << 16,
+            in_place: u64::MAX,
+        }
+    }
+
+    /// Returns the same limits, with messages of at least `bytes` bytes in place.
+    pub const fn with_in_place(self, bytes: u64) -> Self {
+        Limits { in_place: bytes, ..self }
     }
 }

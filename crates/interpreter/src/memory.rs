@@ -1,13 +1,13 @@
 //! Memory of a run: user buffers and scratchpad, and the operations on their blocks.
 
-use crate::external::BorrowedBuffers;
+use crate::external::{BorrowedBuffers, Incoming, Outgoing};
 use goal::arithmetic::{
     Arithmetic, ArithmeticError, DataType, apply, apply_in_place_left, apply_in_place_right,
 };
 use goal::schedule::{BlockRecord, common_pieces};
 use std::ops::Range;
 
-/// Bytes of a piece of a long copy.
+/// Bytes of a piece of a long copy, or of a computation on borrowed buffers.
 const PIECE: usize = 16 << 10;
 
 /// The user buffers in their order, then the scratchpad.
@@ -16,7 +16,7 @@ pub(crate) struct RunMemory {
     /// Empty for borrowed buffers.
     spaces: Vec<Vec<u8>>,
     scratchpad: usize,
-    /// Borrowed buffers, by number. The schedule copies them, and computes nothing on them.
+    /// Borrowed buffers, by number.
     external: BorrowedBuffers,
 }
 
@@ -67,6 +67,28 @@ impl RunMemory {
         for block in blocks {
             self.append(self.range(block), into);
         }
+    }
+
+    /// Returns the memory of a block from which a message is sent.
+    pub(crate) fn outgoing(&self, block: &BlockRecord) -> Outgoing<'_> {
+        let range = self.range(block);
+        if self.is_external(range) {
+            return Outgoing::Borrowed(range.space, range.start as u64..range.end() as u64);
+        }
+        Outgoing::Own(self.bytes(range))
+    }
+
+    /// Returns the memory of a block to which a message is received.
+    pub(crate) fn incoming(&mut self, block: &BlockRecord) -> Incoming<'_> {
+        let range = self.range(block);
+        if self.is_external(range) {
+            return Incoming::Borrowed(range.space, range.start as u64..range.end() as u64);
+        }
+        Incoming::Own(&mut self.spaces[range.space][range.start..range.end()])
+    }
+
+    fn is_external(&self, range: MemoryRange) -> bool {
+        self.external.iter().any(|(space, _)| *space == range.space)
     }
 
     /// Appends the bytes of a range.
@@ -122,9 +144,7 @@ impl RunMemory {
 
     /// Copies between two ranges if one of them lies in a borrowed buffer; false if none does.
     fn transfer_external(&mut self, from: MemoryRange, to: MemoryRange) -> bool {
-        let is_external =
-            |range: MemoryRange| self.external.iter().any(|(space, _)| *space == range.space);
-        if !is_external(from) && !is_external(to) {
+        if !self.is_external(from) && !self.is_external(to) {
             return false;
         }
         // Through memory of this process, because each side may be a buffer that offers copies only,
@@ -172,6 +192,11 @@ impl RunMemory {
         data_type: DataType,
         [left, right, destination]: [MemoryRange; 3],
     ) -> Option<u64> {
+        if !self.external.is_empty()
+            && [left, right, destination].iter().any(|range| self.is_external(*range))
+        {
+            return self.combine_external(operation, data_type, [left, right, destination]);
+        }
         // In a valid schedule, an operand that overlaps the destination is the destination.
         let outcome = match (left.overlaps(destination), right.overlaps(destination)) {
             (false, false) => {
@@ -197,6 +222,40 @@ impl RunMemory {
             Err(ArithmeticError::DivisionByZero { element }) => Some(element as u64),
             _ => None,
         }
+    }
+
+    /// Computes on borrowed buffers, in pieces that stay in the cache. Returns the first element
+    /// that was divided by zero.
+    fn combine_external(
+        &mut self,
+        operation: Arithmetic,
+        data_type: DataType,
+        [left, right, destination]: [MemoryRange; 3],
+    ) -> Option<u64> {
+        let piece = PIECE / data_type.bytes() * data_type.bytes();
+        let mut first = Vec::with_capacity(destination.length.min(piece));
+        let mut second = Vec::with_capacity(destination.length.min(piece));
+        let mut divided_by_zero = None;
+        let mut done = 0;
+        while done < destination.length {
+            let end = destination.length.min(done + piece);
+            first.clear();
+            self.append(left.part(done..end), &mut first);
+            second.clear();
+            self.append(right.part(done..end), &mut second);
+            // As in `combine`.
+            if let Err(ArithmeticError::DivisionByZero { element }) =
+                apply_in_place_left(operation, data_type, &mut first, &second)
+            {
+                divided_by_zero =
+                    divided_by_zero.or(Some((done / data_type.bytes() + element) as u64));
+            }
+            // An operand that overlaps the destination is the destination, so later pieces of the
+            // operands are unchanged.
+            self.write(destination.part(done..end), &first);
+            done = end;
+        }
+        divided_by_zero
     }
 
     fn bytes(&self, range: MemoryRange) -> &[u8] {

@@ -4,7 +4,7 @@ mod messages;
 
 use crate::effect::{Effect, Event, Handle, Packet};
 use crate::error::{EventError, Failure};
-use crate::external::BorrowedBuffers;
+use crate::external::{BorrowedBuffers, Incoming, Outgoing};
 use crate::limits::Limits;
 use crate::matching::{
     ArrivedMessage, MessageEnvelope, NamedReceives, PayloadLocation, UnexpectedMemory,
@@ -27,6 +27,10 @@ enum OperationPhase {
     Running,
     /// Receive: posted and matched; its payload has been requested.
     Fetching,
+    /// Send: its payload is being sent in place.
+    Sending,
+    /// Receive: its payload arrives in place.
+    Arriving,
     /// Complete.
     Complete,
 }
@@ -51,6 +55,8 @@ const SPARE_BYTES: usize = 64 << 10;
 pub(crate) struct ScheduleRun {
     rank: u32,
     eager_limit: u64,
+    /// Shortest message that is sent in place.
+    in_place: u64,
     /// Bytes that can still be sent eagerly.
     eager_budget: u64,
     stage: RunStage,
@@ -85,6 +91,7 @@ impl ScheduleRun {
         ScheduleRun {
             rank: view.header().rank,
             eager_limit: limits.eager_limit,
+            in_place: limits.in_place,
             eager_budget: u64::MAX,
             stage: RunStage::Idle,
             phases: vec![OperationPhase::Waiting; counters.len()],
@@ -160,6 +167,16 @@ impl ScheduleRun {
             Event::JoinFinished { operation, result, divided_by_zero } => {
                 self.joined(view, operation, result, divided_by_zero)?;
             }
+            Event::Sent { send } => {
+                let sending = OperationPhase::Sending;
+                self.expect(view, send, Kind::Send, sending, "a send in place")?;
+                self.complete(view, send.0);
+            }
+            Event::Received { receive } => {
+                let arriving = OperationPhase::Arriving;
+                self.expect(view, receive, Kind::Receive, arriving, "a receive in place")?;
+                self.complete(view, receive.0);
+            }
         }
         self.advance(view, now);
         Ok(())
@@ -170,16 +187,16 @@ impl ScheduleRun {
         self.effects.pop_front()
     }
 
-    /// Returns the indices of the operations that have started and wait for an event.
-    pub(crate) fn outstanding(&self) -> impl Iterator<Item = usize> + '_ {
-        let waiting = |phase: &OperationPhase| {
-            matches!(phase, OperationPhase::Running | OperationPhase::Fetching)
-        };
-        self.phases
-            .iter()
-            .enumerate()
-            .filter(move |(_, phase)| waiting(phase))
-            .map(|(index, _)| index)
+    /// Returns the indices of the operations that have started and wait for an event, each with
+    /// whether it is a send whose payload is on its way.
+    pub(crate) fn outstanding(&self) -> impl Iterator<Item = (usize, bool)> + '_ {
+        self.phases.iter().enumerate().filter_map(|(index, phase)| match phase {
+            OperationPhase::Running | OperationPhase::Fetching | OperationPhase::Arriving => {
+                Some((index, false))
+            }
+            OperationPhase::Sending => Some((index, true)),
+            OperationPhase::Waiting | OperationPhase::Arrived | OperationPhase::Complete => None,
+        })
     }
 
     /// Discards the run and returns the buffers if it has started. Allocates and frees nothing.

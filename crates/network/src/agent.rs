@@ -37,6 +37,7 @@ pub(crate) mod clock;
 mod credits;
 mod idle;
 mod membership;
+mod payloads;
 pub(crate) mod run;
 pub(crate) mod run_table;
 pub(crate) mod schedule;
@@ -45,7 +46,7 @@ pub mod shared_region;
 mod state;
 mod submission_ring;
 mod unexpected;
-mod zero_copy;
+pub(crate) mod zero_copy;
 
 pub use client::{AgentAddress, AgentClient};
 pub use interpreter::Limits;
@@ -66,9 +67,12 @@ use std::sync::atomic::AtomicBool;
 use std::sync::mpsc::{Receiver, Sender, channel};
 use std::time::Duration;
 
+/// Shortest message that is sent from the memory of its run.
+const IN_PLACE: u64 = 16 << 10;
+
 /// Returns the limits of an agent's interpreters. Credits bound the unexpected messages.
 pub fn limits() -> Limits {
-    Limits::new(goal::limits::EAGER_BETWEEN_NODES)
+    Limits::new(goal::limits::EAGER_BETWEEN_NODES).with_in_place(IN_PLACE)
 }
 
 /// A command of the agent's owner.
@@ -208,12 +212,12 @@ fn run(
         }
         let timeout = match idle.mode(time, state.all_ranks_poll()) {
             IdleMode::Poll => {
-                state.transport().poll(&mut arrivals)?;
+                state.poll(&mut arrivals)?;
                 continue;
             }
             IdleMode::Yield => {
                 std::thread::yield_now();
-                state.transport().poll(&mut arrivals)?;
+                state.poll(&mut arrivals)?;
                 continue;
             }
             // A submission after `arm` notifies the agent, and one before it makes `arm` fail. Then
@@ -224,7 +228,7 @@ fn run(
             }
             IdleMode::Sleep => Some(Duration::ZERO),
         };
-        state.transport().wait(timeout, &mut arrivals)?;
+        state.wait(timeout, &mut arrivals)?;
         state.disarm();
     }
 }

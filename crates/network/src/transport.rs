@@ -5,11 +5,14 @@
 
 pub mod frame;
 pub mod memory;
+pub mod payloads;
 mod poller;
 pub mod tcp;
 
 use crate::error::Error;
-use frame::Frame;
+use frame::{Frame, Route};
+use interpreter::Packet;
+use payloads::{Payloads, Place};
 use std::fmt::Debug;
 use std::os::fd::BorrowedFd;
 use std::time::Duration;
@@ -24,6 +27,15 @@ pub enum Arrival {
         node: u32,
         /// The frame.
         frame: Frame,
+    },
+    /// A message whose payload lies in its [place](Payloads::admit).
+    InPlace {
+        /// The sender.
+        node: u32,
+        /// The place.
+        place: Place,
+        /// Number of bytes that were sent eagerly.
+        eager: u64,
     },
     /// The end of the connection with a node; nothing arrives from there any more.
     NodeLost {
@@ -57,9 +69,16 @@ pub trait Transport: Send + Debug {
     /// latest. A frame for a node that is lost is dropped.
     fn send(&mut self, node: u32, frame: Frame);
 
+    /// Appends a message with a payload of `bytes` bytes, which lies in a place until
+    /// [`Payloads::sent`] or [`detach`](Self::detach) is called. `packet` has an empty payload.
+    fn send_in_place(&mut self, node: u32, route: Route, packet: Packet, place: Place, bytes: u64);
+
+    /// Passes the payload of a place that ends before it has been sent.
+    fn detach(&mut self, place: Place, payload: Vec<u8>);
+
     /// Sends the queued frames, as far as that is possible without waiting. The rest follows during
     /// [`wait`](Self::wait).
-    fn flush(&mut self);
+    fn flush(&mut self, payloads: &mut dyn Payloads);
 
     /// Number of bytes in the queue of a node.
     fn queued(&self, node: u32) -> u64;
@@ -75,16 +94,24 @@ pub trait Transport: Send + Debug {
     ///
     /// # Errors
     /// If the system refuses. The loss of a node is an [`Arrival`].
-    fn wait(&mut self, timeout: Option<Duration>, arrivals: &mut Vec<Arrival>)
-    -> Result<(), Error>;
+    fn wait(
+        &mut self,
+        timeout: Option<Duration>,
+        payloads: &mut dyn Payloads,
+        arrivals: &mut Vec<Arrival>,
+    ) -> Result<(), Error>;
 
     /// Appends what has arrived from other nodes, without waiting. May leave everything else for
     /// the next [`wait`](Self::wait), and costs less than one.
     ///
     /// # Errors
     /// If the system refuses. The loss of a node is an [`Arrival`].
-    fn poll(&mut self, arrivals: &mut Vec<Arrival>) -> Result<(), Error> {
-        self.wait(Some(Duration::ZERO), arrivals)
+    fn poll(
+        &mut self,
+        payloads: &mut dyn Payloads,
+        arrivals: &mut Vec<Arrival>,
+    ) -> Result<(), Error> {
+        self.wait(Some(Duration::ZERO), payloads, arrivals)
     }
 
     /// Number of frames and connections that were refused because they were invalid.

@@ -12,6 +12,7 @@
 //! | label objects that other processes find by their offset | [`object`] |
 //! | copy and combine the bytes of its data areas | [`memory`] |
 //! | copy bytes when the other process may break the protocol | [`word_copy`] |
+//! | send and receive such bytes | [`socket`] |
 //! | count completions and sleep until a count is reached | [`completion`], built on [`futex`] |
 //! | sleep until other processes change anything else | [`wakeup`] |
 //! | poll, then sleep, with checks of the peers | [`wait`] |
@@ -77,6 +78,7 @@ pub mod process_table;
 pub mod random;
 pub mod segment;
 pub mod shared;
+pub mod socket;
 pub mod sync;
 pub mod wait;
 pub mod wakeup;

@@ -1,6 +1,7 @@
 //! Messages: sending, posting, matching, and the rendezvous protocol.
 
 use super::*;
+use goal::schedule::BlockRecord;
 
 impl ScheduleRun {
     /// Processes a packet from another rank's interpreter.
@@ -50,16 +51,100 @@ impl ScheduleRun {
         let tag = record.tag;
         let ordinal = record.ordinal;
         let bytes = record.bytes;
-        let eager = bytes <= self.eager_limit.min(self.eager_budget);
-        let packet = if eager {
-            self.eager_budget -= bytes;
-            Packet::Eager { tag, ordinal, payload: self.payload(view, record) }
-        } else {
+        let send = Handle(operation);
+        if bytes > self.eager_limit.min(self.eager_budget) {
             self.phases[operation as usize] = OperationPhase::Running;
-            Packet::RequestToSend { tag, ordinal, bytes, send: Handle(operation) }
+            let packet = Packet::RequestToSend { tag, ordinal, bytes, send };
+            self.effects.push_back(Effect::Transmit { peer: record.peer, packet });
+            return false;
+        }
+        self.eager_budget -= bytes;
+        self.transmit(view, send, |payload| Packet::Eager { tag, ordinal, payload })
+    }
+
+    /// Emits the message of a send. Returns whether the send is complete.
+    fn transmit(
+        &mut self,
+        view: &ScheduleView<'_>,
+        send: Handle,
+        packet: impl FnOnce(Vec<u8>) -> Packet,
+    ) -> bool {
+        let record = &view.operations()[send.0 as usize];
+        let OperationRecord { peer, bytes, .. } = *record;
+        if bytes < self.in_place || view.destination(record).len() != 1 {
+            let packet = packet(self.payload(view, record));
+            self.effects.push_back(Effect::Transmit { peer, packet });
+            return true;
+        }
+        self.phases[send.0 as usize] = OperationPhase::Sending;
+        let packet = packet(Vec::new());
+        self.effects.push_back(Effect::TransmitInPlace { peer, packet, send, bytes });
+        false
+    }
+
+    /// Assigns an arriving message the memory of its receive.
+    pub(crate) fn admit(
+        &mut self,
+        view: &ScheduleView<'_>,
+        named: &NamedReceives,
+        source: u32,
+        packet: &Packet,
+        bytes: u64,
+    ) -> Option<Handle> {
+        let (operation, posted) = match packet {
+            Packet::Eager { tag, ordinal, .. } => {
+                (named.find(source, *tag, *ordinal)?, OperationPhase::Running)
+            }
+            Packet::Data { receive, .. } => (receive.0, OperationPhase::Fetching),
+            Packet::RequestToSend { .. } | Packet::ClearToSend { .. } => return None,
         };
-        self.effects.push_back(Effect::Transmit { peer: record.peer, packet });
-        eager
+        let record = view.operations().get(operation as usize)?;
+        let fits = self.stage == RunStage::Running
+            && record.kind() == Kind::Receive
+            && self.phases[operation as usize] == posted
+            && record.peer() == Some(source)
+            && record.bytes == bytes
+            && view.destination(record).len() == 1;
+        // One message at a time is admitted to a receive: a second one with the same handle finds
+        // another phase.
+        fits.then(|| {
+            self.phases[operation as usize] = OperationPhase::Arriving;
+            Handle(operation)
+        })
+    }
+
+    /// Returns the block of an operation in this phase.
+    fn place<'a>(
+        &self,
+        view: &ScheduleView<'a>,
+        operation: Handle,
+        phase: OperationPhase,
+    ) -> Option<&'a BlockRecord> {
+        // Also after an early end, until the reset: the payloads of other sends are on their way.
+        let is_there =
+            self.stage != RunStage::Idle && self.phases.get(operation.0 as usize) == Some(&phase);
+        let record = view.operations().get(operation.0 as usize).filter(|_| is_there)?;
+        view.destination(record).first()
+    }
+
+    pub(crate) fn outgoing(&self, view: &ScheduleView<'_>, send: Handle) -> Option<Outgoing<'_>> {
+        Some(self.memory.outgoing(self.place(view, send, OperationPhase::Sending)?))
+    }
+
+    pub(crate) fn copy_outgoing(&self, view: &ScheduleView<'_>, send: Handle) -> Option<Vec<u8>> {
+        let block = self.place(view, send, OperationPhase::Sending)?;
+        let mut payload = Vec::with_capacity(block.length as usize);
+        self.memory.gather(std::slice::from_ref(block), &mut payload);
+        Some(payload)
+    }
+
+    pub(crate) fn incoming(
+        &mut self,
+        view: &ScheduleView<'_>,
+        receive: Handle,
+    ) -> Option<Incoming<'_>> {
+        let block = self.place(view, receive, OperationPhase::Arriving)?;
+        Some(self.memory.incoming(block))
     }
 
     /// Returns a copy of the bytes an operation sends, in a buffer from the pool.
@@ -207,9 +292,9 @@ impl ScheduleRun {
             "a send that waits for clearance",
         )?;
         self.expect_peer(send, record.peer, source)?;
-        let packet = Packet::Data { receive, payload: self.payload(view, record) };
-        self.effects.push_back(Effect::Transmit { peer: source, packet });
-        self.complete(view, send.0);
+        if self.transmit(view, send, |payload| Packet::Data { receive, payload }) {
+            self.complete(view, send.0);
+        }
         Ok(())
     }
 

@@ -5,7 +5,7 @@ use goal::compile::compile;
 use goal::graph::{Graph, JoinMode};
 use goal::join;
 use goal::schedule::Schedule;
-use interpreter::{Effect, Event, Handle, Interpreter, Limits, Packet};
+use interpreter::{Effect, Event, Handle, Incoming, Interpreter, Limits, Packet};
 use rand::rngs::StdRng;
 use rand::{Rng, SeedableRng};
 use std::cell::Cell;
@@ -56,6 +56,8 @@ enum Step {
     Start,
     /// An event reaches a run, started or not.
     Event(Event),
+    /// A message reaches a run from the memory of another one.
+    InPlace { source: usize, packet: Packet, send: Handle, bytes: u64 },
 }
 
 /// A message stored by the transport: run of the receiver, source, tag, ordinal.
@@ -103,6 +105,7 @@ impl<'a> Network<'a> {
             eager_limit: pick(&mut random, &[0, 8, 100, 10_000, 1 << 30]),
             unexpected_bytes: pick(&mut random, &[0, 8, 64, 1000, 1 << 30]),
             unexpected_messages: pick(&mut random, &[0, 1, 5, 1 << 20]),
+            in_place: pick(&mut random, &[0, 8, 100, u64::MAX]),
         };
         let schedules: Result<Vec<_>, _> =
             program.iter().map(|graph| compile(graph).map(Arc::new)).collect();
@@ -149,6 +152,9 @@ impl<'a> Network<'a> {
                         return Err(Failure::Other(format!("{event:?} was accepted twice")));
                     }
                 }
+                Step::InPlace { source, packet, send, bytes } => {
+                    self.transfer(run, &mut interpreter, (source, send), packet, bytes)?;
+                }
             }
             let mut over = false;
             while let Some(effect) = interpreter.poll() {
@@ -188,13 +194,57 @@ impl<'a> Network<'a> {
         let (round, rank) = run;
         let mut buffers = self.inputs[round][rank].clone();
         for (number, buffer) in buffers.iter_mut().enumerate() {
-            if interpreter.can_borrow(number) && self.random.random() {
+            if self.random.random() {
                 let buffer = SharedBuffer(Arc::new(Mutex::new(std::mem::take(buffer))));
                 interpreter.borrow_buffer(number, Box::new(buffer.clone())).map_err(other)?;
                 self.borrowed.entry(run).or_default().push((number, buffer));
             }
         }
         Ok(buffers)
+    }
+
+    /// Copies a payload from the memory of its sender to that of its receive, or passes it as a
+    /// whole.
+    fn transfer(
+        &mut self,
+        run: RunKey,
+        interpreter: &mut Interpreter,
+        (source, send): (usize, Handle),
+        packet: Packet,
+        bytes: u64,
+    ) -> Result<(), Failure> {
+        let sender = (run.0, source);
+        let payload = match self.running.get_mut(&sender) {
+            Some(sending) => sending.copy_outgoing(send),
+            None => interpreter.copy_outgoing(send),
+        };
+        let payload = payload.ok_or(Failure::Other("there is nothing to send".into()))?;
+        self.pending.push((sender, Step::Event(Event::Sent { send })));
+        let Some(receive) = interpreter.admit(source as u32, &packet, bytes) else {
+            let packet = match packet {
+                Packet::Eager { tag, ordinal, .. } => Packet::Eager { tag, ordinal, payload },
+                Packet::Data { receive, .. } => Packet::Data { receive, payload },
+                other => return Err(Failure::Other(format!("{other:?} has no payload"))),
+            };
+            let event = Event::Packet { source: source as u32, packet };
+            self.pending.push((run, Step::Event(event)));
+            return Ok(());
+        };
+        if interpreter.admit(source as u32, &packet, bytes).is_some() {
+            return Err(Failure::Other("two messages were admitted to one receive".into()));
+        }
+        match interpreter.incoming(receive) {
+            Some(Incoming::Own(memory)) => memory.copy_from_slice(&payload),
+            Some(Incoming::Borrowed(buffer, range)) => {
+                let borrowed = self.borrowed.get(&run).into_iter().flatten();
+                let buffer = borrowed.into_iter().find(|(number, _)| *number == buffer);
+                let (_, buffer) = buffer.ok_or(Failure::Other("it is not borrowed".into()))?;
+                buffer.bytes()[range.start as usize..range.end as usize].copy_from_slice(&payload);
+            }
+            None => return Err(Failure::Other("an admitted message has no place".into())),
+        }
+        self.pending.push((run, Step::Event(Event::Received { receive })));
+        Ok(())
     }
 
     fn interpreter(&mut self, run: RunKey) -> Result<Interpreter, Failure> {
@@ -211,6 +261,10 @@ impl<'a> Network<'a> {
             Effect::Transmit { peer, packet } => {
                 self.pending
                     .push(((round, peer as usize), Step::Event(Event::Packet { source, packet })));
+            }
+            Effect::TransmitInPlace { peer, packet, send, bytes } => {
+                let step = Step::InPlace { source: rank, packet, send, bytes };
+                self.pending.push(((round, peer as usize), step));
             }
             Effect::StoreUnexpected { source, tag, ordinal, payload } => {
                 if self.held.insert((run, source, tag, ordinal), payload).is_some() {

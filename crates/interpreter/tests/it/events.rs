@@ -4,7 +4,8 @@ use goal::arithmetic::{Arithmetic, DataType};
 use goal::compile::compile;
 use goal::graph::{Access, Block, Graph, JoinMode};
 use interpreter::{
-    Effect, Event, EventError, Failure, Handle, Interpreter, Limits, Packet, StartError,
+    Effect, Event, EventError, Failure, Handle, Incoming, Interpreter, Limits, Outgoing, Packet,
+    StartError,
 };
 use proptest::prelude::*;
 use std::sync::{Arc, Mutex};
@@ -17,8 +18,12 @@ fn interpreter(graph: &Graph, limits: Limits) -> Interpreter {
 }
 
 fn started(graph: &Graph, limits: Limits) -> Interpreter {
-    let mut interpreter = interpreter(graph, limits);
     let buffers = graph.buffers().iter().map(|buffer| vec![0; buffer.length as usize]).collect();
+    started_with(graph, limits, buffers)
+}
+
+fn started_with(graph: &Graph, limits: Limits, buffers: Vec<Vec<u8>>) -> Interpreter {
+    let mut interpreter = interpreter(graph, limits);
     interpreter.start(buffers, 0).expect("the buffers are as declared");
     interpreter
 }
@@ -36,7 +41,7 @@ fn eager(source: u32, tag: u32, ordinal: u32, payload: &[u8]) -> Event {
 }
 
 const RENDEZVOUS: Limits =
-    Limits { eager_limit: 0, unexpected_bytes: 1000, unexpected_messages: 10 };
+    Limits { unexpected_bytes: 1000, unexpected_messages: 10, ..Limits::new(0) };
 
 /// Rank 0 of 3 with one receive from rank 1 and one send to rank 2.
 fn one_of_each() -> Graph {
@@ -412,7 +417,7 @@ proptest! {
         eager_limit in 0..100u64,
     ) {
         let program = testing::conformance::random::lay_out(&plan);
-        let limits = Limits { eager_limit, unexpected_bytes: 150, unexpected_messages: 3 };
+        let limits = Limits { unexpected_bytes: 150, unexpected_messages: 3, ..Limits::new(eager_limit) };
         let mut interpreter = interpreter(&program.graphs[0], limits);
         for (number, event) in events.into_iter().enumerate() {
             if number == start {
@@ -429,19 +434,13 @@ proptest! {
 #[test]
 fn borrowed_buffers_are_used_in_place() {
     let mut graph = one_of_each();
-    let computed = graph.buffer(Access::Output, 4);
-    let scratch = graph.scratchpad(4);
-    graph.local(Arithmetic::Add, DataType::U8, scratch, computed, scratch);
+    graph.buffer(Access::Output, 4);
     let mut interpreter = interpreter(&graph, Limits::new(16 << 10));
     let elsewhere = |bytes: &[u8]| SharedBuffer(Arc::new(Mutex::new(bytes.to_vec())));
     let [input, output] = [elsewhere(b"eastward"), elsewhere(&[0; 8])];
-    for buffer in [2, 3, usize::MAX] {
+    for buffer in [3, usize::MAX] {
         let refused = interpreter.borrow_buffer(buffer, Box::new(elsewhere(&[0; 4])));
-        assert_eq!(
-            refused,
-            Err(StartError::NotBorrowable { buffer }),
-            "the schedule computes on it, or it does not exist"
-        );
+        assert_eq!(refused, Err(StartError::NotBorrowable { buffer }), "it does not exist");
     }
     let length = StartError::BufferLength { buffer: 1, expected: 8, found: 7 };
     assert_eq!(interpreter.borrow_buffer(1, Box::new(elsewhere(&[0; 7]))), Err(length));
@@ -491,4 +490,70 @@ fn long_copies_between_borrowed_buffers_are_complete() {
     assert_eq!(own[..4], [255; 4]);
     assert_eq!(own[4..], given[..BYTES as usize - 4]);
     assert_eq!(output.bytes()[7..], given);
+}
+
+/// A message in place needs its owner's report at both ends, and its memory only until then.
+#[test]
+fn messages_in_place_complete_when_their_owner_reports_it() {
+    let mut graph = Graph::new(0, 2);
+    let input = graph.buffer(Access::Input, 8);
+    let output = graph.buffer(Access::Output, 8);
+    graph.send(input, 1, 5);
+    graph.receive(output, 1, 6);
+    let limits = Limits::new(100).with_in_place(8);
+    let mut interpreter = started_with(&graph, limits, vec![b"eastward".to_vec(), vec![0; 8]]);
+    let packet = Packet::Eager { tag: 5, ordinal: 0, payload: Vec::new() };
+    let [Effect::TransmitInPlace { peer: 1, packet: sent, send, bytes: 8 }] =
+        &effects(&mut interpreter)[..]
+    else {
+        panic!("the message is long enough");
+    };
+    assert_eq!(*sent, packet);
+    assert_eq!(interpreter.outgoing(*send), Some(Outgoing::Own(b"eastward")));
+    let arriving = Packet::Eager { tag: 6, ordinal: 0, payload: Vec::new() };
+    assert_eq!(interpreter.admit(1, &arriving, 7), None, "another length");
+    assert_eq!(interpreter.admit(1, &packet, 8), None, "another tag");
+    let receive = interpreter.admit(1, &arriving, 8).expect("the receive is posted");
+    assert_eq!(interpreter.admit(1, &arriving, 8), None, "it is admitted already");
+    let on_its_way: Vec<bool> =
+        interpreter.outstanding().map(|operation| operation.is_on_its_way).collect();
+    assert_eq!(on_its_way.iter().filter(|sent| **sent).count(), 1);
+    let Some(Incoming::Own(place)) = interpreter.incoming(receive) else {
+        panic!("no buffer is borrowed");
+    };
+    place.copy_from_slice(b"westward");
+    interpreter.handle(Event::Received { receive }, 0).expect("it was admitted");
+    assert!(interpreter.incoming(receive).is_none() && !interpreter.is_over());
+    interpreter.handle(Event::Sent { send: *send }, 0).expect("it is being sent");
+    assert!(interpreter.outgoing(*send).is_none() && interpreter.is_over());
+    assert_eq!(interpreter.reset(), [b"eastward", b"westward"]);
+}
+
+/// Divisions report the element of the whole operation, not of a piece.
+#[test]
+fn operations_compute_on_borrowed_buffers() {
+    const ELEMENTS: usize = 10_001;
+    let bytes = 8 * ELEMENTS as u64;
+    let mut graph = Graph::new(0, 1);
+    let input = graph.buffer(Access::Input, bytes);
+    let output = graph.buffer(Access::InOut, bytes);
+    graph.local(Arithmetic::Divide, DataType::U64, output, input, output);
+    let mut interpreter = interpreter(&graph, Limits::new(100));
+    let words = |word: &dyn Fn(usize) -> u64| {
+        let bytes = (0..ELEMENTS).flat_map(|element| word(element).to_le_bytes()).collect();
+        SharedBuffer(Arc::new(Mutex::new(bytes)))
+    };
+    let divisors = words(&|element| u64::from(element != 9000) * 3);
+    let dividends = words(&|element| 3 * element as u64);
+    for (number, lent) in [(0, &divisors), (1, &dividends)] {
+        interpreter.borrow_buffer(number, Box::new(lent.clone())).expect("it exists");
+    }
+    interpreter.start(vec![vec![], vec![]], 0).expect("both are borrowed");
+    let [Effect::Completed(Err(Failure::DivisionByZero { element: 9000, .. }))] =
+        &effects(&mut interpreter)[..]
+    else {
+        panic!("one element is divided by zero");
+    };
+    let expected = words(&|element| if element == 9000 { 0 } else { element as u64 });
+    assert_eq!(*dividends.bytes(), *expected.bytes());
 }

@@ -170,7 +170,7 @@ proptest! {
         order in any::<u64>(),
         unexpected_bytes in prop::sample::select(vec![0, 8, 24, 1000]),
     ) {
-        let limits = Limits { eager_limit: 0, unexpected_bytes, unexpected_messages: 2 };
+        let limits = Limits { unexpected_bytes, unexpected_messages: 2, ..Limits::new(0) };
         let mut driver = Driver::new(&receives, limits);
         let mut model = Model { receives: receives.clone(), ..Model::default() };
         let mut counts: HashMap<(u32, u32), u32> = HashMap::new();
@@ -217,7 +217,7 @@ proptest! {
             let output = graph.buffer(Access::Output, *length as u64);
             if tag % 2 == 0 { graph.receive(output, 1, tag) } else { graph.receive(output, None, tag) };
         }
-        let limits = Limits { eager_limit: 0, unexpected_bytes, unexpected_messages };
+        let limits = Limits { unexpected_bytes, unexpected_messages, ..Limits::new(0) };
         let mut interpreter = interpreter(&graph, limits);
         let mut stored = Vec::new();
         let mut held = Vec::new();
@@ -264,7 +264,7 @@ fn received_messages_release_memory() {
     const ROUNDS: u32 = 20;
     let receives: Vec<ReceivePattern> =
         (0..ROUNDS).map(|tag| (Some(1).filter(|_| tag % 2 == 0), Some(tag))).collect();
-    let limits = Limits { eager_limit: 0, unexpected_bytes: 8, unexpected_messages: 1 };
+    let limits = Limits { unexpected_bytes: 8, unexpected_messages: 1, ..Limits::new(0) };
     let mut driver = Driver::new(&receives, limits);
     for tag in 0..ROUNDS {
         assert!(driver.arrive((1, tag, 0), u64::from(tag), false));
@@ -308,7 +308,7 @@ fn a_hundred_thousand_unexpected_messages() {
         };
         graph.receive(slot(index), wanted.0, wanted.1);
     }
-    let limits = Limits { eager_limit: 0, unexpected_bytes: 8000, unexpected_messages: 500 };
+    let limits = Limits { unexpected_bytes: 8000, unexpected_messages: 500, ..Limits::new(0) };
     let mut interpreter = interpreter(&graph, limits);
     // Tag 0 is received by name; the others are left for wildcards, each tag as often as any class
     // could need.

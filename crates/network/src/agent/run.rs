@@ -1,17 +1,25 @@
 //! One rank's run under way, and the effects of its interpreter.
 
 use super::credits::Credits;
-use super::schedule::RegisteredSchedule;
+use super::schedule::{IdleRun, RegisteredSchedule};
+use super::zero_copy::BorrowedMemory;
 use crate::error::{Error, RankExit};
 use crate::node_map::NodeMap;
 use crate::transport::Transport;
 use crate::transport::frame::{Frame, Route};
+use crate::transport::payloads::{Place, send_slices};
 use goal::graph::JoinMode;
 use goal::join;
 use goal::schedule::Kind;
-use interpreter::{Effect, Event, EventError, Failure, Handle, Interpreter, Packet};
+use interpreter::{
+    Effect, Event, EventError, Failure, Handle, Incoming, Interpreter, Outgoing, Packet,
+};
+use rustix::io::Errno;
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, BTreeSet, BinaryHeap, HashMap, VecDeque};
+use std::io::IoSlice;
+use std::ops::Range;
+use std::os::fd::BorrowedFd;
 use std::sync::Arc;
 
 /// Identifies a run of a rank of the job.
@@ -22,12 +30,58 @@ pub(crate) struct RunKey {
     pub(crate) sequence: u64,
 }
 
+impl RunKey {
+    /// The run of a payload.
+    pub(crate) fn of(place: Place) -> Self {
+        let Place { rank, communicator, sequence, .. } = place;
+        RunKey { rank, communicator, sequence }
+    }
+
+    /// The payload of a send or receive of the run.
+    pub(crate) fn place(self, operation: Handle) -> Place {
+        let RunKey { rank, communicator, sequence } = self;
+        Place { rank, communicator, sequence, operation: operation.0 }
+    }
+}
+
+/// A run that can start: its interpreter, its buffers, and those that it borrows instead.
+#[derive(Debug)]
+pub(crate) struct PreparedRun {
+    pub(crate) interpreter: Interpreter,
+    pub(crate) buffers: Vec<Vec<u8>>,
+    borrowed: Vec<(usize, BorrowedMemory)>,
+}
+
+impl PreparedRun {
+    pub(crate) fn of((interpreter, buffers): IdleRun) -> Self {
+        PreparedRun { interpreter, buffers, borrowed: Vec::new() }
+    }
+
+    /// Makes the run use this memory in place of a buffer, which is as long.
+    pub(crate) fn borrow_buffer(
+        &mut self,
+        buffer: usize,
+        memory: BorrowedMemory,
+    ) -> Result<(), Error> {
+        self.interpreter
+            .borrow_buffer(buffer, Box::new(memory.clone()))
+            .map_err(|error| Error::Operation(error.to_string()))?;
+        self.borrowed.push((buffer, memory));
+        Ok(())
+    }
+}
+
 /// A message for a run from another rank.
 #[derive(Debug)]
 pub(crate) enum RunInput {
     Packet(Packet),
-    Join { ordinal: u32, contribution: Vec<u8> },
+    Join {
+        ordinal: u32,
+        contribution: Vec<u8>,
+    },
     Fail(Error),
+    /// The payload of a send of the run itself has been copied.
+    Sent(Handle),
 }
 
 impl RunInput {
@@ -38,7 +92,7 @@ impl RunInput {
                 payload.len() as u64
             }
             RunInput::Join { contribution, .. } => contribution.len() as u64,
-            RunInput::Packet(_) | RunInput::Fail(_) => 0,
+            RunInput::Packet(_) | RunInput::Fail(_) | RunInput::Sent(_) => 0,
         }
     }
 }
@@ -103,6 +157,8 @@ pub(crate) struct Run {
     pub(crate) key: RunKey,
     pub(crate) schedule: Arc<RegisteredSchedule>,
     pub(crate) interpreter: Interpreter,
+    /// Borrowed buffers, by number.
+    borrowed: Vec<(usize, BorrowedMemory)>,
     /// Unexpected payloads for which the interpreter had no memory, by source, tag and ordinal.
     held: HashMap<(u32, u32, u32), Vec<u8>>,
     joins: BTreeMap<u32, JoinState>,
@@ -121,15 +177,17 @@ struct JoinState {
 pub(crate) type RunOutcome = Result<(), Error>;
 
 impl Run {
+    /// A run that has not started, and its buffers.
     pub(crate) fn new(
         key: RunKey,
         schedule: Arc<RegisteredSchedule>,
-        interpreter: Interpreter,
-    ) -> Run {
+        prepared: PreparedRun,
+    ) -> (Run, Vec<Vec<u8>>) {
+        let PreparedRun { interpreter, buffers, borrowed } = prepared;
         let unsent = schedule.sends;
         let held = HashMap::new();
         let joins = BTreeMap::new();
-        Run { key, schedule, interpreter, held, joins, unsent }
+        (Run { key, schedule, interpreter, borrowed, held, joins, unsent }, buffers)
     }
 
     /// Starts the run. Returns its outcome if it is over at once.
@@ -179,7 +237,102 @@ impl Run {
                 self.try_join(ordinal, context)
             }
             RunInput::Fail(error) => Some(Err(error)),
+            RunInput::Sent(send) => self.event(Event::Sent { send }, context),
         }
+    }
+
+    /// Assigns a message the memory of its receive.
+    pub(crate) fn admit(
+        &mut self,
+        origin: MessageOrigin,
+        packet: &Packet,
+        bytes: u64,
+    ) -> Option<Place> {
+        let MessageOrigin { node, source, signature } = origin;
+        // As in `RunTable::deliver`, which reports what is wrong with other messages.
+        let is_from_there = self.schedule.nodes.get(source as usize) == Some(&node)
+            && self.schedule.signature == signature;
+        if !is_from_there {
+            return None;
+        }
+        let receive = self.interpreter.admit(source, packet, bytes)?;
+        Some(self.key.place(receive))
+    }
+
+    fn borrowed(&self, buffer: usize) -> Option<&BorrowedMemory> {
+        self.borrowed.iter().find(|(number, _)| *number == buffer).map(|(_, memory)| memory)
+    }
+
+    /// Writes `head` and a range of a payload that is sent in place to a socket.
+    pub(crate) fn send_payload(
+        &self,
+        send: Handle,
+        range: Range<usize>,
+        head: &[IoSlice<'_>],
+        socket: BorrowedFd<'_>,
+    ) -> Result<usize, Errno> {
+        match self.interpreter.outgoing(send) {
+            Some(Outgoing::Own(bytes)) => {
+                let mut slices = head.to_vec();
+                slices.push(IoSlice::new(&bytes[range]));
+                send_slices(socket, &slices)
+            }
+            Some(Outgoing::Borrowed(buffer, whole)) => {
+                let start = whole.start as usize;
+                let range = start + range.start..start + range.end;
+                self.borrowed(buffer)
+                    .map_or(Err(Errno::FAULT), |memory| memory.send(range, head, socket))
+            }
+            // The transport has only places that have not ended.
+            None => Err(Errno::FAULT),
+        }
+    }
+
+    /// Writes bytes of a payload that arrives in place; false if there is no such payload.
+    pub(crate) fn store_payload(&mut self, receive: Handle, at: usize, bytes: &[u8]) -> bool {
+        let Run { interpreter, borrowed, .. } = self;
+        match interpreter.incoming(receive) {
+            Some(Incoming::Own(place)) => {
+                place[at..at + bytes.len()].copy_from_slice(bytes);
+                true
+            }
+            Some(Incoming::Borrowed(buffer, whole)) => {
+                let memory = borrowed.iter_mut().find(|(number, _)| *number == buffer);
+                memory.is_some_and(|(_, memory)| {
+                    memory.store(whole.start + at as u64, bytes);
+                    true
+                })
+            }
+            None => false,
+        }
+    }
+
+    /// Reads bytes of a payload that arrives in place from a socket; `None` if there is no such
+    /// payload.
+    pub(crate) fn receive_payload(
+        &mut self,
+        receive: Handle,
+        at: usize,
+        most: usize,
+        socket: BorrowedFd<'_>,
+    ) -> Option<Result<usize, Errno>> {
+        let Run { interpreter, borrowed, .. } = self;
+        match interpreter.incoming(receive)? {
+            Incoming::Own(place) => Some(rustix::io::read(socket, &mut place[at..at + most])),
+            Incoming::Borrowed(buffer, whole) => {
+                let (_, memory) = borrowed.iter_mut().find(|(number, _)| *number == buffer)?;
+                memory.receive(whole.start as usize + at, most, socket)
+            }
+        }
+    }
+
+    /// Payloads that are being sent in place, each with a copy: the memory of the run ends.
+    pub(crate) fn detached_payloads(&mut self) -> Vec<(Place, Vec<u8>)> {
+        let sending: Vec<Handle> = self.interpreter.sending().collect();
+        let copied = sending
+            .into_iter()
+            .filter_map(|send| Some((self.key.place(send), self.interpreter.copy_outgoing(send)?)));
+        copied.collect()
     }
 
     /// Processes an event. Returns the run's outcome if it is over.
@@ -229,7 +382,8 @@ impl Run {
     /// answered.
     pub(crate) fn unanswered_by(&self, node: u32) -> Option<u32> {
         self.interpreter.outstanding().find_map(|outstanding| {
-            let peer = outstanding.peer.filter(|_| outstanding.kind == Kind::Send)? as usize;
+            let is_request = outstanding.kind == Kind::Send && !outstanding.is_on_its_way;
+            let peer = outstanding.peer.filter(|_| is_request)? as usize;
             let is_there = self.schedule.nodes.get(peer) == Some(&node);
             self.schedule.members.get(peer).copied().filter(|_| is_there)
         })
@@ -252,6 +406,11 @@ impl Run {
                         self.unsent = self.unsent.saturating_sub(1);
                     }
                     self.transmit(peer, RunInput::Packet(packet), context);
+                    None
+                }
+                Effect::TransmitInPlace { peer, packet, send, bytes } => {
+                    self.unsent = self.unsent.saturating_sub(1);
+                    self.transmit_in_place(peer, packet, send, bytes, context);
                     None
                 }
                 Effect::StoreUnexpected { source, tag, ordinal, payload } => {
@@ -305,6 +464,39 @@ impl Run {
         if let (1.., Some(node)) = (bytes, self.schedule.nodes.get(source as usize)) {
             context.credits.consumed(*node, bytes);
         }
+    }
+
+    /// Sends a message from the memory of the run. One to a rank of this node is copied.
+    fn transmit_in_place(
+        &mut self,
+        peer: u32,
+        packet: Packet,
+        send: Handle,
+        bytes: u64,
+        context: &mut RunContext,
+    ) {
+        let own = context.transport.node();
+        let node = self.schedule.nodes.get(peer as usize).copied().unwrap_or(own);
+        let RegisteredSchedule { rank: source, signature, .. } = *self.schedule;
+        if node == own {
+            let payload = self.interpreter.copy_outgoing(send).unwrap_or_default();
+            let packet = match packet {
+                Packet::Eager { tag, ordinal, .. } => Packet::Eager { tag, ordinal, payload },
+                Packet::Data { receive, .. } => Packet::Data { receive, payload },
+                other => other,
+            };
+            self.transmit(peer, RunInput::Packet(packet), context);
+            let origin = MessageOrigin { node: own, source, signature };
+            return context.local.push_back((self.key, origin, RunInput::Sent(send)));
+        }
+        // The schedule was validated: its peers are ranks of the communicator.
+        let Some(destination) = self.schedule.members.get(peer as usize).copied() else { return };
+        if matches!(packet, Packet::Eager { .. }) {
+            context.credits.sent(node, bytes);
+        }
+        let RunKey { communicator, sequence, .. } = self.key;
+        let route = Route { destination, communicator, source, sequence, signature };
+        context.transport.send_in_place(node, route, packet, self.key.place(send), bytes);
     }
 
     fn transmit(&self, peer: u32, input: RunInput, context: &mut RunContext) {
@@ -415,6 +607,8 @@ fn transmit(
         RunInput::Packet(packet) => Frame::Packet(route, packet),
         RunInput::Join { ordinal, contribution } => Frame::Join { route, ordinal, contribution },
         RunInput::Fail(error) => Frame::Fail(route, error),
+        // A run reports it to itself only.
+        RunInput::Sent(_) => return,
     };
     context.transport.send(node, frame);
 }

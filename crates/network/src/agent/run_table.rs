@@ -5,18 +5,22 @@
 
 use super::credits::Credits;
 use super::membership::{Membership, RunCount};
+use super::payloads::RunPayloads;
 use super::run::{
-    MessageOrigin, Run, RunContext, RunInput, RunKey, RunOutcome, Timers, report_failure,
+    MessageOrigin, PreparedRun, Run, RunContext, RunInput, RunKey, RunOutcome, Timers,
+    report_failure,
 };
-use super::schedule::{IdleRun, RegisteredSchedule};
+use super::schedule::RegisteredSchedule;
 use super::unexpected::{UnexpectedMessage, UnexpectedMessages};
 use crate::error::Error;
 use crate::node_map::NodeMap;
-use crate::transport::Transport;
 use crate::transport::frame::{Frame, Route};
-use interpreter::{Event, Interpreter, Packet};
+use crate::transport::payloads::Place;
+use crate::transport::{Arrival, Transport};
+use interpreter::{Event, Handle, Interpreter, Packet};
 use std::collections::{HashMap, VecDeque};
 use std::sync::Arc;
+use std::time::Duration;
 
 /// Bytes in the queue of a node from which on it gets no further large message for the moment.
 const QUEUE_LIMIT: u64 = 32 << 20;
@@ -37,6 +41,8 @@ pub(crate) struct RunTable {
     postponed: VecDeque<(u32, Route, Packet)>,
     /// Runs that have ended and that the owner has not taken.
     pub(crate) ended: Vec<EndedRun>,
+    /// Payloads that have been sent from the memory of their runs.
+    sent: Vec<Place>,
     /// Number of frames that were refused.
     pub(super) refused: u64,
 }
@@ -70,6 +76,7 @@ impl RunTable {
             membership: Membership::default(),
             postponed: VecDeque::new(),
             ended: Vec::new(),
+            sent: Vec::new(),
             refused: 0,
             context: RunContext {
                 credits: Credits::new(count),
@@ -107,9 +114,9 @@ impl RunTable {
         &mut self,
         key: RunKey,
         schedule: Arc<RegisteredSchedule>,
-        prepared: Result<IdleRun, Error>,
+        prepared: Result<PreparedRun, Error>,
     ) {
-        let (interpreter, buffers) = match prepared {
+        let prepared = match prepared {
             Ok(prepared) => prepared,
             Err(error) => {
                 report_failure(key, &schedule, &error, &mut self.context);
@@ -124,7 +131,7 @@ impl RunTable {
             .membership
             .failure_of(&schedule.members, &schedule.nodes, key.communicator, key.sequence)
             .or_else(|| self.unexpected.failure_of(key));
-        let mut run = Run::new(key, schedule, interpreter);
+        let (mut run, buffers) = Run::new(key, schedule, prepared);
         let outcome = match failure {
             Some(error) => Some(Err(error)),
             None => run.start(buffers, &mut self.context),
@@ -215,13 +222,71 @@ impl RunTable {
         // Held payloads end with the run. Their credit returns to the senders, which otherwise
         // could send this node less and less.
         run.release_held(&mut self.context);
+        // Other ranks may need the rest of what the run was sending.
+        for (place, payload) in run.detached_payloads() {
+            self.context.transport.detach(place, payload);
+        }
         let Run { schedule, interpreter, .. } = run;
         self.ended.push(EndedRun { key, schedule, interpreter: Some(interpreter), outcome });
     }
 
-    /// Processes everything that needs no other node: messages between ranks of this node,
-    /// computations that have ended, requests that were postponed, credit to be returned.
-    pub(crate) fn settle(&mut self) {
+    /// Processes everything that needs no other node, and sends.
+    pub(crate) fn advance(&mut self) {
+        loop {
+            for place in std::mem::take(&mut self.sent) {
+                let event = Event::Sent { send: Handle(place.operation) };
+                self.event(RunKey::of(place), event);
+            }
+            self.settle();
+            let (transport, mut payloads) = self.parts();
+            transport.flush(&mut payloads);
+            // Sends that have completed may let their runs send more, or end.
+            if self.sent.is_empty() {
+                return;
+            }
+        }
+    }
+
+    /// Sleeps until something arrives; see [`Transport::wait`].
+    pub(crate) fn wait(
+        &mut self,
+        timeout: Option<Duration>,
+        arrivals: &mut Vec<Arrival>,
+    ) -> Result<(), Error> {
+        let (transport, mut payloads) = self.parts();
+        transport.wait(timeout, &mut payloads, arrivals)
+    }
+
+    /// Appends what has arrived; see [`Transport::poll`].
+    pub(crate) fn poll(&mut self, arrivals: &mut Vec<Arrival>) -> Result<(), Error> {
+        let (transport, mut payloads) = self.parts();
+        transport.poll(&mut payloads, arrivals)
+    }
+
+    fn parts(&mut self) -> (&mut dyn Transport, RunPayloads<'_>) {
+        let RunTable { context, runs, sent, .. } = self;
+        (&mut *context.transport, RunPayloads { runs, sent })
+    }
+
+    /// Processes an event of a run, if it is under way.
+    fn event(&mut self, key: RunKey, event: Event) {
+        let run = self.runs.get_mut(&key);
+        if let Some(outcome) = run.and_then(|run| run.event(event, &mut self.context)) {
+            self.finish(key, outcome);
+        }
+    }
+
+    /// Processes the arrival of a message in its place.
+    pub(crate) fn receive_in_place(&mut self, node: u32, place: Place, eager: u64) {
+        if eager > 0 {
+            self.context.credits.consumed(node, eager);
+        }
+        self.event(RunKey::of(place), Event::Received { receive: Handle(place.operation) });
+    }
+
+    /// Processes messages between ranks of this node, computations that have ended, requests that
+    /// were postponed, and credit to be returned.
+    fn settle(&mut self) {
         self.resume_postponed();
         loop {
             // A local message may let its run send the next one, so the loop goes on until the
@@ -229,11 +294,7 @@ impl RunTable {
             if let Some((key, origin, input)) = self.context.local.pop_front() {
                 self.deliver(key, origin, input);
             } else if let Some((key, operation)) = self.context.timers.pop(self.context.now) {
-                let event = Event::CalcFinished { operation };
-                let run = self.runs.get_mut(&key);
-                if let Some(outcome) = run.and_then(|run| run.event(event, &mut self.context)) {
-                    self.finish(key, outcome);
-                }
+                self.event(key, Event::CalcFinished { operation });
             } else {
                 break;
             }

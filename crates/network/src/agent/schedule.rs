@@ -35,7 +35,7 @@ pub(crate) struct RegisteredSchedule {
     idle: Mutex<Vec<IdleRun>>,
 }
 
-/// An interpreter without a run, and its buffers.
+/// An interpreter without a run, and its buffers; empty ones for those that are borrowed.
 pub(crate) type IdleRun = (Interpreter, Vec<Vec<u8>>);
 
 impl RegisteredSchedule {
@@ -70,7 +70,7 @@ impl RegisteredSchedule {
         }
         let interpreter = Interpreter::new(Arc::clone(&self.schedule), limits)
             .map_err(|error| Error::Operation(error.to_string()))?;
-        let buffers = self.layout.allocate(&interpreter)?;
+        let buffers = self.layout.allocate()?;
         Ok((interpreter, buffers))
     }
 
@@ -144,8 +144,8 @@ pub(crate) struct BufferUse {
     pub(crate) is_read: bool,
     /// Ranges that the run writes, in order and disjoint.
     pub(crate) written: Vec<Range<u64>>,
-    /// True if everything that is sent or copied from it is provided by the rank or written by the
-    /// run.
+    /// True if everything that is sent, copied or computed from it is provided by the rank or
+    /// written by the run.
     sends_only_own: bool,
 }
 
@@ -181,11 +181,12 @@ impl BufferLayout {
         }
         for record in view.operations() {
             let read = match record.kind() {
-                Kind::Send => view.destination(record),
-                Kind::Copy => view.left(record),
+                Kind::Send => [view.destination(record), &[]],
+                Kind::Copy => [view.left(record), &[]],
+                Kind::Local => [view.left(record), view.right(record)],
                 _ => continue,
             };
-            for block in read {
+            for block in read.into_iter().flatten() {
                 if let Some(buffer) = buffers.get_mut(block.memory as usize) {
                     // A range that neither the rank nor the run defines would send bytes of an
                     // earlier run, because the memory is reused.
@@ -198,11 +199,10 @@ impl BufferLayout {
     }
 
     /// Makes buffers for an interpreter, empty ones for those that are borrowed.
-    fn allocate(&self, interpreter: &Interpreter) -> Result<Vec<Vec<u8>>, Error> {
-        let own = |(number, buffer): (usize, &BufferUse)| {
-            allocate(if buffer.is_borrowed_by(interpreter, number) { 0 } else { buffer.length })
-        };
-        self.buffers.iter().enumerate().map(own).collect()
+    fn allocate(&self) -> Result<Vec<Vec<u8>>, Error> {
+        let own =
+            |buffer: &BufferUse| allocate(if buffer.is_borrowed() { 0 } else { buffer.length });
+        self.buffers.iter().map(own).collect()
     }
 }
 
@@ -219,13 +219,8 @@ impl BufferUse {
 
     /// Returns true if the agent may use the rank's memory itself. Bytes from before the run must
     /// not be sent from there.
-    fn is_borrowed(&self) -> bool {
+    pub(crate) fn is_borrowed(&self) -> bool {
         self.length >= BORROWED && self.sends_only_own
-    }
-
-    /// Returns true if a run borrows this buffer: the interpreter must not compute on it.
-    pub(crate) fn is_borrowed_by(&self, interpreter: &Interpreter, number: usize) -> bool {
-        self.is_borrowed() && interpreter.can_borrow(number)
     }
 }
 

@@ -1,8 +1,9 @@
 //! The agent's side of one rank: its submissions, its schedules and the results of its runs.
 
-use super::schedule::{IdleRun, RegisteredSchedule};
+use super::run::PreparedRun;
+use super::schedule::RegisteredSchedule;
 use super::shared_region::{ENTRIES, SLOTS, SharedRegion, Submission, refused};
-use super::zero_copy::BorrowedBuffer;
+use super::zero_copy::{BorrowedMemory, RegionBuffer};
 use crate::error::Error;
 use crate::node_map::NodeMap;
 use goal::schedule::Schedule;
@@ -208,7 +209,7 @@ impl RankSession {
         schedule: &RegisteredSchedule,
         location: RunLocation,
         limits: Limits,
-    ) -> Result<IdleRun, Error> {
+    ) -> Result<PreparedRun, Error> {
         let layout = &schedule.layout;
         // All offsets below are inside the region then.
         let end = location.at.plus(layout.bytes);
@@ -216,20 +217,18 @@ impl RankSession {
             let why = "the buffers of the run do not lie in the rank's shared region";
             return Err(Error::Operation(why.into()));
         }
-        let (mut interpreter, mut buffers) = schedule.take_idle(limits)?;
-        for (number, (buffer, bytes)) in layout.buffers.iter().zip(&mut buffers).enumerate() {
+        let mut prepared = PreparedRun::of(schedule.take_idle(limits)?);
+        for (number, buffer) in layout.buffers.iter().enumerate() {
             let at = location.at.plus(buffer.at).unwrap_or(Offset(u64::MAX));
-            if buffer.is_borrowed_by(&interpreter, number) {
-                let segment = Arc::clone(self.region.segment());
-                let borrowed = BorrowedBuffer::new(segment, at, buffer.length);
-                interpreter
-                    .borrow_buffer(number, Box::new(borrowed))
-                    .map_err(|error| Error::Operation(error.to_string()))?;
+            let segment = self.region.segment();
+            if buffer.is_borrowed() {
+                let region = RegionBuffer::new(Arc::clone(segment), at, buffer.length);
+                prepared.borrow_buffer(number, BorrowedMemory::Region(region))?;
             } else if buffer.is_read {
-                word_copy::load(self.region.segment(), at, bytes).map_err(refused)?;
+                word_copy::load(segment, at, &mut prepared.buffers[number]).map_err(refused)?;
             }
         }
-        Ok((interpreter, buffers))
+        Ok(prepared)
     }
 
     /// Writes the results of a run that is over into the rank's memory and keeps its interpreter.

@@ -14,6 +14,7 @@ use crate::transport::frame::Frame;
 use crate::transport::{Arrival, Transport};
 use interpreter::Limits;
 use std::collections::HashMap;
+use std::time::Duration;
 
 /// The agent of one node.
 #[derive(Debug)]
@@ -57,6 +58,20 @@ impl AgentState {
         self.table.transport()
     }
 
+    /// Sleeps until something arrives.
+    pub(crate) fn wait(
+        &mut self,
+        timeout: Option<Duration>,
+        arrivals: &mut Vec<Arrival>,
+    ) -> Result<(), Error> {
+        self.table.wait(timeout, arrivals)
+    }
+
+    /// Appends what has arrived.
+    pub(crate) fn poll(&mut self, arrivals: &mut Vec<Arrival>) -> Result<(), Error> {
+        self.table.poll(arrivals)
+    }
+
     /// Returns true if every rank of this node polls for the end of a run.
     pub(crate) fn all_ranks_poll(&self) -> bool {
         self.sessions.iter().all(|session| session.as_ref().is_some_and(RankSession::is_polling))
@@ -87,9 +102,8 @@ impl AgentState {
         for local in 0..self.sessions.len() {
             had_events |= self.serve(local);
         }
-        self.table.settle();
         // All sends of this turn leave before ranks are woken: other nodes wait for the messages.
-        self.transport().flush();
+        self.table.advance();
         let has_released_ranks = self.complete_runs();
         Turn { had_events, has_released_ranks }
     }
@@ -243,6 +257,9 @@ impl AgentState {
             Arrival::Notified(_) => {}
             Arrival::NodeLost { node, why } => self.lose(node, why),
             Arrival::Frame { node, frame } => self.handle_frame(node, frame),
+            Arrival::InPlace { node, place, eager } => {
+                self.table.receive_in_place(node, place, eager);
+            }
         }
     }
 

@@ -1,35 +1,47 @@
-//! Buffers that the agent uses where they lie, in the memory that it shares with the rank.
+//! Memory of a rank that a run uses in place of its buffers.
 //!
-//! Long messages are not copied to the agent and back. A rank that changes a borrowed buffer during
+//! Long messages are not copied to the engine and back. A rank that changes a borrowed buffer during
 //! the run corrupts its own messages and nothing else.
 
+use crate::transport::payloads::send_slices;
 use interpreter::ExternalBuffer;
+use rustix::io::Errno;
+use shm::loan::LentBytes;
 use shm::segment::{Offset, Segment};
-use shm::word_copy;
+use shm::{socket, word_copy};
+use std::io::IoSlice;
 use std::ops::Range;
+use std::os::fd::BorrowedFd;
 use std::sync::Arc;
 
 /// Bytes that fit a first-level cache.
 const STRIDE: usize = 8 << 10;
 
-/// A buffer of a run. Keeps the memory mapped, also after the rank has exited.
-#[derive(Debug)]
-pub(super) struct BorrowedBuffer {
+/// A buffer that a run borrows.
+#[derive(Clone, Debug)]
+pub(crate) enum BorrowedMemory {
+    /// Memory that the rank shares with its agent.
+    Region(RegionBuffer),
+    /// Memory that a call of the rank lends.
+    Lent(LentBytes),
+}
+
+/// A range of a rank's region. Keeps the memory mapped, also after the rank has exited.
+#[derive(Clone, Debug)]
+pub(crate) struct RegionBuffer {
     segment: Arc<Segment>,
     at: Offset,
     length: u64,
 }
 
-impl BorrowedBuffer {
+impl RegionBuffer {
     /// Borrows `length` bytes of a rank's region, which the caller has checked to lie inside it.
-    pub(super) fn new(segment: Arc<Segment>, at: Offset, length: u64) -> Self {
-        BorrowedBuffer { segment, at, length }
+    pub(crate) fn new(segment: Arc<Segment>, at: Offset, length: u64) -> Self {
+        RegionBuffer { segment, at, length }
     }
-}
 
-impl ExternalBuffer for BorrowedBuffer {
-    fn length(&self) -> u64 {
-        self.length
+    fn place(&self, at: usize) -> Offset {
+        Offset(self.at.0 + at as u64)
     }
 
     fn read(&self, range: Range<u64>, into: &mut Vec<u8>) {
@@ -44,9 +56,110 @@ impl ExternalBuffer for BorrowedBuffer {
             at += bytes.len() as u64;
         }
     }
+}
+
+impl BorrowedMemory {
+    /// Writes `head` and a range of the buffer to a socket by one call that does not block.
+    pub(super) fn send(
+        &self,
+        range: Range<usize>,
+        head: &[IoSlice<'_>],
+        socket: BorrowedFd<'_>,
+    ) -> Result<usize, Errno> {
+        let with = |bytes: &[u8]| {
+            let mut slices = head.to_vec();
+            slices.push(IoSlice::new(bytes));
+            send_slices(socket, &slices)
+        };
+        match self {
+            BorrowedMemory::Region(region) => {
+                let (at, length) = (region.place(range.start), range.len());
+                let sent = socket::send(socket, head, &region.segment, at, length as u64);
+                match sent.map_err(errno) {
+                    // The rank has removed the memory. Its peer gets as many bytes as announced.
+                    Err(Errno::FAULT) => with(&[0; STRIDE][..length.min(STRIDE)]),
+                    sent => sent,
+                }
+            }
+            // A run ends before its loans do.
+            BorrowedMemory::Lent(lent) => {
+                lent.with(|bytes| with(&bytes[range])).unwrap_or(Err(Errno::FAULT))
+            }
+        }
+    }
+
+    /// Reads at most `most` bytes from a socket into the buffer; `None` if it has been revoked.
+    pub(super) fn receive(
+        &mut self,
+        at: usize,
+        most: usize,
+        socket: BorrowedFd<'_>,
+    ) -> Option<Result<usize, Errno>> {
+        match self {
+            BorrowedMemory::Region(region) => {
+                let at = region.place(at);
+                match socket::receive(socket, &region.segment, at, most as u64) {
+                    Err(error) if errno_of(&error) == Errno::FAULT => None,
+                    read => Some(read.map_err(errno)),
+                }
+            }
+            BorrowedMemory::Lent(lent) => {
+                lent.with_mut(|bytes| rustix::io::read(socket, &mut bytes[at..at + most]))
+            }
+        }
+    }
+
+    /// Writes bytes.
+    pub(super) fn store(&mut self, at: u64, bytes: &[u8]) {
+        self.write(at, bytes);
+    }
+}
+
+fn errno(error: std::io::Error) -> Errno {
+    errno_of(&error)
+}
+
+/// The number of an error of the system; that of a bad address if there is none, because the range
+/// leaves the region.
+fn errno_of(error: &std::io::Error) -> Errno {
+    Errno::from_io_error(error).unwrap_or(Errno::FAULT)
+}
+
+impl ExternalBuffer for BorrowedMemory {
+    fn length(&self) -> u64 {
+        match self {
+            BorrowedMemory::Region(region) => region.length,
+            BorrowedMemory::Lent(lent) => lent.len() as u64,
+        }
+    }
+
+    fn read(&self, range: Range<u64>, into: &mut Vec<u8>) {
+        match self {
+            BorrowedMemory::Region(region) => region.read(range, into),
+            BorrowedMemory::Lent(lent) => {
+                let range = range.start as usize..range.end as usize;
+                let length = range.len();
+                let read = lent.with(|bytes| into.extend_from_slice(&bytes[range]));
+                // A run is cancelled before its buffers are revoked, so this does not happen. The
+                // interpreter relies on the length all the same.
+                debug_assert!(read.is_some(), "the buffer is lent");
+                if read.is_none() {
+                    into.resize(into.len() + length, 0);
+                }
+            }
+        }
+    }
 
     fn write(&mut self, at: u64, bytes: &[u8]) {
-        let written = word_copy::store(&self.segment, Offset(self.at.0 + at), bytes);
-        debug_assert!(written.is_ok(), "{written:?}");
+        match self {
+            BorrowedMemory::Region(region) => {
+                let written = word_copy::store(&region.segment, Offset(region.at.0 + at), bytes);
+                debug_assert!(written.is_ok(), "{written:?}");
+            }
+            BorrowedMemory::Lent(lent) => {
+                let at = at as usize;
+                lent.with_mut(|own| own[at..at + bytes.len()].copy_from_slice(bytes));
+            }
+        }
     }
 }

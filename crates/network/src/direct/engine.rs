@@ -53,6 +53,9 @@ impl DirectEngine {
             match arrival {
                 // Agents alone send frames that are for no run.
                 Arrival::Frame { node, frame } => drop(self.table.handle_frame(node, frame)),
+                Arrival::InPlace { node, place, eager } => {
+                    self.table.receive_in_place(node, place, eager);
+                }
                 // It fails no run: the rank may have left after its part.
                 Arrival::NodeLost { node, .. } => self.table.lose(node),
                 Arrival::Notified(_) => {}
@@ -62,8 +65,7 @@ impl DirectEngine {
             had_events = true;
             self.start(run);
         }
-        self.table.settle();
-        self.table.transport().flush();
+        self.table.advance();
         self.end_runs();
         had_events
     }
@@ -102,7 +104,7 @@ impl DirectEngine {
     /// If the system refuses to read.
     pub(super) fn poll(&mut self) -> Result<(), Error> {
         self.turn();
-        self.table.transport().wait(Some(Duration::ZERO), &mut self.arrivals)?;
+        self.table.wait(Some(Duration::ZERO), &mut self.arrivals)?;
         self.turn();
         Ok(())
     }
@@ -131,7 +133,7 @@ impl DirectEngine {
             // The first polls find most messages. They read no clock.
             if idle < EAGER_POLLS {
                 idle_since = None;
-                self.table.transport().poll(&mut self.arrivals)?;
+                self.table.poll(&mut self.arrivals)?;
                 continue;
             }
             let time = Instant::now();
@@ -142,7 +144,7 @@ impl DirectEngine {
             if time.saturating_duration_since(since) < POLLING_TIME {
                 // With more ranks than cores the awaited rank may run on this one.
                 std::thread::yield_now();
-                self.table.transport().poll(&mut self.arrivals)?;
+                self.table.poll(&mut self.arrivals)?;
             } else {
                 self.sleep(deadline.map(|deadline| deadline.saturating_duration_since(time)))?;
             }
@@ -158,7 +160,7 @@ impl DirectEngine {
         } else {
             Some(Duration::ZERO)
         };
-        let slept = self.table.transport().wait(timeout, &mut self.arrivals);
+        let slept = self.table.wait(timeout, &mut self.arrivals);
         self.submissions.end_sleep();
         slept
     }

@@ -1,11 +1,11 @@
 //! A run, shared between the rank's calls and the engine.
 
-use crate::agent::run::{RunKey, RunOutcome};
+use crate::agent::run::{PreparedRun, RunKey, RunOutcome};
 use crate::agent::schedule::RegisteredSchedule;
+use crate::agent::zero_copy::BorrowedMemory;
 use crate::error::Error;
-use interpreter::{ExternalBuffer, Interpreter, Limits};
+use interpreter::{Interpreter, Limits};
 use shm::loan::LentBytes;
-use std::ops::Range;
 use std::sync::{Arc, OnceLock};
 
 /// A run that a rank has started and not fetched.
@@ -25,19 +25,17 @@ impl DirectRun {
     }
 
     /// An interpreter that uses long buffers in place, and copies of the others.
-    pub(super) fn prepare(&self, limits: Limits) -> Result<(Interpreter, Vec<Vec<u8>>), Error> {
-        let (mut interpreter, mut copies) = self.schedule.take_idle(limits)?;
-        let uses = self.schedule.layout.buffers.iter().zip(&self.buffers).zip(&mut copies);
-        for (number, ((buffer, lent), copy)) in uses.enumerate() {
-            if buffer.is_borrowed_by(&interpreter, number) {
-                interpreter
-                    .borrow_buffer(number, Box::new(LentBuffer(lent.clone())))
-                    .map_err(|error| Error::Operation(error.to_string()))?;
+    pub(super) fn prepare(&self, limits: Limits) -> Result<PreparedRun, Error> {
+        let mut prepared = PreparedRun::of(self.schedule.take_idle(limits)?);
+        let uses = self.schedule.layout.buffers.iter().zip(&self.buffers);
+        for (number, (buffer, lent)) in uses.enumerate() {
+            if buffer.is_borrowed() {
+                prepared.borrow_buffer(number, BorrowedMemory::Lent(lent.clone()))?;
             } else if buffer.is_read {
-                lent.with(|bytes| copy.copy_from_slice(bytes));
+                lent.with(|bytes| prepared.buffers[number].copy_from_slice(bytes));
             }
         }
-        Ok((interpreter, copies))
+        Ok(prepared)
     }
 
     /// Copies the results that are not in place, keeps the interpreter for the next run, and ends
@@ -61,32 +59,5 @@ impl DirectRun {
         }
         // Only the engine ends runs, and each once.
         let _ = self.outcome.set(outcome);
-    }
-}
-
-/// A buffer of the caller, as the interpreter sees it.
-#[derive(Debug)]
-struct LentBuffer(LentBytes);
-
-impl ExternalBuffer for LentBuffer {
-    fn length(&self) -> u64 {
-        self.0.len() as u64
-    }
-
-    fn read(&self, range: Range<u64>, into: &mut Vec<u8>) {
-        let range = range.start as usize..range.end as usize;
-        let length = range.len();
-        let read = self.0.with(|bytes| into.extend_from_slice(&bytes[range]));
-        // A run is cancelled before its buffers are revoked, so this does not happen. The
-        // interpreter relies on the length all the same.
-        debug_assert!(read.is_some(), "the buffer is lent");
-        if read.is_none() {
-            into.resize(into.len() + length, 0);
-        }
-    }
-
-    fn write(&mut self, at: u64, bytes: &[u8]) {
-        let at = at as usize;
-        self.0.with_mut(|own| own[at..at + bytes.len()].copy_from_slice(bytes));
     }
 }

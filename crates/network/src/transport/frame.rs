@@ -44,6 +44,8 @@ pub const MAX_OPERATIONS: u32 = 1 << 24;
 /// Length of the longest payload that is no message.
 const MAX_REPORT: u64 = 1 << 20;
 const LENGTH_BITS: u32 = 40;
+/// Offset of the payload's length in a header.
+const LENGTH_AT: usize = 32;
 
 /// The run that a frame belongs to.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -291,6 +293,26 @@ impl Frame {
             Frame::ShutdownAck => (SHUTDOWN_ACK, Route::default(), 0, 0, Vec::new()),
         };
         (FrameHeader { kind, route, first, second, length: payload.len() as u64 }.bytes(), payload)
+    }
+
+    /// The message that a header begins, with an empty payload, and the payload's length; `None` for
+    /// every other frame.
+    pub(crate) fn message_of(header: &[u8; HEADER_BYTES]) -> Option<(Route, Packet, u64)> {
+        let FrameHeader { kind, route, first, second, length } = FrameHeader::read(header).ok()?;
+        let payload = Vec::new();
+        let packet = match kind {
+            EAGER => Packet::Eager { tag: first, ordinal: second, payload },
+            DATA => Packet::Data { receive: Handle(first), payload },
+            _ => return None,
+        };
+        Some((route, packet, length))
+    }
+
+    /// Encodes the header of a message with a payload of `length` bytes that follows.
+    pub(crate) fn header_of(route: Route, packet: Packet, length: u64) -> [u8; HEADER_BYTES] {
+        let (mut header, _) = Frame::Packet(route, packet).encode();
+        header[LENGTH_AT..].copy_from_slice(&length.to_le_bytes());
+        header
     }
 
     /// Decodes a header and its payload.

@@ -1,10 +1,12 @@
 //! Connections between agents of one process, for tests and for measuring an agent without a
 //! network.
 
-use super::frame::{Frame, HEADER_BYTES};
+use super::frame::{Frame, HEADER_BYTES, Route};
+use super::payloads::{Payloads, Place};
 use super::poller::Poller;
 use super::{Arrival, Transport};
 use crate::error::{Error, refused};
+use interpreter::Packet;
 use rustix::event::EventfdFlags;
 use rustix::event::epoll::EventFlags;
 use std::collections::VecDeque;
@@ -17,6 +19,13 @@ use std::time::Duration;
 enum InboxEntry {
     Frame(u32, [u8; HEADER_BYTES], Vec<u8>),
     Closed(u32),
+}
+
+/// A frame to be sent by the next flush.
+#[derive(Debug)]
+enum OutboxEntry {
+    Frame([u8; HEADER_BYTES], Vec<u8>),
+    InPlace([u8; HEADER_BYTES], Place),
 }
 
 #[derive(Debug)]
@@ -46,8 +55,8 @@ pub struct Memory {
     node: u32,
     inboxes: Arc<[Inbox]>,
     poller: Poller,
-    /// By node: whether something was sent since the last flush.
-    written: Vec<bool>,
+    /// By node: what was sent since the last flush.
+    written: Vec<Vec<OutboxEntry>>,
     /// By node: whether its connection has ended.
     lost: Vec<bool>,
     refused: u64,
@@ -74,7 +83,7 @@ pub fn connect(nodes: u32) -> Result<Vec<Memory>, Error> {
             node,
             inboxes: Arc::clone(&inboxes),
             poller,
-            written: vec![false; nodes as usize],
+            written: (0..nodes).map(|_| Vec::new()).collect(),
             lost: vec![false; nodes as usize],
             refused: 0,
         })
@@ -102,16 +111,45 @@ impl Transport for Memory {
     fn send(&mut self, node: u32, frame: Frame) {
         // Encoded as for a network, so that tests over this transport cover the encoding as well.
         let (header, payload) = frame.encode();
-        if !self.lost[node as usize] {
-            self.inboxes[node as usize].push(InboxEntry::Frame(self.node, header, payload));
-            self.written[node as usize] = true;
+        self.written[node as usize].push(OutboxEntry::Frame(header, payload));
+    }
+
+    fn send_in_place(&mut self, node: u32, route: Route, packet: Packet, place: Place, bytes: u64) {
+        let header = Frame::header_of(route, packet, bytes);
+        self.written[node as usize].push(OutboxEntry::InPlace(header, place));
+    }
+
+    fn detach(&mut self, place: Place, payload: Vec<u8>) {
+        for entry in self.written.iter_mut().flatten() {
+            if let OutboxEntry::InPlace(header, found) = entry
+                && *found == place
+            {
+                *entry = OutboxEntry::Frame(*header, payload);
+                return;
+            }
         }
     }
 
-    fn flush(&mut self) {
-        for (inbox, written) in self.inboxes.iter().zip(&mut self.written) {
+    fn flush(&mut self, payloads: &mut dyn Payloads) {
+        for (node, inbox) in self.inboxes.iter().enumerate() {
+            let written = std::mem::take(&mut self.written[node]);
+            let is_lost = self.lost[node];
             // One notification for all frames since the last flush.
-            if std::mem::take(written) {
+            let is_notified = !written.is_empty() && !is_lost;
+            for entry in written {
+                let (header, payload) = match entry {
+                    OutboxEntry::Frame(header, payload) => (header, payload),
+                    OutboxEntry::InPlace(header, place) => {
+                        let payload = payloads.copy(place);
+                        payloads.sent(place);
+                        (header, payload)
+                    }
+                };
+                if !is_lost {
+                    inbox.push(InboxEntry::Frame(self.node, header, payload));
+                }
+            }
+            if is_notified {
                 inbox.notify();
             }
         }
@@ -124,9 +162,10 @@ impl Transport for Memory {
     fn wait(
         &mut self,
         timeout: Option<Duration>,
+        payloads: &mut dyn Payloads,
         arrivals: &mut Vec<Arrival>,
     ) -> Result<(), Error> {
-        self.flush();
+        self.flush(payloads);
         let notified = self.poller.wait(timeout)?.map(|(number, _)| number);
         arrivals.extend(notified.filter(|number| *number != INBOX).map(Arrival::Notified));
         // Taken after the descriptor was reported: an entry that is pushed later notifies again.

@@ -11,22 +11,26 @@ mod connect;
 mod connection;
 mod connection_error;
 mod handshake;
+mod large_frame;
 mod receive_buffer;
 mod send_queue;
 mod unacknowledged;
 
 pub use connect::{Listener, MAX_PENDING};
 
-use super::frame::Frame;
+use super::frame::{Frame, Route};
+use super::payloads::{Payloads, Place};
 use super::poller::Poller;
 use super::{Arrival, Transport};
 use crate::error::Error;
 use crate::job_nodes::Key;
 use connection::Connection;
 use connection_error::ConnectionError;
+use interpreter::Packet;
 use rustix::event::epoll::EventFlags;
 use std::net::SocketAddr;
 use std::os::fd::BorrowedFd;
+use std::sync::Arc;
 use std::time::Duration;
 
 /// Time-outs of connections.
@@ -57,6 +61,8 @@ pub struct Tcp {
     poller: Poller,
     /// Nodes to which something was sent since the last flush.
     written: Vec<u32>,
+    /// Payloads for nodes that were lost before, to be reported by `flush`.
+    dropped: Vec<Place>,
     /// Nodes that were lost while sending, to be reported by `wait`.
     lost: Vec<(u32, String)>,
     refused: u64,
@@ -99,36 +105,37 @@ impl Tcp {
             connections,
             poller,
             written: Vec::new(),
+            dropped: Vec::new(),
             lost: Vec::new(),
             refused,
         })
     }
 
     /// Writes a connection's queue, and watches for space if the system does not take all of it.
-    fn write(&mut self, node: u32) {
+    fn write(&mut self, node: u32, payloads: &mut dyn Payloads) {
         let Some(connection) = self.connections[node as usize].as_mut() else { return };
-        match connection.write() {
+        match connection.write(payloads) {
             Ok(Some(interest)) => {
                 // If the system refuses, the next send writes the rest of the queue.
                 let _ = self.poller.change(&*connection, u64::from(node), interest);
             }
             Ok(None) => {}
-            Err(lost) => self.lose(node, &lost),
+            Err(lost) => self.lose(node, &lost, payloads),
         }
     }
 
     /// Reads what has arrived over a connection, and its end.
-    fn read(&mut self, node: u32, arrivals: &mut Vec<Arrival>) {
+    fn read(&mut self, node: u32, payloads: &mut dyn Payloads, arrivals: &mut Vec<Arrival>) {
         let Some(connection) = self.connections[node as usize].as_mut() else { return };
-        let mut pass = |frame| arrivals.push(Arrival::Frame { node, frame });
         // The frames that a node sent before its connection ended come first.
-        if let Err(lost) = connection.read(&mut pass) {
-            self.lose(node, &lost);
+        if let Err(lost) = connection.read(node, payloads, arrivals) {
+            self.lose(node, &lost, payloads);
         }
     }
 
-    fn lose(&mut self, node: u32, lost: &ConnectionError) {
-        if let Some(connection) = self.connections[node as usize].take() {
+    fn lose(&mut self, node: u32, lost: &ConnectionError, payloads: &mut dyn Payloads) {
+        if let Some(mut connection) = self.connections[node as usize].take() {
+            connection.places().into_iter().for_each(|place| payloads.sent(place));
             self.connected -= 1;
             self.poller.remove(&connection);
             self.refused += u64::from(matches!(lost, ConnectionError::Frame(_)));
@@ -167,9 +174,29 @@ impl Transport for Tcp {
         }
     }
 
-    fn flush(&mut self) {
+    fn send_in_place(&mut self, node: u32, route: Route, packet: Packet, place: Place, bytes: u64) {
+        match self.connections[node as usize].as_mut() {
+            Some(connection) => {
+                if connection.send_in_place(route, packet, place, bytes as usize) {
+                    self.written.push(node);
+                }
+            }
+            // As in `send`.
+            None => self.dropped.push(place),
+        }
+    }
+
+    fn detach(&mut self, place: Place, payload: Vec<u8>) {
+        let payload = Arc::new(payload);
+        for connection in self.connections.iter_mut().flatten() {
+            connection.detach(place, &payload);
+        }
+    }
+
+    fn flush(&mut self, payloads: &mut dyn Payloads) {
+        self.dropped.drain(..).for_each(|place| payloads.sent(place));
         while let Some(node) = self.written.pop() {
-            self.write(node);
+            self.write(node, payloads);
         }
     }
 
@@ -184,9 +211,10 @@ impl Transport for Tcp {
     fn wait(
         &mut self,
         timeout: Option<Duration>,
+        payloads: &mut dyn Payloads,
         arrivals: &mut Vec<Arrival>,
     ) -> Result<(), Error> {
-        self.flush();
+        self.flush(payloads);
         // A connection that broke while sending raises no event any more. Its loss must not wait
         // for one.
         let timeout = if self.lost.is_empty() { timeout } else { Some(Duration::ZERO) };
@@ -208,21 +236,25 @@ impl Transport for Tcp {
                 readable.push(node);
             }
         }
-        readable.into_iter().for_each(|node| self.read(node, arrivals));
-        writable.into_iter().for_each(|node| self.write(node));
+        readable.into_iter().for_each(|node| self.read(node, payloads, arrivals));
+        writable.into_iter().for_each(|node| self.write(node, payloads));
         arrivals.extend(self.lost.drain(..).map(|(node, why)| Arrival::NodeLost { node, why }));
         Ok(())
     }
 
-    fn poll(&mut self, arrivals: &mut Vec<Arrival>) -> Result<(), Error> {
+    fn poll(
+        &mut self,
+        payloads: &mut dyn Payloads,
+        arrivals: &mut Vec<Arrival>,
+    ) -> Result<(), Error> {
         let is_simple = self.connected <= POLLED && self.lost.is_empty();
         if !is_simple || self.connections.iter().flatten().any(|one| one.queued() > 0) {
-            return self.wait(Some(Duration::ZERO), arrivals);
+            return self.wait(Some(Duration::ZERO), payloads, arrivals);
         }
         // One system call for each connection, where a wait takes one to find the readable ones and
         // one more to read.
         for node in 0..self.connections.len() as u32 {
-            self.read(node, arrivals);
+            self.read(node, payloads, arrivals);
         }
         arrivals.extend(self.lost.drain(..).map(|(node, why)| Arrival::NodeLost { node, why }));
         Ok(())

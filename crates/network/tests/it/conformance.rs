@@ -23,10 +23,10 @@ fn two_ranks_on_each_node_conform() {
 }
 
 fn nodes_with_little_memory_conform() {
-    for (eager_limit, unexpected_bytes, unexpected_messages) in
-        [(0, 0, 0), (1 << 30, 64, 1), (100, 1000, 5)]
+    for (eager_limit, unexpected_bytes, unexpected_messages, in_place) in
+        [(0, 0, 0, u64::MAX), (1 << 30, 64, 1, 1), (100, 1000, 5, 1)]
     {
-        let limits = Limits { eager_limit, unexpected_bytes, unexpected_messages };
+        let limits = Limits { eager_limit, unexpected_bytes, unexpected_messages, in_place };
         let mut engine = Agents::new(1, Wires::Memory);
         engine.limits = limits;
         engine.capabilities = Capabilities { random_programs: 24, ..Capabilities::default() };
@@ -40,6 +40,7 @@ fn tcp_conforms() {
 
 fn tcp_with_two_ranks_on_each_node_conforms() {
     let mut engine = Agents::new(2, Wires::Tcp);
+    engine.limits = engine.limits.with_in_place(1);
     engine.capabilities = Capabilities { random_programs: 24, ..Capabilities::default() };
     testing::conformance::run_suite(&engine);
 }

@@ -3,6 +3,7 @@
 use interpreter::{Handle, Packet};
 use network::job_nodes::random_key;
 use network::transport::frame::{Frame, Route};
+use network::transport::payloads::NoPayloads;
 use network::transport::tcp::{Listener, Tcp, Timeouts};
 use network::transport::{Arrival, Transport};
 use std::net::Ipv4Addr;
@@ -56,8 +57,9 @@ fn short(number: u32) -> Frame {
 fn receive([sender, receiver]: &mut [Tcp; 2], count: usize) -> Vec<Frame> {
     let (mut frames, mut arrivals) = (Vec::new(), Vec::new());
     while frames.len() < count {
-        sender.wait(Some(Duration::ZERO), &mut arrivals).expect("it works");
-        receiver.wait(Some(Duration::ZERO), &mut arrivals).expect("it works");
+        for node in [&mut *sender, &mut *receiver] {
+            node.wait(Some(Duration::ZERO), &mut NoPayloads, &mut arrivals).expect("it works");
+        }
         for arrival in arrivals.drain(..) {
             match arrival {
                 Arrival::Frame { node: 0, frame } => frames.push(frame),
@@ -71,7 +73,7 @@ fn receive([sender, receiver]: &mut [Tcp; 2], count: usize) -> Vec<Frame> {
 fn short_frames_overtake_long_ones_and_ordered_frames_do_not() {
     let mut nodes = pair();
     nodes[0].send(1, long(1, LONG));
-    nodes[0].flush();
+    nodes[0].flush(&mut NoPayloads);
     nodes[0].send(1, Frame::Shutdown);
     nodes[0].send(1, short(2));
     let frames = receive(&mut nodes, 3);
@@ -95,7 +97,7 @@ fn long_messages_of_every_length_arrive_whole() {
     for (number, length) in lengths.into_iter().enumerate() {
         nodes[0].send(1, short(number as u32));
         nodes[0].send(1, long(number, length));
-        nodes[0].flush();
+        nodes[0].flush(&mut NoPayloads);
     }
     let mut frames = receive(&mut nodes, 2 * lengths.len());
     assert_eq!(nodes[0].queued(1), 0, "as many bytes have left as were announced");

@@ -5,10 +5,14 @@ use super::receive_buffer::ReceiveBuffer;
 use super::send_queue::SendQueue;
 use super::unacknowledged::unacknowledged;
 use crate::error::{Error, refused};
-use crate::transport::frame::Frame;
+use crate::transport::Arrival;
+use crate::transport::frame::{Frame, Route};
+use crate::transport::payloads::{Payloads, Place};
+use interpreter::Packet;
 use rustix::event::epoll::EventFlags;
 use rustix::net::sockopt;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::sync::Arc;
 use std::time::Duration;
 
 /// One node's end of a connection.
@@ -50,6 +54,29 @@ impl Connection {
         !std::mem::replace(&mut self.is_written, true)
     }
 
+    /// Appends a message with a payload in the memory of a run to the queue; true if it is the first
+    /// since the last write.
+    pub(super) fn send_in_place(
+        &mut self,
+        route: Route,
+        packet: Packet,
+        place: Place,
+        bytes: usize,
+    ) -> bool {
+        self.queue.push_in_place(route, packet, place, bytes);
+        !std::mem::replace(&mut self.is_written, true)
+    }
+
+    /// Passes the payload of a place that ends.
+    pub(super) fn detach(&mut self, place: Place, payload: &Arc<Vec<u8>>) {
+        self.queue.detach(place, payload);
+    }
+
+    /// Places of the payloads in the queue.
+    pub(super) fn places(&mut self) -> Vec<Place> {
+        self.queue.places()
+    }
+
     /// Number of bytes in the queue.
     pub(super) fn queued(&self) -> u64 {
         self.queue.bytes()
@@ -62,9 +89,12 @@ impl Connection {
     }
 
     /// Writes as much as the system takes. Returns the events to watch for if they have changed.
-    pub(super) fn write(&mut self) -> Result<Option<EventFlags>, ConnectionError> {
+    pub(super) fn write(
+        &mut self,
+        payloads: &mut dyn Payloads,
+    ) -> Result<Option<EventFlags>, ConnectionError> {
         self.is_written = false;
-        let is_empty = self.queue.write(self.socket.as_fd())?;
+        let is_empty = self.queue.write(self.socket.as_fd(), payloads)?;
         let was_full = std::mem::replace(&mut self.is_full, !is_empty);
         // OUT only while the queue is not empty: a socket with space is always writable and would
         // wake the agent for ever.
@@ -72,9 +102,14 @@ impl Connection {
         Ok((was_full == is_empty).then_some(interest))
     }
 
-    /// Reads what has arrived and passes on every complete frame.
-    pub(super) fn read(&mut self, pass: &mut impl FnMut(Frame)) -> Result<(), ConnectionError> {
-        self.buffer.read(self.socket.as_fd(), pass)
+    /// Reads what has arrived from this node and passes on every complete frame.
+    pub(super) fn read(
+        &mut self,
+        node: u32,
+        payloads: &mut dyn Payloads,
+        arrivals: &mut Vec<Arrival>,
+    ) -> Result<(), ConnectionError> {
+        self.buffer.read(self.socket.as_fd(), node, payloads, arrivals)
     }
 }
 

@@ -4,9 +4,10 @@
 //! many megabytes would delay everything behind it. Only ordered frames stay behind.
 
 use super::connection_error::ConnectionError;
-use crate::transport::frame::{Frame, HEADER_BYTES, in_segments, segment_header};
+use crate::transport::frame::{Frame, HEADER_BYTES, Route, in_segments, segment_header};
+use crate::transport::payloads::{Payloads, Place, send_slices};
+use interpreter::Packet;
 use rustix::io::Errno;
-use rustix::net::{SendAncillaryBuffer, SendFlags, sendmsg};
 use std::collections::VecDeque;
 use std::io::IoSlice;
 use std::ops::Range;
@@ -36,19 +37,50 @@ pub(super) struct SendQueue {
     spare: Vec<u8>,
 }
 
+/// A payload of its own piece.
+#[derive(Clone, Debug)]
+enum Payload {
+    Bytes(Arc<Vec<u8>>),
+    /// A payload in the memory of a run, and its length.
+    InPlace(Place, usize),
+}
+
+impl Payload {
+    fn length(&self) -> usize {
+        match self {
+            Payload::Bytes(bytes) => bytes.len(),
+            Payload::InPlace(_, length) => *length,
+        }
+    }
+
+    fn place(&self) -> Option<Place> {
+        match self {
+            Payload::Bytes(_) => None,
+            Payload::InPlace(place, _) => Some(*place),
+        }
+    }
+}
+
 #[derive(Debug)]
 enum Piece {
     /// Headers and short payloads, to which more may be appended.
     Open(Vec<u8>),
-    Payload(Vec<u8>),
-    Segment(Arc<Vec<u8>>, Range<usize>),
+    /// A payload, or a part of it.
+    Part(Payload, Range<usize>),
 }
 
 impl Piece {
-    fn bytes(&self) -> &[u8] {
+    fn length(&self) -> usize {
         match self {
-            Piece::Open(bytes) | Piece::Payload(bytes) => bytes,
-            Piece::Segment(payload, range) => &payload[range.clone()],
+            Piece::Open(bytes) => bytes.len(),
+            Piece::Part(_, range) => range.len(),
+        }
+    }
+
+    fn payload(&mut self) -> Option<&mut Payload> {
+        match self {
+            Piece::Open(_) => None,
+            Piece::Part(payload, _) => Some(payload),
         }
     }
 }
@@ -56,9 +88,18 @@ impl Piece {
 #[derive(Debug)]
 enum Behind {
     /// A long payload, and the number of its bytes that are among the pieces.
-    Long(Arc<Vec<u8>>, usize),
+    Long(Payload, usize),
     /// A frame that must not overtake it.
     Whole([u8; HEADER_BYTES], Vec<u8>),
+}
+
+impl Behind {
+    fn payload(&mut self) -> Option<&mut Payload> {
+        match self {
+            Behind::Long(payload, _) => Some(payload),
+            Behind::Whole(..) => None,
+        }
+    }
 }
 
 impl SendQueue {
@@ -70,46 +111,105 @@ impl SendQueue {
     pub(super) fn push(&mut self, frame: Frame) {
         let is_ordered = frame.is_ordered();
         let (header, payload) = frame.encode();
-        self.bytes += (HEADER_BYTES + payload.len()) as u64;
-        if payload.len() > SEGMENT {
-            self.bytes += (payload.len().div_ceil(SEGMENT) * HEADER_BYTES) as u64;
-            // Segments do not name their frame, so there is one frame in segments at a time: each
-            // waits behind the one before.
-            self.behind.push_back(Behind::Whole(in_segments(header), Vec::new()));
-            self.behind.push_back(Behind::Long(Arc::new(payload), 0));
         // Frames without an order may overtake a long payload: their receivers match them by route
         // and ordinal. Failures, exits and the shutdown must not.
-        } else if is_ordered && !self.behind.is_empty() {
+        if payload.len() <= SEGMENT && is_ordered && !self.behind.is_empty() {
+            self.bytes += (HEADER_BYTES + payload.len()) as u64;
             self.behind.push_back(Behind::Whole(header, payload));
+        } else if payload.len() <= COPIED {
+            self.bytes += (HEADER_BYTES + payload.len()) as u64;
+            self.append_copied(&header, &payload);
         } else {
-            self.append(&header, payload);
+            self.push_message(header, Payload::Bytes(Arc::new(payload)));
         }
     }
 
-    /// Appends a frame, or a header alone, to the pieces.
-    fn append(&mut self, header: &[u8], payload: Vec<u8>) {
+    /// Appends a message with a payload in the memory of a run.
+    pub(super) fn push_in_place(
+        &mut self,
+        route: Route,
+        packet: Packet,
+        place: Place,
+        length: usize,
+    ) {
+        let header = Frame::header_of(route, packet, length as u64);
+        self.push_message(header, Payload::InPlace(place, length));
+    }
+
+    /// Appends a frame. A long one waits behind the pieces.
+    fn push_message(&mut self, header: [u8; HEADER_BYTES], payload: Payload) {
+        let length = payload.length();
+        self.bytes += (HEADER_BYTES + length) as u64;
+        if length <= SEGMENT {
+            return self.append(&header, payload, 0..length);
+        }
+        self.bytes += (length.div_ceil(SEGMENT) * HEADER_BYTES) as u64;
+        // Segments do not name their frame, so there is one frame in segments at a time: each
+        // waits behind the one before.
+        self.behind.push_back(Behind::Whole(in_segments(header), Vec::new()));
+        self.behind.push_back(Behind::Long(payload, 0));
+    }
+
+    /// Appends a header and a part of a payload to the pieces.
+    fn append(&mut self, header: &[u8], payload: Payload, part: Range<usize>) {
+        match &payload {
+            Payload::Bytes(bytes) if part.len() <= COPIED => {
+                self.append_copied(header, &bytes[part]);
+            }
+            _ => {
+                self.append_copied(header, &[]);
+                self.pieces.push_back(Piece::Part(payload, part));
+            }
+        }
+    }
+
+    /// Appends copies of a header and a short payload.
+    fn append_copied(&mut self, header: &[u8], payload: &[u8]) {
         if !matches!(self.pieces.back(), Some(Piece::Open(bytes)) if bytes.len() < PIECE) {
             self.pieces.push_back(Piece::Open(std::mem::take(&mut self.spare)));
         }
         if let Some(Piece::Open(last)) = self.pieces.back_mut() {
             last.extend_from_slice(header);
-            if payload.len() <= COPIED {
-                return last.extend_from_slice(&payload);
-            }
+            last.extend_from_slice(payload);
         }
-        self.pieces.push_back(Piece::Payload(payload));
+    }
+
+    /// Replaces a payload in the memory of a run, of which the rest has not been sent.
+    pub(super) fn detach(&mut self, place: Place, bytes: &Arc<Vec<u8>>) {
+        for payload in self.payloads().filter(|payload| payload.place() == Some(place)) {
+            *payload = Payload::Bytes(Arc::clone(bytes));
+        }
+    }
+
+    /// Places of the payloads that have not been sent.
+    pub(super) fn places(&mut self) -> Vec<Place> {
+        let mut places: Vec<Place> =
+            self.payloads().filter_map(|payload| payload.place()).collect();
+        // The parts of a payload follow one another.
+        places.dedup();
+        places
+    }
+
+    fn payloads(&mut self) -> impl Iterator<Item = &mut Payload> {
+        let pieces = self.pieces.iter_mut().filter_map(Piece::payload);
+        pieces.chain(self.behind.iter_mut().filter_map(Behind::payload))
     }
 
     /// Moves frames from behind the pieces to them, up to one segment.
     fn refill(&mut self) {
         while let Some(behind) = self.behind.pop_front() {
             match behind {
-                Behind::Whole(header, payload) => self.append(&header, payload),
+                Behind::Whole(header, payload) if payload.len() <= COPIED => {
+                    self.append_copied(&header, &payload);
+                }
+                Behind::Whole(header, payload) => {
+                    let length = payload.len();
+                    self.append(&header, Payload::Bytes(Arc::new(payload)), 0..length);
+                }
                 Behind::Long(payload, start) => {
-                    let end = payload.len().min(start + SEGMENT);
-                    self.append(&segment_header((end - start) as u64), Vec::new());
-                    self.pieces.push_back(Piece::Segment(Arc::clone(&payload), start..end));
-                    if end < payload.len() {
+                    let end = payload.length().min(start + SEGMENT);
+                    self.append(&segment_header((end - start) as u64), payload.clone(), start..end);
+                    if end < payload.length() {
                         self.behind.push_front(Behind::Long(payload, end));
                     }
                     return;
@@ -119,26 +219,19 @@ impl SendQueue {
     }
 
     /// Writes as much as the system takes; true if that was everything.
-    pub(super) fn write(&mut self, socket: BorrowedFd<'_>) -> Result<bool, ConnectionError> {
+    pub(super) fn write(
+        &mut self,
+        socket: BorrowedFd<'_>,
+        payloads: &mut dyn Payloads,
+    ) -> Result<bool, ConnectionError> {
         while self.bytes > 0 {
             // One piece under way and one more keep the socket busy. Every further segment would
             // delay short frames that are sent meanwhile.
             if self.pieces.len() <= 2 {
                 self.refill();
             }
-            let sent = self.sent;
-            let starts = std::iter::once(sent).chain(std::iter::repeat(0));
-            let mut slices = [IoSlice::new(&[]); GATHERED];
-            let mut count = 0;
-            for ((slice, piece), start) in slices.iter_mut().zip(&self.pieces).zip(starts) {
-                *slice = IoSlice::new(&piece.bytes()[start..]);
-                count += 1;
-            }
-            let mut control = SendAncillaryBuffer::default();
-            // NOSIGNAL: a connection that the peer has closed is an error here, not a SIGPIPE.
-            let flags = SendFlags::DONTWAIT | SendFlags::NOSIGNAL;
-            match sendmsg(socket, &slices[..count], &mut control, flags) {
-                Ok(written) => self.advance(written),
+            match self.write_pieces(socket, payloads) {
+                Ok(written) => self.advance(written, payloads),
                 Err(Errno::INTR) => {}
                 // The buffer of the socket is full. The queue keeps the rest, and the caller
                 // watches for space.
@@ -149,22 +242,54 @@ impl SendQueue {
         Ok(true)
     }
 
+    /// Writes pieces from the front by one system call, up to the first payload in the memory of a
+    /// run.
+    fn write_pieces(
+        &self,
+        socket: BorrowedFd<'_>,
+        payloads: &dyn Payloads,
+    ) -> Result<usize, Errno> {
+        let mut slices = [IoSlice::new(&[]); GATHERED];
+        let mut count = 0;
+        let mut start = self.sent;
+        for (slice, piece) in slices.iter_mut().zip(&self.pieces) {
+            let bytes = match piece {
+                Piece::Open(bytes) => &bytes[start..],
+                Piece::Part(Payload::Bytes(bytes), part) => &bytes[part.start + start..part.end],
+                Piece::Part(Payload::InPlace(place, _), part) => {
+                    let rest = part.start + start..part.end;
+                    return payloads.send(*place, rest, &slices[..count], socket);
+                }
+            };
+            *slice = IoSlice::new(bytes);
+            count += 1;
+            start = 0;
+        }
+        send_slices(socket, &slices[..count])
+    }
+
     /// Removes bytes that have been sent from the front.
-    fn advance(&mut self, mut written: usize) {
+    fn advance(&mut self, mut written: usize, payloads: &mut dyn Payloads) {
         // The kernel takes bytes in order, so whole pieces from the front are done, and at most one
         // is partly sent.
         self.bytes -= written as u64;
         while let Some(first) = self.pieces.front() {
-            let left = first.bytes().len() - self.sent;
+            let left = first.length() - self.sent;
             if written < left {
                 self.sent += written;
                 return;
             }
             written -= left;
             self.sent = 0;
-            if let Some(Piece::Open(mut bytes)) = self.pieces.pop_front() {
-                bytes.clear();
-                self.spare = bytes;
+            match self.pieces.pop_front() {
+                Some(Piece::Open(mut bytes)) => {
+                    bytes.clear();
+                    self.spare = bytes;
+                }
+                Some(Piece::Part(Payload::InPlace(place, length), part)) if part.end == length => {
+                    payloads.sent(place);
+                }
+                _ => {}
             }
         }
     }

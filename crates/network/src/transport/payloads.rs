@@ -1,0 +1,108 @@
+//! Payloads in the memory of runs, which a transport sends and receives without a copy of its own.
+
+use super::frame::Route;
+use interpreter::Packet;
+use rustix::io::Errno;
+use rustix::net::{SendAncillaryBuffer, SendFlags, sendmsg};
+use std::io::IoSlice;
+use std::ops::Range;
+use std::os::fd::BorrowedFd;
+
+/// A payload in the memory of a run: that of one send or receive.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Place {
+    /// The rank of the job.
+    pub rank: u32,
+    /// Number of the communicator.
+    pub communicator: u32,
+    /// Number of the run on the communicator.
+    pub sequence: u64,
+    /// Number of the send or receive in the schedule.
+    pub operation: u32,
+}
+
+/// The memory of all runs, for the time of a call of the transport.
+pub trait Payloads {
+    /// Writes `head`, then a range of a payload, to a socket in one call that does not block. Returns
+    /// the number of bytes that the system has taken.
+    ///
+    /// # Errors
+    /// Those of `sendmsg`.
+    fn send(
+        &self,
+        place: Place,
+        range: Range<usize>,
+        head: &[IoSlice<'_>],
+        socket: BorrowedFd<'_>,
+    ) -> Result<usize, Errno>;
+
+    /// Returns a copy of a payload; empty if its run has ended.
+    fn copy(&mut self, place: Place) -> Vec<u8>;
+
+    /// Notes that a payload is no longer needed: it has been sent, or its node is lost.
+    fn sent(&mut self, place: Place);
+
+    /// Assigns a message of a node, of which the header has arrived, the memory of its receive.
+    /// `packet` has an empty payload. Returns `None` if the message must be passed as a whole.
+    fn admit(&mut self, node: u32, route: Route, packet: &Packet, bytes: u64) -> Option<Place>;
+
+    /// Writes bytes of a payload that arrives, from byte `at` on. False if its run has ended.
+    fn store(&mut self, place: Place, at: usize, bytes: &[u8]) -> bool;
+
+    /// Reads at most `most` bytes of a payload from a socket, from byte `at` on; `None` if its run has
+    /// ended.
+    fn receive(
+        &mut self,
+        place: Place,
+        at: usize,
+        most: usize,
+        socket: BorrowedFd<'_>,
+    ) -> Option<Result<usize, Errno>>;
+}
+
+/// No runs, for transports without an agent. Every message is passed as a whole.
+#[derive(Clone, Copy, Debug)]
+pub struct NoPayloads;
+
+impl Payloads for NoPayloads {
+    fn send(
+        &self,
+        _: Place,
+        _: Range<usize>,
+        _: &[IoSlice<'_>],
+        _: BorrowedFd<'_>,
+    ) -> Result<usize, Errno> {
+        Err(Errno::FAULT)
+    }
+
+    fn copy(&mut self, _: Place) -> Vec<u8> {
+        Vec::new()
+    }
+
+    fn sent(&mut self, _: Place) {}
+
+    fn admit(&mut self, _: u32, _: Route, _: &Packet, _: u64) -> Option<Place> {
+        None
+    }
+
+    fn store(&mut self, _: Place, _: usize, _: &[u8]) -> bool {
+        false
+    }
+
+    fn receive(
+        &mut self,
+        _: Place,
+        _: usize,
+        _: usize,
+        _: BorrowedFd<'_>,
+    ) -> Option<Result<usize, Errno>> {
+        None
+    }
+}
+
+/// Writes slices to a socket in one call that does not block.
+pub(crate) fn send_slices(socket: BorrowedFd<'_>, slices: &[IoSlice<'_>]) -> Result<usize, Errno> {
+    // NOSIGNAL: a connection that the peer has closed is an error here, not a SIGPIPE.
+    let flags = SendFlags::DONTWAIT | SendFlags::NOSIGNAL;
+    sendmsg(socket, slices, &mut SendAncillaryBuffer::default(), flags)
+}

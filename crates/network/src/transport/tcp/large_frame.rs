@@ -1,0 +1,136 @@
+//! A frame with a payload that is read where it belongs, without a copy from the receive buffer.
+
+use super::connection_error::ConnectionError;
+use crate::transport::Arrival;
+use crate::transport::frame::{Frame, HEADER_BYTES};
+use crate::transport::payloads::{Payloads, Place};
+use interpreter::Packet;
+use rustix::io::Errno;
+use std::os::fd::BorrowedFd;
+
+/// A frame of which the payload arrives.
+#[derive(Debug)]
+pub(super) struct LargeFrame {
+    header: [u8; HEADER_BYTES],
+    target: Target,
+    /// Bytes of the payload, and those that have arrived.
+    length: usize,
+    arrived: usize,
+}
+
+#[derive(Debug)]
+enum Target {
+    Own(Vec<u8>),
+    /// The memory of a run.
+    Place(Place),
+    /// The memory of a run that has ended: the bytes are dropped.
+    Ended(Place),
+}
+
+impl LargeFrame {
+    /// A frame before its payload arrives. Takes address space for a payload that no run admits;
+    /// memory is taken as the payload arrives, so that a false length takes none.
+    pub(super) fn new(
+        header: [u8; HEADER_BYTES],
+        claimed: u64,
+        node: u32,
+        payloads: &mut dyn Payloads,
+    ) -> Result<Self, ConnectionError> {
+        let memory = || ConnectionError::Memory(claimed);
+        let length = usize::try_from(claimed).map_err(|_| memory())?;
+        let place = Frame::message_of(&header)
+            .and_then(|(route, packet, bytes)| payloads.admit(node, route, &packet, bytes));
+        let target = match place {
+            Some(place) => Target::Place(place),
+            None => {
+                let mut payload = Vec::new();
+                payload.try_reserve_exact(length).map_err(|_| memory())?;
+                Target::Own(payload)
+            }
+        };
+        Ok(LargeFrame { header, target, length, arrived: 0 })
+    }
+
+    /// Number of bytes that have not arrived.
+    pub(super) fn rest(&self) -> usize {
+        self.length - self.arrived
+    }
+
+    /// Adds bytes of the payload.
+    pub(super) fn push(&mut self, bytes: &[u8], payloads: &mut dyn Payloads) {
+        match &mut self.target {
+            Target::Own(payload) => payload.extend_from_slice(bytes),
+            Target::Place(place) => {
+                if !payloads.store(*place, self.arrived, bytes) {
+                    self.target = Target::Ended(*place);
+                }
+            }
+            Target::Ended(_) => {}
+        }
+        self.arrived += bytes.len();
+    }
+
+    /// Reads some of the rest of the payload, at most `most` bytes. Returns the number of bytes read,
+    /// and of those that were asked for. `unused` is memory that may be overwritten.
+    pub(super) fn read(
+        &mut self,
+        socket: BorrowedFd<'_>,
+        most: usize,
+        payloads: &mut dyn Payloads,
+        unused: &mut [u8],
+    ) -> Result<(usize, usize), ConnectionError> {
+        let wanted = self.rest().min(most);
+        let read = match &mut self.target {
+            Target::Own(payload) => {
+                payload.resize(self.arrived + wanted, 0);
+                let read = rustix::io::read(socket, &mut payload[self.arrived..]);
+                payload.truncate(self.arrived + *read.as_ref().unwrap_or(&0));
+                received(read)?
+            }
+            Target::Place(place) => match payloads.receive(*place, self.arrived, wanted, socket) {
+                Some(read) => received(read)?,
+                None => {
+                    self.target = Target::Ended(*place);
+                    return self.read(socket, most, payloads, unused);
+                }
+            },
+            Target::Ended(_) => {
+                let wanted = wanted.min(unused.len());
+                let read = received(rustix::io::read(socket, &mut unused[..wanted]))?;
+                self.arrived += read;
+                return Ok((read, wanted));
+            }
+        };
+        self.arrived += read;
+        Ok((read, wanted))
+    }
+
+    /// The arrival of the whole frame from a node.
+    pub(super) fn arrival(self, node: u32) -> Result<Arrival, ConnectionError> {
+        Ok(match self.target {
+            Target::Own(payload) => {
+                Arrival::Frame { node, frame: Frame::decode(&self.header, payload)? }
+            }
+            // Reported for an ended run, too: the sender gets its credit back.
+            Target::Place(place) | Target::Ended(place) => {
+                let is_eager =
+                    matches!(Frame::message_of(&self.header), Some((_, Packet::Eager { .. }, _)));
+                Arrival::InPlace {
+                    node,
+                    place,
+                    eager: if is_eager { self.length as u64 } else { 0 },
+                }
+            }
+        })
+    }
+}
+
+/// The number of bytes read; 0 if nothing has arrived.
+pub(super) fn received(read: Result<usize, Errno>) -> Result<usize, ConnectionError> {
+    match read {
+        Ok(0) => Err(ConnectionError::Closed),
+        Ok(count) => Ok(count),
+        Err(Errno::AGAIN | Errno::INTR) => Ok(0),
+        Err(error) => Err(ConnectionError::System(error)),
+    }
+}
