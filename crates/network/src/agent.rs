@@ -210,7 +210,7 @@ fn run(
         if state.is_over() {
             return Ok(());
         }
-        let timeout = match idle.mode(time, state.all_ranks_poll()) {
+        let timeout = match idle.mode(time, state.all_ranks_wait()) {
             IdleMode::Poll => {
                 state.poll(&mut arrivals)?;
                 continue;

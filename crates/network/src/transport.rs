@@ -114,6 +114,12 @@ pub trait Transport: Send + Debug {
         self.wait(Some(Duration::ZERO), payloads, arrivals)
     }
 
+    /// Number of bytes of long messages that have been sent and received so far, modulo 2⁶⁴. It
+    /// changes while a message is on its way.
+    fn transferred(&self) -> u64 {
+        0
+    }
+
     /// Number of frames and connections that were refused because they were invalid.
     fn refused(&self) -> u64;
 }

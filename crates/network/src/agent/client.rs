@@ -9,6 +9,7 @@ use crate::backend::{
 };
 use crate::error::{Error, system};
 use goal::schedule::Schedule;
+use rustix::thread::sched_getcpu;
 use shm::arena::{Arena, ArenaError};
 use shm::completion::Completion;
 use shm::process::ProcessHandle;
@@ -23,6 +24,8 @@ use std::time::{Duration, Instant};
 const POLLS: u32 = 50;
 /// Time that a waiter polls before it sleeps. The agent polls for a time of this order, too.
 const POLLING_TIME: Duration = Duration::from_micros(500);
+/// Largest extension of this time for long buffers, at a nanosecond a byte.
+const LONGEST_POLLING_TIME: Duration = Duration::from_millis(10);
 /// Time that a waiter sleeps before it checks whether the agent is alive.
 const LIVENESS_INTERVAL: Duration = Duration::from_millis(50);
 /// Number of polls of a full ring before the rank sleeps between them.
@@ -209,21 +212,63 @@ impl AgentClient {
         self.region.await_answer(table.queries, LIMIT)
     }
 
-    /// Polls for the end of a run, and lets the agent poll the network meanwhile; false after a
-    /// while. Both yield their cores: waking a thread on an idle core takes longer than a message
-    /// between nodes.
-    fn poll(&self, ended: &Completion, generation: u32, deadline: Option<Instant>) -> bool {
+    /// Polls for the end of a run while the agent polls the network on another core; false after a
+    /// while. Waking a thread on an idle core takes longer than a message between nodes. On the
+    /// agent's own core this thread must sleep at once: the scheduler may keep a thread running that
+    /// yields in turns with one that has just been woken.
+    /// Longer for `bytes` bytes of buffers.
+    fn poll(
+        &self,
+        ended: &Completion,
+        generation: u32,
+        bytes: u64,
+        deadline: Option<Instant>,
+    ) -> bool {
         let begin = Instant::now();
-        let end = begin + POLLING_TIME;
+        let end = begin + POLLING_TIME + Duration::from_nanos(bytes).min(LONGEST_POLLING_TIME);
         let end = deadline.map_or(end, |deadline| deadline.min(end));
         let polling = self.region.polling();
         // Relaxed: the count is a hint for the agent and orders nothing.
         polling.fetch_add(1, Ordering::Relaxed);
-        while !ended.reached(generation) && Instant::now() < end {
+        while !ended.reached(generation) && !self.shares_core() && Instant::now() < end {
             std::thread::yield_now();
         }
         polling.fetch_sub(1, Ordering::Relaxed);
         ended.reached(generation)
+    }
+
+    /// Returns true if the agent ran last on the core of this thread.
+    fn shares_core(&self) -> bool {
+        self.region.core().load(Ordering::Relaxed) == sched_getcpu() as u32
+    }
+
+    /// Waits for a run whose completion word is `ended`; see [`Backend::wait`].
+    fn wait_for(
+        &self,
+        run: RunId,
+        ended: &Completion,
+        deadline: Option<Instant>,
+    ) -> Result<bool, Error> {
+        let (_, generation) = slot_of(run);
+        let bytes = self.table().run(run).map_or(0, |run| run.layout.bytes);
+        if self.poll(ended, generation, bytes, deadline) {
+            return Ok(true);
+        }
+        // The mark makes the agent's next change of the word wake this thread, so a completion
+        // between this check and the sleep is not lost.
+        while let Some(marked) = ended.prepare_sleep(generation) {
+            let left = deadline.map(|deadline| deadline.saturating_duration_since(Instant::now()));
+            if left.is_some_and(|left| left.is_zero()) {
+                return Ok(false);
+            }
+            // An agent that is killed wakes no sleeper, so each looks after it now and then.
+            let limit = left.map_or(LIVENESS_INTERVAL, |left| left.min(LIVENESS_INTERVAL));
+            ended.sleep(marked, Some(limit));
+            if !ended.reached(generation) {
+                self.check_agent()?;
+            }
+        }
+        Ok(ended.reached(generation))
     }
 
     /// Publishes the last entry, once.
@@ -351,24 +396,12 @@ impl Backend for AgentClient {
             }
             spin_loop();
         }
-        if self.poll(ended, generation, deadline) {
-            return Ok(true);
-        }
-        // The mark makes the agent's next change of the word wake this thread, so a completion
-        // between this check and the sleep is not lost.
-        while let Some(marked) = ended.prepare_sleep(generation) {
-            let left = deadline.map(|deadline| deadline.saturating_duration_since(Instant::now()));
-            if left.is_some_and(|left| left.is_zero()) {
-                return Ok(false);
-            }
-            // An agent that is killed wakes no sleeper, so each looks after it now and then.
-            let limit = left.map_or(LIVENESS_INTERVAL, |left| left.min(LIVENESS_INTERVAL));
-            ended.sleep(marked, Some(limit));
-            if !ended.reached(generation) {
-                self.check_agent()?;
-            }
-        }
-        Ok(ended.reached(generation))
+        // Relaxed: the count is a hint for the agent and orders nothing.
+        self.region.waits().fetch_add(1, Ordering::Relaxed);
+        self.region.waiting().fetch_add(1, Ordering::Relaxed);
+        let waited = self.wait_for(run, ended, deadline);
+        self.region.waiting().fetch_sub(1, Ordering::Relaxed);
+        waited
     }
 
     fn fetch(&self, run: RunId, outputs: &mut [&mut [u8]]) -> Result<(), Error> {

@@ -2,12 +2,12 @@
 //!
 //! A thread that sleeps is woken within a few microseconds on a core that computes, and takes tens
 //! of microseconds on an idle one: the core must leave its idle state first, on virtual machines
-//! with the help of the hypervisor. So the agent polls while every rank of its node polls for the
+//! with the help of the hypervisor. So the agent polls while every rank of its node waits for the
 //! end of a run, because then their cores are idle, and yields its core after each poll. It sleeps
 //! as soon as a rank computes: a thread that yields to a computation gets the core back only at the
 //! end of a time slice, while one that sleeps is woken at once by a message.
 
-/// Time without an arrival or a submission after which the agent sleeps although ranks poll. Ranks
+/// Time without an arrival or a submission after which the agent sleeps although ranks wait. Ranks
 /// poll for a time of this order, too.
 const POLLING_NS: u64 = 500_000;
 /// Time for which the agent polls without yielding after the end of a run. A rank that continues
@@ -43,11 +43,11 @@ impl IdleState {
         self.linger_until = now.saturating_add(LINGER_NS);
     }
 
-    /// Returns the way to wait. `all_ranks_poll` is true if every rank of the node polls.
-    pub(super) fn mode(&self, now: u64, all_ranks_poll: bool) -> IdleMode {
+    /// Returns the way to wait. `all_ranks_wait` is true if every rank of the node waits.
+    pub(super) fn mode(&self, now: u64, all_ranks_wait: bool) -> IdleMode {
         if now < self.linger_until {
             IdleMode::Poll
-        } else if all_ranks_poll && now < self.poll_until {
+        } else if all_ranks_wait && now < self.poll_until {
             IdleMode::Yield
         } else {
             IdleMode::Sleep
@@ -60,7 +60,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_agent_yields_only_while_every_rank_polls() {
+    fn the_agent_yields_only_while_every_rank_waits() {
         let mut idle = IdleState::default();
         assert_eq!(idle.mode(7, true), IdleMode::Sleep, "nothing has arrived");
         idle.record_event(7);

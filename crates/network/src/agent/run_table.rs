@@ -43,6 +43,8 @@ pub(crate) struct RunTable {
     pub(crate) ended: Vec<EndedRun>,
     /// Payloads that have been sent from the memory of their runs.
     sent: Vec<Place>,
+    /// Bytes of long messages that had been transferred when that was last asked.
+    transferred: u64,
     /// Number of frames that were refused.
     pub(super) refused: u64,
 }
@@ -77,6 +79,7 @@ impl RunTable {
             postponed: VecDeque::new(),
             ended: Vec::new(),
             sent: Vec::new(),
+            transferred: 0,
             refused: 0,
             context: RunContext {
                 credits: Credits::new(count),
@@ -261,6 +264,12 @@ impl RunTable {
     pub(crate) fn poll(&mut self, arrivals: &mut Vec<Arrival>) -> Result<(), Error> {
         let (transport, mut payloads) = self.parts();
         transport.poll(&mut payloads, arrivals)
+    }
+
+    /// Returns true if bytes of long messages have been transferred since the last call.
+    pub(crate) fn has_transferred(&mut self) -> bool {
+        let transferred = self.context.transport.transferred();
+        std::mem::replace(&mut self.transferred, transferred) != transferred
     }
 
     fn parts(&mut self) -> (&mut dyn Transport, RunPayloads<'_>) {

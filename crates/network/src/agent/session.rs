@@ -37,6 +37,8 @@ pub(crate) struct RankSession {
     schedules: HashMap<u64, Arc<RegisteredSchedule>>,
     /// Bytes of all schedules.
     schedule_bytes: u64,
+    /// Number of the wait from which the agent has woken the rank last.
+    woken: u32,
     /// Number of runs under way.
     pub(crate) runs: usize,
     /// Bytes of their buffers.
@@ -71,6 +73,7 @@ impl RankSession {
             epochs: 0,
             schedules: HashMap::new(),
             schedule_bytes: 0,
+            woken: 0,
             runs: 0,
             run_bytes: 0,
             has_exited: false,
@@ -88,6 +91,24 @@ impl RankSession {
             return Err(ProtocolViolation);
         }
         self.region.read(self.consumed).map(Some).ok_or(ProtocolViolation)
+    }
+
+    /// Returns true if a thread of the rank waits for the completion of a run, and has not been
+    /// woken since it began to. A thread that has been woken needs its core, which may be the
+    /// agent's.
+    pub(crate) fn is_waiting(&self) -> bool {
+        // Relaxed: as in `is_polling`.
+        self.region.waiting().load(Ordering::Relaxed) != 0
+            && self.region.waits().load(Ordering::Relaxed) != self.woken
+    }
+
+    /// Reports the core on which the agent runs.
+    pub(crate) fn set_core(&self, core: u32) {
+        // Relaxed: a hint, which decides how the rank waits. Stored when it changes only, so that
+        // the line stays in the rank's cache.
+        if self.region.core().load(Ordering::Relaxed) != core {
+            self.region.core().store(core, Ordering::Relaxed);
+        }
     }
 
     /// Returns true if a thread of the rank polls for the completion of a run.
@@ -269,8 +290,10 @@ impl RankSession {
     }
 
     /// Completes a run for the rank.
-    pub(crate) fn complete(&self, location: RunLocation, outcome: &Result<(), Error>) {
-        self.region.complete(location.slot, location.generation, outcome);
+    pub(crate) fn complete(&mut self, location: RunLocation, outcome: &Result<(), Error>) {
+        if self.region.complete(location.slot, location.generation, outcome) {
+            self.woken = self.region.waits().load(Ordering::Relaxed);
+        }
     }
 }
 

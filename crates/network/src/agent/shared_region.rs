@@ -48,14 +48,21 @@ shm::shared_lines! {
     /// Words that the rank writes.
     struct RankLine {
         published: AtomicU64,
-        /// Number of threads that poll for the completion of a run.
+        /// Number of threads that poll for the completion of a run, on another core than the
+        /// agent's.
         polling: AtomicU32,
+        /// Number of threads that wait for the completion of a run, those that poll included.
+        waiting: AtomicU32,
+        /// Number of times that a thread has begun to wait.
+        waits: AtomicU32,
     }
     /// Words that the agent writes.
     struct AgentLine {
         consumed: AtomicU64,
         epoch: AtomicU64,
         ended: AtomicU32,
+        /// The core on which the agent ran last.
+        core: AtomicU32,
         /// Number of queries that have an answer.
         answered: Completion,
         /// 1 as soon as the rank may exit: the node has nothing to send that needs this process.
@@ -226,6 +233,21 @@ impl SharedRegion {
         }
     }
 
+    /// Number of threads that wait for the completion of a run: written by the rank.
+    pub(crate) fn waiting(&self) -> &AtomicU32 {
+        &self.rank.waiting
+    }
+
+    /// Number of times that a thread has begun to wait: written by the rank.
+    pub(crate) fn waits(&self) -> &AtomicU32 {
+        &self.rank.waits
+    }
+
+    /// The core on which the agent ran last: written by the agent.
+    pub(crate) fn core(&self) -> &AtomicU32 {
+        &self.agent.core
+    }
+
     /// Number of threads that poll for the completion of a run: written by the rank.
     pub(crate) fn polling(&self) -> &AtomicU32 {
         &self.rank.polling
@@ -263,9 +285,9 @@ impl SharedRegion {
         Ok(())
     }
 
-    /// Completes the run of a slot (agent).
-    pub(crate) fn complete(&self, slot: u32, generation: u32, outcome: &Result<(), Error>) {
-        let Some(line) = self.slot(slot) else { return };
+    /// Completes the run of a slot (agent). Returns true if that has woken a thread.
+    pub(crate) fn complete(&self, slot: u32, generation: u32, outcome: &Result<(), Error>) -> bool {
+        let Some(line) = self.slot(slot) else { return false };
         if outcome.is_err() {
             let bytes = error::encode(outcome);
             let framed = [&(bytes.len() as u32).to_le_bytes(), &bytes[..]].concat();
@@ -279,7 +301,7 @@ impl SharedRegion {
         }
         // Relaxed: the count releases it, and the error and the results before it.
         line.failed.store(u32::from(outcome.is_err()), Ordering::Relaxed);
-        line.ended.set(generation);
+        line.ended.set(generation)
     }
 
     /// Outcome of the last run of a slot, which has ended (rank).

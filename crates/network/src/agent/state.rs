@@ -13,6 +13,7 @@ use crate::node_map::NodeMap;
 use crate::transport::frame::Frame;
 use crate::transport::{Arrival, Transport};
 use interpreter::Limits;
+use rustix::thread::sched_getcpu;
 use std::collections::HashMap;
 use std::time::Duration;
 
@@ -33,7 +34,7 @@ pub(crate) struct AgentState {
 /// Summary of a turn of the agent.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Turn {
-    /// True if something had arrived or was submitted.
+    /// True if something had arrived or was submitted, or a part of a long message was sent.
     pub(crate) had_events: bool,
     /// True if runs have ended for ranks that poll for that.
     pub(crate) has_released_ranks: bool,
@@ -72,9 +73,9 @@ impl AgentState {
         self.table.poll(arrivals)
     }
 
-    /// Returns true if every rank of this node polls for the end of a run.
-    pub(crate) fn all_ranks_poll(&self) -> bool {
-        self.sessions.iter().all(|session| session.as_ref().is_some_and(RankSession::is_polling))
+    /// Returns true if every rank of this node waits for the end of a run.
+    pub(crate) fn all_ranks_wait(&self) -> bool {
+        self.sessions.iter().all(|session| session.as_ref().is_some_and(RankSession::is_waiting))
     }
 
     /// Requests a notification of every rank before the agent sleeps; false if one has submitted
@@ -95,6 +96,8 @@ impl AgentState {
     /// Processes everything that has arrived or was submitted at this time.
     pub(crate) fn turn(&mut self, now: u64, arrivals: &mut Vec<Arrival>) -> Turn {
         self.table.context.now = now;
+        let core = sched_getcpu() as u32;
+        self.sessions.iter().flatten().for_each(|session| session.set_core(core));
         let mut had_events = !arrivals.is_empty();
         // Arrivals before submissions: a run that starts now finds its messages among the
         // unexpected ones.
@@ -104,6 +107,7 @@ impl AgentState {
         }
         // All sends of this turn leave before ranks are woken: other nodes wait for the messages.
         self.table.advance();
+        had_events |= self.table.has_transferred();
         let has_released_ranks = self.complete_runs();
         Turn { had_events, has_released_ranks }
     }

@@ -67,7 +67,7 @@ impl DirectEngine {
         }
         self.table.advance();
         self.end_runs();
-        had_events
+        had_events | self.table.has_transferred()
     }
 
     fn start(&mut self, run: Arc<DirectRun>) {

@@ -260,6 +260,11 @@ impl Transport for Tcp {
         Ok(())
     }
 
+    fn transferred(&self) -> u64 {
+        let connections = self.connections.iter().flatten();
+        connections.map(Connection::transferred).fold(0, u64::wrapping_add)
+    }
+
     fn refused(&self) -> u64 {
         self.refused
     }

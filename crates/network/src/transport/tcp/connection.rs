@@ -72,6 +72,11 @@ impl Connection {
         self.queue.detach(place, payload);
     }
 
+    /// Number of bytes of long messages that were sent and received.
+    pub(super) fn transferred(&self) -> u64 {
+        self.queue.transferred().wrapping_add(self.buffer.transferred())
+    }
+
     /// Places of the payloads in the queue.
     pub(super) fn places(&mut self) -> Vec<Place> {
         self.queue.places()

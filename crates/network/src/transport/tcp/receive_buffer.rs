@@ -28,6 +28,8 @@ pub(super) struct ReceiveBuffer {
     segmented: Option<LargeFrame>,
     /// Number of bytes of the segment under way that have not arrived.
     segment: usize,
+    /// Number of bytes of large payloads that have arrived.
+    transferred: u64,
 }
 
 impl Default for ReceiveBuffer {
@@ -39,11 +41,17 @@ impl Default for ReceiveBuffer {
             large: None,
             segmented: None,
             segment: 0,
+            transferred: 0,
         }
     }
 }
 
 impl ReceiveBuffer {
+    /// Number of bytes of large payloads that have arrived.
+    pub(super) fn transferred(&self) -> u64 {
+        self.transferred
+    }
+
     /// Reads what has arrived from a node, at most a turn of it, and passes on every complete frame.
     pub(super) fn read(
         &mut self,
@@ -77,6 +85,9 @@ impl ReceiveBuffer {
                 }
             };
             turn += read;
+            if self.large.is_some() || self.segmented.is_some() {
+                self.transferred = self.transferred.wrapping_add(read as u64);
+            }
             // A complete frame leaves its place before the next header is read, which may announce
             // another large frame.
             for complete in [&mut self.large, &mut self.segmented] {

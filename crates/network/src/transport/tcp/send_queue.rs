@@ -33,6 +33,8 @@ pub(super) struct SendQueue {
     behind: VecDeque<Behind>,
     /// Number of bytes that have not been sent, of pieces and of the frames behind them.
     bytes: u64,
+    /// Number of bytes that have been sent in parts of pieces.
+    transferred: u64,
     /// Memory of a piece that has been sent, for reuse.
     spare: Vec<u8>,
 }
@@ -106,6 +108,11 @@ impl SendQueue {
     /// Number of bytes that have not been sent.
     pub(super) fn bytes(&self) -> u64 {
         self.bytes
+    }
+
+    /// Number of bytes of long messages that have been sent.
+    pub(super) fn transferred(&self) -> u64 {
+        self.transferred
     }
 
     pub(super) fn push(&mut self, frame: Frame) {
@@ -277,6 +284,7 @@ impl SendQueue {
             let left = first.length() - self.sent;
             if written < left {
                 self.sent += written;
+                self.transferred = self.transferred.wrapping_add(written as u64);
                 return;
             }
             written -= left;
