@@ -67,7 +67,7 @@ impl DirectEngine {
         }
         self.table.advance();
         self.end_runs();
-        had_events | self.table.has_transferred()
+        had_events
     }
 
     fn start(&mut self, run: Arc<DirectRun>) {
@@ -129,6 +129,10 @@ impl DirectEngine {
             }
             if self.submissions.is_interrupted() {
                 return Ok(false);
+            }
+            // The rest of a long message is on its way, perhaps from a rank on this core.
+            if self.table.has_transferred() {
+                idle_since = None;
             }
             // The first polls find most messages. They read no clock.
             if idle < EAGER_POLLS {
