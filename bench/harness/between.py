@@ -23,10 +23,20 @@ AGAINST_PEERS = {"barrier": 0.6, "exchange under computation, exposed": 0.2}
 LIMIT_S = 60
 # Blocking collectives, as the programs of bench/c and bench/loops take them: operation, bytes, no computation.
 COLLECTIVES = ["barrier:0:0"] + [f"{operation}:{size}:0" for operation in ("allreduce", "alltoall", "bcast") for size in (8, 1024, 65536, 1 << 20)]
+# Nonblocking ones, alone and over a computation of so many iterations.
+OVERLAPPED = ["barrier:0:100000"] + [
+    f"{operation}:{size}:{iterations}"
+    for operation in ("allreduce", "alltoall", "bcast")
+    for size, iterations in ((8, 100_000), (65536, 300_000), (1 << 20, 2_000_000))
+]
 # Milliseconds of each of them in a round.
 BUDGET_MS = 40
-# tradewind's backends of blocking collectives: the value of TRADEWIND_INTERNODE.
-BLOCKING = ("direct", "agent")
+# What is measured with them: the program, its rows, the values of a row and their names in the table, and tradewind's contenders
+# with their values of TRADEWIND_INTERNODE. The first of these is compared with the peers.
+PROGRAMS = {
+    "blocking": (COLLECTIVES, {"blocking_us": ""}, {"direct": "direct", "agent": "agent"}),
+    "overlap": (OVERLAPPED, {"alone_us": ", alone", "exposed_us": ", exposed"}, {"tradewind": "direct"}),
+}
 
 
 def read(arguments):
@@ -50,7 +60,7 @@ def build(say):
     for peer in PEERS:
         compiler = installation.environment(peer) / "bin" / "mpicc"
         BUILD.mkdir(parents=True, exist_ok=True)
-        for program in ("nodes", "blocking"):
+        for program in ("nodes", *PROGRAMS):
             command = [compiler, *installation.FLAGS, BENCH / "c" / f"{program}.c", "-o", BUILD / f"{program}.{peer}"]
             installation.checked(command, f"compiling {program}.c with {peer}'s mpicc", "This is a fault of bench/c.")
     cargo = ["cargo", "build", "--release", "--quiet"]
@@ -120,32 +130,34 @@ def program_of(contender, program):
     return str(BUILD / f"{program}.{contender.partition(',')[0]}")
 
 
-def collective_commands(places, folder, options, number):
-    """The command line of each contender's blocking collectives in a round, by name."""
+def collective_commands(places, folder, options, number, program):
+    """The command line of each contender's collectives in a round, by name."""
     started = launchers(places, folder, options)
-    arguments = [str(BUDGET_MS), str(number), "10", *COLLECTIVES]
-    found = {name: [*launcher, program_of(name, "blocking"), *arguments] for name, launcher in started.items() if name != "mpich"}
-    for backend in BLOCKING:
+    rows, _, ours = PROGRAMS[program]
+    arguments = [str(BUDGET_MS), str(number), "10", *rows]
+    found = {name: [*launcher, program_of(name, program), *arguments] for name, launcher in started.items() if name != "mpich"}
+    for contender, backend in ours.items():
         variables = {"TRADEWIND_COMMAND": release(ROOT) / "tradewind", "TRADEWIND_INTERNODE": backend, "TRADEWIND_DECISIONS": ""}
         settings = [word for name, value in variables.items() for word in ("-genv", name, str(value))]
-        found[backend] = [*started["mpich"], *settings, str(release(LOOPS) / "loops"), "blocking", "private", *arguments]
+        found[contender] = [*started["mpich"], *settings, str(release(LOOPS) / "loops"), program, "private", *arguments]
     return found
 
 
-def measure_collectives(places, folder, options, table, say):
-    """All rounds of the blocking collectives: values by contender, then by collective; and what failed."""
+def measure_collectives(places, folder, options, table, say, program):
+    """All rounds of a program's collectives: values by contender, then by collective; and what failed."""
     values, failures = {}, {}
     for number in range(options.rounds):
-        say(f"blocking collectives, round {number + 1} of {options.rounds}")
-        for contender, command in collective_commands(places, folder, options, number).items():
+        say(f"{program} collectives, round {number + 1} of {options.rounds}")
+        for contender, command in collective_commands(places, folder, options, number, program).items():
             try:
                 found = run(command, {"TRADEWIND_BENCH_NODES": str(table)}, LIMIT_S)
             except Failed as failure:
-                failures[f"{contender}, blocking collectives"] = str(failure)
+                failures[f"{contender}, {program} collectives"] = str(failure)
                 continue
             for line in found:
                 key = line["op"] + (f", {line['bytes']} bytes" if line["bytes"] else "")
-                values.setdefault(contender, {}).setdefault(key, []).append(line["blocking_us"][0])
+                for field, suffix in PROGRAMS[program][1].items():
+                    values.setdefault(contender, {}).setdefault(key + suffix, []).append(line[field][0])
     return values, failures
 
 
@@ -186,8 +198,11 @@ def measure(options, say):
                     value = line["value"] if "value" in line else line["median"]
                     key = line["what"] if not line.get("bytes", 0) or line["bytes"] == 8 else f"{line['what']}, {line['bytes']} bytes"
                     values.setdefault(engine, {}).setdefault(key, []).append(value)
-        collectives, failed = measure_collectives(places, Path(name), options, table, say)
-    return values, collectives, {**failures, **failed}
+        collectives = {}
+        for program in PROGRAMS:
+            collectives[program], failed = measure_collectives(places, Path(name), options, table, say, program)
+            failures.update(failed)
+    return values, collectives, failures
 
 
 def middle(values, engine, what):
@@ -196,10 +211,11 @@ def middle(values, engine, what):
     return statistics.median(found) if found else None
 
 
-def collective_table(values):
-    """The blocking collectives beside the best peer of each, as lines."""
-    names = [*(name for name in values if name not in BLOCKING), *(name for name in BLOCKING if name in values)]
-    lines = ["", "| blocking, µs a call | " + " | ".join(names) + " | direct / best MPI |", "|---|" + "---|" * (len(names) + 1)]
+def collective_table(program, values):
+    """A program's collectives beside the best peer of each, as lines."""
+    own = list(PROGRAMS[program][2])
+    names = [*(name for name in values if name not in own), *(name for name in own if name in values)]
+    lines = ["", f"| {program}, µs a call | " + " | ".join(names) + f" | {own[0]} / best MPI |", "|---|" + "---|" * (len(names) + 1)]
     for what in dict.fromkeys(what for contender in values.values() for what in contender):
         cells = []
         for name in names:
@@ -207,8 +223,8 @@ def collective_table(values):
             cells.append(f"{statistics.median(found):.1f} [{min(found):.1f}, {max(found):.1f}]" if found else "–")
         theirs = [middle(values, name, what) for name in names if name.startswith(PEERS)]
         theirs = [value for value in theirs if value]
-        ours = middle(values, "direct", what)
-        cells.append(f"{ours / min(theirs):.2f}" if ours and theirs else "–")
+        ours = middle(values, own[0], what)
+        cells.append(f"{ours / min(theirs):.2f}" if ours and theirs and min(theirs) > 0 else "–")
         lines.append(f"| {what} | " + " | ".join(cells) + " |")
     return lines
 
@@ -245,7 +261,8 @@ def report(values, collectives, failures, options, described):
         ours, theirs = middle(values, "kernel", what), middle(values, "agent", what)
         if ours is not None and theirs:
             lines.append(f"| agent: {what} | ≤ {reach} | {ours / theirs:.3f} | {'yes' if ours / theirs <= reach else 'no'} |")
-    lines += collective_table(collectives)
+    for program, found in collectives.items():
+        lines += collective_table(program, found)
     lines += [f"\n{contender} failed: {why}" for contender, why in failures.items()]
     return "\n".join(lines) + "\n"
 

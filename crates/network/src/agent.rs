@@ -11,8 +11,8 @@
 //! A rank and its agent share a region of memory ([`shared_region`]). The rank submits schedules
 //! and runs with their buffers there, and notifies the agent if it sleeps. A test for completion is
 //! one load of a count in the region; a wait sleeps on it. The agent copies what it reads before it
-//! uses it, so that no rank can harm it. The exceptions are long buffers from which a run only
-//! sends or into which it only receives (`zero_copy`). An
+//! uses it, so that no rank can harm it. Long buffers are the exception: a run uses them where they
+//! lie, by system calls and copies that a change of the rank cannot harm (`zero_copy`). An
 //! [`Interpreter`](interpreter::Interpreter) executes each run. Its messages to other nodes go
 //! through the [transport](crate::transport), those to ranks of the same node through a queue.
 //!
