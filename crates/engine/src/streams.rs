@@ -2,14 +2,18 @@
 //! receives in pieces, at the same time.
 //!
 //! A nonblocking collective stages a whole contribution before another rank can fetch it. If all
-//! ranks are inside the call, a shorter way exists: each pair of ranks has a ring of pieces in each
-//! direction, and while one rank writes a piece the other reads the previous one. The rings stay in
-//! the caches, whatever the length of the message.
+//! ranks are inside the call, two shorter ways exist. Each pair of ranks has a ring of pieces in each
+//! direction: while one rank writes a piece the other reads the previous one, and the ring stays in
+//! the caches, whatever the length of the message. Or the ring carries the address of a long message,
+//! and the receiver copies it from the sender's private memory (see [`piece_mover`]).
 //!
 //! | word | written by | read by |
 //! |---|---|---|
 //! | tag of a piece | the sender, after the piece | the receiver, until it is the tag of the expected piece |
-//! | number of taken positions | the receiver | the sender, when the ring may be full |
+//! | number of taken positions | the receiver | the sender, when the ring may be full or a message is lent |
+//! | outcome of a lent message | the receiver, before the number | the sender, after the number |
+//! | joined position, address of the receiver's buffer | the receiver | the sender, while a message is lent |
+//! | claimed and completed parts | both | both |
 //!
 //! A tag consists of the piece's position, which always increases, and a digest of the call, so a
 //! piece of another collective is never mistaken for one of this.

@@ -40,7 +40,9 @@ impl SpinPolicy {
     pub(crate) fn during_copy(self, bytes: u64) -> Self {
         /// Bytes that a slow copy moves during a poll.
         const BYTES_A_POLL: u64 = 128;
-        let more = u32::try_from(bytes / BYTES_A_POLL).unwrap_or(u32::MAX);
+        /// Some ten milliseconds, so that deaths are detected soon.
+        const MOST_POLLS: u64 = 1 << 17;
+        let more = (bytes / BYTES_A_POLL).min(MOST_POLLS) as u32;
         SpinPolicy { polls: self.polls.saturating_add(more), ..self }
     }
 

@@ -67,7 +67,9 @@ impl Guard {
     pub fn withdraw(&self) {
         self.generation.fetch_add(1, Ordering::Relaxed);
         // Release: the process's next writes to the memory that it had offered become visible after
-        // the new generation. Pairs with the order of the copies in `read_guarded`.
+        // the new generation. Pairs with the kernel's copies in `read_guarded`: it unpins the pages of
+        // the bytes before it pins and reads that of the guard, and both steps are atomic operations
+        // with acquire and release semantics.
         fence(Ordering::Release);
     }
 }
@@ -127,12 +129,14 @@ pub fn read_guarded(
 /// Number of bytes of the copies that [`is_fast`] compares.
 const PROBE_BYTES: usize = 64 << 10;
 
-/// Returns whether one copy by the kernel takes less time here than two copies through shared
-/// memory, and is permitted. Measured with this process's own memory, in about 0.2 ms.
+/// Returns whether the kernel's copy between processes is fast here: whether it takes at most three
+/// times as long as a copy by this thread. Measured with this process's own memory, in about 0.2 ms;
+/// false where the kernel or a filter forbids the call altogether.
 ///
-/// The kernel looks up every page of the other process, which takes more time on some machines than
-/// both copies. A copy between two cores waits for lines from the other core, which the copies
-/// within one core that are compared here do not; so the kernel's copy may take longer than two.
+/// The kernel looks up every page of the other process. On an Intel Xeon its copy takes twice as long
+/// as one by the thread, and one copy between two cores is then faster than two through shared
+/// memory, each of which waits for lines from the other core. On an AMD EPYC it takes six times as
+/// long, and two copies are faster.
 pub fn is_fast() -> bool {
     const ROUNDS: usize = 9;
     const LONGEST: u32 = 3;

@@ -6,8 +6,12 @@ use goal::arithmetic::{self, Arithmetic, ArithmeticError, DataType};
 use shm::process_memory::{AccessFailure, read_guarded};
 use smallvec::SmallVec;
 
-/// Length of the pieces in which a reduction reads a lent message.
-const LENT_PIECE: usize = 64 << 10;
+/// Length of the pieces in which a lent message is read. Between them a rank serves the other ranks.
+const LENT_PIECE: usize = 1 << 20;
+
+/// Length of the pieces of an operand of a reduction: a piece is still in the second-level cache when
+/// it is combined.
+const LENT_OPERAND_PIECE: usize = 64 << 10;
 
 /// Length from which the sender of a lent message takes part in the copy, unless it has a message
 /// to copy itself.
@@ -83,6 +87,8 @@ pub(super) struct Sending<'a> {
     pub(super) is_lent: bool,
     /// The message is lent, and all parts that both ends copy are claimed.
     pub(super) is_claimed: bool,
+    /// The message has been lent in vain.
+    pub(super) must_write: bool,
 }
 
 impl<'a> Sending<'a> {
@@ -98,6 +104,7 @@ impl<'a> Sending<'a> {
             finished: false,
             is_lent: false,
             is_claimed: false,
+            must_write: false,
         }
     }
 
@@ -115,7 +122,7 @@ impl<'a> Sending<'a> {
             (true, true) => LONGEST_MUTUAL_OPERAND,
             (true, false) => LONGEST_OPERAND,
         };
-        bytes as u64 >= least && bytes <= longest && self.done == 0
+        bytes as u64 >= least && bytes <= longest && self.done == 0 && !self.must_write
     }
 
     /// Returns the bytes of the next piece.
@@ -203,33 +210,35 @@ impl ReceiveSink<'_> {
         }
     }
 
-    /// Takes a message that lies in the private memory of another process. Returns false if the
-    /// message is not there any more, and writes `failure`, if the reduction fails.
+    /// Reads the next piece of a message that lies in the private memory of another process, from
+    /// byte `at` on. Returns its length, or `None` if the message is not there any more, and writes
+    /// `failure` if the reduction fails.
     pub(super) fn read_lent(
         &mut self,
-        process: u32,
-        lent: LentMessage,
+        at: usize,
+        (process, lent): (u32, LentMessage),
         bounce: &mut Vec<u8>,
         failure: &mut Option<ArithmeticError>,
-    ) -> Result<bool, AccessFailure> {
-        let guard = lent.guard;
+    ) -> Result<Option<usize>, AccessFailure> {
+        let rest = self.length() - at;
+        let address = lent.address.wrapping_add(at as u64);
         match self {
-            ReceiveSink::Discard(_) => Ok(true),
-            ReceiveSink::Copy(into) => read_guarded(process, lent.address, into, guard),
-            ReceiveSink::Fold { into, .. } => {
-                // Piece by piece: a piece is still in the second-level cache when it is combined.
-                let length = into.len();
-                bounce.resize(length.min(LENT_PIECE), 0);
-                for at in (0..length).step_by(LENT_PIECE) {
-                    let piece = &mut bounce[..LENT_PIECE.min(length - at)];
-                    if !read_guarded(process, lent.address + at as u64, piece, guard)? {
-                        return Ok(false);
-                    }
-                    if let Err(arithmetic) = self.accept(at, piece) {
-                        failure.get_or_insert(arithmetic);
-                    }
+            ReceiveSink::Discard(_) => Ok(Some(rest)),
+            ReceiveSink::Copy(into) => {
+                let length = rest.min(LENT_PIECE);
+                let piece = &mut into[at..at + length];
+                Ok(read_guarded(process, address, piece, lent.guard)?.then_some(length))
+            }
+            ReceiveSink::Fold { .. } => {
+                let length = rest.min(LENT_OPERAND_PIECE);
+                bounce.resize(length, 0);
+                if !read_guarded(process, address, bounce, lent.guard)? {
+                    return Ok(None);
                 }
-                Ok(true)
+                if let Err(arithmetic) = self.accept(at, bounce) {
+                    failure.get_or_insert(arithmetic);
+                }
+                Ok(Some(length))
             }
         }
     }

@@ -8,14 +8,31 @@
 //! writes the message to the ring after all.
 
 use super::message::{Messages, ReceiveSink, Receiving, Sending};
-use super::ring::{LentMessage, LoanState, PieceRing, StreamedMessage};
+use super::ring::{LentMessage, LoanOutcome, LoanState, StreamedMessage};
 use super::ring_set::RingSet;
 use super::words::PieceState;
 use crate::context::Context;
 use crate::error::{Error, Outcome};
 use crate::signature::{CallKind, Signature};
-use shm::process_memory::{self, read_guarded};
+use shm::process_memory::{self, AccessFailure, read_guarded};
 use smallvec::SmallVec;
+use std::time::Duration;
+
+/// Number of polls for the last parts of a copy before a rank sleeps between polls.
+const PARTS_POLLS: u32 = 1000;
+
+/// Length of these sleeps.
+const PARTS_SLEEP: Duration = Duration::from_millis(1);
+
+/// Result of a step of a copy that both ends make.
+enum JointRead {
+    /// Parts of the sender are missing.
+    Nothing,
+    /// This rank has joined, or copied a part.
+    Part,
+    /// No rank accesses the message any more.
+    Over(LoanOutcome),
+}
 
 /// Returns the digest in the tags of this call's pieces. It differs between repetitions of a call.
 pub(super) fn call_tag(sequence: u64, call: Signature) -> u32 {
@@ -119,8 +136,10 @@ impl<'s> PieceMover<'s> {
             }
             self.loans -= 1;
             sending.is_lent = false;
-            sending.finished = state == LoanState::Read;
-            ring.lends &= state == LoanState::Read;
+            sending.finished = state == LoanState::Over(LoanOutcome::Read);
+            // Not this message again, and none if the kernel refuses access.
+            sending.must_write = !sending.finished;
+            ring.lends &= state != LoanState::Over(LoanOutcome::Refused);
             return Ok(true);
         }
         let bytes = sending.bytes.len() as u64;
@@ -158,13 +177,17 @@ impl<'s> PieceMover<'s> {
             return false;
         };
         let process = self.context.process_of(sending.to);
-        let address = target.wrapping_add(part.start);
+        let address = target.address.wrapping_add(part.start);
         let bytes = &sending.bytes[part.start as usize..part.end as usize];
-        // SAFETY: the receiver has joined the copy of this message with a buffer of the message's
-        // length at `target`, and keeps it borrowed until all claimed parts are complete. It checks
-        // the message's length before it joins.
-        let written = unsafe { process_memory::write(process, address, bytes) };
-        ring.parts().complete(written.is_ok());
+        // In another PID namespace the number may be that of another process.
+        let is_receiver = read_guarded(process, 0, &mut [], target.guard).unwrap_or(false);
+        // SAFETY: the process has the receiver's guard, so it is the receiver. The receiver has joined
+        // the copy of this message with a buffer of the message's length, which it has checked, and
+        // keeps the buffer borrowed until all claimed parts are complete or this process has ended
+        // (`settle`).
+        let is_written =
+            is_receiver && unsafe { process_memory::write(process, address, bytes) }.is_ok();
+        ring.parts().complete(is_written);
         true
     }
 
@@ -234,56 +257,83 @@ impl<'s> PieceMover<'s> {
         Ok(true)
     }
 
-    /// Reads a lent message or a part of it, or refuses it. Returns whether anything has changed.
+    /// Reads a piece of a lent message, or refuses the message. Returns whether anything has changed.
     fn read_lent(
         &mut self,
         receiving: &mut Receiving<'_>,
         lent: LentMessage,
         failure: &mut Option<Box<Error>>,
     ) -> bool {
-        let from = receiving.from;
-        let process = self.context.process_of(from);
-        let is_mutual = self.mutual >> from & 1 != 0;
-        let joint = receiving.sink.joint_target().filter(|_| !is_mutual);
-        let Some(ring) = &mut self.rings.from[from as usize] else { return false };
-        let is_read = if let Some(into) = joint {
-            let bytes = into.len() as u64;
-            if !std::mem::replace(&mut receiving.is_joined, true) {
-                // Before the sender may write: see `settle`.
-                self.joined.push((from, bytes));
-                ring.join(into.as_mut_ptr() as u64);
-                self.must_notify = true;
-                return true;
+        let is_mutual = self.mutual >> receiving.from & 1 != 0;
+        let outcome = if !is_mutual && receiving.sink.joint_target().is_some() {
+            match self.read_joint(receiving, lent) {
+                JointRead::Nothing => return false,
+                JointRead::Part => return true,
+                JointRead::Over(outcome) => outcome,
             }
-            if let Some(part) = ring.parts().claim(bytes) {
-                let into = &mut into[part.start as usize..part.end as usize];
-                let address = lent.address.wrapping_add(part.start);
-                let read = read_guarded(process, address, into, lent.guard);
-                ring.parts().complete(read.unwrap_or(false));
-                return true;
-            }
-            let Some(is_copied) = ring.parts().outcome(bytes) else { return false };
-            receiving.is_joined = false;
-            self.joined.retain(|(joined, _)| *joined != from);
-            is_copied
         } else {
+            let source = (self.context.process_of(receiving.from), lent);
             let mut arithmetic = None;
             let bounce = &mut self.rings.bounce;
-            let read = receiving.sink.read_lent(process, lent, bounce, &mut arithmetic);
-            let is_read = read.unwrap_or(false);
-            if let Some(arithmetic) = arithmetic.filter(|_| is_read) {
+            let read = receiving.sink.read_lent(receiving.done, source, bounce, &mut arithmetic);
+            if let Some(arithmetic) = arithmetic {
                 let rank = self.context.rank;
                 failure.get_or_insert_with(|| Error::of_reduction(arithmetic, rank).into());
             }
-            is_read
+            match read {
+                Ok(Some(length)) => {
+                    receiving.done += length;
+                    if receiving.done < receiving.sink.length() {
+                        return true;
+                    }
+                    LoanOutcome::Read
+                }
+                Ok(None) => LoanOutcome::NotThere,
+                Err(AccessFailure::Forbidden(_) | AccessFailure::NoProcess) => LoanOutcome::Refused,
+                Err(_) => LoanOutcome::NotThere,
+            }
         };
-        // A sender that has ended or left early answers no refusal: the wait for its next piece then
+        receiving.finished = outcome == LoanOutcome::Read;
+        if !receiving.finished {
+            receiving.done = 0;
+        }
+        // A sender that has ended or left early sends nothing more, and the wait for its next piece
         // reports that. All other senders write the message to the ring.
-        ring.pass_lent(!is_read);
-        receiving.finished = is_read;
+        if let Some(ring) = &mut self.rings.from[receiving.from as usize] {
+            ring.pass_lent(outcome);
+        }
         // The sender waits for this, and may sleep.
         self.must_notify = true;
         true
+    }
+
+    /// Reads a part of a lent message whose sender writes parts as well.
+    fn read_joint(&mut self, receiving: &mut Receiving<'_>, lent: LentMessage) -> JointRead {
+        let from = receiving.from;
+        let process = self.context.process_of(from);
+        let target = receiving.sink.joint_target();
+        let ring = &self.rings.from[from as usize];
+        let Some((into, ring)) = target.zip(ring.as_ref()) else { return JointRead::Nothing };
+        let bytes = into.len() as u64;
+        if !std::mem::replace(&mut receiving.is_joined, true) {
+            // Recorded before the sender may write: see `settle`.
+            self.joined.push((from, bytes));
+            let guard = self.rings.guard.published();
+            ring.join(LentMessage { address: into.as_mut_ptr() as u64, guard });
+            self.must_notify = true;
+            return JointRead::Part;
+        }
+        if let Some(part) = ring.parts().claim(bytes) {
+            let into = &mut into[part.start as usize..part.end as usize];
+            let address = lent.address.wrapping_add(part.start);
+            let read = read_guarded(process, address, into, lent.guard);
+            ring.parts().complete(read.unwrap_or(false));
+            return JointRead::Part;
+        }
+        let Some(is_copied) = ring.parts().outcome(bytes) else { return JointRead::Nothing };
+        receiving.is_joined = false;
+        self.joined.retain(|(joined, _)| *joined != from);
+        JointRead::Over(if is_copied { LoanOutcome::Read } else { LoanOutcome::Refused })
     }
 
     /// Waits until no sender writes into this rank's memory any more.
@@ -295,36 +345,62 @@ impl<'s> PieceMover<'s> {
             while ring.parts().claim(bytes).is_some() {
                 ring.parts().complete(false);
             }
-            // A sender completes a part by one system call. One that has ended completes none.
-            while ring.parts().outcome(bytes).is_none() && !self.context.has_ended(from) {
-                std::thread::yield_now();
+            // A sender completes a part by one system call, unless it is stopped or ends. Its writes
+            // end with the process.
+            let mut polls = 0;
+            while ring.parts().outcome(bytes).is_none() {
+                polls += 1;
+                if polls < PARTS_POLLS {
+                    std::thread::yield_now();
+                } else if self.context.has_ended(from) {
+                    break;
+                } else {
+                    std::thread::sleep(PARTS_SLEEP);
+                }
             }
         }
     }
 
-    /// Returns whether a piece can be sent or received.
+    /// Returns whether a piece can be sent or received. As in [`send`](Self::send) and
+    /// [`receive`](Self::receive), only the first message to or from a rank moves.
     pub(super) fn can_move(&mut self, messages: &Messages<'_>) -> bool {
-        let has_arrived = |receiving: &Receiving<'_>| {
-            let Some(ring) = &self.rings.from[receiving.from as usize] else { return false };
-            if receiving.is_joined {
-                return ring.parts().outcome(receiving.sink.length() as u64).is_some();
-            }
-            ring.poll(self.call_tag) != PieceState::Absent
+        let mut handled = 0u64;
+        let mut is_first = |rank: u32| {
+            let before = handled;
+            handled |= 1 << rank;
+            handled != before
         };
-        if messages.receivings.iter().any(has_arrived) {
+        let first = messages.receivings.iter().filter(|receiving| is_first(receiving.from));
+        if first.into_iter().any(|receiving| self.can_receive(receiving)) {
             return true;
         }
-        let can_send = |(sending, ring): (&Sending<'_>, &mut PieceRing)| {
-            if sending.is_lent {
-                let can_help = !sending.is_claimed && ring.joined_target().is_some();
-                return can_help || ring.loan_state() != LoanState::Pending;
-            }
-            ring.is_writable(sending.next_piece(self.mutual, ring.longest_piece()).len())
-        };
-        let out = &mut self.rings.out;
+        let mut handled = 0u64;
         messages.sendings.iter().any(|sending| {
-            out[sending.to as usize].as_mut().is_some_and(|ring| can_send((sending, ring)))
+            let before = handled;
+            handled |= 1 << sending.to;
+            handled != before && self.can_send(sending)
         })
+    }
+
+    fn can_receive(&self, receiving: &Receiving<'_>) -> bool {
+        let Some(ring) = &self.rings.from[receiving.from as usize] else { return false };
+        if receiving.is_joined {
+            // All parts are claimed.
+            return ring.parts().outcome(receiving.sink.length() as u64).is_some();
+        }
+        ring.poll(self.call_tag) != PieceState::Absent
+    }
+
+    fn can_send(&mut self, sending: &Sending<'_>) -> bool {
+        let Some(ring) = &mut self.rings.out[sending.to as usize] else { return false };
+        if sending.is_lent {
+            let can_write = !sending.is_claimed && ring.joined_target().is_some();
+            return can_write || ring.loan_state() != LoanState::Pending;
+        }
+        if ring.lends && sending.is_loan(self.mutual, self.lent_from) {
+            return ring.is_writable(0);
+        }
+        ring.is_writable(sending.next_piece(self.mutual, ring.longest_piece()).len())
     }
 
     /// Returns the error of a rank in another collective. If the piece is old, the rank's journal

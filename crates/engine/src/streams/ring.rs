@@ -13,8 +13,8 @@ shm::shared_lines! {
     /// Number of positions that the receiver has taken in all.
     struct TakenLine {
         taken: AtomicU64,
-        /// 1 after the receiver could not read lent memory. Published by `taken`.
-        refused: AtomicU64,
+        /// Outcome of the last lent message, a [`LoanOutcome`]. Published by `taken`.
+        loan: AtomicU64,
     }
 
     /// A lent message that both ends copy.
@@ -22,8 +22,8 @@ shm::shared_lines! {
         parts: PartClaims,
         /// Position behind the message that the receiver has joined. Publishes `target`.
         joined: AtomicU64,
-        /// Address of the receiver's buffer in its own memory.
-        target: AtomicU64,
+        /// Address of the receiver's buffer in its own memory, and address and value of its guard.
+        target: [AtomicU64; 3],
     }
 
     /// The piece that begins at a position of the ring.
@@ -80,13 +80,28 @@ const BYTES_BITS: u32 = 48;
 /// The bit of a message's word that marks a lent message. No address space has as many bytes.
 const LENT: u64 = 1 << (BYTES_BITS - 1);
 
-/// A message in the private memory of its sender.
+/// A message in the private memory of its sender, or the memory of its receiver.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct LentMessage {
-    /// Address of the bytes in the sender's process.
+    /// Address of the bytes in their process.
     pub(super) address: u64,
-    /// The sender's guard, and its value while the message is lent.
+    /// The process's guard, and its value while the memory is lent.
     pub(super) guard: GuardValue,
+}
+
+impl LentMessage {
+    /// Writes the words. The caller publishes them.
+    fn store(self, words: &[AtomicU64]) {
+        let own = [self.address, self.guard.address, self.guard.generation];
+        own.into_iter().zip(words).for_each(|(own, word)| word.store(own, Ordering::Relaxed));
+    }
+
+    /// Reads the words, whose publication the caller has acquired.
+    fn load(words: &[AtomicU64]) -> Self {
+        let word = |number: usize| words.get(number).map_or(0, |word| word.load(Ordering::Relaxed));
+        let guard = GuardValue { address: word(1), generation: word(2) };
+        LentMessage { address: word(0), guard }
+    }
 }
 
 /// State of a lent message, for its sender.
@@ -94,10 +109,19 @@ pub(super) struct LentMessage {
 pub(super) enum LoanState {
     /// The receiver has not read it.
     Pending,
-    /// The receiver has read it.
-    Read,
-    /// The receiver cannot read this process's memory.
-    Refused,
+    /// The receiver has passed it.
+    Over(LoanOutcome),
+}
+
+/// Outcome of a lent message, for its receiver.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum LoanOutcome {
+    /// It has been read.
+    Read = 0,
+    /// It is not, or not readable, where the sender has lent it.
+    NotThere = 1,
+    /// The kernel refuses access to the sender's memory.
+    Refused = 2,
 }
 
 /// One rank's end of a ring.
@@ -230,11 +254,8 @@ impl PieceRing {
         // The receiver has taken the message that was lent before, so no rank uses the claims.
         self.joint.parts.reset();
         let line = self.next_piece().0;
-        let words = [lent.address, lent.guard.address, lent.guard.generation];
         // Relaxed: `publish` releases all words, and the bytes of the message with them.
-        for (word, place) in words.into_iter().zip(&line.short) {
-            place.store(word, Ordering::Relaxed);
-        }
+        lent.store(&line.short);
         let word = message.behind << BYTES_BITS | LENT | message.bytes;
         line.message.store(word, Ordering::Relaxed);
         line.message_tag.store(message.tag, Ordering::Relaxed);
@@ -249,25 +270,26 @@ impl PieceRing {
             return LoanState::Pending;
         }
         // Relaxed: the number of taken positions has published it.
-        match self.taken.refused.load(Ordering::Relaxed) {
-            0 => LoanState::Read,
-            _ => LoanState::Refused,
-        }
+        LoanState::Over(match self.taken.loan.load(Ordering::Relaxed) {
+            0 => LoanOutcome::Read,
+            1 => LoanOutcome::NotThere,
+            _ => LoanOutcome::Refused,
+        })
     }
 
-    /// Returns the address of the receiver's buffer, if the receiver has joined the copy of the
-    /// message that was lent last. For the sender.
-    pub(super) fn joined_target(&self) -> Option<u64> {
+    /// Returns the receiver's buffer, if the receiver has joined the copy of the message that was
+    /// lent last. For the sender.
+    pub(super) fn joined_target(&self) -> Option<LentMessage> {
         // Acquire: pairs with the Release in `join`. Relaxed: `joined` publishes the target.
         let is_joined = self.joint.joined.load(Ordering::Acquire) == self.next;
-        is_joined.then(|| self.joint.target.load(Ordering::Relaxed))
+        is_joined.then(|| LentMessage::load(&self.joint.target))
     }
 
-    /// Lets the sender take part in the copy of the next message, which is lent, to a buffer at this
-    /// address. For the receiver.
-    pub(super) fn join(&self, target: u64) {
-        // Relaxed: `joined` publishes it.
-        self.joint.target.store(target, Ordering::Relaxed);
+    /// Lets the sender take part in the copy of the next message, which is lent, to this buffer. For
+    /// the receiver.
+    pub(super) fn join(&self, target: LentMessage) {
+        // `joined` publishes it.
+        target.store(&self.joint.target);
         // Release: pairs with the Acquire in `joined_target`.
         self.joint.joined.store(self.behind(0), Ordering::Release);
     }
@@ -282,19 +304,13 @@ impl PieceRing {
         let line = self.next_piece().0;
         // Relaxed: `poll` has acquired the line.
         let is_lent = line.message.load(Ordering::Relaxed) & LENT != 0;
-        is_lent.then(|| {
-            let word = |number: usize| line.short[number].load(Ordering::Relaxed);
-            let guard = GuardValue { address: word(1), generation: word(2) };
-            LentMessage { address: word(0), guard }
-        })
+        is_lent.then(|| LentMessage::load(&line.short))
     }
 
-    /// Passes the next message, which is lent and, unless it is refused, read.
-    pub(super) fn pass_lent(&mut self, is_refused: bool) {
-        if is_refused {
-            // Relaxed: the number of taken positions publishes it.
-            self.taken.refused.store(1, Ordering::Relaxed);
-        }
+    /// Passes the next message, which is lent.
+    pub(super) fn pass_lent(&mut self, outcome: LoanOutcome) {
+        // Relaxed: the number of taken positions publishes it.
+        self.taken.loan.store(outcome as u64, Ordering::Relaxed);
         self.advance(0);
         words::release(&self.taken.taken, self.next);
     }

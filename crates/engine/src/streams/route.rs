@@ -2,7 +2,7 @@
 
 use super::transfer::Transfer;
 use crate::error::{Error, Outcome};
-use crate::flat::pattern::{ContributionPlacement, FlatCollective, Pattern, ResultRule};
+use crate::flat::pattern::{ContributionPlacement, FlatCollective, ResultRule};
 use crate::flat::variable_blocks::{EdgeKey, block};
 use smallvec::SmallVec;
 
@@ -21,29 +21,23 @@ pub(super) fn fill<'a>(
     memory: &'a mut [u8],
 ) -> Outcome {
     let role = collective.role(me, ranks, ContributionPlacement::Arena);
-    if keeps_own && collective.pattern == (Pattern::Scatter { root: me }) {
-        // The block of the root for itself is no result of a collective that leaves it to the caller.
-        // The output is empty if the block stays in the input.
-        let part = match &collective.blocks {
-            None => {
-                let part = collective.bytes / u64::from(ranks);
-                u64::from(me) * part..u64::from(me + 1) * part
-            }
-            Some(blocks) => block(&blocks.sent, me as usize),
-        };
-        let own = input.get(part.start as usize..part.end as usize).unwrap_or_default();
-        if let Some(output) = memory.get_mut(..own.len()) {
-            transfer.keep(own, output);
+    if role.result == ResultRule::Edges {
+        return neighbors(transfer, collective, me, input, memory);
+    }
+    send_parts(transfer, collective, (me, ranks), input);
+    if keeps_own
+        && role.result == ResultRule::Nothing
+        && let Some(own) = collective.own_part(me, &role)
+    {
+        // The root's block of a scatter is no result if the collective leaves it to the caller. There
+        // is no output for it if it stays in the input.
+        if let Some(output) = memory.get_mut(..(own.end - own.start) as usize) {
+            transfer.keep(&input[own.start as usize..own.end as usize], output);
         }
-        send_parts(transfer, collective, (me, ranks), input);
         return Ok(());
     }
     let length = memory.len().min(collective.result_bytes(&role) as usize);
     let output = &mut memory[..length];
-    if role.result == ResultRule::Edges {
-        return neighbors(transfer, collective, me, input, output);
-    }
-    send_parts(transfer, collective, (me, ranks), input);
     let own_part = match &collective.blocks {
         None => collective.part(me, me, ranks),
         Some(_) => collective.part_for(me, me, ranks),

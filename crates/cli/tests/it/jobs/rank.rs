@@ -6,7 +6,7 @@ use rustix::process::{Signal, getpid, kill_process};
 use std::panic::catch_unwind;
 use std::time::Duration;
 use tradewind::{Algorithm, Algorithms};
-use tradewind::{Communicator, Error, Exit, Job, Op};
+use tradewind::{Communicator, Error, Exit, Job, Neighbors, Op};
 
 testing::parts![program];
 
@@ -141,7 +141,7 @@ fn endless() -> i32 {
 
 /// One round of long collectives between two ranks. Every byte differs from that of the round
 /// before, so bytes of another round are found.
-fn long_round(world: &Communicator, round: u64) -> Result<(), Error> {
+fn long_round(world: &Communicator, ring: &Neighbors, round: u64) -> Result<(), Error> {
     const ELEMENTS: usize = 32 << 10;
     let (rank, other) = (u64::from(world.rank()), 1 - u64::from(world.rank()));
     let word =
@@ -156,6 +156,10 @@ fn long_round(world: &Communicator, round: u64) -> Result<(), Error> {
         world.bcast(&mut buffer, root as u32)?;
         assert!(buffer.iter().copied().eq(block(root, 0).chain(block(root, 1))));
     }
+    // Both edges lead to the other rank; the first block for it is the second from it.
+    let mut received = vec![0; sent.len()];
+    ring.neighbor_alltoall(&sent, &mut received)?;
+    assert!(received.iter().copied().eq(block(other, 1).chain(block(other, 0))));
     let mut sum = vec![0; ELEMENTS];
     world.allreduce(&sent[..ELEMENTS], &mut sum, Op::Sum)?;
     assert!(sum.into_iter().eq(block(rank, 0).zip(block(other, 0)).map(|(one, two)| one + two)));
@@ -166,9 +170,10 @@ fn long_round(world: &Communicator, round: u64) -> Result<(), Error> {
 fn long() -> i32 {
     let job = Job::init().expect("a job");
     let world = job.world();
+    let ring = world.cartesian(&[2], &[true]).expect("two ranks");
     say(world.rank(), &format!("process {}", std::process::id()));
     for number in 0.. {
-        if let Err(error) = long_round(&world, number) {
+        if let Err(error) = long_round(world, &ring, number) {
             tell(world.rank(), &error);
             return 1;
         }
