@@ -1,5 +1,5 @@
 //! The exchange of addresses between the ranks of a job on several nodes, through the key-value
-//! space of the process manager that has started them.
+//! space of the process manager that has started them, or of rank 0.
 //!
 //! There are two rounds. In the first every rank publishes its node and the node's addresses, and
 //! rank 0 a secret. All ranks then know the node of each rank, and the first rank of each node
@@ -8,52 +8,10 @@
 
 use crate::addresses::{self, Network};
 use crate::error::LaunchError;
+use crate::key_values::KeyValueSpace;
 use crate::node_identity::NodeIdentity;
-use crate::pmi;
 use crate::secret::Secret;
 use std::net::{IpAddr, Ipv4Addr};
-
-/// A space of keys and values that all ranks of a job share.
-pub trait KeyValueSpace {
-    /// Publishes a value under a key that no other rank uses.
-    ///
-    /// # Errors
-    /// If the process manager fails.
-    fn put(&mut self, key: &str, value: &str) -> Result<(), LaunchError>;
-
-    /// Waits until all ranks have called it. The values from before are visible to all then.
-    ///
-    /// # Errors
-    /// If the process manager fails.
-    fn fence(&mut self) -> Result<(), LaunchError>;
-
-    /// Looks up a value that a rank has put before the last fence.
-    ///
-    /// # Errors
-    /// If the process manager fails.
-    fn get(&mut self, key: &str) -> Result<Option<String>, LaunchError>;
-
-    /// Length of the longest value.
-    fn longest_value(&self) -> usize;
-}
-
-impl<S: std::io::Read + std::io::Write> KeyValueSpace for pmi::Client<S> {
-    fn put(&mut self, key: &str, value: &str) -> Result<(), LaunchError> {
-        Ok(pmi::Client::put(self, key, value)?)
-    }
-
-    fn fence(&mut self) -> Result<(), LaunchError> {
-        Ok(pmi::Client::fence(self)?)
-    }
-
-    fn get(&mut self, key: &str) -> Result<Option<String>, LaunchError> {
-        Ok(pmi::Client::get(self, key)?)
-    }
-
-    fn longest_value(&self) -> usize {
-        pmi::LONGEST_VALUE
-    }
-}
 
 /// The place of a rank among the nodes of its job.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -94,7 +52,7 @@ fn service_key(node: u32) -> String {
 /// If the process manager fails, another rank has published something wrong, or the nodes have no
 /// addresses at which they can connect to each other.
 pub fn place(
-    space: &mut impl KeyValueSpace,
+    space: &mut dyn KeyValueSpace,
     rank: u32,
     ranks: u32,
     here: &NodeIdentity,
@@ -102,16 +60,12 @@ pub fn place(
     space.put(&node_key(rank), &here.name)?;
     let listed = fitting(&here.network, &here.addresses, space.longest_value());
     space.put(&addresses_key(rank), &listed)?;
-    if rank == 0 {
+    let shared = space.secret();
+    if rank == 0 && shared.is_none() {
         space.put(SECRET, &Secret::random()?.to_hexadecimal())?;
     }
     space.fence()?;
-    let secret = get(space, SECRET, 0)?;
-    // The wrong value is not shown: it may be a secret all the same.
-    let secret = Secret::from_hexadecimal(&secret).ok_or_else(|| LaunchError::Bootstrap {
-        rank: 0,
-        what: "something that is not a secret".into(),
-    })?;
+    let secret = shared.map_or_else(|| published_secret(space), Ok)?;
     let names =
         (0..ranks).map(|rank| get(space, &node_key(rank), rank)).collect::<Result<Vec<_>, _>>()?;
     let (node_of_rank, firsts) = number_nodes(&names);
@@ -129,13 +83,23 @@ pub fn place(
     })
 }
 
+/// The secret that rank 0 has published.
+fn published_secret(space: &mut dyn KeyValueSpace) -> Result<Secret, LaunchError> {
+    let secret = get(space, SECRET, 0)?;
+    // The wrong value is not shown: it may be a secret all the same.
+    Secret::from_hexadecimal(&secret).ok_or_else(|| LaunchError::Bootstrap {
+        rank: 0,
+        what: "something that is not a secret".into(),
+    })
+}
+
 /// The second round: publishes `value` for this node, if this rank has one, and returns the values
 /// of all nodes. One rank of each node has a value.
 ///
 /// # Errors
 /// If the process manager fails, or a node has published nothing.
 pub fn exchange(
-    space: &mut impl KeyValueSpace,
+    space: &mut dyn KeyValueSpace,
     placement: &Placement,
     value: Option<&str>,
 ) -> Result<Vec<String>, LaunchError> {
@@ -172,7 +136,7 @@ fn number_nodes(names: &[String]) -> (Vec<u32>, Vec<u32>) {
 
 /// Chooses the address of this node from what the first rank of each node has published.
 fn choose_address(
-    space: &mut impl KeyValueSpace,
+    space: &mut dyn KeyValueSpace,
     firsts: &[u32],
     node: u32,
 ) -> Result<IpAddr, LaunchError> {
@@ -192,9 +156,9 @@ fn choose_address(
     Ok(addresses::choose(&listed)?[node as usize])
 }
 
-fn get(space: &mut impl KeyValueSpace, key: &str, rank: u32) -> Result<String, LaunchError> {
+fn get(space: &mut dyn KeyValueSpace, key: &str, rank: u32) -> Result<String, LaunchError> {
     let missing = || LaunchError::Bootstrap { rank, what: format!("nothing under {key}") };
-    space.get(key)?.ok_or_else(missing)
+    space.get(key, rank)?.ok_or_else(missing)
 }
 
 fn wrong(rank: u32, text: &str, expected: &str) -> LaunchError {
@@ -211,6 +175,7 @@ fn fitting(network: &str, addresses: &[Network], longest: usize) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::pmi;
     use std::collections::HashMap;
     use std::sync::{Barrier, Mutex};
 
@@ -237,12 +202,16 @@ mod tests {
             Ok(())
         }
 
-        fn get(&mut self, key: &str) -> Result<Option<String>, LaunchError> {
+        fn get(&mut self, key: &str, _: u32) -> Result<Option<String>, LaunchError> {
             Ok(self.values.lock().expect("no thread panics").get(key).cloned())
         }
 
         fn longest_value(&self) -> usize {
             pmi::LONGEST_VALUE
+        }
+
+        fn finish(self: Box<Self>) -> Result<(), LaunchError> {
+            Ok(())
         }
     }
 
@@ -322,12 +291,16 @@ mod tests {
             Ok(())
         }
 
-        fn get(&mut self, key: &str) -> Result<Option<String>, LaunchError> {
-            self.0.get(key)
+        fn get(&mut self, key: &str, _: u32) -> Result<Option<String>, LaunchError> {
+            self.0.get(key, 0)
         }
 
         fn longest_value(&self) -> usize {
             self.0.longest_value()
+        }
+
+        fn finish(self: Box<Self>) -> Result<(), LaunchError> {
+            Ok(())
         }
     }
 

@@ -47,6 +47,12 @@ variables! {
         "Time without a response after which another node counts as unreachable, and the longest time that leaving a job takes; less than 1 counts as 1.";
     PMI_VERSION = "TRADEWIND_PMI", "1 or 2", "the first that the process manager speaks",
         "Version of PMI.";
+    PMIX = "TRADEWIND_PMIX", "path", "the launcher's library, then the system's",
+        "The library libpmix.so.2 of PMIx, for launchers that speak it.";
+    SECRET = "TRADEWIND_SECRET", "text", "not set",
+        "Secret of the job, the same for all ranks, where they exchange their addresses over TCP: 16 characters or more.";
+    SECRET_FILE = "TRADEWIND_SECRET_FILE", "path", "not set",
+        "File with the secret of the job.";
     START_TIMEOUT = "TRADEWIND_START_TIMEOUT", "seconds", "60",
         "Time that a rank waits for the other ranks to start.";
     COMMAND = "TRADEWIND_COMMAND", "path", "`tradewind` in PATH",
@@ -73,6 +79,8 @@ variables! {
         "Number of ranks.";
     JOB = "TRADEWIND_JOB", "text", "set by the launcher",
         "Distinguishes the job from other jobs of the same user, if no launcher does.";
+    STORE = "TRADEWIND_STORE", "addresses", "set by `tradewind run --nodes`",
+        "Hosts and ports at which the ranks exchange their addresses, with commas.";
     CORE = "TRADEWIND_CORE", "number", "set by `tradewind run`",
         "Core that the rank binds itself to.";
 }

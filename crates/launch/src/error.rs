@@ -1,6 +1,8 @@
 //! Failures at the start of a job.
 
 use crate::pmi;
+use crate::pmix;
+use crate::store;
 use shm::process::ProcessError;
 use std::ffi::OsString;
 
@@ -29,15 +31,58 @@ pub enum LaunchError {
         /// The variable that is not.
         missing: &'static str,
     },
-    /// The launcher has put ranks on other nodes too.
+    /// The launcher has put ranks on other nodes too, and offers no way to them.
     #[error(
-        "the launcher has put {here} of the job's {ranks} ranks on this node, and does not speak PMI: start ranks on several \
-         nodes with mpiexec of MPICH or Intel MPI, or with `srun --mpi=pmi2`"
+        "{seen}: {here} of the job's {ranks} ranks are on this node, and none of these variables leads to the others; set \
+         MASTER_ADDR to the host of rank 0, MASTER_PORT to a free port there and TRADEWIND_SECRET to a secret for all ranks, or \
+         start them with `tradewind run --nodes`, mpiexec of MPICH or Intel MPI, `srun --mpi=pmi2` or a launcher with PMIx"
     )]
     SeveralNodes {
+        /// Variables of launchers, with their values.
+        seen: String,
         /// Ranks on this node.
         here: String,
         /// Ranks of the job.
+        ranks: u32,
+    },
+    /// The variables of two launchers contradict each other.
+    #[error(
+        "{seen}: these variables make this process rank {rank} of {ranks} and rank {other_rank} of {other_ranks}; unset those of \
+         the launcher that has not started this job"
+    )]
+    TwoLaunchers {
+        /// Variables of launchers, with their values.
+        seen: String,
+        /// Rank of the first.
+        rank: u32,
+        /// Number of ranks of the first.
+        ranks: u32,
+        /// Rank of the second.
+        other_rank: u32,
+        /// Number of ranks of the second.
+        other_ranks: u32,
+    },
+    /// Several ranks, and no host at which they could meet.
+    #[error(
+        "{seen}: these are the variables of one of {ranks} ranks, and {missing} is not set: set MASTER_ADDR to the host of \
+         rank 0 and MASTER_PORT to a free port there for all ranks, or unset RANK and WORLD_SIZE to run a job of one rank"
+    )]
+    NoMaster {
+        /// Variables of launchers, with their values.
+        seen: String,
+        /// Number of ranks.
+        ranks: u32,
+        /// The variable that is not set.
+        missing: &'static str,
+    },
+    /// A rank that is not below the number of ranks.
+    #[error("{seen}: there is no rank {rank} in a job of {ranks} ranks, they are counted from 0")]
+    RankTooLarge {
+        /// Variables of launchers, with their values.
+        seen: String,
+        /// The rank.
+        rank: u32,
+        /// Number of ranks.
         ranks: u32,
     },
     /// The launcher speaks PMI through a port instead of a descriptor.
@@ -46,6 +91,12 @@ pub enum LaunchError {
     /// The process manager, which knows all ranks.
     #[error(transparent)]
     Pmi(#[from] pmi::Error),
+    /// The process manager, through its library.
+    #[error(transparent)]
+    Pmix(#[from] pmix::Error),
+    /// The exchange over TCP.
+    #[error(transparent)]
+    Store(#[from] store::Error),
     /// A value that another rank should have published is missing or wrong.
     #[error(
         "rank {rank} has told the process manager {what}: use one version of tradewind on all nodes"

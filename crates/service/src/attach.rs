@@ -4,7 +4,7 @@ use crate::attachment::{Attachment, CONNECT_LIMIT, Entry, ONE_NODE, enter, join,
 use crate::error::ServiceError;
 use crate::events::{Events, NodeEvent};
 use crate::job_options::job_options_from;
-use crate::many_nodes::{self, RankOfMany};
+use crate::many_nodes;
 use crate::spawn::{Job, spawn};
 use engine::node::{EngineKind, Node};
 use launch::LaunchError;
@@ -17,10 +17,10 @@ use std::time::{Duration, Instant};
 /// Joins the job for which this process was started, and waits until all ranks have joined.
 ///
 /// The environment identifies the job. The process was started by `tradewind run`, or by another
-/// launcher (Slurm, one with PMI, or that of Open MPI), or the variables TRADEWIND_JOB,
-/// TRADEWIND_RANK and TRADEWIND_SIZE are set. Under another launcher the first rank on each node
-/// starts the node service, by executing the `tradewind` command. Otherwise the job is this process
-/// alone. Ranks on several nodes find each other through PMI.
+/// launcher (Slurm, torchrun, one with PMI or PMIx), or the variables TRADEWIND_JOB, TRADEWIND_RANK
+/// and TRADEWIND_SIZE are set. Under another launcher the first rank on each node starts the node
+/// service, by executing the `tradewind` command. Otherwise the job is this process alone. Ranks on
+/// several nodes find each other through PMI, PMIx, or TCP connections with rank 0.
 ///
 /// # Errors
 /// If the environment is incomplete, the service cannot be reached or started, or a rank does not
@@ -41,10 +41,9 @@ fn attach_with(environment: &impl Lookup) -> Result<Attachment, ServiceError> {
             let job = Job { name, ranks, launcher, engine, listen: None };
             enter_or_spawn(&job, rank, limit)?
         }
-        Launch::ManyNodes { descriptor, rank, ranks, launcher } => {
+        Launch::ManyNodes { manager, launcher } => {
             let engine = engine_kind(environment)?;
-            let rank = RankOfMany { rank, ranks, launcher, engine };
-            many_nodes::enter(environment, descriptor, &rank, limit)?
+            many_nodes::enter(environment, &manager, launcher, engine, limit)?
         }
     };
     if let Some(core) = environment.number(CORE)? {

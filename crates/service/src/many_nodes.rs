@@ -1,56 +1,40 @@
-//! Entry into a job of several nodes, started by a process manager.
+//! Entry into a job whose ranks may be on several nodes.
 
 use crate::attachment::{Attachment, KernelJob, RankEndpoint, enter_with, submit_nodes};
 use crate::error::ServiceError;
 use crate::kernel_offload;
 use crate::spawn::{Job, spawn};
 use engine::node::EngineKind;
-use launch::LaunchError;
-use launch::bootstrap::{self, KeyValueSpace, Placement};
-use launch::detect::name_on_node;
-use launch::environment::{INTERFACE, Lookup, NODE, PMI_VERSION};
+use launch::bootstrap::{self, Placement};
+use launch::environment::{INTERFACE, Lookup, NODE};
 use launch::node_identity::NodeIdentity;
-use launch::pmi::{self, Client, Descriptor, Version};
+use launch::process_manager::{Opened, ProcessManager};
+use launch::service_name::name_on_node;
 use network::job_nodes::{JobNodes, KernelEndpoint, ServiceEndpoint};
 use network::node_map::NodeMap;
-use std::os::fd::OwnedFd;
 use std::time::Duration;
 
-/// A rank of such a job.
-#[derive(Debug)]
-pub(crate) struct RankOfMany {
-    pub(crate) rank: u32,
-    pub(crate) ranks: u32,
-    /// The process that has started this one, if known.
-    pub(crate) launcher: Option<u32>,
-    pub(crate) engine: EngineKind,
-}
-
-/// Exchanges the ranks' nodes through the process manager behind an inherited descriptor, and
-/// joins. The first rank of a node also spawns the node service and submits the nodes to it.
+/// Exchanges the ranks' nodes through a key-value space, and joins. The first rank of a node also
+/// spawns the node service and submits the nodes to it.
 pub(crate) fn enter(
     environment: &impl Lookup,
-    descriptor: u32,
-    rank: &RankOfMany,
+    manager: &ProcessManager,
+    launcher: Option<u32>,
+    engine: EngineKind,
     limit: Duration,
 ) -> Result<Attachment, ServiceError> {
     let internode = environment.internode_engine()?;
-    let inherited = || {
-        // A number that is no descriptor's results in an error of the adoption.
-        let number = i32::try_from(descriptor).unwrap_or(-1);
-        shm::inherited::adopt(number).map_err(crate::error::system("use the descriptor in PMI_FD"))
-    };
-    let mut client = connect(environment.number(PMI_VERSION)?, inherited, rank, limit)?;
+    let Opened { mut space, rank, ranks } = manager.open(environment, launcher, limit)?;
     let name = environment.text(NODE)?;
     let interface = environment.text(INTERFACE)?;
     let here = NodeIdentity::of_this_process(name.as_deref(), interface.as_deref())?;
-    let placement = bootstrap::place(&mut client, rank.rank, rank.ranks, &here)?;
+    let placement = bootstrap::place(&mut *space, rank, ranks, &here)?;
     let nodes = NodeMap::new(placement.node_of_rank.iter().copied());
     let job = Job {
         name: name_on_node(&placement.secret, placement.node),
         ranks: placement.local_ranks,
-        launcher: rank.launcher,
-        engine: rank.engine,
+        launcher,
+        engine,
         listen: (placement.nodes > 1).then_some(placement.address),
     };
     let endpoint = if placement.local_rank == 0 { spawn(&job)? } else { None };
@@ -58,29 +42,29 @@ pub(crate) fn enter(
     let mut kernel_job = None;
     if job.listen.is_some() {
         let endpoint = endpoint.map(|endpoint| endpoint.to_string());
-        let endpoints = bootstrap::exchange(&mut client, &placement, endpoint.as_deref())?;
+        let endpoints = bootstrap::exchange(&mut *space, &placement, endpoint.as_deref())?;
         let all = job_nodes(&placement, &nodes, &endpoints)?;
-        client.finalize().map_err(LaunchError::from)?;
+        space.finish()?;
         if placement.local_rank == 0 {
             submit_nodes(&job.name, &all)?;
         }
         kernel_job = Some(KernelJob {
-            rank: rank.rank,
+            rank,
             node_of_rank: kernel_offload::node_of_rank(&nodes).into(),
             addresses: kernel_offload::addresses(&all).into(),
             timeout: node_timeout.unwrap_or(kernel::wire::NODE_TIMEOUT),
         });
     } else {
         // All ranks are on this node.
-        KeyValueSpace::fence(&mut client)?;
-        client.finalize().map_err(LaunchError::from)?;
+        space.fence()?;
+        space.finish()?;
     }
     let attachment = enter_with(&job.name, placement.local_rank, job.ranks, limit, kernel_job)?;
     let key = placement.secret.rank_handshake_key();
     let rank_endpoint = RankEndpoint { address: placement.address, key };
     Ok(Attachment {
-        rank: rank.rank,
-        ranks: rank.ranks,
+        rank,
+        ranks,
         internode,
         nodes: job.listen.map(|_| nodes),
         rank_endpoint: job.listen.map(|_| rank_endpoint),
@@ -112,34 +96,4 @@ fn job_nodes(
         kernel_endpoints: kernel_endpoints.unwrap_or_default(),
         nodes: nodes.clone(),
     })
-}
-
-/// Connects to the process manager, in the requested version of PMI, or in the first version that
-/// it supports.
-fn connect(
-    version: Option<u32>,
-    inherited: impl Fn() -> Result<OwnedFd, ServiceError>,
-    rank: &RankOfMany,
-    limit: Duration,
-) -> Result<Client<Descriptor>, ServiceError> {
-    let RankOfMany { rank, ranks, .. } = *rank;
-    let open = |version| -> Result<Client<Descriptor>, ServiceError> {
-        let stream = Descriptor::new(inherited()?, limit);
-        Ok(Client::open(stream, rank, ranks, version).map_err(LaunchError::from)?)
-    };
-    match version {
-        Some(1) => open(Version::One),
-        Some(2) => open(Version::Two),
-        Some(other) => {
-            let value = other.to_string().into();
-            let expected = "1 or 2";
-            Err(LaunchError::Variable { name: PMI_VERSION, value, expected }.into())
-        }
-        None => match open(Version::One) {
-            Err(ServiceError::Launch(LaunchError::Pmi(pmi::Error::Version(_)))) => {
-                open(Version::Two)
-            }
-            found => found,
-        },
-    }
 }

@@ -2,3 +2,4 @@
 
 mod environment;
 mod pmi;
+mod store;

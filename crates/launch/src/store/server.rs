@@ -1,0 +1,520 @@
+//! The process that holds the values: a thread with one loop over all connections.
+
+use super::error::{Error, system};
+use super::messages::{self, Frame, HELLO_BYTES, LENGTH_BYTES, LONGEST_FRAME, PROOF_BYTES, Values};
+use super::shared_secret::{Handshake, Nonce, SharedSecret, Side};
+use rustix::event::{EventfdFlags, PollFd, PollFlags, Timespec, eventfd, poll};
+use std::collections::BTreeSet;
+use std::io::{ErrorKind, Read, Write};
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, TcpListener, TcpStream};
+use std::os::fd::OwnedFd;
+use std::sync::Arc;
+use std::thread::JoinHandle;
+use std::time::{Duration, Instant};
+
+/// Largest number of connections without a proof. The oldest one is closed for the next, and its
+/// rank connects again.
+const MAX_UNPROVEN: usize = 128;
+/// Time for the last messages to the ranks after a failure.
+const LAST_WORDS: Duration = Duration::from_secs(2);
+/// Largest number of ranks or addresses that a message lists.
+const LISTED: usize = 16;
+
+/// The server of a key-value space. Dropping it ends the exchange, with an error on the ranks that
+/// still take part.
+#[derive(Debug)]
+pub struct Server {
+    thread: Option<JoinHandle<()>>,
+    stop: Arc<OwnedFd>,
+    address: SocketAddr,
+}
+
+impl Server {
+    /// Listens for the ranks of a job at `port`: at the address `host` if it is an address of this
+    /// node, otherwise at all addresses, because a name may resolve to another address here than on
+    /// other nodes. `origin` names the variables from which both are. `limit` is the time within
+    /// which each fence must be complete.
+    ///
+    /// # Errors
+    /// If the port is in use, or the system refuses a step.
+    pub fn start(
+        (host, port): (&str, u16),
+        origin: &str,
+        secret: SharedSecret,
+        ranks: u32,
+        limit: Duration,
+    ) -> Result<Self, Error> {
+        let listener = listen(host, port).map_err(|source| Error::Listen {
+            address: super::client::show(host, port),
+            origin: origin.into(),
+            source,
+        })?;
+        Self::with_listener(listener, secret, ranks, limit)
+    }
+
+    /// Starts a server that listens already.
+    ///
+    /// # Errors
+    /// If the system refuses a step.
+    pub fn with_listener(
+        listener: TcpListener,
+        secret: SharedSecret,
+        ranks: u32,
+        limit: Duration,
+    ) -> Result<Self, Error> {
+        let failed = "listen for the job's ranks";
+        listener.set_nonblocking(true).map_err(system(failed))?;
+        let address = listener.local_addr().map_err(system(failed))?;
+        let stop =
+            eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK).map_err(system(failed))?;
+        let stop = Arc::new(stop);
+        let random = || shm::random::bytes().map_err(system("get random bytes from the system"));
+        let space = Space {
+            listener,
+            address,
+            secret,
+            of_job: random()?,
+            limit,
+            deadline: Instant::now() + limit,
+            peers: Vec::new(),
+            ranks: (0..ranks).map(|_| RankState::default()).collect(),
+            refused: BTreeSet::new(),
+        };
+        let stopped = Arc::clone(&stop);
+        let thread = std::thread::Builder::new()
+            .name("tradewind-store".into())
+            .spawn(move || space.serve(&stopped))
+            .map_err(system("start a thread"))?;
+        Ok(Server { thread: Some(thread), stop, address })
+    }
+
+    /// Returns the address at which it listens.
+    pub fn address(&self) -> SocketAddr {
+        self.address
+    }
+
+    /// Returns a host and port at which processes of this node reach it.
+    pub fn local_host(&self) -> (String, u16) {
+        let ip = match self.address.ip() {
+            IpAddr::V4(ip) if ip.is_unspecified() => Ipv4Addr::LOCALHOST.into(),
+            // It accepts IPv4, too, and a node may have no IPv6 address at all.
+            IpAddr::V6(ip) if ip.is_unspecified() => Ipv4Addr::LOCALHOST.into(),
+            ip => ip,
+        };
+        (ip.to_string(), self.address.port())
+    }
+
+    /// Waits until all ranks have finished or one has failed.
+    pub fn finish(mut self) {
+        self.join();
+    }
+
+    fn join(&mut self) {
+        if let Some(thread) = self.thread.take()
+            && thread.join().is_err()
+        {
+            log::error!("the thread of the key-value space has panicked");
+        }
+    }
+}
+
+impl Drop for Server {
+    fn drop(&mut self) {
+        // Fails only if the event is full; then it is readable, which is all that matters.
+        let _ = rustix::io::write(&*self.stop, &1u64.to_ne_bytes());
+        self.join();
+    }
+}
+
+/// Listens as [`Server::start`] describes.
+fn listen(host: &str, port: u16) -> std::io::Result<TcpListener> {
+    if let Ok(literal) = host.parse::<IpAddr>() {
+        match TcpListener::bind((literal, port)) {
+            // The address of a service or of a router in front of this node.
+            Err(error) if error.kind() == ErrorKind::AddrNotAvailable => {}
+            bound => return bound,
+        }
+    }
+    match TcpListener::bind((Ipv6Addr::UNSPECIFIED, port)) {
+        Err(error) if error.kind() == ErrorKind::AddrInUse => Err(error),
+        // A node without IPv6.
+        Err(_) => TcpListener::bind((Ipv4Addr::UNSPECIFIED, port)),
+        bound => bound,
+    }
+}
+
+/// A connection.
+struct Peer {
+    socket: TcpStream,
+    address: SocketAddr,
+    stage: Stage,
+    received: Vec<u8>,
+    unsent: Vec<u8>,
+    is_closed: bool,
+}
+
+#[derive(Clone, Copy)]
+enum Stage {
+    /// Nothing has arrived.
+    Connected,
+    /// The answer has been sent.
+    Answered(Handshake),
+    /// The other end has proven that it is this rank.
+    Rank(u32),
+    /// The connection ends when everything has been sent.
+    Ending,
+}
+
+/// A rank, as far as it has come.
+#[derive(Debug, Default)]
+struct RankState {
+    /// Address from which it has connected.
+    address: Option<SocketAddr>,
+    /// Values with which it waits in the current fence.
+    waits_with: Option<Values>,
+    has_finished: bool,
+}
+
+struct Space {
+    listener: TcpListener,
+    address: SocketAddr,
+    secret: SharedSecret,
+    of_job: Nonce,
+    limit: Duration,
+    /// End of the time for the current fence.
+    deadline: Instant,
+    peers: Vec<Peer>,
+    ranks: Vec<RankState>,
+    /// Addresses of connections that had another secret.
+    refused: BTreeSet<IpAddr>,
+}
+
+impl Space {
+    fn serve(mut self, stop: &OwnedFd) {
+        let failure = loop {
+            if self.ranks.iter().all(|rank| rank.has_finished) {
+                break None;
+            }
+            match self.wait(self.deadline, Some(stop)) {
+                Ok(true) => {
+                    break Some(
+                        "rank 0 has ended while the ranks exchanged their addresses".into(),
+                    );
+                }
+                Ok(false) => {}
+                Err(error) => break Some(format!("rank 0 cannot wait for the ranks: {error}")),
+            }
+            self.accept();
+            if let Err(failure) = self.progress() {
+                break Some(failure);
+            }
+            if Instant::now() >= self.deadline {
+                break Some(self.time_out());
+            }
+        };
+        if let Some(failure) = failure {
+            self.fail(&failure);
+        }
+        let end = Instant::now() + LAST_WORDS;
+        while self.peers.iter().any(|peer| !peer.unsent.is_empty() && !peer.is_closed)
+            && Instant::now() < end
+            && self.wait(end, None).is_ok()
+        {
+            self.peers.iter_mut().for_each(Peer::send_unsent);
+        }
+    }
+
+    /// Sleeps until a connection makes progress or the deadline passes. Returns true if the server
+    /// is to stop. Without `stop` only sending counts as progress.
+    fn wait(&self, deadline: Instant, stop: Option<&OwnedFd>) -> rustix::io::Result<bool> {
+        let left = Timespec::try_from(deadline.saturating_duration_since(Instant::now())).ok();
+        let mut watched = Vec::with_capacity(self.peers.len() + 2);
+        if let Some(stop) = stop {
+            watched.push(PollFd::new(stop, PollFlags::IN));
+            watched.push(PollFd::new(&self.listener, PollFlags::IN));
+        }
+        watched.extend(self.peers.iter().filter(|peer| !peer.is_closed).map(|peer| {
+            let read = if stop.is_some() { PollFlags::IN } else { PollFlags::empty() };
+            let write = if peer.unsent.is_empty() { PollFlags::empty() } else { PollFlags::OUT };
+            PollFd::new(&peer.socket, read | write)
+        }));
+        match poll(&mut watched, left.as_ref()) {
+            Ok(_) => Ok(stop.is_some() && !watched[0].revents().is_empty()),
+            Err(rustix::io::Errno::INTR) => Ok(false),
+            Err(error) => Err(error),
+        }
+    }
+
+    /// Accepts new connections, a bounded number at a time: strangers may connect faster than they
+    /// are refused.
+    fn accept(&mut self) {
+        for _ in 0..MAX_UNPROVEN {
+            let Ok((socket, address)) = self.listener.accept() else { return };
+            if socket.set_nonblocking(true).is_err() {
+                continue;
+            }
+            // Latency of the handshake; without it the exchange only takes longer.
+            let _ = socket.set_nodelay(true);
+            let unproven = |peer: &Peer| !matches!(peer.stage, Stage::Rank(_));
+            if self.peers.iter().filter(|peer| unproven(peer)).count() >= MAX_UNPROVEN
+                && let Some(oldest) = self.peers.iter().position(unproven)
+            {
+                self.peers.remove(oldest);
+            }
+            self.peers.push(Peer {
+                socket,
+                address: SocketAddr::new(address.ip().to_canonical(), address.port()),
+                stage: Stage::Connected,
+                received: Vec::new(),
+                unsent: Vec::new(),
+                is_closed: false,
+            });
+        }
+    }
+
+    /// Reads from all connections and answers. The error is a failure of the whole exchange.
+    fn progress(&mut self) -> Result<(), String> {
+        for index in 0..self.peers.len() {
+            self.peers[index].receive();
+            while self.step(index)? {}
+            self.peers[index].send_unsent();
+        }
+        for peer in &self.peers {
+            if let (Stage::Rank(rank), true) = (peer.stage, peer.is_closed)
+                && !self.ranks[rank as usize].has_finished
+            {
+                return Err(format!(
+                    "rank {rank} on {} has ended while the ranks exchanged their addresses",
+                    peer.address.ip()
+                ));
+            }
+        }
+        self.peers.retain(|peer| {
+            let has_ended = matches!(peer.stage, Stage::Ending) && peer.unsent.is_empty();
+            !peer.is_closed && !has_ended
+        });
+        Ok(())
+    }
+
+    /// Handles the next message of a connection. Returns false if it has not arrived.
+    fn step(&mut self, index: usize) -> Result<bool, String> {
+        match self.peers[index].stage {
+            Stage::Connected => {
+                let Some(hello) = self.peers[index].take(HELLO_BYTES) else { return Ok(false) };
+                self.answer(index, &hello);
+                Ok(true)
+            }
+            Stage::Answered(handshake) => {
+                let Some(proof) = self.peers[index].take(PROOF_BYTES) else { return Ok(false) };
+                // The comparison need not take constant time: the random bytes differ in every
+                // connection, so a partial match is worth nothing in the next.
+                if proof == self.secret.proof(&handshake, Side::Client) {
+                    self.admit(index, &handshake);
+                } else {
+                    self.refused.insert(self.peers[index].address.ip());
+                    self.peers[index].is_closed = true;
+                }
+                Ok(true)
+            }
+            Stage::Rank(rank) => {
+                let Some(contents) = self.peers[index].take_frame() else { return Ok(false) };
+                self.handle(rank, &contents)?;
+                Ok(true)
+            }
+            Stage::Ending => Ok(false),
+        }
+    }
+
+    fn answer(&mut self, index: usize, hello: &[u8]) {
+        let peer = &mut self.peers[index];
+        let (Some((rank, ranks, of_client)), Ok(of_server)) =
+            (messages::read_hello(hello), shm::random::bytes())
+        else {
+            peer.is_closed = true;
+            return;
+        };
+        let handshake = Handshake { rank, ranks, of_client, of_server, of_job: self.of_job };
+        let proof = self.secret.proof(&handshake, Side::Server);
+        peer.unsent.extend(messages::answer(&of_server, &self.of_job, &proof));
+        peer.stage = Stage::Answered(handshake);
+    }
+
+    /// Admits a rank that has proven that it has the secret, or refuses it with the reason.
+    fn admit(&mut self, index: usize, &Handshake { rank, ranks, .. }: &Handshake) {
+        let expected = self.ranks.len();
+        let address = self.peers[index].address;
+        let known = self.ranks.get(rank as usize).map(|state| state.address);
+        let refusal = match known {
+            _ if ranks as usize != expected => Some(format!(
+                "this is rank {rank} of {ranks}, and rank 0 belongs to a job of {expected} ranks: start all ranks with the same \
+                 number of ranks"
+            )),
+            None => Some(format!("there is no rank {rank} in a job of {expected} ranks")),
+            Some(Some(other)) => Some(format!(
+                "rank {rank} has connected already, from {}: start each rank with a number of its own",
+                other.ip()
+            )),
+            Some(None) => None,
+        };
+        let peer = &mut self.peers[index];
+        match refusal {
+            Some(why) => {
+                peer.unsent.extend(Frame::Failed(why).encode());
+                peer.stage = Stage::Ending;
+            }
+            None => {
+                peer.stage = Stage::Rank(rank);
+                self.ranks[rank as usize].address = Some(address);
+            }
+        }
+    }
+
+    fn handle(&mut self, rank: u32, contents: &[u8]) -> Result<(), String> {
+        let state = &mut self.ranks[rank as usize];
+        match Frame::decode(contents) {
+            Some(Frame::Fence(values)) if state.waits_with.is_none() => {
+                state.waits_with = Some(values);
+                if self.ranks.iter().all(|rank| rank.waits_with.is_some()) {
+                    self.complete_fence();
+                }
+                Ok(())
+            }
+            Some(Frame::Finish) => {
+                state.has_finished = true;
+                Ok(())
+            }
+            _ => Err(format!(
+                "rank {rank} has sent something unexpected: use one version of tradewind on all nodes"
+            )),
+        }
+    }
+
+    /// Sends the values of all ranks to all ranks.
+    fn complete_fence(&mut self) {
+        let values =
+            self.ranks.iter_mut().flat_map(|rank| rank.waits_with.take().unwrap_or_default());
+        let bytes = Frame::Fence(values.collect()).encode();
+        for peer in self.peers.iter_mut().filter(|peer| matches!(peer.stage, Stage::Rank(_))) {
+            peer.unsent.extend_from_slice(&bytes);
+            peer.send_unsent();
+        }
+        self.deadline = Instant::now() + self.limit;
+    }
+
+    fn fail(&mut self, why: &str) {
+        let bytes = Frame::Failed(why.into()).encode();
+        for peer in self.peers.iter_mut().filter(|peer| matches!(peer.stage, Stage::Rank(_))) {
+            peer.unsent.extend_from_slice(&bytes);
+            peer.stage = Stage::Ending;
+            peer.send_unsent();
+        }
+    }
+
+    /// The message of a fence that some ranks have not entered in time.
+    fn time_out(&self) -> String {
+        let seconds = self.limit.as_secs_f64();
+        let of = |is_missing: &dyn Fn(&RankState) -> bool| {
+            let missing = (0..).zip(&self.ranks).filter(|(_, state)| is_missing(state));
+            missing.map(|(rank, _): (u32, _)| rank).collect::<Vec<_>>()
+        };
+        let absent = of(&|state| state.address.is_none());
+        if absent.is_empty() {
+            let late = list(&of(&|state| state.waits_with.is_none() && !state.has_finished));
+            return format!(
+                "{late} did not take part in the exchange of addresses within {seconds} s"
+            );
+        }
+        let mut text = format!(
+            "{} did not connect to rank 0 at port {} within {seconds} s: is each of them started, and does a firewall let this \
+             port through?",
+            list(&absent),
+            self.address.port()
+        );
+        if !self.refused.is_empty() {
+            let all: Vec<String> =
+                self.refused.iter().take(LISTED).map(IpAddr::to_string).collect();
+            text += &format!(" Processes with another secret connected from {}", all.join(", "));
+        }
+        text
+    }
+}
+
+/// Formats a list of ranks: "rank 3", "ranks 1, 4 and 7".
+fn list(ranks: &[u32]) -> String {
+    let shown: Vec<String> = ranks.iter().take(LISTED).map(u32::to_string).collect();
+    match (shown.split_last(), ranks.len().saturating_sub(LISTED)) {
+        (None, _) => "no rank".into(),
+        (Some((last, [])), 0) => format!("rank {last}"),
+        (Some((last, others)), 0) => format!("ranks {} and {last}", others.join(", ")),
+        (_, more) => format!("ranks {} and {more} others", shown.join(", ")),
+    }
+}
+
+impl Peer {
+    /// Reads what has arrived, as far as the next message may extend: a stranger cannot make the
+    /// server keep more than a hello or a proof.
+    fn receive(&mut self) {
+        let mut buffer = [0; 16 << 10];
+        while !self.is_closed {
+            let longest = match self.stage {
+                Stage::Connected => HELLO_BYTES,
+                Stage::Answered(_) => PROOF_BYTES,
+                Stage::Rank(_) => LENGTH_BYTES + LONGEST_FRAME,
+                Stage::Ending => {
+                    self.received.clear();
+                    buffer.len()
+                }
+            };
+            let wanted = longest.saturating_sub(self.received.len()).min(buffer.len());
+            if wanted == 0 {
+                return;
+            }
+            match self.socket.read(&mut buffer[..wanted]) {
+                Ok(0) => self.is_closed = true,
+                Ok(count) => self.received.extend_from_slice(&buffer[..count]),
+                Err(error) if error.kind() == ErrorKind::WouldBlock => return,
+                Err(error) if error.kind() == ErrorKind::Interrupted => {}
+                Err(_) => self.is_closed = true,
+            }
+        }
+    }
+
+    fn take(&mut self, bytes: usize) -> Option<Vec<u8>> {
+        (self.received.len() >= bytes).then(|| self.received.drain(..bytes).collect())
+    }
+
+    /// Takes the contents of the next frame. One that is too long closes the connection.
+    fn take_frame(&mut self) -> Option<Vec<u8>> {
+        let length = u32::from_le_bytes(*self.received.first_chunk::<LENGTH_BYTES>()?) as usize;
+        if length > LONGEST_FRAME {
+            self.is_closed = true;
+            return None;
+        }
+        let whole = self.take(LENGTH_BYTES + length)?;
+        Some(whole[LENGTH_BYTES..].to_vec())
+    }
+
+    fn send_unsent(&mut self) {
+        while !self.unsent.is_empty() && !self.is_closed {
+            match self.socket.write(&self.unsent) {
+                Ok(count) => drop(self.unsent.drain(..count)),
+                Err(error) if error.kind() == ErrorKind::WouldBlock => return,
+                Err(error) if error.kind() == ErrorKind::Interrupted => {}
+                Err(_) => self.is_closed = true,
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn missing_ranks_are_listed() {
+        assert_eq!(list(&[3]), "rank 3");
+        assert_eq!(list(&[1, 4, 7]), "ranks 1, 4 and 7");
+        let many: Vec<u32> = (0..20).collect();
+        assert!(list(&many).ends_with("14, 15 and 4 others"), "{}", list(&many));
+    }
+}
