@@ -90,24 +90,23 @@ impl Job {
             let node = nodes.of(rank).unwrap_or(0);
             profile.node = Some(NodeOfProfile { node, nodes: nodes.clone(), ahead });
         }
-        let internode = match agree_on_kernel_backend(&world, kernel, has_kernel, &nodes)? {
-            Ok(kernel) => {
-                kernel.set_timed(profile.is_some());
-                internode.preferring(kernel)
-            }
-            Err(why) => {
-                report_missing_kernel_backend(&world, wanted, why)?;
-                internode
-            }
-        };
+        let kernel = agree_on_kernel_backend(&world, kernel, has_kernel, &nodes)?;
+        if let Err(why) = &kernel {
+            report_missing_kernel_backend(&world, wanted, why.clone())?;
+        }
         let direct = match rank_endpoint.filter(|_| connects) {
             Some(endpoint) => rank_connections::connect(&world, endpoint, node_timeout)?,
             None => None,
         };
-        let internode = match direct {
-            Some(direct) => internode.blocking_on(direct),
-            None => internode,
-        };
+        // The copies continue the numbers of `world`, so all of its collectives come before.
+        let mut internode = internode;
+        if let Ok(kernel) = kernel {
+            kernel.set_timed(profile.is_some());
+            internode = internode.preferring(kernel);
+        }
+        if let Some(direct) = direct {
+            internode = internode.blocking_on(direct);
+        }
         Ok(Job { world: Communicator::world(group, Some(internode)), profile })
     }
 
