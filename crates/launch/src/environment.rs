@@ -4,6 +4,7 @@
 //! environment that begins with `TRADEWIND_` and is not in the list.
 
 use crate::error::LaunchError;
+use crate::ports::Ports;
 use std::ffi::OsString;
 use std::fmt::Write;
 use std::ops::RangeInclusive;
@@ -53,6 +54,8 @@ variables! {
         "Secret of the job, the same for all ranks, where they exchange their addresses over TCP: 16 characters or more.";
     SECRET_FILE = "TRADEWIND_SECRET_FILE", "path", "not set",
         "File with the secret of the job.";
+    PORTS = "TRADEWIND_PORTS", "range", "chosen by the kernel",
+        "TCP and UDP ports at which node services and ranks listen for those of other nodes, such as 7000-7999.";
     START_TIMEOUT = "TRADEWIND_START_TIMEOUT", "seconds", "60",
         "Time that a rank waits for the other ranks to start.";
     COMMAND = "TRADEWIND_COMMAND", "path", "`tradewind` in PATH",
@@ -208,6 +211,20 @@ pub trait Lookup {
                 Err(LaunchError::Variable { name: INTERNODE, value, expected })
             }
         }
+    }
+
+    /// Ports at which the processes of the job listen.
+    ///
+    /// # Errors
+    /// If the value is no range.
+    fn ports(&self) -> Result<Ports, LaunchError> {
+        let Some(text) = self.text(PORTS)? else { return Ok(Ports::default()) };
+        let expected = "a range of ports such as 7000-7999";
+        text.parse().map_err(|()| LaunchError::Variable {
+            name: PORTS,
+            value: text.into(),
+            expected,
+        })
     }
 
     /// The time in a variable, if it is set.

@@ -19,6 +19,7 @@ mod launchers;
 pub mod node_identity;
 pub mod pmi;
 pub mod pmix;
+pub mod ports;
 pub mod process_manager;
 pub mod secret;
 pub mod service_name;

@@ -3,6 +3,7 @@
 use crate::addresses::{self, Network};
 use crate::error::{LaunchError, system};
 use crate::secret::hexadecimal;
+use std::net::IpAddr;
 
 /// The node of a process.
 #[derive(Clone, Debug)]
@@ -41,6 +42,11 @@ impl NodeIdentity {
             None => format!("{network}.{processes}"),
         };
         Ok(NodeIdentity { name, network, addresses: addresses::of_this_node(interface)? })
+    }
+
+    /// Returns the addresses at which other nodes may connect to this one, the most likely first.
+    pub fn addresses(&self) -> impl Iterator<Item = IpAddr> + '_ {
+        self.addresses.iter().map(|network| network.address)
     }
 }
 

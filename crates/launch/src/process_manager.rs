@@ -102,9 +102,11 @@ impl StoreAddress {
         let (job, step) = (number("SLURM_JOB_ID")?, number("SLURM_STEP_ID")?);
         let Some(list) = environment.text("SLURM_STEP_NODELIST")? else { return Ok(None) };
         // Consecutive steps of one job have different ports, and so have most jobs of a node.
-        let offset = job.wrapping_mul(37).wrapping_add(step) % SLURM_PORT_COUNT;
+        let number = job.wrapping_mul(37).wrapping_add(step);
+        let port = SLURM_PORTS + (number % SLURM_PORT_COUNT) as u16;
+        let port = environment.ports()?.at(number).unwrap_or(port);
         Ok(Some(StoreAddress {
-            hosts: vec![(first_host(&list), SLURM_PORTS + offset as u16)],
+            hosts: vec![(first_host(&list), port)],
             origin: "first host of SLURM_STEP_NODELIST, port by SLURM_JOB_ID and SLURM_STEP_ID"
                 .into(),
             rank_0_listens: true,

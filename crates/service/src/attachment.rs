@@ -6,6 +6,7 @@ use engine::Error;
 use engine::node::Node;
 use engine::node::membership::Member;
 use launch::environment::InternodeEngine;
+use launch::ports::Ports;
 use network::agent::shared_region::SharedRegion;
 use network::agent::{AgentAddress, AgentClient};
 use network::backend::Backend;
@@ -52,10 +53,12 @@ pub struct Attachment {
 }
 
 /// The end of a rank's connections with the other ranks of a job on several nodes.
-#[derive(Clone, Copy)]
+#[derive(Clone)]
 pub struct RankEndpoint {
     /// Address of the node.
     pub address: IpAddr,
+    /// Ports at which the rank may listen.
+    pub ports: Ports,
     /// Key of the handshake between ranks.
     pub key: Key,
 }
@@ -63,8 +66,9 @@ pub struct RankEndpoint {
 /// Omits the key: secrets do not belong into logs.
 impl std::fmt::Debug for RankEndpoint {
     fn fmt(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        let RankEndpoint { address, .. } = self;
-        formatter.debug_struct("RankEndpoint").field("address", address).finish_non_exhaustive()
+        let RankEndpoint { address, ports, key: _ } = self;
+        let mut shown = formatter.debug_struct("RankEndpoint");
+        shown.field("address", address).field("ports", ports).finish_non_exhaustive()
     }
 }
 

@@ -17,7 +17,7 @@ use network::job_nodes::{JobNodes, KernelEndpoint, ServiceEndpoint};
 use network::transport::tcp::{Listener, MAX_PENDING, Tcp, Timeouts};
 use rustix::event::{EventfdFlags, eventfd};
 use shm::broker::{Connection, Message};
-use std::net::{IpAddr, SocketAddr};
+use std::net::{IpAddr, SocketAddr, TcpListener};
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::sync::Arc;
 use std::sync::mpsc::{Receiver, channel};
@@ -55,10 +55,13 @@ impl Internode {
     pub(crate) fn new(listen: Option<IpAddr>) -> Result<Self, ServiceError> {
         let wakeup = eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK)
             .map_err(system("make an event"))?;
+        let ports = Environment.ports()?;
         let (state, address) = match listen {
             None => (State::Alone, None),
             Some(ip) => {
-                let listener = Listener::bind((ip, 0))?;
+                let bind = |port| TcpListener::bind((ip, port));
+                let socket = ports.bind(bind).map_err(system("listen for the other nodes"))?;
+                let listener = Listener::with_socket(socket)?;
                 let address = listener.address();
                 (State::Listening(listener), Some(address))
             }
@@ -70,7 +73,7 @@ impl Internode {
             (_, InternodeEngine::Agent | InternodeEngine::Direct) => {
                 Err(format!("{INTERNODE} excludes the kernel engine"))
             }
-            (Some(ip), _) => KernelReservation::new(ip).map_err(|error| error.to_string()),
+            (Some(ip), _) => KernelReservation::new(ip, &ports).map_err(|error| error.to_string()),
         };
         let timeouts = Timeouts {
             connecting: Environment.start_timeout()?,

@@ -4,6 +4,7 @@
 
 use kernel::wire::{Endpoint, Key};
 use kernel::{Handles, Interface, JobDescription, LoadError, Loader};
+use launch::ports::Ports;
 use launch::secret::{Purpose, Secret};
 use network::job_nodes::{JobNodes, KernelEndpoint};
 use network::node_map::NodeMap;
@@ -24,7 +25,7 @@ impl KernelReservation {
     /// Reserves a port at this address, if the kernel engine supports the interface of the address.
     /// The program is loaded later, and may fail to load; afterwards the ranks agree on whether all
     /// have it.
-    pub(crate) fn new(ip: IpAddr) -> Result<Self, LoadError> {
+    pub(crate) fn new(ip: IpAddr, ports: &Ports) -> Result<Self, LoadError> {
         let what = "reserving a port for the kernel engine";
         let system = |source| LoadError::System { what, source };
         let all = if_addrs::get_if_addrs().map_err(system)?;
@@ -33,7 +34,7 @@ impl KernelReservation {
         let interface = Interface::named(
             &name.ok_or_else(|| LoadError::NoInterface { name: ip.to_string() })?,
         )?;
-        let reserved = UdpSocket::bind((ip, 0)).map_err(system)?;
+        let reserved = ports.bind(|port| UdpSocket::bind((ip, port))).map_err(system)?;
         let port = reserved.local_addr().map_err(system)?.port();
         let endpoint = KernelEndpoint {
             hardware_address: interface.hardware_address,

@@ -61,7 +61,8 @@ pub(crate) fn enter(
     }
     let attachment = enter_with(&job.name, placement.local_rank, job.ranks, limit, kernel_job)?;
     let key = placement.secret.rank_handshake_key();
-    let rank_endpoint = RankEndpoint { address: placement.address, key };
+    let ports = environment.ports()?;
+    let rank_endpoint = RankEndpoint { address: placement.address, ports, key };
     Ok(Attachment {
         rank,
         ranks,

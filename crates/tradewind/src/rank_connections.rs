@@ -6,7 +6,7 @@ use crate::reduction::Op;
 use network::direct::DirectBackend;
 use network::transport::tcp::{Listener, Timeouts};
 use service::attachment::RankEndpoint;
-use std::net::{IpAddr, Ipv6Addr, SocketAddr};
+use std::net::{IpAddr, Ipv6Addr, SocketAddr, TcpListener};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -28,7 +28,10 @@ pub(crate) fn connect(
     endpoint: RankEndpoint,
     unanswered: Duration,
 ) -> Result<Option<Arc<DirectBackend>>> {
-    let listener = Listener::bind((endpoint.address, 0));
+    let bind = |port| TcpListener::bind((endpoint.address, port));
+    let listener = endpoint.ports.bind(bind).map_err(|error| error.to_string());
+    let listener = listener
+        .and_then(|socket| Listener::with_socket(socket).map_err(|error| error.to_string()));
     let own = listener.as_ref().map_or([0; 3], |listener| to_words(listener.address()));
     let mut words = vec![0; 3 * world.size() as usize];
     world.allgather(&own, &mut words)?;
@@ -40,7 +43,7 @@ pub(crate) fn connect(
             DirectBackend::connect(listener, world.rank(), &addresses, endpoint.key, timeouts)
                 .map_err(|error| error.to_string())
         }
-        (Err(error), _) => Err(error.to_string()),
+        (Err(error), _) => Err(error),
         (Ok(_), None) => Err("another rank does not listen".into()),
     };
     if let Err(why) = &connected {

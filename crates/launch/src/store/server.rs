@@ -49,7 +49,8 @@ impl Server {
             origin: origin.into(),
             source,
         })?;
-        Self::with_listener(listener, secret, ranks, limit)
+        let place = format!("{} ({origin})", super::client::show(host, port));
+        Self::serve_at(listener, place, secret, ranks, limit)
     }
 
     /// Starts a server that listens already.
@@ -58,6 +59,17 @@ impl Server {
     /// If the system refuses a step.
     pub fn with_listener(
         listener: TcpListener,
+        secret: SharedSecret,
+        ranks: u32,
+        limit: Duration,
+    ) -> Result<Self, Error> {
+        let place = listener.local_addr().map_err(system("listen for the job's ranks"))?;
+        Self::serve_at(listener, place.to_string(), secret, ranks, limit)
+    }
+
+    fn serve_at(
+        listener: TcpListener,
+        place: String,
         secret: SharedSecret,
         ranks: u32,
         limit: Duration,
@@ -71,7 +83,7 @@ impl Server {
         let random = || shm::random::bytes().map_err(system("get random bytes from the system"));
         let space = Space {
             listener,
-            address,
+            place,
             secret,
             of_job: random()?,
             limit,
@@ -177,7 +189,8 @@ struct RankState {
 
 struct Space {
     listener: TcpListener,
-    address: SocketAddr,
+    /// The address at which it listens, for messages.
+    place: String,
     secret: SharedSecret,
     of_job: Nonce,
     limit: Duration,
@@ -425,10 +438,10 @@ impl Space {
             );
         }
         let mut text = format!(
-            "{} did not connect to rank 0 at port {} within {seconds} s: is each of them started, and does a firewall let this \
+            "{} did not connect to rank 0 at {} within {seconds} s: is each of them started, and does a firewall let this \
              port through?",
             list(&absent),
-            self.address.port()
+            self.place
         );
         if !self.refused.is_empty() {
             let all: Vec<String> =

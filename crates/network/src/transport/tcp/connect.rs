@@ -20,6 +20,9 @@ pub const MAX_PENDING: usize = 128;
 /// Time before the next attempt if the network has no route, or the system no descriptor.
 const RETRY_INTERVAL: Duration = Duration::from_millis(100);
 
+/// What the system refuses if a socket cannot listen.
+const LISTEN: &str = "listen for the job's other nodes";
+
 /// A socket that accepts the connections of the job's other nodes.
 #[derive(Debug)]
 pub struct Listener {
@@ -33,13 +36,17 @@ impl Listener {
     /// # Errors
     /// If the system refuses: no such address, a port in use.
     pub fn bind(address: impl ToSocketAddrs) -> Result<Listener, Error> {
-        let listen = || {
-            let socket = TcpListener::bind(address)?;
-            socket.set_nonblocking(true)?;
-            let address = socket.local_addr()?;
-            Ok::<_, std::io::Error>(Listener { socket, address })
-        };
-        listen().map_err(refused("listen for the job's other nodes"))
+        Listener::with_socket(TcpListener::bind(address).map_err(refused(LISTEN))?)
+    }
+
+    /// Takes a socket that listens already.
+    ///
+    /// # Errors
+    /// If the system refuses.
+    pub fn with_socket(socket: TcpListener) -> Result<Listener, Error> {
+        socket.set_nonblocking(true).map_err(refused(LISTEN))?;
+        let address = socket.local_addr().map_err(refused(LISTEN))?;
+        Ok(Listener { socket, address })
     }
 
     /// Address at which it listens.
