@@ -7,6 +7,7 @@ mod exec;
 mod kernel;
 mod man;
 mod measure;
+mod node;
 mod overlap;
 mod rank;
 mod report;
@@ -49,6 +50,8 @@ pub(crate) enum Command {
     Man(man::Arguments),
     #[command(hide = true)]
     Rank(rank::Arguments),
+    #[command(hide = true)]
+    Node(node::Arguments),
     /// Is the node service of a job that another launcher has started.
     #[command(hide = true)]
     Serve(serve::Arguments),
@@ -80,6 +83,7 @@ impl Command {
             Command::Convert(arguments) => convert::execute(&arguments, format),
             Command::Completions(arguments) => completions::execute(&arguments, whole()),
             Command::Man(arguments) => man::execute(&arguments, whole()),
+            Command::Node(_) => node::execute(),
             Command::Serve(arguments) => serve::execute(&arguments),
             Command::ServeNames(arguments) => serve_names::execute(&arguments),
         }

@@ -87,6 +87,9 @@ pub(crate) enum Failure {
     /// A measurement cannot go on.
     #[error(transparent)]
     Measurement(#[from] measure::Error),
+    /// The nodes of a job are not in order.
+    #[error("{0}")]
+    Nodes(String),
     /// A job cannot be run.
     #[error(transparent)]
     Job(#[from] ServiceError),

@@ -75,6 +75,19 @@ pub enum ServiceError {
         /// The system's reason.
         source: std::io::Error,
     },
+    /// The process is no launcher of a node.
+    #[error("standard input has no orders: `tradewind run --nodes` executes `tradewind node`")]
+    NotOrdered,
+    /// The launcher of the job has another version.
+    #[error(
+        "the launcher is version {theirs} of tradewind, this node has version {ours}: install one version on all nodes"
+    )]
+    OtherVersion {
+        /// Version of this program.
+        ours: String,
+        /// Version of the launcher.
+        theirs: String,
+    },
     /// There are fewer cores than ranks to bind.
     #[error("{ranks} ranks cannot be bound to {cores} cores: use --bind none, or fewer ranks")]
     Cores {

@@ -21,6 +21,8 @@ pub(crate) enum NodeEvent {
     Signal,
     /// The state of the connections with other nodes has changed.
     Internode,
+    /// The launcher of a job on several nodes has sent an order.
+    Order,
 }
 
 impl NodeEvent {
@@ -32,6 +34,7 @@ impl NodeEvent {
             NodeEvent::Child(rank) => (3, rank),
             NodeEvent::Signal => (4, 0),
             NodeEvent::Internode => (5, 0),
+            NodeEvent::Order => (6, 0),
         };
         kind << 32 | u64::from(number)
     }
@@ -44,7 +47,8 @@ impl NodeEvent {
             2 => NodeEvent::Exited(number),
             3 => NodeEvent::Child(number),
             4 => NodeEvent::Signal,
-            _ => NodeEvent::Internode,
+            5 => NodeEvent::Internode,
+            _ => NodeEvent::Order,
         }
     }
 }
@@ -107,6 +111,7 @@ mod tests {
             NodeEvent::Child(0),
             NodeEvent::Signal,
             NodeEvent::Internode,
+            NodeEvent::Order,
         ] {
             assert_eq!(NodeEvent::decode(event.encode()), event);
         }

@@ -1,9 +1,16 @@
-//! Launcher of jobs on one node: starts the ranks, runs their node service, and reports their ends.
+//! Launcher: starts the ranks of a job, and reports their ends. For a job on one node it is also the
+//! node service; for one on several nodes it starts a launcher on each.
 
 mod children;
+mod host;
+mod node;
+mod nodes;
+mod orders;
 mod output;
 mod signals;
 
+pub use node::launch_on_this_node;
+pub use nodes::{NodeRanks, NodesOptions, launch_on_nodes};
 pub use output::{Line, Output, Sink, Stream};
 
 use crate::error::ServiceError;
@@ -11,9 +18,14 @@ use crate::events::NodeEvent;
 use crate::job_options::job_options;
 use crate::limits::allow_open_files;
 use crate::node_service::NodeService;
-use children::{Children, Stage};
+use children::{Children, RankProgram, Stage};
 use engine::Exit;
 use engine::node::{EngineKind, JobOptions};
+use host::Host;
+use launch::environment::{ENGINE, SERVICE};
+use orders::{Action, Orders};
+use output::Copier;
+use rustix::process::Signal;
 use signals::Signals;
 use std::ffi::{OsStr, OsString};
 use std::time::{Duration, Instant};
@@ -124,49 +136,36 @@ pub fn launch(
     arguments: &[OsString],
     options: LaunchOptions,
 ) -> Result<Outcome, ServiceError> {
-    let cores = cores(&options)?;
-    let server =
-        NodeService::new(&shm::broker::unguessable_name("tradewind")?, &options.job, None)?;
+    let LaunchOptions { job, binding, output, environment, grace, limit, passes_signals } = options;
+    let cores = cores(job.ranks, &binding)?;
+    let service = NodeService::new(&shm::broker::unguessable_name("tradewind")?, &job, None)?;
     // For each rank two handles, a connection and two pipes.
-    allow_open_files(options.job.ranks, 5, 0)?;
-    let signals =
-        if options.passes_signals { Some(Signals::catch(server.events())?) } else { None };
-    let command = children::RankProgram {
+    allow_open_files(job.ranks, 5, 0)?;
+    let signals = if passes_signals { Some(Signals::catch(service.events())?) } else { None };
+    let variables = [(SERVICE, service.name().into()), (ENGINE, job.engine.name().into())];
+    let command = RankProgram {
         path: program,
         arguments,
-        environment: &options.environment,
+        environment: &environment,
+        job: &variables,
         cores: &cores,
+        first: 0,
+        total: job.ranks,
+        passes_input: true,
     };
-    let limit = options.limit.and_then(|limit| Instant::now().checked_add(limit));
-    let copier = output::Copier::new(options.output);
-    let (children, copier) = Children::start(&command, &server, options.job.engine, copier)?;
-    let mut launch = Launch {
-        server,
-        children,
-        signals,
-        grace: options.grace,
-        limit,
-        outcome: Outcome {
-            failed: None,
-            ended: Vec::new(),
-            out_of_time: false,
-            interrupted: false,
-        },
-    };
-    launch.run()?;
-    let Launch { children, outcome, .. } = launch;
-    // First the drop, which kills what is left of a failed job: then no process writes any more.
-    drop(children);
-    copier.finish();
-    Ok(outcome)
+    let commands = (0..job.ranks).map(|rank| command.command(rank));
+    let host = Host::Service(Box::new(service));
+    let copier = Copier::new(output);
+    let (children, copier) = Children::start(commands, 0, host.events(), copier, None)?;
+    let launch = Launch { signals, ..Launch::new(host, children, 0, grace, limit) };
+    launch.finish(copier)
 }
 
 /// Returns the core of each rank; empty without binding.
-fn cores(options: &LaunchOptions) -> Result<Vec<usize>, ServiceError> {
-    let ranks = options.job.ranks;
+fn cores(ranks: u32, binding: &Binding) -> Result<Vec<usize>, ServiceError> {
     let mut allowed = shm::process::allowed_cores();
     let enough = ranks as usize <= allowed.len();
-    match &options.binding {
+    match binding {
         Binding::Map(map) => return mapped(map, ranks, &allowed),
         Binding::None => return Ok(Vec::new()),
         Binding::Auto if !enough => return Ok(Vec::new()),
@@ -187,23 +186,53 @@ fn mapped(map: &[usize], ranks: u32, allowed: &[usize]) -> Result<Vec<usize>, Se
     }
 }
 
-/// A running job.
+/// A running job, or the part of it on this node.
 struct Launch {
-    server: NodeService,
+    host: Host,
     children: Children,
     signals: Option<Signals>,
+    orders: Option<Orders>,
+    /// Number of the first child.
+    first: u32,
     grace: Duration,
     /// Time limit of the job.
     limit: Option<Instant>,
+    /// True after the end of the orders: the exits that follow are no failures.
+    is_ordered_to_end: bool,
     outcome: Outcome,
 }
 
 impl Launch {
+    fn new(
+        host: Host,
+        children: Children,
+        first: u32,
+        grace: Duration,
+        limit: Option<Duration>,
+    ) -> Self {
+        let outcome =
+            Outcome { failed: None, ended: Vec::new(), out_of_time: false, interrupted: false };
+        let limit = limit.and_then(|limit| Instant::now().checked_add(limit));
+        let (signals, orders) = (None, None);
+        let is_ordered_to_end = false;
+        Launch { host, children, signals, orders, first, grace, limit, is_ordered_to_end, outcome }
+    }
+
+    /// Runs until all children have ended.
+    fn finish(mut self, copier: Copier) -> Result<Outcome, ServiceError> {
+        self.run()?;
+        let Launch { children, outcome, .. } = self;
+        // First the drop, which kills what is left of a failed job: then no process writes any more.
+        drop(children);
+        copier.finish();
+        Ok(outcome)
+    }
+
     fn run(&mut self) -> Result<(), ServiceError> {
-        while self.children.any_lives() || self.server.has_living() {
+        while self.children.any_lives() || self.host.has_living() {
             let stage_ends = self.children.stage_ends();
             let deadline = [self.limit, stage_ends].into_iter().flatten().min();
-            for event in self.server.events().wait(deadline)? {
+            for event in self.host.events().wait(deadline)? {
                 self.handle(event)?;
             }
             if self.limit.is_some_and(|limit| Instant::now() >= limit) {
@@ -222,32 +251,53 @@ impl Launch {
         match event {
             NodeEvent::Child(rank) => self.on_child_exit(rank),
             NodeEvent::Signal => {
-                for signal in self.signals.iter_mut().flat_map(Signals::pending) {
-                    self.children.pass_on(signal);
+                let pending: Vec<_> = self.signals.iter_mut().flat_map(Signals::pending).collect();
+                pending.into_iter().for_each(|signal| {
+                    self.on_signal(signal);
                     signals::follow(signal);
-                    // A second signal ends the job without grace.
-                    if signals::ends(signal)
-                        && std::mem::replace(&mut self.outcome.interrupted, true)
-                    {
-                        self.children.fail_within(Duration::ZERO);
+                });
+                Ok(())
+            }
+            NodeEvent::Order => {
+                let pending = self.orders.as_mut().map(Orders::pending).unwrap_or_default();
+                for action in pending {
+                    match action {
+                        Action::Pass(signal) => self.on_signal(signal),
+                        Action::End => self.on_end_of_orders(),
                     }
                 }
                 Ok(())
             }
-            event => self.server.handle(event, |pid| self.children.exit_of(pid)),
+            event => self.host.handle(event, |pid| self.children.exit_of(pid)),
         }
+    }
+
+    /// Passes a signal to the ranks.
+    fn on_signal(&mut self, signal: Signal) {
+        self.children.pass_on(signal);
+        // A second signal ends the job without grace.
+        if signals::ends(signal) && std::mem::replace(&mut self.outcome.interrupted, true) {
+            self.children.fail_within(Duration::ZERO);
+        }
+    }
+
+    /// Ends the ranks: the launcher of the job has ended, or ends it.
+    fn on_end_of_orders(&mut self) {
+        if let Some(orders) = self.orders.take() {
+            self.host.events().remove(orders.stream());
+        }
+        self.is_ordered_to_end = true;
+        self.children.fail_within(Duration::ZERO);
     }
 
     /// Records the end of a child.
     fn on_child_exit(&mut self, rank: u32) -> Result<(), ServiceError> {
-        let Some((pid, how)) = self.children.on_exit(rank, self.server.events())? else {
+        let Some((pid, how)) = self.children.on_exit(rank, self.host.events())? else {
             return Ok(());
         };
-        // It, or a process that it has started, may have joined just before.
-        self.server.receive_all()?;
-        self.server.on_child_exit(rank, pid, how);
-        if how != Exit::Exited(0) {
-            self.outcome.failed.get_or_insert((rank, how));
+        self.host.on_child_exit(rank, pid, how)?;
+        if how != Exit::Exited(0) && !self.is_ordered_to_end {
+            self.outcome.failed.get_or_insert((self.first + rank, how));
             self.children.fail_within(self.grace);
         }
         Ok(())
@@ -256,9 +306,10 @@ impl Launch {
     /// Starts the next stage of the end, because the time of the current one is over.
     fn end_next(&mut self) {
         if self.children.stage() == Stage::Failing {
-            self.outcome.ended = self.children.living();
+            let living = self.children.living().into_iter();
+            self.outcome.ended = living.map(|rank| self.first + rank).collect();
         } else {
-            self.server.kill_all();
+            self.host.kill_all();
         }
         self.children.end_next();
     }

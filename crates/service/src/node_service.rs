@@ -79,7 +79,8 @@ impl NodeService {
     }
 
     /// Returns the job on this node.
-    pub(crate) fn node(&self) -> &Node {
+    #[cfg(test)]
+    fn node(&self) -> &Node {
         &self.node
     }
 
@@ -94,7 +95,7 @@ impl NodeService {
             NodeEvent::Pending(number) => self.receive(number),
             NodeEvent::Exited(rank) => self.on_exit(rank, how),
             NodeEvent::Internode => self.progress_internode(),
-            NodeEvent::Child(_) | NodeEvent::Signal => {}
+            NodeEvent::Child(_) | NodeEvent::Signal | NodeEvent::Order => {}
         }
         Ok(())
     }

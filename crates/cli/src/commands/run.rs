@@ -1,4 +1,7 @@
-//! `tradewind run`: starts ranks and sees them off.
+//! `tradewind run`: starts the ranks of a job and waits for their end.
+
+mod hosts;
+mod nodes;
 
 use super::values;
 use crate::failure::Failure;
@@ -17,11 +20,19 @@ use std::time::Duration;
 /// command's standard input, unless that is a terminal. SIGINT, SIGTERM, SIGHUP, SIGUSR1, SIGUSR2,
 /// SIGTSTP and SIGCONT are passed on to the ranks; a second SIGINT or SIGTERM ends them. The exit
 /// status is that of the first rank that fails.
+///
+/// With --nodes or --hostfile the ranks run on other nodes, which ssh must reach without a password.
+/// They have an empty standard input, the variables of their node, and those of this command that
+/// begin with TRADEWIND_.
 #[derive(Debug, clap::Args)]
 pub(crate) struct Arguments {
-    /// Number of ranks.
-    #[arg(short = 'n', long = "ranks", value_name = "N", value_parser = values::ranks)]
-    ranks: u32,
+    /// Number of ranks [default on several nodes: as many as they have].
+    #[arg(short = 'n', long = "ranks", value_name = "N", value_parser = values::ranks,
+        required_unless_present_any = ["nodes", "hostfile"])]
+    ranks: Option<u32>,
+
+    #[command(flatten)]
+    reach: Reach,
 
     /// Engine that runs operations: peers (the rank that completes their last dependency) or caller (their owner,
     /// in its own calls).
@@ -34,7 +45,7 @@ pub(crate) struct Arguments {
 
     /// The core of each rank, taken in turn: `--map 1,0` swaps two ranks, `--map 0` has all share a
     /// core. `tradewind measure placement --traffic FILE` proposes one.
-    #[arg(long, value_name = "CORE,...", value_delimiter = ',', conflicts_with = "bind")]
+    #[arg(long, value_name = "CORE,...", value_delimiter = ',', conflicts_with_all = ["bind", "nodes", "hostfile"])]
     map: Option<Vec<usize>>,
 
     /// Write each line of output with its rank before it.
@@ -51,12 +62,37 @@ pub(crate) struct Arguments {
     grace: Duration,
 
     /// Write a profile of every operation to this file, which ui.perfetto.dev opens.
-    #[arg(long, value_name = "FILE")]
+    #[arg(long, value_name = "FILE", conflicts_with_all = ["nodes", "hostfile"])]
     trace: Option<PathBuf>,
 
     /// The program and its arguments.
     #[arg(required = true, trailing_var_arg = true, value_name = "PROGRAM")]
     program: Vec<OsString>,
+}
+
+/// The nodes of a job.
+#[derive(Debug, clap::Args)]
+struct Reach {
+    /// Nodes on which the ranks run: `a,b:3` are --ppn ranks on a and 3 on b.
+    #[arg(long, value_name = "HOST,...", value_delimiter = ',', conflicts_with = "hostfile")]
+    nodes: Vec<String>,
+
+    /// File with the nodes, one a line: `host`, `host:3` or `host slots=3`.
+    #[arg(long, value_name = "FILE")]
+    hostfile: Option<PathBuf>,
+
+    /// Ranks on each node that has no number of its own [default: 1].
+    #[arg(long, value_name = "N", value_parser = values::ranks)]
+    ppn: Option<u32>,
+
+    /// Command that reaches a node: it gets the name of the node and a command line for a shell
+    /// there [default: ssh -x -T -o BatchMode=yes -o ConnectTimeout=30].
+    #[arg(long, value_name = "COMMAND")]
+    ssh: Option<String>,
+
+    /// Variable of the ranks on other nodes: NAME=VALUE, or NAME with the value that it has here.
+    #[arg(long, value_name = "NAME", value_delimiter = None)]
+    env: Vec<String>,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
@@ -68,7 +104,13 @@ enum Bind {
 }
 
 pub(crate) fn execute(arguments: Arguments) -> Result<ExitCode, Failure> {
-    let Arguments { ranks, engine, bind, map, prefix, timeout, grace, trace, program } = arguments;
+    if !arguments.reach.nodes.is_empty() || arguments.reach.hostfile.is_some() {
+        return nodes::execute(arguments);
+    }
+    let Arguments { ranks, engine, bind, map, prefix, timeout, grace, trace, program, reach: _ } =
+        arguments;
+    // The command line has either ranks or nodes.
+    let ranks = ranks.unwrap_or(1);
     let mut options = LaunchOptions::new(ranks, engine)?;
     options.binding = match (map, bind) {
         (Some(map), _) => Binding::Map(map),
@@ -101,7 +143,8 @@ pub(crate) fn execute(arguments: Arguments) -> Result<ExitCode, Failure> {
     Ok(ExitCode::from(outcome.exit_status()))
 }
 
-fn report(outcome: &Outcome, timeout: Option<Duration>, grace: Duration) {
+/// Reports the first rank that failed, and those that were ended.
+pub(super) fn report(outcome: &Outcome, timeout: Option<Duration>, grace: Duration) {
     let list: Vec<String> = outcome.ended.iter().map(ToString::to_string).collect();
     let list = list.join(", ");
     if outcome.out_of_time {

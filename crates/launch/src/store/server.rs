@@ -87,7 +87,7 @@ impl Server {
             secret,
             of_job: random()?,
             limit,
-            deadline: Instant::now() + limit,
+            deadline: None,
             peers: Vec::new(),
             ranks: (0..ranks).map(|_| RankState::default()).collect(),
             refused: BTreeSet::new(),
@@ -194,8 +194,9 @@ struct Space {
     secret: SharedSecret,
     of_job: Nonce,
     limit: Duration,
-    /// End of the time for the current fence.
-    deadline: Instant,
+    /// End of the time for the current fence; none before the first rank has connected, because a
+    /// program may compute before it joins.
+    deadline: Option<Instant>,
     peers: Vec<Peer>,
     ranks: Vec<RankState>,
     /// Addresses of connections that had another secret.
@@ -221,7 +222,7 @@ impl Space {
             if let Err(failure) = self.progress() {
                 break Some(failure);
             }
-            if Instant::now() >= self.deadline {
+            if self.deadline.is_some_and(|deadline| Instant::now() >= deadline) {
                 break Some(self.time_out());
             }
         };
@@ -231,7 +232,7 @@ impl Space {
         let end = Instant::now() + LAST_WORDS;
         while self.peers.iter().any(|peer| !peer.unsent.is_empty() && !peer.is_closed)
             && Instant::now() < end
-            && self.wait(end, None).is_ok()
+            && self.wait(Some(end), None).is_ok()
         {
             self.peers.iter_mut().for_each(Peer::send_unsent);
         }
@@ -239,8 +240,9 @@ impl Space {
 
     /// Sleeps until a connection makes progress or the deadline passes. Returns true if the server
     /// is to stop. Without `stop` only sending counts as progress.
-    fn wait(&self, deadline: Instant, stop: Option<&OwnedFd>) -> rustix::io::Result<bool> {
-        let left = Timespec::try_from(deadline.saturating_duration_since(Instant::now())).ok();
+    fn wait(&self, deadline: Option<Instant>, stop: Option<&OwnedFd>) -> rustix::io::Result<bool> {
+        let left = deadline.map(|deadline| deadline.saturating_duration_since(Instant::now()));
+        let left = left.and_then(|left| Timespec::try_from(left).ok());
         let mut watched = Vec::with_capacity(self.peers.len() + 2);
         if let Some(stop) = stop {
             watched.push(PollFd::new(stop, PollFlags::IN));
@@ -377,6 +379,7 @@ impl Space {
             }
             None => {
                 peer.stage = Stage::Rank(rank);
+                self.deadline.get_or_insert_with(|| Instant::now() + self.limit);
                 self.ranks[rank as usize].address = Some(address);
             }
         }
@@ -411,7 +414,7 @@ impl Space {
             peer.unsent.extend_from_slice(&bytes);
             peer.send_unsent();
         }
-        self.deadline = Instant::now() + self.limit;
+        self.deadline = Some(Instant::now() + self.limit);
     }
 
     fn fail(&mut self, why: &str) {

@@ -1,12 +1,11 @@
 //! The child processes of the launcher: start, signals and end.
 
+use super::orders::{Controls, Order};
 use super::output::Copier;
 use crate::error::{ServiceError, system};
 use crate::events::{Events, NodeEvent};
-use crate::node_service::NodeService;
 use engine::Exit;
-use engine::node::EngineKind;
-use launch::environment::{CORE, ENGINE, JOB, RANK, SERVICE, SIZE};
+use launch::environment::{CORE, JOB, RANK, SERVICE, SIZE, STORE};
 use rustix::process::{Pid, Signal, WaitId, WaitIdOptions, kill_process_group, waitid};
 use shm::process::ProcessHandle;
 use std::ffi::{OsStr, OsString};
@@ -19,32 +18,47 @@ use std::time::{Duration, Instant};
 /// Time between SIGTERM and SIGKILL for a rank.
 const TERM_GRACE: Duration = Duration::from_secs(2);
 
+/// Time for the launchers of nodes to end their ranks, which takes [`TERM_GRACE`].
+const NODE_GRACE: Duration = Duration::from_secs(5);
+
 /// Program of the ranks.
 pub(super) struct RankProgram<'a> {
     pub(super) path: &'a OsStr,
     pub(super) arguments: &'a [OsString],
     pub(super) environment: &'a [(OsString, OsString)],
+    /// Variables that lead to the job, the same for all ranks.
+    pub(super) job: &'a [(&'static str, OsString)],
     /// The core of each rank; empty without binding.
     pub(super) cores: &'a [usize],
+    /// First rank of this node.
+    pub(super) first: u32,
+    /// Number of ranks of the job.
+    pub(super) total: u32,
+    /// True if rank 0 reads the standard input of this process.
+    pub(super) passes_input: bool,
 }
 
 impl RankProgram<'_> {
-    fn command(&self, rank: u32, ranks: u32, service: &str, engine: EngineKind) -> Command {
+    /// Returns the command of a rank of this node.
+    pub(super) fn command(&self, local_rank: u32) -> Command {
         let mut command = Command::new(self.path);
         command
             .args(self.arguments)
             .envs(self.environment.iter().map(|(name, value)| (name, value)));
-        command.env(RANK, rank.to_string()).env(SIZE, ranks.to_string());
-        command.env(SERVICE, service).env(ENGINE, engine.name());
         // Variables of a job of which this launcher itself may be a rank.
-        command.env_remove(JOB).env_remove(CORE);
-        if let Some(core) = self.cores.get(rank as usize) {
+        for name in [JOB, CORE, SERVICE, STORE] {
+            command.env_remove(name);
+        }
+        let rank = self.first + local_rank;
+        command.env(RANK, rank.to_string()).env(SIZE, self.total.to_string());
+        command.envs(self.job.iter().map(|(name, value)| (name, value)));
+        if let Some(core) = self.cores.get(local_rank as usize) {
             command.env(CORE, core.to_string());
         }
         // A process group each, so that the descendants of a rank can be ended with it. A background
         // group that reads from the terminal would be stopped, so no rank gets the terminal.
         command.process_group(0);
-        let reads = rank == 0 && !std::io::stdin().is_terminal();
+        let reads = rank == 0 && self.passes_input && !std::io::stdin().is_terminal();
         command.stdin(if reads { Stdio::inherit() } else { Stdio::null() });
         command
     }
@@ -99,31 +113,37 @@ pub(super) struct Children {
     ranks: Vec<Rank>,
     stage: Stage,
     stage_ends: Option<Instant>,
+    /// Present if the children are launchers of nodes.
+    controls: Option<Controls>,
 }
 
 impl Children {
-    /// Starts all ranks, or none.
+    /// Starts all commands, or none. `first` is the number of the first child.
     pub(super) fn start(
-        program: &RankProgram<'_>,
-        server: &NodeService,
-        engine: EngineKind,
+        commands: impl Iterator<Item = Command>,
+        first: u32,
+        events: &Events,
         mut copier: Copier,
+        controls: Option<Controls>,
     ) -> Result<(Self, Copier), ServiceError> {
-        let ranks = server.node().ranks();
-        let mut children = Children { ranks: Vec::new(), stage: Stage::Running, stage_ends: None };
-        for rank in 0..ranks {
-            let mut command = program.command(rank, ranks, server.name(), engine);
+        let (ranks, stage) = (Vec::new(), Stage::Running);
+        let mut children = Children { ranks, stage, stage_ends: None, controls };
+        for (local, mut command) in (0..).zip(commands) {
+            let rank = first + local;
             copier.prepare(&mut command);
             let spawned = command.spawn();
             let mut child = spawned.map_err(|source| ServiceError::Spawn {
-                program: program.path.into(),
+                program: command.get_program().into(),
                 rank,
                 source,
             })?;
             copier.take(rank, &mut child);
+            if let (Some(controls), Some(input)) = (&children.controls, child.stdin.take()) {
+                controls.add(input);
+            }
             let handle = ProcessHandle::open(child.id()).inspect_err(|_| end(&mut child))?;
+            events.add(&handle, NodeEvent::Child(local))?;
             children.ranks.push(Rank { handle, child, exit: None });
-            server.events().add(&children.ranks[rank as usize].handle, NodeEvent::Child(rank))?;
         }
         copier.start()?;
         Ok((children, copier))
@@ -163,6 +183,9 @@ impl Children {
     }
 
     pub(super) fn pass_on(&self, signal: Signal) {
+        if let Some(controls) = &self.controls {
+            return controls.send(&Order::Signal(signal.as_raw()));
+        }
         for rank in self.ranks.iter().filter(|rank| rank.exit.is_none()) {
             rank.signal(signal);
         }
@@ -190,6 +213,10 @@ impl Children {
     pub(super) fn end_next(&mut self) {
         if self.stage == Stage::Failing {
             self.stage = Stage::Terminating;
+            if let Some(controls) = &self.controls {
+                self.stage_ends = Instant::now().checked_add(NODE_GRACE);
+                return controls.end();
+            }
             self.stage_ends = Instant::now().checked_add(TERM_GRACE);
             self.signal_groups(Signal::TERM);
             // A stopped process handles no signal before it continues.

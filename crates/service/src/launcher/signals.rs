@@ -67,11 +67,17 @@ impl Signals {
     /// Returns the signals since the last call.
     pub(super) fn pending(&mut self) -> Vec<Signal> {
         let numbers: Vec<i32> = self.delivery.pending().collect();
-        let known = |number: i32| {
-            PASSED.iter().find(|(known, _)| *known == number).map(|(_, signal)| *signal)
-        };
-        numbers.into_iter().filter_map(known).collect()
+        numbers.into_iter().filter_map(passed).collect()
     }
+}
+
+fn passed(number: i32) -> Option<Signal> {
+    PASSED.iter().find(|(known, _)| *known == number).map(|(_, signal)| *signal)
+}
+
+/// Returns the signal with this number, if launchers pass it to ranks.
+pub(super) fn named(number: u8) -> Option<Signal> {
+    passed(number.into())
 }
 
 impl HandlerState {

@@ -1,0 +1,125 @@
+//! The launcher of one node of a job on several nodes. The launcher of the job starts it, through
+//! ssh as a rule, and sends it orders.
+
+use super::children::{Children, RankProgram};
+use super::host::Host;
+use super::orders::{self, Order, Orders, Setup};
+use super::output::{Copier, Output};
+use super::{Binding, Launch, Outcome, cores};
+use crate::error::{ServiceError, system};
+use crate::events::Events;
+use crate::limits::allow_open_files;
+use launch::LaunchError;
+use launch::environment::{COMMAND, ENGINE, Environment, INTERFACE, Lookup, SECRET, STORE};
+use launch::node_identity::NodeIdentity;
+use launch::store::{Server, SharedSecret};
+use std::ffi::OsString;
+use std::io::BufReader;
+use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr, TcpListener};
+use std::time::Duration;
+
+/// First word of the line in which the first node's launcher reports the addresses of the key-value
+/// space.
+pub(super) const ADDRESSES: &str = "tradewind-addresses";
+
+/// The variables that the launcher of the job has sent, and those of this process.
+struct Variables<'a>(&'a Setup);
+
+impl Lookup for Variables<'_> {
+    fn get(&self, name: &str) -> Option<OsString> {
+        let sent = self.0.environment.iter().find(|(sent, _)| sent == name);
+        sent.map(|(_, value)| value.clone()).or_else(|| Environment.get(name))
+    }
+}
+
+/// Runs the ranks that the launcher of a job orders through standard input, until all of them have
+/// ended. The end of the input ends them.
+///
+/// # Errors
+/// If the orders cannot be read, the program cannot be executed, or no port is free.
+pub fn launch_on_this_node() -> Result<Outcome, ServiceError> {
+    let mut input = BufReader::new(std::io::stdin());
+    let Some(Order::Setup(setup)) = orders::read(&mut input)? else {
+        return Err(ServiceError::NotOrdered);
+    };
+    if setup.version != env!("CARGO_PKG_VERSION") {
+        let (ours, theirs) = (env!("CARGO_PKG_VERSION").into(), setup.version);
+        return Err(ServiceError::OtherVersion { ours, theirs });
+    }
+    // Lives until the ranks have ended: they exchange their addresses when they join.
+    let _server = if setup.serves { Some(serve(&setup)?) } else { None };
+    let Some(Order::Store(store)) = orders::read(&mut input)? else {
+        return Err(ServiceError::NotOrdered);
+    };
+    run(&setup, store, input)
+}
+
+/// Starts the key-value space, and reports its addresses.
+fn serve(setup: &Setup) -> Result<Server, ServiceError> {
+    let variables = Variables(setup);
+    let any = |port| {
+        TcpListener::bind((Ipv6Addr::UNSPECIFIED, port))
+            // A node without IPv6.
+            .or_else(|_| TcpListener::bind((Ipv4Addr::UNSPECIFIED, port)))
+    };
+    let failed = "listen for the job's ranks";
+    let listener = variables.ports()?.bind(any).map_err(system(failed))?;
+    let port = listener.local_addr().map_err(system(failed))?.port();
+    let secret = SharedSecret::new(&setup.secret, SECRET).map_err(LaunchError::from)?;
+    let limit = variables.start_timeout()?;
+    let server =
+        Server::with_listener(listener, secret, setup.total, limit).map_err(LaunchError::from)?;
+    let interface = variables.text(INTERFACE)?;
+    let here = NodeIdentity::of_this_process(None, interface.as_deref())?;
+    let addresses: Vec<String> =
+        here.addresses().map(|ip| SocketAddr::new(ip, port).to_string()).collect();
+    // The launcher of the job adds the name by which it has reached this node.
+    crate::spawn::report(&format!("{ADDRESSES} {port} {}", addresses.join(",")));
+    Ok(server)
+}
+
+fn run(
+    setup: &Setup,
+    store: String,
+    input: BufReader<std::io::Stdin>,
+) -> Result<Outcome, ServiceError> {
+    // The same directory as the launcher's, if this node has it.
+    if let Err(error) = std::env::set_current_dir(&setup.directory) {
+        log::warn!("the ranks run in the home directory: {}: {error}", setup.directory.display());
+    }
+    let binding = match setup.binds {
+        None => Binding::Auto,
+        Some(true) => Binding::Core,
+        Some(false) => Binding::None,
+    };
+    let cores = cores(setup.ranks, &binding)?;
+    allow_open_files(setup.ranks, 5, 0)?;
+    let own = std::env::current_exe().map_err(system("find the path of this program"))?;
+    let command = Variables(setup).get(COMMAND).unwrap_or_else(|| own.into());
+    let variables = [
+        (STORE, store.into()),
+        (SECRET, setup.secret.clone().into()),
+        (ENGINE, setup.engine.clone().into()),
+        (COMMAND, command),
+    ];
+    let program = RankProgram {
+        path: &setup.program,
+        arguments: &setup.arguments,
+        environment: &setup.environment,
+        job: &variables,
+        cores: &cores,
+        first: setup.first,
+        total: setup.total,
+        passes_input: false,
+    };
+    let output = if setup.prefix { Output::prefixed() } else { Output::Inherit };
+    let commands = (0..setup.ranks).map(|rank| program.command(rank));
+    let events = Events::new()?;
+    let copier = Copier::new(output);
+    let (children, copier) = Children::start(commands, setup.first, &events, copier, None)?;
+    let orders = Orders::receive(input, &events)?;
+    let grace = Duration::try_from_secs_f64(setup.grace_seconds).unwrap_or(Duration::ZERO);
+    let host = Host::Elsewhere(events);
+    let launch = Launch::new(host, children, setup.first, grace, None);
+    Launch { orders: Some(orders), ..launch }.finish(copier)
+}
