@@ -3,6 +3,7 @@
 mod check;
 mod completions;
 mod convert;
+mod doctor;
 mod exec;
 mod kernel;
 mod man;
@@ -41,6 +42,7 @@ pub(crate) enum Command {
     Schedule(schedule::Arguments),
     Exec(exec::Arguments),
     Kernel(kernel::Arguments),
+    Doctor(doctor::Arguments),
     Trace(trace::Arguments),
     /// Finds what is wrong with a GOAL file.
     Check(check::Arguments),
@@ -78,6 +80,7 @@ impl Command {
             Command::Schedule(arguments) => schedule::execute(&arguments, format),
             Command::Exec(arguments) => exec::execute(&arguments, format),
             Command::Kernel(arguments) => kernel::execute(&arguments, format),
+            Command::Doctor(arguments) => doctor::execute(&arguments, format),
             Command::Trace(arguments) => trace::execute(&arguments),
             Command::Check(arguments) => check::execute(&arguments, format),
             Command::Convert(arguments) => convert::execute(&arguments, format),

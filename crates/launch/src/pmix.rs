@@ -10,7 +10,7 @@ mod error;
 mod ffi;
 mod library;
 
-pub use client::Client;
+pub use client::{Client, usable};
 pub use error::Error;
 pub use library::Search;
 

@@ -25,6 +25,10 @@ pub enum Need {
     UserNamespaces,
     /// The right to become another user.
     Root,
+    /// Slurm's daemons and commands with PMIx, and virtual nodes.
+    Slurm,
+    /// The freezer of cgroup v1, for `proctrack/cgroup`.
+    Freezer,
 }
 
 /// Requirement that this machine lacks.
@@ -55,6 +59,8 @@ impl Need {
             LazyLock::new(|| program("setcap", "apt-get install libcap2-bin"));
         static USER_NAMESPACES: LazyLock<Option<Missing>> = LazyLock::new(user_namespaces);
         static ROOT: LazyLock<Option<Missing>> = LazyLock::new(root);
+        static SLURM: LazyLock<Option<Missing>> = LazyLock::new(slurm);
+        static FREEZER: LazyLock<Option<Missing>> = LazyLock::new(freezer);
         let missing = match self {
             Need::Nodes => &NODES,
             Need::Tap => &TAP,
@@ -65,6 +71,8 @@ impl Need {
             Need::Setcap => &SETCAP,
             Need::UserNamespaces => &USER_NAMESPACES,
             Need::Root => &ROOT,
+            Need::Slurm => &SLURM,
+            Need::Freezer => &FREEZER,
         };
         (**missing).as_ref()
     }
@@ -145,6 +153,32 @@ fn user_namespaces() -> Option<Missing> {
 
 fn root() -> Option<Missing> {
     if rustix::process::geteuid().is_root() { None } else { missing("root", "run as root") }
+}
+
+fn slurm() -> Option<Missing> {
+    if let Some(missing) = Need::Nodes.missing() {
+        return Some(missing.clone());
+    }
+    // The daemons are in a directory that the PATH of a user may lack.
+    let has = |name: &str| find(name).is_some() || Path::new("/usr/sbin").join(name).is_file();
+    let programs = ["slurmctld", "slurmd", "srun", "scancel", "munged"];
+    // Slurm opens the file that has no version in its name.
+    let directories = ["/usr/lib/x86_64-linux-gnu", "/usr/lib/aarch64-linux-gnu", "/usr/lib64"];
+    let has_pmix = directories.iter().any(|path| Path::new(path).join("libpmix.so").exists());
+    if programs.into_iter().all(has) && has_pmix {
+        return None;
+    }
+    missing(
+        "Slurm with PMIx",
+        "apt-get install slurmctld slurmd slurm-client slurm-wlm-basic-plugins munge libpmix-dev",
+    )
+}
+
+fn freezer() -> Option<Missing> {
+    if Path::new("/sys/fs/cgroup/freezer/cgroup.procs").is_file() {
+        return None;
+    }
+    missing("the freezer of cgroup v1", "mount -t cgroup -o freezer none /sys/fs/cgroup/freezer")
 }
 
 fn chromium() -> Option<Missing> {

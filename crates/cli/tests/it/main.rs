@@ -3,6 +3,7 @@
 mod exec;
 mod goal_files;
 mod jobs;
+mod launchers;
 mod measure;
 mod name_server;
 mod nodes;

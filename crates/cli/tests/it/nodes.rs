@@ -1,7 +1,7 @@
 //! Jobs of real processes on several nodes, which are network namespaces, started by hydra, MPICH's
 //! `mpiexec`.
 
-mod harness;
+pub(crate) mod harness;
 mod rank;
 
 use harness::{Hydra, SIGN, Said, User};

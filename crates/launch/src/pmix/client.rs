@@ -115,13 +115,24 @@ impl Client {
 
 /// Opens the first usable library of these, and connects with the server of this process.
 fn connect(paths: &[PathBuf]) -> Result<(Library, Process), Error> {
+    let library = open(paths)?;
+    let process = library.init()?;
+    Ok((library, process))
+}
+
+/// Returns the path and the version of the first usable library of these.
+///
+/// # Errors
+/// If none can be opened, or none has a suitable version.
+pub fn usable(paths: &[PathBuf]) -> Result<String, Error> {
+    open(paths).map(|library| library.to_string())
+}
+
+fn open(paths: &[PathBuf]) -> Result<Library, Error> {
     let mut reasons = Vec::new();
     for path in paths {
         match Library::open(path) {
-            Ok(library) => {
-                let process = library.init()?;
-                return Ok((library, process));
-            }
+            Ok(library) => return Ok(library),
             Err(Error::NoLibrary { why }) => reasons.push(why),
             // The next one may be suitable.
             Err(error) if paths.len() > 1 => reasons.push(error.to_string()),

@@ -5,6 +5,7 @@
 use super::error::Error;
 use libloading::os::unix::{Library as SharedObject, RTLD_GLOBAL, RTLD_NOW, Symbol};
 use std::ffi::{CStr, CString, c_char, c_int, c_void};
+use std::fmt;
 use std::path::Path;
 use std::ptr;
 
@@ -86,6 +87,7 @@ type ErrorString = unsafe extern "C" fn(c_int) -> *const c_char;
 /// The functions of an open library. It stays open until the process ends, because it has threads.
 pub(super) struct Library {
     path: String,
+    version: String,
     init: Init,
     get: Get,
     put: Put,
@@ -93,6 +95,12 @@ pub(super) struct Library {
     fence: Fence,
     finalize: Finalize,
     error_string: ErrorString,
+}
+
+impl fmt::Display for Library {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(formatter, "{}: {}", self.path, self.version)
+    }
 }
 
 impl Library {
@@ -123,6 +131,7 @@ impl Library {
                 finalize: *function(library, &shown, "PMIx_Finalize")?,
                 error_string: *function(library, &shown, "PMIx_Error_string")?,
                 path: shown,
+                version,
             }
         };
         Ok(library)

@@ -257,7 +257,7 @@ impl Drop for Job<'_> {
 }
 
 /// The processes on the nodes of a testbed, which this test has started.
-fn processes(testbed: &VirtualNodes) -> Vec<i32> {
+pub(crate) fn processes(testbed: &VirtualNodes) -> Vec<i32> {
     let namespace = |path: &str| std::fs::metadata(path).map(|metadata| metadata.ino()).ok();
     let nodes: Vec<u64> =
         testbed.nodes().iter().filter_map(|node| namespace(&node.namespace())).collect();

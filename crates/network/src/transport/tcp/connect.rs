@@ -173,9 +173,17 @@ impl Mesh<'_> {
             format!(
                 "it has closed every connection for {seconds} s; does the job's node service listen there?"
             )
+        } else if node > self.node {
+            // It connects with this node, so the port that must be open is here.
+            format!(
+                "it has not connected with {} on this node within {seconds} s; does its node service run, and does this node's \
+                 firewall let the port through?",
+                self.listener.address
+            )
         } else {
             format!(
-                "no connection within {seconds} s; does the job's node service run there, and do firewalls let it through?"
+                "no connection within {seconds} s; does the job's node service run there, and does its firewall let the port \
+                 through?"
             )
         };
         self.unreachable(node, why)

@@ -1,0 +1,79 @@
+//! Ranks that cannot find each other: every rank that can speak reports the reason.
+
+use super::loops::{SECRET, finish, nodes, rank, start};
+use std::net::TcpListener;
+
+testing::tests![needs(Nodes):
+    ranks_that_are_not_started_are_named_by_the_others,
+    a_rank_without_the_secret_or_with_another_one_is_told_so,
+    a_port_in_use_is_named_by_rank_0,
+    a_rank_that_is_started_twice_is_refused,
+    a_network_that_drops_everything_is_reported_with_addresses_by_both_ends,
+];
+
+/// Two of four ranks.
+fn ranks_that_are_not_started_are_named_by_the_others() {
+    let testbed = nodes(2);
+    let ranks = [(0, 0), (2, 1)].map(|(number, node)| {
+        let mut command = rank(&testbed, (number, 4), node, "joins");
+        command.env("TRADEWIND_START_TIMEOUT", "1");
+        start(command)
+    });
+    for rank in ranks {
+        let (_, text) = finish(rank);
+        let expected = "ranks 1 and 3 did not connect to rank 0 at 10.84.0.1:29501 (MASTER_ADDR, MASTER_PORT + 1)";
+        assert!(text.contains(expected), "{text}");
+    }
+}
+
+fn a_rank_without_the_secret_or_with_another_one_is_told_so() {
+    let testbed = nodes(2);
+    let mut without = rank(&testbed, (1, 3), 1, "joins");
+    without.env_remove("TRADEWIND_SECRET");
+    let mut other = rank(&testbed, (2, 3), 1, "joins");
+    other.env("TRADEWIND_SECRET", "the secret of another test");
+    let mut first = rank(&testbed, (0, 3), 0, "joins");
+    first.env("TRADEWIND_START_TIMEOUT", "1");
+    let [first, without, other] = [first, without, other].map(start).map(|rank| finish(rank).1);
+    assert!(without.contains("set TRADEWIND_SECRET"), "{without}");
+    assert!(other.contains("rank 0 at 10.84.0.1:29501 has another secret"), "{other}");
+    assert!(first.contains("ranks 1 and 2 did not connect"), "{first}");
+    assert!(first.contains("another secret connected from 10.84.0.2"), "{first}");
+    assert!(!first.contains(SECRET) && !other.contains(SECRET));
+}
+
+fn a_port_in_use_is_named_by_rank_0() {
+    let testbed = nodes(1);
+    let node = &testbed.nodes()[0];
+    let held = node.run(|| TcpListener::bind((node.address(), 29501))).expect("a free port");
+    let (_, text) = finish(start(rank(&testbed, (0, 2), 0, "joins")));
+    assert!(text.contains("rank 0 cannot listen at 10.84.0.1:29501"), "{text}");
+    drop(held);
+}
+
+fn a_rank_that_is_started_twice_is_refused() {
+    let testbed = nodes(2);
+    let twice = [1, 1].map(|node| start(rank(&testbed, (1, 2), node, "collectives")));
+    let first = start(rank(&testbed, (0, 2), 0, "collectives"));
+    let ended: Vec<(bool, String)> = twice.into_iter().chain([first]).map(finish).collect();
+    let refused = |ended: &&(bool, String)| ended.1.contains("rank 1 has connected already");
+    let complete = |ended: &&(bool, String)| ended.1.contains("2 ranks on 2 nodes");
+    assert_eq!(ended.iter().filter(refused).count(), 1, "{ended:?}");
+    assert_eq!(ended.iter().filter(complete).count(), 2, "{ended:?}");
+}
+
+fn a_network_that_drops_everything_is_reported_with_addresses_by_both_ends() {
+    let testbed = nodes(2);
+    testbed.unplug(1).expect("a cable can be pulled");
+    let ranks = [0, 1].map(|number| {
+        let mut command = rank(&testbed, (number, 2), number as usize, "joins");
+        command.env("TRADEWIND_START_TIMEOUT", "1");
+        start(command)
+    });
+    let [first, second] = ranks.map(|rank| finish(rank).1);
+    assert!(first.contains("rank 1 did not connect to rank 0 at 10.84.0.1:29501"), "{first}");
+    assert!(second.contains("rank 1 cannot reach rank 0 at 10.84.0.1:29501"), "{second}");
+    for text in [first, second] {
+        assert!(text.contains("firewall"), "{text}");
+    }
+}
