@@ -251,6 +251,11 @@ impl Internode {
         }
     }
 
+    /// Returns true while the connections with other nodes are made.
+    pub(crate) fn is_connecting(&self) -> bool {
+        matches!(self.state, State::Connecting(..))
+    }
+
     /// Returns true if the agent still runs something for which other nodes may wait.
     pub(crate) fn is_busy(&self) -> bool {
         matches!(&self.state, State::Connected(_, agent) if !agent.has_ended())

@@ -298,11 +298,16 @@ pub(crate) fn serve(
     let deadline = started.checked_add(start_timeout);
     let mut is_closed = false;
     loop {
-        let waits_for_first = !is_closed && (!server.has_any() || !server.has_living());
+        // The ranks wait for the connections with other nodes, which have a time limit of their own.
+        let is_connecting = server.internode.is_connecting();
+        let waits_for_first =
+            !is_closed && !is_connecting && (!server.has_any() || !server.has_living());
         for event in server.events().wait(deadline.filter(|_| waits_for_first))? {
             server.handle(event, |_| None)?;
         }
-        let idle = !server.has_living() && started.elapsed() >= start_timeout;
+        let idle = !server.has_living()
+            && !server.internode.is_connecting()
+            && started.elapsed() >= start_timeout;
         if server.is_over() || idle {
             if !std::mem::replace(&mut is_closed, true) {
                 server.stop_admission();

@@ -9,6 +9,7 @@ testing::tests![needs(Nodes):
     a_port_in_use_is_named_by_rank_0,
     a_rank_that_is_started_twice_is_refused,
     a_network_that_drops_everything_is_reported_with_addresses_by_both_ends,
+    a_firewall_before_a_node_service_is_reported_with_its_port_by_both_ends,
 ];
 
 /// Two of four ranks.
@@ -73,6 +74,27 @@ fn a_network_that_drops_everything_is_reported_with_addresses_by_both_ends() {
     let [first, second] = ranks.map(|rank| finish(rank).1);
     assert!(first.contains("rank 1 did not connect to rank 0 at 10.84.0.1:29501"), "{first}");
     assert!(second.contains("rank 1 cannot reach rank 0 at 10.84.0.1:29501"), "{second}");
+    for text in [first, second] {
+        assert!(text.contains("firewall"), "{text}");
+    }
+}
+
+/// The ranks exchange their addresses, and the node services cannot connect.
+fn a_firewall_before_a_node_service_is_reported_with_its_port_by_both_ends() {
+    let testbed = nodes(2);
+    // What the services of node 0 answer is lost.
+    let rule = ["rule", "add", "ipproto", "tcp", "sport", "7000-7007", "blackhole"];
+    let added = testbed.nodes()[0].command("ip").args(rule).status().expect("ip is there");
+    assert!(added.success());
+    let ranks = [0, 1].map(|number| {
+        let mut command = rank(&testbed, (number, 2), number as usize, "joins");
+        command.env("TRADEWIND_START_TIMEOUT", "2").env("TRADEWIND_PORTS", "7000-7007");
+        start(command)
+    });
+    let [first, second] = ranks.map(|rank| finish(rank).1);
+    assert!(first.contains("node 1 (10.84.0.2:7000) is unreachable"), "{first}");
+    assert!(first.contains("it has not connected with 10.84.0.1:7000 on this node"), "{first}");
+    assert!(second.contains("node 0 (10.84.0.1:7000) is unreachable"), "{second}");
     for text in [first, second] {
         assert!(text.contains("firewall"), "{text}");
     }
