@@ -7,7 +7,7 @@
 //! endpoint of its node service ([`exchange`]).
 
 use crate::addresses::{self, Network};
-use crate::error::LaunchError;
+use crate::error::{LaunchError, system};
 use crate::key_values::KeyValueSpace;
 use crate::node_identity::NodeIdentity;
 use crate::secret::Secret;
@@ -62,7 +62,8 @@ pub fn place(
     space.put(&addresses_key(rank), &listed)?;
     let shared = space.secret();
     if rank == 0 && shared.is_none() {
-        space.put(SECRET, &Secret::random()?.to_hexadecimal())?;
+        let secret = Secret::random().map_err(system("get random bytes from the system"))?;
+        space.put(SECRET, &secret.to_hexadecimal())?;
     }
     space.fence()?;
     let secret = shared.map_or_else(|| published_secret(space), Ok)?;

@@ -5,7 +5,6 @@
 //! sockets. So each word is the SipHash-2-4 (Aumasson and Bernstein, 2012), under the secret, of
 //! its purpose. Any number of such words reveals nothing about the others or about the secret.
 
-use crate::error::{LaunchError, system};
 use siphasher::sip::SipHasher24;
 use std::fmt;
 use std::hash::Hasher;
@@ -47,10 +46,8 @@ impl Secret {
     ///
     /// # Errors
     /// If the system has no random bytes.
-    pub fn random() -> Result<Self, LaunchError> {
-        shm::random::bytes().map(Secret).map_err(|error| {
-            system("get random bytes from the system")(std::io::Error::other(error))
-        })
+    pub fn random() -> std::io::Result<Self> {
+        shm::random::bytes().map(Secret)
     }
 
     /// The secret of these bytes.

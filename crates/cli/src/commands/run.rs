@@ -8,7 +8,8 @@ use crate::failure::Failure;
 use crate::trace;
 use ::launch::environment::TRACE;
 use engine::node::EngineKind;
-use service::launcher::{Binding, LaunchOptions, Outcome, Output, launch};
+use service::launcher::{Binding, LaunchOptions, NodesOptions, Outcome, Output};
+use service::launcher::{launch, launch_on_nodes};
 use std::ffi::OsString;
 use std::path::PathBuf;
 use std::process::ExitCode;
@@ -32,7 +33,7 @@ pub(crate) struct Arguments {
     ranks: Option<u32>,
 
     #[command(flatten)]
-    reach: Reach,
+    reach: nodes::Reach,
 
     /// Engine that runs operations: peers (the rank that completes their last dependency) or caller (their owner,
     /// in its own calls).
@@ -70,31 +71,6 @@ pub(crate) struct Arguments {
     program: Vec<OsString>,
 }
 
-/// The nodes of a job.
-#[derive(Debug, clap::Args)]
-struct Reach {
-    /// Nodes on which the ranks run: `a,b:3` are --ppn ranks on a and 3 on b.
-    #[arg(long, value_name = "HOST,...", value_delimiter = ',', conflicts_with = "hostfile")]
-    nodes: Vec<String>,
-
-    /// File with the nodes, one a line: `host`, `host:3` or `host slots=3`.
-    #[arg(long, value_name = "FILE")]
-    hostfile: Option<PathBuf>,
-
-    /// Ranks on each node that has no number of its own [default: 1].
-    #[arg(long, value_name = "N", value_parser = values::ranks)]
-    ppn: Option<u32>,
-
-    /// Command that reaches a node: it gets the name of the node and a command line for a shell
-    /// there [default: ssh -x -T -o BatchMode=yes -o ConnectTimeout=30].
-    #[arg(long, value_name = "COMMAND")]
-    ssh: Option<String>,
-
-    /// Variable of the ranks on other nodes: NAME=VALUE, or NAME with the value that it has here.
-    #[arg(long, value_name = "NAME", value_delimiter = None)]
-    env: Vec<String>,
-}
-
 #[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
 enum Bind {
     /// A core for each rank.
@@ -104,11 +80,28 @@ enum Bind {
 }
 
 pub(crate) fn execute(arguments: Arguments) -> Result<ExitCode, Failure> {
-    if !arguments.reach.nodes.is_empty() || arguments.reach.hostfile.is_some() {
-        return nodes::execute(arguments);
-    }
-    let Arguments { ranks, engine, bind, map, prefix, timeout, grace, trace, program, reach: _ } =
+    let Arguments { ranks, reach, engine, bind, map, prefix, timeout, grace, trace, program } =
         arguments;
+    let (path, arguments) = program
+        .split_first()
+        .map_or((OsString::new(), &[][..]), |(path, rest)| (path.clone(), rest));
+    if reach.has_nodes() {
+        let (nodes, shell) = (reach.places(ranks)?, reach.shell());
+        let options = NodesOptions {
+            nodes: nodes.clone(),
+            shell,
+            command: nodes::command()?,
+            engine,
+            binds: bind.map(|bind| bind == Bind::Core),
+            prefix,
+            environment: reach.variables(),
+            grace,
+            limit: timeout,
+        };
+        let outcome = launch_on_nodes(&path, arguments, options)?;
+        nodes::report(&outcome, &nodes);
+        return Ok(ExitCode::from(outcome.exit_status()));
+    }
     // The command line has either ranks or nodes.
     let ranks = ranks.unwrap_or(1);
     let mut options = LaunchOptions::new(ranks, engine)?;
@@ -131,9 +124,6 @@ pub(crate) fn execute(arguments: Arguments) -> Result<ExitCode, Failure> {
     if let Some(parts) = &parts {
         options.environment.push((TRACE.into(), parts.path().into()));
     }
-    let (path, arguments) = program
-        .split_first()
-        .map_or((OsString::new(), &[][..]), |(path, rest)| (path.clone(), rest));
     let outcome = launch(&path, arguments, options)?;
     report(&outcome, timeout, grace);
     if let (Some(parts), Some(file)) = (parts, trace) {

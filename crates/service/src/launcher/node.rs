@@ -1,11 +1,12 @@
 //! The launcher of one node of a job on several nodes. The launcher of the job starts it, through
 //! ssh as a rule, and sends it orders.
 
+use super::binding::{Binding, cores};
 use super::children::{Children, RankProgram};
 use super::host::Host;
 use super::orders::{self, Order, Orders, Setup};
 use super::output::{Copier, Output};
-use super::{Binding, Launch, Outcome, cores};
+use super::supervision::{Launch, Outcome};
 use crate::error::{ServiceError, system};
 use crate::events::Events;
 use crate::limits::allow_open_files;
@@ -120,6 +121,7 @@ fn run(
     let orders = Orders::receive(input, &events)?;
     let grace = Duration::try_from_secs_f64(setup.grace_seconds).unwrap_or(Duration::ZERO);
     let host = Host::Elsewhere(events);
-    let launch = Launch::new(host, children, setup.first, grace, None);
-    Launch { orders: Some(orders), ..launch }.finish(copier)
+    let mut launch = Launch::new(host, children, setup.first, grace, None);
+    launch.orders = Some(orders);
+    launch.finish(copier)
 }

@@ -6,7 +6,7 @@ use super::node::ADDRESSES;
 use super::orders::{Controls, Order, Setup};
 use super::output::{Copier, Line, Output, Stream};
 use super::signals::Signals;
-use super::{Launch, Outcome};
+use super::supervision::{Launch, Outcome};
 use crate::error::{ServiceError, system};
 use crate::events::Events;
 use crate::limits::allow_open_files;
@@ -77,8 +77,9 @@ pub fn launch_on_nodes(
     let commands = nodes.iter().map(|node| remote(&shell, &node.host, &command));
     let (children, copier) = Children::start(commands, 0, &events, copier, Some(controls.clone()))?;
     controls.send_each(orders.into_iter().map(Order::Setup));
-    let launch = Launch::new(Host::Elsewhere(events), children, 0, grace, limit);
-    Launch { signals: Some(signals), ..launch }.finish(copier)
+    let mut launch = Launch::new(Host::Elsewhere(events), children, 0, grace, limit);
+    launch.signals = Some(signals);
+    launch.finish(copier)
 }
 
 /// Returns the first order of each node.

@@ -1,6 +1,6 @@
 //! The checks of one node.
 
-use super::{Finding, NodeReport, Weight};
+use super::report::{Finding, NodeReport, Weight};
 use launch::LaunchError;
 use launch::detect::{Launch, variables_seen};
 use launch::environment::{

@@ -1,6 +1,7 @@
 //! The reports of all nodes of a job.
 
-use super::{Finding, NodeReport, Report, Weight, checks};
+use super::checks;
+use super::report::{Finding, NodeReport, Report, Weight};
 use launch::LaunchError;
 use launch::detect::Launch;
 use tradewind::{Collective, Communicator, Error, Job};

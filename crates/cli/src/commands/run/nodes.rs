@@ -1,49 +1,80 @@
-//! `tradewind run` on several nodes.
+//! The options of `tradewind run` for several nodes.
 
-use super::{Arguments, Bind, hosts};
+use super::hosts;
+use crate::commands::values;
 use crate::failure::Failure;
 use engine::Exit;
 use launch::environment::{COMMAND, Environment, Lookup};
-use service::launcher::{NodeRanks, NodesOptions, Outcome, launch_on_nodes};
+use service::launcher::{NodeRanks, Outcome};
 use std::ffi::OsString;
 use std::path::PathBuf;
-use std::process::ExitCode;
 
 /// The command that reaches the nodes if the user names none: no terminal, no X11, no questions.
 const SSH: &str = "ssh -x -T -o BatchMode=yes -o ConnectTimeout=30";
 /// Exit status of ssh if it fails itself.
 const SSH_FAILED: i32 = 255;
 
-/// Runs the program on the nodes that the arguments name.
-pub(super) fn execute(arguments: Arguments) -> Result<ExitCode, Failure> {
-    let Arguments { ranks, engine, bind, prefix, timeout, grace, program, reach, .. } = arguments;
-    let nodes = match &reach.hostfile {
-        Some(file) => hosts::of_file(file, reach.ppn)?,
-        None => hosts::of_list(&reach.nodes, reach.ppn).map_err(Failure::Nodes)?,
-    };
-    let nodes = match ranks {
-        Some(ranks) => hosts::limited(nodes, ranks).map_err(Failure::Nodes)?,
-        None => nodes,
-    };
-    let shell = reach.ssh.as_deref().unwrap_or(SSH);
-    let own = std::env::current_exe().map_err(Failure::Output)?;
-    let options = NodesOptions {
-        nodes: nodes.clone(),
-        shell: shell.split_whitespace().map(OsString::from).collect(),
-        command: Environment.get(COMMAND).map_or(own, PathBuf::from),
-        engine,
-        binds: bind.map(|bind| bind == Bind::Core),
-        prefix,
-        environment: reach.env.iter().filter_map(|word| variable(word)).collect(),
-        grace,
-        limit: timeout,
-    };
-    let (path, arguments) = program
-        .split_first()
-        .map_or((OsString::new(), &[][..]), |(path, rest)| (path.clone(), rest));
-    let outcome = launch_on_nodes(&path, arguments, options)?;
-    report(&outcome, &nodes);
-    Ok(ExitCode::from(outcome.exit_status()))
+/// The nodes of a job.
+#[derive(Debug, clap::Args)]
+pub(crate) struct Reach {
+    /// Nodes on which the ranks run: `a,b:3` are --ppn ranks on a and 3 on b.
+    #[arg(long, value_name = "HOST,...", value_delimiter = ',', conflicts_with = "hostfile")]
+    nodes: Vec<String>,
+
+    /// File with the nodes, one a line: `host`, `host:3` or `host slots=3`.
+    #[arg(long, value_name = "FILE")]
+    hostfile: Option<PathBuf>,
+
+    /// Ranks on each node that has no number of its own [default: 1].
+    #[arg(long, value_name = "N", value_parser = values::ranks)]
+    ppn: Option<u32>,
+
+    /// Command that reaches a node: it gets the name of the node and a command line for a shell
+    /// there [default: ssh -x -T -o BatchMode=yes -o ConnectTimeout=30].
+    #[arg(long, value_name = "COMMAND")]
+    ssh: Option<String>,
+
+    /// Variable of the ranks on other nodes: NAME=VALUE, or NAME with the value that it has here.
+    #[arg(long, value_name = "NAME", value_delimiter = None)]
+    env: Vec<String>,
+}
+
+impl Reach {
+    /// Returns true if the command line names nodes.
+    pub(super) fn has_nodes(&self) -> bool {
+        !self.nodes.is_empty() || self.hostfile.is_some()
+    }
+
+    /// Returns the nodes with their ranks, `ranks` altogether if that is present.
+    pub(super) fn places(&self, ranks: Option<u32>) -> Result<Vec<NodeRanks>, Failure> {
+        let nodes = match &self.hostfile {
+            Some(file) => hosts::of_file(file, self.ppn)?,
+            None => hosts::of_list(&self.nodes, self.ppn).map_err(Failure::Nodes)?,
+        };
+        match ranks {
+            Some(ranks) => hosts::limited(nodes, ranks).map_err(Failure::Nodes),
+            None => Ok(nodes),
+        }
+    }
+
+    /// Returns the command that reaches the nodes.
+    pub(super) fn shell(&self) -> Vec<OsString> {
+        self.ssh.as_deref().unwrap_or(SSH).split_whitespace().map(OsString::from).collect()
+    }
+
+    /// Returns the variables of the ranks.
+    pub(super) fn variables(&self) -> Vec<(OsString, OsString)> {
+        self.env.iter().filter_map(|word| variable(word)).collect()
+    }
+}
+
+/// Returns the path of the `tradewind` command on the nodes: that of this one, unless the user names
+/// another.
+pub(super) fn command() -> Result<PathBuf, Failure> {
+    match Environment.get(COMMAND) {
+        Some(path) => Ok(path.into()),
+        None => Ok(std::env::current_exe().map_err(Failure::Output)?),
+    }
 }
 
 /// Parses `NAME=VALUE`, or takes the value of `NAME` in this process's environment.
@@ -55,7 +86,7 @@ fn variable(word: &str) -> Option<(OsString, OsString)> {
 }
 
 /// Reports nodes that could not be reached or were ended. The nodes themselves report their ranks.
-fn report(outcome: &Outcome, nodes: &[NodeRanks]) {
+pub(super) fn report(outcome: &Outcome, nodes: &[NodeRanks]) {
     let name = |node: u32| nodes.get(node as usize).map_or("", |node| node.host.as_str());
     match outcome.failed {
         Some((node, Exit::Exited(SSH_FAILED))) => eprintln!(
