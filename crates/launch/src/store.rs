@@ -13,6 +13,7 @@
 mod client;
 mod error;
 mod messages;
+mod peer;
 mod server;
 mod shared_secret;
 

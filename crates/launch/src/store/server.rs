@@ -1,19 +1,20 @@
 //! The process that holds the values: a thread with one loop over all connections.
 
 use super::error::{Error, system};
-use super::messages::{self, Frame, HELLO_BYTES, LENGTH_BYTES, LONGEST_FRAME, PROOF_BYTES, Values};
+use super::messages::{self, Frame, HELLO_BYTES, PROOF_BYTES, Values};
+use super::peer::{Peer, Stage};
 use super::shared_secret::{Handshake, Nonce, SharedSecret, Side};
 use rustix::event::{EventfdFlags, PollFd, PollFlags, Timespec, eventfd, poll};
 use std::collections::BTreeSet;
-use std::io::{ErrorKind, Read, Write};
-use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, TcpListener, TcpStream};
+use std::io::ErrorKind;
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, TcpListener};
 use std::os::fd::OwnedFd;
 use std::sync::Arc;
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
-/// Largest number of connections without a proof. The oldest one is closed for the next, and its
-/// rank connects again.
+/// Largest number of connections without a proof, besides one of each rank. The oldest one is closed
+/// for the next; a rank connects again.
 const MAX_UNPROVEN: usize = 128;
 /// Time for the last messages to the ranks after a failure.
 const LAST_WORDS: Duration = Duration::from_secs(2);
@@ -155,28 +156,6 @@ fn listen(host: &str, port: u16) -> std::io::Result<TcpListener> {
     }
 }
 
-/// A connection.
-struct Peer {
-    socket: TcpStream,
-    address: SocketAddr,
-    stage: Stage,
-    received: Vec<u8>,
-    unsent: Vec<u8>,
-    is_closed: bool,
-}
-
-#[derive(Clone, Copy)]
-enum Stage {
-    /// Nothing has arrived.
-    Connected,
-    /// The answer has been sent.
-    Answered(Handshake),
-    /// The other end has proven that it is this rank.
-    Rank(u32),
-    /// The connection ends when everything has been sent.
-    Ending,
-}
-
 /// A rank, as far as it has come.
 #[derive(Debug, Default)]
 struct RankState {
@@ -271,19 +250,14 @@ impl Space {
             // Latency of the handshake; without it the exchange only takes longer.
             let _ = socket.set_nodelay(true);
             let unproven = |peer: &Peer| !matches!(peer.stage, Stage::Rank(_));
-            if self.peers.iter().filter(|peer| unproven(peer)).count() >= MAX_UNPROVEN
+            let most = MAX_UNPROVEN + self.ranks.len();
+            if self.peers.iter().filter(|peer| unproven(peer)).count() >= most
                 && let Some(oldest) = self.peers.iter().position(unproven)
             {
                 self.peers.remove(oldest);
             }
-            self.peers.push(Peer {
-                socket,
-                address: SocketAddr::new(address.ip().to_canonical(), address.port()),
-                stage: Stage::Connected,
-                received: Vec::new(),
-                unsent: Vec::new(),
-                is_closed: false,
-            });
+            let ip = address.ip().to_canonical();
+            self.peers.push(Peer::new(socket, SocketAddr::new(ip, address.port())));
         }
     }
 
@@ -463,62 +437,6 @@ fn list(ranks: &[u32]) -> String {
         (Some((last, [])), 0) => format!("rank {last}"),
         (Some((last, others)), 0) => format!("ranks {} and {last}", others.join(", ")),
         (_, more) => format!("ranks {} and {more} others", shown.join(", ")),
-    }
-}
-
-impl Peer {
-    /// Reads what has arrived, as far as the next message may extend: a stranger cannot make the
-    /// server keep more than a hello or a proof.
-    fn receive(&mut self) {
-        let mut buffer = [0; 16 << 10];
-        while !self.is_closed {
-            let longest = match self.stage {
-                Stage::Connected => HELLO_BYTES,
-                Stage::Answered(_) => PROOF_BYTES,
-                Stage::Rank(_) => LENGTH_BYTES + LONGEST_FRAME,
-                Stage::Ending => {
-                    self.received.clear();
-                    buffer.len()
-                }
-            };
-            let wanted = longest.saturating_sub(self.received.len()).min(buffer.len());
-            if wanted == 0 {
-                return;
-            }
-            match self.socket.read(&mut buffer[..wanted]) {
-                Ok(0) => self.is_closed = true,
-                Ok(count) => self.received.extend_from_slice(&buffer[..count]),
-                Err(error) if error.kind() == ErrorKind::WouldBlock => return,
-                Err(error) if error.kind() == ErrorKind::Interrupted => {}
-                Err(_) => self.is_closed = true,
-            }
-        }
-    }
-
-    fn take(&mut self, bytes: usize) -> Option<Vec<u8>> {
-        (self.received.len() >= bytes).then(|| self.received.drain(..bytes).collect())
-    }
-
-    /// Takes the contents of the next frame. One that is too long closes the connection.
-    fn take_frame(&mut self) -> Option<Vec<u8>> {
-        let length = u32::from_le_bytes(*self.received.first_chunk::<LENGTH_BYTES>()?) as usize;
-        if length > LONGEST_FRAME {
-            self.is_closed = true;
-            return None;
-        }
-        let whole = self.take(LENGTH_BYTES + length)?;
-        Some(whole[LENGTH_BYTES..].to_vec())
-    }
-
-    fn send_unsent(&mut self) {
-        while !self.unsent.is_empty() && !self.is_closed {
-            match self.socket.write(&self.unsent) {
-                Ok(count) => drop(self.unsent.drain(..count)),
-                Err(error) if error.kind() == ErrorKind::WouldBlock => return,
-                Err(error) if error.kind() == ErrorKind::Interrupted => {}
-                Err(_) => self.is_closed = true,
-            }
-        }
     }
 }
 
