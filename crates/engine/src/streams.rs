@@ -10,9 +10,9 @@
 //! | word | written by | read by |
 //! |---|---|---|
 //! | tag of a piece | the sender, after the piece | the receiver, until it is the tag of the expected piece |
-//! | number of taken positions | the receiver | the sender, when the ring may be full or a message is lent |
-//! | outcome of a lent message | the receiver, before the number | the sender, after the number |
-//! | joined position, address of the receiver's buffer | the receiver | the sender, while a message is lent |
+//! | number of taken positions | the receiver | the sender, when the ring may be full or a message is offered |
+//! | outcome of an offered message | the receiver, before the number | the sender, after the number |
+//! | joined position, address of the receiver's buffer | the receiver | the sender, while a message is offered |
 //! | claimed and completed parts | both | both |
 //!
 //! A tag consists of the piece's position, which always increases, and a digest of the call, so a

@@ -361,7 +361,7 @@ fn a_ring_of_pieces_gives_every_piece_once_and_never_overwrites_one_that_is_read
             ring.data[place].set(position as u32 + 1);
             words::publish(&ring.stamps[place], position, (position / 2) as u32);
         }
-        // A sender that has lent its memory writes to it again when all pieces are taken.
+        // A sender that has offered its memory writes to it again when all pieces are taken.
         while !words::are_taken(&ring.taken, PIECES) {
             thread::yield_now();
         }

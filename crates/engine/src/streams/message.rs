@@ -1,19 +1,19 @@
 //! The messages of a transfer: bytes to send, and destinations of bytes to receive.
 
-use super::ring::LentMessage;
+use super::ring::RemoteBuffer;
 use crate::error::Error;
 use goal::arithmetic::{self, Arithmetic, ArithmeticError, DataType};
 use shm::process_memory::{AccessFailure, read_guarded};
 use smallvec::SmallVec;
 
-/// Length of the pieces in which a lent message is read. Between them a rank serves the other ranks.
-const LENT_PIECE: usize = 1 << 20;
+/// Length of the pieces in which an offered message is read. Between them a rank serves the other ranks.
+const READ_PIECE: usize = 1 << 20;
 
 /// Length of the pieces of an operand of a reduction: a piece is still in the second-level cache when
 /// it is combined.
-const LENT_OPERAND_PIECE: usize = 64 << 10;
+const OPERAND_PIECE: usize = 64 << 10;
 
-/// Length from which the sender of a lent message takes part in the copy, unless it has a message
+/// Length from which the sender of an offered message takes part in the copy, unless it has a message
 /// to copy itself.
 const JOINT_FROM: usize = 64 << 10;
 
@@ -58,9 +58,9 @@ impl Messages<'_> {
     }
 
     /// Returns the number of bytes that other ranks are to read from this rank's memory.
-    pub(super) fn lent_bytes(&self) -> u64 {
-        let lent = self.sendings.iter().filter(|sending| sending.is_lent);
-        lent.map(|sending| sending.bytes.len() as u64).sum()
+    pub(super) fn offered_bytes(&self) -> u64 {
+        let offered = self.sendings.iter().filter(|sending| sending.is_offered);
+        offered.map(|sending| sending.bytes.len() as u64).sum()
     }
 
     /// Returns whether a message to or from a rank is unfinished.
@@ -83,11 +83,11 @@ pub(super) struct Sending<'a> {
     pub(super) is_operand: bool,
     pub(super) done: usize,
     pub(super) finished: bool,
-    /// The message is lent, and the receiver has not taken it.
-    pub(super) is_lent: bool,
-    /// The message is lent, and all parts that both ends copy are claimed.
+    /// The message is offered, and the receiver has not taken it.
+    pub(super) is_offered: bool,
+    /// The message is offered, and all parts that both ends copy are claimed.
     pub(super) is_claimed: bool,
-    /// The message has been lent in vain.
+    /// The message has been offered in vain.
     pub(super) must_write: bool,
 }
 
@@ -102,16 +102,16 @@ impl<'a> Sending<'a> {
             is_operand: false,
             done: 0,
             finished: false,
-            is_lent: false,
+            is_offered: false,
             is_claimed: false,
             must_write: false,
         }
     }
 
-    /// Returns whether the message is lent, if it is at least `least` bytes long and the receiver
-    /// reads lent memory.
-    pub(super) fn is_loan(&self, mutual: u64, least: u64) -> bool {
-        // A reduction reads a lent message piece by piece, by a system call each, and the sender
+    /// Returns whether the message is offered, if it is at least `least` bytes long and the receiver
+    /// reads the memory of this process.
+    pub(super) fn is_single_copy(&self, mutual: u64, least: u64) -> bool {
+        // A reduction reads an offered message piece by piece, by a system call each, and the sender
         // idles. It wins only while the pieces of a ring would not yet overlap well.
         const LONGEST_OPERAND: usize = 64 << 10;
         const LONGEST_MUTUAL_OPERAND: usize = 256 << 10;
@@ -144,7 +144,7 @@ pub(super) struct Receiving<'a> {
     pub(super) tag: u64,
     pub(super) done: usize,
     pub(super) finished: bool,
-    /// The message is lent, and its sender takes part in the copy.
+    /// The message is offered, and its sender takes part in the copy.
     pub(super) is_joined: bool,
 }
 
@@ -213,26 +213,26 @@ impl ReceiveSink<'_> {
     /// Reads the next piece of a message that lies in the private memory of another process, from
     /// byte `at` on. Returns its length, or `None` if the message is not there any more, and writes
     /// `failure` if the reduction fails.
-    pub(super) fn read_lent(
+    pub(super) fn read_offered(
         &mut self,
         at: usize,
-        (process, lent): (u32, LentMessage),
+        (process, offered): (u32, RemoteBuffer),
         bounce: &mut Vec<u8>,
         failure: &mut Option<ArithmeticError>,
     ) -> Result<Option<usize>, AccessFailure> {
         let rest = self.length() - at;
-        let address = lent.address.wrapping_add(at as u64);
+        let address = offered.address.wrapping_add(at as u64);
         match self {
             ReceiveSink::Discard(_) => Ok(Some(rest)),
             ReceiveSink::Copy(into) => {
-                let length = rest.min(LENT_PIECE);
+                let length = rest.min(READ_PIECE);
                 let piece = &mut into[at..at + length];
-                Ok(read_guarded(process, address, piece, lent.guard)?.then_some(length))
+                Ok(read_guarded(process, address, piece, offered.guard)?.then_some(length))
             }
             ReceiveSink::Fold { .. } => {
-                let length = rest.min(LENT_OPERAND_PIECE);
+                let length = rest.min(OPERAND_PIECE);
                 bounce.resize(length, 0);
-                if !read_guarded(process, address, bounce, lent.guard)? {
+                if !read_guarded(process, address, bounce, offered.guard)? {
                     return Ok(None);
                 }
                 if let Err(arithmetic) = self.accept(at, bounce) {

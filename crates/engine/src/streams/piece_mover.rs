@@ -1,6 +1,6 @@
 //! Movement of the pieces of a transfer between the caller's memory and the rings.
 //!
-//! A long message may be lent instead of written: the ring then carries its address, and the
+//! A long message may be offered instead of written: the ring then carries its address, and the
 //! receiver reads the sender's memory itself, by one system call. The sender keeps the bytes as they
 //! are until the receiver has taken the position. A sender that leaves early changes its guard
 //! before its caller has the memory back, and the receiver reads the guard after the bytes: it never
@@ -8,7 +8,7 @@
 //! writes the message to the ring after all.
 
 use super::message::{Messages, ReceiveSink, Receiving, Sending};
-use super::ring::{LentMessage, LoanOutcome, LoanState, StreamedMessage};
+use super::ring::{OfferOutcome, OfferState, RemoteBuffer, StreamedMessage};
 use super::ring_set::RingSet;
 use super::words::PieceState;
 use crate::context::Context;
@@ -31,7 +31,7 @@ enum JointRead {
     /// This rank has joined, or copied a part.
     Part,
     /// No rank accesses the message any more.
-    Over(LoanOutcome),
+    Over(OfferOutcome),
 }
 
 /// Returns the digest in the tags of this call's pieces. It differs between repetitions of a call.
@@ -71,10 +71,10 @@ pub(super) struct PieceMover<'s> {
     call_tag: u32,
     /// See [`Messages::mutual`].
     mutual: u64,
-    /// Length from which messages are lent.
-    lent_from: u64,
-    /// Number of messages that are lent and have not been taken.
-    loans: u32,
+    /// Length from which messages are offered.
+    single_copy_from: u64,
+    /// Number of messages that are offered and have not been taken.
+    offers: u32,
     /// Ranks that may write into this rank's memory, with the lengths of their messages.
     joined: SmallVec<[(u32, u64); 2]>,
     /// Pieces have moved since the last notification of sleepers.
@@ -88,7 +88,7 @@ impl<'s> PieceMover<'s> {
         call: Signature,
         mutual: u64,
     ) -> Self {
-        let lent_from = context.member.node().single_copy();
+        let single_copy_from = context.member.node().single_copy();
         let call_tag = call_tag(sequence, call);
         PieceMover {
             context,
@@ -97,8 +97,8 @@ impl<'s> PieceMover<'s> {
             call,
             call_tag,
             mutual,
-            lent_from,
-            loans: 0,
+            single_copy_from,
+            offers: 0,
             joined: SmallVec::new(),
             must_notify: false,
         }
@@ -129,30 +129,30 @@ impl<'s> PieceMover<'s> {
     #[inline]
     fn send_piece(&mut self, sending: &mut Sending<'_>) -> Outcome<bool> {
         let Some(ring) = &mut self.rings.out[sending.to as usize] else { return Ok(false) };
-        if sending.is_lent {
-            let state = ring.loan_state();
-            if state == LoanState::Pending {
+        if sending.is_offered {
+            let state = ring.offer_state();
+            if state == OfferState::Pending {
                 return Ok(self.write_part(sending));
             }
-            self.loans -= 1;
-            sending.is_lent = false;
-            sending.finished = state == LoanState::Over(LoanOutcome::Read);
+            self.offers -= 1;
+            sending.is_offered = false;
+            sending.finished = state == OfferState::Over(OfferOutcome::Read);
             // Not this message again, and none if the kernel refuses access.
             sending.must_write = !sending.finished;
-            ring.lends &= state != LoanState::Over(LoanOutcome::Refused);
+            ring.takes_offers &= state != OfferState::Over(OfferOutcome::Refused);
             return Ok(true);
         }
         let bytes = sending.bytes.len() as u64;
         let message = StreamedMessage::new(bytes, sending.behind, sending.tag);
-        if ring.lends && sending.is_loan(self.mutual, self.lent_from) {
+        if ring.takes_offers && sending.is_single_copy(self.mutual, self.single_copy_from) {
             if !ring.is_writable(0) {
                 return Ok(false);
             }
             let address = sending.bytes.as_ptr() as u64;
             let guard = self.rings.guard.published();
-            ring.lend(LentMessage { address, guard }, message, self.call_tag);
-            self.loans += 1;
-            sending.is_lent = true;
+            ring.offer(RemoteBuffer { address, guard }, message, self.call_tag);
+            self.offers += 1;
+            sending.is_offered = true;
             return Ok(true);
         }
         let piece = sending.next_piece(self.mutual, ring.longest_piece());
@@ -165,7 +165,7 @@ impl<'s> PieceMover<'s> {
         Ok(true)
     }
 
-    /// Writes a part of a lent message into the receiver's memory, if it has joined and not all
+    /// Writes a part of an offered message into the receiver's memory, if it has joined and not all
     /// parts are claimed.
     fn write_part(&mut self, sending: &mut Sending<'_>) -> bool {
         let Some(ring) = &self.rings.out[sending.to as usize] else { return false };
@@ -238,8 +238,8 @@ impl<'s> PieceMover<'s> {
             receiving.sink = ReceiveSink::Discard(found.bytes as usize);
             failure.get_or_insert_with(|| error.into());
         }
-        if let Some(lent) = ring.lent() {
-            return Ok(self.read_lent(receiving, lent, failure));
+        if let Some(offered) = ring.offered() {
+            return Ok(self.read_offered(receiving, offered, failure));
         }
         // Both ends cut the message by the same rule, so the piece has this length.
         let length = receiving.next_piece(self.mutual, ring.longest_piece());
@@ -257,25 +257,25 @@ impl<'s> PieceMover<'s> {
         Ok(true)
     }
 
-    /// Reads a piece of a lent message, or refuses the message. Returns whether anything has changed.
-    fn read_lent(
+    /// Reads a piece of an offered message, or refuses the message. Returns whether anything has changed.
+    fn read_offered(
         &mut self,
         receiving: &mut Receiving<'_>,
-        lent: LentMessage,
+        offered: RemoteBuffer,
         failure: &mut Option<Box<Error>>,
     ) -> bool {
         let is_mutual = self.mutual >> receiving.from & 1 != 0;
         let outcome = if !is_mutual && receiving.sink.joint_target().is_some() {
-            match self.read_joint(receiving, lent) {
+            match self.read_joint(receiving, offered) {
                 JointRead::Nothing => return false,
                 JointRead::Part => return true,
                 JointRead::Over(outcome) => outcome,
             }
         } else {
-            let source = (self.context.process_of(receiving.from), lent);
+            let source = (self.context.process_of(receiving.from), offered);
             let mut arithmetic = None;
             let bounce = &mut self.rings.bounce;
-            let read = receiving.sink.read_lent(receiving.done, source, bounce, &mut arithmetic);
+            let read = receiving.sink.read_offered(receiving.done, source, bounce, &mut arithmetic);
             if let Some(arithmetic) = arithmetic {
                 let rank = self.context.rank;
                 failure.get_or_insert_with(|| Error::of_reduction(arithmetic, rank).into());
@@ -286,29 +286,31 @@ impl<'s> PieceMover<'s> {
                     if receiving.done < receiving.sink.length() {
                         return true;
                     }
-                    LoanOutcome::Read
+                    OfferOutcome::Read
                 }
-                Ok(None) => LoanOutcome::NotThere,
-                Err(AccessFailure::Forbidden(_) | AccessFailure::NoProcess) => LoanOutcome::Refused,
-                Err(_) => LoanOutcome::NotThere,
+                Ok(None) => OfferOutcome::NotThere,
+                Err(AccessFailure::Forbidden(_) | AccessFailure::NoProcess) => {
+                    OfferOutcome::Refused
+                }
+                Err(_) => OfferOutcome::NotThere,
             }
         };
-        receiving.finished = outcome == LoanOutcome::Read;
+        receiving.finished = outcome == OfferOutcome::Read;
         if !receiving.finished {
             receiving.done = 0;
         }
         // A sender that has ended or left early sends nothing more, and the wait for its next piece
         // reports that. All other senders write the message to the ring.
         if let Some(ring) = &mut self.rings.from[receiving.from as usize] {
-            ring.pass_lent(outcome);
+            ring.pass_offered(outcome);
         }
         // The sender waits for this, and may sleep.
         self.must_notify = true;
         true
     }
 
-    /// Reads a part of a lent message whose sender writes parts as well.
-    fn read_joint(&mut self, receiving: &mut Receiving<'_>, lent: LentMessage) -> JointRead {
+    /// Reads a part of an offered message that its sender copies parts of as well.
+    fn read_joint(&mut self, receiving: &mut Receiving<'_>, offered: RemoteBuffer) -> JointRead {
         let from = receiving.from;
         let process = self.context.process_of(from);
         let target = receiving.sink.joint_target();
@@ -319,21 +321,21 @@ impl<'s> PieceMover<'s> {
             // Recorded before the sender may write: see `settle`.
             self.joined.push((from, bytes));
             let guard = self.rings.guard.published();
-            ring.join(LentMessage { address: into.as_mut_ptr() as u64, guard });
+            ring.join(RemoteBuffer { address: into.as_mut_ptr() as u64, guard });
             self.must_notify = true;
             return JointRead::Part;
         }
         if let Some(part) = ring.parts().claim(bytes) {
             let into = &mut into[part.start as usize..part.end as usize];
-            let address = lent.address.wrapping_add(part.start);
-            let read = read_guarded(process, address, into, lent.guard);
+            let address = offered.address.wrapping_add(part.start);
+            let read = read_guarded(process, address, into, offered.guard);
             ring.parts().complete(read.unwrap_or(false));
             return JointRead::Part;
         }
         let Some(is_copied) = ring.parts().outcome(bytes) else { return JointRead::Nothing };
         receiving.is_joined = false;
         self.joined.retain(|(joined, _)| *joined != from);
-        JointRead::Over(if is_copied { LoanOutcome::Read } else { LoanOutcome::Refused })
+        JointRead::Over(if is_copied { OfferOutcome::Read } else { OfferOutcome::Refused })
     }
 
     /// Waits until no sender writes into this rank's memory any more.
@@ -393,11 +395,11 @@ impl<'s> PieceMover<'s> {
 
     fn can_send(&mut self, sending: &Sending<'_>) -> bool {
         let Some(ring) = &mut self.rings.out[sending.to as usize] else { return false };
-        if sending.is_lent {
+        if sending.is_offered {
             let can_write = !sending.is_claimed && ring.joined_target().is_some();
-            return can_write || ring.loan_state() != LoanState::Pending;
+            return can_write || ring.offer_state() != OfferState::Pending;
         }
-        if ring.lends && sending.is_loan(self.mutual, self.lent_from) {
+        if ring.takes_offers && sending.is_single_copy(self.mutual, self.single_copy_from) {
             return ring.is_writable(0);
         }
         ring.is_writable(sending.next_piece(self.mutual, ring.longest_piece()).len())
@@ -427,7 +429,7 @@ impl<'s> PieceMover<'s> {
 impl Drop for PieceMover<'_> {
     fn drop(&mut self) {
         // Also while the thread panics: the caller gets its memory back.
-        if self.loans > 0 {
+        if self.offers > 0 {
             self.rings.guard.withdraw();
         }
         if !self.joined.is_empty() {

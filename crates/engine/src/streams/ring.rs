@@ -13,11 +13,11 @@ shm::shared_lines! {
     /// Number of positions that the receiver has taken in all.
     struct TakenLine {
         taken: AtomicU64,
-        /// Outcome of the last lent message, a [`LoanOutcome`]. Published by `taken`.
-        loan: AtomicU64,
+        /// Outcome of the last offered message, a [`OfferOutcome`]. Published by `taken`.
+        outcome: AtomicU64,
     }
 
-    /// A lent message that both ends copy.
+    /// An offered message that both ends copy.
     struct JointLine {
         parts: PartClaims,
         /// Position behind the message that the receiver has joined. Publishes `target`.
@@ -34,7 +34,7 @@ shm::shared_lines! {
         message: AtomicU64,
         /// Tag of its message.
         message_tag: AtomicU64,
-        /// The piece itself, if it is this short: it arrives with its tag. Of a lent message, the
+        /// The piece itself, if it is this short: it arrives with its tag. Of an offered message, the
         /// address, and address and value of the guard.
         short: [AtomicU64; SHORT_WORDS],
     }
@@ -77,19 +77,19 @@ impl StreamedMessage {
 /// Number of low bits of a message's word that hold its length; the number behind is above them.
 const BYTES_BITS: u32 = 48;
 
-/// The bit of a message's word that marks a lent message. No address space has as many bytes.
-const LENT: u64 = 1 << (BYTES_BITS - 1);
+/// The bit of a message's word that marks an offered message. No address space has as many bytes.
+const OFFERED: u64 = 1 << (BYTES_BITS - 1);
 
 /// A message in the private memory of its sender, or the memory of its receiver.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct LentMessage {
+pub(super) struct RemoteBuffer {
     /// Address of the bytes in their process.
     pub(super) address: u64,
-    /// The process's guard, and its value while the memory is lent.
+    /// The process's guard, and its value while the memory is offered.
     pub(super) guard: GuardValue,
 }
 
-impl LentMessage {
+impl RemoteBuffer {
     /// Writes the words. The caller publishes them.
     fn store(self, words: &[AtomicU64]) {
         let own = [self.address, self.guard.address, self.guard.generation];
@@ -100,25 +100,25 @@ impl LentMessage {
     fn load(words: &[AtomicU64]) -> Self {
         let word = |number: usize| words.get(number).map_or(0, |word| word.load(Ordering::Relaxed));
         let guard = GuardValue { address: word(1), generation: word(2) };
-        LentMessage { address: word(0), guard }
+        RemoteBuffer { address: word(0), guard }
     }
 }
 
-/// State of a lent message, for its sender.
+/// State of an offered message, for its sender.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum LoanState {
+pub(super) enum OfferState {
     /// The receiver has not read it.
     Pending,
     /// The receiver has passed it.
-    Over(LoanOutcome),
+    Over(OfferOutcome),
 }
 
-/// Outcome of a lent message, for its receiver.
+/// Outcome of an offered message, for its receiver.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum LoanOutcome {
+pub(super) enum OfferOutcome {
     /// It has been read.
     Read = 0,
-    /// It is not, or not readable, where the sender has lent it.
+    /// It is not, or not readable, where the sender has offered it.
     NotThere = 1,
     /// The kernel refuses access to the sender's memory.
     Refused = 2,
@@ -140,7 +140,7 @@ pub(super) struct PieceRing {
     /// read only when it is reached.
     writable_until: u64,
     /// The receiver has not refused to read the sender's private memory. For the sender.
-    pub(super) lends: bool,
+    pub(super) takes_offers: bool,
 }
 
 impl PieceRing {
@@ -162,7 +162,7 @@ impl PieceRing {
             next: 0,
             index: 0,
             writable_until: count,
-            lends: true,
+            takes_offers: true,
         })
     }
 
@@ -248,69 +248,69 @@ impl PieceRing {
         Ok(())
     }
 
-    /// Lends a whole message, which takes one position. [`is_writable`](Self::is_writable) has
+    /// Offers a whole message, which takes one position. [`is_writable`](Self::is_writable) has
     /// returned true for a length of 0.
-    pub(super) fn lend(&mut self, lent: LentMessage, message: StreamedMessage, call: u32) {
-        // The receiver has taken the message that was lent before, so no rank uses the claims.
+    pub(super) fn offer(&mut self, offered: RemoteBuffer, message: StreamedMessage, call: u32) {
+        // The receiver has taken the message that was offered before, so no rank uses the claims.
         self.joint.parts.reset();
         let line = self.next_piece().0;
         // Relaxed: `publish` releases all words, and the bytes of the message with them.
-        lent.store(&line.short);
-        let word = message.behind << BYTES_BITS | LENT | message.bytes;
+        offered.store(&line.short);
+        let word = message.behind << BYTES_BITS | OFFERED | message.bytes;
         line.message.store(word, Ordering::Relaxed);
         line.message_tag.store(message.tag, Ordering::Relaxed);
         words::publish(&line.tag, self.next, call);
         self.advance(0);
     }
 
-    /// Returns the state of the message that was lent last. No other piece follows it until the
+    /// Returns the state of the message that was offered last. No other piece follows it until the
     /// receiver has taken it. For the sender.
-    pub(super) fn loan_state(&self) -> LoanState {
+    pub(super) fn offer_state(&self) -> OfferState {
         if !words::are_taken(&self.taken.taken, self.next) {
-            return LoanState::Pending;
+            return OfferState::Pending;
         }
         // Relaxed: the number of taken positions has published it.
-        LoanState::Over(match self.taken.loan.load(Ordering::Relaxed) {
-            0 => LoanOutcome::Read,
-            1 => LoanOutcome::NotThere,
-            _ => LoanOutcome::Refused,
+        OfferState::Over(match self.taken.outcome.load(Ordering::Relaxed) {
+            0 => OfferOutcome::Read,
+            1 => OfferOutcome::NotThere,
+            _ => OfferOutcome::Refused,
         })
     }
 
     /// Returns the receiver's buffer, if the receiver has joined the copy of the message that was
-    /// lent last. For the sender.
-    pub(super) fn joined_target(&self) -> Option<LentMessage> {
+    /// offered last. For the sender.
+    pub(super) fn joined_target(&self) -> Option<RemoteBuffer> {
         // Acquire: pairs with the Release in `join`. Relaxed: `joined` publishes the target.
         let is_joined = self.joint.joined.load(Ordering::Acquire) == self.next;
-        is_joined.then(|| LentMessage::load(&self.joint.target))
+        is_joined.then(|| RemoteBuffer::load(&self.joint.target))
     }
 
-    /// Lets the sender take part in the copy of the next message, which is lent, to this buffer. For
+    /// Lets the sender take part in the copy of the next message, which is offered, to this buffer. For
     /// the receiver.
-    pub(super) fn join(&self, target: LentMessage) {
+    pub(super) fn join(&self, target: RemoteBuffer) {
         // `joined` publishes it.
         target.store(&self.joint.target);
         // Release: pairs with the Acquire in `joined_target`.
         self.joint.joined.store(self.behind(0), Ordering::Release);
     }
 
-    /// Returns the parts of a lent message that both ends copy.
+    /// Returns the parts of an offered message that both ends copy.
     pub(super) fn parts(&self) -> &PartClaims {
         &self.joint.parts
     }
 
-    /// Returns the next message, which is present, if it is lent. For the receiver.
-    pub(super) fn lent(&self) -> Option<LentMessage> {
+    /// Returns the next message, which is present, if it is offered. For the receiver.
+    pub(super) fn offered(&self) -> Option<RemoteBuffer> {
         let line = self.next_piece().0;
         // Relaxed: `poll` has acquired the line.
-        let is_lent = line.message.load(Ordering::Relaxed) & LENT != 0;
-        is_lent.then(|| LentMessage::load(&line.short))
+        let is_offered = line.message.load(Ordering::Relaxed) & OFFERED != 0;
+        is_offered.then(|| RemoteBuffer::load(&line.short))
     }
 
-    /// Passes the next message, which is lent.
-    pub(super) fn pass_lent(&mut self, outcome: LoanOutcome) {
+    /// Passes the next message, which is offered.
+    pub(super) fn pass_offered(&mut self, outcome: OfferOutcome) {
         // Relaxed: the number of taken positions publishes it.
-        self.taken.loan.store(outcome as u64, Ordering::Relaxed);
+        self.taken.outcome.store(outcome as u64, Ordering::Relaxed);
         self.advance(0);
         words::release(&self.taken.taken, self.next);
     }
@@ -326,7 +326,7 @@ impl PieceRing {
         let line = self.next_piece().0;
         let word = line.message.load(Ordering::Relaxed);
         let tag = line.message_tag.load(Ordering::Relaxed);
-        StreamedMessage { bytes: word & (LENT - 1), behind: word >> BYTES_BITS, tag }
+        StreamedMessage { bytes: word & (OFFERED - 1), behind: word >> BYTES_BITS, tag }
     }
 
     /// Reads the next piece, which is present, and frees its positions.

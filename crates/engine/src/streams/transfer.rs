@@ -150,7 +150,7 @@ fn wait(messages: &Messages<'_>, mover: &mut PieceMover<'_>) -> Outcome {
         }
         context.check_liveness(sequence, call, |rank| !messages.awaits(rank))
     };
-    let spin_policy = context.member.node().spin_policy().during_copy(messages.lent_bytes());
+    let spin_policy = context.member.node().spin_policy().during_copy(messages.offered_bytes());
     let mover = RefCell::new(mover);
     let is_met = || mover.borrow_mut().can_move(messages);
     let can_move = SleepersCondition { word: &context.sleepers.word, is_met };
