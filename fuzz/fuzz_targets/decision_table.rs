@@ -5,22 +5,25 @@ mod changes;
 
 use changes::changed;
 use libfuzzer_sys::fuzz_target;
-use models::costs::Costs;
 use models::machine::Fingerprint;
 use collectives::Collective;
 use models::parameters::Parameters;
-use models::decision::{DecisionTable, Grid, Query, decide};
-use models::costs::CostModel;
+use models::decision::{CallForm, DecisionTable, Grid, Query, decide};
+use models::machine::PairClass;
+use models::machine_file::{Engine, Machine};
+use models::prediction::Models;
 use std::path::Path;
 use std::sync::LazyLock;
 
 /// The content of a sound file.
 static SOUND: LazyLock<Vec<u8>> = LazyLock::new(|| {
     let parameters = Parameters::linear(10.0, (1.0, 0.0), (1.0, 0.0), (2.0, 0.25)).expect("valid");
-    let costs = Costs::of_messages(parameters);
-    let prices = CostModel { inside: &costs, between: Some(&costs), available: &|_, _, _| true };
+    let mut machine = Machine::new(Fingerprint::default());
+    for (engine, class) in [(Engine::Peers, PairClass::SameSocket), (Engine::Agent, PairClass::OtherNode)] {
+        machine.engine_mut(engine).classes.insert(class, parameters.clone());
+    }
     let grid = Grid::usual(vec![8], vec![2, 8], 1 << 16);
-    DecisionTable::build(prices, &grid, Fingerprint::default()).to_bytes().expect("can be written")
+    DecisionTable::build(&Models::of(&machine), &grid, Fingerprint::default()).to_bytes().expect("can be written")
 });
 
 fuzz_target!(|bytes: &[u8]| {
@@ -40,7 +43,7 @@ fn use_table(bytes: &[u8]) {
     assert!(table.gaps().iter().all(|gap| !gap.to_string().is_empty()));
     for operation in Collective::ALL {
         for (ranks, ranks_per_node, bytes) in [(8, 8, 0), (8, 2, 1000), (1, 1, u64::MAX)] {
-            let decision = decide(Some(&table), &Query { operation: *operation, ranks, ranks_per_node, bytes });
+            let decision = decide(Some(&table), &Query { operation: *operation, form: CallForm::Blocking, ranks, ranks_per_node, bytes });
             assert!(operation.algorithms().contains(&decision.plan.algorithm) && !decision.to_string().is_empty());
         }
     }

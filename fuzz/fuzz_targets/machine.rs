@@ -6,8 +6,9 @@ mod changes;
 use changes::changed;
 use libfuzzer_sys::fuzz_target;
 use models::machine::Fingerprint;
-use models::machine_file::Machine;
-use models::formulas::join::JoinCosts;
+use models::costs::{FlatCosts, FlatPoint};
+use models::decision::CallForm;
+use models::machine_file::{Engine, Machine};
 use collectives::{Choice, Collective};
 use models::machine::PairClass;
 use models::parameters::Parameters;
@@ -18,8 +19,9 @@ use std::sync::LazyLock;
 static SOUND: LazyLock<Vec<u8>> = LazyLock::new(|| {
     let mut machine = Machine::new(Fingerprint::default());
     let parameters = Parameters::linear(0.25, (0.125, 0.0), (0.125, 0.0), (0.5, 0.25)).expect("valid");
-    machine.classes.insert(PairClass::SameSocket, parameters);
-    machine.joins.insert(Collective::Bcast, JoinCosts { fixed: 0.5, per_rank: 0.25, per_byte: 0.5 });
+    machine.engine_mut(Engine::Peers).classes.insert(PairClass::SameSocket, parameters);
+    let flat = FlatCosts::new(vec![FlatPoint { ranks: 2, bytes: 8, microseconds: 0.5 }]).expect("a time");
+    machine.flat.entry(CallForm::Blocking).or_default().insert(Collective::Bcast, flat);
     machine.to_bytes().expect("can be written")
 });
 
@@ -37,8 +39,9 @@ fn use_machine(bytes: &[u8]) {
     };
     let written = machine.to_bytes().expect("what was read can be written");
     assert_eq!(Machine::from_bytes(path, &written).expect("what was written can be read"), machine);
-    for class in PairClass::ALL {
-        let Some(costs) = machine.costs(*class) else { continue };
+    let engines = machine.engines.keys().flat_map(|engine| PairClass::ALL.iter().map(move |class| (*engine, *class)));
+    for (engine, class) in engines {
+        let Some(costs) = machine.costs(engine, CallForm::Blocking, class) else { continue };
         for operation in Collective::ALL {
             for algorithm in operation.algorithms() {
                 let time = costs.predict(*operation, &Choice::of(*algorithm), 5, 1000);

@@ -10,6 +10,7 @@ mod man;
 mod measure;
 mod node;
 mod overlap;
+mod predict;
 mod rank;
 mod report;
 mod run;
@@ -39,6 +40,7 @@ pub(crate) enum Command {
     Measure(measure::Arguments),
     Report(report::Arguments),
     Tune(tune::Arguments),
+    Predict(predict::Arguments),
     Schedule(schedule::Arguments),
     Exec(exec::Arguments),
     Kernel(kernel::Arguments),
@@ -75,6 +77,7 @@ impl Command {
             Command::Overlap(arguments) => overlap::execute(&arguments, format),
             Command::Measure(arguments) => measure::execute(arguments, format),
             Command::Tune(arguments) => tune::execute(&arguments, format),
+            Command::Predict(arguments) => predict::execute(&arguments, format),
             Command::Report(arguments) => report::execute(&arguments, format),
             Command::Rank(arguments) => rank::execute(&arguments),
             Command::Schedule(arguments) => schedule::execute(&arguments, format),

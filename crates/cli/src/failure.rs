@@ -63,6 +63,14 @@ pub(crate) enum Failure {
     /// There is nowhere to keep a decision table.
     #[error("there is no place for the decision table: name a file with --out, or set HOME")]
     NoPlace,
+    /// There are no parameters of this machine.
+    #[error(
+        "no parameters of this machine are there: name a file with --machine, or measure with `tradewind tune`"
+    )]
+    NoMachine,
+    /// A machine's file lacks the parameters for a call.
+    #[error("{}: has no parameters for a {query}: measure them with `tradewind measure plogp`", .path.display())]
+    NoParameters { path: PathBuf, query: String },
     /// A part with other settings exists.
     #[error(
         "{file} was measured with another setting ({differences}) and is left as it is: --again measures it anew, --out \
@@ -78,6 +86,21 @@ pub(crate) enum Failure {
     /// A rank of a job that this command has started for itself cannot go on.
     #[error(transparent)]
     Rank(#[from] tradewind::Error),
+    /// A measurement between nodes in a job on one node.
+    #[error(
+        "all ranks of this job are on one node: messages between nodes need ranks on several, and those of one node are \
+         measured without a launcher"
+    )]
+    OneNode,
+    /// Hydra, which starts ranks on nodes that are made here, cannot be run.
+    #[error(
+        "cannot run mpiexec.hydra, which starts the ranks on the nodes: {0}; install mpich, or start the ranks with a \
+         launcher: mpiexec -n 2 -hosts A,B tradewind measure plogp"
+    )]
+    Hydra(std::io::Error),
+    /// The ranks of a measurement between nodes have failed.
+    #[error("the ranks on the nodes have failed (status {0}); what they said stands above")]
+    RanksOnNodes(i32),
     /// Nodes for a measurement cannot be made.
     #[error("cannot make nodes on this machine: {0}")]
     VirtualNodes(#[from] virtual_nodes::Error),

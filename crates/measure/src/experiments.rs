@@ -16,6 +16,7 @@ pub mod pingpong;
 pub mod placement;
 pub mod plogp;
 pub mod queues;
+mod sharing;
 
 use crate::harness::{Experiment, Setting};
 
@@ -25,6 +26,7 @@ pub type BuildExperiment = fn(&Setting) -> Experiment;
 /// All experiments by name, in the order in which `tradewind measure all` runs them.
 pub const EXPERIMENTS: &[(&str, BuildExperiment)] = &[
     ("plogp", plogp::experiment),
+    ("progress", plogp::progress),
     ("memory", memory::experiment),
     ("pingpong", pingpong::experiment),
     ("barrier", barrier::experiment),

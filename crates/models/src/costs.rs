@@ -1,8 +1,12 @@
 //! All that is needed to predict any algorithm on one level of a machine, and the predictions.
 
 mod candidates;
+mod flat;
 mod level;
 pub mod segment;
+mod sharing;
 
 pub use candidates::CostModel;
-pub use level::{Candidate, Costs};
+pub use flat::{FlatCosts, FlatError, FlatPoint};
+pub use level::{Candidate, Costs, StartCosts};
+pub use sharing::Sharing;

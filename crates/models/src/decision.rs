@@ -9,11 +9,13 @@
 mod build;
 mod decide;
 mod lookup;
+mod refine;
 pub mod rules;
 mod table;
 
-pub use crate::query::Query;
+pub use crate::query::{CallForm, Query, private_bytes};
 pub use build::Grid;
 pub use decide::{Decision, Origin, Reason, decide};
 pub use lookup::MatchedRow;
-pub use table::{DecisionTable, Gap, Range, Row, RunnerUp, TableError};
+pub use refine::Measured;
+pub use table::{DecisionTable, Evidence, Gap, Range, Row, RunnerUp, TableError, Times};

@@ -23,13 +23,13 @@ impl FileKind {
     /// Measurements of a machine: [`Machine`](crate::machine_file::Machine).
     pub const MACHINE: FileKind = FileKind {
         name: "tradewind machine",
-        version: 2,
+        version: 3,
         remedy: "measure this machine with `tradewind measure plogp`",
     };
     /// Choices of algorithms: [`DecisionTable`](crate::decision::DecisionTable).
     pub const DECISION_TABLE: FileKind = FileKind {
         name: "tradewind decision table",
-        version: 2,
+        version: 3,
         remedy: "write a new one with `tradewind tune`, without which the built-in table is used",
     };
 }
@@ -62,7 +62,7 @@ pub enum FileError {
         line: usize,
         /// Column, from 1.
         column: usize,
-        /// The way to the field, such as `content.classes.same-socket`; empty if there is none.
+        /// The way to the field, such as `content.engines.peers`; empty if there is none.
         field: String,
         /// The problem.
         what: String,

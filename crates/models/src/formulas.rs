@@ -42,7 +42,6 @@
 //! | barrier | flat, tree | derived | as their two parts |
 //! | reduce | rabenseifner | derived | as its two parts |
 //! | allgather, allreduce, reduce_scatter | gather-bcast, reduce-bcast, reduce-then-scatter | derived | as their two parts |
-//! | several | join | fitted, see [`join`](mod@join) | – |
 //!
 //! The tables' names for the sizes: m bytes, s bytes a segment, k = ⌈m/s⌉ segments (the last may be
 //! shorter and is reckoned as a whole one).
@@ -58,7 +57,6 @@ pub mod barrier;
 pub mod bcast;
 pub mod gather;
 mod halving;
-pub mod join;
 pub mod reduce;
 pub mod reduce_scatter;
 mod ring;

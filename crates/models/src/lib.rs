@@ -11,8 +11,9 @@
 //! | [`parameters`] | latency L, overheads os(m) and or(m), gap g(m): measured at some sizes, linear between them; one set for each class of pairs |
 //! | [`formulas`] | one function for each formula, with its source; its page has the table of all of them |
 //! | [`costs`] | the costs of one level of a machine; predicts every algorithm, with its best segment size or degree |
+//! | [`prediction`] | every plan of a call on every engine of a measured machine, with its predicted time |
 //! | [`simulation`] | a collective simulated by processes that execute each other's operations and share cores |
-//! | [`fit`] | lines, broken lines, contention ratio and joins fitted to measurements, with their uncertainty |
+//! | [`fit`] | lines, broken lines and contention ratio fitted to measurements, with their uncertainty |
 //! | [`decision`] | decision tables, built-in rules, decisions and their reasons |
 //! | [`machine_file`] | `machine.json`, and the difference of two such files |
 //! | [`file`](mod@file) | versioned files, validated when read, replaced atomically when written |
@@ -23,23 +24,7 @@
 //! lengths and of barriers are those of Bokhari: "Communication Overhead on the Intel Paragon, IBM
 //! SP2 & Meiko CS-2", ICASE Interim Report 28, 1995.
 //!
-//! ```
-//! use collectives::{Algorithm, Collective};
-//! use models::costs::{CostModel, Costs};
-//! use models::decision::Query;
-//! use models::parameters::Parameters;
-//!
-//! // A gigabit Ethernet, about: 50 µs, and 8 ns a byte.
-//! let costs = Costs::of_messages(Parameters::linear(50.0, (3.0, 0.001), (4.0, 0.001), (10.0, 0.008))?);
-//! let model = CostModel { inside: &costs, between: None, available: &|_, _, _| true };
-//! let best = |bytes| {
-//!     let query = Query { operation: Collective::Bcast, ranks: 16, ranks_per_node: 16, bytes };
-//!     model.candidates(&query)[0].plan.algorithm
-//! };
-//! assert_eq!(best(1), Algorithm::Dary);
-//! assert_eq!(best(16 << 20), Algorithm::TwoTree);
-//! # Ok::<(), models::parameters::ParametersError>(())
-//! ```
+//! [`Models`](prediction::Models) predicts calls, and has an example.
 #![forbid(unsafe_code)]
 
 pub mod costs;
@@ -50,6 +35,7 @@ pub mod formulas;
 pub mod machine;
 pub mod machine_file;
 pub mod parameters;
+pub mod prediction;
 mod query;
 pub mod simulation;
 pub mod statistics;

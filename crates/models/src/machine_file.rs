@@ -4,4 +4,4 @@ mod agreement;
 mod contents;
 
 pub use agreement::{Agreement, Apart};
-pub use contents::{Machine, Noise, Peers, Samples, SizeSamples, StartCosts};
+pub use contents::{Engine, EngineCosts, Machine, Noise, Samples, SizeSamples};

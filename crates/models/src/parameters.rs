@@ -9,4 +9,5 @@ mod classes;
 mod plogp;
 
 pub use classes::Classes;
+pub(crate) use plogp::LONGEST;
 pub use plogp::{Parameters, ParametersError, Point};

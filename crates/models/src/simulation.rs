@@ -25,6 +25,7 @@
 
 mod bounds;
 pub mod fit;
+pub mod linked;
 mod play;
 mod program;
 

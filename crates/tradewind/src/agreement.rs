@@ -1,6 +1,5 @@
 //! Small allgathers by which ranks agree on something before a collective starts.
 
-use crate::call_form::CallForm;
 use crate::communicator::Communicator;
 use crate::error::Result;
 use crate::internode::group::InternodeGroup;
@@ -12,6 +11,9 @@ use collectives::{Algorithm, Tuning};
 use engine::signature::{CallKind, Signature};
 use goal::compile::compile;
 use goal::graph::Graph;
+use models::decision::CallForm;
+use models::machine_file::Engine;
+use network::backend::Backend;
 use std::sync::Arc;
 
 /// Number of words that a rank contributes to one allgather, as within a node.
@@ -84,6 +86,7 @@ impl Communicator {
             algorithm: "allgather of words",
             tuning: Tuning::default(),
             ranks_per_node: None,
+            engine: None,
             arguments: 0,
             sizes: Vec::new(),
         };
@@ -105,10 +108,14 @@ impl Communicator {
         internode: &Arc<InternodeGroup>,
         graph: &Graph,
         call: Signature,
+        engine: Option<Engine>,
     ) -> Result<Arc<InternodeSchedule>> {
         let schedule = compile(graph)?;
         let backends = &internode.job().backends;
-        for backend in &backends.special {
+        let is_wanted = |backend: &&Arc<dyn Backend>| {
+            engine.is_none_or(|engine| engine.name() == backend.name())
+        };
+        for backend in backends.special.iter().filter(is_wanted) {
             let accepted = InternodeSchedule::register(internode, backend, &schedule, call);
             let own = u64::from(accepted.is_ok());
             let call = Signature { kind: CallKind::Link, ..call };

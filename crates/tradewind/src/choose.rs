@@ -1,6 +1,5 @@
 //! The choice of algorithms on a communicator.
 
-use crate::call_form::CallForm;
 use crate::communicator::Communicator;
 use crate::error::Result;
 use crate::reduction::FoldOrder;
@@ -10,6 +9,7 @@ use crate::selection::explanation::Explanation;
 use crate::selection::selector::Selector;
 use collectives::{Algorithm, Collective, CollectiveError, UnknownName};
 use engine::node::EngineKind;
+use models::decision::CallForm;
 
 /// # Algorithms
 impl Communicator {
@@ -18,6 +18,7 @@ impl Communicator {
     #[inline]
     pub(crate) fn choose(
         &self,
+        form: CallForm,
         collective: Collective,
         bytes: u64,
         order: FoldOrder,
@@ -25,13 +26,13 @@ impl Communicator {
         // A small join takes no longer than a few of these choices, so it is found by one
         // comparison with a threshold that the rules computed beforehand.
         match self.chosen().get(collective) {
-            None if bytes < self.rules().joins_below(collective) => {
-                SelectedAlgorithm::join(collective, ChoiceReason::Open)
+            None if bytes < self.rules().joins_below(form, collective) => {
+                SelectedAlgorithm::join(form, collective, ChoiceReason::Open)
             }
             Some(Algorithm::Join) if self.rules().joins_directly() => {
-                SelectedAlgorithm::join(collective, ChoiceReason::Forced)
+                SelectedAlgorithm::join(form, collective, ChoiceReason::Forced)
             }
-            _ => self.choose_and_log(collective, bytes, order),
+            _ => self.choose_and_log(form, collective, bytes, order),
         }
     }
 
@@ -44,10 +45,10 @@ impl Communicator {
         form: CallForm,
     ) -> SelectedAlgorithm {
         if self.joins_unknown_sizes(form) {
-            return SelectedAlgorithm::join(collective, ChoiceReason::Open);
+            return SelectedAlgorithm::join(form, collective, ChoiceReason::Open);
         }
         // The selection must be the same on all ranks, and no rank knows the total size.
-        self.choose(collective, 0, FoldOrder::Any)
+        self.choose(form, collective, 0, FoldOrder::Any)
     }
 
     /// Returns whether a collective with block sizes that not all ranks know is a join because its
@@ -79,25 +80,31 @@ impl Communicator {
     #[cold]
     fn choose_and_log(
         &self,
+        form: CallForm,
         collective: Collective,
         bytes: u64,
         order: FoldOrder,
     ) -> SelectedAlgorithm {
-        let selected = self.selector().select(collective, bytes, order);
+        let selected = self.selector().select(form, collective, bytes, order);
         if self.rank() == 0 {
             self.rules().log_decision(&selected, bytes);
         }
         selected
     }
 
-    /// Explains which algorithm runs a collective of `bytes` bytes, as [`Collective`] counts them,
-    /// and why; the same on all ranks. [`Request::explain`](crate::Request::explain) explains a
-    /// started collective.
+    /// Explains which algorithm runs a blocking collective of `bytes` bytes, as [`Collective`] counts
+    /// them, and why; the same on all ranks. [`Request::explain`](crate::Request::explain) explains
+    /// a started collective, and [`explain_form`](Self::explain_form) any form.
     ///
     /// If the variable `TRADEWIND_EXPLAIN` is 1, the first rank prints each new decision on standard
     /// error.
     pub fn explain(&self, operation: Collective, bytes: u64) -> Explanation {
-        self.selector().explain(operation, bytes)
+        self.explain_form(CallForm::Blocking, operation, bytes)
+    }
+
+    /// As [`explain`](Self::explain), for calls of this form.
+    pub fn explain_form(&self, form: CallForm, operation: Collective, bytes: u64) -> Explanation {
+        self.selector().explain(form, operation, bytes)
     }
 
     /// The selector of this communicator's algorithms.

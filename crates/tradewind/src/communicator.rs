@@ -14,6 +14,7 @@ use engine::communicator::Communicator as NodeCommunicator;
 use engine::signature::Signature;
 use goal::compile::compile;
 use goal::graph::Graph;
+use models::machine_file::Engine;
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -177,10 +178,10 @@ impl Communicator {
         key: LinkKey,
         build: impl Fn(u32) -> Result<Graph>,
     ) -> Result<ExecutionPath> {
-        let call = key.call;
+        let (call, engine) = (key.call, key.engine);
         self.cached_path(key, || {
             if self.internode().is_some() {
-                return self.link(&build(self.rank())?, call);
+                return self.link(&build(self.rank())?, call, engine);
             }
             let compiled = |rank| Ok(compile(&build(rank)?)?);
             let schedules = (0..self.size()).map(compiled).collect::<Result<Vec<_>>>()?;
@@ -195,8 +196,8 @@ impl Communicator {
         key: LinkKey,
         build: impl FnOnce() -> Result<Graph>,
     ) -> Result<ExecutionPath> {
-        let call = key.call;
-        self.cached_path(key, || self.link(&build()?, call))
+        let (call, engine) = (key.call, key.engine);
+        self.cached_path(key, || self.link(&build()?, call, engine))
     }
 
     /// The cached path with this key; `make` makes it if there is none.
@@ -221,12 +222,18 @@ impl Communicator {
     }
 
     /// Compiles a graph and links it with those of the other ranks; between nodes it registers the
-    /// graph with a backend.
-    pub(crate) fn link(&self, graph: &Graph, call: Signature) -> Result<ExecutionPath> {
+    /// graph with a backend: that of the engine, or the preferred one that accepts it.
+    pub(crate) fn link(
+        &self,
+        graph: &Graph,
+        call: Signature,
+        engine: Option<Engine>,
+    ) -> Result<ExecutionPath> {
         match self.internode() {
             None => Ok(ExecutionPath::Linked(self.group().link(&compile(graph)?, call)?)),
             Some(internode) => {
-                Ok(ExecutionPath::Internode(self.register_graph(internode, graph, call)?))
+                let registered = self.register_graph(internode, graph, call, engine)?;
+                Ok(ExecutionPath::Internode(registered))
             }
         }
     }

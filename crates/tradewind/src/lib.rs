@@ -59,7 +59,6 @@
 
 mod agreement;
 mod buffers;
-mod call_form;
 mod choose;
 mod collective;
 mod communicator;
@@ -98,6 +97,7 @@ pub use goal::check::Problem;
 pub use goal::compile::CompileError;
 pub use goal::graph;
 pub use job::{Job, local, local_nodes, local_with};
+pub use models::decision::CallForm;
 pub use neighbors::Neighbors;
 pub use persistent::Persistent;
 pub use plan::{NoBuffers, OneBuffer, TwoBuffers};

@@ -2,6 +2,7 @@
 
 use collectives::Tuning;
 use engine::signature::Signature;
+use models::machine_file::Engine;
 use std::num::NonZeroU32;
 
 /// Key of a cached schedule: two calls with equal keys run the same one.
@@ -11,6 +12,8 @@ pub(crate) struct LinkKey {
     pub(crate) algorithm: &'static str,
     pub(crate) tuning: Tuning,
     pub(crate) ranks_per_node: Option<NonZeroU32>,
+    /// The engine between nodes; `None` for the preferred one that accepts the graph.
+    pub(crate) engine: Option<Engine>,
     /// Operation and type, root, or number of a topology.
     pub(crate) arguments: u64,
     /// Sizes of blocks that are not all equal; the same on all ranks.

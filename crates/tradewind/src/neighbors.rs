@@ -4,7 +4,6 @@ mod paths;
 mod topology;
 
 use crate::buffers::{Input, Output};
-use crate::call_form::CallForm;
 use crate::communicator::Communicator;
 use crate::error::{Result, argument};
 use crate::persistent::Persistent;
@@ -14,6 +13,7 @@ use crate::shape::bytes_of;
 use bytemuck::Pod;
 use collectives::neighbor::Neighborhood;
 use engine::signature::CallKind;
+use models::decision::CallForm;
 
 use topology::{SharedTopology, gather_neighborhoods, needs_all_edges};
 

@@ -1,6 +1,5 @@
 //! The execution path of a collective: flat or linked on one node, or on a backend between nodes.
 
-use crate::call_form::CallForm;
 use crate::error::Result;
 use crate::internode::request::InternodeRequest;
 use crate::internode::schedule::InternodeSchedule;
@@ -10,6 +9,7 @@ use engine::argument::Argument;
 use engine::communicator::Communicator as NodeCommunicator;
 use engine::flat::FlatCollective;
 use engine::signature::Signature;
+use models::decision::CallForm;
 use std::sync::Arc;
 use std::time::Duration;
 

@@ -6,7 +6,6 @@
 //! takes: [`NoBuffers`], [`OneBuffer`] or [`TwoBuffers`].
 
 use crate::buffers::{Input, Output};
-use crate::call_form::CallForm;
 use crate::communicator::Communicator;
 use crate::error::{Error, Result, argument};
 use crate::internode::request::run_lent;
@@ -24,6 +23,7 @@ use engine::signature::Signature;
 use engine::streams::BlockingInput;
 use goal::arithmetic::{Arithmetic, DataType};
 use goal::graph::Graph;
+use models::decision::CallForm;
 use shm::loan::{LentBytes, Loan, lend};
 use std::marker::PhantomData;
 use std::num::NonZeroU32;

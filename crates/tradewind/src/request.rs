@@ -9,6 +9,7 @@ use crate::selection::explanation::{Explanation, Reason};
 use crate::selection::selector::Selector;
 use collectives::{Algorithm, Collective};
 use engine::signature::CallKind;
+use models::decision::CallForm;
 use std::ops::Range;
 use std::time::Duration;
 
@@ -206,7 +207,7 @@ impl<'a, B: Send + 'static> Request<'a, B> {
             _ if folded => (transport_of_fold(operation), bytes),
             _ => (operation, bytes),
         };
-        let mut explanation = self.selector.explain(operation, bytes);
+        let mut explanation = self.selector.explain(CallForm::Nonblocking, operation, bytes);
         if self.started.is_flat() && explanation.algorithm != Algorithm::Join {
             explanation.replace_by_join(match call.kind {
                 CallKind::Alltoallv | CallKind::Gatherv | CallKind::Scatterv => {

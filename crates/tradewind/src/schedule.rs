@@ -1,7 +1,6 @@
 //! User-defined collectives: one graph a rank, compiled and linked once, run many times.
 
 use crate::buffers::SharedBuffer;
-use crate::call_form::CallForm;
 use crate::communicator::Communicator;
 use crate::error::Result;
 use crate::error::argument;
@@ -11,6 +10,7 @@ use bytemuck::Pod;
 use engine::argument::Argument;
 use engine::signature::{CallKind, Signature};
 use goal::graph::Graph;
+use models::decision::CallForm;
 use smallvec::SmallVec;
 
 /// A linked user-defined schedule; made by [`Communicator::compile`].
@@ -62,7 +62,7 @@ impl Communicator {
         if graph.ranks() != self.size() {
             return at("the graph's number of ranks", graph.ranks(), self.size());
         }
-        let path = self.link(graph, Signature::new(CallKind::Schedule, 0, 0))?;
+        let path = self.link(graph, Signature::new(CallKind::Schedule, 0, 0), None)?;
         Ok(Schedule { communicator: self.clone(), path })
     }
 }
@@ -74,11 +74,39 @@ impl Schedule {
     /// # Errors
     /// Fails if the number of buffers or a length differs from the declaration.
     pub fn run<'a>(&self, buffers: Buffers<'a>) -> Result<Request<'a, Vec<SharedBuffer<u8>>>> {
+        self.start(CallForm::Nonblocking, buffers)
+    }
+
+    /// Runs the schedule in blocking form with these buffers, and waits; returns the buffers of the
+    /// segment. Between nodes a run may execute inside the ranks' calls, so all ranks
+    /// use the same form.
+    ///
+    /// # Errors
+    /// As [`run`](Self::run), and fails if a rank is gone.
+    pub fn call(&self, buffers: Buffers<'_>) -> Result<Vec<SharedBuffer<u8>>> {
+        self.start(CallForm::Blocking, buffers)?.wait()
+    }
+
+    /// Name of the engine that runs calls of a form: `peers` or `caller` on one node, else a backend
+    /// between nodes.
+    pub fn engine(&self, form: CallForm) -> &'static str {
+        match &self.path {
+            ExecutionPath::Internode(schedule) => schedule.backend_name(form),
+            ExecutionPath::Flat(_) | ExecutionPath::Linked(_) => {
+                self.communicator.group().engine().name()
+            }
+        }
+    }
+
+    fn start<'a>(
+        &self,
+        form: CallForm,
+        buffers: Buffers<'a>,
+    ) -> Result<Request<'a, Vec<SharedBuffer<u8>>>> {
         let between_nodes = self.path.is_internode();
         let argument = if between_nodes { Entry::contents } else { Entry::argument };
         let arguments: SmallVec<[Argument<'_>; 4]> = buffers.entries.iter().map(argument).collect();
-        let pending =
-            self.path.start(self.communicator.group(), CallForm::Nonblocking, &arguments)?;
+        let pending = self.path.start(self.communicator.group(), form, &arguments)?;
         drop(arguments);
         let mut outputs = Vec::new();
         let mut kept = Vec::new();

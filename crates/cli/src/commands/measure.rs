@@ -1,5 +1,6 @@
 //! `tradewind measure`: experiments on what communication on this machine costs.
 
+mod nodes;
 mod placement;
 pub(crate) mod queues;
 pub(crate) mod suite;
@@ -26,8 +27,10 @@ enum ExperimentCommand {
     /// Everything, one experiment after the other; about ten minutes on two cores, with --quick
     /// about one.
     All(suite::Arguments),
-    /// The parameters of pLogP for every class of pairs, into machine.json; about half a minute.
-    Plogp(suite::Arguments),
+    Plogp(nodes::Arguments),
+    /// Flat collectives and cooperative progress on one node, into machine.json: what the models of
+    /// collectives there need; about fifteen seconds.
+    Progress(suite::Arguments),
     /// Copies of memory against size and alignment.
     Memory(suite::Arguments),
     /// Time against message length, by exchange and by ping-pong, the receive posted beforehand or
@@ -57,7 +60,8 @@ pub(crate) fn execute(arguments: Arguments, format: Format) -> Result<ExitCode, 
     let (name, arguments) = match arguments.experiment {
         ExperimentCommand::Queues(arguments) => return queues::execute(arguments, format),
         ExperimentCommand::All(arguments) => return suite::all(&arguments, format),
-        ExperimentCommand::Plogp(arguments) => ("plogp", arguments),
+        ExperimentCommand::Plogp(arguments) => return nodes::execute(&arguments, format),
+        ExperimentCommand::Progress(arguments) => ("progress", arguments),
         ExperimentCommand::Memory(arguments) => ("memory", arguments),
         ExperimentCommand::Pingpong(arguments) => ("pingpong", arguments),
         ExperimentCommand::Barrier(arguments) => ("barrier", arguments),

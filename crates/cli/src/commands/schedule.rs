@@ -1,7 +1,7 @@
 //! `tradewind schedule`: shows the operations of an algorithm on all ranks, exports them as DOT or SVG, or writes a
 //! GOAL file.
 
-mod collective;
+pub(super) mod collective;
 mod dot;
 mod error;
 mod layout;

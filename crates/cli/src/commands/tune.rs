@@ -4,24 +4,27 @@ use super::measure::suite;
 use crate::failure::Failure;
 use crate::format::Format;
 use engine::node::RANK_LIMIT;
-use measure::experiments::decisions::RANKS;
-use measure::experiments::find;
+use measure::experiments::decisions::{EFFORT, MEASURE_ALL, MODELS_ONLY, RANKS, UNTIL};
 use measure::harness::Setting;
 use measure::results::Directory;
+use models::decision::{DecisionTable, Evidence};
+use models::machine_file::Machine;
+use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 /// Finds out which algorithm is best when on this machine, and keeps it where programs look for it.
 ///
-/// Times the candidates of every collective side by side, for several sizes and numbers of ranks,
-/// and writes the winners as a decision table. Every job on this machine goes by it from then on;
-/// programs need not be built anew. Takes about half a minute for each number of ranks, and as long
-/// again with --check.
+/// Measures the parameters of the models, builds the table from what they predict, and spends the
+/// rest of its time on timing the candidates whose predictions lie within the models' error of the
+/// best, most used sizes first. Every job on this machine goes by the table from then on; programs
+/// need not be built anew.
 #[derive(Debug, clap::Args)]
 #[command(after_help = AFTER)]
 pub(crate) struct Arguments {
     /// The file to write [default: $TRADEWIND_DECISIONS, else tradewind/decisions.json under
-    /// $XDG_CONFIG_HOME or ~/.config].
+    /// $XDG_CONFIG_HOME or ~/.config]. The parameters are written beside it, to machine.json.
     #[arg(long, value_name = "FILE")]
     out: Option<PathBuf>,
 
@@ -30,8 +33,20 @@ pub(crate) struct Arguments {
     #[arg(value_parser = super::values::number("ranks", 2..=RANK_LIMIT))]
     ranks: Vec<u32>,
 
-    /// Checks the table in jobs of their own, at sizes it was not made from: how long its choices
-    /// take over the best.
+    /// Time for all measurements; what the clock has not been asked about by then is predicted.
+    #[arg(long, value_name = "SECONDS", default_value = "60", value_parser = super::values::seconds)]
+    time: Duration,
+
+    /// Times no candidates: the models decide everywhere.
+    #[arg(long, conflicts_with_all = ["measure_all"])]
+    models_only: bool,
+
+    /// Times every algorithm at every size, however long that takes.
+    #[arg(long, conflicts_with = "time")]
+    measure_all: bool,
+
+    /// Checks the table in jobs of their own, at sizes it was not made from: how long its choices,
+    /// and those of the models alone, take over the best.
     #[arg(long)]
     check: bool,
 
@@ -40,7 +55,7 @@ pub(crate) struct Arguments {
     #[arg(long, requires = "out")]
     quick: bool,
 
-    /// Keeps what was measured in this directory.
+    /// Keeps what was measured in this directory, and uses the parameters that are there.
     #[arg(long, value_name = "DIR")]
     measurements: Option<PathBuf>,
 }
@@ -57,32 +72,71 @@ pub(crate) fn execute(arguments: &Arguments, format: Format) -> Result<ExitCode,
     let temporary = tempfile::tempdir()?;
     let path = arguments.measurements.clone().unwrap_or_else(|| temporary.path().to_owned());
     warn_of_crowds(&arguments.ranks);
-    let ranks = arguments.ranks.iter().map(u32::to_string).collect::<Vec<_>>().join(",");
-    let options = [(RANKS.to_owned(), ranks)].into();
-    let setting = Setting { quick: arguments.quick, options, ..Setting::default() };
-    // With parameters, models choose the algorithms to measure.
-    let has_parameters = path.join("machine.json").exists();
-    let first = ["plogp"].into_iter().filter(|name| !has_parameters && find(name).is_some());
-    let check = ["regret"].into_iter().filter(|_| arguments.check);
-    let names: Vec<&str> = first.chain(["decisions"]).chain(check).collect();
-    let place = suite::ResultsLocation {
+    let setting = setting(arguments);
+    let place = |again| suite::ResultsLocation {
         out: path.clone(),
-        again: true,
+        again,
         temporary: arguments.measurements.is_none(),
     };
-    let status = suite::these(&names, &setting, &place, format)?;
+    // As `measure progress` without options, so that its results can be used.
+    let usual = arguments.ranks == measure::experiments::plogp::USUAL_RANKS;
+    let options = if usual { BTreeMap::new() } else { ranks_option(arguments) };
+    let progress = Setting { options, ..setting.clone() };
+    let mut status = suite::quietly("progress", &progress, &place(false))?;
+    if status == ExitCode::SUCCESS {
+        let check = ["regret"].into_iter().filter(|_| arguments.check);
+        let names: Vec<&str> = ["decisions"].into_iter().chain(check).collect();
+        status = suite::these(&names, &setting, &place(true), format)?;
+    }
+    // What was measured before an interruption counts.
     let directory = Directory::create(&path)?;
-    let complete = directory.read("decisions")?.is_some_and(|part| part.complete);
-    match suite::decisions(&directory)?.filter(|_| complete) {
-        Some(table) => {
+    match suite::decisions(&directory)? {
+        Some(table) if !table.rows().is_empty() => {
             table.write(&out)?;
-            eprintln!("tradewind: {} rows written to {}", table.rows().len(), out.display());
+            let machine = directory.machine();
+            if machine.exists() {
+                Machine::read(&machine)?.write(&out.with_file_name("machine.json"))?;
+            }
+            eprintln!("tradewind: {} written to {}", summary(&table), out.display());
         }
-        None => {
-            eprintln!("tradewind: not all was measured, so that {} is left as it is", out.display())
+        _ => {
+            eprintln!("tradewind: nothing was measured, so that {} is left as it is", out.display())
         }
     }
     Ok(status)
+}
+
+fn ranks_option(arguments: &Arguments) -> BTreeMap<String, String> {
+    let ranks = arguments.ranks.iter().map(u32::to_string).collect::<Vec<_>>().join(",");
+    [(RANKS.to_owned(), ranks)].into()
+}
+
+fn setting(arguments: &Arguments) -> Setting {
+    let mut options = ranks_option(arguments);
+    if arguments.models_only {
+        options.insert(EFFORT.to_owned(), MODELS_ONLY.to_owned());
+    } else if arguments.measure_all {
+        options.insert(EFFORT.to_owned(), MEASURE_ALL.to_owned());
+    } else {
+        let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+        let until = now.saturating_add(arguments.time).as_millis();
+        options.insert(UNTIL.to_owned(), until.to_string());
+    }
+    Setting { quick: arguments.quick, options, ..Setting::default() }
+}
+
+/// "66 rows: 120 plans predicted, 14 measured, 83 both".
+fn summary(table: &DecisionTable) -> String {
+    let ranges = || table.rows().iter().flat_map(|row| &row.ranges);
+    let count = |evidence| ranges().filter(|range| range.time.evidence() == Some(evidence)).count();
+    let [predicted, measured, both] = Evidence::ALL else { return String::new() };
+    format!(
+        "{} rows ({} plans predicted, {} measured, {} predicted and measured)",
+        table.rows().len(),
+        count(*predicted),
+        count(*measured),
+        count(*both)
+    )
 }
 
 /// The directory of the table, made if it is not there.

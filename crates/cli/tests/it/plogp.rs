@@ -2,7 +2,7 @@
 #![expect(clippy::unwrap_used, reason = "a test that cannot make its own input should fail")]
 
 use models::machine::Fingerprint;
-use models::machine_file::Machine;
+use models::machine_file::{Engine, Machine};
 use models::parameters::Classes;
 use std::path::Path;
 use std::process::{Command, Output};
@@ -47,14 +47,16 @@ fn a_machine_s_file_is_written_whole_and_belongs_to_it() {
     let machine =
         Machine::read_for(&directory.path().join("machine.json"), here.fingerprint()).unwrap();
     let classes = here.pairs().len();
-    assert_are_parameters(&machine.classes, classes);
-    assert_are_parameters(&machine.peers.classes, classes);
-    assert_eq!(
-        (machine.starts.len(), machine.peers.starts.len(), machine.samples.len()),
-        (classes, classes, classes)
-    );
+    for engine in [Engine::Caller, Engine::Peers] {
+        let costs = &machine.engines[&engine];
+        assert_are_parameters(&costs.classes, classes);
+        assert_eq!((costs.starts.len(), costs.samples.len()), (classes, classes));
+        assert!(costs.contention.values().all(|ratio| ratio.is_finite()), "{costs:?}");
+    }
     assert!(machine.clock_nanoseconds > 0.0 && machine.combine > 0.0);
-    assert_eq!(machine.joins.len(), 4);
+    // A barrier, a broadcast and an allreduce among two ranks.
+    assert!(machine.flat.values().all(|of_form| of_form.len() == 3) && machine.flat.len() == 2);
+    assert_eq!(machine.sharing.iter().map(|one| one.ranks).collect::<Vec<_>>(), [2]);
     assert!(
         !directory.path().join("plogp-rounds.json").exists(),
         "what was kept between passes is not needed any more"

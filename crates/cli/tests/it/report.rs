@@ -3,7 +3,7 @@
 
 use models::machine::Fingerprint;
 use models::machine::PairClass;
-use models::machine_file::Machine;
+use models::machine_file::{Engine, Machine};
 use models::parameters::Parameters;
 use std::fs;
 use std::path::Path;
@@ -141,7 +141,7 @@ fn how_far_two_machines_lie_apart_is_said() {
     for (name, gap) in [("here", 1.0), ("there", 3.0)] {
         let mut machine = Machine::new(Fingerprint::default());
         let network = Parameters::linear(1.0, (0.2, 0.0), (0.2, 0.0), (gap, 0.0)).expect("times");
-        machine.classes.insert(PairClass::SameSocket, network);
+        machine.engine_mut(Engine::Caller).classes.insert(PairClass::SameSocket, network);
         machine.write(&place.path().join(name).join("machine.json")).expect("a file");
     }
     let output = tradewind(&["report", "here", "--compare", "there"], place.path());

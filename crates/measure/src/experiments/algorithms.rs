@@ -18,7 +18,6 @@
 
 mod data;
 mod graphs;
-mod program;
 mod rounds;
 mod runner;
 

@@ -18,8 +18,9 @@ use crate::harness::{Error, Experiment, Finding, JobShape, Setting, Step, StepCo
 use crate::results::{Point, Role};
 use collectives::{Algorithm, Choice, Collective};
 use models::costs::Costs;
+use models::decision::CallForm;
 use models::formulas::alltoall;
-use models::machine_file::{Machine, StartCosts};
+use models::machine_file::{Engine, Machine};
 use names::{LOWER, UPPER, curve, figure, segments};
 use tradewind::EngineKind;
 
@@ -109,8 +110,13 @@ fn collectives(effort: &Effort, ranks: u32) -> Vec<CollectiveCall> {
     let mut all = Vec::new();
     for operation in &effort.operations {
         let sizes: &[u64] = if *operation == Collective::Barrier { &[0] } else { &effort.bytes };
-        let with =
-            |bytes: &u64| CollectiveCall { operation: *operation, ranks, bytes: *bytes, root: 0 };
+        let with = |bytes: &u64| CollectiveCall {
+            operation: *operation,
+            form: CallForm::Blocking,
+            ranks,
+            bytes: *bytes,
+            root: 0,
+        };
         all.extend(sizes.iter().map(with).filter(|collective| collective.memory() <= MOST_MEMORY));
     }
     all
@@ -138,7 +144,7 @@ fn measure(
             Point::of(x, &timed.microseconds),
         ));
     }
-    let Some((costs, start)) = costs(here) else { return Ok(found) };
+    let Some(costs) = costs(here) else { return Ok(found) };
     let CollectiveCall { operation, ranks, bytes, .. } = *collective;
     let mut predict = |name: String, microseconds: f64| {
         if microseconds.is_finite() {
@@ -152,13 +158,11 @@ fn measure(
     };
     for timed in &compared.timed {
         let plan = &timed.plan;
-        if let Some(microseconds) = costs.predict(operation, plan, ranks, bytes) {
-            // Buffers are private: what goes in and what comes out is copied.
-            let copied = start.per_byte * collective.private_bytes() as f64;
-            // A join has no schedule to start, and was measured with its copies.
-            let besides =
-                if plan.algorithm == Algorithm::Join { 0.0 } else { start.fixed + copied };
-            predict(outline::by_plogp(&curve(plan)), microseconds + besides);
+        let name = outline::by_plogp(&curve(plan));
+        if plan.algorithm == Algorithm::Join {
+            costs.predict(operation, plan, ranks, bytes).map(|time| predict(name, time));
+        } else if let Some(messages) = costs.messages(operation, plan, ranks, bytes) {
+            predict(name, messages + costs.start.of(operation, ranks, bytes));
         }
     }
     if operation == Collective::Alltoall {
@@ -169,20 +173,17 @@ fn measure(
     Ok(found)
 }
 
-/// Costs of messages and of a run under the step's engine; none if that has not
-/// been measured.
-pub(crate) fn costs(here: &StepContext<'_>) -> Option<(Costs, StartCosts)> {
-    let path = here.directory?.join("machine.json");
-    let machine = Machine::read(&path).ok()?;
-    let (classes, starts) = match here.shape.engine {
-        EngineKind::Peers if machine.peers.classes.iter().next().is_some() => {
-            (&machine.peers.classes, &machine.peers.starts)
-        }
-        _ => (&machine.classes, &machine.starts),
-    };
-    let farthest =
-        classes.iter().map(|(class, _)| class).filter(|class| class.is_inside_node()).last()?;
-    let (class, network) = classes.for_pair(farthest)?;
-    let start = starts.get(&class).copied().unwrap_or_default();
-    Some((Costs { network: network.clone(), ..machine.costs(farthest)? }, start))
+/// Costs under the step's engine; none if they have not been measured.
+fn costs(here: &StepContext<'_>) -> Option<Costs> {
+    let machine = Machine::read(&here.directory?.join("machine.json")).ok()?;
+    let engine = engine_of(here.shape.engine);
+    machine.costs(engine, CallForm::Blocking, machine.farthest_inside(engine)?)
+}
+
+/// The engine as a machine's file names it.
+pub(crate) fn engine_of(engine: EngineKind) -> Engine {
+    match engine {
+        EngineKind::Caller => Engine::Caller,
+        EngineKind::Peers => Engine::Peers,
+    }
 }

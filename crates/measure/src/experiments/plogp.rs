@@ -22,11 +22,11 @@
 //!
 //! **Owner of an overhead.** Under the *caller* engine a rank runs its own operations, and an
 //! overhead is its processor's, as in the model: these are the
-//! [`classes`](models::machine_file::Machine::classes) of a machine, and what the models of
+//! [`engines`](models::machine_file::Machine::engines) of a machine, and what the models of
 //! message-passing algorithms are about. Under the *peers* engine the rank that completes an
 //! operation runs its successors. One process carries a chain through all ranks; nothing is under
 //! way, L is about nothing, and os and or are the two parts of what a message takes of that
-//! process. They are measured too, and kept [apart](models::machine_file::Machine::peers).
+//! process. They are measured too, and kept apart.
 //!
 //! **Same core.** Two ranks that share a core take turns: their L is mostly a switch by the kernel.
 //!
@@ -37,17 +37,19 @@
 //! [`Survey`] knows neither a clock nor a communicator: anything that is a [`Transport`] can be
 //! surveyed.
 
+mod contention;
 mod experiment;
-mod joins;
 mod machine;
+pub mod nodes;
 mod noise;
 mod pair;
 mod patterns;
+mod progress;
 mod rounds;
 mod starts;
 mod survey;
 mod transport;
 
-pub use experiment::experiment;
+pub use experiment::{RANKS, USUAL_RANKS, experiment, progress};
 pub use survey::{Survey, SurveyPlan, rounds_of};
 pub use transport::{Lap, Reading, Transport};

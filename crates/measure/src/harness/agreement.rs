@@ -1,6 +1,8 @@
 //! Bringing the ranks' figures together, so that all ranks see the same and act alike.
 
 use crate::harness::error::Error;
+use serde::Serialize;
+use serde::de::DeserializeOwned;
 use tradewind::{Communicator, Element, Op};
 
 fn combine<T: Element + Default>(world: &Communicator, own: &[T], op: Op) -> Result<Vec<T>, Error> {
@@ -27,4 +29,20 @@ pub(crate) fn earliest(world: &Communicator, own: &[i64]) -> Result<Vec<i64>, Er
 /// Of each moment the latest.
 pub(crate) fn latest(world: &Communicator, own: &[i64]) -> Result<Vec<i64>, Error> {
     combine(world, own, Op::Maximum)
+}
+
+/// What rank 0 has, on all ranks; the others give `None`.
+pub(crate) fn of_first<T: Serialize + DeserializeOwned>(
+    world: &Communicator,
+    own: Option<&T>,
+) -> Result<T, Error> {
+    let mut bytes = match own {
+        Some(value) => serde_json::to_vec(value).map_err(std::io::Error::from)?,
+        None => Vec::new(),
+    };
+    let mut length = [bytes.len() as u64];
+    world.bcast(&mut length, 0)?;
+    bytes.resize(length[0] as usize, 0);
+    world.bcast(&mut bytes, 0)?;
+    Ok(serde_json::from_slice(&bytes).map_err(std::io::Error::from)?)
 }

@@ -2,12 +2,11 @@
 //! and the rest.
 
 use crate::results::{Axis, Figure, Part, Point, Role, Series, Table, Value};
+use models::costs::StartCosts;
 use models::machine::PairClass;
-use models::machine_file::{Machine, Samples, SizeSamples, StartCosts};
-use models::parameters::Classes;
+use models::machine_file::{Engine, EngineCosts, Machine, SizeSamples};
 use models::parameters::{Parameters, Point as AtSize};
 use models::statistics::Sample;
-use std::collections::BTreeMap;
 
 /// One parameter: its name, its value at a size, and the samples that it comes
 /// from.
@@ -21,31 +20,27 @@ const PARAMETERS: [Parameter; 3] = [
 
 /// Parameters of messages under one engine.
 struct Side<'a> {
-    /// Suffix of its name.
-    suffix: &'static str,
-    classes: &'a Classes,
-    samples: &'a BTreeMap<PairClass, Samples>,
-    starts: &'a BTreeMap<PairClass, StartCosts>,
+    engine: Engine,
+    /// Suffix of its name; in-call progress, which the model describes, has none.
+    suffix: String,
+    costs: &'a EngineCosts,
 }
 
-fn sides(machine: &Machine) -> [Side<'_>; 2] {
-    let Machine { classes, samples, starts, peers, .. } = machine;
-    let caller = Side { suffix: "", classes, samples, starts };
-    [
-        caller,
-        Side {
-            suffix: ", peers",
-            classes: &peers.classes,
-            samples: &peers.samples,
-            starts: &peers.starts,
-        },
-    ]
+fn sides(machine: &Machine) -> Vec<Side<'_>> {
+    let side = |(engine, costs): (&Engine, _)| {
+        let suffix = match engine {
+            Engine::Caller => String::new(),
+            other => format!(", {other}"),
+        };
+        Side { engine: *engine, suffix, costs }
+    };
+    machine.engines.iter().map(side).collect()
 }
 
 /// The part; short where the experiment that measured the machine has a part of its own.
 pub(crate) fn part(machine: &Machine, is_told: bool) -> Part {
     let mut part = Part::new("machine", "Parameters of the machine");
-    part.complete = machine.classes.iter().next().is_some();
+    part.complete = !machine.engines.is_empty();
     part.about =
         "What a message costs between two ranks, by how far they are from each other: the \
         latency L, the overheads of sending and receiving, and the gap between messages. Bands lie \
@@ -59,23 +54,27 @@ pub(crate) fn part(machine: &Machine, is_told: bool) -> Part {
     let sides = sides(machine);
     for side in &sides {
         part.figures.extend(
-            side.classes.iter().map(|(class, parameters)| class_figure(side, class, parameters)),
+            side.costs
+                .classes
+                .iter()
+                .map(|(class, parameters)| class_figure(side, class, parameters)),
         );
     }
-    if !is_told && sides.iter().map(|side| side.classes.iter().count()).sum::<usize>() > 1 {
+    if !is_told && sides.iter().map(|side| side.costs.classes.iter().count()).sum::<usize>() > 1 {
         part.figures.extend(PARAMETERS.map(|parameter| placement_figure(&sides, parameter)));
     }
     part.tables.push(latencies(&sides));
     part.tables.push(circumstances(machine));
-    if !is_told && !machine.joins.is_empty() {
-        part.tables.push(joins(machine));
+    part.tables.push(contention(&sides));
+    if !is_told && !machine.flat.is_empty() {
+        part.tables.push(flat(machine));
     }
     part
 }
 
 /// L, g, os and or of one class.
 fn class_figure(side: &Side, class: PairClass, parameters: &Parameters) -> Figure {
-    let suffix = side.suffix;
+    let suffix = &side.suffix;
     let title = format!("Parameters of pairs: {}{suffix}", words(class));
     let mut figure = empty(&format!("parameters-{class}{}", suffix.replace(", ", "-")), &title);
     for parameter in PARAMETERS {
@@ -98,7 +97,7 @@ fn placement_figure(sides: &[Side], parameter: Parameter) -> Figure {
     let mut figure =
         empty(&format!("placement-{symbol}"), &format!("What placement changes: {name}"));
     for side in sides {
-        for (class, parameters) in side.classes.iter() {
+        for (class, parameters) in side.costs.classes.iter() {
             figure.series.push(curve(
                 format!("{}{}", words(class), side.suffix),
                 side,
@@ -125,7 +124,7 @@ fn curve(
 ) -> Series {
     let (_, value, sample) = parameter;
     let samples =
-        side.samples.get(&class).map(|samples| samples.sizes.as_slice()).unwrap_or_default();
+        side.costs.samples.get(&class).map(|samples| samples.sizes.as_slice()).unwrap_or_default();
     let point = |at: &AtSize| {
         let values =
             samples.iter().find(|sizes| sizes.bytes == at.bytes).map(|sizes| &sample(sizes).values);
@@ -151,8 +150,9 @@ fn latencies(sides: &[Side]) -> Table {
         "a run (µs)",
         "a private byte (µs)",
     ];
-    let rows =
-        sides.iter().flat_map(|side| side.classes.iter().map(move |pair| latency(side, pair)));
+    let rows = sides
+        .iter()
+        .flat_map(|side| side.costs.classes.iter().map(move |pair| latency(side, pair)));
     let mut table = filled("latency", "Latency, and what a run costs", &columns, rows.collect());
     table.caption =
         "A run: what a schedule costs besides its messages, and for each byte of private buffers."
@@ -161,12 +161,12 @@ fn latencies(sides: &[Side]) -> Table {
 }
 
 fn latency(side: &Side, (class, parameters): (PairClass, &Parameters)) -> Vec<Value> {
-    let trips = side.samples.get(&class).map(|samples| &samples.round_trip);
+    let trips = side.costs.samples.get(&class).map(|samples| &samples.round_trip);
     let trips = trips.filter(|trips| !trips.values.is_empty());
     let of =
         |pick: fn(&Sample) -> f64| trips.map_or(Value::None, |trips| Value::Number(pick(trips)));
     let start = |pick: fn(&StartCosts) -> f64| {
-        side.starts.get(&class).map_or(Value::None, |costs| pick(costs).into())
+        side.costs.starts.get(&class).map_or(Value::None, |costs| pick(costs).into())
     };
     vec![
         format!("{}{}", words(class), side.suffix).into(),
@@ -190,22 +190,40 @@ fn circumstances(machine: &Machine) -> Table {
         row("interruptions", noise.per_second, "a second"),
         row("longest interruption", noise.longest, "µs"),
         row("combining two contributions", machine.combine, "µs a byte"),
-        row("γ, contention ratio of the direct all-to-all", machine.contention, ""),
     ];
-    filled("circumstances", "Noise, clock and contention", &["what", "value", "unit"], rows)
+    filled("circumstances", "Noise and clock", &["what", "value", "unit"], rows)
 }
 
-fn joins(machine: &Machine) -> Table {
-    let columns = ["operation", "fixed (µs)", "each rank (µs)", "each byte (µs)"];
-    let rows = machine.joins.iter().map(|(operation, costs)| {
-        vec![
-            operation.name().into(),
-            costs.fixed.into(),
-            costs.per_rank.into(),
-            costs.per_byte.into(),
-        ]
-    });
-    filled("joins", "Joins inside a node", &columns, rows.collect())
+fn contention(sides: &[Side]) -> Table {
+    let row = |side: &Side| {
+        let engine = side.engine;
+        let of_class = move |(class, ratio): (&PairClass, &f64)| {
+            vec![words(*class).into(), engine.name().into(), (*ratio).into()]
+        };
+        side.costs.contention.iter().map(of_class).collect::<Vec<_>>()
+    };
+    let rows = sides.iter().flat_map(row).collect();
+    filled(
+        "contention",
+        "γ, contention ratio of the direct all-to-all",
+        &["pairs", "engine", "γ"],
+        rows,
+    )
+}
+
+fn flat(machine: &Machine) -> Table {
+    let columns = ["operation", "form", "ranks", "bytes", "time (µs)"];
+    let mut rows = Vec::new();
+    for (form, operations) in &machine.flat {
+        for (operation, costs) in operations {
+            rows.extend(costs.points().iter().map(|point| {
+                let numbers = [f64::from(point.ranks), point.bytes as f64, point.microseconds];
+                let words: [Value; 2] = [operation.name().into(), form.name().into()];
+                words.into_iter().chain(numbers.map(Value::from)).collect()
+            }));
+        }
+    }
+    filled("flat", "Flat collectives inside a node", &columns, rows)
 }
 
 fn filled(name: &str, title: &str, columns: &[&str], rows: Vec<Vec<Value>>) -> Table {

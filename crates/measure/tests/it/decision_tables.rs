@@ -2,6 +2,7 @@
 
 use crate::run_on_threads;
 use ::models::machine::Fingerprint;
+use ::models::machine_file::Machine;
 use collectives::Collective;
 use measure::experiments::{decisions, models};
 use measure::harness::Setting;
@@ -50,9 +51,12 @@ fn every_measured_algorithm_is_predicted() {
 fn a_table_is_made_of_the_winners() {
     let part = run_on_threads(&decisions::experiment(&quick())).expect("it can be measured");
     assert!(part.complete && cells(&part) > 0);
-    let table = decisions::table(&part, Fingerprint::default()).expect("ranges that can be");
-    let operations: Vec<Collective> = table.rows().iter().map(|row| row.operation).collect();
+    let machine = Machine::new(Fingerprint::default());
+    let table = decisions::table(&part, &machine).expect("ranges that can be");
+    let operations: Vec<Collective> =
+        table.rows().iter().step_by(2).map(|row| row.operation).collect();
     assert_eq!(operations, [Collective::Barrier, Collective::Bcast, Collective::Allreduce]);
+    assert_eq!(table.rows().len(), 6, "in two forms");
     for row in table.rows() {
         assert!([0, 1, 100, u64::MAX].into_iter().all(|bytes| row.range(bytes).is_ok()), "{row:?}");
     }
@@ -60,7 +64,7 @@ fn a_table_is_made_of_the_winners() {
 
 fn every_choice_has_its_regret() {
     let part = run_on_threads(&decisions::regret(&quick())).expect("it can be measured");
-    // A barrier, and two operations of three sizes each; nobody has a table on threads.
+    // A barrier, and two operations of three sizes each; threads have neither models nor a table.
     assert!(part.complete);
     assert_eq!(cells(&part), 7);
     for cell in part.maps.iter().flat_map(|map| &map.cells) {
@@ -69,5 +73,5 @@ fn every_choice_has_its_regret() {
     let summary = part.table("summary").expect("there is one");
     let values = part.maps.iter().flat_map(|map| map.cells.iter().filter_map(|cell| cell.value));
     assert_eq!(summary.rows.len(), 1);
-    assert_eq!(summary.rows[0][2], Value::from(values.fold(0.0, f64::max)));
+    assert_eq!(summary.rows[0][4], Value::from(values.fold(0.0, f64::max)));
 }

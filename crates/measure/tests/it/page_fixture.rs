@@ -6,10 +6,10 @@ use measure::page::{Input, Results};
 use measure::results::{
     Axis, Categories, Colour, Figure, Map, Part, Point, Role, Series, Square, Table, Value,
 };
-use models::formulas::join::JoinCosts;
-use models::machine::Fingerprint;
-use models::machine::PairClass;
-use models::machine_file::{Machine, Noise, Peers, Samples, SizeSamples, StartCosts};
+use models::costs::{FlatCosts, FlatPoint, StartCosts};
+use models::decision::CallForm;
+use models::machine::{Fingerprint, PairClass};
+use models::machine_file::{Engine, Machine, Noise, Samples, SizeSamples};
 use models::parameters::{self, Parameters};
 use models::statistics::Sample;
 
@@ -378,23 +378,23 @@ fn machine(noisy: &mut Noisy, slowness: f64) -> Machine {
             receive_overhead: at.receive_overhead.quantiles.median,
             gap: at.gap.quantiles.median,
         });
-        machine
+        let costs = machine.engine_mut(Engine::Caller);
+        costs
             .classes
             .insert(class, Parameters::new(0.14 * scale, points.collect()).expect("parameters"));
-        machine.samples.insert(class, Samples { round_trip: sample(0.5), sizes: samples });
-        machine.starts.insert(class, StartCosts { fixed: 0.31 * scale, per_byte: 0.00002 });
-    }
-    if let Some(parameters) = machine.classes.get(PairClass::SameSocket) {
-        let mut peers = Peers::default();
-        peers.classes.insert(PairClass::SameSocket, parameters.clone());
-        machine.peers = peers;
+        costs.samples.insert(class, Samples { round_trip: sample(0.5), sizes: samples });
+        costs.starts.insert(class, StartCosts { fixed: 0.31 * scale, per_byte: 0.00002 });
+        costs.contention.insert(class, 0.41);
+        if class == PairClass::SameSocket {
+            let parameters = costs.classes.get(class).cloned().expect("just inserted");
+            machine.engine_mut(Engine::Peers).classes.insert(class, parameters);
+        }
     }
     machine.clock_nanoseconds = 17.0;
     machine.noise = Noise { share: 0.0021, per_second: 251.0, longest: 84.2 };
-    machine.contention = 0.41;
     machine.combine = 0.000052;
-    machine
-        .joins
-        .insert(Collective::Barrier, JoinCosts { fixed: 0.08, per_rank: 0.05, per_byte: 0.0 });
+    let point = |ranks, microseconds| FlatPoint { ranks, bytes: 0, microseconds };
+    let flat = FlatCosts::new(vec![point(2, 0.18), point(4, 0.28)]).expect("times");
+    machine.flat.entry(CallForm::Blocking).or_default().insert(Collective::Barrier, flat);
     machine
 }

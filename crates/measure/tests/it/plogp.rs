@@ -253,7 +253,10 @@ fn the_real_transport_has_parameters() {
     let rows = &part.table("parameters").unwrap().rows;
     let classes = models::machine::Topology::here().pairs().len();
     assert_eq!(rows.len(), 2 * classes, "two engines");
-    assert_eq!(part.table("joins").unwrap().rows.len(), 4);
+    // A barrier, and two operations of two sizes, each in two forms.
+    assert_eq!(part.table("flat").unwrap().rows.len(), 2 * (1 + 2 * 2));
+    assert_eq!(part.table("sharing").unwrap().rows.len(), 1);
+    assert!(part.table("contention").unwrap().rows.len() <= 2 * classes);
     assert_eq!(part.table("machine").unwrap().rows.len(), 5);
     for figure in &part.figures {
         assert_eq!(figure.series.len(), 2 * classes, "{}", figure.name);

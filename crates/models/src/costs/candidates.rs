@@ -47,15 +47,18 @@ impl CostModel<'_> {
     /// | allgather | a binomial gather in each node | the algorithm between nodes | a binomial broadcast in each node |
     /// | alltoall | a direct exchange in each node | the algorithm, by each rank with some of the nodes | a direct exchange in each node |
     ///
-    /// and takes the sum of their times. The nodes' ranks lead at their own pace, so it is an upper
-    /// bound.
+    /// and takes the sum of their times, and one start. The nodes' ranks lead at their own pace, so
+    /// it is an upper bound.
     pub fn price(&self, plan: &Choice, query: &Query) -> Option<f64> {
         let Query { operation, ranks, bytes, .. } = *query;
         let nodes = query.nodes();
         match plan.levels {
             Levels::One if plan.algorithm == Algorithm::Join && nodes > 1 => None,
             Levels::One => self.among_all(nodes)?.predict(operation, plan, ranks, bytes),
-            Levels::Two => self.two_levels(plan, query),
+            Levels::Two => {
+                let messages = self.two_levels(plan, query)?;
+                Some(messages + self.between?.start.of(operation, ranks, bytes))
+            }
         }
     }
 
@@ -70,14 +73,14 @@ impl CostModel<'_> {
         let of_node = m.saturating_mul(u64::from(here));
         let of_all = m.saturating_mul(u64::from(query.ranks));
         let binomial = |operation, bytes| {
-            self.inside.predict(operation, &Choice::of(Algorithm::Binomial), here, bytes)
+            self.inside.messages(operation, &Choice::of(Algorithm::Binomial), here, bytes)
         };
-        let inside = |operation, bytes| self.inside.predict(operation, plan, here, bytes);
-        let between = |bytes| self.between?.predict(query.operation, plan, nodes, bytes);
+        let inside = |operation, bytes| self.inside.messages(operation, plan, here, bytes);
+        let between = |bytes| self.between?.messages(query.operation, plan, nodes, bytes);
         let around = match query.operation {
             Barrier => {
                 return Some(
-                    self.inside.predict(Barrier, &Choice::of(Algorithm::Tree), here, 0)?
+                    self.inside.messages(Barrier, &Choice::of(Algorithm::Tree), here, 0)?
                         + between(0)?,
                 );
             }
@@ -90,9 +93,9 @@ impl CostModel<'_> {
                 let nodes_led = (nodes - 1).div_ceil(here);
                 let for_leader = of_node.saturating_mul(u64::from(nodes_led));
                 let rotated = Choice::of(Algorithm::RotatedDirect);
-                let inside = self.inside.predict(Alltoall, &rotated, here, for_leader)?;
+                let inside = self.inside.messages(Alltoall, &rotated, here, for_leader)?;
                 let message = of_node.saturating_mul(u64::from(here));
-                let between = self.between?.predict(Alltoall, plan, nodes_led + 1, message)?;
+                let between = self.between?.messages(Alltoall, plan, nodes_led + 1, message)?;
                 (inside, between, inside)
             }
             _ => return None,

@@ -1,25 +1,54 @@
 //! Costs of operations on one level of a machine.
 
-use crate::formulas::join::{JoinCosts, join};
+use super::flat::FlatCosts;
+use super::sharing::Sharing;
 use crate::formulas::{
     allgather, allreduce, alltoall, barrier, bcast, gather, reduce, reduce_scatter, scan, scatter,
 };
 use crate::parameters::Parameters;
+use crate::query::private_bytes;
 use collectives::{Algorithm, Choice, Collective, Tuning};
+use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
-use std::num::NonZeroU64;
+use std::num::{NonZeroU32, NonZeroU64};
 
 /// Costs of operations among ranks at equal distance from each other.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Costs {
     /// Parameters of messages.
     pub network: Parameters,
+    /// Costs of a run besides its messages.
+    pub start: StartCosts,
     /// Time to combine two contributions, in microseconds a byte.
     pub combine: f64,
     /// γ, the contention ratio of direct all-to-all exchanges.
     pub contention: f64,
-    /// Costs of joins; operations without an entry have no join, as between nodes.
-    pub joins: BTreeMap<Collective, JoinCosts>,
+    /// Costs of flat collectives; operations without an entry have none, as between nodes.
+    pub flat: BTreeMap<Collective, FlatCosts>,
+    /// Constants of cooperative progress. If there are any, simulations predict graphs, else the
+    /// formulas of pLogP.
+    pub sharing: Vec<Sharing>,
+}
+
+/// Costs of a run besides its messages: a + c × m, in microseconds.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct StartCosts {
+    /// a: to start, and to be told that all is done.
+    pub fixed: f64,
+    /// c, for each byte of private buffers, which are copied in or out. What lies in the job's
+    /// memory costs nothing.
+    pub per_byte: f64,
+}
+
+impl StartCosts {
+    /// The costs of a collective with private buffers, in microseconds.
+    pub fn of(self, operation: Collective, ranks: u32, bytes: u64) -> f64 {
+        if ranks < 2 {
+            return 0.0;
+        }
+        self.fixed + self.per_byte * private_bytes(operation, ranks, bytes) as f64
+    }
 }
 
 /// A way to run a collective, with its predicted time.
@@ -32,14 +61,50 @@ pub struct Candidate {
 }
 
 impl Costs {
-    /// Costs of messages alone: combining is free, direct exchanges take their upper bound, and
-    /// there are no joins.
+    /// Costs of messages alone: starting and combining are free, direct exchanges take their upper
+    /// bound, and there are no flat collectives.
     pub fn of_messages(network: Parameters) -> Self {
-        Costs { network, combine: 0.0, contention: 1.0, joins: BTreeMap::new() }
+        Costs {
+            network,
+            start: StartCosts::default(),
+            combine: 0.0,
+            contention: 1.0,
+            flat: BTreeMap::new(),
+            sharing: Vec::new(),
+        }
     }
 
-    /// Returns the time of an algorithm in microseconds; `None` if the operation has no such
-    /// algorithm, or no join is known.
+    /// Returns the time of a call with private buffers, in microseconds; `None` if the operation
+    /// has no such algorithm, or no costs of flat collectives are known.
+    pub fn predict(
+        &self,
+        operation: Collective,
+        choice: &Choice,
+        ranks: u32,
+        bytes: u64,
+    ) -> Option<f64> {
+        if !operation.algorithms().contains(&choice.algorithm) {
+            return None;
+        }
+        if ranks < 2 {
+            return Some(0.0);
+        }
+        if choice.algorithm == Algorithm::Join {
+            return self.flat.get(&operation).map(|costs| costs.at(ranks, bytes));
+        }
+        let simulated = Sharing::nearest(&self.sharing, ranks)
+            .and_then(|sharing| sharing.predict(operation, choice, ranks, bytes));
+        match simulated {
+            Some(microseconds) => Some(microseconds),
+            None => {
+                let messages = self.messages(operation, choice, ranks, bytes)?;
+                Some(messages + self.start.of(operation, ranks, bytes))
+            }
+        }
+    }
+
+    /// Returns the time of an algorithm's messages by the formulas of pLogP, in microseconds; `None`
+    /// if the operation has no such algorithm, or it sends no messages.
     ///
     /// ```
     /// use models::costs::Costs;
@@ -47,11 +112,11 @@ impl Costs {
     /// use models::parameters::Parameters;
     ///
     /// let costs = Costs::of_messages(Parameters::linear(10.0, (0.0, 0.0), (0.0, 0.0), (2.0, 0.5))?);
-    /// assert_eq!(costs.predict(Collective::Bcast, &Choice::of(Algorithm::Binomial), 8, 8), Some(48.0));
-    /// assert_eq!(costs.predict(Collective::Bcast, &Choice::of(Algorithm::Bruck), 8, 8), None);
+    /// assert_eq!(costs.messages(Collective::Bcast, &Choice::of(Algorithm::Binomial), 8, 8), Some(48.0));
+    /// assert_eq!(costs.messages(Collective::Bcast, &Choice::of(Algorithm::Bruck), 8, 8), None);
     /// # Ok::<(), models::parameters::ParametersError>(())
     /// ```
-    pub fn predict(
+    pub fn messages(
         &self,
         operation: Collective,
         choice: &Choice,
@@ -62,9 +127,6 @@ impl Costs {
         let algorithm = choice.algorithm;
         if !operation.algorithms().contains(&algorithm) {
             return None;
-        }
-        if algorithm == A::Join {
-            return self.joins.get(&operation).map(|costs| join(*costs, ranks, bytes));
         }
         let network = &self.network;
         let combine = self.combine;
@@ -181,27 +243,24 @@ impl Costs {
         bytes: u64,
     ) -> Option<Candidate> {
         /// Segments that begin in the middle of a cache line cost more than they save.
-        const LINE: NonZeroU64 = NonZeroU64::new(64).expect("not zero");
+        const LINE: u64 = 64;
+        /// Shorter segments only make graphs longer.
+        const MOST_SEGMENTS: u64 = 256;
         let plain = Choice::of(algorithm);
         let predict = |choice: &Choice| self.predict(operation, choice, ranks, bytes);
         predict(&plain)?;
         let plan = match algorithm {
-            Algorithm::Dary => {
-                let degree = match operation {
-                    Collective::Reduce => {
-                        reduce::best_degree(&self.network, self.combine, ranks, bytes)
-                    }
-                    _ => bcast::best_degree(&self.network, ranks, bytes),
-                };
-                Choice { degree: Some(degree), ..plain }
-            }
-            Algorithm::Multiphase => {
-                let degree = alltoall::best_degree(&self.network, ranks, bytes);
-                Choice { degree: Some(degree), ..plain }
+            _ if algorithm.has_degree() => {
+                let with = |degree| Choice { degree: Some(degree), ..plain };
+                let time = |plan: &Choice| predict(plan).unwrap_or(f64::INFINITY);
+                let degrees = self.degrees(operation, ranks, bytes).into_iter().map(with);
+                degrees.min_by(|left, right| time(left).total_cmp(&time(right)))?
             }
             _ if algorithm.is_segmented() => {
                 let with = |bytes| Choice { segment_bytes: NonZeroU64::new(bytes), ..plain };
-                let found = super::segment::search(bytes, LINE, |bytes| {
+                let granule = (bytes / MOST_SEGMENTS).next_multiple_of(LINE).max(LINE);
+                let granule = NonZeroU64::new(granule).unwrap_or(NonZeroU64::MIN);
+                let found = super::segment::search(bytes, granule, |bytes| {
                     predict(&with(bytes)).unwrap_or(f64::INFINITY)
                 });
                 Choice { segment_bytes: Some(found.bytes), ..plain }
@@ -209,5 +268,20 @@ impl Costs {
             _ => plain,
         };
         Some(Candidate { plan, microseconds: predict(&plan)? })
+    }
+
+    /// Degrees among which the fastest is sought: few, and the one that the formulas find.
+    fn degrees(&self, operation: Collective, ranks: u32, bytes: u64) -> Vec<NonZeroU32> {
+        const FEW: [u32; 3] = [2, 4, 8];
+        let by_formula = match operation {
+            Collective::Reduce => reduce::best_degree(&self.network, self.combine, ranks, bytes),
+            Collective::Alltoall => alltoall::best_degree(&self.network, ranks, bytes),
+            _ => bcast::best_degree(&self.network, ranks, bytes),
+        };
+        if self.sharing.is_empty() {
+            return vec![by_formula];
+        }
+        let few = FEW.into_iter().filter(|degree| *degree < ranks.max(3));
+        few.filter_map(NonZeroU32::new).chain([by_formula]).collect()
     }
 }

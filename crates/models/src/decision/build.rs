@@ -1,10 +1,9 @@
 //! A decision table from the models.
 
-use super::table::{DecisionTable, Range, Row, RunnerUp};
-use crate::costs::{Candidate, CostModel};
+use super::table::{DecisionTable, Range, Row, RunnerUp, Times};
 use crate::machine::Fingerprint;
-use crate::query::Query;
-use collectives::Choice;
+use crate::prediction::{Models, Prediction};
+use crate::query::{CallForm, Query};
 use collectives::Collective;
 
 /// As long as a plan takes no longer than this times the fastest at the sizes of the grid, it is
@@ -16,6 +15,8 @@ const SLACK: f64 = 1.02;
 pub struct Grid {
     /// The operations.
     pub operations: Vec<Collective>,
+    /// The forms of calls.
+    pub forms: Vec<CallForm>,
     /// Numbers of ranks.
     pub ranks: Vec<u32>,
     /// Numbers of ranks a node; those above the number of ranks are left out.
@@ -26,36 +27,32 @@ pub struct Grid {
 }
 
 impl Grid {
-    /// All operations, 0 bytes, and two sizes for each doubling from 1 byte to `largest`.
+    /// All operations in both forms, 0 bytes, and two sizes for each doubling from 1 byte to
+    /// `largest`.
     pub fn usual(ranks: Vec<u32>, ranks_per_node: Vec<u32>, largest: u64) -> Self {
         let doublings = std::iter::successors(Some(1u64), |bytes| bytes.checked_mul(2));
         let sizes = doublings.flat_map(|bytes| [bytes, bytes.saturating_add(bytes / 2)]);
         let mut bytes: Vec<u64> =
             [0].into_iter().chain(sizes.take_while(|bytes| *bytes <= largest)).collect();
         bytes.dedup();
-        Grid { operations: Collective::ALL.to_vec(), ranks, ranks_per_node, bytes }
+        let operations = Collective::ALL.to_vec();
+        Grid { operations, forms: CallForm::ALL.to_vec(), ranks, ranks_per_node, bytes }
     }
 }
 
 impl DecisionTable {
     /// The table of the plans that the models find fastest, for the machine with this fingerprint.
     /// Operations without known costs have no row.
-    pub fn build(prices: CostModel<'_>, grid: &Grid, fingerprint: Fingerprint) -> Self {
+    pub fn build(models: &Models, grid: &Grid, fingerprint: Fingerprint) -> Self {
         let mut rows = Vec::new();
-        for operation in &grid.operations {
-            for ranks in &grid.ranks {
-                for ranks_per_node in grid.ranks_per_node.iter().filter(|here| *here <= ranks) {
-                    let shape = Query {
-                        operation: *operation,
-                        ranks: *ranks,
-                        ranks_per_node: *ranks_per_node,
-                        bytes: 0,
-                    };
-                    let ranges = ranges(prices, shape, &grid.bytes);
-                    if !ranges.is_empty() {
-                        let (operation, ranks, ranks_per_node) =
-                            (*operation, *ranks, *ranks_per_node);
-                        rows.push(Row { operation, ranks, ranks_per_node, ranges });
+        for operation in grid.operations.iter().copied() {
+            for form in grid.forms.iter().copied() {
+                for ranks in grid.ranks.iter().copied() {
+                    for ranks_per_node in grid.ranks_per_node.iter().copied() {
+                        let shape = Query { operation, form, ranks, ranks_per_node, bytes: 0 };
+                        if ranks_per_node <= ranks {
+                            rows.extend(Row::build(models, &shape, &grid.bytes));
+                        }
                     }
                 }
             }
@@ -64,37 +61,67 @@ impl DecisionTable {
     }
 }
 
+impl Row {
+    /// The row of the plans that the models find fastest for a shape at these sizes, ascending;
+    /// `None` if no costs are known.
+    pub fn build(models: &Models, shape: &Query, sizes: &[u64]) -> Option<Self> {
+        let Query { operation, form, ranks, ranks_per_node, .. } = *shape;
+        let ranges = ranges(models, *shape, sizes);
+        let error = models.error(shape);
+        let row = Row { operation, form, ranks, ranks_per_node, error, ranges };
+        (!row.ranges.is_empty()).then_some(row)
+    }
+}
+
 /// The ranges of one row. The first begins with 0, and the last has no end.
-fn ranges(prices: CostModel<'_>, shape: Query, sizes: &[u64]) -> Vec<Range> {
+fn ranges(models: &Models, shape: Query, sizes: &[u64]) -> Vec<Range> {
     let at = |bytes| Query { bytes, ..shape };
-    let price = |plan: &Choice, bytes| prices.price(plan, &at(bytes)).unwrap_or(f64::INFINITY);
-    let best = |bytes| prices.candidates(&at(bytes)).into_iter().next();
+    let price = |range: &Range, bytes| {
+        models.price(range.engine, &range.plan, &at(bytes)).unwrap_or(f64::INFINITY)
+    };
     let sizes = if shape.operation == Collective::Barrier { &[] } else { sizes };
-    let Some(Candidate { plan, .. }) = best(0) else { return Vec::new() };
-    let mut ranges = vec![range_from(prices, &at(0), plan)];
+    let Some(first) = range_at(models, &at(0)) else { return Vec::new() };
+    let mut ranges = vec![first];
     let mut good = 0;
     for bytes in sizes.iter().copied().filter(|bytes| *bytes > 0) {
-        let (Some(current), Some(next)) = (ranges.last_mut(), best(bytes)) else { break };
-        if price(&current.plan, bytes) > next.microseconds * SLACK {
-            let change = first_failure(good, bytes, |bytes| {
-                price(&current.plan, bytes) <= price(&next.plan, bytes)
-            });
+        let (Some(current), Some(next)) = (ranges.last_mut(), range_at(models, &at(bytes))) else {
+            break;
+        };
+        let least = next.time.predicted.unwrap_or(f64::INFINITY);
+        if price(current, bytes) > least * SLACK {
+            let kept = *current;
+            let change =
+                first_failure(good, bytes, |bytes| price(&kept, bytes) <= price(&next, bytes));
             current.to = Some(change);
-            ranges.push(range_from(prices, &at(change), next.plan));
+            let microseconds = price(&next, change);
+            let is_known = microseconds.is_finite();
+            let (at, time) = if is_known {
+                (change, Times::predicted(microseconds))
+            } else {
+                (bytes, next.time)
+            };
+            ranges.push(Range { from: change, at, time, ..next });
         }
         good = bytes;
     }
     ranges
 }
 
-/// The range of a plan that begins with this query's size, without an end.
-fn range_from(prices: CostModel<'_>, query: &Query, plan: Choice) -> Range {
-    let microseconds = prices.price(&plan, query).unwrap_or(f64::INFINITY);
-    let other = |next: &Choice| (next.levels, next.algorithm) != (plan.levels, plan.algorithm);
-    let runner_up = prices.candidates(query).into_iter().find(|candidate| other(&candidate.plan));
-    let runner_up =
-        runner_up.map(|Candidate { plan, microseconds }| RunnerUp { plan, microseconds });
-    Range { from: query.bytes, to: None, plan, microseconds, runner_up }
+/// The fastest plan for a query with the next best one, as a range without an end.
+fn range_at(models: &Models, query: &Query) -> Option<Range> {
+    let candidates = models.candidates(query);
+    let Prediction { plan, engine, microseconds } = *candidates.first()?;
+    let differs = |next: &&Prediction| {
+        (next.plan.levels, next.plan.algorithm, next.engine)
+            != (plan.levels, plan.algorithm, engine)
+    };
+    let runner_up = candidates.iter().find(differs).map(|next| RunnerUp {
+        plan: next.plan,
+        engine: next.engine,
+        time: Times::predicted(next.microseconds),
+    });
+    let (from, time) = (query.bytes, Times::predicted(microseconds));
+    Some(Range { from, to: None, plan, engine, at: from, time, runner_up })
 }
 
 /// The first size above `good` that fails, if sizes fail from some point on; otherwise one that

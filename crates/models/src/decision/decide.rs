@@ -1,7 +1,8 @@
 //! A decision, and its reasons in words.
 
 use super::rules;
-use super::table::{DecisionTable, Gap, Row, RunnerUp, sizes};
+use super::table::{DecisionTable, Gap, Row, RunnerUp, Times, sizes};
+use crate::machine_file::Engine;
 use crate::query::Query;
 use collectives::Choice;
 use std::fmt;
@@ -13,6 +14,8 @@ pub struct Decision {
     pub query: Query,
     /// The choice.
     pub plan: Choice,
+    /// The engine between nodes that runs it, if the table names one.
+    pub engine: Option<Engine>,
     /// Its origin.
     pub origin: Origin,
 }
@@ -30,9 +33,13 @@ pub enum Origin {
         from: u64,
         /// The first size beyond it, if it has an end.
         to: Option<u64>,
-        /// Predicted time of the plan at the first size, in microseconds.
-        microseconds: f64,
-        /// The next best there.
+        /// The size that the times hold for.
+        at: u64,
+        /// Times of the plan.
+        time: Times,
+        /// Relative error of the models, where it is known.
+        error: Option<f64>,
+        /// The next best at that size.
         runner_up: Option<RunnerUp>,
     },
     /// The built-in rules.
@@ -53,13 +60,19 @@ pub enum Reason {
 ///
 /// ```
 /// use collectives::Collective;
-/// use models::decision::{Query, decide};
+/// use models::decision::{CallForm, Query, decide};
 ///
-/// let query = Query { operation: Collective::Allreduce, ranks: 4, ranks_per_node: 4, bytes: 8 };
+/// let query = Query {
+///     operation: Collective::Allreduce,
+///     form: CallForm::Blocking,
+///     ranks: 4,
+///     ranks_per_node: 4,
+///     bytes: 8,
+/// };
 /// let decision = decide(None, &query);
 /// assert_eq!(
 ///     decision.to_string(),
-///     "allreduce of 8 bytes among 4 ranks, 4 a node: join\n  \
+///     "blocking allreduce of 8 bytes among 4 ranks, 4 a node: join\n  \
 ///      built-in rules, because there is no decision table for this machine: `tradewind tune` writes one"
 /// );
 /// ```
@@ -67,17 +80,31 @@ pub fn decide(table: Option<&DecisionTable>, query: &Query) -> Decision {
     let built_in = |reason| Decision {
         query: *query,
         plan: rules::plan(query),
+        engine: None,
         origin: Origin::BuiltIn(reason),
     };
     let Some(table) = table else { return built_in(Reason::NoTable) };
     match table.look_up(query) {
         Err(gap) => built_in(Reason::Gap(gap)),
         Ok(found) => {
-            let Row { ranks, ranks_per_node, .. } = *found.row;
-            let super::Range { from, to, microseconds, plan, runner_up } = *found.range;
-            let origin = Origin::Table { ranks, ranks_per_node, from, to, microseconds, runner_up };
-            Decision { query: *query, plan, origin }
+            let Row { ranks, ranks_per_node, error, .. } = *found.row;
+            let super::Range { from, to, at, time, plan, engine, runner_up } = *found.range;
+            let origin =
+                Origin::Table { ranks, ranks_per_node, from, to, at, time, error, runner_up };
+            Decision { query: *query, plan, engine, origin }
         }
+    }
+}
+
+impl Times {
+    /// "predicted 1.02 µs (model error ± 15 %), measured 1.08 µs".
+    fn with_error(self, error: Option<f64>) -> String {
+        let predicted = self.predicted.map(|time| {
+            let error = error.map(|error| format!(" (model error ± {:.0} %)", 100.0 * error));
+            format!("predicted {time:.3} µs{}", error.unwrap_or_default())
+        });
+        let measured = self.measured.map(|time| format!("measured {time:.3} µs"));
+        predicted.into_iter().chain(measured).collect::<Vec<_>>().join(", ")
     }
 }
 
@@ -92,16 +119,20 @@ impl fmt::Display for Origin {
     /// Why, in one or two lines.
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Origin::Table { ranks, ranks_per_node, from, to, microseconds, runner_up } => {
+            Origin::Table { ranks, ranks_per_node, from, to, at, time, error, runner_up } => {
                 let sizes = sizes(*from, *to);
                 writeln!(
                     formatter,
                     "decision table, row for {ranks} ranks, {ranks_per_node} a node, {sizes}"
                 )?;
-                write!(formatter, "  predicted for {from} bytes: {microseconds:.3} µs")?;
+                write!(formatter, "  {at} bytes: {}", time.with_error(*error))?;
                 match runner_up {
-                    Some(RunnerUp { plan, microseconds }) => {
-                        write!(formatter, "; next best: {plan}, {microseconds:.3} µs")
+                    Some(RunnerUp { plan, engine, time }) => {
+                        write!(formatter, "; next: {plan}")?;
+                        if let Some(engine) = engine {
+                            write!(formatter, " on {engine}")?;
+                        }
+                        write!(formatter, ", {}", time.with_error(None))
                     }
                     None => write!(formatter, "; there was no other"),
                 }

@@ -27,7 +27,7 @@ impl DecisionTable {
 
     /// The row for a query of any size.
     ///
-    /// Among the rows of the operation with one node, if the query has one node, or with several,
+    /// Among the rows of the operation and form with one node, if the query has one node, or with several,
     /// if it has several, the nearest number of ranks counts first, the nearest number of ranks a
     /// node second; near is by ratio, and of two equally near ones the lower is taken. A row is
     /// ignored if its number of ranks is off by more than a factor of two. Sizes are matched
@@ -37,7 +37,8 @@ impl DecisionTable {
     /// [`Gap`]: what the table would have to say.
     pub fn row(&self, query: &Query) -> Result<&Row, Gap> {
         let operation = query.operation;
-        let mut rows = self.rows.iter().filter(|row| row.operation == operation).peekable();
+        let of_query = |row: &&Row| row.operation == operation && row.form == query.form;
+        let mut rows = self.rows.iter().filter(of_query).peekable();
         if rows.peek().is_none() {
             return Err(Gap::Collective { operation });
         }

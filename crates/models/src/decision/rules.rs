@@ -30,8 +30,11 @@ const FEW_RANKS: u32 = 8;
 ///
 /// ```
 /// use collectives::Collective;
-/// use models::decision::{Query, rules};
-/// let plan = rules::plan(&Query { operation: Collective::Bcast, ranks: 64, ranks_per_node: 1, bytes: 1 << 20 });
+/// use models::decision::{CallForm, Query, rules};
+/// let form = CallForm::Blocking;
+/// let query =
+///     Query { operation: Collective::Bcast, form, ranks: 64, ranks_per_node: 1, bytes: 1 << 20 };
+/// let plan = rules::plan(&query);
 /// assert_eq!(plan.to_string(), "scatter-allgather");
 /// ```
 pub fn plan(query: &Query) -> Choice {

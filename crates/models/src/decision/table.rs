@@ -2,9 +2,9 @@
 
 use crate::file::{self, FileError, FileKind};
 use crate::machine::Fingerprint;
-use collectives::{Choice, Levels};
-
-use collectives::{Algorithm, Collective};
+use crate::machine_file::Engine;
+use crate::query::CallForm;
+use collectives::{Algorithm, Choice, Collective, Levels};
 use serde::{Deserialize, Serialize};
 use std::io;
 use std::path::Path;
@@ -23,10 +23,16 @@ pub struct DecisionTable {
 pub struct Row {
     /// The operation.
     pub operation: Collective,
+    /// The form of the call.
+    pub form: CallForm,
     /// The number of ranks.
     pub ranks: u32,
     /// The number of them on each node.
     pub ranks_per_node: u32,
+    /// Relative error of the models that predicted times of this row, if they are known: three
+    /// quarters of the times that they were fitted to are nearer.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub error: Option<f64>,
     /// The plans by size, ascending.
     pub ranges: Vec<Range>,
 }
@@ -42,9 +48,14 @@ pub struct Range {
     pub to: Option<u64>,
     /// The plan.
     pub plan: Choice,
-    /// Predicted time at the first size, in microseconds.
-    pub microseconds: f64,
-    /// The next best at the first size.
+    /// The engine between nodes that runs it, if there are several.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub engine: Option<Engine>,
+    /// The size that the times hold for, in bytes.
+    pub at: u64,
+    /// Times of the plan.
+    pub time: Times,
+    /// The next best at that size.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub runner_up: Option<RunnerUp>,
 }
@@ -55,8 +66,57 @@ pub struct Range {
 pub struct RunnerUp {
     /// The plan.
     pub plan: Choice,
-    /// Its predicted time, in microseconds.
-    pub microseconds: f64,
+    /// The engine between nodes that runs it, if there are several.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub engine: Option<Engine>,
+    /// Its times.
+    pub time: Times,
+}
+
+/// Times of a plan, in microseconds.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Times {
+    /// By the models.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub predicted: Option<f64>,
+    /// By the clock, the median.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub measured: Option<f64>,
+}
+
+collectives::named_enum! {
+    /// Source of the times of a plan.
+    pub enum Evidence ("evidence") {
+        /// The models alone.
+        Predicted = "predicted",
+        /// The clock alone.
+        Measured = "measured",
+        /// Models and clock.
+        Both = "both",
+    }
+}
+
+impl Times {
+    /// A time by the models.
+    pub const fn predicted(microseconds: f64) -> Self {
+        Times { predicted: Some(microseconds), measured: None }
+    }
+
+    /// Source of the times; `None` if there are none.
+    pub const fn evidence(&self) -> Option<Evidence> {
+        match (self.predicted, self.measured) {
+            (Some(_), Some(_)) => Some(Evidence::Both),
+            (Some(_), None) => Some(Evidence::Predicted),
+            (None, Some(_)) => Some(Evidence::Measured),
+            (None, None) => None,
+        }
+    }
+
+    /// The measured time, else the predicted one.
+    pub fn known(&self) -> Option<f64> {
+        self.measured.or(self.predicted)
+    }
 }
 
 /// Something that a table does not say.
@@ -139,12 +199,12 @@ impl DecisionTable {
             };
             row.check().map_err(error)?;
         }
-        let mut shapes: Vec<(Collective, u32, u32, usize)> =
-            rows.iter().enumerate().map(Row::shape).collect();
+        let mut shapes: Vec<_> = rows.iter().map(Row::shape).zip(0..).collect();
         shapes.sort();
         for pair in shapes.windows(2) {
-            let ((a, b, c, first), (operation, ranks, ranks_per_node, row)) = (pair[0], pair[1]);
-            if (a, b, c) == (operation, ranks, ranks_per_node) {
+            let ((shape, first), (same, row)) = (pair[0], pair[1]);
+            if shape == same {
+                let (operation, _, ranks, ranks_per_node) = same;
                 let what = format!("row {first} is for the same");
                 return Err(TableError { row, operation, ranks, ranks_per_node, what });
             }
@@ -235,8 +295,8 @@ impl DecisionTable {
 }
 
 impl Row {
-    fn shape((index, row): (usize, &Row)) -> (Collective, u32, u32, usize) {
-        (row.operation, row.ranks, row.ranks_per_node, index)
+    fn shape(&self) -> (Collective, CallForm, u32, u32) {
+        (self.operation, self.form, self.ranks, self.ranks_per_node)
     }
 
     pub(super) fn gap(&self, from: u64, to: Option<u64>) -> Gap {
@@ -283,13 +343,14 @@ impl Row {
             {
                 check_plan(plan, self.operation).or_else(|what| said(&what))?;
             }
-            for time in [Some(range.microseconds), runner_up.map(|next| next.microseconds)]
-                .into_iter()
-                .flatten()
-            {
-                if !(time >= 0.0 && time.is_finite()) {
+            for times in [Some(range.time), runner_up.map(|next| next.time)].into_iter().flatten() {
+                let known = [times.predicted, times.measured].into_iter().flatten();
+                if known.into_iter().any(|time| !(time >= 0.0 && time.is_finite())) {
                     return said("has a time that is negative or infinite");
                 }
+            }
+            if range.engine.is_some_and(|engine| !engine.is_between_nodes()) {
+                return said("has an engine that runs nothing between nodes");
             }
             end = range.to;
         }

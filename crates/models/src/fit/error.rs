@@ -22,7 +22,7 @@ pub enum FitError {
         /// Its value.
         value: f64,
     },
-    /// All measurements were made at one place, or lie in one line where a plane is asked for.
+    /// All measurements were made at one place.
     #[error("all measurements were made at {what}: measure at different ones")]
     NoSpread {
         /// The value that does not differ.

@@ -10,14 +10,14 @@ use std::collections::BTreeMap;
 /// ```
 /// use models::machine_file::Agreement;
 /// use models::machine::Fingerprint;
-/// use models::machine_file::Machine;
+/// use models::machine_file::{Engine, Machine};
 /// use models::machine::PairClass;
 /// use models::parameters::Parameters;
 ///
 /// let machine = |latency: f64| {
 ///     let mut machine = Machine::new(Fingerprint::default());
 ///     let network = Parameters::linear(latency, (0.2, 0.0), (0.2, 0.0), (0.5, 0.001)).expect("times");
-///     machine.classes.insert(PairClass::SharedCache, network);
+///     machine.engine_mut(Engine::Caller).classes.insert(PairClass::SharedCache, network);
 ///     machine
 /// };
 /// let agreement = Agreement::of(&machine(1.0), &machine(1.5));
@@ -44,15 +44,13 @@ pub struct Apart {
 }
 
 impl Agreement {
-    /// Compares the parameters of each class of pairs that both have, under both engines, at the
-    /// sizes that the first was measured at.
+    /// Compares the parameters of each engine and class of pairs that both have, at the sizes that the first was measured at.
     pub fn of(one: &Machine, other: &Machine) -> Self {
         let mut found: BTreeMap<&'static str, Vec<f64>> = BTreeMap::new();
-        for (left, right) in
-            [(&one.classes, &other.classes), (&one.peers.classes, &other.peers.classes)]
-        {
-            for (class, parameters) in left.iter() {
-                if let Some(right) = right.get(class) {
+        for (engine, left) in &one.engines {
+            let Some(right) = other.engines.get(engine) else { continue };
+            for (class, parameters) in left.classes.iter() {
+                if let Some(right) = right.classes.get(class) {
                     compare(parameters, right, &mut found);
                 }
             }

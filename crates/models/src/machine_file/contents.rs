@@ -1,11 +1,11 @@
 //! Contents of the file.
 
-use crate::costs::Costs;
+use crate::costs::{Costs, FlatCosts, Sharing, StartCosts};
 use crate::file::{self, FileError, FileKind};
-use crate::formulas::join::JoinCosts;
 use crate::machine::Fingerprint;
 use crate::machine::PairClass;
 use crate::parameters::Classes;
+use crate::query::CallForm;
 use crate::statistics::Sample;
 use collectives::Collective;
 use serde::{Deserialize, Serialize};
@@ -13,67 +13,81 @@ use std::collections::BTreeMap;
 use std::io;
 use std::path::Path;
 
+collectives::named_enum! {
+    /// What executes the operations of a collective's graph.
+    pub enum Engine ("engine") {
+        /// In-call progress within a node: each rank runs its own operations and pays the overheads
+        /// of its own messages.
+        Caller = "caller",
+        /// Cooperative progress within a node: the process that completes an operation runs the
+        /// operations that it enables, of any rank. One process carries a chain of messages through
+        /// all ranks, and nothing is under way: the latency is about nothing, and the gap is what
+        /// the message takes of that process.
+        Peers = "peers",
+        /// Between nodes, in the ranks' blocking calls.
+        Direct = "direct",
+        /// Between nodes, in the node service.
+        Agent = "agent",
+        /// Between nodes, in the kernel.
+        Kernel = "kernel",
+    }
+}
+
+impl Engine {
+    /// Returns `true` for an engine of collectives between nodes.
+    pub const fn is_between_nodes(self) -> bool {
+        matches!(self, Engine::Direct | Engine::Agent | Engine::Kernel)
+    }
+}
+
 /// Measurements of a machine. Times are microseconds and sizes bytes unless a name says otherwise.
 ///
 /// ```
 /// use models::machine_file::Machine;
 /// use std::path::Path;
 ///
-/// let bytes = br#"{"format": "tradewind machine", "version": 2, "content": {"classes": 7}}"#;
-/// let error = Machine::from_bytes(Path::new("machine.json"), bytes).expect_err("classes are no number");
-/// assert!(error.to_string().starts_with("machine.json:1:70: damaged in field `content.classes`"));
+/// let bytes = br#"{"format": "tradewind machine", "version": 3, "content": {"engines": 7}}"#;
+/// let error = Machine::from_bytes(Path::new("machine.json"), bytes).expect_err("engines are no number");
+/// assert!(error.to_string().starts_with("machine.json:1:70: damaged in field `content.engines`"));
 /// ```
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(try_from = "Unchecked", into = "Unchecked")]
 pub struct Machine {
     /// The machine.
     pub fingerprint: Fingerprint,
+    /// Machines of the other nodes of the job in which messages between nodes were measured, each
+    /// different one once.
+    pub other_nodes: Vec<Fingerprint>,
     /// The smallest step of the clock, in nanoseconds.
     pub clock_nanoseconds: f64,
     /// Disturbances of the measurements.
     pub noise: Noise,
-    /// The parameters of each class of pairs, with in-call progress (the caller engine): each
-    /// rank runs its own operations and pays the overheads of its own messages.
-    pub classes: Classes,
-    /// The raw samples.
-    pub samples: BTreeMap<PairClass, Samples>,
-    /// Costs of a run besides its messages, for each class of pairs.
-    pub starts: BTreeMap<PairClass, StartCosts>,
-    /// The same with cooperative progress (the peers engine): the process that completes an
-    /// operation runs the operations it enables, of any rank.
-    pub peers: Peers,
+    /// Costs of messages under each engine that was measured.
+    pub engines: BTreeMap<Engine, EngineCosts>,
     /// Time to combine two contributions, in microseconds a byte.
     pub combine: f64,
-    /// γ, the contention ratio of the direct all-to-all.
-    pub contention: f64,
-    /// Costs of joins inside a node.
-    pub joins: BTreeMap<Collective, JoinCosts>,
+    /// Costs of flat collectives inside a node, by form of the call.
+    pub flat: BTreeMap<CallForm, BTreeMap<Collective, FlatCosts>>,
+    /// Constants of cooperative progress, by number of ranks.
+    pub sharing: Vec<Sharing>,
 }
 
-/// Costs of messages under the peers engine. There one process carries a chain of messages through
-/// all ranks, and nothing is under way: the latency is about nothing, and the gap is what the
-/// message takes of that process. What an algorithm costs is then nearer to the sum of its
-/// messages' gaps than to its longest chain.
+/// Costs of messages under one engine.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
-pub struct Peers {
+pub struct EngineCosts {
     /// The parameters of each class of pairs.
     pub classes: Classes,
     /// The raw samples.
+    #[serde(default)]
     pub samples: BTreeMap<PairClass, Samples>,
     /// Costs of a run besides its messages, for each class of pairs.
+    #[serde(default)]
     pub starts: BTreeMap<PairClass, StartCosts>,
-}
-
-/// Costs of a run besides its messages: a + c × m, in microseconds.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
-#[serde(deny_unknown_fields)]
-pub struct StartCosts {
-    /// a: to start, and to be told that all is done.
-    pub fixed: f64,
-    /// c, for each byte of private buffers, which are copied in or out. What lies in the job's
-    /// memory costs nothing.
-    pub per_byte: f64,
+    /// γ, the contention ratio of the direct all-to-all, for each class of pairs; 1, the upper
+    /// bound, where it was not fitted.
+    #[serde(default)]
+    pub contention: BTreeMap<PairClass, f64>,
 }
 
 /// Disturbances of the measurements, as seen by a loop that only reads the clock.
@@ -117,15 +131,13 @@ impl Machine {
     pub fn new(fingerprint: Fingerprint) -> Self {
         Machine {
             fingerprint,
+            other_nodes: Vec::new(),
             clock_nanoseconds: 0.0,
             noise: Noise::default(),
-            classes: Classes::default(),
-            samples: BTreeMap::new(),
-            starts: BTreeMap::new(),
-            peers: Peers::default(),
+            engines: BTreeMap::new(),
             combine: 0.0,
-            contention: 1.0,
-            joins: BTreeMap::new(),
+            flat: BTreeMap::new(),
+            sharing: Vec::new(),
         }
     }
 
@@ -173,13 +185,46 @@ impl Machine {
         file::write(path, &FileKind::MACHINE, self)
     }
 
-    /// Returns the costs of operations among ranks with no pair farther apart than this; `None`
-    /// without a class for it ([`Classes::for_pair`]). Between nodes there
-    /// are no joins.
-    pub fn costs(&self, farthest: PairClass) -> Option<Costs> {
-        let network = self.classes.for_pair(farthest)?.1.clone();
-        let joins = if farthest.is_inside_node() { self.joins.clone() } else { BTreeMap::new() };
-        Some(Costs { network, combine: self.combine, contention: self.contention, joins })
+    /// Costs of messages under an engine, begun if there are none.
+    pub fn engine_mut(&mut self, engine: Engine) -> &mut EngineCosts {
+        self.engines.entry(engine).or_default()
+    }
+
+    /// The parameters of each class of pairs under an engine.
+    pub fn classes(&self, engine: Engine) -> Option<&Classes> {
+        self.engines.get(&engine).map(|costs| &costs.classes)
+    }
+
+    /// Returns the costs of calls of a form under an engine, among ranks with no pair farther apart
+    /// than this; `None` without a class for it ([`Classes::for_pair`]). Only cooperative progress
+    /// within a node has flat collectives and [sharing](Sharing); where its messages were not
+    /// measured, the constants of sharing suggest their parameters.
+    pub fn costs(&self, engine: Engine, form: CallForm, farthest: PairClass) -> Option<Costs> {
+        let costs = self.engines.get(&engine);
+        let cooperative = engine == Engine::Peers && farthest.is_inside_node();
+        let suggested = || {
+            let sharing = self.sharing.first().filter(|_| cooperative)?;
+            Some((farthest, sharing.constants.parameters().ok()?))
+        };
+        let measured = costs.and_then(|costs| costs.classes.for_pair(farthest));
+        let measured = measured.map(|(class, network)| (class, network.clone()));
+        let (class, network) = measured.or_else(suggested)?;
+        let start = costs.and_then(|costs| costs.starts.get(&class)).copied();
+        let contention = costs.and_then(|costs| costs.contention.get(&class)).copied();
+        Some(Costs {
+            network,
+            start: start.unwrap_or_default(),
+            combine: self.combine,
+            contention: contention.unwrap_or(1.0),
+            flat: self.flat.get(&form).filter(|_| cooperative).cloned().unwrap_or_default(),
+            sharing: if cooperative { self.sharing.clone() } else { Vec::new() },
+        })
+    }
+
+    /// The farthest class of pairs inside the node that was measured under an engine.
+    pub fn farthest_inside(&self, engine: Engine) -> Option<PairClass> {
+        let classes = self.classes(engine)?.iter().map(|(class, _)| class);
+        classes.filter(|class| class.is_inside_node()).last()
     }
 }
 
@@ -197,19 +242,16 @@ struct OutOfRange {
 #[serde(deny_unknown_fields)]
 struct Unchecked {
     fingerprint: Fingerprint,
+    #[serde(default)]
+    other_nodes: Vec<Fingerprint>,
     clock_nanoseconds: f64,
     noise: Noise,
-    classes: Classes,
-    #[serde(default)]
-    samples: BTreeMap<PairClass, Samples>,
-    #[serde(default)]
-    starts: BTreeMap<PairClass, StartCosts>,
-    #[serde(default)]
-    peers: Peers,
+    engines: BTreeMap<Engine, EngineCosts>,
     combine: f64,
-    contention: f64,
     #[serde(default)]
-    joins: BTreeMap<Collective, JoinCosts>,
+    flat: BTreeMap<CallForm, BTreeMap<Collective, FlatCosts>>,
+    #[serde(default)]
+    sharing: Vec<Sharing>,
 }
 
 impl TryFrom<Unchecked> for Machine {
@@ -218,43 +260,40 @@ impl TryFrom<Unchecked> for Machine {
     fn try_from(unchecked: Unchecked) -> Result<Self, Self::Error> {
         let Unchecked {
             fingerprint,
+            other_nodes,
             clock_nanoseconds,
             noise,
-            classes,
-            samples,
-            starts,
-            peers,
+            engines,
             combine,
-            contention,
-            joins,
+            flat,
+            sharing,
         } = unchecked;
         not_negative("clock_nanoseconds", clock_nanoseconds)?;
         not_negative("combine", combine)?;
-        moderate("contention".to_owned(), contention)?;
-        for (operation, costs) in &joins {
-            for (name, value) in
-                [("fixed", costs.fixed), ("per_rank", costs.per_rank), ("per_byte", costs.per_byte)]
-            {
-                moderate(format!("joins.{operation}.{name}"), value)?;
+        for (engine, costs) in &engines {
+            for (class, ratio) in &costs.contention {
+                moderate(format!("engines.{engine}.contention.{class}"), *ratio)?;
+            }
+            for (class, start) in &costs.starts {
+                not_negative(&format!("engines.{engine}.starts.{class}.fixed"), start.fixed)?;
+                not_negative(&format!("engines.{engine}.starts.{class}.per_byte"), start.per_byte)?;
             }
         }
-        for (engine, starts) in [("", &starts), ("peers.", &peers.starts)] {
-            for (class, costs) in starts {
-                not_negative(&format!("{engine}starts.{class}.fixed"), costs.fixed)?;
-                not_negative(&format!("{engine}starts.{class}.per_byte"), costs.per_byte)?;
+        for (position, one) in sharing.iter().enumerate() {
+            if let Err((name, value)) = one.check() {
+                let field = format!("sharing.{position}.{name}");
+                return Err(OutOfRange { field, value, range: "from 0 to 1e9" });
             }
         }
         Ok(Machine {
             fingerprint,
+            other_nodes,
             clock_nanoseconds,
             noise,
-            classes,
-            samples,
-            starts,
-            peers,
+            engines,
             combine,
-            contention,
-            joins,
+            flat,
+            sharing,
         })
     }
 }
@@ -263,27 +302,23 @@ impl From<Machine> for Unchecked {
     fn from(machine: Machine) -> Self {
         let Machine {
             fingerprint,
+            other_nodes,
             clock_nanoseconds,
             noise,
-            classes,
-            samples,
-            starts,
-            peers,
+            engines,
             combine,
-            contention,
-            joins,
+            flat,
+            sharing,
         } = machine;
         Unchecked {
             fingerprint,
+            other_nodes,
             clock_nanoseconds,
             noise,
-            classes,
-            samples,
-            starts,
-            peers,
+            engines,
             combine,
-            contention,
-            joins,
+            flat,
+            sharing,
         }
     }
 }

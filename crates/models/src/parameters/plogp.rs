@@ -4,7 +4,7 @@ use serde::{Deserialize, Serialize};
 
 /// No time can be longer: a year, in microseconds. Keeps every sum and product of the models
 /// finite.
-const LONGEST: f64 = 3.2e13;
+pub(crate) const LONGEST: f64 = 3.2e13;
 
 /// The pLogP parameters of one class of pairs. All times are microseconds, all sizes bytes.
 ///

@@ -1,6 +1,6 @@
 //! Programs, and the constants and counts of their costs.
 
-use crate::parameters::Parameters;
+use crate::parameters::{Parameters, ParametersError, Point};
 use serde::{Deserialize, Serialize};
 
 /// The operations of all ranks.
@@ -146,6 +146,22 @@ impl Constants {
             fetch: Curve::default(),
             combine: 0.0,
         }
+    }
+
+    /// Parameters of messages that these constants suggest, the inverse of
+    /// [`guess`](Self::guess).
+    ///
+    /// # Errors
+    /// Constants that are no times.
+    pub fn parameters(&self) -> Result<Parameters, ParametersError> {
+        let overhead = self.operation;
+        let point = |bytes| Point {
+            bytes,
+            send_overhead: overhead,
+            receive_overhead: overhead,
+            gap: overhead + self.copy.at(bytes) + self.fetch.at(bytes),
+        };
+        Parameters::new(self.crossing, [0].into_iter().chain(KNOTS).map(point).collect())
     }
 
     /// Returns the cost of these counts.

@@ -1,14 +1,14 @@
 //! Comparison of two measurements of a machine.
 
 use models::machine::{Fingerprint, PairClass};
-use models::machine_file::{Agreement, Apart, Machine};
+use models::machine_file::{Agreement, Apart, Engine, Machine};
 use models::parameters::Parameters;
 
 fn machine(class: PairClass, gap: f64) -> Machine {
     let mut machine = Machine::new(Fingerprint::default());
     let network = Parameters::linear(1.0, (0.2, 0.0), (0.2, 0.0), (gap, gap)).expect("times");
-    machine.classes.insert(class, network.clone());
-    machine.peers.classes.insert(class, network);
+    machine.engine_mut(Engine::Caller).classes.insert(class, network.clone());
+    machine.engine_mut(Engine::Peers).classes.insert(class, network);
     machine
 }
 

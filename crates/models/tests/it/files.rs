@@ -2,11 +2,12 @@
 //! place and the way out.
 
 use crate::sample_machine::{fingerprint, machine, table};
+use models::decision::CallForm;
 use models::decision::DecisionTable;
 use models::file::{FileError, replace};
 use models::machine::Fingerprint;
 use models::machine::PairClass;
-use models::machine_file::Machine;
+use models::machine_file::{Engine, Machine};
 use std::fs;
 use std::io::{self, Write};
 use std::os::unix::fs::PermissionsExt;
@@ -65,12 +66,15 @@ fn damage_is_named_by_line_column_and_field() {
     let FileError::Damaged { line, column, ref field, ref what, .. } = error else {
         panic!("{error}")
     };
-    assert_eq!(field, "content.classes.same-socket");
+    assert_eq!(field, "content.engines.caller.classes.same-socket");
     assert!(line > 1 && column > 0, "{error}");
     assert!(what.starts_with("the gap in the list of sizes at position 0 is -0.5 µs"), "{error}");
 
     let error = refused(&changed("\"gap\": 0.5", "\"gap\": null"));
-    assert!(error.to_string().contains("in field `content.classes.same-socket"), "{error}");
+    assert!(
+        error.to_string().contains("in field `content.engines.caller.classes.same-socket"),
+        "{error}"
+    );
     let error = refused(&changed("\"latency\"", "\"lateness\""));
     assert!(error.to_string().contains("unknown field `lateness`"), "{error}");
     let error = refused(&changed("\"same-socket\"", "\"next-door\""));
@@ -101,19 +105,19 @@ fn a_file_cut_off_anywhere_is_damaged() {
 
 #[test]
 fn versions_are_told_apart_even_if_nothing_else_is_known_of_them() {
-    let older = refused(&changed("\"version\": 2", "\"version\": 1"));
+    let older = refused(&changed("\"version\": 3", "\"version\": 1"));
     assert!(matches!(older, FileError::Older { found: 1, .. }));
     assert!(
         older
             .to_string()
-            .contains("has version 1, from an older tradewind; this one reads version 2: measure")
+            .contains("has version 1, from an older tradewind; this one reads version 3: measure")
     );
     let newer = refused(r#"{"format": "tradewind machine", "version": 7, "spirit": "unknown"}"#);
     assert!(matches!(newer, FileError::Newer { found: 7, .. }));
     assert!(
         newer
             .to_string()
-            .contains("from a newer tradewind; this one reads version 2: use the newer"),
+            .contains("from a newer tradewind; this one reads version 3: use the newer"),
         "{newer}"
     );
 }
@@ -168,15 +172,27 @@ fn a_file_that_cannot_be_written_says_so() {
 #[test]
 fn an_unmeasured_class_is_replaced_by_a_farther_one_of_the_same_node() {
     let machine = machine();
-    let latency = |class| machine.costs(class).map(|costs| costs.network.latency());
-    assert_eq!(latency(PairClass::SharedCache), Some(0.25)); // as the socket
-    assert_eq!(latency(PairClass::OtherSocket), Some(0.25)); // nothing farther is known inside the node
-    assert_eq!(latency(PairClass::OtherNode), Some(20.0));
-    assert!(
-        machine.costs(PairClass::OtherNode).unwrap().joins.is_empty(),
-        "no memory is shared between nodes"
-    );
-    assert!(!machine.costs(PairClass::SameCore).unwrap().joins.is_empty());
+    let costs = |engine, class| machine.costs(engine, CallForm::Blocking, class);
+    let latency = |engine, class| costs(engine, class).map(|costs| costs.network.latency());
+    assert_eq!(latency(Engine::Peers, PairClass::SharedCache), Some(0.25)); // as the socket
+    assert_eq!(latency(Engine::Peers, PairClass::OtherSocket), Some(0.25)); // nothing farther is known
+    assert_eq!(latency(Engine::Peers, PairClass::OtherNode), None);
+    assert_eq!(latency(Engine::Agent, PairClass::OtherNode), Some(20.0));
+    let has_flat = |engine, class| costs(engine, class).is_some_and(|costs| !costs.flat.is_empty());
+    assert!(!has_flat(Engine::Agent, PairClass::OtherNode), "no memory is shared between nodes");
+    assert!(!has_flat(Engine::Caller, PairClass::SameCore), "each rank runs its own operations");
+    assert!(has_flat(Engine::Peers, PairClass::SameCore));
+}
+
+#[test]
+fn impossible_costs_are_refused() {
+    let error = refused(&changed("\"fixed\": 0.5", "\"fixed\": -0.5"));
+    let expected = "`engines.caller.starts.same-socket.fixed` is -0.5";
+    assert!(error.to_string().contains(expected), "{error}");
+    let error = refused(&changed("\"microseconds\": 0.25", "\"microseconds\": -1.0"));
+    assert!(error.to_string().contains("takes -1 µs: give a time"), "{error}");
+    let error = refused(&changed("\"ranks\": 4", "\"ranks\": 2"));
+    assert!(error.to_string().contains("among 2 ranks has two times"), "{error}");
 }
 
 #[test]

@@ -1,6 +1,6 @@
 //! Fits of what the papers publish, of noise, and of outliers.
 
-use models::fit::{self, ContentionSample, FitError, PlaneSample, Weights};
+use models::fit::{self, ContentionSample, FitError, Weights};
 use models::formulas::alltoall;
 use models::parameters::Parameters;
 use proptest::prelude::*;
@@ -175,9 +175,6 @@ fn what_cannot_be_fitted_is_refused() {
         fit::pieces(&[(1.0, 1.0); 6], 2, Weights::Equal),
         Err(FitError::NoSpread { .. })
     ));
-    let in_step = [(2, 200), (4, 400), (8, 800), (16, 1600)];
-    let samples = in_step.map(|(ranks, bytes)| PlaneSample { ranks, bytes, measured: 1.0 });
-    assert!(matches!(fit::plane(&samples), Err(FitError::NoSpread { .. })));
     assert!(matches!(fit::contention(&[]), Err(FitError::TooFew { .. })));
     assert!(matches!(
         fit::messages(&[(0, 1.0)], 3, Weights::Equal),
@@ -234,16 +231,5 @@ proptest! {
         // half.
         prop_assert!(near(line.slope, b, 1e-6), "{line:?}");
         prop_assert!(near(line.intercept, a, 1e-4), "{line:?}");
-    }
-
-    #[test]
-    fn joins_are_found_again(a in 0.01f64..10.0, b in 0.0f64..1.0, c in 0.0f64..0.01) {
-        let places = [2u32, 4, 8].into_iter().flat_map(|ranks| [0u64, 8, 4096, 1 << 20].map(|bytes| (ranks, bytes)));
-        let samples: Vec<_> = places
-            .map(|(ranks, bytes)| PlaneSample { ranks, bytes, measured: a + b * f64::from(ranks) + c * bytes as f64 })
-            .collect();
-        let plane = fit::plane(&samples).expect("fits");
-        prop_assert!(near(plane.costs.fixed, a, 1e-6 * a), "{plane:?}");
-        prop_assert!(near(plane.costs.per_rank, b, 1e-6 * a) && near(plane.costs.per_byte, c, 1e-9 * a.max(1.0)), "{plane:?}");
     }
 }

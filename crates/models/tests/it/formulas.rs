@@ -1,7 +1,7 @@
 //! The formulas on small numbers, worked by hand.
 
 use collectives::{Choice, Collective};
-use models::costs::Costs;
+use models::costs::{Costs, FlatCosts, FlatPoint};
 use models::formulas::{
     allgather, allreduce, alltoall, barrier, bcast, gather, reduce, reduce_scatter, scan, scatter,
 };
@@ -207,9 +207,10 @@ fn every_algorithm() -> impl Iterator<Item = (Collective, collectives::Algorithm
 }
 
 fn costs(network: Parameters, combine: f64, contention: f64) -> Costs {
-    let join = models::formulas::join::JoinCosts { fixed: 0.5, per_rank: 0.25, per_byte: 0.001 };
-    let joins = Collective::ALL.iter().map(|operation| (*operation, join)).collect();
-    Costs { network, combine, contention, joins }
+    let point = |bytes, microseconds| FlatPoint { ranks: 2, bytes, microseconds };
+    let flat = FlatCosts::new(vec![point(0, 1.0), point(1 << 20, 100.0)]).expect("times");
+    let flat = Collective::ALL.iter().map(|operation| (*operation, flat.clone())).collect();
+    Costs { combine, contention, flat, ..Costs::of_messages(network) }
 }
 
 proptest! {

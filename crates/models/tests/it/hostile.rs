@@ -2,7 +2,7 @@
 //! is accepted must be sound. The fuzz targets in `fuzz/` do the same without end.
 
 use collectives::{Choice, Collective};
-use models::decision::{DecisionTable, Query, decide};
+use models::decision::{CallForm, DecisionTable, Query, decide};
 use models::machine::PairClass;
 use models::machine_file::Machine;
 use proptest::prelude::*;
@@ -37,8 +37,12 @@ fn use_machine(bytes: &[u8]) {
         Ok(machine) => machine,
         Err(error) => return assert!(error.to_string().starts_with("machine.json:")),
     };
-    for class in PairClass::ALL {
-        let Some(costs) = machine.costs(*class) else { continue };
+    let engines = machine
+        .engines
+        .keys()
+        .flat_map(|engine| PairClass::ALL.iter().map(move |class| (*engine, *class)));
+    for (engine, class) in engines {
+        let Some(costs) = machine.costs(engine, CallForm::Blocking, class) else { continue };
         for operation in Collective::ALL {
             for algorithm in operation.algorithms() {
                 let time = costs.predict(*operation, &Choice::of(*algorithm), 5, 1000);
@@ -62,7 +66,13 @@ fn use_table(bytes: &[u8]) {
         for (ranks, ranks_per_node, bytes) in [(4, 4, 0), (4, 2, 1000), (1, 1, u64::MAX)] {
             let decision = decide(
                 Some(&table),
-                &Query { operation: *operation, ranks, ranks_per_node, bytes },
+                &Query {
+                    operation: *operation,
+                    form: CallForm::Blocking,
+                    ranks,
+                    ranks_per_node,
+                    bytes,
+                },
             );
             assert!(
                 operation.algorithms().contains(&decision.plan.algorithm)

@@ -7,6 +7,7 @@ mod files;
 mod fits;
 mod formulas;
 mod hostile;
+mod linked_programs;
 mod network_rules;
 mod order_statistics;
 mod sample_machine;

@@ -1,13 +1,12 @@
 //! A small machine and its decision table.
 
 use collectives::Collective;
-use models::costs::CostModel;
-use models::decision::{DecisionTable, Grid};
-use models::formulas::join::JoinCosts;
-use models::machine::Fingerprint;
-use models::machine::PairClass;
-use models::machine_file::{Machine, Noise, Samples, SizeSamples, StartCosts};
+use models::costs::{FlatCosts, FlatPoint, StartCosts};
+use models::decision::{CallForm, DecisionTable, Grid};
+use models::machine::{Fingerprint, PairClass};
+use models::machine_file::{Engine, EngineCosts, Machine, Noise, Samples, SizeSamples};
 use models::parameters::Parameters;
+use models::prediction::Models;
 use models::statistics::Sample;
 
 pub(crate) fn fingerprint() -> Fingerprint {
@@ -30,8 +29,6 @@ pub(crate) fn machine() -> Machine {
         Parameters::linear(0.25, (0.125, 0.0), (0.125, 0.0), (0.5, 0.0001)).expect("valid");
     let between =
         Parameters::linear(20.0, (2.0, 0.001), (2.0, 0.001), (5.0, 0.008)).expect("valid");
-    machine.classes.insert(PairClass::SameSocket, inside);
-    machine.classes.insert(PairClass::OtherNode, between);
     let sample = Sample::of(vec![1.0, 1.5, 1.25]);
     let size = SizeSamples {
         bytes: 0,
@@ -39,20 +36,32 @@ pub(crate) fn machine() -> Machine {
         receive_overhead: sample.clone(),
         gap: sample.clone(),
     };
-    machine
-        .samples
-        .insert(PairClass::SameSocket, Samples { round_trip: sample, sizes: vec![size] });
-    machine.starts.insert(PairClass::SameSocket, StartCosts { fixed: 0.5, per_byte: 0.0001 });
-    machine.peers.starts.insert(PairClass::SameCore, StartCosts { fixed: 0.75, per_byte: 0.0001 });
-    machine.peers.classes.insert(
-        PairClass::SameSocket,
-        Parameters::linear(0.0, (0.0625, 0.0), (0.0625, 0.0), (0.125, 0.0001)).expect("valid"),
-    );
+    let samples = Samples { round_trip: sample, sizes: vec![size] };
+    let start = StartCosts { fixed: 0.5, per_byte: 0.0001 };
+    let mut caller = EngineCosts::default();
+    caller.classes.insert(PairClass::SameSocket, inside.clone());
+    caller.samples.insert(PairClass::SameSocket, samples);
+    caller.starts.insert(PairClass::SameSocket, start);
+    caller.contention.insert(PairClass::SameSocket, 0.4);
+    machine.engines.insert(Engine::Caller, caller.clone());
+    machine.engines.insert(Engine::Peers, EngineCosts { samples: [].into(), ..caller });
+    let agent = machine.engine_mut(Engine::Agent);
+    agent.classes.insert(PairClass::SameSocket, inside);
+    agent.classes.insert(PairClass::OtherNode, between);
+    agent.contention = [(PairClass::SameSocket, 0.4), (PairClass::OtherNode, 0.4)].into();
     machine.combine = 0.001;
-    machine.contention = 0.4;
-    let join = JoinCosts { fixed: 0.125, per_rank: 0.0625, per_byte: 0.001 };
-    for operation in [Collective::Barrier, Collective::Allreduce, Collective::Bcast] {
-        machine.joins.insert(operation, join);
+    let point = |ranks: u32, bytes: u64| FlatPoint {
+        ranks,
+        bytes,
+        microseconds: 0.125 + 0.0625 * f64::from(ranks) + 0.001 * bytes as f64,
+    };
+    let points =
+        [2, 4, 8].into_iter().flat_map(|ranks| [0, 1 << 20].map(|bytes| point(ranks, bytes)));
+    let flat = FlatCosts::new(points.collect()).expect("times");
+    for form in CallForm::ALL {
+        for operation in [Collective::Barrier, Collective::Allreduce, Collective::Bcast] {
+            machine.flat.entry(*form).or_default().insert(operation, flat.clone());
+        }
     }
     machine
 }
@@ -62,9 +71,5 @@ pub(crate) fn grid() -> Grid {
 }
 
 pub(crate) fn table() -> DecisionTable {
-    let machine = machine();
-    let inside = machine.costs(PairClass::SameSocket).expect("measured");
-    let between = machine.costs(PairClass::OtherNode).expect("measured");
-    let prices = CostModel { inside: &inside, between: Some(&between), available: &|_, _, _| true };
-    DecisionTable::build(prices, &grid(), fingerprint())
+    DecisionTable::build(&Models::of(&machine()), &grid(), fingerprint())
 }

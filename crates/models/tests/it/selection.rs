@@ -4,38 +4,53 @@
 use crate::sample_machine::{fingerprint, grid, machine, table};
 use collectives::{Algorithm, Choice, Collective, Levels};
 use models::costs::CostModel;
-use models::decision::{DecisionTable, Gap, Origin, Query, Range, Reason, Row, decide, rules};
+use models::decision::{
+    CallForm, DecisionTable, Evidence, Gap, Measured, Origin, Query, Range, Reason, Row, Times,
+    decide, rules,
+};
 use models::machine::PairClass;
+use models::machine_file::Engine;
+use models::prediction::{Models, Prediction};
 use proptest::prelude::*;
 use std::sync::LazyLock;
 
 static TABLE: LazyLock<DecisionTable> = LazyLock::new(table);
+static MODELS: LazyLock<Models> = LazyLock::new(models);
 
 fn operations() -> impl Strategy<Value = Collective> {
     prop::sample::select(Collective::ALL)
 }
 
 fn query(operation: Collective, ranks: u32, ranks_per_node: u32, bytes: u64) -> Query {
-    Query { operation, ranks, ranks_per_node, bytes }
+    let form = CallForm::Nonblocking;
+    Query { operation, form, ranks, ranks_per_node, bytes }
 }
 
 fn range(from: u64, to: Option<u64>, algorithm: Algorithm) -> Range {
-    Range { from, to, plan: Choice::of(algorithm), microseconds: 1.0, runner_up: None }
+    let plan = Choice::of(algorithm);
+    let time = Times::predicted(1.0);
+    Range { from, to, plan, engine: None, at: from, time, runner_up: None }
 }
 
 fn bcast_row(ranks: u32, ranks_per_node: u32, ranges: Vec<Range>) -> Row {
-    Row { operation: Collective::Bcast, ranks, ranks_per_node, ranges }
+    let (operation, form) = (Collective::Bcast, CallForm::Nonblocking);
+    Row { operation, form, ranks, ranks_per_node, error: None, ranges }
 }
 
 fn with_rows(rows: Vec<Row>) -> DecisionTable {
     DecisionTable::new(fingerprint(), rows).expect("valid")
 }
 
-/// Calls with the candidates' prices on two prices.
+fn models() -> Models {
+    Models::of(&machine())
+}
+
+/// Calls with the cost model of the agent.
 fn with_prices<T>(use_them: impl FnOnce(CostModel<'_>) -> T) -> T {
     let machine = machine();
-    let inside = machine.costs(PairClass::SameSocket).expect("measured");
-    let between = machine.costs(PairClass::OtherNode).expect("measured");
+    let costs = |class| machine.costs(Engine::Agent, CallForm::Nonblocking, class);
+    let inside = costs(PairClass::SameSocket).expect("measured");
+    let between = costs(PairClass::OtherNode).expect("measured");
     use_them(CostModel { inside: &inside, between: Some(&between), available: &|_, _, _| true })
 }
 
@@ -53,12 +68,9 @@ proptest! {
         let query = query(operation, ranks, here, if operation == Collective::Barrier { 0 } else { bytes });
         let decision = decide(Some(&TABLE), &query);
         prop_assert!(matches!(decision.origin, Origin::Table { .. }), "{decision}");
-        with_prices(|prices| {
-            let best = prices.candidates(&query)[0].microseconds;
-            let chosen = prices.price(&decision.plan, &query).expect("the plan is for this query");
-            prop_assert!(chosen <= best * 1.02 + 1e-12, "{decision}: {chosen}, but {best}");
-            Ok(())
-        })?;
+        let best = MODELS.candidates(&query)[0].microseconds;
+        let chosen = MODELS.price(decision.engine, &decision.plan, &query).expect("priced");
+        prop_assert!(chosen <= best * 1.02 + 1e-12, "{decision}: {chosen}, but {best}");
     }
 
     #[test]
@@ -72,7 +84,8 @@ proptest! {
         prop_assert!(algorithm != Algorithm::Join || query.nodes() == 1);
         prop_assert!(levels == Levels::One || query.nodes() > 1 && operation.has_two_levels(algorithm));
         let text = decision.to_string();
-        prop_assert!(text.contains("decision table") && text.starts_with(operation.name()), "{text}");
+        let start = format!("nonblocking {operation} of ");
+        prop_assert!(text.contains("decision table") && text.starts_with(&start), "{text}");
     }
 
     #[test]
@@ -80,15 +93,12 @@ proptest! {
         operation in operations(), ranks in 1u32..64, here in 1u32..64, bytes in 0u64..1_000_000,
     ) {
         let query = query(operation, ranks, here, bytes);
-        with_prices(|prices| {
-            let candidates = prices.candidates(&query);
-            prop_assert!(candidates.windows(2).all(|pair| pair[0].microseconds <= pair[1].microseconds));
-            for candidate in candidates {
-                let price = prices.price(&candidate.plan, &query).expect("a plan for this query");
-                prop_assert!((price - candidate.microseconds).abs() <= 1e-9 * price.max(1.0), "{}", candidate.plan);
-            }
-            Ok(())
-        })?;
+        let candidates = MODELS.candidates(&query);
+        prop_assert!(candidates.windows(2).all(|pair| pair[0].microseconds <= pair[1].microseconds));
+        for Prediction { plan, engine, microseconds } in candidates {
+            let price = MODELS.price(engine, &plan, &query).expect("a plan for this query");
+            prop_assert!((price - microseconds).abs() <= 1e-9 * price.max(1.0), "{plan}");
+        }
     }
 }
 
@@ -96,22 +106,21 @@ proptest! {
 fn the_built_table_is_whole_and_small_and_changes_where_the_next_plan_becomes_faster() {
     assert_eq!(TABLE.gaps(), []);
     let ranges: usize = TABLE.rows().iter().map(|row| row.ranges.len()).sum();
-    // 11 operations in 14 shapes, at 41 sizes.
-    assert!(TABLE.rows().len() == 11 * 14 && ranges < 11 * 14 * 8, "{ranges} ranges");
-    with_prices(|prices| {
-        for row in TABLE.rows() {
-            for pair in row.ranges.windows(2) {
-                let at = |range: &Range, bytes| {
-                    let query = query(row.operation, row.ranks, row.ranks_per_node, bytes);
-                    prices.price(&range.plan, &query).expect("priced")
-                };
-                let change = pair[1].from;
-                assert!(at(&pair[0], change) > at(&pair[1], change), "at {change}: {row:?}");
-                assert_eq!(pair[0].to, Some(change));
-                assert_eq!(pair[1].microseconds, at(&pair[1], change));
-            }
+    // 11 operations in two forms and 14 shapes, at 41 sizes.
+    let rows = 11 * 2 * 14;
+    assert!(TABLE.rows().len() == rows && ranges < rows * 8, "{ranges} ranges");
+    for row in TABLE.rows() {
+        for pair in row.ranges.windows(2) {
+            let at = |range: &Range, bytes| {
+                let query = query(row.operation, row.ranks, row.ranks_per_node, bytes);
+                MODELS.price(range.engine, &range.plan, &query).expect("priced")
+            };
+            let change = pair[1].from;
+            assert!(at(&pair[0], change) > at(&pair[1], change), "at {change}: {row:?}");
+            assert_eq!(pair[0].to, Some(change));
+            assert_eq!(pair[1].time, Times::predicted(at(&pair[1], change)));
         }
-    });
+    }
 }
 
 /// By hand, 16 ranks, two on each of 8 nodes, 8 bytes. Inside g + L + c = 0.5008 + 0.25 + 0.008 up
@@ -142,7 +151,7 @@ fn an_alltoall_in_two_levels_is_two_exchanges_inside_and_one_between() {
     with_prices(|prices| {
         let direct = |costs: &models::costs::Costs, ranks, bytes| {
             let rotated = Choice::of(Algorithm::RotatedDirect);
-            costs.predict(Collective::Alltoall, &rotated, ranks, bytes).expect("there is a model")
+            costs.messages(Collective::Alltoall, &rotated, ranks, bytes).expect("there is a model")
         };
         let between = prices.between.expect("measured");
         let expected = 2.0 * direct(prices.inside, 2, 4 * 64) + direct(between, 3, 4 * 64);
@@ -187,11 +196,11 @@ fn what_is_not_available_is_not_chosen() {
         assert_eq!(candidates[0].plan, Choice::of(Algorithm::Chain));
         assert!(prices.candidates(&query(Collective::Barrier, 8, 8, 0)).is_empty());
     });
-    let machine = machine();
-    let inside = machine.costs(PairClass::SameSocket).expect("measured");
-    let prices = CostModel { inside: &inside, between: None, available: &|_, _, _| true };
+    let mut machine = machine();
+    machine.engines.remove(&Engine::Agent);
+    let models = Models::of(&machine);
     assert!(
-        prices.candidates(&query(Collective::Bcast, 8, 4, 0)).is_empty(),
+        models.candidates(&query(Collective::Bcast, 8, 4, 0)).is_empty(),
         "nothing is known between nodes"
     );
 }
@@ -258,7 +267,7 @@ fn gaps_are_found_and_filled_by_the_built_in_rules() {
     let text = decide(Some(&table), &query(Collective::Bcast, 4, 4, 70)).to_string();
     assert_eq!(
         text,
-        "bcast of 70 bytes among 4 ranks, 4 a node: join\n  built-in rules, because the decision table's row for bcast \
+        "nonblocking bcast of 70 bytes among 4 ranks, 4 a node: join\n  built-in rules, because the decision table's row for bcast \
          among 4 ranks, 4 a node, says nothing about 64 to 99 bytes: `tradewind tune` writes a whole one"
     );
 }
@@ -267,13 +276,13 @@ fn gaps_are_found_and_filled_by_the_built_in_rules() {
 fn a_decision_says_what_came_next() {
     let text = decide(Some(&TABLE), &query(Collective::Bcast, 16, 1, 1 << 20)).to_string();
     let lines: Vec<&str> = text.lines().collect();
-    assert!(lines[0].starts_with("bcast of 1048576 bytes among 16 ranks, 1 a node: "), "{text}");
-    assert!(lines[0].contains(" in segments of "), "{text}");
-    assert!(lines[1].starts_with("  decision table, row for 16 ranks, 1 a node, "), "{text}");
     assert!(
-        lines[2].starts_with("  predicted for ") && lines[2].contains(" µs; next best: "),
+        lines[0].starts_with("nonblocking bcast of 1048576 bytes among 16 ranks, 1 a node: "),
         "{text}"
     );
+    assert!(lines[0].contains(" in segments of "), "{text}");
+    assert!(lines[1].starts_with("  decision table, row for 16 ranks, 1 a node, "), "{text}");
+    assert!(lines[2].contains(" bytes: predicted ") && lines[2].contains(" µs; next: "), "{text}");
 }
 
 #[test]
@@ -306,6 +315,91 @@ fn tables_that_cannot_be_are_refused_by_row() {
     let plan = Choice { levels: Levels::Two, ..Choice::of(Algorithm::Join) };
     let joined = Range { plan, ..range(0, None, Algorithm::Flat) };
     assert!(refused(vec![one(joined)]).contains("has a two-level join bcast: use one level"));
-    let negative = Range { microseconds: -1.0, ..range(0, None, Algorithm::Flat) };
+    let negative = Range { time: Times::predicted(-1.0), ..range(0, None, Algorithm::Flat) };
     assert!(refused(vec![one(negative)]).contains("a time that is negative or infinite"));
+}
+
+fn measured(algorithm: Algorithm, [lower, median, upper]: [f64; 3]) -> Measured {
+    Measured { plan: Choice::of(algorithm), engine: None, median, quartiles: [lower, upper] }
+}
+
+fn ranges_of(row: &Row) -> Vec<(u64, Option<u64>, Algorithm, Option<Evidence>)> {
+    let range = |range: &Range| (range.from, range.to, range.plan.algorithm, range.time.evidence());
+    row.ranges.iter().map(range).collect()
+}
+
+#[test]
+fn a_measured_winner_takes_the_sizes_around_its_own() {
+    use Evidence::{Both, Measured as ByClock, Predicted};
+    let ranges = vec![range(0, Some(100), Algorithm::Flat), range(100, None, Algorithm::Chain)];
+    let mut row = bcast_row(4, 4, ranges);
+    let exactly = |algorithm, time| measured(algorithm, [time; 3]);
+    let predict =
+        |_: Option<Engine>, plan: &Choice| (plan.algorithm == Algorithm::Flat).then_some(1.0);
+    // As fast as the best: the models' plan stays.
+    row.refine(
+        8,
+        (4, Some(32)),
+        &[exactly(Algorithm::Flat, 1.02), exactly(Algorithm::Chain, 1.0)],
+        predict,
+    );
+    let (flat, chain) = (Algorithm::Flat, Algorithm::Chain);
+    let expected = [(0, Some(100), flat, Some(Both)), (100, None, chain, Some(Predicted))];
+    assert_eq!(ranges_of(&row), expected);
+    assert_eq!(
+        (row.ranges[0].at, row.ranges[0].runner_up.map(|next| next.plan.algorithm)),
+        (8, Some(chain))
+    );
+    // Slower than the best: the best takes its window, and joins what has the same plan.
+    row.refine(64, (32, Some(128)), &[exactly(flat, 2.0), exactly(chain, 1.0)], predict);
+    let expected = [(0, Some(32), flat, Some(Both)), (32, None, chain, Some(ByClock))];
+    assert_eq!(ranges_of(&row), expected);
+    row.refine(1000, (500, None), &[exactly(flat, 1.0), exactly(chain, 2.0)], predict);
+    let expected = [
+        (0, Some(32), flat, Some(Both)),
+        (32, Some(500), chain, Some(ByClock)),
+        (500, None, flat, Some(Both)),
+    ];
+    assert_eq!(ranges_of(&row), expected);
+    assert!(DecisionTable::new(fingerprint(), vec![row]).is_ok());
+}
+
+#[test]
+fn a_flat_collective_wins_where_times_cannot_decide() {
+    let chosen = |join, ring| {
+        let mut row = bcast_row(4, 4, vec![range(0, None, Algorithm::Flat)]);
+        let found = [measured(Algorithm::Chain, ring), measured(Algorithm::Join, join)];
+        row.refine(8, (0, None), &found, |_, _| None);
+        row.ranges[0].plan.algorithm
+    };
+    assert_eq!(chosen([19.4, 26.0, 27.4], [19.4, 22.5, 33.8]), Algorithm::Join);
+    assert_eq!(chosen([25.0, 26.0, 27.4], [19.4, 22.5, 24.0]), Algorithm::Chain);
+    assert_eq!(
+        chosen([19.4, 30.0, 47.4], [19.4, 22.5, 33.8]),
+        Algorithm::Chain,
+        "1.33 times as long"
+    );
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { failure_persistence: None, ..ProptestConfig::default() })]
+
+    #[test]
+    fn a_refined_row_has_one_plan_for_every_size(
+        times in proptest::collection::btree_map(1u64..1 << 30, (0.1f64..9.0, 0.1f64..9.0), 1..12), bytes: u64,
+    ) {
+        let shape = query(Collective::Allreduce, 4, 4, 0);
+        let sizes: Vec<u64> = times.keys().copied().collect();
+        let mut row = Row::build(&MODELS, &shape, &sizes).expect("known costs");
+        for (place, (size, (one, other))) in times.iter().enumerate() {
+            let middle = |other: &u64| (*other as f64 * *size as f64).sqrt() as u64 + 1;
+            let low = place.checked_sub(1).map_or(0, |before| middle(&sizes[before]).min(*size));
+            let high = sizes.get(place + 1).map(|next| middle(next).max(size + 1));
+            let found = [measured(Algorithm::Ring, [*one; 3]), measured(Algorithm::Join, [*other; 3])];
+            row.refine(*size, (low, high), &found, |_, _| None);
+        }
+        prop_assert!(row.range(bytes).is_ok(), "{row:?}");
+        let table = DecisionTable::new(fingerprint(), vec![row]);
+        prop_assert!(table.is_ok(), "{table:?}");
+    }
 }

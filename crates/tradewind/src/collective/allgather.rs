@@ -13,6 +13,7 @@ use bytemuck::Pod;
 use collectives::Collective;
 use engine::flat::{FlatCollective, Pattern};
 use engine::signature::{CallKind, Signature};
+use models::decision::CallForm;
 
 /// # Allgather
 impl Communicator {
@@ -40,7 +41,8 @@ impl Communicator {
         input: impl Input<'i, T, Back = ()>,
         output: &mut [T],
     ) -> Result<()> {
-        self.plan_allgather::<T>(size_of_val(output) as u64)?.run(self, input, output)
+        self.plan_allgather::<T>(CallForm::Blocking, size_of_val(output) as u64)?
+            .run(self, input, output)
     }
 
     /// Starts an [`allgather`](Self::allgather).
@@ -53,7 +55,8 @@ impl Communicator {
         input: I,
         mut output: O,
     ) -> Result<Request<'a, (I::Back, O::Back)>> {
-        self.plan_allgather::<T>(output.bytes().len() as u64)?.start(self, input, output)
+        self.plan_allgather::<T>(CallForm::Nonblocking, output.bytes().len() as u64)?
+            .start(self, input, output)
     }
 
     /// Prepares a persistent allgather of `count` elements a rank.
@@ -63,14 +66,21 @@ impl Communicator {
     pub fn allgather_init<T: Pod>(&self, count: usize) -> Result<Persistent<TwoBuffers<T>>> {
         Ok(Persistent::new(
             self,
-            self.plan_allgather::<T>(self.for_each_rank(bytes_of::<T>(count)?)?)?,
+            self.plan_allgather::<T>(
+                CallForm::Nonblocking,
+                self.for_each_rank(bytes_of::<T>(count)?)?,
+            )?,
         ))
     }
 
     #[inline(always)]
-    fn plan_allgather<T: Pod>(&self, total: u64) -> Result<CollectivePlan<TwoBuffers<T>>> {
+    fn plan_allgather<T: Pod>(
+        &self,
+        form: CallForm,
+        total: u64,
+    ) -> Result<CollectivePlan<TwoBuffers<T>>> {
         let bytes = self.equal_part("the length of an allgather's output", total)?;
-        let path = self.path_of_allgather(CallKind::Allgather, bytes, true)?;
+        let path = self.path_of_allgather(form, CallKind::Allgather, bytes, true)?;
         let at = u64::from(self.rank()) * bytes;
         let own =
             matches!(path, ExecutionPath::Flat(_)).then_some(OwnBlock { from: 0, to: at, bytes });
@@ -89,11 +99,12 @@ impl Communicator {
     #[inline(always)]
     pub(super) fn path_of_allgather(
         &self,
+        form: CallForm,
         kind: CallKind,
         bytes: u64,
         leaves_own: bool,
     ) -> Result<ExecutionPath> {
-        let choice = self.choose(Collective::Allgather, bytes, FoldOrder::Any);
+        let choice = self.choose(form, Collective::Allgather, bytes, FoldOrder::Any);
         let call = Signature::new(kind, bytes, choice.digest());
         if choice.is_join() {
             return Ok(ExecutionPath::Flat(FlatCollective {

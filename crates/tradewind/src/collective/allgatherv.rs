@@ -14,6 +14,7 @@ use bytemuck::Pod;
 use collectives::{Collective, Sizes, allgather, two_level};
 use engine::flat::{FlatCollective, Pattern, VariableBlocks};
 use engine::signature::{CallKind, Signature};
+use models::decision::CallForm;
 use std::sync::Arc;
 
 /// # Allgather, blocks of different sizes
@@ -43,7 +44,7 @@ impl Communicator {
         output: &mut [T],
         counts: &[usize],
     ) -> Result<()> {
-        self.plan_allgatherv::<T>(counts)?.run(self, input, output)
+        self.plan_allgatherv::<T>(CallForm::Blocking, counts)?.run(self, input, output)
     }
 
     /// Starts an [`allgatherv`](Self::allgatherv).
@@ -57,7 +58,7 @@ impl Communicator {
         output: O,
         counts: &[usize],
     ) -> Result<Request<'a, (I::Back, O::Back)>> {
-        self.plan_allgatherv::<T>(counts)?.start(self, input, output)
+        self.plan_allgatherv::<T>(CallForm::Nonblocking, counts)?.start(self, input, output)
     }
 
     /// Prepares a persistent allgatherv of `counts` elements.
@@ -65,18 +66,26 @@ impl Communicator {
     /// # Errors
     /// The errors of [`iallgatherv`](Self::iallgatherv).
     pub fn allgatherv_init<T: Pod>(&self, counts: &[usize]) -> Result<Persistent<TwoBuffers<T>>> {
-        Ok(Persistent::new(self, self.plan_allgatherv::<T>(counts)?))
+        Ok(Persistent::new(self, self.plan_allgatherv::<T>(CallForm::Nonblocking, counts)?))
     }
 
     #[inline(always)]
-    fn plan_allgatherv<T: Pod>(&self, counts: &[usize]) -> Result<CollectivePlan<TwoBuffers<T>>> {
+    fn plan_allgatherv<T: Pod>(
+        &self,
+        form: CallForm,
+        counts: &[usize],
+    ) -> Result<CollectivePlan<TwoBuffers<T>>> {
         let rank = self.rank();
         let ranks = self.size();
         let counts = Counts::of::<T>("the list of counts", counts, ranks)?;
         let bytes = counts.block(rank);
         let at = counts.offset(rank);
-        let choice =
-            self.choose(Collective::Allgather, counts.total / u64::from(ranks), FoldOrder::Any);
+        let choice = self.choose(
+            form,
+            Collective::Allgather,
+            counts.total / u64::from(ranks),
+            FoldOrder::Any,
+        );
         let call =
             Signature::new(CallKind::Allgatherv, counts.total, choice.digest() ^ counts.digest());
         let joins = choice.is_join();

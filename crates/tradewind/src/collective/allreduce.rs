@@ -13,6 +13,7 @@ use bytemuck::Pod;
 use collectives::Collective;
 use engine::flat::{FlatCollective, Pattern};
 use engine::signature::{CallKind, Signature};
+use models::decision::CallForm;
 
 /// # Allreduce
 impl Communicator {
@@ -44,7 +45,8 @@ impl Communicator {
         output: &mut [T],
         op: impl ReduceOp<T>,
     ) -> Result<()> {
-        self.plan_allreduce(size_of_val(output) as u64, op)?.run(self, input, output)
+        self.plan_allreduce(CallForm::Blocking, size_of_val(output) as u64, op)?
+            .run(self, input, output)
     }
 
     /// Starts an [`allreduce`](Self::allreduce). Buffers of the segment move in;
@@ -59,7 +61,8 @@ impl Communicator {
         mut output: O,
         op: impl ReduceOp<T>,
     ) -> Result<Request<'a, (I::Back, O::Back)>> {
-        self.plan_allreduce(output.bytes().len() as u64, op)?.start(self, input, output)
+        self.plan_allreduce(CallForm::Nonblocking, output.bytes().len() as u64, op)?
+            .start(self, input, output)
     }
 
     /// Prepares a persistent allreduce of `count` elements.
@@ -71,12 +74,16 @@ impl Communicator {
         count: usize,
         op: impl ReduceOp<T>,
     ) -> Result<Persistent<TwoBuffers<T>>> {
-        Ok(Persistent::new(self, self.plan_allreduce(bytes_of::<T>(count)?, op)?))
+        Ok(Persistent::new(
+            self,
+            self.plan_allreduce(CallForm::Nonblocking, bytes_of::<T>(count)?, op)?,
+        ))
     }
 
     #[inline(always)]
     fn plan_allreduce<T: Pod>(
         &self,
+        form: CallForm,
         bytes: u64,
         op: impl ReduceOp<T>,
     ) -> Result<CollectivePlan<TwoBuffers<T>>> {
@@ -84,7 +91,7 @@ impl Communicator {
         let known = match op.into_combination()? {
             Combination::BuiltIn(known) => known,
             Combination::UserDefined(function) => {
-                let path = self.path_of_allgather(CallKind::Allreduce, bytes, false)?;
+                let path = self.path_of_allgather(form, CallKind::Allreduce, bytes, false)?;
                 return Ok(CollectivePlan::folded(
                     path,
                     shape,
@@ -93,7 +100,7 @@ impl Communicator {
                 ));
             }
         };
-        let choice = self.choose(Collective::Allreduce, bytes, known.op.order());
+        let choice = self.choose(form, Collective::Allreduce, bytes, known.op.order());
         let arguments = choice.digest() << 16 | known.number();
         let call = Signature::new(CallKind::Allreduce, bytes, arguments);
         if choice.is_join() {

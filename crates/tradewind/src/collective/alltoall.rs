@@ -13,6 +13,7 @@ use bytemuck::Pod;
 use collectives::Collective;
 use engine::flat::{FlatCollective, Pattern};
 use engine::signature::{CallKind, Signature};
+use models::decision::CallForm;
 
 /// # All-to-all
 impl Communicator {
@@ -43,7 +44,8 @@ impl Communicator {
         input: impl Input<'i, T, Back = ()>,
         output: &mut [T],
     ) -> Result<()> {
-        self.plan_alltoall::<T>(size_of_val(output) as u64)?.run(self, input, output)
+        self.plan_alltoall::<T>(CallForm::Blocking, size_of_val(output) as u64)?
+            .run(self, input, output)
     }
 
     /// Starts an [`alltoall`](Self::alltoall).
@@ -56,7 +58,8 @@ impl Communicator {
         input: I,
         mut output: O,
     ) -> Result<Request<'a, (I::Back, O::Back)>> {
-        self.plan_alltoall::<T>(output.bytes().len() as u64)?.start(self, input, output)
+        self.plan_alltoall::<T>(CallForm::Nonblocking, output.bytes().len() as u64)?
+            .start(self, input, output)
     }
 
     /// Prepares a persistent alltoall of `count` elements for each rank.
@@ -66,14 +69,21 @@ impl Communicator {
     pub fn alltoall_init<T: Pod>(&self, count: usize) -> Result<Persistent<TwoBuffers<T>>> {
         Ok(Persistent::new(
             self,
-            self.plan_alltoall::<T>(self.for_each_rank(bytes_of::<T>(count)?)?)?,
+            self.plan_alltoall::<T>(
+                CallForm::Nonblocking,
+                self.for_each_rank(bytes_of::<T>(count)?)?,
+            )?,
         ))
     }
 
     #[inline(always)]
-    fn plan_alltoall<T: Pod>(&self, total: u64) -> Result<CollectivePlan<TwoBuffers<T>>> {
+    fn plan_alltoall<T: Pod>(
+        &self,
+        form: CallForm,
+        total: u64,
+    ) -> Result<CollectivePlan<TwoBuffers<T>>> {
         let bytes = self.equal_part("the length of an alltoall's buffers", total)?;
-        let path = self.path_of_alltoall(CallKind::Alltoall, (bytes, 0), true)?;
+        let path = self.path_of_alltoall(form, CallKind::Alltoall, (bytes, 0), true)?;
         let at = u64::from(self.rank()) * bytes;
         let own =
             matches!(path, ExecutionPath::Flat(_)).then_some(OwnBlock { from: at, to: at, bytes });
@@ -85,11 +95,12 @@ impl Communicator {
     #[inline(always)]
     pub(super) fn path_of_alltoall(
         &self,
+        form: CallForm,
         kind: CallKind,
         (bytes, arguments): (u64, u64),
         leaves_own: bool,
     ) -> Result<ExecutionPath> {
-        let choice = self.choose(Collective::Alltoall, bytes, FoldOrder::Any);
+        let choice = self.choose(form, Collective::Alltoall, bytes, FoldOrder::Any);
         let total = self.for_each_rank(bytes)?;
         let call = Signature::new(kind, total, choice.digest() ^ arguments << 48);
         if choice.is_join() {

@@ -1,7 +1,6 @@
 //! All-to-all of blocks of different sizes.
 
 use crate::buffers::{Input, Output};
-use crate::call_form::CallForm;
 use crate::communicator::Communicator;
 use crate::counts::{Counts, digest};
 use crate::error::Result;
@@ -17,6 +16,7 @@ use bytemuck::Pod;
 use collectives::{Collective, alltoall};
 use engine::flat::{FlatCollective, Pattern, VariableBlocks};
 use engine::signature::{CallKind, Signature};
+use models::decision::CallForm;
 use std::sync::Arc;
 
 /// The block sizes of an all-to-all, as a rank knows them.

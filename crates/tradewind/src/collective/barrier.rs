@@ -11,6 +11,7 @@ use crate::selection::choice::SelectedAlgorithm;
 use collectives::Collective;
 use engine::flat::{FlatCollective, Pattern};
 use engine::signature::{CallKind, Signature};
+use models::decision::CallForm;
 
 /// # Barrier
 impl Communicator {
@@ -20,7 +21,7 @@ impl Communicator {
     /// Fails if a rank is gone or in another collective.
     #[inline]
     pub fn barrier(&self) -> Result<()> {
-        let choice = self.choose(Collective::Barrier, 0, FoldOrder::Any);
+        let choice = self.choose(CallForm::Blocking, Collective::Barrier, 0, FoldOrder::Any);
         if choice.is_join() {
             return Ok(self.group().run_flat(&flat_barrier(&choice), &[], &mut [])?);
         }
@@ -33,7 +34,7 @@ impl Communicator {
     /// Fails if the schedule cannot be linked. Never waits once linked.
     #[inline]
     pub fn ibarrier(&self) -> Result<Request<'static>> {
-        CollectivePlan::without_buffers(self.path_of_barrier()?).start(self)
+        CollectivePlan::without_buffers(self.path_of_barrier(CallForm::Nonblocking)?).start(self)
     }
 
     /// Prepares a persistent barrier.
@@ -41,11 +42,14 @@ impl Communicator {
     /// # Errors
     /// The errors of [`ibarrier`](Self::ibarrier).
     pub fn barrier_init(&self) -> Result<Persistent<NoBuffers>> {
-        Ok(Persistent::new(self, CollectivePlan::without_buffers(self.path_of_barrier()?)))
+        Ok(Persistent::new(
+            self,
+            CollectivePlan::without_buffers(self.path_of_barrier(CallForm::Nonblocking)?),
+        ))
     }
 
-    fn path_of_barrier(&self) -> Result<ExecutionPath> {
-        let choice = self.choose(Collective::Barrier, 0, FoldOrder::Any);
+    fn path_of_barrier(&self, form: CallForm) -> Result<ExecutionPath> {
+        let choice = self.choose(form, Collective::Barrier, 0, FoldOrder::Any);
         if choice.is_join() {
             return Ok(ExecutionPath::Flat(flat_barrier(&choice)));
         }

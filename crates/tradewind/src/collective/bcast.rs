@@ -16,6 +16,7 @@ use engine::argument::Argument;
 use engine::flat::{FlatCollective, Pattern};
 use engine::signature::{CallKind, Signature};
 use engine::streams::BlockingInput;
+use models::decision::CallForm;
 
 /// # Broadcast
 impl Communicator {
@@ -41,7 +42,7 @@ impl Communicator {
         let bytes = size_of_val(buffer) as u64;
         let is_root = self.rank() == root;
         self.check_root(root)?;
-        let choice = self.choose(Collective::Bcast, bytes, FoldOrder::Any);
+        let choice = self.choose(CallForm::Blocking, Collective::Bcast, bytes, FoldOrder::Any);
         if !choice.is_join() {
             let path = self.linked_bcast(&choice, bytes, root)?;
             return CollectivePlan::with_one_buffer(path, bytes, is_root).run(self, buffer);
@@ -76,7 +77,7 @@ impl Communicator {
         root: u32,
     ) -> Result<Request<'a, O::Back>> {
         let bytes = buffer.bytes().len() as u64;
-        let path = self.path_of_bcast(bytes, root)?;
+        let path = self.path_of_bcast(CallForm::Nonblocking, bytes, root)?;
         CollectivePlan::with_one_buffer(path, bytes, self.rank() == root).start(self, buffer)
     }
 
@@ -86,13 +87,13 @@ impl Communicator {
     /// The errors of [`ibcast`](Self::ibcast).
     pub fn bcast_init<T: Pod>(&self, count: usize, root: u32) -> Result<Persistent<OneBuffer<T>>> {
         let bytes = bytes_of::<T>(count)?;
-        let path = self.path_of_bcast(bytes, root)?;
+        let path = self.path_of_bcast(CallForm::Nonblocking, bytes, root)?;
         Ok(Persistent::new(self, CollectivePlan::with_one_buffer(path, bytes, self.rank() == root)))
     }
 
-    fn path_of_bcast(&self, bytes: u64, root: u32) -> Result<ExecutionPath> {
+    fn path_of_bcast(&self, form: CallForm, bytes: u64, root: u32) -> Result<ExecutionPath> {
         self.check_root(root)?;
-        let choice = self.choose(Collective::Bcast, bytes, FoldOrder::Any);
+        let choice = self.choose(form, Collective::Bcast, bytes, FoldOrder::Any);
         if choice.is_join() {
             return Ok(ExecutionPath::Flat(flat_bcast(&choice, bytes, root)));
         }

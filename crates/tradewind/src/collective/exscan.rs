@@ -13,6 +13,7 @@ use bytemuck::Pod;
 use collectives::Collective;
 use engine::flat::{FlatCollective, Pattern};
 use engine::signature::{CallKind, Signature};
+use models::decision::CallForm;
 
 /// # Exclusive scan
 impl Communicator {
@@ -45,7 +46,8 @@ impl Communicator {
         output: &mut [T],
         op: impl ReduceOp<T>,
     ) -> Result<()> {
-        self.plan_exscan(size_of_val(output) as u64, op)?.run(self, input, output)
+        self.plan_exscan(CallForm::Blocking, size_of_val(output) as u64, op)?
+            .run(self, input, output)
     }
 
     /// Starts an [`exscan`](Self::exscan).
@@ -60,7 +62,8 @@ impl Communicator {
         mut output: O,
         op: impl ReduceOp<T>,
     ) -> Result<Request<'a, (I::Back, O::Back)>> {
-        self.plan_exscan(output.bytes().len() as u64, op)?.start(self, input, output)
+        self.plan_exscan(CallForm::Nonblocking, output.bytes().len() as u64, op)?
+            .start(self, input, output)
     }
 
     /// Prepares a persistent exscan of `count` elements.
@@ -72,12 +75,16 @@ impl Communicator {
         count: usize,
         op: impl ReduceOp<T>,
     ) -> Result<Persistent<TwoBuffers<T>>> {
-        Ok(Persistent::new(self, self.plan_exscan(bytes_of::<T>(count)?, op)?))
+        Ok(Persistent::new(
+            self,
+            self.plan_exscan(CallForm::Nonblocking, bytes_of::<T>(count)?, op)?,
+        ))
     }
 
     #[inline(always)]
     fn plan_exscan<T: Pod>(
         &self,
+        form: CallForm,
         bytes: u64,
         op: impl ReduceOp<T>,
     ) -> Result<CollectivePlan<TwoBuffers<T>>> {
@@ -85,7 +92,7 @@ impl Communicator {
         let known = match op.into_combination()? {
             Combination::BuiltIn(known) => known,
             Combination::UserDefined(function) => {
-                let path = self.path_of_allgather(CallKind::Exscan, bytes, false)?;
+                let path = self.path_of_allgather(form, CallKind::Exscan, bytes, false)?;
                 return Ok(CollectivePlan::folded(
                     path,
                     shape,
@@ -94,7 +101,7 @@ impl Communicator {
                 ));
             }
         };
-        let choice = self.choose(Collective::Exscan, bytes, known.op.order());
+        let choice = self.choose(form, Collective::Exscan, bytes, known.op.order());
         let arguments = choice.digest() << 16 | known.number();
         let call = Signature::new(CallKind::Exscan, bytes, arguments);
         if choice.is_join() {

@@ -13,6 +13,7 @@ use bytemuck::Pod;
 use collectives::Collective;
 use engine::flat::{FlatCollective, Pattern};
 use engine::signature::{CallKind, Signature};
+use models::decision::CallForm;
 
 /// # Gather
 impl Communicator {
@@ -48,7 +49,7 @@ impl Communicator {
             size_of_val(output),
             root,
         )?;
-        self.plan_gather::<T>(bytes, root)?.run(self, input, output)
+        self.plan_gather::<T>(CallForm::Blocking, bytes, root)?.run(self, input, output)
     }
 
     /// Starts a [`gather`](Self::gather).
@@ -68,7 +69,7 @@ impl Communicator {
             output.bytes().len(),
             root,
         )?;
-        self.plan_gather::<T>(bytes, root)?.start(self, input, output)
+        self.plan_gather::<T>(CallForm::Nonblocking, bytes, root)?.start(self, input, output)
     }
 
     /// Prepares a persistent gather of `count` elements a rank.
@@ -80,7 +81,10 @@ impl Communicator {
         count: usize,
         root: u32,
     ) -> Result<Persistent<TwoBuffers<T>>> {
-        Ok(Persistent::new(self, self.plan_gather::<T>(bytes_of::<T>(count)?, root)?))
+        Ok(Persistent::new(
+            self,
+            self.plan_gather::<T>(CallForm::Nonblocking, bytes_of::<T>(count)?, root)?,
+        ))
     }
 
     /// Bytes of a block: those of the input or, in place, of a part of the output.
@@ -96,9 +100,14 @@ impl Communicator {
     }
 
     #[inline(always)]
-    fn plan_gather<T: Pod>(&self, bytes: u64, root: u32) -> Result<CollectivePlan<TwoBuffers<T>>> {
+    fn plan_gather<T: Pod>(
+        &self,
+        form: CallForm,
+        bytes: u64,
+        root: u32,
+    ) -> Result<CollectivePlan<TwoBuffers<T>>> {
         let total = self.for_each_rank(bytes)?;
-        let path = self.path_of_gather(CallKind::Gather, (bytes, root), true)?;
+        let path = self.path_of_gather(form, CallKind::Gather, (bytes, root), true)?;
         let at = u64::from(self.rank()) * bytes;
         if self.rank() != root {
             return Ok(CollectivePlan::new(
@@ -127,12 +136,13 @@ impl Communicator {
     #[inline(always)]
     pub(super) fn path_of_gather(
         &self,
+        form: CallForm,
         kind: CallKind,
         (bytes, root): (u64, u32),
         leaves_own: bool,
     ) -> Result<ExecutionPath> {
         self.check_root(root)?;
-        let choice = self.choose(Collective::Gather, bytes, FoldOrder::Any);
+        let choice = self.choose(form, Collective::Gather, bytes, FoldOrder::Any);
         let call = Signature::new(kind, bytes, choice.digest() << 32 | u64::from(root));
         if choice.is_join() {
             return Ok(ExecutionPath::Flat(FlatCollective {

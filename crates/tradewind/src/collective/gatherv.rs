@@ -1,7 +1,6 @@
 //! Gather of blocks of different sizes.
 
 use crate::buffers::{Input, Output};
-use crate::call_form::CallForm;
 use crate::communicator::Communicator;
 use crate::counts::Counts;
 use crate::error::Result;
@@ -16,6 +15,7 @@ use bytemuck::Pod;
 use collectives::{Collective, Sizes, gather};
 use engine::flat::{FlatCollective, Pattern, VariableBlocks};
 use engine::signature::{CallKind, Signature};
+use models::decision::CallForm;
 use std::sync::Arc;
 
 /// # Gather, blocks of different sizes

@@ -13,6 +13,7 @@ use bytemuck::Pod;
 use collectives::Collective;
 use engine::flat::{FlatCollective, Pattern};
 use engine::signature::{CallKind, Signature};
+use models::decision::CallForm;
 
 /// # Reduce
 impl Communicator {
@@ -48,7 +49,7 @@ impl Communicator {
         root: u32,
     ) -> Result<()> {
         let bytes = input.argument().map_or(size_of_val(output) as u64, |input| input.length);
-        self.plan_reduce(bytes, op, root)?.run(self, input, output)
+        self.plan_reduce(CallForm::Blocking, bytes, op, root)?.run(self, input, output)
     }
 
     /// Starts a [`reduce`](Self::reduce).
@@ -65,7 +66,7 @@ impl Communicator {
         root: u32,
     ) -> Result<Request<'a, (I::Back, O::Back)>> {
         let bytes = input.argument().map_or(output.bytes().len() as u64, |input| input.length);
-        self.plan_reduce(bytes, op, root)?.start(self, input, output)
+        self.plan_reduce(CallForm::Nonblocking, bytes, op, root)?.start(self, input, output)
     }
 
     /// Prepares a persistent reduce of `count` elements.
@@ -78,12 +79,16 @@ impl Communicator {
         op: impl ReduceOp<T>,
         root: u32,
     ) -> Result<Persistent<TwoBuffers<T>>> {
-        Ok(Persistent::new(self, self.plan_reduce(bytes_of::<T>(count)?, op, root)?))
+        Ok(Persistent::new(
+            self,
+            self.plan_reduce(CallForm::Nonblocking, bytes_of::<T>(count)?, op, root)?,
+        ))
     }
 
     #[inline(always)]
     fn plan_reduce<T: Pod>(
         &self,
+        form: CallForm,
         bytes: u64,
         op: impl ReduceOp<T>,
         root: u32,
@@ -98,12 +103,12 @@ impl Communicator {
         let known = match op.into_combination()? {
             Combination::BuiltIn(known) => known,
             Combination::UserDefined(function) => {
-                let path = self.path_of_gather(CallKind::Reduce, (bytes, root), false)?;
+                let path = self.path_of_gather(form, CallKind::Reduce, (bytes, root), false)?;
                 let count = if is_root { self.size() } else { 0 };
                 return Ok(CollectivePlan::folded(path, shape, function, (count, count, bytes)));
             }
         };
-        let choice = self.choose(Collective::Reduce, bytes, known.op.order());
+        let choice = self.choose(form, Collective::Reduce, bytes, known.op.order());
         let arguments = choice.digest() << 48 ^ known.number() << 32 | u64::from(root);
         let call = Signature::new(CallKind::Reduce, bytes, arguments);
         if choice.is_join() {

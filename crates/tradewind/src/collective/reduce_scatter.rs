@@ -15,6 +15,7 @@ use bytemuck::Pod;
 use collectives::{Collective, Sizes, reduce_scatter};
 use engine::flat::{FlatCollective, Pattern};
 use engine::signature::{CallKind, Signature};
+use models::decision::CallForm;
 use smallvec::SmallVec;
 
 /// # Reduce-scatter
@@ -49,7 +50,7 @@ impl Communicator {
         counts: &[usize],
         op: impl ReduceOp<T>,
     ) -> Result<()> {
-        self.plan_reduce_scatter(counts, op)?.run(self, input, output)
+        self.plan_reduce_scatter(CallForm::Blocking, counts, op)?.run(self, input, output)
     }
 
     /// Starts a [`reduce_scatter`](Self::reduce_scatter).
@@ -64,7 +65,7 @@ impl Communicator {
         counts: &[usize],
         op: impl ReduceOp<T>,
     ) -> Result<Request<'a, (I::Back, O::Back)>> {
-        self.plan_reduce_scatter(counts, op)?.start(self, input, output)
+        self.plan_reduce_scatter(CallForm::Nonblocking, counts, op)?.start(self, input, output)
     }
 
     /// Prepares a persistent reduce_scatter of `counts` elements.
@@ -76,7 +77,7 @@ impl Communicator {
         counts: &[usize],
         op: impl ReduceOp<T>,
     ) -> Result<Persistent<TwoBuffers<T>>> {
-        Ok(Persistent::new(self, self.plan_reduce_scatter(counts, op)?))
+        Ok(Persistent::new(self, self.plan_reduce_scatter(CallForm::Nonblocking, counts, op)?))
     }
 
     /// Runs a [`reduce_scatter`](Self::reduce_scatter) of equal blocks.
@@ -96,7 +97,7 @@ impl Communicator {
     ) -> Result<()> {
         let bytes =
             self.block_of_reduce_scatter(input.argument().is_none(), size_of_val(output) as u64)?;
-        self.plan_reduce_scatter_block(bytes, op)?.run(self, input, output)
+        self.plan_reduce_scatter_block(CallForm::Blocking, bytes, op)?.run(self, input, output)
     }
 
     /// Starts a [`reduce_scatter_block`](Self::reduce_scatter_block).
@@ -112,7 +113,7 @@ impl Communicator {
     ) -> Result<Request<'a, (I::Back, O::Back)>> {
         let bytes =
             self.block_of_reduce_scatter(input.argument().is_none(), output.bytes().len() as u64)?;
-        self.plan_reduce_scatter_block(bytes, op)?.start(self, input, output)
+        self.plan_reduce_scatter_block(CallForm::Nonblocking, bytes, op)?.start(self, input, output)
     }
 
     /// Prepares a persistent reduce_scatter_block of `count` elements a rank.
@@ -124,7 +125,10 @@ impl Communicator {
         count: usize,
         op: impl ReduceOp<T>,
     ) -> Result<Persistent<TwoBuffers<T>>> {
-        Ok(Persistent::new(self, self.plan_reduce_scatter_block(bytes_of::<T>(count)?, op)?))
+        Ok(Persistent::new(
+            self,
+            self.plan_reduce_scatter_block(CallForm::Nonblocking, bytes_of::<T>(count)?, op)?,
+        ))
     }
 
     #[inline]
@@ -139,6 +143,7 @@ impl Communicator {
     #[inline(always)]
     fn plan_reduce_scatter_block<T: Pod>(
         &self,
+        form: CallForm,
         bytes: u64,
         op: impl ReduceOp<T>,
     ) -> Result<CollectivePlan<TwoBuffers<T>>> {
@@ -148,7 +153,7 @@ impl Communicator {
             Combination::BuiltIn(known) => known,
             Combination::UserDefined(function) => {
                 let path =
-                    self.path_of_alltoall(CallKind::ReduceScatterBlock, (bytes, 1), false)?;
+                    self.path_of_alltoall(form, CallKind::ReduceScatterBlock, (bytes, 1), false)?;
                 return Ok(CollectivePlan::folded(
                     path,
                     shape,
@@ -157,7 +162,7 @@ impl Communicator {
                 ));
             }
         };
-        let choice = self.choose(Collective::ReduceScatter, bytes, known.op.order());
+        let choice = self.choose(form, Collective::ReduceScatter, bytes, known.op.order());
         let arguments = choice.digest() << 16 | known.number();
         let call = Signature::new(CallKind::ReduceScatterBlock, bytes, arguments);
         if choice.is_join() {
@@ -173,6 +178,7 @@ impl Communicator {
 
     fn plan_reduce_scatter<T: Pod>(
         &self,
+        form: CallForm,
         counts: &[usize],
         op: impl ReduceOp<T>,
     ) -> Result<CollectivePlan<TwoBuffers<T>>> {
@@ -199,6 +205,7 @@ impl Communicator {
             }
         };
         let choice = self.choose(
+            form,
             Collective::ReduceScatter,
             counts.total / u64::from(ranks),
             known.op.order(),

@@ -13,6 +13,7 @@ use bytemuck::Pod;
 use collectives::Collective;
 use engine::flat::{FlatCollective, Pattern};
 use engine::signature::{CallKind, Signature};
+use models::decision::CallForm;
 
 /// # Scan
 impl Communicator {
@@ -43,7 +44,7 @@ impl Communicator {
         output: &mut [T],
         op: impl ReduceOp<T>,
     ) -> Result<()> {
-        self.plan_scan(size_of_val(output) as u64, op)?.run(self, input, output)
+        self.plan_scan(CallForm::Blocking, size_of_val(output) as u64, op)?.run(self, input, output)
     }
 
     /// Starts a [`scan`](Self::scan).
@@ -58,7 +59,8 @@ impl Communicator {
         mut output: O,
         op: impl ReduceOp<T>,
     ) -> Result<Request<'a, (I::Back, O::Back)>> {
-        self.plan_scan(output.bytes().len() as u64, op)?.start(self, input, output)
+        self.plan_scan(CallForm::Nonblocking, output.bytes().len() as u64, op)?
+            .start(self, input, output)
     }
 
     /// Prepares a persistent scan of `count` elements.
@@ -70,12 +72,13 @@ impl Communicator {
         count: usize,
         op: impl ReduceOp<T>,
     ) -> Result<Persistent<TwoBuffers<T>>> {
-        Ok(Persistent::new(self, self.plan_scan(bytes_of::<T>(count)?, op)?))
+        Ok(Persistent::new(self, self.plan_scan(CallForm::Nonblocking, bytes_of::<T>(count)?, op)?))
     }
 
     #[inline(always)]
     fn plan_scan<T: Pod>(
         &self,
+        form: CallForm,
         bytes: u64,
         op: impl ReduceOp<T>,
     ) -> Result<CollectivePlan<TwoBuffers<T>>> {
@@ -83,7 +86,7 @@ impl Communicator {
         let known = match op.into_combination()? {
             Combination::BuiltIn(known) => known,
             Combination::UserDefined(function) => {
-                let path = self.path_of_allgather(CallKind::Scan, bytes, false)?;
+                let path = self.path_of_allgather(form, CallKind::Scan, bytes, false)?;
                 return Ok(CollectivePlan::folded(
                     path,
                     shape,
@@ -92,7 +95,7 @@ impl Communicator {
                 ));
             }
         };
-        let choice = self.choose(Collective::Scan, bytes, known.op.order());
+        let choice = self.choose(form, Collective::Scan, bytes, known.op.order());
         let arguments = choice.digest() << 16 | known.number();
         let call = Signature::new(CallKind::Scan, bytes, arguments);
         if choice.is_join() {

@@ -13,6 +13,7 @@ use bytemuck::Pod;
 use collectives::Collective;
 use engine::flat::{FlatCollective, Pattern};
 use engine::signature::{CallKind, Signature};
+use models::decision::CallForm;
 
 /// # Scatter
 impl Communicator {
@@ -49,7 +50,7 @@ impl Communicator {
             input.bytes().len(),
             root,
         )?;
-        self.plan_scatter::<T>(bytes, root)?.run(self, input, output)
+        self.plan_scatter::<T>(CallForm::Blocking, bytes, root)?.run(self, input, output)
     }
 
     /// Starts a [`scatter`](Self::scatter).
@@ -69,7 +70,7 @@ impl Communicator {
             input.bytes().len(),
             root,
         )?;
-        self.plan_scatter::<T>(bytes, root)?.start(self, input, output)
+        self.plan_scatter::<T>(CallForm::Nonblocking, bytes, root)?.start(self, input, output)
     }
 
     /// Prepares a persistent scatter of `count` elements a rank.
@@ -81,7 +82,10 @@ impl Communicator {
         count: usize,
         root: u32,
     ) -> Result<Persistent<TwoBuffers<T>>> {
-        Ok(Persistent::new(self, self.plan_scatter::<T>(bytes_of::<T>(count)?, root)?))
+        Ok(Persistent::new(
+            self,
+            self.plan_scatter::<T>(CallForm::Nonblocking, bytes_of::<T>(count)?, root)?,
+        ))
     }
 
     /// Bytes of a block: those of the output or, in place, of a part of the input.
@@ -97,11 +101,16 @@ impl Communicator {
     }
 
     #[inline(always)]
-    fn plan_scatter<T: Pod>(&self, bytes: u64, root: u32) -> Result<CollectivePlan<TwoBuffers<T>>> {
+    fn plan_scatter<T: Pod>(
+        &self,
+        form: CallForm,
+        bytes: u64,
+        root: u32,
+    ) -> Result<CollectivePlan<TwoBuffers<T>>> {
         self.check_root(root)?;
         let total = self.for_each_rank(bytes)?;
         let is_root = self.rank() == root;
-        let choice = self.choose(Collective::Scatter, bytes, FoldOrder::Any);
+        let choice = self.choose(form, Collective::Scatter, bytes, FoldOrder::Any);
         let call =
             Signature::new(CallKind::Scatter, bytes, choice.digest() << 32 | u64::from(root));
         let joins = choice.is_join();

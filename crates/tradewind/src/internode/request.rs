@@ -2,11 +2,11 @@
 
 use super::group::InternodeGroup;
 use super::schedule::{InternodeSchedule, Registration, is_read, is_written};
-use crate::call_form::CallForm;
 use crate::error::{Error, Result};
 use crate::failure::Straggler;
 use engine::argument::Argument;
 use engine::signature::Signature;
+use models::decision::CallForm;
 use network::backend::{Backend, RunId};
 use network::error::Error as BackendError;
 use shm::loan::LentBytes;

@@ -2,11 +2,11 @@
 
 use super::group::InternodeGroup;
 use super::recording::Recording;
-use crate::call_form::CallForm;
 use crate::error::{Error, Result};
 use engine::signature::Signature;
 use goal::graph::Access;
 use goal::schedule::{BufferRecord, Kind, Schedule};
+use models::decision::CallForm;
 use network::backend::{Backend, ScheduleId};
 use network::direct::DirectBackend;
 use std::sync::Arc;
@@ -111,6 +111,11 @@ impl InternodeSchedule {
     pub(crate) fn takes_loans(&self) -> bool {
         let is_plain = |record: &BufferRecord| record.access != Access::InOut as u32;
         self.direct.is_some() && self.buffers.iter().all(is_plain)
+    }
+
+    /// Name of the backend that runs calls of this form.
+    pub(crate) fn backend_name(&self, form: CallForm) -> &'static str {
+        self.registration(form).backend.name()
     }
 
     /// The registration for calls of this form.

@@ -1,7 +1,6 @@
 //! Communicators with neighbours, and the execution paths of their collectives.
 
 use super::topology::{self, Nodes, SharedTopology};
-use crate::call_form::CallForm;
 use crate::communicator::Communicator;
 use crate::counts::{Counts, digest};
 use crate::error::{Result, argument};
@@ -15,6 +14,7 @@ use collectives::{Algorithm, CollectiveError, Tuning, two_level};
 use engine::flat::{Edge, EdgeKey, FlatCollective, Pattern, VariableBlocks};
 use engine::signature::{CallKind, Signature};
 use goal::graph::Graph;
+use models::decision::CallForm;
 use std::collections::HashMap;
 use std::sync::Arc;
 
@@ -290,6 +290,7 @@ impl Neighbors {
             algorithm: "direct",
             tuning: Tuning::default(),
             ranks_per_node: None,
+            engine: None,
             arguments: self.number,
             sizes,
         }
@@ -302,6 +303,7 @@ impl Neighbors {
             algorithm: "two-level direct",
             tuning: Tuning::default(),
             ranks_per_node: nodes.ranks_per_node(),
+            engine: None,
             arguments: self.number,
             sizes: vec![bytes],
         };

@@ -3,6 +3,8 @@
 use crate::link_key::LinkKey;
 use collectives::{Algorithm, Collective, Levels, Tuning};
 use engine::signature::Signature;
+use models::decision::CallForm;
+use models::machine_file::Engine;
 use std::num::NonZeroU32;
 
 /// Reason of a selection.
@@ -23,26 +25,35 @@ pub(crate) enum ChoiceReason {
 /// The algorithm of a collective, and its reason.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct SelectedAlgorithm {
+    pub(crate) form: CallForm,
     pub(crate) collective: Collective,
     pub(crate) algorithm: Algorithm,
     pub(crate) tuning: Tuning,
     /// Number of consecutive ranks on each node, for an algorithm in two levels.
     pub(crate) ranks_per_node: Option<NonZeroU32>,
+    /// The engine between nodes; `None` for the preferred one that accepts the graph.
+    pub(crate) engine: Option<Engine>,
     pub(crate) why: ChoiceReason,
 }
 
 impl SelectedAlgorithm {
     /// An algorithm among all ranks with the default tuning.
     #[inline]
-    pub(crate) fn new(collective: Collective, algorithm: Algorithm, why: ChoiceReason) -> Self {
+    pub(crate) fn new(
+        form: CallForm,
+        collective: Collective,
+        algorithm: Algorithm,
+        why: ChoiceReason,
+    ) -> Self {
         let tuning = Tuning::default();
-        SelectedAlgorithm { collective, algorithm, tuning, ranks_per_node: None, why }
+        let (ranks_per_node, engine) = (None, None);
+        SelectedAlgorithm { form, collective, algorithm, tuning, ranks_per_node, engine, why }
     }
 
     /// A join.
     #[inline]
-    pub(crate) fn join(collective: Collective, why: ChoiceReason) -> Self {
-        SelectedAlgorithm::new(collective, Algorithm::Join, why)
+    pub(crate) fn join(form: CallForm, collective: Collective, why: ChoiceReason) -> Self {
+        SelectedAlgorithm::new(form, collective, Algorithm::Join, why)
     }
 
     /// Returns `true` if the collective is one join of all ranks.
@@ -68,6 +79,7 @@ impl SelectedAlgorithm {
             algorithm: self.algorithm.name(),
             tuning: self.tuning,
             ranks_per_node: self.ranks_per_node,
+            engine: self.engine,
             arguments,
             sizes,
         }
@@ -85,6 +97,7 @@ impl SelectedAlgorithm {
             ^ segment_bytes.get().rotate_left(20)
             ^ u64::from(degree.get()).rotate_left(44)
             ^ u64::from(self.ranks_per_node.map_or(0, NonZeroU32::get)).rotate_left(8)
+            ^ self.engine.map_or(0, |engine| engine as u64 + 1).rotate_left(36)
     }
 }
 

@@ -3,7 +3,7 @@
 use super::algorithms::for_different_sizes;
 use super::choice::SelectedAlgorithm;
 use collectives::{Algorithm, Collective, Tuning};
-use models::decision::{Origin, Query};
+use models::decision::{CallForm, Origin, Query};
 use std::fmt;
 use std::num::{NonZeroU32, NonZeroU64};
 use std::path::PathBuf;
@@ -22,6 +22,8 @@ use std::path::PathBuf;
 /// ```
 #[derive(Clone, Debug, PartialEq)]
 pub struct Explanation {
+    /// The form of the call.
+    pub form: CallForm,
     /// The collective.
     pub operation: Collective,
     /// Number of ranks.
@@ -60,8 +62,7 @@ pub enum Reason {
     /// The caller set a join, which ranks on several nodes cannot run; the built-in rules chose as if
     /// nothing had been set.
     SeveralNodes,
-    /// The ranks are on several nodes: the built-in rules for these, whatever a decision table has
-    /// for one node.
+    /// The ranks are on several nodes, and no decision table has a row for them: the built-in rules.
     BetweenNodes,
     /// The caller engine uses the algorithms that MPI libraries ship, whatever a decision table has.
     CallerEngine,
@@ -78,11 +79,12 @@ impl Explanation {
         (engine, nodes): (&'static str, u32),
         reason: Reason,
     ) -> Self {
-        let Query { operation, ranks, bytes, .. } = query;
+        let Query { operation, form, ranks, bytes, .. } = query;
         let algorithm = selected.algorithm;
         let Tuning { segment_bytes, degree } = selected.tuning;
         let segmented = algorithm.is_segmented() || algorithm == Algorithm::PipelinedChain;
         Explanation {
+            form,
             operation,
             ranks,
             bytes,
@@ -131,6 +133,9 @@ impl fmt::Display for Explanation {
     /// The choice, and the reason on a line of its own.
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Explanation { operation, ranks, bytes, algorithm, engine, .. } = self;
+        if self.form == CallForm::Nonblocking {
+            write!(formatter, "{} ", self.form)?;
+        }
         write!(formatter, "{operation} of {bytes} bytes among {ranks} ranks")?;
         if self.nodes > 1 {
             write!(formatter, " on {} nodes", self.nodes)?;

@@ -8,14 +8,16 @@
 use super::choice::{ChoiceReason, SelectedAlgorithm};
 use super::explanation::{Explanation, Reason};
 use crate::placement::Placement;
-use collectives::{Algorithm, Choice, Collective, Levels};
+use collectives::{Algorithm, Choice, Collective};
 use engine::Decisions;
 use engine::node::{EngineKind, Node};
 use launch::environment::{EXPLAIN, Environment, Lookup};
-use models::decision::{self, DecisionTable, Query, Row};
+use models::decision::{self, CallForm, DecisionTable, Query, Range, Row};
 use models::file::FileError;
 use models::machine::Topology;
+use models::machine_file::Engine;
 use std::collections::HashSet;
+use std::num::NonZeroU32;
 use std::path::Path;
 use std::sync::{Arc, Mutex, PoisonError};
 
@@ -122,10 +124,10 @@ pub(crate) struct SelectionRules {
     placement: Placement,
     /// A join that the caller sets is taken without further checks.
     joins_directly: bool,
-    /// By collective: messages shorter than this are joins.
-    joins_below: [u64; Collective::ALL.len()],
-    /// By collective: the row of the table.
-    rows: Vec<Option<Row>>,
+    /// By form and collective: messages shorter than this are joins.
+    joins_below: [[u64; Collective::ALL.len()]; CallForm::ALL.len()],
+    /// By form and collective: the row of the table.
+    rows: [Vec<Option<Row>>; CallForm::ALL.len()],
     /// Decisions that have been printed, if they are to be.
     printed: Option<Mutex<HashSet<String>>>,
 }
@@ -169,20 +171,24 @@ impl SelectionRules {
         (ranks, engine, placement): (u32, EngineKind, Placement),
         explanations_enabled: bool,
     ) -> Self {
-        let row = |operation: &Collective| {
-            let query = Query { operation: *operation, ranks, ranks_per_node: ranks, bytes: 0 };
+        let row = |form: CallForm, operation: &Collective| {
+            let query = query(form, *operation, ranks, placement, 0);
             table.table()?.row(&query).ok().cloned()
         };
-        let rows: Vec<Option<Row>> = Collective::ALL.iter().map(row).collect();
-        let mut joins_below = [0; Collective::ALL.len()];
+        let rows = [CallForm::Blocking, CallForm::Nonblocking]
+            .map(|form| Collective::ALL.iter().map(|operation| row(form, operation)).collect());
+        let mut joins_below = [[0; Collective::ALL.len()]; CallForm::ALL.len()];
         let joins_directly = placement == Placement::OneNode && !explanations_enabled;
         // With the caller engine, between nodes, and where decisions are printed, every call takes
         // the long way.
         if engine == EngineKind::Peers && joins_directly {
-            joins_below
-                .iter_mut()
-                .zip(&rows)
-                .for_each(|(below, row)| *below = row.as_ref().map_or(u64::MAX, joins));
+            for (below, rows) in joins_below.iter_mut().zip(&rows) {
+                let rows: &Vec<Option<Row>> = rows;
+                below
+                    .iter_mut()
+                    .zip(rows)
+                    .for_each(|(below, row)| *below = row.as_ref().map_or(u64::MAX, joins));
+            }
         }
         SelectionRules {
             table,
@@ -218,14 +224,18 @@ impl SelectionRules {
 
     /// Messages shorter than this are joins, unless the caller sets an algorithm.
     #[inline]
-    pub(crate) fn joins_below(&self, operation: Collective) -> u64 {
-        self.joins_below[operation as usize]
+    pub(crate) fn joins_below(&self, form: CallForm, operation: Collective) -> u64 {
+        self.joins_below[form as usize][operation as usize]
     }
 
-    /// The plan of the table, if there is one that can be executed here.
-    pub(crate) fn plan(&self, operation: Collective, bytes: u64) -> Option<Choice> {
-        let row = self.rows[operation as usize].as_ref()?;
-        row.range(bytes).ok().map(|range| range.plan).filter(|plan| plan.levels == Levels::One)
+    /// The range of the table, if there is one.
+    pub(crate) fn range(
+        &self,
+        form: CallForm,
+        operation: Collective,
+        bytes: u64,
+    ) -> Option<&Range> {
+        self.rows[form as usize][operation as usize].as_ref()?.range(bytes).ok()
     }
 
     /// Returns `true` if a join that the caller sets needs no further checks: it can be executed,
@@ -237,19 +247,24 @@ impl SelectionRules {
 
     /// Explains a choice.
     pub(crate) fn explain(&self, selected: &SelectedAlgorithm, bytes: u64) -> Explanation {
-        let ranks = self.ranks;
-        let operation = selected.collective;
-        let query = Query { operation, ranks, ranks_per_node: ranks, bytes };
+        let SelectedAlgorithm { form, collective, .. } = *selected;
+        let query = query(form, collective, self.ranks, self.placement, bytes);
         let (engine, nodes) = match self.placement {
             Placement::OneNode => (self.engine.name(), 1),
-            Placement::Nodes(layout) => (layout.backend, layout.nodes),
+            Placement::Nodes(layout) => {
+                (selected.engine.map_or(layout.backend, Engine::name), layout.nodes)
+            }
         };
         let reason = match selected.why {
             ChoiceReason::Forced => Reason::Forced,
             ChoiceReason::RankOrder => Reason::RankOrder,
             ChoiceReason::SeveralNodes => Reason::SeveralNodes,
-            ChoiceReason::Open if nodes > 1 => Reason::BetweenNodes,
-            ChoiceReason::Open if self.engine == EngineKind::Caller => Reason::CallerEngine,
+            ChoiceReason::Open if nodes == 1 && self.engine == EngineKind::Caller => {
+                Reason::CallerEngine
+            }
+            ChoiceReason::Open if nodes > 1 && self.range(form, collective, bytes).is_none() => {
+                Reason::BetweenNodes
+            }
             ChoiceReason::Open => match &self.table {
                 JobTable::Unusable(why) => Reason::UnusableTable(why.to_string()),
                 JobTable::None | JobTable::Table(..) => {
@@ -278,6 +293,21 @@ impl SelectionRules {
             eprintln!("tradewind: {explanation}");
         }
     }
+}
+
+/// A call as the models know it. Ranks that do not lie alike on all nodes count as one a node.
+fn query(
+    form: CallForm,
+    operation: Collective,
+    ranks: u32,
+    placement: Placement,
+    bytes: u64,
+) -> Query {
+    let ranks_per_node = match placement {
+        Placement::OneNode => ranks,
+        Placement::Nodes(layout) => layout.ranks_per_node.map_or(1, NonZeroU32::get),
+    };
+    Query { operation, form, ranks, ranks_per_node, bytes }
 }
 
 /// Size below which all ranges of a row are joins.

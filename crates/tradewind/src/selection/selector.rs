@@ -8,8 +8,8 @@ use crate::placement::{NodeLayout, Placement};
 use crate::reduction::FoldOrder;
 use collectives::{Algorithm, Collective, Levels};
 use engine::node::EngineKind;
-use models::decision::{Query, rules};
-use std::num::NonZeroU32;
+use models::decision::{CallForm, Query, Range, rules};
+use std::num::{NonZeroU32, NonZeroU64};
 
 /// Most segments of a message. Where a decision table has more, the collective is a join.
 const MOST_SEGMENTS: u64 = 1024;
@@ -28,25 +28,26 @@ impl Selector {
     }
 
     /// Explains the algorithm of a collective; bytes as [`Collective`] counts them.
-    pub(crate) fn explain(&self, operation: Collective, bytes: u64) -> Explanation {
-        self.rules.explain(&self.select(operation, bytes, FoldOrder::Any), bytes)
+    pub(crate) fn explain(&self, form: CallForm, operation: Collective, bytes: u64) -> Explanation {
+        self.rules.explain(&self.select(form, operation, bytes, FoldOrder::Any), bytes)
     }
 
     pub(crate) fn select(
         &self,
+        form: CallForm,
         collective: Collective,
         bytes: u64,
         order: FoldOrder,
     ) -> SelectedAlgorithm {
         if let Placement::Nodes(layout) = self.rules.placement() {
-            return self.select_between_nodes(collective, layout, bytes, order);
+            return self.select_between_nodes((form, collective), layout, bytes, order);
         }
         match self.algorithms.get(collective) {
-            Some(algorithm) => self.select_forced(collective, algorithm, order),
+            Some(algorithm) => self.select_forced((form, collective), algorithm, order),
             None if self.rules.engine() == EngineKind::Peers => {
-                self.select_by_table(collective, bytes, order)
+                self.select_by_table((form, collective), bytes, order)
             }
-            None => self.select_classical(collective, bytes, order),
+            None => self.select_classical((form, collective), bytes, order),
         }
     }
 
@@ -54,14 +55,16 @@ impl Selector {
     /// may have more segments than a graph should have.
     fn select_by_table(
         &self,
-        collective: Collective,
+        (form, collective): (CallForm, Collective),
         bytes: u64,
         order: FoldOrder,
     ) -> SelectedAlgorithm {
-        let join = SelectedAlgorithm::join(collective, ChoiceReason::Open);
-        let Some(plan) = self.rules.plan(collective, bytes) else { return join };
+        let join = SelectedAlgorithm::join(form, collective, ChoiceReason::Open);
+        let Some(Range { plan, .. }) = self.rules.range(form, collective, bytes) else {
+            return join;
+        };
         let algorithm = plan.algorithm;
-        if !collective.algorithms().contains(&algorithm) {
+        if plan.levels != Levels::One || !collective.algorithms().contains(&algorithm) {
             return join;
         }
         if order == FoldOrder::FromLeft && !collective.folds_from_left(algorithm) {
@@ -75,7 +78,7 @@ impl Selector {
 
     fn select_forced(
         &self,
-        collective: Collective,
+        (form, collective): (CallForm, Collective),
         algorithm: Algorithm,
         order: FoldOrder,
     ) -> SelectedAlgorithm {
@@ -84,20 +87,20 @@ impl Selector {
             && !collective.folds_from_left(algorithm)
             && collective.algorithms().contains(&algorithm)
         {
-            return SelectedAlgorithm::join(collective, ChoiceReason::RankOrder);
+            return SelectedAlgorithm::join(form, collective, ChoiceReason::RankOrder);
         }
         let Algorithms { tuning, ranks_per_node, .. } = self.algorithms;
         let ranks_per_node = ranks_per_node.filter(|_| collective.has_two_levels(algorithm));
-        let why = ChoiceReason::Forced;
-        SelectedAlgorithm { collective, algorithm, tuning, ranks_per_node, why }
+        let forced = SelectedAlgorithm::new(form, collective, algorithm, ChoiceReason::Forced);
+        SelectedAlgorithm { tuning, ranks_per_node, ..forced }
     }
 
-    /// The choice between nodes, which is never a join. If the caller leaves it open, the built-in
-    /// rules choose; they have two levels where these pay and each node has as many consecutive
-    /// ranks.
+    /// The choice between nodes, which is never a join. If the caller leaves it open, the decision
+    /// table chooses, else the built-in rules; both have two levels where these pay and each node
+    /// has as many consecutive ranks.
     fn select_between_nodes(
         &self,
-        collective: Collective,
+        (form, collective): (CallForm, Collective),
         layout: NodeLayout,
         bytes: u64,
         order: FoldOrder,
@@ -105,43 +108,57 @@ impl Selector {
         let forced = self.algorithms.get(collective);
         let in_rank_order = in_rank_order(collective);
         if let Some(algorithm) = forced.filter(|algorithm| *algorithm != Algorithm::Join) {
-            let selected = self.select_forced(collective, algorithm, order);
+            let selected = self.select_forced((form, collective), algorithm, order);
             return if selected.is_join() {
-                SelectedAlgorithm::new(collective, in_rank_order, selected.why)
+                SelectedAlgorithm::new(form, collective, in_rank_order, selected.why)
             } else {
                 selected
             };
         }
         if order == FoldOrder::FromLeft {
-            return SelectedAlgorithm::new(collective, in_rank_order, ChoiceReason::RankOrder);
+            let why = ChoiceReason::RankOrder;
+            return SelectedAlgorithm::new(form, collective, in_rank_order, why);
         }
         let why = if forced.is_some() { ChoiceReason::SeveralNodes } else { ChoiceReason::Open };
-        let ranks = self.rules.ranks();
-        let ranks_per_node = layout.ranks_per_node.map_or(1, NonZeroU32::get);
-        let plan = rules::plan(&Query { operation: collective, ranks, ranks_per_node, bytes });
+        let is_possible = |range: &&Range| {
+            let plan = range.plan;
+            let too_many = |segment: NonZeroU64| bytes / segment > MOST_SEGMENTS;
+            collective.algorithms().contains(&plan.algorithm)
+                && plan.algorithm != Algorithm::Join
+                && (plan.levels == Levels::One || layout.ranks_per_node.is_some())
+                && !plan.segment_bytes.is_some_and(too_many)
+        };
+        let (plan, engine) = match self.rules.range(form, collective, bytes).filter(is_possible) {
+            Some(range) => (range.plan, range.engine),
+            None => {
+                let ranks = self.rules.ranks();
+                let ranks_per_node = layout.ranks_per_node.map_or(1, NonZeroU32::get);
+                let operation = collective;
+                (rules::plan(&Query { operation, form, ranks, ranks_per_node, bytes }), None)
+            }
+        };
         SelectedAlgorithm {
-            collective,
-            algorithm: plan.algorithm,
             tuning: plan.tuning(),
             ranks_per_node: layout.ranks_per_node.filter(|_| plan.levels == Levels::Two),
-            why,
+            engine,
+            ..SelectedAlgorithm::new(form, collective, plan.algorithm, why)
         }
     }
 
     /// The choice of MPI libraries, as if every rank were alone on its node.
     fn select_classical(
         &self,
-        collective: Collective,
+        (form, collective): (CallForm, Collective),
         bytes: u64,
         order: FoldOrder,
     ) -> SelectedAlgorithm {
         let ranks = self.rules.ranks();
-        let query = Query { operation: collective, ranks, ranks_per_node: 1, bytes };
+        let query = Query { operation: collective, form, ranks, ranks_per_node: 1, bytes };
         let algorithm = rules::plan(&query).algorithm;
         if order == FoldOrder::Any || collective.folds_from_left(algorithm) {
-            SelectedAlgorithm::new(collective, algorithm, ChoiceReason::Open)
+            SelectedAlgorithm::new(form, collective, algorithm, ChoiceReason::Open)
         } else {
-            SelectedAlgorithm::join(collective, ChoiceReason::RankOrder)
+            SelectedAlgorithm::join(form, collective, ChoiceReason::RankOrder)
         }
     }
 }

@@ -4,11 +4,11 @@
 //! The table's place is a variable of the environment, so each case runs in a process of its own.
 
 use collectives::{Algorithm, Choice, Collective};
-use models::decision::{DecisionTable, Range, Row};
+use models::decision::{DecisionTable, Range, Row, Times};
 use models::machine::Fingerprint;
 use std::path::Path;
 use std::process::Output;
-use tradewind::{Communicator, Op, Reason, Result};
+use tradewind::{CallForm, Communicator, Op, Reason, Result};
 
 testing::tests![
     a_table_of_this_machine_is_gone_by_in_silence,
@@ -120,10 +120,12 @@ fn table(fingerprint: Fingerprint, whole: bool) -> DecisionTable {
         from,
         to,
         plan: Choice::of(algorithm),
-        microseconds: 1.0,
+        engine: None,
+        at: from,
+        time: Times::predicted(1.0),
         runner_up: None,
     };
-    let row = |operation: &Collective| {
+    let row = |form: CallForm, operation: Collective| {
         let ranges = match operation {
             Collective::Allreduce => vec![
                 range(0, Some(64), Algorithm::Join),
@@ -132,11 +134,15 @@ fn table(fingerprint: Fingerprint, whole: bool) -> DecisionTable {
             ],
             _ => vec![range(0, None, Algorithm::Join)],
         };
-        Row { operation: *operation, ranks: 4, ranks_per_node: 4, ranges }
+        Row { operation, form, ranks: 4, ranks_per_node: 4, error: None, ranges }
     };
     let operations =
         Collective::ALL.iter().filter(|operation| whole || **operation == Collective::Allreduce);
-    DecisionTable::new(fingerprint, operations.map(row).collect()).expect("a table that can be")
+    let both = |operation: &Collective| {
+        CallForm::ALL.iter().map(|form| row(*form, *operation)).collect::<Vec<_>>()
+    };
+    DecisionTable::new(fingerprint, operations.flat_map(both).collect())
+        .expect("a table that can be")
 }
 
 fn here() -> Fingerprint {
@@ -184,7 +190,7 @@ fn a_table_that_is_no_use_is_one_line_and_rules_hold() {
     let foreign = Fingerprint { cores: 4095, ..here() };
     let files = [
         ("damaged", text[..text.len() / 2].to_owned()),
-        ("older tradewind", text.replacen("\"version\": 2", "\"version\": 1", 1)),
+        ("older tradewind", text.replacen("\"version\": 3", "\"version\": 1", 1)),
         (
             "another machine",
             String::from_utf8(table(foreign, true).to_bytes().expect("as above"))
@@ -228,8 +234,9 @@ fn new_decisions_are_said_once() {
     let file = kept(&table(here(), true));
     let output = child(Some(file.path()), Some(("TRADEWIND_EXPLAIN", "1")));
     let said = said(&output);
-    let of_ring =
-        |line: &&String| line.contains("allreduce of 800 bytes among 4 ranks: ring, peers engine");
+    let of_ring = |line: &&String| {
+        line.contains("tradewind: allreduce of 800 bytes among 4 ranks: ring, peers engine")
+    };
     assert_eq!(said.iter().filter(of_ring).count(), 1, "{said:?}");
     let text = String::from_utf8_lossy(&output.stderr).into_owned();
     assert!(text.contains("decision table, row for 4 ranks, 4 a node, 64 to 4095 bytes"), "{text}");

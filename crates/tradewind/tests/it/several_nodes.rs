@@ -89,9 +89,9 @@ fn an_explanation_names_the_engine_and_the_nodes() {
         let explanation = request.explain().expect("an allreduce has algorithms");
         request.wait()?;
         assert_eq!((explanation.engine, explanation.nodes), ("agent", 2));
-        let expected = "allreduce of 8 bytes among 4 ranks on 2 nodes: two-level, 2 ranks a node, recursive-doubling, agent engine\n  built-in rules for several nodes";
+        let expected = "nonblocking allreduce of 8 bytes among 4 ranks on 2 nodes: two-level, 2 ranks a node, recursive-doubling, agent engine\n  built-in rules for several nodes";
         assert_eq!(explanation.to_string(), expected);
-        assert_eq!(world.explain(tradewind::Collective::Allreduce, 8), explanation);
+        assert_eq!(world.explain_form(tradewind::CallForm::Nonblocking, tradewind::Collective::Allreduce, 8), explanation);
         Ok(())
     })
     .expect("the job is sound");
@@ -117,7 +117,11 @@ fn an_alltoall_of_short_blocks_has_two_levels_and_one_of_long_blocks_has_one() {
                 request.wait()?;
                 assert_eq!(got, expected, "{nodes:?}, {count} elements");
                 assert_eq!(explanation.ranks_per_node.is_some(), two_levels, "{explanation}");
-                assert_eq!(world.explain(Collective::Alltoall, 4 * count as u64), explanation);
+                let form = tradewind::CallForm::Nonblocking;
+                assert_eq!(
+                    world.explain_form(form, Collective::Alltoall, 4 * count as u64),
+                    explanation
+                );
                 let mut both = given;
                 world.alltoall(tradewind::InPlace, &mut both)?;
                 assert_eq!(both, expected, "{nodes:?}, {count} elements in place");

@@ -1,6 +1,7 @@
 //! The experiments of the suite: measured step by step, kept in a directory, gone on with when they
 //! were cut off.
 
+mod in_job;
 mod job;
 mod kept;
 mod progress;
@@ -11,6 +12,7 @@ mod text;
 use crate::failure::Failure;
 use crate::format::Format;
 use crate::goal_file;
+pub(super) use in_job::in_job;
 use job::{JobEnd, lock};
 use kept::SavedPart;
 use measure::experiments::{EXPERIMENTS, find};
@@ -18,6 +20,7 @@ use measure::harness::{Experiment, Setting};
 use measure::page::{Input, Results};
 use measure::results::{Directory, Part};
 use models::decision::DecisionTable;
+use models::machine_file::Machine;
 use progress::Progress;
 use std::io::IsTerminal;
 use std::path::PathBuf;
@@ -32,7 +35,7 @@ pub(crate) struct Arguments {
 
     /// Takes few sizes and short repetitions, to see what comes out.
     #[arg(long)]
-    quick: bool,
+    pub(super) quick: bool,
 
     /// The core of each rank, taken in turn [default: a core for each rank where there are enough].
     #[arg(long, value_name = "CORE,...", value_delimiter = ',')]
@@ -93,6 +96,15 @@ pub(crate) fn these(
     };
     let experiments = names.iter().map(build).collect::<Result<_, Failure>>()?;
     show(measure_all(experiments, setting, place)?, place, format)
+}
+
+/// Makes one experiment and shows nothing of it; the exit status.
+pub(crate) fn quietly(
+    name: &str,
+    setting: &Setting,
+    place: &ResultsLocation,
+) -> Result<ExitCode, Failure> {
+    Ok(measure_one(name, setting, place)?.status)
 }
 
 /// Makes all of them.
@@ -168,7 +180,7 @@ fn measure_all(
                 measured.status = ExitCode::from(code);
             }
         }
-        part_written(&directory)?;
+        part_written(&directory, kept.name())?;
         measured.parts.push(kept.part().clone());
     }
     progress.finish();
@@ -200,8 +212,10 @@ fn measure(
 
 /// A part of the directory is new. What is made of several parts is made here, of those that can be
 /// read: a damaged part does not prevent the measurement of another, and the page names it.
-fn part_written(directory: &Directory) -> Result<(), Failure> {
-    if let Ok(Some(table)) = decisions(directory) {
+fn part_written(directory: &Directory, name: &str) -> Result<(), Failure> {
+    if name == "decisions"
+        && let Ok(Some(table)) = decisions(directory)
+    {
         table.write(&directory.path().join(measure::experiments::decisions::FILE))?;
     }
     directory.write(&measure::results::summary::of(directory))?;
@@ -212,9 +226,12 @@ fn part_written(directory: &Directory) -> Result<(), Failure> {
     )
 }
 
-/// The decision table that a directory's measurements make, if any of them are there.
+/// The decision table that a directory's machine file and measurements make, if any of them are
+/// there.
 pub(crate) fn decisions(directory: &Directory) -> Result<Option<DecisionTable>, Failure> {
     let Some(part) = directory.read("decisions")? else { return Ok(None) };
     let here = models::machine::Topology::here().fingerprint().clone();
-    measure::experiments::decisions::table(&part, here).map(Some).map_err(Failure::Decisions)
+    let path = directory.machine();
+    let machine = if path.exists() { Machine::read_for(&path, &here)? } else { Machine::new(here) };
+    measure::experiments::decisions::table(&part, &machine).map(Some).map_err(Failure::Decisions)
 }

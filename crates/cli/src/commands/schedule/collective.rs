@@ -4,7 +4,7 @@ use clap::builder::{PossibleValue, PossibleValuesParser, TypedValueParser};
 use collectives::{Collective, UnknownName};
 
 /// Returns the parser of a collective's name; `reduce_scatter` is accepted beside `reduce-scatter`.
-pub(super) fn parser() -> impl TypedValueParser<Value = Collective> {
+pub(in crate::commands) fn parser() -> impl TypedValueParser<Value = Collective> {
     let values = Collective::ALL
         .iter()
         .map(|collective| PossibleValue::new(label(*collective)).alias(collective.name()));
@@ -13,7 +13,7 @@ pub(super) fn parser() -> impl TypedValueParser<Value = Collective> {
 }
 
 /// Returns the collective's name as the command line spells it.
-pub(super) fn label(collective: Collective) -> &'static str {
+pub(in crate::commands) fn label(collective: Collective) -> &'static str {
     match collective {
         Collective::ReduceScatter => "reduce-scatter",
         other => other.name(),

@@ -15,7 +15,7 @@ pub(super) struct Data {
 impl Data {
     pub(super) fn of(shape: &CollectiveCall, rank: u32) -> Self {
         use Collective as O;
-        let CollectiveCall { operation, ranks, bytes, root } = *shape;
+        let CollectiveCall { operation, ranks, bytes, root, .. } = *shape;
         let everyone = 0..ranks;
         let whole = |first: u32, end: u32| sum(shape, first..end, 0, bytes);
         let at_root = |data: Vec<u8>| if rank == root { data } else { Vec::new() };

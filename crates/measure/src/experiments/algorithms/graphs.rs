@@ -5,8 +5,9 @@ use collectives::{
     Algorithm, Choice, Collective, CollectiveError, GraphSpec, Levels, Reduction, build,
 };
 use goal::arithmetic::{Arithmetic, DataType};
-use goal::compile::CompileError;
 use goal::graph::Graph;
+use models::decision::{CallForm, Query};
+use models::simulation::{Program, linked};
 use serde::{Deserialize, Serialize};
 use std::fmt;
 use std::num::{NonZeroU32, NonZeroU64};
@@ -16,6 +17,8 @@ use std::num::{NonZeroU32, NonZeroU64};
 pub struct CollectiveCall {
     /// Which.
     pub operation: Collective,
+    /// In which form it is called.
+    pub form: CallForm,
     /// Among how many ranks.
     pub ranks: u32,
     /// Bytes as [`Collective`] counts them.
@@ -27,12 +30,9 @@ pub struct CollectiveCall {
 /// Why a plan cannot be run for a shape.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum PlanError {
-    /// The algorithm does not support this call.
+    /// The plan is none for this call.
     #[error(transparent)]
-    Shape(#[from] CollectiveError),
-    /// Its graph cannot be compiled.
-    #[error(transparent)]
-    Compile(#[from] CompileError),
+    Plan(#[from] linked::PlanError),
     /// Ranks of one node have one level.
     #[error("a plan in two levels needs several nodes, and what is measured here is one")]
     TwoLevels,
@@ -59,18 +59,18 @@ impl CollectiveCall {
         ranks.saturating_mul(of_a_rank).saturating_mul(self.bytes)
     }
 
-    /// The bytes of a root's or a rank's input, and of one rank's output: what the slowest has to
-    /// copy.
-    pub fn private_bytes(&self) -> u64 {
-        use Collective as O;
-        let ranks = u64::from(self.ranks);
-        let blocks = match self.operation {
-            O::Barrier => 0,
-            O::Bcast | O::Reduce | O::Allreduce | O::Scan | O::Exscan => 2,
-            O::Scatter | O::Gather | O::Allgather | O::ReduceScatter => ranks + 1,
-            _ => 2 * ranks,
-        };
-        blocks * self.bytes
+    /// The call as models know it, on one node.
+    pub fn query(&self) -> Query {
+        let CollectiveCall { operation, form, ranks, bytes, .. } = *self;
+        Query { operation, form, ranks, ranks_per_node: ranks, bytes }
+    }
+
+    /// Returns the operations of all ranks under the plan, for the simulation.
+    ///
+    /// # Errors
+    /// As [`graph`](Self::graph).
+    pub fn program(&self, plan: &Choice) -> Result<Program, PlanError> {
+        Ok(linked::program(&self.spec(0), plan)?)
     }
 
     /// Plans for every algorithm of the operation that can be run for this shape: of those in
@@ -100,8 +100,10 @@ impl CollectiveCall {
     /// ```
     /// use measure::experiments::algorithms::CollectiveCall;
     /// use collectives::{Algorithm, Choice, Collective};
+    /// use models::decision::CallForm;
     ///
-    /// let shape = CollectiveCall { operation: Collective::Bcast, ranks: 4, bytes: 100, root: 0 };
+    /// let (operation, form) = (Collective::Bcast, CallForm::Blocking);
+    /// let shape = CollectiveCall { operation, form, ranks: 4, bytes: 100, root: 0 };
     /// let graph = shape.graph(&Choice::of(Algorithm::Flat), 0)?;
     /// assert_eq!(graph.vertices().len(), 3); // three sends
     /// # Ok::<(), measure::experiments::algorithms::PlanError>(())
@@ -113,7 +115,11 @@ impl CollectiveCall {
         if plan.levels == Levels::Two {
             return Err(PlanError::TwoLevels);
         }
-        let spec = GraphSpec {
+        Ok(build(&self.spec(rank), plan).map_err(linked::PlanError::from)?)
+    }
+
+    fn spec(&self, rank: u32) -> GraphSpec {
+        GraphSpec {
             collective: self.operation,
             rank,
             ranks: self.ranks,
@@ -121,8 +127,7 @@ impl CollectiveCall {
             root: self.root,
             bytes: self.bytes,
             reduction: Reduction::new(Arithmetic::Add, self.data_type()),
-        };
-        Ok(build(&spec, plan)?)
+        }
     }
 
     /// Returns true if a plan can be run for this shape.
@@ -141,9 +146,11 @@ impl fmt::Display for CollectiveCall {
 impl From<PlanError> for Error {
     fn from(error: PlanError) -> Self {
         match error {
-            PlanError::Shape(CollectiveError::Algorithm(error)) => Error::Algorithm(error),
-            PlanError::Shape(error) => Error::Graph(error),
-            PlanError::Compile(error) => Error::Compile(error),
+            PlanError::Plan(linked::PlanError::Shape(CollectiveError::Algorithm(error))) => {
+                Error::Algorithm(error)
+            }
+            PlanError::Plan(linked::PlanError::Shape(error)) => Error::Graph(error),
+            PlanError::Plan(linked::PlanError::Compile(error)) => Error::Compile(error),
             PlanError::TwoLevels => Error::TwoLevels,
         }
     }

@@ -72,9 +72,11 @@ impl Timed {
 /// ```
 /// use measure::experiments::algorithms::{TimeBudget, CollectiveCall, compare};
 /// use collectives::{Algorithm, Choice, Collective};
+/// use models::decision::CallForm;
 ///
 /// tradewind::local(2, |world| {
-///     let shape = CollectiveCall { operation: Collective::Bcast, ranks: 2, bytes: 64, root: 0 };
+///     let (operation, form) = (Collective::Bcast, CallForm::Blocking);
+///     let shape = CollectiveCall { operation, form, ranks: 2, bytes: 64, root: 0 };
 ///     let plans = [Choice::of(Algorithm::Binomial), Choice::of(Algorithm::Join)];
 ///     let comparison = compare(&world, 2, &shape, &plans, TimeBudget::QUICK).expect("both exist");
 ///     assert!(comparison.timed.iter().all(|timed| timed.median() > 0.0));
@@ -97,7 +99,7 @@ pub fn compare(
     Ok(turns.comparison(plans, times))
 }
 
-/// Compares as [`compare`]; then times those close to the fastest, and `favourite`, once more,
+/// Compares as [`compare`]; then times those close to the fastest, and the `favourites`, once more,
 /// longer and without the others. One of many plans is always fastest by chance, so the repetitions
 /// that select a plan should not be those that time it.
 ///
@@ -108,14 +110,15 @@ pub fn settle(
     cores: u32,
     shape: &CollectiveCall,
     plans: &[Choice],
-    favourite: &Choice,
+    favourites: &[Choice],
     budget: TimeBudget,
 ) -> Result<Comparison, Error> {
     let mut turns = Rotation::begin(world, cores, shape, plans)?;
     let mut times = turns.measure(budget)?;
     let medians: Vec<f64> = times.iter().map(|times| models::statistics::median(times)).collect();
     let least = medians.iter().copied().fold(f64::INFINITY, f64::min);
-    let is_close = |plan: &usize| medians[*plan] <= CLOSE * least || plans[*plan] == *favourite;
+    let is_close =
+        |plan: &usize| medians[*plan] <= CLOSE * least || favourites.contains(&plans[*plan]);
     turns.entrants.retain(is_close);
     if turns.entrants.len() > 1 {
         let longer = TimeBudget {

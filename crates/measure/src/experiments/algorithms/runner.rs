@@ -4,6 +4,7 @@ use super::data::Data;
 use super::graphs::CollectiveCall;
 use crate::harness::Error;
 use collectives::{Algorithm, Choice, Collective};
+use models::decision::CallForm;
 use tradewind::{Algorithms, Buffers, Communicator, Element, Op, Schedule};
 
 /// A plan, linked.
@@ -110,7 +111,10 @@ impl Runner {
             ExecutionMode::Linked(schedule) => {
                 schedule.run(self.buffers(memory))?.wait().map(drop)?
             }
-            ExecutionMode::Call(world) => self.call(world, memory)?,
+            ExecutionMode::Call(world) => match self.shape.form {
+                CallForm::Blocking => self.call(world, memory)?,
+                CallForm::Nonblocking => self.start_and_wait(world, memory)?,
+            },
         }
         Ok(())
     }
@@ -148,6 +152,35 @@ impl Runner {
         }
         Ok(())
     }
+
+    fn start_and_wait(&self, world: &Communicator, memory: &mut Memory) -> Result<(), Error> {
+        let CollectiveCall { operation, bytes, root, .. } = self.shape;
+        let Memory { input, output, .. } = memory;
+        if reduces(operation) && bytes.is_multiple_of(8) {
+            return ireduce(world, operation, input.numbers(), output.numbers_mut(), root);
+        }
+        let is_root = self.rank == root;
+        let input = &mut *input;
+        match operation {
+            Collective::Barrier => world.ibarrier()?.wait()?,
+            Collective::Bcast if is_root => world.ibcast(input.bytes_mut(), root)?.wait()?,
+            Collective::Bcast => world.ibcast(output.bytes_mut(), root)?.wait()?,
+            Collective::Scatter => {
+                world.iscatter(input.bytes(), output.bytes_mut(), root)?.wait().map(drop)?
+            }
+            Collective::Gather => {
+                world.igather(input.bytes(), output.bytes_mut(), root)?.wait().map(drop)?
+            }
+            Collective::Allgather => {
+                world.iallgather(input.bytes(), output.bytes_mut())?.wait().map(drop)?
+            }
+            Collective::Alltoall => {
+                world.ialltoall(input.bytes(), output.bytes_mut())?.wait().map(drop)?
+            }
+            _ => ireduce(world, operation, input.bytes(), output.bytes_mut(), root)?,
+        }
+        Ok(())
+    }
 }
 
 fn reduces(operation: Collective) -> bool {
@@ -169,6 +202,26 @@ fn reduce<T: Element>(
         Collective::ReduceScatter => world.reduce_scatter_block(input, output, Op::Sum)?,
         Collective::Scan => world.scan(input, output, Op::Sum)?,
         _ => world.exscan(input, output, Op::Sum)?,
+    }
+    Ok(())
+}
+
+/// The same, started and waited for.
+fn ireduce<T: Element>(
+    world: &Communicator,
+    operation: Collective,
+    input: &[T],
+    output: &mut [T],
+    root: u32,
+) -> Result<(), Error> {
+    match operation {
+        Collective::Reduce => world.ireduce(input, output, Op::Sum, root)?.wait().map(drop)?,
+        Collective::Allreduce => world.iallreduce(input, output, Op::Sum)?.wait().map(drop)?,
+        Collective::ReduceScatter => {
+            world.ireduce_scatter_block(input, output, Op::Sum)?.wait().map(drop)?
+        }
+        Collective::Scan => world.iscan(input, output, Op::Sum)?.wait().map(drop)?,
+        _ => world.iexscan(input, output, Op::Sum)?.wait().map(drop)?,
     }
     Ok(())
 }

@@ -1,16 +1,29 @@
 //! Ranks and sizes at which algorithms are compared, and the names that follow from them.
 
+use super::rows::FORMS;
 use crate::experiments::algorithms::{CollectiveCall, TimeBudget};
 use crate::harness::{Error, Finding, JobShape, Setting, Step, StepContext};
 use crate::results::{Categories, Colour, Map};
 use collectives::Collective;
 use std::num::NonZeroU64;
-use tradewind::EngineKind;
+use tradewind::{CallForm, EngineKind};
 
 /// The file of the table in a directory of results.
 pub const FILE: &str = "decision-table.json";
-/// The option that says for which numbers of ranks: a list with commas.
-pub const RANKS: &str = "ranks";
+pub use crate::experiments::plogp::RANKS;
+/// The option that says how much is measured.
+pub const EFFORT: &str = "measure";
+/// Value of [`EFFORT`]: nothing.
+pub const MODELS_ONLY: &str = "models-only";
+/// Value of [`EFFORT`]: every algorithm.
+pub const MEASURE_ALL: &str = "measure-all";
+/// The option that says until when candidates are measured, in milliseconds since the epoch.
+pub const UNTIL: &str = "until";
+/// Names of maps.
+pub(super) const BY_MODELS: &str = "models";
+pub(super) const BY_CLOCK: &str = "clock";
+/// Sizes of a group of steps: all operations, forms and ranks come before the next group.
+const GROUP: usize = 3;
 /// No collective takes more memory than this.
 const MOST_MEMORY: u64 = 1 << 28;
 
@@ -20,6 +33,7 @@ const QUICK_OPERATIONS: [Collective; 3] =
 /// Ranks and sizes at which plans are compared.
 pub(super) struct Grid {
     pub(super) operations: Vec<Collective>,
+    pub(super) forms: Vec<CallForm>,
     pub(super) ranks: Vec<u32>,
     pub(super) bytes: Vec<u64>,
     budget: TimeBudget,
@@ -39,36 +53,43 @@ impl Grid {
             } else {
                 Collective::ALL.to_vec()
             },
+            forms: FORMS.to_vec(),
             ranks: asked.filter(|ranks: &Vec<u32>| !ranks.is_empty()).unwrap_or_else(usual),
             bytes: if setting.quick { sizes[..3].to_vec() } else { sizes.to_vec() },
             budget: if setting.quick {
                 TimeBudget::QUICK
             } else {
-                TimeBudget { milliseconds: 50.0, most_rounds: 101 }
+                TimeBudget { milliseconds: 30.0, most_rounds: 101 }
             },
         }
     }
 
-    /// The sizes of an operation.
-    pub(super) fn bytes_of(&self, operation: Collective) -> &[u64] {
-        if operation == Collective::Barrier { &[0] } else { &self.bytes }
-    }
-
-    /// Every collective, by number of ranks.
-    pub(super) fn collectives(&self) -> impl Iterator<Item = CollectiveCall> + '_ {
-        let with_ranks = move |ranks: u32| {
-            let of = move |operation: Collective| {
-                let with =
-                    move |bytes: &u64| CollectiveCall { operation, ranks, bytes: *bytes, root: 0 };
-                self.bytes_of(operation).iter().map(with)
-            };
-            self.operations.iter().copied().flat_map(of)
-        };
-        self.ranks
-            .iter()
-            .copied()
-            .flat_map(with_ranks)
-            .filter(|collective| collective.memory() <= MOST_MEMORY)
+    /// Every collective: blocking ones first, and most used sizes first.
+    fn collectives(&self) -> Vec<CollectiveCall> {
+        let mut all = Vec::new();
+        for form in self.forms.iter().copied() {
+            for (group, sizes) in self.bytes.chunks(GROUP).enumerate() {
+                for ranks in self.ranks.iter().copied() {
+                    for operation in self.operations.iter().copied() {
+                        let sizes = match operation {
+                            Collective::Barrier if group > 0 => &[],
+                            Collective::Barrier => &[0][..],
+                            _ => sizes,
+                        };
+                        let with = |bytes: &u64| CollectiveCall {
+                            operation,
+                            form,
+                            ranks,
+                            bytes: *bytes,
+                            root: 0,
+                        };
+                        all.extend(sizes.iter().map(with));
+                    }
+                }
+            }
+        }
+        all.retain(|collective| collective.memory() <= MOST_MEMORY);
+        all
     }
 
     /// A step for each collective.
@@ -95,12 +116,13 @@ impl Grid {
                 measure(here, &collective, budget, place)
             })
         };
-        self.collectives().map(step).collect()
+        self.collectives().into_iter().map(step).collect()
     }
 
     /// The column and the row of a collective in the map of its number of ranks.
     pub(super) fn place(&self, collective: &CollectiveCall) -> (usize, usize) {
-        let column = self.bytes.iter().position(|bytes| *bytes == collective.bytes).unwrap_or(0);
+        let column =
+            self.columns().iter().position(|bytes| *bytes == collective.bytes).unwrap_or(0);
         let row = self
             .operations
             .iter()
@@ -109,10 +131,18 @@ impl Grid {
         (column, row)
     }
 
+    /// The sizes, ascending.
+    fn columns(&self) -> Vec<u64> {
+        let mut columns = self.bytes.clone();
+        columns.sort_unstable();
+        columns
+    }
+
     /// A map for each number of ranks.
     pub(super) fn maps(
         &self,
         setting: &Setting,
+        by: &str,
         title: &str,
         caption: &str,
         colour: Colour,
@@ -120,10 +150,10 @@ impl Grid {
         let names =
             |all: Vec<String>, label: &str| Categories { label: label.to_owned(), names: all };
         let map = |ranks: &u32| Map {
-            name: map_of(*ranks),
+            name: map_of(by, *ranks),
             title: format!("{title}, {}", JobShape::bound(setting, *ranks).describe()),
             caption: caption.to_owned(),
-            columns: names(self.bytes.iter().map(u64::to_string).collect(), "bytes"),
+            columns: names(self.columns().iter().map(u64::to_string).collect(), "bytes"),
             rows: names(self.operations.iter().map(Collective::to_string).collect(), "operation"),
             colour,
             cells: Vec::new(),
@@ -148,11 +178,20 @@ pub(super) fn segments() -> Vec<NonZeroU64> {
     [8 << 10, 64 << 10].into_iter().filter_map(NonZeroU64::new).collect()
 }
 
-pub(super) fn map_of(ranks: u32) -> String {
-    format!("ranks-{ranks}")
+/// The map of a number of ranks.
+pub(super) fn map_of(by: &str, ranks: u32) -> String {
+    format!("{by}-{ranks}")
 }
 
 /// The figure that a collective's times stand in.
-pub(super) fn figure(operation: Collective, ranks: u32) -> String {
-    format!("{}-{ranks}", operation.name().replace('_', "-"))
+pub(super) fn figure(operation: Collective, form: CallForm, ranks: u32) -> String {
+    format!("{}-{ranks}-{form}", operation.name().replace('_', "-"))
+}
+
+/// The operation, form and number of ranks of a figure, by its name.
+pub(super) fn shape_of(name: &str) -> Option<(Collective, CallForm, u32)> {
+    let mut words = name.rsplitn(3, '-');
+    let form = words.next()?.parse().ok()?;
+    let ranks = words.next()?.parse().ok()?;
+    Some((words.next()?.replace('-', "_").parse().ok()?, form, ranks))
 }

@@ -1,40 +1,52 @@
 //! Time lost by the choices of the decision table.
 
+use super::candidates::{self, Extent};
 use super::grid::{FILE, Grid, map_of, segments};
 use crate::experiments::algorithms::{CollectiveCall, TimeBudget, settle};
 use crate::harness::{Error, Experiment, Finding, Setting, StepContext};
-use crate::results::{Colour, Part, Square, Table, Value};
+use crate::results::{Colour, Map, Part, Square, Table, Value};
 use collectives::Choice;
-use models::decision::{DecisionTable, Origin, Query, decide};
-use models::statistics::median;
+use models::decision::{DecisionTable, Origin, decide};
+use models::statistics::percentile;
+use tradewind::CallForm;
 
 const SUMMARY: &str = "summary";
+/// Names of maps, by what chooses.
+const MODELS: &str = "models";
+const TABLE: &str = "table";
 /// Sizes between those that the table is made from.
-const SIZES: [u64; 10] = [3, 192, 24 << 10, 24, 1000, 3000, 6000, 96 << 10, 384 << 10, 768 << 10];
+const SIZES: [u64; 7] = [24, 3000, 96 << 10, 192, 1000, 24 << 10, 768 << 10];
 
 /// The experiment.
 pub fn experiment(setting: &Setting) -> Experiment {
     let mut grid = Grid::of(setting, &SIZES);
-    grid.bytes.sort_unstable();
+    grid.forms.retain(|form| *form == CallForm::Blocking);
     let mut part = Part::new("regret", "What choices lose");
     part.about = "All candidates of each operation, number of ranks and size take turns, at sizes \
                   that the decision table was not made from and in jobs of their own. Those within \
-                  30 % of the fastest, and the one that the table chooses, do so again for longer; \
-                  regret is the chosen one's median then over that of the best."
+                  30 % of the fastest, and those that the models and the table choose, do so again \
+                  for longer; regret is the chosen one's median then over that of the best. Models \
+                  are those of machine.json alone, without a stopwatch."
         .to_owned();
-    part.maps = grid.maps(
-        setting,
-        "Regret",
-        "Time of the chosen algorithm over the best one measured.",
-        Colour::ByRatio,
-    );
+    let caption = "Time of the chosen algorithm over the best one measured.";
+    for (by, title) in [(MODELS, "Regret of the models"), (TABLE, "Regret of the table")] {
+        part.maps.extend(grid.maps(setting, by, title, caption, Colour::ByRatio));
+    }
     part.tables.push(Table {
         name: SUMMARY.to_owned(),
         title: "Regret".to_owned(),
         caption: "Over all operations and sizes.".to_owned(),
-        columns: ["ranks", "median", "worst", "where it is worst", "cells"]
-            .map(str::to_owned)
-            .to_vec(),
+        columns: [
+            "choice",
+            "ranks",
+            "median",
+            "90th percentile",
+            "worst",
+            "where it is worst",
+            "cells",
+        ]
+        .map(str::to_owned)
+        .to_vec(),
         rows: Vec::new(),
     });
     part.notes = grid.notes(setting);
@@ -48,26 +60,34 @@ fn measure(
     budget: TimeBudget,
     (column, row): (usize, usize),
 ) -> Result<Vec<Finding>, Error> {
+    let candidates = candidates::of(here, collective, Extent::ModelsOnly)?;
     let table =
         here.directory.and_then(|directory| DecisionTable::read(&directory.join(FILE)).ok());
-    let CollectiveCall { operation, ranks, bytes, .. } = *collective;
-    let decision =
-        decide(table.as_ref(), &Query { operation, ranks, ranks_per_node: ranks, bytes });
+    let decision = decide(table.as_ref(), &collective.query());
+    let by_table =
+        if matches!(decision.origin, Origin::Table { .. }) { "table" } else { "built-in rules" };
+    let by_models = candidates.predicted.first().map(|(plan, _)| (MODELS, "models", *plan));
+    let chosen: Vec<(&str, &str, Choice)> =
+        by_models.into_iter().chain([(TABLE, by_table, decision.plan)]).collect();
     let mut plans = collective.plans(&segments());
-    // A built-in rule may ask for what cannot be called here.
-    let chosen = Some(decision.plan).filter(|plan| collective.admits(plan)).unwrap_or(plans[0]);
-    if !plans.contains(&chosen) {
-        plans.push(chosen);
+    for (.., plan) in &chosen {
+        // A built-in rule may ask for what cannot be called here.
+        if !plans.contains(plan) && collective.admits(plan) {
+            plans.push(*plan);
+        }
     }
-    let compared =
-        settle(here.world, here.shape.shared_cores, collective, &plans, &chosen, budget)?;
+    let favourites: Vec<Choice> = chosen.iter().map(|(.., plan)| *plan).collect();
+    let cores = here.shape.shared_cores;
+    let compared = settle(here.world, cores, collective, &plans, &favourites, budget)?;
     let times: Vec<(Choice, f64)> =
         compared.timed.iter().map(|timed| (timed.plan, timed.median())).collect();
-    let by =
-        if matches!(decision.origin, Origin::Table { .. }) { "table" } else { "built-in rules" };
-    let Some((regret, detail)) = regret(&chosen, by, &times) else { return Ok(Vec::new()) };
-    let cell = Square { column, row, text: format!("{regret:.2}"), value: Some(regret), detail };
-    Ok(vec![Finding::Cell { map: map_of(ranks), cell }])
+    let cells = chosen.iter().filter_map(|(map, by, plan)| {
+        let (regret, detail) = regret(plan, by, &times)?;
+        let cell =
+            Square { column, row, text: format!("{regret:.2}"), value: Some(regret), detail };
+        Some(Finding::Cell { map: map_of(map, collective.ranks), cell })
+    });
+    Ok(cells.collect())
 }
 
 /// The time of the chosen plan over that of the fastest, and both in words.
@@ -81,34 +101,41 @@ fn regret(chosen: &Choice, by: &str, times: &[(Choice, f64)]) -> Option<(f64, St
 /// The middle and the worst of each map, and of all.
 fn conclude(part: &mut Part) -> Result<(), Error> {
     let mut rows = Vec::new();
-    let mut everywhere = Vec::new();
-    for map in &part.maps {
-        let name = |names: &[String], at: usize| names.get(at).cloned().unwrap_or_default();
-        let found = map.cells.iter().filter_map(|cell| {
-            let place = format!(
-                "{}, {} bytes",
-                name(&map.rows.names, cell.row),
-                name(&map.columns.names, cell.column)
-            );
-            Some((cell.value?, format!("{place}: {}", cell.detail)))
-        });
-        let found: Vec<(f64, String)> = found.collect();
-        rows.extend(summary(map.name.trim_start_matches("ranks-"), &found));
-        everywhere.extend(found);
-    }
-    if part.maps.len() > 1 {
-        rows.extend(summary("all", &everywhere));
+    for choice in [MODELS, TABLE] {
+        let mut everywhere = Vec::new();
+        let of_choice = |map: &&Map| map.name.starts_with(choice);
+        for map in part.maps.iter().filter(of_choice) {
+            let name = |names: &[String], at: usize| names.get(at).cloned().unwrap_or_default();
+            let found = map.cells.iter().filter_map(|cell| {
+                let place = format!(
+                    "{}, {} bytes",
+                    name(&map.rows.names, cell.row),
+                    name(&map.columns.names, cell.column)
+                );
+                Some((cell.value?, format!("{place}: {}", cell.detail)))
+            });
+            let found: Vec<(f64, String)> = found.collect();
+            let ranks = map.name.rsplit('-').next().unwrap_or_default();
+            rows.extend(summary(choice, ranks, &found));
+            everywhere.extend(found);
+        }
+        if part.maps.len() > 2 {
+            rows.extend(summary(choice, "all", &everywhere));
+        }
     }
     part.replace_rows(SUMMARY, rows);
     Ok(())
 }
 
-fn summary(ranks: &str, found: &[(f64, String)]) -> Option<Vec<Value>> {
+fn summary(choice: &str, ranks: &str, found: &[(f64, String)]) -> Option<Vec<Value>> {
     let (worst, place) = found.iter().max_by(|left, right| left.0.total_cmp(&right.0))?;
-    let values: Vec<f64> = found.iter().map(|(value, _)| *value).collect();
+    let mut values: Vec<f64> = found.iter().map(|(value, _)| *value).collect();
+    values.sort_by(f64::total_cmp);
     Some(vec![
+        choice.into(),
         ranks.into(),
-        median(&values).into(),
+        percentile(&values, 0.5).into(),
+        percentile(&values, 0.9).into(),
         (*worst).into(),
         place.as_str().into(),
         (found.len() as f64).into(),

@@ -6,7 +6,8 @@ use super::outline::{
     ANOMALIES, CONSTANTS, CONTENTION, ERRORS, GUIDELINES, SUMMARY, by_plogp, by_sharing,
     is_by_sharing,
 };
-use super::shared::{Measured, Model, is_fitted, measured, program};
+use super::shared::measured;
+use crate::experiments::sharing::{Measured, Model, is_fitted, program};
 use crate::harness::Error;
 use crate::results::{Figure, Part, Point, Role, Series, Value};
 use collectives::{Algorithm, Collective};

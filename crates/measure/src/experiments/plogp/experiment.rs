@@ -1,26 +1,30 @@
-//! The steps of the experiment: each class of pairs under each engine, and then the joins.
+//! The steps of the experiment: each class of pairs under each engine, and then flat collectives and
+//! the constants of cooperative progress.
 
-use super::joins;
+use super::contention;
 use super::machine;
 use super::noise;
-use super::pair::Pair;
+use super::pair::{Clock, Pair};
 use super::patterns::FIRST;
+use super::progress::{self as of_node, Plan};
 use super::rounds::{Pass, Passes};
 use super::starts;
 use super::survey::{Survey, SurveyPlan, rounds_of};
 use crate::experiments::algorithms::TimeBudget;
+use crate::experiments::models::engine_of;
 use crate::harness::repetition::Repetition;
 use crate::harness::{Error, Experiment, Finding, JobShape, Setting, Step, StepContext};
 use crate::results::{Axis, Figure, Part, Point, Table, Value};
-use models::machine::PairClass;
-use models::machine::Topology;
-use models::machine_file::{Machine, StartCosts};
-use models::parameters::ParametersError;
+use collectives::Collective;
+use models::costs::StartCosts;
+use models::machine::{PairClass, Topology};
+use models::machine_file::Machine;
+use models::parameters::{Parameters, ParametersError};
 use models::statistics::Sample;
-use tradewind::EngineKind;
+use tradewind::{CallForm, EngineKind};
 
 /// Figures: their names, titles and captions, in the order in which a survey gives their values.
-const FIGURES: [(&str, &str, &str); 5] = [
+pub(super) const FIGURES: [(&str, &str, &str); 5] = [
     (
         "arrival",
         "L + g(m): a message under way",
@@ -40,14 +44,18 @@ const FIGURES: [(&str, &str, &str); 5] = [
         "The time of each of many messages that do not wait for each other: saturation.",
     ),
 ];
-const PARAMETERS: &str = "parameters";
+pub(super) const CONTENTION: &str = "contention";
+pub(super) const PARAMETERS: &str = "parameters";
 const MACHINE: &str = "machine";
-const JOINS: &str = "joins";
+const FLAT: &str = "flat";
+const SHARING: &str = "sharing";
+/// The option that says for which numbers of ranks: a list with commas.
+pub const RANKS: &str = "ranks";
+/// The numbers of ranks if the option is not there.
+pub const USUAL_RANKS: [u32; 3] = [2, 4, 8];
 /// Each class and engine has so many turns: a machine stays at one pace for seconds, and two
 /// measurements are to have seen the same paces.
 const PASSES: u32 = 6;
-/// The most ranks that joins are measured among.
-const JOINED: u32 = 8;
 
 /// Amount of measurement besides messages.
 #[derive(Clone, Copy)]
@@ -55,26 +63,61 @@ struct Effort {
     laps: Repetition,
     noise_milliseconds: u64,
     combinations: usize,
-    join_sizes: &'static [u64],
+    exchanges: &'static [u64],
+    progress: Plan,
+}
+
+impl Effort {
+    const QUICK: Effort = Effort {
+        laps: Repetition { laps: 5, microseconds: 200.0 },
+        noise_milliseconds: 5,
+        combinations: 5,
+        exchanges: &[8, 4096],
+        progress: Plan {
+            operations: &[Collective::Barrier, Collective::Bcast, Collective::Allreduce],
+            sizes: &[8, 4096],
+            budget: TimeBudget::QUICK,
+            visits: 1,
+        },
+    };
+    const FULL: Effort = Effort {
+        laps: Repetition { laps: 25, microseconds: 1_000.0 },
+        noise_milliseconds: 500,
+        combinations: 101,
+        exchanges: &[8, 512, 4 << 10, 32 << 10, 256 << 10],
+        progress: Plan {
+            operations: Collective::ALL,
+            sizes: &[8, 512, 4 << 10, 16 << 10, 64 << 10, 128 << 10, 256 << 10, 1 << 20],
+            budget: TimeBudget { milliseconds: 8.0, most_rounds: 51 },
+            visits: 2,
+        },
+    };
 }
 
 /// The experiment.
 pub fn experiment(setting: &Setting) -> Experiment {
+    let mut steps = message_steps(setting);
+    steps.extend(progress_steps(setting, !steps.is_empty()));
+    let here = Topology::here();
+    Experiment::new(outline(&here), steps)
+}
+
+/// Flat collectives and cooperative progress alone: what the models of collectives on one node
+/// need.
+pub fn progress(setting: &Setting) -> Experiment {
+    let here = Topology::here();
+    let mut part = outline(&here);
+    part.name = "progress".to_owned();
+    part.title = "Flat collectives and cooperative progress".to_owned();
+    part.figures.clear();
+    part.tables.retain(|table| [FLAT, SHARING].contains(&table.name.as_str()));
+    Experiment::new(part, progress_steps(setting, false))
+}
+
+/// Each class of pairs under each engine.
+fn message_steps(setting: &Setting) -> Vec<Step> {
     let plan = setting.choose(SurveyPlan::quick(), SurveyPlan::default());
-    let effort = setting.choose(
-        Effort {
-            laps: Repetition { laps: 5, microseconds: 200.0 },
-            noise_milliseconds: 5,
-            combinations: 5,
-            join_sizes: &[8, 4096],
-        },
-        Effort {
-            laps: Repetition { laps: 25, microseconds: 1_000.0 },
-            noise_milliseconds: 500,
-            combinations: 101,
-            join_sizes: &[8, 512, 8 << 10, 64 << 10, 256 << 10],
-        },
-    );
+    let effort = setting.choose(Effort::QUICK, Effort::FULL);
     let here = Topology::here();
     let cores: Vec<u32> =
         setting.cores.iter().filter_map(|core| u32::try_from(*core).ok()).collect();
@@ -97,19 +140,37 @@ pub fn experiment(setting: &Setting) -> Experiment {
             }
         }
     }
-    let crowd = JobShape::on(JOINED, &setting.cores);
-    let note = crowd
-        .is_crowded()
-        .then(|| format!("Joins among more ranks than cores: {}.", crowd.describe()));
-    steps.push(Step::new("joins", crowd, setting.choose(200, 3_000), move |here| {
-        let mut findings = join_step(here, effort)?;
-        findings.extend(note.clone().map(Finding::Note));
-        Ok(findings)
-    }));
-    Experiment::new(outline(&here), steps)
+    steps
 }
 
-fn outline(here: &Topology) -> Part {
+/// Each number of ranks; `has_file` if earlier steps begin the machine's file.
+fn progress_steps(setting: &Setting, has_file: bool) -> Vec<Step> {
+    let effort = setting.choose(Effort::QUICK, Effort::FULL);
+    let ranks = setting.choose(vec![2], ranks_of(setting));
+    let step = |(index, ranks): (usize, u32)| {
+        let shape = JobShape::bound(setting, ranks);
+        let note = shape
+            .is_crowded()
+            .then(|| format!("More ranks than cores, which take turns: {}.", shape.describe()));
+        let what = format!("flat collectives and cooperative progress, {}", shape.describe());
+        let (begins, cores) = (index == 0 && !has_file, setting.cores.len() as u32);
+        Step::new(what, shape, setting.choose(400, 5_000), move |here| {
+            let mut findings = progress_step(here, effort.progress, begins, cores)?;
+            findings.extend(note.clone().map(Finding::Note));
+            Ok(findings)
+        })
+    };
+    ranks.into_iter().enumerate().map(step).collect()
+}
+
+/// Numbers of ranks: those that were asked for, else 2, 4 and 8.
+fn ranks_of(setting: &Setting) -> Vec<u32> {
+    let asked = setting.options.get(RANKS);
+    let asked = asked.map(|list| list.split(',').filter_map(|one| one.parse().ok()).collect());
+    asked.filter(|ranks: &Vec<u32>| !ranks.is_empty()).unwrap_or_else(|| USUAL_RANKS.to_vec())
+}
+
+pub(super) fn outline(here: &Topology) -> Part {
     let mut part = Part::new("plogp", "Parameters of pLogP");
     part.about = "What messages of linked schedules cost between two ranks, for each class of \
                   pairs on this machine and for both engines. A value is the median over the \
@@ -160,10 +221,33 @@ fn outline(here: &Topology) -> Part {
         &["what", "value", "unit"],
     ));
     part.tables.push(table(
-        JOINS,
-        "Joins: a + b × P + c × m",
-        "Fitted to joins among 2, 4 and 8 ranks, those that share cores included.",
-        &["operation", "a (µs)", "b (µs)", "c (µs/KiB)"],
+        CONTENTION,
+        "γ: the contention ratio of the direct all-to-all",
+        "Where between the bounds of the direct exchange its times lie: 0 if only the processors are \
+         busy, 1 if the messages of a rank follow each other.",
+        &["pair", "engine", "γ"],
+    ));
+    part.tables.push(table(
+        FLAT,
+        "Flat collectives",
+        "Ranks read each other's contributions in shared memory, without messages.",
+        &["operation", "form", "ranks", "bytes", "time (µs)"],
+    ));
+    part.tables.push(table(
+        SHARING,
+        "Cooperative progress",
+        "Constants of the simulation, fitted to the simplest algorithm of each operation; three \
+         quarters of the fitted times are nearer than the error.",
+        &[
+            "ranks",
+            "cores",
+            "start (µs)",
+            "operation (µs)",
+            "crossing (µs)",
+            "switch (µs)",
+            "copy of 1 MiB (µs)",
+            "error",
+        ],
     ));
     part.notes.extend(here.unknown().map(|unknown| format!("Of this machine, {unknown}.")));
     part
@@ -206,7 +290,9 @@ fn pair_step(
         Some(sizes) => SurveyPlan { sizes, most_added: 0, ..plan.clone() },
         None => plan.clone(),
     };
-    let mut pair = Pair::new(world)?;
+    let form = CallForm::Nonblocking;
+    let engine = engine_of(turn.engine);
+    let mut pair = Pair::new(world, form, engine, Clock::Inside)?;
     let rounds = if leads {
         let rounds = rounds_of(&mut pair, &plan)?;
         pair.end()?;
@@ -215,8 +301,15 @@ fn pair_step(
         pair.follow()?;
         Vec::new()
     };
-    let run = starts::measure(world, effort.laps)?;
+    let run = starts::measure(world, form, effort.laps)?;
     let combine = starts::combine(world, effort.combinations)?;
+    let exchanges = if turn.is_last {
+        let budget =
+            TimeBudget { milliseconds: effort.laps.milliseconds() as f64, most_rounds: 51 };
+        contention::measure(world, here.shape.shared_cores, form, effort.exchanges, budget)?
+    } else {
+        Vec::new()
+    };
     if !leads {
         return Ok(Vec::new());
     }
@@ -224,6 +317,7 @@ fn pair_step(
     passes.add(&turn.curve(), Pass { rounds, start });
     passes.write(here.directory)?;
     let (found, start) = passes.survey(&turn.curve()).map_err(why)?;
+    let ratio = contention::fit(&exchanges, world.size(), &found.parameters, start);
     let clock = turn.is_first.then(|| noise::look(effort.noise_milliseconds));
     if let Some(directory) = here.directory {
         let keep = |machine: &mut Machine| {
@@ -231,7 +325,7 @@ fn pair_step(
                 (machine.clock_nanoseconds, machine.noise, machine.combine) =
                     (resolution, noise, combine);
             }
-            keep(machine, turn, &found, start);
+            keep(machine, turn, &found, start, ratio);
         };
         if turn.is_first {
             machine::begin(directory, keep)?
@@ -241,6 +335,10 @@ fn pair_step(
     }
     let mut findings =
         if turn.is_last { findings_of(here, turn, &found, start) } else { Vec::new() };
+    findings.extend(ratio.map(|ratio| {
+        let row = [turn.class.name().into(), turn.engine.name().into(), ratio.into()];
+        Finding::row(CONTENTION, row)
+    }));
     if let Some((resolution, noise)) = clock {
         let row = |what: &str, value: f64, unit: &str| {
             Finding::row(MACHINE, [what.into(), value.into(), unit.into()])
@@ -256,22 +354,19 @@ fn pair_step(
     Ok(findings)
 }
 
-fn why(error: ParametersError) -> Error {
+pub(super) fn why(error: ParametersError) -> Error {
     let way_out = "measure again, with less going on beside".to_owned();
     Error::Impossible { what: format!("what was measured makes no parameters: {error}"), way_out }
 }
 
-fn keep(machine: &mut Machine, turn: Turn, found: &Survey, start: StartCosts) {
-    let (classes, samples, starts) = match turn.engine {
-        EngineKind::Caller => (&mut machine.classes, &mut machine.samples, &mut machine.starts),
-        EngineKind::Peers => {
-            let peers = &mut machine.peers;
-            (&mut peers.classes, &mut peers.samples, &mut peers.starts)
-        }
-    };
-    classes.insert(turn.class, found.parameters.clone());
-    samples.insert(turn.class, found.samples.clone());
-    starts.insert(turn.class, start);
+fn keep(machine: &mut Machine, turn: Turn, found: &Survey, start: StartCosts, ratio: Option<f64>) {
+    let costs = machine.engine_mut(engine_of(turn.engine));
+    costs.classes.insert(turn.class, found.parameters.clone());
+    costs.samples.insert(turn.class, found.samples.clone());
+    costs.starts.insert(turn.class, start);
+    if let Some(ratio) = ratio {
+        costs.contention.insert(turn.class, ratio);
+    }
 }
 
 fn findings_of(
@@ -280,7 +375,19 @@ fn findings_of(
     found: &Survey,
     start: StartCosts,
 ) -> Vec<Finding> {
-    let curve = turn.curve();
+    let mut findings = points_of(&FIGURES, &turn.curve(), found);
+    let cores: Vec<String> = here.shape.cores.iter().map(usize::to_string).collect();
+    let words = [turn.class.name(), turn.engine.name(), &cores.join(", ")];
+    findings.push(Finding::row(PARAMETERS, row_of(words, &found.parameters, start)));
+    findings
+}
+
+/// The points of a survey, by figure.
+pub(super) fn points_of(
+    figures: &[(&str, &str, &str); 5],
+    curve: &str,
+    found: &Survey,
+) -> Vec<Finding> {
     let mut findings = Vec::new();
     for size in &found.samples.sizes {
         let of = |kept: &std::collections::BTreeMap<u64, Sample>| {
@@ -293,57 +400,70 @@ fn findings_of(
             size.receive_overhead.clone(),
             of(&found.stream),
         ];
-        for ((figure, ..), sample) in FIGURES.iter().zip(samples) {
-            findings.push(Finding::measured(
-                figure,
-                &curve,
-                Point::of(size.bytes as f64, &sample.values),
-            ));
+        for ((figure, ..), sample) in figures.iter().zip(samples) {
+            let point = Point::of(size.bytes as f64, &sample.values);
+            findings.push(Finding::measured(figure, curve, point));
         }
     }
-    let network = &found.parameters;
-    let cores: Vec<String> = here.shape.cores.iter().map(usize::to_string).collect();
-    let last = network.points().last().map_or(0, |point| point.bytes);
-    let row: [Value; 13] = [
-        turn.class.name().into(),
-        turn.engine.name().into(),
-        cores.join(", ").into(),
-        network.latency().into(),
-        network.gap(0).into(),
-        network.send_overhead(0).into(),
-        network.receive_overhead(0).into(),
-        network.gap(4 << 10).into(),
-        network.gap(1 << 20).into(),
-        (last as f64 / network.gap(last).max(f64::MIN_POSITIVE)).into(),
-        (network.points().len() as f64).into(),
-        start.fixed.into(),
-        (start.per_byte * 1024.0).into(),
-    ];
-    findings.push(Finding::row(PARAMETERS, row));
     findings
 }
 
-fn join_step(here: &StepContext<'_>, effort: Effort) -> Result<Vec<Finding>, Error> {
-    let budget = TimeBudget { milliseconds: effort.laps.milliseconds() as f64, most_rounds: 101 };
-    let measured = joins::measure(here.world, here.shape.shared_cores, effort.join_sizes, budget)?;
+/// The row of a class, engine and cores in the table of parameters.
+pub(super) fn row_of(words: [&str; 3], network: &Parameters, start: StartCosts) -> Vec<Value> {
+    let last = network.points().last().map_or(0, |point| point.bytes);
+    let numbers = [
+        network.latency(),
+        network.gap(0),
+        network.send_overhead(0),
+        network.receive_overhead(0),
+        network.gap(4 << 10),
+        network.gap(1 << 20),
+        last as f64 / network.gap(last).max(f64::MIN_POSITIVE),
+        network.points().len() as f64,
+        start.fixed,
+        start.per_byte * 1024.0,
+    ];
+    words.map(Value::from).into_iter().chain(numbers.map(Value::from)).collect()
+}
+
+fn progress_step(
+    here: &StepContext<'_>,
+    plan: Plan,
+    begins: bool,
+    cores: u32,
+) -> Result<Vec<Finding>, Error> {
+    let measured = of_node::measure(here, plan)?;
     if here.world.rank() != FIRST {
         return Ok(Vec::new());
     }
-    let fitted = joins::fit(&measured);
+    let sharing = measured.sharing(here.world.size(), cores);
     if let Some(directory) = here.directory {
-        machine::add(directory, |machine| machine.joins = fitted.iter().copied().collect())?;
+        let keep = |machine: &mut Machine| measured.keep(machine, sharing.clone());
+        if begins {
+            machine::begin_or_add(directory, keep)?;
+        } else {
+            machine::add(directory, keep)?;
+        }
         Passes::remove(directory);
     }
-    Ok(fitted
-        .iter()
-        .map(|(operation, costs)| {
-            let row = [
-                operation.name().into(),
-                costs.fixed.into(),
-                costs.per_rank.into(),
-                (costs.per_byte * 1024.0).into(),
-            ];
-            Finding::row(JOINS, row)
-        })
-        .collect())
+    let flat = measured.flat().map(|(form, operation, point)| {
+        let numbers = [f64::from(point.ranks), point.bytes as f64, point.microseconds];
+        let words: [Value; 2] = [operation.name().into(), form.name().into()];
+        Finding::row(FLAT, words.into_iter().chain(numbers.map(Value::from)))
+    });
+    let constants = sharing.iter().map(|one| {
+        let constants = &one.constants;
+        let numbers = [
+            f64::from(one.ranks),
+            f64::from(one.cores),
+            constants.start,
+            constants.operation,
+            constants.crossing,
+            constants.switch,
+            constants.copy.at(1 << 20),
+            one.error,
+        ];
+        Finding::row(SHARING, numbers.map(Value::from))
+    });
+    Ok(flat.chain(constants).collect())
 }

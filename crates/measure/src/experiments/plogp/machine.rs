@@ -31,6 +31,18 @@ pub(super) fn begin(directory: &Path, change: impl FnOnce(&mut Machine)) -> Resu
     Ok(machine.write(&place(directory))?)
 }
 
+/// Adds to the file of this machine, or begins one where there is none that can be read.
+pub(super) fn begin_or_add(
+    directory: &Path,
+    change: impl FnOnce(&mut Machine),
+) -> Result<(), Error> {
+    check(directory)?;
+    match Machine::read(&place(directory)) {
+        Ok(_) => add(directory, change),
+        Err(_) => begin(directory, change),
+    }
+}
+
 /// Adds to the file of this machine.
 pub(super) fn add(directory: &Path, change: impl FnOnce(&mut Machine)) -> Result<(), Error> {
     let mut machine = Machine::read_for(&place(directory), Topology::here().fingerprint())

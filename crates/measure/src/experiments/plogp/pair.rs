@@ -1,20 +1,27 @@
 //! Two ranks of a job as a [`Transport`]: rank 0 leads, the other follows.
 
-use super::patterns::{self, FIRST, ROOM, STAMPS};
+use super::patterns::{self, FIRST, PAIR, ROOM, STAMPS};
 use super::transport::{Lap, Reading, Transport};
 use crate::harness::Error;
+use crate::harness::clock::{microseconds, now_ns};
+use models::machine_file::Engine;
 use models::statistics::median;
-use tradewind::{Buffers, Communicator, Schedule, SharedBuffer};
+use tradewind::graph::Graph;
+use tradewind::{Buffers, CallForm, Communicator, Schedule, SharedBuffer};
 
 /// Runs of a schedule in a round, and the number of those at the end that count; the middle one of
 /// these, so that an interrupt does not.
 ///
 /// A schedule's frames are taken in turn, up to 16 of them. Programs call the same collective again
 /// and again, and find its frames in their caches; so they are all used before runs count.
-const fn runs(bytes: u64) -> (usize, usize) {
+const fn runs(bytes: u64, on_one_node: bool) -> (usize, usize) {
     /// From here on the data take longer to come than the frames, and long enough.
     const LONG: u64 = 64 << 10;
-    if bytes < LONG { (25, 9) } else { (7, 5) }
+    match (on_one_node, bytes < LONG) {
+        (true, true) => (25, 9),
+        (true, false) | (false, true) => (7, 5),
+        (false, false) => (4, 3),
+    }
 }
 
 /// The work that the leader assigns to the other rank.
@@ -46,35 +53,84 @@ impl Order {
 /// Two ranks, the schedules of every size, and the memory that messages come from and go to.
 pub(super) struct Pair<'w> {
     world: &'w Communicator,
+    form: CallForm,
+    /// The engine that is measured; sizes that it does not take are left out.
+    engine: Engine,
+    /// Whether readings of the clock inside a run tell messages apart. The engines of the node
+    /// service and of blocking calls read it once for everything that has become due, which between
+    /// ranks of one node is all of a run.
+    clock: Clock,
     sizes: Vec<SizeSchedules>,
-    /// Away while a schedule runs.
-    room: Option<SharedBuffer<u8>>,
+    room: Room,
+}
+
+/// Clock by which messages are timed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Clock {
+    /// Readings that are operations of the schedule.
+    Inside,
+    /// Readings around runs: a run with many messages beyond one with a single one.
+    Around,
+}
+
+/// Memory of the messages.
+enum Room {
+    /// Of the segment, used in place; away while a schedule runs.
+    Shared(Option<SharedBuffer<u8>>),
+    /// Private, copied for each run: its copies lie before the first reading of the clock.
+    Private(Vec<u8>),
 }
 
 /// The schedules of one size.
 struct SizeSchedules {
     bytes: u64,
-    round_trips: (u32, Schedule),
-    stream: (u32, Schedule),
-    overheads: (u32, Schedule),
+    round_trips: Repeated,
+    /// One round trip.
+    single: Repeated,
+    stream: Repeated,
+    overheads: Repeated,
+}
+
+/// A schedule with its number of messages, and the bytes of its buffer.
+struct Repeated {
+    count: u32,
+    room: usize,
+    schedule: Schedule,
 }
 
 impl<'w> Pair<'w> {
     /// Both ranks call this.
-    pub(super) fn new(world: &'w Communicator) -> Result<Self, Error> {
-        if world.size() != 2 {
+    pub(super) fn new(
+        world: &'w Communicator,
+        form: CallForm,
+        engine: Engine,
+        clock: Clock,
+    ) -> Result<Self, Error> {
+        if world.size() < PAIR {
             return Err(Error::Impossible {
                 what: format!(
                     "the parameters of a pair cannot be measured by {} ranks",
                     world.size()
                 ),
-                way_out: "start the job with 2".to_owned(),
+                way_out: "start the job with 2 or more".to_owned(),
             });
         }
-        let mut room = world.alloc::<u8>(ROOM as usize)?;
-        // Its pages are touched before anything is measured.
-        room.fill(1);
-        Ok(Pair { world, sizes: Vec::new(), room: Some(room) })
+        let room = if engine.is_between_nodes() {
+            Room::Private(vec![1; ROOM as usize])
+        } else {
+            let mut room = world.alloc::<u8>(ROOM as usize)?;
+            // Its pages are touched before anything is measured.
+            room.fill(1);
+            Room::Shared(Some(room))
+        };
+        Ok(Pair { world, form, engine, clock, sizes: Vec::new(), room })
+    }
+
+    /// The engine of calls of a form. Both ranks call this.
+    pub(super) fn engine(world: &Communicator, form: CallForm) -> Result<Engine, Error> {
+        let schedule =
+            world.compile(&patterns::bare_round_trip((world.rank(), world.size()), 0))?;
+        Ok(schedule.engine(form).parse()?)
     }
 
     /// Does what rank 0 wants until it wants no more.
@@ -100,49 +156,78 @@ impl<'w> Pair<'w> {
     }
 
     fn compile(&mut self, bytes: u64) -> Result<(), Error> {
-        let rank = self.world.rank();
+        let rank = (self.world.rank(), self.world.size());
         // As many messages as take some microseconds, while they are short; few long ones, which
         // take long enough.
         let few = |most: u64, memory: u64| (memory / bytes.max(1)).clamp(1, most) as u32;
         let (trips, messages, calls) =
             (few(16, 64 << 10), few(32, 256 << 10).max(2), few(16, 512 << 10).max(2));
-        let world = self.world;
+        let repeated = |pattern: fn((u32, u32), u64, (u64, u32)) -> Graph, count| {
+            let room = match self.room {
+                Room::Shared(_) => ROOM,
+                Room::Private(_) => patterns::room(bytes, count),
+            };
+            let schedule = self.world.compile(&pattern(rank, room, (bytes, count)))?;
+            Ok::<_, Error>(Repeated { count, room: room as usize, schedule })
+        };
         let size = SizeSchedules {
             bytes,
-            round_trips: (trips, world.compile(&patterns::round_trips(rank, bytes, trips))?),
-            stream: (messages, world.compile(&patterns::stream(rank, bytes, messages))?),
-            overheads: (calls, world.compile(&patterns::overheads(rank, bytes, calls))?),
+            round_trips: repeated(patterns::round_trips, trips)?,
+            single: repeated(patterns::round_trips, 1)?,
+            stream: repeated(patterns::stream, messages)?,
+            overheads: repeated(patterns::overheads, calls)?,
         };
-        self.sizes.push(size);
+        let is_taken = |one: &Repeated| one.schedule.engine(self.form) == self.engine.name();
+        if [&size.round_trips, &size.stream, &size.overheads].into_iter().all(is_taken) {
+            self.sizes.push(size);
+        }
         Ok(())
     }
 
-    /// Runs a schedule and gives the times between its stamps, in microseconds.
+    /// Runs a schedule and gives the times between its stamps, and at last the time of the whole run,
+    /// in microseconds.
     fn run(
-        room: &mut Option<SharedBuffer<u8>>,
-        schedule: &Schedule,
-    ) -> Result<[f64; STAMPS - 1], Error> {
+        room: &mut Room,
+        form: CallForm,
+        Repeated { room: length, schedule, .. }: &Repeated,
+    ) -> Result<[f64; STAMPS], Error> {
         let mut stamps = [0u64; STAMPS];
-        let Some(data) = room.take() else {
-            unreachable!("every run puts it back, or ends all of it")
+        let buffers = match room {
+            Room::Private(memory) => Buffers::new().inout(&mut memory[..*length]),
+            Room::Shared(data) => {
+                let Some(data) = data.take() else {
+                    unreachable!("every run puts it back, or ends all of it")
+                };
+                Buffers::new().shared(data)
+            }
         };
-        let request = schedule.run(Buffers::new().shared(data).output(&mut stamps))?;
-        *room = request.wait()?.pop();
-        Ok(std::array::from_fn(|number| {
-            stamps[number + 1].wrapping_sub(stamps[number]).cast_signed() as f64 * 1e-3
+        let buffers = buffers.output(&mut stamps);
+        let begin = now_ns();
+        let mut back = match form {
+            CallForm::Blocking => schedule.call(buffers)?,
+            CallForm::Nonblocking => schedule.run(buffers)?.wait()?,
+        };
+        let whole = microseconds(begin, now_ns());
+        if let Room::Shared(data) = room {
+            *data = back.pop();
+        }
+        Ok(std::array::from_fn(|number| match stamps.get(number + 1) {
+            Some(next) => next.wrapping_sub(stamps[number]).cast_signed() as f64 * 1e-3,
+            None => whole,
         }))
     }
 
     /// Runs a schedule again and again and gives the medians of the times between its stamps.
     fn laps(
-        room: &mut Option<SharedBuffer<u8>>,
+        room: &mut Room,
+        form: CallForm,
         bytes: u64,
-        schedule: &Schedule,
-    ) -> Result<[f64; STAMPS - 1], Error> {
-        let (all, counted) = runs(bytes);
-        let mut times = [const { Vec::new() }; STAMPS - 1];
+        schedule: &Repeated,
+    ) -> Result<[f64; STAMPS], Error> {
+        let (all, counted) = runs(bytes, matches!(room, Room::Shared(_)));
+        let mut times = [const { Vec::new() }; STAMPS];
         for run in 0..all {
-            let between = Self::run(room, schedule)?;
+            let between = Self::run(room, form, schedule)?;
             if run + counted >= all {
                 times.iter_mut().zip(between).for_each(|(times, time)| times.push(time));
             }
@@ -152,19 +237,31 @@ impl<'w> Pair<'w> {
 
     fn run_all(&mut self) -> Result<Vec<Reading>, Error> {
         let mut readings = Vec::with_capacity(self.sizes.len());
-        for size in &self.sizes {
-            let [trips, ..] = Self::laps(&mut self.room, size.bytes, &size.round_trips.1)?;
-            let [stream, ..] = Self::laps(&mut self.room, size.bytes, &size.stream.1)?;
-            let [nothing, sends, _, receives, ..] =
-                Self::laps(&mut self.room, size.bytes, &size.overheads.1)?;
+        for SizeSchedules { bytes, round_trips, single, stream, overheads } in &self.sizes {
+            let mut laps = |schedule| Self::laps(&mut self.room, self.form, *bytes, schedule);
+            let [mut trips, .., trips_run] = laps(round_trips)?;
+            let [mut messages, .., stream_run] = laps(stream)?;
+            if self.clock == Clock::Around {
+                let [.., single_run] = laps(single)?;
+                let more = f64::from(round_trips.count.max(2) - 1);
+                let trip = if round_trips.count > 1 {
+                    ((trips_run - single_run) / more).max(0.0)
+                } else {
+                    // Messages so long that a run beside them is little.
+                    trips_run
+                };
+                trips = trip * f64::from(round_trips.count);
+                messages = (stream_run - (single_run - trip).max(0.0)).max(0.0);
+            }
+            let [nothing, sends, _, receives, ..] = laps(overheads)?;
             let lap = |count, microseconds| Lap { count, microseconds };
             readings.push(Reading {
-                bytes: size.bytes,
+                bytes: *bytes,
                 nothing,
-                round_trips: lap(size.round_trips.0, trips),
-                stream: lap(size.stream.0, stream),
-                sends: lap(size.overheads.0, sends),
-                receives: lap(size.overheads.0, receives),
+                round_trips: lap(round_trips.count, trips),
+                stream: lap(stream.count, messages),
+                sends: lap(overheads.count, sends),
+                receives: lap(overheads.count, receives),
             });
         }
         Ok(readings)

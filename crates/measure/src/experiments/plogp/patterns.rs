@@ -10,7 +10,10 @@ use tradewind::graph::{Access, Block, Graph, Vertex};
 
 /// The rank that reads the clock.
 pub(super) const FIRST: u32 = 0;
-/// Bytes of the shared buffer that every pattern's data lie in.
+/// Number of ranks that exchange messages. More have nothing to do, but take part in every run: two
+/// ranks of one node use the engine between nodes only in a communicator that has other nodes.
+pub(super) const PAIR: u32 = 2;
+/// Most bytes of the buffer that a pattern's data lie in.
 pub(super) const ROOM: u64 = 4 << 20;
 /// Timestamps, of eight bytes, that come back from a run.
 pub(super) const STAMPS: usize = 8;
@@ -19,15 +22,16 @@ pub(super) const STAMPS: usize = 8;
 struct Sheet {
     graph: Graph,
     data: Block,
+    room: u64,
     stamps: Block,
 }
 
 impl Sheet {
-    fn new(rank: u32) -> Self {
-        let mut graph = Graph::new(rank, 2);
-        let data = graph.buffer(Access::InOut, ROOM);
+    fn new((rank, ranks): (u32, u32), room: u64) -> Self {
+        let mut graph = Graph::new(rank, ranks);
+        let data = graph.buffer(Access::InOut, room);
         let stamps = graph.buffer(Access::Output, 8 * STAMPS as u64);
-        Sheet { graph, data, stamps }
+        Sheet { graph, data, room, stamps }
     }
 
     fn peer(&self) -> u32 {
@@ -78,12 +82,24 @@ impl Sheet {
     }
 }
 
+/// Bytes of the buffer that the patterns of so many messages of a size need.
+pub(super) fn room(bytes: u64, count: u32) -> u64 {
+    (2 * bytes * u64::from(count)).clamp(8, ROOM)
+}
+
 /// Messages to and fro, each sent on from where the one before was received: what algorithms do
 /// that pass data on. Receives wait for nothing but their messages, as those of algorithms do; only
 /// the last one goes to where the first message came from, so that the next run has fresh data too.
 /// Stamps 0 and 1 are around `count` round trips.
-pub(super) fn round_trips(rank: u32, bytes: u64, count: u32) -> Graph {
-    let mut sheet = Sheet::new(rank);
+pub(super) fn round_trips(
+    (rank, ranks): (u32, u32),
+    room: u64,
+    (bytes, count): (u64, u32),
+) -> Graph {
+    let mut sheet = Sheet::new((rank, ranks), room);
+    if rank >= PAIR {
+        return sheet.graph;
+    }
     let both_there = sheet.meet();
     if rank != FIRST {
         for trip in 0..count {
@@ -115,8 +131,11 @@ pub(super) fn round_trips(rank: u32, bytes: u64, count: u32) -> Graph {
 
 /// Messages one after the other to different places, and an empty answer when all have arrived.
 /// Stamps 0 and 1 are around all of it.
-pub(super) fn stream(rank: u32, bytes: u64, count: u32) -> Graph {
-    let mut sheet = Sheet::new(rank);
+pub(super) fn stream((rank, ranks): (u32, u32), room: u64, (bytes, count): (u64, u32)) -> Graph {
+    let mut sheet = Sheet::new((rank, ranks), room);
+    if rank >= PAIR {
+        return sheet.graph;
+    }
     let both_there = sheet.meet();
     let nothing = sheet.nothing();
     if rank == FIRST {
@@ -150,14 +169,17 @@ pub(super) fn stream(rank: u32, bytes: u64, count: u32) -> Graph {
 /// Sends to a rank that does not receive yet, and then receives of messages that wait. Stamps 0 and
 /// 1 are around nothing, 1 and 2 around the sends, 3 and 4 around the receives; the data are
 /// written anew before they are sent.
-pub(super) fn overheads(rank: u32, bytes: u64, count: u32) -> Graph {
-    let mut sheet = Sheet::new(rank);
+pub(super) fn overheads((rank, ranks): (u32, u32), room: u64, (bytes, count): (u64, u32)) -> Graph {
+    let mut sheet = Sheet::new((rank, ranks), room);
+    if rank >= PAIR {
+        return sheet.graph;
+    }
     let both_there = sheet.meet();
     let nothing = sheet.nothing();
     if rank == FIRST {
         let all = u64::from(count) * bytes;
         let fresh = sheet.data.part(0, all);
-        let old = sheet.data.part(ROOM / 2, all);
+        let old = sheet.data.part(sheet.room / 2, all);
         let written = sheet.graph.copy(old, fresh);
         sheet.after(both_there, written);
         let nothing_between = sheet.stamp(0);
@@ -200,16 +222,16 @@ pub(super) fn overheads(rank: u32, bytes: u64, count: u32) -> Graph {
 
 /// An empty message to and fro and nothing else, with a private buffer of this length if it has
 /// one.
-pub(super) fn bare_round_trip(rank: u32, private_bytes: u64) -> Graph {
-    let mut graph = Graph::new(rank, 2);
+pub(super) fn bare_round_trip((rank, ranks): (u32, u32), private_bytes: u64) -> Graph {
+    let mut graph = Graph::new(rank, ranks);
     if private_bytes > 0 {
         graph.buffer(Access::Input, private_bytes);
     }
     let nothing = graph.scratchpad(8).part(0, 0);
-    let (first, second) = if rank == FIRST {
-        (graph.send(nothing, 1, 0), graph.receive(nothing, 1, 0))
-    } else {
-        (graph.receive(nothing, 0, 0), graph.send(nothing, 0, 0))
+    let (first, second) = match rank {
+        FIRST => (graph.send(nothing, 1, 0), graph.receive(nothing, 1, 0)),
+        PAIR.. => return graph,
+        _ => (graph.receive(nothing, 0, 0), graph.send(nothing, 0, 0)),
     };
     graph.requires(second, first);
     graph

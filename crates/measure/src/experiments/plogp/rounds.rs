@@ -3,8 +3,8 @@
 use super::survey::Survey;
 use super::transport::Reading;
 use crate::harness::Error;
+use models::costs::StartCosts;
 use models::file::{self, FileKind};
-use models::machine_file::StartCosts;
 use models::parameters::ParametersError;
 use models::statistics::median;
 use serde::{Deserialize, Serialize};

@@ -3,10 +3,10 @@
 use super::patterns;
 use crate::harness::Error;
 use crate::harness::repetition::Repetition;
-use models::machine_file::StartCosts;
+use models::costs::StartCosts;
 use models::parameters::Parameters;
 use models::statistics::percentile;
-use tradewind::{Buffers, Communicator, Schedule};
+use tradewind::{Buffers, CallForm, Communicator, Schedule};
 
 /// A private buffer of this length lies beside the messages where the cost of a byte is measured.
 const PRIVATE_BYTES: usize = 64 << 10;
@@ -17,6 +17,7 @@ const COMBINED_BYTES: u64 = 64 << 10;
 fn lap(
     world: &Communicator,
     schedule: &Schedule,
+    form: CallForm,
     private: &[u8],
     laps: Repetition,
 ) -> Result<f64, Error> {
@@ -24,7 +25,10 @@ fn lap(
         for _ in 0..times {
             let buffers =
                 if private.is_empty() { Buffers::new() } else { Buffers::new().input(private) };
-            schedule.run(buffers)?.wait()?;
+            match form {
+                CallForm::Blocking => schedule.call(buffers)?,
+                CallForm::Nonblocking => schedule.run(buffers)?.wait()?,
+            };
         }
         Ok(())
     })?;
@@ -34,13 +38,17 @@ fn lap(
 
 /// Measures a run that is an empty round trip, in microseconds, and the additional time for
 /// each byte of a private buffer. Both ranks call this.
-pub(super) fn measure(world: &Communicator, laps: Repetition) -> Result<StartCosts, Error> {
+pub(super) fn measure(
+    world: &Communicator,
+    form: CallForm,
+    laps: Repetition,
+) -> Result<StartCosts, Error> {
     let private = vec![1; PRIVATE_BYTES];
-    let empty = world.compile(&patterns::bare_round_trip(world.rank(), 0))?;
-    let with_buffer =
-        world.compile(&patterns::bare_round_trip(world.rank(), PRIVATE_BYTES as u64))?;
-    let fixed = lap(world, &empty, &[], laps)?;
-    let longer = lap(world, &with_buffer, &private, laps)? - fixed;
+    let rank = (world.rank(), world.size());
+    let empty = world.compile(&patterns::bare_round_trip(rank, 0))?;
+    let with_buffer = world.compile(&patterns::bare_round_trip(rank, PRIVATE_BYTES as u64))?;
+    let fixed = lap(world, &empty, form, &[], laps)?;
+    let longer = lap(world, &with_buffer, form, &private, laps)? - fixed;
     Ok(StartCosts { fixed, per_byte: (longer / PRIVATE_BYTES as f64).max(0.0) })
 }
 

@@ -1,44 +1,61 @@
 //! Input of the simulation for a plan: the operations of all ranks, linked as the engine links
 //! them.
 
-use super::graphs::{CollectiveCall, PlanError};
-use collectives::Choice;
-use goal::compile::compile;
+use super::program::{Program, ProgramStep, Rank};
+use collectives::{Choice, Collective, CollectiveError, GraphSpec, Reduction, build};
+use goal::arithmetic::{Arithmetic, DataType};
+use goal::compile::{CompileError, compile};
 use goal::graph::Access;
 use goal::limits;
 use goal::link::{Delivery, LinkOptions, Linked, LinkedRank, link_checked};
 use goal::schedule::{Kind, ScheduleView};
-use models::simulation::{Program, ProgramStep, Rank};
+use std::num::NonZeroU32;
 
-impl CollectiveCall {
-    /// Returns the operations of all ranks under the plan. Messages of up to `eager_limit` bytes
-    /// are sent before their receives are posted.
-    ///
-    /// ```
-    /// use measure::experiments::algorithms::CollectiveCall;
-    /// use collectives::{Algorithm, Choice, Collective};
-    ///
-    /// let shape = CollectiveCall { operation: Collective::Bcast, ranks: 4, bytes: 100, root: 0 };
-    /// let program = shape.program(&Choice::of(Algorithm::Flat), 4096)?;
-    /// assert_eq!(program.steps.len(), 6); // three sends and their receives
-    /// # Ok::<(), measure::experiments::algorithms::PlanError>(())
-    /// ```
-    ///
-    /// # Errors
-    /// As [`graph`](Self::graph).
-    pub fn program(&self, plan: &Choice, eager_limit: u64) -> Result<Program, PlanError> {
-        let mut schedules = Vec::new();
-        for rank in 0..self.ranks {
-            schedules.push(compile(&self.graph(plan, rank)?)?);
-        }
-        let options = LinkOptions {
-            eager_limit,
-            staged_bytes: limits::STAGED,
-            owner_runs_all: false,
-            skip_calc: true,
-        };
-        Ok(simulated(&link_checked(schedules, options)))
-    }
+/// Reason why a plan has no program for a call.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum PlanError {
+    /// The algorithm does not support this call.
+    #[error(transparent)]
+    Shape(#[from] CollectiveError),
+    /// Its graph cannot be compiled.
+    #[error(transparent)]
+    Compile(#[from] CompileError),
+}
+
+/// A call among the ranks of one node, from rank 0; reductions add the longest numbers that the
+/// bytes divide into.
+pub fn call(collective: Collective, ranks: u32, bytes: u64) -> GraphSpec {
+    let data_type = if bytes.is_multiple_of(8) { DataType::F64 } else { DataType::U8 };
+    let reduction = Reduction::new(Arithmetic::Add, data_type);
+    let ranks_per_node = NonZeroU32::MIN;
+    GraphSpec { collective, rank: 0, ranks, ranks_per_node, root: 0, bytes, reduction }
+}
+
+/// Returns the operations of all ranks of a call under the plan, linked as the engine links them.
+///
+/// ```
+/// use collectives::{Algorithm, Choice, Collective};
+/// use models::simulation::linked;
+///
+/// let call = linked::call(Collective::Bcast, 4, 100);
+/// let program = linked::program(&call, &Choice::of(Algorithm::Flat))?;
+/// assert_eq!(program.steps.len(), 6); // three sends and their receives
+/// # Ok::<(), models::simulation::linked::PlanError>(())
+/// ```
+///
+/// # Errors
+/// [`PlanError`]: a plan that is none for this call.
+pub fn program(call: &GraphSpec, plan: &Choice) -> Result<Program, PlanError> {
+    let schedules = (0..call.ranks)
+        .map(|rank| Ok(compile(&build(&GraphSpec { rank, ..*call }, plan)?)?))
+        .collect::<Result<Vec<_>, PlanError>>()?;
+    let options = LinkOptions {
+        eager_limit: limits::EAGER_ON_NODE,
+        staged_bytes: limits::STAGED,
+        owner_runs_all: false,
+        skip_calc: true,
+    };
+    Ok(simulated(&link_checked(schedules, options)))
 }
 
 /// Translates linked schedules: a step for each operation of each rank, then a step for each
@@ -161,49 +178,5 @@ fn connect(steps: &mut [ProgramStep], send: usize, receive: usize, delivery: Del
             steps[receive].completes.extend(with_it);
         }
         _ => steps[send].enables.push(receive),
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-    use collectives::Collective;
-    use models::simulation::{Constants, Curve, KNOTS, bounds, run};
-
-    const CONSTANTS: Constants = Constants {
-        start: 1.0,
-        operation: 0.5,
-        crossing: 0.25,
-        switch: 2.0,
-        copy: Curve([0.1; KNOTS.len()]),
-        fetch: Curve([0.05; KNOTS.len()]),
-        combine: 1e-4,
-    };
-
-    /// Every algorithm of every operation, short and long messages: each process comes to its end,
-    /// at a time that is no shorter than the bounds. A step that nothing sets going would leave its
-    /// rank waiting for ever, at time zero.
-    #[test]
-    fn every_program_comes_to_its_end() {
-        for operation in Collective::ALL {
-            for (ranks, bytes) in [(2, 8), (3, 100), (4, 5000), (5, 20_000), (8, 100_000)] {
-                let shape = CollectiveCall { operation: *operation, ranks, bytes, root: ranks - 1 };
-                for plan in shape.plans(&[std::num::NonZeroU64::MIN.saturating_add(4095)]) {
-                    let program = shape.program(&plan, 4096).expect("it was among the plans");
-                    for cores in [1, 2, 8] {
-                        let time = run(&program, cores, &CONSTANTS).microseconds;
-                        let bounds = bounds(&program, cores, &CONSTANTS);
-                        assert!(
-                            time >= bounds.work - 1e-6,
-                            "{shape} by {plan} on {cores}: {time} below {bounds:?}"
-                        );
-                        assert!(
-                            time >= bounds.chain - 1e-6,
-                            "{shape} by {plan} on {cores}: {time} below {bounds:?}"
-                        );
-                    }
-                }
-            }
-        }
     }
 }

@@ -1,0 +1,131 @@
+//! `tradewind predict`: what the models of a machine predict for a collective.
+
+use super::overlap::figures::{figure, table_with};
+use super::schedule::collective;
+use super::values::number;
+use crate::failure::Failure;
+use crate::format::Format;
+use collectives::Collective;
+use comfy_table::Cell;
+use models::decision::{CallForm, Query};
+use models::file::FileError;
+use models::machine_file::Machine;
+use models::prediction::{Models, Prediction};
+use serde::Serialize;
+use std::path::PathBuf;
+use std::process::ExitCode;
+
+/// Predicts how long each algorithm of a collective takes, for any number of ranks.
+///
+/// The parameters come from a machine's file, which `tradewind tune` and `tradewind measure plogp`
+/// write. Nothing is measured.
+#[derive(Debug, clap::Args)]
+pub(crate) struct Arguments {
+    /// The collective.
+    #[arg(value_parser = collective::parser(), value_name = "OP")]
+    operation: Collective,
+
+    /// Number of ranks.
+    #[arg(short = 'n', long, value_parser = number("ranks", 2..=1_048_576_u32))]
+    ranks: u32,
+
+    /// Bytes of the message or contribution; of one block, where every rank has a block of its own.
+    #[arg(short, long, default_value_t = 8, value_parser = number("bytes", 0..=1_u64 << 40))]
+    bytes: u64,
+
+    /// Number of ranks on each node [default: all on one].
+    #[arg(long, value_name = "R", value_parser = number("ranks", 1..=1_048_576_u32))]
+    ranks_per_node: Option<u32>,
+
+    /// Predicts nonblocking calls, started and waited for.
+    #[arg(long)]
+    nonblocking: bool,
+
+    /// File of the machine [default: machine.json beside the decision table].
+    #[arg(long, value_name = "FILE")]
+    machine: Option<PathBuf>,
+}
+
+/// One row of the output.
+#[derive(Debug, Serialize)]
+struct Row {
+    plan: String,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    engine: Option<&'static str>,
+    predicted_us: f64,
+    times_the_best: f64,
+}
+
+/// The output.
+#[derive(Debug, Serialize)]
+struct Output {
+    query: String,
+    machine: PathBuf,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    model_error: Option<f64>,
+    predictions: Vec<Row>,
+}
+
+pub(crate) fn execute(arguments: &Arguments, format: Format) -> Result<ExitCode, Failure> {
+    let path = arguments
+        .machine
+        .clone()
+        .or_else(|| service::decisions_path().map(|path| path.with_file_name("machine.json")));
+    let path = path.ok_or(Failure::NoMachine)?;
+    // Of any machine: predictions are for machines that nobody has here, too.
+    let machine = Machine::read(&path).map_err(|error| unreadable(arguments, error))?;
+    let Arguments { operation, ranks, bytes, .. } = *arguments;
+    let query = Query {
+        operation,
+        form: if arguments.nonblocking { CallForm::Nonblocking } else { CallForm::Blocking },
+        ranks,
+        ranks_per_node: arguments.ranks_per_node.unwrap_or(ranks),
+        bytes,
+    };
+    let models = Models::of(&machine);
+    let found = models.candidates(&query);
+    let Some(least) = found.first().map(|best| best.microseconds) else {
+        return Err(Failure::NoParameters { path, query: query.to_string() });
+    };
+    let row = |one: &Prediction| Row {
+        plan: one.plan.to_string(),
+        engine: one.engine.map(models::machine_file::Engine::name),
+        predicted_us: one.microseconds,
+        times_the_best: one.microseconds / least.max(f64::MIN_POSITIVE),
+    };
+    let output = Output {
+        query: query.to_string(),
+        machine: path,
+        model_error: models.error(&query),
+        predictions: found.iter().map(row).collect(),
+    };
+    format.print(|| table(&output), &output)?;
+    Ok(ExitCode::SUCCESS)
+}
+
+/// The error of a machine's file. Where none was named, the way out is to measure.
+fn unreadable(arguments: &Arguments, error: FileError) -> Failure {
+    match error {
+        FileError::Unreadable { .. } if arguments.machine.is_none() => Failure::NoMachine,
+        error => error.into(),
+    }
+}
+
+fn table(output: &Output) -> String {
+    let mut table = table_with(&["plan", "engine", "predicted (µs)", "times the best"]);
+    for row in &output.predictions {
+        table.add_row([
+            Cell::new(&row.plan),
+            Cell::new(row.engine.unwrap_or("–")),
+            figure(format!("{:.3}", row.predicted_us)),
+            figure(format!("{:.2}", row.times_the_best)),
+        ]);
+    }
+    let error = output.model_error.map(|error| format!(" (model error ± {:.0} %)", 100.0 * error));
+    format!(
+        "{}, by {}{}\n{table}",
+        output.query,
+        output.machine.display(),
+        error.unwrap_or_default()
+    )
+}

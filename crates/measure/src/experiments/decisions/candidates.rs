@@ -1,0 +1,155 @@
+//! Candidates of a call: what the models predict, and what the clock is asked about.
+
+use super::grid::{EFFORT, MEASURE_ALL, MODELS_ONLY, UNTIL, segments};
+use crate::experiments::algorithms::CollectiveCall;
+use crate::harness::{Error, Setting, StepContext, agreement};
+use collectives::Choice;
+use models::machine_file::Machine;
+use models::prediction::Models;
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
+
+/// Candidates at most.
+const MOST: usize = 6;
+/// Bounds of the models' error: a fit may look better or worse than it is.
+const ERRORS: [f64; 2] = [0.1, 0.5];
+/// The error where it is not known.
+const UNKNOWN_ERROR: f64 = 0.3;
+
+/// How much is measured.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Extent {
+    /// Nothing.
+    ModelsOnly,
+    /// Candidates within the models' error of the best, until this time.
+    Close { until: Option<Duration> },
+    /// Every algorithm.
+    All,
+}
+
+impl Extent {
+    pub(super) fn of(setting: &Setting) -> Self {
+        match setting.options.get(EFFORT).map(String::as_str) {
+            Some(MODELS_ONLY) => Extent::ModelsOnly,
+            Some(MEASURE_ALL) => Extent::All,
+            _ => {
+                let until = setting.options.get(UNTIL).and_then(|until| until.parse().ok());
+                Extent::Close { until: until.map(Duration::from_millis) }
+            }
+        }
+    }
+}
+
+/// Candidates of a call.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub(super) struct Candidates {
+    /// Plans with their predicted times in microseconds, fastest first.
+    pub(super) predicted: Vec<(Choice, f64)>,
+    /// Plans that are measured; none if the models decide.
+    pub(super) measured: Vec<Choice>,
+}
+
+/// Candidates of a call, the same on all ranks: rank 0 predicts, because simulations take time.
+pub(super) fn of(
+    here: &StepContext<'_>,
+    collective: &CollectiveCall,
+    extent: Extent,
+) -> Result<Candidates, Error> {
+    let own = (here.world.rank() == 0).then(|| {
+        let models = here.directory.and_then(models_of);
+        let found = select(models.as_deref(), collective, extent);
+        (found.predicted, found.measured)
+    });
+    let (predicted, measured) = agreement::of_first(here.world, own.as_ref())?;
+    Ok(Candidates { predicted, measured })
+}
+
+/// The models of a directory's machine, read once in a process.
+pub(super) fn models_of(directory: &Path) -> Option<Arc<Models>> {
+    static KNOWN: Mutex<BTreeMap<PathBuf, Arc<Models>>> = Mutex::new(BTreeMap::new());
+    let mut known = KNOWN.lock().unwrap_or_else(PoisonError::into_inner);
+    if let Some(models) = known.get(directory) {
+        return Some(Arc::clone(models));
+    }
+    let machine = Machine::read(&directory.join("machine.json")).ok()?;
+    let models = Arc::new(Models::of(&machine));
+    known.insert(directory.to_owned(), Arc::clone(&models));
+    Some(models)
+}
+
+fn select(models: Option<&Models>, collective: &CollectiveCall, extent: Extent) -> Candidates {
+    let query = collective.query();
+    let all = models.map(|models| models.candidates(&query)).unwrap_or_default();
+    let predicted: Vec<(Choice, f64)> =
+        all.into_iter().map(|one| (one.plan, one.microseconds)).collect();
+    let measured = match (extent, predicted.first()) {
+        (Extent::ModelsOnly, _) => Vec::new(),
+        (Extent::Close { until: Some(until) }, _) if now() >= until => Vec::new(),
+        (Extent::All, _) | (_, None) => {
+            let mut plans = collective.plans(&segments());
+            for (plan, _) in &predicted {
+                if !plans.contains(plan) {
+                    plans.push(*plan);
+                }
+            }
+            plans
+        }
+        (Extent::Close { .. }, Some((_, least))) => {
+            let error = models.and_then(|models| models.error(&query)).unwrap_or(UNKNOWN_ERROR);
+            let error = error.clamp(ERRORS[0], ERRORS[1]);
+            let most = least * (1.0 + error) / (1.0 - error);
+            let close = predicted.iter().take_while(|(_, time)| *time <= most);
+            close.map(|(plan, _)| *plan).take(MOST).collect()
+        }
+    };
+    // One candidate leaves nothing to decide.
+    let measured = if measured.len() > 1 { measured } else { Vec::new() };
+    Candidates { predicted, measured }
+}
+
+/// Time since the epoch.
+fn now() -> Duration {
+    SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use collectives::{Algorithm, Collective};
+    use models::costs::{FlatCosts, FlatPoint};
+    use models::machine::{Fingerprint, PairClass};
+    use models::machine_file::Engine;
+    use models::parameters::Parameters;
+    use tradewind::CallForm;
+
+    #[test]
+    fn the_clock_decides_where_the_models_do_not() {
+        let mut machine = Machine::new(Fingerprint::default());
+        let network =
+            Parameters::linear(1.0, (0.25, 0.0), (0.25, 0.0), (0.5, 0.001)).expect("valid");
+        machine.engine_mut(Engine::Peers).classes.insert(PairClass::SameSocket, network);
+        let flat = |microseconds| {
+            FlatCosts::new(vec![FlatPoint { ranks: 2, bytes: 8, microseconds }]).expect("a time")
+        };
+        let form = CallForm::Blocking;
+        let call =
+            CollectiveCall { operation: Collective::Bcast, form, ranks: 2, bytes: 8, root: 0 };
+        let mut of = |microseconds, extent| {
+            let costs = [(Collective::Bcast, flat(microseconds))].into();
+            machine.flat.insert(form, costs);
+            select(Some(&Models::of(&machine)), &call, extent)
+        };
+        let close = Extent::Close { until: None };
+        let sure = of(0.1, close);
+        assert_eq!((sure.predicted[0].0.algorithm, sure.measured.len()), (Algorithm::Join, 0));
+        let unsure = of(1.4, close);
+        assert!(unsure.measured.len() > 1 && unsure.measured.len() <= MOST, "{unsure:?}");
+        let over = Extent::Close { until: Some(Duration::ZERO) };
+        assert!(of(1.4, over).measured.is_empty());
+        assert!(of(1.4, Extent::ModelsOnly).measured.is_empty());
+        assert!(of(0.1, Extent::All).measured.len() > MOST);
+        assert!(select(None, &call, close).measured.len() > 1, "there are no models");
+    }
+}

@@ -1,0 +1,147 @@
+//! The decision table: by the models, corrected by measurements.
+
+use super::SIZES;
+use super::grid::shape_of;
+use crate::results::{Figure, Part, Role};
+use collectives::{Algorithm, Choice, Collective};
+use models::decision::{DecisionTable, Grid, Measured, Query, Range, Row, TableError, Times};
+use models::machine_file::Machine;
+use models::prediction::Models;
+use tradewind::CallForm;
+
+/// Largest size that the models are asked about; the plan for it goes on for longer messages.
+const LARGEST: u64 = 4 << 20;
+
+/// The decision table of a machine: what its models find fastest, corrected by the part of the
+/// [experiment](super::experiment), as far as that has been measured.
+///
+/// # Errors
+/// Ranges that cannot be, which is a mistake of this function.
+pub fn table(part: &Part, machine: &Machine) -> Result<DecisionTable, TableError> {
+    let models = Models::of(machine);
+    let sizes = Grid::usual(Vec::new(), Vec::new(), LARGEST).bytes;
+    let row = |figure: &Figure| {
+        let (operation, form, ranks) = shape_of(&figure.name)?;
+        let query = Query { operation, form, ranks, ranks_per_node: ranks, bytes: 0 };
+        let measured = measured(figure);
+        let row = Row::build(&models, &query, &sizes);
+        if row.is_none() && measured.is_empty() {
+            return None;
+        }
+        let mut row = row.unwrap_or_else(|| flat_row(&query));
+        for (bytes, found) in measured {
+            let at = Query { bytes, ..query };
+            let window = window(operation, ranks, bytes);
+            row.refine(bytes, window, &found, |engine, plan| models.price(engine, plan, &at));
+        }
+        Some(row)
+    };
+    let rows = part.figures.iter().filter_map(row).collect();
+    DecisionTable::new(machine.fingerprint.clone(), rows)
+}
+
+/// A row without measurements, for a machine without models.
+fn flat_row(query: &Query) -> Row {
+    let Query { operation, form, ranks, ranks_per_node, .. } = *query;
+    let plan = Choice::of(Algorithm::Join);
+    let (engine, time, runner_up) = (None, Times::default(), None);
+    let ranges = vec![Range { from: 0, to: None, plan, engine, at: 0, time, runner_up }];
+    Row { operation, form, ranks, ranks_per_node, error: None, ranges }
+}
+
+/// What was measured at each size, ascending.
+fn measured(figure: &Figure) -> Vec<(u64, Vec<Measured>)> {
+    let mut sizes: Vec<(u64, Vec<Measured>)> = Vec::new();
+    for series in figure.series.iter().filter(|series| series.role == Role::Measured) {
+        let Some(plan) = plan_of(&series.name) else { continue };
+        for point in &series.points {
+            let quartiles = [point.lower_quartile, point.upper_quartile]
+                .map(|quartile| quartile.unwrap_or(point.median));
+            let one = Measured { plan, engine: None, median: point.median, quartiles };
+            let bytes = point.x as u64;
+            match sizes.iter_mut().find(|(size, _)| *size == bytes) {
+                Some((_, plans)) => plans.push(one),
+                None => sizes.push((bytes, vec![one])),
+            }
+        }
+    }
+    sizes.sort_by_key(|(bytes, _)| *bytes);
+    sizes
+}
+
+/// The plan that a text is of: the inverse of its `Display`.
+fn plan_of(text: &str) -> Option<Choice> {
+    let (name, tuning) = text.split_once(' ').unwrap_or((text, ""));
+    let plan = Choice::of(name.parse().ok()?);
+    let between = |before, after| tuning.strip_prefix(before)?.strip_suffix(after);
+    let plan = if let Some(bytes) = between("in segments of ", " bytes") {
+        Choice { segment_bytes: Some(bytes.parse().ok()?), ..plan }
+    } else if let Some(degree) = between("of degree ", "") {
+        Choice { degree: Some(degree.parse().ok()?), ..plan }
+    } else {
+        plan
+    };
+    (plan.to_string() == text).then_some(plan)
+}
+
+/// The sizes that a measurement speaks for: up to the middle, by ratio, between it and the next
+/// sizes that are measured, or up to where a flat collective changes its way.
+fn window(operation: Collective, ranks: u32, bytes: u64) -> (u64, Option<u64>) {
+    let changes = flat_changes(operation, ranks);
+    let middle = |below: u64, above: u64| {
+        let change = changes.iter().find(|change| (below..above).contains(*change));
+        let middle = (below as f64 * above as f64).sqrt() as u64;
+        change.map_or(middle, |change| change + 1).clamp(below + 1, above)
+    };
+    let below = SIZES.into_iter().filter(|size| *size < bytes).max();
+    let above = SIZES.into_iter().filter(|size| *size > bytes).min();
+    (below.map_or(0, |below| middle(below, bytes)), above.map(|above| middle(bytes, above)))
+}
+
+/// The largest sizes of the ways that a flat collective goes: above each of them it costs something
+/// else.
+fn flat_changes(operation: Collective, ranks: u32) -> Vec<u64> {
+    use Collective as O;
+    let blocks = match operation {
+        O::Scatter | O::Alltoall | O::ReduceScatter => u64::from(ranks),
+        _ => 1,
+    };
+    let folds = (operation == O::Allreduce).then(|| engine::flat::folded_by_all(ranks));
+    folds.into_iter().chain([engine::flat::kept_in_cells(ranks) / blocks]).collect()
+}
+
+/// The forms of a part's table.
+pub(super) const FORMS: &[CallForm] = CallForm::ALL;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+    use std::num::{NonZeroU32, NonZeroU64};
+
+    #[test]
+    fn every_plan_is_found_by_its_text() {
+        for operation in Collective::ALL {
+            for algorithm in operation.algorithms().iter().copied() {
+                let segment_bytes = NonZeroU64::new(4096).filter(|_| algorithm.is_segmented());
+                let degree = NonZeroU32::new(3).filter(|_| algorithm.has_degree());
+                let plan = Choice { segment_bytes, degree, ..Choice::of(algorithm) };
+                assert_eq!(plan_of(&plan.to_string()), Some(plan));
+            }
+        }
+        for text in ["", "ringg", "ring in segments", "ring, predicted", "dary of degree many"] {
+            assert_eq!(plan_of(text), None, "{text}");
+        }
+    }
+
+    proptest! {
+        #[test]
+        fn windows_cover_every_size_once(ranks in 2u32..64, bytes in 0u64..1 << 30) {
+            for operation in Collective::ALL {
+                let of = |size: &u64| window(*operation, ranks, *size);
+                let inside = |(from, to): &(u64, Option<u64>)| *from <= bytes && to.is_none_or(|to| bytes < to);
+                prop_assert_eq!(SIZES.iter().map(of).filter(inside).count(), 1);
+            }
+        }
+    }
+}

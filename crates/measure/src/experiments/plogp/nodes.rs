@@ -1,0 +1,277 @@
+//! The parameters of messages between the nodes of a job, for each engine that the job has.
+//!
+//! Messages between ranks of one node that belong to a collective between nodes go through the same
+//! engine, so these are measured too, where nodes have several ranks. The clocks of nodes differ:
+//! every time is between two readings on one node.
+
+use super::contention::{self, Exchange};
+use super::experiment::{CONTENTION, FIGURES, PARAMETERS, outline, points_of, row_of, why};
+use super::machine;
+use super::pair::{Clock, Pair};
+use super::patterns::FIRST;
+use super::starts;
+use super::survey::{Survey, SurveyPlan, rounds_of};
+use crate::harness::repetition::Repetition;
+use crate::harness::{Error, Experiment, Finding, JobShape, Setting, Step, StepContext, agreement};
+use crate::results::Part;
+use collectives::{Algorithm, Collective};
+use models::costs::StartCosts;
+use models::machine::{Fingerprint, PairClass, Topology};
+use models::machine_file::Engine;
+use tradewind::{Algorithms, CallForm, Communicator};
+
+/// Sizes of a survey between nodes, besides those that are added where curves bend.
+const SIZES: [u64; 10] =
+    [0, 1, 128, 1 << 10, 4 << 10, 16 << 10, 64 << 10, 128 << 10, 512 << 10, 1 << 20];
+/// Sizes of direct exchanges.
+const EXCHANGES: [u64; 5] = [8, 512, 4 << 10, 32 << 10, 256 << 10];
+
+/// Amount of measurement.
+#[derive(Clone)]
+struct Effort {
+    plan: SurveyPlan,
+    laps: Repetition,
+    exchanges: &'static [u64],
+    combinations: usize,
+}
+
+/// Which ranks exchange messages.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Distance {
+    Between,
+    Inside,
+}
+
+/// The experiment for a job with so many ranks on so many nodes, in which every rank makes all
+/// steps. Measurements of different engines, as `TRADEWIND_INTERNODE` names them, are different
+/// parts.
+pub fn experiment(
+    setting: &Setting,
+    (ranks, nodes): (u32, u32),
+    engine: Option<&str>,
+) -> Experiment {
+    let effort = setting.choose(
+        Effort {
+            plan: SurveyPlan { sizes: vec![0, 1, 4 << 10, 64 << 10], most_added: 0, rounds: 4 },
+            laps: Repetition { laps: 3, microseconds: 1_000.0 },
+            exchanges: &EXCHANGES[..2],
+            combinations: 5,
+        },
+        Effort {
+            plan: SurveyPlan { sizes: SIZES.to_vec(), most_added: 4, rounds: 16 },
+            laps: Repetition { laps: 15, microseconds: 5_000.0 },
+            exchanges: &EXCHANGES,
+            combinations: 51,
+        },
+    );
+    let mut distances = vec![Distance::Between];
+    if ranks > nodes {
+        distances.push(Distance::Inside);
+    }
+    let mut steps = Vec::new();
+    for distance in distances {
+        for form in CallForm::ALL.iter().copied() {
+            let what = match distance {
+                Distance::Between => format!("messages between nodes, {form}"),
+                Distance::Inside => format!("messages inside a node, {form}"),
+            };
+            let effort = effort.clone();
+            let shape = JobShape::unbound(setting, ranks);
+            steps.push(Step::new(what, shape, setting.choose(500, 10_000), move |here| {
+                step(here, distance, form, &effort)
+            }));
+        }
+    }
+    Experiment::new(part(ranks, nodes, engine), steps)
+}
+
+fn part(ranks: u32, nodes: u32, engine: Option<&str>) -> Part {
+    let mut part = outline(&Topology::here());
+    let suffix = engine.map(|engine| format!("-{engine}"));
+    part.name = format!("plogp-nodes{}", suffix.unwrap_or_default());
+    part.title = "Parameters of pLogP between nodes".to_owned();
+    part.about = format!(
+        "What messages of schedules cost between two ranks of a job with {ranks} ranks on {nodes} \
+         nodes, for the engines that the job has: direct in blocking calls, agent or kernel in \
+         nonblocking ones. A value is the median over the faster quarter of the rounds. All raw \
+         values are in machine.json."
+    );
+    part.tables.retain(|table| [PARAMETERS, CONTENTION].contains(&table.name.as_str()));
+    part
+}
+
+fn step(
+    here: &StepContext<'_>,
+    distance: Distance,
+    form: CallForm,
+    effort: &Effort,
+) -> Result<Vec<Finding>, Error> {
+    let world = here.world;
+    let leaders = leaders(world)?;
+    let pair = match distance {
+        Distance::Between => split(world, &leaders[..2])?,
+        Distance::Inside => {
+            let second = (0..world.size()).find(|rank| !leaders.contains(rank));
+            let second = second.filter(|second| leaders.get(1).is_none_or(|next| second < next));
+            let Some(second) = second else { return Ok(vec![not_on_first_node()]) };
+            // With a rank of another node, which has nothing to do.
+            split(world, &[FIRST, second, leaders[1]])?
+        }
+    };
+    let measured = pair.map(|pair| measure(&pair, distance, form, effort)).transpose()?;
+    // The others sleep meanwhile: a rank that waits in a blocking call polls.
+    world.ibarrier()?.wait()?;
+    // Rank 0 is in every pair.
+    let engine = measured.as_ref().and_then(|measured| measured.as_ref().map(|found| found.engine));
+    let engine: Option<Engine> = agreement::of_first(world, Some(&engine))?;
+    let Some(engine) = engine else { return Ok(Vec::new()) };
+    let exchanges = match (distance, split(world, &leaders)?) {
+        (Distance::Between, Some(group)) => exchanges(&group, form, effort)?,
+        _ => Vec::new(),
+    };
+    let fingerprints = fingerprints(world)?;
+    let combine = starts::combine(&world.split_by_node()?, effort.combinations)?;
+    let Some(found) = measured.flatten().filter(|_| world.rank() == FIRST) else {
+        return Ok(Vec::new());
+    };
+    let class = match distance {
+        Distance::Between => PairClass::OtherNode,
+        Distance::Inside => PairClass::SameSocket,
+    };
+    let network = &found.survey.parameters;
+    let ratio = contention::fit(&exchanges, leaders.len() as u32, network, found.start);
+    if let Some(directory) = here.directory {
+        machine::begin_or_add(directory, |machine| {
+            if machine.combine == 0.0 {
+                machine.combine = combine;
+            }
+            machine.other_nodes = fingerprints;
+            let costs = machine.engine_mut(engine);
+            costs.classes.insert(class, network.clone());
+            costs.samples.insert(class, found.survey.samples.clone());
+            costs.starts.insert(class, found.start);
+            costs.contention.extend(ratio.map(|ratio| (class, ratio)));
+        })?;
+    }
+    let curve = format!("{class}, {engine}");
+    let mut findings = points_of(&FIGURES, &curve, &found.survey);
+    let words = [class.name(), engine.name(), ""];
+    findings.push(Finding::row(PARAMETERS, row_of(words, network, found.start)));
+    findings.extend(ratio.map(|ratio| {
+        Finding::row(CONTENTION, [class.name().into(), engine.name().into(), ratio.into()])
+    }));
+    Ok(findings)
+}
+
+fn not_on_first_node() -> Finding {
+    Finding::Note(
+        "The first node has one rank: messages inside a node were not measured.".to_owned(),
+    )
+}
+
+/// Measurements of a pair.
+struct Found {
+    engine: Engine,
+    survey: Survey,
+    start: StartCosts,
+}
+
+/// Measures a pair; `None` for an engine that another form measures.
+fn measure(
+    pair: &Communicator,
+    distance: Distance,
+    form: CallForm,
+    effort: &Effort,
+) -> Result<Option<Found>, Error> {
+    let engine = Pair::engine(pair, form)?;
+    let is_own = match form {
+        CallForm::Blocking => engine == Engine::Direct,
+        CallForm::Nonblocking => true,
+    };
+    if !is_own {
+        return Ok(None);
+    }
+    let clock = match distance {
+        Distance::Inside if engine != Engine::Kernel => Clock::Around,
+        _ => Clock::Inside,
+    };
+    let mut transport = Pair::new(pair, form, engine, clock)?;
+    let rounds = if pair.rank() == FIRST {
+        let rounds = rounds_of(&mut transport, &effort.plan)?;
+        transport.end()?;
+        rounds
+    } else {
+        transport.follow()?;
+        Vec::new()
+    };
+    let run = starts::measure(pair, form, effort.laps)?;
+    if pair.rank() != FIRST {
+        return Ok(None);
+    }
+    let survey = Survey::of(&rounds).map_err(why)?;
+    let start = starts::without_messages(run, &survey.parameters);
+    Ok(Some(Found { engine, survey, start }))
+}
+
+/// The first rank of each node, ascending.
+fn leaders(world: &Communicator) -> Result<Vec<u32>, Error> {
+    let mut leader = [world.rank()];
+    world.split_by_node()?.bcast(&mut leader, 0)?;
+    let mut all = vec![0; world.size() as usize];
+    world.allgather(&leader, &mut all)?;
+    all.sort_unstable();
+    all.dedup();
+    Ok(all)
+}
+
+/// A communicator of these ranks; `None` on all others.
+fn split(world: &Communicator, ranks: &[u32]) -> Result<Option<Communicator>, Error> {
+    let color = ranks.contains(&world.rank()).then_some(0);
+    Ok(world.split(color, i64::from(world.rank()))?)
+}
+
+/// Times of direct exchanges among all ranks, in batches: the clocks of nodes differ.
+fn exchanges(
+    group: &Communicator,
+    form: CallForm,
+    effort: &Effort,
+) -> Result<Vec<Exchange>, Error> {
+    let direct = Algorithms::default().with(Collective::Alltoall, Algorithm::RotatedDirect)?;
+    let group = group.with_algorithms(direct);
+    let time = |bytes: &u64| {
+        let length = *bytes as usize * group.size() as usize;
+        let (input, mut output) = (vec![1u8; length], vec![0u8; length]);
+        let mut laps = effort.laps.time(&group, |times| {
+            for _ in 0..times {
+                match form {
+                    CallForm::Blocking => group.alltoall(&input, &mut output)?,
+                    CallForm::Nonblocking => {
+                        group.ialltoall(&input[..], &mut output[..])?.wait().map(drop)?;
+                    }
+                }
+            }
+            Ok(())
+        })?;
+        laps.sort_by(f64::total_cmp);
+        Ok((*bytes, models::statistics::percentile(&laps, 0.25)))
+    };
+    effort.exchanges.iter().map(time).collect()
+}
+
+/// The machines of the job's nodes that differ from this one, each once.
+fn fingerprints(world: &Communicator) -> Result<Vec<Fingerprint>, Error> {
+    /// Longer ones are cut off and left out.
+    const LENGTH: usize = 1024;
+    let here = Topology::here().fingerprint().clone();
+    let mut own = serde_json::to_vec(&here).map_err(std::io::Error::from)?;
+    own.resize(LENGTH, b' ');
+    let mut all = vec![0u8; LENGTH * world.size() as usize];
+    world.allgather(&own, &mut all)?;
+    let mut others: Vec<Fingerprint> = Vec::new();
+    for one in all.chunks(LENGTH).filter_map(|bytes| serde_json::from_slice(bytes).ok()) {
+        if one != here && !others.contains(&one) {
+            others.push(one);
+        }
+    }
+    Ok(others)
+}

@@ -1,0 +1,149 @@
+//! Flat collectives, and the constants of cooperative progress, among some number of ranks of one
+//! node: what predicts collectives there.
+
+use crate::experiments::algorithms::{CollectiveCall, TimeBudget, compare};
+use crate::experiments::sharing::{self, Model, is_fitted};
+use crate::harness::{Error, StepContext};
+use collectives::{Algorithm, Choice, Collective};
+use models::costs::{FlatCosts, FlatPoint, Sharing};
+use models::decision::CallForm;
+use models::machine_file::Machine;
+use std::num::NonZeroU64;
+
+/// Segments of the one segmented algorithm that constants are fitted to.
+const SEGMENT: NonZeroU64 = NonZeroU64::new(8 << 10).expect("not zero");
+/// No collective takes more memory than this.
+const MOST_MEMORY: u64 = 1 << 27;
+
+/// Times among the ranks of a job.
+#[derive(Debug, Default)]
+pub(super) struct Progress {
+    flat: Vec<(CallForm, Collective, FlatPoint)>,
+    graphs: Vec<sharing::Measured>,
+}
+
+/// What is measured.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Plan {
+    pub(super) operations: &'static [Collective],
+    pub(super) sizes: &'static [u64],
+    pub(super) budget: TimeBudget,
+    /// Number of visits to each size. A machine stays at one pace for seconds, and the faster visit
+    /// counts: what comes between makes a machine slower and never faster.
+    pub(super) visits: u32,
+}
+
+/// Times flat collectives in both forms, and the graphs that constants are fitted to. All ranks
+/// call this.
+pub(super) fn measure(here: &StepContext<'_>, plan: Plan) -> Result<Progress, Error> {
+    let world = here.world;
+    let (ranks, cores) = (world.size(), here.shape.shared_cores);
+    let mut found = Progress::default();
+    let visits = (0..plan.visits).flat_map(|_| plan.operations);
+    for operation in visits.copied() {
+        let sizes: &[u64] = if operation == Collective::Barrier { &[0] } else { plan.sizes };
+        for bytes in sizes.iter().copied() {
+            for form in CallForm::ALL.iter().copied() {
+                let shape = CollectiveCall { operation, form, ranks, bytes, root: 0 };
+                if shape.memory() > MOST_MEMORY {
+                    continue;
+                }
+                let plans = plans(&shape);
+                let compared = compare(world, cores, &shape, &plans, plan.budget)?;
+                for timed in compared.timed {
+                    let (plan, microseconds) = (timed.plan, timed.median());
+                    found.add(shape, plan, microseconds);
+                }
+            }
+        }
+    }
+    Ok(found)
+}
+
+/// The flat collective, and in blocking form the graphs that constants are fitted to: both forms
+/// run graphs alike.
+fn plans(shape: &CollectiveCall) -> Vec<Choice> {
+    let mut plans = vec![Choice::of(Algorithm::Join)];
+    if shape.form == CallForm::Blocking {
+        let all = shape.plans(&[SEGMENT]).into_iter();
+        plans.extend(all.filter(|plan| {
+            plan.algorithm != Algorithm::Join && is_fitted(shape.operation, plan.algorithm)
+        }));
+    }
+    plans
+}
+
+impl Progress {
+    /// Adds a time, if no visit has found a shorter one.
+    fn add(&mut self, shape: CollectiveCall, plan: Choice, microseconds: f64) {
+        let CollectiveCall { operation, form, ranks, bytes, .. } = shape;
+        if plan.algorithm == Algorithm::Join {
+            let point = FlatPoint { ranks, bytes, microseconds };
+            let same = |(known, of, old): &&mut (CallForm, Collective, FlatPoint)| {
+                (*known, *of, old.bytes) == (form, operation, bytes)
+            };
+            match self.flat.iter_mut().find(same) {
+                Some((.., old)) => old.microseconds = old.microseconds.min(microseconds),
+                None => self.flat.push((form, operation, point)),
+            }
+            return;
+        }
+        let same = |old: &&mut sharing::Measured| (old.shape, old.plan) == (shape, plan);
+        match self.graphs.iter_mut().find(same) {
+            Some(old) => old.microseconds = old.microseconds.min(microseconds),
+            None => self.graphs.push(sharing::Measured { shape, plan, microseconds }),
+        }
+    }
+
+    /// The constants of cooperative progress among these ranks.
+    pub(super) fn sharing(&self, ranks: u32, cores: u32) -> Option<Sharing> {
+        let model = Model::of(&self.graphs, cores.min(ranks) as usize)?;
+        Some(model.sharing(ranks, cores, &self.graphs))
+    }
+
+    /// The times of flat collectives.
+    pub(super) fn flat(&self) -> impl Iterator<Item = &(CallForm, Collective, FlatPoint)> {
+        self.flat.iter()
+    }
+
+    /// Puts everything into a machine's file, in the place of what it has for these ranks.
+    pub(super) fn keep(&self, machine: &mut Machine, sharing: Option<Sharing>) {
+        for (form, operation, point) in &self.flat {
+            let of_form = machine.flat.entry(*form).or_default();
+            let mut points =
+                of_form.get(operation).map_or(Vec::new(), |costs| costs.points().to_vec());
+            points.retain(|old| (old.ranks, old.bytes) != (point.ranks, point.bytes));
+            points.push(*point);
+            // Times of a clock are times.
+            if let Ok(costs) = FlatCosts::new(points) {
+                of_form.insert(*operation, costs);
+            }
+        }
+        if let Some(sharing) = sharing {
+            machine.sharing.retain(|old| old.ranks != sharing.ranks);
+            machine.sharing.push(sharing);
+            machine.sharing.sort_by_key(|one| one.ranks);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use models::machine::Fingerprint;
+
+    #[test]
+    fn what_was_measured_before_is_replaced() {
+        let point = |bytes, microseconds| FlatPoint { ranks: 2, bytes, microseconds };
+        let of = |point| Progress {
+            flat: vec![(CallForm::Blocking, Collective::Bcast, point)],
+            graphs: Vec::new(),
+        };
+        let mut machine = Machine::new(Fingerprint::default());
+        for one in [point(8, 1.0), point(64, 2.0), point(8, 3.0)] {
+            of(one).keep(&mut machine, None);
+        }
+        let kept = &machine.flat[&CallForm::Blocking][&Collective::Bcast];
+        assert_eq!(kept.points(), [point(8, 3.0), point(64, 2.0)]);
+    }
+}

@@ -1,0 +1,75 @@
+//! Graphs among ranks of one node under cooperative progress, predicted by
+//! [simulation](crate::simulation).
+
+use crate::simulation::{Constants, linked, run};
+use collectives::{Choice, Collective};
+use serde::{Deserialize, Serialize};
+
+/// Largest number of ranks that is simulated. Beyond it the formulas of pLogP predict.
+const MOST_RANKS: u32 = 32;
+/// Most segments of a message that is simulated.
+const MOST_SEGMENTS: u64 = 1024;
+
+/// Constants of the simulation for one number of ranks.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Sharing {
+    /// The number of ranks among which the constants were fitted.
+    pub ranks: u32,
+    /// Number of cores of the machine that ranks may use.
+    pub cores: u32,
+    /// The constants.
+    pub constants: Constants,
+    /// Relative error of the fit: three quarters of the fitted times are nearer.
+    pub error: f64,
+}
+
+impl Sharing {
+    /// Constants for a number of ranks: those of the nearest number, by ratio.
+    pub fn nearest(all: &[Sharing], ranks: u32) -> Option<&Sharing> {
+        let apart = |one: &&Sharing| {
+            let (low, high) = (one.ranks.min(ranks).max(1), one.ranks.max(ranks).max(1));
+            u64::from(high) * 1_000_000 / u64::from(low)
+        };
+        all.iter().min_by_key(apart)
+    }
+
+    /// Time of a plan, in microseconds; `None` if the plan is none for this call, or too large to
+    /// be simulated.
+    pub fn predict(
+        &self,
+        operation: Collective,
+        choice: &Choice,
+        ranks: u32,
+        bytes: u64,
+    ) -> Option<f64> {
+        let segments = choice.segment_bytes.map_or(1, |segment| bytes.div_ceil(segment.get()));
+        if ranks > MOST_RANKS || segments > MOST_SEGMENTS {
+            return None;
+        }
+        let program = linked::program(&linked::call(operation, ranks, bytes), choice).ok()?;
+        let cores = self.cores.min(ranks) as usize;
+        Some(run(&program, cores, &self.constants).microseconds)
+    }
+
+    /// The first constant that cannot be.
+    pub(crate) fn check(&self) -> Result<(), (&'static str, f64)> {
+        let Constants { start, operation, crossing, switch, combine, copy, fetch } =
+            &self.constants;
+        let single = [
+            ("start", *start),
+            ("operation", *operation),
+            ("crossing", *crossing),
+            ("switch", *switch),
+            ("combine", *combine),
+            ("error", self.error),
+        ];
+        let curves = [("copy", copy), ("fetch", fetch)];
+        let points =
+            curves.into_iter().flat_map(|(name, curve)| curve.0.map(|value| (name, value)));
+        match single.into_iter().chain(points).find(|(_, value)| !(0.0..1e9).contains(value)) {
+            Some(wrong) => Err(wrong),
+            None => Ok(()),
+        }
+    }
+}

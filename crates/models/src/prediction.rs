@@ -1,0 +1,172 @@
+//! Predictions for the calls of a machine: every plan on every engine that can run it.
+
+use crate::costs::{CostModel, Costs, Sharing};
+use crate::machine::PairClass;
+use crate::machine_file::{Engine, Machine};
+use crate::query::{CallForm, Query};
+use collectives::{Algorithm, Choice, Collective, GraphSpec, Levels, build};
+use std::collections::BTreeMap;
+use std::num::NonZeroU32;
+
+/// The models of a machine.
+///
+/// ```
+/// use collectives::{Algorithm, Collective};
+/// use models::decision::{CallForm, Query};
+/// use models::machine::{Fingerprint, PairClass};
+/// use models::machine_file::{Engine, Machine};
+/// use models::parameters::Parameters;
+/// use models::prediction::Models;
+///
+/// // A gigabit Ethernet, about: 50 µs, and 8 ns a byte.
+/// let network = Parameters::linear(50.0, (3.0, 0.001), (4.0, 0.001), (10.0, 0.008))?;
+/// let mut machine = Machine::new(Fingerprint::default());
+/// machine.engine_mut(Engine::Agent).classes.insert(PairClass::OtherNode, network);
+/// let models = Models::of(&machine);
+/// let query = Query {
+///     operation: Collective::Bcast,
+///     form: CallForm::Nonblocking,
+///     ranks: 16,
+///     ranks_per_node: 1,
+///     bytes: 1,
+/// };
+/// assert_eq!(models.candidates(&query)[0].plan.algorithm, Algorithm::Dary);
+/// let long = Query { bytes: 16 << 20, ..query };
+/// assert_eq!(models.candidates(&long)[0].plan.algorithm, Algorithm::TwoTree);
+/// # Ok::<(), models::parameters::ParametersError>(())
+/// ```
+#[derive(Clone, Debug, PartialEq)]
+pub struct Models {
+    levels: BTreeMap<(Engine, CallForm), LevelCosts>,
+}
+
+/// Costs under one engine, inside nodes and between nodes.
+#[derive(Clone, Debug, PartialEq)]
+struct LevelCosts {
+    inside: Option<Costs>,
+    between: Option<Costs>,
+}
+
+/// A plan with its predicted time.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Prediction {
+    /// The plan.
+    pub plan: Choice,
+    /// The engine between nodes; `None` on one node.
+    pub engine: Option<Engine>,
+    /// The predicted time in microseconds.
+    pub microseconds: f64,
+}
+
+/// Plans of a message in more segments are left out: graphs become longer than they are worth.
+const MOST_SEGMENTS: u64 = 1024;
+
+impl Models {
+    /// The models of a measured machine.
+    pub fn of(machine: &Machine) -> Self {
+        let mut levels = BTreeMap::new();
+        for engine in Engine::ALL.iter().copied() {
+            for form in CallForm::ALL.iter().copied() {
+                let farthest = machine.farthest_inside(engine).unwrap_or(PairClass::OtherSocket);
+                let inside = machine.costs(engine, form, farthest);
+                let between = machine.costs(engine, form, PairClass::OtherNode);
+                if inside.is_some() || between.is_some() {
+                    levels.insert((engine, form), LevelCosts { inside, between });
+                }
+            }
+        }
+        Models { levels }
+    }
+
+    /// The engines that can run a call, as far as they were measured.
+    fn engines(&self, query: &Query) -> impl Iterator<Item = (Engine, &LevelCosts)> {
+        let is_measured = |engine: Engine| {
+            self.levels.get(&(engine, query.form)).is_some_and(|level| level.between.is_some())
+        };
+        let engines: &[Engine] = match (query.nodes(), query.form) {
+            (1, _) => &[Engine::Peers],
+            // Nonblocking calls cannot run inside the ranks.
+            (_, CallForm::Blocking) if is_measured(Engine::Direct) => {
+                &[Engine::Direct, Engine::Kernel]
+            }
+            _ => &[Engine::Agent, Engine::Kernel],
+        };
+        let form = query.form;
+        engines.iter().filter_map(move |engine| Some((*engine, self.levels.get(&(*engine, form))?)))
+    }
+
+    /// All plans, fastest first, each with the segment size and degree that suit it. Empty if no
+    /// costs are known.
+    pub fn candidates(&self, query: &Query) -> Vec<Prediction> {
+        let mut all = Vec::new();
+        let available =
+            |operation, algorithm, levels| is_available(query, operation, algorithm, levels);
+        for (engine, level) in self.engines(query) {
+            let Some(model) = level.model(query, &available) else { continue };
+            let engine = Some(engine).filter(|_| query.nodes() > 1);
+            all.extend(model.candidates(query).into_iter().map(|candidate| Prediction {
+                plan: candidate.plan,
+                engine,
+                microseconds: candidate.microseconds,
+            }));
+        }
+        let too_many = |plan: &Choice| {
+            plan.segment_bytes.is_some_and(|segment| query.bytes / segment > MOST_SEGMENTS)
+        };
+        all.retain(|one| one.microseconds.is_finite() && !too_many(&one.plan));
+        all.sort_by(|left, right| left.microseconds.total_cmp(&right.microseconds));
+        all
+    }
+
+    /// Returns the time of a plan on an engine, in microseconds; `None` if the plan does not apply,
+    /// or no costs are known. On one node there is no choice of engines.
+    pub fn price(&self, engine: Option<Engine>, plan: &Choice, query: &Query) -> Option<f64> {
+        let known = |one: &(Engine, &LevelCosts)| engine.is_none_or(|engine| engine == one.0);
+        let (_, level) = self.engines(query).find(known)?;
+        level.model(query, &|_, _, _| true)?.price(plan, query)
+    }
+
+    /// Relative error of the models for calls like this one, where it is known: three quarters of
+    /// the times that they were fitted to are nearer.
+    pub fn error(&self, query: &Query) -> Option<f64> {
+        let (_, level) = self.engines(query).next()?;
+        let inside = level.inside.as_ref().filter(|_| query.nodes() == 1)?;
+        Sharing::nearest(&inside.sharing, query.ranks).map(|sharing| sharing.error)
+    }
+}
+
+impl LevelCosts {
+    fn model<'a>(
+        &'a self,
+        query: &Query,
+        available: &'a dyn Fn(Collective, Algorithm, Levels) -> bool,
+    ) -> Option<CostModel<'a>> {
+        let between = self.between.as_ref();
+        if query.nodes() == 1 {
+            return Some(CostModel { inside: self.inside.as_ref()?, between, available });
+        }
+        // Where nothing was measured inside nodes, messages there count as messages between nodes.
+        let between = between?;
+        let inside = self.inside.as_ref().unwrap_or(between);
+        Some(CostModel { inside, between: Some(between), available })
+    }
+}
+
+/// Returns `true` if there is an implementation of an algorithm for a call.
+fn is_available(
+    query: &Query,
+    collective: Collective,
+    algorithm: Algorithm,
+    levels: Levels,
+) -> bool {
+    let Query { ranks, ranks_per_node, bytes, .. } = *query;
+    if algorithm == Algorithm::Join {
+        return query.nodes() == 1 && levels == Levels::One;
+    }
+    let ranks_per_node = NonZeroU32::new(ranks_per_node).unwrap_or(NonZeroU32::MIN);
+    let spec = GraphSpec {
+        ranks_per_node,
+        ..crate::simulation::linked::call(collective, ranks.max(1), bytes)
+    };
+    build(&spec, &Choice { levels, ..Choice::of(algorithm) }).is_ok()
+}
