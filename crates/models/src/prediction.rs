@@ -78,6 +78,21 @@ impl Models {
         Models { levels }
     }
 
+    /// Returns `true` if messages between nodes under this engine were measured.
+    pub fn has(&self, engine: Engine) -> bool {
+        let is_measured = |(of, level): (&(Engine, CallForm), &LevelCosts)| {
+            of.0 == engine && level.between.is_some()
+        };
+        self.levels.iter().any(is_measured)
+    }
+
+    /// The models of these engines alone.
+    #[must_use]
+    pub fn only(mut self, is_wanted: impl Fn(Engine) -> bool) -> Self {
+        self.levels.retain(|(engine, _), _| is_wanted(*engine));
+        self
+    }
+
     /// The engines that can run a call, as far as they were measured.
     fn engines(&self, query: &Query) -> impl Iterator<Item = (Engine, &LevelCosts)> {
         let is_measured = |engine: Engine| {

@@ -1,6 +1,7 @@
 //! `tradewind measure`: experiments on what communication on this machine costs.
 
-mod nodes;
+pub(crate) mod made_nodes;
+pub(crate) mod nodes;
 mod placement;
 pub(crate) mod queues;
 pub(crate) mod suite;

@@ -1,25 +1,32 @@
 //! `tradewind tune`: the decision table of this machine.
 
-use super::measure::suite;
+use super::measure::made_nodes::MadeNodes;
+use super::measure::{nodes, suite};
 use crate::failure::Failure;
 use crate::format::Format;
 use engine::node::RANK_LIMIT;
-use measure::experiments::decisions::{EFFORT, MEASURE_ALL, MODELS_ONLY, RANKS, UNTIL};
+use launch::detect::{Launch, detect};
+use launch::environment::Environment;
+use measure::experiments::decisions::{self, EFFORT, MEASURE_ALL, MODELS_ONLY, RANKS, UNTIL};
 use measure::harness::Setting;
 use measure::results::Directory;
 use models::decision::{DecisionTable, Evidence};
 use models::machine_file::Machine;
 use std::collections::BTreeMap;
+use std::ffi::OsString;
+use std::num::NonZeroU32;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
+use tradewind::Job;
 
 /// Finds out which algorithm is best when on this machine, and keeps it where programs look for it.
 ///
 /// Measures the parameters of the models, builds the table from what they predict, and spends the
 /// rest of its time on timing the candidates whose predictions lie within the models' error of the
 /// best, most used sizes first. Every job on this machine goes by the table from then on; programs
-/// need not be built anew.
+/// need not be built anew. In a job that a launcher has started on several nodes (mpiexec -hosts A,B
+/// tradewind tune), or with --nodes, it does so for collectives between the nodes.
 #[derive(Debug, clap::Args)]
 #[command(after_help = AFTER)]
 pub(crate) struct Arguments {
@@ -58,6 +65,17 @@ pub(crate) struct Arguments {
     /// Keeps what was measured in this directory, and uses the parameters that are there.
     #[arg(long, value_name = "DIR")]
     measurements: Option<PathBuf>,
+
+    /// Tunes collectives between so many nodes instead, which are network namespaces made for it,
+    /// with ranks that mpiexec.hydra starts. Needs root.
+    #[arg(long, value_name = "N", value_parser = super::values::number("nodes", 2..=16_u32))]
+    #[arg(conflicts_with_all = ["ranks", "check"])]
+    nodes: Option<u32>,
+
+    /// Puts so many ranks on each node.
+    #[arg(long, value_name = "R", default_value = "1", requires = "nodes")]
+    #[arg(value_parser = super::values::number("ranks", NonZeroU32::MIN..=NonZeroU32::MAX))]
+    ranks_per_node: NonZeroU32,
 }
 
 const AFTER: &str = "\
@@ -70,6 +88,12 @@ pub(crate) fn execute(arguments: &Arguments, format: Format) -> Result<ExitCode,
     let folder = folder_of(&out)?;
     tempfile::tempfile_in(folder).map_err(|source| Failure::Write { path: out.clone(), source })?;
     let temporary = tempfile::tempdir()?;
+    if let Some(nodes) = arguments.nodes {
+        return on_made_nodes(arguments, nodes, &out, temporary.path(), format);
+    }
+    if let Ok(Launch::ManyNodes { .. }) = detect(&Environment) {
+        return in_job(arguments, &out, temporary.path(), format);
+    }
     let path = arguments.measurements.clone().unwrap_or_else(|| temporary.path().to_owned());
     warn_of_crowds(&arguments.ranks);
     let setting = setting(arguments);
@@ -89,21 +113,99 @@ pub(crate) fn execute(arguments: &Arguments, format: Format) -> Result<ExitCode,
         status = suite::these(&names, &setting, &place(true), format)?;
     }
     // What was measured before an interruption counts.
-    let directory = Directory::create(&path)?;
-    match suite::decisions(&directory)? {
-        Some(table) if !table.rows().is_empty() => {
-            table.write(&out)?;
-            let machine = directory.machine();
-            if machine.exists() {
-                Machine::read(&machine)?.write(&out.with_file_name("machine.json"))?;
-            }
-            eprintln!("tradewind: {} written to {}", summary(&table), out.display());
-        }
+    keep(&Directory::create(&path)?, &out)?;
+    Ok(status)
+}
+
+/// Makes nodes, and tunes in a job on them: once for the engines in user space, once for the kernel.
+fn on_made_nodes(
+    arguments: &Arguments,
+    nodes: u32,
+    out: &Path,
+    temporary: &Path,
+    format: Format,
+) -> Result<ExitCode, Failure> {
+    let made = MadeNodes::new(nodes, arguments.ranks_per_node)?;
+    let path = arguments.measurements.as_deref().unwrap_or(temporary);
+    let mut line: Vec<OsString> = vec!["tune".into(), "--out".into()];
+    line.push(std::path::absolute(out)?.into());
+    line.extend(["--measurements".into(), std::path::absolute(path)?.into()]);
+    line.extend(arguments.quick.then(|| "--quick".into()));
+    line.extend(arguments.models_only.then(|| "--models-only".into()));
+    line.extend(arguments.measure_all.then(|| "--measure-all".into()));
+    let engines = made.engines();
+    if !arguments.measure_all {
+        let share = arguments.time.as_secs_f64() / engines.len().max(1) as f64;
+        line.extend(["--time".into(), share.to_string().into()]);
+    }
+    for engine in engines {
+        made.run(engine, &line, format)?;
+    }
+    Ok(ExitCode::SUCCESS)
+}
+
+/// Tunes collectives between the nodes of the job that this process is a rank of.
+fn in_job(
+    arguments: &Arguments,
+    out: &Path,
+    temporary: &Path,
+    format: Format,
+) -> Result<ExitCode, Failure> {
+    let path = arguments.measurements.clone().unwrap_or_else(|| temporary.to_owned());
+    let temporary = arguments.measurements.is_none();
+    let place = |again| suite::ResultsLocation { out: path.clone(), again, temporary };
+    // Before the parameters are measured, which takes part of the time.
+    let setting = setting(arguments);
+    let plain = Setting { options: BTreeMap::new(), ..setting.clone() };
+    let job = Job::init()?;
+    let world = job.world();
+    suite::in_job(world, &plain, &place(false), || nodes::parameters(world, &plain))?;
+    let first = world.split_by_node()?.size();
+    let mut ranks_per_node = [first];
+    world.bcast(&mut ranks_per_node, 0)?;
+    let shape = (world.size(), NonZeroU32::new(ranks_per_node[0]).unwrap_or(NonZeroU32::MIN));
+    let engine = nodes::internode();
+    let build = || Ok(decisions::nodes::experiment(&setting, shape, engine.as_deref()));
+    let found = suite::in_job(world, &setting, &place(true), build)?;
+    if world.rank() == 0 {
+        suite::show(found, &place(true), format)?;
+        keep(&Directory::create(&path)?, out)?;
+    }
+    job.finish()?;
+    Ok(ExitCode::SUCCESS)
+}
+
+/// Adds a directory's table and parameters to those that are kept.
+fn keep(directory: &Directory, out: &Path) -> Result<(), Failure> {
+    let table = match suite::decisions(directory)? {
+        Some(table) if !table.rows().is_empty() => table,
         _ => {
-            eprintln!("tradewind: nothing was measured, so that {} is left as it is", out.display())
+            let path = out.display();
+            eprintln!("tradewind: nothing was measured, so that {path} is left as it is");
+            return Ok(());
+        }
+    };
+    let here = table.fingerprint().clone();
+    let written = summary(&table);
+    // What is of another machine or cannot be read any more is replaced.
+    match DecisionTable::read_for(out, &here) {
+        Ok(old) => old.replaced_by(&table).write(out)?,
+        Err(_) => table.write(out)?,
+    }
+    let machine = directory.machine();
+    if machine.exists() {
+        let kept = out.with_file_name("machine.json");
+        let newer = Machine::read(&machine)?;
+        match Machine::read_for(&kept, &here) {
+            Ok(mut old) => {
+                old.absorb(newer);
+                old.write(&kept)?;
+            }
+            Err(_) => newer.write(&kept)?,
         }
     }
-    Ok(status)
+    eprintln!("tradewind: {written} written to {}", out.display());
+    Ok(())
 }
 
 fn ranks_option(arguments: &Arguments) -> BTreeMap<String, String> {

@@ -16,10 +16,12 @@
 //! again and again; a `join` is called as programs call it. What every rank got is compared with
 //! what it must get before anything is timed.
 
+mod batches;
 mod data;
 mod graphs;
 mod rounds;
 mod runner;
 
+pub use batches::compare_in_batches;
 pub use graphs::{CollectiveCall, PlanError};
 pub use rounds::{Comparison, TimeBudget, Timed, compare, settle};

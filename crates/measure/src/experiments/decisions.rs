@@ -10,12 +10,13 @@
 
 mod candidates;
 mod grid;
+pub mod nodes;
 mod regret;
 mod rows;
 
 pub use grid::{EFFORT, FILE, MEASURE_ALL, MODELS_ONLY, RANKS, UNTIL};
 pub use regret::experiment as regret;
-pub use rows::table;
+pub use rows::{NODES, between_nodes, table};
 
 use crate::experiments::algorithms::{CollectiveCall, TimeBudget, settle};
 use crate::harness::{Error, Experiment, Finding, JobShape, Setting, StepContext};

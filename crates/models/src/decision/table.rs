@@ -222,6 +222,15 @@ impl DecisionTable {
         &self.rows
     }
 
+    /// The same with the rows of a newer table of the same machine, which replace those of the same
+    /// shapes.
+    #[must_use]
+    pub fn replaced_by(mut self, newer: &DecisionTable) -> Self {
+        self.rows.retain(|row| newer.rows.iter().all(|other| other.shape() != row.shape()));
+        self.rows.extend(newer.rows.iter().cloned());
+        self
+    }
+
     /// Reads a table's file, whichever machine it was made for.
     ///
     /// # Errors

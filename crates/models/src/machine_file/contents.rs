@@ -185,6 +185,29 @@ impl Machine {
         file::write(path, &FileKind::MACHINE, self)
     }
 
+    /// Takes over what a newer measurement of the same machine has.
+    pub fn absorb(&mut self, newer: Machine) {
+        let Machine {
+            other_nodes, clock_nanoseconds, noise, engines, combine, flat, sharing, ..
+        } = newer;
+        if !other_nodes.is_empty() {
+            self.other_nodes = other_nodes;
+        }
+        if clock_nanoseconds > 0.0 {
+            (self.clock_nanoseconds, self.noise) = (clock_nanoseconds, noise);
+        }
+        if combine > 0.0 {
+            self.combine = combine;
+        }
+        self.engines.extend(engines);
+        if !flat.is_empty() {
+            self.flat = flat;
+        }
+        if !sharing.is_empty() {
+            self.sharing = sharing;
+        }
+    }
+
     /// Costs of messages under an engine, begun if there are none.
     pub fn engine_mut(&mut self, engine: Engine) -> &mut EngineCosts {
         self.engines.entry(engine).or_default()

@@ -1,19 +1,18 @@
 //! `tradewind measure plogp`: the parameters of messages on one node, and between nodes.
 
 use super::super::values::number;
+use super::made_nodes::MadeNodes;
 use super::suite;
 use crate::failure::Failure;
 use crate::format::Format;
 use launch::detect::{Launch, detect};
-use launch::environment::{COMMAND, Environment, INTERNODE, Lookup};
+use launch::environment::{Environment, INTERNODE, Lookup};
 use measure::experiments::plogp::nodes::experiment;
-use measure::harness::Setting;
-use std::fs::Permissions;
+use measure::harness::{Experiment, Setting};
+use std::ffi::OsString;
 use std::num::NonZeroU32;
-use std::os::unix::fs::PermissionsExt;
-use std::path::Path;
-use std::process::{ExitCode, Stdio};
-use virtual_nodes::VirtualNodes;
+use std::process::ExitCode;
+use tradewind::{Communicator, Job};
 
 /// The parameters of pLogP for every class of pairs, into machine.json; about a minute.
 ///
@@ -38,18 +37,6 @@ pub(crate) struct Arguments {
     ranks_per_node: NonZeroU32,
 }
 
-/// What hydra executes to start something on a node: it passes options, the node's name, and a
-/// command line for a shell there.
-const LAUNCHER: &str = r#"#!/bin/sh
-while [ "${1#-}" != "$1" ]; do shift; done
-name=$1; shift
-eval "namespace=\$NAMESPACE_$name"
-exec nsenter --net="$namespace" -- sh -c "$*"
-"#;
-
-/// The largest IP packet between the nodes, in bytes.
-const MTU: u32 = 1500;
-
 pub(crate) fn execute(arguments: &Arguments, format: Format) -> Result<ExitCode, Failure> {
     if let Some(nodes) = arguments.nodes {
         return on_made_nodes(arguments, nodes, format);
@@ -65,69 +52,44 @@ pub(crate) fn execute(arguments: &Arguments, format: Format) -> Result<ExitCode,
 fn in_job(arguments: &Arguments, format: Format) -> Result<ExitCode, Failure> {
     let quick = arguments.suite.quick;
     let setting = Setting { quick, ..Setting::default() };
-    suite::in_job(&setting, &arguments.suite.place, format, |world| {
-        if world.nodes() < 2 {
-            return Err(Failure::OneNode);
-        }
-        let engine = Environment.get(INTERNODE).and_then(|engine| engine.into_string().ok());
-        Ok(experiment(&setting, (world.size(), world.nodes()), engine.as_deref()))
-    })
+    let job = Job::init()?;
+    let world = job.world();
+    let build = || parameters(world, &setting);
+    let found = suite::in_job(world, &setting, &arguments.suite.place, build)?;
+    if world.rank() == 0 {
+        suite::show(found, &arguments.suite.place, format)?;
+    }
+    job.finish()?;
+    Ok(ExitCode::SUCCESS)
+}
+
+/// The parameters of messages between the nodes of this job.
+pub(in crate::commands) fn parameters(
+    world: &Communicator,
+    setting: &Setting,
+) -> Result<Experiment, Failure> {
+    if world.nodes() < 2 {
+        return Err(Failure::OneNode);
+    }
+    Ok(experiment(setting, (world.size(), world.nodes()), internode().as_deref()))
+}
+
+/// The engine between nodes that this process was started for, if one was named.
+pub(in crate::commands) fn internode() -> Option<String> {
+    Environment.get(INTERNODE).and_then(|engine| engine.into_string().ok())
 }
 
 /// Makes nodes, and starts ranks there: once for the engines in user space, once for the kernel.
 fn on_made_nodes(arguments: &Arguments, nodes: u32, format: Format) -> Result<ExitCode, Failure> {
-    let made = VirtualNodes::new(nodes as usize, MTU)?;
-    let directory = tempfile::tempdir()?;
-    let launcher = directory.path().join("launch");
-    let write = |path: &Path| {
-        std::fs::write(path, LAUNCHER)?;
-        std::fs::set_permissions(path, Permissions::from_mode(0o700))
-    };
-    write(&launcher).map_err(|source| Failure::Write { path: launcher.clone(), source })?;
-    let Some(first) = made.nodes().first() else { return Ok(ExitCode::SUCCESS) };
-    let kernel = first.run(|| kernel::probe(first.interface()));
-    let engines: &[&str] = if kernel.is_ok() { &["direct", "kernel"] } else { &["direct"] };
-    for engine in engines {
-        let status = ranks(arguments, &made, &launcher, engine, format)?;
-        if status != 0 {
-            return Err(Failure::RanksOnNodes(status));
-        }
-    }
-    if let Err(why) = kernel {
-        eprintln!("tradewind: the kernel engine was not measured: {why}");
+    let made = MadeNodes::new(nodes, arguments.ranks_per_node)?;
+    let suite::Arguments { place, quick, .. } = &arguments.suite;
+    let out = std::path::absolute(&place.out)?;
+    let mut line: Vec<OsString> =
+        vec!["measure".into(), "plogp".into(), "--out".into(), out.into()];
+    line.extend(quick.then(|| "--quick".into()));
+    line.extend(place.again.then(|| "--again".into()));
+    for engine in made.engines() {
+        made.run(engine, &line, format)?;
     }
     Ok(ExitCode::SUCCESS)
-}
-
-/// Starts this command as the ranks on the nodes; the exit status.
-fn ranks(
-    arguments: &Arguments,
-    made: &VirtualNodes,
-    launcher: &Path,
-    engine: &str,
-    format: Format,
-) -> Result<i32, Failure> {
-    let per_node = arguments.ranks_per_node.get();
-    let Some(first) = made.nodes().first() else { return Ok(0) };
-    let program = std::env::current_exe()?;
-    let mut command = first.command("mpiexec.hydra");
-    command.args(["-localhost", &first.address().to_string()]);
-    command.args(["-launcher", "ssh", "-launcher-exec"]).arg(launcher);
-    let hosts: Vec<String> =
-        made.nodes().iter().map(|node| format!("h{}:{per_node}", node.number())).collect();
-    let ranks = per_node * made.nodes().len() as u32;
-    command.args(["-hosts", &hosts.join(","), "-n", &ranks.to_string()]);
-    command.arg(&program);
-    if format == Format::Json {
-        command.args(["--format", "json"]);
-    }
-    let suite::Arguments { place, quick, .. } = &arguments.suite;
-    command.args(["measure", "plogp", "--out"]).arg(std::path::absolute(&place.out)?);
-    command.args(quick.then_some("--quick")).args(place.again.then_some("--again"));
-    for node in made.nodes() {
-        command.env(format!("NAMESPACE_h{}", node.number()), node.namespace());
-    }
-    command.env(INTERNODE, engine).env(COMMAND, &program);
-    let status = command.stdin(Stdio::null()).status().map_err(Failure::Hydra)?;
-    Ok(status.code().unwrap_or(1))
 }

@@ -12,9 +12,10 @@ mod text;
 use crate::failure::Failure;
 use crate::format::Format;
 use crate::goal_file;
-pub(super) use in_job::in_job;
+pub(in crate::commands) use in_job::in_job;
 use job::{JobEnd, lock};
 use kept::SavedPart;
+use measure::experiments::decisions::{NODES, between_nodes, table};
 use measure::experiments::{EXPERIMENTS, find};
 use measure::harness::{Experiment, Setting};
 use measure::page::{Input, Results};
@@ -59,7 +60,7 @@ pub(crate) struct ResultsLocation {
 }
 
 /// Measured parts, and the exit status.
-pub(super) struct Measured {
+pub(in crate::commands) struct Measured {
     /// Parts that are as complete as they could be made.
     pub(super) parts: Vec<Part>,
     pub(super) status: ExitCode,
@@ -114,7 +115,7 @@ pub(crate) fn all(arguments: &Arguments, format: Format) -> Result<ExitCode, Fai
     show(measure_all(experiments, &setting, &arguments.place)?, &arguments.place, format)
 }
 
-pub(super) fn show(
+pub(in crate::commands) fn show(
     measured: Measured,
     place: &ResultsLocation,
     format: Format,
@@ -213,7 +214,7 @@ fn measure(
 /// A part of the directory is new. What is made of several parts is made here, of those that can be
 /// read: a damaged part does not prevent the measurement of another, and the page names it.
 fn part_written(directory: &Directory, name: &str) -> Result<(), Failure> {
-    if name == "decisions"
+    if name.starts_with("decisions")
         && let Ok(Some(table)) = decisions(directory)
     {
         table.write(&directory.path().join(measure::experiments::decisions::FILE))?;
@@ -227,11 +228,20 @@ fn part_written(directory: &Directory, name: &str) -> Result<(), Failure> {
 }
 
 /// The decision table that a directory's machine file and measurements make, if any of them are
-/// there.
+/// there: rows of one node, and rows between nodes.
 pub(crate) fn decisions(directory: &Directory) -> Result<Option<DecisionTable>, Failure> {
-    let Some(part) = directory.read("decisions")? else { return Ok(None) };
     let here = models::machine::Topology::here().fingerprint().clone();
     let path = directory.machine();
     let machine = if path.exists() { Machine::read_for(&path, &here)? } else { Machine::new(here) };
-    measure::experiments::decisions::table(&part, &machine).map(Some).map_err(Failure::Decisions)
+    let of_node = directory.read("decisions")?;
+    let of_node = of_node.map(|part| table(&part, &machine)).transpose();
+    let mut parts = Vec::new();
+    for (name, engine) in NODES {
+        parts.extend(directory.read(name)?.map(|part| (part, engine)));
+    }
+    let between = (!parts.is_empty()).then(|| between_nodes(&parts, &machine)).transpose();
+    Ok(match (of_node.map_err(Failure::Decisions)?, between.map_err(Failure::Decisions)?) {
+        (Some(of_node), Some(between)) => Some(of_node.replaced_by(&between)),
+        (one, other) => one.or(other),
+    })
 }

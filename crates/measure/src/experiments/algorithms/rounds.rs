@@ -132,7 +132,7 @@ pub fn settle(
 }
 
 /// Runs a plan for the first time, which is not counted, and looks at what came of it.
-fn verify(
+pub(super) fn verify(
     world: &Communicator,
     shape: &CollectiveCall,
     runner: &Runner,

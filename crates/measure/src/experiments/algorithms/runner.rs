@@ -3,8 +3,9 @@
 use super::data::Data;
 use super::graphs::CollectiveCall;
 use crate::harness::Error;
-use collectives::{Algorithm, Choice, Collective};
+use collectives::{Algorithm, Choice, Collective, Levels};
 use models::decision::CallForm;
+use std::num::NonZeroU32;
 use tradewind::{Algorithms, Buffers, Communicator, Element, Op, Schedule};
 
 /// A plan, linked.
@@ -102,6 +103,25 @@ impl Runner {
             ExecutionMode::Linked(world.compile(&shape.graph(plan, rank)?)?)
         };
         Ok(Runner { shape: *shape, rank, way })
+    }
+
+    /// Calls of a communicator with this plan. Plans in two levels take so many consecutive ranks
+    /// for a node.
+    pub(super) fn calling(
+        world: &Communicator,
+        shape: &CollectiveCall,
+        plan: &Choice,
+        ranks_per_node: Option<NonZeroU32>,
+    ) -> Self {
+        // A plan of the operation has one of its algorithms.
+        let forced = Algorithms::default().with(shape.operation, plan.algorithm);
+        let forced = Algorithms {
+            tuning: plan.tuning(),
+            ranks_per_node: ranks_per_node.filter(|_| plan.levels == Levels::Two),
+            ..forced.unwrap_or_default()
+        };
+        let way = ExecutionMode::Call(world.with_algorithms(forced));
+        Runner { shape: *shape, rank: world.rank(), way }
     }
 
     /// Runs it once, from call to result.

@@ -4,6 +4,7 @@ use super::grid::{EFFORT, MEASURE_ALL, MODELS_ONLY, UNTIL, segments};
 use crate::experiments::algorithms::CollectiveCall;
 use crate::harness::{Error, Setting, StepContext, agreement};
 use collectives::Choice;
+use models::decision::Query;
 use models::machine_file::Machine;
 use models::prediction::Models;
 use std::collections::BTreeMap;
@@ -51,15 +52,35 @@ pub(super) struct Candidates {
     pub(super) measured: Vec<Choice>,
 }
 
-/// Candidates of a call, the same on all ranks: rank 0 predicts, because simulations take time.
+/// Candidates of a call on one node, the same on all ranks: rank 0 predicts, because simulations
+/// take time.
 pub(super) fn of(
     here: &StepContext<'_>,
     collective: &CollectiveCall,
     extent: Extent,
 ) -> Result<Candidates, Error> {
+    let every = || collective.plans(&segments());
+    on_all_ranks(here, &collective.query(), every, extent)
+}
+
+/// Candidates of a call between nodes, the same on all ranks.
+pub(super) fn of_query(
+    here: &StepContext<'_>,
+    query: &Query,
+    extent: Extent,
+) -> Result<Candidates, Error> {
+    on_all_ranks(here, query, Vec::new, extent)
+}
+
+fn on_all_ranks(
+    here: &StepContext<'_>,
+    query: &Query,
+    every: impl FnOnce() -> Vec<Choice>,
+    extent: Extent,
+) -> Result<Candidates, Error> {
     let own = (here.world.rank() == 0).then(|| {
         let models = here.directory.and_then(models_of);
-        let found = select(models.as_deref(), collective, extent);
+        let found = select(models.as_deref(), query, every, extent);
         (found.predicted, found.measured)
     });
     let (predicted, measured) = agreement::of_first(here.world, own.as_ref())?;
@@ -79,16 +100,25 @@ pub(super) fn models_of(directory: &Path) -> Option<Arc<Models>> {
     Some(models)
 }
 
-fn select(models: Option<&Models>, collective: &CollectiveCall, extent: Extent) -> Candidates {
-    let query = collective.query();
-    let all = models.map(|models| models.candidates(&query)).unwrap_or_default();
-    let predicted: Vec<(Choice, f64)> =
-        all.into_iter().map(|one| (one.plan, one.microseconds)).collect();
+fn select(
+    models: Option<&Models>,
+    query: &Query,
+    every: impl FnOnce() -> Vec<Choice>,
+    extent: Extent,
+) -> Candidates {
+    let all = models.map(|models| models.candidates(query)).unwrap_or_default();
+    let mut predicted: Vec<(Choice, f64)> = Vec::new();
+    for one in all {
+        // The same plan on a slower engine is no other candidate of a job.
+        if !predicted.iter().any(|(plan, _)| *plan == one.plan) {
+            predicted.push((one.plan, one.microseconds));
+        }
+    }
     let measured = match (extent, predicted.first()) {
         (Extent::ModelsOnly, _) => Vec::new(),
         (Extent::Close { until: Some(until) }, _) if now() >= until => Vec::new(),
         (Extent::All, _) | (_, None) => {
-            let mut plans = collective.plans(&segments());
+            let mut plans = every();
             for (plan, _) in &predicted {
                 if !plans.contains(plan) {
                     plans.push(*plan);
@@ -97,7 +127,7 @@ fn select(models: Option<&Models>, collective: &CollectiveCall, extent: Extent) 
             plans
         }
         (Extent::Close { .. }, Some((_, least))) => {
-            let error = models.and_then(|models| models.error(&query)).unwrap_or(UNKNOWN_ERROR);
+            let error = models.and_then(|models| models.error(query)).unwrap_or(UNKNOWN_ERROR);
             let error = error.clamp(ERRORS[0], ERRORS[1]);
             let most = least * (1.0 + error) / (1.0 - error);
             let close = predicted.iter().take_while(|(_, time)| *time <= most);
@@ -139,7 +169,7 @@ mod tests {
         let mut of = |microseconds, extent| {
             let costs = [(Collective::Bcast, flat(microseconds))].into();
             machine.flat.insert(form, costs);
-            select(Some(&Models::of(&machine)), &call, extent)
+            select(Some(&Models::of(&machine)), &call.query(), || call.plans(&segments()), extent)
         };
         let close = Extent::Close { until: None };
         let sure = of(0.1, close);
@@ -150,6 +180,9 @@ mod tests {
         assert!(of(1.4, over).measured.is_empty());
         assert!(of(1.4, Extent::ModelsOnly).measured.is_empty());
         assert!(of(0.1, Extent::All).measured.len() > MOST);
-        assert!(select(None, &call, close).measured.len() > 1, "there are no models");
+        assert!(
+            select(None, &call.query(), || call.plans(&segments()), close).measured.len() > 1,
+            "there are no models"
+        );
     }
 }

@@ -188,10 +188,22 @@ pub(super) fn figure(operation: Collective, form: CallForm, ranks: u32) -> Strin
     format!("{}-{ranks}-{form}", operation.name().replace('_', "-"))
 }
 
-/// The operation, form and number of ranks of a figure, by its name.
-pub(super) fn shape_of(name: &str) -> Option<(Collective, CallForm, u32)> {
+/// The figure of a collective between nodes, with its number of ranks on each.
+pub(super) fn figure_of(
+    (operation, form, ranks, ranks_per_node): (Collective, CallForm, u32, u32),
+) -> String {
+    format!("{}-{ranks}x{ranks_per_node}-{form}", operation.name().replace('_', "-"))
+}
+
+/// The operation, form, number of ranks and number on each node of a figure, by its name.
+pub(super) fn shape_of(name: &str) -> Option<(Collective, CallForm, u32, u32)> {
     let mut words = name.rsplitn(3, '-');
     let form = words.next()?.parse().ok()?;
-    let ranks = words.next()?.parse().ok()?;
-    Some((words.next()?.replace('-', "_").parse().ok()?, form, ranks))
+    let ranks = words.next()?;
+    let operation = words.next()?.replace('-', "_").parse().ok()?;
+    let (ranks, ranks_per_node) = match ranks.split_once('x') {
+        Some((ranks, per_node)) => (ranks.parse().ok()?, per_node.parse().ok()?),
+        None => (ranks.parse().ok()?, ranks.parse().ok()?),
+    };
+    Some((operation, form, ranks, ranks_per_node))
 }

@@ -1,11 +1,11 @@
 //! The decision table: by the models, corrected by measurements.
 
 use super::SIZES;
-use super::grid::shape_of;
+use super::grid::{figure_of, shape_of};
 use crate::results::{Figure, Part, Role};
-use collectives::{Algorithm, Choice, Collective};
+use collectives::{Algorithm, Choice, Collective, Levels};
 use models::decision::{DecisionTable, Grid, Measured, Query, Range, Row, TableError, Times};
-use models::machine_file::Machine;
+use models::machine_file::{Engine, Machine};
 use models::prediction::Models;
 use tradewind::CallForm;
 
@@ -21,23 +21,87 @@ pub fn table(part: &Part, machine: &Machine) -> Result<DecisionTable, TableError
     let models = Models::of(machine);
     let sizes = Grid::usual(Vec::new(), Vec::new(), LARGEST).bytes;
     let row = |figure: &Figure| {
-        let (operation, form, ranks) = shape_of(&figure.name)?;
-        let query = Query { operation, form, ranks, ranks_per_node: ranks, bytes: 0 };
-        let measured = measured(figure);
+        let (operation, form, ranks, ranks_per_node) = shape_of(&figure.name)?;
+        let query = Query { operation, form, ranks, ranks_per_node, bytes: 0 };
+        let measured = measured(figure, None);
         let row = Row::build(&models, &query, &sizes);
         if row.is_none() && measured.is_empty() {
             return None;
         }
         let mut row = row.unwrap_or_else(|| flat_row(&query));
-        for (bytes, found) in measured {
-            let at = Query { bytes, ..query };
-            let window = window(operation, ranks, bytes);
-            row.refine(bytes, window, &found, |engine, plan| models.price(engine, plan, &at));
-        }
+        let changes = flat_changes(operation, ranks);
+        refine(&mut row, &models, &query, measured, (&SIZES, &changes));
         Some(row)
     };
     let rows = part.figures.iter().filter_map(row).collect();
     DecisionTable::new(machine.fingerprint.clone(), rows)
+}
+
+/// Parts of measurements between nodes, by the engine of nonblocking calls in their jobs.
+pub const NODES: [(&str, Engine); 3] = [
+    ("decisions-nodes", Engine::Agent),
+    ("decisions-nodes-direct", Engine::Agent),
+    ("decisions-nodes-kernel", Engine::Kernel),
+];
+
+/// The rows between nodes: for the shapes of these parts and some more, what the models find
+/// fastest, corrected by what was measured.
+///
+/// # Errors
+/// Ranges that cannot be, which is a mistake of this function.
+pub fn between_nodes(
+    parts: &[(Part, Engine)],
+    machine: &Machine,
+) -> Result<DecisionTable, TableError> {
+    let models = Models::of(machine);
+    let sizes = Grid::usual(Vec::new(), Vec::new(), LARGEST).bytes;
+    let mut shapes: Vec<(Collective, CallForm, u32, u32)> = Vec::new();
+    for (part, _) in parts {
+        shapes.extend(part.figures.iter().filter_map(|figure| shape_of(&figure.name)));
+    }
+    shapes.sort_unstable();
+    shapes.dedup();
+    let mut rows = Vec::new();
+    for (operation, form, ranks, ranks_per_node) in shapes {
+        let query = Query { operation, form, ranks, ranks_per_node, bytes: 0 };
+        let Some(mut row) = Row::build(&models, &query, &sizes) else { continue };
+        let mut found: Vec<(u64, Vec<Measured>)> = Vec::new();
+        for (part, engine) in parts {
+            let engine = match form {
+                CallForm::Blocking if models.has(Engine::Direct) && *engine == Engine::Agent => {
+                    Engine::Direct
+                }
+                _ => *engine,
+            };
+            let figure = part.figure(&figure_of((operation, form, ranks, ranks_per_node)));
+            for (bytes, plans) in figure.map(|one| measured(one, Some(engine))).unwrap_or_default()
+            {
+                match found.iter_mut().find(|(size, _)| *size == bytes) {
+                    Some((_, all)) => all.extend(plans),
+                    None => found.push((bytes, plans)),
+                }
+            }
+        }
+        found.sort_by_key(|(bytes, _)| *bytes);
+        refine(&mut row, &models, &query, found, (&super::nodes::SIZES, &[]));
+        rows.push(row);
+    }
+    DecisionTable::new(machine.fingerprint.clone(), rows)
+}
+
+/// Corrects a row by measurements at some of these sizes.
+fn refine(
+    row: &mut Row,
+    models: &Models,
+    query: &Query,
+    measured: Vec<(u64, Vec<Measured>)>,
+    (sizes, changes): (&[u64], &[u64]),
+) {
+    for (bytes, found) in measured {
+        let at = Query { bytes, ..*query };
+        let window = window(sizes, changes, bytes);
+        row.refine(bytes, window, &found, |engine, plan| models.price(engine, plan, &at));
+    }
 }
 
 /// A row without measurements, for a machine without models.
@@ -50,14 +114,14 @@ fn flat_row(query: &Query) -> Row {
 }
 
 /// What was measured at each size, ascending.
-fn measured(figure: &Figure) -> Vec<(u64, Vec<Measured>)> {
+fn measured(figure: &Figure, engine: Option<Engine>) -> Vec<(u64, Vec<Measured>)> {
     let mut sizes: Vec<(u64, Vec<Measured>)> = Vec::new();
     for series in figure.series.iter().filter(|series| series.role == Role::Measured) {
         let Some(plan) = plan_of(&series.name) else { continue };
         for point in &series.points {
             let quartiles = [point.lower_quartile, point.upper_quartile]
                 .map(|quartile| quartile.unwrap_or(point.median));
-            let one = Measured { plan, engine: None, median: point.median, quartiles };
+            let one = Measured { plan, engine, median: point.median, quartiles };
             let bytes = point.x as u64;
             match sizes.iter_mut().find(|(size, _)| *size == bytes) {
                 Some((_, plans)) => plans.push(one),
@@ -71,8 +135,12 @@ fn measured(figure: &Figure) -> Vec<(u64, Vec<Measured>)> {
 
 /// The plan that a text is of: the inverse of its `Display`.
 fn plan_of(text: &str) -> Option<Choice> {
-    let (name, tuning) = text.split_once(' ').unwrap_or((text, ""));
-    let plan = Choice::of(name.parse().ok()?);
+    let (levels, one_level) = match text.strip_prefix("two-level ") {
+        Some(rest) => (Levels::Two, rest),
+        None => (Levels::One, text),
+    };
+    let (name, tuning) = one_level.split_once(' ').unwrap_or((one_level, ""));
+    let plan = Choice { levels, ..Choice::of(name.parse().ok()?) };
     let between = |before, after| tuning.strip_prefix(before)?.strip_suffix(after);
     let plan = if let Some(bytes) = between("in segments of ", " bytes") {
         Choice { segment_bytes: Some(bytes.parse().ok()?), ..plan }
@@ -86,15 +154,14 @@ fn plan_of(text: &str) -> Option<Choice> {
 
 /// The sizes that a measurement speaks for: up to the middle, by ratio, between it and the next
 /// sizes that are measured, or up to where a flat collective changes its way.
-fn window(operation: Collective, ranks: u32, bytes: u64) -> (u64, Option<u64>) {
-    let changes = flat_changes(operation, ranks);
+fn window(sizes: &[u64], changes: &[u64], bytes: u64) -> (u64, Option<u64>) {
     let middle = |below: u64, above: u64| {
         let change = changes.iter().find(|change| (below..above).contains(*change));
         let middle = (below as f64 * above as f64).sqrt() as u64;
         change.map_or(middle, |change| change + 1).clamp(below + 1, above)
     };
-    let below = SIZES.into_iter().filter(|size| *size < bytes).max();
-    let above = SIZES.into_iter().filter(|size| *size > bytes).min();
+    let below = sizes.iter().copied().filter(|size| *size < bytes).max();
+    let above = sizes.iter().copied().filter(|size| *size > bytes).min();
     (below.map_or(0, |below| middle(below, bytes)), above.map(|above| middle(bytes, above)))
 }
 
@@ -127,6 +194,8 @@ mod tests {
                 let degree = NonZeroU32::new(3).filter(|_| algorithm.has_degree());
                 let plan = Choice { segment_bytes, degree, ..Choice::of(algorithm) };
                 assert_eq!(plan_of(&plan.to_string()), Some(plan));
+                let plan = Choice { levels: Levels::Two, ..plan };
+                assert_eq!(plan_of(&plan.to_string()), Some(plan));
             }
         }
         for text in ["", "ringg", "ring in segments", "ring, predicted", "dary of degree many"] {
@@ -138,7 +207,8 @@ mod tests {
         #[test]
         fn windows_cover_every_size_once(ranks in 2u32..64, bytes in 0u64..1 << 30) {
             for operation in Collective::ALL {
-                let of = |size: &u64| window(*operation, ranks, *size);
+                let changes = flat_changes(*operation, ranks);
+                let of = |size: &u64| window(&SIZES, &changes, *size);
                 let inside = |(from, to): &(u64, Option<u64>)| *from <= bytes && to.is_none_or(|to| bytes < to);
                 prop_assert_eq!(SIZES.iter().map(of).filter(inside).count(), 1);
             }

@@ -1,30 +1,27 @@
 //! An experiment in a job that a launcher has started: this process is one of its ranks.
 
 use super::kept::SavedPart;
-use super::{Measured, ResultsLocation, part_written, show};
+use super::{Measured, ResultsLocation, part_written};
 use crate::failure::Failure;
-use crate::format::Format;
 use measure::harness::{Experiment, Setting, StepContext};
 use measure::results::Directory;
 use std::process::ExitCode;
-use tradewind::{Communicator, Job};
+use tradewind::Communicator;
 
 /// Index of the first step if rank 0 cannot begin.
 const NONE: u64 = u64::MAX;
 
-/// Makes the steps of an experiment that are missing in rank 0's directory. Rank 0 keeps and shows
-/// what is found; every rank makes all steps.
+/// Makes the steps of an experiment that are missing in rank 0's directory. Every rank makes all
+/// steps; rank 0 keeps and returns what is found.
 pub(in crate::commands) fn in_job(
+    world: &Communicator,
     setting: &Setting,
     place: &ResultsLocation,
-    format: Format,
-    build: impl Fn(&Communicator) -> Result<Experiment, Failure>,
-) -> Result<ExitCode, Failure> {
-    let job = Job::init()?;
-    let world = job.world();
-    let experiment = build(world)?;
+    build: impl Fn() -> Result<Experiment, Failure>,
+) -> Result<Measured, Failure> {
+    let experiment = build()?;
     let saved = match world.rank() {
-        0 => Some(open(build(world)?, setting, place)),
+        0 => Some(open(build()?, setting, place)),
         _ => None,
     };
     let mut first = [match &saved {
@@ -35,7 +32,7 @@ pub(in crate::commands) fn in_job(
     world.bcast(&mut first, 0)?;
     let mut saved = saved.transpose()?;
     if first[0] == NONE {
-        return Ok(ExitCode::FAILURE);
+        return Ok(Measured { parts: Vec::new(), status: ExitCode::FAILURE });
     }
     let directory = saved.as_ref().map(|_| place.out.as_path());
     for step in experiment.steps().iter().skip(first[0] as usize) {
@@ -49,14 +46,13 @@ pub(in crate::commands) fn in_job(
             saved.save()?;
         }
     }
+    let mut measured = Measured { parts: Vec::new(), status: ExitCode::SUCCESS };
     if let Some(saved) = &mut saved {
         saved.conclude()?;
         part_written(&Directory::create(&place.out)?, saved.name())?;
-        let parts = vec![saved.part().clone()];
-        show(Measured { parts, status: ExitCode::SUCCESS }, place, format)?;
+        measured.parts.push(saved.part().clone());
     }
-    job.finish()?;
-    Ok(ExitCode::SUCCESS)
+    Ok(measured)
 }
 
 fn open(
