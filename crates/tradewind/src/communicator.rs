@@ -8,7 +8,7 @@ use crate::link_key::LinkKey;
 use crate::path::ExecutionPath;
 use crate::placement::Placement;
 use crate::selection::algorithms::Algorithms;
-use crate::selection::rules::{self, SelectionRules};
+use crate::selection::rules::{JobTable, SelectionRules};
 use bytemuck::Pod;
 use engine::communicator::Communicator as NodeCommunicator;
 use engine::signature::Signature;
@@ -59,12 +59,13 @@ struct Shared {
 }
 
 impl Communicator {
-    /// The communicator of all ranks of a job; `internode` if they are on several nodes.
+    /// The communicator of all ranks of a job; `internode` if they are on several nodes. `table` is
+    /// the same on all ranks.
     pub(crate) fn world(
         group: Arc<NodeCommunicator>,
         internode: Option<Arc<InternodeGroup>>,
+        table: JobTable,
     ) -> Self {
-        let table = rules::of_job(group.member().node(), group.rank());
         let (ranks, placement) = ranks_and_placement(&group, internode.as_ref());
         let rules = SelectionRules::of(table, ranks, group.engine(), placement);
         Communicator::new(group, internode, rules)

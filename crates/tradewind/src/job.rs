@@ -8,7 +8,7 @@ use crate::internode::probe::{self, UnreachablePair};
 use crate::profile::{self, NodeOfProfile, Profile};
 use crate::rank_connections::{self, MAX_RANKS};
 use crate::reduction::Op;
-use crate::selection::rules;
+use crate::selection::rules::{self, JobTable};
 use engine::communicator::Communicator as NodeCommunicator;
 use engine::node::membership::Member;
 use engine::node::{EngineKind, Node};
@@ -69,11 +69,16 @@ impl Job {
             });
         let group = NodeCommunicator::world(Arc::new(member))?;
         let Some((backend, nodes)) = agent.zip(nodes) else {
-            return Ok(Job { world: Communicator::world(group, None), profile });
+            let table = rules::of_job(group.member().node(), group.rank());
+            return Ok(Job { world: Communicator::world(group, None, table), profile });
         };
         let job = InternodeJob::of_process(nodes.clone(), backend, node_timeout);
         let internode = InternodeGroup::world(job, &group, rank);
-        let world = Communicator::world(Arc::clone(&group), Some(Arc::clone(&internode)));
+        // No table until all nodes have the same: ranks that choose different algorithms would wait
+        // for each other for ever.
+        let all = Some(Arc::clone(&internode));
+        let world = Communicator::world(Arc::clone(&group), all, JobTable::None);
+        let table = agree_on_table(&world, rules::of_job(group.member().node(), group.rank()))?;
         // All ranks or none: a run uses the same backend on every rank, and all ranks take part in
         // the comparison of clocks.
         let connects = wanted != InternodeEngine::Agent && world.size() <= MAX_RANKS;
@@ -107,7 +112,7 @@ impl Job {
         if let Some(direct) = direct {
             internode = internode.blocking_on(direct);
         }
-        Ok(Job { world: Communicator::world(group, Some(internode)), profile })
+        Ok(Job { world: Communicator::world(group, Some(internode), table), profile })
     }
 
     /// The communicator of all ranks.
@@ -129,6 +134,25 @@ impl Job {
             None => Ok(()),
         }
     }
+}
+
+/// The decision table of rank 0 on all ranks, whatever their nodes have.
+fn agree_on_table(world: &Communicator, own: JobTable) -> Result<JobTable> {
+    let bytes = match (world.rank(), &own) {
+        (0, JobTable::Table(_, table)) => table.to_bytes().unwrap_or_default(),
+        _ => Vec::new(),
+    };
+    let mut length = [bytes.len() as u64];
+    world.bcast(&mut length, 0)?;
+    let mut bytes = bytes;
+    bytes.resize(length[0] as usize, 0);
+    world.bcast(&mut bytes, 0)?;
+    Ok(match (world.rank(), own) {
+        (0, own) => own,
+        // Another node's table may lie elsewhere; what counts is its content.
+        (_, JobTable::Unusable(why)) if bytes.is_empty() => JobTable::Unusable(why),
+        _ => JobTable::of_bytes("the table of rank 0".as_ref(), &bytes),
+    })
 }
 
 /// Returns the kernel backend if every node has one and each reaches all others by it, and the
@@ -315,7 +339,8 @@ where
     let local = member.rank();
     let group = NodeCommunicator::world(Arc::new(member))?;
     let internode = job.map(|job| InternodeGroup::world(job, &group, rank));
-    let world = Communicator::world(group, internode);
+    let table = rules::of_job(&node, local);
+    let world = Communicator::world(group, internode, table);
     catch_unwind(AssertUnwindSafe(|| body(world))).unwrap_or_else(|panic| {
         node.mark(local, engine::Exit::Panicked);
         Err(panicked(rank, &*panic))

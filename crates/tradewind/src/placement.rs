@@ -21,11 +21,13 @@ pub(crate) struct NodeLayout {
     pub(crate) ranks_per_node: Option<NonZeroU32>,
     /// Name of the preferred backend between the nodes.
     pub(crate) backend: &'static str,
+    /// Whether blocking calls can run inside the ranks.
+    pub(crate) direct: bool,
 }
 
 impl NodeLayout {
     /// Arrangement that follows from the node of each rank.
-    pub(crate) fn new(nodes: &[u32], backend: &'static str) -> Self {
+    pub(crate) fn new(nodes: &[u32], backend: &'static str, direct: bool) -> Self {
         let mut distinct = nodes.to_vec();
         distinct.sort_unstable();
         distinct.dedup();
@@ -35,7 +37,7 @@ impl NodeLayout {
             && nodes.len().div_ceil(each) == count
             && nodes.chunks(each).all(|chunk| chunk.iter().all(|node| *node == chunk[0]));
         let ranks_per_node = if regular { NonZeroU32::new(each as u32) } else { None };
-        NodeLayout { nodes: count as u32, ranks_per_node, backend }
+        NodeLayout { nodes: count as u32, ranks_per_node, backend, direct }
     }
 }
 
@@ -46,7 +48,7 @@ mod tests {
     #[test]
     fn consecutive_ranks_of_equal_nodes_form_levels() {
         let levels = |nodes: &[u32]| {
-            let layout = NodeLayout::new(nodes, "");
+            let layout = NodeLayout::new(nodes, "", false);
             (layout.nodes, layout.ranks_per_node.map_or(1, NonZeroU32::get))
         };
         assert_eq!(levels(&[0, 0, 1, 1]), (2, 2));

@@ -42,6 +42,15 @@ pub enum Origin {
         /// The next best at that size.
         runner_up: Option<RunnerUp>,
     },
+    /// The models, with built-in parameters for several nodes.
+    BuiltInModels {
+        /// The size that the times hold for.
+        at: u64,
+        /// Times of the plan.
+        time: Times,
+        /// The next best at that size.
+        runner_up: Option<RunnerUp>,
+    },
     /// The built-in rules.
     BuiltIn(Reason),
 }
@@ -96,6 +105,26 @@ pub fn decide(table: Option<&DecisionTable>, query: &Query) -> Decision {
     }
 }
 
+/// "  4096 bytes: predicted 1.02 µs; next: chain, predicted 1.31 µs".
+fn write_times(
+    formatter: &mut fmt::Formatter<'_>,
+    at: u64,
+    times: String,
+    runner_up: Option<&RunnerUp>,
+) -> fmt::Result {
+    write!(formatter, "  {at} bytes: {times}")?;
+    match runner_up {
+        Some(RunnerUp { plan, engine, time }) => {
+            write!(formatter, "; next: {plan}")?;
+            if let Some(engine) = engine {
+                write!(formatter, " on {engine}")?;
+            }
+            write!(formatter, ", {}", time.with_error(None))
+        }
+        None => write!(formatter, "; there was no other"),
+    }
+}
+
 impl Times {
     /// "predicted 1.02 µs (model error ± 15 %), measured 1.08 µs".
     fn with_error(self, error: Option<f64>) -> String {
@@ -125,17 +154,15 @@ impl fmt::Display for Origin {
                     formatter,
                     "decision table, row for {ranks} ranks, {ranks_per_node} a node, {sizes}"
                 )?;
-                write!(formatter, "  {at} bytes: {}", time.with_error(*error))?;
-                match runner_up {
-                    Some(RunnerUp { plan, engine, time }) => {
-                        write!(formatter, "; next: {plan}")?;
-                        if let Some(engine) = engine {
-                            write!(formatter, " on {engine}")?;
-                        }
-                        write!(formatter, ", {}", time.with_error(None))
-                    }
-                    None => write!(formatter, "; there was no other"),
-                }
+                write_times(formatter, *at, time.with_error(*error), runner_up.as_ref())
+            }
+            Origin::BuiltInModels { at, time, runner_up } => {
+                let way_out = "`tradewind tune` in a job on these nodes writes one";
+                writeln!(
+                    formatter,
+                    "built-in parameters, because no decision table covers such nodes: {way_out}"
+                )?;
+                write_times(formatter, *at, time.with_error(None), runner_up.as_ref())
             }
             Origin::BuiltIn(Reason::NoTable) => {
                 let way_out = "`tradewind tune` writes one";

@@ -1,8 +1,8 @@
 //! Built-in rules for queries without measurements.
 
+use crate::builtin;
 use crate::query::Query;
-use collectives::{Algorithm, Collective};
-use collectives::{Choice, Levels};
+use collectives::{Algorithm, Choice, Collective};
 
 /// Up to this many bytes a broadcast or a reduction sends whole messages, beyond it parts.
 const SHORT_BCAST: u64 = 12 << 10;
@@ -14,19 +14,33 @@ const SHORT_REDUCE_SCATTER: u64 = 512 << 10;
 /// turns.
 const SHORT_ALLTOALL: u64 = 256;
 const MEDIUM_ALLTOALL: u64 = 32 << 10;
-/// An all-to-all has two levels while all that a rank has for another node is this many bytes at
-/// most. Beyond, it is more than a packet on each of its three ways, and what is saved in messages
-/// is spent on copying. So it was on 2 and 4 nodes of 2 ranks and on 2 nodes of 4, network
-/// namespaces on one Ethernet, with the kernel and the agent engine.
-const TWO_LEVEL_ALLTOALL: u64 = 1 << 10;
 /// Below this many ranks a broadcast in parts does not pay.
 const FEW_RANKS: u32 = 8;
 
-/// A plan for every query: joins inside one node, and between nodes the algorithms and limits of
-/// Thakur, Rabenseifner, Gropp: "Optimization of Collective Communication Operations in MPICH",
-/// International Journal of High Performance Computing Applications 19(1), 2005. In two levels
-/// wherever that saves messages between nodes, and copies cost less. Never wrong, nor fitted to any
-/// machine.
+/// A plan for every query: flat collectives inside one node, and between nodes what the models
+/// find fastest with the [built-in parameters](builtin).
+///
+/// ```
+/// use collectives::Collective;
+/// use models::decision::{CallForm, Query, rules};
+/// let form = CallForm::Nonblocking;
+/// let query =
+///     Query { operation: Collective::Alltoall, form, ranks: 4, ranks_per_node: 2, bytes: 8 };
+/// assert_eq!(rules::plan(&query).to_string(), "two-level pairwise");
+/// ```
+pub fn plan(query: &Query) -> Choice {
+    if query.nodes() == 1 {
+        return Choice::of(Algorithm::Join);
+    }
+    match builtin::models().candidates(query).first() {
+        Some(best) => best.plan,
+        None => classical(query),
+    }
+}
+
+/// The algorithms and limits of Thakur, Rabenseifner, Gropp: "Optimization of Collective
+/// Communication Operations in MPICH", International Journal of High Performance Computing
+/// Applications 19(1), 2005, as if every rank were alone on its node: what MPI libraries have.
 ///
 /// ```
 /// use collectives::Collective;
@@ -34,37 +48,10 @@ const FEW_RANKS: u32 = 8;
 /// let form = CallForm::Blocking;
 /// let query =
 ///     Query { operation: Collective::Bcast, form, ranks: 64, ranks_per_node: 1, bytes: 1 << 20 };
-/// let plan = rules::plan(&query);
-/// assert_eq!(plan.to_string(), "scatter-allgather");
+/// assert_eq!(rules::classical(&query).to_string(), "scatter-allgather");
 /// ```
-pub fn plan(query: &Query) -> Choice {
-    let nodes = query.nodes();
-    if nodes == 1 {
-        return Choice::of(Algorithm::Join);
-    }
-    let algorithm = match query.operation {
-        Collective::Alltoall => Algorithm::RotatedDirect,
-        _ => between_nodes(&Query { ranks: nodes, ..*query }),
-    };
-    if saves_messages(query) && query.operation.has_two_levels(algorithm) {
-        return Choice { levels: Levels::Two, ..Choice::of(algorithm) };
-    }
+pub fn classical(query: &Query) -> Choice {
     Choice::of(between_nodes(query))
-}
-
-/// Returns `true` if two levels save messages between nodes that outweigh the extra copies.
-fn saves_messages(query: &Query) -> bool {
-    let nodes = query.nodes();
-    let here = query.ranks_per_node.min(query.ranks);
-    match query.operation {
-        // One for each other node, where in one level each rank sends as many as there are rounds.
-        Collective::Alltoall => {
-            let rounds = query.ranks.next_power_of_two().ilog2();
-            let for_node = query.bytes.saturating_mul(u64::from(here));
-            here > 1 && for_node <= TWO_LEVEL_ALLTOALL && nodes - 1 <= here.saturating_mul(rounds)
-        }
-        _ => here > 1,
-    }
 }
 
 fn between_nodes(query: &Query) -> Algorithm {

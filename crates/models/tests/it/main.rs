@@ -10,6 +10,7 @@ mod hostile;
 mod linked_programs;
 mod network_rules;
 mod order_statistics;
+mod recorded;
 mod sample_machine;
 mod segments;
 mod selection;

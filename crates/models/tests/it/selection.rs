@@ -75,7 +75,7 @@ proptest! {
 
     #[test]
     fn every_query_has_a_decision_that_its_operation_has_and_says_why(
-        operation in operations(), ranks in 0u32..1000, here in 0u32..1000, bytes in any::<u64>(), with_table in any::<bool>(),
+        operation in operations(), ranks in 0u32..60, here in 0u32..60, bytes in any::<u64>(), with_table in any::<bool>(),
     ) {
         let query = query(operation, ranks, here, bytes);
         let decision = decide(with_table.then_some(&*TABLE), &query);
@@ -162,27 +162,16 @@ fn an_alltoall_in_two_levels_is_two_exchanges_inside_and_one_between() {
     });
 }
 
-/// Between nodes without a table: as many messages leave a node as there are other nodes, or as its
-/// ranks have rounds.
+/// Between nodes without a table the models choose with built-in parameters.
 #[test]
-fn short_blocks_of_an_alltoall_go_in_two_levels_while_that_saves_messages() {
+fn short_blocks_of_an_alltoall_go_in_two_levels_and_long_ones_in_one() {
     let plan = |ranks, here, bytes| {
         rules::plan(&query(Collective::Alltoall, ranks, here, bytes)).to_string()
     };
-    assert_eq!(plan(4, 2, 8), "two-level rotated-direct");
-    assert_eq!(plan(16, 2, 512), "two-level rotated-direct", "7 messages instead of 8");
-    assert_eq!(plan(24, 2, 8), "bruck", "11 messages instead of 10");
-    assert_eq!(plan(4, 2, 513), "rotated-direct");
-    assert_eq!(plan(8, 4, 256), "two-level rotated-direct");
-    assert_eq!(
-        plan(8, 4, 257),
-        "rotated-direct",
-        "what a rank has for the other node is more than 1 KiB"
-    );
-    assert_eq!(plan(4, 1, 8), "bruck", "there is only one level");
+    assert!(plan(4, 2, 8).starts_with("two-level "), "{}", plan(4, 2, 8));
+    assert!(!plan(4, 2, 1 << 20).starts_with("two-level "), "{}", plan(4, 2, 1 << 20));
+    assert!(!plan(4, 1, 8).starts_with("two-level "), "there is only one level");
     assert_eq!(plan(4, 4, 8), "join");
-    let allgather = rules::plan(&query(Collective::Allgather, 6, 2, 8));
-    assert_eq!(allgather.to_string(), "two-level bruck", "of three nodes");
 }
 
 #[test]

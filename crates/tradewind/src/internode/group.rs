@@ -232,9 +232,9 @@ impl InternodeGroup {
 
     /// Placement of the ranks.
     pub(crate) fn placement(&self) -> Placement {
-        let Backends { general, special, .. } = &self.job.backends;
-        let preferred = special.first().unwrap_or(general);
-        Placement::Nodes(NodeLayout::new(&self.nodes_of_ranks(), preferred.name()))
+        let Backends { general, special, blocking } = &self.job.backends;
+        let preferred = special.first().unwrap_or(general).name();
+        Placement::Nodes(NodeLayout::new(&self.nodes_of_ranks(), preferred, blocking.is_some()))
     }
 
     /// Fails if a rank is gone without which this run of `backend` cannot complete. The general

@@ -62,13 +62,11 @@ pub enum Reason {
     /// The caller set a join, which ranks on several nodes cannot run; the built-in rules chose as if
     /// nothing had been set.
     SeveralNodes,
-    /// The ranks are on several nodes, and no decision table has a row for them: the built-in rules.
-    BetweenNodes,
     /// The caller engine uses the algorithms that MPI libraries ship, whatever a decision table has.
     CallerEngine,
     /// There is a decision table that cannot be used, for this reason; the built-in rules chose.
     UnusableTable(String),
-    /// A decision table, or the built-in rules because there is none or it has a gap here.
+    /// A decision table, or built-in parameters or rules because there is none or it has a gap here.
     Decision(Origin),
 }
 
@@ -165,9 +163,11 @@ impl fmt::Display for Explanation {
                 "  because the start does not wait for the sizes that only other ranks know"
             ),
             Reason::SeveralNodes => {
-                write!(formatter, "  built-in rules for several nodes, where a join cannot be had")
+                write!(
+                    formatter,
+                    "  built-in parameters for several nodes, where a join cannot be had"
+                )
             }
-            Reason::BetweenNodes => write!(formatter, "  built-in rules for several nodes"),
             Reason::CallerEngine => {
                 write!(formatter, "  built-in rules, which the caller engine always goes by")
             }

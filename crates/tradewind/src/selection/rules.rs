@@ -11,15 +11,16 @@ use crate::placement::Placement;
 use collectives::{Algorithm, Choice, Collective};
 use engine::Decisions;
 use engine::node::{EngineKind, Node};
-use launch::environment::{EXPLAIN, Environment, Lookup};
-use models::decision::{self, CallForm, DecisionTable, Query, Range, Row};
+use launch::environment::{EXPLAIN, Environment, InternodeEngine, Lookup};
+use models::builtin;
+use models::decision::{self, CallForm, DecisionTable, Grid, Origin, Query, Range, Row};
 use models::file::FileError;
 use models::machine::Topology;
 use models::machine_file::Engine;
 use std::collections::HashSet;
 use std::num::NonZeroU32;
 use std::path::Path;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 
 /// The decision table of a job.
 #[derive(Clone, Debug, PartialEq)]
@@ -33,6 +34,14 @@ pub(crate) enum JobTable {
 }
 
 impl JobTable {
+    /// The table in these bytes, of whichever machine; none if they are no table.
+    pub(crate) fn of_bytes(path: &Path, bytes: &[u8]) -> Self {
+        match DecisionTable::from_bytes(path, bytes) {
+            Ok(table) => JobTable::Table(path.into(), Arc::new(table)),
+            Err(_) => JobTable::None,
+        }
+    }
+
     fn table(&self) -> Option<&DecisionTable> {
         match self {
             JobTable::Table(_, table) => Some(table),
@@ -122,12 +131,17 @@ pub(crate) struct SelectionRules {
     ranks: u32,
     engine: EngineKind,
     placement: Placement,
+    /// The user demands the kernel engine between nodes wherever it can run.
+    demands_kernel: bool,
     /// A join that the caller sets is taken without further checks.
     joins_directly: bool,
     /// By form and collective: messages shorter than this are joins.
     joins_below: [[u64; Collective::ALL.len()]; CallForm::ALL.len()],
     /// By form and collective: the row of the table.
     rows: [Vec<Option<Row>>; CallForm::ALL.len()],
+    /// By form and collective: the row of the built-in parameters between nodes, built at its first
+    /// use.
+    builtin: [[OnceLock<Option<Row>>; Collective::ALL.len()]; CallForm::ALL.len()],
     /// Decisions that have been printed, if they are to be.
     printed: Option<Mutex<HashSet<String>>>,
 }
@@ -195,9 +209,11 @@ impl SelectionRules {
             ranks,
             engine,
             placement,
+            demands_kernel: matches!(Environment.internode_engine(), Ok(InternodeEngine::Kernel)),
             joins_directly,
             joins_below,
             rows,
+            builtin: std::array::from_fn(|_| std::array::from_fn(|_| OnceLock::new())),
             printed: explanations_enabled.then(Mutex::default),
         }
     }
@@ -238,6 +254,36 @@ impl SelectionRules {
         self.rows[form as usize][operation as usize].as_ref()?.range(bytes).ok()
     }
 
+    /// Returns `true` if the user demands the kernel engine between nodes wherever it can run.
+    pub(crate) fn demands_kernel(&self) -> bool {
+        self.demands_kernel
+    }
+
+    /// The range of the built-in parameters between nodes, for the engines that the job has.
+    pub(crate) fn builtin_range(
+        &self,
+        form: CallForm,
+        operation: Collective,
+        bytes: u64,
+    ) -> Option<&Range> {
+        /// Largest size that the models are asked about; the plan for it goes on for longer ones.
+        const LARGEST: u64 = 4 << 20;
+        let Placement::Nodes(layout) = self.placement else { return None };
+        let build = || {
+            let has = |engine| match engine {
+                Engine::Kernel => layout.backend == Engine::Kernel.name(),
+                _ if self.demands_kernel => false,
+                Engine::Direct => layout.direct,
+                _ => true,
+            };
+            let models = builtin::models().clone().only(has);
+            let shape = query(form, operation, self.ranks, self.placement, 0);
+            Row::build(&models, &shape, &Grid::usual(Vec::new(), Vec::new(), LARGEST).bytes)
+        };
+        let row = self.builtin[form as usize][operation as usize].get_or_init(build);
+        row.as_ref()?.range(bytes).ok()
+    }
+
     /// Returns `true` if a join that the caller sets needs no further checks: it can be executed,
     /// and decisions are not printed.
     #[inline]
@@ -263,7 +309,12 @@ impl SelectionRules {
                 Reason::CallerEngine
             }
             ChoiceReason::Open if nodes > 1 && self.range(form, collective, bytes).is_none() => {
-                Reason::BetweenNodes
+                Reason::Decision(match self.builtin_range(form, collective, bytes) {
+                    Some(Range { at, time, runner_up, .. }) => {
+                        Origin::BuiltInModels { at: *at, time: *time, runner_up: *runner_up }
+                    }
+                    None => Origin::BuiltIn(decision::Reason::NoTable),
+                })
             }
             ChoiceReason::Open => match &self.table {
                 JobTable::Unusable(why) => Reason::UnusableTable(why.to_string()),
@@ -273,7 +324,9 @@ impl SelectionRules {
             },
         };
         let table = match (&self.table, &reason) {
-            (JobTable::Table(path, _), Reason::Decision(_)) => Some(path.to_path_buf()),
+            (JobTable::Table(path, _), Reason::Decision(Origin::Table { .. })) => {
+                Some(path.to_path_buf())
+            }
             _ => None,
         };
         Explanation { table, ..Explanation::new(query, selected, (engine, nodes), reason) }

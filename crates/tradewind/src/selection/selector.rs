@@ -9,7 +9,7 @@ use crate::reduction::FoldOrder;
 use collectives::{Algorithm, Collective, Levels};
 use engine::node::EngineKind;
 use models::decision::{CallForm, Query, Range, rules};
-use std::num::{NonZeroU32, NonZeroU64};
+use std::num::NonZeroU64;
 
 /// Most segments of a message. Where a decision table has more, the collective is a join.
 const MOST_SEGMENTS: u64 = 1024;
@@ -96,8 +96,8 @@ impl Selector {
     }
 
     /// The choice between nodes, which is never a join. If the caller leaves it open, the decision
-    /// table chooses, else the built-in rules; both have two levels where these pay and each node
-    /// has as many consecutive ranks.
+    /// table chooses, else the models with built-in parameters; both have two levels where these pay
+    /// and each node has as many consecutive ranks.
     fn select_between_nodes(
         &self,
         (form, collective): (CallForm, Collective),
@@ -128,13 +128,19 @@ impl Selector {
                 && (plan.levels == Levels::One || layout.ranks_per_node.is_some())
                 && !plan.segment_bytes.is_some_and(too_many)
         };
-        let (plan, engine) = match self.rules.range(form, collective, bytes).filter(is_possible) {
-            Some(range) => (range.plan, range.engine),
+        let by_table = self.rules.range(form, collective, bytes).filter(is_possible);
+        let built_in = || self.rules.builtin_range(form, collective, bytes).filter(is_possible);
+        let (plan, engine) = match by_table.or_else(built_in) {
+            Some(range) => (range.plan, range.engine.filter(|_| !self.rules.demands_kernel())),
             None => {
-                let ranks = self.rules.ranks();
-                let ranks_per_node = layout.ranks_per_node.map_or(1, NonZeroU32::get);
-                let operation = collective;
-                (rules::plan(&Query { operation, form, ranks, ranks_per_node, bytes }), None)
+                let query = Query {
+                    operation: collective,
+                    form,
+                    ranks: self.rules.ranks(),
+                    ranks_per_node: 1,
+                    bytes,
+                };
+                (rules::classical(&query), None)
             }
         };
         SelectedAlgorithm {
@@ -154,7 +160,7 @@ impl Selector {
     ) -> SelectedAlgorithm {
         let ranks = self.rules.ranks();
         let query = Query { operation: collective, form, ranks, ranks_per_node: 1, bytes };
-        let algorithm = rules::plan(&query).algorithm;
+        let algorithm = rules::classical(&query).algorithm;
         if order == FoldOrder::Any || collective.folds_from_left(algorithm) {
             SelectedAlgorithm::new(form, collective, algorithm, ChoiceReason::Open)
         } else {

@@ -15,7 +15,8 @@ const ROUNDS: u32 = 9;
 const MOST_CALLS: f64 = 1_000.0;
 
 /// Times these plans side by side as calls of a communicator, in batches of calls back to back;
-/// plans in two levels take so many consecutive ranks for a node. All ranks call this with the same
+/// plans in two levels take so many consecutive ranks for a node. The first and the last rank are
+/// roots in turn, so that buffers cannot hide the latency. All ranks call this with the same
 /// arguments and get the same result: the time of a call on the rank that takes longest.
 ///
 /// # Errors
@@ -27,24 +28,31 @@ pub fn compare_in_batches(
     ranks_per_node: Option<NonZeroU32>,
     budget: TimeBudget,
 ) -> Result<Comparison, Error> {
-    let mut memory = Memory::new(shape, world.rank());
-    let runners: Vec<Runner> =
-        plans.iter().map(|plan| Runner::calling(world, shape, plan, ranks_per_node)).collect();
+    let roots = [0, world.size().saturating_sub(1)];
+    let shapes = roots.map(|root| CollectiveCall { root, ..*shape });
+    let mut memories = shapes.map(|shape| Memory::new(&shape, world.rank()));
+    let runner = |plan: &Choice| {
+        shapes.each_ref().map(|shape| Runner::calling(world, shape, plan, ranks_per_node))
+    };
+    let runners: Vec<[Runner; 2]> = plans.iter().map(runner).collect();
     let mut calls = Vec::new();
-    for (runner, plan) in runners.iter().zip(plans) {
+    for (runners, plan) in runners.iter().zip(plans) {
         // The first call registers the graph.
-        verify(world, shape, runner, plan, &mut memory)?;
-        batch(world, runner, &mut memory, 2)?;
-        let one = batch(world, runner, &mut memory, 3)?;
+        for ((runner, shape), memory) in runners.iter().zip(&shapes).zip(&mut memories) {
+            verify(world, shape, runner, plan, memory)?;
+        }
+        batch(world, runners, &mut memories, 2)?;
+        let one = batch(world, runners, &mut memories, 4)?;
         let share = budget.milliseconds * 1e3 / f64::from(ROUNDS) / plans.len() as f64;
-        calls.push((share / one.max(1e-3)).clamp(1.0, MOST_CALLS) as u32);
+        calls.push((share / one.max(1e-3)).clamp(2.0, MOST_CALLS) as u32);
     }
     let mut timed: Vec<Timed> =
         plans.iter().map(|plan| Timed { plan: *plan, microseconds: Vec::new() }).collect();
     for round in 0..ROUNDS as usize {
         for turn in 0..plans.len() {
             let plan = (turn + round) % plans.len();
-            timed[plan].microseconds.push(batch(world, &runners[plan], &mut memory, calls[plan])?);
+            let time = batch(world, &runners[plan], &mut memories, calls[plan])?;
+            timed[plan].microseconds.push(time);
         }
     }
     Ok(Comparison { shape: *shape, shares_cores: false, timed })
@@ -53,14 +61,14 @@ pub fn compare_in_batches(
 /// Time of one of so many calls, in microseconds, on the rank that takes longest.
 fn batch(
     world: &Communicator,
-    runner: &Runner,
-    memory: &mut Memory,
+    runners: &[Runner; 2],
+    memories: &mut [Memory; 2],
     calls: u32,
 ) -> Result<f64, Error> {
     world.barrier()?;
     let begin = now_ns();
-    for _ in 0..calls {
-        runner.run(memory)?;
+    for call in 0..calls as usize {
+        runners[call % 2].run(&mut memories[call % 2])?;
     }
     let own = microseconds(begin, now_ns()) / f64::from(calls.max(1));
     Ok(agreement::largest(world, &[own])?[0])
