@@ -114,9 +114,13 @@ impl Models {
     /// costs are known.
     pub fn candidates(&self, query: &Query) -> Vec<Prediction> {
         let mut all = Vec::new();
-        let available =
-            |operation, algorithm, levels| is_available(query, operation, algorithm, levels);
         for (engine, level) in self.engines(query) {
+            // The kernel sends packets anyway, and takes graphs of few messages only.
+            let is_taken =
+                |algorithm: Algorithm| engine != Engine::Kernel || !algorithm.is_segmented();
+            let available = |operation, algorithm, levels| {
+                is_taken(algorithm) && is_available(query, operation, algorithm, levels)
+            };
             let Some(model) = level.model(query, &available) else { continue };
             let engine = Some(engine).filter(|_| query.nodes() > 1);
             all.extend(model.candidates(query).into_iter().map(|candidate| Prediction {

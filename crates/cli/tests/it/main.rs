@@ -5,6 +5,7 @@ mod goal_files;
 mod jobs;
 mod launchers;
 mod measure;
+mod models;
 mod name_server;
 mod nodes;
 mod overlap;

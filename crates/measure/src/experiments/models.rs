@@ -160,7 +160,8 @@ fn measure(
         let plan = &timed.plan;
         let name = outline::by_plogp(&curve(plan));
         if plan.algorithm == Algorithm::Join {
-            costs.predict(operation, plan, ranks, bytes).map(|time| predict(name, time));
+            let time = costs.predict(operation, plan, ranks, bytes);
+            predict(name, time.unwrap_or(f64::NAN));
         } else if let Some(messages) = costs.messages(operation, plan, ranks, bytes) {
             predict(name, messages + costs.start.of(operation, ranks, bytes));
         }

@@ -21,6 +21,7 @@ use tradewind::{Communicator, Job};
 /// nodes (mpiexec -hosts A,B tradewind measure plogp --out DIR), or with --nodes: messages between
 /// the nodes by each engine that the job has.
 #[derive(Debug, clap::Args)]
+#[group(id = "plogp")]
 pub(crate) struct Arguments {
     #[command(flatten)]
     suite: suite::Arguments,

@@ -194,7 +194,8 @@ fn goes_on() -> Result<()> {
 /// Which engine runs what is small.
 fn engine() -> Result<()> {
     let job = Job::init()?;
-    say(job.world().rank(), job.world().explain(Collective::Allreduce, 8).engine);
+    let form = tradewind::CallForm::Nonblocking;
+    say(job.world().rank(), job.world().explain_form(form, Collective::Allreduce, 8).engine);
     // Longer than the shortest network takes.
     let mut long = vec![1; 3000];
     job.world().bcast(&mut long, 0)?;

@@ -1,0 +1,110 @@
+//! `tradewind tune` and `tradewind predict`: what they write and say, never how long anything takes.
+
+use models::decision::{DecisionTable, Evidence};
+use models::machine_file::{Engine, Machine};
+use std::path::Path;
+use std::process::{Command, Output};
+
+testing::tests![
+    models_alone_make_a_table,
+    predictions_come_from_any_machine_s_file,
+    a_file_that_is_no_machine_s_is_one_line,
+];
+testing::tests![
+    needs(Nodes, Mpiexec):
+    nodes_are_tuned_beside_what_is_kept,
+];
+
+const RECORDED: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../models/tests/data/two-nodes.json");
+
+fn tradewind(line: &str, out: Option<&Path>) -> Output {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_tradewind"));
+    command.args(line.split(' ')).env("XDG_CONFIG_HOME", "/nonexistent");
+    if let Some(out) = out {
+        command.arg("--out").arg(out);
+    }
+    command.output().expect("the command can be started")
+}
+
+fn text(bytes: &[u8]) -> String {
+    String::from_utf8_lossy(bytes).into_owned()
+}
+
+fn models_alone_make_a_table() {
+    let place = tempfile::tempdir().expect("room for files");
+    let out = place.path().join("decisions.json");
+    let output = tradewind("tune --quick --ranks 2 --models-only", Some(&out));
+    let said = text(&output.stderr);
+    assert!(output.status.success() && said.contains(" 0 measured, 0 predicted and"), "{said}");
+    let table = DecisionTable::read(&out).expect("a table");
+    let ranges = || table.rows().iter().flat_map(|row| &row.ranges);
+    assert_eq!(table.rows().len(), 6, "three operations in two forms");
+    assert!(table.rows().iter().all(|row| row.error.is_some()), "{table:?}");
+    assert!(ranges().all(|range| range.time.evidence() == Some(Evidence::Predicted)), "{table:?}");
+    let machine = Machine::read(&place.path().join("machine.json")).expect("it lies beside");
+    assert!(machine.sharing.len() == 1 && machine.flat.len() == 2, "{machine:?}");
+}
+
+fn nodes_are_tuned_beside_what_is_kept() {
+    let place = tempfile::tempdir().expect("room for files");
+    let out = place.path().join("decisions.json");
+    let output = tradewind("tune --quick --ranks 2 --models-only", Some(&out));
+    assert!(output.status.success(), "{}", text(&output.stderr));
+    let output = tradewind("tune --quick --nodes 2 --ranks-per-node 2", Some(&out));
+    assert!(output.status.success(), "{}{}", text(&output.stdout), text(&output.stderr));
+    let table = DecisionTable::read(&out).expect("a table");
+    let rows = |nodes: u32| {
+        let of = |row: &&models::decision::Row| row.ranks.div_ceil(row.ranks_per_node) == nodes;
+        table.rows().iter().filter(of).collect::<Vec<_>>()
+    };
+    assert_eq!((rows(1).len(), rows(2).len()), (6, 4));
+    let has_engine =
+        |row: &&models::decision::Row| row.ranges.iter().all(|range| range.engine.is_some());
+    assert!(rows(2).iter().all(has_engine), "{table:?}");
+    let machine = Machine::read(&place.path().join("machine.json")).expect("it lies beside");
+    assert!(machine.engines.contains_key(&Engine::Agent) && !machine.sharing.is_empty());
+    assert!(machine.engines[&Engine::Direct].contention.values().all(|ratio| ratio.is_finite()));
+}
+
+fn predictions_come_from_any_machine_s_file() {
+    let line = format!(
+        "predict alltoall -n 64 -b 16384 --ranks-per-node 8 --nonblocking --machine {RECORDED}"
+    );
+    let output = tradewind(&line, None);
+    let shown = text(&output.stdout);
+    assert!(output.status.success(), "{}", text(&output.stderr));
+    assert!(
+        shown.starts_with("nonblocking alltoall of 16384 bytes among 64 ranks, 8 a node, by "),
+        "{shown}"
+    );
+    assert!(
+        shown.contains("kernel") && shown.contains("agent") && shown.contains("1.00"),
+        "{shown}"
+    );
+    let missing = tradewind(&format!("predict barrier -n 4 --machine {RECORDED}"), None);
+    let said = text(&missing.stderr);
+    assert!(said.contains("has no parameters for a blocking barrier of 8 bytes"), "{said}");
+}
+
+fn a_file_that_is_no_machine_s_is_one_line() {
+    let place = tempfile::tempdir().expect("room for files");
+    let path = place.path().join("machine.json");
+    let recorded = std::fs::read_to_string(RECORDED).expect("it is recorded");
+    let negative = recorded.replacen("\"latency\": ", "\"latency\": -", 1);
+    let older = recorded.replacen("\"version\": 3", "\"version\": 2", 1);
+    for (content, problem) in
+        [("{", "damaged"), (&negative, "the latency is -"), (&older, "older tradewind")]
+    {
+        std::fs::write(&path, content).expect("room for a file");
+        let output = tradewind(&format!("predict bcast -n 4 --machine {}", path.display()), None);
+        let said = text(&output.stderr);
+        assert_eq!((output.status.code(), said.lines().count()), (Some(1), 1), "{said}");
+        assert!(said.contains("machine.json") && said.contains(problem), "{said}");
+    }
+    let output = tradewind("predict bcast -n 4", None);
+    let said = text(&output.stderr);
+    assert!(
+        said.contains("name a file with --machine, or measure with `tradewind tune`"),
+        "{said}"
+    );
+}
