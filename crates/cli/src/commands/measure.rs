@@ -1,5 +1,6 @@
 //! `tradewind measure`: experiments on what communication on this machine costs.
 
+pub(crate) mod in_job;
 pub(crate) mod made_nodes;
 pub(crate) mod nodes;
 mod placement;

@@ -159,14 +159,16 @@ fn in_job(
     let plain = Setting { options: BTreeMap::new(), ..setting.clone() };
     let job = Job::init()?;
     let world = job.world();
-    suite::in_job(world, &plain, &place(false), || nodes::parameters(world, &plain))?;
+    super::measure::in_job::in_job(world, &plain, &place(false), || {
+        nodes::parameters(world, &plain)
+    })?;
     let first = world.split_by_node()?.size();
     let mut ranks_per_node = [first];
     world.bcast(&mut ranks_per_node, 0)?;
     let shape = (world.size(), NonZeroU32::new(ranks_per_node[0]).unwrap_or(NonZeroU32::MIN));
     let engine = nodes::internode();
     let build = || Ok(decisions::nodes::experiment(&setting, shape, engine.as_deref()));
-    let found = suite::in_job(world, &setting, &place(true), build)?;
+    let found = super::measure::in_job::in_job(world, &setting, &place(true), build)?;
     if world.rank() == 0 {
         suite::show(found, &place(true), format)?;
         keep(&Directory::create(&path)?, out)?;

@@ -23,26 +23,8 @@ use crate::harness::{Error, Experiment, Finding, JobShape, Setting, StepContext}
 use crate::results::{Axis, Colour, Figure, Part, Point, Role, Square};
 use candidates::{Candidates, Extent};
 use collectives::Choice;
-use grid::{BY_CLOCK, BY_MODELS, Grid, figure, map_of};
+use grid::{BY_CLOCK, BY_MODELS, Grid, SIZES, figure, map_of};
 use tradewind::CallForm;
-
-/// Sizes that the clock is asked about, most used first.
-const SIZES: [u64; 14] = [
-    8,
-    1 << 10,
-    64 << 10,
-    64,
-    4 << 10,
-    1 << 20,
-    512,
-    16 << 10,
-    256 << 10,
-    1,
-    2 << 10,
-    8 << 10,
-    32 << 10,
-    128 << 10,
-];
 
 /// The experiment that a table is made from.
 pub fn experiment(setting: &Setting) -> Experiment {

@@ -56,7 +56,7 @@ fn in_job(arguments: &Arguments, format: Format) -> Result<ExitCode, Failure> {
     let job = Job::init()?;
     let world = job.world();
     let build = || parameters(world, &setting);
-    let found = suite::in_job(world, &setting, &arguments.suite.place, build)?;
+    let found = super::in_job::in_job(world, &setting, &arguments.suite.place, build)?;
     if world.rank() == 0 {
         suite::show(found, &arguments.suite.place, format)?;
     }

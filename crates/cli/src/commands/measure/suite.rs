@@ -1,9 +1,8 @@
 //! The experiments of the suite: measured step by step, kept in a directory, gone on with when they
 //! were cut off.
 
-mod in_job;
 mod job;
-mod kept;
+pub(super) mod kept;
 mod progress;
 pub(crate) mod rank;
 mod table;
@@ -12,7 +11,6 @@ mod text;
 use crate::failure::Failure;
 use crate::format::Format;
 use crate::goal_file;
-pub(in crate::commands) use in_job::in_job;
 use job::{JobEnd, lock};
 use kept::SavedPart;
 use measure::experiments::decisions::{NODES, between_nodes, table};
@@ -62,8 +60,8 @@ pub(crate) struct ResultsLocation {
 /// Measured parts, and the exit status.
 pub(in crate::commands) struct Measured {
     /// Parts that are as complete as they could be made.
-    pub(super) parts: Vec<Part>,
-    pub(super) status: ExitCode,
+    pub(in crate::commands) parts: Vec<Part>,
+    pub(in crate::commands) status: ExitCode,
 }
 
 impl Arguments {
@@ -213,7 +211,7 @@ fn measure(
 
 /// A part of the directory is new. What is made of several parts is made here, of those that can be
 /// read: a damaged part does not prevent the measurement of another, and the page names it.
-fn part_written(directory: &Directory, name: &str) -> Result<(), Failure> {
+pub(super) fn part_written(directory: &Directory, name: &str) -> Result<(), Failure> {
     if name.starts_with("decisions")
         && let Ok(Some(table)) = decisions(directory)
     {

@@ -1,6 +1,5 @@
 //! Ranks and sizes at which algorithms are compared, and the names that follow from them.
 
-use super::rows::FORMS;
 use crate::experiments::algorithms::{CollectiveCall, TimeBudget};
 use crate::harness::{Error, Finding, JobShape, Setting, Step, StepContext};
 use crate::results::{Categories, Colour, Map};
@@ -24,6 +23,26 @@ pub(super) const BY_MODELS: &str = "models";
 pub(super) const BY_CLOCK: &str = "clock";
 /// Sizes of a group of steps: all operations, forms and ranks come before the next group.
 const GROUP: usize = 3;
+/// Sizes that the clock is asked about, most used first.
+pub(super) const SIZES: [u64; 14] = [
+    8,
+    1 << 10,
+    64 << 10,
+    64,
+    4 << 10,
+    1 << 20,
+    512,
+    16 << 10,
+    256 << 10,
+    1,
+    2 << 10,
+    8 << 10,
+    32 << 10,
+    128 << 10,
+];
+
+/// Sizes that the clock is asked about between nodes, most used first.
+pub(super) const NODE_SIZES: [u64; 7] = [8, 16 << 10, 1 << 10, 64 << 10, 256, 4 << 10, 512 << 10];
 /// No collective takes more memory than this.
 const MOST_MEMORY: u64 = 1 << 28;
 
@@ -53,7 +72,7 @@ impl Grid {
             } else {
                 Collective::ALL.to_vec()
             },
-            forms: FORMS.to_vec(),
+            forms: CallForm::ALL.to_vec(),
             ranks: asked.filter(|ranks: &Vec<u32>| !ranks.is_empty()).unwrap_or_else(usual),
             bytes: if setting.quick { sizes[..3].to_vec() } else { sizes.to_vec() },
             budget: if setting.quick {

@@ -2,7 +2,7 @@
 //! answer where they leave doubt.
 
 use super::candidates::{Candidates, Extent, of_query};
-use super::grid::figure_of;
+use super::grid::{NODE_SIZES, figure_of};
 use crate::experiments::algorithms::{CollectiveCall, TimeBudget, compare_in_batches};
 use crate::harness::{Error, Experiment, Finding, JobShape, Setting, Step, StepContext};
 use crate::results::{Axis, Figure, Part, Point, Role};
@@ -11,8 +11,6 @@ use models::decision::Query;
 use std::num::NonZeroU32;
 use tradewind::CallForm;
 
-/// Sizes that the clock is asked about, most used first.
-pub(super) const SIZES: [u64; 7] = [8, 16 << 10, 1 << 10, 64 << 10, 256, 4 << 10, 512 << 10];
 /// No collective takes more memory than this.
 const MOST_MEMORY: u64 = 1 << 27;
 
@@ -24,7 +22,7 @@ pub fn experiment(
     engine: Option<&str>,
 ) -> Experiment {
     let operations: &[Collective] = setting.choose(&Collective::ALL[..2], Collective::ALL);
-    let sizes: &[u64] = setting.choose(&SIZES[..2], &SIZES);
+    let sizes: &[u64] = setting.choose(&NODE_SIZES[..2], &NODE_SIZES);
     let budget = TimeBudget { milliseconds: setting.choose(10.0, 40.0), most_rounds: 0 };
     let suffix = engine.map(|engine| format!("-{engine}")).unwrap_or_default();
     let name = format!("decisions-nodes{suffix}");
@@ -49,7 +47,7 @@ pub fn experiment(
                     part.figures.push(Figure::new(&name, &title, x, y));
                 }
                 let bytes = match operation {
-                    Collective::Barrier if *bytes != SIZES[0] => continue,
+                    Collective::Barrier if *bytes != NODE_SIZES[0] => continue,
                     Collective::Barrier => 0,
                     _ => *bytes,
                 };

@@ -1,7 +1,6 @@
 //! The decision table: by the models, corrected by measurements.
 
-use super::SIZES;
-use super::grid::{figure_of, shape_of};
+use super::grid::{NODE_SIZES, SIZES, figure_of, shape_of};
 use crate::results::{Figure, Part, Role};
 use collectives::{Algorithm, Choice, Collective, Levels};
 use models::decision::{DecisionTable, Grid, Measured, Query, Range, Row, TableError, Times};
@@ -83,7 +82,7 @@ pub fn between_nodes(
             }
         }
         found.sort_by_key(|(bytes, _)| *bytes);
-        refine(&mut row, &models, &query, found, (&super::nodes::SIZES, &[]));
+        refine(&mut row, &models, &query, found, (&NODE_SIZES, &[]));
         rows.push(row);
     }
     DecisionTable::new(machine.fingerprint.clone(), rows)
@@ -176,9 +175,6 @@ fn flat_changes(operation: Collective, ranks: u32) -> Vec<u64> {
     let folds = (operation == O::Allreduce).then(|| engine::flat::folded_by_all(ranks));
     folds.into_iter().chain([engine::flat::kept_in_cells(ranks) / blocks]).collect()
 }
-
-/// The forms of a part's table.
-pub(super) const FORMS: &[CallForm] = CallForm::ALL;
 
 #[cfg(test)]
 mod tests {

@@ -17,7 +17,7 @@ enum Found {
 }
 
 /// A part and its place in the directory.
-pub(super) struct SavedPart {
+pub(in crate::commands::measure) struct SavedPart {
     experiment: Arc<Experiment>,
     directory: Directory,
     found: Found,
@@ -26,7 +26,7 @@ pub(super) struct SavedPart {
 
 impl SavedPart {
     /// Opens the part of this experiment to resume it; an empty part if `again`.
-    pub(super) fn open(
+    pub(in crate::commands::measure) fn open(
         directory: &Directory,
         experiment: Experiment,
         setting: &Setting,
@@ -56,19 +56,19 @@ impl SavedPart {
         })
     }
 
-    pub(super) fn name(&self) -> &str {
+    pub(in crate::commands::measure) fn name(&self) -> &str {
         &self.part.name
     }
 
-    pub(super) fn experiment(&self) -> &Arc<Experiment> {
+    pub(in crate::commands::measure) fn experiment(&self) -> &Arc<Experiment> {
         &self.experiment
     }
 
-    pub(super) fn directory(&self) -> &Directory {
+    pub(in crate::commands::measure) fn directory(&self) -> &Directory {
         &self.directory
     }
 
-    pub(super) fn part(&self) -> &Part {
+    pub(in crate::commands::measure) fn part(&self) -> &Part {
         &self.part
     }
 
@@ -79,12 +79,12 @@ impl SavedPart {
         }
     }
 
-    pub(super) fn milliseconds_left(&self) -> u64 {
+    pub(in crate::commands::measure) fn milliseconds_left(&self) -> u64 {
         self.steps_left().iter().map(|step| step.milliseconds).sum()
     }
 
     /// The steps that the next job makes; none if all are made.
-    pub(super) fn next_job(&self) -> Range<usize> {
+    pub(in crate::commands::measure) fn next_job(&self) -> Range<usize> {
         match self.found {
             Found::Complete => 0..0,
             _ => self.experiment.job_from(self.part.steps_done as usize),
@@ -92,34 +92,37 @@ impl SavedPart {
     }
 
     /// The step that is made next, in words.
-    pub(super) fn what_comes(&self) -> String {
+    pub(in crate::commands::measure) fn what_comes(&self) -> String {
         let step = self.steps_left().first().map(|step| format!(": {}", step.what));
         format!("{}{}", self.part.name, step.unwrap_or_default())
     }
 
     /// Takes in what the next step found.
-    pub(super) fn add(&mut self, findings: Vec<Finding>) -> Result<(), Failure> {
+    pub(in crate::commands::measure) fn add(
+        &mut self,
+        findings: Vec<Finding>,
+    ) -> Result<(), Failure> {
         Ok(self.experiment.add(&mut self.part, findings)?)
     }
 
     /// Writes what there is, as it is.
-    pub(super) fn save(&self) -> Result<(), ResultsError> {
+    pub(in crate::commands::measure) fn save(&self) -> Result<(), ResultsError> {
         self.directory.write(&self.part)
     }
 
     /// Computes the conclusions and writes the part.
-    pub(super) fn conclude(&mut self) -> Result<(), Failure> {
+    pub(in crate::commands::measure) fn conclude(&mut self) -> Result<(), Failure> {
         self.experiment.conclude(&mut self.part)?;
         Ok(self.save()?)
     }
 
     /// Writes a part to which nothing is missing, unless that has been done: one without any step.
-    pub(super) fn complete(&mut self) -> Result<(), Failure> {
+    pub(in crate::commands::measure) fn complete(&mut self) -> Result<(), Failure> {
         if self.part.complete { Ok(()) } else { self.conclude() }
     }
 
     /// Message at the start of the experiment.
-    pub(super) fn announcement(&self) -> String {
+    pub(in crate::commands::measure) fn announcement(&self) -> String {
         let name = &self.part.name;
         let file = file_of(self.directory.path(), &self.part);
         match self.found {
@@ -130,7 +133,7 @@ impl SavedPart {
     }
 
     /// Message after an interruption.
-    pub(super) fn how_far(&self) -> String {
+    pub(in crate::commands::measure) fn how_far(&self) -> String {
         let file = file_of(self.directory.path(), &self.part);
         format!(
             "{} of {} are kept in {file}, and the same command goes on behind them",

@@ -1,7 +1,7 @@
 //! An experiment in a job that a launcher has started: this process is one of its ranks.
 
-use super::kept::SavedPart;
-use super::{Measured, ResultsLocation, part_written};
+use super::suite::kept::SavedPart;
+use super::suite::{Measured, ResultsLocation, part_written};
 use crate::failure::Failure;
 use measure::harness::{Experiment, Setting, StepContext};
 use measure::results::Directory;
