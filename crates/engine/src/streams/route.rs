@@ -2,7 +2,7 @@
 
 use super::transfer::Transfer;
 use crate::error::{Error, Outcome};
-use crate::flat::pattern::{ContributionPlacement, FlatCollective, ResultRule};
+use crate::flat::pattern::{ContributionPlacement, FlatCollective, Pattern, ResultRule};
 use crate::flat::variable_blocks::{EdgeKey, block};
 use smallvec::SmallVec;
 
@@ -86,10 +86,12 @@ fn send_parts<'a>(
     (me, ranks): (u32, u32),
     input: &'a [u8],
 ) {
+    // Reductions stream between two ranks only, where an exclusive scan moves one contribution.
+    let is_reduced = collective.arithmetic.is_some() && collective.pattern != Pattern::Exscan;
     for other in (me + 1..ranks).chain(0..me) {
         if let Some(part) = collective.part_for(other, me, ranks) {
             let bytes = &input[part.start as usize..part.end as usize];
-            transfer.send_operand(other, bytes, collective.arithmetic.is_some());
+            transfer.send_operand(other, bytes, is_reduced);
         }
     }
 }
