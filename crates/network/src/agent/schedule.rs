@@ -77,6 +77,10 @@ impl RegisteredSchedule {
     /// Keeps an interpreter without a run for the next one, unless there are many or its buffers
     /// are large.
     pub(crate) fn put_idle(&self, interpreter: Interpreter, buffers: Vec<Vec<u8>>) {
+        // A run that has failed before its start returns no buffers, and the next one needs all.
+        if buffers.len() != self.layout.buffers.len() {
+            return;
+        }
         let bytes: usize = buffers.iter().map(Vec::len).sum();
         let mut idle = self.idle.lock().unwrap_or_else(PoisonError::into_inner);
         if idle.len() < IDLE_RUNS && (bytes as u64 <= IDLE_BYTES || idle.is_empty()) {
@@ -242,6 +246,27 @@ mod tests {
     use super::*;
     use goal::compile::compile;
     use goal::graph::Graph;
+
+    fn registered(graph: &Graph) -> RegisteredSchedule {
+        let schedule = compile(graph).expect("in order");
+        RegisteredSchedule::new(schedule, [0; 3], vec![0, 1], vec![0, 1], 0)
+    }
+
+    #[test]
+    fn an_interpreter_without_its_buffers_is_not_kept() {
+        let mut graph = Graph::new(0, 2);
+        let block = graph.buffer(Access::Input, 100);
+        graph.send(block, 1, 0);
+        let schedule = registered(&graph);
+        let limits = Limits::new(16 << 10);
+        let (mut interpreter, _) = schedule.take_idle(limits).expect("memory");
+        let of_no_run = interpreter.reset();
+        schedule.put_idle(interpreter, of_no_run);
+        let (interpreter, buffers) = schedule.take_idle(limits).expect("memory");
+        assert_eq!(buffers, [[0; 100]]);
+        schedule.put_idle(interpreter, vec![vec![7; 100]]);
+        assert_eq!(schedule.take_idle(limits).expect("memory").1, [[7; 100]], "kept");
+    }
 
     #[test]
     fn only_written_ranges_are_results() {

@@ -24,6 +24,7 @@ use std::time::Duration;
 testing::tests![
     leaving_after_starting_its_part_fails_no_rank,
     leaving_without_its_part_is_reported_to_all_ranks,
+    every_start_after_the_exit_of_a_rank_fails,
     a_rank_far_ahead_on_its_own_node_is_held_back,
     ranks_in_different_collectives_are_told_apart,
     a_node_that_ends_without_a_word_is_unreachable,
@@ -74,6 +75,26 @@ fn leaving_without_its_part_is_reported_to_all_ranks() {
         });
         let failed = Err(Error::RankFailed { rank: 3, how: RankExit::Left });
         assert_eq!(outcomes, [failed.clone(), failed.clone(), failed.clone(), Ok(()), failed]);
+    }
+}
+
+/// Runs that fail before their start leave the schedule usable.
+fn every_start_after_the_exit_of_a_rank_fails() {
+    let mut clients =
+        connect(&nodes(2, 1), &Wires::Memory, Limits::new(16 << 10)).expect("threads and memory");
+    let mut graph = Graph::new(0, 2);
+    let block = graph.buffer(Access::Input, 100);
+    graph.send(block, 1, 0);
+    let block = graph.buffer(Access::Output, 8);
+    graph.receive(block, 1, 0);
+    drop(clients.pop());
+    let client = &clients[0];
+    let prepared = register(client, &world(0, 0, 2), &graph);
+    // The first run may start before the exit is known. The others fail before their start.
+    for sequence in 0..3 {
+        let outcome = run(client, prepared, sequence, &[&[1; 100], &[]], &mut [&mut [], &mut []]);
+        let failed = Error::RankFailed { rank: 1, how: RankExit::Left };
+        assert_eq!(outcome, Err(failed), "run {sequence}");
     }
 }
 
