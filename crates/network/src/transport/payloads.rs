@@ -9,7 +9,7 @@ use std::ops::Range;
 use std::os::fd::BorrowedFd;
 
 /// A payload in the memory of a run: that of one send or receive.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Place {
     /// The rank of the job.
     pub rank: u32,

@@ -3,15 +3,20 @@
 use interpreter::{Handle, Packet};
 use network::job_nodes::random_key;
 use network::transport::frame::{Frame, Route};
-use network::transport::payloads::NoPayloads;
+use network::transport::payloads::{NoPayloads, Payloads, Place};
 use network::transport::tcp::{Listener, Tcp, Timeouts};
 use network::transport::{Arrival, Transport};
+use rustix::io::Errno;
+use std::io::IoSlice;
 use std::net::Ipv4Addr;
+use std::ops::Range;
+use std::os::fd::BorrowedFd;
 use std::time::Duration;
 
 testing::tests![
     short_frames_overtake_long_ones_and_ordered_frames_do_not,
     long_messages_of_every_length_arrive_whole,
+    a_lost_connection_ends_each_send_in_place_once,
 ];
 
 /// More than the system keeps for a connection.
@@ -109,4 +114,68 @@ fn long_messages_of_every_length_arrive_whole() {
             );
         }
     }
+}
+
+/// Payloads of which the system takes nothing.
+#[derive(Default)]
+struct UnsentPayloads {
+    ended: Vec<u32>,
+}
+
+impl Payloads for UnsentPayloads {
+    fn send(
+        &self,
+        _: Place,
+        _: Range<usize>,
+        _: &[IoSlice<'_>],
+        _: BorrowedFd<'_>,
+    ) -> Result<usize, Errno> {
+        Err(Errno::AGAIN)
+    }
+
+    fn sent(&mut self, place: Place) {
+        self.ended.push(place.operation);
+    }
+
+    fn copy(&mut self, place: Place) -> Vec<u8> {
+        NoPayloads.copy(place)
+    }
+
+    fn admit(&mut self, node: u32, route: Route, packet: &Packet, bytes: u64) -> Option<Place> {
+        NoPayloads.admit(node, route, packet, bytes)
+    }
+
+    fn store(&mut self, place: Place, at: usize, bytes: &[u8]) -> bool {
+        NoPayloads.store(place, at, bytes)
+    }
+
+    fn receive(
+        &mut self,
+        place: Place,
+        at: usize,
+        most: usize,
+        socket: BorrowedFd<'_>,
+    ) -> Option<Result<usize, Errno>> {
+        NoPayloads.receive(place, at, most, socket)
+    }
+}
+
+/// The segments of a long payload in the queue enclose a shorter one.
+fn a_lost_connection_ends_each_send_in_place_once() {
+    let [mut sender, receiver] = pair();
+    let mut payloads = UnsentPayloads::default();
+    for (operation, bytes) in [(0, 512 << 10), (1, 100 << 10)] {
+        let place = Place { rank: 0, communicator: 0, sequence: 0, operation };
+        let packet = Packet::Data { receive: Handle(operation), payload: Vec::new() };
+        sender.send_in_place(1, Route::default(), packet, place, bytes);
+        sender.flush(&mut payloads);
+    }
+    drop(receiver);
+    let mut arrivals = Vec::new();
+    while arrivals.is_empty() {
+        sender.wait(None, &mut payloads, &mut arrivals).expect("it works");
+    }
+    assert!(matches!(arrivals[..], [Arrival::NodeLost { node: 1, .. }]), "{arrivals:?}");
+    payloads.ended.sort_unstable();
+    assert_eq!(payloads.ended, [0, 1]);
 }

@@ -8,7 +8,7 @@ use crate::transport::frame::{Frame, HEADER_BYTES, Route, in_segments, segment_h
 use crate::transport::payloads::{Payloads, Place, send_slices};
 use interpreter::Packet;
 use rustix::io::Errno;
-use std::collections::VecDeque;
+use std::collections::{HashSet, VecDeque};
 use std::io::IoSlice;
 use std::ops::Range;
 use std::os::fd::BorrowedFd;
@@ -188,13 +188,12 @@ impl SendQueue {
         }
     }
 
-    /// Places of the payloads that have not been sent.
+    /// Places of the payloads that have not been sent, each once.
     pub(super) fn places(&mut self) -> Vec<Place> {
-        let mut places: Vec<Place> =
-            self.payloads().filter_map(|payload| payload.place()).collect();
-        // The parts of a payload follow one another.
-        places.dedup();
-        places
+        // Shorter payloads lie between the parts of a long one.
+        let mut listed = HashSet::new();
+        let places = self.payloads().filter_map(|payload| payload.place());
+        places.filter(|place| listed.insert(*place)).collect()
     }
 
     fn payloads(&mut self) -> impl Iterator<Item = &mut Payload> {
