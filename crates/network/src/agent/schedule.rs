@@ -74,16 +74,18 @@ impl RegisteredSchedule {
         Ok((interpreter, buffers))
     }
 
-    /// Keeps an interpreter without a run for the next one, unless there are many or its buffers
-    /// are large.
+    /// Keeps an interpreter without a run for the next one, unless there are many or its memory is
+    /// large.
     pub(crate) fn put_idle(&self, interpreter: Interpreter, buffers: Vec<Vec<u8>>) {
         // A run that has failed before its start returns no buffers, and the next one needs all.
         if buffers.len() != self.layout.buffers.len() {
             return;
         }
-        let bytes: usize = buffers.iter().map(Vec::len).sum();
+        let scratchpad = self.schedule.view().header().scratchpad_bytes;
+        // All of it is allocated, so the sum cannot overflow.
+        let bytes = buffers.iter().map(|buffer| buffer.len() as u64).sum::<u64>() + scratchpad;
         let mut idle = self.idle.lock().unwrap_or_else(PoisonError::into_inner);
-        if idle.len() < IDLE_RUNS && (bytes as u64 <= IDLE_BYTES || idle.is_empty()) {
+        if idle.len() < IDLE_RUNS && (bytes <= IDLE_BYTES || idle.is_empty()) {
             idle.push((interpreter, buffers));
         }
     }
@@ -266,6 +268,24 @@ mod tests {
         assert_eq!(buffers, [[0; 100]]);
         schedule.put_idle(interpreter, vec![vec![7; 100]]);
         assert_eq!(schedule.take_idle(limits).expect("memory").1, [[7; 100]], "kept");
+    }
+
+    #[test]
+    fn one_interpreter_with_a_large_scratchpad_is_kept() {
+        let kept = |scratchpad: u64| {
+            let mut graph = Graph::new(0, 2);
+            let input = graph.buffer(Access::Input, 100);
+            let block = graph.scratchpad(scratchpad);
+            graph.copy(input, block.part(0, 100));
+            let schedule = registered(&graph);
+            let take = |_| schedule.take_idle(Limits::new(16 << 10)).expect("memory");
+            let taken = [0; 3].map(take);
+            taken.into_iter().for_each(|(interpreter, buffers)| {
+                schedule.put_idle(interpreter, buffers);
+            });
+            schedule.idle.lock().expect("no panic").len()
+        };
+        assert_eq!((kept(100), kept(IDLE_BYTES)), (3, 1));
     }
 
     #[test]
