@@ -250,7 +250,12 @@ impl AgentClient {
         deadline: Option<Instant>,
     ) -> Result<bool, Error> {
         let (_, generation) = slot_of(run);
-        let bytes = self.table().run(run).map_or(0, |run| run.layout.bytes);
+        // A thread that submits to a full ring, or awaits an answer, keeps the lock for as long as the
+        // agent is stopped. The length decides only how long this thread polls.
+        let table = self.table.try_lock().ok();
+        let bytes =
+            table.as_ref().and_then(|table| table.run(run)).map_or(0, |run| run.layout.bytes);
+        drop(table);
         if self.poll(ended, generation, bytes, deadline) {
             return Ok(true);
         }
