@@ -10,10 +10,11 @@ use std::io::IoSlice;
 use std::ops::Range;
 use std::os::fd::BorrowedFd;
 
-/// The runs of a node, and the payloads that have been sent.
+/// The runs of a node, and what a call of the transport changes about them.
 pub(super) struct RunPayloads<'a> {
     pub(super) runs: &'a mut HashMap<RunKey, Run>,
     pub(super) sent: &'a mut Vec<Place>,
+    pub(super) faulted: &'a mut Vec<RunKey>,
 }
 
 impl RunPayloads<'_> {
@@ -61,6 +62,13 @@ impl Payloads for RunPayloads<'_> {
         most: usize,
         socket: BorrowedFd<'_>,
     ) -> Option<Result<usize, Errno>> {
-        self.run(place)?.receive_payload(Handle(place.operation), at, most, socket)
+        match self.run(place)?.receive_payload(Handle(place.operation), at, most, socket) {
+            // The transport drops the rest of the payload, because the run fails.
+            Some(Err(Errno::FAULT)) => {
+                self.faulted.push(RunKey::of(place));
+                None
+            }
+            read => read,
+        }
     }
 }

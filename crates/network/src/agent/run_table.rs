@@ -12,7 +12,7 @@ use super::run::{
 };
 use super::schedule::RegisteredSchedule;
 use super::unexpected::{UnexpectedMessage, UnexpectedMessages};
-use crate::error::Error;
+use crate::error::{Error, system};
 use crate::node_map::NodeMap;
 use crate::transport::frame::{Frame, Route};
 use crate::transport::payloads::Place;
@@ -43,6 +43,8 @@ pub(crate) struct RunTable {
     pub(crate) ended: Vec<EndedRun>,
     /// Payloads that have been sent from the memory of their runs.
     sent: Vec<Place>,
+    /// Runs for the messages of which the system has no memory.
+    faulted: Vec<RunKey>,
     /// Bytes of long messages that had been transferred when that was last asked.
     transferred: u64,
     /// Number of frames that were refused.
@@ -79,6 +81,7 @@ impl RunTable {
             postponed: VecDeque::new(),
             ended: Vec::new(),
             sent: Vec::new(),
+            faulted: Vec::new(),
             transferred: 0,
             refused: 0,
             context: RunContext {
@@ -257,13 +260,27 @@ impl RunTable {
         arrivals: &mut Vec<Arrival>,
     ) -> Result<(), Error> {
         let (transport, mut payloads) = self.parts();
-        transport.wait(timeout, &mut payloads, arrivals)
+        let waited = transport.wait(timeout, &mut payloads, arrivals);
+        self.fail_faulted_runs();
+        waited
     }
 
     /// Appends what has arrived; see [`Transport::poll`].
     pub(crate) fn poll(&mut self, arrivals: &mut Vec<Arrival>) -> Result<(), Error> {
         let (transport, mut payloads) = self.parts();
-        transport.poll(&mut payloads, arrivals)
+        let polled = transport.poll(&mut payloads, arrivals);
+        self.fail_faulted_runs();
+        polled
+    }
+
+    /// Fails the runs of which the system cannot write the memory. This precedes the arrivals of the
+    /// same call, which may report the end of a payload that was dropped.
+    fn fail_faulted_runs(&mut self) {
+        for key in std::mem::take(&mut self.faulted) {
+            let why = "the node has no memory left for it; use smaller buffers or fewer ranks";
+            let what = format!("receive a message into a buffer of rank {}", key.rank);
+            self.finish(key, Err(system(&what, why)));
+        }
     }
 
     /// Returns true if bytes of long messages have been transferred since the last call.
@@ -273,8 +290,8 @@ impl RunTable {
     }
 
     fn parts(&mut self) -> (&mut dyn Transport, RunPayloads<'_>) {
-        let RunTable { context, runs, sent, .. } = self;
-        (&mut *context.transport, RunPayloads { runs, sent })
+        let RunTable { context, runs, sent, faulted, .. } = self;
+        (&mut *context.transport, RunPayloads { runs, sent, faulted })
     }
 
     /// Processes an event of a run, if it is under way.

@@ -76,7 +76,8 @@ impl BorrowedMemory {
                 let (at, length) = (region.place(range.start), range.len());
                 let sent = socket::send(socket, head, &region.segment, at, length as u64);
                 match sent.map_err(errno) {
-                    // The rank has removed the memory. Its peer gets as many bytes as announced.
+                    // The rank has never committed this memory, and the system has none for it. Such
+                    // memory holds zeros, and the peer gets as many bytes as announced.
                     Err(Errno::FAULT) => with(&[0; STRIDE][..length.min(STRIDE)]),
                     sent => sent,
                 }
@@ -88,7 +89,9 @@ impl BorrowedMemory {
         }
     }
 
-    /// Reads at most `most` bytes from a socket into the buffer; `None` if it has been revoked.
+    /// Reads at most `most` bytes from a socket into the buffer; `None` if it has been revoked. The
+    /// error is [`Errno::FAULT`] if the rank has never committed its memory and the system has none
+    /// for it.
     pub(super) fn receive(
         &mut self,
         at: usize,
@@ -98,10 +101,7 @@ impl BorrowedMemory {
         match self {
             BorrowedMemory::Region(region) => {
                 let at = region.place(at);
-                match socket::receive(socket, &region.segment, at, most as u64) {
-                    Err(error) if errno_of(&error) == Errno::FAULT => None,
-                    read => Some(read.map_err(errno)),
-                }
+                Some(socket::receive(socket, &region.segment, at, most as u64).map_err(errno))
             }
             BorrowedMemory::Lent(lent) => {
                 lent.with_mut(|bytes| rustix::io::read(socket, &mut bytes[at..at + most]))
@@ -115,14 +115,10 @@ impl BorrowedMemory {
     }
 }
 
-fn errno(error: std::io::Error) -> Errno {
-    errno_of(&error)
-}
-
 /// The number of an error of the system; that of a bad address if there is none, because the range
 /// leaves the region.
-fn errno_of(error: &std::io::Error) -> Errno {
-    Errno::from_io_error(error).unwrap_or(Errno::FAULT)
+fn errno(error: std::io::Error) -> Errno {
+    Errno::from_io_error(&error).unwrap_or(Errno::FAULT)
 }
 
 impl ExternalBuffer for BorrowedMemory {

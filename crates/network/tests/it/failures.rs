@@ -35,16 +35,15 @@ testing::tests![
     a_node_that_is_not_there_is_named,
     wrong_calls_are_refused,
     a_run_names_the_ranks_it_waits_for,
-    a_deadline_holds_while_the_service_is_stopped,
     ranks_that_have_exited_are_listed,
 ];
 
-fn barrier_of(rank: u32, ranks: u32) -> Graph {
+pub(crate) fn barrier_of(rank: u32, ranks: u32) -> Graph {
     barrier::graph(Algorithm::Dissemination, rank, ranks).expect("in range")
 }
 
 /// Waits for a run that must end.
-fn end(client: &AgentClient, ticket: network::backend::RunId) -> Result<(), Error> {
+pub(crate) fn end(client: &AgentClient, ticket: network::backend::RunId) -> Result<(), Error> {
     assert!(client.wait(ticket, deadline()).expect("the agent lives"), "the run does not end");
     client.fetch(ticket, &mut [])
 }
@@ -423,45 +422,6 @@ fn a_run_names_the_ranks_it_waits_for() {
         assert_eq!(end(client, ticket), Ok(()));
         assert!(client.waiting_for(ticket).is_empty());
     }
-}
-
-/// Another thread of the rank fills the ring meanwhile, and holds what the ring needs.
-fn a_deadline_holds_while_the_service_is_stopped() {
-    const ENTRIES: u64 = 1024;
-    let region = SharedRegion::create().expect("memory");
-    let notifier = notifier().expect("a descriptor");
-    let open = || SharedRegion::open(Arc::clone(region.segment())).expect("a region");
-    let copy = notifier.try_clone().expect("a descriptor");
-    let home = network::agent::AgentAddress { node: 0, address: String::new() };
-    let client = AgentClient::new(open(), copy, home, None).expect("a region");
-    let prepared = register(&client, &world(0, 0, 1), &barrier_of(0, 1));
-    let first = client.start(prepared, 0, &[]).expect("memory");
-    let begun = Instant::now();
-    let in_time = || begun.elapsed() < Duration::from_secs(60);
-    let (waits, agent) = std::thread::scope(|scope| {
-        scope.spawn(|| (1..=ENTRIES).map(|run| client.start(prepared, run, &[])).for_each(drop));
-        let published = region.segment().at::<AtomicU64>(Offset(0)).expect("inside");
-        while published.load(Ordering::Relaxed) < ENTRIES && in_time() {
-            std::thread::yield_now();
-        }
-        // Many waits: the thread takes the lock for the entry that does not fit a little later.
-        let waits = scope
-            .spawn(|| (0..1000).all(|_| client.wait(first, Some(Instant::now())) == Ok(false)));
-        while !waits.is_finished() && in_time() {
-            std::thread::yield_now();
-        }
-        let have_ended = waits.is_finished();
-        // Starting the service ends the other thread.
-        let transport = memory::connect(1).expect("descriptors").remove(0);
-        let nodes = NodeMap::new(["a"]);
-        let agent = Agent::start(nodes, Box::new(transport), Limits::new(16 << 10), || {});
-        let agent = agent.expect("a thread");
-        agent.open(0, open(), notifier);
-        (waits.join().expect("no panic") && have_ended, agent)
-    });
-    assert!(waits, "a wait was longer than its deadline");
-    assert_eq!(client.wait(first, deadline()), Ok(true));
-    drop((client, agent));
 }
 
 /// The list is longer than one answer of the agent.

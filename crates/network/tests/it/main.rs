@@ -10,6 +10,7 @@ mod job_nodes;
 mod jobs;
 mod long_messages;
 mod namespaces;
+mod own_regions;
 mod resident_memory;
 mod submission_ring;
 
