@@ -212,11 +212,11 @@ impl AgentClient {
         self.region.await_answer(table.queries, LIMIT)
     }
 
-    /// Polls for the end of a run while the agent polls the network on another core; false after a
-    /// while. Waking a thread on an idle core takes longer than a message between nodes. On the
-    /// agent's own core this thread must sleep at once: the scheduler may keep a thread running that
-    /// yields in turns with one that has just been woken.
-    /// Longer for `bytes` bytes of buffers.
+    /// Polls for the end of a run while the agent runs on another core, because waking a thread on an
+    /// idle core takes longer than a message between nodes. Returns true once the run has ended, and
+    /// false after [`POLLING_TIME`] and an extension for the `bytes` bytes of its buffers, or at the
+    /// deadline. On the agent's own core it returns at once, so that the thread sleeps: when a thread
+    /// yields, the scheduler may run it again before a thread that has just been woken.
     fn poll(
         &self,
         ended: &Completion,
