@@ -12,7 +12,7 @@ pub mod tcp;
 use crate::error::Error;
 use frame::{Frame, Route};
 use interpreter::Packet;
-use payloads::{Payloads, Place};
+use payloads::{PayloadLocation, Payloads};
 use std::fmt::Debug;
 use std::os::fd::BorrowedFd;
 use std::time::Duration;
@@ -28,12 +28,12 @@ pub enum Arrival {
         /// The frame.
         frame: Frame,
     },
-    /// A message whose payload lies in its [place](Payloads::admit).
+    /// A message whose payload has been written to its [location](Payloads::admit).
     InPlace {
         /// The sender.
         node: u32,
-        /// The place.
-        place: Place,
+        /// Location of the payload.
+        location: PayloadLocation,
         /// Number of bytes that were sent eagerly.
         eager: u64,
     },
@@ -69,12 +69,19 @@ pub trait Transport: Send + Debug {
     /// latest. A frame for a node that is lost is dropped.
     fn send(&mut self, node: u32, frame: Frame);
 
-    /// Appends a message with a payload of `bytes` bytes, which lies in a place until
+    /// Appends a message with a payload of `bytes` bytes, which stays at its location until
     /// [`Payloads::sent`] or [`detach`](Self::detach) is called. `packet` has an empty payload.
-    fn send_in_place(&mut self, node: u32, route: Route, packet: Packet, place: Place, bytes: u64);
+    fn send_in_place(
+        &mut self,
+        node: u32,
+        route: Route,
+        packet: Packet,
+        location: PayloadLocation,
+        bytes: u64,
+    );
 
-    /// Passes the payload of a place that ends before it has been sent.
-    fn detach(&mut self, place: Place, payload: Vec<u8>);
+    /// Passes a copy of a payload whose run ends before it has been sent.
+    fn detach(&mut self, location: PayloadLocation, payload: Vec<u8>);
 
     /// Sends the queued frames, as far as that is possible without waiting. The rest follows during
     /// [`wait`](Self::wait).

@@ -2,7 +2,7 @@
 
 use super::run::{MessageOrigin, Run, RunKey};
 use crate::transport::frame::Route;
-use crate::transport::payloads::{Payloads, Place};
+use crate::transport::payloads::{PayloadLocation, Payloads};
 use interpreter::{Handle, Packet};
 use rustix::io::Errno;
 use std::collections::HashMap;
@@ -13,59 +13,65 @@ use std::os::fd::BorrowedFd;
 /// The runs of a node, and what a call of the transport changes about them.
 pub(super) struct RunPayloads<'a> {
     pub(super) runs: &'a mut HashMap<RunKey, Run>,
-    pub(super) sent: &'a mut Vec<Place>,
+    pub(super) sent: &'a mut Vec<PayloadLocation>,
     pub(super) faulted: &'a mut Vec<RunKey>,
 }
 
 impl RunPayloads<'_> {
-    fn run(&mut self, place: Place) -> Option<&mut Run> {
-        self.runs.get_mut(&RunKey::of(place))
+    fn run(&mut self, location: PayloadLocation) -> Option<&mut Run> {
+        self.runs.get_mut(&RunKey::of(location))
     }
 }
 
 impl Payloads for RunPayloads<'_> {
     fn send(
         &self,
-        place: Place,
+        location: PayloadLocation,
         range: Range<usize>,
         head: &[IoSlice<'_>],
         socket: BorrowedFd<'_>,
     ) -> Result<usize, Errno> {
-        let run = self.runs.get(&RunKey::of(place)).ok_or(Errno::FAULT)?;
-        run.send_payload(Handle(place.operation), range, head, socket)
+        let run = self.runs.get(&RunKey::of(location)).ok_or(Errno::FAULT)?;
+        run.send_payload(Handle(location.operation), range, head, socket)
     }
 
-    fn copy(&mut self, place: Place) -> Vec<u8> {
-        let copy = |run: &mut Run| run.interpreter.copy_outgoing(Handle(place.operation));
-        self.run(place).and_then(copy).unwrap_or_default()
+    fn copy(&mut self, location: PayloadLocation) -> Vec<u8> {
+        let copy = |run: &mut Run| run.interpreter.copy_outgoing(Handle(location.operation));
+        self.run(location).and_then(copy).unwrap_or_default()
     }
 
-    fn sent(&mut self, place: Place) {
-        self.sent.push(place);
+    fn sent(&mut self, location: PayloadLocation) {
+        self.sent.push(location);
     }
 
-    fn admit(&mut self, node: u32, route: Route, packet: &Packet, bytes: u64) -> Option<Place> {
+    fn admit(
+        &mut self,
+        node: u32,
+        route: Route,
+        packet: &Packet,
+        bytes: u64,
+    ) -> Option<PayloadLocation> {
         let Route { destination: rank, communicator, source, sequence, signature } = route;
         let run = self.runs.get_mut(&RunKey { rank, communicator, sequence })?;
         run.admit(MessageOrigin { node, source, signature }, packet, bytes)
     }
 
-    fn store(&mut self, place: Place, at: usize, bytes: &[u8]) -> bool {
-        let receive = Handle(place.operation);
-        self.run(place).is_some_and(|run| run.store_payload(receive, at, bytes))
+    fn store(&mut self, location: PayloadLocation, at: usize, bytes: &[u8]) -> bool {
+        let receive = Handle(location.operation);
+        self.run(location).is_some_and(|run| run.store_payload(receive, at, bytes))
     }
 
     fn receive(
         &mut self,
-        place: Place,
+        location: PayloadLocation,
         at: usize,
         most: usize,
         socket: BorrowedFd<'_>,
     ) -> Option<Result<usize, Errno>> {
-        match self.run(place)?.receive_payload(Handle(place.operation), at, most, socket) {
+        match self.run(location)?.receive_payload(Handle(location.operation), at, most, socket) {
             // The transport drops the rest of the payload, because the run fails.
             Some(Err(Errno::FAULT)) => {
-                self.faulted.push(RunKey::of(place));
+                self.faulted.push(RunKey::of(location));
                 None
             }
             read => read,

@@ -7,7 +7,7 @@ use crate::error::{Error, RankExit};
 use crate::node_map::NodeMap;
 use crate::transport::Transport;
 use crate::transport::frame::{Frame, Route};
-use crate::transport::payloads::{Place, send_slices};
+use crate::transport::payloads::{PayloadLocation, send_slices};
 use goal::graph::JoinMode;
 use goal::join;
 use goal::schedule::Kind;
@@ -32,15 +32,15 @@ pub(crate) struct RunKey {
 
 impl RunKey {
     /// The run of a payload.
-    pub(crate) fn of(place: Place) -> Self {
-        let Place { rank, communicator, sequence, .. } = place;
+    pub(crate) fn of(location: PayloadLocation) -> Self {
+        let PayloadLocation { rank, communicator, sequence, .. } = location;
         RunKey { rank, communicator, sequence }
     }
 
     /// The payload of a send or receive of the run.
-    pub(crate) fn place(self, operation: Handle) -> Place {
+    pub(crate) fn payload(self, operation: Handle) -> PayloadLocation {
         let RunKey { rank, communicator, sequence } = self;
-        Place { rank, communicator, sequence, operation: operation.0 }
+        PayloadLocation { rank, communicator, sequence, operation: operation.0 }
     }
 }
 
@@ -247,7 +247,7 @@ impl Run {
         origin: MessageOrigin,
         packet: &Packet,
         bytes: u64,
-    ) -> Option<Place> {
+    ) -> Option<PayloadLocation> {
         let MessageOrigin { node, source, signature } = origin;
         // As in `RunTable::deliver`, which reports what is wrong with other messages.
         let is_from_there = self.schedule.nodes.get(source as usize) == Some(&node)
@@ -256,7 +256,7 @@ impl Run {
             return None;
         }
         let receive = self.interpreter.admit(source, packet, bytes)?;
-        Some(self.key.place(receive))
+        Some(self.key.payload(receive))
     }
 
     fn borrowed(&self, buffer: usize) -> Option<&BorrowedMemory> {
@@ -283,7 +283,7 @@ impl Run {
                 self.borrowed(buffer)
                     .map_or(Err(Errno::FAULT), |memory| memory.send(range, head, socket))
             }
-            // The transport has only places that have not ended.
+            // The transport has only payloads that are being sent.
             None => Err(Errno::FAULT),
         }
     }
@@ -327,11 +327,11 @@ impl Run {
     }
 
     /// Payloads that are being sent in place, each with a copy: the memory of the run ends.
-    pub(crate) fn detached_payloads(&mut self) -> Vec<(Place, Vec<u8>)> {
+    pub(crate) fn detached_payloads(&mut self) -> Vec<(PayloadLocation, Vec<u8>)> {
         let sending: Vec<Handle> = self.interpreter.sending().collect();
-        let copied = sending
-            .into_iter()
-            .filter_map(|send| Some((self.key.place(send), self.interpreter.copy_outgoing(send)?)));
+        let copied = sending.into_iter().filter_map(|send| {
+            Some((self.key.payload(send), self.interpreter.copy_outgoing(send)?))
+        });
         copied.collect()
     }
 
@@ -496,7 +496,7 @@ impl Run {
         }
         let RunKey { communicator, sequence, .. } = self.key;
         let route = Route { destination, communicator, source, sequence, signature };
-        context.transport.send_in_place(node, route, packet, self.key.place(send), bytes);
+        context.transport.send_in_place(node, route, packet, self.key.payload(send), bytes);
     }
 
     fn transmit(&self, peer: u32, input: RunInput, context: &mut RunContext) {

@@ -15,7 +15,7 @@ use super::unexpected::{UnexpectedMessage, UnexpectedMessages};
 use crate::error::{Error, system};
 use crate::node_map::NodeMap;
 use crate::transport::frame::{Frame, Route};
-use crate::transport::payloads::Place;
+use crate::transport::payloads::PayloadLocation;
 use crate::transport::{Arrival, Transport};
 use interpreter::{Event, Handle, Interpreter, Packet};
 use std::collections::{HashMap, VecDeque};
@@ -42,10 +42,10 @@ pub(crate) struct RunTable {
     /// Runs that have ended and that the owner has not taken.
     pub(crate) ended: Vec<EndedRun>,
     /// Payloads that have been sent from the memory of their runs.
-    sent: Vec<Place>,
+    sent: Vec<PayloadLocation>,
     /// Runs for the messages of which the system has no memory.
     faulted: Vec<RunKey>,
-    /// Bytes of long messages that had been transferred when that was last asked.
+    /// Bytes of long messages transferred up to the last call of `has_transferred`.
     transferred: u64,
     /// Number of frames that were refused.
     pub(super) refused: u64,
@@ -229,8 +229,8 @@ impl RunTable {
         // could send this node less and less.
         run.release_held(&mut self.context);
         // Other ranks may need the rest of what the run was sending.
-        for (place, payload) in run.detached_payloads() {
-            self.context.transport.detach(place, payload);
+        for (location, payload) in run.detached_payloads() {
+            self.context.transport.detach(location, payload);
         }
         let Run { schedule, interpreter, .. } = run;
         self.ended.push(EndedRun { key, schedule, interpreter: Some(interpreter), outcome });
@@ -239,9 +239,9 @@ impl RunTable {
     /// Processes everything that needs no other node, and sends.
     pub(crate) fn advance(&mut self) {
         loop {
-            for place in std::mem::take(&mut self.sent) {
-                let event = Event::Sent { send: Handle(place.operation) };
-                self.event(RunKey::of(place), event);
+            for location in std::mem::take(&mut self.sent) {
+                let event = Event::Sent { send: Handle(location.operation) };
+                self.event(RunKey::of(location), event);
             }
             self.settle();
             let (transport, mut payloads) = self.parts();
@@ -302,12 +302,12 @@ impl RunTable {
         }
     }
 
-    /// Processes the arrival of a message in its place.
-    pub(crate) fn receive_in_place(&mut self, node: u32, place: Place, eager: u64) {
+    /// Processes the end of a message that was received in place.
+    pub(crate) fn receive_in_place(&mut self, node: u32, location: PayloadLocation, eager: u64) {
         if eager > 0 {
             self.context.credits.consumed(node, eager);
         }
-        self.event(RunKey::of(place), Event::Received { receive: Handle(place.operation) });
+        self.event(RunKey::of(location), Event::Received { receive: Handle(location.operation) });
     }
 
     /// Processes messages between ranks of this node, computations that have ended, requests that

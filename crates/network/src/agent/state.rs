@@ -261,8 +261,8 @@ impl AgentState {
             Arrival::Notified(_) => {}
             Arrival::NodeLost { node, why } => self.lose(node, why),
             Arrival::Frame { node, frame } => self.handle_frame(node, frame),
-            Arrival::InPlace { node, place, eager } => {
-                self.table.receive_in_place(node, place, eager);
+            Arrival::InPlace { node, location, eager } => {
+                self.table.receive_in_place(node, location, eager);
             }
         }
     }

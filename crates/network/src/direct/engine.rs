@@ -53,8 +53,8 @@ impl DirectEngine {
             match arrival {
                 // Agents alone send frames that are for no run.
                 Arrival::Frame { node, frame } => drop(self.table.handle_frame(node, frame)),
-                Arrival::InPlace { node, place, eager } => {
-                    self.table.receive_in_place(node, place, eager);
+                Arrival::InPlace { node, location, eager } => {
+                    self.table.receive_in_place(node, location, eager);
                 }
                 // It fails no run: the rank may have left after its part.
                 Arrival::NodeLost { node, .. } => self.table.lose(node),

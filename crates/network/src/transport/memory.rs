@@ -2,7 +2,7 @@
 //! network.
 
 use super::frame::{Frame, HEADER_BYTES, Route};
-use super::payloads::{Payloads, Place};
+use super::payloads::{PayloadLocation, Payloads};
 use super::poller::Poller;
 use super::{Arrival, Transport};
 use crate::error::{Error, refused};
@@ -25,7 +25,7 @@ enum InboxEntry {
 #[derive(Debug)]
 enum OutboxEntry {
     Frame([u8; HEADER_BYTES], Vec<u8>),
-    InPlace([u8; HEADER_BYTES], Place),
+    InPlace([u8; HEADER_BYTES], PayloadLocation),
 }
 
 #[derive(Debug)]
@@ -114,15 +114,22 @@ impl Transport for Memory {
         self.written[node as usize].push(OutboxEntry::Frame(header, payload));
     }
 
-    fn send_in_place(&mut self, node: u32, route: Route, packet: Packet, place: Place, bytes: u64) {
+    fn send_in_place(
+        &mut self,
+        node: u32,
+        route: Route,
+        packet: Packet,
+        location: PayloadLocation,
+        bytes: u64,
+    ) {
         let header = Frame::header_of(route, packet, bytes);
-        self.written[node as usize].push(OutboxEntry::InPlace(header, place));
+        self.written[node as usize].push(OutboxEntry::InPlace(header, location));
     }
 
-    fn detach(&mut self, place: Place, payload: Vec<u8>) {
+    fn detach(&mut self, location: PayloadLocation, payload: Vec<u8>) {
         for entry in self.written.iter_mut().flatten() {
             if let OutboxEntry::InPlace(header, found) = entry
-                && *found == place
+                && *found == location
             {
                 *entry = OutboxEntry::Frame(*header, payload);
                 return;
@@ -139,9 +146,9 @@ impl Transport for Memory {
             for entry in written {
                 let (header, payload) = match entry {
                     OutboxEntry::Frame(header, payload) => (header, payload),
-                    OutboxEntry::InPlace(header, place) => {
-                        let payload = payloads.copy(place);
-                        payloads.sent(place);
+                    OutboxEntry::InPlace(header, location) => {
+                        let payload = payloads.copy(location);
+                        payloads.sent(location);
                         (header, payload)
                     }
                 };

@@ -8,9 +8,9 @@ use std::io::IoSlice;
 use std::ops::Range;
 use std::os::fd::BorrowedFd;
 
-/// A payload in the memory of a run: that of one send or receive.
+/// Location of a payload in the memory of a run: the payload of one send or receive.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub struct Place {
+pub struct PayloadLocation {
     /// The rank of the job.
     pub rank: u32,
     /// Number of the communicator.
@@ -30,30 +30,36 @@ pub trait Payloads {
     /// Those of `sendmsg`.
     fn send(
         &self,
-        place: Place,
+        location: PayloadLocation,
         range: Range<usize>,
         head: &[IoSlice<'_>],
         socket: BorrowedFd<'_>,
     ) -> Result<usize, Errno>;
 
     /// Returns a copy of a payload; empty if its run has ended.
-    fn copy(&mut self, place: Place) -> Vec<u8>;
+    fn copy(&mut self, location: PayloadLocation) -> Vec<u8>;
 
     /// Notes that a payload is no longer needed: it has been sent, or its node is lost.
-    fn sent(&mut self, place: Place);
+    fn sent(&mut self, location: PayloadLocation);
 
     /// Assigns a message of a node, of which the header has arrived, the memory of its receive.
     /// `packet` has an empty payload. Returns `None` if the message must be passed as a whole.
-    fn admit(&mut self, node: u32, route: Route, packet: &Packet, bytes: u64) -> Option<Place>;
+    fn admit(
+        &mut self,
+        node: u32,
+        route: Route,
+        packet: &Packet,
+        bytes: u64,
+    ) -> Option<PayloadLocation>;
 
     /// Writes bytes of a payload that arrives, from byte `at` on. False if its run has ended.
-    fn store(&mut self, place: Place, at: usize, bytes: &[u8]) -> bool;
+    fn store(&mut self, location: PayloadLocation, at: usize, bytes: &[u8]) -> bool;
 
     /// Reads at most `most` bytes of a payload from a socket, from byte `at` on; `None` if its run has
     /// ended.
     fn receive(
         &mut self,
-        place: Place,
+        location: PayloadLocation,
         at: usize,
         most: usize,
         socket: BorrowedFd<'_>,
@@ -67,7 +73,7 @@ pub struct NoPayloads;
 impl Payloads for NoPayloads {
     fn send(
         &self,
-        _: Place,
+        _: PayloadLocation,
         _: Range<usize>,
         _: &[IoSlice<'_>],
         _: BorrowedFd<'_>,
@@ -75,23 +81,23 @@ impl Payloads for NoPayloads {
         Err(Errno::FAULT)
     }
 
-    fn copy(&mut self, _: Place) -> Vec<u8> {
+    fn copy(&mut self, _: PayloadLocation) -> Vec<u8> {
         Vec::new()
     }
 
-    fn sent(&mut self, _: Place) {}
+    fn sent(&mut self, _: PayloadLocation) {}
 
-    fn admit(&mut self, _: u32, _: Route, _: &Packet, _: u64) -> Option<Place> {
+    fn admit(&mut self, _: u32, _: Route, _: &Packet, _: u64) -> Option<PayloadLocation> {
         None
     }
 
-    fn store(&mut self, _: Place, _: usize, _: &[u8]) -> bool {
+    fn store(&mut self, _: PayloadLocation, _: usize, _: &[u8]) -> bool {
         false
     }
 
     fn receive(
         &mut self,
-        _: Place,
+        _: PayloadLocation,
         _: usize,
         _: usize,
         _: BorrowedFd<'_>,

@@ -19,7 +19,7 @@ mod unacknowledged;
 pub use connect::{Listener, MAX_PENDING};
 
 use super::frame::{Frame, Route};
-use super::payloads::{Payloads, Place};
+use super::payloads::{PayloadLocation, Payloads};
 use super::poller::Poller;
 use super::{Arrival, Transport};
 use crate::error::Error;
@@ -62,7 +62,7 @@ pub struct Tcp {
     /// Nodes to which something was sent since the last flush.
     written: Vec<u32>,
     /// Payloads for nodes that were lost before, to be reported by `flush`.
-    dropped: Vec<Place>,
+    dropped: Vec<PayloadLocation>,
     /// Nodes that were lost while sending, to be reported by `wait`.
     lost: Vec<(u32, String)>,
     refused: u64,
@@ -135,7 +135,7 @@ impl Tcp {
 
     fn lose(&mut self, node: u32, lost: &ConnectionError, payloads: &mut dyn Payloads) {
         if let Some(mut connection) = self.connections[node as usize].take() {
-            connection.places().into_iter().for_each(|place| payloads.sent(place));
+            connection.locations().into_iter().for_each(|location| payloads.sent(location));
             self.connected -= 1;
             self.poller.remove(&connection);
             self.refused += u64::from(matches!(lost, ConnectionError::Frame(_)));
@@ -174,27 +174,34 @@ impl Transport for Tcp {
         }
     }
 
-    fn send_in_place(&mut self, node: u32, route: Route, packet: Packet, place: Place, bytes: u64) {
+    fn send_in_place(
+        &mut self,
+        node: u32,
+        route: Route,
+        packet: Packet,
+        location: PayloadLocation,
+        bytes: u64,
+    ) {
         match self.connections[node as usize].as_mut() {
             Some(connection) => {
-                if connection.send_in_place(route, packet, place, bytes as usize) {
+                if connection.send_in_place(route, packet, location, bytes as usize) {
                     self.written.push(node);
                 }
             }
             // As in `send`.
-            None => self.dropped.push(place),
+            None => self.dropped.push(location),
         }
     }
 
-    fn detach(&mut self, place: Place, payload: Vec<u8>) {
+    fn detach(&mut self, location: PayloadLocation, payload: Vec<u8>) {
         let payload = Arc::new(payload);
         for connection in self.connections.iter_mut().flatten() {
-            connection.detach(place, &payload);
+            connection.detach(location, &payload);
         }
     }
 
     fn flush(&mut self, payloads: &mut dyn Payloads) {
-        self.dropped.drain(..).for_each(|place| payloads.sent(place));
+        self.dropped.drain(..).for_each(|location| payloads.sent(location));
         while let Some(node) = self.written.pop() {
             self.write(node, payloads);
         }

@@ -3,7 +3,7 @@
 use interpreter::{Handle, Packet};
 use network::job_nodes::random_key;
 use network::transport::frame::{Frame, Route};
-use network::transport::payloads::{NoPayloads, Payloads, Place};
+use network::transport::payloads::{NoPayloads, PayloadLocation, Payloads};
 use network::transport::tcp::{Listener, Tcp, Timeouts};
 use network::transport::{Arrival, Transport};
 use rustix::io::Errno;
@@ -125,7 +125,7 @@ struct UnsentPayloads {
 impl Payloads for UnsentPayloads {
     fn send(
         &self,
-        _: Place,
+        _: PayloadLocation,
         _: Range<usize>,
         _: &[IoSlice<'_>],
         _: BorrowedFd<'_>,
@@ -133,30 +133,36 @@ impl Payloads for UnsentPayloads {
         Err(Errno::AGAIN)
     }
 
-    fn sent(&mut self, place: Place) {
-        self.ended.push(place.operation);
+    fn sent(&mut self, location: PayloadLocation) {
+        self.ended.push(location.operation);
     }
 
-    fn copy(&mut self, place: Place) -> Vec<u8> {
-        NoPayloads.copy(place)
+    fn copy(&mut self, location: PayloadLocation) -> Vec<u8> {
+        NoPayloads.copy(location)
     }
 
-    fn admit(&mut self, node: u32, route: Route, packet: &Packet, bytes: u64) -> Option<Place> {
+    fn admit(
+        &mut self,
+        node: u32,
+        route: Route,
+        packet: &Packet,
+        bytes: u64,
+    ) -> Option<PayloadLocation> {
         NoPayloads.admit(node, route, packet, bytes)
     }
 
-    fn store(&mut self, place: Place, at: usize, bytes: &[u8]) -> bool {
-        NoPayloads.store(place, at, bytes)
+    fn store(&mut self, location: PayloadLocation, at: usize, bytes: &[u8]) -> bool {
+        NoPayloads.store(location, at, bytes)
     }
 
     fn receive(
         &mut self,
-        place: Place,
+        location: PayloadLocation,
         at: usize,
         most: usize,
         socket: BorrowedFd<'_>,
     ) -> Option<Result<usize, Errno>> {
-        NoPayloads.receive(place, at, most, socket)
+        NoPayloads.receive(location, at, most, socket)
     }
 }
 
@@ -165,9 +171,9 @@ fn a_lost_connection_ends_each_send_in_place_once() {
     let [mut sender, receiver] = pair();
     let mut payloads = UnsentPayloads::default();
     for (operation, bytes) in [(0, 512 << 10), (1, 100 << 10)] {
-        let place = Place { rank: 0, communicator: 0, sequence: 0, operation };
+        let location = PayloadLocation { rank: 0, communicator: 0, sequence: 0, operation };
         let packet = Packet::Data { receive: Handle(operation), payload: Vec::new() };
-        sender.send_in_place(1, Route::default(), packet, place, bytes);
+        sender.send_in_place(1, Route::default(), packet, location, bytes);
         sender.flush(&mut payloads);
     }
     drop(receiver);

@@ -7,7 +7,7 @@ use super::unacknowledged::unacknowledged;
 use crate::error::{Error, refused};
 use crate::transport::Arrival;
 use crate::transport::frame::{Frame, Route};
-use crate::transport::payloads::{Payloads, Place};
+use crate::transport::payloads::{PayloadLocation, Payloads};
 use interpreter::Packet;
 use rustix::event::epoll::EventFlags;
 use rustix::net::sockopt;
@@ -60,16 +60,16 @@ impl Connection {
         &mut self,
         route: Route,
         packet: Packet,
-        place: Place,
+        location: PayloadLocation,
         bytes: usize,
     ) -> bool {
-        self.queue.push_in_place(route, packet, place, bytes);
+        self.queue.push_in_place(route, packet, location, bytes);
         !std::mem::replace(&mut self.is_written, true)
     }
 
-    /// Passes the payload of a place that ends.
-    pub(super) fn detach(&mut self, place: Place, payload: &Arc<Vec<u8>>) {
-        self.queue.detach(place, payload);
+    /// Passes a copy of a payload whose run ends.
+    pub(super) fn detach(&mut self, location: PayloadLocation, payload: &Arc<Vec<u8>>) {
+        self.queue.detach(location, payload);
     }
 
     /// Number of bytes of long messages that were sent and received.
@@ -77,9 +77,9 @@ impl Connection {
         self.queue.transferred().wrapping_add(self.buffer.transferred())
     }
 
-    /// Places of the payloads in the queue.
-    pub(super) fn places(&mut self) -> Vec<Place> {
-        self.queue.places()
+    /// Locations of the payloads in the queue.
+    pub(super) fn locations(&mut self) -> Vec<PayloadLocation> {
+        self.queue.locations()
     }
 
     /// Number of bytes in the queue.

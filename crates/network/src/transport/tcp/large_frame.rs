@@ -3,7 +3,7 @@
 use super::connection_error::ConnectionError;
 use crate::transport::Arrival;
 use crate::transport::frame::{Frame, HEADER_BYTES};
-use crate::transport::payloads::{Payloads, Place};
+use crate::transport::payloads::{PayloadLocation, Payloads};
 use interpreter::Packet;
 use rustix::io::Errno;
 use std::os::fd::BorrowedFd;
@@ -22,9 +22,9 @@ pub(super) struct LargeFrame {
 enum Target {
     Own(Vec<u8>),
     /// The memory of a run.
-    Place(Place),
+    Payload(PayloadLocation),
     /// The memory of a run that has ended: the bytes are dropped.
-    Ended(Place),
+    Ended(PayloadLocation),
 }
 
 impl LargeFrame {
@@ -38,10 +38,10 @@ impl LargeFrame {
     ) -> Result<Self, ConnectionError> {
         let memory = || ConnectionError::Memory(claimed);
         let length = usize::try_from(claimed).map_err(|_| memory())?;
-        let place = Frame::message_of(&header)
+        let location = Frame::message_of(&header)
             .and_then(|(route, packet, bytes)| payloads.admit(node, route, &packet, bytes));
-        let target = match place {
-            Some(place) => Target::Place(place),
+        let target = match location {
+            Some(location) => Target::Payload(location),
             None => {
                 let mut payload = Vec::new();
                 payload.try_reserve_exact(length).map_err(|_| memory())?;
@@ -60,9 +60,9 @@ impl LargeFrame {
     pub(super) fn push(&mut self, bytes: &[u8], payloads: &mut dyn Payloads) {
         match &mut self.target {
             Target::Own(payload) => payload.extend_from_slice(bytes),
-            Target::Place(place) => {
-                if !payloads.store(*place, self.arrived, bytes) {
-                    self.target = Target::Ended(*place);
+            Target::Payload(location) => {
+                if !payloads.store(*location, self.arrived, bytes) {
+                    self.target = Target::Ended(*location);
                 }
             }
             Target::Ended(_) => {}
@@ -70,8 +70,8 @@ impl LargeFrame {
         self.arrived += bytes.len();
     }
 
-    /// Reads some of the rest of the payload, at most `most` bytes. Returns the number of bytes read,
-    /// and of those that were asked for. `unused` is memory that may be overwritten.
+    /// Reads some of the rest of the payload, at most `most` bytes. Returns the number of bytes read
+    /// and the number requested. If the run has ended, the bytes are read into `unused` and dropped.
     pub(super) fn read(
         &mut self,
         socket: BorrowedFd<'_>,
@@ -87,13 +87,15 @@ impl LargeFrame {
                 payload.truncate(self.arrived + *read.as_ref().unwrap_or(&0));
                 received(read)?
             }
-            Target::Place(place) => match payloads.receive(*place, self.arrived, wanted, socket) {
-                Some(read) => received(read)?,
-                None => {
-                    self.target = Target::Ended(*place);
-                    return self.read(socket, most, payloads, unused);
+            Target::Payload(location) => {
+                match payloads.receive(*location, self.arrived, wanted, socket) {
+                    Some(read) => received(read)?,
+                    None => {
+                        self.target = Target::Ended(*location);
+                        return self.read(socket, most, payloads, unused);
+                    }
                 }
-            },
+            }
             Target::Ended(_) => {
                 let wanted = wanted.min(unused.len());
                 let read = received(rustix::io::read(socket, &mut unused[..wanted]))?;
@@ -112,12 +114,12 @@ impl LargeFrame {
                 Arrival::Frame { node, frame: Frame::decode(&self.header, payload)? }
             }
             // Reported for an ended run, too: the sender gets its credit back.
-            Target::Place(place) | Target::Ended(place) => {
+            Target::Payload(location) | Target::Ended(location) => {
                 let is_eager =
                     matches!(Frame::message_of(&self.header), Some((_, Packet::Eager { .. }, _)));
                 Arrival::InPlace {
                     node,
-                    place,
+                    location,
                     eager: if is_eager { self.length as u64 } else { 0 },
                 }
             }

@@ -5,7 +5,7 @@
 
 use super::connection_error::ConnectionError;
 use crate::transport::frame::{Frame, HEADER_BYTES, Route, in_segments, segment_header};
-use crate::transport::payloads::{Payloads, Place, send_slices};
+use crate::transport::payloads::{PayloadLocation, Payloads, send_slices};
 use interpreter::Packet;
 use rustix::io::Errno;
 use std::collections::{HashSet, VecDeque};
@@ -44,7 +44,7 @@ pub(super) struct SendQueue {
 enum Payload {
     Bytes(Arc<Vec<u8>>),
     /// A payload in the memory of a run, and its length.
-    InPlace(Place, usize),
+    InPlace(PayloadLocation, usize),
 }
 
 impl Payload {
@@ -55,10 +55,10 @@ impl Payload {
         }
     }
 
-    fn place(&self) -> Option<Place> {
+    fn location(&self) -> Option<PayloadLocation> {
         match self {
             Payload::Bytes(_) => None,
-            Payload::InPlace(place, _) => Some(*place),
+            Payload::InPlace(location, _) => Some(*location),
         }
     }
 }
@@ -136,11 +136,11 @@ impl SendQueue {
         &mut self,
         route: Route,
         packet: Packet,
-        place: Place,
+        location: PayloadLocation,
         length: usize,
     ) {
         let header = Frame::header_of(route, packet, length as u64);
-        self.push_message(header, Payload::InPlace(place, length));
+        self.push_message(header, Payload::InPlace(location, length));
     }
 
     /// Appends a frame. A long one waits behind the pieces.
@@ -181,19 +181,19 @@ impl SendQueue {
         }
     }
 
-    /// Replaces a payload in the memory of a run, of which the rest has not been sent.
-    pub(super) fn detach(&mut self, place: Place, bytes: &Arc<Vec<u8>>) {
-        for payload in self.payloads().filter(|payload| payload.place() == Some(place)) {
+    /// Replaces a payload in the memory of a run by a copy of all its bytes.
+    pub(super) fn detach(&mut self, location: PayloadLocation, bytes: &Arc<Vec<u8>>) {
+        for payload in self.payloads().filter(|payload| payload.location() == Some(location)) {
             *payload = Payload::Bytes(Arc::clone(bytes));
         }
     }
 
-    /// Places of the payloads that have not been sent, each once.
-    pub(super) fn places(&mut self) -> Vec<Place> {
+    /// Locations of the payloads that have not been sent, each once.
+    pub(super) fn locations(&mut self) -> Vec<PayloadLocation> {
         // Shorter payloads lie between the parts of a long one.
         let mut listed = HashSet::new();
-        let places = self.payloads().filter_map(|payload| payload.place());
-        places.filter(|place| listed.insert(*place)).collect()
+        let locations = self.payloads().filter_map(|payload| payload.location());
+        locations.filter(|location| listed.insert(*location)).collect()
     }
 
     fn payloads(&mut self) -> impl Iterator<Item = &mut Payload> {
@@ -262,9 +262,9 @@ impl SendQueue {
             let bytes = match piece {
                 Piece::Open(bytes) => &bytes[start..],
                 Piece::Part(Payload::Bytes(bytes), part) => &bytes[part.start + start..part.end],
-                Piece::Part(Payload::InPlace(place, _), part) => {
+                Piece::Part(Payload::InPlace(location, _), part) => {
                     let rest = part.start + start..part.end;
-                    return payloads.send(*place, rest, &slices[..count], socket);
+                    return payloads.send(*location, rest, &slices[..count], socket);
                 }
             };
             *slice = IoSlice::new(bytes);
@@ -293,8 +293,10 @@ impl SendQueue {
                     bytes.clear();
                     self.spare = bytes;
                 }
-                Some(Piece::Part(Payload::InPlace(place, length), part)) if part.end == length => {
-                    payloads.sent(place);
+                Some(Piece::Part(Payload::InPlace(location, length), part))
+                    if part.end == length =>
+                {
+                    payloads.sent(location);
                 }
                 _ => {}
             }
