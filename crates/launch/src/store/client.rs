@@ -185,16 +185,14 @@ fn attempt(
         .map_err(|error| Attempt::Fatal(system("get random bytes from the system")(error)))?;
     stream.write_all(&messages::hello(rank, ranks, &of_client)).map_err(retry)?;
     let mut bytes = [0; ANSWER_BYTES];
-    let until = Instant::now() + ATTEMPT;
-    let other = || Error::OtherProgram { address, origin: origin.into() };
-    // A connection that is closed without an answer may be one of too many at once.
-    match read_exact(&mut stream, &mut bytes, until, &other, &|| Error::Ended { address }) {
-        Ok(()) => {}
-        Err(error @ Error::OtherProgram { .. }) => return Err(Attempt::Fatal(error)),
-        Err(error) => return Err(Attempt::Retry(error.to_string())),
-    }
+    // A connection without an answer may be one of too many at once, and a server that is late may
+    // be stopped or on a busy node: neither shows that another program listens there.
+    let late = || Error::Silent { address, waited: limit };
+    let closed = || Error::Ended { address };
+    read_exact(&mut stream, &mut bytes, Instant::now() + limit, &late, &closed)
+        .map_err(|error| Attempt::Retry(error.to_string()))?;
     let Some((of_server, of_job, proof)) = messages::read_answer(&bytes) else {
-        return Err(Attempt::Fatal(other()));
+        return Err(Attempt::Fatal(Error::OtherProgram { address, origin: origin.into() }));
     };
     let handshake = Handshake { rank, ranks, of_client, of_server, of_job };
     if proof != secret.proof(&handshake, Side::Server) {

@@ -190,6 +190,17 @@ fn another_program_is_named() {
     drop(program.join().expect("no panic"));
 }
 
+/// A server on a busy node may answer late: the rank connects again until its time is over.
+#[test]
+fn a_server_without_an_answer_is_named() {
+    let listener = TcpListener::bind("127.0.0.1:0").expect("a port");
+    let address = listener.local_addr().expect("it is bound");
+    let hosts = [(address.ip().to_string(), address.port())];
+    let error = Client::connect(&hosts, "the test", &shared(), (1, 2), SHORT).expect_err("silence");
+    assert!(matches!(error, Error::Unreachable { .. }), "{error}");
+    assert!(error.to_string().contains("has not answered within"), "{error}");
+}
+
 #[test]
 fn an_address_without_a_server_is_named() {
     let listener = TcpListener::bind("127.0.0.1:0").expect("a port");
