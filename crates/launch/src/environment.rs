@@ -140,6 +140,8 @@ fn distance(left: &str, right: &str) -> usize {
 
 /// The value of [`START_TIMEOUT`] if it is not set.
 const DEFAULT_START_TIMEOUT: Duration = Duration::from_secs(60);
+/// Longest time of a variable, 30 years: the end of a longer one may be none that the clock can show.
+const LONGEST_TIME: Duration = Duration::from_secs(1_000_000_000);
 
 /// The value of [`INTERNODE`].
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -230,11 +232,12 @@ pub trait Lookup {
     /// The time in a variable, if it is set.
     ///
     /// # Errors
-    /// If the value is no number of seconds.
+    /// If the value is no number of seconds, or more than 30 years.
     fn seconds(&self, name: &'static str) -> Result<Option<Duration>, LaunchError> {
         let Some(value) = self.get(name).filter(|value| !value.is_empty()) else { return Ok(None) };
         let seconds = value.to_str().and_then(|text| text.trim().parse::<f64>().ok());
-        match seconds.and_then(|seconds| Duration::try_from_secs_f64(seconds).ok()) {
+        let time = seconds.and_then(|seconds| Duration::try_from_secs_f64(seconds).ok());
+        match time.filter(|time| *time <= LONGEST_TIME) {
             Some(time) => Ok(Some(time)),
             None => Err(LaunchError::Variable { name, value, expected: "a number of seconds" }),
         }
@@ -408,7 +411,7 @@ mod tests {
     fn the_start_timeout_is_in_seconds() {
         let timeout = |text| HashMap::from([(START_TIMEOUT, text)]).start_timeout();
         assert_eq!(timeout("0.25").expect("a quarter of a second"), Duration::from_millis(250));
-        for wrong in ["-1", "0", "soon", "1e300"] {
+        for wrong in ["-1", "0", "soon", "1e19", "1e300"] {
             assert!(timeout(wrong).is_err(), "{wrong:?}");
         }
     }
