@@ -122,6 +122,33 @@ mod tests {
         fn any_bytes_are_decoded_or_refused(bytes in prop::collection::vec(any::<u8>(), 0..64)) {
             let _ = (Frame::decode(&bytes), read_hello(&bytes), read_answer(&bytes));
         }
+
+        /// Short lengths, so that some of the texts end where the contents do.
+        #[test]
+        fn accepted_contents_have_one_meaning(
+            letter in prop::sample::select(b"vfe".as_slice()),
+            texts in prop::collection::vec((0..4u32, "[ab]{0,3}"), 0..5),
+            cut in 0..8usize,
+        ) {
+            let mut contents = vec![letter];
+            for (length, text) in texts {
+                contents.extend_from_slice(&length.to_le_bytes());
+                contents.extend_from_slice(text.as_bytes());
+            }
+            contents.truncate(contents.len().saturating_sub(cut).max(1));
+            if let Some(frame) = Frame::decode(&contents) {
+                prop_assert!(letter == b'e' || frame.encode()[LENGTH_BYTES..] == contents);
+            }
+        }
+
+        #[test]
+        fn a_length_beyond_the_contents_is_refused(length in 1..=u32::MAX, key in ".{0,4}") {
+            let mut contents = vec![b'v'];
+            contents.extend_from_slice(&(key.len() as u32).to_le_bytes());
+            contents.extend_from_slice(key.as_bytes());
+            contents.extend_from_slice(&length.to_le_bytes());
+            prop_assert_eq!(Frame::decode(&contents), None);
+        }
     }
 
     #[test]
