@@ -6,6 +6,7 @@ use super::children::{Children, RankProgram};
 use super::host::Host;
 use super::orders::{self, Order, Orders, Setup};
 use super::output::{Copier, Output};
+use super::signals::{self, Signals};
 use super::supervision::{Launch, Outcome};
 use crate::error::{ServiceError, system};
 use crate::events::Events;
@@ -14,8 +15,9 @@ use launch::LaunchError;
 use launch::environment::{COMMAND, ENGINE, Environment, INTERFACE, Lookup, SECRET, STORE};
 use launch::node_identity::NodeIdentity;
 use launch::store::{Server, SharedSecret};
+use rustix::process::Signal;
 use std::ffi::OsString;
-use std::io::BufReader;
+use std::io::{BufRead, BufReader};
 use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr, TcpListener};
 use std::time::Duration;
 
@@ -49,10 +51,25 @@ pub fn launch_on_this_node() -> Result<Outcome, ServiceError> {
     }
     // Lives until the ranks have ended: they exchange their addresses when they join.
     let _server = if setup.serves { Some(serve(&setup)?) } else { None };
-    let Some(Order::Store(store)) = orders::read(&mut input)? else {
-        return Err(ServiceError::NotOrdered);
-    };
-    run(&setup, store, input)
+    match store(&mut input)? {
+        Some((store, early)) => run(&setup, store, &early, input),
+        // The launcher of the job has ended, and no rank has started.
+        None => Ok(Outcome::default()),
+    }
+}
+
+/// Reads the addresses of the key-value space, and the signals that arrive before them, which are
+/// for ranks that have not started. `None` at the end of the input.
+fn store(input: &mut impl BufRead) -> Result<Option<(String, Vec<Signal>)>, ServiceError> {
+    let mut early = Vec::new();
+    loop {
+        match orders::read(input)? {
+            Some(Order::Store(store)) => return Ok(Some((store, early))),
+            Some(Order::Signal(number)) => early.extend(signals::passed(number)),
+            Some(Order::Setup(_)) => return Err(ServiceError::NotOrdered),
+            None => return Ok(None),
+        }
+    }
 }
 
 /// Starts the key-value space, and reports its addresses.
@@ -82,6 +99,7 @@ fn serve(setup: &Setup) -> Result<Server, ServiceError> {
 fn run(
     setup: &Setup,
     store: String,
+    early: &[Signal],
     input: BufReader<std::io::Stdin>,
 ) -> Result<Outcome, ServiceError> {
     // The same directory as the launcher's, if this node has it.
@@ -116,6 +134,8 @@ fn run(
     let output = if setup.prefix { Output::prefixed() } else { Output::Inherit };
     let commands = (0..setup.ranks).map(|rank| program.command(rank));
     let events = Events::new()?;
+    // Without it a signal to this process would leave the ranks behind.
+    let signals = Signals::catch(&events)?;
     let copier = Copier::new(output);
     let (children, copier) = Children::start(commands, setup.first, &events, copier, None)?;
     let orders = Orders::receive(input, &events)?;
@@ -123,5 +143,22 @@ fn run(
     let host = Host::Elsewhere(events);
     let mut launch = Launch::new(host, children, setup.first, grace, None);
     launch.orders = Some(orders);
+    launch.signals = Some(signals);
+    early.iter().for_each(|signal| launch.on_signal(*signal));
     launch.finish(copier)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn signals_before_the_ranks_are_kept_for_them() {
+        let orders = [Order::Signal(10), Order::Signal(2), Order::Store("a:7000".into())];
+        let lines = orders.map(|order| serde_json::to_string(&order).expect("text") + "\n");
+        let read = |lines: &[String]| store(&mut lines.concat().as_bytes()).expect("orders");
+        let expected = ("a:7000".to_owned(), vec![Signal::USR1, Signal::INT]);
+        assert_eq!(read(&lines), Some(expected));
+        assert_eq!(read(&lines[..2]), None, "the launcher has ended");
+    }
 }

@@ -149,7 +149,7 @@ impl Orders {
             Ok(count) => {
                 let signals = bytes[..count].iter();
                 signals
-                    .filter_map(|number| super::signals::named(*number))
+                    .filter_map(|number| super::signals::passed((*number).into()))
                     .map(Action::Pass)
                     .collect()
             }

@@ -71,13 +71,9 @@ impl Signals {
     }
 }
 
-fn passed(number: i32) -> Option<Signal> {
-    PASSED.iter().find(|(known, _)| *known == number).map(|(_, signal)| *signal)
-}
-
 /// Returns the signal with this number, if launchers pass it to ranks.
-pub(super) fn named(number: u8) -> Option<Signal> {
-    passed(number.into())
+pub(super) fn passed(number: i32) -> Option<Signal> {
+    PASSED.iter().find(|(known, _)| *known == number).map(|(_, signal)| *signal)
 }
 
 impl HandlerState {

@@ -12,7 +12,7 @@ use rustix::process::Signal;
 use std::time::{Duration, Instant};
 
 /// End of a job.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Outcome {
     /// The first rank that failed, with its exit: [`Exit::Exited`] or [`Exit::Killed`].
     pub failed: Option<(u32, Exit)>,
@@ -62,8 +62,7 @@ impl Launch {
         grace: Duration,
         limit: Option<Duration>,
     ) -> Self {
-        let outcome =
-            Outcome { failed: None, ended: Vec::new(), out_of_time: false, interrupted: false };
+        let outcome = Outcome::default();
         let limit = limit.and_then(|limit| Instant::now().checked_add(limit));
         let (signals, orders) = (None, None);
         let is_ordered_to_end = false;
@@ -125,7 +124,7 @@ impl Launch {
     }
 
     /// Passes a signal to the ranks.
-    fn on_signal(&mut self, signal: Signal) {
+    pub(super) fn on_signal(&mut self, signal: Signal) {
         self.children.pass_on(signal);
         // A second signal ends the job without grace.
         if signals::ends(signal) && std::mem::replace(&mut self.outcome.interrupted, true) {

@@ -16,6 +16,7 @@ testing::tests![needs(Nodes):
     a_rank_that_fails_ends_the_job_with_its_status,
     a_node_that_cannot_be_reached_is_named,
     nothing_is_left_when_the_launcher_is_killed,
+    a_signal_to_the_launcher_of_a_node_reaches_its_ranks,
     the_doctor_reports_all_nodes_of_a_job,
 ];
 
@@ -119,6 +120,26 @@ fn nothing_is_left_when_the_launcher_is_killed() {
     let pid = Pid::from_child(&launcher);
     kill_process(pid, Signal::KILL).expect("it lives");
     launcher.wait().expect("a child");
+    reachable.wait_for_silence();
+}
+
+fn a_signal_to_the_launcher_of_a_node_reaches_its_ranks() {
+    let reachable = Reachable::new();
+    let script = "echo started; exec sleep 1000";
+    let options = ["--nodes", "n0", "--grace", "0"];
+    let mut launcher = start(reachable.run(&options, &["sh", "-c", script]));
+    let output = launcher.stdout.take().expect("piped");
+    assert_eq!(BufReader::new(output).lines().map_while(Result::ok).take(1).count(), 1);
+    let is_node = |pid: &i32| {
+        let line = std::fs::read(format!("/proc/{pid}/cmdline")).unwrap_or_default();
+        line.split(|byte| *byte == 0).nth(1) == Some(b"node")
+    };
+    let of_node = processes(&reachable.testbed).into_iter().find(is_node).expect("it runs");
+    kill_process(Pid::from_raw(of_node).expect("a number"), Signal::TERM).expect("it lives");
+    let output = launcher.wait_with_output().expect("a child");
+    let text = String::from_utf8_lossy(&output.stderr);
+    assert_eq!(output.status.code(), Some(143), "{text}");
+    assert!(text.contains("rank 0 failed"), "{text}");
     reachable.wait_for_silence();
 }
 
