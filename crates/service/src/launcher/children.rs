@@ -139,7 +139,7 @@ impl Children {
             })?;
             copier.take(rank, &mut child);
             if let (Some(controls), Some(input)) = (&children.controls, child.stdin.take()) {
-                controls.add(input);
+                controls.add(input).inspect_err(|_| end(&mut child))?;
             }
             let handle = ProcessHandle::open(child.id()).inspect_err(|_| end(&mut child))?;
             events.add(&handle, NodeEvent::Child(local))?;

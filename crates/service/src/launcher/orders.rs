@@ -12,6 +12,7 @@ use std::io::{BufRead, Read, Write};
 use std::os::unix::net::UnixStream;
 use std::path::PathBuf;
 use std::process::ChildStdin;
+use std::sync::mpsc::{Sender, channel};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 /// An order.
@@ -66,40 +67,55 @@ pub(super) fn read(input: &mut impl BufRead) -> Result<Option<Order>, ServiceErr
     Ok(Some(order))
 }
 
-/// The inputs of the launchers of all nodes.
+/// The inputs of the launchers of all nodes. Each has a thread that writes to it: a remote command
+/// that does not read, as while ssh connects, delays neither the other nodes nor this process.
 #[derive(Clone, Debug, Default)]
-pub(super) struct Controls(Arc<Mutex<Vec<ChildStdin>>>);
+pub(super) struct Controls(Arc<Mutex<Vec<Sender<Vec<u8>>>>>);
 
 impl Controls {
-    pub(super) fn add(&self, input: ChildStdin) {
-        self.lock().push(input);
+    pub(super) fn add(&self, mut input: ChildStdin) -> Result<(), ServiceError> {
+        let (lines, received) = channel::<Vec<u8>>();
+        let write = move || {
+            for line in received {
+                // Fails if the remote command has ended, which its process handle reports.
+                if input.write_all(&line).is_err() {
+                    return;
+                }
+            }
+        };
+        std::thread::Builder::new()
+            .name("orders to a node".into())
+            .spawn(write)
+            .map_err(system("start a thread"))?;
+        self.lock().push(lines);
+        Ok(())
     }
 
     /// Sends an order to all nodes.
     pub(super) fn send(&self, order: &Order) {
-        self.lock().iter_mut().for_each(|input| write(input, order));
+        self.lock().iter().for_each(|lines| send(lines, order));
     }
 
     /// Sends each node its order.
     pub(super) fn send_each(&self, orders: impl Iterator<Item = Order>) {
-        self.lock().iter_mut().zip(orders).for_each(|(input, order)| write(input, &order));
+        self.lock().iter().zip(orders).for_each(|(lines, order)| send(lines, &order));
     }
 
-    /// Ends the ranks of all nodes.
+    /// Ends the ranks of all nodes, after the orders so far.
     pub(super) fn end(&self) {
         self.lock().clear();
     }
 
-    fn lock(&self) -> MutexGuard<'_, Vec<ChildStdin>> {
+    fn lock(&self) -> MutexGuard<'_, Vec<Sender<Vec<u8>>>> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
-fn write(input: &mut ChildStdin, order: &Order) {
+fn send(lines: &Sender<Vec<u8>>, order: &Order) {
     let Ok(mut line) = serde_json::to_vec(order) else { return };
     line.push(b'\n');
-    // Fails if the remote command has ended, which its process handle reports.
-    let _ = input.write_all(&line).and_then(|()| input.flush());
+    // Fails if the thread has ended with its node.
+    let _ = lines.send(line);
 }
 
 /// Orders that arrive while the ranks run.
@@ -160,5 +176,34 @@ impl Orders {
     /// The descriptor that is readable when there are actions.
     pub(super) fn stream(&self) -> &UnixStream {
         &self.0
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::process::{Child, Command, Stdio};
+
+    fn started(command: &mut Command, controls: &Controls) -> Child {
+        let command = command.stdin(Stdio::piped()).stdout(Stdio::piped());
+        let mut child = command.spawn().expect("every system has it");
+        controls.add(child.stdin.take().expect("piped")).expect("a thread");
+        child
+    }
+
+    #[test]
+    fn a_node_that_does_not_read_delays_no_other() {
+        let controls = Controls::default();
+        let mut silent = started(Command::new("sleep").arg("1000"), &controls);
+        let reader = started(&mut Command::new("cat"), &controls);
+        // More than a pipe takes.
+        let store = "x".repeat(1 << 20);
+        controls.send(&Order::Store(store.clone()));
+        controls.end();
+        let output = reader.wait_with_output().expect("a child").stdout;
+        let order = read(&mut output.as_slice()).expect("an order");
+        assert!(matches!(order, Some(Order::Store(text)) if text == store));
+        silent.kill().expect("it is ours");
+        silent.wait().expect("a child");
     }
 }
