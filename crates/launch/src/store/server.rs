@@ -5,6 +5,7 @@ use super::messages::{self, Frame, HELLO_BYTES, PROOF_BYTES, Values};
 use super::peer::{Peer, Stage};
 use super::shared_secret::{Handshake, Nonce, SharedSecret, Side};
 use rustix::event::{EventfdFlags, PollFd, PollFlags, Timespec, eventfd, poll};
+use rustix::io::Errno;
 use std::collections::BTreeSet;
 use std::io::ErrorKind;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, TcpListener};
@@ -197,8 +198,7 @@ impl Space {
                 Ok(false) => {}
                 Err(error) => break Some(format!("rank 0 cannot wait for the ranks: {error}")),
             }
-            self.accept();
-            if let Err(failure) = self.progress() {
+            if let Err(failure) = self.accept().and_then(|()| self.progress()) {
                 break Some(failure);
             }
             if self.deadline.is_some_and(|deadline| Instant::now() >= deadline) {
@@ -234,16 +234,26 @@ impl Space {
         }));
         match poll(&mut watched, left.as_ref()) {
             Ok(_) => Ok(stop.is_some() && !watched[0].revents().is_empty()),
-            Err(rustix::io::Errno::INTR) => Ok(false),
+            Err(Errno::INTR) => Ok(false),
             Err(error) => Err(error),
         }
     }
 
     /// Accepts new connections, a bounded number at a time: strangers may connect faster than they
-    /// are refused.
-    fn accept(&mut self) {
+    /// are refused. The error is the lack of a descriptor for a rank.
+    fn accept(&mut self) -> Result<(), String> {
         for _ in 0..MAX_UNPROVEN {
-            let Ok((socket, address)) = self.listener.accept() else { return };
+            let (socket, address) = match self.listener.accept() {
+                Ok(accepted) => accepted,
+                Err(error) if lacks_descriptors(&error) => {
+                    return Err(format!(
+                        "rank 0 needs an open file for each of {} ranks: {error}; raise the limit (`ulimit -n`)",
+                        self.ranks.len()
+                    ));
+                }
+                // None is left, or it has ended already.
+                Err(_) => return Ok(()),
+            };
             if socket.set_nonblocking(true).is_err() {
                 continue;
             }
@@ -259,6 +269,7 @@ impl Space {
             let ip = address.ip().to_canonical();
             self.peers.push(Peer::new(socket, SocketAddr::new(ip, address.port())));
         }
+        Ok(())
     }
 
     /// Reads from all connections and answers. The error is a failure of the whole exchange.
@@ -427,6 +438,11 @@ impl Space {
         }
         text
     }
+}
+
+/// Returns true for errors that last: without a descriptor the listener stays readable.
+fn lacks_descriptors(error: &std::io::Error) -> bool {
+    [Errno::MFILE, Errno::NFILE].into_iter().any(|errno| Errno::from_io_error(error) == Some(errno))
 }
 
 /// Formats a list of ranks: "rank 3", "ranks 1, 4 and 7".

@@ -1,8 +1,10 @@
 //! Ranks that exchange values over TCP, as threads, and strangers between them.
 
 use launch::store::{Client, Error, Server, SharedSecret};
+use std::fs::File;
 use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpListener, TcpStream};
+use std::process::Command;
 use std::time::Duration;
 
 const LONG: Duration = Duration::from_secs(60);
@@ -252,4 +254,36 @@ fn strangers_do_not_disturb_the_ranks() {
         }
     });
     drop(strangers);
+}
+
+/// Set in the process that has few descriptors.
+const FEW_FILES: &str = "TRADEWIND_TEST_FEW_FILES";
+
+#[test]
+fn a_lack_of_descriptors_is_reported() {
+    if std::env::var_os(FEW_FILES).is_some() {
+        return exhaust_descriptors();
+    }
+    let script = "ulimit -n 24 && exec \"$0\" --exact store::a_lack_of_descriptors_is_reported";
+    let mut limited = Command::new("sh");
+    limited.args(["-c", script]).arg(std::env::current_exe().expect("this test program"));
+    let output = limited.env(FEW_FILES, "1").output().expect("every system has sh");
+    let has_run = String::from_utf8_lossy(&output.stdout).contains("1 passed");
+    assert!(has_run && output.status.success(), "{output:?}");
+}
+
+fn exhaust_descriptors() {
+    let server = serve(64, LONG);
+    let mut spare = Some(File::open("/dev/null").expect("it exists"));
+    let mut clients = Vec::new();
+    // The last descriptor must be the client's, so that the server is the one to lack one.
+    loop {
+        match connect(&server, clients.len() as u32, 64, SHORT) {
+            Ok(client) => clients.push(client),
+            Err(_) if spare.take().is_some() => {}
+            Err(_) => break,
+        }
+    }
+    let error = clients[0].fence().expect_err("ranks are missing").to_string();
+    assert!(error.contains("open file for each of 64 ranks"), "{error}");
 }

@@ -49,6 +49,9 @@ pub fn launch_on_this_node() -> Result<Outcome, ServiceError> {
         let (ours, theirs) = (env!("CARGO_PKG_VERSION").into(), setup.version);
         return Err(ServiceError::OtherVersion { ours, theirs });
     }
+    // A connection of the key-value space for each rank of the job.
+    let connections = if setup.serves { setup.total } else { 0 };
+    allow_open_files(setup.ranks, 5, connections.into())?;
     // Lives until the ranks have ended: they exchange their addresses when they join.
     let _server = if setup.serves { Some(serve(&setup)?) } else { None };
     match store(&mut input)? {
@@ -112,7 +115,6 @@ fn run(
         Some(false) => Binding::None,
     };
     let cores = cores(setup.ranks, &binding)?;
-    allow_open_files(setup.ranks, 5, 0)?;
     let own = std::env::current_exe().map_err(system("find the path of this program"))?;
     let command = Variables(setup).get(COMMAND).unwrap_or_else(|| own.into());
     let variables = [
