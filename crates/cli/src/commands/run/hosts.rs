@@ -1,12 +1,31 @@
 //! The nodes of `tradewind run --nodes` and `--hostfile`.
 
+use crate::commands::values;
 use crate::failure::Failure;
 use service::launcher::NodeRanks;
+use std::collections::HashMap;
 use std::path::Path;
 
 /// Returns the nodes of a list of names, each with `each` ranks, or with `host:3` so many.
 pub(super) fn of_list(list: &[String], each: Option<u32>) -> Result<Vec<NodeRanks>, String> {
-    list.iter().map(|word| node(word, None, each)).collect()
+    let nodes: Result<Vec<NodeRanks>, String> =
+        list.iter().map(|word| node(word, None, each)).collect();
+    nodes.map(merged)
+}
+
+/// Adds up the ranks of a node that is listed several times, as batch systems list each slot. Its
+/// ranks need one launcher, which binds them to different cores.
+fn merged(listed: Vec<NodeRanks>) -> Vec<NodeRanks> {
+    let mut nodes: Vec<NodeRanks> = Vec::new();
+    let mut positions = HashMap::new();
+    for node in listed {
+        let position = *positions.entry(node.host.clone()).or_insert(nodes.len());
+        match nodes.get_mut(position) {
+            Some(known) => known.ranks = known.ranks.saturating_add(node.ranks),
+            None => nodes.push(node),
+        }
+    }
+    nodes
 }
 
 /// Reads the nodes of a file: a node a line, `host`, `host:3` or `host slots=3`. Lines that begin
@@ -27,7 +46,7 @@ fn of_text(text: &str, each: Option<u32>) -> Result<Vec<NodeRanks>, String> {
         let parsed = node(host, slots, each).map_err(|why| format!("line {number}: {why}"))?;
         nodes.push(parsed);
     }
-    if nodes.is_empty() { Err("it names no node".into()) } else { Ok(nodes) }
+    if nodes.is_empty() { Err("it names no node".into()) } else { Ok(merged(nodes)) }
 }
 
 /// Parses a node. `each` applies to a node without a number of its own.
@@ -40,9 +59,7 @@ fn node(word: &str, slots: Option<&str>, each: Option<u32>) -> Result<NodeRanks,
     };
     let ranks = match number.or(slots) {
         None => Ok(each.unwrap_or(1)),
-        Some(text) => text.parse().ok().filter(|ranks| *ranks > 0).ok_or_else(|| {
-            format!("the number of ranks of {host} is {text:?}, it must be a number from 1 on")
-        }),
+        Some(text) => values::ranks(text).map_err(|why| format!("{host}: {why}")),
     }?;
     let host = host.trim_start_matches('[').trim_end_matches(']');
     // ssh would take it as an option.
@@ -90,7 +107,11 @@ mod tests {
         assert_eq!(list("a,b", None), "a 1, b 1");
         assert_eq!(list("a,me@b:3", Some(2)), "a 2, me@b 3");
         assert_eq!(list("fd00::1,[fd00::2]:3", None), "fd00::1 1, fd00::2 3");
-        assert!(list("a:0", None).contains("ranks of a is \"0\""));
+        assert_eq!(list("a,b:2,a", None), "a 2, b 2", "one launcher a node");
+        for wrong in ["0", "x", "4294967295"] {
+            let expected = format!("a: the number of ranks is {wrong}");
+            assert!(list(&format!("a:{wrong}"), None).contains(&expected), "{wrong}");
+        }
         assert!(list("-oProxyCommand=x", None).contains("no name of a node"));
         assert!(list("", None).contains("no name of a node"));
     }
@@ -99,6 +120,7 @@ mod tests {
     fn host_files_of_other_launchers_are_read() {
         let text = "# two nodes\na slots=2 max-slots=4\n\nb:3 # the second\nc\n";
         assert_eq!(shown(of_text(text, Some(4))), "a 2, b 3, c 4");
+        assert_eq!(shown(of_text("a\na\nb\na\n", None)), "a 3, b 1", "a line for each slot");
         assert_eq!(shown(of_text("# none\n", None)), "it names no node");
         assert!(shown(of_text("a\nb slots=x\n", None)).starts_with("line 2: "));
     }
