@@ -136,6 +136,12 @@ fn remote(shell: &[OsString], host: &str, tradewind: &std::path::Path) -> Comman
     command.args(words).arg(host).arg(quoted(tradewind.as_os_str(), " node"));
     // A group of its own: Ctrl-C is for this process, which passes it to the ranks.
     command.process_group(0);
+    // The terminal stops a process of another group that reads from it, and the job would wait for
+    // ever. So ssh gets the answers to its questions from a program, or none, and then fails.
+    command.env("SSH_ASKPASS_REQUIRE", "force");
+    if std::env::var_os("SSH_ASKPASS").is_none() {
+        command.env("SSH_ASKPASS", "false");
+    }
     command.stdin(Stdio::piped());
     command
 }
@@ -199,6 +205,13 @@ mod tests {
         let output =
             Command::new("sh").arg("-c").arg(script).output().expect("every system has sh");
         assert_eq!(output.stdout, format!("{path}-node").as_bytes());
+    }
+
+    #[test]
+    fn ssh_does_not_ask_at_the_terminal() {
+        let command = remote(&["ssh".into()], "node1", "tradewind".as_ref());
+        let forces = (OsStr::new("SSH_ASKPASS_REQUIRE"), Some(OsStr::new("force")));
+        assert!(command.get_envs().any(|variable| variable == forces));
     }
 
     #[test]
