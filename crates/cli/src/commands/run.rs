@@ -105,15 +105,11 @@ pub(crate) fn execute(arguments: Arguments) -> Result<ExitCode, Failure> {
     // The command line has either ranks or nodes.
     let ranks = ranks.unwrap_or(1);
     let mut options = LaunchOptions::new(ranks, engine)?;
-    options.binding = match (map, bind) {
-        (Some(map), _) => Binding::Map(map),
-        (None, None) => Binding::Auto,
-        (None, Some(Bind::Core)) => Binding::Core,
-        (None, Some(Bind::None)) => Binding::None,
-    };
+    options.binding = binding(map, bind);
     if prefix {
         options.output = Output::prefixed();
     }
+    options.environment = reach.variables();
     options.limit = timeout;
     options.grace = grace;
     if let Some(file) = &trace {
@@ -131,6 +127,15 @@ pub(crate) fn execute(arguments: Arguments) -> Result<ExitCode, Failure> {
         trace::merge(parts.path(), ranks, &file)?;
     }
     Ok(ExitCode::from(outcome.exit_status()))
+}
+
+fn binding(map: Option<Vec<usize>>, bind: Option<Bind>) -> Binding {
+    match (map, bind) {
+        (Some(map), _) => Binding::Map(map),
+        (None, None) => Binding::Auto,
+        (None, Some(Bind::Core)) => Binding::Core,
+        (None, Some(Bind::None)) => Binding::None,
+    }
 }
 
 /// Reports the first rank that failed, and those that were ended.

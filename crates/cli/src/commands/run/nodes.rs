@@ -16,9 +16,11 @@ const SSH_FAILED: i32 = 255;
 
 /// The nodes of a job.
 #[derive(Debug, clap::Args)]
+#[group(skip)]
+#[command(group = clap::ArgGroup::new("several").args(["nodes", "hostfile"]))]
 pub(crate) struct Reach {
     /// Nodes on which the ranks run: `a,b:3` are --ppn ranks on a and 3 on b.
-    #[arg(long, value_name = "HOST,...", value_delimiter = ',', conflicts_with = "hostfile")]
+    #[arg(long, value_name = "HOST,...", value_delimiter = ',')]
     nodes: Vec<String>,
 
     /// File with the nodes, one a line: `host`, `host:3` or `host slots=3`.
@@ -26,15 +28,15 @@ pub(crate) struct Reach {
     hostfile: Option<PathBuf>,
 
     /// Ranks on each node that has no number of its own [default: 1].
-    #[arg(long, value_name = "N", value_parser = values::ranks)]
+    #[arg(long, value_name = "N", value_parser = values::ranks, requires = "several")]
     ppn: Option<u32>,
 
     /// Command that reaches a node: it gets the name of the node and a command line for a shell
     /// there [default: ssh -x -T -o BatchMode=yes -o ConnectTimeout=30].
-    #[arg(long, value_name = "COMMAND")]
+    #[arg(long, value_name = "COMMAND", requires = "several")]
     ssh: Option<String>,
 
-    /// Variable of the ranks on other nodes: NAME=VALUE, or NAME with the value that it has here.
+    /// Variable of the ranks: NAME=VALUE, or NAME with the value that it has here.
     #[arg(long, value_name = "NAME", value_delimiter = None)]
     env: Vec<String>,
 }
@@ -90,7 +92,8 @@ pub(super) fn report(outcome: &Outcome, nodes: &[NodeRanks]) {
     let name = |node: u32| nodes.get(node as usize).map_or("", |node| node.host.as_str());
     match outcome.failed {
         Some((node, Exit::Exited(SSH_FAILED))) => eprintln!(
-            "tradewind: node {} cannot be reached, or its connection has ended: try `ssh {} true`",
+            "tradewind: node {} cannot be reached, or its connection has ended (try `ssh {} true`), or a rank there has \
+             exited with status {SSH_FAILED}",
             name(node),
             name(node)
         ),

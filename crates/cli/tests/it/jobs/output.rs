@@ -10,6 +10,8 @@ testing::tests![
     the_first_rank_reads_what_the_command_is_given,
     a_reader_that_goes_away_ends_the_ranks_that_write,
     ranks_are_told_the_cores_of_the_map,
+    ranks_have_the_variables_of_the_command_line,
+    options_for_several_nodes_need_nodes,
 ];
 
 /// Output and error output of ranks with prefixes.
@@ -97,4 +99,23 @@ fn ranks_are_told_the_cores_of_the_map() {
     let refused = run("0,4095");
     let said = String::from_utf8_lossy(&refused.stderr).into_owned();
     assert!(!refused.status.success() && said.contains("core 4095 of the map"), "{said}");
+}
+
+fn ranks_have_the_variables_of_the_command_line() {
+    let mut command = Command::new(TRADEWIND);
+    command.args(["run", "-n", "1", "--env", "FIRST=1 2", "--env", "SECOND", "--"]);
+    command.args(["sh", "-c", "echo $FIRST, $SECOND"]).env("SECOND", "2").stdin(Stdio::null());
+    let output = command.output().expect("cargo has built the command");
+    assert_eq!(output.stdout, b"1 2, 2\n", "{output:?}");
+}
+
+fn options_for_several_nodes_need_nodes() {
+    for option in [["--ppn", "2"], ["--ssh", "rsh"]] {
+        let mut command = Command::new(TRADEWIND);
+        command.args(["run", "-n", "1"]).args(option).args(["--", "true"]);
+        let output = command.output().expect("cargo has built the command");
+        let text = String::from_utf8_lossy(&output.stderr);
+        assert_eq!(output.status.code(), Some(2), "{text}");
+        assert!(text.contains("--nodes"), "{text}");
+    }
 }
