@@ -24,7 +24,7 @@ pub enum ProcessManager {
     Pmix,
     /// A key-value space over TCP.
     Store {
-        /// Where it listens.
+        /// Its address.
         address: StoreAddress,
         /// This rank.
         rank: u32,
@@ -146,6 +146,10 @@ impl ProcessManager {
             ProcessManager::Pmix => {
                 let client = pmix::Client::open(&pmix_search(environment, launcher), limit)?;
                 let (rank, ranks) = client.rank_of_ranks();
+                if rank >= ranks {
+                    let seen = crate::launchers::seen(environment);
+                    return Err(LaunchError::RankTooLarge { seen, rank, ranks });
+                }
                 Ok(Opened { space: Box::new(client), rank, ranks })
             }
             ProcessManager::Store { address, rank, ranks } => {
