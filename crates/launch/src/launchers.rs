@@ -19,7 +19,7 @@ pub(crate) struct Launcher {
     nodes: &'static [&'static str],
     /// Variables that together identify a job. If none is set, the launcher's own process does.
     pub(crate) job: &'static [&'static str],
-    /// Ways to the other ranks: the first whose variables are set counts.
+    /// Ways to the other ranks: the first with all of its variables set counts.
     ways: &'static [Way],
 }
 
@@ -138,7 +138,7 @@ const OTHERS: [&str; 8] = [
     "SLURM_MPI_TYPE",
 ];
 
-/// What the variables of launchers say.
+/// Launcher and rank, by the variables that are set.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) enum Found {
     Nothing,

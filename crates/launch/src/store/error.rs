@@ -46,7 +46,7 @@ pub enum Error {
         /// Address of the server.
         address: SocketAddr,
     },
-    /// What listens there is not a key-value space of tradewind.
+    /// Another program listens there.
     #[error(
         "{address} ({origin}) is another program's: choose a port that is free on the host of rank 0"
     )]

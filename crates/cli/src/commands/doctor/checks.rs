@@ -36,7 +36,7 @@ pub(super) fn of_this_node(launch: &Result<Launch, LaunchError>) -> NodeReport {
     NodeReport { node: name(), ranks: Vec::new(), findings }
 }
 
-/// Returns the name of this node, for people.
+/// Returns the name of this node.
 fn name() -> String {
     let host = rustix::system::uname().nodename().to_string_lossy().into_owned();
     match Environment.text(NODE) {

@@ -59,7 +59,7 @@ impl Report {
     }
 }
 
-/// Formats a report for people.
+/// Formats a report as text.
 pub(super) fn describe(report: &Report) -> String {
     let mut text = String::new();
     if let Some(job) = &report.job {
