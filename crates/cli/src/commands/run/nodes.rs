@@ -10,7 +10,7 @@ use std::ffi::OsString;
 use std::path::PathBuf;
 
 /// The command that reaches the nodes if the user names none: no terminal, no X11, no questions.
-const SSH: &str = "ssh -x -T -o BatchMode=yes -o ConnectTimeout=30";
+const SSH: &str = "ssh -x -T -o BatchMode=yes -o ConnectTimeout=30 -o ServerAliveInterval=15";
 /// Exit status of ssh if it fails itself.
 const SSH_FAILED: i32 = 255;
 
@@ -32,7 +32,7 @@ pub(crate) struct Reach {
     ppn: Option<u32>,
 
     /// Command that reaches a node: it gets the name of the node and a command line for a shell
-    /// there [default: ssh -x -T -o BatchMode=yes -o ConnectTimeout=30].
+    /// there [default: ssh -x -T -o BatchMode=yes -o ConnectTimeout=30 -o ServerAliveInterval=15].
     #[arg(long, value_name = "COMMAND", requires = "several")]
     ssh: Option<String>,
 
