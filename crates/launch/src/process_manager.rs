@@ -147,7 +147,7 @@ impl ProcessManager {
                 let client = pmix::Client::open(&pmix_search(environment, launcher), limit)?;
                 let (rank, ranks) = client.rank_of_ranks();
                 if rank >= ranks {
-                    let seen = crate::launchers::seen(environment);
+                    let seen = format!("PMIx: rank {rank} of {ranks}");
                     return Err(LaunchError::RankTooLarge { seen, rank, ranks });
                 }
                 Ok(Opened { space: Box::new(client), rank, ranks })
