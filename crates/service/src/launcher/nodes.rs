@@ -183,7 +183,9 @@ fn forward(first: String, controls: Controls) -> Output {
 /// Returns the hosts and ports of the key-value space from the report of the first node, whose name
 /// this is. The addresses come first: the name may be an alias of this node's.
 fn store(name: &str, line: &str) -> Option<String> {
-    let rest = line.strip_prefix(ADDRESSES)?.strip_prefix(' ')?;
+    // A start-up file of the node's shell may have begun the line.
+    let (_, rest) = line.split_once(ADDRESSES)?;
+    let rest = rest.strip_prefix(' ')?;
     let (port, addresses) = rest.split_once(' ').unwrap_or((rest, ""));
     let host = name.rsplit_once('@').map_or(name, |(_, host)| host);
     let named =
@@ -220,6 +222,8 @@ mod tests {
         let expected = "10.0.0.1:7000,[fd00::1]:7000,node1:7000";
         assert_eq!(store("me@node1", line).as_deref(), Some(expected));
         assert_eq!(store("node1", "tradewind-addresses 7 ").as_deref(), Some("node1:7"));
+        let begun = format!("Welcome{line}");
+        assert_eq!(store("me@node1", &begun).as_deref(), Some(expected));
         assert_eq!(store("node1", "Welcome to node1"), None);
     }
 }
