@@ -38,7 +38,7 @@ fn attach_with(environment: &impl Lookup) -> Result<Attachment, ServiceError> {
         Launch::Run { service, rank, ranks } => enter(&service, rank, ranks, limit)?,
         Launch::OneNode { name, rank, ranks, launcher } => {
             let engine = engine_kind(environment)?;
-            let job = Job { name, ranks, launcher, engine, listen: None };
+            let job = Job { name, ranks, launcher, engine, listen: None, command: None };
             enter_or_spawn(&job, rank, limit)?
         }
         Launch::ManyNodes { manager, launcher } => {
@@ -70,7 +70,7 @@ fn alone(environment: &impl Lookup) -> Result<Attachment, ServiceError> {
 }
 
 /// Returns the engine of a job without `tradewind run`, from TRADEWIND_ENGINE.
-fn engine_kind(environment: &impl Lookup) -> Result<EngineKind, ServiceError> {
+pub(crate) fn engine_kind(environment: &impl Lookup) -> Result<EngineKind, ServiceError> {
     let Some(name) = environment.text(ENGINE)? else { return Ok(EngineKind::Peers) };
     name.parse().map_err(|_| {
         let value = name.into();

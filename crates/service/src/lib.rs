@@ -25,6 +25,7 @@ pub mod attach;
 pub mod attachment;
 mod error;
 mod events;
+pub mod exchanged;
 mod internode;
 mod job_options;
 mod kernel_offload;

@@ -36,6 +36,7 @@ pub(crate) fn enter(
         launcher,
         engine,
         listen: (placement.nodes > 1).then_some(placement.address),
+        command: None,
     };
     let endpoint = if placement.local_rank == 0 { spawn(&job)? } else { None };
     let node_timeout = environment.node_timeout()?;

@@ -27,12 +27,15 @@ pub(crate) struct Job {
     pub(crate) engine: EngineKind,
     /// Address at which the service listens for the services of other nodes, if there are any.
     pub(crate) listen: Option<IpAddr>,
+    /// The `tradewind` command, if neither the environment nor PATH is to find it.
+    pub(crate) command: Option<OsString>,
 }
 
 /// Spawns the service, unless another rank has, and returns when ranks can connect. Returns the
 /// endpoint for other nodes if this call has spawned the service and the job has other nodes.
 pub(crate) fn spawn(job: &Job) -> Result<Option<ServiceEndpoint>, ServiceError> {
-    let command = Environment.get(COMMAND).unwrap_or_else(|| OsString::from("tradewind"));
+    let command = Environment.get(COMMAND).or_else(|| job.command.clone());
+    let command = command.unwrap_or_else(|| OsString::from("tradewind"));
     let child = Command::new(&command)
         .args([
             "serve",

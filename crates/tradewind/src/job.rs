@@ -53,7 +53,7 @@ impl Job {
     /// not start.
     pub fn init() -> Result<Self> {
         let Attachment {
-            mut member,
+            member,
             rank,
             agent,
             kernel,
@@ -63,14 +63,9 @@ impl Job {
             rank_endpoint,
             ..
         } = service::attach::attach()?;
-        let mut profile =
-            Environment.get(TRACE).filter(|directory| !directory.is_empty()).map(|directory| {
-                Profile::new(profile::part(directory.as_ref(), rank), member.record_trace())
-            });
-        let group = NodeCommunicator::world(Arc::new(member))?;
+        let (group, mut profile) = enter(member, rank)?;
         let Some((backend, nodes)) = agent.zip(nodes) else {
-            let table = rules::of_job(group.member().node(), group.rank());
-            return Ok(Job { world: Communicator::world(group, None, table), profile });
+            return Ok(Job { world: world_on_one_node(group), profile });
         };
         let job = InternodeJob::of_process(nodes.clone(), backend, node_timeout);
         let internode = InternodeGroup::world(job, &group, rank);
@@ -115,6 +110,12 @@ impl Job {
         Ok(Job { world: Communicator::world(group, Some(internode), table), profile })
     }
 
+    /// The job of a member whose ranks are all on this node.
+    pub(crate) fn on_one_node(member: Member, rank: u32) -> Result<Self> {
+        let (group, profile) = enter(member, rank)?;
+        Ok(Job { world: world_on_one_node(group), profile })
+    }
+
     /// The communicator of all ranks.
     pub fn world(&self) -> &Communicator {
         &self.world
@@ -153,6 +154,22 @@ fn agree_on_table(world: &Communicator, own: JobTable) -> Result<JobTable> {
         (_, JobTable::Unusable(why)) if bytes.is_empty() => JobTable::Unusable(why),
         _ => JobTable::of_bytes("the table of rank 0".as_ref(), &bytes),
     })
+}
+
+/// The communicator of ranks that are all on this node.
+fn world_on_one_node(group: Arc<NodeCommunicator>) -> Communicator {
+    let table = rules::of_job(group.member().node(), group.rank());
+    Communicator::world(group, None, table)
+}
+
+/// Enters the communicator of the ranks on this node, with a profile if the environment names a
+/// directory for it.
+fn enter(mut member: Member, rank: u32) -> Result<(Arc<NodeCommunicator>, Option<Profile>)> {
+    let directory = Environment.get(TRACE).filter(|directory| !directory.is_empty());
+    let profile = directory.map(|directory| {
+        Profile::new(profile::part(directory.as_ref(), rank), member.record_trace())
+    });
+    Ok((NodeCommunicator::world(Arc::new(member))?, profile))
 }
 
 /// Returns the kernel backend if every node has one and each reaches all others by it, and the

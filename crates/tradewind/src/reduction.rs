@@ -44,6 +44,35 @@ impl Op {
     }
 }
 
+/// An [`Op`] on elements whose type is known at run time only; the buffers are bytes. Made by
+/// [`Op::on_bytes`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct OpOnBytes {
+    op: Op,
+    data_type: DataType,
+}
+
+impl Op {
+    /// The operation on buffers of bytes that hold elements of this type, at any address. Counts of
+    /// elements in the call are then counts of bytes, multiples of the element's size.
+    ///
+    /// ```
+    /// use tradewind::{DataType, Op};
+    /// # fn main() -> Result<(), tradewind::Error> {
+    /// tradewind::local(3, |world| {
+    ///     let mine = f64::from(world.rank()).to_ne_bytes();
+    ///     let mut sum = [0; 8];
+    ///     world.allreduce(&mine, &mut sum, Op::Sum.on_bytes(DataType::F64))?;
+    ///     assert_eq!(f64::from_ne_bytes(sum), 3.0);
+    ///     Ok(())
+    /// })
+    /// # }
+    /// ```
+    pub fn on_bytes(self, data_type: DataType) -> OpOnBytes {
+        OpOnBytes { op: self, data_type }
+    }
+}
+
 impl From<Op> for Arithmetic {
     #[inline]
     fn from(op: Op) -> Arithmetic {
@@ -120,6 +149,7 @@ pub fn fold<T: Pod, F: Fn(&mut T, &T) + Send + Sync + 'static>(function: F) -> F
 mod sealed {
     pub trait Sealed {}
     impl Sealed for super::Op {}
+    impl Sealed for super::OpOnBytes {}
     impl<T, F> Sealed for super::Fold<T, F> {}
 }
 
@@ -169,14 +199,25 @@ impl BuiltInReduction {
 impl<T: Element> ReduceOp<T> for Op {
     #[inline]
     fn into_combination(self) -> Result<Combination> {
-        let arithmetic = Arithmetic::from(self);
-        let data_type = T::DATA_TYPE;
-        if !arithmetic.applies_to(data_type) {
-            let found = format!("{arithmetic} on {data_type}");
-            return Err(argument("the operation", found, "one that the type has"));
-        }
-        Ok(Combination::BuiltIn(BuiltInReduction { op: self, data_type }))
+        built_in(self, T::DATA_TYPE)
     }
+}
+
+impl ReduceOp<u8> for OpOnBytes {
+    #[inline]
+    fn into_combination(self) -> Result<Combination> {
+        built_in(self.op, self.data_type)
+    }
+}
+
+#[inline]
+fn built_in(op: Op, data_type: DataType) -> Result<Combination> {
+    let arithmetic = Arithmetic::from(op);
+    if !arithmetic.applies_to(data_type) {
+        let found = format!("{arithmetic} on {data_type}");
+        return Err(argument("the operation", found, "one that the type has"));
+    }
+    Ok(Combination::BuiltIn(BuiltInReduction { op, data_type }))
 }
 
 impl<T: Pod, F: Fn(&mut T, &T) + Send + Sync + 'static> ReduceOp<T> for Fold<T, F> {

@@ -1,0 +1,402 @@
+//! The binary interfaces of MPI libraries: constants, and handles in memory.
+//!
+//! The constants are those of the headers of MPICH 4.0.2 and 5.0.2, of Open MPI 4.1.4 and 5.0.11,
+//! and of the MPI 5.0 standard (`mpi.h` of mpi-forum/mpi-abi-stubs).
+
+use crate::host::{self, Handle, Pointer, call};
+use std::ffi::{CStr, CString, c_char, c_int};
+use std::sync::OnceLock;
+use tradewind::{DataType, Op};
+
+/// Name of a data type or operation, and its handle.
+type Named<T> = (T, Handle);
+
+/// The constants of an ABI.
+#[derive(Debug)]
+pub(crate) struct Abi {
+    pub(crate) name: &'static str,
+    /// Handles are integers of 32 bits instead of pointers.
+    narrow: bool,
+    pub(crate) comm_null: Handle,
+    pub(crate) comm_world: Handle,
+    pub(crate) request_null: Handle,
+    pub(crate) datatype_null: Handle,
+    pub(crate) op_null: Handle,
+    pub(crate) info_null: Handle,
+    in_place: isize,
+    status_ignore: isize,
+    pub(crate) undefined: c_int,
+    pub(crate) proc_null: c_int,
+    pub(crate) any_source: c_int,
+    pub(crate) any_tag: c_int,
+    pub(crate) type_shared: c_int,
+    pub(crate) topologies: Topologies,
+    pub(crate) status: StatusLayout,
+    pub(crate) error_other: c_int,
+    pub(crate) byte: Handle,
+    pub(crate) int: Handle,
+    pub(crate) minimum: Handle,
+    /// Predefined types that tradewind computes on.
+    pub(crate) elements: Vec<Named<DataType>>,
+    /// Other predefined types, which are at most moved.
+    pub(crate) others: Vec<Handle>,
+    /// Operations that tradewind has.
+    pub(crate) operations: Vec<Named<Op>>,
+    /// Predefined operations that it lacks; they are never freed.
+    pub(crate) other_operations: Vec<Handle>,
+}
+
+/// Values of `MPI_Topo_test`.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Topologies {
+    pub(crate) cartesian: c_int,
+    pub(crate) graph: c_int,
+    pub(crate) dist_graph: c_int,
+}
+
+/// Layout of `MPI_Status`.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct StatusLayout {
+    pub(crate) bytes: usize,
+    /// Offset of the field `MPI_ERROR`.
+    pub(crate) error_at: usize,
+}
+
+/// Size of the largest `MPI_Status`.
+pub(crate) const STATUS_BYTES: usize = 64;
+
+impl Abi {
+    /// A handle that a program has passed by value.
+    #[inline]
+    pub(crate) fn handle(&self, passed: Handle) -> Handle {
+        if self.narrow { passed as i32 as isize } else { passed }
+    }
+
+    /// The handle at this index of an array.
+    ///
+    /// # Safety
+    /// The array has a handle at this index.
+    #[inline]
+    pub(crate) unsafe fn read(&self, handles: Pointer, index: usize) -> Handle {
+        // SAFETY: the caller's promise; the element's size is that of the ABI. Handles in a
+        // program's memory are aligned as its compiler has placed them.
+        unsafe {
+            match self.narrow {
+                true => *handles.cast::<i32>().add(index) as isize,
+                false => *handles.cast::<isize>().add(index),
+            }
+        }
+    }
+
+    /// Writes a handle to this index of an array.
+    ///
+    /// # Safety
+    /// The array has room for a handle at this index.
+    #[inline]
+    pub(crate) unsafe fn write(&self, handles: Pointer, index: usize, handle: Handle) {
+        // SAFETY: the caller's promise; the element's size is that of the ABI.
+        unsafe {
+            match self.narrow {
+                true => *handles.cast::<i32>().add(index) = handle as i32,
+                false => *handles.cast::<isize>().add(index) = handle,
+            }
+        }
+    }
+
+    /// Bytes of a handle in memory.
+    pub(crate) fn handle_bytes(&self) -> usize {
+        if self.narrow { 4 } else { 8 }
+    }
+
+    #[inline]
+    pub(crate) fn is_in_place(&self, buffer: Pointer) -> bool {
+        buffer.addr().cast_signed() == self.in_place
+    }
+
+    #[inline]
+    pub(crate) fn ignores(&self, status: Pointer) -> bool {
+        status.addr().cast_signed() == self.status_ignore
+    }
+
+    /// The value of MPI_STATUS_IGNORE and MPI_STATUSES_IGNORE.
+    pub(crate) fn ignored_status(&self) -> Pointer {
+        std::ptr::without_provenance_mut(self.status_ignore.cast_unsigned())
+    }
+}
+
+/// Returns the ABI of the program's MPI library; `None` if the library is not known.
+pub(crate) fn abi() -> Option<&'static Abi> {
+    static ABI: OnceLock<Option<Abi>> = OnceLock::new();
+    ABI.get_or_init(detect).as_ref()
+}
+
+fn detect() -> Option<Abi> {
+    if !host::variable(c"ompi_mpi_comm_world").is_null() {
+        return open_mpi();
+    }
+    let (mut major, mut minor) = (-1, -1);
+    if host::Abi_get_version.find().is_some()
+        && call!(Abi_get_version(&raw mut major, &raw mut minor)) == 0
+        && major >= 1
+    {
+        return (major == 1).then(standard);
+    }
+    // MPICH has no symbol that its descendants all share; the version's text names the family.
+    let text = library_version();
+    ["MPICH", "Intel(R) MPI", "MVAPICH"].iter().any(|name| text.contains(name)).then(mpich)
+}
+
+/// The text of `MPI_Get_library_version`, empty if there is none.
+pub(crate) fn library_version() -> String {
+    let mut text = [0 as c_char; 8192];
+    let mut length = 0;
+    if host::Get_library_version.find().is_none() {
+        return String::new();
+    }
+    call!(Get_library_version(text.as_mut_ptr(), &raw mut length));
+    text[text.len() - 1] = 0;
+    // SAFETY: the last element is zero, so the text is terminated.
+    unsafe { CStr::from_ptr(text.as_ptr()) }.to_string_lossy().into_owned()
+}
+
+use DataType::{F32, F64, I8, I16, I32, I64, U8, U16, U32, U64};
+
+fn mpich() -> Abi {
+    let elements = [
+        (I8, 0x4c000118),
+        (U8, 0x4c000102),
+        (I16, 0x4c000203),
+        (I32, 0x4c000405),
+        (I64, 0x4c000807),
+        (I64, 0x4c000809),
+        (U16, 0x4c000204),
+        (U32, 0x4c000406),
+        (U64, 0x4c000808),
+        (U64, 0x4c000819),
+        (F32, 0x4c00040a),
+        (F64, 0x4c00080b),
+        (I8, 0x4c000137),
+        (I16, 0x4c000238),
+        (I32, 0x4c000439),
+        (I64, 0x4c00083a),
+        (U8, 0x4c00013b),
+        (U16, 0x4c00023c),
+        (U32, 0x4c00043d),
+        (U64, 0x4c00083e),
+        (I64, 0x4c000843),
+        (I64, 0x4c000844),
+        (I64, 0x4c000845),
+        // The types of Fortran.
+        (I32, 0x4c00041b),
+        (F32, 0x4c00041c),
+        (F64, 0x4c00081f),
+        (I64, 0x4c000831),
+        (F64, 0x4c000829),
+    ];
+    Abi {
+        name: "MPICH",
+        narrow: true,
+        comm_null: 0x04000000,
+        comm_world: 0x44000000,
+        request_null: 0x2c000000,
+        datatype_null: 0x0c000000,
+        op_null: 0x18000000,
+        info_null: 0x1c000000,
+        in_place: -1,
+        status_ignore: 1,
+        undefined: -32766,
+        proc_null: -1,
+        any_source: -2,
+        any_tag: -1,
+        type_shared: 1,
+        topologies: Topologies { cartesian: 2, graph: 1, dist_graph: 3 },
+        status: StatusLayout { bytes: 20, error_at: 16 },
+        error_other: 15,
+        byte: 0x4c00010d,
+        int: 0x4c000405,
+        minimum: 0x58000002,
+        elements: elements.to_vec(),
+        // Byte, packed, char, bool, long double.
+        others: vec![0x4c00010d, 0x4c00010f, 0x4c000101, 0x4c00013f, 0x4c00100c],
+        operations: operations(|number| 0x58000000 + number, [1, 2, 3, 4, 6, 8, 10]),
+        other_operations: [5, 7, 9, 11, 12, 13, 14].map(|number| 0x58000000 + number).to_vec(),
+    }
+}
+
+fn standard() -> Abi {
+    let elements = [
+        (I8, 0x244),
+        (U8, 0x245),
+        (I16, 0x208),
+        (I32, 0x209),
+        (I64, 0x20a),
+        (I64, 0x20b),
+        (U16, 0x20c),
+        (U32, 0x20d),
+        (U64, 0x20e),
+        (U64, 0x20f),
+        (F32, 0x210),
+        (F64, 0x214),
+        (I8, 0x240),
+        (I16, 0x248),
+        (I32, 0x250),
+        (I64, 0x258),
+        (U8, 0x241),
+        (U16, 0x249),
+        (U32, 0x251),
+        (U64, 0x259),
+        (I64, 0x201),
+        (I64, 0x203),
+        (I64, 0x202),
+        // The types of Fortran.
+        (I32, 0x219),
+        (F32, 0x21a),
+        (F64, 0x21c),
+        (I64, 0x2d9),
+        (F64, 0x2da),
+    ];
+    Abi {
+        name: "MPI standard",
+        narrow: false,
+        comm_null: 0x100,
+        comm_world: 0x101,
+        request_null: 0x180,
+        datatype_null: 0x200,
+        op_null: 0x20,
+        info_null: 0x130,
+        in_place: 1,
+        status_ignore: 0,
+        undefined: -32766,
+        proc_null: -3,
+        any_source: -1,
+        any_tag: -2,
+        type_shared: 221,
+        topologies: Topologies { cartesian: 211, graph: 212, dist_graph: 213 },
+        status: StatusLayout { bytes: 32, error_at: 8 },
+        error_other: 16,
+        byte: 0x247,
+        int: 0x209,
+        minimum: 0x22,
+        elements: elements.to_vec(),
+        // Byte, packed, char, bool, long double.
+        others: vec![0x247, 0x207, 0x243, 0x238, 0x220],
+        operations: operations(|number| number, [0x23, 0x22, 0x21, 0x24, 0x28, 0x29, 0x2a]),
+        // Logical ones, the locations, and those of one-sided communication.
+        other_operations: vec![0x30, 0x31, 0x32, 0x38, 0x39, 0x3c, 0x3d],
+    }
+}
+
+/// Maximum, minimum, sum, product, and the bitwise and, or, exclusive or.
+fn operations(handle: impl Fn(isize) -> Handle, numbers: [isize; 7]) -> Vec<Named<Op>> {
+    let order = [Op::Maximum, Op::Minimum, Op::Sum, Op::Product, Op::And, Op::Or, Op::Xor];
+    order.into_iter().zip(numbers.map(handle)).collect()
+}
+
+/// Predefined handles are addresses of variables of the library. `None` if one is missing.
+fn open_mpi() -> Option<Abi> {
+    let variable = |name: &str| {
+        let name = CString::new(name).ok()?;
+        let at = host::variable(&name);
+        (!at.is_null()).then(|| at.addr().cast_signed())
+    };
+    let data_type = |name: &str| variable(&format!("ompi_mpi_{name}"));
+    let operation = |name: &str| variable(&format!("ompi_mpi_op_{name}"));
+    let elements = [
+        (I8, "signed_char"),
+        (U8, "unsigned_char"),
+        (I16, "short"),
+        (I32, "int"),
+        (I64, "long"),
+        (I64, "long_long_int"),
+        (U16, "unsigned_short"),
+        (U32, "unsigned"),
+        (U64, "unsigned_long"),
+        (U64, "unsigned_long_long"),
+        (F32, "float"),
+        (F64, "double"),
+        (I8, "int8_t"),
+        (I16, "int16_t"),
+        (I32, "int32_t"),
+        (I64, "int64_t"),
+        (U8, "uint8_t"),
+        (U16, "uint16_t"),
+        (U32, "uint32_t"),
+        (U64, "uint64_t"),
+        (I64, "aint"),
+        (I64, "offset"),
+        (I64, "count"),
+        (I32, "integer"),
+        (F32, "real"),
+        (F64, "dblprec"),
+        (I64, "integer8"),
+        (F64, "real8"),
+    ];
+    let others = ["byte", "packed", "char", "c_bool", "long_double"];
+    let lacking = ["land", "lor", "lxor", "minloc", "maxloc", "replace", "no_op"];
+    let named = [
+        (Op::Maximum, "max"),
+        (Op::Minimum, "min"),
+        (Op::Sum, "sum"),
+        (Op::Product, "prod"),
+        (Op::And, "band"),
+        (Op::Or, "bor"),
+        (Op::Xor, "bxor"),
+    ];
+    Some(Abi {
+        name: "Open MPI",
+        narrow: false,
+        comm_null: variable("ompi_mpi_comm_null")?,
+        comm_world: variable("ompi_mpi_comm_world")?,
+        request_null: variable("ompi_request_null")?,
+        datatype_null: variable("ompi_mpi_datatype_null")?,
+        op_null: variable("ompi_mpi_op_null")?,
+        info_null: variable("ompi_mpi_info_null")?,
+        in_place: 1,
+        status_ignore: 0,
+        undefined: -32766,
+        proc_null: -2,
+        any_source: -1,
+        any_tag: -1,
+        type_shared: 0,
+        topologies: Topologies { cartesian: 1, graph: 2, dist_graph: 3 },
+        status: StatusLayout { bytes: 24, error_at: 8 },
+        error_other: 16,
+        byte: data_type("byte")?,
+        int: data_type("int")?,
+        minimum: operation("min")?,
+        // A library built without Fortran lacks its types.
+        elements: elements
+            .iter()
+            .filter_map(|(element, name)| Some((*element, data_type(name)?)))
+            .collect(),
+        others: others.iter().filter_map(|name| data_type(name)).collect(),
+        operations: named.iter().filter_map(|(op, name)| Some((*op, operation(name)?))).collect(),
+        other_operations: lacking.iter().filter_map(|name| operation(name)).collect(),
+    })
+}
+
+/// Writes a complete status; in a status of a single completion the field `MPI_ERROR` keeps its
+/// value, as the MPI standard demands.
+///
+/// # Safety
+/// `status` points to a status, or is MPI_STATUS_IGNORE.
+pub(crate) unsafe fn write_status(
+    abi: &Abi,
+    status: Pointer,
+    empty: &[u8; STATUS_BYTES],
+    with_error: bool,
+) {
+    if abi.ignores(status) || status.is_null() {
+        return;
+    }
+    let StatusLayout { bytes, error_at } = abi.status;
+    let status = status.cast::<u8>();
+    // SAFETY: the caller's promise: `bytes` bytes may be written; the source is longer.
+    unsafe {
+        let error = status.add(error_at).cast::<c_int>().read_unaligned();
+        status.copy_from_nonoverlapping(empty.as_ptr(), bytes);
+        if !with_error {
+            status.add(error_at).cast::<c_int>().write_unaligned(error);
+        }
+    }
+}

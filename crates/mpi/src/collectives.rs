@@ -1,0 +1,642 @@
+//! The nonblocking collectives: arguments of MPI become calls of tradewind.
+//!
+//! Each function decides by grounds that are equal on all ranks, and returns the started operation.
+//! Lengths that only pairs of ranks know, as those of the forms with a `v` or a `w`, decide nothing.
+
+use crate::abi::Abi;
+use crate::buffers::{Area, Input, Output, Piece, Staging, TypeInfo, type_info};
+use crate::communicators::Served;
+use crate::host::{Aint, Handle, Pointer};
+use crate::reductions::{Fold, native};
+use crate::report::Reason;
+use crate::requests::{Operation, Rest, Started};
+use crate::take::{MOST_BYTES, Refusal};
+use std::ffi::c_int;
+use tradewind::InPlace;
+
+pub(crate) type Start = Result<Operation, Refusal>;
+
+/// A call, as far as every collective needs it.
+#[derive(Clone, Copy)]
+pub(crate) struct Call {
+    pub(crate) abi: &'static Abi,
+    pub(crate) served: &'static Served,
+}
+
+/// `count` elements of a type at an address, as a program passes them.
+#[derive(Clone, Copy)]
+pub(crate) struct Elements {
+    pub(crate) at: Pointer,
+    pub(crate) count: i64,
+    pub(crate) datatype: Handle,
+}
+
+/// Blocks of elements of a type, as the forms with a `v` pass them. Displacements count elements.
+#[derive(Clone, Copy)]
+pub(crate) struct Blocks<N, D> {
+    pub(crate) at: Pointer,
+    pub(crate) counts: *const N,
+    pub(crate) displacements: *const D,
+    pub(crate) datatype: Handle,
+}
+
+/// Blocks of elements, each of a type of its own, as the forms with a `w` pass them. Displacements
+/// count bytes.
+#[derive(Clone, Copy)]
+pub(crate) struct TypedBlocks<N, D> {
+    pub(crate) at: Pointer,
+    pub(crate) counts: *const N,
+    pub(crate) displacements: *const D,
+    pub(crate) datatypes: Pointer,
+}
+
+/// The type and the operation of a reduction.
+#[derive(Clone, Copy)]
+pub(crate) struct Reduction {
+    pub(crate) datatype: Handle,
+    pub(crate) operation: Handle,
+}
+
+/// An integer type of counts or displacements.
+pub(crate) trait Number: Copy {
+    fn wide(self) -> i64;
+}
+
+impl Number for c_int {
+    fn wide(self) -> i64 {
+        i64::from(self)
+    }
+}
+
+impl Number for i64 {
+    fn wide(self) -> i64 {
+        self
+    }
+}
+
+impl Number for Aint {
+    fn wide(self) -> i64 {
+        self as i64
+    }
+}
+
+pub(crate) const INVALID: Refusal = Refusal::Left(Reason::Arguments);
+
+/// The first `length` numbers of a list that a program has passed.
+pub(crate) fn list<N: Number>(numbers: *const N, length: usize) -> Vec<i64> {
+    // SAFETY: MPI demands a number for each rank or neighbour.
+    (0..length).map(|index| unsafe { *numbers.add(index) }.wide()).collect()
+}
+
+fn count(count: i64) -> Result<usize, Refusal> {
+    usize::try_from(count).map_err(|_| INVALID)
+}
+
+impl Call {
+    pub(crate) fn type_info(self, datatype: Handle) -> Result<TypeInfo, Refusal> {
+        type_info(self.abi, datatype).ok_or(INVALID)
+    }
+
+    fn root(self, root: c_int) -> Result<u32, Refusal> {
+        let root = u32::try_from(root).map_err(|_| INVALID)?;
+        if (root as usize) < self.served.size() { Ok(root) } else { Err(INVALID) }
+    }
+
+    fn is_root(self, root: u32) -> bool {
+        root as usize == self.served.rank()
+    }
+
+    /// `times` blocks of elements, one after the other.
+    pub(crate) fn area(self, elements: Elements, times: usize) -> Result<Area, Refusal> {
+        let element = self.type_info(elements.datatype)?;
+        let count = count(elements.count)?.checked_mul(times).ok_or(INVALID)?;
+        count.checked_mul(element.size).ok_or(INVALID)?;
+        Ok(Area::single(elements.at, count, element))
+    }
+
+    /// Block `index` of elements.
+    fn block(self, elements: Elements, index: usize) -> Result<Area, Refusal> {
+        let element = self.type_info(elements.datatype)?;
+        let count = count(elements.count)?;
+        let displacement = (index * count) as isize;
+        Ok(Area::blocks(elements.at, element, std::iter::once((count, displacement))))
+    }
+
+    pub(crate) fn blocks<N: Number, D: Number>(
+        self,
+        blocks: Blocks<N, D>,
+        length: usize,
+    ) -> Result<Area, Refusal> {
+        let element = self.type_info(blocks.datatype)?;
+        let counts = list(blocks.counts, length);
+        let displacements = list(blocks.displacements, length);
+        if counts.iter().any(|count| *count < 0) {
+            return Err(INVALID);
+        }
+        let blocks_of = counts.iter().zip(displacements).map(|(c, d)| (*c as usize, d as isize));
+        Ok(Area::blocks(blocks.at, element, blocks_of))
+    }
+
+    pub(crate) fn typed_blocks<N: Number, D: Number>(
+        self,
+        blocks: TypedBlocks<N, D>,
+        length: usize,
+    ) -> Result<Area, Refusal> {
+        let counts = list(blocks.counts, length);
+        let displacements = list(blocks.displacements, length);
+        let pieces = counts.iter().zip(displacements).enumerate().map(|(index, (c, d))| {
+            // SAFETY: MPI demands a type for each rank or neighbour.
+            let datatype = unsafe { self.abi.read(blocks.datatypes, index) };
+            let at = blocks.at.cast::<u8>().wrapping_offset(d as isize);
+            Ok(Piece { at, count: count(*c)?, element: self.type_info(datatype)? })
+        });
+        Ok(Area::of(pieces.collect::<Result<Vec<_>, Refusal>>()?.into_iter()))
+    }
+}
+
+/// Leaves a call to the MPI library if its data are too long, which all ranks find alike.
+pub(crate) fn check_length(bytes: usize, times: usize) -> Result<(), Refusal> {
+    match bytes.checked_mul(times) {
+        Some(all) if all <= MOST_BYTES => Ok(()),
+        _ => Err(Refusal::Left(Reason::Length)),
+    }
+}
+
+/// Calls a collective of tradewind with an input that may be in place.
+macro_rules! with_input {
+    ($input:expr, |$bytes:ident| $call:expr) => {
+        match $input.bytes {
+            Some($bytes) => $call,
+            None => {
+                let $bytes = InPlace;
+                $call
+            }
+        }
+    };
+}
+
+/// The operation of a started collective whose output is unpacked at the end.
+pub(crate) fn operation(
+    started: impl Into<Started>,
+    input: Option<Staging>,
+    unpacked: Option<(Staging, Area)>,
+) -> Operation {
+    let rest = unpacked.map(|(staging, area)| Rest::Unpack(staging, area));
+    Operation::new(started, input, rest)
+}
+
+pub(crate) fn ibarrier(call: Call) -> Start {
+    Ok(Operation::new(call.served.communicator.ibarrier()?, None, None))
+}
+
+pub(crate) fn ibcast(call: Call, buffer: Elements, root: c_int) -> Start {
+    let Call { abi, served } = call;
+    let root = call.root(root)?;
+    let area = call.area(buffer, 1)?;
+    check_length(area.bytes(), 1)?;
+    // At the root the area is read: a packed copy holds the data. It needs no unpacking.
+    let is_root = call.is_root(root);
+    let output = if is_root { Output::preserved(abi, area) } else { Output::of(abi, area) };
+    let started = served.communicator.ibcast(output.bytes, root)?;
+    match output.unpacked {
+        Some((staging, area)) if is_root => {
+            area.release(abi);
+            Ok(operation(started, Some(staging), None))
+        }
+        unpacked => Ok(operation(started, None, unpacked)),
+    }
+}
+
+pub(crate) fn iallgather(call: Call, send: Elements, receive: Elements) -> Start {
+    let Call { abi, served } = call;
+    let area = call.area(receive, served.size())?;
+    check_length(area.bytes(), 1)?;
+    let output = Output::of(abi, area);
+    let input = if abi.is_in_place(send.at) {
+        Input::in_place(abi, &call.block(receive, served.rank())?, &output)
+    } else {
+        Input::of(abi, &call.area(send, 1)?)
+    };
+    let bytes = output.bytes;
+    let started = with_input!(input, |from| served.communicator.iallgather(from, bytes))?;
+    Ok(operation(started, input.staging, output.unpacked))
+}
+
+pub(crate) fn iallgatherv<N: Number, D: Number>(
+    call: Call,
+    send: Elements,
+    receive: Blocks<N, D>,
+) -> Start {
+    let Call { abi, served } = call;
+    let area = call.blocks(receive, served.size())?;
+    let sizes = area.sizes();
+    check_length(area.bytes(), 1)?;
+    let output = Output::of(abi, area.clone());
+    let input = if abi.is_in_place(send.at) {
+        Input::in_place(abi, &area.piece(served.rank()), &output)
+    } else {
+        Input::of(abi, &call.area(send, 1)?)
+    };
+    let bytes = output.bytes;
+    let started = with_input!(input, |from| served.communicator.iallgatherv(from, bytes, &sizes))?;
+    Ok(operation(started, input.staging, output.unpacked))
+}
+
+pub(crate) fn ialltoall(call: Call, send: Elements, receive: Elements) -> Start {
+    let Call { abi, served } = call;
+    let area = call.area(receive, served.size())?;
+    check_length(area.bytes(), 1)?;
+    let output = Output::of(abi, area.clone());
+    let input = if abi.is_in_place(send.at) {
+        Input::in_place(abi, &area, &output)
+    } else {
+        Input::of(abi, &call.area(send, served.size())?)
+    };
+    let bytes = output.bytes;
+    let started = with_input!(input, |from| served.communicator.ialltoall(from, bytes))?;
+    Ok(operation(started, input.staging, output.unpacked))
+}
+
+pub(crate) fn ialltoallv<N: Number, D: Number>(
+    call: Call,
+    send: Blocks<N, D>,
+    receive: Blocks<N, D>,
+) -> Start {
+    let ranks = call.served.size();
+    let area = call.blocks(receive, ranks)?;
+    let sent = match call.abi.is_in_place(send.at) {
+        true => None,
+        false => Some(call.blocks(send, ranks)?),
+    };
+    exchange(call, sent, area)
+}
+
+pub(crate) fn ialltoallw<N: Number, D: Number>(
+    call: Call,
+    send: TypedBlocks<N, D>,
+    receive: TypedBlocks<N, D>,
+) -> Start {
+    let ranks = call.served.size();
+    let area = call.typed_blocks(receive, ranks)?;
+    let sent = match call.abi.is_in_place(send.at) {
+        true => None,
+        false => Some(call.typed_blocks(send, ranks)?),
+    };
+    exchange(call, sent, area)
+}
+
+/// An all-to-all of blocks of different sizes; without `sent` it is in place.
+fn exchange(call: Call, sent: Option<Area>, area: Area) -> Start {
+    let Call { abi, served } = call;
+    let received = area.sizes();
+    let output = Output::of(abi, area.clone());
+    let (input, sizes) = match &sent {
+        None => (Input::in_place(abi, &area, &output), received.clone()),
+        Some(sent) => (Input::of(abi, sent), sent.sizes()),
+    };
+    let bytes = output.bytes;
+    let started = with_input!(input, |from| {
+        served.communicator.ialltoallv(from, &sizes, bytes, &received)
+    })?;
+    Ok(operation(started, input.staging, output.unpacked))
+}
+
+pub(crate) fn igather(call: Call, send: Elements, receive: Elements, root: c_int) -> Start {
+    let Call { abi, served } = call;
+    let (root, ranks) = (call.root(root)?, served.size());
+    if !call.is_root(root) {
+        let area = call.area(send, 1)?;
+        check_length(area.bytes(), ranks)?;
+        let input = Input::of(abi, &area);
+        let from = input.bytes.unwrap_or_default();
+        let started = served.communicator.igather::<u8, _, &mut [u8]>(from, &mut [], root)?;
+        return Ok(operation(started, input.staging, None));
+    }
+    let area = call.area(receive, ranks)?;
+    check_length(area.bytes(), 1)?;
+    let output = Output::of(abi, area);
+    let input = if abi.is_in_place(send.at) {
+        Input::in_place(abi, &call.block(receive, served.rank())?, &output)
+    } else {
+        Input::of(abi, &call.area(send, 1)?)
+    };
+    let bytes = output.bytes;
+    let started = with_input!(input, |from| served.communicator.igather(from, bytes, root))?;
+    Ok(operation(started, input.staging, output.unpacked))
+}
+
+pub(crate) fn igatherv<N: Number, D: Number>(
+    call: Call,
+    send: Elements,
+    receive: Blocks<N, D>,
+    root: c_int,
+) -> Start {
+    let Call { abi, served } = call;
+    let root = call.root(root)?;
+    let communicator = &served.communicator;
+    if !call.is_root(root) {
+        let input = Input::of(abi, &call.area(send, 1)?);
+        let from = input.bytes.unwrap_or_default();
+        let started = communicator.igatherv::<u8, _, &mut [u8]>(from, &mut [], &[], root)?;
+        return Ok(operation(started, input.staging, None));
+    }
+    let area = call.blocks(receive, served.size())?;
+    let sizes = area.sizes();
+    let output = Output::of(abi, area.clone());
+    let input = match abi.is_in_place(send.at) {
+        true => Input::in_place(abi, &area.piece(served.rank()), &output),
+        false => Input::of(abi, &call.area(send, 1)?),
+    };
+    let bytes = output.bytes;
+    let started = with_input!(input, |from| communicator.igatherv(from, bytes, &sizes, root))?;
+    Ok(operation(started, input.staging, output.unpacked))
+}
+
+pub(crate) fn iscatter(call: Call, send: Elements, receive: Elements, root: c_int) -> Start {
+    let Call { abi, served } = call;
+    let (root, ranks) = (call.root(root)?, served.size());
+    let communicator = &served.communicator;
+    if !call.is_root(root) {
+        let area = call.area(receive, 1)?;
+        check_length(area.bytes(), ranks)?;
+        let output = Output::of(abi, area);
+        let started = communicator.iscatter::<u8, &[u8], _>(&[], output.bytes, root)?;
+        return Ok(operation(started, None, output.unpacked));
+    }
+    let area = call.area(send, ranks)?;
+    check_length(area.bytes(), 1)?;
+    let input = Input::of(abi, &area);
+    let from = input.bytes.unwrap_or_default();
+    if abi.is_in_place(receive.at) {
+        let started = communicator.iscatter(from, InPlace, root)?;
+        return Ok(operation(started, input.staging, None));
+    }
+    let output = Output::of(abi, call.area(receive, 1)?);
+    let started = communicator.iscatter(from, output.bytes, root)?;
+    Ok(operation(started, input.staging, output.unpacked))
+}
+
+pub(crate) fn iscatterv<N: Number, D: Number>(
+    call: Call,
+    send: Blocks<N, D>,
+    receive: Elements,
+    root: c_int,
+) -> Start {
+    let Call { abi, served } = call;
+    let root = call.root(root)?;
+    let communicator = &served.communicator;
+    if !call.is_root(root) {
+        let output = Output::of(abi, call.area(receive, 1)?);
+        let started = communicator.iscatterv::<u8, &[u8], _>(&[], &[], output.bytes, root)?;
+        return Ok(operation(started, None, output.unpacked));
+    }
+    let area = call.blocks(send, served.size())?;
+    let sizes = area.sizes();
+    let input = Input::of(abi, &area);
+    let from = input.bytes.unwrap_or_default();
+    if abi.is_in_place(receive.at) {
+        let started = communicator.iscatterv(from, &sizes, InPlace, root)?;
+        return Ok(operation(started, input.staging, None));
+    }
+    let output = Output::of(abi, call.area(receive, 1)?);
+    let started = communicator.iscatterv(from, &sizes, output.bytes, root)?;
+    Ok(operation(started, input.staging, output.unpacked))
+}
+
+/// The input of a reduction: the buffer that is sent or, in place, the one that receives.
+fn input_of_reduction(
+    call: Call,
+    send: Pointer,
+    receive: Pointer,
+    (count, element): (usize, TypeInfo),
+) -> (Area, bool) {
+    let is_in_place = call.abi.is_in_place(send);
+    let at = if is_in_place { receive } else { send };
+    (Area::single(at, count, element), is_in_place)
+}
+
+/// The buffers of a reduction with results of `count` elements.
+#[derive(Clone, Copy)]
+pub(crate) struct Reduced {
+    pub(crate) send: Pointer,
+    pub(crate) receive: Pointer,
+    pub(crate) count: i64,
+}
+
+/// The contributions of all ranks, with memory for them.
+struct Gathered {
+    input: Input,
+    memory: Staging,
+    bytes: &'static mut [u8],
+}
+
+impl Gathered {
+    /// `ranks` contributions as long as `own`.
+    fn new(call: Call, own: &Area, ranks: usize) -> Self {
+        let input = Input::of(call.abi, own);
+        Self::with(input, own.bytes() * ranks)
+    }
+
+    fn with(input: Input, bytes: usize) -> Self {
+        let memory = Staging::new(bytes);
+        // SAFETY: only the request uses the memory until the call is complete, and the fold that
+        // takes the memory runs after that.
+        let bytes = unsafe { memory.slice() };
+        Gathered { input, memory, bytes }
+    }
+}
+
+impl Call {
+    /// A fold of `ranks` contributions of `count` elements into `result`.
+    fn fold(
+        self,
+        memory: Staging,
+        (ranks, count): (usize, usize),
+        (reduction, element): (Reduction, TypeInfo),
+        result: Pointer,
+    ) -> Option<Rest> {
+        let operation = (self.abi.handle(reduction.operation), element);
+        Some(Rest::Fold(Fold::new(memory, (ranks, count), operation, result)))
+    }
+
+    /// The operation, if it is one at all, and the number of elements and their type. A count that
+    /// `MPI_Reduce_local` cannot take is left to the MPI library.
+    fn reduction(
+        self,
+        reduction: Reduction,
+        elements: i64,
+    ) -> Result<(usize, TypeInfo, Option<tradewind::OpOnBytes>), Refusal> {
+        let operation = self.abi.handle(reduction.operation);
+        let element = self.type_info(reduction.datatype)?;
+        if operation == self.abi.op_null {
+            return Err(INVALID);
+        }
+        let native = native(self.abi, operation, element);
+        let count = count(elements)?;
+        if native.is_none() && c_int::try_from(count).is_err() {
+            return Err(Refusal::Left(Reason::Length));
+        }
+        count.checked_mul(element.size).ok_or(INVALID)?;
+        Ok((count, element, native))
+    }
+}
+
+pub(crate) fn iallreduce(call: Call, buffers: Reduced, reduction: Reduction) -> Start {
+    let Call { abi, served } = call;
+    let (count, element, native) = call.reduction(reduction, buffers.count)?;
+    let (own, is_in_place) =
+        input_of_reduction(call, buffers.send, buffers.receive, (count, element));
+    let communicator = &served.communicator;
+    let Some(op) = native else {
+        check_length(own.bytes(), served.size())?;
+        let Gathered { input, memory, bytes } = Gathered::new(call, &own, served.size());
+        let started = communicator.iallgather(input.bytes.unwrap_or_default(), bytes)?;
+        let ranks = (served.size(), count);
+        let rest = call.fold(memory, ranks, (reduction, element), buffers.receive);
+        return Ok(Operation::new(started, input.staging, rest));
+    };
+    check_length(own.bytes(), 1)?;
+    let output = Output::of(abi, Area::single(buffers.receive, count, element));
+    let input = match is_in_place {
+        true => Input::in_place(abi, &own, &output),
+        false => Input::of(abi, &own),
+    };
+    let bytes = output.bytes;
+    let started = with_input!(input, |from| communicator.iallreduce(from, bytes, op))?;
+    Ok(operation(started, input.staging, output.unpacked))
+}
+
+pub(crate) fn ireduce(call: Call, buffers: Reduced, reduction: Reduction, root: c_int) -> Start {
+    let Call { abi, served } = call;
+    let root = call.root(root)?;
+    let (count, element, native) = call.reduction(reduction, buffers.count)?;
+    let (own, is_in_place) =
+        input_of_reduction(call, buffers.send, buffers.receive, (count, element));
+    let communicator = &served.communicator;
+    let is_root = call.is_root(root);
+    let Some(op) = native else {
+        check_length(own.bytes(), served.size())?;
+        if !is_root {
+            let input = Input::of(abi, &own);
+            let from = input.bytes.unwrap_or_default();
+            let started = communicator.igather::<u8, _, &mut [u8]>(from, &mut [], root)?;
+            return Ok(operation(started, input.staging, None));
+        }
+        let Gathered { input, memory, bytes } = Gathered::new(call, &own, served.size());
+        let started = communicator.igather(input.bytes.unwrap_or_default(), bytes, root)?;
+        let ranks = (served.size(), count);
+        let rest = call.fold(memory, ranks, (reduction, element), buffers.receive);
+        return Ok(Operation::new(started, input.staging, rest));
+    };
+    check_length(own.bytes(), 1)?;
+    let output = match is_root {
+        true => Output::of(abi, Area::single(buffers.receive, count, element)),
+        false => Output::none(),
+    };
+    let input = match is_in_place {
+        true => Input::in_place(abi, &own, &output),
+        false => Input::of(abi, &own),
+    };
+    let bytes = output.bytes;
+    let started = with_input!(input, |from| communicator.ireduce(from, bytes, op, root))?;
+    Ok(operation(started, input.staging, output.unpacked))
+}
+
+/// The form of a prefix reduction.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Prefix {
+    /// The ranks up to this one.
+    Inclusive,
+    /// The ranks below this one.
+    Exclusive,
+}
+
+pub(crate) fn iscan(call: Call, buffers: Reduced, reduction: Reduction, prefix: Prefix) -> Start {
+    let Call { abi, served } = call;
+    let (count, element, native) = call.reduction(reduction, buffers.count)?;
+    let (own, is_in_place) =
+        input_of_reduction(call, buffers.send, buffers.receive, (count, element));
+    let communicator = &served.communicator;
+    let Some(op) = native else {
+        check_length(own.bytes(), served.size())?;
+        let Gathered { input, memory, bytes } = Gathered::new(call, &own, served.size());
+        let started = communicator.iallgather(input.bytes.unwrap_or_default(), bytes)?;
+        let combined = served.rank() + usize::from(prefix == Prefix::Inclusive);
+        let rest =
+            call.fold(memory, (combined, count), (reduction, element), buffers.receive);
+        return Ok(Operation::new(started, input.staging, rest));
+    };
+    check_length(own.bytes(), 1)?;
+    let output = Output::of(abi, Area::single(buffers.receive, count, element));
+    let input = match is_in_place {
+        true => Input::in_place(abi, &own, &output),
+        false => Input::of(abi, &own),
+    };
+    let bytes = output.bytes;
+    let started = with_input!(input, |from| match prefix {
+        Prefix::Inclusive => communicator.iscan(from, bytes, op),
+        Prefix::Exclusive => communicator.iexscan(from, bytes, op),
+    })?;
+    Ok(operation(started, input.staging, output.unpacked))
+}
+
+pub(crate) fn ireduce_scatter_block(call: Call, buffers: Reduced, reduction: Reduction) -> Start {
+    scatter_reduction(call, buffers, reduction, &vec![buffers.count; call.served.size()], true)
+}
+
+pub(crate) fn ireduce_scatter<N: Number>(
+    call: Call,
+    (send, receive): (Pointer, Pointer),
+    counts: *const N,
+    reduction: Reduction,
+) -> Start {
+    let counts = list(counts, call.served.size());
+    let count = counts[call.served.rank()];
+    scatter_reduction(call, Reduced { send, receive, count }, reduction, &counts, false)
+}
+
+/// A reduction whose result is distributed in blocks of these numbers of elements.
+fn scatter_reduction(
+    call: Call,
+    buffers: Reduced,
+    reduction: Reduction,
+    counts: &[i64],
+    is_equal: bool,
+) -> Start {
+    let Call { abi, served } = call;
+    if counts.iter().any(|count| *count < 0) {
+        return Err(INVALID);
+    }
+    let total = counts.iter().try_fold(0i64, |sum, count| sum.checked_add(*count)).ok_or(INVALID)?;
+    let (all, element, native) = call.reduction(reduction, total)?;
+    let (own, is_in_place) =
+        input_of_reduction(call, buffers.send, buffers.receive, (all, element));
+    check_length(own.bytes(), 1)?;
+    let count = buffers.count as usize;
+    let sizes: Vec<usize> = counts.iter().map(|count| *count as usize * element.size).collect();
+    let communicator = &served.communicator;
+    let Some(op) = native else {
+        let input = Input::of(abi, &own);
+        let block = sizes[served.rank()];
+        let Gathered { input, memory, bytes } = Gathered::with(input, block * served.size());
+        let from = input.bytes.unwrap_or_default();
+        let received = vec![block; served.size()];
+        let started = communicator.ialltoallv(from, &sizes, bytes, &received)?;
+        let ranks = (served.size(), count);
+        let rest = call.fold(memory, ranks, (reduction, element), buffers.receive);
+        return Ok(Operation::new(started, input.staging, rest));
+    };
+    // In place the output also holds the input.
+    let length = if is_in_place { all } else { count };
+    let output = Output::of(abi, Area::single(buffers.receive, length, element));
+    let input = match is_in_place {
+        true => Input::in_place(abi, &own, &output),
+        false => Input::of(abi, &own),
+    };
+    let bytes = output.bytes;
+    let started = with_input!(input, |from| match is_equal {
+        true => communicator.ireduce_scatter_block(from, bytes, op),
+        false => communicator.ireduce_scatter(from, bytes, &sizes, op),
+    })?;
+    Ok(operation(started, input.staging, output.unpacked))
+}

@@ -1,0 +1,270 @@
+//! Communicators: tradewind's counterpart of a communicator is an attribute of it.
+//!
+//! A communicator is set up where the MPI library creates it, by a call that is collective over its
+//! parent. Intercommunicators, and those of calls that are not collective over a parent
+//! (`MPI_Comm_create_group`, sessions, spawned processes, `MPI_Comm_idup`), have none: all ranks
+//! leave their collectives to the MPI library.
+
+use crate::abi::Abi;
+use crate::host::{Handle, Pointer, call};
+use std::ffi::c_int;
+use std::ptr;
+use std::sync::atomic::{AtomicBool, AtomicI32, AtomicIsize, Ordering};
+use tradewind::{Communicator, Neighbors};
+
+/// A communicator that tradewind serves.
+#[derive(Debug)]
+pub(crate) struct Served {
+    pub(crate) communicator: Communicator,
+    /// The topology, if it has one.
+    pub(crate) neighbors: Option<Neighbors>,
+}
+
+impl Served {
+    pub(crate) fn size(&self) -> usize {
+        self.communicator.size() as usize
+    }
+
+    pub(crate) fn rank(&self) -> usize {
+        self.communicator.rank() as usize
+    }
+}
+
+/// Whether the world is set up.
+static IS_ACTIVE: AtomicBool = AtomicBool::new(false);
+static KEYVAL: AtomicI32 = AtomicI32::new(0);
+/// A duplicate of the world, on which nothing is sent.
+static PRIVATE: AtomicIsize = AtomicIsize::new(0);
+
+/// Returns whether calls may be taken over.
+#[inline]
+pub(crate) fn is_active() -> bool {
+    // Acquire pairs with the release in `open`: the attribute's key is there.
+    IS_ACTIVE.load(Ordering::Acquire)
+}
+
+/// Returns the counterpart of a communicator. It lives as long as the communicator, which the
+/// program must not free during a call that uses it.
+#[inline]
+pub(crate) fn served(abi: &Abi, communicator: Handle) -> Option<&'static Served> {
+    if communicator == abi.comm_null {
+        return None;
+    }
+    let (mut value, mut is_set) = (ptr::null_mut::<Served>(), 0);
+    let at: Pointer = (&raw mut value).cast();
+    let keyval = KEYVAL.load(Ordering::Relaxed);
+    let outcome = call!(Comm_get_attr(communicator, keyval, at, &raw mut is_set));
+    // SAFETY: attributes with this key are set by `attach` alone, and freed by `delete_attribute`,
+    // when the communicator is freed.
+    (outcome == 0 && is_set != 0).then(|| unsafe { &*value })
+}
+
+/// Drives the MPI library. A probe for messages that never come makes progress in all of them; on a
+/// duplicate of MPI_COMM_SELF it makes none in MPICH 4.0.2.
+pub(crate) fn poke(abi: &Abi) {
+    let mut found = 0;
+    let communicator = PRIVATE.load(Ordering::Relaxed);
+    let (source, tag) = (abi.any_source, abi.any_tag);
+    call!(Iprobe(source, tag, communicator, &raw mut found, abi.ignored_status()));
+}
+
+/// Sets the world up. Collective over the world.
+pub(crate) fn open(abi: &Abi, world: Communicator) -> Result<(), c_int> {
+    let mut keyval = 0;
+    let copy: Pointer = copy_attribute as *mut _;
+    let delete: Pointer = delete_attribute as *mut _;
+    check(call!(Comm_create_keyval(copy, delete, &raw mut keyval, ptr::null_mut())))?;
+    KEYVAL.store(keyval, Ordering::Relaxed);
+    attach(abi.comm_world, Served { communicator: world, neighbors: None })?;
+    IS_ACTIVE.store(true, Ordering::Release);
+    Ok(())
+}
+
+/// Creates the communicator that [`poke`] uses. Collective over the world.
+pub(crate) fn open_private(abi: &Abi) -> Result<(), c_int> {
+    let mut in_memory: isize = 0;
+    let at: Pointer = (&raw mut in_memory).cast();
+    check(call!(Comm_dup(abi.comm_world, at)))?;
+    // SAFETY: the variable has room for a handle of any ABI.
+    PRIVATE.store(unsafe { abi.read(at, 0) }, Ordering::Relaxed);
+    Ok(())
+}
+
+/// Ends the service of all communicators, before the MPI library is finalized.
+pub(crate) fn close(abi: &Abi) {
+    IS_ACTIVE.store(false, Ordering::Release);
+    let mut keyval = KEYVAL.load(Ordering::Relaxed);
+    call!(Comm_delete_attr(abi.comm_world, keyval));
+    call!(Comm_free_keyval(&raw mut keyval));
+    close_private(abi);
+}
+
+pub(crate) fn close_private(abi: &Abi) {
+    let mut in_memory: isize = 0;
+    let at: Pointer = (&raw mut in_memory).cast();
+    // SAFETY: the variable has room for a handle of any ABI.
+    unsafe { abi.write(at, 0, PRIVATE.load(Ordering::Relaxed)) };
+    call!(Comm_free(at));
+}
+
+fn check(outcome: c_int) -> Result<(), c_int> {
+    if outcome == 0 { Ok(()) } else { Err(outcome) }
+}
+
+fn attach(communicator: Handle, served: Served) -> Result<(), c_int> {
+    let value = Box::into_raw(Box::new(served));
+    let keyval = KEYVAL.load(Ordering::Relaxed);
+    check(call!(Comm_set_attr(communicator, keyval, value.cast()))).inspect_err(|_| {
+        // SAFETY: the MPI library has not kept the pointer.
+        drop(unsafe { Box::from_raw(value) });
+    })
+}
+
+/// The copy function of the attribute: a duplicate is set up by the call that makes it.
+unsafe extern "C" fn copy_attribute(
+    _communicator: Handle,
+    _keyval: c_int,
+    _extra: Pointer,
+    _value: Pointer,
+    _copy: Pointer,
+    is_copied: *mut c_int,
+) -> c_int {
+    // SAFETY: the MPI library passes the address of a flag.
+    unsafe { *is_copied = 0 };
+    0
+}
+
+/// The delete function of the attribute. Active calls keep what they need.
+unsafe extern "C" fn delete_attribute(
+    _communicator: Handle,
+    _keyval: c_int,
+    value: Pointer,
+    _extra: Pointer,
+) -> c_int {
+    // SAFETY: the value is from `attach`, and the MPI library deletes an attribute once.
+    drop(unsafe { Box::from_raw(value.cast::<Served>()) });
+    0
+}
+
+/// Sets up a communicator that the MPI library has created by a call that is collective over
+/// `parent`. Collective over `parent`, whatever the results are on its ranks.
+///
+/// # Safety
+/// `created` points to the handle of the new communicator, or to MPI_COMM_NULL.
+pub(crate) unsafe fn created(abi: &Abi, parent: Handle, created: Pointer) {
+    let Some(parent_served) = served(abi, parent) else { return };
+    // SAFETY: the caller's promise.
+    let new = unsafe { abi.read(created, 0) };
+    if let Err(error) = set_up(abi, (parent, parent_served), new) {
+        log::warn!("a communicator is left to the MPI library: {error}");
+    }
+}
+
+fn set_up(abi: &Abi, (parent, served): (Handle, &Served), new: Handle) -> tradewind::Result<()> {
+    // The split below waits inside tradewind. Until all ranks are here, one of them may wait for a
+    // message that only a call of the MPI library completes.
+    let mut arrived = served.communicator.ibarrier()?;
+    while !arrived.test()? {
+        poke(abi);
+        std::thread::yield_now();
+    }
+    let place = if new == abi.comm_null { None } else { place(abi, parent, new) };
+    let Some(communicator) = served.communicator.split(place.map(|(first, _)| first), match place {
+        Some((_, rank)) => rank,
+        None => 0,
+    })?
+    else {
+        return Ok(());
+    };
+    let neighbors = topology(abi, new, &communicator)?;
+    if let Err(outcome) = attach(new, Served { communicator, neighbors }) {
+        log::warn!("a communicator is left to the MPI library: error {outcome}");
+    }
+    Ok(())
+}
+
+/// The rank in the parent of the first rank of a new communicator, which distinguishes it from
+/// others of the same call, and this process's rank in it. `None` for a single rank.
+fn place(abi: &Abi, parent: Handle, new: Handle) -> Option<(u32, i64)> {
+    let (mut size, mut rank, mut first) = (0, 0, 0);
+    call!(Comm_size(new, &raw mut size));
+    call!(Comm_rank(new, &raw mut rank));
+    if size < 2 {
+        return None;
+    }
+    let mut groups = [0isize; 2];
+    let [of_new, of_parent] = groups.each_mut().map(|group| (&raw mut *group).cast());
+    call!(Comm_group(new, of_new));
+    call!(Comm_group(parent, of_parent));
+    let zero = 0;
+    // SAFETY: the variables have room for handles of any ABI.
+    let (from, to) = unsafe { (abi.read(of_new, 0), abi.read(of_parent, 0)) };
+    call!(Group_translate_ranks(from, 1, &raw const zero, to, &raw mut first));
+    call!(Group_free(of_new));
+    call!(Group_free(of_parent));
+    Some((u32::try_from(first).ok()?, i64::from(rank)))
+}
+
+/// The neighbours of a communicator with a topology.
+fn topology(
+    abi: &Abi,
+    new: Handle,
+    communicator: &Communicator,
+) -> tradewind::Result<Option<Neighbors>> {
+    let mut kind = 0;
+    call!(Topo_test(new, &raw mut kind));
+    if kind == abi.topologies.cartesian {
+        let (dimensions, periodic) = grid(new);
+        return communicator.cartesian(&dimensions, &periodic).map(Some);
+    }
+    let (sources, destinations) = if kind == abi.topologies.dist_graph {
+        dist_graph(new)
+    } else if kind == abi.topologies.graph {
+        let neighbors = graph(new, communicator.rank() as c_int);
+        (neighbors.clone(), neighbors)
+    } else {
+        return Ok(None);
+    };
+    communicator.neighbors(&sources, &destinations).map(Some)
+}
+
+fn grid(new: Handle) -> (Vec<u32>, Vec<bool>) {
+    let mut count = 0;
+    call!(Cartdim_get(new, &raw mut count));
+    let mut lists = [(); 3].map(|()| vec![0; count.max(0) as usize]);
+    let [dimensions, periodic, own] = lists.each_mut().map(|list: &mut Vec<c_int>| list.as_mut_ptr());
+    call!(Cart_get(new, count, dimensions, periodic, own));
+    let [dimensions, periodic, _] = lists;
+    (unsigned(dimensions), periodic.into_iter().map(|flag| flag != 0).collect())
+}
+
+fn graph(new: Handle, rank: c_int) -> Vec<u32> {
+    let mut count = 0;
+    call!(Graph_neighbors_count(new, rank, &raw mut count));
+    let mut neighbors = vec![0; count.max(0) as usize];
+    call!(Graph_neighbors(new, rank, count, neighbors.as_mut_ptr()));
+    unsigned(neighbors)
+}
+
+fn dist_graph(new: Handle) -> (Vec<u32>, Vec<u32>) {
+    let (mut into, mut out, mut is_weighted) = (0, 0, 0);
+    call!(Dist_graph_neighbors_count(new, &raw mut into, &raw mut out, &raw mut is_weighted));
+    let list = |count: c_int| vec![0; count.max(0) as usize];
+    let (mut sources, mut source_weights) = (list(into), list(into));
+    let (mut destinations, mut destination_weights) = (list(out), list(out));
+    call!(Dist_graph_neighbors(
+        new,
+        into,
+        sources.as_mut_ptr(),
+        source_weights.as_mut_ptr(),
+        out,
+        destinations.as_mut_ptr(),
+        destination_weights.as_mut_ptr(),
+    ));
+    (unsigned(sources), unsigned(destinations))
+}
+
+/// The library has checked the ranks, so none is negative.
+fn unsigned(list: Vec<c_int>) -> Vec<u32> {
+    list.into_iter().map(c_int::cast_unsigned).collect()
+}

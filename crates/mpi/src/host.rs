@@ -1,0 +1,333 @@
+//! The functions of the MPI library, found at the first call.
+
+use std::cell::Cell;
+use std::ffi::{CStr, c_char, c_int, c_void};
+use std::marker::PhantomData;
+use std::ptr;
+use std::sync::OnceLock;
+use std::sync::atomic::{AtomicPtr, Ordering};
+
+/// A handle by value. MPICH's handles are integers of 32 bits: the upper half is then undefined
+/// where a program passes one, and ignored by the library that receives it.
+pub(crate) type Handle = isize;
+/// A pointer to anything: buffers, handles in memory, statuses.
+pub(crate) type Pointer = *mut c_void;
+/// A count of the functions with the suffix `_c`.
+pub(crate) type Count = i64;
+/// An address or a displacement in bytes.
+pub(crate) type Aint = isize;
+
+/// Error class `MPI_ERR_INTERN` or its neighbour in every ABI; used where no ABI is known.
+const NO_FUNCTION: c_int = 16;
+
+/// A function of the MPI library with the type `F`, a function pointer.
+pub(crate) struct Function<F> {
+    name: &'static CStr,
+    at: AtomicPtr<c_void>,
+    kind: PhantomData<F>,
+}
+
+// SAFETY: the only state is an atomic pointer to code, which all threads may call.
+unsafe impl<F> Sync for Function<F> {}
+
+/// Marks a function that the MPI library does not have.
+const ABSENT: *mut c_void = ptr::without_provenance_mut(1);
+
+impl<F: Copy> Function<F> {
+    const fn new(name: &'static [u8]) -> Self {
+        assert!(size_of::<F>() == size_of::<*mut c_void>(), "a function pointer");
+        let Ok(name) = CStr::from_bytes_with_nul(name) else { panic!("it ends with a zero") };
+        Function { name, at: AtomicPtr::new(ptr::null_mut()), kind: PhantomData }
+    }
+
+    /// Returns the function; `None` if the MPI library does not have it.
+    #[inline]
+    pub(crate) fn find(&self) -> Option<F> {
+        // Relaxed: the pointer leads to code and constant data, which the loader has published.
+        let mut at = self.at.load(Ordering::Relaxed);
+        if at.is_null() {
+            at = self.look_up();
+        }
+        // SAFETY: `new` has checked that F has the size of a pointer; the pointer leads to the
+        // function of this name, whose type the table below states.
+        (at != ABSENT).then(|| unsafe { std::mem::transmute_copy(&at) })
+    }
+
+    #[cold]
+    fn look_up(&self) -> *mut c_void {
+        let found = function(self.name);
+        let at = if found.is_null() { ABSENT } else { found };
+        self.at.store(at, Ordering::Relaxed);
+        at
+    }
+}
+
+/// Returns the next definition of a function after this library's own, or null.
+fn function(name: &CStr) -> *mut c_void {
+    // SAFETY: the name is terminated. RTLD_NEXT searches the libraries behind this one, so the
+    // functions of this library are not found.
+    let next = unsafe { libc::dlsym(libc::RTLD_NEXT, name.as_ptr()) };
+    if next.is_null() { in_libraries(name) } else { next }
+}
+
+/// Returns the address of a data symbol, or null. An executable may hold a copy of a library's
+/// variable, so the search begins with the executable.
+pub(crate) fn variable(name: &CStr) -> *mut c_void {
+    // SAFETY: the name is terminated.
+    let first = unsafe { libc::dlsym(libc::RTLD_DEFAULT, name.as_ptr()) };
+    if first.is_null() { in_libraries(name) } else { first }
+}
+
+/// Searches the MPI libraries themselves. Python loads them outside the scope that RTLD_NEXT
+/// searches.
+fn in_libraries(name: &CStr) -> *mut c_void {
+    let libraries = libraries();
+    let found = libraries.iter().map(|library| {
+        // SAFETY: the library stays loaded, because `libraries` holds a reference to it.
+        unsafe { libc::dlsym(ptr::without_provenance_mut(*library), name.as_ptr()) }
+    });
+    found.into_iter().find(|at| !at.is_null()).unwrap_or(ptr::null_mut())
+}
+
+/// The loaded libraries with the name of an MPI library, as handles of `dlopen`.
+fn libraries() -> Vec<usize> {
+    static LIBRARIES: OnceLock<Vec<usize>> = OnceLock::new();
+    if let Some(known) = LIBRARIES.get() {
+        return known.clone();
+    }
+    let mut found = Vec::new();
+    // SAFETY: `note` receives the pointer to `found`, which outlives the call.
+    unsafe { libc::dl_iterate_phdr(Some(note), (&raw mut found).cast()) };
+    // A later library may be the first one of MPI, so an empty list is not kept.
+    if found.is_empty() { found } else { LIBRARIES.get_or_init(|| found).clone() }
+}
+
+unsafe extern "C" fn note(info: *mut libc::dl_phdr_info, _size: usize, found: Pointer) -> c_int {
+    // SAFETY: the loader passes a valid description, and `found` is the list of `libraries`.
+    let (name, found) = unsafe { ((*info).dlpi_name, &mut *found.cast::<Vec<usize>>()) };
+    if name.is_null() {
+        return 0;
+    }
+    // SAFETY: the loader's names are terminated.
+    let path = unsafe { CStr::from_ptr(name) }.to_bytes();
+    let file = path.rsplit(|byte| *byte == b'/').next().unwrap_or(path);
+    if file.starts_with(b"libmpi") || file.starts_with(b"libpmpi") {
+        // SAFETY: with RTLD_NOLOAD the call only takes a reference to a loaded library.
+        let library = unsafe { libc::dlopen(name, libc::RTLD_NOLOAD | libc::RTLD_LAZY) };
+        if !library.is_null() {
+            found.push(library.addr());
+        }
+    }
+    0
+}
+
+thread_local! {
+    static DEPTH: Cell<u32> = const { Cell::new(0) };
+}
+
+/// Returns whether this thread is inside the MPI library. Its own calls of MPI functions reach this
+/// library too, and pass through.
+#[inline]
+pub(crate) fn is_inside() -> bool {
+    DEPTH.get() > 0
+}
+
+/// Marks this thread as inside the MPI library.
+pub(crate) struct Inside(());
+
+impl Inside {
+    #[inline]
+    pub(crate) fn enter() -> Self {
+        DEPTH.set(DEPTH.get() + 1);
+        Inside(())
+    }
+}
+
+impl Drop for Inside {
+    #[inline]
+    fn drop(&mut self) {
+        DEPTH.set(DEPTH.get() - 1);
+    }
+}
+
+/// Calls a function of the MPI library by its name without `MPI_`. The arguments must be those
+/// that the program has passed, or valid for the function as the MPI standard demands.
+macro_rules! call {
+    ($name:ident($($argument:expr),* $(,)?)) => {
+        match $crate::host::$name.find() {
+            Some(function) => {
+                let _inside = $crate::host::Inside::enter();
+                // SAFETY: the arguments fulfil what the MPI standard demands of a caller, see above.
+                #[allow(unused_unsafe)]
+                unsafe { function($($argument),*) }
+            }
+            None => $crate::host::missing(stringify!($name)),
+        }
+    };
+}
+pub(crate) use call;
+
+/// Result of a call that the MPI library does not have.
+#[cold]
+pub(crate) fn missing(name: &str) -> c_int {
+    log::error!("the MPI library of this program has no MPI_{name}");
+    NO_FUNCTION
+}
+
+macro_rules! functions {
+    ($($name:ident($($type:ty),* $(,)?);)*) => {$(
+        pub(crate) static $name: Function<unsafe extern "C" fn($($type),*) -> c_int> =
+            Function::new(concat!("PMPI_", stringify!($name), "\0").as_bytes());
+    )*};
+}
+
+#[allow(non_upper_case_globals, reason = "the names of the MPI standard")]
+mod table {
+    use super::{Aint, Count, Function, Handle, Pointer, c_char, c_int};
+
+    functions! {
+        Init(*mut c_int, Pointer);
+        Init_thread(*mut c_int, Pointer, c_int, *mut c_int);
+        Finalize();
+        Get_library_version(*mut c_char, *mut c_int);
+        Abi_get_version(*mut c_int, *mut c_int);
+
+        Comm_size(Handle, *mut c_int);
+        Comm_rank(Handle, *mut c_int);
+        Comm_group(Handle, Pointer);
+        Comm_dup(Handle, Pointer);
+        Comm_dup_with_info(Handle, Handle, Pointer);
+        Comm_split(Handle, c_int, c_int, Pointer);
+        Comm_split_type(Handle, c_int, c_int, Handle, Pointer);
+        Comm_create(Handle, Handle, Pointer);
+        Comm_free(Pointer);
+        Cart_create(Handle, c_int, *const c_int, *const c_int, c_int, Pointer);
+        Cart_sub(Handle, *const c_int, Pointer);
+        Cart_get(Handle, c_int, *mut c_int, *mut c_int, *mut c_int);
+        Cartdim_get(Handle, *mut c_int);
+        Graph_create(Handle, c_int, *const c_int, *const c_int, c_int, Pointer);
+        Graph_neighbors(Handle, c_int, c_int, *mut c_int);
+        Graph_neighbors_count(Handle, c_int, *mut c_int);
+        Dist_graph_create(
+            Handle, c_int, *const c_int, *const c_int, *const c_int, *const c_int, Handle, c_int, Pointer,
+        );
+        Dist_graph_create_adjacent(
+            Handle, c_int, *const c_int, *const c_int, c_int, *const c_int, *const c_int, Handle, c_int,
+            Pointer,
+        );
+        Dist_graph_neighbors(Handle, c_int, *mut c_int, *mut c_int, c_int, *mut c_int, *mut c_int);
+        Dist_graph_neighbors_count(Handle, *mut c_int, *mut c_int, *mut c_int);
+        Topo_test(Handle, *mut c_int);
+        Group_translate_ranks(Handle, c_int, *const c_int, Handle, *mut c_int);
+        Group_free(Pointer);
+        Comm_create_keyval(Pointer, Pointer, *mut c_int, Pointer);
+        Comm_free_keyval(*mut c_int);
+        Comm_set_attr(Handle, c_int, Pointer);
+        Comm_get_attr(Handle, c_int, Pointer, *mut c_int);
+        Comm_delete_attr(Handle, c_int);
+        Comm_call_errhandler(Handle, c_int);
+
+        Allreduce(Pointer, Pointer, c_int, Handle, Handle, Handle);
+        Reduce(Pointer, Pointer, c_int, Handle, Handle, c_int, Handle);
+        Bcast(Pointer, c_int, Handle, c_int, Handle);
+
+        Type_size(Handle, *mut c_int);
+        Type_get_extent(Handle, *mut Aint, *mut Aint);
+        Type_get_true_extent(Handle, *mut Aint, *mut Aint);
+        Type_commit(Pointer);
+        Type_free(Pointer);
+        Type_create_hindexed(c_int, *const c_int, *const Aint, Handle, Pointer);
+        Pack(Pointer, c_int, Handle, Pointer, c_int, *mut c_int, Handle);
+        Unpack(Pointer, c_int, *mut c_int, Pointer, c_int, Handle, Handle);
+        Reduce_local(Pointer, Pointer, c_int, Handle, Handle);
+        Op_free(Pointer);
+
+        Iprobe(c_int, c_int, Handle, *mut c_int, Pointer);
+        Recv_init(Pointer, c_int, Handle, c_int, c_int, Handle, Pointer);
+        Request_free(Pointer);
+        Wait(Pointer, Pointer);
+        Test(Pointer, *mut c_int, Pointer);
+        Waitall(c_int, Pointer, Pointer);
+        Testall(c_int, Pointer, *mut c_int, Pointer);
+        Waitany(c_int, Pointer, *mut c_int, Pointer);
+        Testany(c_int, Pointer, *mut c_int, *mut c_int, Pointer);
+        Waitsome(c_int, Pointer, *mut c_int, *mut c_int, Pointer);
+        Testsome(c_int, Pointer, *mut c_int, *mut c_int, Pointer);
+        Request_get_status(Handle, *mut c_int, Pointer);
+        Request_get_status_all(c_int, Pointer, *mut c_int, Pointer);
+        Request_get_status_any(c_int, Pointer, *mut c_int, *mut c_int, Pointer);
+        Request_get_status_some(c_int, Pointer, *mut c_int, *mut c_int, Pointer);
+    }
+
+    macro_rules! collectives {
+        ($($name:ident $large:ident($($type:ty),* $(,)?);)*) => {
+            mod int {
+                use super::*;
+                type N = c_int;
+                type D = c_int;
+                functions! { $($name($($type),*);)* }
+            }
+            mod large {
+                use super::*;
+                type N = Count;
+                type D = Aint;
+                functions! { $($large($($type),*);)* }
+            }
+            pub(crate) use int::*;
+            pub(crate) use large::*;
+        };
+    }
+
+    // N is the type of counts, D that of displacements.
+    collectives! {
+        Ibcast Ibcast_c(Pointer, N, Handle, c_int, Handle, Pointer);
+        Igather Igather_c(Pointer, N, Handle, Pointer, N, Handle, c_int, Handle, Pointer);
+        Igatherv Igatherv_c(
+            Pointer, N, Handle, Pointer, *const N, *const D, Handle, c_int, Handle, Pointer,
+        );
+        Iscatter Iscatter_c(Pointer, N, Handle, Pointer, N, Handle, c_int, Handle, Pointer);
+        Iscatterv Iscatterv_c(
+            Pointer, *const N, *const D, Handle, Pointer, N, Handle, c_int, Handle, Pointer,
+        );
+        Iallgather Iallgather_c(Pointer, N, Handle, Pointer, N, Handle, Handle, Pointer);
+        Iallgatherv Iallgatherv_c(
+            Pointer, N, Handle, Pointer, *const N, *const D, Handle, Handle, Pointer,
+        );
+        Ialltoall Ialltoall_c(Pointer, N, Handle, Pointer, N, Handle, Handle, Pointer);
+        Ialltoallv Ialltoallv_c(
+            Pointer, *const N, *const D, Handle, Pointer, *const N, *const D, Handle, Handle, Pointer,
+        );
+        Ialltoallw Ialltoallw_c(
+            Pointer, *const N, *const D, Pointer, Pointer, *const N, *const D, Pointer, Handle, Pointer,
+        );
+        Ireduce Ireduce_c(Pointer, Pointer, N, Handle, Handle, c_int, Handle, Pointer);
+        Iallreduce Iallreduce_c(Pointer, Pointer, N, Handle, Handle, Handle, Pointer);
+        Ireduce_scatter Ireduce_scatter_c(
+            Pointer, Pointer, *const N, Handle, Handle, Handle, Pointer,
+        );
+        Ireduce_scatter_block Ireduce_scatter_block_c(
+            Pointer, Pointer, N, Handle, Handle, Handle, Pointer,
+        );
+        Iscan Iscan_c(Pointer, Pointer, N, Handle, Handle, Handle, Pointer);
+        Iexscan Iexscan_c(Pointer, Pointer, N, Handle, Handle, Handle, Pointer);
+        Ineighbor_allgather Ineighbor_allgather_c(
+            Pointer, N, Handle, Pointer, N, Handle, Handle, Pointer,
+        );
+        Ineighbor_allgatherv Ineighbor_allgatherv_c(
+            Pointer, N, Handle, Pointer, *const N, *const D, Handle, Handle, Pointer,
+        );
+        Ineighbor_alltoall Ineighbor_alltoall_c(
+            Pointer, N, Handle, Pointer, N, Handle, Handle, Pointer,
+        );
+        Ineighbor_alltoallv Ineighbor_alltoallv_c(
+            Pointer, *const N, *const D, Handle, Pointer, *const N, *const D, Handle, Handle, Pointer,
+        );
+        Ineighbor_alltoallw Ineighbor_alltoallw_c(
+            Pointer, *const N, *const Aint, Pointer, Pointer, *const N, *const Aint, Pointer, Handle,
+            Pointer,
+        );
+    }
+
+    functions! { Ibarrier(Handle, Pointer); }
+}
+pub(crate) use table::*;

@@ -1,0 +1,37 @@
+//! The preload library `libtradewind_mpi.so`: nonblocking collectives of an unmodified MPI program
+//! run on tradewind, in the background, and everything else stays with the MPI library that the
+//! program was linked with.
+//!
+//! The library defines the names of the functions that it takes over ([`names`]), loads before the
+//! MPI library (`LD_PRELOAD`), and finds the original functions at run time ([`host`]). It has no
+//! header and no symbol of an MPI library, so one file serves the ABIs of MPICH, Open MPI and the
+//! MPI standard ([`abi`]). In a program without MPI it does nothing.
+//!
+//! Handles of communicators, requests and types stay those of the MPI library:
+//!
+//! * A communicator that tradewind serves carries its counterpart as an attribute
+//!   ([`communicators`]).
+//! * A request of tradewind is an inactive persistent request of the MPI library, unique while it is
+//!   in use ([`requests`]). Conversion to Fortran and storage in arrays therefore need nothing. The
+//!   completion functions ([`completion`]) find the operation behind the handle.
+//! * Types that are not contiguous are packed and unpacked by the MPI library ([`buffers`]), and its
+//!   `MPI_Reduce_local` applies the operations that tradewind lacks ([`reductions`]).
+//!
+//! All ranks must decide alike whether a call runs here. The decision depends only on what the MPI
+//! standard makes equal on all of them: the communicator, the call, and the bytes of its signature.
+
+pub(crate) mod abi;
+pub(crate) mod buffers;
+pub(crate) mod collectives;
+pub(crate) mod communicators;
+pub(crate) mod completion;
+pub(crate) mod host;
+pub(crate) mod kept;
+pub(crate) mod life;
+mod names;
+pub(crate) mod neighbors;
+pub(crate) mod reductions;
+pub(crate) mod report;
+pub(crate) mod requests;
+pub(crate) mod settings;
+pub(crate) mod take;

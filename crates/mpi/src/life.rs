@@ -1,0 +1,232 @@
+//! The beginning and the end of the MPI library.
+
+use crate::abi::{Abi, abi, library_version};
+use crate::communicators;
+use crate::completion::examine_empty_status;
+use crate::host::{Handle, Pointer, call};
+use crate::settings::Settings;
+use crate::{buffers, report, requests, take};
+use std::ffi::{CStr, OsStr, c_int};
+use std::io::Write;
+use std::os::unix::ffi::OsStrExt;
+use std::path::{Path, PathBuf};
+use std::sync::{Mutex, PoisonError};
+use tradewind::{DataType, Job, Op};
+
+/// What lives from the initialization to the end.
+struct Life {
+    /// Present if the world is served.
+    job: Option<Job>,
+    /// Description for the report.
+    served: String,
+    rank: c_int,
+    reports: bool,
+}
+
+static LIFE: Mutex<Option<Life>> = Mutex::new(None);
+
+/// Messages on standard error, a line each.
+struct StandardError;
+
+impl log::Log for StandardError {
+    fn enabled(&self, metadata: &log::Metadata<'_>) -> bool {
+        metadata.level() <= log::Level::Warn
+    }
+
+    fn log(&self, record: &log::Record<'_>) {
+        if self.enabled(record.metadata()) {
+            // One write: lines of several processes stay whole.
+            let line = format!("tradewind: {}\n", record.args());
+            let _ = std::io::stderr().write_all(line.as_bytes());
+        }
+    }
+
+    fn flush(&self) {}
+}
+
+/// Sets tradewind up after the MPI library is initialized. Collective over the world.
+pub(crate) fn initialized(outcome: c_int) {
+    if outcome != 0 {
+        return;
+    }
+    static LOGGER: StandardError = StandardError;
+    if log::set_logger(&LOGGER).is_ok() {
+        log::set_max_level(log::LevelFilter::Warn);
+    }
+    let Some(abi) = abi() else {
+        let version = library_version();
+        let first = version.lines().next().unwrap_or_default();
+        log::warn!("this MPI library is not known, so nothing runs on tradewind: {first}");
+        return;
+    };
+    let world = World::of(abi);
+    let settings = Settings::read();
+    let (job, served) = match world.join(&settings) {
+        Ok(job) => {
+            let served = format!(
+                "nonblocking collectives of {} ranks of one node, {} ABI",
+                world.ranks, abi.name
+            );
+            (Some(job), served)
+        }
+        Err(why) => (None, format!("all collectives are left to the MPI library: {why}")),
+    };
+    let life = Life { job, served, rank: world.rank, reports: settings.reports };
+    *LIFE.lock().unwrap_or_else(PoisonError::into_inner) = Some(life);
+}
+
+/// `MPI_COMM_WORLD`.
+struct World {
+    abi: &'static Abi,
+    rank: c_int,
+    ranks: c_int,
+}
+
+/// The name of the node service, and the calls that are taken over, as rank 0 passes them on.
+#[derive(Clone, Copy)]
+#[repr(C)]
+struct Invitation {
+    service: [u8; 124],
+    kinds: u32,
+}
+
+impl World {
+    fn of(abi: &'static Abi) -> Self {
+        let mut world = World { abi, rank: 0, ranks: 0 };
+        call!(Comm_rank(abi.comm_world, &raw mut world.rank));
+        call!(Comm_size(abi.comm_world, &raw mut world.ranks));
+        world
+    }
+
+    /// Joins a job with all ranks of the world. Every rank returns alike, unless the MPI library
+    /// fails.
+    fn join(&self, settings: &Settings) -> Result<Job, String> {
+        let abi = self.abi;
+        if self.ranks < 2 {
+            return Err("there is one rank".into());
+        }
+        if !self.all(settings.is_on) {
+            return Err("TRADEWIND_MPI is off".into());
+        }
+        if !self.all(self.ranks_on_node() == self.ranks) {
+            return Err("the ranks are on several nodes".into());
+        }
+        let invitation = self.invite(settings.kinds)?;
+        let service = CStr::from_bytes_until_nul(&invitation.service).unwrap_or_default();
+        if service.is_empty() {
+            return Err("the node service could not be started".into());
+        }
+        let (rank, ranks) = (self.rank.cast_unsigned(), self.ranks.cast_unsigned());
+        let name = service.to_string_lossy();
+        let job = Job::join(&name, rank, ranks, |admitted| self.all(admitted));
+        if let Err(error) = &job {
+            log::warn!("nothing runs on tradewind: {error}");
+        }
+        buffers::examine_predefined_types(abi);
+        examine_empty_status(abi);
+        take::set_kinds(invitation.kinds);
+        if settings.reports {
+            report::measure_times();
+        }
+        let opened = communicators::open_private(abi);
+        let job = self.agreed(job.map_err(|error| error.to_string()))?;
+        opened
+            .and_then(|()| communicators::open(abi, job.world().clone()))
+            .map_err(|outcome| format!("the MPI library reports error {outcome}"))?;
+        Ok(job)
+    }
+
+    /// Returns the job if all ranks have one.
+    fn agreed(&self, job: Result<Job, String>) -> Result<Job, String> {
+        match (self.all(job.is_ok()), job) {
+            (true, job) => job,
+            (false, job) => {
+                communicators::close_private(self.abi);
+                Err(job.err().unwrap_or_else(|| "another rank could not join".into()))
+            }
+        }
+    }
+
+    /// Returns whether a condition holds on all ranks.
+    fn all(&self, condition: bool) -> bool {
+        let (own, mut all) = (c_int::from(condition), 0);
+        let own: Pointer = (&raw const own).cast_mut().cast();
+        let sum: Pointer = (&raw mut all).cast();
+        let Abi { int, minimum, comm_world, .. } = *self.abi;
+        call!(Allreduce(own, sum, 1, int, minimum, comm_world)) == 0 && all == 1
+    }
+
+    /// Number of ranks that can share memory with this one.
+    fn ranks_on_node(&self) -> c_int {
+        let Abi { comm_world, info_null, type_shared, .. } = *self.abi;
+        let mut in_memory: isize = 0;
+        let node: Pointer = (&raw mut in_memory).cast();
+        if call!(Comm_split_type(comm_world, type_shared, self.rank, info_null, node)) != 0 {
+            return 0;
+        }
+        let mut ranks = 0;
+        // SAFETY: the variable has room for a handle of any ABI.
+        call!(Comm_size(unsafe { self.abi.read(node, 0) }, &raw mut ranks));
+        call!(Comm_free(node));
+        ranks
+    }
+
+    /// Starts the node service on rank 0, whose invitation all ranks receive.
+    fn invite(&self, kinds: u32) -> Result<Invitation, String> {
+        let mut invitation = Invitation { service: [0; 124], kinds };
+        if self.rank == 0 {
+            match Job::start_service(self.ranks.cast_unsigned(), own_command().as_deref()) {
+                Ok(name) => {
+                    let length = name.len().min(invitation.service.len() - 1);
+                    invitation.service[..length].copy_from_slice(&name.as_bytes()[..length]);
+                }
+                Err(error) => log::warn!("nothing runs on tradewind: {error}"),
+            }
+        }
+        let at: Pointer = (&raw mut invitation).cast();
+        let bytes = size_of::<Invitation>() as c_int;
+        match call!(Bcast(at, bytes, self.abi.byte, 0, self.abi.comm_world)) {
+            0 => Ok(invitation),
+            outcome => Err(format!("the MPI library reports error {outcome}")),
+        }
+    }
+}
+
+/// The `tradewind` command that was installed with this library: in the same directory, or in the
+/// `bin` beside its `lib`.
+fn own_command() -> Option<PathBuf> {
+    // SAFETY: an all-zero value is valid: null pointers.
+    let mut info: libc::Dl_info = unsafe { std::mem::zeroed() };
+    let here: *const libc::c_void = (own_command as fn() -> Option<PathBuf>) as *const _;
+    // SAFETY: the address is one of this library, and `info` outlives the call.
+    if unsafe { libc::dladdr(here, &raw mut info) } == 0 || info.dli_fname.is_null() {
+        return None;
+    }
+    // SAFETY: the loader's names are terminated and live as long as this library.
+    let path = Path::new(OsStr::from_bytes(unsafe { CStr::from_ptr(info.dli_fname) }.to_bytes()));
+    let directory = path.parent()?;
+    [directory.join("tradewind"), directory.join("../bin/tradewind")]
+        .into_iter()
+        .find(|command| command.is_file())
+}
+
+/// Ends tradewind's part before the MPI library is finalized, and prints the report. Returns the
+/// job, which is left afterwards, when no rank needs another one any more.
+pub(crate) fn before_finalize() -> Option<Job> {
+    let life = LIFE.lock().unwrap_or_else(PoisonError::into_inner).take();
+    let (life, abi) = (life?, abi()?);
+    if life.reports {
+        report::print(abi, life.rank, types_of_report(abi)?, &life.served);
+    }
+    let job = life.job?;
+    requests::free_handles(abi);
+    communicators::close(abi);
+    Some(job)
+}
+
+/// The handles of a type of 64 bits and of MPI_SUM.
+fn types_of_report(abi: &Abi) -> Option<(Handle, Handle)> {
+    let (_, element) = abi.elements.iter().find(|(element, _)| *element == DataType::U64)?;
+    let (_, sum) = abi.operations.iter().find(|(op, _)| *op == Op::Sum)?;
+    Some((*element, *sum))
+}

@@ -1,0 +1,112 @@
+//! Reductions: by tradewind where it has the operation and the type, and otherwise by
+//! `MPI_Reduce_local`, in rank order, on the contributions of all ranks.
+
+use crate::abi::Abi;
+use crate::buffers::{Area, Staging, TypeInfo};
+use crate::host::{Aint, Handle, Pointer, call};
+use crate::kept::{self, Object};
+use std::ffi::c_int;
+use tradewind::{DataType, Op, OpOnBytes};
+
+/// Returns tradewind's form of an operation on a type. The same on all ranks: predefined operations
+/// demand that all ranks pass the same type.
+pub(crate) fn native(abi: &Abi, operation: Handle, element: TypeInfo) -> Option<OpOnBytes> {
+    let data_type = element.element?;
+    let (op, _) = abi.operations.iter().find(|(_, handle)| *handle == operation)?;
+    let is_bitwise = matches!(op, Op::And | Op::Or | Op::Xor);
+    let is_float = matches!(data_type, DataType::F32 | DataType::F64);
+    (!(is_bitwise && is_float)).then(|| op.on_bytes(data_type))
+}
+
+/// A reduction that this rank computes when the contributions have arrived.
+pub(crate) struct Fold {
+    /// The packed contributions, in rank order.
+    contributions: Staging,
+    /// Number of contributions that are combined.
+    ranks: usize,
+    /// Elements of a contribution.
+    count: usize,
+    element: TypeInfo,
+    operation: Handle,
+    result: Area,
+}
+
+impl Fold {
+    /// `count` elements of each of the first `ranks` contributions, combined into `result`.
+    pub(crate) fn new(
+        contributions: Staging,
+        (ranks, count): (usize, usize),
+        (operation, element): (Handle, TypeInfo),
+        result: Pointer,
+    ) -> Self {
+        kept::keep(Object::Operation(operation));
+        // The area's type is that of the elements.
+        let result = Area::single(result, count, element).keep_types();
+        Fold { contributions, ranks, count, element, operation, result }
+    }
+
+    /// Computes the result, and releases the type and the operation. Returns the error code of the
+    /// MPI library.
+    pub(crate) fn finish(self, abi: &Abi) -> c_int {
+        let outcome = if self.ranks == 0 || self.count == 0 {
+            0
+        } else if self.element.is_dense {
+            self.combine_dense(abi)
+        } else {
+            self.combine_unpacked(abi)
+        };
+        self.result.release(abi);
+        kept::release(abi, Object::Operation(self.operation));
+        outcome
+    }
+
+    /// Combines elements without gaps where they lie.
+    fn combine_dense(&self, abi: &Abi) -> c_int {
+        let bytes = self.count * self.element.size;
+        let at = |rank: usize| self.contributions.at(rank * bytes);
+        for rank in 1..self.ranks {
+            let outcome = self.combine(at(rank - 1), at(rank));
+            if outcome != 0 {
+                return outcome;
+            }
+        }
+        self.result.unpack(abi, at(self.ranks - 1));
+        0
+    }
+
+    /// Combines elements of a derived type in memory of its layout.
+    fn combine_unpacked(&self, abi: &Abi) -> c_int {
+        let TypeInfo { handle, size, extent, .. } = self.element;
+        let (mut lower, mut true_extent): (Aint, Aint) = (0, 0);
+        call!(Type_get_true_extent(handle, &raw mut lower, &raw mut true_extent));
+        let between = extent.unsigned_abs() * (self.count - 1);
+        let bytes = between + true_extent.unsigned_abs();
+        // With a negative extent the first element lies last.
+        let first = if extent < 0 { between as isize } else { 0 } - lower;
+        let memory = [Staging::new(bytes), Staging::new(bytes)];
+        let element_at = |half: usize| memory[half].at(0).wrapping_offset(first);
+        let load = |half: usize, rank: usize| {
+            let area = Area::single(element_at(half).cast(), self.count, self.element);
+            area.unpack(abi, self.contributions.at(rank * self.count * size));
+        };
+        load(0, 0);
+        for rank in 1..self.ranks {
+            load(rank % 2, rank);
+            let outcome = self.combine(element_at((rank - 1) % 2), element_at(rank % 2));
+            if outcome != 0 {
+                return outcome;
+            }
+        }
+        let result = Area::single(element_at((self.ranks - 1) % 2).cast(), self.count, self.element);
+        let packed = Staging::new(self.count * size);
+        result.pack(abi, packed.at(0));
+        self.result.unpack(abi, packed.at(0));
+        0
+    }
+
+    /// Computes right = left ∘ right.
+    fn combine(&self, left: *mut u8, right: *mut u8) -> c_int {
+        let (count, handle) = (self.count as c_int, self.element.handle);
+        call!(Reduce_local(left.cast(), right.cast(), count, handle, self.operation))
+    }
+}

@@ -1,0 +1,155 @@
+//! Counts of the calls that were taken over or left to the MPI library, and the time that the
+//! program spent in them.
+
+use crate::abi::Abi;
+use crate::host::{Handle, Pointer, call};
+use std::ffi::c_int;
+use std::fmt::Write;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::time::Instant;
+
+macro_rules! kinds {
+    ($($kind:ident),* $(,)?) => {
+        /// A nonblocking collective of MPI.
+        #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+        #[repr(u32)]
+        #[allow(non_camel_case_types, reason = "the names of the MPI standard")]
+        pub(crate) enum Kind { $($kind),* }
+
+        impl Kind {
+            pub(crate) const ALL: &[Kind] = &[$(Kind::$kind),*];
+
+            /// Name of the call without `MPI_`.
+            pub(crate) fn name(self) -> &'static str {
+                match self { $(Kind::$kind => stringify!($kind)),* }
+            }
+        }
+    };
+}
+
+kinds! {
+    Ibarrier, Ibcast, Igather, Igatherv, Iscatter, Iscatterv, Iallgather, Iallgatherv, Ialltoall,
+    Ialltoallv, Ialltoallw, Ireduce, Iallreduce, Ireduce_scatter, Ireduce_scatter_block, Iscan,
+    Iexscan, Ineighbor_allgather, Ineighbor_allgatherv, Ineighbor_alltoall, Ineighbor_alltoallv,
+    Ineighbor_alltoallw,
+}
+
+/// Why a call is left to the MPI library.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[repr(usize)]
+pub(crate) enum Reason {
+    /// Tradewind does not serve the communicator.
+    Communicator,
+    /// The user has excluded the call.
+    Excluded,
+    /// The buffers are too long.
+    Length,
+    /// The arguments are invalid: the MPI library reports that.
+    Arguments,
+}
+
+const REASONS: usize = 4;
+
+struct Counts {
+    taken: AtomicU64,
+    left: [AtomicU64; REASONS],
+    /// Nanoseconds inside the start and the completion of calls that were taken.
+    exposed: AtomicU64,
+}
+
+static COUNTS: [Counts; Kind::ALL.len()] = [const {
+    Counts {
+        taken: AtomicU64::new(0),
+        left: [const { AtomicU64::new(0) }; REASONS],
+        exposed: AtomicU64::new(0),
+    }
+}; Kind::ALL.len()];
+
+/// Whether times are measured, which costs two reads of the clock in each call.
+static TIMES: AtomicBool = AtomicBool::new(false);
+
+pub(crate) fn measure_times() {
+    TIMES.store(true, Ordering::Relaxed);
+}
+
+pub(crate) fn taken(kind: Kind) {
+    COUNTS[kind as usize].taken.fetch_add(1, Ordering::Relaxed);
+}
+
+pub(crate) fn left(kind: Kind, reason: Reason) {
+    COUNTS[kind as usize].left[reason as usize].fetch_add(1, Ordering::Relaxed);
+}
+
+/// The start of a call, if times are measured.
+#[inline]
+pub(crate) fn now() -> Option<Instant> {
+    TIMES.load(Ordering::Relaxed).then(Instant::now)
+}
+
+/// Adds the time since `start` to a collective.
+#[inline]
+pub(crate) fn exposed(kind: Kind, start: Option<Instant>) {
+    if let Some(start) = start {
+        let time = start.elapsed().as_nanos() as u64;
+        COUNTS[kind as usize].exposed.fetch_add(time, Ordering::Relaxed);
+    }
+}
+
+/// Number of values of a collective in the sum over all ranks.
+const VALUES: usize = REASONS + 2;
+
+/// Sums the counts of all ranks at rank 0 of the world, which prints them. `sum` is the handle of
+/// MPI_SUM and `element` that of a type of 64 bits.
+pub(crate) fn print(abi: &Abi, rank: c_int, (element, sum): (Handle, Handle), served: &str) {
+    let mut own = [0u64; VALUES * Kind::ALL.len()];
+    for (counts, values) in COUNTS.iter().zip(own.chunks_exact_mut(VALUES)) {
+        values[0] = counts.taken.load(Ordering::Relaxed);
+        values[1] = counts.exposed.load(Ordering::Relaxed);
+        for (value, left) in values[2..].iter_mut().zip(&counts.left) {
+            *value = left.load(Ordering::Relaxed);
+        }
+    }
+    let mut all = own;
+    let (from, to) = (own.as_mut_ptr(), all.as_mut_ptr());
+    let count = own.len() as c_int;
+    call!(Reduce(from.cast(), to.cast::<u8>() as Pointer, count, element, sum, 0, abi.comm_world));
+    if rank == 0 {
+        // One write: lines of several processes stay whole.
+        eprint!("{}", text(&all, served));
+    }
+}
+
+fn text(all: &[u64], served: &str) -> String {
+    let mut text = format!("tradewind: {served}\n");
+    // Writing to a string cannot fail.
+    let _ = writeln!(
+        text,
+        "tradewind: {:<24}{:>10}{:>10}  {:>14}  left because of",
+        "collective (all ranks)", "taken", "left", "exposed each"
+    );
+    for (kind, values) in Kind::ALL.iter().zip(all.chunks_exact(VALUES)) {
+        let [taken, exposed, left @ ..] = values else { continue };
+        let total: u64 = left.iter().sum();
+        if *taken + total == 0 {
+            continue;
+        }
+        let reasons = ["communicator", "TRADEWIND_MPI_ONLY", "length", "arguments"];
+        let reasons: Vec<String> = reasons
+            .iter()
+            .zip(left)
+            .filter(|(_, count)| **count > 0)
+            .map(|(reason, count)| format!("{reason} {count}"))
+            .collect();
+        let each = match taken {
+            0 => String::new(),
+            _ => format!("{:.2} µs", *exposed as f64 / *taken as f64 / 1000.0),
+        };
+        let name = format!("MPI_{}", kind.name());
+        let _ = writeln!(
+            text,
+            "tradewind: {name:<24}{taken:>10}{total:>10}  {each:>14}  {}",
+            reasons.join(", ")
+        );
+    }
+    text
+}

@@ -1,0 +1,382 @@
+//! Active collectives, found by the handles that the program holds.
+//!
+//! A handle is a persistent receive of the MPI library from MPI_PROC_NULL that is never started: a
+//! real and unique request, in no queue of the library. Completed calls return theirs to a store for
+//! the next ones. The MPI library ignores such requests in arrays, as inactive ones.
+//!
+//! A program may call the MPI library from several threads, and inside the library wait for a lock
+//! that another thread holds. Therefore no lock of this module is held during a call of the library.
+
+use crate::abi::Abi;
+use crate::buffers::{Area, Staging};
+use crate::communicators::poke;
+use crate::host::{Handle, Pointer, call};
+use crate::reductions::Fold;
+use crate::report::{self, Kind};
+use std::collections::HashMap;
+use std::ffi::c_int;
+use std::hash::{BuildHasherDefault, Hasher};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+use tradewind::Request;
+
+/// A started collective of tradewind.
+pub(crate) enum Started {
+    One(Request<'static>),
+    Two(Request<'static, ((), ())>),
+}
+
+impl Started {
+    fn test(&mut self) -> tradewind::Result<bool> {
+        match self {
+            Started::One(request) => request.test(),
+            Started::Two(request) => request.test(),
+        }
+    }
+}
+
+impl From<Request<'static>> for Started {
+    fn from(request: Request<'static>) -> Self {
+        Started::One(request)
+    }
+}
+
+impl From<Request<'static, ((), ())>> for Started {
+    fn from(request: Request<'static, ((), ())>) -> Self {
+        Started::Two(request)
+    }
+}
+
+/// The rest of a call, when tradewind's part is complete.
+pub(crate) enum Rest {
+    Unpack(Staging, Area),
+    Fold(Fold),
+}
+
+impl Rest {
+    fn finish(self, abi: &Abi) -> c_int {
+        match self {
+            Rest::Unpack(staging, area) => {
+                area.unpack(abi, staging.at(0));
+                area.release(abi);
+                0
+            }
+            Rest::Fold(fold) => fold.finish(abi),
+        }
+    }
+}
+
+/// An active call.
+pub(crate) struct Operation {
+    // The request comes first, because fields are dropped in order and it uses the input.
+    started: Started,
+    _input: Option<Staging>,
+    rest: Option<Box<Rest>>,
+    kind: Kind,
+    communicator: Handle,
+    state: State,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum State {
+    /// Tradewind runs the collective.
+    Active,
+    /// A thread executes the rest.
+    Finishing,
+    /// Complete, with this error code.
+    Complete(c_int),
+}
+
+impl Operation {
+    pub(crate) fn new(started: impl Into<Started>, input: Option<Staging>, rest: Option<Rest>) -> Self {
+        Operation {
+            started: started.into(),
+            _input: input,
+            rest: rest.map(Box::new),
+            kind: Kind::Ibarrier,
+            communicator: 0,
+            state: State::Active,
+        }
+    }
+
+    /// Returns whether tradewind's part is complete. A failure completes the whole operation.
+    fn test(&mut self, abi: &Abi) -> bool {
+        self.started.test().unwrap_or_else(|error| {
+            log::error!("MPI_{}: {error}", self.kind.name());
+            self.state = State::Complete(abi.error_other);
+            false
+        })
+    }
+}
+
+/// Spreads handles, which are addresses or small numbers, over a table.
+#[derive(Default)]
+struct HandleHasher(u64);
+
+impl Hasher for HandleHasher {
+    fn finish(&self) -> u64 {
+        self.0
+    }
+
+    fn write(&mut self, bytes: &[u8]) {
+        bytes.iter().for_each(|byte| self.write_isize(isize::from(*byte)));
+    }
+
+    fn write_isize(&mut self, value: isize) {
+        // Fibonacci hashing (Knuth, The Art of Computer Programming 3, section 6.4). The rotation
+        // moves the well-mixed upper bits to where the table looks.
+        let mixed = (self.0 ^ value as u64).wrapping_mul(0x9e37_79b9_7f4a_7c15);
+        self.0 = mixed.rotate_left(32);
+    }
+}
+
+#[derive(Default)]
+struct Requests {
+    operations: HashMap<Handle, Operation, BuildHasherDefault<HandleHasher>>,
+    /// Requests of the MPI library that no operation uses.
+    spare: Vec<Handle>,
+}
+
+static REQUESTS: Mutex<Option<Requests>> = Mutex::new(None);
+
+/// Number of operations whose handles the program holds.
+static OUTSTANDING: AtomicUsize = AtomicUsize::new(0);
+
+fn with<T>(action: impl FnOnce(&mut Requests) -> T) -> T {
+    let mut requests: MutexGuard<'_, Option<Requests>> =
+        REQUESTS.lock().unwrap_or_else(PoisonError::into_inner);
+    action(requests.get_or_insert_default())
+}
+
+/// Returns whether no call of this library is active, so that completion functions have nothing to
+/// look up.
+#[inline]
+pub(crate) fn is_idle() -> bool {
+    // Relaxed: a thread that completes a request has received its handle from the thread that
+    // started the operation, by a synchronization of the program.
+    OUTSTANDING.load(Ordering::Relaxed) == 0
+}
+
+/// Enters an operation and writes its handle to `request`. Returns the error code of the call.
+///
+/// # Safety
+/// `request` points to memory for a handle.
+pub(crate) unsafe fn launch(
+    abi: &'static Abi,
+    (kind, communicator): (Kind, Handle),
+    operation: Operation,
+    request: Pointer,
+) -> c_int {
+    let spare = with(|requests| requests.spare.pop());
+    let handle = match spare {
+        Some(handle) => handle,
+        None => match new_handle(abi) {
+            Ok(handle) => handle,
+            Err(outcome) => return outcome,
+        },
+    };
+    let operation = Operation { kind, communicator, ..operation };
+    with(|requests| requests.operations.insert(handle, operation));
+    // SAFETY: the caller's promise.
+    unsafe { abi.write(request, 0, handle) };
+    if OUTSTANDING.fetch_add(1, Ordering::SeqCst) + 1 > UNATTENDED {
+        attend(abi);
+    }
+    0
+}
+
+/// Creates a request of the MPI library.
+fn new_handle(abi: &Abi) -> Result<Handle, c_int> {
+    let mut in_memory: isize = 0;
+    let at: Pointer = (&raw mut in_memory).cast();
+    let nothing = std::ptr::null_mut();
+    let (source, tag) = (abi.proc_null, 0);
+    match call!(Recv_init(nothing, 0, abi.byte, source, tag, abi.comm_world, at)) {
+        // SAFETY: the variable has room for a handle of any ABI.
+        0 => Ok(unsafe { abi.read(at, 0) }),
+        outcome => Err(outcome),
+    }
+}
+
+/// What a look at a request finds.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Look {
+    /// The request is not of this library.
+    Foreign,
+    Active,
+    /// The call is complete, with this error code.
+    Complete(c_int),
+}
+
+/// Advances an operation and returns its state. The operation stays.
+pub(crate) fn look(abi: &Abi, handle: Handle) -> Look {
+    let (look, rest) = with(|requests| match requests.operations.get_mut(&handle) {
+        Some(operation) => advance(abi, operation),
+        None => (Look::Foreign, None),
+    });
+    let Some(rest) = rest else { return look };
+    let outcome = rest.finish(abi);
+    with(|requests| {
+        if let Some(operation) = requests.operations.get_mut(&handle) {
+            operation.state = State::Complete(outcome);
+        }
+    });
+    Look::Complete(outcome)
+}
+
+/// Advances an operation. Returns the rest, if that is to be executed now, without the lock.
+fn advance(abi: &Abi, operation: &mut Operation) -> (Look, Option<Box<Rest>>) {
+    match operation.state {
+        State::Complete(outcome) => return (Look::Complete(outcome), None),
+        State::Finishing => return (Look::Active, None),
+        State::Active => {}
+    }
+    match operation.test(abi) {
+        false if operation.state == State::Active => (Look::Active, None),
+        false => (Look::Complete(abi.error_other), None),
+        true => match operation.rest.take() {
+            Some(rest) => {
+                operation.state = State::Finishing;
+                (Look::Active, Some(rest))
+            }
+            None => {
+                operation.state = State::Complete(0);
+                (Look::Complete(0), None)
+            }
+        },
+    }
+}
+
+/// Ends an operation that is complete, whose handle the program gets no more. Reports an error by
+/// the error handler of its communicator, and returns the code.
+pub(crate) fn end(handle: Handle) -> c_int {
+    let ended = with(|requests| {
+        let operation = requests.operations.remove(&handle)?;
+        requests.spare.push(handle);
+        Some(operation)
+    });
+    let Some(operation) = ended else { return 0 };
+    OUTSTANDING.fetch_sub(1, Ordering::Relaxed);
+    let State::Complete(outcome) = operation.state else { return 0 };
+    if outcome != 0 {
+        call!(Comm_call_errhandler(operation.communicator, outcome));
+    }
+    outcome
+}
+
+/// The collective of a request, for the measurement of times.
+pub(crate) fn kind(handle: Handle) -> Option<Kind> {
+    with(|requests| requests.operations.get(&handle).map(|operation| operation.kind))
+}
+
+/// `MPI_Request_free` of an active call, which the MPI standard does not allow: the collective
+/// continues, and its result is lost. Returns whether the request is one of this library.
+pub(crate) fn free(handle: Handle) -> bool {
+    let freed = with(|requests| {
+        let operation = requests.operations.remove(&handle)?;
+        requests.spare.push(handle);
+        Some(operation)
+    });
+    if freed.is_some() {
+        OUTSTANDING.fetch_sub(1, Ordering::Relaxed);
+    }
+    freed.is_some()
+}
+
+/// Advances tradewind's part of all operations; calls nothing of the MPI library.
+pub(crate) fn advance_all(abi: &Abi) {
+    with(|requests| {
+        let active = |operation: &&mut Operation| operation.state == State::Active;
+        for operation in requests.operations.values_mut().filter(active) {
+            operation.test(abi);
+        }
+    });
+}
+
+/// Number of active calls up to which tradewind's window holds all of a communicator, so that they
+/// need no call of this rank.
+const UNATTENDED: usize = 32;
+
+/// Interval at which many active calls are advanced.
+const ATTENDED_EVERY: Duration = Duration::from_micros(200);
+
+/// Starts a thread that advances the operations while there are many of them. Those beyond the
+/// window of a communicator are started by later calls of this rank, which may be inside a blocking
+/// function of the MPI library.
+#[cold]
+fn attend(abi: &'static Abi) {
+    static IS_ATTENDED: AtomicBool = AtomicBool::new(false);
+    let has_many = || OUTSTANDING.load(Ordering::SeqCst) > UNATTENDED;
+    if IS_ATTENDED.swap(true, Ordering::SeqCst) {
+        return;
+    }
+    let attend = move || {
+        loop {
+            while has_many() {
+                advance_all(abi);
+                std::thread::sleep(ATTENDED_EVERY);
+            }
+            IS_ATTENDED.store(false, Ordering::SeqCst);
+            // A start after the store finds no thread and starts one; a start before it is seen
+            // here, because both sides are sequentially consistent.
+            if !has_many() || IS_ATTENDED.swap(true, Ordering::SeqCst) {
+                return;
+            }
+        }
+    };
+    if std::thread::Builder::new().name("tradewind".into()).spawn(attend).is_err() {
+        IS_ATTENDED.store(false, Ordering::SeqCst);
+        log::warn!("no thread advances many active collectives: the system refuses one");
+    }
+}
+
+/// Frees the requests of the MPI library, before it is finalized.
+pub(crate) fn free_handles(abi: &Abi) {
+    for handle in with(|requests| std::mem::take(&mut requests.spare)) {
+        let mut in_memory: isize = 0;
+        let at: Pointer = (&raw mut in_memory).cast();
+        // SAFETY: the variable has room for a handle of any ABI.
+        unsafe { abi.write(at, 0, handle) };
+        call!(Request_free(at));
+    }
+}
+
+/// Waits between two looks at a request.
+#[derive(Default)]
+pub(crate) struct Pause {
+    looks: u32,
+}
+
+/// Looks without a pause. A partner that is on its way arrives within this time.
+const SPINS: u32 = 64;
+
+impl Pause {
+    /// Lets time pass, and drives the MPI library: messages that the program has started may need
+    /// it while the program waits for a collective.
+    pub(crate) fn rest(&mut self, abi: &Abi) {
+        self.looks += 1;
+        if self.looks < SPINS {
+            std::hint::spin_loop();
+        } else {
+            poke(abi);
+            advance_all(abi);
+            std::thread::yield_now();
+        }
+    }
+}
+
+/// Waits until a request of this library is complete, ends it, and returns its error code.
+pub(crate) fn wait(abi: &Abi, handle: Handle) -> c_int {
+    let start = report::now();
+    let kind = start.and_then(|_| kind(handle));
+    let mut pause = Pause::default();
+    while look(abi, handle) == Look::Active {
+        pause.rest(abi);
+    }
+    let outcome = end(handle);
+    if let Some(kind) = kind {
+        report::exposed(kind, start);
+    }
+    outcome
+}

@@ -1,0 +1,38 @@
+//! What the user sets: whether the library is used, for which calls, and whether it reports.
+
+use crate::report::Kind;
+use launch::environment::{Environment, Lookup, MPI, MPI_ONLY, MPI_REPORT};
+
+/// The settings of this process.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Settings {
+    pub(crate) is_on: bool,
+    /// The calls that are taken over, a bit for each [`Kind`].
+    pub(crate) kinds: u32,
+    pub(crate) reports: bool,
+}
+
+impl Settings {
+    /// Reads the environment. An unknown call is named in a warning and ignored.
+    pub(crate) fn read() -> Self {
+        let text = |name| Environment.get(name).map(|value| value.to_string_lossy().into_owned());
+        let is_on = !text(MPI).is_some_and(|value| value.eq_ignore_ascii_case("off"));
+        let only = text(MPI_ONLY).filter(|value| !value.trim().is_empty());
+        let reports = text(MPI_REPORT).is_some_and(|value| !value.is_empty() && value != "0");
+        Settings { is_on, kinds: only.map_or(u32::MAX, |list| bits(&list)), reports }
+    }
+}
+
+fn bits(list: &str) -> u32 {
+    list.split(',').map(str::trim).filter(|name| !name.is_empty()).fold(0, |bits, name| {
+        let name = name.to_ascii_lowercase();
+        let name = name.strip_prefix("mpi_").unwrap_or(&name);
+        match Kind::ALL.iter().find(|kind| kind.name().eq_ignore_ascii_case(name)) {
+            Some(kind) => bits | 1 << *kind as u32,
+            None => {
+                log::warn!("{MPI_ONLY}: there is no nonblocking collective {name:?}");
+                bits
+            }
+        }
+    })
+}
