@@ -8,6 +8,7 @@ mod exec;
 mod kernel;
 mod man;
 mod measure;
+mod mpi;
 mod node;
 mod overlap;
 mod predict;
@@ -31,6 +32,7 @@ use std::process::ExitCode;
 pub(crate) enum Command {
     /// Runs a program as the ranks of a job.
     Run(run::Arguments),
+    Mpi(mpi::Arguments),
     /// Shows collectives that finish underneath a computation, on this machine, in less than a
     /// minute.
     Tour(tour::Arguments),
@@ -73,6 +75,7 @@ impl Command {
     ) -> Result<ExitCode, Failure> {
         match self {
             Command::Run(arguments) => run::execute(arguments),
+            Command::Mpi(arguments) => mpi::execute(&arguments),
             Command::Tour(arguments) => tour::execute(&arguments, format),
             Command::Overlap(arguments) => overlap::execute(&arguments, format),
             Command::Measure(arguments) => measure::execute(arguments, format),

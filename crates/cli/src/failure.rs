@@ -113,6 +113,12 @@ pub(crate) enum Failure {
     /// The nodes of a job are not in order.
     #[error("{0}")]
     Nodes(String),
+    /// The library that is loaded before MPI programs is missing.
+    #[error(
+        "there is no libtradewind_mpi.so beside {}, nor in the directory `lib` next to it: copy the \
+         library there; `cargo build --release -p tradewind-mpi` makes it", .command.display()
+    )]
+    NoMpiLibrary { command: PathBuf },
     /// A job cannot be run.
     #[error(transparent)]
     Job(#[from] ServiceError),

@@ -74,6 +74,12 @@ variables! {
         "Length of the longest message within a node that is sent before its receive is posted, in bytes.";
     SINGLE_COPY = "TRADEWIND_SINGLE_COPY", "number", "measured when the job starts",
         "Length in bytes from which a rank of a node reads another rank's private memory itself, in one copy; 0 for never.";
+    MPI = "TRADEWIND_MPI", "`off`", "on",
+        "With `off`, the library that is loaded before an MPI program leaves all calls to the MPI library.";
+    MPI_ONLY = "TRADEWIND_MPI_ONLY", "list", "all nonblocking collectives",
+        "Collectives of an MPI program that run on tradewind, such as `iallreduce,ibarrier`; the value of rank 0 counts.";
+    MPI_REPORT = "TRADEWIND_MPI_REPORT", "1", "off",
+        "Prints at the end of an MPI program which collectives ran on tradewind.";
     SERVICE = "TRADEWIND_SERVICE", "name", "set by `tradewind run`",
         "Name of the node service.";
     RANK = "TRADEWIND_RANK", "number", "set by the launcher",
@@ -86,12 +92,6 @@ variables! {
         "Hosts and ports at which the ranks exchange their addresses, with commas.";
     CORE = "TRADEWIND_CORE", "number", "set by `tradewind run`",
         "Core that the rank binds itself to.";
-    MPI = "TRADEWIND_MPI", "`off`", "on",
-        "With `off`, the library that is loaded before an MPI program leaves all calls to the MPI library.";
-    MPI_ONLY = "TRADEWIND_MPI_ONLY", "list", "all nonblocking collectives",
-        "Collectives of an MPI program that run on tradewind, such as `iallreduce,ibarrier`; the value of rank 0 counts.";
-    MPI_REPORT = "TRADEWIND_MPI_REPORT", "1", "off",
-        "Prints at the end of an MPI program which collectives ran on tradewind.";
 }
 
 /// The table of all variables in Markdown.

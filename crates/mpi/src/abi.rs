@@ -26,7 +26,6 @@ pub(crate) struct Abi {
     in_place: isize,
     status_ignore: isize,
     pub(crate) undefined: c_int,
-    pub(crate) proc_null: c_int,
     pub(crate) any_source: c_int,
     pub(crate) any_tag: c_int,
     pub(crate) type_shared: c_int,
@@ -42,8 +41,6 @@ pub(crate) struct Abi {
     pub(crate) others: Vec<Handle>,
     /// Operations that tradewind has.
     pub(crate) operations: Vec<Named<Op>>,
-    /// Predefined operations that it lacks; they are never freed.
-    pub(crate) other_operations: Vec<Handle>,
 }
 
 /// Values of `MPI_Topo_test`.
@@ -205,7 +202,6 @@ fn mpich() -> Abi {
         in_place: -1,
         status_ignore: 1,
         undefined: -32766,
-        proc_null: -1,
         any_source: -2,
         any_tag: -1,
         type_shared: 1,
@@ -219,7 +215,6 @@ fn mpich() -> Abi {
         // Byte, packed, char, bool, long double.
         others: vec![0x4c00010d, 0x4c00010f, 0x4c000101, 0x4c00013f, 0x4c00100c],
         operations: operations(|number| 0x58000000 + number, [1, 2, 3, 4, 6, 8, 10]),
-        other_operations: [5, 7, 9, 11, 12, 13, 14].map(|number| 0x58000000 + number).to_vec(),
     }
 }
 
@@ -267,7 +262,6 @@ fn standard() -> Abi {
         in_place: 1,
         status_ignore: 0,
         undefined: -32766,
-        proc_null: -3,
         any_source: -1,
         any_tag: -2,
         type_shared: 221,
@@ -281,8 +275,6 @@ fn standard() -> Abi {
         // Byte, packed, char, bool, long double.
         others: vec![0x247, 0x207, 0x243, 0x238, 0x220],
         operations: operations(|number| number, [0x23, 0x22, 0x21, 0x24, 0x28, 0x29, 0x2a]),
-        // Logical ones, the locations, and those of one-sided communication.
-        other_operations: vec![0x30, 0x31, 0x32, 0x38, 0x39, 0x3c, 0x3d],
     }
 }
 
@@ -332,7 +324,6 @@ fn open_mpi() -> Option<Abi> {
         (F64, "real8"),
     ];
     let others = ["byte", "packed", "char", "c_bool", "long_double"];
-    let lacking = ["land", "lor", "lxor", "minloc", "maxloc", "replace", "no_op"];
     let named = [
         (Op::Maximum, "max"),
         (Op::Minimum, "min"),
@@ -354,7 +345,6 @@ fn open_mpi() -> Option<Abi> {
         in_place: 1,
         status_ignore: 0,
         undefined: -32766,
-        proc_null: -2,
         any_source: -1,
         any_tag: -1,
         type_shared: 0,
@@ -371,7 +361,6 @@ fn open_mpi() -> Option<Abi> {
             .collect(),
         others: others.iter().filter_map(|name| data_type(name)).collect(),
         operations: named.iter().filter_map(|(op, name)| Some((*op, operation(name)?))).collect(),
-        other_operations: lacking.iter().filter_map(|name| operation(name)).collect(),
     })
 }
 

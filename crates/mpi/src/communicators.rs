@@ -35,6 +35,8 @@ static IS_ACTIVE: AtomicBool = AtomicBool::new(false);
 static KEYVAL: AtomicI32 = AtomicI32::new(0);
 /// A duplicate of the world, on which nothing is sent.
 static PRIVATE: AtomicIsize = AtomicIsize::new(0);
+/// This process's rank in the world.
+static RANK: AtomicI32 = AtomicI32::new(0);
 
 /// Returns whether calls may be taken over.
 #[inline]
@@ -68,6 +70,11 @@ pub(crate) fn poke(abi: &Abi) {
     call!(Iprobe(source, tag, communicator, &raw mut found, abi.ignored_status()));
 }
 
+/// A communicator of the MPI library on which nothing is sent, and this process's rank in it.
+pub(crate) fn private() -> (Handle, c_int) {
+    (PRIVATE.load(Ordering::Relaxed), RANK.load(Ordering::Relaxed))
+}
+
 /// Sets the world up. Collective over the world.
 pub(crate) fn open(abi: &Abi, world: Communicator) -> Result<(), c_int> {
     let mut keyval = 0;
@@ -81,7 +88,8 @@ pub(crate) fn open(abi: &Abi, world: Communicator) -> Result<(), c_int> {
 }
 
 /// Creates the communicator that [`poke`] uses. Collective over the world.
-pub(crate) fn open_private(abi: &Abi) -> Result<(), c_int> {
+pub(crate) fn open_private(abi: &Abi, rank: c_int) -> Result<(), c_int> {
+    RANK.store(rank, Ordering::Relaxed);
     let mut in_memory: isize = 0;
     let at: Pointer = (&raw mut in_memory).cast();
     check(call!(Comm_dup(abi.comm_world, at)))?;

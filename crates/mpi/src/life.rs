@@ -128,7 +128,7 @@ impl World {
         if settings.reports {
             report::measure_times();
         }
-        let opened = communicators::open_private(abi);
+        let opened = communicators::open_private(abi, self.rank);
         let job = self.agreed(job.map_err(|error| error.to_string()))?;
         opened
             .and_then(|()| communicators::open(abi, job.world().clone()))

@@ -1,15 +1,16 @@
 //! Active collectives, found by the handles that the program holds.
 //!
-//! A handle is a persistent receive of the MPI library from MPI_PROC_NULL that is never started: a
+//! A handle is a persistent receive of the MPI library from this rank itself that is never started: a
 //! real and unique request, in no queue of the library. Completed calls return theirs to a store for
-//! the next ones. The MPI library ignores such requests in arrays, as inactive ones.
+//! the next ones. The MPI library ignores such requests in arrays, as inactive ones. (Intel MPI takes
+//! a receive from MPI_PROC_NULL for complete.)
 //!
 //! A program may call the MPI library from several threads, and inside the library wait for a lock
 //! that another thread holds. Therefore no lock of this module is held during a call of the library.
 
 use crate::abi::Abi;
 use crate::buffers::{Area, Staging};
-use crate::communicators::poke;
+use crate::communicators::{poke, private};
 use crate::host::{Handle, Pointer, call};
 use crate::reductions::Fold;
 use crate::report::{self, Kind};
@@ -191,8 +192,8 @@ fn new_handle(abi: &Abi) -> Result<Handle, c_int> {
     let mut in_memory: isize = 0;
     let at: Pointer = (&raw mut in_memory).cast();
     let nothing = std::ptr::null_mut();
-    let (source, tag) = (abi.proc_null, 0);
-    match call!(Recv_init(nothing, 0, abi.byte, source, tag, abi.comm_world, at)) {
+    let (private, own_rank) = private();
+    match call!(Recv_init(nothing, 0, abi.byte, own_rank, 0, private, at)) {
         // SAFETY: the variable has room for a handle of any ABI.
         0 => Ok(unsafe { abi.read(at, 0) }),
         outcome => Err(outcome),

@@ -1,0 +1,100 @@
+//! `tradewind mpi`: runs an unmodified MPI program with its nonblocking collectives on tradewind.
+
+use crate::failure::Failure;
+use ::launch::environment::{COMMAND, MPI_ONLY, MPI_REPORT};
+use service::ServiceError;
+use std::ffi::{OsStr, OsString};
+use std::io::Write;
+use std::os::unix::process::CommandExt;
+use std::path::{Path, PathBuf};
+use std::process::{Command, ExitCode};
+
+/// Runs an unmodified MPI program: its nonblocking collectives run on tradewind, in the background.
+///
+/// The program may be a launcher, `tradewind mpi -- mpiexec -n 4 ./program`, or what a launcher
+/// starts, `mpiexec -n 4 tradewind mpi -- ./program`; all ranks of a job need the command alike.
+/// Everything but the nonblocking collectives stays with the MPI library that the program was linked
+/// with: MPICH, Intel MPI, Open MPI, or one with the ABI of the MPI standard.
+#[derive(Debug, clap::Args)]
+#[command(arg_required_else_help = true)]
+pub(crate) struct Arguments {
+    /// Print the path of the library that is to be loaded before the program (LD_PRELOAD).
+    #[arg(long, conflicts_with_all = ["report", "only", "program"])]
+    library: bool,
+
+    /// Print at the end which collectives ran on tradewind, and for how long the program waited.
+    #[arg(long)]
+    report: bool,
+
+    /// Run only these collectives on tradewind.
+    #[arg(long, value_name = "IALLREDUCE,...")]
+    only: Option<OsString>,
+
+    /// The program and its arguments.
+    #[arg(required_unless_present = "library", trailing_var_arg = true, value_name = "PROGRAM")]
+    program: Vec<OsString>,
+}
+
+/// Name of the library's file.
+const LIBRARY: &str = "libtradewind_mpi.so";
+
+/// Variable of the dynamic loader.
+const PRELOAD: &str = "LD_PRELOAD";
+
+pub(crate) fn execute(arguments: &Arguments) -> Result<ExitCode, Failure> {
+    let own = std::env::current_exe()?;
+    let library = library(&own)?;
+    if arguments.library {
+        writeln!(std::io::stdout(), "{}", library.display())?;
+        return Ok(ExitCode::SUCCESS);
+    }
+    let Some((program, rest)) = arguments.program.split_first() else {
+        return Ok(ExitCode::SUCCESS);
+    };
+    let mut command = Command::new(program);
+    command.args(rest).env(PRELOAD, preload(&library, std::env::var_os(PRELOAD).as_deref()));
+    if std::env::var_os(COMMAND).is_none() {
+        command.env(COMMAND, &own);
+    }
+    if arguments.report {
+        command.env(MPI_REPORT, "1");
+    }
+    if let Some(only) = &arguments.only {
+        command.env(MPI_ONLY, only);
+    }
+    // Returns only if it fails.
+    let source = command.exec();
+    Err(ServiceError::Spawn { program: program.clone(), rank: 0, source }.into())
+}
+
+/// Finds the library: in the directory of this command, or in the `lib` beside its `bin`.
+fn library(own: &Path) -> Result<PathBuf, Failure> {
+    let directory = own.parent().unwrap_or(Path::new("."));
+    let places = [directory.join(LIBRARY), directory.join("../lib").join(LIBRARY)];
+    let found = places.into_iter().find(|place| place.is_file());
+    let found = found.ok_or_else(|| Failure::NoMpiLibrary { command: own.to_owned() })?;
+    Ok(found.canonicalize()?)
+}
+
+/// The libraries to load before a program: this one, then those that the user has set.
+fn preload(library: &Path, others: Option<&OsStr>) -> OsString {
+    let mut all = library.as_os_str().to_owned();
+    if let Some(others) = others.filter(|others| !others.is_empty()) {
+        all.push(":");
+        all.push(others);
+    }
+    all
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn libraries_of_the_user_stay() {
+        let library = Path::new("/lib/ours.so");
+        assert_eq!(preload(library, None), "/lib/ours.so");
+        assert_eq!(preload(library, Some(OsStr::new(""))), "/lib/ours.so");
+        assert_eq!(preload(library, Some(OsStr::new("other.so"))), "/lib/ours.so:other.so");
+    }
+}
