@@ -236,6 +236,25 @@ fn topology(
     communicator.neighbors(&sources, &destinations).map(Some)
 }
 
+/// Numbers of sources and destinations of a communicator with a topology.
+pub(crate) fn degrees(abi: &Abi, communicator: Handle) -> (usize, usize) {
+    let (mut kind, mut rank) = (0, 0);
+    call!(Topo_test(communicator, &raw mut kind));
+    if kind == abi.topologies.cartesian {
+        let both = 2 * grid(communicator).0.len();
+        (both, both)
+    } else if kind == abi.topologies.dist_graph {
+        let (sources, destinations) = dist_graph(communicator);
+        (sources.len(), destinations.len())
+    } else if kind == abi.topologies.graph {
+        call!(Comm_rank(communicator, &raw mut rank));
+        let neighbors = graph(communicator, rank).len();
+        (neighbors, neighbors)
+    } else {
+        (0, 0)
+    }
+}
+
 fn grid(new: Handle) -> (Vec<u32>, Vec<bool>) {
     let mut count = 0;
     call!(Cartdim_get(new, &raw mut count));

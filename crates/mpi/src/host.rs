@@ -195,6 +195,8 @@ mod table {
         Comm_size(Handle, *mut c_int);
         Comm_rank(Handle, *mut c_int);
         Comm_group(Handle, Pointer);
+        Comm_test_inter(Handle, *mut c_int);
+        Comm_remote_size(Handle, *mut c_int);
         Comm_dup(Handle, Pointer);
         Comm_dup_with_info(Handle, Handle, Pointer);
         Comm_split(Handle, c_int, c_int, Pointer);

@@ -29,6 +29,7 @@ pub(crate) mod host;
 pub(crate) mod kept;
 pub(crate) mod life;
 mod names;
+pub(crate) mod narrow;
 pub(crate) mod neighbors;
 pub(crate) mod reductions;
 pub(crate) mod report;

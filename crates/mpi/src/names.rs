@@ -12,6 +12,7 @@ use crate::completion;
 use crate::host::{self, Aint, Count, Handle, Pointer, call};
 use crate::kept;
 use crate::life;
+use crate::narrow;
 use crate::neighbors;
 use crate::report::Kind;
 use crate::take::take;
@@ -261,7 +262,7 @@ unchanged!(c_int, Handle, Pointer);
 /// translates the arguments for tradewind.
 macro_rules! nonblocking {
     ($($int:ident $profiling_int:ident $large:ident $profiling_large:ident
-        $host:ident $host_large:ident $lists:ident($($argument:ident: $type:ty),* $(,)?)
+        $host:ident $host_large:ident $lists:tt($($argument:ident: $type:ty),* $(,)?)
         |$call:ident| $start:expr;)*) => {
         mod int {
             use super::*;
@@ -303,15 +304,19 @@ macro_rules! nonblocking {
     };
 }
 
-/// Calls the form with counts of 32 bits where the MPI library lacks the other one. Lists of counts
-/// would have to live until the call is complete, so those forms fail.
+/// Calls the form with counts of 32 bits where the MPI library lacks the other one.
 macro_rules! without_large {
     (scalars $host:ident $large:ident ($($argument:ident),*) $communicator:ident, $request:ident) => {
         (|| Some(call!($host($($argument.narrow()?,)* $communicator, $request))))()
             .unwrap_or_else(|| host::missing(stringify!($large)))
     };
-    (lists $host:ident $large:ident ($($argument:ident),*) $communicator:ident, $request:ident) => {
-        host::missing(stringify!($large))
+    ([$($group:expr),*] $host:ident $large:ident ($($argument:ident),*)
+        $communicator:ident, $request:ident) => {
+        narrow::$host($($group,)* $communicator, $request)
+    };
+    ([$($group:expr),*; $root:ident] $host:ident $large:ident ($($argument:ident),*)
+        $communicator:ident, $request:ident) => {
+        narrow::$host($($group,)* ($root, $communicator), $request)
     };
 }
 
@@ -357,7 +362,8 @@ nonblocking! {
         call, elements(send, sent, send_type), elements(receive, received, receive_type), root
     );
 
-    MPI_Igatherv PMPI_Igatherv MPI_Igatherv_c PMPI_Igatherv_c Igatherv Igatherv_c lists(
+    MPI_Igatherv PMPI_Igatherv MPI_Igatherv_c PMPI_Igatherv_c Igatherv Igatherv_c
+    [(send, sent, send_type), (receive, counts, displacements, receive_type); root] (
         send: Pointer, sent: N, send_type: Handle, receive: Pointer, counts: *const N,
         displacements: *const D, receive_type: Handle, root: c_int,
     ) |call| collectives::igatherv(
@@ -372,7 +378,8 @@ nonblocking! {
         call, elements(send, sent, send_type), elements(receive, received, receive_type), root
     );
 
-    MPI_Iscatterv PMPI_Iscatterv MPI_Iscatterv_c PMPI_Iscatterv_c Iscatterv Iscatterv_c lists(
+    MPI_Iscatterv PMPI_Iscatterv MPI_Iscatterv_c PMPI_Iscatterv_c Iscatterv Iscatterv_c
+    [(send, counts, displacements, send_type), (receive, received, receive_type); root] (
         send: Pointer, counts: *const N, displacements: *const D, send_type: Handle,
         receive: Pointer, received: N, receive_type: Handle, root: c_int,
     ) |call| collectives::iscatterv(
@@ -388,7 +395,8 @@ nonblocking! {
     );
 
     MPI_Iallgatherv PMPI_Iallgatherv MPI_Iallgatherv_c PMPI_Iallgatherv_c
-    Iallgatherv Iallgatherv_c lists(
+    Iallgatherv Iallgatherv_c
+    [(send, sent, send_type), (receive, counts, displacements, receive_type)] (
         send: Pointer, sent: N, send_type: Handle, receive: Pointer, counts: *const N,
         displacements: *const D, receive_type: Handle,
     ) |call| collectives::iallgatherv(
@@ -402,7 +410,8 @@ nonblocking! {
     );
 
     MPI_Ialltoallv PMPI_Ialltoallv MPI_Ialltoallv_c PMPI_Ialltoallv_c
-    Ialltoallv Ialltoallv_c lists(
+    Ialltoallv Ialltoallv_c
+    [(send, sent, send_at, send_type), (receive, received, receive_at, receive_type)] (
         send: Pointer, sent: *const N, send_at: *const D, send_type: Handle,
         receive: Pointer, received: *const N, receive_at: *const D, receive_type: Handle,
     ) |call| collectives::ialltoallv(
@@ -411,7 +420,8 @@ nonblocking! {
     );
 
     MPI_Ialltoallw PMPI_Ialltoallw MPI_Ialltoallw_c PMPI_Ialltoallw_c
-    Ialltoallw Ialltoallw_c lists(
+    Ialltoallw Ialltoallw_c
+    [(send, sent, send_at, send_types), (receive, received, receive_at, receive_types)] (
         send: Pointer, sent: *const N, send_at: *const D, send_types: Pointer,
         receive: Pointer, received: *const N, receive_at: *const D, receive_types: Pointer,
     ) |call| collectives::ialltoallw(
@@ -433,7 +443,8 @@ nonblocking! {
     );
 
     MPI_Ireduce_scatter PMPI_Ireduce_scatter MPI_Ireduce_scatter_c PMPI_Ireduce_scatter_c
-    Ireduce_scatter Ireduce_scatter_c lists(
+    Ireduce_scatter Ireduce_scatter_c
+    [(send, receive), counts, (datatype, operation)] (
         send: Pointer, receive: Pointer, counts: *const N, datatype: Handle, operation: Handle,
     ) |call| collectives::ireduce_scatter(
         call, (send, receive), counts, reduction(datatype, operation)
@@ -469,7 +480,8 @@ nonblocking! {
 
     MPI_Ineighbor_allgatherv PMPI_Ineighbor_allgatherv
     MPI_Ineighbor_allgatherv_c PMPI_Ineighbor_allgatherv_c
-    Ineighbor_allgatherv Ineighbor_allgatherv_c lists(
+    Ineighbor_allgatherv Ineighbor_allgatherv_c
+    [(send, sent, send_type), (receive, counts, displacements, receive_type)] (
         send: Pointer, sent: N, send_type: Handle, receive: Pointer, counts: *const N,
         displacements: *const D, receive_type: Handle,
     ) |call| neighbors::ineighbor_allgatherv(
@@ -486,7 +498,8 @@ nonblocking! {
 
     MPI_Ineighbor_alltoallv PMPI_Ineighbor_alltoallv
     MPI_Ineighbor_alltoallv_c PMPI_Ineighbor_alltoallv_c
-    Ineighbor_alltoallv Ineighbor_alltoallv_c lists(
+    Ineighbor_alltoallv Ineighbor_alltoallv_c
+    [(send, sent, send_at, send_type), (receive, received, receive_at, receive_type)] (
         send: Pointer, sent: *const N, send_at: *const D, send_type: Handle,
         receive: Pointer, received: *const N, receive_at: *const D, receive_type: Handle,
     ) |call| neighbors::ineighbor_alltoallv(
@@ -496,7 +509,8 @@ nonblocking! {
 
     MPI_Ineighbor_alltoallw PMPI_Ineighbor_alltoallw
     MPI_Ineighbor_alltoallw_c PMPI_Ineighbor_alltoallw_c
-    Ineighbor_alltoallw Ineighbor_alltoallw_c lists(
+    Ineighbor_alltoallw Ineighbor_alltoallw_c
+    [(send, sent, send_at, send_types), (receive, received, receive_at, receive_types)] (
         send: Pointer, sent: *const N, send_at: *const Aint, send_types: Pointer,
         receive: Pointer, received: *const N, receive_at: *const Aint, receive_types: Pointer,
     ) |call| neighbors::ineighbor_alltoallw(

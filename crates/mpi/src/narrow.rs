@@ -1,0 +1,228 @@
+//! Functions with the suffix `_c` for MPI libraries that lack them: lists of counts of 64 bits become
+//! lists of 32 bits where the counts fit. Programs find these functions in this library, whatever
+//! theirs has.
+#![allow(non_snake_case, reason = "the names of the MPI standard")]
+
+use crate::abi::abi;
+use crate::collectives::Number;
+use crate::communicators::degrees;
+use crate::host::{self, Aint, Count, Handle, Pointer, call};
+use std::collections::BTreeMap;
+use std::ffi::c_int;
+use std::ptr;
+use std::sync::{Mutex, PoisonError};
+
+type Lists = Vec<Vec<c_int>>;
+
+/// Lists of active calls, which must live until the calls are complete, by request. A request that
+/// the MPI library uses again belongs to another call, so its earlier lists are freed then.
+static ACTIVE: Mutex<BTreeMap<Handle, Lists>> = Mutex::new(BTreeMap::new());
+
+/// The lists of one call.
+struct Narrowed {
+    lists: Lists,
+    fits: bool,
+}
+
+impl Narrowed {
+    fn new() -> Self {
+        Narrowed { lists: Vec::new(), fits: true }
+    }
+
+    /// The first `length` numbers of a list, or null in place of null.
+    fn list<N: Number>(&mut self, numbers: *const N, length: usize) -> *const c_int {
+        if numbers.is_null() {
+            return ptr::null();
+        }
+        // SAFETY: MPI demands a number for each rank or neighbour.
+        let wide = (0..length).map(|index| unsafe { *numbers.add(index) }.wide());
+        let narrow: Option<Vec<c_int>> = wide.map(|number| c_int::try_from(number).ok()).collect();
+        self.fits &= narrow.is_some();
+        let list = narrow.unwrap_or_default();
+        let at = list.as_ptr();
+        self.lists.push(list);
+        at
+    }
+
+    fn count(&mut self, count: Count) -> c_int {
+        self.fits &= c_int::try_from(count).is_ok();
+        count as c_int
+    }
+
+    /// Calls the MPI library, unless a number does not fit, and keeps the lists.
+    fn call(self, name: &str, request: Pointer, library: impl FnOnce() -> c_int) -> c_int {
+        let Some(abi) = abi().filter(|_| self.fits) else { return host::missing(name) };
+        let outcome = library();
+        if outcome == 0 {
+            // SAFETY: the MPI library has written the handle.
+            let handle = unsafe { abi.read(request, 0) };
+            ACTIVE.lock().unwrap_or_else(PoisonError::into_inner).insert(handle, self.lists);
+        }
+        outcome
+    }
+}
+
+/// Number of ranks that a rank exchanges data with.
+fn ranks(communicator: Handle) -> usize {
+    let (mut is_inter, mut ranks) = (0, 0);
+    call!(Comm_test_inter(communicator, &raw mut is_inter));
+    match is_inter {
+        0 => call!(Comm_size(communicator, &raw mut ranks)),
+        _ => call!(Comm_remote_size(communicator, &raw mut ranks)),
+    };
+    ranks.max(0) as usize
+}
+
+/// Number of ranks if this one is the root, whose lists alone count, and none otherwise.
+fn ranks_at_root(communicator: Handle, root: c_int) -> usize {
+    let (mut is_inter, mut rank) = (0, 0);
+    call!(Comm_test_inter(communicator, &raw mut is_inter));
+    call!(Comm_rank(communicator, &raw mut rank));
+    // Between two groups the root passes MPI_ROOT, its group MPI_PROC_NULL, and the others its rank.
+    let is_root = match is_inter {
+        0 => root == rank,
+        _ => root < 0 && abi().is_some_and(|abi| root != abi.proc_null),
+    };
+    if is_root { ranks(communicator) } else { 0 }
+}
+
+/// Numbers of sources and destinations.
+fn neighbors(communicator: Handle) -> (usize, usize) {
+    abi().map_or((0, 0), |abi| degrees(abi, abi.handle(communicator)))
+}
+
+pub(crate) fn Igatherv(
+    (send, sent, send_type): (Pointer, Count, Handle),
+    (receive, counts, displacements, receive_type): (Pointer, *const Count, *const Aint, Handle),
+    (root, communicator): (c_int, Handle),
+    request: Pointer,
+) -> c_int {
+    let (mut narrow, ranks) = (Narrowed::new(), ranks_at_root(communicator, root));
+    let (n, c, d) =
+        (narrow.count(sent), narrow.list(counts, ranks), narrow.list(displacements, ranks));
+    narrow.call("Igatherv_c", request, || {
+        call!(Igatherv(send, n, send_type, receive, c, d, receive_type, root, communicator, request))
+    })
+}
+
+pub(crate) fn Iscatterv(
+    (send, counts, displacements, send_type): (Pointer, *const Count, *const Aint, Handle),
+    (receive, received, receive_type): (Pointer, Count, Handle),
+    (root, communicator): (c_int, Handle),
+    request: Pointer,
+) -> c_int {
+    let (mut narrow, ranks) = (Narrowed::new(), ranks_at_root(communicator, root));
+    let (n, c, d) =
+        (narrow.count(received), narrow.list(counts, ranks), narrow.list(displacements, ranks));
+    narrow.call("Iscatterv_c", request, || {
+        call!(Iscatterv(send, c, d, send_type, receive, n, receive_type, root, communicator, request))
+    })
+}
+
+pub(crate) fn Iallgatherv(
+    (send, sent, send_type): (Pointer, Count, Handle),
+    (receive, counts, displacements, receive_type): (Pointer, *const Count, *const Aint, Handle),
+    communicator: Handle,
+    request: Pointer,
+) -> c_int {
+    let (mut narrow, ranks) = (Narrowed::new(), ranks(communicator));
+    let (n, c, d) =
+        (narrow.count(sent), narrow.list(counts, ranks), narrow.list(displacements, ranks));
+    narrow.call("Iallgatherv_c", request, || {
+        call!(Iallgatherv(send, n, send_type, receive, c, d, receive_type, communicator, request))
+    })
+}
+
+pub(crate) fn Ialltoallv(
+    (send, sent, send_at, send_type): (Pointer, *const Count, *const Aint, Handle),
+    (receive, received, receive_at, receive_type): (Pointer, *const Count, *const Aint, Handle),
+    communicator: Handle,
+    request: Pointer,
+) -> c_int {
+    let (mut narrow, ranks) = (Narrowed::new(), ranks(communicator));
+    let (s, sd) = (narrow.list(sent, ranks), narrow.list(send_at, ranks));
+    let (r, rd) = (narrow.list(received, ranks), narrow.list(receive_at, ranks));
+    narrow.call("Ialltoallv_c", request, || {
+        call!(Ialltoallv(
+            send, s, sd, send_type, receive, r, rd, receive_type, communicator, request
+        ))
+    })
+}
+
+pub(crate) fn Ialltoallw(
+    (send, sent, send_at, send_types): (Pointer, *const Count, *const Aint, Pointer),
+    (receive, received, receive_at, receive_types): (Pointer, *const Count, *const Aint, Pointer),
+    communicator: Handle,
+    request: Pointer,
+) -> c_int {
+    let (mut narrow, ranks) = (Narrowed::new(), ranks(communicator));
+    let (s, sd) = (narrow.list(sent, ranks), narrow.list(send_at, ranks));
+    let (r, rd) = (narrow.list(received, ranks), narrow.list(receive_at, ranks));
+    narrow.call("Ialltoallw_c", request, || {
+        call!(Ialltoallw(
+            send, s, sd, send_types, receive, r, rd, receive_types, communicator, request
+        ))
+    })
+}
+
+pub(crate) fn Ireduce_scatter(
+    (send, receive): (Pointer, Pointer),
+    counts: *const Count,
+    (datatype, operation): (Handle, Handle),
+    communicator: Handle,
+    request: Pointer,
+) -> c_int {
+    let (mut narrow, mut ranks) = (Narrowed::new(), 0);
+    call!(Comm_size(communicator, &raw mut ranks));
+    let c = narrow.list(counts, ranks.max(0) as usize);
+    narrow.call("Ireduce_scatter_c", request, || {
+        call!(Ireduce_scatter(send, receive, c, datatype, operation, communicator, request))
+    })
+}
+
+pub(crate) fn Ineighbor_allgatherv(
+    (send, sent, send_type): (Pointer, Count, Handle),
+    (receive, counts, displacements, receive_type): (Pointer, *const Count, *const Aint, Handle),
+    communicator: Handle,
+    request: Pointer,
+) -> c_int {
+    let (mut narrow, (sources, _)) = (Narrowed::new(), neighbors(communicator));
+    let (n, c, d) =
+        (narrow.count(sent), narrow.list(counts, sources), narrow.list(displacements, sources));
+    narrow.call("Ineighbor_allgatherv_c", request, || {
+        call!(Ineighbor_allgatherv(
+            send, n, send_type, receive, c, d, receive_type, communicator, request
+        ))
+    })
+}
+
+pub(crate) fn Ineighbor_alltoallv(
+    (send, sent, send_at, send_type): (Pointer, *const Count, *const Aint, Handle),
+    (receive, received, receive_at, receive_type): (Pointer, *const Count, *const Aint, Handle),
+    communicator: Handle,
+    request: Pointer,
+) -> c_int {
+    let (mut narrow, (sources, destinations)) = (Narrowed::new(), neighbors(communicator));
+    let (s, sd) = (narrow.list(sent, destinations), narrow.list(send_at, destinations));
+    let (r, rd) = (narrow.list(received, sources), narrow.list(receive_at, sources));
+    narrow.call("Ineighbor_alltoallv_c", request, || {
+        call!(Ineighbor_alltoallv(
+            send, s, sd, send_type, receive, r, rd, receive_type, communicator, request
+        ))
+    })
+}
+
+pub(crate) fn Ineighbor_alltoallw(
+    (send, sent, send_at, send_types): (Pointer, *const Count, *const Aint, Pointer),
+    (receive, received, receive_at, receive_types): (Pointer, *const Count, *const Aint, Pointer),
+    communicator: Handle,
+    request: Pointer,
+) -> c_int {
+    let (mut narrow, (sources, destinations)) = (Narrowed::new(), neighbors(communicator));
+    let (s, r) = (narrow.list(sent, destinations), narrow.list(received, sources));
+    narrow.call("Ineighbor_alltoallw_c", request, || {
+        call!(Ineighbor_alltoallw(
+            send, s, send_at, send_types, receive, r, receive_at, receive_types, communicator, request
+        ))
+    })
+}
