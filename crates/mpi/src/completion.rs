@@ -505,6 +505,9 @@ fn look_any(
     let undefined = abi().map_or(-1, |abi| abi.undefined);
     write_number(index, undefined);
     write_flag(flag, true);
+    if let Some(array) = Array::new(1, requests, status) {
+        array.write_status(0, true);
+    }
     look_one_by_one((count, requests, status), |place, is_null, is_complete| {
         if is_null {
             return Some(0);

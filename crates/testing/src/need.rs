@@ -1,5 +1,6 @@
 //! Tools and rights of the machine that some tests need.
 
+use crate::mpi::{Family, installations};
 use std::fmt;
 use std::path::{Path, PathBuf};
 use std::sync::LazyLock;
@@ -15,6 +16,12 @@ pub enum Need {
     Bpf,
     /// MPICH's `mpiexec.hydra`.
     Mpiexec,
+    /// MPICH with its compiler, see [`mpi`](crate::mpi).
+    Mpich,
+    /// Open MPI with its compiler.
+    OpenMpi,
+    /// Intel MPI.
+    IntelMpi,
     /// Chromium, or the program that the variable `CHROMIUM` names.
     Chromium,
     /// A compiler for BPF: clang-14, llvm-strip-14 and the headers of libbpf.
@@ -53,6 +60,9 @@ impl Need {
         static BPF: LazyLock<Option<Missing>> = LazyLock::new(bpf);
         static MPIEXEC: LazyLock<Option<Missing>> =
             LazyLock::new(|| program("mpiexec.hydra", "apt-get install mpich"));
+        static MPICH: LazyLock<Option<Missing>> = LazyLock::new(|| library(Family::Mpich));
+        static OPEN_MPI: LazyLock<Option<Missing>> = LazyLock::new(|| library(Family::OpenMpi));
+        static INTEL_MPI: LazyLock<Option<Missing>> = LazyLock::new(|| library(Family::Intel));
         static CHROMIUM: LazyLock<Option<Missing>> = LazyLock::new(chromium);
         static CLANG: LazyLock<Option<Missing>> = LazyLock::new(clang);
         static SETCAP: LazyLock<Option<Missing>> =
@@ -66,6 +76,9 @@ impl Need {
             Need::Tap => &TAP,
             Need::Bpf => &BPF,
             Need::Mpiexec => &MPIEXEC,
+            Need::Mpich => &MPICH,
+            Need::OpenMpi => &OPEN_MPI,
+            Need::IntelMpi => &INTEL_MPI,
             Need::Chromium => &CHROMIUM,
             Need::Clang => &CLANG,
             Need::Setcap => &SETCAP,
@@ -91,6 +104,19 @@ fn find(name: &str) -> Option<PathBuf> {
 
 fn program(name: &str, command: &str) -> Option<Missing> {
     find(name).is_none().then(|| Missing { what: name.into(), way_out: command.into() })
+}
+
+fn library(family: Family) -> Option<Missing> {
+    let (what, package) = match family {
+        Family::Mpich => ("MPICH with mpicc", "mpich"),
+        Family::OpenMpi => ("Open MPI with mpicc", "openmpi"),
+        Family::Intel => ("Intel MPI", "impi-rt"),
+    };
+    let is_missing = installations(family).is_empty();
+    let way_out = format!(
+        "python3 -m venv target/mpi/{package} && target/mpi/{package}/bin/pip install {package}"
+    );
+    is_missing.then(|| Missing { what: what.into(), way_out })
 }
 
 fn nodes() -> Option<Missing> {

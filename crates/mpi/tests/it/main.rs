@@ -1,5 +1,16 @@
 //! Tests of the preload library, with programs of several MPI libraries.
 
+mod deaths;
+mod harness;
+mod node_service;
+mod programs;
+mod settings;
+mod without;
+
 fn main() -> std::process::ExitCode {
-    testing::run()
+    if let Some(status) = node_service::run_if_named() {
+        return status;
+    }
+    // A test waits for the start of processes most of its time.
+    testing::run_on_threads(1)
 }

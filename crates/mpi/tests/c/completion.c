@@ -1,0 +1,180 @@
+// Every completion function, with arrays in which requests of collectives, of messages, null ones
+// and inactive ones are mixed.
+#include "check.h"
+
+enum { REQUESTS = 5, RECEIVE = 0, SUM = 1, NONE = 2, SEND = 3, BARRIER = 4, ALL = 1 | 2 | 8 | 16 };
+static MPI_Request requests[REQUESTS];
+static MPI_Status statuses[REQUESTS];
+static int sent, received, own, sum;
+
+static void start_mixture(void) {
+    int next = (rank + 1) % size, before = (rank + size - 1) % size;
+    sent = rank;
+    received = sum = -1;
+    own = rank + 1;
+    // The others wait for a while.
+    if (rank == size - 1) usleep(2000);
+    MPI_Irecv(&received, 1, MPI_INT, before, 7, MPI_COMM_WORLD, &requests[RECEIVE]);
+    MPI_Iallreduce(&own, &sum, 1, MPI_INT, MPI_SUM, MPI_COMM_WORLD, &requests[SUM]);
+    requests[NONE] = MPI_REQUEST_NULL;
+    MPI_Isend(&sent, 1, MPI_INT, next, 7, MPI_COMM_WORLD, &requests[SEND]);
+    MPI_Ibarrier(MPI_COMM_WORLD, &requests[BARRIER]);
+}
+
+static void check_mixture(void) {
+    CHECK(received == (rank + size - 1) % size);
+    CHECK(sum == size * (size + 1) / 2);
+    for (int i = 0; i < REQUESTS; i++) CHECK(requests[i] == MPI_REQUEST_NULL);
+}
+
+static void check_receive(const MPI_Status *status) {
+    CHECK(status->MPI_SOURCE == (rank + size - 1) % size && status->MPI_TAG == 7);
+}
+
+static void check_empty(const MPI_Status *status) {
+    int count, cancelled;
+    MPI_Get_count(status, MPI_BYTE, &count);
+    MPI_Test_cancelled(status, &cancelled);
+    CHECK(count == 0 && !cancelled);
+}
+
+static void single(void) {
+    int flag;
+    MPI_Iallreduce(&rank, &sum, 1, MPI_INT, MPI_MAX, MPI_COMM_WORLD, requests);
+    MPI_Wait(requests, statuses);
+    CHECK(sum == size - 1 && requests[0] == MPI_REQUEST_NULL);
+    check_empty(statuses);
+    MPI_Ibarrier(MPI_COMM_WORLD, requests);
+    do MPI_Test(requests, &flag, statuses); while (!flag);
+    CHECK(requests[0] == MPI_REQUEST_NULL);
+    check_empty(statuses);
+    MPI_Ibarrier(MPI_COMM_WORLD, requests);
+    do MPI_Request_get_status(requests[0], &flag, statuses); while (!flag);
+    check_empty(statuses);
+    CHECK(requests[0] != MPI_REQUEST_NULL);
+    MPI_Wait(requests, MPI_STATUS_IGNORE);
+    CHECK(requests[0] == MPI_REQUEST_NULL);
+}
+
+static void all(void) {
+    int flag;
+    for (int ignored = 0; ignored < 2; ignored++) {
+        MPI_Status *wanted = ignored ? MPI_STATUSES_IGNORE : statuses;
+        start_mixture();
+        MPI_Waitall(REQUESTS, requests, wanted);
+        check_mixture();
+        if (!ignored) check_receive(&statuses[RECEIVE]), check_empty(&statuses[SUM]);
+        start_mixture();
+        do MPI_Testall(REQUESTS, requests, &flag, wanted); while (!flag);
+        check_mixture();
+        if (!ignored) check_receive(&statuses[RECEIVE]), check_empty(&statuses[BARRIER]);
+    }
+    // Only collectives.
+    MPI_Ibarrier(MPI_COMM_WORLD, &requests[0]);
+    MPI_Ibarrier(MPI_COMM_WORLD, &requests[1]);
+    MPI_Waitall(2, requests, statuses);
+    CHECK(requests[0] == MPI_REQUEST_NULL && requests[1] == MPI_REQUEST_NULL);
+    check_empty(&statuses[1]);
+}
+
+static void any(void) {
+    int flag, index, found = 0;
+    start_mixture();
+    for (int i = 0; i < 4; i++) {
+        MPI_Waitany(REQUESTS, requests, &index, statuses);
+        CHECK(index >= 0 && index < REQUESTS && !(found & 1 << index));
+        if (index == RECEIVE) check_receive(statuses);
+        found |= 1 << index;
+    }
+    CHECK(found == ALL);
+    MPI_Waitany(REQUESTS, requests, &index, statuses);
+    CHECK(index == MPI_UNDEFINED);
+    check_mixture();
+    start_mixture();
+    for (found = 0; found != ALL; found |= 1 << index) {
+        do MPI_Testany(REQUESTS, requests, &index, &flag, MPI_STATUS_IGNORE); while (!flag);
+        CHECK(index != MPI_UNDEFINED);
+    }
+    MPI_Testany(REQUESTS, requests, &index, &flag, statuses);
+    CHECK(flag && index == MPI_UNDEFINED);
+    check_mixture();
+}
+
+static void some(void) {
+    int count, indices[REQUESTS], found = 0;
+    start_mixture();
+    while (found != ALL) {
+        MPI_Waitsome(REQUESTS, requests, &count, indices, statuses);
+        CHECK(count > 0 && count <= REQUESTS);
+        for (int i = 0; i < count; i++) {
+            found |= 1 << indices[i];
+            if (indices[i] == RECEIVE) check_receive(&statuses[i]);
+            if (indices[i] == SUM) check_empty(&statuses[i]);
+        }
+    }
+    MPI_Waitsome(REQUESTS, requests, &count, indices, MPI_STATUSES_IGNORE);
+    CHECK(count == MPI_UNDEFINED);
+    check_mixture();
+    start_mixture();
+    for (found = 0; found != ALL;) {
+        MPI_Testsome(REQUESTS, requests, &count, indices, MPI_STATUSES_IGNORE);
+        for (int i = 0; i < count; i++) found |= 1 << indices[i];
+    }
+    MPI_Testsome(REQUESTS, requests, &count, indices, MPI_STATUSES_IGNORE);
+    CHECK(count == MPI_UNDEFINED);
+    check_mixture();
+}
+
+static void inactive(void) {
+    int value = 5, next = (rank + 1) % size, before = (rank + size - 1) % size;
+    MPI_Recv_init(&received, 1, MPI_INT, before, 9, MPI_COMM_WORLD, &requests[0]);
+    MPI_Ibarrier(MPI_COMM_WORLD, &requests[1]);
+    MPI_Send_init(&value, 1, MPI_INT, next, 9, MPI_COMM_WORLD, &requests[2]);
+    MPI_Waitall(3, requests, MPI_STATUSES_IGNORE);
+    CHECK(requests[0] != MPI_REQUEST_NULL && requests[1] == MPI_REQUEST_NULL);
+    MPI_Ibarrier(MPI_COMM_WORLD, &requests[1]);
+    MPI_Start(&requests[0]);
+    MPI_Start(&requests[2]);
+    MPI_Waitall(3, requests, MPI_STATUSES_IGNORE);
+    CHECK(received == 5);
+    MPI_Request_free(&requests[0]);
+    MPI_Request_free(&requests[2]);
+}
+
+// More calls than the window of a communicator holds. Odd ranks complete all at once, even ones
+// from the last to the first, and the first rank is inside a blocking receive meanwhile.
+static void many(void) {
+    enum { CALLS = 200 };
+    static MPI_Request calls[CALLS];
+    static int values[CALLS], largest[CALLS];
+    int word = 1;
+    for (int i = 0; i < CALLS; i++) {
+        values[i] = rank + i;
+        MPI_Iallreduce(&values[i], &largest[i], 1, MPI_INT, MPI_MAX, MPI_COMM_WORLD, &calls[i]);
+    }
+    if (rank == 0) MPI_Recv(&word, 1, MPI_INT, size - 1, 3, MPI_COMM_WORLD, MPI_STATUS_IGNORE);
+    if (rank % 2 == 1) MPI_Waitall(CALLS, calls, MPI_STATUSES_IGNORE);
+    else for (int i = CALLS - 1; i >= 0; i--) MPI_Wait(&calls[i], MPI_STATUS_IGNORE);
+    if (rank == size - 1) MPI_Send(&word, 1, MPI_INT, 0, 3, MPI_COMM_WORLD);
+    for (int i = 0; i < CALLS; i++) CHECK(largest[i] == size - 1 + i);
+}
+
+static void of_fortran(void) {
+#ifndef MPI_ABI_VERSION
+    MPI_Ibarrier(MPI_COMM_WORLD, requests);
+    MPI_Request same = MPI_Request_f2c(MPI_Request_c2f(requests[0]));
+    CHECK(same == requests[0]);
+    MPI_Wait(&same, MPI_STATUS_IGNORE);
+#endif
+}
+
+int main(int argc, char **argv) {
+    start(&argc, &argv, MPI_THREAD_SINGLE);
+    single();
+    for (int i = 0; i < 3; i++) all(), any(), some();
+    inactive();
+    many();
+    of_fortran();
+    MPI_Finalize();
+    return 0;
+}

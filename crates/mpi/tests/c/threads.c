@@ -1,0 +1,31 @@
+// Three threads, each with a communicator of its own.
+#include "check.h"
+#include <pthread.h>
+
+static MPI_Comm communicators[3];
+
+static void *work(void *number) {
+    MPI_Comm communicator = communicators[(long)number];
+    int next = (rank + 1) % size, before = (rank + size - 1) % size;
+    for (int i = 0; i < 200; i++) {
+        int largest = -1, received = -1, value = rank + i;
+        MPI_Request requests[3];
+        MPI_Irecv(&received, 1, MPI_INT, before, 0, communicator, &requests[0]);
+        MPI_Iallreduce(&value, &largest, 1, MPI_INT, MPI_MAX, communicator, &requests[1]);
+        MPI_Isend(&value, 1, MPI_INT, next, 0, communicator, &requests[2]);
+        MPI_Waitall(3, requests, MPI_STATUSES_IGNORE);
+        CHECK(largest == size - 1 + i && received == before + i);
+    }
+    return NULL;
+}
+
+int main(int argc, char **argv) {
+    start(&argc, &argv, MPI_THREAD_MULTIPLE);
+    pthread_t threads[3];
+    for (long i = 0; i < 3; i++) MPI_Comm_dup(MPI_COMM_WORLD, &communicators[i]);
+    for (long i = 0; i < 3; i++) pthread_create(&threads[i], NULL, work, (void *)i);
+    for (long i = 0; i < 3; i++) pthread_join(threads[i], NULL);
+    for (long i = 0; i < 3; i++) MPI_Comm_free(&communicators[i]);
+    MPI_Finalize();
+    return 0;
+}

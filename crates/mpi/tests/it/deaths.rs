@@ -1,0 +1,23 @@
+//! A rank that ends while others wait for it: the launcher ends the job, as without the library.
+
+use crate::harness::Host;
+use testing::mpi::Family;
+
+testing::tests![needs(Mpich): a_killed_rank_ends_the_job, an_abort_ends_the_job];
+
+fn first_host() -> Host {
+    Host::all(Family::Mpich)[0]
+}
+
+fn a_killed_rank_ends_the_job() {
+    let plain = first_host().job("death", 3).plain();
+    let preloaded = first_host().job("death", 3).preloaded();
+    assert!(plain.in_time && preloaded.in_time, "{preloaded:?}");
+    assert_eq!(preloaded.status, plain.status, "{preloaded:?}");
+}
+
+fn an_abort_ends_the_job() {
+    let finished = first_host().job("death", 3).argument("abort").preloaded();
+    assert!(finished.in_time, "{finished:?}");
+    assert_eq!(finished.status, Some(3), "{finished:?}");
+}

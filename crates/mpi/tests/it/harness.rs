@@ -1,0 +1,195 @@
+//! Builds MPI programs and runs them, with the preload library or without it.
+
+use std::collections::HashMap;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+use std::sync::{Arc, LazyLock, Mutex, OnceLock};
+use std::time::{Duration, Instant};
+use testing::mpi::{Family, Installation, installations};
+
+/// A job may take so long on a busy machine; none takes a tenth of it otherwise.
+const LIMIT: Duration = Duration::from_secs(60);
+
+/// The preload library, which was built with this test.
+pub(crate) fn library() -> PathBuf {
+    let own = std::env::current_exe().expect("this program has a path");
+    own.parent().expect("it is in a directory").join("libtradewind_mpi.so")
+}
+
+/// An MPI library, and the compiler of one of its ABIs.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Host {
+    installation: &'static Installation,
+    compiler: &'static Path,
+}
+
+impl Host {
+    /// Every MPI library of a family, once for each ABI.
+    pub(crate) fn all(family: Family) -> Vec<Host> {
+        // Programs for Intel MPI are built by MPICH's compilers: the ABI is the same.
+        let builders = match family {
+            Family::Intel => installations(Family::Mpich),
+            family => installations(family),
+        };
+        let mut hosts = Vec::new();
+        for installation in installations(family) {
+            for builder in &builders {
+                if family != Family::Intel && builder.prefix != installation.prefix {
+                    continue;
+                }
+                let with = |compiler| Host { installation, compiler };
+                hosts.extend(builder.compilers.iter().map(|compiler| with(compiler)));
+            }
+            // One builder of each ABI is enough.
+            if family == Family::Intel {
+                hosts.sort_by_key(|host| host.compiler.file_name());
+                hosts.dedup_by_key(|host| host.compiler.ends_with("mpicc_abi"));
+            }
+        }
+        hosts
+    }
+
+    /// Builds a program of `tests/c`, once for all tests.
+    fn build(self, name: &str) -> PathBuf {
+        type Built = HashMap<(PathBuf, String), Arc<OnceLock<PathBuf>>>;
+        static DIRECTORY: LazyLock<tempfile::TempDir> =
+            LazyLock::new(|| tempfile::tempdir().expect("there is room for a directory"));
+        static BUILT: LazyLock<Mutex<Built>> = LazyLock::new(Mutex::default);
+        let key = (self.compiler.to_owned(), name.to_owned());
+        let number = self.compiler.to_string_lossy().replace('/', "_");
+        let built = Arc::clone(BUILT.lock().expect("no build panics").entry(key).or_default());
+        let program = built.get_or_init(|| {
+            let source = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/c").join(name);
+            let program = DIRECTORY.path().join(format!("{name}{number}"));
+            let output = Command::new(self.compiler)
+                .args(["-w", "-g", "-O1", "-o"])
+                .arg(&program)
+                .arg(source.with_extension("c"))
+                .arg("-lpthread")
+                .output()
+                .expect("the compiler runs");
+            assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+            program
+        });
+        program.clone()
+    }
+
+    /// A job of `ranks` ranks of a program of `tests/c`.
+    pub(crate) fn job(self, name: &str, ranks: u32) -> Job {
+        let program = self.build(name);
+        let mut command = Command::new(&self.installation.mpiexec);
+        // Open MPI refuses more ranks than cores, and the superuser.
+        if self.installation.family == Family::OpenMpi {
+            command.arg("--oversubscribe");
+            command.env("OMPI_ALLOW_RUN_AS_ROOT", "1").env("OMPI_ALLOW_RUN_AS_ROOT_CONFIRM", "1");
+        }
+        // The ranks find the library of this installation, not the one that the compiler knows.
+        let libraries = self.installation.prefix.join("lib");
+        if libraries != Path::new("/usr/lib") {
+            command.env("LD_LIBRARY_PATH", libraries);
+        }
+        command.args(["-n", &ranks.to_string()]);
+        command.env("TRADEWIND_DECISIONS", "").env("TRADEWIND_MPI_REPORT", "1");
+        command.env("TRADEWIND_COMMAND", std::env::current_exe().expect("this program has a path"));
+        Job { command, program, arguments: Vec::new() }
+    }
+}
+
+/// A job that is to be run.
+pub(crate) struct Job {
+    command: Command,
+    program: PathBuf,
+    arguments: Vec<String>,
+}
+
+impl Job {
+    /// Sets a variable of the ranks.
+    pub(crate) fn variable(mut self, name: &str, value: &str) -> Self {
+        self.command.env(name, value);
+        self
+    }
+
+    /// Adds an argument of the program.
+    pub(crate) fn argument(mut self, argument: &str) -> Self {
+        self.arguments.push(argument.to_owned());
+        self
+    }
+
+    /// Runs the program with the preload library.
+    pub(crate) fn preloaded(mut self) -> Finished {
+        let preload = format!("LD_PRELOAD={}", library().display());
+        self.command.args(["env", &preload]);
+        self.run()
+    }
+
+    /// Runs the program as it is.
+    pub(crate) fn plain(self) -> Finished {
+        self.run()
+    }
+
+    fn run(mut self) -> Finished {
+        self.command.arg(&self.program).args(&self.arguments);
+        run(self.command)
+    }
+}
+
+/// Runs a command to its end.
+pub(crate) fn run(mut command: Command) -> Finished {
+    // Files, because a process that outlives the command would keep a pipe open.
+    let file = || tempfile::NamedTempFile::new().expect("there is room for a file");
+    let (output, errors) = (file(), file());
+    let stdio = |file: &tempfile::NamedTempFile| Stdio::from(file.reopen().expect("it is there"));
+    command.stdin(Stdio::null()).stdout(stdio(&output)).stderr(stdio(&errors));
+    let mut child = command.spawn().unwrap_or_else(|error| panic!("{command:?}: {error}"));
+    let begun = Instant::now();
+    let status = loop {
+        match child.try_wait().expect("it is a child") {
+            Some(status) => break status,
+            None if begun.elapsed() > LIMIT => {
+                // A launcher ends its ranks at this signal.
+                let id = libc::pid_t::try_from(child.id()).expect("a process number");
+                // SAFETY: the call only sends a signal to a child that has not been waited for.
+                unsafe { libc::kill(id, libc::SIGTERM) };
+                break child.wait().expect("it is a child");
+            }
+            None => std::thread::sleep(Duration::from_millis(5)),
+        }
+    };
+    let text = |file: &tempfile::NamedTempFile| {
+        let bytes = std::fs::read(file.path()).expect("it is readable");
+        String::from_utf8_lossy(&bytes).into_owned()
+    };
+    Finished {
+        status: status.code(),
+        in_time: begun.elapsed() <= LIMIT,
+        output: text(&output),
+        errors: text(&errors),
+    }
+}
+
+/// A job that has ended.
+#[derive(Debug)]
+pub(crate) struct Finished {
+    pub(crate) status: Option<i32>,
+    pub(crate) in_time: bool,
+    pub(crate) output: String,
+    pub(crate) errors: String,
+}
+
+impl Finished {
+    pub(crate) fn expect_success(self) -> Self {
+        assert_eq!((self.status, self.in_time), (Some(0), true), "{self:?}");
+        self
+    }
+
+    /// Calls of a collective that ran on tradewind, and calls that were left to the MPI library.
+    pub(crate) fn calls(&self, name: &str) -> (u64, u64) {
+        let lines = self.errors.lines().filter_map(|line| line.strip_prefix("tradewind: "));
+        let mut numbers = lines.filter_map(|line| {
+            let mut words = line.split_whitespace();
+            (words.next()? == name).then_some(())?;
+            Some((words.next()?.parse().ok()?, words.next()?.parse().ok()?))
+        });
+        numbers.next().unwrap_or((0, 0))
+    }
+}

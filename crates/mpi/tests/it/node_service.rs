@@ -1,0 +1,31 @@
+//! This test binary as the `tradewind` command, which runs the node service.
+
+use engine::node::EngineKind;
+use service::spawn::{ServeOptions, detach, serve};
+use std::process::{Command, ExitCode};
+
+/// Runs the node service if the command line is `serve NAME --ranks N …`.
+pub(crate) fn run_if_named() -> Option<ExitCode> {
+    let arguments: Vec<String> = std::env::args().skip(1).collect();
+    let [command, name, rest @ ..] = &arguments[..] else { return None };
+    if command != "serve" {
+        return None;
+    }
+    if rest.last().is_none_or(|last| last != "--stay") {
+        let mut itself = Command::new(std::env::current_exe().expect("this program has a path"));
+        detach(itself.args(&arguments).arg("--stay")).expect("this program can be executed");
+        return Some(ExitCode::SUCCESS);
+    }
+    let value = |option: &str| {
+        let at = rest.iter().position(|word| word == option).expect("the option is there");
+        rest[at + 1].parse().expect("a number")
+    };
+    let options = ServeOptions {
+        name: name.clone(),
+        ranks: value("--ranks"),
+        engine: EngineKind::Peers,
+        cores: value("--cores"),
+        listen: None,
+    };
+    Some(if serve(&options).is_ok() { ExitCode::SUCCESS } else { ExitCode::FAILURE })
+}

@@ -1,0 +1,150 @@
+//! Programs in C with every MPI library: with the preload library they do the same as without, and
+//! their calls run on tradewind.
+
+use crate::harness::Host;
+use testing::mpi::Family;
+
+testing::tests![needs(Mpich):
+    mpich_completes_mixed_requests,
+    mpich_has_every_collective,
+    mpich_creates_communicators,
+    mpich_makes_progress,
+    mpich_has_threads,
+];
+testing::tests![needs(OpenMpi):
+    open_mpi_completes_mixed_requests,
+    open_mpi_has_every_collective,
+    open_mpi_creates_communicators,
+    open_mpi_makes_progress,
+    open_mpi_has_threads,
+];
+testing::tests![needs(Mpich, IntelMpi):
+    intel_mpi_completes_mixed_requests,
+    intel_mpi_has_every_collective,
+    intel_mpi_creates_communicators,
+    intel_mpi_makes_progress,
+    intel_mpi_has_threads,
+];
+
+/// Runs a program with all libraries of a family. `taken` are calls that must run on tradewind.
+fn run(family: Family, program: &str, ranks: &[u32], taken: &[&str]) {
+    for host in Host::all(family) {
+        for ranks in ranks {
+            let finished = host.job(program, *ranks).preloaded().expect_success();
+            for name in taken {
+                let (taken, _) = finished.calls(name);
+                assert!(taken > 0, "{name} with {host:?}: {finished:?}");
+            }
+        }
+    }
+}
+
+fn completion(family: Family) {
+    run(family, "completion", &[2, 3], &["MPI_Ibarrier", "MPI_Iallreduce"]);
+}
+
+fn collectives(family: Family) {
+    let taken = [
+        "MPI_Ibcast",
+        "MPI_Igather",
+        "MPI_Igatherv",
+        "MPI_Iscatter",
+        "MPI_Iscatterv",
+        "MPI_Iallgather",
+        "MPI_Iallgatherv",
+        "MPI_Ialltoall",
+        "MPI_Ialltoallv",
+        "MPI_Ialltoallw",
+        "MPI_Ireduce",
+        "MPI_Iallreduce",
+        "MPI_Ireduce_scatter",
+        "MPI_Ireduce_scatter_block",
+        "MPI_Iscan",
+        "MPI_Iexscan",
+        "MPI_Ineighbor_allgather",
+        "MPI_Ineighbor_allgatherv",
+        "MPI_Ineighbor_alltoall",
+        "MPI_Ineighbor_alltoallv",
+        "MPI_Ineighbor_alltoallw",
+    ];
+    run(family, "collectives", &[2, 3], &taken);
+}
+
+fn communicators(family: Family) {
+    run(family, "communicators", &[3], &["MPI_Iallreduce", "MPI_Ibcast"]);
+    // With two ranks the parts of a split are single ranks.
+    run(family, "communicators", &[2], &["MPI_Iallreduce"]);
+}
+
+fn progress(family: Family) {
+    run(family, "progress", &[2, 3], &["MPI_Iallreduce", "MPI_Ialltoallv"]);
+}
+
+fn threads(family: Family) {
+    for host in Host::all(family) {
+        let finished = host.job("threads", 2).preloaded().expect_success();
+        let (taken, left) = finished.calls("MPI_Iallreduce");
+        let has_threads = !finished.output.contains("no threads");
+        assert_eq!((taken, left), if has_threads { (1200, 0) } else { (0, 0) }, "{finished:?}");
+    }
+}
+
+fn mpich_completes_mixed_requests() {
+    completion(Family::Mpich);
+}
+
+fn mpich_has_every_collective() {
+    collectives(Family::Mpich);
+}
+
+fn mpich_creates_communicators() {
+    communicators(Family::Mpich);
+}
+
+fn mpich_makes_progress() {
+    progress(Family::Mpich);
+}
+
+fn mpich_has_threads() {
+    threads(Family::Mpich);
+}
+
+fn open_mpi_completes_mixed_requests() {
+    completion(Family::OpenMpi);
+}
+
+fn open_mpi_has_every_collective() {
+    collectives(Family::OpenMpi);
+}
+
+fn open_mpi_creates_communicators() {
+    communicators(Family::OpenMpi);
+}
+
+fn open_mpi_makes_progress() {
+    progress(Family::OpenMpi);
+}
+
+fn open_mpi_has_threads() {
+    threads(Family::OpenMpi);
+}
+
+fn intel_mpi_completes_mixed_requests() {
+    completion(Family::Intel);
+}
+
+fn intel_mpi_has_every_collective() {
+    collectives(Family::Intel);
+}
+
+fn intel_mpi_creates_communicators() {
+    communicators(Family::Intel);
+}
+
+fn intel_mpi_makes_progress() {
+    progress(Family::Intel);
+}
+
+fn intel_mpi_has_threads() {
+    threads(Family::Intel);
+}

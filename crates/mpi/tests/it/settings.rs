@@ -1,0 +1,46 @@
+//! What the user sets, and jobs that tradewind does not serve.
+
+use crate::harness::Host;
+use testing::mpi::Family;
+
+testing::tests![needs(Mpich):
+    switched_off_everything_is_left,
+    only_the_named_collectives_are_taken_over,
+    a_single_rank_is_left,
+    a_missing_command_leaves_everything_in_one_line,
+];
+
+fn first_host() -> Host {
+    Host::all(Family::Mpich)[0]
+}
+
+fn switched_off_everything_is_left() {
+    let job = first_host().job("completion", 2).variable("TRADEWIND_MPI", "off");
+    let finished = job.preloaded().expect_success();
+    assert!(finished.errors.contains("TRADEWIND_MPI is off"), "{finished:?}");
+    assert_eq!(finished.calls("MPI_Iallreduce"), (0, 0));
+}
+
+fn only_the_named_collectives_are_taken_over() {
+    let job = first_host().job("completion", 2);
+    let job = job.variable("TRADEWIND_MPI_ONLY", "ibarrier, MPI_Ibcast, isum");
+    let finished = job.preloaded().expect_success();
+    assert!(finished.errors.contains("there is no nonblocking collective \"isum\""));
+    assert_eq!(finished.calls("MPI_Iallreduce").0, 0, "{finished:?}");
+    assert!(finished.calls("MPI_Iallreduce").1 > 0, "{finished:?}");
+    assert!(finished.calls("MPI_Ibarrier").0 > 0, "{finished:?}");
+}
+
+fn a_single_rank_is_left() {
+    let finished = first_host().job("completion", 1).preloaded().expect_success();
+    assert!(finished.errors.contains("there is one rank"), "{finished:?}");
+}
+
+fn a_missing_command_leaves_everything_in_one_line() {
+    let job = first_host().job("completion", 2).variable("TRADEWIND_COMMAND", "/no/such/command");
+    let finished = job.preloaded().expect_success();
+    let lines: Vec<&str> =
+        finished.errors.lines().filter(|line| line.contains("/no/such/command")).collect();
+    assert_eq!(lines.len(), 1, "{finished:?}");
+    assert_eq!(finished.calls("MPI_Iallreduce").0, 0, "{finished:?}");
+}
