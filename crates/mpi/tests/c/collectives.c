@@ -121,7 +121,7 @@ static void combined(int root) {
         { MPI_INT, COUNT, MPI_SUM }, { MPI_UNSIGNED, COUNT, MPI_PROD }, { MPI_INT, COUNT, MPI_MAX },
         { MPI_INT32_T, COUNT, MPI_MIN }, { MPI_INT, COUNT, MPI_BXOR }, { MPI_UNSIGNED, 1, MPI_BAND },
         { MPI_SHORT, COUNT, MPI_SUM }, { MPI_INT, COUNT, MPI_LAND }, { MPI_INT, 0, MPI_SUM },
-        { MPI_BYTE, COUNT, MPI_BOR }, { MPI_2INT, COUNT, MPI_MAXLOC }, { MPI_SHORT_INT, 9, MPI_MINLOC },
+        { MPI_BYTE, COUNT, MPI_BOR }, { MPI_2INT, COUNT, MPI_MAXLOC }, { MPI_2INT, 9, MPI_MINLOC },
     };
     for (unsigned i = 0; i < sizeof cases / sizeof *cases; i++) {
         MPI_Datatype type = cases[i].type;
@@ -164,6 +164,11 @@ static void combined(int root) {
     MPI_Iallreduce(&in, &out, 1, MPI_LONG_DOUBLE, MPI_SUM, world, &request);
     MPI_Wait(&request, MPI_STATUS_IGNORE);
     CHECK(out == 1.5L * (size * (size - 1) / 2));
+    // Pairs with a gap.
+    struct { double value; int place; } pair = { rank == 1 ? 5 : 1, rank }, most;
+    MPI_Iallreduce(&pair, &most, 1, MPI_DOUBLE_INT, MPI_MAXLOC, world, &request);
+    MPI_Wait(&request, MPI_STATUS_IGNORE);
+    CHECK(most.value == (size > 1 ? 5 : 1) && most.place == (size > 1));
 }
 
 static void at_bottom(void) {
@@ -258,7 +263,8 @@ int main(int argc, char **argv) {
     moved(0), combined(0);
     moved(size - 1), combined(size - 1);
     at_bottom();
-    grids();
+    // Some MPI libraries exchange the two blocks of a single rank wrongly.
+    if (size > 1) grids();
     graphs();
     MPI_Op_free(&matrices);
     MPI_Type_free(&spread);

@@ -15,14 +15,14 @@ fn first_host() -> Host {
 }
 
 fn switched_off_everything_is_left() {
-    let job = first_host().job("completion", 2).variable("TRADEWIND_MPI", "off");
+    let job = first_host().job("progress", 2).variable("TRADEWIND_MPI", "off");
     let finished = job.preloaded().expect_success();
     assert!(finished.errors.contains("TRADEWIND_MPI is off"), "{finished:?}");
     assert_eq!(finished.calls("MPI_Iallreduce"), (0, 0));
 }
 
 fn only_the_named_collectives_are_taken_over() {
-    let job = first_host().job("completion", 2);
+    let job = first_host().job("progress", 2);
     let job = job.variable("TRADEWIND_MPI_ONLY", "ibarrier, MPI_Ibcast, isum");
     let finished = job.preloaded().expect_success();
     assert!(finished.errors.contains("there is no nonblocking collective \"isum\""));
@@ -32,12 +32,12 @@ fn only_the_named_collectives_are_taken_over() {
 }
 
 fn a_single_rank_is_left() {
-    let finished = first_host().job("completion", 1).preloaded().expect_success();
+    let finished = first_host().job("collectives", 1).preloaded().expect_success();
     assert!(finished.errors.contains("there is one rank"), "{finished:?}");
 }
 
 fn a_missing_command_leaves_everything_in_one_line() {
-    let job = first_host().job("completion", 2).variable("TRADEWIND_COMMAND", "/no/such/command");
+    let job = first_host().job("progress", 2).variable("TRADEWIND_COMMAND", "/no/such/command");
     let finished = job.preloaded().expect_success();
     let lines: Vec<&str> =
         finished.errors.lines().filter(|line| line.contains("/no/such/command")).collect();
