@@ -147,10 +147,7 @@ unsafe impl Send for Area {}
 impl Area {
     /// `count` elements at this address.
     pub(crate) fn single(at: Pointer, count: usize, element: TypeInfo) -> Self {
-        Area {
-            pieces: smallvec![Piece { at: at.cast(), count, element }],
-            keeps_types: false,
-        }
+        Area { pieces: smallvec![Piece { at: at.cast(), count, element }], keeps_types: false }
     }
 
     /// Nothing.
@@ -274,10 +271,8 @@ fn move_piece(abi: &Abi, piece: &Piece, packed: *mut u8, direction: Direction) {
     while done < count {
         let some = at_once.min(count - done);
         let bytes = (some * element.size) as c_int;
-        let from = base
-            .cast::<u8>()
-            .wrapping_offset((done as isize).wrapping_mul(element.extent))
-            .cast();
+        let from =
+            base.cast::<u8>().wrapping_offset((done as isize).wrapping_mul(element.extent)).cast();
         let to: Pointer = packed.wrapping_add(done * element.size).cast();
         let mut position = 0;
         let position = &raw mut position;

@@ -562,8 +562,7 @@ pub(crate) fn iscan(call: Call, buffers: Reduced, reduction: Reduction, prefix: 
         let Gathered { input, memory, bytes } = Gathered::new(call, &own, served.size());
         let started = communicator.iallgather(input.bytes.unwrap_or_default(), bytes)?;
         let combined = served.rank() + usize::from(prefix == Prefix::Inclusive);
-        let rest =
-            call.fold(memory, (combined, count), (reduction, element), buffers.receive);
+        let rest = call.fold(memory, (combined, count), (reduction, element), buffers.receive);
         return Ok(Operation::new(started, input.staging, rest));
     };
     check_length(own.bytes(), 1)?;
@@ -607,7 +606,8 @@ fn scatter_reduction(
     if counts.iter().any(|count| *count < 0) {
         return Err(INVALID);
     }
-    let total = counts.iter().try_fold(0i64, |sum, count| sum.checked_add(*count)).ok_or(INVALID)?;
+    let total =
+        counts.iter().try_fold(0i64, |sum, count| sum.checked_add(*count)).ok_or(INVALID)?;
     let (all, element, native) = call.reduction(reduction, total)?;
     let (own, is_in_place) =
         input_of_reduction(call, buffers.send, buffers.receive, (all, element));

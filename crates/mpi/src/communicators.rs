@@ -6,7 +6,7 @@
 //! leave their collectives to the MPI library.
 
 use crate::abi::Abi;
-use crate::host::{Handle, Pointer, call};
+use crate::host::{Handle, Pointer, call, pass};
 use std::ffi::c_int;
 use std::ptr;
 use std::sync::atomic::{AtomicBool, AtomicI32, AtomicIsize, Ordering};
@@ -55,7 +55,7 @@ pub(crate) fn served(abi: &Abi, communicator: Handle) -> Option<&'static Served>
     let (mut value, mut is_set) = (ptr::null_mut::<Served>(), 0);
     let at: Pointer = (&raw mut value).cast();
     let keyval = KEYVAL.load(Ordering::Relaxed);
-    let outcome = call!(Comm_get_attr(communicator, keyval, at, &raw mut is_set));
+    let outcome = pass!(Comm_get_attr(communicator, keyval, at, &raw mut is_set));
     // SAFETY: attributes with this key are set by `attach` alone, and freed by `delete_attribute`,
     // when the communicator is freed.
     (outcome == 0 && is_set != 0).then(|| unsafe { &*value })
@@ -177,10 +177,13 @@ fn set_up(abi: &Abi, (parent, served): (Handle, &Served), new: Handle) -> tradew
         std::thread::yield_now();
     }
     let place = if new == abi.comm_null { None } else { place(abi, parent, new) };
-    let Some(communicator) = served.communicator.split(place.map(|(first, _)| first), match place {
-        Some((_, rank)) => rank,
-        None => 0,
-    })?
+    let Some(communicator) = served.communicator.split(
+        place.map(|(first, _)| first),
+        match place {
+            Some((_, rank)) => rank,
+            None => 0,
+        },
+    )?
     else {
         return Ok(());
     };
@@ -259,7 +262,8 @@ fn grid(new: Handle) -> (Vec<u32>, Vec<bool>) {
     let mut count = 0;
     call!(Cartdim_get(new, &raw mut count));
     let mut lists = [(); 3].map(|()| vec![0; count.max(0) as usize]);
-    let [dimensions, periodic, own] = lists.each_mut().map(|list: &mut Vec<c_int>| list.as_mut_ptr());
+    let [dimensions, periodic, own] =
+        lists.each_mut().map(|list: &mut Vec<c_int>| list.as_mut_ptr());
     call!(Cart_get(new, count, dimensions, periodic, own));
     let [dimensions, periodic, _] = lists;
     (unsigned(dimensions), periodic.into_iter().map(|flag| flag != 0).collect())

@@ -6,7 +6,7 @@
 //! library is driven, and while it waits for another one, tradewind is.
 
 use crate::abi::{Abi, STATUS_BYTES, abi, write_status};
-use crate::host::{self, Handle, Pointer, call};
+use crate::host::{self, Handle, Pointer, call, pass};
 use crate::requests::{self, Look, Pause, end, is_idle, look};
 use std::ffi::c_int;
 use std::sync::OnceLock;
@@ -156,7 +156,7 @@ fn write_number(to: *mut c_int, value: c_int) {
 /// `MPI_Wait`.
 pub(crate) fn wait(request: Pointer, status: Pointer) -> c_int {
     if concerns_library_alone() {
-        return call!(Wait(request, status));
+        return pass!(Wait(request, status));
     }
     let Some(array) = Array::new(1, request, status) else { return call!(Wait(request, status)) };
     if array.look(0) == Look::Foreign {
@@ -172,7 +172,7 @@ pub(crate) fn wait(request: Pointer, status: Pointer) -> c_int {
 pub(crate) fn test(request: Pointer, flag: *mut c_int, status: Pointer) -> c_int {
     let leave = || call!(Test(request, flag, status));
     if concerns_library_alone() {
-        return leave();
+        return pass!(Test(request, flag, status));
     }
     let Some(array) = Array::new(1, request, status) else { return leave() };
     match array.look(0) {
@@ -197,7 +197,7 @@ pub(crate) fn test(request: Pointer, flag: *mut c_int, status: Pointer) -> c_int
 pub(crate) fn wait_all(count: c_int, requests: Pointer, statuses: Pointer) -> c_int {
     let leave = || call!(Waitall(count, requests, statuses));
     if concerns_library_alone() {
-        return leave();
+        return pass!(Waitall(count, requests, statuses));
     }
     let Some(array) = Array::new(count, requests, statuses) else { return leave() };
     let (mut own, mut failure) = (0, 0);
@@ -231,7 +231,7 @@ pub(crate) fn test_all(
 ) -> c_int {
     let leave = || call!(Testall(count, requests, flag, statuses));
     if concerns_library_alone() {
-        return leave();
+        return pass!(Testall(count, requests, flag, statuses));
     }
     let Some(array) = Array::new(count, requests, statuses) else { return leave() };
     let Survey { complete: own, active } = array.survey();
@@ -251,8 +251,10 @@ pub(crate) fn test_all(
     if outcome != 0 || unsafe { *flag } == 0 {
         return outcome;
     }
-    let outcomes = own.iter().map(|index| array.end(*index));
-    outcomes.filter(|outcome| *outcome != 0).last().unwrap_or(0)
+    own.iter().map(|index| array.end(*index)).fold(0, |failure, outcome| match outcome {
+        0 => failure,
+        outcome => outcome,
+    })
 }
 
 /// The part of `MPI_Testany` and its kind that looks once. Returns `None` if no request is complete.
@@ -291,7 +293,7 @@ pub(crate) fn wait_any(
 ) -> c_int {
     let leave = || call!(Waitany(count, requests, index, status));
     if concerns_library_alone() {
-        return leave();
+        return pass!(Waitany(count, requests, index, status));
     }
     let Some(array) = Array::new(count, requests, status) else { return leave() };
     let mut pause = Pause::default();
@@ -313,7 +315,7 @@ pub(crate) fn test_any(
     frees: bool,
 ) -> c_int {
     let library = |flag| match frees {
-        true => call!(Testany(count, requests, index, flag, status)),
+        true => pass!(Testany(count, requests, index, flag, status)),
         false => look_any(count, requests, (index, flag), status),
     };
     if concerns_library_alone() {
@@ -366,7 +368,7 @@ pub(crate) fn wait_some(
 ) -> c_int {
     let leave = || call!(Waitsome(count, requests, outcount, indices, statuses));
     if concerns_library_alone() {
-        return leave();
+        return pass!(Waitsome(count, requests, outcount, indices, statuses));
     }
     let Some(array) = Array::new(count, requests, statuses) else { return leave() };
     let mut pause = Pause::default();
@@ -390,7 +392,7 @@ pub(crate) fn test_some(
     frees: bool,
 ) -> c_int {
     let library = || match frees {
-        true => call!(Testsome(count, requests, outcount, indices, statuses)),
+        true => pass!(Testsome(count, requests, outcount, indices, statuses)),
         false => look_some(count, requests, (outcount, indices), statuses),
     };
     if concerns_library_alone() {
@@ -407,7 +409,7 @@ pub(crate) fn test_some(
 pub(crate) fn get_status(passed: Handle, flag: *mut c_int, status: Pointer) -> c_int {
     let leave = || call!(Request_get_status(passed, flag, status));
     if concerns_library_alone() {
-        return leave();
+        return pass!(Request_get_status(passed, flag, status));
     }
     let Some(abi) = abi() else { return leave() };
     let mut in_memory: isize = 0;

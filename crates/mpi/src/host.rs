@@ -167,6 +167,19 @@ macro_rules! call {
 }
 pub(crate) use call;
 
+/// As [`call`], without the mark, which costs some nanoseconds: for functions whose calls inside the
+/// MPI library, if any reach this library, would pass through it anyway.
+macro_rules! pass {
+    ($name:ident($($argument:expr),* $(,)?)) => {
+        match $crate::host::$name.find() {
+            // SAFETY: the arguments fulfil what the MPI standard demands of a caller.
+            Some(function) => unsafe { function($($argument),*) },
+            None => $crate::host::missing(stringify!($name)),
+        }
+    };
+}
+pub(crate) use pass;
+
 /// Result of a call that the MPI library does not have.
 #[cold]
 pub(crate) fn missing(name: &str) -> c_int {

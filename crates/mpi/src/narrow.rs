@@ -101,7 +101,18 @@ pub(crate) fn Igatherv(
     let (n, c, d) =
         (narrow.count(sent), narrow.list(counts, ranks), narrow.list(displacements, ranks));
     narrow.call("Igatherv_c", request, || {
-        call!(Igatherv(send, n, send_type, receive, c, d, receive_type, root, communicator, request))
+        call!(Igatherv(
+            send,
+            n,
+            send_type,
+            receive,
+            c,
+            d,
+            receive_type,
+            root,
+            communicator,
+            request
+        ))
     })
 }
 
@@ -115,7 +126,18 @@ pub(crate) fn Iscatterv(
     let (n, c, d) =
         (narrow.count(received), narrow.list(counts, ranks), narrow.list(displacements, ranks));
     narrow.call("Iscatterv_c", request, || {
-        call!(Iscatterv(send, c, d, send_type, receive, n, receive_type, root, communicator, request))
+        call!(Iscatterv(
+            send,
+            c,
+            d,
+            send_type,
+            receive,
+            n,
+            receive_type,
+            root,
+            communicator,
+            request
+        ))
     })
 }
 
@@ -144,7 +166,16 @@ pub(crate) fn Ialltoallv(
     let (r, rd) = (narrow.list(received, ranks), narrow.list(receive_at, ranks));
     narrow.call("Ialltoallv_c", request, || {
         call!(Ialltoallv(
-            send, s, sd, send_type, receive, r, rd, receive_type, communicator, request
+            send,
+            s,
+            sd,
+            send_type,
+            receive,
+            r,
+            rd,
+            receive_type,
+            communicator,
+            request
         ))
     })
 }
@@ -160,7 +191,16 @@ pub(crate) fn Ialltoallw(
     let (r, rd) = (narrow.list(received, ranks), narrow.list(receive_at, ranks));
     narrow.call("Ialltoallw_c", request, || {
         call!(Ialltoallw(
-            send, s, sd, send_types, receive, r, rd, receive_types, communicator, request
+            send,
+            s,
+            sd,
+            send_types,
+            receive,
+            r,
+            rd,
+            receive_types,
+            communicator,
+            request
         ))
     })
 }
@@ -191,7 +231,15 @@ pub(crate) fn Ineighbor_allgatherv(
         (narrow.count(sent), narrow.list(counts, sources), narrow.list(displacements, sources));
     narrow.call("Ineighbor_allgatherv_c", request, || {
         call!(Ineighbor_allgatherv(
-            send, n, send_type, receive, c, d, receive_type, communicator, request
+            send,
+            n,
+            send_type,
+            receive,
+            c,
+            d,
+            receive_type,
+            communicator,
+            request
         ))
     })
 }
@@ -207,7 +255,16 @@ pub(crate) fn Ineighbor_alltoallv(
     let (r, rd) = (narrow.list(received, sources), narrow.list(receive_at, sources));
     narrow.call("Ineighbor_alltoallv_c", request, || {
         call!(Ineighbor_alltoallv(
-            send, s, sd, send_type, receive, r, rd, receive_type, communicator, request
+            send,
+            s,
+            sd,
+            send_type,
+            receive,
+            r,
+            rd,
+            receive_type,
+            communicator,
+            request
         ))
     })
 }
@@ -222,7 +279,16 @@ pub(crate) fn Ineighbor_alltoallw(
     let (s, r) = (narrow.list(sent, destinations), narrow.list(received, sources));
     narrow.call("Ineighbor_alltoallw_c", request, || {
         call!(Ineighbor_alltoallw(
-            send, s, send_at, send_types, receive, r, receive_at, receive_types, communicator, request
+            send,
+            s,
+            send_at,
+            send_types,
+            receive,
+            r,
+            receive_at,
+            receive_types,
+            communicator,
+            request
         ))
     })
 }

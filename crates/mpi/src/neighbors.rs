@@ -115,4 +115,3 @@ fn exchange(call: Call, neighbors: &Neighbors, sent: Area, received: Area) -> St
         neighbors.ineighbor_alltoallv(from, &sent_sizes, output.bytes, &received_sizes)?;
     Ok(operation(started, input.staging, output.unpacked))
 }
-

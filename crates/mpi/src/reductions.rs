@@ -97,7 +97,8 @@ impl Fold {
                 return outcome;
             }
         }
-        let result = Area::single(element_at((self.ranks - 1) % 2).cast(), self.count, self.element);
+        let result =
+            Area::single(element_at((self.ranks - 1) % 2).cast(), self.count, self.element);
         let packed = Staging::new(self.count * size);
         result.pack(abi, packed.at(0));
         self.result.unpack(abi, packed.at(0));

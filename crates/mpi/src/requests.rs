@@ -90,7 +90,11 @@ enum State {
 }
 
 impl Operation {
-    pub(crate) fn new(started: impl Into<Started>, input: Option<Staging>, rest: Option<Rest>) -> Self {
+    pub(crate) fn new(
+        started: impl Into<Started>,
+        input: Option<Staging>,
+        rest: Option<Rest>,
+    ) -> Self {
         Operation {
             started: started.into(),
             _input: input,

@@ -1,0 +1,125 @@
+// Exposed time of nonblocking collectives beside a computation that takes as long as the collective
+// alone: the time inside the start and the wait. Prints a line for each collective and length:
+// name, bytes of a block, time alone, exposed time; medians in microseconds, of the slowest rank.
+// The arguments are lengths. With the argument "message" it prints the time of a message of 8 bytes
+// to the next rank and back, as isend, irecv and waitall.
+#include <mpi.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+enum { KINDS = 5, MOST = 1 << 20, SAMPLES = 200 };
+static const char *names[KINDS] = { "ibarrier", "iallreduce", "ialltoall", "ibcast",
+                                    "ineighbor_alltoall" };
+static int rank, size;
+static char *in, *out;
+static MPI_Comm ring;
+static volatile double sink;
+
+static void start(int kind, int bytes, MPI_Request *request) {
+    MPI_Comm world = MPI_COMM_WORLD;
+    switch (kind) {
+    case 0: MPI_Ibarrier(world, request); break;
+    case 1: MPI_Iallreduce(in, out, bytes / 8, MPI_DOUBLE, MPI_SUM, world, request); break;
+    case 2: MPI_Ialltoall(in, bytes, MPI_BYTE, out, bytes, MPI_BYTE, world, request); break;
+    case 3: MPI_Ibcast(out, bytes, MPI_BYTE, 0, world, request); break;
+    default: MPI_Ineighbor_alltoall(in, bytes, MPI_BYTE, out, bytes, MPI_BYTE, ring, request);
+    }
+}
+
+static void compute(double seconds) {
+    double end = MPI_Wtime() + seconds, x = 1;
+    while (MPI_Wtime() < end)
+        for (int i = 0; i < 50; i++) x = x * 1.0000001 + 1e-9;
+    sink = x;
+}
+
+static int ascending(const void *left, const void *right) {
+    double difference = *(const double *)left - *(const double *)right;
+    return (difference > 0) - (difference < 0);
+}
+
+static double median(double *samples, int count) {
+    qsort(samples, count, sizeof *samples, ascending);
+    return samples[count / 2];
+}
+
+// The median time of a collective beside a computation; alone if that takes no time.
+static double exposed(int kind, int bytes, double computation) {
+    static double samples[SAMPLES];
+    int count = bytes >= 65536 ? 30 : SAMPLES, warm_up = count / 5;
+    for (int i = -warm_up; i < count; i++) {
+        MPI_Request request;
+        MPI_Barrier(MPI_COMM_WORLD);
+        double begin = MPI_Wtime();
+        start(kind, bytes, &request);
+        double started = MPI_Wtime(), computed = started;
+        if (computation > 0) compute(computation), computed = MPI_Wtime();
+        MPI_Wait(&request, MPI_STATUS_IGNORE);
+        if (i >= 0) samples[i] = started - begin + MPI_Wtime() - computed;
+    }
+    double own = median(samples, count), slowest;
+    MPI_Allreduce(&own, &slowest, 1, MPI_DOUBLE, MPI_MAX, MPI_COMM_WORLD);
+    return slowest;
+}
+
+static void messages(void) {
+    enum { MESSAGES = 20000 };
+    static double samples[15];
+    int next = (rank + 1) % size, before = (rank + size - 1) % size;
+    for (int round = 0; round < 15; round++) {
+        double begin = MPI_Wtime();
+        for (int i = 0; i < MESSAGES; i++) {
+            MPI_Request requests[2];
+            MPI_Irecv(in, 8, MPI_BYTE, before, 0, MPI_COMM_WORLD, &requests[0]);
+            MPI_Isend(out, 8, MPI_BYTE, next, 0, MPI_COMM_WORLD, &requests[1]);
+            MPI_Waitall(2, requests, MPI_STATUSES_IGNORE);
+        }
+        samples[round] = (MPI_Wtime() - begin) / MESSAGES;
+    }
+    double time = median(samples, 15);
+    // A call that is left to the MPI library: a test of a null request.
+    MPI_Request none = MPI_REQUEST_NULL;
+    int flag;
+    double begin = MPI_Wtime();
+    for (int i = 0; i < 1000000; i++) MPI_Test(&none, &flag, MPI_STATUS_IGNORE);
+    double test = (MPI_Wtime() - begin) / 1000000;
+    // A collective that is left to it.
+    begin = MPI_Wtime();
+    for (int i = 0; i < 200000; i++) {
+        MPI_Ibarrier(MPI_COMM_SELF, &none);
+        MPI_Wait(&none, MPI_STATUS_IGNORE);
+    }
+    double barrier = (MPI_Wtime() - begin) / 200000;
+    if (rank == 0) {
+        printf("message 8 %.4f %.4f\n", 1e6 * time, 1e6 * time);
+        printf("test_of_null 0 %.5f %.5f\n", 1e6 * test, 1e6 * test);
+        printf("ibarrier_of_self 0 %.5f %.5f\n", 1e6 * barrier, 1e6 * barrier);
+    }
+}
+
+int main(int argc, char **argv) {
+    MPI_Init(&argc, &argv);
+    MPI_Comm_rank(MPI_COMM_WORLD, &rank);
+    MPI_Comm_size(MPI_COMM_WORLD, &size);
+    int periodic = 1;
+    MPI_Cart_create(MPI_COMM_WORLD, 1, &size, &periodic, 0, &ring);
+    in = calloc(size + 2, MOST);
+    out = calloc(size + 2, MOST);
+    if (argc == 2 && strcmp(argv[1], "message") == 0) {
+        messages();
+        argc = 1;
+    }
+    for (int kind = 0; kind < KINDS; kind++)
+        for (int argument = 1; argument < (kind == 0 && argc > 2 ? 2 : argc); argument++) {
+            int bytes = atoi(argv[argument]);
+            double alone = exposed(kind, bytes, 0);
+            double beside = exposed(kind, bytes, alone);
+            if (rank == 0) {
+                printf("%s %d %.2f %.2f\n", names[kind], bytes, 1e6 * alone, 1e6 * beside);
+                fflush(stdout);
+            }
+        }
+    MPI_Finalize();
+    return 0;
+}
