@@ -10,7 +10,7 @@ use crate::host::{Aint, Handle, Pointer};
 use crate::reductions::{Fold, native};
 use crate::report::Reason;
 use crate::requests::{Operation, Rest, Started};
-use crate::take::{MOST_BYTES, Refusal};
+use crate::take::{MOST_BYTES, MOST_BYTES_OF_EXCHANGE, Refusal};
 use std::ffi::c_int;
 use tradewind::InPlace;
 
@@ -162,6 +162,11 @@ pub(crate) fn check_length(bytes: usize, times: usize) -> Result<(), Refusal> {
     }
 }
 
+/// As [`check_length`], for a block of an all-to-all with equal blocks.
+pub(crate) fn check_block(bytes: usize) -> Result<(), Refusal> {
+    if bytes <= MOST_BYTES_OF_EXCHANGE { Ok(()) } else { Err(Refusal::Left(Reason::Length)) }
+}
+
 /// Calls a collective of tradewind with an input that may be in place.
 macro_rules! with_input {
     ($input:expr, |$bytes:ident| $call:expr) => {
@@ -246,6 +251,7 @@ pub(crate) fn ialltoall(call: Call, send: Elements, receive: Elements) -> Start 
     let Call { abi, served } = call;
     let area = call.area(receive, served.size())?;
     check_length(area.bytes(), 1)?;
+    check_block(area.bytes() / served.size())?;
     let output = Output::of(abi, area.clone());
     let input = if abi.is_in_place(send.at) {
         Input::in_place(abi, &area, &output)

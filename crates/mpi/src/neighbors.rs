@@ -2,7 +2,7 @@
 
 use crate::buffers::{Area, Input, Output};
 use crate::collectives::{
-    Blocks, Call, Elements, INVALID, Number, Start, TypedBlocks, check_length, operation,
+    Blocks, Call, Elements, INVALID, Number, Start, TypedBlocks, check_block, operation,
 };
 use crate::take::Refusal;
 use tradewind::Neighbors;
@@ -17,7 +17,7 @@ impl Call {
 /// Bytes of a block, which all ranks find alike.
 fn bytes_of_block(call: Call, elements: Elements) -> Result<usize, Refusal> {
     let bytes = call.area(elements, 1)?.bytes();
-    check_length(bytes, 1)?;
+    check_block(bytes)?;
     Ok(bytes)
 }
 
