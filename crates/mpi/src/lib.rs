@@ -2,20 +2,20 @@
 //! run on tradewind, in the background, and everything else stays with the MPI library that the
 //! program was linked with.
 //!
-//! The library defines the names of the functions that it takes over ([`names`]), loads before the
-//! MPI library (`LD_PRELOAD`), and finds the original functions at run time ([`host`]). It has no
+//! The library defines the names of the functions that it takes over (`names`), loads before the
+//! MPI library (`LD_PRELOAD`), and finds the original functions at run time (`host`). It has no
 //! header and no symbol of an MPI library, so one file serves the ABIs of MPICH, Open MPI and the
-//! MPI standard ([`abi`]). In a program without MPI it does nothing.
+//! MPI standard (`abi`). In a program without MPI it does nothing.
 //!
 //! Handles of communicators, requests and types stay those of the MPI library:
 //!
 //! * A communicator that tradewind serves carries its counterpart as an attribute
-//!   ([`communicators`]).
+//!   (`communicators`).
 //! * A request of tradewind is an inactive persistent request of the MPI library, unique while it is
-//!   in use ([`requests`]). Conversion to Fortran and storage in arrays therefore need nothing. The
-//!   completion functions ([`completion`]) find the operation behind the handle.
-//! * Types that are not contiguous are packed and unpacked by the MPI library ([`buffers`]), and its
-//!   `MPI_Reduce_local` applies the operations that tradewind lacks ([`reductions`]).
+//!   in use (`requests`). Conversion to Fortran and storage in arrays therefore need nothing. The
+//!   completion functions (`completion`) find the operation behind the handle.
+//! * Types that are not contiguous are packed and unpacked by the MPI library (`buffers`), and its
+//!   `MPI_Reduce_local` applies the operations that tradewind lacks (`reductions`).
 //!
 //! All ranks must decide alike whether a call runs here. The decision depends only on what the MPI
 //! standard makes equal on all of them: the communicator, the call, and the bytes of its signature.
