@@ -159,10 +159,9 @@ pub(crate) fn wait(request: Pointer, status: Pointer) -> c_int {
         return pass!(Wait(request, status));
     }
     let Some(array) = Array::new(1, request, status) else { return call!(Wait(request, status)) };
-    if array.look(0) == Look::Foreign {
+    let Some(outcome) = requests::wait(array.abi, array.get(0)) else {
         return until(array.abi, |flag| call!(Test(request, flag, status)));
-    }
-    let outcome = requests::wait(array.abi, array.get(0));
+    };
     array.set(0, array.abi.request_null);
     array.write_status(0, false);
     outcome
@@ -202,11 +201,8 @@ pub(crate) fn wait_all(count: c_int, requests: Pointer, statuses: Pointer) -> c_
     let Some(array) = Array::new(count, requests, statuses) else { return leave() };
     let (mut own, mut failure) = (0, 0);
     for index in 0..array.count {
-        if array.look(index) == Look::Foreign {
-            continue;
-        }
+        let Some(outcome) = requests::wait(array.abi, array.get(index)) else { continue };
         own += 1;
-        let outcome = requests::wait(array.abi, array.get(index));
         array.set(index, array.abi.request_null);
         failure = if outcome == 0 { failure } else { outcome };
     }

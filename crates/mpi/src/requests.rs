@@ -173,16 +173,24 @@ pub(crate) unsafe fn launch(
     operation: Operation,
     request: Pointer,
 ) -> c_int {
-    let spare = with(|requests| requests.spare.pop());
-    let handle = match spare {
-        Some(handle) => handle,
-        None => match new_handle(abi) {
-            Ok(handle) => handle,
-            Err(outcome) => return outcome,
-        },
+    let mut operation = Some(Operation { kind, communicator, ..operation });
+    let mut enter = |requests: &mut Requests, handle| {
+        if let Some(operation) = operation.take() {
+            requests.operations.insert(handle, operation);
+        }
     };
-    let operation = Operation { kind, communicator, ..operation };
-    with(|requests| requests.operations.insert(handle, operation));
+    let spare = with(|requests| {
+        let handle = requests.spare.pop()?;
+        enter(requests, handle);
+        Some(handle)
+    });
+    let handle = match spare.map_or_else(|| new_handle(abi), Ok) {
+        Ok(handle) => handle,
+        Err(outcome) => return outcome,
+    };
+    if spare.is_none() {
+        with(|requests| enter(requests, handle));
+    }
     // SAFETY: the caller's promise.
     unsafe { abi.write(request, 0, handle) };
     if OUTSTANDING.fetch_add(1, Ordering::SeqCst) + 1 > UNATTENDED {
@@ -221,13 +229,18 @@ pub(crate) fn look(abi: &Abi, handle: Handle) -> Look {
         None => (Look::Foreign, None),
     });
     let Some(rest) = rest else { return look };
+    finish(abi, handle, *rest);
+    self::look(abi, handle)
+}
+
+/// Executes the rest of an operation.
+fn finish(abi: &Abi, handle: Handle, rest: Rest) {
     let outcome = rest.finish(abi);
     with(|requests| {
         if let Some(operation) = requests.operations.get_mut(&handle) {
             operation.state = State::Complete(outcome);
         }
     });
-    Look::Complete(outcome)
 }
 
 /// Advances an operation. Returns the rest, if that is to be executed now, without the lock.
@@ -253,15 +266,22 @@ fn advance(abi: &Abi, operation: &mut Operation) -> (Look, Option<Box<Rest>>) {
     }
 }
 
-/// Ends an operation that is complete, whose handle the program gets no more. Reports an error by
-/// the error handler of its communicator, and returns the code.
-pub(crate) fn end(handle: Handle) -> c_int {
-    let ended = with(|requests| {
-        let operation = requests.operations.remove(&handle)?;
-        requests.spare.push(handle);
+impl Requests {
+    /// Removes an operation. Its handle may be used again.
+    fn remove(&mut self, handle: Handle) -> Option<Operation> {
+        let operation = self.operations.remove(&handle)?;
+        self.spare.push(handle);
         Some(operation)
-    });
-    let Some(operation) = ended else { return 0 };
+    }
+}
+
+/// Ends an operation that is complete, whose handle the program gets no more. Returns its error code.
+pub(crate) fn end(handle: Handle) -> c_int {
+    with(|requests| requests.remove(handle)).map_or(0, |operation| ended(&operation))
+}
+
+/// Reports an error by the error handler of the communicator, and returns the code.
+fn ended(operation: &Operation) -> c_int {
     OUTSTANDING.fetch_sub(1, Ordering::Relaxed);
     let State::Complete(outcome) = operation.state else { return 0 };
     if outcome != 0 {
@@ -270,19 +290,10 @@ pub(crate) fn end(handle: Handle) -> c_int {
     outcome
 }
 
-/// The collective of a request, for the measurement of times.
-pub(crate) fn kind(handle: Handle) -> Option<Kind> {
-    with(|requests| requests.operations.get(&handle).map(|operation| operation.kind))
-}
-
 /// `MPI_Request_free` of an active call, which the MPI standard does not allow: the collective
 /// continues, and its result is lost. Returns whether the request is one of this library.
 pub(crate) fn free(handle: Handle) -> bool {
-    let freed = with(|requests| {
-        let operation = requests.operations.remove(&handle)?;
-        requests.spare.push(handle);
-        Some(operation)
-    });
+    let freed = with(|requests| requests.remove(handle));
     if freed.is_some() {
         OUTSTANDING.fetch_sub(1, Ordering::Relaxed);
     }
@@ -371,17 +382,30 @@ impl Pause {
     }
 }
 
-/// Waits until a request of this library is complete, ends it, and returns its error code.
-pub(crate) fn wait(abi: &Abi, handle: Handle) -> c_int {
-    let start = report::now();
-    let kind = start.and_then(|_| kind(handle));
+/// Waits until a request of this library is complete, ends it, and returns its error code; `None` for
+/// other requests.
+pub(crate) fn wait(abi: &Abi, handle: Handle) -> Option<c_int> {
+    let begun = report::now();
     let mut pause = Pause::default();
-    while look(abi, handle) == Look::Active {
-        pause.rest(abi);
+    loop {
+        // One lock for the look and the end: the shortest collectives take a few of them.
+        let (look, rest, operation) = with(|requests| {
+            let Some(operation) = requests.operations.get_mut(&handle) else {
+                return (Look::Foreign, None, None);
+            };
+            let (look, rest) = advance(abi, operation);
+            let is_complete = matches!(look, Look::Complete(_));
+            (look, rest, if is_complete { requests.remove(handle) } else { None })
+        });
+        if let Some(operation) = operation {
+            let outcome = ended(&operation);
+            report::exposed(operation.kind, begun);
+            return Some(outcome);
+        }
+        match (look, rest) {
+            (Look::Foreign, _) => return None,
+            (_, Some(rest)) => finish(abi, handle, *rest),
+            _ => pause.rest(abi),
+        }
     }
-    let outcome = end(handle);
-    if let Some(kind) = kind {
-        report::exposed(kind, start);
-    }
-    outcome
 }
