@@ -28,6 +28,8 @@ pub struct Installation {
     pub prefix: PathBuf,
     /// The compiler, and for the ABI of the MPI standard another one. None for Intel MPI.
     pub compilers: Vec<PathBuf>,
+    /// MPICH's compiler for Fortran, where there is one.
+    pub fortran: Option<PathBuf>,
     /// The launcher.
     pub mpiexec: PathBuf,
 }
@@ -53,7 +55,9 @@ impl Installation {
                 (Vec::new(), first(&["mpiexec.hydra"])?)
             }
         };
-        let found = Installation { family, prefix: prefix.to_owned(), compilers, mpiexec };
+        let fortran = file("mpifort.mpich").filter(|_| family == Family::Mpich);
+        let fortran = fortran.filter(|compiler| is_executable(compiler));
+        let found = Installation { family, prefix: prefix.to_owned(), compilers, fortran, mpiexec };
         found.compiles().then_some(found)
     }
 
@@ -66,6 +70,12 @@ impl Installation {
         };
         self.compilers.iter().all(has_header)
     }
+}
+
+/// Whether a compiler finds the one that it calls.
+fn is_executable(compiler: &Path) -> bool {
+    let output = Command::new(compiler).arg("--version").output();
+    output.is_ok_and(|output| output.status.success())
 }
 
 /// All installations of a family.

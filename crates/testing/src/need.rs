@@ -18,6 +18,8 @@ pub enum Need {
     Mpiexec,
     /// MPICH with its compiler, see [`mpi`](crate::mpi).
     Mpich,
+    /// MPICH with its compiler for Fortran.
+    MpichFortran,
     /// Open MPI with its compiler.
     OpenMpi,
     /// Intel MPI.
@@ -61,6 +63,7 @@ impl Need {
         static MPIEXEC: LazyLock<Option<Missing>> =
             LazyLock::new(|| program("mpiexec.hydra", "apt-get install mpich"));
         static MPICH: LazyLock<Option<Missing>> = LazyLock::new(|| library(Family::Mpich));
+        static MPICH_FORTRAN: LazyLock<Option<Missing>> = LazyLock::new(fortran);
         static OPEN_MPI: LazyLock<Option<Missing>> = LazyLock::new(|| library(Family::OpenMpi));
         static INTEL_MPI: LazyLock<Option<Missing>> = LazyLock::new(|| library(Family::Intel));
         static CHROMIUM: LazyLock<Option<Missing>> = LazyLock::new(chromium);
@@ -77,6 +80,7 @@ impl Need {
             Need::Bpf => &BPF,
             Need::Mpiexec => &MPIEXEC,
             Need::Mpich => &MPICH,
+            Need::MpichFortran => &MPICH_FORTRAN,
             Need::OpenMpi => &OPEN_MPI,
             Need::IntelMpi => &INTEL_MPI,
             Need::Chromium => &CHROMIUM,
@@ -117,6 +121,15 @@ fn library(family: Family) -> Option<Missing> {
         "python3 -m venv target/mpi/{package} && target/mpi/{package}/bin/pip install {package}"
     );
     is_missing.then(|| Missing { what: what.into(), way_out })
+}
+
+fn fortran() -> Option<Missing> {
+    let is_present =
+        installations(Family::Mpich).iter().any(|installation| installation.fortran.is_some());
+    if is_present {
+        return None;
+    }
+    missing("MPICH with mpifort", "apt-get install mpich libmpich-dev gfortran")
 }
 
 fn nodes() -> Option<Missing> {

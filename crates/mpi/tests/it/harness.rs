@@ -49,6 +49,14 @@ impl Host {
         hosts
     }
 
+    /// MPICH with its compiler for Fortran.
+    pub(crate) fn with_fortran() -> Option<Host> {
+        let mut all = installations(Family::Mpich).into_iter();
+        all.find_map(|installation| {
+            Some(Host { installation, compiler: installation.fortran.as_deref()? })
+        })
+    }
+
     /// Builds a program of `tests/c`, once for all tests.
     fn build(self, name: &str) -> PathBuf {
         type Built = HashMap<(PathBuf, String), Arc<OnceLock<PathBuf>>>;
@@ -60,11 +68,13 @@ impl Host {
         let built = Arc::clone(BUILT.lock().expect("no build panics").entry(key).or_default());
         let program = built.get_or_init(|| {
             let source = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/c").join(name);
+            let is_fortran = self.installation.fortran.as_deref() == Some(self.compiler);
+            let source = source.with_extension(if is_fortran { "f90" } else { "c" });
             let program = DIRECTORY.path().join(format!("{name}{number}"));
             let output = Command::new(self.compiler)
                 .args(["-w", "-g", "-O1", "-o"])
                 .arg(&program)
-                .arg(source.with_extension("c"))
+                .arg(source)
                 .arg("-lpthread")
                 .output()
                 .expect("the compiler runs");

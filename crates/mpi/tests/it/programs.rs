@@ -11,6 +11,7 @@ testing::tests![needs(Mpich):
     mpich_makes_progress,
     mpich_has_threads,
 ];
+testing::tests![needs(MpichFortran): fortran_of_two_kinds];
 testing::tests![needs(OpenMpi):
     open_mpi_completes_mixed_requests,
     open_mpi_has_every_collective,
@@ -86,6 +87,14 @@ fn threads(family: Family) {
         let (taken, left) = finished.calls("MPI_Iallreduce");
         let has_threads = !finished.output.contains("no threads");
         assert_eq!((taken, left), if has_threads { (1200, 0) } else { (0, 0) }, "{finished:?}");
+    }
+}
+
+fn fortran_of_two_kinds() {
+    let host = Host::with_fortran().expect("the need is fulfilled");
+    for program in ["older", "modern"] {
+        let finished = host.job(program, 2).preloaded().expect_success();
+        assert_eq!(finished.calls("MPI_Iallreduce"), (4, 0), "{finished:?}");
     }
 }
 
