@@ -23,6 +23,7 @@
 pub(crate) mod abi;
 pub(crate) mod buffers;
 pub(crate) mod collectives;
+pub(crate) mod combining;
 pub(crate) mod communicators;
 pub(crate) mod completion;
 pub(crate) mod host;

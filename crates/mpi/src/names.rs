@@ -6,7 +6,8 @@
 #![allow(non_snake_case, reason = "the names and rules of MPI")]
 
 use crate::abi::abi;
-use crate::collectives::{self, Blocks, Call, Elements, Prefix, Reduced, Reduction, TypedBlocks};
+use crate::collectives::{self, Blocks, Call, Elements, TypedBlocks};
+use crate::combining::{self, Prefix, Reduced, Reduction};
 use crate::communicators;
 use crate::completion;
 use crate::host::{self, Aint, Count, Handle, Pointer, call};
@@ -431,14 +432,14 @@ nonblocking! {
 
     MPI_Ireduce PMPI_Ireduce MPI_Ireduce_c PMPI_Ireduce_c Ireduce Ireduce_c scalars(
         send: Pointer, receive: Pointer, count: N, datatype: Handle, operation: Handle, root: c_int,
-    ) |call| collectives::ireduce(
+    ) |call| combining::ireduce(
         call, reduced(send, receive, count), reduction(datatype, operation), root
     );
 
     MPI_Iallreduce PMPI_Iallreduce MPI_Iallreduce_c PMPI_Iallreduce_c
     Iallreduce Iallreduce_c scalars(
         send: Pointer, receive: Pointer, count: N, datatype: Handle, operation: Handle,
-    ) |call| collectives::iallreduce(
+    ) |call| combining::iallreduce(
         call, reduced(send, receive, count), reduction(datatype, operation)
     );
 
@@ -446,7 +447,7 @@ nonblocking! {
     Ireduce_scatter Ireduce_scatter_c
     [(send, receive), counts, (datatype, operation)] (
         send: Pointer, receive: Pointer, counts: *const N, datatype: Handle, operation: Handle,
-    ) |call| collectives::ireduce_scatter(
+    ) |call| combining::ireduce_scatter(
         call, (send, receive), counts, reduction(datatype, operation)
     );
 
@@ -454,19 +455,19 @@ nonblocking! {
     MPI_Ireduce_scatter_block_c PMPI_Ireduce_scatter_block_c
     Ireduce_scatter_block Ireduce_scatter_block_c scalars(
         send: Pointer, receive: Pointer, count: N, datatype: Handle, operation: Handle,
-    ) |call| collectives::ireduce_scatter_block(
+    ) |call| combining::ireduce_scatter_block(
         call, reduced(send, receive, count), reduction(datatype, operation)
     );
 
     MPI_Iscan PMPI_Iscan MPI_Iscan_c PMPI_Iscan_c Iscan Iscan_c scalars(
         send: Pointer, receive: Pointer, count: N, datatype: Handle, operation: Handle,
-    ) |call| collectives::iscan(
+    ) |call| combining::iscan(
         call, reduced(send, receive, count), reduction(datatype, operation), Prefix::Inclusive
     );
 
     MPI_Iexscan PMPI_Iexscan MPI_Iexscan_c PMPI_Iexscan_c Iexscan Iexscan_c scalars(
         send: Pointer, receive: Pointer, count: N, datatype: Handle, operation: Handle,
-    ) |call| collectives::iscan(
+    ) |call| combining::iscan(
         call, reduced(send, receive, count), reduction(datatype, operation), Prefix::Exclusive
     );
 

@@ -1,0 +1,257 @@
+//! The nonblocking reductions: arguments of MPI become calls of tradewind.
+
+use crate::buffers::{Area, Input, Output, Staging, TypeInfo};
+use crate::collectives::{
+    Call, INVALID, Number, Start, check_length, count, list, operation, with_input,
+};
+use crate::host::{Handle, Pointer};
+use crate::reductions::{Fold, native};
+use crate::report::Reason;
+use crate::requests::{Operation, Rest};
+use crate::take::Refusal;
+use std::ffi::c_int;
+
+/// The type and the operation of a reduction.
+#[derive(Clone, Copy)]
+pub(crate) struct Reduction {
+    pub(crate) datatype: Handle,
+    pub(crate) operation: Handle,
+}
+
+/// The input of a reduction: the buffer that is sent or, in place, the one that receives.
+fn input_of_reduction(
+    call: Call,
+    send: Pointer,
+    receive: Pointer,
+    (count, element): (usize, TypeInfo),
+) -> (Area, bool) {
+    let is_in_place = call.abi.is_in_place(send);
+    let at = if is_in_place { receive } else { send };
+    (Area::single(at, count, element), is_in_place)
+}
+
+/// The buffers of a reduction with results of `count` elements.
+#[derive(Clone, Copy)]
+pub(crate) struct Reduced {
+    pub(crate) send: Pointer,
+    pub(crate) receive: Pointer,
+    pub(crate) count: i64,
+}
+
+/// The contributions of all ranks, with memory for them.
+struct Gathered {
+    input: Input,
+    memory: Staging,
+    bytes: &'static mut [u8],
+}
+
+impl Gathered {
+    /// `ranks` contributions as long as `own`.
+    fn new(call: Call, own: &Area, ranks: usize) -> Self {
+        let input = Input::of(call.abi, own);
+        Self::with(input, own.bytes() * ranks)
+    }
+
+    fn with(input: Input, bytes: usize) -> Self {
+        let memory = Staging::new(bytes);
+        // SAFETY: only the request uses the memory until the call is complete, and the fold that
+        // takes the memory runs after that.
+        let bytes = unsafe { memory.slice() };
+        Gathered { input, memory, bytes }
+    }
+}
+
+impl Call {
+    /// A fold of `ranks` contributions of `count` elements into `result`.
+    fn fold(
+        self,
+        memory: Staging,
+        (ranks, count): (usize, usize),
+        (reduction, element): (Reduction, TypeInfo),
+        result: Pointer,
+    ) -> Option<Rest> {
+        let operation = (self.abi.handle(reduction.operation), element);
+        Some(Rest::Fold(Fold::new(memory, (ranks, count), operation, result)))
+    }
+
+    /// The operation, if it is one at all, and the number of elements and their type. A count that
+    /// `MPI_Reduce_local` cannot take is left to the MPI library.
+    fn reduction(
+        self,
+        reduction: Reduction,
+        elements: i64,
+    ) -> Result<(usize, TypeInfo, Option<tradewind::OpOnBytes>), Refusal> {
+        let operation = self.abi.handle(reduction.operation);
+        let element = self.type_info(reduction.datatype)?;
+        if operation == self.abi.op_null {
+            return Err(INVALID);
+        }
+        let native = native(self.abi, operation, element);
+        let count = count(elements)?;
+        if native.is_none() && c_int::try_from(count).is_err() {
+            return Err(Refusal::Left(Reason::Length));
+        }
+        count.checked_mul(element.size).ok_or(INVALID)?;
+        Ok((count, element, native))
+    }
+}
+
+pub(crate) fn iallreduce(call: Call, buffers: Reduced, reduction: Reduction) -> Start {
+    let Call { abi, served } = call;
+    let (count, element, native) = call.reduction(reduction, buffers.count)?;
+    let (own, is_in_place) =
+        input_of_reduction(call, buffers.send, buffers.receive, (count, element));
+    let communicator = &served.communicator;
+    let Some(op) = native else {
+        check_length(own.bytes(), served.size())?;
+        let Gathered { input, memory, bytes } = Gathered::new(call, &own, served.size());
+        let started = communicator.iallgather(input.bytes.unwrap_or_default(), bytes)?;
+        let ranks = (served.size(), count);
+        let rest = call.fold(memory, ranks, (reduction, element), buffers.receive);
+        return Ok(Operation::new(started, input.staging, rest));
+    };
+    check_length(own.bytes(), 1)?;
+    let output = Output::of(abi, Area::single(buffers.receive, count, element));
+    let input = match is_in_place {
+        true => Input::in_place(abi, &own, &output),
+        false => Input::of(abi, &own),
+    };
+    let bytes = output.bytes;
+    let started = with_input!(input, |from| communicator.iallreduce(from, bytes, op))?;
+    Ok(operation(started, input.staging, output.unpacked))
+}
+
+pub(crate) fn ireduce(call: Call, buffers: Reduced, reduction: Reduction, root: c_int) -> Start {
+    let Call { abi, served } = call;
+    let root = call.root(root)?;
+    let (count, element, native) = call.reduction(reduction, buffers.count)?;
+    let (own, is_in_place) =
+        input_of_reduction(call, buffers.send, buffers.receive, (count, element));
+    let communicator = &served.communicator;
+    let is_root = call.is_root(root);
+    let Some(op) = native else {
+        check_length(own.bytes(), served.size())?;
+        if !is_root {
+            let input = Input::of(abi, &own);
+            let from = input.bytes.unwrap_or_default();
+            let started = communicator.igather::<u8, _, &mut [u8]>(from, &mut [], root)?;
+            return Ok(operation(started, input.staging, None));
+        }
+        let Gathered { input, memory, bytes } = Gathered::new(call, &own, served.size());
+        let started = communicator.igather(input.bytes.unwrap_or_default(), bytes, root)?;
+        let ranks = (served.size(), count);
+        let rest = call.fold(memory, ranks, (reduction, element), buffers.receive);
+        return Ok(Operation::new(started, input.staging, rest));
+    };
+    check_length(own.bytes(), 1)?;
+    let output = match is_root {
+        true => Output::of(abi, Area::single(buffers.receive, count, element)),
+        false => Output::none(),
+    };
+    let input = match is_in_place {
+        true => Input::in_place(abi, &own, &output),
+        false => Input::of(abi, &own),
+    };
+    let bytes = output.bytes;
+    let started = with_input!(input, |from| communicator.ireduce(from, bytes, op, root))?;
+    Ok(operation(started, input.staging, output.unpacked))
+}
+
+/// The form of a prefix reduction.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Prefix {
+    /// The ranks up to this one.
+    Inclusive,
+    /// The ranks below this one.
+    Exclusive,
+}
+
+pub(crate) fn iscan(call: Call, buffers: Reduced, reduction: Reduction, prefix: Prefix) -> Start {
+    let Call { abi, served } = call;
+    let (count, element, native) = call.reduction(reduction, buffers.count)?;
+    let (own, is_in_place) =
+        input_of_reduction(call, buffers.send, buffers.receive, (count, element));
+    let communicator = &served.communicator;
+    let Some(op) = native else {
+        check_length(own.bytes(), served.size())?;
+        let Gathered { input, memory, bytes } = Gathered::new(call, &own, served.size());
+        let started = communicator.iallgather(input.bytes.unwrap_or_default(), bytes)?;
+        let combined = served.rank() + usize::from(prefix == Prefix::Inclusive);
+        let rest = call.fold(memory, (combined, count), (reduction, element), buffers.receive);
+        return Ok(Operation::new(started, input.staging, rest));
+    };
+    check_length(own.bytes(), 1)?;
+    let output = Output::of(abi, Area::single(buffers.receive, count, element));
+    let input = match is_in_place {
+        true => Input::in_place(abi, &own, &output),
+        false => Input::of(abi, &own),
+    };
+    let bytes = output.bytes;
+    let started = with_input!(input, |from| match prefix {
+        Prefix::Inclusive => communicator.iscan(from, bytes, op),
+        Prefix::Exclusive => communicator.iexscan(from, bytes, op),
+    })?;
+    Ok(operation(started, input.staging, output.unpacked))
+}
+
+pub(crate) fn ireduce_scatter_block(call: Call, buffers: Reduced, reduction: Reduction) -> Start {
+    scatter_reduction(call, buffers, reduction, &vec![buffers.count; call.served.size()], true)
+}
+
+pub(crate) fn ireduce_scatter<N: Number>(
+    call: Call,
+    (send, receive): (Pointer, Pointer),
+    counts: *const N,
+    reduction: Reduction,
+) -> Start {
+    let counts = list(counts, call.served.size());
+    let count = counts[call.served.rank()];
+    scatter_reduction(call, Reduced { send, receive, count }, reduction, &counts, false)
+}
+
+/// A reduction whose result is distributed in blocks of these numbers of elements.
+fn scatter_reduction(
+    call: Call,
+    buffers: Reduced,
+    reduction: Reduction,
+    counts: &[i64],
+    is_equal: bool,
+) -> Start {
+    let Call { abi, served } = call;
+    if counts.iter().any(|count| *count < 0) {
+        return Err(INVALID);
+    }
+    let total =
+        counts.iter().try_fold(0i64, |sum, count| sum.checked_add(*count)).ok_or(INVALID)?;
+    let (all, element, native) = call.reduction(reduction, total)?;
+    let (own, is_in_place) =
+        input_of_reduction(call, buffers.send, buffers.receive, (all, element));
+    check_length(own.bytes(), 1)?;
+    let count = buffers.count as usize;
+    let sizes: Vec<usize> = counts.iter().map(|count| *count as usize * element.size).collect();
+    let communicator = &served.communicator;
+    let Some(op) = native else {
+        let input = Input::of(abi, &own);
+        let block = sizes[served.rank()];
+        let Gathered { input, memory, bytes } = Gathered::with(input, block * served.size());
+        let from = input.bytes.unwrap_or_default();
+        let received = vec![block; served.size()];
+        let started = communicator.ialltoallv(from, &sizes, bytes, &received)?;
+        let ranks = (served.size(), count);
+        let rest = call.fold(memory, ranks, (reduction, element), buffers.receive);
+        return Ok(Operation::new(started, input.staging, rest));
+    };
+    // In place the output also holds the input.
+    let length = if is_in_place { all } else { count };
+    let output = Output::of(abi, Area::single(buffers.receive, length, element));
+    let input = match is_in_place {
+        true => Input::in_place(abi, &own, &output),
+        false => Input::of(abi, &own),
+    };
+    let bytes = output.bytes;
+    let started = with_input!(input, |from| match is_equal {
+        true => communicator.ireduce_scatter_block(from, bytes, op),
+        false => communicator.ireduce_scatter(from, bytes, &sizes, op),
+    })?;
+    Ok(operation(started, input.staging, output.unpacked))
+}
