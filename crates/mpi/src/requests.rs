@@ -310,15 +310,15 @@ pub(crate) fn advance_all(abi: &Abi) {
     });
 }
 
-/// Number of active calls up to which tradewind's window holds all of a communicator, so that they
-/// need no call of this rank.
-const UNATTENDED: usize = 32;
+/// Number of active calls up to which they need no call of this rank: the least window of the
+/// engine, that of long collectives on one communicator. Further ones wait for a place in it.
+const UNATTENDED: usize = 2;
 
-/// Interval at which many active calls are advanced.
+/// Interval at which calls beyond the window are advanced.
 const ATTENDED_EVERY: Duration = Duration::from_micros(200);
 
-/// Starts a thread that advances the operations while there are many of them. Those beyond the
-/// window of a communicator are started by later calls of this rank, which may be inside a blocking
+/// Starts a thread that advances the operations while there may be more than a window holds. Those
+/// beyond the window of a communicator are started by later calls of this rank, which may be inside a blocking
 /// function of the MPI library.
 #[cold]
 fn attend(abi: &'static Abi) {

@@ -67,10 +67,24 @@ static void waits_drive_messages(void) {
     }
 }
 
+// The first rank completes more collectives than the engine's window holds, and then sends a message
+// for which the last one waits in the MPI library.
+static void windows_fill(int count, int bytes) {
+    MPI_Request requests[9];
+    int word = 0;
+    for (int i = 0; i < count; i++)
+        MPI_Iallreduce(in, out + i * bytes, bytes, MPI_INT8_T, MPI_SUM, MPI_COMM_WORLD, &requests[i]);
+    if (rank == size - 1) MPI_Recv(&word, 1, MPI_INT, 0, 3, MPI_COMM_WORLD, MPI_STATUS_IGNORE);
+    MPI_Waitall(count, requests, MPI_STATUSES_IGNORE);
+    if (rank == 0) MPI_Send(&word, 1, MPI_INT, size - 1, 3, MPI_COMM_WORLD);
+}
+
 int main(int argc, char **argv) {
     start(&argc, &argv, MPI_THREAD_SINGLE);
     starts_wait_for_no_rank();
     waits_drive_messages();
+    windows_fill(9, 1000);
+    windows_fill(3, 8 * MOST);
     MPI_Finalize();
     return 0;
 }
