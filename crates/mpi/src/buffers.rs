@@ -18,12 +18,20 @@ pub(crate) struct TypeInfo {
     pub(crate) handle: Handle,
     /// Bytes of data of an element.
     pub(crate) size: usize,
+    /// Displacement of an element's lower bound.
+    pub(crate) lower: Aint,
     /// Distance from one element to the next.
     pub(crate) extent: Aint,
     /// Elements are predefined and follow each other without gaps.
     pub(crate) is_dense: bool,
     /// Elements that tradewind computes on.
     pub(crate) element: Option<DataType>,
+}
+
+impl TypeInfo {
+    /// Stands in for the type of a block without elements.
+    pub(crate) const NOTHING: TypeInfo =
+        TypeInfo { handle: 0, size: 0, lower: 0, extent: 0, is_dense: true, element: None };
 }
 
 static PREDEFINED: OnceLock<HashMap<Handle, TypeInfo>> = OnceLock::new();
@@ -54,7 +62,7 @@ fn examine(handle: Handle) -> Option<TypeInfo> {
     if call!(Type_get_extent(handle, &raw mut lower, &raw mut extent)) != 0 {
         return None;
     }
-    Some(TypeInfo { handle, size: size as usize, extent, is_dense: false, element: None })
+    Some(TypeInfo { handle, size: size as usize, lower, extent, is_dense: false, element: None })
 }
 
 /// Returns the properties of a type; `None` for the null handle, and for types of 2 GiB and more.

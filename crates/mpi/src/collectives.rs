@@ -89,6 +89,11 @@ impl Call {
         type_info(self.abi, datatype).ok_or(INVALID)
     }
 
+    /// The type of a block; without elements it may be none at all, as MPI_DATATYPE_NULL.
+    fn element(self, datatype: Handle, is_empty: bool) -> Result<TypeInfo, Refusal> {
+        if is_empty { Ok(TypeInfo::NOTHING) } else { self.type_info(datatype) }
+    }
+
     pub(crate) fn root(self, root: c_int) -> Result<u32, Refusal> {
         let root = u32::try_from(root).map_err(|_| INVALID)?;
         if (root as usize) < self.served.size() { Ok(root) } else { Err(INVALID) }
@@ -100,7 +105,7 @@ impl Call {
 
     /// `times` blocks of elements, one after the other.
     pub(crate) fn area(self, elements: Elements, times: usize) -> Result<Area, Refusal> {
-        let element = self.type_info(elements.datatype)?;
+        let element = self.element(elements.datatype, elements.count == 0)?;
         let count = count(elements.count)?.checked_mul(times).ok_or(INVALID)?;
         count.checked_mul(element.size).ok_or(INVALID)?;
         Ok(Area::single(elements.at, count, element))
@@ -108,7 +113,7 @@ impl Call {
 
     /// Block `index` of elements.
     fn block(self, elements: Elements, index: usize) -> Result<Area, Refusal> {
-        let element = self.type_info(elements.datatype)?;
+        let element = self.element(elements.datatype, elements.count == 0)?;
         let count = count(elements.count)?;
         let displacement = (index * count) as isize;
         Ok(Area::blocks(elements.at, element, std::iter::once((count, displacement))))
@@ -119,8 +124,8 @@ impl Call {
         blocks: Blocks<N, D>,
         length: usize,
     ) -> Result<Area, Refusal> {
-        let element = self.type_info(blocks.datatype)?;
         let counts = list(blocks.counts, length);
+        let element = self.element(blocks.datatype, counts.iter().all(|count| *count == 0))?;
         let displacements = list(blocks.displacements, length);
         if counts.iter().any(|count| *count < 0) {
             return Err(INVALID);
@@ -140,7 +145,7 @@ impl Call {
             // SAFETY: MPI demands a type for each rank or neighbour.
             let datatype = unsafe { self.abi.read(blocks.datatypes, index) };
             let at = blocks.at.cast::<u8>().wrapping_offset(d as isize);
-            Ok(Piece { at, count: count(*c)?, element: self.type_info(datatype)? })
+            Ok(Piece { at, count: count(*c)?, element: self.element(datatype, *c == 0)? })
         });
         Ok(Area::of(pieces.collect::<Result<Vec<_>, Refusal>>()?.into_iter()))
     }
