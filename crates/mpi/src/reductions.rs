@@ -76,13 +76,17 @@ impl Fold {
 
     /// Combines elements of a derived type in memory of its layout.
     fn combine_unpacked(&self, abi: &Abi) -> c_int {
-        let TypeInfo { handle, size, extent, .. } = self.element;
-        let (mut lower, mut true_extent): (Aint, Aint) = (0, 0);
-        call!(Type_get_true_extent(handle, &raw mut lower, &raw mut true_extent));
+        let TypeInfo { handle, size, extent, lower, .. } = self.element;
+        let (mut true_lower, mut true_extent): (Aint, Aint) = (0, 0);
+        call!(Type_get_true_extent(handle, &raw mut true_lower, &raw mut true_extent));
+        // An operation may copy whole elements, with the padding at both ends: each has its extent,
+        // and where the data exceed that, their true extent.
+        let lowest = lower.min(true_lower);
+        let highest = (lower + extent.max(0)).max(true_lower + true_extent);
         let between = extent.unsigned_abs() * (self.count - 1);
-        let bytes = between + true_extent.unsigned_abs();
+        let bytes = between + (highest - lowest).unsigned_abs();
         // With a negative extent the first element lies last.
-        let first = if extent < 0 { between as isize } else { 0 } - lower;
+        let first = if extent < 0 { between as isize } else { 0 } - lowest;
         let memory = [Staging::new(bytes), Staging::new(bytes)];
         let element_at = |half: usize| memory[half].at(0).wrapping_offset(first);
         let load = |half: usize, rank: usize| {

@@ -251,6 +251,53 @@ static void graphs(void) {
     MPI_Comm_free(&old);
 }
 
+// An operation that copies whole elements, with their padding.
+enum { PADDED = 4096 };
+
+static void add_padded(void *left, void *right, int *count, MPI_Datatype *type) {
+    (void)type;
+    for (int i = 0; i < *count; i++) {
+        char element[PADDED];
+        memcpy(element, (char *)left + i * PADDED, PADDED);
+        *(int *)element += *(int *)((char *)right + i * PADDED);
+        memcpy((char *)right + i * PADDED, element, PADDED);
+    }
+}
+
+static void padding(void) {
+    static char in[2 * PADDED], out[2 * PADDED];
+    MPI_Datatype padded;
+    MPI_Op add;
+    MPI_Request request;
+    MPI_Type_create_resized(MPI_INT, 0, PADDED, &padded);
+    MPI_Type_commit(&padded);
+    MPI_Op_create(add_padded, 1, &add);
+    for (int repeat = 0; repeat < 20; repeat++) {
+        for (int i = 0; i < 2; i++) *(int *)(in + i * PADDED) = rank + i;
+        MPI_Iallreduce(in, out, 2, padded, add, world, &request), complete(&request);
+        for (int i = 0; i < 2; i++)
+            CHECK(*(int *)(out + i * PADDED) == size * (size - 1) / 2 + i * size);
+    }
+    MPI_Op_free(&add);
+    MPI_Type_free(&padded);
+}
+
+// A count of 0 at some ranks, beside no type.
+static void absent_types(void) {
+    int counts[64], at[64], in[64], out[64];
+    MPI_Datatype types[64];
+    MPI_Request request;
+    for (int i = 0; i < size; i++) {
+        counts[i] = rank > 0 && i > 0;
+        types[i] = counts[i] ? MPI_INT : MPI_DATATYPE_NULL;
+        at[i] = i * sizeof(int);
+        in[i] = 10 * rank + i, out[i] = -1;
+    }
+    MPI_Ialltoallw(in, counts, at, types, out, counts, at, types, world, &request);
+    complete(&request);
+    for (int i = 0; i < size; i++) CHECK(out[i] == (counts[i] ? 10 * i + rank : -1));
+}
+
 int main(int argc, char **argv) {
     start(&argc, &argv, MPI_THREAD_SINGLE);
     world = MPI_COMM_WORLD;
@@ -263,8 +310,9 @@ int main(int argc, char **argv) {
     moved(0), combined(0);
     moved(size - 1), combined(size - 1);
     at_bottom();
+    padding();
     // A single rank is left to the MPI library, and some exchange its blocks wrongly.
-    if (size > 1) grids(), graphs();
+    if (size > 1) grids(), graphs(), absent_types();
     MPI_Op_free(&matrices);
     MPI_Type_free(&spread);
     MPI_Type_free(&backwards);
