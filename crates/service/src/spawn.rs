@@ -110,8 +110,11 @@ pub struct ServeOptions {
 /// [`serve`].
 ///
 /// # Errors
-/// If this program cannot be executed again.
+/// If this program cannot be executed again, or `/proc` is not mounted.
 pub fn detach(itself: &mut Command) -> Result<(), ServiceError> {
+    // The rank that needs the service may have descriptors that its launcher watches: as long as
+    // the service had PMI's connection, the launcher would not see the rank end.
+    shm::inherited::keep_to_this_process().map_err(system("start the node service"))?;
     itself.spawn().map(drop).map_err(system("start the node service"))
 }
 

@@ -39,6 +39,35 @@ pub fn adopt(number: RawFd) -> Result<OwnedFd> {
     Ok(fcntl_dupfd_cloexec(borrowed, FIRST)?)
 }
 
+/// Keeps every descriptor of this process but standard input, output and error from the programs
+/// that it executes.
+///
+/// ```
+/// let file = std::fs::File::open("/dev/null")?;
+/// shm::inherited::keep_to_this_process()?;
+/// let flags = rustix::io::fcntl_getfd(&file)?;
+/// assert!(flags.contains(rustix::io::FdFlags::CLOEXEC));
+/// # std::io::Result::Ok(())
+/// ```
+///
+/// # Errors
+/// Returns an error when `/proc` is not mounted.
+pub fn keep_to_this_process() -> Result<()> {
+    for entry in std::fs::read_dir("/proc/self/fd")? {
+        let name = entry?.file_name();
+        let Some(number) = name.to_str().and_then(|name| name.parse::<RawFd>().ok()) else {
+            continue;
+        };
+        if number >= FIRST {
+            // SAFETY: the number is not -1. It is borrowed only for this call, which fails if
+            // another thread has closed it, and which does not read, write or close it.
+            let borrowed = unsafe { BorrowedFd::borrow_raw(number) };
+            let _ = fcntl_setfd(borrowed, FdFlags::CLOEXEC);
+        }
+    }
+    Ok(())
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

@@ -1,4 +1,5 @@
-// A rank ends while the others wait for it in a collective.
+// A rank ends while the others wait for it: the last one, in a collective, or the first one, which has
+// started the node service, in a receive of the MPI library.
 #include "check.h"
 #include <signal.h>
 
@@ -7,6 +8,11 @@ int main(int argc, char **argv) {
     MPI_Request request;
     MPI_Ibarrier(MPI_COMM_WORLD, &request);
     MPI_Wait(&request, MPI_STATUS_IGNORE);
+    if (argc > 1 && strcmp(argv[1], "first") == 0) {
+        int word;
+        if (rank == 0) raise(9);
+        MPI_Recv(&word, 1, MPI_INT, 0, 0, MPI_COMM_WORLD, MPI_STATUS_IGNORE);
+    }
     if (rank == size - 1) {
         if (argc > 1) MPI_Abort(MPI_COMM_WORLD, 3);
         raise(9);

@@ -3,7 +3,11 @@
 use crate::harness::Host;
 use testing::mpi::Family;
 
-testing::tests![needs(Mpich): a_killed_rank_ends_the_job, an_abort_ends_the_job];
+testing::tests![needs(Mpich):
+    a_killed_rank_ends_the_job,
+    the_rank_that_has_started_the_service_ends_the_job,
+    an_abort_ends_the_job,
+];
 
 fn first_host() -> Host {
     Host::all(Family::Mpich)[0]
@@ -12,6 +16,13 @@ fn first_host() -> Host {
 fn a_killed_rank_ends_the_job() {
     let plain = first_host().job("death", 3).plain();
     let preloaded = first_host().job("death", 3).preloaded();
+    assert!(plain.in_time && preloaded.in_time, "{preloaded:?}");
+    assert_eq!(preloaded.status, plain.status, "{preloaded:?}");
+}
+
+fn the_rank_that_has_started_the_service_ends_the_job() {
+    let job = || first_host().job("death", 2).argument("first");
+    let (plain, preloaded) = (job().plain(), job().preloaded());
     assert!(plain.in_time && preloaded.in_time, "{preloaded:?}");
     assert_eq!(preloaded.status, plain.status, "{preloaded:?}");
 }
