@@ -61,6 +61,11 @@ pub(crate) fn initialized(outcome: c_int) {
     };
     let world = World::of(abi);
     let settings = Settings::read();
+    // The report is collective, so it is printed if any rank asks for it.
+    let reports = !world.all(!settings.reports);
+    if reports {
+        report::measure_times();
+    }
     let (job, served) = match world.join(&settings) {
         Ok(job) => {
             let served = format!(
@@ -71,7 +76,7 @@ pub(crate) fn initialized(outcome: c_int) {
         }
         Err(why) => (None, format!("all collectives are left to the MPI library: {why}")),
     };
-    let life = Life { job, served, rank: world.rank, reports: settings.reports };
+    let life = Life { job, served, rank: world.rank, reports };
     *LIFE.lock().unwrap_or_else(PoisonError::into_inner) = Some(life);
 }
 
@@ -125,9 +130,6 @@ impl World {
         buffers::examine_predefined_types(abi);
         examine_empty_status(abi);
         take::set_kinds(invitation.kinds);
-        if settings.reports {
-            report::measure_times();
-        }
         let opened = communicators::open_private(abi, self.rank);
         let job = self.agreed(job.map_err(|error| error.to_string()))?;
         opened

@@ -7,6 +7,7 @@ testing::tests![needs(Mpich):
     switched_off_everything_is_left,
     only_the_named_collectives_are_taken_over,
     a_single_rank_is_left,
+    one_rank_asks_for_the_report,
     a_missing_command_leaves_everything_in_one_line,
 ];
 
@@ -34,6 +35,11 @@ fn only_the_named_collectives_are_taken_over() {
 fn a_single_rank_is_left() {
     let finished = first_host().job("collectives", 1).preloaded().expect_success();
     assert!(finished.errors.contains("there is one rank"), "{finished:?}");
+}
+
+fn one_rank_asks_for_the_report() {
+    let finished = first_host().job("report", 3).preloaded().expect_success();
+    assert_eq!(finished.calls("MPI_Ibarrier"), (3, 0), "{finished:?}");
 }
 
 fn a_missing_command_leaves_everything_in_one_line() {
