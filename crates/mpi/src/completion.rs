@@ -7,7 +7,7 @@
 
 use crate::abi::{Abi, STATUS_BYTES, abi, write_status};
 use crate::host::{self, Handle, Pointer, call, pass};
-use crate::requests::{self, Look, Pause, end, is_idle, look};
+use crate::requests::{self, Look, Pause, end, is_idle, is_own, look};
 use std::ffi::c_int;
 use std::sync::OnceLock;
 
@@ -26,10 +26,17 @@ pub(crate) fn examine_empty_status(abi: &Abi) {
     });
 }
 
-/// Whether the call concerns the MPI library alone.
+/// Whether the call concerns the MPI library alone. It also calls completion functions itself, with
+/// requests of its own, but functions of the program that it calls may complete any request.
 #[inline]
-fn concerns_library_alone() -> bool {
-    is_idle() || host::is_inside()
+fn concerns_library_alone(count: c_int, requests: Pointer) -> bool {
+    is_idle() || (host::is_inside() && !has_own(count, requests))
+}
+
+#[cold]
+fn has_own(count: c_int, requests: Pointer) -> bool {
+    let array = Array::new(count, requests, std::ptr::null_mut());
+    array.is_some_and(|array| (0..array.count).any(|index| is_own(array.get(index))))
 }
 
 /// The requests and statuses of a call.
@@ -155,7 +162,7 @@ fn write_number(to: *mut c_int, value: c_int) {
 
 /// `MPI_Wait`.
 pub(crate) fn wait(request: Pointer, status: Pointer) -> c_int {
-    if concerns_library_alone() {
+    if concerns_library_alone(1, request) {
         return pass!(Wait(request, status));
     }
     let Some(array) = Array::new(1, request, status) else { return call!(Wait(request, status)) };
@@ -170,7 +177,7 @@ pub(crate) fn wait(request: Pointer, status: Pointer) -> c_int {
 /// `MPI_Test`.
 pub(crate) fn test(request: Pointer, flag: *mut c_int, status: Pointer) -> c_int {
     let leave = || call!(Test(request, flag, status));
-    if concerns_library_alone() {
+    if concerns_library_alone(1, request) {
         return pass!(Test(request, flag, status));
     }
     let Some(array) = Array::new(1, request, status) else { return leave() };
@@ -195,7 +202,7 @@ pub(crate) fn test(request: Pointer, flag: *mut c_int, status: Pointer) -> c_int
 /// `MPI_Waitall`.
 pub(crate) fn wait_all(count: c_int, requests: Pointer, statuses: Pointer) -> c_int {
     let leave = || call!(Waitall(count, requests, statuses));
-    if concerns_library_alone() {
+    if concerns_library_alone(count, requests) {
         return pass!(Waitall(count, requests, statuses));
     }
     let Some(array) = Array::new(count, requests, statuses) else { return leave() };
@@ -226,7 +233,7 @@ pub(crate) fn test_all(
     statuses: Pointer,
 ) -> c_int {
     let leave = || call!(Testall(count, requests, flag, statuses));
-    if concerns_library_alone() {
+    if concerns_library_alone(count, requests) {
         return pass!(Testall(count, requests, flag, statuses));
     }
     let Some(array) = Array::new(count, requests, statuses) else { return leave() };
@@ -288,7 +295,7 @@ pub(crate) fn wait_any(
     status: Pointer,
 ) -> c_int {
     let leave = || call!(Waitany(count, requests, index, status));
-    if concerns_library_alone() {
+    if concerns_library_alone(count, requests) {
         return pass!(Waitany(count, requests, index, status));
     }
     let Some(array) = Array::new(count, requests, status) else { return leave() };
@@ -314,7 +321,7 @@ pub(crate) fn test_any(
         true => pass!(Testany(count, requests, index, flag, status)),
         false => look_any(count, requests, (index, flag), status),
     };
-    if concerns_library_alone() {
+    if concerns_library_alone(count, requests) {
         return library(flag);
     }
     let Some(array) = Array::new(count, requests, status) else { return library(flag) };
@@ -363,7 +370,7 @@ pub(crate) fn wait_some(
     statuses: Pointer,
 ) -> c_int {
     let leave = || call!(Waitsome(count, requests, outcount, indices, statuses));
-    if concerns_library_alone() {
+    if concerns_library_alone(count, requests) {
         return pass!(Waitsome(count, requests, outcount, indices, statuses));
     }
     let Some(array) = Array::new(count, requests, statuses) else { return leave() };
@@ -391,7 +398,7 @@ pub(crate) fn test_some(
         true => pass!(Testsome(count, requests, outcount, indices, statuses)),
         false => look_some(count, requests, (outcount, indices), statuses),
     };
-    if concerns_library_alone() {
+    if concerns_library_alone(count, requests) {
         return library();
     }
     let Some(array) = Array::new(count, requests, statuses) else { return library() };
@@ -404,7 +411,7 @@ pub(crate) fn test_some(
 /// `MPI_Request_get_status`.
 pub(crate) fn get_status(passed: Handle, flag: *mut c_int, status: Pointer) -> c_int {
     let leave = || call!(Request_get_status(passed, flag, status));
-    if concerns_library_alone() {
+    if is_idle() {
         return pass!(Request_get_status(passed, flag, status));
     }
     let Some(abi) = abi() else { return leave() };
@@ -435,7 +442,7 @@ pub(crate) fn get_status_all(
     statuses: Pointer,
 ) -> c_int {
     let leave = || look_all(count, requests, flag, statuses);
-    if concerns_library_alone() {
+    if concerns_library_alone(count, requests) {
         return leave();
     }
     let Some(array) = Array::new(count, requests, statuses) else { return leave() };
@@ -542,7 +549,7 @@ fn look_some(
 
 /// `MPI_Request_free`.
 pub(crate) fn request_free(request: Pointer) -> c_int {
-    if !concerns_library_alone()
+    if !concerns_library_alone(1, request)
         && let Some(array) = Array::new(1, request, std::ptr::null_mut())
         && requests::free(array.get(0))
     {

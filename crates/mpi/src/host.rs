@@ -216,6 +216,7 @@ mod table {
         Comm_split_type(Handle, c_int, c_int, Handle, Pointer);
         Comm_create(Handle, Handle, Pointer);
         Comm_free(Pointer);
+        File_open(Handle, Pointer, c_int, Handle, Pointer);
         Cart_create(Handle, c_int, *const c_int, *const c_int, c_int, Pointer);
         Cart_sub(Handle, *const c_int, Pointer);
         Cart_get(Handle, c_int, *mut c_int, *mut c_int, *mut c_int);

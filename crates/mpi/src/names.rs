@@ -159,6 +159,18 @@ export! {
         completion::request_free(request)
     }
 
+    // The library of files creates communicators by these same functions. As calls inside the MPI
+    // library they are not served: its collectives on files complete in functions of its own.
+    MPI_File_open PMPI_File_open(
+        communicator: Handle,
+        name: Pointer,
+        mode: c_int,
+        info: Handle,
+        file: Pointer,
+    ) {
+        call!(File_open(communicator, name, mode, info, file))
+    }
+
     MPI_Op_free PMPI_Op_free(operation: Pointer) {
         match abi().filter(|_| !host::is_inside()) {
             // SAFETY: the program passes the address of a handle.

@@ -163,6 +163,11 @@ pub(crate) fn is_idle() -> bool {
     OUTSTANDING.load(Ordering::Relaxed) == 0
 }
 
+/// Returns whether a request is of this library.
+pub(crate) fn is_own(handle: Handle) -> bool {
+    with(|requests| requests.operations.contains_key(&handle))
+}
+
 /// Enters an operation and writes its handle to `request`. Returns the error code of the call.
 ///
 /// # Safety

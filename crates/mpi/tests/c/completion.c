@@ -168,6 +168,56 @@ static void of_fortran(void) {
 #endif
 }
 
+// The MPI library calls a function of the program, which completes a collective.
+static int complete_in_copy(MPI_Comm old, int key, void *extra, void *value, void *copy, int *flag) {
+    (void)old, (void)key, (void)copy;
+    *flag = 0;
+    int done = 0;
+    if (value) while (!done) MPI_Test(extra, &done, MPI_STATUS_IGNORE);
+    else MPI_Wait(extra, MPI_STATUS_IGNORE);
+    return MPI_SUCCESS;
+}
+
+static void inside(void) {
+    static int largest, value;
+    for (int tests = 0; tests < 2; tests++) {
+        MPI_Request request;
+        MPI_Comm parent, child;
+        int key;
+        MPI_Comm_dup(MPI_COMM_WORLD, &parent);
+        MPI_Comm_create_keyval(complete_in_copy, MPI_COMM_NULL_DELETE_FN, &key, &request);
+        MPI_Comm_set_attr(parent, key, tests ? &value : NULL);
+        value = rank, largest = -1;
+        if (rank == size - 1) usleep(2000);
+        MPI_Iallreduce(&value, &largest, 1, MPI_INT, MPI_MAX, MPI_COMM_WORLD, &request);
+        MPI_Comm_dup(parent, &child);
+        CHECK(request == MPI_REQUEST_NULL && largest == size - 1);
+        MPI_Comm_free(&child);
+        MPI_Comm_delete_attr(parent, key);
+        MPI_Comm_free_keyval(&key);
+        MPI_Comm_free(&parent);
+    }
+}
+
+// The collectives of a file are the MPI library's own.
+static void files(void) {
+    char name[] = "/tmp/tradewind-file-XXXXXX";
+    if (rank == 0) close(mkstemp(name));
+    MPI_Bcast(name, sizeof name, MPI_CHAR, 0, MPI_COMM_WORLD);
+    MPI_File file;
+    MPI_Request both[2];
+    int written = rank + 1, read = -1;
+    MPI_File_open(MPI_COMM_WORLD, name, MPI_MODE_RDWR | MPI_MODE_DELETE_ON_CLOSE, MPI_INFO_NULL, &file);
+    MPI_File_iwrite_at_all(file, rank * sizeof(int), &written, 1, MPI_INT, &both[0]);
+    MPI_Ibarrier(MPI_COMM_WORLD, &both[1]);
+    MPI_Waitall(2, both, MPI_STATUSES_IGNORE);
+    MPI_Barrier(MPI_COMM_WORLD);
+    MPI_File_iread_at_all(file, (size - 1 - rank) * sizeof(int), &read, 1, MPI_INT, &both[0]);
+    MPI_Wait(&both[0], MPI_STATUS_IGNORE);
+    CHECK(read == size - rank);
+    MPI_File_close(&file);
+}
+
 int main(int argc, char **argv) {
     start(&argc, &argv, MPI_THREAD_SINGLE);
     single();
@@ -175,6 +225,8 @@ int main(int argc, char **argv) {
     inactive();
     many();
     of_fortran();
+    inside();
+    files();
     MPI_Finalize();
     return 0;
 }
