@@ -5,7 +5,7 @@
 //! ranks are inside the call, two shorter ways exist. Each pair of ranks has a ring of pieces in each
 //! direction: while one rank writes a piece the other reads the previous one, and the ring stays in
 //! the caches, whatever the length of the message. Or the ring carries the address of a long message,
-//! and the receiver copies it from the sender's private memory (see [`piece_mover`]).
+//! and the receiver copies it from the sender's private memory (`piece_mover`).
 //!
 //! | word | written by | read by |
 //! |---|---|---|
