@@ -109,12 +109,17 @@ pub struct ServeOptions {
 /// the rank that needs the service gets no zombie. `itself` is the command line that calls
 /// [`serve`].
 ///
+/// In a job `of_several_nodes` the service keeps the descriptors of the rank that needs it. A launcher of
+/// several nodes then sees the end of that rank late, and the other ranks of the node can report the
+/// failure before the launcher ends them. Otherwise the service keeps none: as long as it had the
+/// connection of PMI, the launcher would not see the rank end.
+///
 /// # Errors
 /// If this program cannot be executed again, or `/proc` is not mounted.
-pub fn detach(itself: &mut Command) -> Result<(), ServiceError> {
-    // The rank that needs the service may have descriptors that its launcher watches: as long as
-    // the service had PMI's connection, the launcher would not see the rank end.
-    shm::inherited::keep_to_this_process().map_err(system("start the node service"))?;
+pub fn detach(itself: &mut Command, of_several_nodes: bool) -> Result<(), ServiceError> {
+    if !of_several_nodes {
+        shm::inherited::keep_to_this_process().map_err(system("start the node service"))?;
+    }
     itself.spawn().map(drop).map_err(system("start the node service"))
 }
 

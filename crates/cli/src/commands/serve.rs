@@ -48,6 +48,6 @@ pub(crate) fn execute(arguments: &Arguments) -> Result<ExitCode, Failure> {
     }
     // Not the name in the command line: this very program, wherever it was found.
     let mut itself = Command::new("/proc/self/exe");
-    detach(itself.args(std::env::args_os().skip(1)).arg("--stay"))?;
+    detach(itself.args(std::env::args_os().skip(1)).arg("--stay"), listen.is_some())?;
     Ok(ExitCode::SUCCESS)
 }

@@ -24,6 +24,6 @@ pub(crate) fn execute(arguments: &Arguments) -> Result<ExitCode, Failure> {
     }
     // This program, independent of the name in the command line.
     let mut itself = Command::new("/proc/self/exe");
-    detach(itself.args(std::env::args_os().skip(1)).arg("--stay"))?;
+    detach(itself.args(std::env::args_os().skip(1)).arg("--stay"), false)?;
     Ok(ExitCode::SUCCESS)
 }
