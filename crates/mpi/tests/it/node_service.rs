@@ -13,7 +13,7 @@ pub(crate) fn run_if_named() -> Option<ExitCode> {
     }
     if rest.last().is_none_or(|last| last != "--stay") {
         let mut itself = Command::new(std::env::current_exe().expect("this program has a path"));
-        detach(itself.args(&arguments).arg("--stay")).expect("this program can be executed");
+        detach(itself.args(&arguments).arg("--stay"), false).expect("this program can be executed");
         return Some(ExitCode::SUCCESS);
     }
     let value = |option: &str| {

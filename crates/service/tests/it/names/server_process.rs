@@ -34,7 +34,7 @@ fn starter() -> Command {
 /// Starts [`child_is_the_server`] and ends, so that the server is no child of a job.
 fn child_starts_the_server() {
     let mut server = testing::part("names::server_process::child_is_the_server");
-    service::spawn::detach(server.arg(argument())).expect("this program");
+    service::spawn::detach(server.arg(argument()), false).expect("this program");
 }
 
 fn child_is_the_server() {
