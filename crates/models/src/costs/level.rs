@@ -234,7 +234,7 @@ impl Costs {
     }
 
     /// The same, with the segment size or the degree that makes the algorithm fastest. Segments are
-    /// multiples of 64 bytes.
+    /// multiples of 64 bytes, and of one part in 256 of the message.
     pub fn best(
         &self,
         operation: Collective,
