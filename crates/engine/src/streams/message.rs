@@ -70,6 +70,20 @@ impl Messages<'_> {
     }
 }
 
+/// Ranks of which the first message has been found. Only the first message to or from a rank moves,
+/// so messages between two ranks keep their order.
+#[derive(Debug, Default)]
+pub(super) struct FirstMessages(u64);
+
+impl FirstMessages {
+    /// Returns whether this is the first message of a rank. There are fewer ranks than bits.
+    pub(super) fn is_first(&mut self, rank: u32) -> bool {
+        let before = self.0;
+        self.0 |= 1 << rank;
+        self.0 != before
+    }
+}
+
 /// A message to another rank.
 #[derive(Debug)]
 pub(super) struct Sending<'a> {

@@ -7,7 +7,7 @@
 //! accepts bytes that were changed. A receiver that cannot read the memory refuses, and the sender
 //! writes the message to the ring after all.
 
-use super::message::{Messages, ReceiveSink, Receiving, Sending};
+use super::message::{FirstMessages, Messages, ReceiveSink, Receiving, Sending};
 use super::ring::{OfferOutcome, OfferState, RemoteBuffer, StreamedMessage};
 use super::ring_set::RingSet;
 use super::words::PieceState;
@@ -107,16 +107,11 @@ impl<'s> PieceMover<'s> {
     /// Sends a piece to each rank with space for one in its ring.
     pub(super) fn send(&mut self, messages: &mut Messages<'_>) -> Outcome<bool> {
         let mut has_moved = false;
-        // The ranks to which a message has been tried. There are fewer ranks than bits. Only the
-        // first message to a rank moves, so messages between two ranks keep their order.
-        let mut handled = 0u64;
+        let mut first = FirstMessages::default();
         for sending in &mut messages.sendings {
-            let bit = 1 << sending.to;
-            if handled & bit != 0 {
-                continue;
+            if first.is_first(sending.to) {
+                has_moved |= self.send_piece(sending)?;
             }
-            handled |= bit;
-            has_moved |= self.send_piece(sending)?;
         }
         if has_moved {
             messages.sendings.retain(|sending| !sending.finished);
@@ -194,15 +189,12 @@ impl<'s> PieceMover<'s> {
     /// Receives a piece from each rank that has sent one.
     pub(super) fn receive(&mut self, messages: &mut Messages<'_>) -> Outcome<bool> {
         let mut has_moved = false;
-        let mut handled = 0u64;
+        let mut first = FirstMessages::default();
         let Messages { receivings, failure, .. } = messages;
         for receiving in receivings.iter_mut() {
-            let bit = 1 << receiving.from;
-            if handled & bit != 0 {
-                continue;
+            if first.is_first(receiving.from) {
+                has_moved |= self.receive_piece(receiving, failure)?;
             }
-            handled |= bit;
-            has_moved |= self.receive_piece(receiving, failure)?;
         }
         if has_moved {
             receivings.retain(|receiving| !receiving.finished);
@@ -366,22 +358,15 @@ impl<'s> PieceMover<'s> {
     /// Returns whether a piece can be sent or received. As in [`send`](Self::send) and
     /// [`receive`](Self::receive), only the first message to or from a rank moves.
     pub(super) fn can_move(&mut self, messages: &Messages<'_>) -> bool {
-        let mut handled = 0u64;
-        let mut is_first = |rank: u32| {
-            let before = handled;
-            handled |= 1 << rank;
-            handled != before
+        let mut first = FirstMessages::default();
+        let can_receive = |receiving: &Receiving<'_>| {
+            first.is_first(receiving.from) && self.can_receive(receiving)
         };
-        let first = messages.receivings.iter().filter(|receiving| is_first(receiving.from));
-        if first.into_iter().any(|receiving| self.can_receive(receiving)) {
+        if messages.receivings.iter().any(can_receive) {
             return true;
         }
-        let mut handled = 0u64;
-        messages.sendings.iter().any(|sending| {
-            let before = handled;
-            handled |= 1 << sending.to;
-            handled != before && self.can_send(sending)
-        })
+        let mut first = FirstMessages::default();
+        messages.sendings.iter().any(|sending| first.is_first(sending.to) && self.can_send(sending))
     }
 
     fn can_receive(&self, receiving: &Receiving<'_>) -> bool {
