@@ -39,6 +39,7 @@ mod idle;
 mod membership;
 mod payloads;
 pub(crate) mod run;
+pub(crate) mod run_context;
 pub(crate) mod run_table;
 pub(crate) mod schedule;
 mod session;

@@ -14,7 +14,7 @@ mod engine;
 mod run;
 mod submissions;
 
-use crate::agent::run::RunKey;
+use crate::agent::run_context::RunKey;
 use crate::agent::schedule::{RegisteredSchedule, check_context, is_supported};
 use crate::agent::shared_region::notifier;
 use crate::backend::{

@@ -1,6 +1,7 @@
 //! The memory of runs, as the transport accesses it.
 
-use super::run::{MessageOrigin, Run, RunKey};
+use super::run::Run;
+use super::run_context::{MessageOrigin, RunKey};
 use crate::transport::frame::Route;
 use crate::transport::payloads::{PayloadLocation, Payloads};
 use interpreter::{Handle, Packet};

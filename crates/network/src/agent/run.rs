@@ -1,12 +1,10 @@
 //! One rank's run under way, and the effects of its interpreter.
 
-use super::credits::Credits;
+use super::run_context::{MessageOrigin, RunContext, RunInput, RunKey, transmit};
 use super::schedule::{IdleRun, RegisteredSchedule};
 use super::zero_copy::BorrowedMemory;
-use crate::error::{Error, RankExit};
-use crate::node_map::NodeMap;
-use crate::transport::Transport;
-use crate::transport::frame::{Frame, Route};
+use crate::error::Error;
+use crate::transport::frame::Route;
 use crate::transport::payloads::{PayloadLocation, send_slices};
 use goal::graph::JoinMode;
 use goal::join;
@@ -15,34 +13,11 @@ use interpreter::{
     Effect, Event, EventError, Failure, Handle, Incoming, Interpreter, Outgoing, Packet,
 };
 use rustix::io::Errno;
-use std::cmp::Reverse;
-use std::collections::{BTreeMap, BTreeSet, BinaryHeap, HashMap, VecDeque};
+use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::io::IoSlice;
 use std::ops::Range;
 use std::os::fd::BorrowedFd;
 use std::sync::Arc;
-
-/// Identifies a run of a rank of the job.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub(crate) struct RunKey {
-    pub(crate) rank: u32,
-    pub(crate) communicator: u32,
-    pub(crate) sequence: u64,
-}
-
-impl RunKey {
-    /// The run of a payload.
-    pub(crate) fn of(location: PayloadLocation) -> Self {
-        let PayloadLocation { rank, communicator, sequence, .. } = location;
-        RunKey { rank, communicator, sequence }
-    }
-
-    /// The payload of a send or receive of the run.
-    pub(crate) fn payload(self, operation: Handle) -> PayloadLocation {
-        let RunKey { rank, communicator, sequence } = self;
-        PayloadLocation { rank, communicator, sequence, operation: operation.0 }
-    }
-}
 
 /// A run that can start: its interpreter, its buffers, and those that it borrows instead.
 #[derive(Debug)]
@@ -68,86 +43,6 @@ impl PreparedRun {
             .map_err(|error| Error::Operation(error.to_string()))?;
         self.borrowed.push((buffer, memory));
         Ok(())
-    }
-}
-
-/// A message for a run from another rank.
-#[derive(Debug)]
-pub(crate) enum RunInput {
-    Packet(Packet),
-    Join {
-        ordinal: u32,
-        contribution: Vec<u8>,
-    },
-    Fail(Error),
-    /// The payload of a send of the run itself has been copied.
-    Sent(Handle),
-}
-
-impl RunInput {
-    /// Bytes of the payload.
-    pub(crate) fn bytes(&self) -> u64 {
-        match self {
-            RunInput::Packet(Packet::Eager { payload, .. } | Packet::Data { payload, .. }) => {
-                payload.len() as u64
-            }
-            RunInput::Join { contribution, .. } => contribution.len() as u64,
-            RunInput::Packet(_) | RunInput::Fail(_) | RunInput::Sent(_) => 0,
-        }
-    }
-}
-
-/// Source of a message for a run.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct MessageOrigin {
-    /// The node.
-    pub(crate) node: u32,
-    /// The rank of the communicator.
-    pub(crate) source: u32,
-    /// Signature of the source's call.
-    pub(crate) signature: u32,
-}
-
-/// State of the agent that all its runs use.
-#[derive(Debug)]
-pub(crate) struct RunContext {
-    pub(crate) nodes: NodeMap,
-    pub(crate) transport: Box<dyn Transport>,
-    pub(crate) credits: Credits,
-    /// Messages between ranks of this node.
-    pub(crate) local: VecDeque<(RunKey, MessageOrigin, RunInput)>,
-    pub(crate) timers: Timers,
-    /// By node: whether its connection has ended.
-    pub(crate) lost: Vec<bool>,
-    /// Nanoseconds of the machine's monotonic clock, read once per wake-up.
-    pub(crate) now: u64,
-}
-
-/// Simulated computations that end at a certain time.
-#[derive(Debug, Default)]
-pub(crate) struct Timers {
-    due: BinaryHeap<Reverse<(u64, RunKey, u32)>>,
-    /// By rank and cpu: end of the last computation there.
-    busy: HashMap<(u32, u8), u64>,
-}
-
-impl Timers {
-    fn begin(&mut self, key: RunKey, operation: Handle, nanoseconds: u64, cpu: u8, now: u64) {
-        // Computations on one cpu follow each other: this one starts when the one before it ends.
-        let busy = self.busy.entry((key.rank, cpu)).or_insert(0);
-        *busy = (*busy).max(now).saturating_add(nanoseconds);
-        self.due.push(Reverse((*busy, key, operation.0)));
-    }
-
-    /// End of the next computation.
-    pub(crate) fn next(&self) -> Option<u64> {
-        self.due.peek().map(|Reverse((time, ..))| *time)
-    }
-
-    /// Removes and returns a computation that has ended by now.
-    pub(crate) fn pop(&mut self, now: u64) -> Option<(RunKey, Handle)> {
-        self.next().filter(|time| *time <= now)?;
-        self.due.pop().map(|Reverse((_, key, operation))| (key, Handle(operation)))
     }
 }
 
@@ -565,62 +460,5 @@ fn error_of(failure: &Failure) -> Error {
             Error::DivisionByZero { rank: *rank, vertex: *vertex, why }
         }
         Failure::SizesDiffer { .. } => Error::SizesDiffer(why),
-    }
-}
-
-/// Sends a message of a run to a rank of the communicator.
-fn transmit(
-    key: RunKey,
-    schedule: &RegisteredSchedule,
-    peer: u32,
-    input: RunInput,
-    context: &mut RunContext,
-) {
-    let RunKey { communicator, sequence, .. } = key;
-    let RegisteredSchedule { rank: source, signature, .. } = *schedule;
-    // The schedule was validated: its peers are ranks of the communicator.
-    let Some(destination) = schedule.members.get(peer as usize).copied() else { return };
-    let own = context.transport.node();
-    let node = schedule.nodes.get(peer as usize).copied().unwrap_or(own);
-    // This node included: messages between its ranks take memory of the same agent.
-    if let RunInput::Packet(Packet::Eager { payload, .. }) = &input {
-        context.credits.sent(node, payload.len() as u64);
-    }
-    if node == own {
-        // Through a queue, not by a call: the destination may be the run that has effects being
-        // executed.
-        let key = RunKey { rank: destination, communicator, sequence };
-        let origin = MessageOrigin { node: own, source, signature };
-        return context.local.push_back((key, origin, input));
-    }
-    // A node that has shut down in order does not fail the run, and does not answer a request to
-    // send either: this run cannot end.
-    if context.lost[node as usize]
-        && matches!(input, RunInput::Packet(Packet::RequestToSend { .. }))
-    {
-        let origin = MessageOrigin { node, source: peer, signature };
-        let left = Error::RankFailed { rank: destination, how: RankExit::Left };
-        return context.local.push_back((key, origin, RunInput::Fail(left)));
-    }
-    let route = Route { destination, communicator, source, sequence, signature };
-    let frame = match input {
-        RunInput::Packet(packet) => Frame::Packet(route, packet),
-        RunInput::Join { ordinal, contribution } => Frame::Join { route, ordinal, contribution },
-        RunInput::Fail(error) => Frame::Fail(route, error),
-        // A run reports it to itself only.
-        RunInput::Sent(_) => return,
-    };
-    context.transport.send(node, frame);
-}
-
-/// Reports to the other ranks of the communicator that this one's part of a run cannot end.
-pub(crate) fn report_failure(
-    key: RunKey,
-    schedule: &RegisteredSchedule,
-    error: &Error,
-    context: &mut RunContext,
-) {
-    for peer in (0..schedule.members.len() as u32).filter(|peer| *peer != schedule.rank) {
-        transmit(key, schedule, peer, RunInput::Fail(error.clone()), context);
     }
 }

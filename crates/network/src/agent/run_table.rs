@@ -6,10 +6,8 @@
 use super::credits::Credits;
 use super::membership::{Membership, RunCount};
 use super::payloads::RunPayloads;
-use super::run::{
-    MessageOrigin, PreparedRun, Run, RunContext, RunInput, RunKey, RunOutcome, Timers,
-    report_failure,
-};
+use super::run::{PreparedRun, Run, RunOutcome};
+use super::run_context::{MessageOrigin, RunContext, RunInput, RunKey, Timers, report_failure};
 use super::schedule::RegisteredSchedule;
 use super::unexpected::{UnexpectedMessage, UnexpectedMessages};
 use crate::error::{Error, system};

@@ -4,7 +4,8 @@
 mod exits;
 
 use super::membership::ShutdownState;
-use super::run::{Run, RunKey};
+use super::run::Run;
+use super::run_context::RunKey;
 use super::run_table::RunTable;
 use super::session::{ProtocolViolation, RankSession, RunLocation};
 use super::shared_region::{ENTRIES, Submission};

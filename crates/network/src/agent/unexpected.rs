@@ -4,7 +4,7 @@
 //! number and by bytes: further messages are dropped, and their runs fail when they start.
 
 use super::credits::CREDIT;
-use super::run::{MessageOrigin, RunInput, RunKey};
+use super::run_context::{MessageOrigin, RunInput, RunKey};
 use crate::error::Error;
 use std::collections::HashMap;
 

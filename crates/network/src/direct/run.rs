@@ -1,6 +1,7 @@
 //! A run, shared between the rank's calls and the engine.
 
-use crate::agent::run::{PreparedRun, RunKey, RunOutcome};
+use crate::agent::run::{PreparedRun, RunOutcome};
+use crate::agent::run_context::RunKey;
 use crate::agent::schedule::RegisteredSchedule;
 use crate::agent::zero_copy::BorrowedMemory;
 use crate::error::Error;

@@ -4,7 +4,8 @@
 //! no run has a message left to send, the agent shuts down in order.
 
 use super::AgentState;
-use crate::agent::run::{Run, RunKey};
+use crate::agent::run::Run;
+use crate::agent::run_context::RunKey;
 use crate::agent::session::RankSession;
 use crate::backend::PendingTraffic;
 use crate::error::{Error, RankExit};
