@@ -72,7 +72,7 @@ pub(crate) fn execute(arguments: &Arguments, format: Format) -> Result<ExitCode,
         .clone()
         .or_else(|| service::decisions_path().map(|path| path.with_file_name("machine.json")));
     let path = path.ok_or(Failure::NoMachine)?;
-    // Of any machine: predictions are for machines that nobody has here, too.
+    // Of any machine: predictions are for other machines, too.
     let machine = Machine::read(&path).map_err(|error| unreadable(arguments, error))?;
     let Arguments { operation, ranks, bytes, .. } = *arguments;
     let query = Query {

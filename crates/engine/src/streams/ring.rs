@@ -96,7 +96,7 @@ impl RemoteBuffer {
         own.into_iter().zip(words).for_each(|(own, word)| word.store(own, Ordering::Relaxed));
     }
 
-    /// Reads the words, whose publication the caller has acquired.
+    /// Reads the words. The caller has acquired their publication.
     fn load(words: &[AtomicU64]) -> Self {
         let word = |number: usize| words.get(number).map_or(0, |word| word.load(Ordering::Relaxed));
         let guard = GuardValue { address: word(1), generation: word(2) };

@@ -85,8 +85,15 @@ impl<'a> Transfer<'a> {
             .iter_mut()
             .filter(|earlier| earlier.from == from)
             .for_each(|earlier| earlier.behind += 1);
-        let (behind, done, finished) = (0, 0, false);
-        receivings.push(Receiving { from, sink, behind, tag, done, finished, is_joined: false });
+        receivings.push(Receiving {
+            from,
+            sink,
+            behind: 0,
+            tag,
+            done: 0,
+            finished: false,
+            is_joined: false,
+        });
     }
 
     /// Adds a message from another rank that is combined with this rank's contribution, in rank

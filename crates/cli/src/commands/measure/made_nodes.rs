@@ -11,8 +11,8 @@ use std::path::PathBuf;
 use std::process::Stdio;
 use virtual_nodes::VirtualNodes;
 
-/// What hydra executes to start something on a node: it passes options, the node's name, and a
-/// command line for a shell there.
+/// Script with which hydra starts a command on a node. Its arguments are options, the node's name,
+/// and a command line for a shell there.
 const LAUNCHER: &str = r#"#!/bin/sh
 while [ "${1#-}" != "$1" ]; do shift; done
 name=$1; shift

@@ -19,7 +19,7 @@ const ERRORS: [f64; 2] = [0.1, 0.5];
 /// The error where it is not known.
 const UNKNOWN_ERROR: f64 = 0.3;
 
-/// How much is measured.
+/// Extent of the measurements.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Extent {
     /// Nothing.
