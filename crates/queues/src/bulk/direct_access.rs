@@ -4,35 +4,31 @@
 use super::error::DirectAccessError;
 use super::memory::LinkMemory;
 use super::path::DirectPath;
-use crate::sync::{AtomicU64, Ordering};
-use shm::process_memory::{self, AccessFailure};
+use crate::sync::Ordering;
+use shm::process_memory::{AccessFailure, Guard, GuardValue, read_guarded};
 use shm::process_table::End;
-use std::collections::hash_map::RandomState;
-use std::hash::{BuildHasher, Hasher};
 
 /// Access of one end to the other's memory, and the word that the other probes.
 #[derive(Debug)]
 pub(super) struct DirectAccess {
     end: End,
-    /// Word that the other end reads to verify that it reads the intended process.
-    token: Box<AtomicU64>,
+    /// Read by the other end, in this memory, to verify that it reads the intended process.
+    _guard: Guard,
     probed: Option<Result<u32, DirectAccessError>>,
 }
 
 impl DirectAccess {
-    /// Publishes the address and value of this end's token. Requires that this process has taken
+    /// Publishes the address and value of this end's guard. Requires that this process has taken
     /// the end.
     pub(super) fn new(memory: &LinkMemory, end: End) -> Self {
-        // The standard library seeds its hash keys randomly; that suffices to distinguish two
-        // processes.
-        let token = RandomState::new().build_hasher().finish();
-        let access = DirectAccess { end, token: Box::new(AtomicU64::new(token)), probed: None };
+        let guard = Guard::new();
+        let GuardValue { address, generation } = guard.published();
         let published = memory.probe_line(end);
         // Relaxed: the address publishes it.
-        published.token.store(token, Ordering::Relaxed);
+        published.token.store(generation, Ordering::Relaxed);
         // Release: pairs with the Acquire in `probe`.
-        published.address.store(&raw const *access.token as u64, Ordering::Release);
-        access
+        published.address.store(address, Ordering::Release);
+        DirectAccess { end, _guard: guard, probed: None }
     }
 
     /// Returns the number of the process at the other end if its memory is accessible. Probes once,
@@ -58,15 +54,14 @@ impl DirectAccess {
         let published = memory.probe_line(self.end.other());
         // Acquire: pairs with the Release in `new`. Relaxed: the address published the token.
         let address = published.address.load(Ordering::Acquire);
-        let token = published.token.load(Ordering::Relaxed);
+        let generation = published.token.load(Ordering::Relaxed);
         if process == 0 || address == 0 {
             return Err(DirectAccessError::Unknown);
         }
-        let mut read = [0; 8];
-        match process_memory::read(process, address, &mut read) {
-            Ok(()) if u64::from_ne_bytes(read) == token => Ok(process),
+        match read_guarded(process, 0, &mut [], GuardValue { address, generation }) {
+            Ok(true) => Ok(process),
             // The process number refers to another process here, with other memory.
-            Ok(()) | Err(AccessFailure::NoProcess | AccessFailure::NotMapped { .. }) => {
+            Ok(false) | Err(AccessFailure::NoProcess | AccessFailure::NotMapped { .. }) => {
                 Err(DirectAccessError::OtherNamespace { process })
             }
             Err(AccessFailure::Forbidden(error) | AccessFailure::Failed(error)) => {
