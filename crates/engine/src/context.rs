@@ -226,8 +226,8 @@ pub(crate) struct Exchanges<'a> {
 }
 
 impl Exchanges<'_> {
-    /// Exchanges words between all ranks, within the collective of this number. Returns the words of
-    /// every rank, in rank order.
+    /// Exchanges words between all ranks, within the collective of this number. Returns the words
+    /// of every rank, in rank order.
     pub(crate) fn run(
         &mut self,
         words: [u64; EXCHANGE_WORDS],

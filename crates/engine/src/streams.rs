@@ -1,11 +1,11 @@
-//! Blocking collectives that are long, or whose block sizes not every rank has: every rank sends and
-//! receives in pieces, at the same time.
+//! Blocking collectives that are long, or whose block sizes not every rank has: every rank sends
+//! and receives in pieces, at the same time.
 //!
 //! A nonblocking collective stages a whole contribution before another rank can fetch it. If all
-//! ranks are inside the call, two shorter ways exist. Each pair of ranks has a ring of pieces in each
-//! direction: while one rank writes a piece the other reads the previous one, and the ring stays in
-//! the caches, whatever the length of the message. Or the ring carries the address of a long message,
-//! and the receiver copies it from the sender's private memory (`piece_mover`).
+//! ranks are inside the call, two shorter ways exist. Each pair of ranks has a ring of pieces in
+//! each direction: while one rank writes a piece the other reads the previous one, and the ring
+//! stays in the caches, whatever the length of the message. Or the ring carries the address of a
+//! long message, and the receiver copies it from the sender's private memory (`piece_mover`).
 //!
 //! | word | written by | read by |
 //! |---|---|---|
@@ -135,8 +135,8 @@ impl StreamsState {
         Some(match transfer.run(context, rings, sequence, call) {
             Ok(None) => filled,
             Ok(Some(failure)) => Err(failure),
-            // The two ends of a ring may be at different pieces. The flag ends the wait of the other
-            // ranks, which would otherwise never end.
+            // The two ends of a ring may be at different pieces. The flag ends the wait of the
+            // other ranks, which would otherwise never end.
             Err(error) => {
                 rings.broken.set();
                 *self = StreamsState::Broken { at: rings.at };
@@ -161,8 +161,8 @@ impl StreamsState {
         }
     }
 
-    /// Opens the rings: rank 0 allocates them and publishes their location; the other ranks wait for
-    /// it. No words are exchanged. After a mismatch, which the waiting ranks report, rank 0
+    /// Opens the rings: rank 0 allocates them and publishes their location; the other ranks wait
+    /// for it. No words are exchanged. After a mismatch, which the waiting ranks report, rank 0
     /// publishes the location in its next stream.
     #[cold]
     fn open(context: &Context, sequence: u64, call: Signature) -> Result<StreamsState, Error> {

@@ -137,8 +137,8 @@ pub(crate) fn until<A: WaitCondition>(
         std::thread::yield_now();
     }
     loop {
-        // The mark precedes the tests below. An event after the mark changes the word, and the futex
-        // then refuses to sleep.
+        // The mark precedes the tests below. An event after the mark changes the word, and the
+        // futex then refuses to sleep.
         let Some(marked) = awaited.prepare_sleep() else { return Ok(true) };
         // Tasks deferred to this rank notify its wakeup line, not this word, so they are polled
         // before every sleep.

@@ -136,8 +136,8 @@ pub enum Effect {
         /// The receive that waits for the payload.
         receive: Handle,
     },
-    /// Compute for this long, then report [`Event::CalcFinished`]. The owner keeps computations with
-    /// the same `cpu` from overlapping.
+    /// Compute for this long, then report [`Event::CalcFinished`]. The owner keeps computations
+    /// with the same `cpu` from overlapping.
     Calc {
         /// The operation to name in [`Event::CalcFinished`].
         operation: Handle,

@@ -60,8 +60,8 @@ impl Interpreter {
 
     /// Makes the next run use an external buffer in place.
     ///
-    /// Pass an empty buffer in its place to [`start`](Self::start). [`reset`](Self::reset) returns an
-    /// empty buffer in its place and ends the borrow.
+    /// Pass an empty buffer in its place to [`start`](Self::start). [`reset`](Self::reset) returns
+    /// an empty buffer in its place and ends the borrow.
     ///
     /// # Errors
     /// Returns [`StartError::NotBorrowable`] or [`StartError::BufferLength`].
@@ -150,8 +150,8 @@ impl Interpreter {
     /// [`Packet::Data`] without its payload, which has `bytes` bytes. The owner writes the payload
     /// to the [incoming](Self::incoming) memory of the receive and reports [`Event::Received`].
     ///
-    /// Returns `None` if the message must be passed as a whole, in an [`Event::Packet`]: the receive
-    /// is not posted, is a wildcard, or its memory is not one block of that length.
+    /// Returns `None` if the message must be passed as a whole, in an [`Event::Packet`]: the
+    /// receive is not posted, is a wildcard, or its memory is not one block of that length.
     pub fn admit(&mut self, source: u32, packet: &Packet, bytes: u64) -> Option<Handle> {
         self.run.admit(&self.schedule.view(), &self.named, source, packet, bytes)
     }
@@ -180,8 +180,8 @@ impl Interpreter {
     }
 
     /// Bounds the total payload that later calls send eagerly. Messages beyond the budget use the
-    /// rendezvous protocol. Without a call, only [`Limits::eager_limit`] applies. Transports use the
-    /// budget for flow control.
+    /// rendezvous protocol. Without a call, only [`Limits::eager_limit`] applies. Transports use
+    /// the budget for flow control.
     pub fn set_eager_budget(&mut self, bytes: u64) {
         self.run.set_eager_budget(bytes);
     }
@@ -191,8 +191,8 @@ impl Interpreter {
         self.run.recycle(payload);
     }
 
-    /// Ends the run in any state, discards its messages and effects, and returns the buffers (none if
-    /// the run was not started). The next run can start.
+    /// Ends the run in any state, discards its messages and effects, and returns the buffers (none
+    /// if the run was not started). The next run can start.
     pub fn reset(&mut self) -> Vec<Vec<u8>> {
         self.borrowed.clear();
         self.run.reset(&self.initial)

@@ -1,8 +1,8 @@
 //! The sans-IO state machine that defines the meaning of a schedule.
 //!
 //! An [`Interpreter`] is one rank running one compiled schedule. It performs no input or output,
-//! reads no clock and starts no thread: its owner passes it each [`Event`] with the current time and
-//! polls it for [`Effect`]s until it returns none. It is the executable specification of GOAL
+//! reads no clock and starts no thread: its owner passes it each [`Event`] with the current time
+//! and polls it for [`Effect`]s until it returns none. It is the executable specification of GOAL
 //! schedules (Schneider, Eckelmann, Hoefler, Rehm: "Kernel-Based Offload of Collective Operations",
 //! 2011, sections 2.1 and 3.3): every engine is tested against it.
 //!

@@ -147,8 +147,8 @@ impl RunMemory {
         if !self.is_external(from) && !self.is_external(to) {
             return false;
         }
-        // Through memory of this process, because each side may be a buffer that offers copies only,
-        // in pieces that stay in the cache. The ranges of a valid schedule do not overlap.
+        // Through memory of this process, because each side may be a buffer that offers copies
+        // only, in pieces that stay in the cache. The ranges of a valid schedule do not overlap.
         let mut bytes = Vec::with_capacity(from.length.min(PIECE));
         let mut done = 0;
         while done < from.length {

@@ -63,8 +63,9 @@ pub(crate) struct ScheduleRun {
     /// Number of unsatisfied dependencies of each operation.
     counters: Vec<u32>,
     phases: Vec<OperationPhase>,
-    /// Operations in the order of their start; those from `next` on have not started. Every operation
-    /// is listed once a run, so the list never exceeds the schedule's length and never reallocates.
+    /// Operations in the order of their start; those from `next` on have not started. Every
+    /// operation is listed once a run, so the list never exceeds the schedule's length and never
+    /// reallocates.
     work: Vec<u32>,
     next: usize,
     /// Operations that are not complete.
@@ -299,7 +300,8 @@ impl ScheduleRun {
         }
     }
 
-    /// Records the first division by zero. The run continues, since other ranks wait for its messages.
+    /// Records the first division by zero. The run continues, since other ranks wait for its
+    /// messages.
     #[cold]
     fn divided_by_zero(&mut self, record: &OperationRecord, element: u64) {
         if let (None, Some((operation, data_type))) = (&self.failure, record.arithmetic()) {

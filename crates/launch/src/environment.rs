@@ -146,7 +146,8 @@ fn distance(left: &str, right: &str) -> usize {
 
 /// The value of [`START_TIMEOUT`] if it is not set.
 const DEFAULT_START_TIMEOUT: Duration = Duration::from_secs(60);
-/// Longest time of a variable, 30 years: the end of a longer one may be none that the clock can show.
+/// Longest time of a variable, 30 years: the end of a longer one may be none that the clock can
+/// show.
 const LONGEST_TIME: Duration = Duration::from_secs(1_000_000_000);
 
 /// The value of [`INTERNODE`].

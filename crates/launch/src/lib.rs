@@ -1,10 +1,10 @@
 //! The start of a job: the process's rank, the other ranks and their nodes.
 //!
 //! [`detect`] reads from the environment how this process was started: alone, by `tradewind run`,
-//! or by another launcher. Ranks on several nodes exchange their addresses ([`bootstrap`]) through a
-//! key-value space ([`key_values`]): that of the process manager that has started them, by [`pmi`] or
-//! [`pmix`], or one over TCP ([`store`]). [`process_manager`] connects with it. Everything that a job
-//! derives from its secret it derives by [`secret::Secret::derive`].
+//! or by another launcher. Ranks on several nodes exchange their addresses ([`bootstrap`]) through
+//! a key-value space ([`key_values`]): that of the process manager that has started them, by
+//! [`pmi`] or [`pmix`], or one over TCP ([`store`]). [`process_manager`] connects with it.
+//! Everything that a job derives from its secret it derives by [`secret::Secret::derive`].
 //!
 //! [`environment`] is the table of all variables of tradewind, with their defaults and meanings.
 #![deny(unsafe_code)]

@@ -57,7 +57,8 @@ impl Ports {
                 bound => return bound,
             }
         }
-        let (first, last) = (range.start(), range.end());
+        let first = range.start();
+        let last = range.end();
         let text =
             format!("all ports of TRADEWIND_PORTS ({first}-{last}) are in use: widen the range");
         Err(std::io::Error::new(ErrorKind::AddrInUse, text))

@@ -99,7 +99,8 @@ impl StoreAddress {
     /// follows from the numbers of the job and of the step.
     pub(crate) fn of_slurm(environment: &impl Lookup) -> Result<Option<Self>, LaunchError> {
         let number = |name| Ok::<_, LaunchError>(environment.number(name)?.unwrap_or(0));
-        let (job, step) = (number("SLURM_JOB_ID")?, number("SLURM_STEP_ID")?);
+        let job = number("SLURM_JOB_ID")?;
+        let step = number("SLURM_STEP_ID")?;
         let Some(list) = environment.text("SLURM_STEP_NODELIST")? else { return Ok(None) };
         // Consecutive steps of one job have different ports, and so have most jobs of a node.
         let number = job.wrapping_mul(37).wrapping_add(step);

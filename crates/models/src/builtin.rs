@@ -1,4 +1,4 @@
-//! Parameters that are built in, for jobs between nodes that nobody has measured.
+//! Parameters that are built in, for jobs between nodes without measurements.
 //!
 //! They were measured between two network namespaces on one virtual Ethernet, with two ranks on
 //! each. What is true of other networks, too, is their order: a blocking call costs less than the

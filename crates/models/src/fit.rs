@@ -1,8 +1,9 @@
 //! Straight lines and other simple shapes through measurements, with their uncertainty.
 //!
-//! Fits by least squares ([`line()`], [`pieces()`]) take every value as it is; they are for values that have been made robust before, such as medians or minima of many repetitions.
-//! [`theil_sen`] and [`contention()`] bear outliers themselves, and [`messages`] leaves them out.
-//! Sizes are bytes and times microseconds where a function says nothing else.
+//! Fits by least squares ([`line()`], [`pieces()`]) take every value as it is; they are for values
+//! that have been made robust before, such as medians or minima of many repetitions. [`theil_sen`]
+//! and [`contention()`] bear outliers themselves, and [`messages`] leaves them out. Sizes are bytes
+//! and times microseconds where a function says nothing else.
 
 mod contention;
 mod error;

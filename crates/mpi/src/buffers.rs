@@ -223,8 +223,8 @@ impl Area {
         }
     }
 
-    /// Keeps the types until [`release`](Self::release): a program may free a type while a call that
-    /// uses it is active.
+    /// Keeps the types until [`release`](Self::release): a program may free a type while a call
+    /// that uses it is active.
     pub(crate) fn keep_types(mut self) -> Self {
         self.derived().for_each(|piece| kept::keep(Object::Type(piece.element.handle)));
         self.keeps_types = true;
@@ -284,7 +284,8 @@ fn move_piece(abi: &Abi, piece: &Piece, packed: *mut u8, direction: Direction) {
         let to: Pointer = packed.wrapping_add(done * element.size).cast();
         let mut position = 0;
         let position = &raw mut position;
-        let (some, world) = (some as c_int, abi.comm_world);
+        let some = some as c_int;
+        let world = abi.comm_world;
         match direction {
             Direction::Pack => call!(Pack(from, some, handle, to, bytes, position, world)),
             Direction::Unpack => call!(Unpack(to, bytes, position, from, some, handle, world)),
@@ -301,7 +302,8 @@ fn move_piece(abi: &Abi, piece: &Piece, packed: *mut u8, direction: Direction) {
 fn moved_type(abi: &Abi, handle: Handle) -> (Pointer, Handle) {
     static ANCHOR: u64 = 0;
     let base: Pointer = (&raw const ANCHOR).cast_mut().cast();
-    let (one, back) = (1, base.addr().cast_signed().wrapping_neg());
+    let one = 1;
+    let back = base.addr().cast_signed().wrapping_neg();
     let mut moved: isize = 0;
     let at: Pointer = (&raw mut moved).cast();
     call!(Type_create_hindexed(1, &raw const one, &raw const back, handle, at));
@@ -346,7 +348,7 @@ impl Input {
 /// The output of a call.
 pub(crate) struct Output {
     pub(crate) bytes: &'static mut [u8],
-    /// Where the bytes go when the call is complete, if they are not in place.
+    /// Staged bytes and their destination when the call is complete, if they are not in place.
     pub(crate) unpacked: Option<(Staging, Area)>,
 }
 

@@ -1,7 +1,8 @@
 //! The nonblocking collectives: arguments of MPI become calls of tradewind.
 //!
 //! Each function decides by grounds that are equal on all ranks, and returns the started operation.
-//! Lengths that only pairs of ranks know, as those of the forms with a `v` or a `w`, decide nothing.
+//! Lengths that only pairs of ranks know, as those of the forms with a `v` or a `w`, decide
+//! nothing.
 
 use crate::abi::Abi;
 use crate::buffers::{Area, Input, Output, Piece, Staging, TypeInfo, type_info};
@@ -308,7 +309,8 @@ fn exchange(call: Call, sent: Option<Area>, area: Area) -> Start {
 
 pub(crate) fn igather(call: Call, send: Elements, receive: Elements, root: c_int) -> Start {
     let Call { abi, served } = call;
-    let (root, ranks) = (call.root(root)?, served.size());
+    let root = call.root(root)?;
+    let ranks = served.size();
     if !call.is_root(root) {
         let area = call.area(send, 1)?;
         check_length(area.bytes(), ranks)?;
@@ -359,7 +361,8 @@ pub(crate) fn igatherv<N: Number, D: Number>(
 
 pub(crate) fn iscatter(call: Call, send: Elements, receive: Elements, root: c_int) -> Start {
     let Call { abi, served } = call;
-    let (root, ranks) = (call.root(root)?, served.size());
+    let root = call.root(root)?;
+    let ranks = served.size();
     let communicator = &served.communicator;
     if !call.is_root(root) {
         let area = call.area(receive, 1)?;

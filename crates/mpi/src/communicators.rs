@@ -30,7 +30,7 @@ impl Served {
     }
 }
 
-/// Whether the world is set up.
+/// True if the world is set up.
 static IS_ACTIVE: AtomicBool = AtomicBool::new(false);
 static KEYVAL: AtomicI32 = AtomicI32::new(0);
 /// A duplicate of the world, on which nothing is sent.
@@ -66,7 +66,8 @@ pub(crate) fn served(abi: &Abi, communicator: Handle) -> Option<&'static Served>
 pub(crate) fn poke(abi: &Abi) {
     let mut found = 0;
     let communicator = PRIVATE.load(Ordering::Relaxed);
-    let (source, tag) = (abi.any_source, abi.any_tag);
+    let source = abi.any_source;
+    let tag = abi.any_tag;
     call!(Iprobe(source, tag, communicator, &raw mut found, abi.ignored_status()));
 }
 

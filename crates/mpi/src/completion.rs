@@ -26,8 +26,9 @@ pub(crate) fn examine_empty_status(abi: &Abi) {
     });
 }
 
-/// Whether the call concerns the MPI library alone. It also calls completion functions itself, with
-/// requests of its own, but functions of the program that it calls may complete any request.
+/// Returns whether the call concerns the MPI library alone. It also calls completion functions
+/// itself, with requests of its own, but functions of the program that it calls may complete any
+/// request.
 #[inline]
 fn concerns_library_alone(count: c_int, requests: Pointer) -> bool {
     is_idle() || (host::is_inside() && !has_own(count, requests))
@@ -67,7 +68,8 @@ impl Array {
 
     /// Writes the status of a call of this library to a place in the array of statuses.
     fn write_status(&self, place: usize, with_error: bool) {
-        let (abi, statuses) = (self.abi, self.statuses);
+        let abi = self.abi;
+        let statuses = self.statuses;
         if abi.ignores(statuses) || statuses.is_null() {
             return;
         }
@@ -260,7 +262,8 @@ pub(crate) fn test_all(
     })
 }
 
-/// The part of `MPI_Testany` and its kind that looks once. Returns `None` if no request is complete.
+/// The part of `MPI_Testany` and its kind that looks once. Returns `None` if no request is
+/// complete.
 fn any(
     array: &Array,
     index: *mut c_int,
@@ -456,8 +459,8 @@ pub(crate) fn get_status_all(
     look_all(count, copy.as_mut_ptr().cast(), flag, statuses)
 }
 
-// MPI 4.1 has added the three functions for arrays that leave the requests as they are. Programs find
-// them here even if their MPI library has only the one for a single request.
+// MPI 4.1 has added the three functions for arrays that leave the requests as they are. Programs
+// find them here even if their MPI library has only the one for a single request.
 
 /// Looks at each request in turn until `stop` returns a result: it receives the index, whether the
 /// request is null, whether it is complete, and the place of the next status.
@@ -475,7 +478,8 @@ fn look_one_by_one(
             true => statuses,
             false => statuses.wrapping_byte_add(at * array.abi.status.bytes),
         };
-        let (handle, mut flag) = (array.get(index), 0);
+        let handle = array.get(index);
+        let mut flag = 0;
         let outcome = call!(Request_get_status(handle, &raw mut flag, status));
         if outcome != 0 {
             return outcome;

@@ -157,7 +157,8 @@ macro_rules! call {
         match $crate::host::$name.find() {
             Some(function) => {
                 let _inside = $crate::host::Inside::enter();
-                // SAFETY: the arguments fulfil what the MPI standard demands of a caller, see above.
+                // SAFETY: the arguments fulfil what the MPI standard demands of a caller, see
+                // above.
                 #[allow(unused_unsafe)]
                 unsafe { function($($argument),*) }
             }
@@ -167,8 +168,8 @@ macro_rules! call {
 }
 pub(crate) use call;
 
-/// As [`call`], without the mark, which costs some nanoseconds: for functions whose calls inside the
-/// MPI library, if any reach this library, would pass through it anyway.
+/// As [`call`], without the mark, which costs some nanoseconds: for functions whose calls inside
+/// the MPI library, if any reach this library, would pass through it anyway.
 macro_rules! pass {
     ($name:ident($($argument:expr),* $(,)?)) => {
         match $crate::host::$name.find() {

@@ -1,5 +1,5 @@
-//! Types and operations that active calls use. A program may free them meanwhile, as MPI allows; they
-//! are then freed when the calls are complete.
+//! Types and operations that active calls use. A program may free them meanwhile, as MPI allows;
+//! they are then freed when the calls are complete.
 
 use crate::abi::Abi;
 use crate::host::{Handle, Pointer, call};

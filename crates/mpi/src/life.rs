@@ -13,7 +13,7 @@ use std::path::{Path, PathBuf};
 use std::sync::{Mutex, PoisonError};
 use tradewind::{DataType, Job, Op};
 
-/// What lives from the initialization to the end.
+/// State between initialization and finalization.
 struct Life {
     /// Present if the world is served.
     job: Option<Job>,
@@ -121,7 +121,8 @@ impl World {
         if service.is_empty() {
             return Err("the node service could not be started".into());
         }
-        let (rank, ranks) = (self.rank.cast_unsigned(), self.ranks.cast_unsigned());
+        let rank = self.rank.cast_unsigned();
+        let ranks = self.ranks.cast_unsigned();
         let name = service.to_string_lossy();
         let job = Job::join(&name, rank, ranks, |admitted| self.all(admitted));
         if let Err(error) = &job {
@@ -151,7 +152,8 @@ impl World {
 
     /// Returns whether a condition holds on all ranks.
     fn all(&self, condition: bool) -> bool {
-        let (own, mut all) = (c_int::from(condition), 0);
+        let own = c_int::from(condition);
+        let mut all = 0;
         let own: Pointer = (&raw const own).cast_mut().cast();
         let sum: Pointer = (&raw mut all).cast();
         let Abi { int, minimum, comm_world, .. } = *self.abi;
@@ -216,7 +218,8 @@ fn own_command() -> Option<PathBuf> {
 /// job, which is left afterwards, when no rank needs another one any more.
 pub(crate) fn before_finalize() -> Option<Job> {
     let life = LIFE.lock().unwrap_or_else(PoisonError::into_inner).take();
-    let (life, abi) = (life?, abi()?);
+    let life = life?;
+    let abi = abi()?;
     if life.reports {
         report::print(abi, life.rank, types_of_report(abi)?, &life.served);
     }

@@ -1,8 +1,8 @@
 //! The names that replace those of the MPI library: each function as `MPI_…` and as `PMPI_…`.
 //!
-//! The Fortran bindings of some MPI libraries call the `PMPI_` names, so both are taken over. Programs
-//! may also find the names with the suffix `_c` here that their MPI library lacks. Such a call reaches
-//! the form with counts of 32 bits where the counts fit.
+//! The Fortran bindings of some MPI libraries call the `PMPI_` names, so both are taken over.
+//! Programs may also find the names with the suffix `_c` here that their MPI library lacks. Such a
+//! call reaches the form with counts of 32 bits where the counts fit.
 #![allow(non_snake_case, reason = "the names and rules of MPI")]
 
 use crate::abi::abi;

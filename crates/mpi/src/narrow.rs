@@ -1,6 +1,6 @@
-//! Functions with the suffix `_c` for MPI libraries that lack them: lists of counts of 64 bits become
-//! lists of 32 bits where the counts fit. Programs find these functions in this library, whatever
-//! theirs has.
+//! Functions with the suffix `_c` for MPI libraries that lack them: lists of counts of 64 bits
+//! become lists of 32 bits where the counts fit. Programs find these functions in this library,
+//! whatever theirs has.
 #![allow(non_snake_case, reason = "the names of the MPI standard")]
 
 use crate::abi::abi;
@@ -78,7 +78,8 @@ fn ranks_at_root(communicator: Handle, root: c_int) -> usize {
     let (mut is_inter, mut rank) = (0, 0);
     call!(Comm_test_inter(communicator, &raw mut is_inter));
     call!(Comm_rank(communicator, &raw mut rank));
-    // Between two groups the root passes MPI_ROOT, its group MPI_PROC_NULL, and the others its rank.
+    // Between two groups the root passes MPI_ROOT, its group MPI_PROC_NULL, and the others its
+    // rank.
     let is_root = match is_inter {
         0 => root == rank,
         _ => root < 0 && abi().is_some_and(|abi| root != abi.proc_null),
@@ -162,8 +163,10 @@ pub(crate) fn Ialltoallv(
     request: Pointer,
 ) -> c_int {
     let (mut narrow, ranks) = (Narrowed::new(), ranks(communicator));
-    let (s, sd) = (narrow.list(sent, ranks), narrow.list(send_at, ranks));
-    let (r, rd) = (narrow.list(received, ranks), narrow.list(receive_at, ranks));
+    let s = narrow.list(sent, ranks);
+    let sd = narrow.list(send_at, ranks);
+    let r = narrow.list(received, ranks);
+    let rd = narrow.list(receive_at, ranks);
     narrow.call("Ialltoallv_c", request, || {
         call!(Ialltoallv(
             send,
@@ -187,8 +190,10 @@ pub(crate) fn Ialltoallw(
     request: Pointer,
 ) -> c_int {
     let (mut narrow, ranks) = (Narrowed::new(), ranks(communicator));
-    let (s, sd) = (narrow.list(sent, ranks), narrow.list(send_at, ranks));
-    let (r, rd) = (narrow.list(received, ranks), narrow.list(receive_at, ranks));
+    let s = narrow.list(sent, ranks);
+    let sd = narrow.list(send_at, ranks);
+    let r = narrow.list(received, ranks);
+    let rd = narrow.list(receive_at, ranks);
     narrow.call("Ialltoallw_c", request, || {
         call!(Ialltoallw(
             send,
@@ -251,8 +256,10 @@ pub(crate) fn Ineighbor_alltoallv(
     request: Pointer,
 ) -> c_int {
     let (mut narrow, (sources, destinations)) = (Narrowed::new(), neighbors(communicator));
-    let (s, sd) = (narrow.list(sent, destinations), narrow.list(send_at, destinations));
-    let (r, rd) = (narrow.list(received, sources), narrow.list(receive_at, sources));
+    let s = narrow.list(sent, destinations);
+    let sd = narrow.list(send_at, destinations);
+    let r = narrow.list(received, sources);
+    let rd = narrow.list(receive_at, sources);
     narrow.call("Ineighbor_alltoallv_c", request, || {
         call!(Ineighbor_alltoallv(
             send,
@@ -276,7 +283,8 @@ pub(crate) fn Ineighbor_alltoallw(
     request: Pointer,
 ) -> c_int {
     let (mut narrow, (sources, destinations)) = (Narrowed::new(), neighbors(communicator));
-    let (s, r) = (narrow.list(sent, destinations), narrow.list(received, sources));
+    let s = narrow.list(sent, destinations);
+    let r = narrow.list(received, sources);
     narrow.call("Ineighbor_alltoallw_c", request, || {
         call!(Ineighbor_alltoallw(
             send,

@@ -52,7 +52,8 @@ pub(crate) fn ineighbor_allgather(call: Call, send: Elements, receive: Elements)
 pub(crate) fn ineighbor_alltoall(call: Call, send: Elements, receive: Elements) -> Start {
     let neighbors = call.neighbors()?;
     let bytes = block(call, neighbors, send, receive)?;
-    let (sources, destinations) = (neighbors.sources().len(), neighbors.destinations().len());
+    let sources = neighbors.sources().len();
+    let destinations = neighbors.destinations().len();
     let output = Output::preserved(call.abi, blocks_of(call, receive, sources)?);
     let input = Input::of(call.abi, &blocks_of(call, send, destinations)?);
     let from = input.bytes.unwrap_or_default();
@@ -107,7 +108,8 @@ pub(crate) fn ineighbor_alltoallw<N: Number, D: Number>(
 }
 
 fn exchange(call: Call, neighbors: &Neighbors, sent: Area, received: Area) -> Start {
-    let (sent_sizes, received_sizes) = (sent.sizes(), received.sizes());
+    let sent_sizes = sent.sizes();
+    let received_sizes = received.sizes();
     let output = Output::preserved(call.abi, received);
     let input = Input::of(call.abi, &sent);
     let from = input.bytes.unwrap_or_default();

@@ -111,7 +111,8 @@ impl Fold {
 
     /// Computes right = left ∘ right.
     fn combine(&self, left: *mut u8, right: *mut u8) -> c_int {
-        let (count, handle) = (self.count as c_int, self.element.handle);
+        let count = self.count as c_int;
+        let handle = self.element.handle;
         call!(Reduce_local(left.cast(), right.cast(), count, handle, self.operation))
     }
 }

@@ -65,7 +65,7 @@ static COUNTS: [Counts; Kind::ALL.len()] = [const {
     }
 }; Kind::ALL.len()];
 
-/// Whether times are measured, which costs two reads of the clock in each call.
+/// True if times are measured, which costs two reads of the clock in each call.
 static TIMES: AtomicBool = AtomicBool::new(false);
 
 pub(crate) fn measure_times() {
@@ -110,7 +110,8 @@ pub(crate) fn print(abi: &Abi, rank: c_int, (element, sum): (Handle, Handle), se
         }
     }
     let mut all = own;
-    let (from, to) = (own.as_mut_ptr(), all.as_mut_ptr());
+    let from = own.as_mut_ptr();
+    let to = all.as_mut_ptr();
     let count = own.len() as c_int;
     call!(Reduce(from.cast(), to.cast::<u8>() as Pointer, count, element, sum, 0, abi.comm_world));
     if rank == 0 {

@@ -1,12 +1,13 @@
 //! Active collectives, found by the handles that the program holds.
 //!
-//! A handle is a persistent receive of the MPI library from this rank itself that is never started: a
-//! real and unique request, in no queue of the library. Completed calls return theirs to a store for
-//! the next ones. The MPI library ignores such requests in arrays, as inactive ones. (Intel MPI takes
-//! a receive from MPI_PROC_NULL for complete.)
+//! A handle is a persistent receive of the MPI library from this rank itself that is never started:
+//! a real and unique request, in no queue of the library. Completed calls return theirs to a store
+//! for the next ones. The MPI library ignores such requests in arrays, as inactive ones. (Intel MPI
+//! takes a receive from MPI_PROC_NULL for complete.)
 //!
 //! A program may call the MPI library from several threads, and inside the library wait for a lock
-//! that another thread holds. Therefore no lock of this module is held during a call of the library.
+//! that another thread holds. Therefore no lock of this module is held during a call of the
+//! library.
 
 use crate::abi::Abi;
 use crate::buffers::{Area, Staging};
@@ -217,7 +218,7 @@ fn new_handle(abi: &Abi) -> Result<Handle, c_int> {
     }
 }
 
-/// What a look at a request finds.
+/// State of a request, as a poll finds it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Look {
     /// The request is not of this library.
@@ -280,7 +281,8 @@ impl Requests {
     }
 }
 
-/// Ends an operation that is complete, whose handle the program gets no more. Returns its error code.
+/// Ends an operation that is complete, whose handle the program gets no more. Returns its error
+/// code.
 pub(crate) fn end(handle: Handle) -> c_int {
     with(|requests| requests.remove(handle)).map_or(0, |operation| ended(&operation))
 }
@@ -323,8 +325,8 @@ const UNATTENDED: usize = 2;
 const ATTENDED_EVERY: Duration = Duration::from_micros(200);
 
 /// Starts a thread that advances the operations while there may be more than a window holds. Those
-/// beyond the window of a communicator are started by later calls of this rank, which may be inside a blocking
-/// function of the MPI library.
+/// beyond the window of a communicator are started by later calls of this rank, which may be inside
+/// a blocking function of the MPI library.
 #[cold]
 fn attend(abi: &'static Abi) {
     static IS_ATTENDED: AtomicBool = AtomicBool::new(false);
@@ -387,8 +389,8 @@ impl Pause {
     }
 }
 
-/// Waits until a request of this library is complete, ends it, and returns its error code; `None` for
-/// other requests.
+/// Waits until a request of this library is complete, ends it, and returns its error code; `None`
+/// for other requests.
 pub(crate) fn wait(abi: &Abi, handle: Handle) -> Option<c_int> {
     let begun = report::now();
     let mut pause = Pause::default();

@@ -1,4 +1,4 @@
-//! What the user sets: whether the library is used, for which calls, and whether it reports.
+//! The user's settings: use of the library, the calls it takes, and its report.
 
 use crate::report::Kind;
 use launch::environment::{Environment, Lookup, MPI, MPI_ONLY, MPI_REPORT};

@@ -27,8 +27,8 @@ impl From<tradewind::Error> for Refusal {
 pub(crate) const MOST_BYTES: usize = 256 << 20;
 
 /// Longest block, in bytes, of an all-to-all that is taken over. Each rank copies longer ones in at
-/// the start and out at the end, which took up to twice as long as the exchange of the MPI libraries
-/// (docs/mpi.md).
+/// the start and out at the end, which took up to twice as long as the exchange of the MPI
+/// libraries (docs/mpi.md).
 pub(crate) const MOST_BYTES_OF_EXCHANGE: usize = 32 << 10;
 
 /// The calls that are taken over, a bit for each kind; the same on all ranks.

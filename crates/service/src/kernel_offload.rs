@@ -1,5 +1,5 @@
-//! The kernel engine in the node service. The service has the privileges: it reserves a port of this
-//! node, loads the program once all nodes are known, and passes every rank of this node the
+//! The kernel engine in the node service. The service has the privileges: it reserves a port of
+//! this node, loads the program once all nodes are known, and passes every rank of this node the
 //! descriptors that it needs, and no others.
 
 use kernel::wire::{Endpoint, Key};

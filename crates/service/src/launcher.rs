@@ -1,5 +1,5 @@
-//! Launcher: starts the ranks of a job, and reports their ends. For a job on one node it is also the
-//! node service; for one on several nodes it starts a launcher on each.
+//! Launcher: starts the ranks of a job, and reports their ends. For a job on one node it is also
+//! the node service; for one on several nodes it starts a launcher on each.
 
 mod binding;
 mod children;

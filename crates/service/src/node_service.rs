@@ -298,7 +298,8 @@ pub(crate) fn serve(
     let deadline = started.checked_add(start_timeout);
     let mut is_closed = false;
     loop {
-        // The ranks wait for the connections with other nodes, which have a time limit of their own.
+        // The ranks wait for the connections with other nodes, which have a time limit of their
+        // own.
         let is_connecting = server.internode.is_connecting();
         let waits_for_first =
             !is_closed && !is_connecting && (!server.has_any() || !server.has_living());

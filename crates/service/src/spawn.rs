@@ -109,10 +109,10 @@ pub struct ServeOptions {
 /// the rank that needs the service gets no zombie. `itself` is the command line that calls
 /// [`serve`].
 ///
-/// In a job `of_several_nodes` the service keeps the descriptors of the rank that needs it. A launcher of
-/// several nodes then sees the end of that rank late, and the other ranks of the node can report the
-/// failure before the launcher ends them. Otherwise the service keeps none: as long as it had the
-/// connection of PMI, the launcher would not see the rank end.
+/// In a job `of_several_nodes` the service keeps the descriptors of the rank that needs it. A
+/// launcher of several nodes then sees the end of that rank late, and the other ranks of the node
+/// can report the failure before the launcher ends them. Otherwise the service keeps none: as long
+/// as it had the connection of PMI, the launcher would not see the rank end.
 ///
 /// # Errors
 /// If this program cannot be executed again, or `/proc` is not mounted.

@@ -67,9 +67,9 @@ impl Guard {
     pub fn withdraw(&self) {
         self.generation.fetch_add(1, Ordering::Relaxed);
         // Release: the process's next writes to the memory that it had offered become visible after
-        // the new generation. Pairs with the kernel's copies in `read_guarded`: it unpins the pages of
-        // the bytes before it pins and reads that of the guard, and both steps are atomic operations
-        // with acquire and release semantics.
+        // the new generation. Pairs with the kernel's copies in `read_guarded`: it unpins the pages
+        // of the bytes before it pins and reads that of the guard, and both steps are atomic
+        // operations with acquire and release semantics.
         fence(Ordering::Release);
     }
 }
@@ -130,11 +130,11 @@ pub fn read_guarded(
 const PROBE_BYTES: usize = 64 << 10;
 
 /// Returns whether the kernel's copy between processes is fast here: whether it takes at most three
-/// times as long as a copy by this thread. Measured with this process's own memory, in about 0.2 ms;
-/// false where the kernel or a filter forbids the call altogether.
+/// times as long as a copy by this thread. Measured with this process's own memory, in about 0.2
+/// ms; false where the kernel or a filter forbids the call altogether.
 ///
-/// The kernel looks up every page of the other process. On an Intel Xeon its copy takes twice as long
-/// as one by the thread, and one copy between two cores is then faster than two through shared
+/// The kernel looks up every page of the other process. On an Intel Xeon its copy takes twice as
+/// long as one by the thread, and one copy between two cores is then faster than two through shared
 /// memory, each of which waits for lines from the other core. On an AMD EPYC it takes six times as
 /// long, and two copies are faster.
 pub fn is_fast() -> bool {

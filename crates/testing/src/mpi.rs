@@ -61,7 +61,7 @@ impl Installation {
         found.compiles().then_some(found)
     }
 
-    /// Whether the compiler finds its header: Debian packages it separately.
+    /// Returns whether the compiler finds its header, which Debian packages separately.
     fn compiles(&self) -> bool {
         let has_header = |compiler: &PathBuf| {
             let arguments = ["-E", "-include", "mpi.h", "-x", "c", "/dev/null"];
@@ -72,7 +72,7 @@ impl Installation {
     }
 }
 
-/// Whether a compiler finds the one that it calls.
+/// Returns whether a compiler wrapper finds the compiler that it calls.
 fn is_executable(compiler: &Path) -> bool {
     let output = Command::new(compiler).arg("--version").output();
     output.is_ok_and(|output| output.status.success())

@@ -1,4 +1,5 @@
-//! A broadcast of 2 MB, which every rank checks: `tradewind run -n 4 -- target/release/examples/broadcast`.
+//! A broadcast of 2 MB, which every rank checks: `tradewind run -n 4 --
+//! target/release/examples/broadcast`.
 
 use tradewind::{Job, Result};
 

@@ -92,12 +92,12 @@ impl Communicator {
         selected
     }
 
-    /// Explains which algorithm runs a blocking collective of `bytes` bytes, as [`Collective`] counts
-    /// them, and why; the same on all ranks. [`Request::explain`](crate::Request::explain) explains
-    /// a started collective, and [`explain_form`](Self::explain_form) any form.
+    /// Explains which algorithm runs a blocking collective of `bytes` bytes, as [`Collective`]
+    /// counts them, and why; the same on all ranks. [`Request::explain`](crate::Request::explain)
+    /// explains a started collective, and [`explain_form`](Self::explain_form) any form.
     ///
-    /// If the variable `TRADEWIND_EXPLAIN` is 1, the first rank prints each new decision on standard
-    /// error.
+    /// If the variable `TRADEWIND_EXPLAIN` is 1, the first rank prints each new decision on
+    /// standard error.
     pub fn explain(&self, operation: Collective, bytes: u64) -> Explanation {
         self.explain_form(CallForm::Blocking, operation, bytes)
     }

@@ -179,7 +179,8 @@ impl Communicator {
         key: LinkKey,
         build: impl Fn(u32) -> Result<Graph>,
     ) -> Result<ExecutionPath> {
-        let (call, engine) = (key.call, key.engine);
+        let call = key.call;
+        let engine = key.engine;
         self.cached_path(key, || {
             if self.internode().is_some() {
                 return self.link(&build(self.rank())?, call, engine);
@@ -197,7 +198,8 @@ impl Communicator {
         key: LinkKey,
         build: impl FnOnce() -> Result<Graph>,
     ) -> Result<ExecutionPath> {
-        let (call, engine) = (key.call, key.engine);
+        let call = key.call;
+        let engine = key.engine;
         self.cached_path(key, || self.link(&build()?, call, engine))
     }
 

@@ -7,13 +7,13 @@ use std::path::Path;
 
 /// # Jobs of other runtimes
 ///
-/// Processes that another runtime has started, such as those of an MPI program, form a job without a
-/// launcher: one of them starts the node service, the runtime's own messages pass its name on, and
-/// all join.
+/// Processes that another runtime has started, such as those of an MPI program, form a job without
+/// a launcher: one of them starts the node service, the runtime's own messages pass its name on,
+/// and all join.
 impl Job {
     /// Starts the node service of a job of `ranks` ranks on this node, and returns its name when
-    /// ranks can join. One process of the job calls it. `command` is the `tradewind` command, unless
-    /// TRADEWIND_COMMAND names another; `None` is the one in PATH.
+    /// ranks can join. One process of the job calls it. `command` is the `tradewind` command,
+    /// unless TRADEWIND_COMMAND names another; `None` is the one in PATH.
     ///
     /// # Errors
     /// Fails if the command cannot be executed, or the service does not start.
@@ -21,8 +21,8 @@ impl Job {
         Ok(service::exchanged::start(ranks, command)?)
     }
 
-    /// Joins the job with this node service as rank `rank` of `ranks`, all of them on this node, and
-    /// waits for the other ranks.
+    /// Joins the job with this node service as rank `rank` of `ranks`, all of them on this node,
+    /// and waits for the other ranks.
     ///
     /// `agree` is called once this process is admitted, or is not, with which of the two it is. It
     /// returns whether all ranks are admitted, by the means that the ranks have without tradewind.

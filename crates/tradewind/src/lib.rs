@@ -19,10 +19,10 @@
 //!
 //! Ranks are processes started by `tradewind run -n 4 -- PROGRAM`, which join the job with
 //! [`Job::init`], or threads of one process ([`local`]). A [`Communicator`] has MPI's collectives
-//! except alltoallw and neighbor_alltoallw, each in a blocking, a nonblocking ([`Request`]) and a persistent
-//! ([`Persistent`]) form; [`Communicator::compile`] makes user-defined collectives from [dependency
-//! graphs](graph). [`SharedBuffer`]s lie in the job's shared-memory segment, where collectives use
-//! them in place.
+//! except alltoallw and neighbor_alltoallw, each in a blocking, a nonblocking ([`Request`]) and a
+//! persistent ([`Persistent`]) form; [`Communicator::compile`] makes user-defined collectives from
+//! [dependency graphs](graph). [`SharedBuffer`]s lie in the job's shared-memory segment, where
+//! collectives use them in place.
 //!
 //! | collective | what rank r gets |
 //! |---|---|

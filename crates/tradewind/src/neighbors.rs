@@ -185,9 +185,9 @@ impl Neighbors {
         plan.run(&self.communicator, input, output)
     }
 
-    /// Starts a [`neighbor_alltoallv`](Self::neighbor_alltoallv). Never waits on one
-    /// node: the algorithm is `join`. Between nodes the ranks first agree that their sizes are those
-    /// of the registered schedule.
+    /// Starts a [`neighbor_alltoallv`](Self::neighbor_alltoallv). Never waits on one node: the
+    /// algorithm is `join`. Between nodes the ranks first agree that their sizes are those of the
+    /// registered schedule.
     ///
     /// # Errors
     /// The errors of [`neighbor_alltoallv`](Self::neighbor_alltoallv).
@@ -297,9 +297,9 @@ impl Neighbors {
         plan.run(&self.communicator, input, output)
     }
 
-    /// Starts a [`neighbor_allgatherv`](Self::neighbor_allgatherv). Never waits on one
-    /// node: the algorithm is `join`. Between nodes the ranks first agree that their sizes are those
-    /// of the registered schedule.
+    /// Starts a [`neighbor_allgatherv`](Self::neighbor_allgatherv). Never waits on one node: the
+    /// algorithm is `join`. Between nodes the ranks first agree that their sizes are those of the
+    /// registered schedule.
     ///
     /// # Errors
     /// The errors of [`neighbor_alltoallv`](Self::neighbor_alltoallv).

@@ -40,8 +40,8 @@ impl ExecutionPath {
         }
     }
 
-    /// Starts the collective with these buffers; `group` has the ranks of this node. The caller of a
-    /// blocking form waits at once.
+    /// Starts the collective with these buffers; `group` has the ranks of this node. The caller of
+    /// a blocking form waits at once.
     #[inline]
     pub(crate) fn start(
         &self,

@@ -21,7 +21,7 @@ pub(crate) struct NodeLayout {
     pub(crate) ranks_per_node: Option<NonZeroU32>,
     /// Name of the preferred backend between the nodes.
     pub(crate) backend: &'static str,
-    /// Whether blocking calls can run inside the ranks.
+    /// True if blocking calls can run inside the ranks.
     pub(crate) direct: bool,
 }
 

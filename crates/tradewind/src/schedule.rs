@@ -87,8 +87,8 @@ impl Schedule {
         self.start(CallForm::Blocking, buffers)?.wait()
     }
 
-    /// Name of the engine that runs calls of a form: `peers` or `caller` on one node, else a backend
-    /// between nodes.
+    /// Name of the engine that runs calls of a form: `peers` or `caller` on one node, else a
+    /// backend between nodes.
     pub fn engine(&self, form: CallForm) -> &'static str {
         match &self.path {
             ExecutionPath::Internode(schedule) => schedule.backend_name(form),

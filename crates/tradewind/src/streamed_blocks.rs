@@ -144,7 +144,8 @@ impl Communicator {
         Some(self.stream_blocks(call, |transfer| blocks.receive((rank, own), received, transfer)))
     }
 
-    /// Runs an alltoallv as a stream. Returns `None`, and does nothing, if an argument does not fit.
+    /// Runs an alltoallv as a stream. Returns `None`, and does nothing, if an argument does not
+    /// fit.
     #[inline(always)]
     pub(crate) fn stream_alltoallv<'i, 'o, T: Pod>(
         &self,

@@ -13,8 +13,8 @@ use std::process::{Command, ExitCode};
 ///
 /// The program may be a launcher, `tradewind mpi -- mpiexec -n 4 ./program`, or what a launcher
 /// starts, `mpiexec -n 4 tradewind mpi -- ./program`; all ranks of a job need the command alike.
-/// Everything but the nonblocking collectives stays with the MPI library that the program was linked
-/// with: MPICH, Intel MPI, Open MPI, or one with the ABI of the MPI standard.
+/// Everything but the nonblocking collectives stays with the MPI library that the program was
+/// linked with: MPICH, Intel MPI, Open MPI, or one with the ABI of the MPI standard.
 #[derive(Debug, clap::Args)]
 #[command(arg_required_else_help = true)]
 pub(crate) struct Arguments {

@@ -22,9 +22,9 @@ use std::time::Duration;
 /// SIGTSTP and SIGCONT are passed on to the ranks; a second SIGINT or SIGTERM ends them. The exit
 /// status is that of the first rank that fails.
 ///
-/// With --nodes or --hostfile the ranks run on other nodes, which ssh must reach without a password.
-/// They have an empty standard input, the variables of their node, and those of this command that
-/// begin with TRADEWIND_.
+/// With --nodes or --hostfile the ranks run on other nodes, which ssh must reach without a
+/// password. They have an empty standard input, the variables of their node, and those of this
+/// command that begin with TRADEWIND_.
 #[derive(Debug, clap::Args)]
 pub(crate) struct Arguments {
     /// Number of ranks [default on several nodes: as many as they have].
@@ -35,8 +35,8 @@ pub(crate) struct Arguments {
     #[command(flatten)]
     reach: nodes::Reach,
 
-    /// Engine that runs operations: peers (the rank that completes their last dependency) or caller (their owner,
-    /// in its own calls).
+    /// Engine that runs operations: peers (the rank that completes their last dependency) or caller
+    /// (their owner, in its own calls).
     #[arg(long, env = "TRADEWIND_ENGINE", default_value_t = EngineKind::Peers)]
     engine: EngineKind,
 
@@ -86,7 +86,8 @@ pub(crate) fn execute(arguments: Arguments) -> Result<ExitCode, Failure> {
         .split_first()
         .map_or((OsString::new(), &[][..]), |(path, rest)| (path.clone(), rest));
     if reach.has_nodes() {
-        let (nodes, shell) = (reach.places(ranks)?, reach.shell());
+        let nodes = reach.places(ranks)?;
+        let shell = reach.shell();
         let options = NodesOptions {
             nodes: nodes.clone(),
             shell,

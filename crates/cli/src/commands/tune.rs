@@ -25,8 +25,8 @@ use tradewind::Job;
 /// Measures the parameters of the models, builds the table from what they predict, and spends the
 /// rest of its time on timing the candidates whose predictions lie within the models' error of the
 /// best, most used sizes first. Every job on this machine goes by the table from then on; programs
-/// need not be built anew. In a job that a launcher has started on several nodes (mpiexec -hosts A,B
-/// tradewind tune), or with --nodes, it does so for collectives between the nodes.
+/// need not be built anew. In a job that a launcher has started on several nodes (mpiexec -hosts
+/// A,B tradewind tune), or with --nodes, it does so for collectives between the nodes.
 #[derive(Debug, clap::Args)]
 #[command(after_help = AFTER)]
 pub(crate) struct Arguments {
@@ -117,7 +117,8 @@ pub(crate) fn execute(arguments: &Arguments, format: Format) -> Result<ExitCode,
     Ok(status)
 }
 
-/// Makes nodes, and tunes in a job on them: once for the engines in user space, once for the kernel.
+/// Makes nodes, and tunes in a job on them: once for the engines in user space, once for the
+/// kernel.
 fn on_made_nodes(
     arguments: &Arguments,
     nodes: u32,

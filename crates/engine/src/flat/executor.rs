@@ -1,9 +1,9 @@
 //! Executor of flat collectives: the n-th flat collective of a communicator uses slot n mod K.
 //!
-//! A slot has a cell for each rank: the arrival word (see [`arrivals`](crate::flat::arrivals)) and, behind it, the rank's
-//! small contribution. Arriving means writing the rank's own cell; a barrier or a small allreduce
-//! moves each rank's line to the other ranks and nothing back. Digests in the arrival words detect
-//! ranks that are in different collectives.
+//! A slot has a cell for each rank: the arrival word (see [`arrivals`](crate::flat::arrivals)) and,
+//! behind it, the rank's small contribution. Arriving means writing the rank's own cell; a barrier
+//! or a small allreduce moves each rank's line to the other ranks and nothing back. Digests in the
+//! arrival words detect ranks that are in different collectives.
 
 use crate::argument::{Argument, Binding};
 use crate::error::{Error, Outcome};

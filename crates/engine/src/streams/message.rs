@@ -6,15 +6,16 @@ use goal::arithmetic::{self, Arithmetic, ArithmeticError, DataType};
 use shm::process_memory::{AccessFailure, read_guarded};
 use smallvec::SmallVec;
 
-/// Length of the pieces in which an offered message is read. Between them a rank serves the other ranks.
+/// Length of the pieces in which an offered message is read. Between them a rank serves the other
+/// ranks.
 const READ_PIECE: usize = 1 << 20;
 
-/// Length of the pieces of an operand of a reduction: a piece is still in the second-level cache when
-/// it is combined.
+/// Length of the pieces of an operand of a reduction: a piece is still in the second-level cache
+/// when it is combined.
 const OPERAND_PIECE: usize = 64 << 10;
 
-/// Length from which the sender of an offered message takes part in the copy, unless it has a message
-/// to copy itself.
+/// Length from which the sender of an offered message takes part in the copy, unless it has a
+/// message to copy itself.
 const JOINT_FROM: usize = 64 << 10;
 
 /// Length of the pieces in which a rank copies its block for itself. Other ranks wait meanwhile.
@@ -122,11 +123,11 @@ impl<'a> Sending<'a> {
         }
     }
 
-    /// Returns whether the message is offered, if it is at least `least` bytes long and the receiver
-    /// reads the memory of this process.
+    /// Returns whether the message is offered, if it is at least `least` bytes long and the
+    /// receiver reads the memory of this process.
     pub(super) fn is_single_copy(&self, mutual: u64, least: u64) -> bool {
-        // A reduction reads an offered message piece by piece, by a system call each, and the sender
-        // idles. It wins only while the pieces of a ring would not yet overlap well.
+        // A reduction reads an offered message piece by piece, by a system call each, and the
+        // sender idles. It wins only while the pieces of a ring would not yet overlap well.
         const LONGEST_OPERAND: usize = 64 << 10;
         const LONGEST_MUTUAL_OPERAND: usize = 256 << 10;
         let bytes = self.bytes.len();
@@ -261,8 +262,8 @@ impl ReceiveSink<'_> {
 /// Returns the length of the pieces of a message of `bytes` bytes. Both ends compute the same.
 ///
 /// If the receiver has a message for the sender as well, both write at the same time and read
-/// afterwards, and whole messages travel fastest. Otherwise the receiver reads one quarter while the
-/// sender writes the next.
+/// afterwards, and whole messages travel fastest. Otherwise the receiver reads one quarter while
+/// the sender writes the next.
 fn piece_bytes(bytes: usize, is_mutual: bool, longest: usize) -> usize {
     const LEAST: usize = 8 << 10;
     const LONGEST_QUARTER: usize = 32 << 10;

@@ -1,11 +1,11 @@
 //! Movement of the pieces of a transfer between the caller's memory and the rings.
 //!
 //! A long message may be offered instead of written: the ring then carries its address, and the
-//! receiver reads the sender's memory itself, by one system call. The sender keeps the bytes as they
-//! are until the receiver has taken the position. A sender that leaves early changes its guard
-//! before its caller has the memory back, and the receiver reads the guard after the bytes: it never
-//! accepts bytes that were changed. A receiver that cannot read the memory refuses, and the sender
-//! writes the message to the ring after all.
+//! receiver reads the sender's memory itself, by one system call. The sender keeps the bytes as
+//! they are until the receiver has taken the position. A sender that leaves early changes its guard
+//! before its caller has the memory back, and the receiver reads the guard after the bytes: it
+//! never accepts bytes that were changed. A receiver that cannot read the memory refuses, and the
+//! sender writes the message to the ring after all.
 
 use super::message::{FirstMessages, Messages, ReceiveSink, Receiving, Sending};
 use super::ring::{OfferOutcome, OfferState, RemoteBuffer, StreamedMessage};
@@ -176,10 +176,10 @@ impl<'s> PieceMover<'s> {
         let bytes = &sending.bytes[part.start as usize..part.end as usize];
         // In another PID namespace the number may be that of another process.
         let is_receiver = read_guarded(process, 0, &mut [], target.guard).unwrap_or(false);
-        // SAFETY: the process has the receiver's guard, so it is the receiver. The receiver has joined
-        // the copy of this message with a buffer of the message's length, which it has checked, and
-        // keeps the buffer borrowed until all claimed parts are complete or this process has ended
-        // (`settle`).
+        // SAFETY: the process has the receiver's guard, so it is the receiver. The receiver has
+        // joined the copy of this message with a buffer of the message's length, which it has
+        // checked, and keeps the buffer borrowed until all claimed parts are complete or this
+        // process has ended (`settle`).
         let is_written =
             is_receiver && unsafe { process_memory::write(process, address, bytes) }.is_ok();
         ring.parts().complete(is_written);
@@ -249,7 +249,8 @@ impl<'s> PieceMover<'s> {
         Ok(true)
     }
 
-    /// Reads a piece of an offered message, or refuses the message. Returns whether anything has changed.
+    /// Reads a piece of an offered message, or refuses the message. Returns whether anything has
+    /// changed.
     fn read_offered(
         &mut self,
         receiving: &mut Receiving<'_>,
@@ -339,8 +340,8 @@ impl<'s> PieceMover<'s> {
             while ring.parts().claim(bytes).is_some() {
                 ring.parts().complete(false);
             }
-            // A sender completes a part by one system call, unless it is stopped or ends. Its writes
-            // end with the process.
+            // A sender completes a part by one system call, unless it is stopped or ends. Its
+            // writes end with the process.
             let mut polls = 0;
             while ring.parts().outcome(bytes).is_none() {
                 polls += 1;

@@ -34,8 +34,8 @@ shm::shared_lines! {
         message: AtomicU64,
         /// Tag of its message.
         message_tag: AtomicU64,
-        /// The piece itself, if it is this short: it arrives with its tag. Of an offered message, the
-        /// address, and address and value of the guard.
+        /// The piece itself, if it is this short: it arrives with its tag. Of an offered message,
+        /// the address, and address and value of the guard.
         short: [AtomicU64; SHORT_WORDS],
     }
 }
@@ -222,8 +222,8 @@ impl PieceRing {
     /// Writes a piece. [`is_writable`](Self::is_writable) has returned true for its length.
     pub(super) fn write(&mut self, bytes: &[u8], message: StreamedMessage, call: u32) -> Outcome {
         let (line, at) = self.next_piece();
-        // The positions are free, and no other rank writes to this ring. Relaxed: `publish` releases
-        // the bytes and all words.
+        // The positions are free, and no other rank writes to this ring. Relaxed: `publish`
+        // releases the bytes and all words.
         if bytes.len() > SHORT_BYTES {
             self.memory.write(at, bytes)?;
         } else {
@@ -285,8 +285,8 @@ impl PieceRing {
         is_joined.then(|| RemoteBuffer::load(&self.joint.target))
     }
 
-    /// Lets the sender take part in the copy of the next message, which is offered, to this buffer. For
-    /// the receiver.
+    /// Lets the sender take part in the copy of the next message, which is offered, to this buffer.
+    /// For the receiver.
     pub(super) fn join(&self, target: RemoteBuffer) {
         // `joined` publishes it.
         target.store(&self.joint.target);

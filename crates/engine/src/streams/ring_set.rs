@@ -56,8 +56,8 @@ pub(crate) struct RingSet {
     /// Copies of inputs that lie in the memory of the result.
     pub(super) scratch: Vec<u8>,
     pub(super) broken: Mapped<BrokenLine>,
-    /// Identifies this process to ranks that access its memory, and states whether its offered messages
-    /// still lie there.
+    /// Identifies this process to ranks that access its memory, and states whether its offered
+    /// messages still lie there.
     pub(super) guard: Guard,
     /// Pieces of offered messages on their way into a reduction.
     pub(super) bounce: Vec<u8>,

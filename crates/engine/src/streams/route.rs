@@ -6,9 +6,9 @@ use crate::flat::pattern::{ContributionPlacement, FlatCollective, Pattern, Resul
 use crate::flat::variable_blocks::{EdgeKey, block};
 use smallvec::SmallVec;
 
-/// Adds the messages of rank `me` in a collective among `ranks` ranks to a transfer. The result lies
-/// at the beginning of `memory`. With `keeps_own`, the transfer also copies the rank's block for
-/// itself, even of a collective that leaves this to the caller.
+/// Adds the messages of rank `me` in a collective among `ranks` ranks to a transfer. The result
+/// lies at the beginning of `memory`. With `keeps_own`, the transfer also copies the rank's block
+/// for itself, even of a collective that leaves this to the caller.
 ///
 /// # Errors
 /// Returns an error if this rank's own lists of neighbours do not agree. The transfer is complete
@@ -29,8 +29,8 @@ pub(super) fn fill<'a>(
         && role.result == ResultRule::Nothing
         && let Some(own) = collective.own_part(me, &role)
     {
-        // The root's block of a scatter is no result if the collective leaves it to the caller. There
-        // is no output for it if it stays in the input.
+        // The root's block of a scatter is no result if the collective leaves it to the caller.
+        // There is no output for it if it stays in the input.
         if let Some(output) = memory.get_mut(..(own.end - own.start) as usize) {
             transfer.keep(&input[own.start as usize..own.end as usize], output);
         }

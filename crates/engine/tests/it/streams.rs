@@ -13,8 +13,8 @@ use std::sync::Arc;
 /// ranks holds.
 const BLOCKS: [usize; 3] = [5000, 33_001, 300_000];
 
-/// Runs on so many ranks, each of which takes itself to have a core: with all messages in rings, and
-/// with long ones read from the sender's memory.
+/// Runs on so many ranks, each of which takes itself to have a core: with all messages in rings,
+/// and with long ones read from the sender's memory.
 fn ranks(count: u32, body: impl Fn(&Arc<Communicator>) -> Result<(), Error> + Sync) {
     for single_copy in [u64::MAX, 20_000] {
         ranks_of(&options(count, single_copy), &body);

@@ -223,8 +223,8 @@ impl ScheduleRun {
         Ok(())
     }
 
-    /// Returns the message with its payload if the limits allow. Otherwise passes the payload to the
-    /// transport and returns the envelope.
+    /// Returns the message with its payload if the limits allow. Otherwise passes the payload to
+    /// the transport and returns the envelope.
     fn within_limits(&mut self, message: ArrivedMessage) -> ArrivedMessage {
         let envelope = message.envelope;
         match message.content {

@@ -290,8 +290,8 @@ fn wild_messages(model: &Model) -> usize {
 }
 
 /// A hundred thousand messages arrive in random order before the first receive is posted, half of
-/// them for wildcards of every class, under small memory limits. With linear searches this test would
-/// not end.
+/// them for wildcards of every class, under small memory limits. With linear searches this test
+/// would not end.
 #[test]
 fn a_hundred_thousand_unexpected_messages() {
     const COUNT: u64 = 100_000;

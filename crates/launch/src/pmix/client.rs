@@ -28,8 +28,8 @@ pub struct Client {
 }
 
 impl Client {
-    /// Opens the library of the launcher, and connects with its server. `limit` is the time for each
-    /// call.
+    /// Opens the library of the launcher, and connects with its server. `limit` is the time for
+    /// each call.
     ///
     /// # Errors
     /// If there is no usable library, or the launcher does not speak PMIx.

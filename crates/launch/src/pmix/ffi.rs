@@ -189,7 +189,8 @@ impl Library {
 
     /// Publishes a text for all processes, with the next commit.
     pub(super) fn put(&self, key: &str, value: &str) -> Result<(), Error> {
-        let (name, contents) = (text(key)?, text(value)?);
+        let name = text(key)?;
+        let contents = text(value)?;
         let mut value = RawValue { kind: STRING, data: RawData { words: [0; 3] } };
         value.data.text = contents.as_ptr().cast_mut();
         // SAFETY: the function copies the key and the value, which live during the call, and does

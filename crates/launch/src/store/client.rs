@@ -73,7 +73,8 @@ impl Client {
                 for address in addresses {
                     match attempt(address, origin, secret, (rank, ranks), deadline) {
                         Ok((stream, secret)) => {
-                            let (put, values) = (Values::new(), HashMap::new());
+                            let put = Values::new();
+                            let values = HashMap::new();
                             return Ok(Client { stream, address, limit, secret, put, values });
                         }
                         Err(Attempt::Retry(error)) => why = format!("{address}: {error}"),
@@ -150,7 +151,8 @@ impl Client {
     fn receive(&mut self) -> Result<Frame, Error> {
         let waited = self.limit + BEHIND_SERVER;
         let deadline = Instant::now() + waited;
-        let (address, ended) = (self.address, Error::Ended { address: self.address });
+        let address = self.address;
+        let ended = Error::Ended { address: self.address };
         let silent = || Error::Silent { address, waited };
         let mut length = [0; LENGTH_BYTES];
         read_exact(&mut self.stream, &mut length, deadline, &silent, &|| Error::Ended { address })?;

@@ -31,7 +31,8 @@ impl Peer {
     /// A connection from which nothing has arrived.
     pub(super) fn new(socket: TcpStream, address: SocketAddr) -> Self {
         let stage = Stage::Connected;
-        let (received, unsent) = (Vec::new(), Vec::new());
+        let received = Vec::new();
+        let unsent = Vec::new();
         Peer { socket, address, stage, received, unsent, is_closed: false }
     }
 

@@ -14,8 +14,8 @@ use std::sync::Arc;
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
-/// Largest number of connections without a proof, besides one of each rank. The oldest one is closed
-/// for the next; a rank connects again.
+/// Largest number of connections without a proof, besides one of each rank. The oldest one is
+/// closed for the next; a rank connects again.
 const MAX_UNPROVEN: usize = 128;
 /// Time for the last messages to the ranks after a failure.
 const LAST_WORDS: Duration = Duration::from_secs(2);

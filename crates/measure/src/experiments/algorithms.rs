@@ -1,9 +1,9 @@
 //! Times of every algorithm of every collective, beside each other and beside the predictions.
 //!
 //! A [`CollectiveCall`] names the collective, the number of ranks and the bytes; a
-//! [`Choice`](collectives::Choice) names the algorithm. [`compare`] measures all choices of one call
-//! in turns, so that all measure the same machine state: if memory becomes slower for seconds at a
-//! time, only times taken side by side are comparable.
+//! [`Choice`](collectives::Choice) names the algorithm. [`compare`] measures all choices of one
+//! call in turns, so that all measure the same machine state: if memory becomes slower for seconds
+//! at a time, only times taken side by side are comparable.
 //!
 //! **What is timed** is one blocking call, from a start that all ranks have in common until the
 //! slowest rank is done: the time that [`models`] predicts. Where every rank has a core, the

@@ -31,7 +31,7 @@ pub(crate) fn latest(world: &Communicator, own: &[i64]) -> Result<Vec<i64>, Erro
     combine(world, own, Op::Maximum)
 }
 
-/// What rank 0 has, on all ranks; the others give `None`.
+/// Returns the value of rank 0 on all ranks. The other ranks pass `None`.
 pub(crate) fn of_first<T: Serialize + DeserializeOwned>(
     world: &Communicator,
     own: Option<&T>,

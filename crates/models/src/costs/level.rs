@@ -103,8 +103,8 @@ impl Costs {
         }
     }
 
-    /// Returns the time of an algorithm's messages by the formulas of pLogP, in microseconds; `None`
-    /// if the operation has no such algorithm, or it sends no messages.
+    /// Returns the time of an algorithm's messages by the formulas of pLogP, in microseconds;
+    /// `None` if the operation has no such algorithm, or it sends no messages.
     ///
     /// ```
     /// use models::costs::Costs;

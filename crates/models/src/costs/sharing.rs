@@ -28,7 +28,8 @@ impl Sharing {
     /// Constants for a number of ranks: those of the nearest number, by ratio.
     pub fn nearest(all: &[Sharing], ranks: u32) -> Option<&Sharing> {
         let apart = |one: &&Sharing| {
-            let (low, high) = (one.ranks.min(ranks).max(1), one.ranks.max(ranks).max(1));
+            let low = one.ranks.min(ranks).max(1);
+            let high = one.ranks.max(ranks).max(1);
             u64::from(high) * 1_000_000 / u64::from(low)
         };
         all.iter().min_by_key(apart)

@@ -120,7 +120,8 @@ fn range_at(models: &Models, query: &Query) -> Option<Range> {
         engine: next.engine,
         time: Times::predicted(next.microseconds),
     });
-    let (from, time) = (query.bytes, Times::predicted(microseconds));
+    let from = query.bytes;
+    let time = Times::predicted(microseconds);
     Some(Range { from, to: None, plan, engine, at: from, time, runner_up })
 }
 

@@ -27,10 +27,10 @@ impl DecisionTable {
 
     /// The row for a query of any size.
     ///
-    /// Among the rows of the operation and form with one node, if the query has one node, or with several,
-    /// if it has several, the nearest number of ranks counts first, the nearest number of ranks a
-    /// node second; near is by ratio, and of two equally near ones the lower is taken. A row is
-    /// ignored if its number of ranks is off by more than a factor of two. Sizes are matched
+    /// Among the rows of the operation and form with one node, if the query has one node, or with
+    /// several, if it has several, the nearest number of ranks counts first, the nearest number of
+    /// ranks a node second; near is by ratio, and of two equally near ones the lower is taken. A
+    /// row is ignored if its number of ranks is off by more than a factor of two. Sizes are matched
     /// exactly: each range tells where it begins and ends.
     ///
     /// # Errors

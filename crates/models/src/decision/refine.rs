@@ -77,7 +77,8 @@ impl Row {
         let runner_up =
             next.map(|next| RunnerUp { plan: next.plan, engine: next.engine, time: times(next) });
         let runner_up = runner_up.or(current.and_then(|range| range.runner_up));
-        let (plan, engine) = (chosen.plan, chosen.engine);
+        let plan = chosen.plan;
+        let engine = chosen.engine;
         let time = times(chosen);
         match self.ranges.iter_mut().find(|range| range.contains(bytes)) {
             Some(range) if chosen.is(range) => {

@@ -44,7 +44,8 @@ pub struct Apart {
 }
 
 impl Agreement {
-    /// Compares the parameters of each engine and class of pairs that both have, at the sizes that the first was measured at.
+    /// Compares the parameters of each engine and class of pairs that both have, at the sizes that
+    /// the first was measured at.
     pub fn of(one: &Machine, other: &Machine) -> Self {
         let mut found: BTreeMap<&'static str, Vec<f64>> = BTreeMap::new();
         for (engine, left) in &one.engines {

@@ -14,7 +14,7 @@ use std::io;
 use std::path::Path;
 
 collectives::named_enum! {
-    /// What executes the operations of a collective's graph.
+    /// Executor of the operations of a collective's graph.
     pub enum Engine ("engine") {
         /// In-call progress within a node: each rank runs its own operations and pays the overheads
         /// of its own messages.

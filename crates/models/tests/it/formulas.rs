@@ -256,8 +256,8 @@ proptest! {
             for power in 6..=bytes.ilog2() {
                 let degree = NonZeroU32::new(2 << (power % 4));
                 let choice = Choice { segment_bytes: NonZeroU64::new(bytes >> (power - 6)), degree, ..Choice::of(algorithm) };
-                // Segments are whole cache lines, and a message has 256 at most, so that a power may
-                // lie beside one that was tried.
+                // Segments are whole cache lines, and a message has 256 at most, so that a power
+                // may lie beside one that was tried.
                 let other = costs.predict(operation, &choice, ranks, bytes).expect("has a model");
                 let granule = (bytes / 256).next_multiple_of(64).max(64);
                 let aligned = choice.segment_bytes.is_none_or(|size| size.get() % granule == 0);

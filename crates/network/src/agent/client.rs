@@ -212,11 +212,11 @@ impl AgentClient {
         self.region.await_answer(table.queries, LIMIT)
     }
 
-    /// Polls for the end of a run while the agent runs on another core, because waking a thread on an
-    /// idle core takes longer than a message between nodes. Returns true once the run has ended, and
-    /// false after [`POLLING_TIME`] and an extension for the `bytes` bytes of its buffers, or at the
-    /// deadline. On the agent's own core it returns at once, so that the thread sleeps: when a thread
-    /// yields, the scheduler may run it again before a thread that has just been woken.
+    /// Polls for the end of a run while the agent runs on another core, because waking a thread on
+    /// an idle core takes longer than a message between nodes. Returns true once the run has ended,
+    /// and false after [`POLLING_TIME`] and an extension for the `bytes` bytes of its buffers, or
+    /// at the deadline. On the agent's own core it returns at once, so that the thread sleeps: when
+    /// a thread yields, the scheduler may run it again before a thread that has just been woken.
     fn poll(
         &self,
         ended: &Completion,
@@ -250,8 +250,8 @@ impl AgentClient {
         deadline: Option<Instant>,
     ) -> Result<bool, Error> {
         let (_, generation) = slot_of(run);
-        // A thread that submits to a full ring, or awaits an answer, keeps the lock for as long as the
-        // agent is stopped. The length decides only how long this thread polls.
+        // A thread that submits to a full ring, or awaits an answer, keeps the lock for as long as
+        // the agent is stopped. The length decides only how long this thread polls.
         let table = self.table.try_lock().ok();
         let bytes =
             table.as_ref().and_then(|table| table.run(run)).map_or(0, |run| run.layout.bytes);

@@ -271,8 +271,8 @@ impl RunTable {
         polled
     }
 
-    /// Fails the runs of which the system cannot write the memory. This precedes the arrivals of the
-    /// same call, which may report the end of a payload that was dropped.
+    /// Fails the runs of which the system cannot write the memory. This precedes the arrivals of
+    /// the same call, which may report the end of a payload that was dropped.
     fn fail_faulted_runs(&mut self) {
         for key in std::mem::take(&mut self.faulted) {
             let why = "the node has no memory left for it; use smaller buffers or fewer ranks";

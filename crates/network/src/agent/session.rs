@@ -291,8 +291,8 @@ impl RankSession {
 
     /// Completes a run for the rank.
     pub(crate) fn complete(&mut self, location: RunLocation, outcome: &Result<(), Error>) {
-        // Before the completion: the thread may begin its next wait as soon as it is woken, and that
-        // wait has not been woken. Relaxed: as in `is_polling`.
+        // Before the completion: the thread may begin its next wait as soon as it is woken, and
+        // that wait has not been woken. Relaxed: as in `is_polling`.
         let waits = self.region.waits().load(Ordering::Relaxed);
         if self.region.complete(location.slot, location.generation, outcome) {
             self.woken = waits;

@@ -1,7 +1,7 @@
 //! Memory of a rank that a run uses in place of its buffers.
 //!
-//! Long messages are not copied to the engine and back. A rank that changes a borrowed buffer during
-//! the run corrupts its own messages and nothing else.
+//! Long messages are not copied to the engine and back. A rank that changes a borrowed buffer
+//! during the run corrupts its own messages and nothing else.
 
 use crate::transport::payloads::send_slices;
 use interpreter::ExternalBuffer;
@@ -73,11 +73,12 @@ impl BorrowedMemory {
         };
         match self {
             BorrowedMemory::Region(region) => {
-                let (at, length) = (region.place(range.start), range.len());
+                let at = region.place(range.start);
+                let length = range.len();
                 let sent = socket::send(socket, head, &region.segment, at, length as u64);
                 match sent.map_err(errno) {
-                    // The rank has never committed this memory, and the system has none for it. Such
-                    // memory holds zeros, and the peer gets as many bytes as announced.
+                    // The rank has never committed this memory, and the system has none for it.
+                    // Such memory holds zeros, and the peer gets as many bytes as announced.
                     Err(Errno::FAULT) => with(&[0; STRIDE][..length.min(STRIDE)]),
                     sent => sent,
                 }

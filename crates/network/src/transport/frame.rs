@@ -295,8 +295,8 @@ impl Frame {
         (FrameHeader { kind, route, first, second, length: payload.len() as u64 }.bytes(), payload)
     }
 
-    /// The message that a header begins, with an empty payload, and the payload's length; `None` for
-    /// every other frame.
+    /// The message that a header begins, with an empty payload, and the payload's length; `None`
+    /// for every other frame.
     pub(crate) fn message_of(header: &[u8; HEADER_BYTES]) -> Option<(Route, Packet, u64)> {
         let FrameHeader { kind, route, first, second, length } = FrameHeader::read(header).ok()?;
         let payload = Vec::new();

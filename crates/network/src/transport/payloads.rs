@@ -23,8 +23,8 @@ pub struct PayloadLocation {
 
 /// The memory of all runs, for the time of a call of the transport.
 pub trait Payloads {
-    /// Writes `head`, then a range of a payload, to a socket in one call that does not block. Returns
-    /// the number of bytes that the system has taken.
+    /// Writes `head`, then a range of a payload, to a socket in one call that does not block.
+    /// Returns the number of bytes that the system has taken.
     ///
     /// # Errors
     /// Those of `sendmsg`.
@@ -55,8 +55,8 @@ pub trait Payloads {
     /// Writes bytes of a payload that arrives, from byte `at` on. False if its run has ended.
     fn store(&mut self, location: PayloadLocation, at: usize, bytes: &[u8]) -> bool;
 
-    /// Reads at most `most` bytes of a payload from a socket, from byte `at` on; `None` if its run has
-    /// ended.
+    /// Reads at most `most` bytes of a payload from a socket, from byte `at` on; `None` if its run
+    /// has ended.
     fn receive(
         &mut self,
         location: PayloadLocation,

@@ -189,7 +189,8 @@ fn a_node_that_ends_without_a_word_is_unreachable() {
 proptest! {
     #![proptest_config(ProptestConfig { failure_persistence: None, cases: 48, ..ProptestConfig::default() })]
 
-    /// A rank that writes anything into its region harms neither its agent nor the other ranks there.
+    /// A rank that writes anything into its region harms neither its agent nor the other ranks
+    /// there.
     fn a_corrupt_rank_harms_no_other_rank(
         entries in proptest::collection::vec(any::<[u8; 4]>(), 1..20),
         words in proptest::collection::vec(any::<u64>(), 160),

@@ -230,7 +230,8 @@ impl Receiver {
             let process = self.access.peer(memory).ok();
             let copied = process.map_or(Ok(()), |process| {
                 transfer.parts.copy_parts(bytes, |part| {
-                    let (start, count) = (part.start, part.end - part.start);
+                    let start = part.start;
+                    let count = part.end - part.start;
                     // SAFETY: the part lies in `buffer`, which is borrowed exclusively, and no
                     // other part overlaps it: the sender, which writes into the buffer too, claims
                     // its parts from the same counter.

@@ -171,7 +171,8 @@ impl Sender {
             // Relaxed: the state, loaded with Acquire when the receiver joined, published it.
             let target = shared.target.load(Ordering::Relaxed);
             let copied = shared.parts.copy_parts(length, |part| {
-                let (start, count) = (part.start, part.end - part.start);
+                let start = part.start;
+                let count = part.end - part.start;
                 let part = &bytes[start as usize..(start + count) as usize];
                 // SAFETY: the probe has verified that this number is the process at the other end.
                 // That process has joined this transfer with a buffer of this length at `target`,

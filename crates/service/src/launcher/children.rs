@@ -55,8 +55,9 @@ impl RankProgram<'_> {
         if let Some(core) = self.cores.get(local_rank as usize) {
             command.env(CORE, core.to_string());
         }
-        // A process group each, so that the descendants of a rank can be ended with it. A background
-        // group that reads from the terminal would be stopped, so no rank gets the terminal.
+        // A process group each, so that the descendants of a rank can be ended with it. A
+        // background group that reads from the terminal would be stopped, so no rank gets the
+        // terminal.
         command.process_group(0);
         let reads = rank == 0 && self.passes_input && !std::io::stdin().is_terminal();
         command.stdin(if reads { Stdio::inherit() } else { Stdio::null() });
@@ -126,7 +127,8 @@ impl Children {
         mut copier: Copier,
         controls: Option<Controls>,
     ) -> Result<(Self, Copier), ServiceError> {
-        let (ranks, stage) = (Vec::new(), Stage::Running);
+        let ranks = Vec::new();
+        let stage = Stage::Running;
         let mut children = Children { ranks, stage, stage_ends: None, controls };
         for (local, mut command) in (0..).zip(commands) {
             let rank = first + local;

@@ -46,7 +46,8 @@ pub fn launch_on_this_node() -> Result<Outcome, ServiceError> {
         return Err(ServiceError::NotOrdered);
     };
     if setup.version != env!("CARGO_PKG_VERSION") {
-        let (ours, theirs) = (env!("CARGO_PKG_VERSION").into(), setup.version);
+        let ours = env!("CARGO_PKG_VERSION").into();
+        let theirs = setup.version;
         return Err(ServiceError::OtherVersion { ours, theirs });
     }
     // A connection of the key-value space for each rank of the job.

@@ -122,7 +122,7 @@ fn send(lines: &Sender<Vec<u8>>, order: &Order) {
 #[derive(Debug)]
 pub(super) struct Orders(UnixStream);
 
-/// What the launcher of a node does by an order.
+/// Action of a node's launcher on an order.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum Action {
     Pass(Signal),

@@ -64,7 +64,8 @@ impl Launch {
     ) -> Self {
         let outcome = Outcome::default();
         let limit = limit.and_then(|limit| Instant::now().checked_add(limit));
-        let (signals, orders) = (None, None);
+        let signals = None;
+        let orders = None;
         let is_ordered_to_end = false;
         Launch { host, children, signals, orders, first, grace, limit, is_ordered_to_end, outcome }
     }
@@ -73,7 +74,8 @@ impl Launch {
     pub(super) fn finish(mut self, copier: Copier) -> Result<Outcome, ServiceError> {
         self.run()?;
         let Launch { children, outcome, .. } = self;
-        // First the drop, which kills what is left of a failed job: then no process writes any more.
+        // First the drop, which kills what is left of a failed job: then no process writes any
+        // more.
         drop(children);
         copier.finish();
         Ok(outcome)

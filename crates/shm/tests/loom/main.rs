@@ -1,6 +1,6 @@
-//! Loom models of the completion word, the wake-up word, shared copies and the bias of a mutex: every
-//! interleaving up to a bound on preemptions, on the source files that run in production. A lost
-//! wake-up shows as a deadlock, which loom reports.
+//! Loom models of the completion word, the wake-up word, shared copies and the bias of a mutex:
+//! every interleaving up to a bound on preemptions, on the source files that run in production. A
+//! lost wake-up shows as a deadlock, which loom reports.
 
 mod sync {
     pub(crate) use loom::sync::atomic::*;

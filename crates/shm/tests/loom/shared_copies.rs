@@ -12,8 +12,8 @@ testing::tests![both_ends_copy_every_part_once_and_see_all];
 const BYTES: u64 = 96 << 10;
 const PART: u64 = 32 << 10;
 
-/// Both ends claim parts; the receiver reads all of them when they are complete. Loom's cells report
-/// a part that two ends copy at once, or that the receiver reads too early.
+/// Both ends claim parts; the receiver reads all of them when they are complete. Loom's cells
+/// report a part that two ends copy at once, or that the receiver reads too early.
 fn both_ends_copy_every_part_once_and_see_all() {
     struct Scene {
         claims: PartClaims,

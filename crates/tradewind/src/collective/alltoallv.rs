@@ -157,8 +157,8 @@ impl Communicator {
         ))
     }
 
-    /// The path by which every rank sends a block to every rank. A rank that knows only its own sizes
-    /// copies its own block itself.
+    /// The path by which every rank sends a block to every rank. A rank that knows only its own
+    /// sizes copies its own block itself.
     #[inline(always)]
     pub(super) fn path_of_alltoallv(
         &self,

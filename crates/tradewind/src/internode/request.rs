@@ -51,8 +51,8 @@ pub(crate) struct InternodeRequest {
 }
 
 impl InternodeRequest {
-    /// Starts a run with private buffers, one for each that the schedule declares. A run in blocking
-    /// form progresses only while this rank waits for it.
+    /// Starts a run with private buffers, one for each that the schedule declares. A run in
+    /// blocking form progresses only while this rank waits for it.
     pub(crate) fn start(
         schedule: &Arc<InternodeSchedule>,
         form: CallForm,

@@ -66,8 +66,8 @@ impl InternodeSchedule {
             return Err(Error::NeedsSharedMemory { what: "joins of a user-defined schedule" });
         }
         let background = Registration::new(internode, backend, schedule, call)?;
-        // Another backend than the general one runs its blocking calls, too. All ranks decide alike,
-        // because all have the same backends.
+        // Another backend than the general one runs its blocking calls, too. All ranks decide
+        // alike, because all have the same backends.
         let backends = &internode.job().backends;
         let is_general = Arc::ptr_eq(backend, &backends.general);
         let direct = backends.blocking.clone().filter(|_| is_general);

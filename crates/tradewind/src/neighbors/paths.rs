@@ -77,7 +77,8 @@ impl Edges {
         Edges { sources, labels, own }
     }
 
-    /// The n-th block of the rank for itself with a tag is its n-th block from itself with this tag.
+    /// The n-th block of the rank for itself with a tag is its n-th block from itself with this
+    /// tag.
     fn own_edges(
         rank: u32,
         labels: &[EdgeKey],
@@ -262,7 +263,8 @@ impl Neighbors {
         /// Bytes below which a list of the blocks costs more than to stage them.
         const SHORTEST: u64 = 4096;
         let own = self.edges.own.as_ref()?.iter().map(|(from, to)| {
-            let (sent, received) = (blocks.sent_block(*from), blocks.received_block(*to));
+            let sent = blocks.sent_block(*from);
+            let received = blocks.received_block(*to);
             let bytes = sent.end - sent.start;
             let own = OwnBlock { from: sent.start, to: received.start, bytes };
             (bytes == received.end - received.start).then_some(own)

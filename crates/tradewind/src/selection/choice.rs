@@ -46,7 +46,8 @@ impl SelectedAlgorithm {
         why: ChoiceReason,
     ) -> Self {
         let tuning = Tuning::default();
-        let (ranks_per_node, engine) = (None, None);
+        let ranks_per_node = None;
+        let engine = None;
         SelectedAlgorithm { form, collective, algorithm, tuning, ranks_per_node, engine, why }
     }
 

@@ -54,19 +54,22 @@ pub struct Explanation {
 pub enum Reason {
     /// The communicator's [`Algorithms`](crate::Algorithms) set it.
     Forced,
-    /// The operation has a meaning only as a fold in rank order, which the caller's algorithm is not.
+    /// The operation has a meaning only as a fold in rank order, which the caller's algorithm is
+    /// not.
     RankOrder,
     /// The start may not wait for the sizes of other ranks' blocks, which all algorithms but a join
     /// need.
     UnknownSizes,
-    /// The caller set a join, which ranks on several nodes cannot run; the built-in rules chose as if
-    /// nothing had been set.
+    /// The caller set a join, which ranks on several nodes cannot run; the built-in rules chose as
+    /// if nothing had been set.
     SeveralNodes,
-    /// The caller engine uses the algorithms that MPI libraries ship, whatever a decision table has.
+    /// The caller engine uses the algorithms that MPI libraries ship, whatever a decision table
+    /// has.
     CallerEngine,
     /// There is a decision table that cannot be used, for this reason; the built-in rules chose.
     UnusableTable(String),
-    /// A decision table, or built-in parameters or rules because there is none or it has a gap here.
+    /// A decision table, or built-in parameters or rules because there is none or it has a gap
+    /// here.
     Decision(Origin),
 }
 

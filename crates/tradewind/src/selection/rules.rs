@@ -1,5 +1,5 @@
-//! The rules that select algorithms where the caller sets none: the job's decision table, or built-in
-//! rules.
+//! The rules that select algorithms where the caller sets none: the job's decision table, or
+//! built-in rules.
 //!
 //! The process that creates the job reads the table, so that all ranks have the same one
 //! ([`engine::Decisions`]). The rows for a communicator's number of ranks are looked up when it is

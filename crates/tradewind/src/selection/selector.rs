@@ -51,8 +51,8 @@ impl Selector {
         }
     }
 
-    /// The decision table's choice, else a join. A table's last range has no end, so a message in it
-    /// may have more segments than a graph should have.
+    /// The decision table's choice, else a join. A table's last range has no end, so a message in
+    /// it may have more segments than a graph should have.
     fn select_by_table(
         &self,
         (form, collective): (CallForm, Collective),
@@ -96,8 +96,8 @@ impl Selector {
     }
 
     /// The choice between nodes, which is never a join. If the caller leaves it open, the decision
-    /// table chooses, else the models with built-in parameters; both have two levels where these pay
-    /// and each node has as many consecutive ranks.
+    /// table chooses, else the models with built-in parameters; both have two levels where these
+    /// pay and each node has as many consecutive ranks.
     fn select_between_nodes(
         &self,
         (form, collective): (CallForm, Collective),

@@ -266,8 +266,8 @@ fn a_time_out_names_ranks_and_nodes_and_is_no_end() {
     .expect("the job is sound");
 }
 
-/// Blocking calls run inside the ranks, nonblocking ones in the node service: neither form waits for
-/// the other.
+/// Blocking calls run inside the ranks, nonblocking ones in the node service: neither form waits
+/// for the other.
 fn a_blocking_call_and_a_nonblocking_one_are_a_mismatch() {
     for blocking in [0, 1] {
         local_nodes(&[1, 1], |world| {

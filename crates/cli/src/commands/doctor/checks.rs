@@ -69,7 +69,8 @@ pub(super) fn launcher(launch: &Result<Launch, LaunchError>) -> Finding {
                     .iter()
                     .map(|(host, port)| format!("{host} port {port}"))
                     .collect();
-                let (hosts, origin) = (hosts.join(", "), &address.origin);
+                let hosts = hosts.join(", ");
+                let origin = &address.origin;
                 format!(
                     "rank {rank} of {ranks}, the others through TCP at {hosts} ({origin}){seen}"
                 )

@@ -6,7 +6,8 @@ use launch::LaunchError;
 use launch::detect::Launch;
 use tradewind::{Collective, Communicator, Error, Job};
 
-/// Joins the job, and collects the reports of its nodes. `None` in a rank that has nothing to print.
+/// Joins the job, and collects the reports of its nodes. `None` in a rank that has nothing to
+/// print.
 pub(super) fn report(launch: &Result<Launch, LaunchError>) -> Option<Report> {
     match Job::init().and_then(|job| collect(job.world(), launch)) {
         Ok(report) => report,

@@ -70,8 +70,8 @@ impl Reach {
     }
 }
 
-/// Returns the path of the `tradewind` command on the nodes: that of this one, unless the user names
-/// another.
+/// Returns the path of the `tradewind` command on the nodes: that of this one, unless the user
+/// names another.
 pub(super) fn command() -> Result<PathBuf, Failure> {
     match Environment.get(COMMAND) {
         Some(path) => Ok(path.into()),

@@ -101,8 +101,8 @@ fn a_rank_killed_at_any_moment_is_named_to_all_others() {
     assert_eq!(shared_memory_files(), before);
 }
 
-/// The ranks check every byte, so bytes of a process that has ended, or of an earlier round, end the
-/// job in another way.
+/// The ranks check every byte, so bytes of a process that has ended, or of an earlier round, end
+/// the job in another way.
 fn a_rank_killed_while_another_reads_its_memory_is_named() {
     let seed = rand::random();
     println!("seed {seed}");

@@ -107,12 +107,14 @@ fn refine(
 fn flat_row(query: &Query) -> Row {
     let Query { operation, form, ranks, ranks_per_node, .. } = *query;
     let plan = Choice::of(Algorithm::Join);
-    let (engine, time, runner_up) = (None, Times::default(), None);
+    let engine = None;
+    let time = Times::default();
+    let runner_up = None;
     let ranges = vec![Range { from: 0, to: None, plan, engine, at: 0, time, runner_up }];
     Row { operation, form, ranks, ranks_per_node, error: None, ranges }
 }
 
-/// What was measured at each size, ascending.
+/// Returns the measurements at each size, ascending.
 fn measured(figure: &Figure, engine: Option<Engine>) -> Vec<(u64, Vec<Measured>)> {
     let mut sizes: Vec<(u64, Vec<Measured>)> = Vec::new();
     for series in figure.series.iter().filter(|series| series.role == Role::Measured) {

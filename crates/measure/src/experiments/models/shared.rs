@@ -22,7 +22,8 @@ fn of_figure(figure: &Figure, operation: Collective, ranks: u32) -> Vec<Measured
     let mut all = Vec::new();
     for series in figure.series.iter().filter(|series| series.role == Role::Measured) {
         for point in &series.points {
-            let (form, bytes) = (CallForm::Blocking, point.x as u64);
+            let form = CallForm::Blocking;
+            let bytes = point.x as u64;
             let shape = CollectiveCall { operation, form, ranks, bytes, root: 0 };
             let plans = shape.plans(&segments());
             let plan = plans

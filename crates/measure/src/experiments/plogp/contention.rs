@@ -22,7 +22,8 @@ pub(super) fn measure(
 ) -> Result<Vec<Exchange>, Error> {
     let direct = [Choice::of(Algorithm::RotatedDirect)];
     let exchange = |bytes: &u64| {
-        let (operation, ranks) = (Collective::Alltoall, world.size());
+        let operation = Collective::Alltoall;
+        let ranks = world.size();
         let call = CollectiveCall { operation, form, ranks, bytes: *bytes, root: 0 };
         let compared = compare(world, cores, &call, &direct, budget)?;
         Ok((*bytes, compared.timed.first().map_or(0.0, |timed| timed.median())))

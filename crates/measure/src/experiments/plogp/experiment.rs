@@ -1,5 +1,5 @@
-//! The steps of the experiment: each class of pairs under each engine, and then flat collectives and
-//! the constants of cooperative progress.
+//! The steps of the experiment: each class of pairs under each engine, and then flat collectives
+//! and the constants of cooperative progress.
 
 use super::contention;
 use super::machine;
@@ -153,7 +153,8 @@ fn progress_steps(setting: &Setting, has_file: bool) -> Vec<Step> {
             .is_crowded()
             .then(|| format!("More ranks than cores, which take turns: {}.", shape.describe()));
         let what = format!("flat collectives and cooperative progress, {}", shape.describe());
-        let (begins, cores) = (index == 0 && !has_file, setting.cores.len() as u32);
+        let begins = index == 0 && !has_file;
+        let cores = setting.cores.len() as u32;
         Step::new(what, shape, setting.choose(400, 5_000), move |here| {
             let mut findings = progress_step(here, effort.progress, begins, cores)?;
             findings.extend(note.clone().map(Finding::Note));

@@ -240,7 +240,8 @@ fn exchanges(
     let group = group.with_algorithms(direct);
     let time = |bytes: &u64| {
         let length = *bytes as usize * group.size() as usize;
-        let (input, mut output) = (vec![1u8; length], vec![0u8; length]);
+        let input = vec![1u8; length];
+        let mut output = vec![0u8; length];
         let mut laps = effort.laps.time(&group, |times| {
             for _ in 0..times {
                 match form {

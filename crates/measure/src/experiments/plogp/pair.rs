@@ -56,7 +56,7 @@ pub(super) struct Pair<'w> {
     form: CallForm,
     /// The engine that is measured; sizes that it does not take are left out.
     engine: Engine,
-    /// Whether readings of the clock inside a run tell messages apart. The engines of the node
+    /// Resolution of the clock inside a run. The engines of the node
     /// service and of blocking calls read it once for everything that has become due, which between
     /// ranks of one node is all of a run.
     clock: Clock,
@@ -184,8 +184,8 @@ impl<'w> Pair<'w> {
         Ok(())
     }
 
-    /// Runs a schedule and gives the times between its stamps, and at last the time of the whole run,
-    /// in microseconds.
+    /// Runs a schedule and gives the times between its stamps, and at last the time of the whole
+    /// run, in microseconds.
     fn run(
         room: &mut Room,
         form: CallForm,

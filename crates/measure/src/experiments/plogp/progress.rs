@@ -22,7 +22,7 @@ pub(super) struct Progress {
     graphs: Vec<sharing::Measured>,
 }
 
-/// What is measured.
+/// Operations and sizes of the measurement.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Plan {
     pub(super) operations: &'static [Collective],
@@ -37,7 +37,8 @@ pub(super) struct Plan {
 /// call this.
 pub(super) fn measure(here: &StepContext<'_>, plan: Plan) -> Result<Progress, Error> {
     let world = here.world;
-    let (ranks, cores) = (world.size(), here.shape.shared_cores);
+    let ranks = world.size();
+    let cores = here.shape.shared_cores;
     let mut found = Progress::default();
     let visits = (0..plan.visits).flat_map(|_| plan.operations);
     for operation in visits.copied() {
@@ -51,7 +52,8 @@ pub(super) fn measure(here: &StepContext<'_>, plan: Plan) -> Result<Progress, Er
                 let plans = plans(&shape);
                 let compared = compare(world, cores, &shape, &plans, plan.budget)?;
                 for timed in compared.timed {
-                    let (plan, microseconds) = (timed.plan, timed.median());
+                    let plan = timed.plan;
+                    let microseconds = timed.median();
                     found.add(shape, plan, microseconds);
                 }
             }

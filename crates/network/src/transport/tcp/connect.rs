@@ -1,8 +1,8 @@
 //! Connects every node with every other one.
 //!
-//! Each node connects to those with lower numbers and accepts the others. Anyone can connect, so the
-//! other end of an accepted connection is a stranger until the handshake has proven that it knows
-//! the job's key.
+//! Each node connects to those with lower numbers and accepts the others. Anyone can connect, so
+//! the other end of an accepted connection is a stranger until the handshake has proven that it
+//! knows the job's key.
 
 use super::handshake::{self, ANSWER_BYTES, HELLO_BYTES, Nonce, PROOF_BYTES, Pair, Side};
 use crate::error::{Error, refused};
@@ -20,7 +20,7 @@ pub const MAX_PENDING: usize = 128;
 /// Time before the next attempt if the network has no route, or the system no descriptor.
 const RETRY_INTERVAL: Duration = Duration::from_millis(100);
 
-/// What the system refuses if a socket cannot listen.
+/// Name of the step that fails if a socket cannot listen.
 const LISTEN: &str = "listen for the job's other nodes";
 
 /// A socket that accepts the connections of the job's other nodes.

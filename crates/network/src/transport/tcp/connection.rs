@@ -54,8 +54,8 @@ impl Connection {
         !std::mem::replace(&mut self.is_written, true)
     }
 
-    /// Appends a message with a payload in the memory of a run to the queue; true if it is the first
-    /// since the last write.
+    /// Appends a message with a payload in the memory of a run to the queue; true if it is the
+    /// first since the last write.
     pub(super) fn send_in_place(
         &mut self,
         route: Route,

@@ -70,8 +70,9 @@ impl LargeFrame {
         self.arrived += bytes.len();
     }
 
-    /// Reads some of the rest of the payload, at most `most` bytes. Returns the number of bytes read
-    /// and the number requested. If the run has ended, the bytes are read into `unused` and dropped.
+    /// Reads some of the rest of the payload, at most `most` bytes. Returns the number of bytes
+    /// read and the number requested. If the run has ended, the bytes are read into `unused` and
+    /// dropped.
     pub(super) fn read(
         &mut self,
         socket: BorrowedFd<'_>,

@@ -52,7 +52,8 @@ impl ReceiveBuffer {
         self.transferred
     }
 
-    /// Reads what has arrived from a node, at most a turn of it, and passes on every complete frame.
+    /// Reads what has arrived from a node, at most a turn of it, and passes on every complete
+    /// frame.
     pub(super) fn read(
         &mut self,
         socket: BorrowedFd<'_>,
