@@ -140,7 +140,10 @@ impl Node {
         header.cores.store(options.cores, Ordering::Relaxed);
         header.skip_calc.store(u32::from(options.skip_calc), Ordering::Relaxed);
         header.eager_limit.store(options.eager_limit, Ordering::Relaxed);
-        let single_copy = options.single_copy.unwrap_or_else(measured_single_copy);
+        // Only collectives of several ranks with a core each stream.
+        let can_stream = (2..=options.cores).contains(&options.ranks);
+        let measured = || if can_stream { measured_single_copy() } else { u64::MAX };
+        let single_copy = options.single_copy.unwrap_or_else(measured);
         header.single_copy.store(single_copy, Ordering::Relaxed);
         header.service.store(std::process::id(), Ordering::Relaxed);
         // Release: pairs with the Acquire in `open`: a process that sees the magic number sees the
