@@ -33,6 +33,7 @@ macro_rules! debug_by_offset {
     };
 }
 
+mod flow;
 mod kind;
 pub(crate) mod memory;
 mod receiver;

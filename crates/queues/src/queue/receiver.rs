@@ -1,12 +1,13 @@
 //! Receiving end of a queue.
 
+use super::flow::Flow;
 use super::kind::QueueKind;
 use super::memory::RingMemory;
 use crate::consumers::{Consumers, Multi};
 use crate::error::RecvError;
 use crate::message::ExpressMessage;
 use crate::one_poll::Polled;
-use crate::sync::{Ordering, spin_loop};
+use crate::sync::Ordering;
 use shm::event::Notify;
 use shm::liveness::{RankLiveness, RankWatch};
 use shm::wait::{Sleeper, SpinPolicy, Waiter, wait};
@@ -14,19 +15,11 @@ use std::marker::PhantomData;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-/// Spin-loop hints between two polls while messages arrive continuously. The sender is probably
-/// writing to the line that would be polled; polling at once takes the line away from it.
-const FLOW_PAUSE: u32 = 4;
-
-/// Number of polls after which a continuous flow of messages counts as ended.
-const FLOW_POLLS: u32 = 8;
-
 /// Receiver of a queue. A [`Multi`] receiver can be cloned, one clone for each thread.
 pub struct Receiver<K: QueueKind, C: Consumers = Multi> {
     ring: RingMemory<K::RingSlot>,
     state: K::ReceiverState,
-    /// True if the last batch was not empty.
-    flows: bool,
+    flow: Flow,
     watched: RankWatch,
     form: PhantomData<C>,
 }
@@ -36,7 +29,7 @@ impl<K: QueueKind, C: Consumers> Receiver<K, C> {
         Receiver {
             ring,
             state: K::ReceiverState::default(),
-            flows: false,
+            flow: Flow::of_slots(size_of::<K::RingSlot>()),
             watched: RankWatch::default(),
             form: PhantomData,
         }
@@ -79,20 +72,8 @@ impl<K: QueueKind, C: Consumers> Receiver<K, C> {
     /// # Errors
     /// [`RecvError`], if no message precedes it.
     pub fn try_recv_many(&mut self, into: &mut [K::Item]) -> Result<usize, RecvError> {
-        // While messages flow, a pause between polls leaves the line to the sender that writes to it,
-        // and more messages are taken with the next exchange.
-        let polls = if self.flows { FLOW_POLLS } else { 1 };
-        let mut count = 0;
-        for _ in 0..polls {
-            if self.flows {
-                (0..FLOW_PAUSE).for_each(|_| spin_loop());
-            }
-            count = K::try_recv_many::<C>(&self.ring, &mut self.state, into)?;
-            if count != 0 {
-                break;
-            }
-        }
-        self.flows = count != 0;
+        let Self { ring, state, flow, .. } = self;
+        let count = flow.receive(into.len(), || K::try_recv_many::<C>(ring, state, into))?;
         if count != 0 {
             self.ring.announce_space();
         }
