@@ -145,6 +145,16 @@ static inline void prepare(struct collective *c, int root, int repetition) {
     }
 }
 
+/* Writes the values that this rank sends anew, so that they lie in its cache only. */
+static inline void rewrite(struct collective *c, int root) {
+    int sends_it = c->operation == BCAST && c->rank == root;
+    double *blocks = sends_it ? c->receive : c->send;
+    for (int b = 0; b < (sends_it ? c->receives : c->sends); b++) {
+        double *block = blocks + (size_t)b * c->elements;
+        fill(block, c->elements, *(volatile double *)block);
+    }
+}
+
 /* What is to be in block b of what this rank received. */
 static inline double expected_value(const struct collective *c, int root, int repetition, int b) {
     switch (c->operation) {

@@ -66,6 +66,15 @@ impl<'w, M: Memory, O: Operation<M>> Collective<'w, O, M> {
         }
     }
 
+    /// Writes the values that this rank sends anew, so that they lie in its cache only.
+    pub fn rewrite(&mut self, root: usize) {
+        let sends_it = self.row.kind == Kind::Bcast && self.rank == root;
+        let blocks = if sends_it { self.memory.receive() } else { self.memory.send() };
+        for values in blocks.chunks_exact_mut(self.elements) {
+            values.fill(values[0]);
+        }
+    }
+
     /// Expected value of a received block.
     fn expected(&self, root: usize, repetition: usize, block: usize) -> f64 {
         let rank = self.rank;
