@@ -48,7 +48,7 @@ shm::shared_lines! {
         /// 1 if operations of kind `calc` end immediately instead of spinning.
         skip_calc: AtomicU32,
         eager_limit: AtomicU64,
-        /// Length from which one copy is made between private memories; `u64::MAX` for none.
+        /// See [`Node::single_copy`].
         single_copy: AtomicU64,
         /// Offset and length of the encoded decisions; length 0 if there are none.
         decisions_at: AtomicU64,
@@ -224,8 +224,8 @@ impl Node {
         self.eager_limit
     }
 
-    /// Returns the length in bytes from which a rank reads another rank's private memory itself;
-    /// `u64::MAX` if it never does.
+    /// Returns the length in bytes from which two ranks that exchange messages read each other's
+    /// private memory; `u64::MAX` if no rank reads another's.
     pub(crate) fn single_copy(&self) -> u64 {
         self.single_copy
     }
@@ -383,8 +383,10 @@ impl Node {
 
 /// Returns the length from which one copy is faster than two, by a measurement.
 fn measured_single_copy() -> u64 {
-    /// Two copies through a ring that stays in the caches are faster below, on all machines seen.
-    const SHORTEST: u64 = 32 << 10;
+    /// Two copies through a ring that stays in the caches are faster below, if the sender has just
+    /// written the message: the kernel waits for the lines of each page anew, while the copy from a
+    /// ring goes on over the end of a page.
+    const SHORTEST: u64 = 128 << 10;
     if shm::process_memory::is_fast() { SHORTEST } else { u64::MAX }
 }
 

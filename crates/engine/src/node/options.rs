@@ -61,8 +61,9 @@ pub struct JobOptions {
     pub skip_calc: bool,
     /// Longest message of a schedule, in bytes, that is sent before its receive is posted.
     pub eager_limit: u64,
-    /// Length in bytes from which a rank reads another rank's private memory itself; `u64::MAX` if
-    /// it never does. `None` lets the job's creator measure whether that is fast.
+    /// Length in bytes from which two ranks that exchange messages read each other's private memory;
+    /// messages in one direction are read from four times this length on. `u64::MAX` if no rank
+    /// reads another's. `None` lets the job's creator measure whether that is fast.
     pub single_copy: Option<u64>,
     /// Selection of algorithms, for all ranks.
     pub decisions: Option<Decisions>,

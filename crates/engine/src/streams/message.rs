@@ -10,13 +10,9 @@ use smallvec::SmallVec;
 /// ranks.
 const READ_PIECE: usize = 1 << 20;
 
-/// Length of the pieces of an operand of a reduction: a piece is still in the second-level cache
-/// when it is combined.
-const OPERAND_PIECE: usize = 64 << 10;
-
-/// Length from which the sender of an offered message takes part in the copy, unless it has a
-/// message to copy itself.
-const JOINT_FROM: usize = 64 << 10;
+/// Factor between the lengths from which messages in one direction and in both are offered. In one
+/// direction both copies of a ring go on at the same time.
+const ONE_WAY_FACTOR: u64 = 4;
 
 /// Length of the pieces in which a rank copies its block for itself. Other ranks wait meanwhile.
 const OWN_PIECE: usize = 64 << 10;
@@ -123,21 +119,15 @@ impl<'a> Sending<'a> {
         }
     }
 
-    /// Returns whether the message is offered, if it is at least `least` bytes long and the
-    /// receiver reads the memory of this process.
+    /// Returns whether the message is offered, if messages in both directions are from `least`
+    /// bytes on, and the receiver reads the memory of this process.
     pub(super) fn is_single_copy(&self, mutual: u64, least: u64) -> bool {
-        // A reduction reads an offered message piece by piece, by a system call each, and the
-        // sender idles. It wins only while the pieces of a ring would not yet overlap well.
-        const LONGEST_OPERAND: usize = 64 << 10;
-        const LONGEST_MUTUAL_OPERAND: usize = 256 << 10;
-        let bytes = self.bytes.len();
         let is_mutual = mutual >> self.to & 1 != 0;
-        let longest = match (self.is_operand, is_mutual) {
-            (false, _) => usize::MAX,
-            (true, true) => LONGEST_MUTUAL_OPERAND,
-            (true, false) => LONGEST_OPERAND,
-        };
-        bytes as u64 >= least && bytes <= longest && self.done == 0 && !self.must_write
+        let least = if is_mutual { least } else { least.saturating_mul(ONE_WAY_FACTOR) };
+        // A ring delivers an operand of a reduction piece by piece into the first-level cache. A
+        // copy of it into private memory would be a second one.
+        let can_offer = !self.is_operand && self.done == 0 && !self.must_write;
+        can_offer && self.bytes.len() as u64 >= least
     }
 
     /// Returns the bytes of the next piece.
@@ -203,8 +193,8 @@ impl ReceiveSink<'_> {
     /// Returns the memory of a message that its sender may copy part of.
     pub(super) fn joint_target(&mut self) -> Option<&mut [u8]> {
         match self {
-            ReceiveSink::Copy(into) if into.len() >= JOINT_FROM => Some(into),
-            _ => None,
+            ReceiveSink::Copy(into) => Some(into),
+            ReceiveSink::Fold { .. } | ReceiveSink::Discard(_) => None,
         }
     }
 
@@ -226,14 +216,11 @@ impl ReceiveSink<'_> {
     }
 
     /// Reads the next piece of a message that lies in the private memory of another process, from
-    /// byte `at` on. Returns its length, or `None` if the message is not there any more, and writes
-    /// `failure` if the reduction fails.
+    /// byte `at` on. Returns its length, or `None` if the message is not there any more.
     pub(super) fn read_offered(
         &mut self,
         at: usize,
         (process, offered): (u32, RemoteBuffer),
-        bounce: &mut Vec<u8>,
-        failure: &mut Option<ArithmeticError>,
     ) -> Result<Option<usize>, AccessFailure> {
         let rest = self.length() - at;
         let address = offered.address.wrapping_add(at as u64);
@@ -244,17 +231,8 @@ impl ReceiveSink<'_> {
                 let piece = &mut into[at..at + length];
                 Ok(read_guarded(process, address, piece, offered.guard)?.then_some(length))
             }
-            ReceiveSink::Fold { .. } => {
-                let length = rest.min(OPERAND_PIECE);
-                bounce.resize(length, 0);
-                if !read_guarded(process, address, bounce, offered.guard)? {
-                    return Ok(None);
-                }
-                if let Err(arithmetic) = self.accept(at, bounce) {
-                    failure.get_or_insert(arithmetic);
-                }
-                Ok(Some(length))
-            }
+            // No rank offers an operand: the sender's memory is corrupt.
+            ReceiveSink::Fold { .. } => Ok(None),
         }
     }
 }

@@ -231,7 +231,7 @@ impl<'s> PieceMover<'s> {
             failure.get_or_insert_with(|| error.into());
         }
         if let Some(offered) = ring.offered() {
-            return Ok(self.read_offered(receiving, offered, failure));
+            return Ok(self.read_offered(receiving, offered));
         }
         // Both ends cut the message by the same rule, so the piece has this length.
         let length = receiving.next_piece(self.mutual, ring.longest_piece());
@@ -251,12 +251,7 @@ impl<'s> PieceMover<'s> {
 
     /// Reads a piece of an offered message, or refuses the message. Returns whether anything has
     /// changed.
-    fn read_offered(
-        &mut self,
-        receiving: &mut Receiving<'_>,
-        offered: RemoteBuffer,
-        failure: &mut Option<Box<Error>>,
-    ) -> bool {
+    fn read_offered(&mut self, receiving: &mut Receiving<'_>, offered: RemoteBuffer) -> bool {
         let is_mutual = self.mutual >> receiving.from & 1 != 0;
         let outcome = if !is_mutual && receiving.sink.joint_target().is_some() {
             match self.read_joint(receiving, offered) {
@@ -266,14 +261,7 @@ impl<'s> PieceMover<'s> {
             }
         } else {
             let source = (self.context.process_of(receiving.from), offered);
-            let mut arithmetic = None;
-            let bounce = &mut self.rings.bounce;
-            let read = receiving.sink.read_offered(receiving.done, source, bounce, &mut arithmetic);
-            if let Some(arithmetic) = arithmetic {
-                let rank = self.context.rank;
-                failure.get_or_insert_with(|| Error::of_reduction(arithmetic, rank).into());
-            }
-            match read {
+            match receiving.sink.read_offered(receiving.done, source) {
                 Ok(Some(length)) => {
                     receiving.done += length;
                     if receiving.done < receiving.sink.length() {

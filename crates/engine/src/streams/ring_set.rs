@@ -59,8 +59,6 @@ pub(crate) struct RingSet {
     /// Identifies this process to ranks that access its memory, and states whether its offered
     /// messages still lie there.
     pub(super) guard: Guard,
-    /// Pieces of offered messages on their way into a reduction.
-    pub(super) bounce: Vec<u8>,
 }
 
 impl RingSet {
@@ -89,6 +87,6 @@ impl RingSet {
         let broken_at = Offset(at.0 + size_of::<ReleaseLine>() as u64);
         let broken = Mapped::new(memory.segment(), broken_at)?;
         let guard = Guard::new();
-        Ok(RingSet { at, out, from, scratch: Vec::new(), broken, guard, bounce: Vec::new() })
+        Ok(RingSet { at, out, from, scratch: Vec::new(), broken, guard })
     }
 }
