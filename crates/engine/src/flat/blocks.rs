@@ -23,7 +23,7 @@ fn aligned(table: u64) -> u64 {
 }
 
 fn table_bytes(blocks: &VariableBlocks) -> u64 {
-    let words = match &blocks.edge_keys {
+    let words = match blocks.edge_keys() {
         None => blocks.sent.len(),
         Some(edge_keys) => 1 + 2 * edge_keys.len(),
     };
@@ -74,7 +74,7 @@ impl FlatExecutor {
         self.put_table(at, blocks)?;
         let data = Offset(at.0 + self.blocks_at(table_bytes(blocks), length));
         // No rank reads the blocks that this rank has for itself.
-        if let Some(edge_keys) = blocks.edge_keys.as_ref().filter(|_| collective.leaves_own) {
+        if let Some(edge_keys) = blocks.edge_keys().filter(|_| collective.leaves_own) {
             for (number, edge_key) in edge_keys.iter().enumerate() {
                 if edge_key.rank() != Some(self.rank) {
                     self.put_piece(data, input, block(&blocks.sent, number))?;
@@ -95,7 +95,7 @@ impl FlatExecutor {
             next += WORD;
             self.memory.write(at, &word.to_le_bytes())
         };
-        match &blocks.edge_keys {
+        match blocks.edge_keys() {
             None => blocks.sent.iter().try_for_each(|end| put(*end))?,
             Some(edge_keys) => {
                 put(edge_keys.len() as u64)?;
@@ -132,7 +132,7 @@ impl FlatExecutor {
         result: &mut [u8],
     ) -> Outcome {
         if let Some(sources) = &blocks.sources {
-            let keyed = blocks.edge_keys.is_some();
+            let keyed = blocks.edge_keys().is_some();
             for (number, edge) in sources.iter().enumerate() {
                 let Some(edge) = edge else { continue };
                 if collective.leaves_own && edge.rank == self.rank {

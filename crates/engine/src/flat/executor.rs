@@ -119,7 +119,7 @@ impl FlatExecutor {
     pub(crate) fn is_long(&self, collective: &FlatCollective) -> bool {
         match &collective.blocks {
             None => self.placement(collective) == ContributionPlacement::Arena,
-            Some(blocks) => blocks.edge_keys.is_some() && collective.call.bytes > self.cell_bytes,
+            Some(blocks) => blocks.sources.is_some() && collective.call.bytes > self.cell_bytes,
         }
     }
 

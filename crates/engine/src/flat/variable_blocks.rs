@@ -18,9 +18,10 @@ pub struct VariableBlocks {
     pub(crate) received: BlockEnds,
     /// Neighbour collectives: the sources of the result's blocks.
     pub(crate) sources: Option<Arc<[Option<Edge>]>>,
-    /// Neighbour collectives: the destinations of the contribution's blocks, unless one block is
-    /// for all.
-    pub(crate) edge_keys: Option<Arc<[EdgeKey]>>,
+    /// Neighbour collectives: the destinations of the contribution's blocks.
+    pub(crate) destinations: Option<Arc<[EdgeKey]>>,
+    /// One block is for all destinations.
+    pub(crate) is_shared: bool,
 }
 
 /// An edge between neighbours, seen from one end.
@@ -68,19 +69,39 @@ impl VariableBlocks {
             sent: ends(sent),
             received: ends(received),
             sources: None,
-            edge_keys: None,
+            destinations: None,
+            is_shared: false,
         }
     }
 
-    /// Returns blocks for and from neighbours. Without `edge_keys` there is one block for all
-    /// neighbours.
+    /// Returns blocks for and from neighbours.
     pub fn between_neighbors(
         sent: impl IntoIterator<Item = u64>,
         received: impl IntoIterator<Item = u64>,
         sources: Arc<[Option<Edge>]>,
-        edge_keys: Option<Arc<[EdgeKey]>>,
+        destinations: Arc<[EdgeKey]>,
     ) -> Self {
-        VariableBlocks { sources: Some(sources), edge_keys, ..VariableBlocks::new(sent, received) }
+        VariableBlocks {
+            sources: Some(sources),
+            destinations: Some(destinations),
+            ..VariableBlocks::new(sent, received)
+        }
+    }
+
+    /// Returns one block for all neighbours, and blocks from neighbours.
+    pub fn gathered_from_neighbors(
+        sent: u64,
+        received: impl IntoIterator<Item = u64>,
+        sources: Arc<[Option<Edge>]>,
+        destinations: Arc<[EdgeKey]>,
+    ) -> Self {
+        let blocks = VariableBlocks::between_neighbors([sent], received, sources, destinations);
+        VariableBlocks { is_shared: true, ..blocks }
+    }
+
+    /// Returns the keys of the contribution's blocks, if receivers find them by keys.
+    pub(crate) fn edge_keys(&self) -> Option<&Arc<[EdgeKey]>> {
+        self.destinations.as_ref().filter(|_| !self.is_shared)
     }
 
     /// Returns the ranks of this rank's sources, in a neighbour collective.

@@ -106,7 +106,7 @@ fn neighbors<'a>(
     output: &'a mut [u8],
 ) -> Outcome {
     let Some(blocks) = collective.blocks.as_deref() else { return Ok(()) };
-    let Some(edge_keys) = blocks.edge_keys.as_deref() else { return Ok(()) };
+    let Some(destinations) = blocks.destinations.as_deref() else { return Ok(()) };
     let Some(sources) = blocks.sources.as_deref() else { return Ok(()) };
     let mut pieces: SmallVec<[Option<&mut [u8]>; 8]> = SmallVec::new();
     let mut rest = output;
@@ -119,7 +119,7 @@ fn neighbors<'a>(
     }
     let edges = |rank: u32| {
         let mut sent: SmallVec<[(EdgeKey, usize); 8]> =
-            edge_keys.iter().copied().zip(0..).collect();
+            destinations.iter().copied().zip(0..).collect();
         sent.retain(|(edge_key, _)| edge_key.rank() == Some(rank));
         sent.sort_by_key(|(edge_key, _)| edge_key.0);
         let mut received: SmallVec<[(u32, u32, usize); 8]> = SmallVec::new();
@@ -132,7 +132,7 @@ fn neighbors<'a>(
         (sent, received)
     };
     let bytes = |number: usize| {
-        let piece = block(&blocks.sent, number);
+        let piece = block(&blocks.sent, if blocks.is_shared { 0 } else { number });
         &input[piece.start as usize..piece.end as usize]
     };
     // Both sides order the edges between two ranks by tag, then by position in the lists, so the

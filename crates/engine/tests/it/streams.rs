@@ -285,9 +285,9 @@ fn neighbours_whose_tags_differ_find_out() {
         let me = communicator.rank();
         let other = 1 - communicator.rank();
         // Both send with tag 1; rank 1 expects tag 2.
-        let edge_keys = Some(Arc::from([EdgeKey::new(other, 1)]));
+        let destinations = Arc::from([EdgeKey::new(other, 1)]);
         let sources = Arc::from([Some(Edge { rank: other, tag: 1 + me, number: 0 })]);
-        let blocks = VariableBlocks::between_neighbors([50_000], [50_000], sources, edge_keys);
+        let blocks = VariableBlocks::between_neighbors([50_000], [50_000], sources, destinations);
         let call = Signature::new(CallKind::NeighborAlltoall, 50_000, 0);
         let meeting = FlatCollective {
             blocks: Some(Arc::new(blocks)),

@@ -244,10 +244,16 @@ impl Neighbors {
         let edges = &self.edges;
         let gathers =
             matches!(call.kind, CallKind::NeighborAllgather | CallKind::NeighborAllgatherv);
-        let labels = (!gathers).then(|| Arc::clone(&edges.labels));
-        let sources = Arc::clone(&edges.sources);
-        let blocks =
-            VariableBlocks::between_neighbors(sent.iter().copied(), received, sources, labels);
+        let (sources, labels) = (Arc::clone(&edges.sources), Arc::clone(&edges.labels));
+        let blocks = match (gathers, sent) {
+            (true, [sent]) => {
+                VariableBlocks::gathered_from_neighbors(*sent, received, sources, labels)
+            }
+            _ => {
+                let sent = sent.iter().copied();
+                VariableBlocks::between_neighbors(sent, received, sources, labels)
+            }
+        };
         let own = self.own_blocks(&blocks).filter(|_| !gathers);
         let flat = FlatCollective {
             blocks: Some(Arc::new(blocks)),
