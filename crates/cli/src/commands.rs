@@ -9,6 +9,7 @@ mod kernel;
 mod man;
 mod measure;
 mod mpi;
+mod names;
 mod node;
 mod overlap;
 mod predict;
@@ -47,6 +48,7 @@ pub(crate) enum Command {
     Exec(exec::Arguments),
     Kernel(kernel::Arguments),
     Doctor(doctor::Arguments),
+    Names(names::Arguments),
     Trace(trace::Arguments),
     /// Finds what is wrong with a GOAL file.
     Check(check::Arguments),
@@ -87,6 +89,7 @@ impl Command {
             Command::Exec(arguments) => exec::execute(&arguments, format),
             Command::Kernel(arguments) => kernel::execute(&arguments, format),
             Command::Doctor(arguments) => doctor::execute(&arguments, format),
+            Command::Names(arguments) => names::execute(&arguments, format),
             Command::Trace(arguments) => trace::execute(&arguments),
             Command::Check(arguments) => check::execute(&arguments, format),
             Command::Convert(arguments) => convert::execute(&arguments, format),

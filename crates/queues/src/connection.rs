@@ -17,6 +17,7 @@
 mod drain;
 mod end;
 mod error;
+mod fill;
 mod job_queues;
 mod queue_transport;
 mod receiver;
@@ -25,6 +26,8 @@ mod socket;
 
 pub(crate) use drain::DrainState;
 pub use error::ConnectionError;
+#[doc(hidden)]
+pub use fill::fill_percent;
 pub(crate) use job_queues::JobQueues;
 pub use receiver::Receiver;
 pub(crate) use sender::SendLimit;

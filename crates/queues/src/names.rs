@@ -65,6 +65,7 @@ mod codec;
 mod config;
 mod error;
 mod key;
+mod list;
 mod owner;
 mod server_connection;
 mod table;
@@ -82,12 +83,14 @@ pub use config::{
 pub use error::system;
 pub use error::{NameError, Refusal};
 pub use key::JobKey;
+pub use list::open_jobs;
 pub use owner::JobOwner;
 pub(crate) use server_connection::{ConnectionParts, ServerConnection};
 pub use table::{
     Destination, DestinationTable, NameState, SourceTable, SourceTableWriter, TableError,
     TableWriter,
 };
+pub use wire::JobEntry;
 pub(crate) use wire::{
     CloseReason, ConnectionOffer, DroppedEnd, Request, Response, SourceFilter, TransportOffer,
 };

@@ -82,14 +82,21 @@
 //! [`NameError::ServerGone`]: queues::names::NameError::ServerGone
 
 mod client;
+mod connected;
 mod connections;
 mod directory;
+mod peer_error;
 mod process;
+mod published;
 mod records;
 mod requests;
 mod rules;
 mod server;
+mod target;
 
-pub use process::{StartError, add_job, add_job_at, default_name, serve};
-pub use queues::names::{JobConfig, JobOwner};
+pub use connected::{ConnectedPort, connect};
+pub use peer_error::PeerError;
+pub use process::{StartError, add_job, add_job_at, default_name, published, serve};
+pub use published::{Client, MAX_CLIENTS, PeerEvent, PublishedPort, publish};
+pub use queues::names::{JobConfig, JobEntry, JobOwner, MAX_MESSAGE_BYTES};
 pub use server::NameServer;

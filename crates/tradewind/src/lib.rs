@@ -71,6 +71,7 @@ mod job;
 mod join;
 mod link_key;
 pub mod messages;
+pub mod names;
 mod neighbors;
 mod path;
 mod persistent;

@@ -7,6 +7,7 @@ mod launchers;
 mod measure;
 mod models;
 mod name_server;
+mod names;
 mod nodes;
 mod overlap;
 mod plogp;

@@ -155,37 +155,9 @@ impl<M: Deref<Target = [AtomicU64]>, S: Signal> RingReceiver<M, S> {
         self.look_at(self.head)
     }
 
-    /// Returns the message at a position, with its stamp checked. Each word is loaded only once,
-    /// because a hostile sender may change it at any time.
     #[inline]
-    fn look_at(&self, mut position: u64) -> Result<Option<MessageLocation>, RingError> {
-        loop {
-            // Acquire: pairs with the Release store in `RingSender::release`.
-            let word = self.memory[self.geometry.stamp(position)].load(Ordering::Acquire);
-            match Stamp::decode(word, self.geometry.lap(position)) {
-                Ok(None) => return Ok(None),
-                Ok(Some(Stamp::Message { header, bytes })) => {
-                    let lines = self.geometry.lines_of(bytes);
-                    if bytes > self.geometry.longest() || lines > self.geometry.before_end(position)
-                    {
-                        return Err(Corruption::Length { position, bytes }.into());
-                    }
-                    return Ok(Some(MessageLocation { header, bytes, position }));
-                }
-                Ok(Some(Stamp::Skip { lines })) => {
-                    // A skip of a quarter or more is invalid. This also bounds the loop: a second
-                    // skip in a row would start at the beginning of the ring and be too long.
-                    if lines != self.geometry.before_end(position)
-                        || lines >= self.geometry.quarter().max(1)
-                    {
-                        return Err(Corruption::Skip { position, lines }.into());
-                    }
-                    position += lines;
-                }
-                Ok(Some(Stamp::End)) => return Err(RingError::Closed),
-                Err(_) => return Err(Corruption::Stamp { position, word }.into()),
-            }
-        }
+    fn look_at(&self, position: u64) -> Result<Option<MessageLocation>, RingError> {
+        locate(&self.memory, self.geometry, position)
     }
 
     /// Returns the position after the message.
@@ -203,6 +175,14 @@ impl<M: Deref<Target = [AtomicU64]>, S: Signal> RingReceiver<M, S> {
     /// Publishes that this end sleeps. A heavy barrier and a last check must follow before it does.
     pub(crate) fn announce_sleep(&self) {
         self.publish_state(SLEEPS);
+    }
+
+    /// Publishes the position up to which messages were read. A receiver that sleeps leaves no
+    /// message in the ring that it has read, so an observer sees the ring's true fill.
+    pub(crate) fn publish_position(&mut self) {
+        if self.published != self.head {
+            self.publish_credit();
+        }
     }
 
     /// Publishes that this end is awake.
@@ -265,6 +245,59 @@ impl<M: Deref<Target = [AtomicU64]>, S: Signal> RingReceiver<M, S> {
         // finds the message when it scans its queues.
         self.signal.heavy();
     }
+}
+
+/// Returns the message at a position, with its stamp checked. Each word is loaded only once,
+/// because a hostile sender may change it at any time.
+#[inline]
+fn locate(
+    memory: &[AtomicU64],
+    geometry: Geometry,
+    mut position: u64,
+) -> Result<Option<MessageLocation>, RingError> {
+    loop {
+        // Acquire: pairs with the Release store in `RingSender::release`.
+        let word = memory[geometry.stamp(position)].load(Ordering::Acquire);
+        match Stamp::decode(word, geometry.lap(position)) {
+            Ok(None) => return Ok(None),
+            Ok(Some(Stamp::Message { header, bytes })) => {
+                let lines = geometry.lines_of(bytes);
+                if bytes > geometry.longest() || lines > geometry.before_end(position) {
+                    return Err(Corruption::Length { position, bytes }.into());
+                }
+                return Ok(Some(MessageLocation { header, bytes, position }));
+            }
+            Ok(Some(Stamp::Skip { lines })) => {
+                // A skip of a quarter or more is invalid. This also bounds the loop: a second
+                // skip in a row would start at the beginning of the ring and be too long.
+                if lines != geometry.before_end(position) || lines >= geometry.quarter().max(1) {
+                    return Err(Corruption::Skip { position, lines }.into());
+                }
+                position += lines;
+            }
+            Ok(Some(Stamp::End)) => return Err(RingError::Closed),
+            Err(_) => return Err(Corruption::Stamp { position, word }.into()),
+        }
+    }
+}
+
+/// Returns the number of lines that hold messages from the receiver's published position on. The
+/// receiver may have read up to a quarter of the ring of them, unless it sleeps.
+pub(crate) fn unread_lines(memory: &[AtomicU64], geometry: Geometry) -> u64 {
+    // Acquire: pairs with the Release store in `RingReceiver::publish_credit`.
+    let start = memory[CREDIT].load(Ordering::Acquire);
+    // No ring lives this long; sums of positions below must not overflow.
+    if start > u64::MAX / 2 {
+        return 0;
+    }
+    let mut end = start;
+    // At most one lap: both ends go on meanwhile, and may write anything.
+    while end.wrapping_sub(start) < geometry.lines()
+        && let Ok(Some(found)) = locate(memory, geometry, end)
+    {
+        end = found.position + geometry.lines_of(found.bytes);
+    }
+    end.wrapping_sub(start).min(geometry.lines())
 }
 
 /// Wait until a message or an error is available.

@@ -142,6 +142,21 @@ impl<M: Deref<Target = [AtomicU64]>, S: Signal> RingSender<M, S> {
             .unwrap_or(Err(RingError::TimedOut))
     }
 
+    /// Publishes that this end sleeps until the receiver releases lines. A last check for space
+    /// must follow before it does. Returns true if the wake-up is certain.
+    pub(crate) fn announce_sleep(&self) -> bool {
+        // Release: pairs with the load in `RingReceiver::wake`.
+        self.memory[SENDER].store(SLEEPS, Ordering::Release);
+        // Pairs with the light barrier in `RingReceiver::wake`: either the receiver sees that this
+        // end sleeps, or the last check sees the lines that it has released.
+        self.signal.heavy()
+    }
+
+    /// Publishes that this end is awake.
+    pub(crate) fn stir(&self) {
+        self.memory[SENDER].store(AWAKE, Ordering::Release);
+    }
+
     /// Publishes all finished messages with one store.
     pub(crate) fn publish(&mut self) {
         let Some((position, stamp)) = self.batch.take() else { return };

@@ -33,6 +33,12 @@ pub enum ConnectionError {
         /// Process that was at the other end.
         peer: Peer,
     },
+    /// The process at the other end is on another node, which does not respond any more.
+    #[error("{peer} is on another node, whose name server does not respond any more")]
+    NodeLost {
+        /// Process that stands for the one on the other node.
+        peer: Peer,
+    },
     /// The right to send here has been revoked.
     #[error("the right to exchange messages with {peer} has been revoked")]
     Revoked {
@@ -82,6 +88,7 @@ impl ConnectionError {
             CloseReason::Revoked => ConnectionError::Revoked { peer },
             CloseReason::Refused => ConnectionError::Refused { peer },
             CloseReason::Gone => ConnectionError::Gone { peer },
+            CloseReason::NodeLost => ConnectionError::NodeLost { peer },
             CloseReason::Left => ConnectionError::Closed { peer },
             CloseReason::Replaced => ConnectionError::Moved { peer },
         }

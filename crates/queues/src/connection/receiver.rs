@@ -155,7 +155,9 @@ impl Receiver {
         }
         match self.end.closing() {
             // Messages that a sender published before its end are received first.
-            Some(CloseReason::Gone) | None if self.ring.is_ready() => Ok(()),
+            Some(CloseReason::Gone | CloseReason::NodeLost) | None if self.ring.is_ready() => {
+                Ok(())
+            }
             _ => Err(self.peer.explain(&self.end, RingError::Interrupted)),
         }
     }
@@ -182,13 +184,14 @@ impl Receiver {
     ///
     /// Returns true if the wake-up is certain. If not, sleep for at most a millisecond.
     pub fn arm(&mut self) -> bool {
-        self.ring.announce_sleep();
+        self.announce_sleep();
         self.ring.signal().heavy()
     }
 
     /// Requests wake-ups as [`Self::arm`] does, without the barrier: for several connections before
     /// one barrier.
-    pub(crate) fn announce_sleep(&self) {
+    pub(crate) fn announce_sleep(&mut self) {
+        self.ring.publish_position();
         self.ring.announce_sleep();
     }
 

@@ -17,6 +17,7 @@ use crate::names::{
     TableError,
 };
 use crate::receive_queues::QueueSender;
+use std::os::fd::{AsFd, BorrowedFd};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -309,6 +310,47 @@ impl Sender {
                 self.end.server.receive();
                 self.end.close_error(queue.peer()).map_or(Ok(()), Err)
             }
+        }
+    }
+
+    /// Checks that the receiver is alive and the connection open.
+    ///
+    /// # Errors
+    ///
+    /// As [`Self::send`].
+    pub fn check(&mut self) -> Result<(), ConnectionError> {
+        self.end.check_soon();
+        self.check_destination()
+    }
+
+    /// Requests a wake-up for the time when the receiver has freed space. Try to send once more
+    /// before sleeping on the [descriptor](Self::descriptor), and call [`Self::disarm`] after it. Only for
+    /// connections with a ring.
+    ///
+    /// Returns true if the wake-up is certain. If not, sleep for at most a millisecond.
+    pub fn arm(&self) -> bool {
+        match &self.transport {
+            Transport::Ring(ring) => ring.ring.announce_sleep(),
+            Transport::Queue(_) => false,
+        }
+    }
+
+    /// Cancels the request for a wake-up and consumes those that arrived.
+    pub fn disarm(&self) {
+        if let Transport::Ring(ring) = &self.transport {
+            // First cancels the request, then consumes the wake-ups: the receiver may add one in
+            // between, which only ends a later sleep early.
+            ring.ring.stir();
+            ring.ring.signal().drain();
+        }
+    }
+
+    /// Returns a descriptor that is readable after a wake-up, or when the receiver has ended;
+    /// `None` for a connection through receive queues.
+    pub fn descriptor(&self) -> Option<BorrowedFd<'_>> {
+        match &self.transport {
+            Transport::Ring(ring) => Some(ring.ring.signal().as_fd()),
+            Transport::Queue(_) => None,
         }
     }
 

@@ -33,10 +33,17 @@ pub struct JobConfig {
     /// Number of ports of a process that are resident at the same time, if the job has receive
     /// queues.
     pub resident: u16,
+    /// Permits every other job of the user to send to this one, as [`JobOwner::allow`] permits one
+    /// of them. [`JobOwner::forbid`] still excludes single jobs.
+    ///
+    /// [`JobOwner::allow`]: super::JobOwner::allow
+    /// [`JobOwner::forbid`]: super::JobOwner::forbid
+    pub admits_all: bool,
 }
 
 impl JobConfig {
-    /// Returns the configuration of a job with one process, one port, 512 names and no segment.
+    /// Returns the configuration of a job with one process, one port, 512 names and no segment,
+    /// to which no other job may send.
     /// With a segment, 16 of its ports would be resident.
     pub fn new(name: &str) -> JobConfig {
         JobConfig {
@@ -46,12 +53,13 @@ impl JobConfig {
             names: 512,
             segment_bytes: 0,
             resident: 16,
+            admits_all: false,
         }
     }
 }
 
 fields! {
-    JobConfig { name, processes, ports, names, segment_bytes, resident }
+    JobConfig { name, processes, ports, names, segment_bytes, resident, admits_all }
 }
 
 /// Returns the configuration of the receive queues of a process with this many ports.

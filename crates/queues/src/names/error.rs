@@ -93,6 +93,12 @@ messages! {
             /// Reason.
             why: String,
         },
+        /// Another process has added a job of this name.
+        #[error("process {pid} has added a job of this name")]
+        21 => JobExists {
+            /// Number of that process.
+            pid: u32,
+        },
         /// The system has no memory or descriptors.
         #[error("the system refuses: {why}")]
         18 => System {
@@ -148,6 +154,14 @@ pub enum NameError {
         name: String,
         /// Reason.
         why: &'static str,
+    },
+    /// There is a job of this name.
+    #[error("job {name:?} cannot be added: process {pid} has added one of this name")]
+    JobExists {
+        /// Name of the job.
+        name: String,
+        /// Process that added it; 0 for the process of the server.
+        pid: u32,
     },
     /// No job of this name has been added.
     #[error("there is no job {name:?}: add it first")]

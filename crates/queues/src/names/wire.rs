@@ -52,6 +52,10 @@ messages! {
         /// Re-points every name of a port of the sender's job to another of its ports. Answered by
         /// [`Response::Done`].
         12 => MovePort { from: PortAddress, to: PortAddress },
+        /// Requests the description of the first job after this name, in the order of the names,
+        /// that admits all other jobs. Answered by [`Response::Job`], or by [`Response::Done`]
+        /// after the last one.
+        13 => NextJob { after: String },
     }
 }
 
@@ -99,7 +103,27 @@ messages! {
         4 => Connection(offer: ConnectionOffer),
         5 => Done,
         6 => JobAdded { key: JobKey },
+        7 => Job(job: JobEntry),
     }
+}
+
+/// Description of a job that admits all other jobs.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct JobEntry {
+    /// Name of the job.
+    pub name: String,
+    /// Process that added it.
+    pub pid: u32,
+    /// Time of the addition in seconds since 1970.
+    pub since: u64,
+    /// Number of connections on which others send to it.
+    pub connections: u32,
+    /// Occupied part of the fullest of their rings, in percent.
+    pub fullest: u32,
+}
+
+fields! {
+    JobEntry { name, pid, since, connections, fullest }
 }
 
 messages! {
@@ -159,6 +183,8 @@ messages! {
         3 => Left,
         /// The other end has been dropped, and the sender continues on another connection.
         4 => Replaced,
+        /// The connection passed another node, which does not respond any more.
+        5 => NodeLost,
     }
 }
 
@@ -249,6 +275,7 @@ mod tests {
             },
             Request::SetRight { from: longest(), may: true },
             Request::Revoke { name },
+            Request::NextJob { after: longest() },
             Request::Repoint { name, to: PortAddress { job: longest(), process: 9, port: 2 } },
             Request::MovePort {
                 from: PortAddress { job: longest(), process: 9, port: 2 },
@@ -274,13 +301,16 @@ mod tests {
             prefixes.flat_map(|fields| (0..=u8::MAX).map(move |code| [&[code], fields].concat()));
         let refusals = bytes.filter_map(|bytes| codec::decode(&bytes));
         let mut answers: Vec<Response> = refusals.map(Response::Refused).collect();
-        assert_eq!(answers.len(), 21, "all reasons");
+        assert_eq!(answers.len(), 22, "all reasons");
         answers.push(Response::Refused(Refusal::System { why: "why".repeat(200) }));
         answers.push(Response::Registered { ports: 4, resident: 16 });
         answers.push(Response::PortOpened { name, queue: QueueIndex::new(99).expect("small") });
         let key = "00000000000000000000000000000abc".parse().expect("32 digits");
         answers.extend([Response::Named { name }, Response::Done, Response::JobAdded { key }]);
         answers.extend(offers().map(Response::Connection));
+        let (name, since, fullest) = (longest(), u64::MAX, 100);
+        let job = JobEntry { name, pid: 7, since, connections: u32::MAX, fullest };
+        answers.push(Response::Job(job));
         for answer in answers {
             let bytes = ServerMessage::Response(u32::MAX, answer.clone()).encode();
             assert!(bytes.len() <= MAX_BYTES, "{answer:?}");
@@ -300,6 +330,7 @@ mod tests {
             CloseReason::Refused,
             CloseReason::Left,
             CloseReason::Replaced,
+            CloseReason::NodeLost,
         ];
         let mut notices = vec![Notification::MoveConnection { connection: 8 }];
         notices.extend(offers().map(|offer| Notification::ConnectionOpened {

@@ -9,7 +9,7 @@ use crate::names::{
     Request, Response, ServerConnection, SourceFilter, SourceTable, TableError, TransportOffer,
 };
 use crate::receive_queues::Class;
-use std::os::fd::OwnedFd;
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -73,15 +73,15 @@ impl Port {
     }
 
     /// Opens a connection with a ring to the destination of a name. There is at most one for each
-    /// port and name. A [`PortSender`](super::PortSender) opens its connections itself.
+    /// port, name and class. A [`PortSender`](super::PortSender) opens its connections itself.
     ///
     /// # Errors
     ///
     /// [`PortError::Table`] for a name without a destination, [`NameError::Refused`],
     /// [`PortError::Connection`].
-    pub fn open_connection(&self, name: QueueName) -> Result<Sender, PortError> {
+    pub fn open_connection(&self, name: QueueName, class: Class) -> Result<Sender, PortError> {
         let (offer, descriptors) =
-            self.request_connection((name, Class::Request), true, response_deadline())?;
+            self.request_connection((name, class), true, response_deadline())?;
         self.ring_sender(name, offer, descriptors)
     }
 
@@ -236,5 +236,13 @@ impl Port {
 
     pub(super) fn server(&self) -> &Arc<ServerConnection> {
         &self.server
+    }
+}
+
+impl AsFd for Port {
+    /// Returns a descriptor that is readable when the name server has sent an unread message, such
+    /// as a connection that another process has opened.
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.server.as_fd()
     }
 }

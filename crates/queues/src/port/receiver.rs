@@ -275,7 +275,7 @@ impl PortReceiver {
         }
         // First all announcements, then one barrier, then the last polls: a sender either sees its
         // announcement or its message is seen here.
-        self.connections.iter().for_each(Receiver::announce_sleep);
+        self.connections.iter_mut().for_each(Receiver::announce_sleep);
         // One heavy barrier is enough for all announcements, because all precede it. With no
         // connection there is no sender to miss, and the server's socket wakes this thread.
         let certain = self.connections.last_mut().is_none_or(|connection| connection.arm());

@@ -8,8 +8,10 @@ use queues::names::wire::{
 };
 use queues::names::{Peer, Refusal};
 use queues::receive_queues::Class;
+use shm::segment::Segment;
 use std::collections::HashMap;
 use std::os::fd::OwnedFd;
+use std::sync::Arc;
 
 /// A message to be sent to a process.
 #[derive(Debug)]
@@ -54,6 +56,8 @@ pub(super) struct LogicalConnection {
     pub(super) receiver: MemberId,
     pub(super) source: SourceName,
     pub(super) transport: TransportOffer,
+    /// Memory of the ring, to observe its fill.
+    pub(super) ring: Option<Arc<Segment>>,
     /// The port to which the receiving end moves.
     pub(super) moving: Option<PortId>,
     /// The sender has dropped its end, and the receiver has not yet received all messages.

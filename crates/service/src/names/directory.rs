@@ -6,7 +6,9 @@
 //! the entries concerned are marked as stale, and [`Directory::settle`] writes them again.
 //!
 //! A job that a client has added is removed when the client has left and none of its processes is
-//! registered. Its index stays reserved, so a later job of the same name gets none of its rights.
+//! registered. Its number is not used again, so a later job of the same name gets none of its
+//! rights, and names that other jobs have for its ports report the end. Such a name is used for
+//! another port when a job has no unused name left.
 
 use super::records::{
     JobId, JobLifetime, JobRecord, Member, MemberId, OpenPort, PortId, ProcessSlot, QueuesParts,
@@ -18,13 +20,16 @@ use queues::names::{
 };
 use shm::segment::{Backing, Segment};
 use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
+use std::ops::Bound;
+use std::time::SystemTime;
 
 /// All jobs of a node.
 #[derive(Debug)]
 pub(super) struct Directory {
     node: NodeName,
-    jobs: Vec<JobRecord>,
-    by_name: HashMap<String, JobId>,
+    jobs: HashMap<JobId, JobRecord>,
+    next_job: JobId,
+    by_name: BTreeMap<String, JobId>,
     members: HashMap<MemberId, Member>,
     /// Names of each port, with their jobs.
     known_as: HashMap<PortId, BTreeSet<(JobId, QueueName)>>,
@@ -38,8 +43,9 @@ impl Directory {
     pub(super) fn new(node: NodeName) -> Directory {
         Directory {
             node,
-            jobs: Vec::new(),
-            by_name: HashMap::new(),
+            jobs: HashMap::new(),
+            next_job: 0,
+            by_name: BTreeMap::new(),
             members: HashMap::new(),
             known_as: HashMap::new(),
             queues: HashSet::new(),
@@ -50,25 +56,31 @@ impl Directory {
 
     /// Adds a job that stays as long as the server runs.
     pub(super) fn add_job(&mut self, plan: JobConfig) -> Result<JobKey, NameError> {
-        self.insert_job(plan, JobLifetime::OfServer).map(|(_, key)| key)
+        self.insert_job(plan, JobLifetime::OfServer, 0).map(|(_, key)| key)
     }
 
-    /// Adds a job that stays until [`Self::release_job`] and the end of its last process.
-    pub(super) fn add_owned_job(&mut self, plan: JobConfig) -> Result<(JobId, JobKey), NameError> {
-        self.insert_job(plan, JobLifetime::OfOwner)
+    /// Adds a job for process `pid`. It stays until [`Self::release_job`] and the end of its last
+    /// process.
+    pub(super) fn add_owned_job(
+        &mut self,
+        plan: JobConfig,
+        pid: u32,
+    ) -> Result<(JobId, JobKey), NameError> {
+        self.insert_job(plan, JobLifetime::OfOwner, pid)
     }
 
     fn insert_job(
         &mut self,
         plan: JobConfig,
         lifetime: JobLifetime,
+        pid: u32,
     ) -> Result<(JobId, JobKey), NameError> {
         let refused = |why| Err(NameError::Config { name: plan.name.clone(), why });
         if plan.name.is_empty() || plan.name.len() > MAX_JOB_NAME {
             return refused("its name must have 1 to 64 bytes");
         }
-        if self.by_name.contains_key(&plan.name) {
-            return refused("there is one of this name already");
+        if let Some(other) = self.job(&plan.name).and_then(|job| self.jobs.get(&job)) {
+            return Err(NameError::JobExists { name: plan.name, pid: other.pid });
         }
         let own = u64::from(plan.processes) * u64::from(plan.ports);
         if plan.names > NAMES {
@@ -83,7 +95,7 @@ impl Directory {
             0 => None,
             bytes => Some(Segment::create(bytes, Backing::Memory)?),
         };
-        let job = self.jobs.len();
+        let job = self.next_job;
         let key = JobKey::random()?;
         let places = |process| (0..plan.ports).map(move |port| PortId { job, process, port });
         let names: Vec<PortId> = (0..plan.processes).flat_map(places).collect();
@@ -92,9 +104,12 @@ impl Directory {
             self.known_as.entry(*place).or_default().insert((job, name));
         }
         let slots = vec![ProcessSlot::Empty; plan.processes as usize];
+        self.next_job += 1;
         self.by_name.insert(plan.name.clone(), job);
-        self.jobs.push(JobRecord {
+        let record = JobRecord {
             lifetime,
+            pid,
+            since: SystemTime::now(),
             plan,
             key,
             segment,
@@ -103,48 +118,48 @@ impl Directory {
             foreign: HashMap::new(),
             rights: HashMap::new(),
             revoked: HashSet::new(),
-        });
+        };
+        self.jobs.insert(job, record);
         Ok((job, key))
     }
 
     /// Ends the ownership of a job. Returns true if the job has been removed.
     pub(super) fn release_job(&mut self, job: JobId) -> bool {
-        self.jobs[job].lifetime = JobLifetime::OfProcesses;
+        if let Some(record) = self.jobs.get_mut(&job) {
+            record.lifetime = JobLifetime::OfProcesses;
+        }
         self.remove_if_unused(job)
     }
 
     /// Removes a job without owner and processes. Returns true if it has been removed.
     pub(super) fn remove_if_unused(&mut self, job: JobId) -> bool {
-        let record = &mut self.jobs[job];
         let is_taken = |slot: &ProcessSlot| matches!(slot, ProcessSlot::Taken(_));
-        if record.lifetime != JobLifetime::OfProcesses || record.slots.iter().any(is_taken) {
+        let is_unused = |record: &JobRecord| {
+            record.lifetime == JobLifetime::OfProcesses && !record.slots.iter().any(is_taken)
+        };
+        if !self.jobs.get(&job).is_some_and(is_unused) {
             return false;
         }
-        record.lifetime = JobLifetime::Ended;
-        // The name is free for another job, which gets another index: rights that were granted to
-        // this index, and names that mean its ports, never apply to the later job.
-        record.segment = None;
-        record.foreign.clear();
-        record.rights.clear();
-        record.revoked.clear();
-        // What is left is a record of some hundred bytes.
-        record.slots = Vec::new();
-        let names = std::mem::take(&mut record.names);
+        let Some(record) = self.jobs.remove(&job) else { return false };
         self.by_name.remove(&record.plan.name);
-        for (place, number) in names.into_iter().zip(0..NAMES) {
-            let name = QueueName::from_bits(number.into());
-            if let Some(known_as) = self.known_as.get_mut(&place) {
-                known_as.remove(&(job, name));
-                if known_as.is_empty() {
-                    self.known_as.remove(&place);
-                }
-            }
+        for (place, number) in record.names.into_iter().zip(0..NAMES) {
+            self.forget_name(place, job, QueueName::from_bits(number.into()));
             if place.job == job {
                 self.outdate_place(place);
             }
         }
         self.settle();
         true
+    }
+
+    /// Removes a name from those of a port.
+    fn forget_name(&mut self, place: PortId, job: JobId, name: QueueName) {
+        if let Some(known_as) = self.known_as.get_mut(&place) {
+            known_as.remove(&(job, name));
+            if known_as.is_empty() {
+                self.known_as.remove(&place);
+            }
+        }
     }
 
     /// Returns true if a process is registered.
@@ -157,19 +172,27 @@ impl Directory {
     }
 
     pub(super) fn job_name(&self, job: JobId) -> &str {
-        &self.jobs[job].plan.name
+        self.jobs.get(&job).map_or("", |record| &record.plan.name)
+    }
+
+    /// Returns the first job after this name, in the order of the names, that admits all others.
+    pub(super) fn open_job_after(&self, name: &str) -> Option<(JobId, &JobRecord)> {
+        let after = (Bound::Excluded(name), Bound::Unbounded);
+        let later = self.by_name.range::<str, _>(after);
+        let mut records = later.filter_map(|(_, job)| Some((*job, self.jobs.get(job)?)));
+        records.find(|(_, record)| record.plan.admits_all)
     }
 
     pub(super) fn ports(&self, job: JobId) -> u16 {
-        self.jobs[job].plan.ports
+        self.jobs.get(&job).map_or(0, |record| record.plan.ports)
     }
 
     pub(super) fn resident(&self, job: JobId) -> u16 {
-        self.jobs[job].plan.resident
+        self.jobs.get(&job).map_or(0, |record| record.plan.resident)
     }
 
     pub(super) fn segment(&self, job: JobId) -> Option<&Segment> {
-        self.jobs[job].segment.as_ref()
+        self.jobs.get(&job)?.segment.as_ref()
     }
 
     pub(super) fn member(&self, member: MemberId) -> Option<&Member> {
@@ -179,7 +202,7 @@ impl Directory {
     /// Returns the port of an address, if the job has it.
     pub(super) fn place(&self, address: &PortAddress) -> Result<PortId, Refusal> {
         let job = self.job(&address.job).ok_or(Refusal::UnknownJob)?;
-        let plan = &self.jobs[job].plan;
+        let plan = &self.jobs.get(&job).ok_or(Refusal::UnknownJob)?.plan;
         if address.process >= plan.processes {
             return Err(Refusal::NoSuchProcess { processes: plan.processes });
         }
@@ -191,14 +214,14 @@ impl Directory {
 
     /// Returns the process that has a port open.
     pub(super) fn owner(&self, place: PortId) -> Option<(MemberId, &OpenPort)> {
-        let slot = self.jobs[place.job].slots.get(place.process as usize)?;
+        let slot = self.jobs.get(&place.job)?.slots.get(place.process as usize)?;
         let ProcessSlot::Taken(member) = *slot else { return None };
         Some((member, self.members.get(&member)?.ports.get(&place.port)?))
     }
 
     /// Returns the meaning of a name.
     pub(super) fn meaning(&self, job: JobId, name: QueueName) -> Option<PortId> {
-        self.jobs[job].names.get(usize::from(name.number())).copied()
+        self.jobs.get(&job)?.names.get(usize::from(name.number())).copied()
     }
 
     /// Registers a process.
@@ -211,7 +234,7 @@ impl Directory {
         pid: u32,
     ) -> Result<JobId, Refusal> {
         let job = self.job(name).ok_or(Refusal::UnknownJob)?;
-        let record = &mut self.jobs[job];
+        let record = self.jobs.get_mut(&job).ok_or(Refusal::UnknownJob)?;
         if record.key != key {
             return Err(Refusal::WrongKey);
         }
@@ -235,7 +258,10 @@ impl Directory {
     /// Removes a process that has ended, with all its ports, and returns its job.
     pub(super) fn leave(&mut self, member: MemberId) -> Option<JobId> {
         let gone = self.members.remove(&member)?;
-        self.jobs[gone.job].slots[gone.process as usize] = ProcessSlot::Left;
+        let slots = self.jobs.get_mut(&gone.job).map(|record| &mut record.slots);
+        if let Some(slot) = slots.and_then(|slots| slots.get_mut(gone.process as usize)) {
+            *slot = ProcessSlot::Left;
+        }
         for (port, open) in gone.ports {
             self.queues.remove(&open.queue.number());
             self.outdate_place(PortId { job: gone.job, process: gone.process, port });
@@ -254,8 +280,8 @@ impl Directory {
         if record.ports.contains_key(&port) {
             return Err(Refusal::PortOpen);
         }
-        let table =
-            TableWriter::create(self.jobs[place.job].plan.names).map_err(Refusal::system)?;
+        let names = self.jobs.get(&place.job).ok_or(Refusal::UnknownJob)?.plan.names;
+        let table = TableWriter::create(names).map_err(Refusal::system)?;
         let sources = SourceTableWriter::create().map_err(Refusal::system)?;
         let queue = self.free_queue().ok_or(Refusal::NoQueue)?;
         let open = OpenPort { queue, table, sources, only: None };
@@ -265,7 +291,8 @@ impl Directory {
         self.outdate_place(place);
         self.settle();
         // The new port's own table is still empty.
-        for number in 0..self.jobs[place.job].names.len() {
+        let known = self.jobs.get(&place.job).map_or(0, |record| record.names.len());
+        for number in 0..known {
             self.write_entry(place, QueueName::from_bits(number as u64));
         }
         self.settle();
@@ -286,24 +313,32 @@ impl Directory {
 
     /// Grants or revokes the right of one job to send to another.
     pub(super) fn set_right(&mut self, from: JobId, to: JobId, may: bool) {
-        if may {
-            self.jobs[from].rights.insert(to, true);
-        } else if let Some(right) = self.jobs[from].rights.get_mut(&to) {
-            *right = false;
+        let is_open = self.jobs.get(&to).is_some_and(|record| record.plan.admits_all);
+        let Some(record) = self.jobs.get_mut(&from) else { return };
+        // What was never granted is not revoked: it stays unknown.
+        if may || is_open || record.rights.contains_key(&to) {
+            record.rights.insert(to, may);
         }
-        let names = self.jobs[from].names.iter().zip(0..NAMES).filter(|(place, _)| place.job == to);
+        let names = record.names.iter().zip(0..NAMES).filter(|(place, _)| place.job == to);
         self.stale.extend(names.map(|(_, number)| (from, QueueName::from_bits(number.into()))));
         self.settle();
     }
 
     /// Returns the right of one job to send to another; `Some(false)` if it was revoked.
     pub(super) fn may_send(&self, from: JobId, to: JobId) -> Option<bool> {
-        if from == to { Some(true) } else { self.jobs[from].rights.get(&to).copied() }
+        if from == to {
+            return Some(true);
+        }
+        let granted = self.jobs.get(&from)?.rights.get(&to).copied();
+        let is_open = || self.jobs.get(&to).is_some_and(|record| record.plan.admits_all);
+        granted.or_else(|| is_open().then_some(true))
     }
 
     /// Revokes a name of a job.
     pub(super) fn revoke(&mut self, job: JobId, name: QueueName) {
-        self.jobs[job].revoked.insert(name);
+        if let Some(record) = self.jobs.get_mut(&job) {
+            record.revoked.insert(name);
+        }
         self.stale.insert((job, name));
         self.settle();
     }
@@ -312,13 +347,13 @@ impl Directory {
     pub(super) fn repoint(&mut self, job: JobId, name: QueueName, to: PortId) {
         // Names of the old and the new port change together with the meaning, so `known_as` always
         // lists the names of a port.
-        let Some(meaning) = self.jobs[job].names.get_mut(usize::from(name.number())) else {
+        let names = self.jobs.get_mut(&job).map(|record| &mut record.names);
+        let Some(meaning) = names.and_then(|names| names.get_mut(usize::from(name.number())))
+        else {
             return;
         };
         let before = std::mem::replace(meaning, to);
-        if let Some(names) = self.known_as.get_mut(&before) {
-            names.remove(&(job, name));
-        }
+        self.forget_name(before, job, name);
         self.known_as.entry(to).or_default().insert((job, name));
         self.stale.insert((job, name));
         self.settle();
@@ -341,7 +376,7 @@ impl Directory {
 
     /// Returns the name that a job has for a port; assigns one if it has none.
     pub(super) fn name(&mut self, job: JobId, place: PortId) -> Result<QueueName, Refusal> {
-        let record = &mut self.jobs[job];
+        let record = self.jobs.get_mut(&job).ok_or(Refusal::UnknownJob)?;
         if place.job == job {
             let number = place.process * u32::from(record.plan.ports) + u32::from(place.port);
             return Ok(QueueName::from_bits(number.into()));
@@ -349,15 +384,40 @@ impl Directory {
         if let Some(name) = record.foreign.get(&place) {
             return Ok(*name);
         }
-        if record.names.len() >= usize::from(record.plan.names) {
-            return Err(Refusal::TableFull);
+        let name = if record.names.len() < usize::from(record.plan.names) {
+            record.names.push(place);
+            QueueName::from_bits(record.names.len() as u64 - 1)
+        } else {
+            self.take_over_name(job, place)?
+        };
+        if let Some(record) = self.jobs.get_mut(&job) {
+            record.foreign.insert(place, name);
         }
-        let number = QueueName::from_bits(record.names.len() as u64);
-        record.names.push(place);
-        record.foreign.insert(place, number);
-        self.known_as.entry(place).or_default().insert((job, number));
-        self.stale.insert((job, number));
-        Ok(number)
+        self.known_as.entry(place).or_default().insert((job, name));
+        self.stale.insert((job, name));
+        Ok(name)
+    }
+
+    /// Gives a port the name of one whose job has ended. All names of the job are in use.
+    ///
+    /// Of several such names, the one of the job that was added first is taken, so that a process
+    /// that still uses the former meaning of a name has the longest time to observe its end.
+    fn take_over_name(&mut self, job: JobId, place: PortId) -> Result<QueueName, Refusal> {
+        let record = self.jobs.get(&job).ok_or(Refusal::UnknownJob)?;
+        let names = record.names.iter().zip(0..NAMES);
+        let ended = names.filter_map(|(place, number)| {
+            let name = QueueName::from_bits(number.into());
+            let is_free = !self.jobs.contains_key(&place.job) && !record.revoked.contains(&name);
+            is_free.then_some((*place, name))
+        });
+        let (former, name) = ended.min_by_key(|(place, _)| place.job).ok_or(Refusal::TableFull)?;
+        self.forget_name(former, job, name);
+        let record = self.jobs.get_mut(&job).ok_or(Refusal::UnknownJob)?;
+        record.foreign.remove(&former);
+        if let Some(meaning) = record.names.get_mut(usize::from(name.number())) {
+            *meaning = place;
+        }
+        Ok(name)
     }
 
     fn outdate_place(&mut self, place: PortId) {
@@ -380,7 +440,7 @@ impl Directory {
     }
 
     fn open_ports(&self, job: JobId) -> Vec<PortId> {
-        let slots = self.jobs[job].slots.iter().zip(0..);
+        let slots = self.jobs.get(&job).into_iter().flat_map(|record| record.slots.iter().zip(0..));
         let members = slots.filter_map(|(slot, process)| match slot {
             ProcessSlot::Taken(member) => self.members.get(member).map(|member| (process, member)),
             _ => None,
@@ -410,18 +470,19 @@ impl Directory {
     ) -> Result<NameState, Refusal> {
         // A revocation outlives the port and its process: it is checked first.
         let Some(to) = self.meaning(from.job, name) else { return Ok(NameState::Unknown) };
-        if self.jobs[from.job].revoked.contains(&name) {
+        if self.jobs.get(&from.job).is_some_and(|record| record.revoked.contains(&name)) {
             return Ok(NameState::Revoked);
         }
         match self.may_send(from.job, to.job) {
-            None => return Ok(NameState::Unknown),
+            None if self.jobs.contains_key(&to.job) => return Ok(NameState::Unknown),
             Some(false) => return Ok(NameState::Revoked),
-            Some(true) => {}
+            None | Some(true) => {}
         }
         let Some((_, open)) = self.owner(to) else {
-            // A job that has been removed has no slots: names for its ports report the end, also
-            // those of ports that were never open.
-            let slot = self.jobs[to.job].slots.get(to.process as usize);
+            // Names for the ports of a job that has been removed report the end, also those of ports
+            // that were never open.
+            let record = self.jobs.get(&to.job);
+            let slot = record.and_then(|record| record.slots.get(to.process as usize));
             return Ok(match slot {
                 None | Some(ProcessSlot::Left) => NameState::Gone,
                 Some(_) => NameState::Unknown,

@@ -1,9 +1,10 @@
 //! The process of the name server, and its start on demand.
 
 use super::server::NameServer;
+use super::target::PRIVATE;
 use crate::spawn::{READY, TAKEN, first_line, report};
 use launch::environment::{COMMAND, Environment, Lookup, NODE};
-use queues::names::{JobConfig, JobOwner, NameError};
+use queues::names::{JobConfig, JobEntry, JobOwner, NameError, open_jobs};
 use shm::broker::{BrokerError, connect};
 use std::ffi::OsString;
 use std::process::{Command, Stdio};
@@ -11,6 +12,9 @@ use std::time::{Duration, Instant};
 
 /// Time that a server waits for its first client.
 const FIRST_USE: Duration = Duration::from_secs(10);
+
+/// Time to wait for the list of the published names.
+const LIST_TIMEOUT: Duration = Duration::from_secs(10);
 
 /// Reason why a job could not be added to the user's name server.
 #[derive(Debug, thiserror::Error)]
@@ -97,6 +101,26 @@ pub fn add_job_at(
             Err(error) => return Err(error.into()),
         }
     }
+}
+
+/// Returns the jobs at the server of this name that programs have published; none without a server.
+///
+/// # Errors
+///
+/// Those of [`open_jobs`].
+pub fn published(name: &str) -> Result<Vec<JobEntry>, StartError> {
+    let socket = match connect(name, Duration::ZERO) {
+        Ok(socket) => socket,
+        Err(BrokerError::NoService { .. }) => return Ok(Vec::new()),
+        Err(error) => return Err(NameError::from(error).into()),
+    };
+    let mut jobs = match open_jobs(socket, Instant::now() + LIST_TIMEOUT) {
+        // It ended a moment ago, because no job was left.
+        Err(NameError::ServerGone) => Vec::new(),
+        jobs => jobs?,
+    };
+    jobs.retain(|job| !job.name.starts_with(PRIVATE));
+    Ok(jobs)
 }
 
 /// Returns true if no server has executed the request.

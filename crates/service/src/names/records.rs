@@ -6,9 +6,10 @@ use rustix::event::{EventfdFlags, eventfd};
 use shm::segment::{Backing, Segment};
 use std::collections::{BTreeMap, HashMap, HashSet};
 use std::os::fd::OwnedFd;
+use std::time::SystemTime;
 
-/// Index of a job.
-pub(super) type JobId = usize;
+/// Number of a job, never reused.
+pub(super) type JobId = u64;
 /// Number of a registered process, never reused.
 pub(super) type MemberId = u32;
 
@@ -38,14 +39,14 @@ pub(super) enum JobLifetime {
     OfOwner,
     /// That client has left: the job stays while one of its processes is registered.
     OfProcesses,
-    /// The job has been removed. Its index is not used again, so that names of other jobs for its
-    /// ports report the end.
-    Ended,
 }
 
 #[derive(Debug)]
 pub(super) struct JobRecord {
     pub(super) lifetime: JobLifetime,
+    /// Process that added it; 0 for this one.
+    pub(super) pid: u32,
+    pub(super) since: SystemTime,
     pub(super) plan: JobConfig,
     pub(super) key: JobKey,
     pub(super) segment: Option<Segment>,

@@ -3,8 +3,9 @@
 use super::connections::{ConnectionNotice, Connections, LogicalConnection, PendingLookup, Route};
 use super::records::{JobId, MemberId, PortId};
 use queues::basic::bytes_for;
+use queues::connection::fill_percent;
 use queues::id::QueueName;
-use queues::names::wire::{DroppedEnd, Notification, Request, Response, TransportOffer};
+use queues::names::wire::{DroppedEnd, JobEntry, Notification, Request, Response, TransportOffer};
 use queues::names::{
     JobConfig, MAX_QUEUE_CONNECTIONS, MAX_RING_CONNECTIONS, NameError, NameState, PortAddress,
     RING_LINES, Refusal,
@@ -13,6 +14,8 @@ use queues::receive_queues::Class;
 use rustix::net::{AddressFamily, SocketFlags, SocketType, socketpair};
 use shm::segment::{Backing, Offset, Segment};
 use std::os::fd::{AsFd, OwnedFd};
+use std::sync::Arc;
+use std::time::SystemTime;
 
 /// The connections of a route before a new one.
 struct PreviousConnection {
@@ -37,7 +40,11 @@ impl Connections {
                 .directory
                 .register(member, &job, process, key, pid)
                 .and_then(|job| self.welcome(member, question, job)),
-            Request::AddJob { config, .. } => self.add_owned_job(member, question, config),
+            Request::AddJob { config, .. } => self.add_owned_job(member, pid, question, config),
+            Request::NextJob { after } => {
+                self.describe_job_after(member, question, &after);
+                Ok(())
+            }
             Request::SetRight { .. }
             | Request::Revoke { .. }
             | Request::Repoint { .. }
@@ -177,9 +184,10 @@ impl Connections {
         if is_too_many {
             return Err(Refusal::TooManyConnections);
         }
-        let (here, there) = match receive_queues {
+        let (ring, here, there) = match receive_queues {
             Some(receive_queues) => {
-                (vec![copy(&receive_queues.memory)?, copy(&receive_queues.event)?], Vec::new())
+                let here = vec![copy(&receive_queues.memory)?, copy(&receive_queues.event)?];
+                (None, here, Vec::new())
             }
             None => create_ring()?,
         };
@@ -195,6 +203,7 @@ impl Connections {
             source,
             transport,
             moving: None,
+            ring,
             is_draining: false,
         };
         let number = self.next_number();
@@ -241,15 +250,35 @@ impl Connections {
     fn add_owned_job(
         &mut self,
         client: MemberId,
+        pid: u32,
         question: u32,
         config: JobConfig,
     ) -> Result<(), Refusal> {
-        let (job, key) = self.directory.add_owned_job(config).map_err(refusal_of)?;
+        let (job, key) = self.directory.add_owned_job(config, pid).map_err(refusal_of)?;
         // A client owns at most one job: the server refuses a second request of this kind, as it
         // refuses a second registration.
         self.owners.insert(client, job);
         self.answer(client, question, Response::JobAdded { key }, Vec::new());
         Ok(())
+    }
+
+    /// Describes the first job after this name that admits all others.
+    fn describe_job_after(&mut self, client: MemberId, question: u32, name: &str) {
+        let Some((job, record)) = self.directory.open_job_after(name) else {
+            return self.answer(client, question, Response::Done, Vec::new());
+        };
+        let is_its = |connection: &&LogicalConnection| connection.to.job == job;
+        let incoming = || self.connections.values().filter(is_its);
+        let rings = incoming().filter_map(|connection| connection.ring.as_ref());
+        let since = record.since.duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
+        let entry = JobEntry {
+            name: record.plan.name.clone(),
+            pid: record.pid,
+            since: since.as_secs(),
+            connections: incoming().count() as u32,
+            fullest: rings.map(fill_percent).max().unwrap_or(0),
+        };
+        self.answer(client, question, Response::Job(entry), Vec::new());
     }
 
     /// Executes a request of the owner of a job. It concerns that job only: the right to send to
@@ -275,6 +304,7 @@ impl Connections {
 fn refusal_of(error: NameError) -> Refusal {
     match error {
         NameError::UnknownJob { .. } => Refusal::UnknownJob,
+        NameError::JobExists { pid, .. } => Refusal::JobExists { pid },
         NameError::Config { why, .. } => Refusal::Invalid { why: why.to_owned() },
         NameError::UnknownName { .. } | NameError::Address { .. } => {
             Refusal::Invalid { why: error.to_string() }
@@ -287,13 +317,15 @@ fn copy(of: &impl AsFd) -> Result<OwnedFd, Refusal> {
     of.as_fd().try_clone_to_owned().map_err(Refusal::system)
 }
 
-/// Creates the descriptors of a ring: memory and socket for the sender, and for the receiver.
-fn create_ring() -> Result<(Vec<OwnedFd>, Vec<OwnedFd>), Refusal> {
+/// Creates a ring, and its descriptors: memory and socket for the sender, and for the receiver.
+fn create_ring() -> Result<(Option<Arc<Segment>>, Vec<OwnedFd>, Vec<OwnedFd>), Refusal> {
     let bytes = bytes_for(RING_LINES.into()).map_err(Refusal::system)?;
     let segment = Segment::create(bytes, Backing::Memory).map_err(Refusal::system)?;
     segment.commit(Offset(0), bytes).map_err(Refusal::system)?;
     let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
     let (here, there) = socketpair(AddressFamily::UNIX, SocketType::SEQPACKET, flags, None)
         .map_err(Refusal::system)?;
-    Ok((vec![copy(&segment)?, here], vec![copy(&segment)?, there]))
+    let ends = [here, there].map(|socket| Ok(vec![copy(&segment)?, socket]));
+    let [here, there] = ends;
+    Ok((Some(Arc::new(segment)), here?, there?))
 }

@@ -5,7 +5,7 @@ use queues::connection::{ConnectionError, Receiver};
 use queues::id::{NAMES, QueueName, SourceName};
 use queues::names::TableError;
 use queues::names::{JobConfig, MAX_MESSAGE_BYTES, NameError, PortAddress, Refusal};
-use queues::port::{NameClient, Port, PortError, PortEvent, PortReceiver, PortSender};
+use queues::port::{Class, NameClient, Port, PortError, PortEvent, PortReceiver, PortSender};
 use shm::broker::Broker;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -168,7 +168,7 @@ fn a_job_without_the_right_has_no_name() {
     assert_eq!(known, [one_port.name().number(), name.number()]);
     for number in [2, 511, NAMES - 1] {
         assert!(matches!(one_port.lookup(queue(number)), Err(TableError::UnknownName { .. })));
-        let opened = one_port.open_connection(queue(number));
+        let opened = one_port.open_connection(queue(number), Class::Request);
         assert!(
             matches!(opened, Err(PortError::Table(TableError::UnknownName { .. }))),
             "{opened:?}"
@@ -215,8 +215,8 @@ fn messages_of_all_lengths_pass_a_connection_in_order() {
     let (sender, from) = name_server.single("sender");
     name_server.inner.allow("sender", "receiver").expect("two jobs");
     let name = sender.look_up(&PortAddress::new("receiver", 0, 0)).expect("allowed");
-    let mut connection = from.open_connection(name).expect("open");
-    assert_eq!(refusal(from.open_connection(name)), Refusal::ConnectionOpen);
+    let mut connection = from.open_connection(name, Class::Request).expect("open");
+    assert_eq!(refusal(from.open_connection(name, Class::Request)), Refusal::ConnectionOpen);
     assert_eq!(
         connection.peer().to_string(),
         format!("process 0 of job receiver (pid {})", std::process::id())
@@ -256,7 +256,7 @@ fn waits_end_at_their_deadline() {
     let (sender, from) = name_server.single("sender");
     name_server.inner.allow("sender", "receiver").expect("two jobs");
     let name = sender.look_up(&PortAddress::new("receiver", 0, 0)).expect("allowed");
-    let mut connection = from.open_connection(name).expect("open");
+    let mut connection = from.open_connection(name, Class::Request).expect("open");
     while connection.try_send(0, &[0; 1000]).expect("open") {}
     let late = connection.send_deadline(0, &[0; 4088], Instant::now());
     assert!(matches!(late, Err(ConnectionError::TimedOut { .. })), "{late:?}");
@@ -347,7 +347,7 @@ fn a_receive_queue_may_restrict_its_sources() {
     let [(_, one, server, one_source), (_, two, _, two_source)] = &clients[..] else {
         panic!("two")
     };
-    let mut connection = one.open_connection(*server).expect("all may");
+    let mut connection = one.open_connection(*server, Class::Request).expect("all may");
     let mut receiver = accept(&port);
     connection.send(0, b"before").expect("accepted");
     port.accept_only(&[*two_source]).expect("it answers");
@@ -365,13 +365,13 @@ fn a_receive_queue_may_restrict_its_sources() {
         "{refused:?}"
     );
     drop(connection);
-    assert_eq!(refusal(one.open_connection(*server)), Refusal::SourceRefused);
-    two.open_connection(*server).expect("accepted").send(7, b"").expect("accepted");
+    assert_eq!(refusal(one.open_connection(*server, Class::Request)), Refusal::SourceRefused);
+    two.open_connection(*server, Class::Request).expect("accepted").send(7, b"").expect("accepted");
     port.refuse_source(*two_source).expect("it answers");
     assert!(!port.sources().accepts(*two_source));
     port.accept_source(*one_source).expect("it answers");
     assert!(port.sources().accepts(*one_source));
-    one.open_connection(*server).expect("accepted again");
+    one.open_connection(*server, Class::Request).expect("accepted again");
     port.accept_all().expect("it answers");
     port.refuse_source(*one_source).expect("it answers");
     let accepted =
@@ -399,7 +399,7 @@ fn a_moved_port_loses_duplicates_and_reorders_nothing() {
                 let server =
                     registration.look_up(&PortAddress::new("server", 0, 0)).expect("allowed");
                 let generation = port.lookup(server).expect("open").generation;
-                let mut connection = port.open_connection(server).expect("open");
+                let mut connection = port.open_connection(server, Class::Request).expect("open");
                 for count in 0..MESSAGES {
                     connection.send(number, &count.to_le_bytes()).expect("it receives");
                 }
@@ -497,7 +497,7 @@ fn connections_outlive_the_name_server() {
     let (sender, from) = name_server.single("sender");
     name_server.inner.allow("sender", "receiver").expect("two jobs");
     let name = sender.look_up(&PortAddress::new("receiver", 0, 0)).expect("allowed");
-    let mut connection = from.open_connection(name).expect("open");
+    let mut connection = from.open_connection(name, Class::Request).expect("open");
     let mut receiver = accept(&to);
     name_server.close();
     let post_name = name_server.inner.name().to_owned();

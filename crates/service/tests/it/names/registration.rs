@@ -4,8 +4,8 @@ use crate::child::TIMEOUT;
 use crate::names::test_server::{TestServer, refusal};
 use queues::id::{NAMES, QueueName};
 use queues::names::TableError;
-use queues::names::{JobConfig, JobKey, NameError, PortAddress, Refusal};
-use queues::port::{Identity, NameClient};
+use queues::names::{JobConfig, JobKey, JobOwner, NameError, PortAddress, Refusal};
+use queues::port::{Identity, NameClient, PortEvent};
 use service::names::NameServer;
 use shm::broker::BrokerError;
 use std::time::Duration;
@@ -15,6 +15,7 @@ testing::tests![
     unregistered_clients_affect_no_others,
     invalid_jobs_are_refused,
     a_full_table_is_an_error_at_either_job,
+    names_of_ended_jobs_are_used_again,
 ];
 
 fn only_processes_with_the_key_register() {
@@ -71,7 +72,6 @@ fn invalid_jobs_are_refused() {
     name_server.job("job");
     let plan = JobConfig::new("new");
     for plan in [
-        JobConfig::new("job"),
         JobConfig::new(""),
         JobConfig::new(&"x".repeat(65)),
         JobConfig { processes: 0, ..plan.clone() },
@@ -85,6 +85,10 @@ fn invalid_jobs_are_refused() {
             "{plan:?}"
         );
     }
+    assert!(matches!(
+        name_server.inner.add_job(JobConfig::new("job")),
+        Err(NameError::JobExists { pid: 0, .. })
+    ));
     assert!(matches!(name_server.inner.allow("job", "missing"), Err(NameError::UnknownJob { .. })));
     let unknown = QueueName::new(9).expect("below 16,384");
     assert!(matches!(name_server.inner.revoke("job", unknown), Err(NameError::UnknownName { .. })));
@@ -104,4 +108,39 @@ fn a_full_table_is_an_error_at_either_job() {
     let name = large.look_up(&PortAddress::new("small", 0, 0)).expect("its own table has room");
     assert!(matches!(large_port.lookup(name), Err(TableError::UnknownName { .. })));
     assert!(small_port.lookup(small_port.name()).is_ok());
+}
+
+/// A job with four names for others serves a hundred clients, one after the other, each in a job of
+/// its own: names of jobs that have ended are used again.
+fn names_of_ended_jobs_are_used_again() {
+    let name_server = TestServer::start();
+    let config = JobConfig { names: 5, admits_all: true, ..JobConfig::new("server") };
+    let (_registered, ports) = name_server.open_ports(config);
+    let (mut answers, mut requests) = ports.into_iter().flatten().next().expect("one port");
+    for number in 0..100u8 {
+        let config = JobConfig { admits_all: true, ..JobConfig::new(&format!("client-{number}")) };
+        let owner = JobOwner::add(name_server.inner.name(), &config, TIMEOUT).expect("a new job");
+        let client = name_server.register(&config.name, 0, owner.key());
+        let (mut sender, mut receiver) = client.open_port(0).expect("a new port").split();
+        let name = client.look_up(&PortAddress::new("server", 0, 0)).expect("it admits all");
+        sender.send(name, 1, &[number]).expect("it is open");
+        let source = loop {
+            match requests.recv().expect("the server is there") {
+                PortEvent::Message(message) => {
+                    assert_eq!(message.bytes, [number]);
+                    break message.source;
+                }
+                PortEvent::Disconnected(_) => {}
+            }
+        };
+        assert!((1..5).contains(&source.number()), "{source}");
+        answers.reply(source, 2, &[number]).expect("the name means this client");
+        let event = receiver.recv().expect("it has been sent");
+        assert!(matches!(event, PortEvent::Message(message) if message.bytes == [number]));
+        drop((sender, receiver, client, owner));
+        // The end is known before the next client comes, which may need the name.
+        let ended =
+            || matches!(answers.port().lookup(source.into()), Err(TableError::ProcessGone { .. }));
+        crate::child::until("the client has ended", ended);
+    }
 }

@@ -187,8 +187,8 @@ fn a_job_outlives_its_owner_while_a_process_is_registered() {
     assert!(
         matches!(
             &taken,
-            Err(StartError::Names(NameError::Refused { refusal: Refusal::Invalid { why }, .. }))
-                if why.contains("one of this name already")
+            Err(StartError::Names(NameError::Refused { refusal: Refusal::JobExists { pid }, .. }))
+                if *pid == std::process::id()
         ),
         "{taken:?}"
     );

@@ -1,0 +1,151 @@
+//! Programs that were started separately and meet by name: the examples of the guide, and what
+//! happens when one of them ends.
+
+pub(crate) mod harness;
+
+use harness::{Place, Program, failure, wait_until};
+
+testing::tests![
+    two_programs_meet_by_name,
+    the_command_lists_what_is_published,
+    an_unknown_name_is_answered_with_those_that_are_published,
+    a_name_is_published_once,
+    odd_names_are_refused,
+    a_program_that_is_killed_is_named_to_its_clients,
+    a_client_that_is_killed_is_reported,
+    a_full_receiver_stops_its_own_senders_only,
+    connections_outlive_the_name_server,
+    without_the_command_the_way_out_is_named,
+];
+
+fn two_programs_meet_by_name() {
+    let place = Place::new();
+    let squares = place.squares("squares");
+    for numbers in [&["12", "-3"][..], &["0"], &[]] {
+        let square = |text: &&str| {
+            let number: i64 = text.parse().expect("a number");
+            format!("{number} squared is {}", number * number)
+        };
+        let expected: Vec<String> = numbers.iter().map(square).collect();
+        assert_eq!(place.ask("squares", numbers), expected);
+    }
+    squares.kill();
+    place.await_end_of_server();
+}
+
+fn the_command_lists_what_is_published() {
+    let place = Place::new();
+    let nothing = "no program of this user has published a name on this node\n";
+    assert_eq!(place.tradewind(&["names"]), nothing);
+    assert_eq!(place.tradewind(&["names", "--format", "json"]).trim(), "[]");
+    let squares = place.squares("squares");
+    let cubes = place.squares("cubes");
+    let table = place.tradewind(&["names"]);
+    let lines: Vec<Vec<&str>> =
+        table.lines().map(|line| line.split_whitespace().collect()).collect();
+    let header = ["name", "process", "program", "published", "connections", "fullest"];
+    assert_eq!(lines[0], header, "{table}");
+    for (line, (name, program)) in lines[1..].iter().zip([("cubes", &cubes), ("squares", &squares)])
+    {
+        assert_eq!(line[..2], [name, &program.id().to_string()], "{table}");
+        assert_eq!(line[4..], ["0", "0", "%"], "{table}");
+    }
+    let json = place.tradewind(&["names", "--format", "json"]);
+    let json: serde_json::Value = serde_json::from_str(&json).expect("JSON");
+    assert_eq!((&json[1]["name"], &json[1]["pid"]), (&"squares".into(), &squares.id().into()));
+}
+
+fn an_unknown_name_is_answered_with_those_that_are_published() {
+    let place = Place::new();
+    let ask = || failure(&mut place.part("ask_program", &["solver"]));
+    let unknown = "no program of this user has published solver on this node; ";
+    assert_eq!(ask(), format!("{unknown}nothing is published there"));
+    let _programs = [place.squares("squares"), place.squares("cubes")];
+    assert_eq!(ask(), format!("{unknown}published are: cubes, squares"));
+}
+
+fn a_name_is_published_once() {
+    let place = Place::new();
+    let first = place.squares("squares");
+    assert_eq!(
+        failure(&mut place.part("squares_program", &["squares"])),
+        format!("the name squares is in use: process {} has published it on this node", first.id())
+    );
+    // The end of its process frees the name.
+    first.kill();
+    wait_until("the name is free", || place.tradewind(&["names"]).starts_with("no program"));
+    place.squares("squares");
+}
+
+fn odd_names_are_refused() {
+    let place = Place::new();
+    for name in ["", "a b", "ä", ":1.2", "a/b", "a\nb", &"x".repeat(65)] {
+        let error = failure(&mut place.part("squares_program", &[name]));
+        assert!(error.starts_with(&format!("{name:?} is no name of a program: ")), "{error}");
+    }
+    let error = failure(&mut place.part("ask_program", &["squares@host:x"]));
+    assert!(error.contains("the port is no number"), "{error}");
+}
+
+fn a_program_that_is_killed_is_named_to_its_clients() {
+    let place = Place::new();
+    for role in ["receives", "sends"] {
+        let silent = place.silent("silent");
+        let mut client = Program::start(&mut place.part(role, &["silent"]));
+        assert_eq!(client.line(), "connected");
+        // Its ring is full, or it waits for an answer that does not come.
+        if role == "sends" {
+            assert_eq!(client.line(), "full");
+        }
+        silent.kill();
+        assert_eq!(client.line(), "silent has ended", "{role}");
+        assert_eq!(client.line(), "silent has ended", "{role}, once more");
+        wait_until("the name is free", || place.tradewind(&["names"]).starts_with("no program"));
+    }
+}
+
+fn a_client_that_is_killed_is_reported() {
+    let place = Place::new();
+    let mut publisher = Program::start(&mut place.part("reports", &["log"]));
+    assert_eq!(publisher.line(), "published");
+    let mut client = Program::start(&mut place.part("receives", &["log"]));
+    assert_eq!(client.line(), "connected");
+    assert_eq!(publisher.line(), "message of 5 bytes");
+    let pid = client.id();
+    client.kill();
+    assert_eq!(publisher.line(), format!("the client with process {pid} has ended"));
+    assert_eq!(publisher.line(), "the client has ended");
+}
+
+fn a_full_receiver_stops_its_own_senders_only() {
+    let place = Place::new();
+    let _silent = place.silent("silent");
+    let mut client = Program::start(&mut place.part("sends", &["silent"]));
+    assert_eq!((client.line().as_str(), client.line().as_str()), ("connected", "full"));
+    // 15 messages of 16 lines fit into 256 lines, of which one stays free.
+    let table = place.tradewind(&["names"]);
+    let entry = table.lines().find(|line| line.starts_with("silent")).expect("it is listed");
+    assert!(entry.split_whitespace().skip(4).eq(["1", "94", "%"]), "{table}");
+    let _squares = place.squares("squares");
+    assert_eq!(place.ask("squares", &["5"]), ["5 squared is 25"]);
+}
+
+fn connections_outlive_the_name_server() {
+    let place = Place::new();
+    let _squares = place.squares("squares");
+    let mut client = Program::start(&mut place.part("asks", &["squares"]));
+    assert_eq!(client.line(), "connected");
+    assert_eq!(client.ask("3"), "9");
+    place.kill_server();
+    assert_eq!(client.ask("4"), "16");
+    // The next program starts another server, at which nothing is published.
+    let error = failure(&mut place.part("ask_program", &["squares", "1"]));
+    assert!(error.ends_with("nothing is published there"), "{error}");
+    assert_eq!(client.ask("5"), "25");
+}
+
+fn without_the_command_the_way_out_is_named() {
+    let mut command = Place::new().part("squares_program", &["squares"]);
+    let error = failure(command.env("TRADEWIND_COMMAND", "/none"));
+    assert!(error.contains("/none cannot be executed") && error.contains("TRADEWIND_COMMAND"));
+}

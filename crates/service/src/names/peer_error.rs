@@ -1,0 +1,129 @@
+//! Errors of programs that meet by name.
+
+use super::process::StartError;
+use queues::connection::ConnectionError;
+use queues::names::{NameError, Refusal};
+use queues::port::PortError;
+
+/// Reason why a name cannot be published, or a connection to a published name cannot be used.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum PeerError {
+    /// The name, or the target of a connection, is malformed.
+    #[error(
+        "{name:?} is no name of a program: {why}; examples are solver, solver@host and solver@host:7411"
+    )]
+    InvalidName {
+        /// The name or the target.
+        name: String,
+        /// Reason.
+        why: &'static str,
+    },
+    /// Another process has published the name.
+    #[error("the name {name} is in use: process {pid} has published it on this node")]
+    Taken {
+        /// The name.
+        name: String,
+        /// That process.
+        pid: u32,
+    },
+    /// No process has published the name.
+    #[error("no program of this user has published {name} on this node; {}", list(.published))]
+    Unknown {
+        /// The name.
+        name: String,
+        /// Names that are published there.
+        published: Vec<String>,
+    },
+    /// The program at the other end has ended.
+    #[error("{name} has ended")]
+    Ended {
+        /// Name of the program, or the client.
+        name: String,
+    },
+    /// The program at the other end has closed its port.
+    #[error("{name} has closed its end of the connection")]
+    Closed {
+        /// Name of the program, or the client.
+        name: String,
+    },
+    /// The name server of this node has ended.
+    #[error(
+        "the name server of this node has ended, and with it what it has passed on; publish or \
+         connect again, which starts another one"
+    )]
+    ServerEnded,
+    /// The message is too long.
+    #[error("a message of {bytes} bytes is too long: at most {most}; send it in pieces")]
+    Oversized {
+        /// Length of the message.
+        bytes: usize,
+        /// Largest length.
+        most: usize,
+    },
+    /// The name server of this node cannot be started.
+    #[error(transparent)]
+    Start(StartError),
+    /// Any other failure of a port.
+    #[error(transparent)]
+    Port(PortError),
+}
+
+fn list(published: &[String]) -> String {
+    match published {
+        [] => "nothing is published there".to_owned(),
+        names => format!("published are: {}", names.join(", ")),
+    }
+}
+
+impl PeerError {
+    /// Returns the error of a connection with this program.
+    pub(super) fn of_connection(
+        error: ConnectionError,
+        name: impl FnOnce() -> String,
+    ) -> PeerError {
+        match error {
+            ConnectionError::Gone { .. } => PeerError::Ended { name: name() },
+            ConnectionError::Closed { .. } => PeerError::Closed { name: name() },
+            ConnectionError::Oversized { bytes, most } => PeerError::Oversized { bytes, most },
+            error => PeerError::Port(error.into()),
+        }
+    }
+}
+
+impl From<PortError> for PeerError {
+    fn from(error: PortError) -> PeerError {
+        match error {
+            PortError::Names(NameError::ServerGone) => PeerError::ServerEnded,
+            PortError::Connection(ConnectionError::Oversized { bytes, most }) => {
+                PeerError::Oversized { bytes, most }
+            }
+            error => PeerError::Port(error),
+        }
+    }
+}
+
+impl From<NameError> for PeerError {
+    fn from(error: NameError) -> PeerError {
+        PortError::from(error).into()
+    }
+}
+
+impl From<StartError> for PeerError {
+    fn from(error: StartError) -> PeerError {
+        match error {
+            StartError::Names(error) => error.into(),
+            error => PeerError::Start(error),
+        }
+    }
+}
+
+/// Returns the process that has added a job of the same name, if that is the reason.
+pub(super) fn owner_of_taken_name(error: &StartError) -> Option<u32> {
+    match error {
+        StartError::Names(NameError::Refused { refusal: Refusal::JobExists { pid }, .. }) => {
+            Some(*pid)
+        }
+        _ => None,
+    }
+}
