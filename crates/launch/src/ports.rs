@@ -26,6 +26,11 @@ impl Ports {
         self.0.as_ref().map(ExactSizeIterator::len)
     }
 
+    /// Returns the first port of the range; `None` without a range.
+    pub fn first(&self) -> Option<u16> {
+        self.at(0)
+    }
+
     /// Returns the port at this position of the range, counted round it; `None` without a range.
     pub(crate) fn at(&self, position: u32) -> Option<u16> {
         let range = self.0.as_ref()?;

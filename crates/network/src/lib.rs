@@ -8,6 +8,8 @@
 //! runs an interpreter for each local rank's run and sleeps until a rank or the network wakes it.
 //! The [`direct`] engine executes blocking collectives inside the calls of the ranks.
 //! Agents of different nodes exchange [frames](transport::frame) over a [`transport`].
+//!
+//! [`streams`] are messages between two processes that belong to no schedule.
 #![deny(unsafe_code)]
 
 pub mod agent;
@@ -17,6 +19,7 @@ pub mod error;
 pub mod job_nodes;
 pub mod local;
 pub mod node_map;
+pub mod streams;
 pub mod transport;
 
 /// The atomics of the protocols, so that a model checker can substitute its own.

@@ -73,6 +73,11 @@ impl SharedSecret {
         Secret::new(self.code(b'j', &[of_job]))
     }
 
+    /// Returns the key with which name servers of different nodes prove that they have the secret.
+    pub fn names_key(&self) -> [u8; 16] {
+        self.code(b'n', &[])
+    }
+
     pub(super) fn proof(&self, handshake: &Handshake, side: Side) -> Proof {
         // The letter makes the two proofs of a connection differ, so neither end can return the
         // proof that it has received.

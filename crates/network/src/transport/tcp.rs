@@ -8,10 +8,11 @@
 //! [`Timeouts::unanswered`], and an idle connection is probed.
 
 mod connect;
-mod connection;
+pub(crate) mod connection;
 mod connection_error;
 mod handshake;
 mod large_frame;
+pub(crate) mod pending;
 mod receive_buffer;
 mod send_queue;
 mod unacknowledged;

@@ -12,6 +12,7 @@ mod long_messages;
 mod namespaces;
 mod own_regions;
 mod resident_memory;
+mod streams;
 mod submission_ring;
 
 /// The atomics of the sources that `submission_ring` includes.

@@ -4,14 +4,14 @@
 //! the other end of an accepted connection is a stranger until the handshake has proven that it
 //! knows the job's key.
 
-use super::handshake::{self, ANSWER_BYTES, HELLO_BYTES, Nonce, PROOF_BYTES, Pair, Side};
+use super::pending::{HandshakeStage, HandshakeStep, PendingConnection};
 use crate::error::{Error, refused};
-use crate::job_nodes::{Key, random_key};
+use crate::job_nodes::Key;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::io::Errno;
-use rustix::net::{AddressFamily, SendFlags, SocketFlags, SocketType, send, socket_with, sockopt};
+use rustix::net::{AddressFamily, SocketFlags, SocketType, socket_with};
 use std::net::{SocketAddr, TcpListener, ToSocketAddrs};
-use std::os::fd::{AsFd, OwnedFd};
+use std::os::fd::OwnedFd;
 use std::time::{Duration, Instant};
 
 /// Largest number of accepted connections in their handshake, besides those of all other
@@ -53,47 +53,6 @@ impl Listener {
     pub fn address(&self) -> SocketAddr {
         self.address
     }
-}
-
-/// A connection before the end of its handshake.
-#[derive(Debug)]
-struct PendingConnection {
-    socket: OwnedFd,
-    stage: HandshakeStage,
-    /// Bytes of the next message that have arrived.
-    received: Vec<u8>,
-}
-
-#[derive(Clone, Copy, Debug)]
-enum HandshakeStage {
-    /// This side connects; not yet connected.
-    Connecting { to: u32 },
-    /// This side connects; its hello has been sent.
-    HelloSent { to: u32, nonce: Nonce },
-    /// This side accepts; nothing has arrived.
-    Accepted,
-    /// This side accepts; its answer has been sent.
-    AnswerSent(Pair),
-}
-
-impl HandshakeStage {
-    /// Returns true if the other end has connected and proven nothing.
-    fn is_unproven(self) -> bool {
-        matches!(self, HandshakeStage::Accepted | HandshakeStage::AnswerSent(_))
-    }
-}
-
-/// Outcome of a step of the handshake.
-enum HandshakeStep {
-    Pending,
-    /// The other end has proven that it is this node.
-    Proven(u32),
-    /// The other end has sent something else than the handshake.
-    Refused,
-    /// The other end has closed the connection.
-    Closed,
-    /// The node cannot be reached (yet).
-    Failed(Errno),
 }
 
 struct Mesh<'a> {
@@ -209,11 +168,7 @@ impl Mesh<'_> {
         };
         match rustix::net::connect(&socket, &address) {
             Ok(()) | Err(Errno::INPROGRESS) => {
-                self.pending.push(PendingConnection {
-                    socket,
-                    stage: HandshakeStage::Connecting { to },
-                    received: Vec::new(),
-                });
+                self.pending.push(PendingConnection::connecting(socket, to));
                 Ok(())
             }
             Err(error) => self.failed(to, error),
@@ -247,10 +202,11 @@ impl Mesh<'_> {
         // A connection that cannot be accepted would make the listener readable at once.
         let events = if self.is_full_until.is_none() { PollFlags::IN } else { PollFlags::empty() };
         let mut watched = vec![PollFd::new(&self.listener.socket, events)];
-        watched.extend(self.pending.iter().map(|connection| {
-            let connecting = matches!(connection.stage, HandshakeStage::Connecting { .. });
-            PollFd::new(&connection.socket, if connecting { PollFlags::OUT } else { PollFlags::IN })
-        }));
+        watched.extend(
+            self.pending
+                .iter()
+                .map(|connection| PollFd::new(&connection.socket, connection.interest())),
+        );
         match poll(&mut watched, left.as_ref()) {
             Ok(_) | Err(Errno::INTR) => Ok(()),
             Err(error) => Err(refused("wait for the job's other nodes")(error)),
@@ -283,11 +239,7 @@ impl Mesh<'_> {
             {
                 self.drop_oldest_unproven();
             }
-            self.pending.push(PendingConnection {
-                socket: socket.into(),
-                stage: HandshakeStage::Accepted,
-                received: Vec::new(),
-            });
+            self.pending.push(PendingConnection::accepted(socket.into()));
         }
     }
 
@@ -306,12 +258,7 @@ impl Mesh<'_> {
     /// Advances every pending handshake as far as possible.
     fn advance(&mut self) -> Result<(), Error> {
         for mut connection in std::mem::take(&mut self.pending) {
-            let step = loop {
-                match connection.step(self.node, &self.key)? {
-                    Some(step) => break step,
-                    None => continue,
-                }
-            };
+            let step = connection.advance(self.node, &self.key)?;
             match (step, connection.stage) {
                 (HandshakeStep::Pending, _) => self.pending.push(connection),
                 (HandshakeStep::Proven(node), _) => match self.connected.get_mut(node as usize) {
@@ -339,90 +286,5 @@ impl Mesh<'_> {
             }
         }
         Ok(())
-    }
-}
-
-impl PendingConnection {
-    /// Advances the handshake by a step; `None` if the next one may be possible at once.
-    fn step(&mut self, node: u32, key: &Key) -> Result<Option<HandshakeStep>, Error> {
-        match self.stage {
-            HandshakeStage::Connecting { to } => {
-                let mut watched = [PollFd::new(&self.socket, PollFlags::OUT)];
-                if !matches!(poll(&mut watched, Some(&Timespec::default())), Ok(1..)) {
-                    return Ok(Some(HandshakeStep::Pending));
-                }
-                if let Err(error) | Ok(Err(error)) = sockopt::socket_error(&self.socket) {
-                    return Ok(Some(HandshakeStep::Failed(error)));
-                }
-                let nonce = random_key()?;
-                self.send_bytes(&handshake::hello(node, to, &nonce));
-                self.stage = HandshakeStage::HelloSent { to, nonce };
-                Ok(None)
-            }
-            HandshakeStage::HelloSent { to, nonce } => {
-                let bytes = match self.receive::<ANSWER_BYTES>() {
-                    Ok(bytes) => bytes,
-                    Err(step) => return Ok(Some(step)),
-                };
-                let (Some(to_nonce), Some(proof)) =
-                    (bytes.first_chunk(), bytes.last_chunk::<PROOF_BYTES>())
-                else {
-                    return Ok(Some(HandshakeStep::Refused));
-                };
-                let pair = Pair { from: node, to, from_nonce: nonce, to_nonce: *to_nonce };
-                // The comparison need not take constant time: the random strings differ in every
-                // connection, so a partial match is worth nothing in the next.
-                if *proof != pair.proof(key, Side::Accepting) {
-                    return Ok(Some(HandshakeStep::Refused));
-                }
-                self.send_bytes(&pair.proof(key, Side::Connecting));
-                Ok(Some(HandshakeStep::Proven(to)))
-            }
-            HandshakeStage::Accepted => {
-                let bytes = match self.receive::<HELLO_BYTES>() {
-                    Ok(bytes) => bytes,
-                    Err(step) => return Ok(Some(step)),
-                };
-                let Some((from, to, from_nonce)) =
-                    handshake::read_hello(&bytes).filter(|(_, to, _)| *to == node)
-                else {
-                    return Ok(Some(HandshakeStep::Refused));
-                };
-                // Random bytes of this side are part of both proofs, so the other end cannot choose
-                // what it has to prove.
-                let pair = Pair { from, to, from_nonce, to_nonce: random_key()? };
-                let answer = [pair.to_nonce, pair.proof(key, Side::Accepting)].concat();
-                self.send_bytes(&answer);
-                self.stage = HandshakeStage::AnswerSent(pair);
-                Ok(None)
-            }
-            HandshakeStage::AnswerSent(pair) => Ok(Some(match self.receive::<PROOF_BYTES>() {
-                Ok(proof) if proof == pair.proof(key, Side::Connecting) => {
-                    HandshakeStep::Proven(pair.from)
-                }
-                Ok(_) => HandshakeStep::Refused,
-                Err(step) => step,
-            })),
-        }
-    }
-
-    /// Sends a few bytes, which always fit the buffer of a new connection. An error shows when the
-    /// answer does not arrive.
-    fn send_bytes(&self, bytes: &[u8]) {
-        let _ = send(&self.socket, bytes, SendFlags::NOSIGNAL | SendFlags::DONTWAIT);
-    }
-
-    /// Reads exactly the next `N` bytes: the bytes behind them are frames.
-    fn receive<const N: usize>(&mut self) -> Result<[u8; N], HandshakeStep> {
-        let mut bytes = [0; N];
-        match rustix::io::read(self.socket.as_fd(), &mut bytes[..N - self.received.len()]) {
-            Ok(0) | Err(Errno::CONNRESET | Errno::PIPE) => return Err(HandshakeStep::Closed),
-            Ok(count) => self.received.extend_from_slice(&bytes[..count]),
-            Err(Errno::AGAIN | Errno::INTR) => return Err(HandshakeStep::Pending),
-            Err(_) => return Err(HandshakeStep::Refused),
-        }
-        let received = self.received.first_chunk().copied().ok_or(HandshakeStep::Pending)?;
-        self.received.clear();
-        Ok(received)
     }
 }

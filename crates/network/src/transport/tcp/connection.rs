@@ -27,22 +27,27 @@ pub(super) struct Connection {
     is_written: bool,
 }
 
+/// Makes a socket send at once, and report a node that does not respond within a time.
+pub(crate) fn configure(socket: &OwnedFd, unanswered: Duration) -> Result<(), Error> {
+    let seconds = Duration::from_secs(unanswered.as_secs().max(1));
+    let milliseconds = u32::try_from(unanswered.as_millis()).unwrap_or(u32::MAX).max(1);
+    let set = || {
+        sockopt::set_tcp_nodelay(socket, true)?;
+        // The first limit is for data that is not acknowledged, the others are for probes of an
+        // idle connection: 1/3 of the time before the first, then three within 3/5.
+        sockopt::set_tcp_user_timeout(socket, milliseconds)?;
+        sockopt::set_socket_keepalive(socket, true)?;
+        sockopt::set_tcp_keepidle(socket, (seconds / 3).max(Duration::from_secs(1)))?;
+        sockopt::set_tcp_keepintvl(socket, (seconds / 5).max(Duration::from_secs(1)))?;
+        sockopt::set_tcp_keepcnt(socket, 3)
+    };
+    set().map_err(refused("set up a connection"))
+}
+
 impl Connection {
     /// Wraps a socket after the handshake. Its system calls do not block.
     pub(super) fn new(socket: OwnedFd, unanswered: Duration) -> Result<Self, Error> {
-        let seconds = Duration::from_secs(unanswered.as_secs().max(1));
-        let milliseconds = u32::try_from(unanswered.as_millis()).unwrap_or(u32::MAX).max(1);
-        let set = || {
-            sockopt::set_tcp_nodelay(&socket, true)?;
-            // The first limit is for data that is not acknowledged, the others are for probes of an
-            // idle connection: 1/3 of the time before the first, then three within 3/5.
-            sockopt::set_tcp_user_timeout(&socket, milliseconds)?;
-            sockopt::set_socket_keepalive(&socket, true)?;
-            sockopt::set_tcp_keepidle(&socket, (seconds / 3).max(Duration::from_secs(1)))?;
-            sockopt::set_tcp_keepintvl(&socket, (seconds / 5).max(Duration::from_secs(1)))?;
-            sockopt::set_tcp_keepcnt(&socket, 3)
-        };
-        set().map_err(refused("set up a connection"))?;
+        configure(&socket, unanswered)?;
         let queue = SendQueue::default();
         let buffer = ReceiveBuffer::default();
         Ok(Connection { socket, queue, buffer, is_full: false, is_written: false })

@@ -21,11 +21,11 @@ pub(super) const HELLO_BYTES: usize = 32;
 pub(super) const ANSWER_BYTES: usize = 32;
 pub(super) const PROOF_BYTES: usize = 16;
 
-pub(super) type Nonce = [u8; 16];
+pub(crate) type Nonce = [u8; 16];
 
 /// The values that both sides of a connection prove.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Pair {
+pub(crate) struct Pair {
     /// The node that connects.
     pub(super) from: u32,
     /// The node that accepts.

@@ -1,0 +1,365 @@
+//! State of one end of a connection with many streams.
+//!
+//! Either end opens streams: the connecting one those with odd numbers, the accepting one those with
+//! even numbers. A stream is closed when both ends have closed it; messages that arrive at an end
+//! that has closed the stream are dropped, because the other end may have sent them before.
+
+use super::frame::{Frame, FrameError, HEADER_BYTES, PROTOCOL};
+use super::{MAX_PAYLOAD, MAX_STREAMS, WINDOW};
+use std::collections::HashMap;
+
+/// Version of this program.
+const VERSION: &str = env!("CARGO_PKG_VERSION");
+
+/// The code of a refusal by the multiplexer itself.
+pub const REFUSED_BY_LIMIT: u8 = u8::MAX;
+
+/// Number of bytes to be written at which the other end must not send more: answers to its frames
+/// would need memory without a bound.
+const MAX_OUTGOING: usize = 8 << 20;
+
+/// Side of a connection.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Side {
+    /// The end that has connected.
+    Connecting,
+    /// The end that has accepted the connection.
+    Accepting,
+}
+
+/// What has arrived.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum StreamEvent {
+    /// The other end opens a stream: to be accepted or refused.
+    Opened {
+        /// Number of the stream.
+        stream: u32,
+        /// Its request.
+        request: Vec<u8>,
+    },
+    /// The other end has accepted a stream.
+    Accepted {
+        /// Number of the stream.
+        stream: u32,
+    },
+    /// The other end has refused a stream, whose number may be used again.
+    Refused {
+        /// Number of the stream.
+        stream: u32,
+        /// Reason, as a number.
+        code: u8,
+        /// Reason as text.
+        reason: String,
+    },
+    /// A message. Its place is free for another one after [`Multiplexer::consumed`].
+    Message {
+        /// Number of the stream.
+        stream: u32,
+        /// Number that the sender has given it.
+        tag: u8,
+        /// The message.
+        bytes: Vec<u8>,
+    },
+    /// The other end sends nothing on the stream any more, and receives nothing.
+    Closed {
+        /// Number of the stream.
+        stream: u32,
+        /// Reason, as a number.
+        code: u8,
+    },
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Stage {
+    /// This end has opened it and waits for the answer.
+    Opening,
+    /// The other end has opened it and waits for the answer.
+    Offered,
+    Open,
+}
+
+#[derive(Debug)]
+struct Stream {
+    stage: Stage,
+    /// Bytes that this end may send.
+    credit: usize,
+    /// Bytes that the other end may send.
+    granted: usize,
+    /// Bytes that were received and for which no credit was returned yet.
+    unreported: usize,
+    is_closed_here: bool,
+    is_closed_there: bool,
+}
+
+impl Stream {
+    fn new(stage: Stage) -> Stream {
+        Stream {
+            stage,
+            credit: WINDOW,
+            granted: WINDOW,
+            unreported: 0,
+            is_closed_here: false,
+            is_closed_there: false,
+        }
+    }
+}
+
+/// One end of a connection.
+#[derive(Debug)]
+pub struct Multiplexer {
+    side: Side,
+    is_greeted: bool,
+    streams: HashMap<u32, Stream>,
+    next: u32,
+    /// Bytes of an incomplete frame.
+    incoming: Vec<u8>,
+    outgoing: Vec<u8>,
+    /// Number of bytes of `outgoing` that were written.
+    written: usize,
+}
+
+/// Credit that a message takes. It includes the header, so that empty messages are bounded too.
+const fn cost(bytes: usize) -> usize {
+    HEADER_BYTES + bytes
+}
+
+impl Multiplexer {
+    /// Returns the state of a new connection, with the greeting to be sent.
+    pub fn new(side: Side) -> Multiplexer {
+        let mut outgoing = Vec::new();
+        Frame::Greeting { protocol: PROTOCOL, version: VERSION }.encode(&mut outgoing);
+        let next = if side == Side::Connecting { 1 } else { 2 };
+        let streams = HashMap::new();
+        let incoming = Vec::new();
+        Multiplexer { side, is_greeted: false, streams, next, incoming, outgoing, written: 0 }
+    }
+
+    /// Opens a stream with a request, which is cut at [`MAX_PAYLOAD`] bytes; `None` if there are
+    /// [`MAX_STREAMS`].
+    pub fn open(&mut self, request: &[u8]) -> Option<u32> {
+        if self.streams.len() >= MAX_STREAMS {
+            return None;
+        }
+        // Numbers are reused late, and skipped while they are in use. 0 is no stream: an end's
+        // numbers are odd, or begin again at 2.
+        while self.streams.contains_key(&self.next) {
+            self.advance();
+        }
+        let stream = self.next;
+        self.advance();
+        self.streams.insert(stream, Stream::new(Stage::Opening));
+        Frame::Open { stream, request }.encode(&mut self.outgoing);
+        Some(stream)
+    }
+
+    fn advance(&mut self) {
+        let first = if self.side == Side::Connecting { 1 } else { 2 };
+        self.next = self.next.checked_add(2).unwrap_or(first);
+    }
+
+    /// Accepts a stream that the other end has opened.
+    pub fn accept(&mut self, stream: u32) {
+        if let Some(state) = self.streams.get_mut(&stream).filter(|it| it.stage == Stage::Offered) {
+            state.stage = Stage::Open;
+            Frame::Accept { stream }.encode(&mut self.outgoing);
+        }
+    }
+
+    /// Refuses a stream that the other end has opened.
+    pub fn refuse(&mut self, stream: u32, code: u8, reason: &str) {
+        if self.streams.get(&stream).is_some_and(|it| it.stage == Stage::Offered) {
+            self.streams.remove(&stream);
+            Frame::Refuse { stream, code, reason }.encode(&mut self.outgoing);
+        }
+    }
+
+    /// Returns true if a message of any length may be sent on the stream.
+    pub fn can_send(&self, stream: u32) -> bool {
+        self.streams.get(&stream).is_some_and(|state| {
+            state.stage == Stage::Open
+                && !state.is_closed_here
+                && !state.is_closed_there
+                && state.credit >= cost(MAX_PAYLOAD)
+        })
+    }
+
+    /// Sends a message of up to [`MAX_PAYLOAD`] bytes. Returns false if the stream has no credit
+    /// for it, or is not open.
+    pub fn send(&mut self, stream: u32, tag: u8, bytes: &[u8]) -> bool {
+        if bytes.len() > MAX_PAYLOAD || !self.can_send(stream) {
+            return false;
+        }
+        if let Some(state) = self.streams.get_mut(&stream) {
+            state.credit -= cost(bytes.len());
+        }
+        Frame::Message { stream, tag, bytes }.encode(&mut self.outgoing);
+        true
+    }
+
+    /// Frees the place of a received message of this length, so that the other end may send more.
+    pub fn consumed(&mut self, stream: u32, bytes: usize) {
+        let Some(state) = self.streams.get_mut(&stream).filter(|state| !state.is_closed_here)
+        else {
+            return;
+        };
+        state.unreported += cost(bytes);
+        // One frame for half a window: the sender has the other half meanwhile.
+        if state.unreported >= WINDOW / 2 && !state.is_closed_there {
+            let bytes = std::mem::take(&mut state.unreported);
+            state.granted += bytes;
+            Frame::Credit { stream, bytes: bytes as u32 }.encode(&mut self.outgoing);
+        }
+    }
+
+    /// Closes an open stream: this end sends nothing on it any more, and receives nothing.
+    pub fn close(&mut self, stream: u32, code: u8) {
+        let open = self.streams.get_mut(&stream).filter(|state| state.stage == Stage::Open);
+        let Some(state) = open.filter(|state| !state.is_closed_here) else { return };
+        state.is_closed_here = true;
+        Frame::Close { stream, code }.encode(&mut self.outgoing);
+        if state.is_closed_there {
+            self.streams.remove(&stream);
+        }
+    }
+
+    /// Returns true if there is no stream.
+    pub fn is_idle(&self) -> bool {
+        self.streams.is_empty()
+    }
+
+    /// Returns the bytes to be written to the other end.
+    pub fn outgoing(&self) -> &[u8] {
+        &self.outgoing[self.written..]
+    }
+
+    /// Removes bytes that were written.
+    pub fn written(&mut self, bytes: usize) {
+        self.written = (self.written + bytes).min(self.outgoing.len());
+        // Copied only when the written part is the larger one, so each byte is copied once at most.
+        if self.written * 2 >= self.outgoing.len() {
+            self.outgoing.drain(..self.written);
+            self.written = 0;
+        }
+    }
+
+    /// Takes bytes of the other end, and appends what they contain to `events`.
+    ///
+    /// # Errors
+    /// If the other end violates the protocol, or has another version. The connection cannot be
+    /// used afterwards.
+    pub fn receive(
+        &mut self,
+        bytes: &[u8],
+        events: &mut Vec<StreamEvent>,
+    ) -> Result<(), FrameError> {
+        if self.outgoing().len() > MAX_OUTGOING {
+            return Err(FrameError::State { stream: 0, why: "it does not read its answers" });
+        }
+        let mut incoming = std::mem::take(&mut self.incoming);
+        incoming.extend_from_slice(bytes);
+        let mut start = 0;
+        while let Some((frame, length)) = Frame::decode(&incoming[start..])? {
+            self.take(frame, events)?;
+            start += length;
+        }
+        incoming.drain(..start);
+        self.incoming = incoming;
+        Ok(())
+    }
+
+    fn take(&mut self, frame: Frame<'_>, events: &mut Vec<StreamEvent>) -> Result<(), FrameError> {
+        match frame {
+            Frame::Greeting { protocol, version } => self.greet(protocol, version),
+            _ if !self.is_greeted => Err(FrameError::State { stream: 0, why: "no greeting" }),
+            Frame::Open { stream, request } => self.offer(stream, request, events),
+            Frame::Accept { stream } => {
+                let state = self.stream(stream, Stage::Opening)?;
+                state.stage = Stage::Open;
+                events.push(StreamEvent::Accepted { stream });
+                Ok(())
+            }
+            Frame::Refuse { stream, code, reason } => {
+                self.stream(stream, Stage::Opening)?;
+                self.streams.remove(&stream);
+                let reason = reason.to_owned();
+                events.push(StreamEvent::Refused { stream, code, reason });
+                Ok(())
+            }
+            Frame::Message { stream, tag, bytes } => {
+                let state = self.stream(stream, Stage::Open)?;
+                let left = state.granted.checked_sub(cost(bytes.len()));
+                state.granted = left.ok_or(FrameError::State { stream, why: "no credit" })?;
+                if !state.is_closed_here {
+                    let bytes = bytes.to_vec();
+                    events.push(StreamEvent::Message { stream, tag, bytes });
+                }
+                Ok(())
+            }
+            Frame::Credit { stream, bytes } => {
+                let state = self.stream(stream, Stage::Open)?;
+                state.credit += bytes as usize;
+                let is_valid = state.credit <= WINDOW;
+                is_valid.then_some(()).ok_or(FrameError::State { stream, why: "too much credit" })
+            }
+            Frame::Close { stream, code } => {
+                let state = self.stream(stream, Stage::Open)?;
+                state.is_closed_there = true;
+                if state.is_closed_here {
+                    self.streams.remove(&stream);
+                } else {
+                    events.push(StreamEvent::Closed { stream, code });
+                }
+                Ok(())
+            }
+        }
+    }
+
+    fn greet(&mut self, protocol: u32, version: &str) -> Result<(), FrameError> {
+        if std::mem::replace(&mut self.is_greeted, true) {
+            return Err(FrameError::State { stream: 0, why: "a second greeting" });
+        }
+        if protocol != PROTOCOL {
+            // The text comes from the other end and appears in a message.
+            let theirs = version.chars().filter(|letter| !letter.is_control()).take(32).collect();
+            return Err(FrameError::Version { theirs, ours: VERSION });
+        }
+        Ok(())
+    }
+
+    /// Takes a stream that the other end opens.
+    fn offer(
+        &mut self,
+        stream: u32,
+        request: &[u8],
+        events: &mut Vec<StreamEvent>,
+    ) -> Result<(), FrameError> {
+        let is_odd = stream % 2 == 1;
+        if is_odd == (self.side == Side::Connecting) {
+            return Err(FrameError::State { stream, why: "a number of this end" });
+        }
+        if self.streams.contains_key(&stream) {
+            return Err(FrameError::State { stream, why: "opened twice" });
+        }
+        if self.streams.len() >= MAX_STREAMS {
+            let reason = "it has the largest number of connections with this node";
+            Frame::Refuse { stream, code: REFUSED_BY_LIMIT, reason }.encode(&mut self.outgoing);
+            return Ok(());
+        }
+        self.streams.insert(stream, Stream::new(Stage::Offered));
+        events.push(StreamEvent::Opened { stream, request: request.to_vec() });
+        Ok(())
+    }
+
+    /// Returns the stream of a frame, which must be in this stage and not closed by the other end.
+    fn stream(&mut self, stream: u32, stage: Stage) -> Result<&mut Stream, FrameError> {
+        let wrong = |why| FrameError::State { stream, why };
+        let state = self.streams.get_mut(&stream).ok_or(wrong("it does not exist"))?;
+        if state.stage != stage {
+            return Err(wrong("it is in another stage"));
+        }
+        if state.is_closed_there {
+            return Err(wrong("it was closed"));
+        }
+        Ok(state)
+    }
+}

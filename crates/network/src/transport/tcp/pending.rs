@@ -1,0 +1,161 @@
+//! A connection in its handshake, which either side drives without blocking.
+
+use super::handshake::{self, ANSWER_BYTES, HELLO_BYTES, Nonce, PROOF_BYTES, Pair, Side};
+use crate::error::Error;
+use crate::job_nodes::{Key, random_key};
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use rustix::io::Errno;
+use rustix::net::{SendFlags, send, sockopt};
+use std::os::fd::{AsFd, OwnedFd};
+
+/// A connection before the end of its handshake.
+#[derive(Debug)]
+pub(crate) struct PendingConnection {
+    pub(crate) socket: OwnedFd,
+    pub(crate) stage: HandshakeStage,
+    /// Bytes of the next message that have arrived.
+    received: Vec<u8>,
+}
+
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum HandshakeStage {
+    /// This side connects; not yet connected.
+    Connecting { to: u32 },
+    /// This side connects; its hello has been sent.
+    HelloSent { to: u32, nonce: Nonce },
+    /// This side accepts; nothing has arrived.
+    Accepted,
+    /// This side accepts; its answer has been sent.
+    AnswerSent(Pair),
+}
+
+impl HandshakeStage {
+    /// Returns true if the other end has connected and proven nothing.
+    pub(crate) fn is_unproven(self) -> bool {
+        matches!(self, HandshakeStage::Accepted | HandshakeStage::AnswerSent(_))
+    }
+}
+
+/// Outcome of a step of the handshake.
+pub(crate) enum HandshakeStep {
+    Pending,
+    /// The other end has proven that it is this node.
+    Proven(u32),
+    /// The other end has sent something else than the handshake.
+    Refused,
+    /// The other end has closed the connection.
+    Closed,
+    /// The node cannot be reached (yet).
+    Failed(Errno),
+}
+
+impl PendingConnection {
+    /// A socket that connects with this node.
+    pub(crate) fn connecting(socket: OwnedFd, to: u32) -> Self {
+        let stage = HandshakeStage::Connecting { to };
+        PendingConnection { socket, stage, received: Vec::new() }
+    }
+
+    /// A socket that has been accepted.
+    pub(crate) fn accepted(socket: OwnedFd) -> Self {
+        PendingConnection { socket, stage: HandshakeStage::Accepted, received: Vec::new() }
+    }
+
+    /// The event for which the handshake waits.
+    pub(crate) fn interest(&self) -> PollFlags {
+        let connects = matches!(self.stage, HandshakeStage::Connecting { .. });
+        if connects { PollFlags::OUT } else { PollFlags::IN }
+    }
+
+    /// Advances the handshake as far as possible, for this node and with this key.
+    pub(crate) fn advance(&mut self, node: u32, key: &Key) -> Result<HandshakeStep, Error> {
+        loop {
+            if let Some(step) = self.step(node, key)? {
+                return Ok(step);
+            }
+        }
+    }
+
+    /// Advances the handshake by a step; `None` if the next one may be possible at once.
+    fn step(&mut self, node: u32, key: &Key) -> Result<Option<HandshakeStep>, Error> {
+        match self.stage {
+            HandshakeStage::Connecting { to } => {
+                let mut watched = [PollFd::new(&self.socket, PollFlags::OUT)];
+                if !matches!(poll(&mut watched, Some(&Timespec::default())), Ok(1..)) {
+                    return Ok(Some(HandshakeStep::Pending));
+                }
+                if let Err(error) | Ok(Err(error)) = sockopt::socket_error(&self.socket) {
+                    return Ok(Some(HandshakeStep::Failed(error)));
+                }
+                let nonce = random_key()?;
+                self.send_bytes(&handshake::hello(node, to, &nonce));
+                self.stage = HandshakeStage::HelloSent { to, nonce };
+                Ok(None)
+            }
+            HandshakeStage::HelloSent { to, nonce } => {
+                let bytes = match self.receive::<ANSWER_BYTES>() {
+                    Ok(bytes) => bytes,
+                    Err(step) => return Ok(Some(step)),
+                };
+                let (Some(to_nonce), Some(proof)) =
+                    (bytes.first_chunk(), bytes.last_chunk::<PROOF_BYTES>())
+                else {
+                    return Ok(Some(HandshakeStep::Refused));
+                };
+                let pair = Pair { from: node, to, from_nonce: nonce, to_nonce: *to_nonce };
+                // The comparison need not take constant time: the random strings differ in every
+                // connection, so a partial match is worth nothing in the next.
+                if *proof != pair.proof(key, Side::Accepting) {
+                    return Ok(Some(HandshakeStep::Refused));
+                }
+                self.send_bytes(&pair.proof(key, Side::Connecting));
+                Ok(Some(HandshakeStep::Proven(to)))
+            }
+            HandshakeStage::Accepted => {
+                let bytes = match self.receive::<HELLO_BYTES>() {
+                    Ok(bytes) => bytes,
+                    Err(step) => return Ok(Some(step)),
+                };
+                let Some((from, to, from_nonce)) =
+                    handshake::read_hello(&bytes).filter(|(_, to, _)| *to == node)
+                else {
+                    return Ok(Some(HandshakeStep::Refused));
+                };
+                // Random bytes of this side are part of both proofs, so the other end cannot choose
+                // what it has to prove.
+                let pair = Pair { from, to, from_nonce, to_nonce: random_key()? };
+                let answer = [pair.to_nonce, pair.proof(key, Side::Accepting)].concat();
+                self.send_bytes(&answer);
+                self.stage = HandshakeStage::AnswerSent(pair);
+                Ok(None)
+            }
+            HandshakeStage::AnswerSent(pair) => Ok(Some(match self.receive::<PROOF_BYTES>() {
+                Ok(proof) if proof == pair.proof(key, Side::Connecting) => {
+                    HandshakeStep::Proven(pair.from)
+                }
+                Ok(_) => HandshakeStep::Refused,
+                Err(step) => step,
+            })),
+        }
+    }
+
+    /// Sends a few bytes, which always fit the buffer of a new connection. An error shows when the
+    /// answer does not arrive.
+    fn send_bytes(&self, bytes: &[u8]) {
+        let _ = send(&self.socket, bytes, SendFlags::NOSIGNAL | SendFlags::DONTWAIT);
+    }
+
+    /// Reads exactly the next `N` bytes: the bytes behind them are frames.
+    fn receive<const N: usize>(&mut self) -> Result<[u8; N], HandshakeStep> {
+        let mut bytes = [0; N];
+        match rustix::io::read(self.socket.as_fd(), &mut bytes[..N - self.received.len()]) {
+            Ok(0) | Err(Errno::CONNRESET | Errno::PIPE) => return Err(HandshakeStep::Closed),
+            Ok(count) => self.received.extend_from_slice(&bytes[..count]),
+            Err(Errno::AGAIN | Errno::INTR) => return Err(HandshakeStep::Pending),
+            Err(_) => return Err(HandshakeStep::Refused),
+        }
+        let received = self.received.first_chunk().copied().ok_or(HandshakeStep::Pending)?;
+        self.received.clear();
+        Ok(received)
+    }
+}
