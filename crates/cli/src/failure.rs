@@ -54,6 +54,21 @@ pub(crate) enum Failure {
     /// The name server cannot run.
     #[error(transparent)]
     Names(#[from] service::names::StartError),
+    /// The name server cannot listen to other nodes.
+    #[error(transparent)]
+    Listen(#[from] service::names::PeerError),
+    /// There is no secret for other nodes.
+    #[error(
+        "other nodes connect with a secret that both nodes have: name a file with it with --secret-file, or set \
+         TRADEWIND_SECRET or TRADEWIND_SECRET_FILE (`openssl rand -hex 16 > FILE`)"
+    )]
+    NoNamesSecret,
+    /// The secret is unusable.
+    #[error(transparent)]
+    Secret(launch::store::Error),
+    /// A variable of the environment is unusable.
+    #[error(transparent)]
+    Launch(launch::LaunchError),
     /// A decision table cannot be made.
     #[error("{0}: please report this")]
     Decisions(models::decision::TableError),

@@ -51,11 +51,11 @@ variables! {
     PMIX = "TRADEWIND_PMIX", "path", "the launcher's library, then the system's",
         "The library libpmix.so.2 of PMIx, for launchers that speak it.";
     SECRET = "TRADEWIND_SECRET", "text", "not set",
-        "Secret of the job, the same for all ranks, where they exchange their addresses over TCP: 16 characters or more.";
+        "Secret of the job, the same for all ranks, where they exchange their addresses over TCP, and of programs on different nodes that meet by name: 16 characters or more.";
     SECRET_FILE = "TRADEWIND_SECRET_FILE", "path", "not set",
-        "File with the secret of the job.";
+        "File with that secret.";
     PORTS = "TRADEWIND_PORTS", "range", "chosen by the kernel",
-        "TCP and UDP ports at which node services and ranks listen for those of other nodes, such as 7000-7999.";
+        "TCP and UDP ports at which node services, ranks and name servers listen for those of other nodes, such as 7000-7999.";
     START_TIMEOUT = "TRADEWIND_START_TIMEOUT", "seconds", "60",
         "Time that a rank waits for the other ranks to start.";
     COMMAND = "TRADEWIND_COMMAND", "path", "`tradewind` in PATH",

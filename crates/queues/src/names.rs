@@ -66,6 +66,7 @@ mod config;
 mod error;
 mod key;
 mod list;
+mod listen;
 mod owner;
 mod server_connection;
 mod table;
@@ -84,6 +85,7 @@ pub use error::system;
 pub use error::{NameError, Refusal};
 pub use key::JobKey;
 pub use list::open_jobs;
+pub use listen::ListenPermission;
 pub use owner::JobOwner;
 pub(crate) use server_connection::{ConnectionParts, ServerConnection};
 pub use table::{

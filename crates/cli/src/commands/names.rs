@@ -2,8 +2,14 @@
 
 use crate::failure::Failure;
 use crate::format::Format;
+use launch::LaunchError;
+use launch::environment::Environment;
+use launch::process_manager::shared_secret;
+use launch::store::{self, SharedSecret};
 use serde::Serialize;
-use service::names::{JobEntry, default_name, published};
+use service::names::{JobEntry, default_name, listen, published};
+use std::net::{IpAddr, SocketAddr};
+use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::time::{Duration, SystemTime};
 
@@ -12,8 +18,21 @@ use std::time::{Duration, SystemTime};
 /// A program publishes a name with `Job::publish`, and others connect with it by `Job::connect`.
 /// For each name: the process, since when, the number of connections that send to it, and how full
 /// the fullest of their rings is.
+///
+/// With --listen, programs of this user on other nodes can connect with those names, as NAME@HOST or
+/// NAME@HOST:PORT, as long as this command runs. Both nodes need the same secret, in
+/// TRADEWIND_SECRET or in a file.
 #[derive(Debug, clap::Args)]
-pub(crate) struct Arguments {}
+pub(crate) struct Arguments {
+    /// Let other nodes connect, at this address of this node: IP or IP:PORT [default port: the first
+    /// free one of TRADEWIND_PORTS, otherwise 7411].
+    #[arg(long, value_name = "ADDRESS", value_parser = address)]
+    listen: Option<(IpAddr, Option<u16>)>,
+
+    /// File with the secret [default: TRADEWIND_SECRET, or the file in TRADEWIND_SECRET_FILE].
+    #[arg(long, value_name = "FILE", requires = "listen")]
+    secret_file: Option<PathBuf>,
+}
 
 /// A published name.
 #[derive(Debug, Serialize)]
@@ -29,11 +48,52 @@ struct Published {
     fullest_percent: u32,
 }
 
-pub(crate) fn execute(_: &Arguments, format: Format) -> Result<ExitCode, Failure> {
+pub(crate) fn execute(arguments: &Arguments, format: Format) -> Result<ExitCode, Failure> {
+    if let Some((ip, port)) = arguments.listen {
+        return serve_other_nodes(ip, port, arguments.secret_file.as_deref(), format);
+    }
     let names: Vec<Published> =
         published(&default_name())?.into_iter().map(Published::of).collect();
     format.print(|| table(&names), &names)?;
     Ok(ExitCode::SUCCESS)
+}
+
+/// The address at which the name server listens.
+#[derive(Serialize)]
+struct ListeningAt {
+    address: SocketAddr,
+}
+
+/// Lets other nodes connect until this command or the name server ends.
+fn serve_other_nodes(
+    ip: IpAddr,
+    port: Option<u16>,
+    secret_file: Option<&Path>,
+    format: Format,
+) -> Result<ExitCode, Failure> {
+    let secret = match secret_file {
+        Some(file) => SharedSecret::read(file.as_os_str()).map_err(Failure::Secret)?,
+        None => shared_secret(&Environment).map_err(|error| match error {
+            LaunchError::Store(store::Error::NoSecret) => Failure::NoNamesSecret,
+            error => Failure::Launch(error),
+        })?,
+    };
+    let listening = listen(ip, port, &secret)?;
+    let address = listening.address();
+    let text = || format!("other nodes connect with NAME@{address} while this command runs");
+    format.print(text, &ListeningAt { address })?;
+    listening.wait();
+    eprintln!("tradewind: the name server has ended");
+    Ok(ExitCode::FAILURE)
+}
+
+/// Parses an address with or without a port.
+fn address(text: &str) -> Result<(IpAddr, Option<u16>), String> {
+    if let Ok(address) = text.parse::<SocketAddr>() {
+        return Ok((address.ip(), Some(address.port())));
+    }
+    let ip = text.parse().map_err(|_| "it is no IP address, with or without a port")?;
+    Ok((ip, None))
 }
 
 impl Published {

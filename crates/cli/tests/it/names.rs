@@ -2,8 +2,9 @@
 //! happens when one of them ends.
 
 pub(crate) mod harness;
+mod nodes;
 
-use harness::{Place, Program, failure, wait_until};
+use harness::{Place, failure, wait_until};
 
 testing::tests![
     two_programs_meet_by_name,
@@ -91,7 +92,7 @@ fn a_program_that_is_killed_is_named_to_its_clients() {
     let place = Place::new();
     for role in ["receives", "sends"] {
         let silent = place.silent("silent");
-        let mut client = Program::start(&mut place.part(role, &["silent"]));
+        let mut client = place.start(role, &["silent"]);
         assert_eq!(client.line(), "connected");
         // Its ring is full, or it waits for an answer that does not come.
         if role == "sends" {
@@ -106,9 +107,9 @@ fn a_program_that_is_killed_is_named_to_its_clients() {
 
 fn a_client_that_is_killed_is_reported() {
     let place = Place::new();
-    let mut publisher = Program::start(&mut place.part("reports", &["log"]));
+    let mut publisher = place.start("reports", &["log"]);
     assert_eq!(publisher.line(), "published");
-    let mut client = Program::start(&mut place.part("receives", &["log"]));
+    let mut client = place.start("receives", &["log"]);
     assert_eq!(client.line(), "connected");
     assert_eq!(publisher.line(), "message of 5 bytes");
     let pid = client.id();
@@ -120,7 +121,7 @@ fn a_client_that_is_killed_is_reported() {
 fn a_full_receiver_stops_its_own_senders_only() {
     let place = Place::new();
     let _silent = place.silent("silent");
-    let mut client = Program::start(&mut place.part("sends", &["silent"]));
+    let mut client = place.start("sends", &["silent"]);
     assert_eq!((client.line().as_str(), client.line().as_str()), ("connected", "full"));
     // 15 messages of 16 lines fit into 256 lines, of which one stays free.
     let table = place.tradewind(&["names"]);
@@ -133,7 +134,7 @@ fn a_full_receiver_stops_its_own_senders_only() {
 fn connections_outlive_the_name_server() {
     let place = Place::new();
     let _squares = place.squares("squares");
-    let mut client = Program::start(&mut place.part("asks", &["squares"]));
+    let mut client = place.start("asks", &["squares"]);
     assert_eq!(client.line(), "connected");
     assert_eq!(client.ask("3"), "9");
     place.kill_server();

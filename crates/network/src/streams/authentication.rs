@@ -153,13 +153,13 @@ impl Acceptor {
                 HandshakeStep::Pending if now < since + HANDSHAKE_TIME => {
                     self.pending.push((since, connection));
                 }
-                HandshakeStep::Proven(CONNECTING) => {
-                    // A connection that cannot be set up is closed.
-                    if configure(&connection.socket, self.unanswered).is_ok() {
-                        proven.push(connection.socket);
-                    }
+                HandshakeStep::Proven(CONNECTING)
+                    if configure(&connection.socket, self.unanswered).is_ok() =>
+                {
+                    proven.push(connection.socket);
                 }
-                // Another secret, another program, or too slow: the drop closes it.
+                // Another secret, another program, too slow, or it cannot be set up: the drop closes
+                // it.
                 _ => {}
             }
         }

@@ -145,12 +145,15 @@ impl Pair {
     }
 }
 
+/// Tag and bytes of a message.
+type Sent = (u8, Vec<u8>);
+
 /// Random lengths, pieces and delays on several streams in both directions, against queues.
 fn messages_arrive_complete_and_in_order() {
     let mut random = StdRng::seed_from_u64(7);
     let mut pair = Pair::new();
     let streams: Vec<u32> = (0..5).map(|_| pair.open()).collect();
-    let mut sent: HashMap<(usize, u32), VecDeque<(u8, Vec<u8>)>> = HashMap::new();
+    let mut sent: HashMap<(usize, u32), VecDeque<Sent>> = HashMap::new();
     let mut waiting: Vec<(usize, u32, usize)> = Vec::new();
     let mut received = 0;
     while received < 20_000 {

@@ -128,11 +128,11 @@ impl RingPeer {
             RingError::TimedOut => ConnectionError::TimedOut { peer },
             RingError::Corrupt(what) => ConnectionError::Corrupt { peer, what },
             RingError::Closed => {
-                match end.closed(&peer, ConnectionError::Closed { peer: peer.clone() }) {
-                    // The peer closed its end before it ended: the orderly close is the reason.
-                    ConnectionError::Gone { peer } => ConnectionError::Closed { peer },
-                    error => error,
-                }
+                let closed = ConnectionError::Closed { peer: peer.clone() };
+                let error = end.closed(&peer, closed.clone());
+                // The peer closed its end before it ended: the orderly close is the reason. A process
+                // on another node has not closed this end.
+                if end.closing() == Some(CloseReason::Gone) { closed } else { error }
             }
             RingError::Interrupted => {
                 end.closed(&peer, ConnectionError::Gone { peer: peer.clone() })

@@ -33,6 +33,12 @@ pub enum ConnectionError {
         /// Process that was at the other end.
         peer: Peer,
     },
+    /// The process at the other end is on another node and has ended.
+    #[error("the process on another node for which {peer} stands has ended")]
+    GoneThere {
+        /// Process that stands for the one on the other node.
+        peer: Peer,
+    },
     /// The process at the other end is on another node, which does not respond any more.
     #[error("{peer} is on another node, whose name server does not respond any more")]
     NodeLost {
@@ -88,6 +94,7 @@ impl ConnectionError {
             CloseReason::Revoked => ConnectionError::Revoked { peer },
             CloseReason::Refused => ConnectionError::Refused { peer },
             CloseReason::Gone => ConnectionError::Gone { peer },
+            CloseReason::GoneThere => ConnectionError::GoneThere { peer },
             CloseReason::NodeLost => ConnectionError::NodeLost { peer },
             CloseReason::Left => ConnectionError::Closed { peer },
             CloseReason::Replaced => ConnectionError::Moved { peer },

@@ -155,7 +155,9 @@ impl Receiver {
         }
         match self.end.closing() {
             // Messages that a sender published before its end are received first.
-            Some(CloseReason::Gone | CloseReason::NodeLost) | None if self.ring.is_ready() => {
+            Some(CloseReason::Gone | CloseReason::NodeLost | CloseReason::GoneThere) | None
+                if self.ring.is_ready() =>
+            {
                 Ok(())
             }
             _ => Err(self.peer.explain(&self.end, RingError::Interrupted)),

@@ -276,7 +276,10 @@ impl Sender {
             Err(error) => {
                 let peer = self.peer().clone();
                 let error = match error {
-                    TableError::ProcessGone { .. } => ConnectionError::Gone { peer },
+                    // A notice of the name server names the reason, if there is one.
+                    TableError::ProcessGone { .. } => {
+                        self.end.closed(&peer, ConnectionError::Gone { peer: peer.clone() })
+                    }
                     _ => ConnectionError::Revoked { peer },
                 };
                 return Err(self.fail(error));

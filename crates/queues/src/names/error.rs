@@ -99,6 +99,18 @@ messages! {
             /// Number of that process.
             pid: u32,
         },
+        /// No program has published the name on the other node.
+        #[error("it is not published there; published are: {published}")]
+        22 => UnknownThere {
+            /// Names that are published there, with commas.
+            published: String,
+        },
+        /// The name server of the other node cannot be reached, or refuses the connection.
+        #[error("{why}")]
+        23 => Unreachable {
+            /// Reason.
+            why: String,
+        },
         /// The system has no memory or descriptors.
         #[error("the system refuses: {why}")]
         18 => System {

@@ -17,6 +17,16 @@ use std::str::FromStr;
 pub struct JobKey(u128);
 
 impl JobKey {
+    /// Returns the key with these bytes.
+    pub fn new(bytes: [u8; 16]) -> JobKey {
+        JobKey(u128::from_le_bytes(bytes))
+    }
+
+    /// Returns its bytes.
+    pub fn bytes(&self) -> [u8; 16] {
+        self.0.to_le_bytes()
+    }
+
     /// Returns a key of 128 random bits.
     ///
     /// # Errors

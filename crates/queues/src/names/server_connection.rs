@@ -184,11 +184,22 @@ impl ServerConnection {
         request: &Request,
         deadline: Instant,
     ) -> Result<(Response, Vec<OwnedFd>), NameError> {
+        self.request_with(action, request, &[], deadline)
+    }
+
+    /// Sends a request as [`Self::request`] does, with descriptors.
+    pub(crate) fn request_with(
+        &self,
+        action: impl FnOnce() -> String,
+        request: &Request,
+        descriptors: &[BorrowedFd<'_>],
+        deadline: Instant,
+    ) -> Result<(Response, Vec<OwnedFd>), NameError> {
         let started = Instant::now();
         // Relaxed: the numbers only have to differ.
         let number = self.next_request.fetch_add(1, Ordering::Relaxed);
         self.received().responses.insert(number, None);
-        let sent = self.send(request, number, &[], deadline);
+        let sent = self.send(request, number, descriptors, deadline);
         let outcome = sent.and_then(|()| self.wait_for_response(number, started, deadline));
         let late = self.received().responses.remove(&number).flatten();
         match (outcome, late) {
@@ -227,7 +238,7 @@ impl ServerConnection {
         }
     }
 
-    fn watch(&self, flags: PollFlags, limit: Duration) -> Result<(), NameError> {
+    pub(crate) fn watch(&self, flags: PollFlags, limit: Duration) -> Result<(), NameError> {
         let mut watched = [PollFd::new(&self.socket, flags)];
         match poll(&mut watched, Timespec::try_from(limit).ok().as_ref()) {
             Ok(_) | Err(Errno::INTR) => Ok(()),

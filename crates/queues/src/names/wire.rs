@@ -56,6 +56,13 @@ messages! {
         /// that admits all other jobs. Answered by [`Response::Job`], or by [`Response::Done`]
         /// after the last one.
         13 => NextJob { after: String },
+        /// Opens a connection with a job on another node, whose name server listens at `node`, a
+        /// host and a port, and has the secret of which `key` is derived. Answered by
+        /// [`Response::RemoteOpened`].
+        14 => OpenRemote { job: String, node: String, key: JobKey },
+        /// Accepts connections of other nodes that have the key at a listening socket, which comes
+        /// with it, until the sender closes its connection. Answered by [`Response::Done`].
+        15 => Listen { key: JobKey },
     }
 }
 
@@ -104,6 +111,8 @@ messages! {
         5 => Done,
         6 => JobAdded { key: JobKey },
         7 => Job(job: JobEntry),
+        /// The job of this node that stands for the one on the other node.
+        8 => RemoteOpened { job: String },
     }
 }
 
@@ -185,6 +194,8 @@ messages! {
         4 => Replaced,
         /// The connection passed another node, which does not respond any more.
         5 => NodeLost,
+        /// The connection passed another node, where the process has ended.
+        6 => GoneThere,
     }
 }
 
@@ -276,6 +287,8 @@ mod tests {
             Request::SetRight { from: longest(), may: true },
             Request::Revoke { name },
             Request::NextJob { after: longest() },
+            Request::OpenRemote { job: longest(), node: longest(), key },
+            Request::Listen { key },
             Request::Repoint { name, to: PortAddress { job: longest(), process: 9, port: 2 } },
             Request::MovePort {
                 from: PortAddress { job: longest(), process: 9, port: 2 },
@@ -301,7 +314,7 @@ mod tests {
             prefixes.flat_map(|fields| (0..=u8::MAX).map(move |code| [&[code], fields].concat()));
         let refusals = bytes.filter_map(|bytes| codec::decode(&bytes));
         let mut answers: Vec<Response> = refusals.map(Response::Refused).collect();
-        assert_eq!(answers.len(), 22, "all reasons");
+        assert_eq!(answers.len(), 24, "all reasons");
         answers.push(Response::Refused(Refusal::System { why: "why".repeat(200) }));
         answers.push(Response::Registered { ports: 4, resident: 16 });
         answers.push(Response::PortOpened { name, queue: QueueIndex::new(99).expect("small") });
@@ -311,6 +324,7 @@ mod tests {
         let (name, since, fullest) = (longest(), u64::MAX, 100);
         let job = JobEntry { name, pid: 7, since, connections: u32::MAX, fullest };
         answers.push(Response::Job(job));
+        answers.push(Response::RemoteOpened { job: longest() });
         for answer in answers {
             let bytes = ServerMessage::Response(u32::MAX, answer.clone()).encode();
             assert!(bytes.len() <= MAX_BYTES, "{answer:?}");
@@ -331,6 +345,7 @@ mod tests {
             CloseReason::Left,
             CloseReason::Replaced,
             CloseReason::NodeLost,
+            CloseReason::GoneThere,
         ];
         let mut notices = vec![Notification::MoveConnection { connection: 8 }];
         notices.extend(offers().map(|offer| Notification::ConnectionOpened {

@@ -167,6 +167,28 @@ impl NameClient {
         }
     }
 
+    /// Opens a connection with a job on another node. `node` is the host and the port at which its
+    /// name server listens, `key` is derived from the secret that both name servers have. Returns
+    /// the job of this node that stands for the other one.
+    ///
+    /// # Errors
+    ///
+    /// [`NameError::Refused`]: the node cannot be reached, or has no such job.
+    pub fn open_remote(
+        &self,
+        job: &str,
+        node: &str,
+        key: JobKey,
+        deadline: Instant,
+    ) -> Result<String, PortError> {
+        let request = Request::OpenRemote { job: job.to_owned(), node: node.to_owned(), key };
+        let action = || format!("open a connection with {job} on {node}");
+        match self.server.request(action, &request, deadline)?.0 {
+            Response::RemoteOpened { job } => Ok(job),
+            _ => Err(NameError::UnexpectedResponse.into()),
+        }
+    }
+
     fn look_up_at(
         &self,
         address: &PortAddress,

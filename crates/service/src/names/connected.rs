@@ -3,6 +3,7 @@
 use super::peer_error::PeerError;
 use super::process::{add_job, published};
 use super::published::SERVER_TIMEOUT;
+use super::remote::reach;
 use super::target::{PRIVATE, Target, open_job};
 use queues::connection::{ConnectionError, Sender};
 use queues::names::{JobOwner, NameError, PortAddress, Refusal};
@@ -24,26 +25,36 @@ pub struct ConnectedPort {
     _owner: JobOwner,
 }
 
-/// Connects with the program that has published a name: `solver` on this node.
+/// Connects with the program that has published a name: `solver` on this node, `solver@host` or
+/// `solver@host:port` on another one.
 ///
 /// The program may have published it a moment ago and still be opening its port, for which the
-/// call waits.
+/// call waits. Without a port, the first of `TRADEWIND_PORTS` is used, or
+/// [`NAMES_PORT`](super::NAMES_PORT). The secret for other nodes is in `TRADEWIND_SECRET`, or in the
+/// file that `TRADEWIND_SECRET_FILE` names.
 ///
 /// # Errors
 ///
 /// [`PeerError::InvalidName`], [`PeerError::Unknown`]; [`PeerError::Start`] if the name server
-/// cannot be started.
+/// cannot be started. For another node also [`PeerError::NoSecret`] and
+/// [`PeerError::Unreachable`].
 pub fn connect(target: &str) -> Result<ConnectedPort, PeerError> {
     let target = Target::parse(target)?;
+    let remote = target.node.as_ref().map(reach).transpose()?;
     // A job of this connection alone: its name server records it for the rights and for replies.
     let job = private_name()?;
     let owner = add_job(&open_job(&job, 1), SERVER_TIMEOUT)?;
     let identity = Identity::new(&job, 0, owner.key());
     let registration = NameClient::register(owner.name_server(), &identity, SERVER_TIMEOUT)?;
     let port = registration.open_port(0)?;
-    let address = PortAddress::new(&target.name, 0, 0);
     let deadline = Instant::now() + SERVER_TIMEOUT;
     let open = || {
+        // A job of this node stands for a program of another one.
+        let job = match &remote {
+            Some((node, key)) => registration.open_remote(&target.name, node, *key, deadline)?,
+            None => target.name.clone(),
+        };
+        let address = PortAddress::new(&job, 0, 0);
         let name = registration.look_up_open(&address, deadline)?;
         port.open_connection(name, Class::Request)
     };
@@ -73,7 +84,21 @@ fn explain_lookup(error: PortError, target: &Target, server: &str) -> PeerError 
         PortError::Names(NameError::Refused { refusal: Refusal::UnknownJob, .. }) => {
             let jobs = published(server).unwrap_or_default();
             let published = jobs.into_iter().map(|job| job.name).collect();
-            PeerError::Unknown { name: target.name.clone(), published }
+            let place = "this node".to_owned();
+            PeerError::Unknown { name: target.name.clone(), place, published }
+        }
+        PortError::Names(NameError::Refused {
+            refusal: Refusal::UnknownThere { published },
+            ..
+        }) => {
+            let published = published.split(", ").filter(|name| !name.is_empty());
+            let published = published.map(str::to_owned).collect();
+            let place = target.node.as_ref().map(ToString::to_string).unwrap_or_default();
+            PeerError::Unknown { name: target.name.clone(), place, published }
+        }
+        PortError::Names(NameError::Refused { refusal: Refusal::Unreachable { why }, .. }) => {
+            let node = target.node.as_ref().map(ToString::to_string).unwrap_or_default();
+            PeerError::Unreachable { node, why }
         }
         // It ended between the look-up and the connection.
         PortError::Names(NameError::Refused {
@@ -182,6 +207,10 @@ impl ConnectedPort {
     }
 
     fn explain(&self, error: ConnectionError) -> PeerError {
+        // The process that stands for a program of another node is the name server.
+        if self.target.node.is_some() && matches!(error, ConnectionError::Gone { .. }) {
+            return PeerError::ServerEnded;
+        }
         PeerError::of_connection(error, || self.target())
     }
 }

@@ -2,6 +2,7 @@
 
 use super::directory::Directory;
 use super::records::{JobId, MemberId, PortId};
+use super::relay::RelayRequest;
 use queues::id::{NodeName, QueueName, SourceName};
 use queues::names::wire::{
     CloseReason, ConnectionOffer, DroppedEnd, Notification, Response, ServerMessage, TransportOffer,
@@ -9,7 +10,7 @@ use queues::names::wire::{
 use queues::names::{Peer, Refusal};
 use queues::receive_queues::Class;
 use shm::segment::Segment;
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::os::fd::OwnedFd;
 use std::sync::Arc;
 
@@ -94,6 +95,9 @@ pub(super) struct Connections {
     /// Number of connections through receive queues on which each process sends.
     pub(super) queue_connections: HashMap<MemberId, usize>,
     pub(super) waiting: Vec<PendingLookup>,
+    /// Clients for which the server listens to other nodes.
+    pub(super) listeners: HashSet<MemberId>,
+    pub(super) relay_requests: Vec<RelayRequest>,
     outgoing: Vec<Outgoing>,
 }
 
@@ -108,6 +112,8 @@ impl Connections {
             draining: HashMap::new(),
             queue_connections: HashMap::new(),
             waiting: Vec::new(),
+            listeners: HashSet::new(),
+            relay_requests: Vec::new(),
             outgoing: Vec::new(),
         }
     }
@@ -117,9 +123,10 @@ impl Connections {
         self.directory.member(client).is_some() || self.owners.contains_key(&client)
     }
 
-    /// Returns true if a process is registered or the owner of a job is connected.
+    /// Returns true if a process is registered, the owner of a job is connected, or the server
+    /// listens to other nodes.
     pub(super) fn is_used(&self) -> bool {
-        self.directory.has_members() || !self.owners.is_empty()
+        self.directory.has_members() || !self.owners.is_empty() || !self.listeners.is_empty()
     }
 
     /// Takes the messages to be sent.
@@ -345,8 +352,20 @@ impl Connections {
         );
     }
 
+    /// Closes the connections of a job.
+    pub(super) fn close_job(&mut self, job: &str, why: CloseReason) {
+        if let Some(job) = self.directory.job(job) {
+            self.close_where(why, |connection, _| {
+                connection.route.from.job == job || connection.to.job == job
+            });
+        }
+    }
+
     /// Removes a client that has ended or closed its socket.
     pub(super) fn leave(&mut self, client: MemberId) {
+        if self.listeners.remove(&client) {
+            self.relay_requests.push(RelayRequest::StopListening { client });
+        }
         self.waiting.retain(|waiting| waiting.member != client);
         // First the tables, then the notices: a sender that is notified of the end finds it in its
         // table too, and opens no connection to the former process.

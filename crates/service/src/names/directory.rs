@@ -56,7 +56,7 @@ impl Directory {
 
     /// Adds a job that stays as long as the server runs.
     pub(super) fn add_job(&mut self, plan: JobConfig) -> Result<JobKey, NameError> {
-        self.insert_job(plan, JobLifetime::OfServer, 0).map(|(_, key)| key)
+        self.insert_job(plan, JobLifetime::Server, 0).map(|(_, key)| key)
     }
 
     /// Adds a job for process `pid`. It stays until [`Self::release_job`] and the end of its last
@@ -66,7 +66,7 @@ impl Directory {
         plan: JobConfig,
         pid: u32,
     ) -> Result<(JobId, JobKey), NameError> {
-        self.insert_job(plan, JobLifetime::OfOwner, pid)
+        self.insert_job(plan, JobLifetime::Owner, pid)
     }
 
     fn insert_job(
@@ -126,7 +126,7 @@ impl Directory {
     /// Ends the ownership of a job. Returns true if the job has been removed.
     pub(super) fn release_job(&mut self, job: JobId) -> bool {
         if let Some(record) = self.jobs.get_mut(&job) {
-            record.lifetime = JobLifetime::OfProcesses;
+            record.lifetime = JobLifetime::Processes;
         }
         self.remove_if_unused(job)
     }
@@ -135,7 +135,7 @@ impl Directory {
     pub(super) fn remove_if_unused(&mut self, job: JobId) -> bool {
         let is_taken = |slot: &ProcessSlot| matches!(slot, ProcessSlot::Taken(_));
         let is_unused = |record: &JobRecord| {
-            record.lifetime == JobLifetime::OfProcesses && !record.slots.iter().any(is_taken)
+            record.lifetime == JobLifetime::Processes && !record.slots.iter().any(is_taken)
         };
         if !self.jobs.get(&job).is_some_and(is_unused) {
             return false;

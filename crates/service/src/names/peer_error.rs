@@ -1,6 +1,7 @@
 //! Errors of programs that meet by name.
 
 use super::process::StartError;
+use launch::LaunchError;
 use queues::connection::ConnectionError;
 use queues::names::{NameError, Refusal};
 use queues::port::PortError;
@@ -28,16 +29,52 @@ pub enum PeerError {
         pid: u32,
     },
     /// No process has published the name.
-    #[error("no program of this user has published {name} on this node; {}", list(.published))]
+    #[error("no program of this user has published {name} on {place}; {}", list(.published))]
     Unknown {
         /// The name.
         name: String,
+        /// The other node, or "this node".
+        place: String,
         /// Names that are published there.
         published: Vec<String>,
     },
+    /// The name server of another node cannot be reached.
+    #[error("the name server at {node} cannot be reached: {why}")]
+    Unreachable {
+        /// Host and port.
+        node: String,
+        /// Reason.
+        why: String,
+    },
+    /// There is no secret for other nodes.
+    #[error(
+        "programs on {node} are reached with a secret that both nodes have: set TRADEWIND_SECRET, or \
+         TRADEWIND_SECRET_FILE to a file with it (`openssl rand -hex 16 > FILE`)"
+    )]
+    NoSecret {
+        /// The other node.
+        node: String,
+    },
+    /// The name server cannot listen to other nodes.
+    #[error("cannot listen to other nodes at {address}: {source}")]
+    Listen {
+        /// The address.
+        address: String,
+        /// Reason of the system.
+        source: std::io::Error,
+    },
+    /// A variable of the environment, or the file with the secret, is unusable.
+    #[error(transparent)]
+    Environment(LaunchError),
     /// The program at the other end has ended.
     #[error("{name} has ended")]
     Ended {
+        /// Name of the program, or the client.
+        name: String,
+    },
+    /// The program at the other end is on another node, which does not respond any more.
+    #[error("{name} cannot be reached any more: the name server of its node does not respond")]
+    NodeLost {
         /// Name of the program, or the client.
         name: String,
     },
@@ -83,7 +120,10 @@ impl PeerError {
         name: impl FnOnce() -> String,
     ) -> PeerError {
         match error {
-            ConnectionError::Gone { .. } => PeerError::Ended { name: name() },
+            ConnectionError::Gone { .. } | ConnectionError::GoneThere { .. } => {
+                PeerError::Ended { name: name() }
+            }
+            ConnectionError::NodeLost { .. } => PeerError::NodeLost { name: name() },
             ConnectionError::Closed { .. } => PeerError::Closed { name: name() },
             ConnectionError::Oversized { bytes, most } => PeerError::Oversized { bytes, most },
             error => PeerError::Port(error.into()),
@@ -106,15 +146,6 @@ impl From<PortError> for PeerError {
 impl From<NameError> for PeerError {
     fn from(error: NameError) -> PeerError {
         PortError::from(error).into()
-    }
-}
-
-impl From<StartError> for PeerError {
-    fn from(error: StartError) -> PeerError {
-        match error {
-            StartError::Names(error) => error.into(),
-            error => PeerError::Start(error),
-        }
     }
 }
 

@@ -5,7 +5,7 @@ use super::target::PRIVATE;
 use crate::spawn::{READY, TAKEN, first_line, report};
 use launch::environment::{COMMAND, Environment, Lookup, NODE};
 use queues::names::{JobConfig, JobEntry, JobOwner, NameError, open_jobs};
-use shm::broker::{BrokerError, connect};
+use shm::broker::{BrokerError, Connection, connect};
 use std::ffi::OsString;
 use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
@@ -64,12 +64,7 @@ pub fn default_name() -> String {
 ///
 /// [`StartError::NoCommand`], [`StartError::NotReady`], and those of [`JobOwner::add`].
 pub fn add_job(config: &JobConfig, timeout: Duration) -> Result<JobOwner, StartError> {
-    let command = Environment.get(COMMAND).unwrap_or_else(|| OsString::from("tradewind"));
-    add_job_at(&default_name(), config, timeout, || {
-        let mut command = Command::new(&command);
-        command.arg("serve-names");
-        command
-    })
+    add_job_at(&default_name(), config, timeout, default_starter)
 }
 
 /// Adds a job as [`add_job`] does, to the server of this name. `starter` returns a command that
@@ -85,16 +80,41 @@ pub fn add_job_at(
     starter: impl Fn() -> Command,
 ) -> Result<JobOwner, StartError> {
     let deadline = Instant::now() + timeout;
+    with_server(name, deadline, starter, |socket| {
+        JobOwner::add_over(socket, name, config, deadline)
+    })
+}
+
+/// Executes a request at the user's server on this node, which is started if there is none.
+pub(super) fn with_default_server<T>(
+    deadline: Instant,
+    request: impl Fn(Connection) -> Result<T, NameError>,
+) -> Result<T, StartError> {
+    with_server(&default_name(), deadline, default_starter, request)
+}
+
+/// Returns the command that starts the user's server.
+fn default_starter() -> Command {
+    let command = Environment.get(COMMAND).unwrap_or_else(|| OsString::from("tradewind"));
+    let mut command = Command::new(command);
+    command.arg("serve-names");
+    command
+}
+
+/// Executes a request at the server of this name, which is started if there is none.
+fn with_server<T>(
+    name: &str,
+    deadline: Instant,
+    starter: impl Fn() -> Command,
+    request: impl Fn(Connection) -> Result<T, NameError>,
+) -> Result<T, StartError> {
     loop {
-        // Each round either adds the job or finds no server and starts one. Two rounds suffice,
-        // unless servers end or are killed as fast as they start.
-        let added = connect(name, Duration::ZERO)
-            .map_err(NameError::from)
-            .and_then(|socket| JobOwner::add_over(socket, name, config, deadline));
-        match added {
-            Ok(owner) => return Ok(owner),
-            // No server, or one that ended before it read the request: the job was not added, so
-            // the request can be repeated at the next server.
+        // Each round either executes the request or finds no server and starts one. Two rounds
+        // suffice, unless servers end or are killed as fast as they start.
+        match connect(name, Duration::ZERO).map_err(NameError::from).and_then(&request) {
+            Ok(outcome) => return Ok(outcome),
+            // No server, or one that ended before it read the request: it was not executed, so it
+            // can be repeated at the next server.
             Err(error) if is_without_server(&error) && Instant::now() < deadline => {
                 start(name, starter())?;
             }

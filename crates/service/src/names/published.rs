@@ -2,10 +2,10 @@
 
 use super::peer_error::{PeerError, owner_of_taken_name};
 use super::process::add_job;
-use super::target::{check_name, open_job};
+use super::target::{REMOTE, check_name, open_job};
 use queues::connection::ConnectionError;
 use queues::id::SourceName;
-use queues::names::{JobOwner, TableError};
+use queues::names::{JobOwner, NameError, Refusal, TableError};
 use queues::port::{Identity, NameClient, PortError, PortEvent, PortReceiver, PortSender};
 use std::time::Duration;
 
@@ -152,7 +152,8 @@ fn client_text() -> String {
 fn of_client(error: PortError) -> PeerError {
     match error {
         PortError::Connection(error) => PeerError::of_connection(error, client_text),
-        PortError::Table(TableError::ProcessGone { .. }) => {
+        PortError::Table(TableError::ProcessGone { .. })
+        | PortError::Names(NameError::Refused { refusal: Refusal::ProcessGone, .. }) => {
             PeerError::Ended { name: client_text() }
         }
         error => error.into(),
@@ -171,6 +172,12 @@ fn convert<'a>(replies: &PortSender, event: PortEvent<'a>) -> PeerEvent<'a> {
             PeerEvent::Message { client, bytes: message.bytes }
         }
         PortEvent::Disconnected(error) => {
+            // The process that stands for clients of other nodes is the name server.
+            if let ConnectionError::Gone { peer } = &error
+                && peer.job.starts_with(REMOTE)
+            {
+                return PeerEvent::Ended(PeerError::ServerEnded);
+            }
             let name = peer_text(&error);
             PeerEvent::Ended(PeerError::of_connection(error, || name))
         }
@@ -180,9 +187,16 @@ fn convert<'a>(replies: &PortSender, event: PortEvent<'a>) -> PeerEvent<'a> {
 /// Returns the client that an error of its connection names.
 fn peer_text(error: &ConnectionError) -> String {
     match error {
-        ConnectionError::Gone { peer } | ConnectionError::Closed { peer } => {
-            format!("the client with process {}", peer.pid)
-        }
+        ConnectionError::Gone { peer }
+        | ConnectionError::GoneThere { peer }
+        | ConnectionError::Closed { peer }
+        | ConnectionError::NodeLost { peer } => match peer.job.split_once(REMOTE) {
+            Some((_, node)) => {
+                let node = node.split_once('#').map_or(node, |(node, _)| node);
+                format!("a client on {node}")
+            }
+            None => format!("the client with process {}", peer.pid),
+        },
         _ => client_text(),
     }
 }

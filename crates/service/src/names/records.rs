@@ -34,11 +34,11 @@ pub(super) enum ProcessSlot {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum JobLifetime {
     /// The job stays as long as the server runs.
-    OfServer,
+    Server,
     /// The client that added the job is connected.
-    OfOwner,
+    Owner,
     /// That client has left: the job stays while one of its processes is registered.
-    OfProcesses,
+    Processes,
 }
 
 #[derive(Debug)]

@@ -2,17 +2,19 @@
 
 use super::connections::{ConnectionNotice, Connections, LogicalConnection, PendingLookup, Route};
 use super::records::{JobId, MemberId, PortId};
+use super::relay::{Opener, RelayRequest};
 use queues::basic::bytes_for;
 use queues::connection::fill_percent;
 use queues::id::QueueName;
 use queues::names::wire::{DroppedEnd, JobEntry, Notification, Request, Response, TransportOffer};
 use queues::names::{
-    JobConfig, MAX_QUEUE_CONNECTIONS, MAX_RING_CONNECTIONS, NameError, NameState, PortAddress,
-    RING_LINES, Refusal,
+    JobConfig, JobKey, MAX_QUEUE_CONNECTIONS, MAX_RING_CONNECTIONS, NameError, NameState,
+    PortAddress, RING_LINES, Refusal,
 };
 use queues::receive_queues::Class;
-use rustix::net::{AddressFamily, SocketFlags, SocketType, socketpair};
+use rustix::net::{AddressFamily, SocketFlags, SocketType, socketpair, sockopt};
 use shm::segment::{Backing, Offset, Segment};
+use std::net::TcpListener;
 use std::os::fd::{AsFd, OwnedFd};
 use std::sync::Arc;
 use std::time::SystemTime;
@@ -51,9 +53,13 @@ impl Connections {
             | Request::MovePort { .. } => self
                 .change_owned_job(member, request)
                 .map(|()| self.answer(member, question, Response::Done, Vec::new())),
+            Request::Listen { key } => self.listen(member, question, key, descriptors),
             // All other requests are those of registered processes.
             _ if self.directory.member(member).is_none() => Err(Refusal::NotUnderstood),
             Request::OpenPort { port } => self.open_port(member, question, port),
+            Request::OpenRemote { job, node, key } => {
+                self.open_remote(member, question, job, node, key)
+            }
             Request::LookUp { address, wait } => self.look_up(member, question, &address, wait),
             Request::OpenConnection { port, name, class, dedicated } => {
                 self.open_connection(member, question, port, (name, class), dedicated)
@@ -262,6 +268,45 @@ impl Connections {
         Ok(())
     }
 
+    /// Requests a connection with a job on another node. The relay answers.
+    fn open_remote(
+        &mut self,
+        member: MemberId,
+        question: u32,
+        job: String,
+        node: String,
+        key: JobKey,
+    ) -> Result<(), Refusal> {
+        let record = self.directory.member(member).ok_or(Refusal::NotUnderstood)?;
+        let job_name = self.directory.job_name(record.job);
+        let client = PortAddress::new(job_name, record.process, 0);
+        let opener = Opener { member, question, client, job };
+        self.relay_requests.push(RelayRequest::Open { node, key, opener });
+        Ok(())
+    }
+
+    /// Listens to other nodes at a socket until the client leaves.
+    fn listen(
+        &mut self,
+        client: MemberId,
+        question: u32,
+        key: JobKey,
+        descriptors: Vec<OwnedFd>,
+    ) -> Result<(), Refusal> {
+        let [socket] = <[OwnedFd; 1]>::try_from(descriptors).map_err(|_| Refusal::NotUnderstood)?;
+        if !sockopt::socket_acceptconn(&socket).is_ok_and(|listens| listens) {
+            let why = "the descriptor is no socket that listens".to_owned();
+            return Err(Refusal::Invalid { why });
+        }
+        if !self.listeners.insert(client) {
+            return Err(Refusal::NotUnderstood);
+        }
+        let listener = TcpListener::from(socket);
+        self.relay_requests.push(RelayRequest::Listen { client, listener, key });
+        self.answer(client, question, Response::Done, Vec::new());
+        Ok(())
+    }
+
     /// Describes the first job after this name that admits all others.
     fn describe_job_after(&mut self, client: MemberId, question: u32, name: &str) {
         let Some((job, record)) = self.directory.open_job_after(name) else {
@@ -317,8 +362,11 @@ fn copy(of: &impl AsFd) -> Result<OwnedFd, Refusal> {
     of.as_fd().try_clone_to_owned().map_err(Refusal::system)
 }
 
+/// Memory of a ring, if the connection has one, and the descriptors for the sender and the receiver.
+type TransportParts = (Option<Arc<Segment>>, Vec<OwnedFd>, Vec<OwnedFd>);
+
 /// Creates a ring, and its descriptors: memory and socket for the sender, and for the receiver.
-fn create_ring() -> Result<(Option<Arc<Segment>>, Vec<OwnedFd>, Vec<OwnedFd>), Refusal> {
+fn create_ring() -> Result<TransportParts, Refusal> {
     let bytes = bytes_for(RING_LINES.into()).map_err(Refusal::system)?;
     let segment = Segment::create(bytes, Backing::Memory).map_err(Refusal::system)?;
     segment.commit(Offset(0), bytes).map_err(Refusal::system)?;

@@ -2,6 +2,7 @@
 
 use super::client::{ClientConnection, MAX_OUTGOING};
 use super::connections::Connections;
+use super::relay::Relay;
 use queues::id::{NodeName, QueueName};
 use queues::names::wire::Request;
 use queues::names::{JobConfig, JobKey, NameError, PortAddress, Refusal, system};
@@ -58,6 +59,25 @@ impl ReadyDescriptor {
     }
 }
 
+/// State of the server, which its relay changes from other threads.
+#[derive(Debug, Clone)]
+pub(super) struct SharedState(Arc<Mutex<ServerState>>);
+
+impl SharedState {
+    fn lock(&self) -> MutexGuard<'_, ServerState> {
+        // A panic under the lock can leave one event incomplete; the others are intact.
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Changes the connections, and sends the resulting messages.
+    pub(super) fn change<T>(&self, change: impl FnOnce(&mut Connections) -> T) -> T {
+        let mut state = self.lock();
+        let outcome = change(&mut state.connections);
+        state.send_all();
+        outcome
+    }
+}
+
 #[derive(Debug)]
 struct ServerState {
     epoll: Arc<OwnedFd>,
@@ -73,7 +93,8 @@ pub struct NameServer {
     broker: Broker,
     epoll: Arc<OwnedFd>,
     stop: OwnedFd,
-    state: Mutex<ServerState>,
+    state: SharedState,
+    relay: Relay,
 }
 
 impl NameServer {
@@ -111,7 +132,9 @@ impl NameServer {
             next_client: 0,
             is_paused: false,
         };
-        Ok(NameServer { broker, epoll, stop, state: Mutex::new(state) })
+        let state = SharedState(Arc::new(Mutex::new(state)));
+        let relay = Relay::new(name, state.clone());
+        Ok(NameServer { broker, epoll, stop, state, relay })
     }
 
     /// Returns the name of the server.
@@ -120,16 +143,12 @@ impl NameServer {
     }
 
     fn state(&self) -> MutexGuard<'_, ServerState> {
-        // A panic under the lock can leave one event incomplete; the others are intact.
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+        self.state.lock()
     }
 
     /// Changes the rules, and sends the resulting notifications.
     fn change<T>(&self, change: impl FnOnce(&mut Connections) -> T) -> T {
-        let mut state = self.state();
-        let outcome = change(&mut state.connections);
-        state.send_all();
-        outcome
+        self.state.change(change)
     }
 
     /// Adds a job, and returns the key for its processes.
@@ -253,6 +272,10 @@ impl NameServer {
             }
             state.send_all();
         }
+        let requests = std::mem::take(&mut state.connections.relay_requests);
+        // The relay may wait for the state.
+        drop(state);
+        requests.into_iter().for_each(|request| self.relay.execute(request));
         Ok(true)
     }
 

@@ -13,6 +13,9 @@ const MAX_HOST: usize = 253;
 /// Beginning of the names of jobs that no program has published. It is no character of a name.
 pub(super) const PRIVATE: char = ':';
 
+/// Beginning of the names of jobs that stand for clients on other nodes; the node follows.
+pub(super) const REMOTE: &str = ":@";
+
 /// What a program connects to: `solver` on this node, `solver@host` or `solver@host:port` on
 /// another one.
 #[derive(Debug, Clone, PartialEq, Eq)]

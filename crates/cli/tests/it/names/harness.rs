@@ -9,16 +9,29 @@ mod squares;
 
 use shm::broker::{BrokerError, connect, unguessable_name};
 use shm::process::{ProcessState, state};
+use std::ffi::OsStr;
 use std::io::{BufRead, BufReader, Write};
+use std::net::SocketAddr;
 use std::process::{Child, ChildStdout, Command, Output, Stdio};
 use std::time::{Duration, Instant};
 use tradewind::Job;
 use tradewind::names::{ConnectedPort, PeerError, PeerEvent};
+use virtual_nodes::Node;
 
 /// Time that no correct test needs.
 const TIMEOUT: Duration = Duration::from_secs(60);
 
-testing::parts![squares_program, ask_program, silent, sends, receives, asks, reports];
+testing::parts![
+    squares_program,
+    ask_program,
+    silent,
+    sends,
+    receives,
+    asks,
+    reports,
+    pours,
+    checks
+];
 
 /// Returns the arguments of a part.
 fn arguments() -> Vec<String> {
@@ -87,8 +100,9 @@ fn sends() {
 
 /// Sends one message and receives until that fails.
 fn receives() {
-    let mut port = connected();
+    let mut port = or_exit(Job::connect(&target()));
     or_exit(port.send(b"hello"));
+    println!("connected");
     print_twice(|| {
         loop {
             match port.recv() {
@@ -126,10 +140,60 @@ fn reports() {
             }
             PeerEvent::Ended(error) => {
                 println!("{error}");
-                if let Some(Err(error)) = last.take().map(|client| port.reply(client, b"late")) {
-                    println!("{error}");
-                }
+                // The name server may observe the end a moment later than this process.
+                let replies = last.take().map(|client| {
+                    loop {
+                        if let Err(error) = port.reply(client, b"late") {
+                            break error;
+                        }
+                    }
+                });
+                replies.into_iter().for_each(|error| println!("{error}"));
             }
+        }
+    }
+}
+
+/// Returns a message whose contents follow from its number and its sender.
+fn numbered(sender: u8, number: u32) -> Vec<u8> {
+    let length = 5 + (number.wrapping_mul(2_654_435_761) >> 16) as usize % 600;
+    let mut bytes = vec![number as u8; length];
+    bytes[0] = sender;
+    bytes[1..5].copy_from_slice(&number.to_le_bytes());
+    bytes
+}
+
+/// Sends numbered messages, and checks that each comes back, in order.
+fn pours() {
+    let arguments = arguments();
+    let sender: u8 = arguments[1].parse().expect("a number");
+    let count: u32 = arguments[2].parse().expect("a number");
+    let mut port = connected();
+    let (mut sent, mut received) = (0, 0);
+    while received < count {
+        while sent < count && or_exit(port.try_send(&numbered(sender, sent))) {
+            sent += 1;
+        }
+        assert_eq!(or_exit(port.recv()), numbered(sender, received), "message {received}");
+        received += 1;
+    }
+    println!("{count} messages came back");
+}
+
+/// Publishes a name, checks numbered messages of several clients, and returns each.
+fn checks() {
+    let mut port = or_exit(Job::publish(&target()));
+    println!("published");
+    let mut next = [0; 256];
+    loop {
+        if let PeerEvent::Message { client, bytes } = or_exit(port.recv()) {
+            let sender = bytes[0];
+            let bytes = bytes.to_vec();
+            let number = &mut next[usize::from(sender)];
+            assert_eq!(bytes, numbered(sender, *number), "client {sender}");
+            *number += 1;
+            // The clients send a few messages ahead of what they receive.
+            or_exit(port.reply(client, &bytes));
         }
     }
 }
@@ -185,28 +249,71 @@ impl Drop for Program {
     }
 }
 
-/// A place whose programs have a name server of their own: they are on a simulated node.
-pub(crate) struct Place {
-    node: String,
+/// A place whose programs have a name server of their own: a virtual node, or a node that is
+/// simulated by a variable.
+pub(crate) struct Place<'a> {
+    name: String,
+    node: Option<&'a Node>,
+    variables: Vec<(&'static str, String)>,
 }
 
-impl Place {
-    pub(crate) fn new() -> Place {
-        Place { node: unguessable_name("names").expect("random bytes") }
+impl<'a> Place<'a> {
+    pub(crate) fn new() -> Place<'a> {
+        let name = unguessable_name("names").expect("random bytes");
+        Place { name, node: None, variables: Vec::new() }
+    }
+
+    /// A place on a virtual node.
+    pub(crate) fn on(node: &'a Node) -> Place<'a> {
+        Place { node: Some(node), ..Place::new() }
+    }
+
+    /// Sets a variable for all programs.
+    pub(crate) fn variable(mut self, name: &'static str, value: &str) -> Self {
+        self.variables.push((name, value.to_owned()));
+        self
+    }
+
+    fn program(&self, program: impl AsRef<OsStr>) -> Command {
+        self.node.map_or_else(|| Command::new(&program), |node| node.command(&program))
     }
 
     /// Adds the variables of the place to a command.
-    pub(crate) fn enter<'a>(&self, command: &'a mut Command) -> &'a mut Command {
+    fn enter<'c>(&self, command: &'c mut Command) -> &'c mut Command {
         command
-            .env("TRADEWIND_NODE", &self.node)
+            .envs(self.variables.iter().map(|(name, value)| (name, value)))
+            .env("TRADEWIND_NODE", &self.name)
             .env("TRADEWIND_COMMAND", env!("CARGO_BIN_EXE_tradewind"))
     }
 
     /// Returns the command of a part of this module.
     pub(crate) fn part(&self, name: &str, arguments: &[&str]) -> Command {
-        let mut command = testing::part(&format!("names::harness::{name}"));
+        let name = format!("names::harness::{name}");
+        let mut command = testing::part_by(&name, |program| self.program(program));
         self.enter(command.args(arguments));
         command
+    }
+
+    /// Starts a part.
+    pub(crate) fn start(&self, name: &str, arguments: &[&str]) -> Program {
+        Program::start(&mut self.part(name, arguments))
+    }
+
+    /// Returns a `tradewind` command.
+    pub(crate) fn command(&self, arguments: &[&str]) -> Command {
+        let mut command = self.program(env!("CARGO_BIN_EXE_tradewind"));
+        self.enter(command.args(arguments));
+        command
+    }
+
+    /// Lets other nodes connect at this address. Returns the command and the port.
+    pub(crate) fn listen(&self, address: &str) -> (Program, u16) {
+        let mut command = Program::start(&mut self.command(&["names", "--listen", address]));
+        let line = command.line();
+        let address = line.strip_prefix("other nodes connect with NAME@");
+        let address = address.and_then(|rest| rest.strip_suffix(" while this command runs"));
+        let address: SocketAddr = address.expect(&line).parse().expect(&line);
+        (command, address.port())
     }
 
     /// Starts the first example, which publishes this name.
@@ -230,13 +337,14 @@ impl Place {
 
     /// Runs the `tradewind` command, and returns what it prints.
     pub(crate) fn tradewind(&self, arguments: &[&str]) -> String {
-        let mut command = Command::new(env!("CARGO_BIN_EXE_tradewind"));
-        success(self.enter(command.args(arguments)))
+        success(&mut self.command(arguments))
     }
 
     fn server(&self) -> Option<u32> {
         let user = rustix::process::geteuid().as_raw();
-        match connect(&format!("tradewind-names-{user}-{}", self.node), Duration::ZERO) {
+        let name = format!("tradewind-names-{user}-{}", self.name);
+        let find = || connect(&name, Duration::ZERO);
+        match self.node.map_or_else(find, |node| node.run(find)) {
             Ok(socket) => socket.peer().pid,
             Err(BrokerError::NoService { .. }) => None,
             Err(error) => panic!("{error}"),

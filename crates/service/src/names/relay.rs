@@ -1,0 +1,231 @@
+//! Connections between jobs of different nodes, through the name servers of both.
+//!
+//! On each of the two nodes a *proxy* stands for the program on the other one: an ordinary job of
+//! the name server, with a port. The program here sends to the proxy's port through a ring, as to
+//! any other job; a thread of this server moves the messages to a [stream](network::streams), and at
+//! the other node the proxy there sends them to the program. Rights, names, the validation of rings
+//! and the reports of ends are those of all jobs.
+//!
+//! **Links.** All streams between two servers share a TCP connection, which one thread serves
+//! (`link`): it ends with the last stream. Both ends prove that they have the user's secret.
+//!
+//! **Flow.** Messages leave a ring only while their stream has credit. A program that does not
+//! receive makes its proxy keep a window of bytes, then the ring of its sender fills, and that
+//! sender waits. Other streams go on.
+//!
+//! **Order of the end.** The end of a program is a frame after its last message. The other proxy
+//! passes on all messages, then closes its connections with the reason, and ends. When the
+//! connection of the servers is lost, both sides do the same with [`CloseReason::NodeLost`].
+//!
+//! [`CloseReason::NodeLost`]: queues::names::wire::CloseReason::NodeLost
+
+mod control;
+mod link;
+mod proxy;
+
+use super::records::MemberId;
+use super::server::SharedState;
+use control::{Command, Control};
+use launch::environment::{Environment, Lookup};
+use link::{Link, connect};
+use network::streams::authentication::Acceptor;
+use network::streams::multiplexer::Side;
+use queues::names::wire::Response;
+use queues::names::{JobKey, PortAddress, Refusal};
+use std::collections::HashMap;
+use std::net::TcpListener;
+use std::os::fd::OwnedFd;
+use std::sync::atomic::{AtomicU32, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+/// Time after which a node that does not respond counts as lost, unless a variable sets it.
+const UNANSWERED: Duration = Duration::from_secs(15);
+
+/// Stack of a thread that serves a link.
+const STACK_BYTES: usize = 256 << 10;
+
+/// A request of a client that concerns other nodes.
+#[derive(Debug)]
+pub(super) enum RelayRequest {
+    /// Opens a connection with a job of the node at this host and port.
+    Open { node: String, key: JobKey, opener: Opener },
+    /// Accepts connections of other nodes for a client.
+    Listen { client: MemberId, listener: TcpListener, key: JobKey },
+    /// Ends that.
+    StopListening { client: MemberId },
+}
+
+/// A client that opens a connection with a job of another node.
+#[derive(Debug)]
+pub(super) struct Opener {
+    pub(super) member: MemberId,
+    /// Number of its request.
+    pub(super) question: u32,
+    /// Its port.
+    pub(super) client: PortAddress,
+    /// Name of the job on the other node.
+    pub(super) job: String,
+}
+
+/// The relay of a name server.
+#[derive(Debug)]
+pub(super) struct Relay {
+    shared: Arc<Shared>,
+    listeners: Mutex<HashMap<MemberId, Arc<Control>>>,
+}
+
+/// Another node's name server, and the key with which it is reached.
+type NodeId = (String, [u8; 16]);
+
+/// What the threads of the relay share.
+#[derive(Debug)]
+struct Shared {
+    /// Name of the server of this node.
+    server: String,
+    state: SharedState,
+    /// Links that this server has opened.
+    links: Mutex<HashMap<NodeId, Arc<Control>>>,
+    /// All links.
+    controls: Mutex<Vec<Arc<Control>>>,
+    next_proxy: AtomicU32,
+    unanswered: Duration,
+}
+
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    // Every change under these locks is complete.
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+impl Relay {
+    pub(super) fn new(server: &str, state: SharedState) -> Relay {
+        let timeout = Environment.node_timeout().unwrap_or_else(|error| {
+            log::warn!("{error}");
+            None
+        });
+        let shared = Shared {
+            server: server.to_owned(),
+            state,
+            links: Mutex::default(),
+            controls: Mutex::default(),
+            next_proxy: AtomicU32::new(1),
+            unanswered: timeout.unwrap_or(UNANSWERED),
+        };
+        Relay { shared: Arc::new(shared), listeners: Mutex::default() }
+    }
+
+    /// Executes a request. Never blocks on another node.
+    pub(super) fn execute(&self, request: RelayRequest) {
+        match request {
+            RelayRequest::Open { node, key, opener } => self.open((node, key.bytes()), opener),
+            RelayRequest::Listen { client, listener, key } => {
+                if let Err(error) = self.listen(client, listener, key.bytes()) {
+                    log::warn!("cannot listen to other nodes: {error}");
+                }
+            }
+            RelayRequest::StopListening { client } => {
+                if let Some(control) = lock(&self.listeners).remove(&client) {
+                    control.send(Command::Stop);
+                }
+            }
+        }
+    }
+
+    fn open(&self, node: NodeId, opener: Opener) {
+        let mut links = lock(&self.shared.links);
+        let Err(Command::Open(opener)) = (match links.get(&node) {
+            Some(control) => control.try_send(Command::Open(opener)),
+            None => Err(Command::Open(opener)),
+        }) else {
+            return;
+        };
+        // There is no link, or it is about to end.
+        let (member, question) = (opener.member, opener.question);
+        let started = self.shared.control().and_then(|control| {
+            control.send(Command::Open(opener));
+            let shared = Arc::clone(&self.shared);
+            let for_thread = Arc::clone(&control);
+            let target = node.clone();
+            spawn(move || connect(&shared, &target, &for_thread))?;
+            Ok(control)
+        });
+        match started {
+            Ok(control) => drop(links.insert(node, control)),
+            Err(error) => self.shared.refuse(member, question, Refusal::system(error)),
+        }
+    }
+
+    fn listen(
+        &self,
+        client: MemberId,
+        listener: TcpListener,
+        key: [u8; 16],
+    ) -> std::io::Result<()> {
+        let acceptor = Acceptor::new(listener, key, self.shared.unanswered);
+        let acceptor = acceptor.map_err(std::io::Error::other)?;
+        let control = Arc::new(Control::new()?);
+        lock(&self.listeners).insert(client, Arc::clone(&control));
+        let shared = Arc::clone(&self.shared);
+        spawn(move || accept(&shared, acceptor, &control))
+    }
+}
+
+impl Drop for Relay {
+    fn drop(&mut self) {
+        let listeners = lock(&self.listeners);
+        let controls = lock(&self.shared.controls);
+        listeners.values().chain(controls.iter()).for_each(|control| control.send(Command::Stop));
+    }
+}
+
+fn spawn(run: impl FnOnce() + Send + 'static) -> std::io::Result<()> {
+    let builder = std::thread::Builder::new().name("relay".to_owned()).stack_size(STACK_BYTES);
+    builder.spawn(run).map(drop)
+}
+
+/// Accepts connections of other nodes.
+fn accept(shared: &Arc<Shared>, mut acceptor: Acceptor, control: &Control) {
+    while !control.is_stopped() {
+        match acceptor.wait(control.descriptor()) {
+            Ok(sockets) => sockets.into_iter().for_each(|socket| serve(shared, socket)),
+            Err(error) => return log::warn!("no longer listening to other nodes: {error}"),
+        }
+    }
+}
+
+/// Serves a link that another node has opened, on a thread of its own. Without one the socket is
+/// closed, which the other node observes.
+fn serve(shared: &Arc<Shared>, socket: OwnedFd) {
+    let started = shared.control().and_then(|control| {
+        let shared = Arc::clone(shared);
+        spawn(move || Link::new(&shared, &control, socket, Side::Accepting).run())
+    });
+    if let Err(error) = started {
+        log::warn!("cannot serve a connection of another node: {error}");
+    }
+}
+
+impl Shared {
+    /// Creates the control of a link.
+    fn control(&self) -> std::io::Result<Arc<Control>> {
+        let control = Arc::new(Control::new()?);
+        let mut controls = lock(&self.controls);
+        controls.retain(|control| !control.is_closed());
+        controls.push(Arc::clone(&control));
+        Ok(control)
+    }
+
+    fn refuse(&self, member: MemberId, question: u32, refusal: Refusal) {
+        self.state.change(|connections| connections.refuse(member, question, refusal));
+    }
+
+    fn answer(&self, member: MemberId, question: u32, response: Response) {
+        self.state.change(|connections| connections.answer(member, question, response, Vec::new()));
+    }
+
+    /// Returns a number for the name of a proxy.
+    fn next_proxy(&self) -> u32 {
+        // Relaxed: the numbers only have to differ.
+        self.next_proxy.fetch_add(1, Ordering::Relaxed)
+    }
+}

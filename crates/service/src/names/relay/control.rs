@@ -1,0 +1,87 @@
+//! Commands for the thread of a link or of a listener.
+
+use super::Opener;
+use rustix::event::{EventfdFlags, eventfd};
+use std::collections::VecDeque;
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::sync::Mutex;
+
+/// A command.
+#[derive(Debug)]
+pub(super) enum Command {
+    /// Opens a stream.
+    Open(Opener),
+    /// Ends the thread.
+    Stop,
+}
+
+#[derive(Debug, Default)]
+struct Commands {
+    queue: VecDeque<Command>,
+    is_stopped: bool,
+    is_closed: bool,
+}
+
+/// The way to a thread.
+#[derive(Debug)]
+pub(super) struct Control {
+    commands: Mutex<Commands>,
+    event: OwnedFd,
+}
+
+impl Control {
+    pub(super) fn new() -> std::io::Result<Control> {
+        let event = eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK)?;
+        Ok(Control { commands: Mutex::default(), event })
+    }
+
+    /// Sends a command, and returns it if the thread takes none any more.
+    pub(super) fn try_send(&self, command: Command) -> Result<(), Command> {
+        let mut commands = super::lock(&self.commands);
+        if commands.is_closed {
+            return Err(command);
+        }
+        match command {
+            Command::Stop => commands.is_stopped = true,
+            command => commands.queue.push_back(command),
+        }
+        // A full counter wakes the thread as well.
+        let _ = rustix::io::write(&self.event, &1u64.to_ne_bytes());
+        Ok(())
+    }
+
+    /// Sends a command to a thread that takes commands. Others need none.
+    pub(super) fn send(&self, command: Command) {
+        let _ = self.try_send(command);
+    }
+
+    /// Takes the next client that opens a stream, and consumes the wake-up.
+    pub(super) fn next_opener(&self) -> Option<Opener> {
+        let mut commands = super::lock(&self.commands);
+        let _ = rustix::io::read(&self.event, &mut [0; 8]);
+        match commands.queue.pop_front()? {
+            Command::Open(opener) => Some(opener),
+            Command::Stop => None,
+        }
+    }
+
+    /// Ends the thread's part if no command is left: later ones are returned to their senders.
+    pub(super) fn close_if_empty(&self) -> bool {
+        let mut commands = super::lock(&self.commands);
+        commands.is_closed |= commands.queue.is_empty();
+        commands.is_closed
+    }
+
+    pub(super) fn is_closed(&self) -> bool {
+        super::lock(&self.commands).is_closed
+    }
+
+    pub(super) fn is_stopped(&self) -> bool {
+        super::lock(&self.commands).is_stopped
+    }
+
+    /// Returns a descriptor that is readable after a command.
+    pub(super) fn descriptor(&self) -> BorrowedFd<'_> {
+        self.event.as_fd()
+    }
+}

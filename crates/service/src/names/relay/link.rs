@@ -1,0 +1,333 @@
+//! The connection with the name server of one other node, and its thread.
+
+use super::control::Control;
+use super::proxy::{Proxy, ProxyEnd, code_of, reason_of};
+use super::{NodeId, Opener, Shared};
+use crate::names::process::published;
+use crate::names::target::{PRIVATE, REMOTE, check_name};
+use network::streams::authentication::{self, ConnectError};
+use network::streams::multiplexer::{Multiplexer, Side, StreamEvent};
+use queues::names::wire::{CloseReason, Response};
+use queues::names::{NameError, PortAddress, Refusal};
+use queues::port::{Class, PortError};
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use rustix::io::Errno;
+use rustix::net::{SendFlags, getpeername, send};
+use std::collections::HashMap;
+use std::net::{SocketAddr, ToSocketAddrs};
+use std::os::fd::OwnedFd;
+use std::time::Duration;
+
+/// Limit of an attempt to connect with another node.
+const CONNECT_LIMIT: Duration = Duration::from_secs(10);
+
+/// Number of bytes to be written at which no messages are taken out of the rings.
+const MAX_OUTGOING: usize = 1 << 20;
+
+/// Longest sleep. The end of a program without a notice is found after it.
+const SLICE: Duration = Duration::from_millis(250);
+
+/// Longest sleep if a wake-up is not certain.
+const UNCERTAIN_SLICE: Duration = Duration::from_millis(1);
+
+/// Codes of refusals of a stream.
+const UNKNOWN: u8 = 1;
+const FAILED: u8 = 2;
+
+/// Connects with another node and serves the link. Clients that have asked for it meanwhile are
+/// refused if there is no connection.
+pub(super) fn connect(shared: &Shared, node: &NodeId, control: &Control) {
+    match connect_any(node, shared.unanswered) {
+        Ok(socket) => Link::new(shared, control, socket, Side::Connecting).run(),
+        Err(why) => loop {
+            while let Some(Opener { member, question, .. }) = control.next_opener() {
+                shared.refuse(member, question, Refusal::Unreachable { why: why.clone() });
+            }
+            if control.close_if_empty() {
+                return;
+            }
+        },
+    }
+}
+
+/// Connects with the first address of a node that answers.
+fn connect_any((node, key): &NodeId, unanswered: Duration) -> Result<OwnedFd, String> {
+    let addresses = node.to_socket_addrs().map_err(|error| error.to_string())?;
+    let mut why = "it has no address".to_owned();
+    for address in addresses {
+        match authentication::connect(address, key, CONNECT_LIMIT, unanswered) {
+            Ok(socket) => return Ok(socket),
+            Err(error @ ConnectError::NotListening) => {
+                why = format!("{error} ({address}); `tradewind names --listen` there lets it in");
+            }
+            Err(error) => why = format!("{error} ({address})"),
+        }
+    }
+    Err(why)
+}
+
+/// A link, on its thread.
+pub(super) struct Link<'a> {
+    shared: &'a Shared,
+    control: &'a Control,
+    /// `None` after the connection was lost: messages that have arrived are still delivered.
+    socket: Option<OwnedFd>,
+    side: Side,
+    /// Address of the other node.
+    address: String,
+    streams: Multiplexer,
+    proxies: HashMap<u32, Proxy>,
+    /// Clients whose stream has no answer yet.
+    openers: HashMap<u32, Opener>,
+    /// Why the other node refuses streams, if it does.
+    failure: Option<String>,
+}
+
+impl<'a> Link<'a> {
+    pub(super) fn new(
+        shared: &'a Shared,
+        control: &'a Control,
+        socket: OwnedFd,
+        side: Side,
+    ) -> Link<'a> {
+        let address = getpeername(&socket).ok().flatten();
+        let address = address.and_then(|address| SocketAddr::try_from(address).ok());
+        Link {
+            shared,
+            control,
+            socket: Some(socket),
+            side,
+            address: address.map_or_else(String::new, |address| address.ip().to_string()),
+            streams: Multiplexer::new(side),
+            proxies: HashMap::new(),
+            openers: HashMap::new(),
+            failure: None,
+        }
+    }
+
+    /// Serves the link until it has no stream any more, or the server ends.
+    pub(super) fn run(mut self) {
+        let mut is_used = false;
+        while !self.control.is_stopped() {
+            let mut has_moved = self.take_commands();
+            has_moved |= self.read();
+            has_moved |= self.advance_proxies();
+            self.write();
+            is_used |= !self.streams.is_idle();
+            // The end that has connected closes an unused link; the other one observes that.
+            let is_over = match self.side {
+                Side::Connecting => self.streams.is_idle() && self.streams.outgoing().is_empty(),
+                Side::Accepting => false,
+            };
+            let is_lost = self.socket.is_none() && self.proxies.is_empty();
+            if (is_over && is_used || is_lost) && self.control.close_if_empty() {
+                return;
+            }
+            if !has_moved {
+                self.sleep();
+            }
+        }
+    }
+
+    /// Opens the streams that clients have requested.
+    fn take_commands(&mut self) -> bool {
+        let mut has_moved = false;
+        while let Some(opener) = self.control.next_opener() {
+            has_moved = true;
+            let opened = self.socket.is_some().then(|| self.streams.open(opener.job.as_bytes()));
+            match opened.flatten() {
+                Some(stream) => drop(self.openers.insert(stream, opener)),
+                None => {
+                    let lost = || "the connection was lost".to_owned();
+                    let why = self.failure.clone().unwrap_or_else(lost);
+                    self.refuse(&opener, Refusal::Unreachable { why });
+                }
+            }
+        }
+        has_moved
+    }
+
+    fn refuse(&self, opener: &Opener, refusal: Refusal) {
+        self.shared.refuse(opener.member, opener.question, refusal);
+    }
+
+    /// Reads what has arrived.
+    fn read(&mut self) -> bool {
+        let mut bytes = [0; 32 << 10];
+        let Some(socket) = &self.socket else { return false };
+        let count = match rustix::io::read(socket, &mut bytes[..]) {
+            Ok(0) => return self.lose("it has closed the connection".to_owned()),
+            Ok(count) => count,
+            Err(Errno::AGAIN | Errno::INTR) => return false,
+            Err(error) => return self.lose(std::io::Error::from(error).to_string()),
+        };
+        let mut events = Vec::new();
+        let outcome = self.streams.receive(&bytes[..count], &mut events);
+        events.into_iter().for_each(|event| self.take(event));
+        if let Err(error) = outcome {
+            log::warn!("the connection with the name server at {} ends: {error}", self.address);
+            self.lose(error.to_string());
+        }
+        true
+    }
+
+    /// Ends the connection. What has arrived is still delivered.
+    fn lose(&mut self, why: String) -> bool {
+        self.socket = None;
+        for (_, opener) in std::mem::take(&mut self.openers) {
+            self.refuse(&opener, Refusal::Unreachable { why: why.clone() });
+        }
+        self.failure = Some(why);
+        self.proxies.values_mut().for_each(|proxy| proxy.end(CloseReason::NodeLost));
+        true
+    }
+
+    fn take(&mut self, event: StreamEvent) {
+        match event {
+            StreamEvent::Opened { stream, request } => self.offer(stream, &request),
+            StreamEvent::Accepted { stream } => self.accepted(stream),
+            StreamEvent::Refused { stream, code, reason } => {
+                let Some(opener) = self.openers.remove(&stream) else { return };
+                let refusal = match code {
+                    UNKNOWN => Refusal::UnknownThere { published: reason },
+                    _ => Refusal::Unreachable { why: reason },
+                };
+                self.refuse(&opener, refusal);
+            }
+            StreamEvent::Message { stream, tag, bytes } => {
+                if let Some(proxy) = self.proxies.get_mut(&stream) {
+                    proxy.receive(tag, bytes);
+                }
+            }
+            StreamEvent::Closed { stream, code } => match self.proxies.get_mut(&stream) {
+                Some(proxy) => proxy.end(reason_of(code)),
+                None => self.streams.close(stream, code),
+            },
+        }
+    }
+
+    /// Connects a program of the other node with the one here that has published a name.
+    fn offer(&mut self, stream: u32, request: &[u8]) {
+        let name = std::str::from_utf8(request).ok().and_then(|name| check_name(name).ok());
+        let Some(name) = name else {
+            return self.streams.refuse(stream, FAILED, "it was asked for an invalid name");
+        };
+        // The name shows the program here with whom it is connected.
+        let number = self.shared.next_proxy();
+        let job = format!("{REMOTE}{}#{number}", self.address);
+        let program = PortAddress::new(name, 0, 0);
+        match Proxy::open(&self.shared.server, job, &program, Class::Request) {
+            Ok(proxy) => {
+                self.streams.accept(stream);
+                self.proxies.insert(stream, proxy);
+            }
+            Err(PortError::Names(NameError::Refused {
+                refusal: Refusal::UnknownJob | Refusal::NoRight,
+                ..
+            })) => {
+                let jobs = published(&self.shared.server).unwrap_or_default();
+                let names: Vec<String> = jobs.into_iter().map(|job| job.name).collect();
+                self.streams.refuse(stream, UNKNOWN, &shorten(&names));
+            }
+            Err(error) => self.streams.refuse(stream, FAILED, &error.to_string()),
+        }
+    }
+
+    /// Connects the client here with the stream that the other node has accepted.
+    fn accepted(&mut self, stream: u32) {
+        let Some(opener) = self.openers.remove(&stream) else { return };
+        let job = format!("{PRIVATE}remote#{}", self.shared.next_proxy());
+        match Proxy::open(&self.shared.server, job, &opener.client, Class::Reply) {
+            Ok(proxy) => {
+                let response = Response::RemoteOpened { job: proxy.job.clone() };
+                self.proxies.insert(stream, proxy);
+                self.shared.answer(opener.member, opener.question, response);
+            }
+            // The client has ended meanwhile, or the system has no descriptors.
+            Err(error) => {
+                self.streams.close(stream, code_of(CloseReason::GoneThere));
+                self.refuse(&opener, Refusal::system(error));
+            }
+        }
+    }
+
+    fn advance_proxies(&mut self) -> bool {
+        let may_send = self.streams.outgoing().len() < MAX_OUTGOING;
+        let mut has_moved = false;
+        let mut ended = Vec::new();
+        for (&stream, proxy) in &mut self.proxies {
+            match proxy.advance(&mut self.streams, stream, may_send) {
+                Ok(moved) => has_moved |= moved,
+                Err(end) => ended.push((stream, end)),
+            }
+        }
+        for (stream, end) in ended {
+            has_moved = true;
+            let Some(proxy) = self.proxies.remove(&stream) else { continue };
+            // Its connections are closed with the reason before the proxy is dropped, so that the
+            // program here gets the reason and not the end of a job of this process.
+            let why = match end {
+                ProxyEnd::Here(why) | ProxyEnd::There(why) => why,
+            };
+            self.shared.state.change(|connections| connections.close_job(&proxy.job, why));
+            self.streams.close(stream, code_of(why));
+        }
+        has_moved
+    }
+
+    /// Writes as much as the socket takes.
+    fn write(&mut self) {
+        while let Some(socket) = &self.socket
+            && !self.streams.outgoing().is_empty()
+        {
+            let flags = SendFlags::NOSIGNAL | SendFlags::DONTWAIT;
+            match send(socket, self.streams.outgoing(), flags) {
+                Ok(count) => self.streams.written(count),
+                Err(Errno::AGAIN | Errno::INTR) => return,
+                Err(error) => drop(self.lose(std::io::Error::from(error).to_string())),
+            }
+        }
+    }
+
+    /// Sleeps until something arrives, a program sends or receives, or a command comes.
+    fn sleep(&mut self) {
+        let Link { proxies, streams, .. } = self;
+        let armed = proxies.iter_mut().map(|(stream, proxy)| proxy.arm(streams, *stream));
+        let is_certain = armed.fold(true, |all, one| all & one);
+        // After all announcements the last look: a program either sees its announcement, or its
+        // message is seen here.
+        if !self.advance_proxies() {
+            let mut watched =
+                vec![PollFd::from_borrowed_fd(self.control.descriptor(), PollFlags::IN)];
+            if let Some(socket) = &self.socket {
+                let is_full = !self.streams.outgoing().is_empty();
+                let events = if is_full { PollFlags::IN | PollFlags::OUT } else { PollFlags::IN };
+                watched.push(PollFd::new(socket, events));
+            }
+            for (stream, proxy) in &self.proxies {
+                proxy.watch(&mut watched, &self.streams, *stream);
+            }
+            let limit = if is_certain { SLICE } else { UNCERTAIN_SLICE };
+            // After a signal or a lack of memory everything is polled again.
+            let _ = poll(&mut watched, Timespec::try_from(limit).ok().as_ref());
+        }
+        self.proxies.values_mut().for_each(Proxy::disarm);
+    }
+}
+
+/// Returns names with commas, as many as fit into the answer to a client.
+fn shorten(names: &[String]) -> String {
+    const LIMIT: usize = 150;
+    let mut text = String::new();
+    for name in names {
+        if text.len() + name.len() > LIMIT {
+            text.push_str(", …");
+            break;
+        }
+        if !text.is_empty() {
+            text.push_str(", ");
+        }
+        text.push_str(name);
+    }
+    text
+}
