@@ -8,6 +8,7 @@ use libfuzzer_sys::fuzz_target;
 use models::machine::Fingerprint;
 use collectives::Collective;
 use models::parameters::Parameters;
+use models::decision::rules::MachineClass;
 use models::decision::{CallForm, DecisionTable, Grid, Query, decide};
 use models::machine::PairClass;
 use models::machine_file::{Engine, Machine};
@@ -43,7 +44,7 @@ fn use_table(bytes: &[u8]) {
     assert!(table.gaps().iter().all(|gap| !gap.to_string().is_empty()));
     for operation in Collective::ALL {
         for (ranks, ranks_per_node, bytes) in [(8, 8, 0), (8, 2, 1000), (1, 1, u64::MAX)] {
-            let decision = decide(Some(&table), &Query { operation: *operation, form: CallForm::Blocking, ranks, ranks_per_node, bytes });
+            let decision = decide(Some(&table), &Query { operation: *operation, form: CallForm::Blocking, ranks, ranks_per_node, bytes }, MachineClass::SharedCores);
             assert!(operation.algorithms().contains(&decision.plan.algorithm) && !decision.to_string().is_empty());
         }
     }

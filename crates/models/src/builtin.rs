@@ -1,4 +1,5 @@
 //! Parameters that are built in, for jobs between nodes without measurements.
+//! [Decisions](crate::decision::rules) on one node are built in as well.
 //!
 //! They were measured between two network namespaces on one virtual Ethernet, with two ranks on
 //! each. What is true of other networks, too, is their order: a blocking call costs less than the

@@ -145,6 +145,33 @@ impl Models {
         level.model(query, &|_, _, _| true)?.price(plan, query)
     }
 
+    /// The plan to use: the fastest, but a flat collective where the models leave open whether it is
+    /// the fastest.
+    ///
+    /// A flat collective needs no schedule, and its time was measured, not predicted. So a graph is
+    /// [handicapped](Self::handicap) by the models' error. `None` if no costs are known.
+    pub fn choose(&self, query: &Query) -> Option<Prediction> {
+        self.choose_of(&self.candidates(query), query)
+    }
+
+    /// The plan to use of these candidates.
+    pub(crate) fn choose_of(&self, candidates: &[Prediction], query: &Query) -> Option<Prediction> {
+        let cost = |one: &Prediction| one.microseconds * self.handicap(&one.plan, query);
+        candidates.iter().min_by(|left, right| cost(left).total_cmp(&cost(right))).copied()
+    }
+
+    /// Factor for the time of a plan when it is compared with others: more than 1 for graphs on one
+    /// node.
+    pub(crate) fn handicap(&self, plan: &Choice, query: &Query) -> f64 {
+        /// Largest error that counts.
+        const MOST: f64 = 0.5;
+        if plan.algorithm == Algorithm::Join || query.nodes() > 1 {
+            return 1.0;
+        }
+        let error = self.error(query).unwrap_or(0.0).min(MOST);
+        (1.0 + error) / (1.0 - error)
+    }
+
     /// Relative error of the models for calls like this one, where it is known: three quarters of
     /// the times that they were fitted to are nearer.
     pub fn error(&self, query: &Query) -> Option<f64> {

@@ -14,6 +14,7 @@ use engine::communicator::Communicator as NodeCommunicator;
 use engine::signature::Signature;
 use goal::compile::compile;
 use goal::graph::Graph;
+use models::decision::rules::MachineClass;
 use models::machine_file::Engine;
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -252,7 +253,10 @@ fn ranks_and_placement(
     internode: Option<&Arc<InternodeGroup>>,
 ) -> (u32, Placement) {
     match internode {
-        None => (group.size(), Placement::OneNode),
+        None => {
+            let node = group.member().node();
+            (group.size(), Placement::OneNode(MachineClass::of(node.ranks(), node.cores())))
+        }
         Some(internode) => (internode.ranks(), internode.placement()),
     }
 }

@@ -1,12 +1,13 @@
 //! The placement of a communicator's ranks on nodes.
 
+use models::decision::rules::MachineClass;
 use std::num::NonZeroU32;
 
 /// Placement of the ranks of a communicator.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Placement {
-    /// All ranks are on one node.
-    OneNode,
+    /// All ranks are on one node of this class.
+    OneNode(MachineClass),
     /// The ranks are on several nodes.
     Nodes(NodeLayout),
 }

@@ -70,7 +70,7 @@ impl Communicator {
     /// Number of nodes that the ranks are on.
     pub fn nodes(&self) -> u32 {
         match self.rules().placement() {
-            Placement::OneNode => 1,
+            Placement::OneNode(_) => 1,
             Placement::Nodes(layout) => layout.nodes,
         }
     }

@@ -79,6 +79,9 @@ fn ranges(models: &Models, shape: Query, sizes: &[u64]) -> Vec<Range> {
     let price = |range: &Range, bytes| {
         models.price(range.engine, &range.plan, &at(bytes)).unwrap_or(f64::INFINITY)
     };
+    // What plans are compared by.
+    let cost =
+        |range: &Range, bytes| price(range, bytes) * models.handicap(&range.plan, &at(bytes));
     let sizes = if shape.operation == Collective::Barrier { &[] } else { sizes };
     let Some(first) = range_at(models, &at(0)) else { return Vec::new() };
     let mut ranges = vec![first];
@@ -87,11 +90,10 @@ fn ranges(models: &Models, shape: Query, sizes: &[u64]) -> Vec<Range> {
         let (Some(current), Some(next)) = (ranges.last_mut(), range_at(models, &at(bytes))) else {
             break;
         };
-        let least = next.time.predicted.unwrap_or(f64::INFINITY);
-        if price(current, bytes) > least * SLACK {
+        if cost(current, bytes) > cost(&next, bytes) * SLACK {
             let kept = *current;
             let change =
-                first_failure(good, bytes, |bytes| price(&kept, bytes) <= price(&next, bytes));
+                first_failure(good, bytes, |bytes| cost(&kept, bytes) <= cost(&next, bytes));
             current.to = Some(change);
             let microseconds = price(&next, change);
             let is_known = microseconds.is_finite();
@@ -107,10 +109,10 @@ fn ranges(models: &Models, shape: Query, sizes: &[u64]) -> Vec<Range> {
     ranges
 }
 
-/// The fastest plan for a query with the next best one, as a range without an end.
+/// The models' choice for a query with the fastest other one, as a range without an end.
 fn range_at(models: &Models, query: &Query) -> Option<Range> {
     let candidates = models.candidates(query);
-    let Prediction { plan, engine, microseconds } = *candidates.first()?;
+    let Prediction { plan, engine, microseconds } = models.choose_of(&candidates, query)?;
     let differs = |next: &&Prediction| {
         (next.plan.levels, next.plan.algorithm, next.engine)
             != (plan.levels, plan.algorithm, engine)

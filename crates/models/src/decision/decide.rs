@@ -1,6 +1,6 @@
 //! A decision, and its reasons in words.
 
-use super::rules;
+use super::rules::{self, MachineClass};
 use super::table::{DecisionTable, Gap, Row, RunnerUp, Times, sizes};
 use crate::machine_file::Engine;
 use crate::query::Query;
@@ -42,12 +42,16 @@ pub enum Origin {
         /// The next best at that size.
         runner_up: Option<RunnerUp>,
     },
-    /// The models, with built-in parameters for several nodes.
+    /// The models, with built-in parameters.
     BuiltInModels {
+        /// Why no table decides.
+        reason: Reason,
         /// The size that the times hold for.
         at: u64,
         /// Times of the plan.
         time: Times,
+        /// Relative error of the models, where it is known.
+        error: Option<f64>,
         /// The next best at that size.
         runner_up: Option<RunnerUp>,
     },
@@ -60,15 +64,18 @@ pub enum Origin {
 pub enum Reason {
     /// There is no table, or none that can be used.
     NoTable,
+    /// No table has a row for such a number of ranks on several nodes.
+    NoNodes,
     /// The table does not say.
     Gap(Gap),
 }
 
-/// Decides by the table, and by the [built-in rules](rules) if there is none, or if it has a gap
-/// here.
+/// Decides by the table, and by the [built-in rules](rules) for a class of machine if there is none,
+/// or if it has a gap here.
 ///
 /// ```
 /// use collectives::Collective;
+/// use models::decision::rules::MachineClass;
 /// use models::decision::{CallForm, Query, decide};
 ///
 /// let query = Query {
@@ -78,19 +85,21 @@ pub enum Reason {
 ///     ranks_per_node: 4,
 ///     bytes: 8,
 /// };
-/// let decision = decide(None, &query);
-/// assert_eq!(
-///     decision.to_string(),
+/// let decision = decide(None, &query, MachineClass::SharedCores);
+/// assert!(decision.to_string().starts_with(
 ///     "blocking allreduce of 8 bytes among 4 ranks, 4 a node: join\n  \
-///      built-in rules, because there is no decision table for this machine: `tradewind tune` writes one"
-/// );
+///      built-in parameters, because there is no decision table for this machine: "
+/// ));
 /// ```
-pub fn decide(table: Option<&DecisionTable>, query: &Query) -> Decision {
-    let built_in = |reason| Decision {
-        query: *query,
-        plan: rules::plan(query),
-        engine: None,
-        origin: Origin::BuiltIn(reason),
+pub fn decide(table: Option<&DecisionTable>, query: &Query, class: MachineClass) -> Decision {
+    let built_in = |reason| {
+        let row = rules::on_one_node(query, class);
+        let range = row.and_then(|row| Some((row, row.range(query.bytes).ok()?)));
+        let origin = match range {
+            Some((row, range)) => Origin::built_in(reason, range, row.error),
+            None => Origin::BuiltIn(reason),
+        };
+        Decision { query: *query, plan: rules::plan(query, class), engine: None, origin }
     };
     let Some(table) = table else { return built_in(Reason::NoTable) };
     match table.look_up(query) {
@@ -102,6 +111,14 @@ pub fn decide(table: Option<&DecisionTable>, query: &Query) -> Decision {
                 Origin::Table { ranks, ranks_per_node, from, to, at, time, error, runner_up };
             Decision { query: *query, plan, engine, origin }
         }
+    }
+}
+
+impl Origin {
+    /// The models with built-in parameters, which found this range with this error.
+    pub fn built_in(reason: Reason, range: &super::Range, error: Option<f64>) -> Self {
+        let super::Range { at, time, runner_up, .. } = *range;
+        Origin::BuiltInModels { reason, at, time, error, runner_up }
     }
 }
 
@@ -156,27 +173,28 @@ impl fmt::Display for Origin {
                 )?;
                 write_times(formatter, *at, time.with_error(*error), runner_up.as_ref())
             }
-            Origin::BuiltInModels { at, time, runner_up } => {
-                let way_out = "`tradewind tune` in a job on these nodes writes one";
-                writeln!(
-                    formatter,
-                    "built-in parameters, because no decision table covers such nodes: {way_out}"
-                )?;
-                write_times(formatter, *at, time.with_error(None), runner_up.as_ref())
+            Origin::BuiltInModels { reason, at, time, error, runner_up } => {
+                writeln!(formatter, "built-in parameters, because {reason}")?;
+                write_times(formatter, *at, time.with_error(*error), runner_up.as_ref())
             }
-            Origin::BuiltIn(Reason::NoTable) => {
-                let way_out = "`tradewind tune` writes one";
-                write!(
-                    formatter,
-                    "built-in rules, because there is no decision table for this machine: {way_out}"
-                )
-            }
-            Origin::BuiltIn(Reason::Gap(gap)) => {
-                write!(
-                    formatter,
-                    "built-in rules, because {gap}: `tradewind tune` writes a whole one"
-                )
-            }
+            Origin::BuiltIn(reason) => write!(formatter, "built-in rules, because {reason}"),
+        }
+    }
+}
+
+impl fmt::Display for Reason {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Reason::NoTable => write!(
+                formatter,
+                "there is no decision table for this machine: `tradewind tune` writes one"
+            ),
+            Reason::NoNodes => write!(
+                formatter,
+                "no decision table covers such nodes: `tradewind tune` in a job on these nodes \
+                 writes one"
+            ),
+            Reason::Gap(gap) => write!(formatter, "{gap}: `tradewind tune` writes a whole one"),
         }
     }
 }

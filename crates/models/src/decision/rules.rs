@@ -1,8 +1,17 @@
 //! Built-in rules for queries without measurements.
+//!
+//! They are what the models find with built-in parameters. Between nodes the
+//! [models](crate::builtin) are asked at run time. On one node the parameters were measured on two
+//! cores: with a core for each of two ranks, and with four and eight ranks that share them. These
+//! are two [classes of machines](MachineClass). Simulations take longer than a job may need to
+//! start, so the rows that the models find for these parameters are built in; a test compares both.
 
+use super::table::{DecisionTable, Row};
 use crate::builtin;
 use crate::query::Query;
 use collectives::{Algorithm, Choice, Collective};
+use std::path::Path;
+use std::sync::LazyLock;
 
 /// Up to this many bytes a broadcast or a reduction sends whole messages, beyond it parts.
 const SHORT_BCAST: u64 = 12 << 10;
@@ -17,25 +26,67 @@ const MEDIUM_ALLTOALL: u64 = 32 << 10;
 /// Below this many ranks a broadcast in parts does not pay.
 const FEW_RANKS: u32 = 8;
 
-/// A plan for every query: flat collectives inside one node, and between nodes what the models
-/// find fastest with the [built-in parameters](builtin).
+const ON_ONE_NODE: &[u8] = include_bytes!("../builtin/one-node-decisions.json");
+/// Number of cores of the machine that [`ON_ONE_NODE`] holds for.
+const CORES: u32 = 2;
+
+/// Class of a node by the ranks of a job on it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum MachineClass {
+    /// Each rank of the job has a core.
+    CoreForEachRank,
+    /// Ranks share cores.
+    SharedCores,
+}
+
+impl MachineClass {
+    /// The class of a node with so many ranks on so many cores.
+    pub const fn of(ranks: u32, cores: u32) -> Self {
+        if ranks <= cores { MachineClass::CoreForEachRank } else { MachineClass::SharedCores }
+    }
+}
+
+/// A plan for every query: the [row](on_one_node) for one node, or a flat collective; between nodes
+/// what the models find fastest with the [built-in parameters](builtin).
 ///
 /// ```
 /// use collectives::Collective;
-/// use models::decision::{CallForm, Query, rules};
+/// use models::decision::rules::{MachineClass, plan};
+/// use models::decision::{CallForm, Query};
 /// let form = CallForm::Nonblocking;
 /// let query =
 ///     Query { operation: Collective::Alltoall, form, ranks: 4, ranks_per_node: 2, bytes: 8 };
-/// assert_eq!(rules::plan(&query).to_string(), "two-level pairwise");
+/// assert_eq!(plan(&query, MachineClass::SharedCores).to_string(), "two-level pairwise");
+/// let one_node = Query { ranks_per_node: 4, ..query };
+/// assert_eq!(plan(&one_node, MachineClass::SharedCores).to_string(), "join");
 /// ```
-pub fn plan(query: &Query) -> Choice {
+pub fn plan(query: &Query, class: MachineClass) -> Choice {
     if query.nodes() == 1 {
-        return Choice::of(Algorithm::Join);
+        let range = on_one_node(query, class).and_then(|row| row.range(query.bytes).ok());
+        return range.map_or(Choice::of(Algorithm::Join), |range| range.plan);
     }
-    match builtin::models().candidates(query).first() {
+    match builtin::models().choose(query) {
         Some(best) => best.plan,
         None => classical(query),
     }
+}
+
+/// The row for a query of any size on one node; `None` for more than twice as many ranks as the
+/// parameters were measured with, or on several nodes.
+pub fn on_one_node(query: &Query, class: MachineClass) -> Option<&'static Row> {
+    static TABLE: LazyLock<Option<DecisionTable>> = LazyLock::new(|| {
+        // A test reads the file; without it every collective would be flat.
+        DecisionTable::from_bytes(Path::new("built-in decisions"), ON_ONE_NODE).ok()
+    });
+    if query.nodes() > 1 {
+        return None;
+    }
+    let ranks = match class {
+        MachineClass::CoreForEachRank if query.ranks > 2 * CORES => return None,
+        MachineClass::CoreForEachRank => CORES,
+        MachineClass::SharedCores => query.ranks.max(2 * CORES),
+    };
+    TABLE.as_ref()?.row(&Query { ranks, ranks_per_node: ranks, ..*query }).ok()
 }
 
 /// The algorithms and limits of Thakur, Rabenseifner, Gropp: "Optimization of Collective

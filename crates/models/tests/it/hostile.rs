@@ -2,6 +2,7 @@
 //! is accepted must be sound. The fuzz targets in `fuzz/` do the same without end.
 
 use collectives::{Choice, Collective};
+use models::decision::rules::MachineClass;
 use models::decision::{CallForm, DecisionTable, Query, decide};
 use models::machine::PairClass;
 use models::machine_file::Machine;
@@ -73,6 +74,7 @@ fn use_table(bytes: &[u8]) {
                     ranks_per_node,
                     bytes,
                 },
+                MachineClass::SharedCores,
             );
             assert!(
                 operation.algorithms().contains(&decision.plan.algorithm)

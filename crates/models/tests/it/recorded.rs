@@ -6,7 +6,8 @@
 
 use collectives::{Choice, Collective, Levels};
 use models::builtin;
-use models::decision::{CallForm, Query};
+use models::decision::rules::{self, MachineClass};
+use models::decision::{CallForm, DecisionTable, Query, Row};
 use models::machine_file::{Engine, Machine};
 use models::prediction::Models;
 use models::statistics::percentile;
@@ -91,9 +92,9 @@ fn regrets(models: &Models, calls: &Calls, of: impl Fn(&Query) -> bool) -> Vec<f
             };
             plans.iter().find(same).map(|(.., time)| *time)
         };
-        let chosen = models.candidates(&query);
+        let chosen = models.choose(&query);
         let best = plans.iter().map(|(.., time)| *time).fold(f64::INFINITY, f64::min);
-        let time = chosen.first().and_then(|first| time_of(first.engine, &first.plan));
+        let time = chosen.and_then(|chosen| time_of(chosen.engine, &chosen.plan));
         regrets.extend(time.map(|time| time / best));
     }
     regrets.sort_by(f64::total_cmp);
@@ -135,5 +136,63 @@ fn predictions_and_choices_between_nodes() {
             assert_within(&what("errors"), &errors(models, &calls, of), [0.6, 0.9]);
             assert_within(&what("regret"), &regrets(models, &calls, of), regret);
         }
+    }
+}
+
+/// The parameters on one node that are built in, and the rows that the models find for them.
+fn built_in() -> (Models, PathBuf) {
+    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("src/builtin");
+    let machine = Machine::read(&folder.join("one-node.json")).unwrap();
+    (Models::of(&machine), folder.join("one-node-decisions.json"))
+}
+
+/// Numbers of ranks that the parameters were measured with.
+const BUILT_IN_RANKS: [u32; 3] = [2, 4, 8];
+
+/// Every range of the built-in rows begins where the models' choice changes. The variable
+/// `TRADEWIND_WRITE_BUILT_IN` makes the test write the rows first, after new parameters or formulas.
+#[test]
+fn built_in_rows_on_one_node_are_the_choice_of_the_models() {
+    let (models, path) = built_in();
+    let shapes = BUILT_IN_RANKS.into_iter().flat_map(|ranks| {
+        let both = move |operation: Collective| {
+            CallForm::ALL.iter().map(move |form| query((operation, *form, ranks, ranks, 0)))
+        };
+        Collective::ALL.iter().copied().flat_map(both)
+    });
+    if std::env::var_os("TRADEWIND_WRITE_BUILT_IN").is_some() {
+        let sizes: Vec<u64> = (0..=22).map(|power| 1 << power).collect();
+        let rows = shapes.clone().filter_map(|shape| Row::build(&models, &shape, &sizes));
+        let machine = Machine::read(&path.with_file_name("one-node.json")).unwrap();
+        DecisionTable::new(machine.fingerprint, rows.collect()).unwrap().write(&path).unwrap();
+    }
+    let table = DecisionTable::read(&path).unwrap();
+    assert_eq!(table.rows().len(), BUILT_IN_RANKS.len() * Collective::ALL.len() * 2);
+    for shape in shapes {
+        let class = MachineClass::of(shape.ranks, 2);
+        let row = table.row(&shape).unwrap();
+        assert_eq!(rules::on_one_node(&shape, class), Some(row));
+        for range in &row.ranges {
+            let at = Query { bytes: range.at, ..shape };
+            let chosen = models.choose(&at).unwrap();
+            assert_eq!(chosen.plan, range.plan, "{at}");
+            let predicted = range.time.predicted.unwrap();
+            assert!((chosen.microseconds / predicted - 1.0).abs() < 1e-6, "{at}");
+            assert_eq!(rules::plan(&at, class), range.plan);
+        }
+    }
+}
+
+#[test]
+fn choices_on_one_node_by_built_in_parameters() {
+    let (models, _) = built_in();
+    let calls = recorded("one-node.csv");
+    for ranks in [2, 4] {
+        let of = |query: &Query| query.ranks == ranks;
+        assert_within(
+            &format!("regret among {ranks}, built-in parameters"),
+            &regrets(&models, &calls, of),
+            [1.0, 1.05],
+        );
     }
 }

@@ -4,6 +4,7 @@
 use crate::sample_machine::{fingerprint, grid, machine, table};
 use collectives::{Algorithm, Choice, Collective, Levels};
 use models::costs::CostModel;
+use models::decision::rules::MachineClass;
 use models::decision::{
     CallForm, DecisionTable, Evidence, Gap, Measured, Origin, Query, Range, Reason, Row, Times,
     decide, rules,
@@ -14,6 +15,7 @@ use models::prediction::{Models, Prediction};
 use proptest::prelude::*;
 use std::sync::LazyLock;
 
+const SHARED: MachineClass = MachineClass::SharedCores;
 static TABLE: LazyLock<DecisionTable> = LazyLock::new(table);
 static MODELS: LazyLock<Models> = LazyLock::new(models);
 
@@ -66,7 +68,7 @@ proptest! {
         let (ranks, here, bytes) = (grid.ranks[ranks], grid.ranks_per_node[here], grid.bytes[size]);
         prop_assume!(here <= ranks);
         let query = query(operation, ranks, here, if operation == Collective::Barrier { 0 } else { bytes });
-        let decision = decide(Some(&TABLE), &query);
+        let decision = decide(Some(&TABLE), &query, SHARED);
         prop_assert!(matches!(decision.origin, Origin::Table { .. }), "{decision}");
         let best = MODELS.candidates(&query)[0].microseconds;
         let chosen = MODELS.price(decision.engine, &decision.plan, &query).expect("priced");
@@ -78,7 +80,7 @@ proptest! {
         operation in operations(), ranks in 0u32..60, here in 0u32..60, bytes in any::<u64>(), with_table in any::<bool>(),
     ) {
         let query = query(operation, ranks, here, bytes);
-        let decision = decide(with_table.then_some(&*TABLE), &query);
+        let decision = decide(with_table.then_some(&*TABLE), &query, SHARED);
         let Choice { algorithm, levels, .. } = decision.plan;
         prop_assert!(operation.algorithms().contains(&algorithm));
         prop_assert!(algorithm != Algorithm::Join || query.nodes() == 1);
@@ -129,7 +131,7 @@ fn the_built_table_is_whole_and_small_and_changes_where_the_next_plan_becomes_fa
 #[test]
 fn two_levels_are_used_where_they_pay() {
     let here = query(Collective::Allreduce, 16, 2, 8);
-    let decision = decide(Some(&TABLE), &here);
+    let decision = decide(Some(&TABLE), &here, SHARED);
     assert_eq!(
         decision.plan,
         Choice { levels: Levels::Two, ..Choice::of(Algorithm::RecursiveDoubling) }
@@ -166,7 +168,7 @@ fn an_alltoall_in_two_levels_is_two_exchanges_inside_and_one_between() {
 #[test]
 fn short_blocks_of_an_alltoall_go_in_two_levels_and_long_ones_in_one() {
     let plan = |ranks, here, bytes| {
-        rules::plan(&query(Collective::Alltoall, ranks, here, bytes)).to_string()
+        rules::plan(&query(Collective::Alltoall, ranks, here, bytes), SHARED).to_string()
     };
     assert!(plan(4, 2, 8).starts_with("two-level "), "{}", plan(4, 2, 8));
     assert!(!plan(4, 2, 1 << 20).starts_with("two-level "), "{}", plan(4, 2, 1 << 20));
@@ -245,25 +247,28 @@ fn gaps_are_found_and_filled_by_the_built_in_rules() {
     assert_eq!(sizes, expected);
     for (bytes, hole) in [(0, 0), (7, 0), (64, 1), (99, 1), (200, 2), (u64::MAX, 2)] {
         let here = query(Collective::Bcast, 4, 4, bytes);
-        let decision = decide(Some(&table), &here);
-        assert_eq!(decision.origin, Origin::BuiltIn(Reason::Gap(expected[hole])), "{bytes} bytes");
-        assert_eq!(decision.plan, rules::plan(&here));
+        let decision = decide(Some(&table), &here, SHARED);
+        let reason = match decision.origin {
+            Origin::BuiltInModels { reason, .. } => Some(reason),
+            _ => None,
+        };
+        assert_eq!(reason, Some(Reason::Gap(expected[hole])), "{bytes} bytes");
+        assert_eq!(decision.plan, rules::plan(&here, SHARED));
     }
     for bytes in [8, 63, 100, 199] {
-        let decision = decide(Some(&table), &query(Collective::Bcast, 4, 4, bytes));
+        let decision = decide(Some(&table), &query(Collective::Bcast, 4, 4, bytes), SHARED);
         assert!(matches!(decision.origin, Origin::Table { .. }), "{bytes} bytes");
     }
-    let text = decide(Some(&table), &query(Collective::Bcast, 4, 4, 70)).to_string();
-    assert_eq!(
-        text,
-        "nonblocking bcast of 70 bytes among 4 ranks, 4 a node: join\n  built-in rules, because the decision table's row for bcast \
-         among 4 ranks, 4 a node, says nothing about 64 to 99 bytes: `tradewind tune` writes a whole one"
-    );
+    let text = decide(Some(&table), &query(Collective::Bcast, 4, 4, 70), SHARED).to_string();
+    let expected = "nonblocking bcast of 70 bytes among 4 ranks, 4 a node: join\n  built-in parameters, \
+         because the decision table's row for bcast among 4 ranks, 4 a node, says nothing about 64 to \
+         99 bytes: `tradewind tune` writes a whole one\n";
+    assert!(text.starts_with(expected), "{text}");
 }
 
 #[test]
 fn a_decision_says_what_came_next() {
-    let text = decide(Some(&TABLE), &query(Collective::Bcast, 16, 1, 1 << 20)).to_string();
+    let text = decide(Some(&TABLE), &query(Collective::Bcast, 16, 1, 1 << 20), SHARED).to_string();
     let lines: Vec<&str> = text.lines().collect();
     assert!(
         lines[0].starts_with("nonblocking bcast of 1048576 bytes among 16 ranks, 1 a node: "),

@@ -13,6 +13,7 @@ use engine::Decisions;
 use engine::node::{EngineKind, Node};
 use launch::environment::{EXPLAIN, Environment, InternodeEngine, Lookup};
 use models::builtin;
+use models::decision::rules::{MachineClass, on_one_node};
 use models::decision::{self, CallForm, DecisionTable, Grid, Origin, Query, Range, Row};
 use models::file::FileError;
 use models::machine::Topology;
@@ -189,19 +190,20 @@ impl SelectionRules {
             let query = query(form, *operation, ranks, placement, 0);
             table.table()?.row(&query).ok().cloned()
         };
-        let rows = [CallForm::Blocking, CallForm::Nonblocking]
-            .map(|form| Collective::ALL.iter().map(|operation| row(form, operation)).collect());
+        let rows = [CallForm::Blocking, CallForm::Nonblocking].map(|form| {
+            Collective::ALL.iter().map(|operation| row(form, operation)).collect::<Vec<_>>()
+        });
         let mut joins_below = [[0; Collective::ALL.len()]; CallForm::ALL.len()];
-        let joins_directly = placement == Placement::OneNode && !explanations_enabled;
+        let joins_directly = matches!(placement, Placement::OneNode(_)) && !explanations_enabled;
         // With the caller engine, between nodes, and where decisions are printed, every call takes
         // the long way.
         if engine == EngineKind::Peers && joins_directly {
-            for (below, rows) in joins_below.iter_mut().zip(&rows) {
-                let rows: &Vec<Option<Row>> = rows;
-                below
-                    .iter_mut()
-                    .zip(rows)
-                    .for_each(|(below, row)| *below = row.as_ref().map_or(u64::MAX, joins));
+            for form in CallForm::ALL.iter().copied() {
+                for operation in Collective::ALL.iter().copied() {
+                    let own = rows[form as usize][operation as usize].as_ref();
+                    let row = own.or_else(|| built_in(form, operation, ranks, placement));
+                    joins_below[form as usize][operation as usize] = row.map_or(u64::MAX, joins);
+                }
             }
         }
         SelectionRules {
@@ -259,16 +261,14 @@ impl SelectionRules {
         self.demands_kernel
     }
 
-    /// The range of the built-in parameters between nodes, for the engines that the job has.
-    pub(crate) fn builtin_range(
-        &self,
-        form: CallForm,
-        operation: Collective,
-        bytes: u64,
-    ) -> Option<&Range> {
+    /// The row of the built-in parameters: on one node for its class, between nodes for the engines
+    /// that the job has.
+    fn built_in_row(&self, form: CallForm, operation: Collective) -> Option<&Row> {
         /// Largest size that the models are asked about; the plan for it goes on for longer ones.
         const LARGEST: u64 = 4 << 20;
-        let Placement::Nodes(layout) = self.placement else { return None };
+        let Placement::Nodes(layout) = self.placement else {
+            return built_in(form, operation, self.ranks, self.placement);
+        };
         let build = || {
             let has = |engine| match engine {
                 Engine::Kernel => layout.backend == Engine::Kernel.name(),
@@ -280,8 +280,17 @@ impl SelectionRules {
             let shape = query(form, operation, self.ranks, self.placement, 0);
             Row::build(&models, &shape, &Grid::usual(Vec::new(), Vec::new(), LARGEST).bytes)
         };
-        let row = self.builtin[form as usize][operation as usize].get_or_init(build);
-        row.as_ref()?.range(bytes).ok()
+        self.builtin[form as usize][operation as usize].get_or_init(build).as_ref()
+    }
+
+    /// The range of the built-in parameters.
+    pub(crate) fn built_in_range(
+        &self,
+        form: CallForm,
+        operation: Collective,
+        bytes: u64,
+    ) -> Option<&Range> {
+        self.built_in_row(form, operation)?.range(bytes).ok()
     }
 
     /// Returns `true` if a join that the caller sets needs no further checks: it can be executed,
@@ -296,7 +305,7 @@ impl SelectionRules {
         let SelectedAlgorithm { form, collective, .. } = *selected;
         let query = query(form, collective, self.ranks, self.placement, bytes);
         let (engine, nodes) = match self.placement {
-            Placement::OneNode => (self.engine.name(), 1),
+            Placement::OneNode(_) => (self.engine.name(), 1),
             Placement::Nodes(layout) => {
                 (selected.engine.map_or(layout.backend, Engine::name), layout.nodes)
             }
@@ -309,17 +318,22 @@ impl SelectionRules {
                 Reason::CallerEngine
             }
             ChoiceReason::Open if nodes > 1 && self.range(form, collective, bytes).is_none() => {
-                Reason::Decision(match self.builtin_range(form, collective, bytes) {
-                    Some(Range { at, time, runner_up, .. }) => {
-                        Origin::BuiltInModels { at: *at, time: *time, runner_up: *runner_up }
-                    }
-                    None => Origin::BuiltIn(decision::Reason::NoTable),
+                let why = decision::Reason::NoNodes;
+                let row = self.built_in_row(form, collective);
+                let range = row.and_then(|row| Some((row, row.range(bytes).ok()?)));
+                Reason::Decision(match range {
+                    Some((row, range)) => Origin::built_in(why, range, row.error),
+                    None => Origin::BuiltIn(why),
                 })
             }
             ChoiceReason::Open => match &self.table {
                 JobTable::Unusable(why) => Reason::UnusableTable(why.to_string()),
                 JobTable::None | JobTable::Table(..) => {
-                    Reason::Decision(decision::decide(self.table.table(), &query).origin)
+                    let class = match self.placement {
+                        Placement::OneNode(class) => class,
+                        Placement::Nodes(_) => MachineClass::SharedCores,
+                    };
+                    Reason::Decision(decision::decide(self.table.table(), &query, class).origin)
                 }
             },
         };
@@ -357,10 +371,21 @@ fn query(
     bytes: u64,
 ) -> Query {
     let ranks_per_node = match placement {
-        Placement::OneNode => ranks,
+        Placement::OneNode(_) => ranks,
         Placement::Nodes(layout) => layout.ranks_per_node.map_or(1, NonZeroU32::get),
     };
     Query { operation, form, ranks, ranks_per_node, bytes }
+}
+
+/// The row of the built-in parameters on one node.
+fn built_in(
+    form: CallForm,
+    operation: Collective,
+    ranks: u32,
+    placement: Placement,
+) -> Option<&'static Row> {
+    let Placement::OneNode(class) = placement else { return None };
+    on_one_node(&query(form, operation, ranks, placement, 0), class)
 }
 
 /// Size below which all ranges of a row are joins.

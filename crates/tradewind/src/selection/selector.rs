@@ -51,8 +51,8 @@ impl Selector {
         }
     }
 
-    /// The decision table's choice, else a join. A table's last range has no end, so a message in
-    /// it may have more segments than a graph should have.
+    /// The decision table's choice, else that of the built-in parameters, else a join. A table's last
+    /// range has no end, so a message in it may have more segments than a graph should have.
     fn select_by_table(
         &self,
         (form, collective): (CallForm, Collective),
@@ -60,9 +60,9 @@ impl Selector {
         order: FoldOrder,
     ) -> SelectedAlgorithm {
         let join = SelectedAlgorithm::join(form, collective, ChoiceReason::Open);
-        let Some(Range { plan, .. }) = self.rules.range(form, collective, bytes) else {
-            return join;
-        };
+        let by_table = self.rules.range(form, collective, bytes);
+        let built_in = || self.rules.built_in_range(form, collective, bytes);
+        let Some(Range { plan, .. }) = by_table.or_else(built_in) else { return join };
         let algorithm = plan.algorithm;
         if plan.levels != Levels::One || !collective.algorithms().contains(&algorithm) {
             return join;
@@ -129,7 +129,7 @@ impl Selector {
                 && !plan.segment_bytes.is_some_and(too_many)
         };
         let by_table = self.rules.range(form, collective, bytes).filter(is_possible);
-        let built_in = || self.rules.builtin_range(form, collective, bytes).filter(is_possible);
+        let built_in = || self.rules.built_in_range(form, collective, bytes).filter(is_possible);
         let (plan, engine) = match by_table.or_else(built_in) {
             Some(range) => (range.plan, range.engine.filter(|_| !self.rules.demands_kernel())),
             None => {

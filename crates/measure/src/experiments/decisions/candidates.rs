@@ -46,7 +46,7 @@ impl Extent {
 /// Candidates of a call.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub(super) struct Candidates {
-    /// Plans with their predicted times in microseconds, fastest first.
+    /// Plans with their predicted times in microseconds: the models' choice, then the fastest first.
     pub(super) predicted: Vec<(Choice, f64)>,
     /// Plans that are measured; none if the models decide.
     pub(super) measured: Vec<Choice>,
@@ -114,7 +114,13 @@ fn select(
             predicted.push((one.plan, one.microseconds));
         }
     }
-    let measured = match (extent, predicted.first()) {
+    let least = predicted.first().map(|(_, time)| *time);
+    if let Some(chosen) = models.and_then(|models| models.choose(query))
+        && let Some(at) = predicted.iter().position(|(plan, _)| *plan == chosen.plan)
+    {
+        predicted[..=at].rotate_right(1);
+    }
+    let measured = match (extent, least) {
         (Extent::ModelsOnly, _) => Vec::new(),
         (Extent::Close { until: Some(until) }, _) if now() >= until => Vec::new(),
         (Extent::All, _) | (_, None) => {
@@ -126,11 +132,11 @@ fn select(
             }
             plans
         }
-        (Extent::Close { .. }, Some((_, least))) => {
+        (Extent::Close { .. }, Some(least)) => {
             let error = models.and_then(|models| models.error(query)).unwrap_or(UNKNOWN_ERROR);
             let error = error.clamp(ERRORS[0], ERRORS[1]);
             let most = least * (1.0 + error) / (1.0 - error);
-            let close = predicted.iter().take_while(|(_, time)| *time <= most);
+            let close = predicted.iter().filter(|(_, time)| *time <= most);
             close.map(|(plan, _)| *plan).take(MOST).collect()
         }
     };

@@ -6,6 +6,7 @@ use crate::experiments::algorithms::{CollectiveCall, TimeBudget, settle};
 use crate::harness::{Error, Experiment, Finding, Setting, StepContext};
 use crate::results::{Colour, Map, Part, Square, Table, Value};
 use collectives::Choice;
+use models::decision::rules::MachineClass;
 use models::decision::{DecisionTable, Origin, decide};
 use models::statistics::percentile;
 use tradewind::CallForm;
@@ -63,7 +64,8 @@ fn measure(
     let candidates = candidates::of(here, collective, Extent::ModelsOnly)?;
     let table =
         here.directory.and_then(|directory| DecisionTable::read(&directory.join(FILE)).ok());
-    let decision = decide(table.as_ref(), &collective.query());
+    let class = MachineClass::of(collective.ranks, here.shape.shared_cores);
+    let decision = decide(table.as_ref(), &collective.query(), class);
     let by_table =
         if matches!(decision.origin, Origin::Table { .. }) { "table" } else { "built-in rules" };
     let by_models = candidates.predicted.first().map(|(plan, _)| (MODELS, "models", *plan));
