@@ -35,7 +35,6 @@ pub(crate) struct Abi {
     pub(crate) error_other: c_int,
     pub(crate) byte: Handle,
     pub(crate) int: Handle,
-    pub(crate) minimum: Handle,
     /// Predefined types that tradewind computes on.
     pub(crate) elements: Vec<Named<DataType>>,
     /// Other predefined types, which are at most moved.
@@ -99,6 +98,12 @@ impl Abi {
                 false => *handles.cast::<isize>().add(index) = handle,
             }
         }
+    }
+
+    /// The handle of an operation that tradewind has, or the null handle.
+    pub(crate) fn operation(&self, op: Op) -> Handle {
+        let mut all = self.operations.iter();
+        all.find(|(known, _)| *known == op).map_or(self.op_null, |(_, handle)| *handle)
     }
 
     /// Bytes of a handle in memory.
@@ -212,7 +217,6 @@ fn mpich() -> Abi {
         error_other: 15,
         byte: 0x4c00010d,
         int: 0x4c000405,
-        minimum: 0x58000002,
         elements: elements.to_vec(),
         // Byte, packed, char, bool, long double.
         others: vec![0x4c00010d, 0x4c00010f, 0x4c000101, 0x4c00013f, 0x4c00100c],
@@ -273,7 +277,6 @@ fn standard() -> Abi {
         error_other: 16,
         byte: 0x247,
         int: 0x209,
-        minimum: 0x22,
         elements: elements.to_vec(),
         // Byte, packed, char, bool, long double.
         others: vec![0x247, 0x207, 0x243, 0x238, 0x220],
@@ -357,7 +360,6 @@ fn open_mpi() -> Option<Abi> {
         error_other: 16,
         byte: data_type("byte")?,
         int: data_type("int")?,
-        minimum: operation("min")?,
         // A library built without Fortran lacks its types.
         elements: elements
             .iter()

@@ -246,7 +246,6 @@ mod table {
 
         Allreduce(Pointer, Pointer, c_int, Handle, Handle, Handle);
         Reduce(Pointer, Pointer, c_int, Handle, Handle, c_int, Handle);
-        Bcast(Pointer, c_int, Handle, c_int, Handle);
 
         Type_size(Handle, *mut c_int);
         Type_get_extent(Handle, *mut Aint, *mut Aint);

@@ -89,7 +89,7 @@ struct World {
 
 /// The name of the node service, and the calls that are taken over, as rank 0 passes them on.
 #[derive(Clone, Copy)]
-#[repr(C)]
+#[repr(C, align(4))]
 struct Invitation {
     service: [u8; 124],
     kinds: u32,
@@ -156,7 +156,8 @@ impl World {
         let mut all = 0;
         let own: Pointer = (&raw const own).cast_mut().cast();
         let sum: Pointer = (&raw mut all).cast();
-        let Abi { int, minimum, comm_world, .. } = *self.abi;
+        let Abi { int, comm_world, .. } = *self.abi;
+        let minimum = self.abi.operation(Op::Minimum);
         call!(Allreduce(own, sum, 1, int, minimum, comm_world)) == 0 && all == 1
     }
 
@@ -177,8 +178,9 @@ impl World {
 
     /// Starts the node service on rank 0, whose invitation all ranks receive.
     fn invite(&self, kinds: u32) -> Result<Invitation, String> {
-        let mut invitation = Invitation { service: [0; 124], kinds };
+        let mut invitation = Invitation { service: [0; 124], kinds: 0 };
         if self.rank == 0 {
+            invitation.kinds = kinds;
             match Job::start_service(self.ranks.cast_unsigned(), own_command().as_deref()) {
                 Ok(name) => {
                     let length = name.len().min(invitation.service.len() - 1);
@@ -187,10 +189,16 @@ impl World {
                 Err(error) => log::warn!("nothing runs on tradewind: {error}"),
             }
         }
-        let at: Pointer = (&raw mut invitation).cast();
-        let bytes = size_of::<Invitation>() as c_int;
-        match call!(Bcast(at, bytes, self.abi.byte, 0, self.abi.comm_world)) {
-            0 => Ok(invitation),
+        // A sum with zeros. A broadcast would do, but with Open MPI 5 each later message between two
+        // ranks took 60 ns longer after one: their mailboxes, rings that both fill from the start,
+        // were then at different places.
+        let mut received = Invitation { service: [0; 124], kinds: 0 };
+        let from: Pointer = (&raw mut invitation).cast();
+        let to: Pointer = (&raw mut received).cast();
+        let words = (size_of::<Invitation>() / 4) as c_int;
+        let (int, sum) = (self.abi.int, self.abi.operation(Op::Sum));
+        match call!(Allreduce(from, to, words, int, sum, self.abi.comm_world)) {
+            0 => Ok(received),
             outcome => Err(format!("the MPI library reports error {outcome}")),
         }
     }
@@ -232,6 +240,5 @@ pub(crate) fn before_finalize() -> Option<Job> {
 /// The handles of a type of 64 bits and of MPI_SUM.
 fn types_of_report(abi: &Abi) -> Option<(Handle, Handle)> {
     let (_, element) = abi.elements.iter().find(|(element, _)| *element == DataType::U64)?;
-    let (_, sum) = abi.operations.iter().find(|(op, _)| *op == Op::Sum)?;
-    Some((*element, *sum))
+    Some((*element, abi.operation(Op::Sum)))
 }
