@@ -150,7 +150,8 @@ impl Drop for Inside {
     }
 }
 
-/// Calls a function of the MPI library by its name without `MPI_`. The arguments must be those
+/// Calls a function of the MPI library by its name without `MPI_`. An exception of a C++ program,
+/// thrown by a function of the program that the library calls, passes through and ends the mark. The arguments must be those
 /// that the program has passed, or valid for the function as the MPI standard demands.
 macro_rules! call {
     ($name:ident($($argument:expr),* $(,)?)) => {
@@ -190,7 +191,7 @@ pub(crate) fn missing(name: &str) -> c_int {
 
 macro_rules! functions {
     ($($name:ident($($type:ty),* $(,)?);)*) => {$(
-        pub(crate) static $name: Function<unsafe extern "C" fn($($type),*) -> c_int> =
+        pub(crate) static $name: Function<unsafe extern "C-unwind" fn($($type),*) -> c_int> =
             Function::new(concat!("PMPI_", stringify!($name), "\0").as_bytes());
     )*};
 }

@@ -19,14 +19,15 @@ use crate::report::Kind;
 use crate::take::take;
 use std::ffi::c_int;
 
-/// Defines functions under two names.
+/// Defines functions under two names. An exception that an error handler of a C++ program throws
+/// passes through them.
 macro_rules! export {
     ($($name:ident $profiling:ident($($argument:ident: $type:ty),* $(,)?) $body:block)*) => {$(
         #[unsafe(no_mangle)]
-        unsafe extern "C" fn $name($($argument: $type),*) -> c_int $body
+        unsafe extern "C-unwind" fn $name($($argument: $type),*) -> c_int $body
 
         #[unsafe(no_mangle)]
-        unsafe extern "C" fn $profiling($($argument: $type),*) -> c_int {
+        unsafe extern "C-unwind" fn $profiling($($argument: $type),*) -> c_int {
             // SAFETY: the same function with the same arguments.
             unsafe { $name($($argument),*) }
         }

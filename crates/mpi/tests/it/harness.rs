@@ -69,13 +69,21 @@ impl Host {
         let program = built.get_or_init(|| {
             let source = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/c").join(name);
             let is_fortran = self.installation.fortran.as_deref() == Some(self.compiler);
-            let source = source.with_extension(if is_fortran { "f90" } else { "c" });
+            let in_c_plus_plus = source.with_extension("cc").is_file();
+            let source = source.with_extension(match is_fortran {
+                true => "f90",
+                false if in_c_plus_plus => "cc",
+                false => "c",
+            });
             let program = DIRECTORY.path().join(format!("{name}{number}"));
             let output = Command::new(self.compiler)
                 .args(["-w", "-g", "-O1", "-o"])
                 .arg(&program)
                 .arg(source)
                 .arg("-lpthread")
+                // MPICH's and Open MPI's former interfaces for C++ need libraries of their own.
+                .args(["-DMPICH_SKIP_MPICXX", "-DOMPI_SKIP_MPICXX"])
+                .args(in_c_plus_plus.then_some("-lstdc++"))
                 .output()
                 .expect("the compiler runs");
             assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));

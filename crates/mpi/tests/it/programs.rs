@@ -12,6 +12,7 @@ testing::tests![needs(Mpich):
     mpich_has_threads,
 ];
 testing::tests![needs(MpichFortran): fortran_of_two_kinds];
+testing::tests![needs(Mpich, OpenMpi): exceptions_pass_through];
 testing::tests![needs(OpenMpi):
     open_mpi_completes_mixed_requests,
     open_mpi_has_every_collective,
@@ -95,6 +96,15 @@ fn fortran_of_two_kinds() {
     for program in ["older", "modern"] {
         let finished = host.job(program, 2).preloaded().expect_success();
         assert_eq!(finished.calls("MPI_Iallreduce"), (4, 0), "{finished:?}");
+    }
+}
+
+fn exceptions_pass_through() {
+    for family in [Family::Mpich, Family::OpenMpi] {
+        for host in Host::all(family) {
+            let finished = host.job("exceptions", 2).preloaded().expect_success();
+            assert_eq!(finished.calls("MPI_Iallreduce"), (20, 0), "{finished:?}");
+        }
     }
 }
 
