@@ -49,7 +49,7 @@ def prepare_metadata_for_build_wheel(metadata_directory, config_settings=None):
 
 def build_wheel(wheel_directory, config_settings=None, metadata_directory=None):
     """Builds the wheel. Its tag names the oldest glibc that it runs with."""
-    profile = os.environ.get("TRADEWIND_WHEEL_PROFILE", "release")
+    profile = os.environ.get("WHEEL_PROFILE", "release")
     build_preload_library(profile)
     # With "pypi" the tag names the glibc that the command needs; without it, as pip calls maturin,
     # the tag is "linux", which names none.

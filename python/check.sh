@@ -7,7 +7,7 @@
 # PROFILE is a profile of cargo: release unless given. Needs the network for packages of Python.
 set -euo pipefail
 root=$(cd "$(dirname "$0")/.." && pwd)
-export TRADEWIND_WHEEL_PROFILE=${1:-release}
+export WHEEL_PROFILE=${1:-release}
 work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT
 python3 -m venv "$work/environment"

@@ -2,11 +2,11 @@
 //! otherwise.
 
 use crate::abi::Abi;
+use crate::handles::HandleMap;
 use crate::host::{Aint, Handle, Pointer, call};
 use crate::kept::{self, Object};
 use smallvec::{SmallVec, smallvec};
 use std::alloc::{Layout, alloc_zeroed, dealloc, handle_alloc_error};
-use std::collections::HashMap;
 use std::ffi::c_int;
 use std::ptr::NonNull;
 use std::sync::OnceLock;
@@ -34,7 +34,7 @@ impl TypeInfo {
         TypeInfo { handle: 0, size: 0, lower: 0, extent: 0, is_dense: true, element: None };
 }
 
-static PREDEFINED: OnceLock<HashMap<Handle, TypeInfo>> = OnceLock::new();
+static PREDEFINED: OnceLock<HandleMap<TypeInfo>> = OnceLock::new();
 
 /// Examines the predefined types of the library, once after it is initialized.
 pub(crate) fn examine_predefined_types(abi: &Abi) {

@@ -14,7 +14,7 @@ use crate::take::{MOST_BYTES, MOST_BYTES_OF_EXCHANGE, Refusal};
 use std::ffi::c_int;
 use tradewind::InPlace;
 
-pub(crate) type Start = Result<Operation, Refusal>;
+pub(crate) type Start = Result<Box<Operation>, Refusal>;
 
 /// A call, as far as every collective needs it.
 #[derive(Clone, Copy)]
@@ -185,7 +185,7 @@ pub(crate) fn operation(
     started: impl Into<Started>,
     input: Option<Staging>,
     unpacked: Option<(Staging, Area)>,
-) -> Operation {
+) -> Box<Operation> {
     let rest = unpacked.map(|(staging, area)| Rest::Unpack(staging, area));
     Operation::new(started, input, rest)
 }

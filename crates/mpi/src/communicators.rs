@@ -7,17 +7,70 @@
 
 use crate::abi::Abi;
 use crate::host::{Handle, Pointer, call, pass};
+use shm::biased_mutex::BiasedMutex;
 use std::ffi::c_int;
 use std::ptr;
 use std::sync::atomic::{AtomicBool, AtomicI32, AtomicIsize, Ordering};
-use tradewind::{Communicator, Neighbors};
+use tradewind::{Communicator, Neighbors, Persistent, TwoBuffers};
 
 /// A communicator that tradewind serves.
 #[derive(Debug)]
 pub(crate) struct Served {
     pub(crate) communicator: Communicator,
     /// The topology, if it has one.
-    pub(crate) neighbors: Option<Neighbors>,
+    pub(crate) topology: Option<Topology>,
+}
+
+/// The neighbours of a communicator with a topology.
+#[derive(Debug)]
+pub(crate) struct Topology {
+    pub(crate) neighbors: Neighbors,
+    /// Number of ranks that send to this one.
+    pub(crate) sources: usize,
+    /// Number of ranks that this one sends to.
+    pub(crate) destinations: usize,
+    /// The last exchanges with equal blocks, by form: the bytes of a block, and the exchange.
+    prepared: BiasedMutex<[Option<(usize, Exchange)>; 2]>,
+}
+
+/// An exchange with equal blocks.
+pub(crate) type Exchange = Persistent<TwoBuffers<u8>>;
+
+/// The form of an exchange with equal blocks.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum Form {
+    Allgather,
+    Alltoall,
+}
+
+impl Topology {
+    fn new(neighbors: Neighbors) -> Self {
+        let sources = neighbors.sources().len();
+        let destinations = neighbors.destinations().len();
+        Topology { neighbors, sources, destinations, prepared: BiasedMutex::default() }
+    }
+
+    /// Starts an exchange with blocks of `bytes` bytes by `start`. Programs repeat one exchange, so
+    /// the last one is kept.
+    pub(crate) fn exchange<T>(
+        &self,
+        (form, bytes): (Form, usize),
+        start: impl FnOnce(&Exchange) -> tradewind::Result<T>,
+    ) -> tradewind::Result<T> {
+        let mut prepared = self.prepared.lock();
+        let last = &mut prepared[form as usize];
+        if let Some((length, exchange)) = last
+            && *length == bytes
+        {
+            return start(exchange);
+        }
+        let exchange = match form {
+            Form::Allgather => self.neighbors.neighbor_allgather_init(bytes)?,
+            Form::Alltoall => self.neighbors.neighbor_alltoall_init(bytes)?,
+        };
+        let (_, exchange) = last.insert((bytes, exchange));
+        start(exchange)
+    }
 }
 
 impl Served {
@@ -83,7 +136,7 @@ pub(crate) fn open(abi: &Abi, world: Communicator) -> Result<(), c_int> {
     let delete: Pointer = delete_attribute as *mut _;
     check(call!(Comm_create_keyval(copy, delete, &raw mut keyval, ptr::null_mut())))?;
     KEYVAL.store(keyval, Ordering::Relaxed);
-    attach(abi.comm_world, Served { communicator: world, neighbors: None })?;
+    attach(abi.comm_world, Served { communicator: world, topology: None })?;
     IS_ACTIVE.store(true, Ordering::Release);
     Ok(())
 }
@@ -188,8 +241,8 @@ fn set_up(abi: &Abi, (parent, served): (Handle, &Served), new: Handle) -> tradew
     else {
         return Ok(());
     };
-    let neighbors = topology(abi, new, &communicator)?;
-    if let Err(outcome) = attach(new, Served { communicator, neighbors }) {
+    let topology = neighbors(abi, new, &communicator)?.map(Topology::new);
+    if let Err(outcome) = attach(new, Served { communicator, topology }) {
         log::warn!("a communicator is left to the MPI library: error {outcome}");
     }
     Ok(())
@@ -217,8 +270,8 @@ fn place(abi: &Abi, parent: Handle, new: Handle) -> Option<(u32, i64)> {
     Some((u32::try_from(first).ok()?, i64::from(rank)))
 }
 
-/// The neighbours of a communicator with a topology.
-fn topology(
+/// The neighbours of a communicator, if it has a topology.
+fn neighbors(
     abi: &Abi,
     new: Handle,
     communicator: &Communicator,

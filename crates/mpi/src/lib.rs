@@ -26,6 +26,7 @@ pub(crate) mod collectives;
 pub(crate) mod combining;
 pub(crate) mod communicators;
 pub(crate) mod completion;
+pub(crate) mod handles;
 pub(crate) mod host;
 pub(crate) mod kept;
 pub(crate) mod life;

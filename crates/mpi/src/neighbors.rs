@@ -4,13 +4,13 @@ use crate::buffers::{Area, Input, Output};
 use crate::collectives::{
     Blocks, Call, Elements, INVALID, Number, Start, TypedBlocks, check_block, operation,
 };
+use crate::communicators::{Exchange, Form, Topology};
 use crate::take::Refusal;
-use tradewind::Neighbors;
 
 impl Call {
     /// The topology of the communicator; without one the MPI library reports the error.
-    fn neighbors(self) -> Result<&'static Neighbors, Refusal> {
-        self.served.neighbors.as_ref().ok_or(INVALID)
+    fn topology(self) -> Result<&'static Topology, Refusal> {
+        self.served.topology.as_ref().ok_or(INVALID)
     }
 }
 
@@ -24,11 +24,11 @@ fn bytes_of_block(call: Call, elements: Elements) -> Result<usize, Refusal> {
 /// One of the two signatures: without sources a rank knows the length from what it sends.
 fn block(
     call: Call,
-    neighbors: &Neighbors,
+    topology: &Topology,
     send: Elements,
     receive: Elements,
 ) -> Result<usize, Refusal> {
-    let elements = if neighbors.sources().is_empty() { send } else { receive };
+    let elements = if topology.sources == 0 { send } else { receive };
     bytes_of_block(call, elements)
 }
 
@@ -38,27 +38,26 @@ fn blocks_of(call: Call, elements: Elements, blocks: usize) -> Result<Area, Refu
 }
 
 pub(crate) fn ineighbor_allgather(call: Call, send: Elements, receive: Elements) -> Start {
-    let neighbors = call.neighbors()?;
-    let bytes = block(call, neighbors, send, receive)?;
-    let sources = neighbors.sources().len();
+    let topology = call.topology()?;
+    let bytes = block(call, topology, send, receive)?;
     // Blocks of neighbours beyond the edge of a grid keep their values.
-    let output = Output::preserved(call.abi, blocks_of(call, receive, sources)?);
+    let output = Output::preserved(call.abi, blocks_of(call, receive, topology.sources)?);
     let input = Input::of(call.abi, &call.area(send, 1)?);
     let from = input.bytes.unwrap_or_default();
-    let prepared = neighbors.neighbor_allgather_init::<u8>(bytes)?;
-    Ok(operation(prepared.start(from, output.bytes)?, input.staging, output.unpacked))
+    let start = |exchange: &Exchange| exchange.start(from, output.bytes);
+    let started = topology.exchange((Form::Allgather, bytes), start)?;
+    Ok(operation(started, input.staging, output.unpacked))
 }
 
 pub(crate) fn ineighbor_alltoall(call: Call, send: Elements, receive: Elements) -> Start {
-    let neighbors = call.neighbors()?;
-    let bytes = block(call, neighbors, send, receive)?;
-    let sources = neighbors.sources().len();
-    let destinations = neighbors.destinations().len();
-    let output = Output::preserved(call.abi, blocks_of(call, receive, sources)?);
-    let input = Input::of(call.abi, &blocks_of(call, send, destinations)?);
+    let topology = call.topology()?;
+    let bytes = block(call, topology, send, receive)?;
+    let output = Output::preserved(call.abi, blocks_of(call, receive, topology.sources)?);
+    let input = Input::of(call.abi, &blocks_of(call, send, topology.destinations)?);
     let from = input.bytes.unwrap_or_default();
-    let prepared = neighbors.neighbor_alltoall_init::<u8>(bytes)?;
-    Ok(operation(prepared.start(from, output.bytes)?, input.staging, output.unpacked))
+    let start = |exchange: &Exchange| exchange.start(from, output.bytes);
+    let started = topology.exchange((Form::Alltoall, bytes), start)?;
+    Ok(operation(started, input.staging, output.unpacked))
 }
 
 pub(crate) fn ineighbor_allgatherv<N: Number, D: Number>(
@@ -66,8 +65,8 @@ pub(crate) fn ineighbor_allgatherv<N: Number, D: Number>(
     send: Elements,
     receive: Blocks<N, D>,
 ) -> Start {
-    let neighbors = call.neighbors()?;
-    let area = match neighbors.sources().len() {
+    let topology = call.topology()?;
+    let area = match topology.sources {
         0 => Area::empty(),
         sources => call.blocks(receive, sources)?,
     };
@@ -75,7 +74,7 @@ pub(crate) fn ineighbor_allgatherv<N: Number, D: Number>(
     let output = Output::preserved(call.abi, area);
     let input = Input::of(call.abi, &call.area(send, 1)?);
     let from = input.bytes.unwrap_or_default();
-    let started = neighbors.ineighbor_allgatherv(from, output.bytes, &received)?;
+    let started = topology.neighbors.ineighbor_allgatherv(from, output.bytes, &received)?;
     Ok(operation(started, input.staging, output.unpacked))
 }
 
@@ -84,16 +83,16 @@ pub(crate) fn ineighbor_alltoallv<N: Number, D: Number>(
     send: Blocks<N, D>,
     receive: Blocks<N, D>,
 ) -> Start {
-    let neighbors = call.neighbors()?;
-    let sent = match neighbors.destinations().len() {
+    let topology = call.topology()?;
+    let sent = match topology.destinations {
         0 => Area::empty(),
         destinations => call.blocks(send, destinations)?,
     };
-    let received = match neighbors.sources().len() {
+    let received = match topology.sources {
         0 => Area::empty(),
         sources => call.blocks(receive, sources)?,
     };
-    exchange(call, neighbors, sent, received)
+    exchange(call, topology, sent, received)
 }
 
 pub(crate) fn ineighbor_alltoallw<N: Number, D: Number>(
@@ -101,18 +100,19 @@ pub(crate) fn ineighbor_alltoallw<N: Number, D: Number>(
     send: TypedBlocks<N, D>,
     receive: TypedBlocks<N, D>,
 ) -> Start {
-    let neighbors = call.neighbors()?;
-    let sent = call.typed_blocks(send, neighbors.destinations().len())?;
-    let received = call.typed_blocks(receive, neighbors.sources().len())?;
-    exchange(call, neighbors, sent, received)
+    let topology = call.topology()?;
+    let sent = call.typed_blocks(send, topology.destinations)?;
+    let received = call.typed_blocks(receive, topology.sources)?;
+    exchange(call, topology, sent, received)
 }
 
-fn exchange(call: Call, neighbors: &Neighbors, sent: Area, received: Area) -> Start {
+fn exchange(call: Call, topology: &Topology, sent: Area, received: Area) -> Start {
     let sent_sizes = sent.sizes();
     let received_sizes = received.sizes();
     let output = Output::preserved(call.abi, received);
     let input = Input::of(call.abi, &sent);
     let from = input.bytes.unwrap_or_default();
+    let neighbors = &topology.neighbors;
     let started =
         neighbors.ineighbor_alltoallv(from, &sent_sizes, output.bytes, &received_sizes)?;
     Ok(operation(started, input.staging, output.unpacked))

@@ -72,8 +72,11 @@ pub(crate) fn measure_times() {
     TIMES.store(true, Ordering::Relaxed);
 }
 
+/// Counts a call that was taken. Callers hold the lock of the requests, so no count is lost, and a
+/// locked instruction is spared.
 pub(crate) fn taken(kind: Kind) {
-    COUNTS[kind as usize].taken.fetch_add(1, Ordering::Relaxed);
+    let taken = &COUNTS[kind as usize].taken;
+    taken.store(taken.load(Ordering::Relaxed) + 1, Ordering::Relaxed);
 }
 
 pub(crate) fn left(kind: Kind, reason: Reason) {

@@ -48,7 +48,7 @@ pub(crate) unsafe fn take(
     kind: Kind,
     passed: Handle,
     request: Pointer,
-    start: impl FnOnce(&'static Abi, &'static Served) -> Result<Operation, Refusal>,
+    start: impl FnOnce(&'static Abi, &'static Served) -> Result<Box<Operation>, Refusal>,
     leave: impl FnOnce() -> c_int,
 ) -> c_int {
     if !is_active() || host::is_inside() {
@@ -62,7 +62,6 @@ pub(crate) unsafe fn take(
         Some(_) if KINDS.load(Ordering::Relaxed) & 1 << kind as u32 == 0 => Reason::Excluded,
         Some(served) => match start(abi, served) {
             Ok(operation) => {
-                report::taken(kind);
                 // SAFETY: the caller's promise.
                 let outcome = unsafe { launch(abi, (kind, communicator), operation, request) };
                 report::exposed(kind, begun);
