@@ -1,12 +1,15 @@
 //! Connections that carry frames between the agents of a job.
 //!
 //! A [`Transport`] connects an agent with every other one and lets it sleep until something
-//! arrives. [`tcp`] works on every machine; [`memory`] connects agents of one process.
+//! arrives. [`tcp`] works on every machine, [`fabric`] through the adapters that libfabric supports;
+//! [`memory`] connects agents of one process.
 
+pub mod fabric;
 pub mod frame;
 pub mod memory;
 pub mod payloads;
 mod poller;
+mod stream;
 pub mod tcp;
 
 use crate::error::Error;

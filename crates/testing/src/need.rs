@@ -38,6 +38,10 @@ pub enum Need {
     Slurm,
     /// The freezer of cgroup v1, for `proctrack/cgroup`.
     Freezer,
+    /// libfabric, see [`fabric`](crate::fabric).
+    Libfabric,
+    /// The headers of libfabric, and a C compiler.
+    FabricHeaders,
 }
 
 /// Requirement that this machine lacks.
@@ -74,6 +78,8 @@ impl Need {
         static ROOT: LazyLock<Option<Missing>> = LazyLock::new(root);
         static SLURM: LazyLock<Option<Missing>> = LazyLock::new(slurm);
         static FREEZER: LazyLock<Option<Missing>> = LazyLock::new(freezer);
+        static LIBFABRIC: LazyLock<Option<Missing>> = LazyLock::new(libfabric);
+        static FABRIC_HEADERS: LazyLock<Option<Missing>> = LazyLock::new(fabric_headers);
         let missing = match self {
             Need::Nodes => &NODES,
             Need::Tap => &TAP,
@@ -90,6 +96,8 @@ impl Need {
             Need::Root => &ROOT,
             Need::Slurm => &SLURM,
             Need::Freezer => &FREEZER,
+            Need::Libfabric => &LIBFABRIC,
+            Need::FabricHeaders => &FABRIC_HEADERS,
         };
         (**missing).as_ref()
     }
@@ -218,6 +226,18 @@ fn freezer() -> Option<Missing> {
         return None;
     }
     missing("the freezer of cgroup v1", "mount -t cgroup -o freezer none /sys/fs/cgroup/freezer")
+}
+
+fn libfabric() -> Option<Missing> {
+    let is_present = !crate::fabric::libraries().is_empty();
+    if is_present { None } else { missing("libfabric", "apt-get install libfabric1") }
+}
+
+fn fabric_headers() -> Option<Missing> {
+    if Path::new("/usr/include/rdma/fabric.h").is_file() && find("cc").is_some() {
+        return None;
+    }
+    missing("the headers of libfabric", "apt-get install libfabric-dev gcc")
 }
 
 fn chromium() -> Option<Missing> {

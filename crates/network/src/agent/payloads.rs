@@ -36,6 +36,20 @@ impl Payloads for RunPayloads<'_> {
         run.send_payload(Handle(location.operation), range, head, socket)
     }
 
+    fn load(
+        &self,
+        location: PayloadLocation,
+        range: Range<usize>,
+        into: &mut [u8],
+    ) -> Result<(), Errno> {
+        let run = self.runs.get(&RunKey::of(location)).ok_or(Errno::FAULT)?;
+        run.load_payload(Handle(location.operation), range, into)
+    }
+
+    fn has_runs(&self) -> bool {
+        !self.runs.is_empty()
+    }
+
     fn copy(&mut self, location: PayloadLocation) -> Vec<u8> {
         let copy = |run: &mut Run| run.interpreter.copy_outgoing(Handle(location.operation));
         self.run(location).and_then(copy).unwrap_or_default()

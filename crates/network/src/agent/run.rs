@@ -183,6 +183,27 @@ impl Run {
         }
     }
 
+    /// Copies a range of a payload that is sent in place.
+    pub(crate) fn load_payload(
+        &self,
+        send: Handle,
+        range: Range<usize>,
+        into: &mut [u8],
+    ) -> Result<(), Errno> {
+        match self.interpreter.outgoing(send) {
+            Some(Outgoing::Own(bytes)) => {
+                into.copy_from_slice(&bytes[range]);
+                Ok(())
+            }
+            Some(Outgoing::Borrowed(buffer, whole)) => {
+                let memory = self.borrowed(buffer).ok_or(Errno::FAULT)?;
+                memory.load(whole.start as usize + range.start, into)
+            }
+            // As in `send_payload`.
+            None => Err(Errno::FAULT),
+        }
+    }
+
     /// Writes bytes of a payload that arrives in place; false if there is no such payload.
     pub(crate) fn store_payload(&mut self, receive: Handle, at: usize, bytes: &[u8]) -> bool {
         let Run { interpreter, borrowed, .. } = self;

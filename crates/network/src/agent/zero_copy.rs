@@ -110,6 +110,20 @@ impl BorrowedMemory {
         }
     }
 
+    /// Copies bytes of the buffer, from byte `at` on.
+    pub(super) fn load(&self, at: usize, into: &mut [u8]) -> Result<(), Errno> {
+        match self {
+            // The range lies inside the region, so this does not fail.
+            BorrowedMemory::Region(region) => {
+                word_copy::load(&region.segment, region.place(at), into).map_err(|_| Errno::FAULT)
+            }
+            // As in `send`.
+            BorrowedMemory::Lent(lent) => lent
+                .with(|bytes| into.copy_from_slice(&bytes[at..at + into.len()]))
+                .ok_or(Errno::FAULT),
+        }
+    }
+
     /// Writes bytes.
     pub(super) fn store(&mut self, at: u64, bytes: &[u8]) {
         self.write(at, bytes);

@@ -25,6 +25,7 @@
 //! | 8 | [`Frame::Credit`] | 0 | 0 | none |
 //! | 9, 10 | [`Frame::Shutdown`], [`Frame::ShutdownAck`] | 0 | 0 | none |
 //! | 11 | a segment | 0 | 0 | a part of a payload |
+//! | 12 | [`Frame::Wakeup`]; the length is the count | 0 | 0 | none |
 //!
 //! If the highest bit of the kind is set, nothing follows the header at once: the payload arrives
 //! in segments, those of one frame before those of the next, and whole frames between them.
@@ -94,6 +95,8 @@ pub enum Frame {
     Shutdown,
     /// The acknowledgement of [`Frame::Shutdown`] and everything before it.
     ShutdownAck,
+    /// Number of messages that were sent through a provider which cannot wake the receiver.
+    Wakeup(u64),
 }
 
 /// A reason why bytes are no frame.
@@ -176,6 +179,7 @@ const RANK_EXITED: u8 = 7;
 const CREDIT: u8 = 8;
 const SHUTDOWN: u8 = 9;
 const SHUTDOWN_ACK: u8 = 10;
+const WAKEUP: u8 = 12;
 
 /// The fields of a header.
 #[derive(Clone, Copy, Default)]
@@ -213,7 +217,7 @@ impl FrameHeader {
         };
         let long = |at: usize| u64::from(word(at)) | u64::from(word(at + 4)) << 32;
         let kind = bytes[0];
-        if !(EAGER..=SHUTDOWN_ACK).contains(&kind) {
+        if !(EAGER..=SHUTDOWN_ACK).contains(&kind) && kind != WAKEUP {
             return Err(FrameError::Kind(kind));
         }
         let route = Route {
@@ -283,11 +287,10 @@ impl Frame {
                 let route = Route { destination: rank, ..Route::default() };
                 (RANK_EXITED, route, 0, 0, encode_exit(&how, &started))
             }
-            Frame::Credit(bytes) => {
-                return (
-                    FrameHeader { kind: CREDIT, length: bytes, ..FrameHeader::default() }.bytes(),
-                    Vec::new(),
-                );
+            Frame::Credit(number) | Frame::Wakeup(number) => {
+                let kind = if matches!(self, Frame::Credit(_)) { CREDIT } else { WAKEUP };
+                let header = FrameHeader { kind, length: number, ..FrameHeader::default() };
+                return (header.bytes(), Vec::new());
             }
             Frame::Shutdown => (SHUTDOWN, Route::default(), 0, 0, Vec::new()),
             Frame::ShutdownAck => (SHUTDOWN_ACK, Route::default(), 0, 0, Vec::new()),
@@ -352,6 +355,7 @@ impl Frame {
             }
             CREDIT => Frame::Credit(length),
             SHUTDOWN => Frame::Shutdown,
+            WAKEUP => Frame::Wakeup(length),
             _ => Frame::ShutdownAck,
         })
     }

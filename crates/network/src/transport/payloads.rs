@@ -36,6 +36,20 @@ pub trait Payloads {
         socket: BorrowedFd<'_>,
     ) -> Result<usize, Errno>;
 
+    /// Copies a range of a payload.
+    ///
+    /// # Errors
+    /// [`Errno::FAULT`] if its run has ended.
+    fn load(
+        &self,
+        location: PayloadLocation,
+        range: Range<usize>,
+        into: &mut [u8],
+    ) -> Result<(), Errno>;
+
+    /// Returns true if a run is under way, so that something may arrive for it.
+    fn has_runs(&self) -> bool;
+
     /// Returns a copy of a payload; empty if its run has ended.
     fn copy(&mut self, location: PayloadLocation) -> Vec<u8>;
 
@@ -79,6 +93,14 @@ impl Payloads for NoPayloads {
         _: BorrowedFd<'_>,
     ) -> Result<usize, Errno> {
         Err(Errno::FAULT)
+    }
+
+    fn load(&self, _: PayloadLocation, _: Range<usize>, _: &mut [u8]) -> Result<(), Errno> {
+        Err(Errno::FAULT)
+    }
+
+    fn has_runs(&self) -> bool {
+        false
     }
 
     fn copy(&mut self, _: PayloadLocation) -> Vec<u8> {

@@ -9,12 +9,8 @@
 
 mod connect;
 pub(crate) mod connection;
-mod connection_error;
 mod handshake;
-mod large_frame;
 pub(crate) mod pending;
-mod receive_buffer;
-mod send_queue;
 mod unacknowledged;
 
 pub use connect::{Listener, MAX_PENDING};
@@ -22,11 +18,11 @@ pub use connect::{Listener, MAX_PENDING};
 use super::frame::{Frame, Route};
 use super::payloads::{PayloadLocation, Payloads};
 use super::poller::Poller;
+use super::stream::connection_error::ConnectionError;
 use super::{Arrival, Transport};
 use crate::error::Error;
 use crate::job_nodes::Key;
 use connection::Connection;
-use connection_error::ConnectionError;
 use interpreter::Packet;
 use rustix::event::epoll::EventFlags;
 use std::net::SocketAddr;
@@ -131,6 +127,14 @@ impl Tcp {
         // The frames that a node sent before its connection ended come first.
         if let Err(lost) = connection.read(node, payloads, arrivals) {
             self.lose(node, &lost, payloads);
+        }
+    }
+
+    /// Closes the connection with a node, which is not reported.
+    pub(super) fn disconnect(&mut self, node: u32) {
+        if let Some(connection) = self.connections[node as usize].take() {
+            self.connected -= 1;
+            self.poller.remove(&connection);
         }
     }
 

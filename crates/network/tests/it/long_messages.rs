@@ -133,6 +133,19 @@ impl Payloads for UnsentPayloads {
         Err(Errno::AGAIN)
     }
 
+    fn load(
+        &self,
+        location: PayloadLocation,
+        range: Range<usize>,
+        into: &mut [u8],
+    ) -> Result<(), Errno> {
+        NoPayloads.load(location, range, into)
+    }
+
+    fn has_runs(&self) -> bool {
+        NoPayloads.has_runs()
+    }
+
     fn sent(&mut self, location: PayloadLocation) {
         self.ended.push(location.operation);
     }

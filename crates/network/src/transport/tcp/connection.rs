@@ -1,13 +1,13 @@
 //! A connection with one node.
 
-use super::connection_error::ConnectionError;
-use super::receive_buffer::ReceiveBuffer;
-use super::send_queue::SendQueue;
 use super::unacknowledged::unacknowledged;
 use crate::error::{Error, refused};
 use crate::transport::Arrival;
 use crate::transport::frame::{Frame, Route};
 use crate::transport::payloads::{PayloadLocation, Payloads};
+use crate::transport::stream::connection_error::ConnectionError;
+use crate::transport::stream::receive_buffer::ReceiveBuffer;
+use crate::transport::stream::send_queue::SendQueue;
 use interpreter::Packet;
 use rustix::event::epoll::EventFlags;
 use rustix::net::sockopt;
@@ -104,7 +104,7 @@ impl Connection {
         payloads: &mut dyn Payloads,
     ) -> Result<Option<EventFlags>, ConnectionError> {
         self.is_written = false;
-        let is_empty = self.queue.write(self.socket.as_fd(), payloads)?;
+        let is_empty = self.queue.write(&mut self.socket.as_fd(), payloads)?;
         let was_full = std::mem::replace(&mut self.is_full, !is_empty);
         // OUT only while the queue is not empty: a socket with space is always writable and would
         // wake the agent for ever.
@@ -119,7 +119,7 @@ impl Connection {
         payloads: &mut dyn Payloads,
         arrivals: &mut Vec<Arrival>,
     ) -> Result<(), ConnectionError> {
-        self.buffer.read(self.socket.as_fd(), node, payloads, arrivals)
+        self.buffer.read(&mut self.socket.as_fd(), node, payloads, arrivals)
     }
 }
 

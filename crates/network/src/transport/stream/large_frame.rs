@@ -1,12 +1,12 @@
 //! A frame with a payload that is read where it belongs, without a copy from the receive buffer.
 
+use super::Source;
 use super::connection_error::ConnectionError;
 use crate::transport::Arrival;
 use crate::transport::frame::{Frame, HEADER_BYTES};
 use crate::transport::payloads::{PayloadLocation, Payloads};
 use interpreter::Packet;
 use rustix::io::Errno;
-use std::os::fd::BorrowedFd;
 
 /// A frame of which the payload arrives.
 #[derive(Debug)]
@@ -75,7 +75,7 @@ impl LargeFrame {
     /// dropped.
     pub(super) fn read(
         &mut self,
-        socket: BorrowedFd<'_>,
+        source: &mut impl Source,
         most: usize,
         payloads: &mut dyn Payloads,
         unused: &mut [u8],
@@ -84,22 +84,22 @@ impl LargeFrame {
         let read = match &mut self.target {
             Target::Own(payload) => {
                 payload.resize(self.arrived + wanted, 0);
-                let read = rustix::io::read(socket, &mut payload[self.arrived..]);
+                let read = source.read(&mut payload[self.arrived..]);
                 payload.truncate(self.arrived + *read.as_ref().unwrap_or(&0));
                 received(read)?
             }
             Target::Payload(location) => {
-                match payloads.receive(*location, self.arrived, wanted, socket) {
+                match source.read_payload(*location, self.arrived, wanted, payloads) {
                     Some(read) => received(read)?,
                     None => {
                         self.target = Target::Ended(*location);
-                        return self.read(socket, most, payloads, unused);
+                        return self.read(source, most, payloads, unused);
                     }
                 }
             }
             Target::Ended(_) => {
                 let wanted = wanted.min(unused.len());
-                let read = received(rustix::io::read(socket, &mut unused[..wanted]))?;
+                let read = received(source.read(&mut unused[..wanted]))?;
                 self.arrived += read;
                 return Ok((read, wanted));
             }

@@ -1,11 +1,11 @@
 //! The bytes that arrive over one connection, cut into frames.
 
+use super::Source;
 use super::connection_error::ConnectionError;
 use super::large_frame::{LargeFrame, received};
 use crate::transport::Arrival;
 use crate::transport::frame::{Frame, FrameStart, HEADER_BYTES};
 use crate::transport::payloads::Payloads;
-use std::os::fd::BorrowedFd;
 
 /// Bytes read at once.
 const BUFFER: usize = 64 << 10;
@@ -18,7 +18,7 @@ const TURN: usize = 4 << 20;
 
 /// A buffer of bytes that are not frames yet.
 #[derive(Debug)]
-pub(super) struct ReceiveBuffer {
+pub(in crate::transport) struct ReceiveBuffer {
     buffer: Box<[u8]>,
     /// Start and end of the bytes that have not been cut into frames.
     start: usize,
@@ -48,15 +48,15 @@ impl Default for ReceiveBuffer {
 
 impl ReceiveBuffer {
     /// Number of bytes of large payloads that have arrived.
-    pub(super) fn transferred(&self) -> u64 {
+    pub(in crate::transport) fn transferred(&self) -> u64 {
         self.transferred
     }
 
     /// Reads what has arrived from a node, at most a turn of it, and passes on every complete
     /// frame.
-    pub(super) fn read(
+    pub(in crate::transport) fn read(
         &mut self,
-        socket: BorrowedFd<'_>,
+        source: &mut impl Source,
         node: u32,
         payloads: &mut dyn Payloads,
         arrivals: &mut Vec<Arrival>,
@@ -66,11 +66,11 @@ impl ReceiveBuffer {
             // At most one of these is incomplete, and the bytes that arrive next belong to it. Only
             // between segments do whole frames arrive. The buffer is empty meanwhile.
             let (read, wanted) = match (&mut self.large, &mut self.segmented) {
-                (Some(large), _) => large.read(socket, STRIDE, payloads, &mut self.buffer)?,
+                (Some(large), _) => large.read(source, STRIDE, payloads, &mut self.buffer)?,
                 (None, Some(segmented)) if self.segment > 0 => {
                     let most = STRIDE.min(self.segment);
                     let (read, wanted) =
-                        segmented.read(socket, most, payloads, &mut self.buffer)?;
+                        segmented.read(source, most, payloads, &mut self.buffer)?;
                     self.segment -= read;
                     (read, wanted)
                 }
@@ -79,8 +79,7 @@ impl ReceiveBuffer {
                     let is_header = segmented.is_some() && self.end < HEADER_BYTES;
                     let limit = if is_header { HEADER_BYTES } else { BUFFER };
                     let wanted = limit - self.end;
-                    let read =
-                        received(rustix::io::read(socket, &mut self.buffer[self.end..limit]))?;
+                    let read = received(source.read(&mut self.buffer[self.end..limit]))?;
                     self.end += read;
                     (read, wanted)
                 }
@@ -97,7 +96,7 @@ impl ReceiveBuffer {
                 }
             }
             self.cut(node, payloads, arrivals)?;
-            // Fewer bytes than asked for: the socket is empty.
+            // Fewer bytes than asked for: the source is empty.
             if read < wanted {
                 return Ok(());
             }

@@ -3,15 +3,15 @@
 //! Long payloads are sent in segments, and short frames pass between them. Otherwise a message of
 //! many megabytes would delay everything behind it. Only ordered frames stay behind.
 
+use super::Sink;
 use super::connection_error::ConnectionError;
 use crate::transport::frame::{Frame, HEADER_BYTES, Route, in_segments, segment_header};
-use crate::transport::payloads::{PayloadLocation, Payloads, send_slices};
+use crate::transport::payloads::{PayloadLocation, Payloads};
 use interpreter::Packet;
 use rustix::io::Errno;
 use std::collections::{HashSet, VecDeque};
 use std::io::IoSlice;
 use std::ops::Range;
-use std::os::fd::BorrowedFd;
 use std::sync::Arc;
 
 /// Payloads up to this size are copied behind their headers, so that many frames form one piece.
@@ -25,7 +25,7 @@ const SEGMENT: usize = 256 << 10;
 
 /// A queue of bytes, in pieces.
 #[derive(Debug, Default)]
-pub(super) struct SendQueue {
+pub(in crate::transport) struct SendQueue {
     pieces: VecDeque<Piece>,
     /// Number of bytes of the first piece that have been sent.
     sent: usize,
@@ -106,16 +106,16 @@ impl Behind {
 
 impl SendQueue {
     /// Number of bytes that have not been sent.
-    pub(super) fn bytes(&self) -> u64 {
+    pub(in crate::transport) fn bytes(&self) -> u64 {
         self.bytes
     }
 
     /// Number of bytes of long messages that have been sent.
-    pub(super) fn transferred(&self) -> u64 {
+    pub(in crate::transport) fn transferred(&self) -> u64 {
         self.transferred
     }
 
-    pub(super) fn push(&mut self, frame: Frame) {
+    pub(in crate::transport) fn push(&mut self, frame: Frame) {
         let is_ordered = frame.is_ordered();
         let (header, payload) = frame.encode();
         // Frames without an order may overtake a long payload: their receivers match them by route
@@ -132,7 +132,7 @@ impl SendQueue {
     }
 
     /// Appends a message with a payload in the memory of a run.
-    pub(super) fn push_in_place(
+    pub(in crate::transport) fn push_in_place(
         &mut self,
         route: Route,
         packet: Packet,
@@ -182,14 +182,14 @@ impl SendQueue {
     }
 
     /// Replaces a payload in the memory of a run by a copy of all its bytes.
-    pub(super) fn detach(&mut self, location: PayloadLocation, bytes: &Arc<Vec<u8>>) {
+    pub(in crate::transport) fn detach(&mut self, location: PayloadLocation, bytes: &Arc<Vec<u8>>) {
         for payload in self.payloads().filter(|payload| payload.location() == Some(location)) {
             *payload = Payload::Bytes(Arc::clone(bytes));
         }
     }
 
     /// Locations of the payloads that have not been sent, each once.
-    pub(super) fn locations(&mut self) -> Vec<PayloadLocation> {
+    pub(in crate::transport) fn locations(&mut self) -> Vec<PayloadLocation> {
         // Shorter payloads lie between the parts of a long one.
         let mut listed = HashSet::new();
         let locations = self.payloads().filter_map(|payload| payload.location());
@@ -225,9 +225,9 @@ impl SendQueue {
     }
 
     /// Writes as much as the system takes; true if that was everything.
-    pub(super) fn write(
+    pub(in crate::transport) fn write(
         &mut self,
-        socket: BorrowedFd<'_>,
+        sink: &mut impl Sink,
         payloads: &mut dyn Payloads,
     ) -> Result<bool, ConnectionError> {
         while self.bytes > 0 {
@@ -236,10 +236,10 @@ impl SendQueue {
             if self.pieces.len() <= 2 {
                 self.refill();
             }
-            match self.write_pieces(socket, payloads) {
+            match self.write_pieces(sink, payloads) {
                 Ok(written) => self.advance(written, payloads),
                 Err(Errno::INTR) => {}
-                // The buffer of the socket is full. The queue keeps the rest, and the caller
+                // The buffer of the system is full. The queue keeps the rest, and the caller
                 // watches for space.
                 Err(Errno::AGAIN) => return Ok(false),
                 Err(error) => return Err(ConnectionError::System(error)),
@@ -248,13 +248,8 @@ impl SendQueue {
         Ok(true)
     }
 
-    /// Writes pieces from the front by one system call, up to the first payload in the memory of a
-    /// run.
-    fn write_pieces(
-        &self,
-        socket: BorrowedFd<'_>,
-        payloads: &dyn Payloads,
-    ) -> Result<usize, Errno> {
+    /// Writes pieces from the front by one call, up to the first payload in the memory of a run.
+    fn write_pieces(&self, sink: &mut impl Sink, payloads: &dyn Payloads) -> Result<usize, Errno> {
         let mut slices = [IoSlice::new(&[]); GATHERED];
         let mut count = 0;
         let mut start = self.sent;
@@ -264,14 +259,14 @@ impl SendQueue {
                 Piece::Part(Payload::Bytes(bytes), part) => &bytes[part.start + start..part.end],
                 Piece::Part(Payload::InPlace(location, _), part) => {
                     let rest = part.start + start..part.end;
-                    return payloads.send(*location, rest, &slices[..count], socket);
+                    return sink.write_payload(&slices[..count], *location, rest, payloads);
                 }
             };
             *slice = IoSlice::new(bytes);
             count += 1;
             start = 0;
         }
-        send_slices(socket, &slices[..count])
+        sink.write(&slices[..count])
     }
 
     /// Removes bytes that have been sent from the front.

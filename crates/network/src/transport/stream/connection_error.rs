@@ -5,7 +5,7 @@ use rustix::io::Errno;
 
 /// A reason why a connection has ended, as the end of a sentence about the other node.
 #[derive(Debug, thiserror::Error)]
-pub(super) enum ConnectionError {
+pub(in crate::transport) enum ConnectionError {
     #[error("its node service has closed the connection")]
     Closed,
     #[error("{}", why(*.0))]

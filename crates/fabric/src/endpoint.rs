@@ -1,0 +1,369 @@
+//! An endpoint that sends and receives messages.
+
+use crate::abi::{self, CompletionEntry, ContextWords, ErrorEntry};
+use crate::arena::Arena;
+use crate::error::{Error, status_text};
+use crate::library::Library;
+use crate::open::{Objects, Request};
+use crate::provider::Provider;
+use std::ffi::c_void;
+use std::os::fd::{BorrowedFd, RawFd};
+use std::ptr;
+
+/// Longest name of an endpoint that is supported.
+const NAME_BYTES: usize = 256;
+/// Completions read at once.
+const READ: usize = 32;
+/// Reads in one call of [`Endpoint::poll`]: the caller has other work, too.
+const ROUNDS: usize = 8;
+/// `FI_ADDR_UNSPEC`: a receive takes messages of every peer.
+const ANY: u64 = u64::MAX;
+
+/// An endpoint of another node.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Peer(u64);
+
+/// A buffer for a message that is composed.
+#[derive(Debug)]
+pub struct SendBuffer(usize);
+
+/// A message that has arrived. [`Endpoint::release`] returns its buffer.
+#[derive(Debug)]
+pub struct Received {
+    number: usize,
+    length: usize,
+}
+
+/// Something that has happened at an endpoint.
+#[derive(Debug)]
+pub enum Event {
+    /// A message has left, and its buffer is free.
+    Sent {
+        /// Token of the send.
+        token: u32,
+        /// Length of the message.
+        bytes: usize,
+    },
+    /// A message cannot be sent.
+    SendFailed {
+        /// Token of the send.
+        token: u32,
+        /// Length of the message.
+        bytes: usize,
+        /// The reason.
+        why: String,
+    },
+    /// A message has arrived.
+    Received(Received),
+    /// A receive has failed: a message that is too long, or of an endpoint that is gone.
+    ReceiveFailed,
+}
+
+/// An operation. The provider writes to its context while it is under way.
+#[repr(C)]
+#[derive(Debug)]
+struct Operation {
+    context: ContextWords,
+    token: u32,
+    bytes: usize,
+}
+
+/// An endpoint of this node. One thread uses it at a time.
+#[derive(Debug)]
+pub struct Endpoint {
+    // Dropped before the arena and the operations, which a provider may use until then.
+    objects: Objects,
+    /// Of sends by number, then of receives. Boxed: the provider keeps their addresses.
+    operations: Box<[Operation]>,
+    /// Buffers of sends, then of receives.
+    arena: Arena,
+    sends: usize,
+    free: Vec<usize>,
+    /// Receives that the provider had no space for.
+    unposted: Vec<usize>,
+    name: Vec<u8>,
+}
+
+// SAFETY: the contexts are written by the provider only in calls with this endpoint.
+unsafe impl Send for Endpoint {}
+
+impl Endpoint {
+    /// Opens an endpoint, and posts its receives.
+    ///
+    /// # Errors
+    /// If no provider fits, or one refuses a step.
+    pub fn open(library: &Library, request: &Request) -> Result<Endpoint, Error> {
+        let count = request.sends + request.receives;
+        let arena = Arena::new(count, request.message_bytes).map_err(|error| Error::Call {
+            call: "mmap for the messages",
+            provider: request.choice.to_string(),
+            why: error.to_string(),
+        })?;
+        let objects = Objects::open(library, request, &arena)?;
+        let operation = || Operation { context: [ptr::null_mut(); 8], token: 0, bytes: 0 };
+        let mut endpoint = Endpoint {
+            objects,
+            operations: (0..count).map(|_| operation()).collect(),
+            arena,
+            sends: request.sends,
+            free: (0..request.sends).rev().collect(),
+            unposted: (request.sends..count).collect(),
+            name: Vec::new(),
+        };
+        endpoint.name = endpoint.read_name()?;
+        endpoint.post_receives()?;
+        Ok(endpoint)
+    }
+
+    /// Returns the provider.
+    pub fn provider(&self) -> &Provider {
+        &self.objects.provider
+    }
+
+    /// Returns the name by which [`insert`](Self::insert) of another node finds this endpoint.
+    pub fn name(&self) -> &[u8] {
+        &self.name
+    }
+
+    /// Returns the length of the longest message.
+    pub fn message_bytes(&self) -> usize {
+        self.arena.buffer_bytes()
+    }
+
+    /// Returns the descriptor that is readable when [`poll`](Self::poll) has work; `None` if the
+    /// provider must be polled. Before a sleep [`may_sleep`](Self::may_sleep) must return true.
+    pub fn descriptor(&self) -> Option<BorrowedFd<'_>> {
+        // SAFETY: the descriptor belongs to the queue, which is open as long as this endpoint.
+        self.objects.descriptor.map(|fd: RawFd| unsafe { BorrowedFd::borrow_raw(fd) })
+    }
+
+    /// Adds the endpoint of another node.
+    ///
+    /// # Errors
+    /// If the name is not one of this provider's.
+    pub fn insert(&mut self, name: &[u8]) -> Result<Peer, Error> {
+        if name.len() != self.name.len() {
+            let why = format!("a name of {} bytes, where it has {}", name.len(), self.name.len());
+            return Err(self.objects.error("fi_av_insert", why));
+        }
+        let mut address = ANY;
+        // SAFETY: the vector is open; the function reads one name, whose length is that of the
+        // provider's names, and stores one address.
+        let inserted = unsafe {
+            let vector = self.objects.addresses;
+            let insert = (*(*vector).ops).insert;
+            insert(vector, name.as_ptr().cast(), 1, &raw mut address, 0, ptr::null_mut())
+        };
+        if inserted == 1 {
+            return Ok(Peer(address));
+        }
+        let why = if inserted < 0 { status_text(inserted.into()) } else { "a wrong name".into() };
+        Err(self.objects.error("fi_av_insert", why))
+    }
+
+    /// Takes a buffer for a message; `None` if all are under way.
+    pub fn take_buffer(&mut self) -> Option<SendBuffer> {
+        self.free.pop().map(SendBuffer)
+    }
+
+    /// Returns the bytes of a buffer.
+    pub fn bytes_mut(&mut self, buffer: &SendBuffer) -> &mut [u8] {
+        // SAFETY: a buffer that has been taken is not under way.
+        unsafe { self.arena.bytes_mut(buffer.0) }
+    }
+
+    /// Returns a buffer that is not sent.
+    pub fn discard(&mut self, buffer: SendBuffer) {
+        self.free.push(buffer.0);
+    }
+
+    /// Sends the first `length` bytes of a buffer. `token` comes back with the completion. Returns
+    /// true if the message has left already and has none. A provider that is busy returns the
+    /// buffer.
+    ///
+    /// # Errors
+    /// The buffer, and `None` if the provider is busy, or the reason.
+    pub fn send(
+        &mut self,
+        buffer: SendBuffer,
+        length: usize,
+        peer: Peer,
+        token: u32,
+    ) -> Result<bool, (SendBuffer, Option<Error>)> {
+        let number = buffer.0;
+        let start = self.arena.buffer(number).cast::<c_void>();
+        let length = length.min(self.arena.buffer_bytes());
+        let endpoint = self.objects.endpoint;
+        let is_injected = length <= self.objects.provider.inject_bytes;
+        // SAFETY: the endpoint is open. The buffer is not under way, and stays in place until its
+        // completion, as does the context. An injected message is copied during the call.
+        let status = unsafe {
+            let functions = (*endpoint).msg;
+            if is_injected {
+                ((*functions).inject)(endpoint, start, length, peer.0)
+            } else {
+                let operation = &raw mut self.operations[number];
+                (*operation).token = token;
+                (*operation).bytes = length;
+                let descriptor = self.objects.memory_descriptor();
+                let context = operation.cast::<c_void>();
+                ((*functions).send)(endpoint, start, length, descriptor, peer.0, context)
+            }
+        };
+        match status {
+            0 if is_injected => {
+                self.free.push(number);
+                Ok(true)
+            }
+            0 => Ok(false),
+            abi::EAGAIN => Err((buffer, None)),
+            status => {
+                let call = if is_injected { "fi_inject" } else { "fi_send" };
+                let error = self.objects.error(call, status_text(status as i64));
+                Err((buffer, Some(error)))
+            }
+        }
+    }
+
+    /// Makes progress, and appends what has happened.
+    ///
+    /// # Errors
+    /// If the provider fails.
+    pub fn poll(&mut self, events: &mut Vec<Event>) -> Result<(), Error> {
+        let empty = CompletionEntry { op_context: ptr::null_mut(), flags: 0, len: 0 };
+        let mut entries = [empty; READ];
+        for _ in 0..ROUNDS {
+            let queue = self.objects.queue;
+            // SAFETY: the queue is open, and has entries of this format; there is space for READ.
+            let count = unsafe {
+                ((*(*queue).ops).read)(queue, entries.as_mut_ptr().cast::<c_void>(), READ)
+            };
+            match count {
+                1.. => {
+                    let count = (count as usize).min(READ);
+                    events
+                        .extend(entries[..count].iter().filter_map(|entry| self.completed(entry)));
+                    if count < READ {
+                        break;
+                    }
+                }
+                0 | abi::EAGAIN => break,
+                abi::EAVAIL => events.extend(self.failed()),
+                status => {
+                    return Err(self.objects.error("fi_cq_read", status_text(status as i64)));
+                }
+            }
+        }
+        self.post_receives()
+    }
+
+    /// Returns true if this process may sleep on the [descriptor](Self::descriptor): nothing has
+    /// arrived since the last poll, and what arrives from now on makes it readable.
+    pub fn may_sleep(&mut self) -> bool {
+        // SAFETY: fabric and queue are open; the function reads one pointer.
+        unsafe {
+            let fabric = self.objects.fabric;
+            let mut object = &raw mut (*self.objects.queue).fid;
+            ((*(*fabric).ops).trywait)(fabric, &raw mut object, 1) == 0
+        }
+    }
+
+    /// Returns the bytes of a message that has arrived.
+    pub fn received(&self, message: &Received) -> &[u8] {
+        // SAFETY: the receive has completed, and is posted again by `release` only.
+        unsafe { &self.arena.bytes(message.number)[..message.length] }
+    }
+
+    /// Returns the buffer of a message that has been read.
+    pub fn release(&mut self, message: Received) {
+        self.unposted.push(message.number);
+    }
+
+    /// Posts receives again. What the provider does not take now is left for the next call.
+    ///
+    /// # Errors
+    /// If the provider fails.
+    pub fn post_receives(&mut self) -> Result<(), Error> {
+        while let Some(number) = self.unposted.pop() {
+            let start = self.arena.buffer(number).cast::<c_void>();
+            let length = self.arena.buffer_bytes();
+            let descriptor = self.objects.memory_descriptor();
+            let endpoint = self.objects.endpoint;
+            let context = (&raw mut self.operations[number]).cast::<c_void>();
+            // SAFETY: the endpoint is open. The buffer is not posted, and stays in place until its
+            // completion, as does the context.
+            let status = unsafe {
+                ((*(*endpoint).msg).recv)(endpoint, start, length, descriptor, ANY, context)
+            };
+            match status {
+                0 => {}
+                abi::EAGAIN => {
+                    self.unposted.push(number);
+                    return Ok(());
+                }
+                status => {
+                    self.unposted.push(number);
+                    return Err(self.objects.error("fi_recv", status_text(status as i64)));
+                }
+            }
+        }
+        Ok(())
+    }
+
+    fn completed(&mut self, entry: &CompletionEntry) -> Option<Event> {
+        let number = self.number_of(entry.op_context)?;
+        if number >= self.sends {
+            let length = entry.len.min(self.arena.buffer_bytes());
+            return Some(Event::Received(Received { number, length }));
+        }
+        self.free.push(number);
+        let Operation { token, bytes, .. } = self.operations[number];
+        Some(Event::Sent { token, bytes })
+    }
+
+    /// Reads the entry of an operation that has failed.
+    fn failed(&mut self) -> Option<Event> {
+        // SAFETY: the entry is plain numbers and pointers, for which zeros are valid.
+        let mut entry: ErrorEntry = unsafe { std::mem::zeroed() };
+        let queue = self.objects.queue;
+        // SAFETY: the queue is open; the function fills in one entry.
+        let count = unsafe { ((*(*queue).ops).readerr)(queue, &raw mut entry, 0) };
+        if count < 1 {
+            return None;
+        }
+        // An injected message has no context, and so no token.
+        let number = self.number_of(entry.op_context)?;
+        if number >= self.sends {
+            self.unposted.push(number);
+            return Some(Event::ReceiveFailed);
+        }
+        self.free.push(number);
+        let Operation { token, bytes, .. } = self.operations[number];
+        Some(Event::SendFailed { token, bytes, why: status_text(entry.err.into()) })
+    }
+
+    /// Number of the operation of a context; `None` if it is not one of this endpoint.
+    fn number_of(&self, context: *mut c_void) -> Option<usize> {
+        let start = self.operations.as_ptr() as usize;
+        let offset = (context as usize).checked_sub(start)?;
+        let number = offset / size_of::<Operation>();
+        (offset.is_multiple_of(size_of::<Operation>()) && number < self.operations.len())
+            .then_some(number)
+    }
+
+    fn read_name(&self) -> Result<Vec<u8>, Error> {
+        let mut name = vec![0; NAME_BYTES];
+        let mut length = NAME_BYTES;
+        // SAFETY: the endpoint is enabled; the function writes at most `length` bytes.
+        let status = unsafe {
+            let endpoint = self.objects.endpoint;
+            let get = (*(*endpoint).cm).getname;
+            get(&raw mut (*endpoint).fid, name.as_mut_ptr().cast(), &raw mut length)
+        };
+        if status != 0 || length > NAME_BYTES {
+            return Err(self.objects.error("fi_getname", status_text(status.into())));
+        }
+        name.truncate(length);
+        Ok(name)
+    }
+}

@@ -1,0 +1,123 @@
+//! What is known about providers by name.
+
+use crate::error::Error;
+use std::fmt;
+use std::str::FromStr;
+
+/// Providers that run over the system's sockets or shared memory. None of them is faster than TCP
+/// connections of the program's own.
+const SOFTWARE: [&str; 10] =
+    ["tcp", "net", "sockets", "udp", "shm", "sm2", "ofi_rxm", "ofi_rxd", "ofi_mrail", "lnx"];
+/// Providers whose descriptor is never readable, or where nothing moves while the process sleeps.
+const SPINNING: [&str; 2] = ["psm3", "opx"];
+
+/// A choice of a provider.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub enum Choice {
+    /// That of a network adapter, else one over sockets.
+    #[default]
+    Any,
+    /// That of a network adapter only.
+    Hardware,
+    /// The one of this name, such as `tcp` or `tcp;ofi_rxm`.
+    Named(String),
+}
+
+impl FromStr for Choice {
+    type Err = Error;
+
+    /// Reads the name of a provider; any for an empty text.
+    fn from_str(name: &str) -> Result<Choice, Error> {
+        if name.is_empty() {
+            return Ok(Choice::Any);
+        }
+        match reason_to_refuse(name) {
+            Some(why) => Err(Error::Refused { provider: name.into(), why }),
+            None => Ok(Choice::Named(name.into())),
+        }
+    }
+}
+
+impl fmt::Display for Choice {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Choice::Any => formatter.write_str("provider of reliable messages"),
+            Choice::Hardware => formatter.write_str("provider of a network adapter"),
+            Choice::Named(name) => write!(formatter, "provider {name} of reliable messages"),
+        }
+    }
+}
+
+/// The provider of an endpoint.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Provider {
+    /// Its name, such as `tcp;ofi_rxm`.
+    pub name: String,
+    /// Version of the library: major and minor.
+    pub library: (u32, u32),
+    /// Name of the device.
+    pub domain: String,
+    /// True if a process can sleep until something arrives.
+    pub can_sleep: bool,
+    /// True if the memory of messages is registered.
+    pub registers: bool,
+    /// Length of the longest injected message.
+    pub inject_bytes: usize,
+}
+
+impl fmt::Display for Provider {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Provider { name, library: (major, minor), domain, can_sleep, .. } = self;
+        let waiting = if *can_sleep { "sleeps" } else { "is polled while work is under way" };
+        write!(formatter, "{name} of libfabric {major}.{minor} on {domain}, which {waiting}")
+    }
+}
+
+/// Returns the reason why a provider is not used.
+pub(crate) fn reason_to_refuse(name: &str) -> Option<&'static str> {
+    let has = |part: &str| name.split(';').any(|other| other == part);
+    if has("net") {
+        // Its descriptor is always readable (seen in 1.17), so that a process which sleeps on it
+        // keeps a core busy.
+        return Some(
+            "a process that waits for its messages never sleeps; take tcp instead \
+             (TRADEWIND_NETWORK=fabric:tcp)",
+        );
+    }
+    (has("shm") || has("sm2")).then_some(
+        "it connects processes of one node only; take tcp instead (TRADEWIND_NETWORK=fabric:tcp)",
+    )
+}
+
+pub(crate) fn is_software(name: &str) -> bool {
+    name.split(';').all(|part| SOFTWARE.contains(&part))
+}
+
+pub(crate) fn spins(name: &str) -> bool {
+    name.split(';').any(|part| SPINNING.contains(&part))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn providers_that_cannot_be_used_are_refused_by_name() {
+        let refused = "net".parse::<Choice>().expect_err("it never sleeps").to_string();
+        assert!(refused.contains("net") && refused.contains("fabric:tcp"), "{refused}");
+        assert!("net;ofi_rxm".parse::<Choice>().is_err());
+        assert!("shm".parse::<Choice>().is_err());
+        assert_eq!("verbs;ofi_rxm".parse(), Ok(Choice::Named("verbs;ofi_rxm".into())));
+        assert_eq!("".parse(), Ok(Choice::Any));
+    }
+
+    #[test]
+    fn adapters_are_told_from_sockets() {
+        for (name, software) in
+            [("tcp;ofi_rxm", true), ("udp;ofi_rxd", true), ("verbs;ofi_rxm", false), ("efa", false)]
+        {
+            assert_eq!(is_software(name), software, "{name}");
+        }
+        assert!(spins("psm3") && !spins("tcp"));
+    }
+}

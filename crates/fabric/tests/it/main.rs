@@ -1,0 +1,8 @@
+//! Integration tests of the crate `fabric`.
+
+mod layouts;
+mod messages;
+
+fn main() -> std::process::ExitCode {
+    testing::run()
+}

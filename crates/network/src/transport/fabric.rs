@@ -1,0 +1,436 @@
+//! Messages through libfabric, beside a mesh of TCP connections.
+//!
+//! All frames of a node to another one form a stream of bytes, as over TCP, which is cut into
+//! messages of libfabric. Each message has a number, so that the receiver restores the order
+//! whatever the provider promises; what must keep its place behind other frames keeps it.
+//!
+//! The connections of the [`Tcp`] mesh carry no frames of runs. They prove the job's key at the
+//! start, and their end reports the loss of a node: providers report a peer that has died late or
+//! not at all. Messages that have arrived before that end are read first.
+//!
+//! Anybody can send to the port of a provider over sockets. So each message contains a word that is
+//! derived from the job's key for this pair of nodes and this direction; others are refused.
+//!
+//! A provider without a descriptor to sleep on is polled while a run is under way. When a node
+//! reports something that concerns other nodes without a run there (an exit, the shutdown), it
+//! sends a frame over the mesh that wakes them.
+
+mod link;
+mod message;
+
+use super::frame::{Frame, Route};
+use super::payloads::{PayloadLocation, Payloads};
+use super::tcp::Tcp;
+use super::{Arrival, Transport};
+use crate::error::{Error, system};
+use crate::job_nodes::Key;
+use ::fabric::{Endpoint, Event};
+use interpreter::Packet;
+use link::Link;
+use message::{Header, word};
+use std::os::fd::BorrowedFd;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+/// Number of the provider's descriptor in the mesh.
+const DESCRIPTOR: u64 = u64::MAX - 2;
+/// Longest sleep. The descriptors of some providers are readable late (fi_cxi(7) asks for a bound).
+const LONGEST_SLEEP: Duration = Duration::from_millis(100);
+/// Longest sleep while the provider must be called again because it was busy.
+const LONGEST_BUSY_SLEEP: Duration = Duration::from_millis(1);
+/// First and longest pause between two polls of a provider that must be polled.
+const PAUSES: [Duration; 2] = [Duration::from_micros(5), Duration::from_millis(1)];
+/// Time for the mesh to report the loss of a node to which a message could not be sent. Its reason
+/// is the better one.
+const GRACE: Duration = Duration::from_millis(200);
+
+/// Number of waits in a row that may not examine the mesh.
+const MOST_SKIPPED: u32 = 16;
+
+/// Number of sends under way of an endpoint between nodes.
+pub const SENDS: usize = 64;
+/// Number of posted receives.
+pub const RECEIVES: usize = 64;
+/// Length of the longest message.
+pub const MESSAGE_BYTES: usize = 64 << 10;
+
+/// One node's endpoint, and its connections to the other nodes.
+#[derive(Debug)]
+pub struct Fabric {
+    // Dropped first: the end of the connections reports to the other nodes that this one has ended.
+    mesh: Tcp,
+    endpoint: Endpoint,
+    key: Key,
+    /// By node; `None` for this one and for those that are lost.
+    links: Vec<Option<Link>>,
+    /// Time without progress after which a node counts as lost.
+    unanswered: Duration,
+    /// Nodes to which something was sent since the last flush.
+    written: Vec<u32>,
+    /// Payloads for nodes that were lost before, to be reported by `flush`.
+    dropped: Vec<PayloadLocation>,
+    /// Arrivals of calls that do not return any.
+    arrived: Vec<Arrival>,
+    /// Nodes that were lost while sending, to be reported by the next call that returns arrivals.
+    lost: Vec<(u32, String)>,
+    events: Vec<Event>,
+    refused: u64,
+    /// Number of waits since the mesh was examined.
+    skipped: u32,
+}
+
+impl Fabric {
+    /// Takes an endpoint, and the names of the endpoints of all nodes, in order. The mesh is
+    /// connected. `key` is known to the nodes of the job only.
+    ///
+    /// # Errors
+    /// If a name is invalid, or the system refuses to watch the endpoint.
+    pub fn new(
+        mut mesh: Tcp,
+        mut endpoint: Endpoint,
+        names: &[Vec<u8>],
+        key: Key,
+        unanswered: Duration,
+    ) -> Result<Fabric, Error> {
+        let own = mesh.node();
+        let insert = |(node, name): (u32, &Vec<u8>)| {
+            if node == own {
+                return Ok(None);
+            }
+            let peer = endpoint.insert(name).map_err(|error| {
+                system(&format!("use the endpoint of node {node} through libfabric"), error)
+            })?;
+            Ok(Some(Link::new(peer)))
+        };
+        let links = (0..).zip(names).map(insert).collect::<Result<Vec<_>, Error>>()?;
+        if let Some(descriptor) = endpoint.descriptor() {
+            mesh.watch(descriptor, DESCRIPTOR)?;
+        }
+        Ok(Fabric {
+            mesh,
+            endpoint,
+            key,
+            links,
+            unanswered,
+            written: Vec::new(),
+            dropped: Vec::new(),
+            arrived: Vec::new(),
+            lost: Vec::new(),
+            events: Vec::new(),
+            refused: 0,
+            skipped: 0,
+        })
+    }
+
+    /// Sends what is queued for a node, as far as the provider takes it.
+    fn write(&mut self, node: u32, payloads: &mut dyn Payloads) {
+        let own = self.mesh.node();
+        let word = word(&self.key, own, node);
+        let header = |number| Header { node: own, number, word };
+        let Some(link) = self.links[node as usize].as_mut() else { return };
+        match link.write(node, header, &mut self.endpoint, payloads) {
+            Ok(()) => {
+                if let Some(count) = link.take_wakeup().filter(|_| !self.endpoint_sleeps()) {
+                    self.mesh.send(node, Frame::Wakeup(count));
+                }
+            }
+            Err(why) => self.lose(node, why, payloads),
+        }
+    }
+
+    fn endpoint_sleeps(&self) -> bool {
+        self.endpoint.provider().can_sleep
+    }
+
+    /// Calls the provider, and processes what has happened. Returns true if something has.
+    fn progress(&mut self, payloads: &mut dyn Payloads, arrivals: &mut Vec<Arrival>) -> bool {
+        let mut events = std::mem::take(&mut self.events);
+        if let Err(error) = self.endpoint.poll(&mut events) {
+            for node in self.connected() {
+                self.lose(node, error.to_string(), payloads);
+            }
+        }
+        let any = !events.is_empty();
+        for event in events.drain(..) {
+            match event {
+                Event::Sent { token, bytes } => {
+                    if let Some(link) = self.link(token) {
+                        link.sent(bytes);
+                    }
+                }
+                Event::SendFailed { token, bytes, why } => {
+                    if let Some(link) = self.link(token) {
+                        link.sent(bytes);
+                        link.fail(why, GRACE);
+                    }
+                }
+                Event::ReceiveFailed => self.refused += 1,
+                Event::Received(message) => {
+                    self.receive(&message, payloads, arrivals);
+                    self.endpoint.release(message);
+                }
+            }
+        }
+        self.events = events;
+        for node in self.connected() {
+            if self.links[node as usize].as_ref().is_some_and(Link::has_unsent) {
+                self.write(node, payloads);
+            }
+        }
+        any
+    }
+
+    /// Reads a message.
+    fn receive(
+        &mut self,
+        message: &::fabric::Received,
+        payloads: &mut dyn Payloads,
+        arrivals: &mut Vec<Arrival>,
+    ) {
+        let own = self.mesh.node();
+        let bytes = self.endpoint.received(message);
+        // Nothing changes before the word has been compared. A node that is lost sends nothing that
+        // anybody waits for.
+        let is_known = |header: &Header| header.word == word(&self.key, header.node, own);
+        let Some((header, rest)) = Header::read(bytes).filter(|(header, _)| is_known(header))
+        else {
+            self.refused += 1;
+            return;
+        };
+        let node = header.node;
+        let Some(link) = self.links.get_mut(node as usize).and_then(Option::as_mut) else { return };
+        if let Err(why) = link.receive(header.number, rest, node, payloads, arrivals) {
+            self.refused += 1;
+            self.lose(node, why, payloads);
+        }
+    }
+
+    /// Processes what has arrived over the mesh.
+    fn take_mesh_arrivals(&mut self, payloads: &mut dyn Payloads, arrivals: &mut Vec<Arrival>) {
+        for arrival in std::mem::take(&mut self.arrived) {
+            match arrival {
+                Arrival::Notified(DESCRIPTOR) => {}
+                Arrival::NodeLost { node, why } => {
+                    // What the node has sent before it ended comes first.
+                    while self.progress(payloads, arrivals) {}
+                    self.close(node, payloads);
+                    self.lost.retain(|(other, _)| *other != node);
+                    arrivals.push(Arrival::NodeLost { node, why });
+                }
+                Arrival::Frame { node, frame: Frame::Wakeup(count) } => {
+                    if let Some(link) = self.link(node) {
+                        link.expect(count);
+                    }
+                }
+                // Frames of runs do not come over the mesh.
+                Arrival::Frame { .. } | Arrival::InPlace { .. } => self.refused += 1,
+                notified @ Arrival::Notified(_) => arrivals.push(notified),
+            }
+        }
+    }
+
+    /// Loses nodes to which nothing has left for too long.
+    fn check_progress(&mut self, payloads: &mut dyn Payloads) {
+        let now = Instant::now();
+        for node in self.connected() {
+            let Some(link) = self.links[node as usize].as_mut() else { continue };
+            if let Some(why) = link.failure(now, self.unanswered) {
+                self.lose(node, why, payloads);
+            }
+        }
+    }
+
+    /// Ends the connection with a node.
+    fn lose(&mut self, node: u32, why: String, payloads: &mut dyn Payloads) {
+        if self.links[node as usize].is_some() {
+            self.close(node, payloads);
+            // The other node learns of it by the end of the mesh's connection.
+            self.mesh.disconnect(node);
+            let provider = &self.endpoint.provider().name;
+            // Reported by the next `wait`: the caller may be in the middle of its sends.
+            self.lost.push((node, format!("libfabric's provider {provider}: {why}")));
+        }
+    }
+
+    fn close(&mut self, node: u32, payloads: &mut dyn Payloads) {
+        if let Some(mut link) = self.links[node as usize].take() {
+            link.close(&mut self.endpoint).into_iter().for_each(|location| payloads.sent(location));
+        }
+    }
+
+    fn link(&mut self, node: u32) -> Option<&mut Link> {
+        self.links.get_mut(node as usize)?.as_mut()
+    }
+
+    fn connected(&self) -> Vec<u32> {
+        let nodes = (0..).zip(&self.links);
+        nodes.filter(|(_, link)| link.is_some()).map(|(node, _)| node).collect()
+    }
+
+    /// Sleeps on the mesh, and on the provider if it has a descriptor, for at most this time.
+    fn sleep(
+        &mut self,
+        timeout: Option<Duration>,
+        payloads: &mut dyn Payloads,
+    ) -> Result<(), Error> {
+        let mut arrived = std::mem::take(&mut self.arrived);
+        let slept = self.mesh.wait(timeout, payloads, &mut arrived);
+        self.arrived = arrived;
+        slept
+    }
+
+    /// Returns true if something is under way that the provider completes in calls only.
+    fn is_active(&self, payloads: &dyn Payloads) -> bool {
+        payloads.has_runs() || self.links.iter().flatten().any(Link::is_active)
+    }
+
+    /// Polls a provider that cannot sleep until something has happened, with growing pauses.
+    fn wait_polling(
+        &mut self,
+        timeout: Option<Duration>,
+        payloads: &mut dyn Payloads,
+        arrivals: &mut Vec<Arrival>,
+    ) -> Result<(), Error> {
+        let end = timeout.and_then(|timeout| Instant::now().checked_add(timeout));
+        let mut pause = PAUSES[0];
+        loop {
+            let left = end.map(|end| end.saturating_duration_since(Instant::now()));
+            let is_active = self.is_active(payloads);
+            let longest = is_active.then_some(pause);
+            self.sleep(longest.into_iter().chain(left).min(), payloads)?;
+            let is_over = left.is_some_and(|left| left.is_zero()) || !self.arrived.is_empty();
+            if self.progress(payloads, arrivals) || is_over || !self.lost.is_empty() {
+                return Ok(());
+            }
+            self.check_progress(payloads);
+            pause = (2 * pause).min(PAUSES[1]);
+        }
+    }
+
+    /// Sleeps until something has happened.
+    fn wait_sleeping(
+        &mut self,
+        timeout: Option<Duration>,
+        payloads: &mut dyn Payloads,
+        arrivals: &mut Vec<Arrival>,
+    ) -> Result<(), Error> {
+        // Without this question before every sleep the descriptor stays readable for ever.
+        let may_sleep = self.lost.is_empty() && self.endpoint.may_sleep();
+        let is_busy = self.links.iter().flatten().any(Link::is_refused);
+        let longest = match (may_sleep, is_busy) {
+            (false, _) => Duration::ZERO,
+            (true, true) => LONGEST_BUSY_SLEEP,
+            (true, false) => LONGEST_SLEEP,
+        };
+        self.sleep(Some(timeout.map_or(longest, |timeout| timeout.min(longest))), payloads)?;
+        self.progress(payloads, arrivals);
+        self.check_progress(payloads);
+        Ok(())
+    }
+}
+
+impl Transport for Fabric {
+    fn node(&self) -> u32 {
+        self.mesh.node()
+    }
+
+    fn nodes(&self) -> u32 {
+        self.mesh.nodes()
+    }
+
+    fn address(&self, node: u32) -> String {
+        self.mesh.address(node)
+    }
+
+    fn watch(&mut self, descriptor: BorrowedFd<'_>, number: u64) -> Result<(), Error> {
+        self.mesh.watch(descriptor, number)
+    }
+
+    fn send(&mut self, node: u32, frame: Frame) {
+        if let Some(link) = self.link(node)
+            && link.send(frame)
+        {
+            self.written.push(node);
+        }
+    }
+
+    fn send_in_place(
+        &mut self,
+        node: u32,
+        route: Route,
+        packet: Packet,
+        location: PayloadLocation,
+        bytes: u64,
+    ) {
+        match self.link(node) {
+            Some(link) => {
+                if link.send_in_place(route, packet, location, bytes as usize) {
+                    self.written.push(node);
+                }
+            }
+            None => self.dropped.push(location),
+        }
+    }
+
+    fn detach(&mut self, location: PayloadLocation, payload: Vec<u8>) {
+        let payload = Arc::new(payload);
+        self.links.iter_mut().flatten().for_each(|link| link.detach(location, &payload));
+    }
+
+    fn flush(&mut self, payloads: &mut dyn Payloads) {
+        self.dropped.drain(..).for_each(|location| payloads.sent(location));
+        while let Some(node) = self.written.pop() {
+            self.write(node, payloads);
+        }
+        self.mesh.flush(payloads);
+    }
+
+    fn queued(&self, node: u32) -> u64 {
+        self.links[node as usize].as_ref().map_or(0, Link::queued)
+    }
+
+    fn wait(
+        &mut self,
+        timeout: Option<Duration>,
+        payloads: &mut dyn Payloads,
+        arrivals: &mut Vec<Arrival>,
+    ) -> Result<(), Error> {
+        self.flush(payloads);
+        let had_events = self.progress(payloads, arrivals);
+        // What has arrived is worth a return without a system call for the mesh, if not always.
+        if had_events && !arrivals.is_empty() && self.skipped < MOST_SKIPPED {
+            self.skipped += 1;
+            return Ok(());
+        }
+        self.skipped = 0;
+        let timeout =
+            if had_events || !self.lost.is_empty() { Some(Duration::ZERO) } else { timeout };
+        if self.endpoint_sleeps() {
+            self.wait_sleeping(timeout, payloads, arrivals)?;
+        } else {
+            self.wait_polling(timeout, payloads, arrivals)?;
+        }
+        self.take_mesh_arrivals(payloads, arrivals);
+        arrivals.extend(self.lost.drain(..).map(|(node, why)| Arrival::NodeLost { node, why }));
+        Ok(())
+    }
+
+    fn poll(
+        &mut self,
+        payloads: &mut dyn Payloads,
+        arrivals: &mut Vec<Arrival>,
+    ) -> Result<(), Error> {
+        // The mesh and the time-outs are left for the next `wait`.
+        self.progress(payloads, arrivals);
+        arrivals.extend(self.lost.drain(..).map(|(node, why)| Arrival::NodeLost { node, why }));
+        Ok(())
+    }
+
+    fn transferred(&self) -> u64 {
+        self.links.iter().flatten().map(Link::transferred).fold(0, u64::wrapping_add)
+    }
+
+    fn refused(&self) -> u64 {
+        self.refused + self.mesh.refused()
+    }
+}

@@ -1,0 +1,400 @@
+//! The stream of bytes to and from one node, in messages.
+
+use super::message::{HEADER_BYTES, Header};
+use crate::transport::Arrival;
+use crate::transport::frame::{Frame, Route};
+use crate::transport::payloads::{PayloadLocation, Payloads};
+use crate::transport::stream::receive_buffer::ReceiveBuffer;
+use crate::transport::stream::send_queue::SendQueue;
+use crate::transport::stream::{Sink, Source};
+use ::fabric::{Endpoint, Peer, SendBuffer};
+use interpreter::Packet;
+use rustix::io::Errno;
+use std::collections::BTreeMap;
+use std::io::IoSlice;
+use std::ops::Range;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+/// Messages to one node that may be under way, so that others get buffers, too.
+const WINDOW: usize = 16;
+/// Messages that may arrive ahead of one that is missing.
+const MOST_EARLY: usize = 1024;
+
+/// This node's end of the streams to and from another one.
+#[derive(Debug)]
+pub(super) struct Link {
+    peer: Peer,
+    queue: SendQueue,
+    /// True if something was sent since the last write.
+    is_written: bool,
+    /// The message that is composed, and its length.
+    open: Option<(SendBuffer, usize)>,
+    /// Number of the next message to the node.
+    next_sent: u64,
+    /// Messages under way, and their bytes.
+    under_way: usize,
+    bytes: u64,
+    /// True if the provider has taken nothing and will not report when it does.
+    is_refused: bool,
+    /// Time from which on something has been under way or refused without progress.
+    stalled: Option<Instant>,
+    /// Time from which on the link counts as lost, and the reason.
+    failed: Option<(Instant, String)>,
+    /// True if an ordered frame was sent, of which a node that sleeps must learn.
+    wakes: bool,
+    /// Number of messages of which the node has learnt.
+    reported: u64,
+    buffer: ReceiveBuffer,
+    /// Number of the next message from the node.
+    next_received: u64,
+    early: BTreeMap<u64, Vec<u8>>,
+    /// Number of messages that the node has sent, as far as it has reported.
+    expected: u64,
+}
+
+impl Link {
+    pub(super) fn new(peer: Peer) -> Link {
+        Link {
+            peer,
+            queue: SendQueue::default(),
+            is_written: false,
+            open: None,
+            next_sent: 0,
+            under_way: 0,
+            bytes: 0,
+            is_refused: false,
+            stalled: None,
+            failed: None,
+            wakes: false,
+            reported: 0,
+            buffer: ReceiveBuffer::default(),
+            next_received: 0,
+            early: BTreeMap::new(),
+            expected: 0,
+        }
+    }
+
+    /// Appends a frame to the queue; true if it is the first since the last write.
+    pub(super) fn send(&mut self, frame: Frame) -> bool {
+        self.wakes |= frame.is_ordered();
+        self.queue.push(frame);
+        !std::mem::replace(&mut self.is_written, true)
+    }
+
+    /// Appends a message with a payload in the memory of a run; true if it is the first since the
+    /// last write.
+    pub(super) fn send_in_place(
+        &mut self,
+        route: Route,
+        packet: Packet,
+        location: PayloadLocation,
+        bytes: usize,
+    ) -> bool {
+        self.queue.push_in_place(route, packet, location, bytes);
+        !std::mem::replace(&mut self.is_written, true)
+    }
+
+    /// Passes a copy of a payload whose run ends.
+    pub(super) fn detach(&mut self, location: PayloadLocation, payload: &Arc<Vec<u8>>) {
+        self.queue.detach(location, payload);
+    }
+
+    /// Sends as much as the provider takes.
+    ///
+    /// # Errors
+    /// If the provider refuses for good, with the reason.
+    pub(super) fn write(
+        &mut self,
+        node: u32,
+        header: impl Fn(u64) -> Header,
+        endpoint: &mut Endpoint,
+        payloads: &mut dyn Payloads,
+    ) -> Result<(), String> {
+        self.is_written = false;
+        let mut queue = std::mem::take(&mut self.queue);
+        let mut messages = Messages { link: self, node, header, endpoint, failure: None };
+        let written = queue.write(&mut messages, payloads);
+        messages.post();
+        let failure = messages.failure.take();
+        self.queue = queue;
+        if let Some(why) = failure {
+            return Err(why);
+        }
+        written.map_err(|error| error.to_string())?;
+        let waits = self.under_way > 0 || self.has_unsent();
+        self.stalled = if waits { self.stalled.or_else(|| Some(Instant::now())) } else { None };
+        Ok(())
+    }
+
+    /// Notes that a message has left.
+    pub(super) fn sent(&mut self, bytes: usize) {
+        self.under_way = self.under_way.saturating_sub(1);
+        self.bytes = self.bytes.saturating_sub(bytes as u64);
+        let waits = self.under_way > 0 || self.has_unsent();
+        self.stalled = waits.then(Instant::now);
+    }
+
+    /// Notes that a message could not be sent. The link counts as lost after `grace`.
+    pub(super) fn fail(&mut self, why: String, grace: Duration) {
+        let at = Instant::now() + grace;
+        self.failed.get_or_insert((at, why));
+    }
+
+    /// The reason why the node counts as lost.
+    pub(super) fn failure(&self, now: Instant, unanswered: Duration) -> Option<String> {
+        if let Some((at, why)) = &self.failed {
+            return (*at <= now).then(|| why.clone());
+        }
+        let stalled = self.stalled.filter(|since| now.duration_since(*since) > unanswered)?;
+        let seconds = now.duration_since(stalled).as_secs_f64();
+        Some(format!(
+            "no message has left for it within {seconds:.1} s, although its node service answers \
+             over TCP; does its firewall let the provider's ports through? TRADEWIND_NETWORK=tcp \
+             avoids it"
+        ))
+    }
+
+    /// The number of messages so far, if the node must learn that there are any.
+    pub(super) fn take_wakeup(&mut self) -> Option<u64> {
+        // Messages that are posted later are reported then.
+        let is_due = self.wakes && self.next_sent > self.reported;
+        self.wakes &= self.has_unsent();
+        self.reported = if is_due { self.next_sent } else { self.reported };
+        is_due.then_some(self.next_sent)
+    }
+
+    /// Notes how many messages the node has sent.
+    pub(super) fn expect(&mut self, count: u64) {
+        self.expected = self.expected.max(count);
+    }
+
+    /// True if something is queued that the provider has not taken.
+    pub(super) fn has_unsent(&self) -> bool {
+        self.queue.bytes() > 0 || self.open.is_some()
+    }
+
+    /// True if the provider was busy, and nothing is under way that reports the end of that.
+    pub(super) fn is_refused(&self) -> bool {
+        self.is_refused && self.under_way == 0 && self.has_unsent()
+    }
+
+    /// True if something is under way in either direction.
+    pub(super) fn is_active(&self) -> bool {
+        self.under_way > 0 || self.has_unsent() || self.next_received < self.expected
+    }
+
+    /// Number of bytes that have not left.
+    pub(super) fn queued(&self) -> u64 {
+        let open = self.open.as_ref().map_or(0, |(_, length)| *length as u64);
+        self.queue.bytes() + open + self.bytes
+    }
+
+    /// Number of bytes of long messages that were sent and received.
+    pub(super) fn transferred(&self) -> u64 {
+        self.queue.transferred().wrapping_add(self.buffer.transferred())
+    }
+
+    /// Ends the link. Returns the locations of the payloads that have not been sent.
+    pub(super) fn close(&mut self, endpoint: &mut Endpoint) -> Vec<PayloadLocation> {
+        if let Some((buffer, _)) = self.open.take() {
+            endpoint.discard(buffer);
+        }
+        self.queue.locations()
+    }
+
+    /// Reads a message, and those that had arrived ahead of it.
+    ///
+    /// # Errors
+    /// If its contents or its number are invalid, with the reason.
+    pub(super) fn receive(
+        &mut self,
+        number: u64,
+        bytes: &[u8],
+        node: u32,
+        payloads: &mut dyn Payloads,
+        arrivals: &mut Vec<Arrival>,
+    ) -> Result<(), String> {
+        if number != self.next_received {
+            let is_wrong = number < self.next_received || self.early.len() >= MOST_EARLY;
+            // Copied: its buffer must be posted again, or the missing message has no place.
+            if is_wrong || self.early.insert(number, bytes.to_vec()).is_some() {
+                return Err(format!("a message with number {number} after {}", self.next_received));
+            }
+            return Ok(());
+        }
+        self.read(bytes, node, payloads, arrivals)?;
+        while let Some(bytes) = self.early.remove(&self.next_received) {
+            self.read(&bytes, node, payloads, arrivals)?;
+        }
+        Ok(())
+    }
+
+    fn read(
+        &mut self,
+        bytes: &[u8],
+        node: u32,
+        payloads: &mut dyn Payloads,
+        arrivals: &mut Vec<Arrival>,
+    ) -> Result<(), String> {
+        self.next_received += 1;
+        let mut arrived = Arrived(bytes);
+        while !arrived.0.is_empty() {
+            self.buffer
+                .read(&mut arrived, node, payloads, arrivals)
+                .map_err(|error| error.to_string())?;
+        }
+        Ok(())
+    }
+}
+
+/// The messages to a node, as a place for the bytes of its queue.
+struct Messages<'a, H> {
+    link: &'a mut Link,
+    node: u32,
+    header: H,
+    endpoint: &'a mut Endpoint,
+    failure: Option<String>,
+}
+
+impl<H: Fn(u64) -> Header> Messages<'_, H> {
+    /// Returns the message that is composed, and its length. There is space for at least one byte.
+    fn open(&mut self) -> Result<(SendBuffer, usize), Errno> {
+        let is_full = self
+            .link
+            .open
+            .as_ref()
+            .is_some_and(|(_, length)| *length == self.endpoint.message_bytes());
+        if is_full && !self.post() {
+            return Err(Errno::AGAIN);
+        }
+        if let Some(open) = self.link.open.take() {
+            return Ok(open);
+        }
+        if self.link.under_way >= WINDOW {
+            return Err(Errno::AGAIN);
+        }
+        let Some(buffer) = self.endpoint.take_buffer() else {
+            // Completions of other nodes' messages free buffers, but this link is called again
+            // with every event.
+            self.link.is_refused = true;
+            return Err(Errno::AGAIN);
+        };
+        Ok((buffer, HEADER_BYTES))
+    }
+
+    /// Posts the message that is composed, if there is one. False if the provider does not take it.
+    fn post(&mut self) -> bool {
+        let Some((buffer, length)) = self.link.open.take() else { return true };
+        let number = self.link.next_sent;
+        (self.header)(number).write(self.endpoint.bytes_mut(&buffer));
+        match self.endpoint.send(buffer, length, self.link.peer, self.node) {
+            Ok(has_left) => {
+                self.link.next_sent += 1;
+                self.link.is_refused = false;
+                if has_left {
+                    self.link.stalled = None;
+                } else {
+                    self.link.under_way += 1;
+                    self.link.bytes += length as u64;
+                }
+                true
+            }
+            Err((buffer, busy_or_failed)) => {
+                self.link.open = Some((buffer, length));
+                self.link.is_refused = true;
+                self.failure = busy_or_failed.map(|error| error.to_string());
+                false
+            }
+        }
+    }
+
+    /// Appends slices to messages. Returns the number of bytes taken.
+    fn append(&mut self, slices: &[IoSlice<'_>]) -> Result<usize, Errno> {
+        let mut taken = 0;
+        for slice in slices {
+            let mut rest: &[u8] = slice;
+            while !rest.is_empty() {
+                let (buffer, length) = match self.open() {
+                    Ok(open) => open,
+                    Err(error) => return if taken > 0 { Ok(taken) } else { Err(error) },
+                };
+                let space = &mut self.endpoint.bytes_mut(&buffer)[length..];
+                let count = space.len().min(rest.len());
+                space[..count].copy_from_slice(&rest[..count]);
+                rest = &rest[count..];
+                taken += count;
+                self.link.open = Some((buffer, length + count));
+            }
+        }
+        Ok(taken)
+    }
+}
+
+impl<H: Fn(u64) -> Header> Sink for Messages<'_, H> {
+    fn write(&mut self, slices: &[IoSlice<'_>]) -> Result<usize, Errno> {
+        self.append(slices)
+    }
+
+    fn write_payload(
+        &mut self,
+        slices: &[IoSlice<'_>],
+        location: PayloadLocation,
+        range: Range<usize>,
+        payloads: &dyn Payloads,
+    ) -> Result<usize, Errno> {
+        let wanted: usize = slices.iter().map(|slice| slice.len()).sum();
+        let taken = self.append(slices)?;
+        // The payload follows the slices: not before all of them have been taken.
+        if taken < wanted {
+            return Ok(taken);
+        }
+        let (buffer, length) = match self.open() {
+            Ok(open) => open,
+            Err(error) => return if taken > 0 { Ok(taken) } else { Err(error) },
+        };
+        let space = &mut self.endpoint.bytes_mut(&buffer)[length..];
+        let count = space.len().min(range.len());
+        let loaded = payloads.load(location, range.start..range.start + count, &mut space[..count]);
+        let length = if loaded.is_ok() { length + count } else { length };
+        self.link.open = Some((buffer, length));
+        loaded.map(|()| taken + count)
+    }
+}
+
+/// The bytes of a message that has arrived.
+struct Arrived<'a>(&'a [u8]);
+
+impl<'a> Arrived<'a> {
+    fn take(&mut self, most: usize) -> Result<&'a [u8], Errno> {
+        let (taken, rest) = self.0.split_at(self.0.len().min(most));
+        self.0 = rest;
+        if taken.is_empty() { Err(Errno::AGAIN) } else { Ok(taken) }
+    }
+}
+
+impl Source for Arrived<'_> {
+    fn read(&mut self, into: &mut [u8]) -> Result<usize, Errno> {
+        let taken = self.take(into.len())?;
+        into[..taken.len()].copy_from_slice(taken);
+        Ok(taken.len())
+    }
+
+    fn read_payload(
+        &mut self,
+        location: PayloadLocation,
+        at: usize,
+        most: usize,
+        payloads: &mut dyn Payloads,
+    ) -> Option<Result<usize, Errno>> {
+        let before = self.0;
+        match self.take(most) {
+            Ok(taken) if payloads.store(location, at, taken) => Some(Ok(taken.len())),
+            Ok(_) => {
+                self.0 = before;
+                None
+            }
+            Err(error) => Some(Err(error)),
+        }
+    }
+}

@@ -1,0 +1,83 @@
+//! Frames as a stream of bytes, over a socket or over the messages of libfabric.
+
+pub(super) mod connection_error;
+mod large_frame;
+pub(super) mod receive_buffer;
+pub(super) mod send_queue;
+
+use super::payloads::{PayloadLocation, Payloads, send_slices};
+use rustix::io::Errno;
+use std::io::IoSlice;
+use std::ops::Range;
+use std::os::fd::BorrowedFd;
+
+/// A place that takes the bytes of a queue, in order.
+pub(super) trait Sink {
+    /// Takes bytes from the start of the slices. Returns how many.
+    ///
+    /// # Errors
+    /// [`Errno::AGAIN`] if there is no space.
+    fn write(&mut self, slices: &[IoSlice<'_>]) -> Result<usize, Errno>;
+
+    /// Takes bytes of the slices and of a range of a payload behind them. Returns how many.
+    ///
+    /// # Errors
+    /// As [`write`](Self::write), and [`Errno::FAULT`] if there is no such payload.
+    fn write_payload(
+        &mut self,
+        slices: &[IoSlice<'_>],
+        location: PayloadLocation,
+        range: Range<usize>,
+        payloads: &dyn Payloads,
+    ) -> Result<usize, Errno>;
+}
+
+/// The bytes that arrive, in order.
+pub(super) trait Source {
+    /// Reads bytes. Returns how many; 0 at the end.
+    ///
+    /// # Errors
+    /// [`Errno::AGAIN`] if nothing has arrived.
+    fn read(&mut self, into: &mut [u8]) -> Result<usize, Errno>;
+
+    /// Reads at most `most` bytes of a payload, from its byte `at` on; `None` if its run has ended.
+    fn read_payload(
+        &mut self,
+        location: PayloadLocation,
+        at: usize,
+        most: usize,
+        payloads: &mut dyn Payloads,
+    ) -> Option<Result<usize, Errno>>;
+}
+
+impl Sink for BorrowedFd<'_> {
+    fn write(&mut self, slices: &[IoSlice<'_>]) -> Result<usize, Errno> {
+        send_slices(*self, slices)
+    }
+
+    fn write_payload(
+        &mut self,
+        slices: &[IoSlice<'_>],
+        location: PayloadLocation,
+        range: Range<usize>,
+        payloads: &dyn Payloads,
+    ) -> Result<usize, Errno> {
+        payloads.send(location, range, slices, *self)
+    }
+}
+
+impl Source for BorrowedFd<'_> {
+    fn read(&mut self, into: &mut [u8]) -> Result<usize, Errno> {
+        rustix::io::read(*self, into)
+    }
+
+    fn read_payload(
+        &mut self,
+        location: PayloadLocation,
+        at: usize,
+        most: usize,
+        payloads: &mut dyn Payloads,
+    ) -> Option<Result<usize, Errno>> {
+        payloads.receive(location, at, most, *self)
+    }
+}

@@ -1,0 +1,205 @@
+//! The agent engine over libfabric, through the providers that need no adapter.
+
+use crate::jobs::{Agents, Wires, nodes, register, run, world};
+use ::fabric::{Choice, Endpoint, Library, Request};
+use collectives::{Algorithm, barrier};
+use network::agent::{Limits, limits};
+use network::error::Error;
+use network::local::connect_over;
+use network::node_map::NodeMap;
+use network::transport::Arrival;
+use network::transport::Transport;
+use network::transport::fabric::{Fabric, MESSAGE_BYTES, RECEIVES, SENDS};
+use network::transport::frame::{Frame, Route};
+use network::transport::payloads::NoPayloads;
+use network::transport::tcp::{Listener, Tcp, Timeouts};
+use std::net::{Ipv4Addr, SocketAddr};
+use std::path::PathBuf;
+use std::time::Duration;
+use testing::conformance::Capabilities;
+
+testing::tests![
+    needs(Libfabric):
+    tcp_conforms,
+    tcp_under_rxm_conforms,
+    a_provider_that_cannot_sleep_conforms,
+    a_node_that_ends_is_lost,
+    strangers_are_refused,
+    the_word_of_a_job_is_needed,
+    idle_nodes_that_cannot_sleep_shut_down,
+];
+
+const KEY: [u8; 16] = [7; 16];
+
+fn endpoint(library: &Library, choice: &Choice) -> Endpoint {
+    let request = Request {
+        choice: choice.clone(),
+        address: Ipv4Addr::LOCALHOST.into(),
+        sends: SENDS,
+        receives: RECEIVES,
+        message_bytes: MESSAGE_BYTES,
+    };
+    Endpoint::open(library, &request).expect("the provider is there")
+}
+
+/// Connects the meshes of so many nodes.
+fn meshes(count: u32, timeouts: Timeouts) -> Vec<Tcp> {
+    let listeners: Vec<Listener> =
+        (0..count).map(|_| Listener::bind("127.0.0.1:0").expect("a port")).collect();
+    let addresses: Vec<SocketAddr> = listeners.iter().map(Listener::address).collect();
+    let addresses = &addresses;
+    std::thread::scope(|scope| {
+        let connect = |(node, listener)| {
+            scope.spawn(move || Tcp::connect(listener, node, addresses, KEY, timeouts))
+        };
+        let threads: Vec<_> = (0..).zip(listeners).map(connect).collect();
+        let joined = threads.into_iter().map(|thread| thread.join().expect("no panic"));
+        joined.map(|mesh| mesh.expect("they find each other")).collect()
+    })
+}
+
+/// Connects so many nodes through a provider; each with a key.
+fn fabrics(count: u32, path: &PathBuf, provider: &str, keys: &[[u8; 16]]) -> Vec<Fabric> {
+    let library = Library::open(Some(path)).expect("the need has opened it");
+    let choice: Choice = provider.parse().expect("it is not refused");
+    let endpoints: Vec<Endpoint> = (0..count).map(|_| endpoint(&library, &choice)).collect();
+    let names: Vec<Vec<u8>> = endpoints.iter().map(|one| one.name().to_vec()).collect();
+    let timeouts = Timeouts::default();
+    let all = meshes(count, timeouts).into_iter().zip(endpoints).enumerate();
+    all.map(|(node, (mesh, endpoint))| {
+        let key = keys[node % keys.len()];
+        Fabric::new(mesh, endpoint, &names, key, timeouts.unanswered).expect("the names are right")
+    })
+    .collect()
+}
+
+fn engine(path: PathBuf, provider: &'static str, each: u32, limits: Limits) -> Agents {
+    let connect = move |ranks: &NodeMap| {
+        let all = fabrics(ranks.count(), &path, provider, &[KEY]);
+        let boxed = all.into_iter().map(|one| Box::new(one) as Box<dyn Transport>).collect();
+        connect_over(ranks, boxed, limits)
+    };
+    Agents::new(each, Wires::Other(Box::new(connect)))
+}
+
+fn tcp_conforms() {
+    for path in testing::fabric::libraries() {
+        testing::conformance::run_suite(&engine(path, "tcp", 1, limits()));
+    }
+}
+
+fn tcp_under_rxm_conforms() {
+    for path in testing::fabric::libraries() {
+        let mut engine = engine(path, "tcp;ofi_rxm", 2, Limits::new(16 << 10).with_in_place(1));
+        engine.capabilities = Capabilities { random_programs: 24, ..Capabilities::default() };
+        testing::conformance::run_suite(&engine);
+    }
+}
+
+fn a_provider_that_cannot_sleep_conforms() {
+    let path = testing::fabric::libraries().remove(0);
+    let mut engine = engine(path, "udp;ofi_rxd", 2, limits());
+    engine.capabilities = Capabilities { random_programs: 8, ..Capabilities::default() };
+    testing::conformance::run_suite(&engine);
+}
+
+fn a_node_that_ends_is_lost() {
+    for path in testing::fabric::libraries() {
+        for provider in ["tcp", "tcp;ofi_rxm"] {
+            let mut all = fabrics(3, &path, provider, &[KEY]);
+            let last = all.pop().expect("there are three");
+            let mut first = all.remove(0);
+            drop(last);
+            let mut arrivals = Vec::new();
+            while arrivals.is_empty() {
+                first.wait(None, &mut NoPayloads, &mut arrivals).expect("it works");
+            }
+            let [Arrival::NodeLost { node: 2, why }] = &arrivals[..] else {
+                panic!("{arrivals:?}")
+            };
+            assert!(why.contains("its node service has"), "{why}");
+            // Frames for it are dropped, and those for others are not.
+            first.send(2, Frame::Shutdown);
+            first.send(1, Frame::Shutdown);
+            let mut second = all.remove(0);
+            let mut arrivals = Vec::new();
+            while !arrivals.contains(&Arrival::Frame { node: 0, frame: Frame::Shutdown }) {
+                first
+                    .wait(Some(Duration::ZERO), &mut NoPayloads, &mut Vec::new())
+                    .expect("it works");
+                second
+                    .wait(Some(Duration::ZERO), &mut NoPayloads, &mut arrivals)
+                    .expect("it works");
+            }
+        }
+    }
+}
+
+/// Polls two nodes until the first has refused something, or received a frame.
+fn poll_until_refused(first: &mut Fabric, second: &mut Fabric) -> Vec<Arrival> {
+    let mut arrivals = Vec::new();
+    while first.refused() == 0 && arrivals.is_empty() {
+        second.wait(Some(Duration::ZERO), &mut NoPayloads, &mut Vec::new()).expect("it works");
+        first.wait(Some(Duration::ZERO), &mut NoPayloads, &mut arrivals).expect("it works");
+    }
+    arrivals
+}
+
+fn the_word_of_a_job_is_needed() {
+    let path = testing::fabric::libraries().remove(0);
+    let mut all = fabrics(2, &path, "tcp", &[KEY, [8; 16]]);
+    let mut second = all.remove(1);
+    let mut first = all.remove(0);
+    second.send(0, Frame::Fail(Route::default(), Error::Operation("forged".into())));
+    assert_eq!(poll_until_refused(&mut first, &mut second), []);
+}
+
+fn strangers_are_refused() {
+    let path = testing::fabric::libraries().remove(0);
+    let library = Library::open(Some(&path)).expect("the need has opened it");
+    let choice = Choice::Named("tcp".into());
+    let own = endpoint(&library, &choice);
+    let name = own.name().to_vec();
+    let names = [name.clone(), name];
+    let mesh = meshes(2, Timeouts::default()).remove(0);
+    let mut first = Fabric::new(mesh, own, &names, KEY, Duration::from_secs(15)).expect("right");
+    let mut stranger = endpoint(&library, &choice);
+    let peer = stranger.insert(&names[0]).expect("it is of this provider");
+    let (mut events, mut arrivals) = (Vec::new(), Vec::new());
+    let mut lengths = [3, 24, 64].into_iter().peekable();
+    while first.refused() < 3 {
+        if let Some(length) = lengths.peek().copied()
+            && let Some(buffer) = stranger.take_buffer()
+        {
+            stranger.bytes_mut(&buffer)[..length].fill(1);
+            match stranger.send(buffer, length, peer, 0) {
+                Ok(_) => drop(lengths.next()),
+                Err((buffer, None)) => stranger.discard(buffer),
+                Err((_, Some(error))) => panic!("{error}"),
+            }
+        }
+        stranger.poll(&mut events).expect("it works");
+        first.wait(Some(Duration::ZERO), &mut NoPayloads, &mut arrivals).expect("it works");
+    }
+    let is_loss = |arrival: &Arrival| matches!(arrival, Arrival::NodeLost { .. });
+    assert!(arrivals.iter().all(is_loss), "{arrivals:?}");
+}
+
+/// No run is under way when the ranks leave, so no node polls by itself.
+fn idle_nodes_that_cannot_sleep_shut_down() {
+    let path = testing::fabric::libraries().remove(0);
+    let boxed = fabrics(2, &path, "udp;ofi_rxd", &[KEY]);
+    let boxed = boxed.into_iter().map(|one| Box::new(one) as Box<dyn Transport>).collect();
+    let clients = connect_over(&nodes(2, 1), boxed, limits()).expect("memory");
+    std::thread::scope(|scope| {
+        for (rank, client) in (0..).zip(clients) {
+            scope.spawn(move || {
+                let graph = barrier::graph(Algorithm::Dissemination, rank, 2).expect("in range");
+                let prepared = register(&client, &world(7, rank, 2), &graph);
+                run(&client, prepared, 0, &[], &mut []).expect("both are there");
+                // Waits for the acknowledgements of the other node.
+                drop(client);
+            });
+        }
+    });
+}
