@@ -246,8 +246,8 @@ fn mismatch(sequence: u64, calls: &[Signature]) -> String {
         if call.kind == CallKind::None {
             let ranks: Vec<String> = ranks.iter().map(ToString::to_string).collect();
             return match ranks.as_slice() {
-                [rank] => format!("rank {rank} has not come yet"),
-                ranks => format!("ranks {} have not come yet", ranks.join(", ")),
+                [rank] => format!("rank {rank} has not started this collective"),
+                ranks => format!("ranks {} have not started it", ranks.join(", ")),
             };
         }
         let who = match ranks.as_slice() {
@@ -261,10 +261,18 @@ fn mismatch(sequence: u64, calls: &[Signature]) -> String {
         format!("{who} in {}", call.describe(sequence, same_kind))
     });
     let same_size = same_kind && groups.iter().all(|(call, _)| call.bytes == groups[0].0.bytes);
-    let why = if same_size && groups.len() > 1 {
-        ": they differ in something else, such as root, operation, type, or one waits in a blocking call and another does not"
-    } else {
-        ""
+    let forms = match groups.as_slice() {
+        [(first, _), (second, _)] => {
+            Signature::different_forms(first.digest24(), second.digest24())
+        }
+        _ => None,
+    };
+    let why = match forms {
+        Some(forms) => forms,
+        None if same_size && groups.len() > 1 => {
+            ": they differ in something else, such as root, operation or type"
+        }
+        None => "",
     };
     format!("{}{why}", parts.collect::<Vec<_>>().join(", "))
 }

@@ -115,21 +115,29 @@ pub struct Signature {
     pub kind: CallKind,
     /// Bytes, as the collective counts them.
     pub bytes: u64,
-    /// Digest of the size and the other arguments: root, operation, type, algorithm.
+    /// Digest of the size and the other arguments: root, operation, type, algorithm. The highest
+    /// bit is set in calls that match [blocking](Self::blocking) ones only.
     pub digest: u16,
 }
+
+/// Bit of a digest that is set in calls that match blocking ones only.
+const BLOCKING: u16 = 1 << 15;
 
 impl Signature {
     /// Returns the signature of a call. `arguments` is a number that differs if the other arguments
     /// differ.
     pub fn new(kind: CallKind, bytes: u64, arguments: u64) -> Self {
-        Signature { kind, bytes, digest: fold(arguments ^ bytes.rotate_left(32)) as u16 }
+        Signature {
+            kind,
+            bytes,
+            digest: fold(arguments ^ bytes.rotate_left(32)) as u16 & !BLOCKING,
+        }
     }
 
     /// Returns the signature of the blocking form of this call, for collectives in which a blocking
     /// call matches blocking calls only.
     pub fn blocking(self) -> Self {
-        Signature { digest: self.digest ^ 1 << 15, ..self }
+        Signature { digest: self.digest | BLOCKING, ..self }
     }
 
     /// Returns the 24-bit digest that a rank publishes when it arrives: the kind and the digest of
@@ -137,6 +145,21 @@ impl Signature {
     #[inline]
     pub fn digest24(&self) -> u32 {
         u32::from(self.kind as u8) << 16 | u32::from(self.digest)
+    }
+
+    /// Returns the end of a message about two calls with these 24-bit digests if they differ in
+    /// their form only: one matches blocking calls only.
+    pub fn different_forms(first: u32, second: u32) -> Option<&'static str> {
+        let blocking = u32::from(BLOCKING);
+        match (first ^ second == blocking, first & blocking != 0) {
+            (true, true) => Some(
+                ": the former in its blocking form, the latter not; all ranks must use the same form",
+            ),
+            (true, false) => Some(
+                ": the latter in its blocking form, the former not; all ranks must use the same form",
+            ),
+            (false, _) => None,
+        }
     }
 
     /// Returns the kind in a 24-bit digest.
@@ -197,5 +220,19 @@ mod tests {
         assert_ne!(call.digest24(), Signature::new(CallKind::Bcast, 8, 2).digest24());
         assert_ne!(call.digest24(), Signature::new(CallKind::Bcast, 16, 1).digest24());
         assert_eq!(Signature::kind_of(call.digest24()), CallKind::Bcast);
+    }
+
+    #[test]
+    fn forms_of_one_call_differ_in_their_form_only() {
+        for arguments in 0..100 {
+            let call = Signature::new(CallKind::Allreduce, 8, arguments);
+            let (any, blocking) = (call.digest24(), call.blocking().digest24());
+            let text = |first, second| Signature::different_forms(first, second);
+            assert!(text(any, blocking).is_some_and(|text| text.starts_with(": the latter")));
+            assert!(text(blocking, any).is_some_and(|text| text.starts_with(": the former")));
+            assert_eq!(text(any, any), None);
+            let other = Signature::new(CallKind::Barrier, 8, arguments).blocking().digest24();
+            assert_eq!(text(any, other), None);
+        }
     }
 }

@@ -17,7 +17,10 @@ fn a_rank_that_has_not_come_is_in_no_collective() {
     let calls =
         vec![Signature::new(CallKind::Bcast, 8, 0), Signature::new(CallKind::Barrier, 0, 0), none];
     let text = Error::Mismatch { sequence: 3, calls }.to_string();
-    assert_eq!(text, "rank 0 is in bcast #3, rank 1 is in barrier #3, rank 2 has not come yet");
+    assert_eq!(
+        text,
+        "rank 0 is in bcast #3, rank 1 is in barrier #3, rank 2 has not started this collective"
+    );
 }
 
 #[test]

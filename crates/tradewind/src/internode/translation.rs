@@ -23,13 +23,15 @@ pub(super) fn translate(context: &CommunicatorContext, error: BackendError) -> E
         BackendError::Mismatch { sequence, ours, rank, theirs } => {
             let own = context.rank;
             let other = rank_in(context, rank).unwrap_or(rank);
+            let forms = Signature::different_forms(ours, theirs);
             let ours = Signature::kind_of(ours).name();
             let theirs = Signature::kind_of(theirs).name();
-            let hint = if ours == theirs {
-                ": they differ in something else, such as size, root, operation, type, or one call is \
-                 blocking and the other is not"
-            } else {
-                ""
+            let hint = match forms {
+                Some(forms) => forms,
+                None if ours == theirs => {
+                    ": they differ in something else, such as size, root, operation or type"
+                }
+                None => "",
             };
             let calls = format!(
                 "rank {own} is in {ours} #{sequence}, rank {other} is in {theirs} #{sequence}{hint}"
