@@ -81,12 +81,12 @@ impl BufferShape {
             (_, None) if self.in_place != InPlaceRule::Output => {
                 argument("the output", "in place", "a buffer, on this rank of this collective")
             }
-            (Some(found), _) if self.input.is_some_and(|bytes| bytes != found) => {
-                argument("the input", format!("{found} bytes long"), expected(self.input))
+            (Some(found), beside) if self.input.is_some_and(|bytes| bytes != found) => {
+                argument("the input", length_beside(found, "output", beside), expected(self.input))
             }
-            (_, found) => argument(
+            (beside, found) => argument(
                 "the output",
-                format!("{} bytes long", found.unwrap_or(0)),
+                length_beside(found.unwrap_or(0), "input", beside),
                 expected(whole),
             ),
         }
@@ -97,6 +97,14 @@ impl BufferShape {
     pub(crate) fn result_in(self, private: &mut [u8]) -> &mut [u8] {
         let length = private.len().min(self.output.unwrap_or(0) as usize);
         &mut private[..length]
+    }
+}
+
+/// Describes the length of a buffer, with that of the other one, which may be the wrong one.
+fn length_beside(found: u64, other: &str, length: Option<u64>) -> String {
+    match length {
+        Some(length) => format!("{found} bytes long with an {other} of {length} bytes"),
+        None => format!("{found} bytes long"),
     }
 }
 
