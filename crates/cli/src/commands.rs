@@ -34,7 +34,7 @@ pub(crate) enum Command {
     /// Runs a program as the ranks of a job.
     Run(run::Arguments),
     Mpi(mpi::Arguments),
-    /// Shows collectives that finish underneath a computation, on this machine, in less than a
+    /// Shows collectives that complete during a computation, on this machine, in less than a
     /// minute.
     Tour(tour::Arguments),
     /// Measures how much of a collective remains when the program computes meanwhile.

@@ -26,7 +26,7 @@ const CASES: [(Collective, u64); 4] = [
     (Collective::Neighbor, 1024),
 ];
 
-/// Shows collectives that finish underneath a computation, on this machine, in less than a minute.
+/// Shows collectives that complete during a computation, on this machine, in less than a minute.
 #[derive(Debug, clap::Args)]
 pub(crate) struct Arguments {
     /// Number of ranks. With four or more, the collectives take several rounds.
@@ -62,7 +62,7 @@ the operations that depend on it, for any rank.
 
 \"Exposed\" is the time that the collective adds to the computation. \"Unattended\" is the share of the runs that were
 complete before their rank made another call. \"Overlap\" favours slow collectives: compare the other two. \"CPU
-stolen\" is the processor time that all processes together took from the computation.",
+added\" is the processor time that all processes together took from the computation.",
         ranks_on_cores(ranks),
     )
 }
@@ -78,7 +78,7 @@ fn table(rows: &[OverlapRow]) -> Table {
         "10 % .. 90 %\nµs",
         "overlap\n%",
         "unattended\n%",
-        "CPU stolen\nµs",
+        "CPU added\nµs",
     ]);
     for row in rows {
         // The name once for both engines.

@@ -148,7 +148,7 @@ fn the_tour_ends_in_one_table_and_one_sentence() {
         "caller",
         "peers",
         "exposed",
-        "CPU stolen",
+        "CPU added",
     ] {
         assert!(shown.contains(part), "{part:?} is missing from\n{shown}");
     }

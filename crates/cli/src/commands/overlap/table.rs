@@ -20,7 +20,7 @@ pub(super) fn of(ranks: u32, rows: &[OverlapRow]) -> String {
         "10 % .. 90 %\nµs",
         "overlap\n%",
         "unattended\n%",
-        "CPU stolen\nµs",
+        "CPU added\nµs",
         "repetitions",
     ]);
     for row in rows {
@@ -46,4 +46,4 @@ pub(super) fn of(ranks: u32, rows: &[OverlapRow]) -> String {
 const LEGEND: &str = "\
 Trust exposed (what the collective adds to the computation; median over the repetitions of the slowest rank) and unattended
 (found complete after the computation, before its rank made any call). Overlap in percent flatters slow collectives.
-CPU stolen is that of all processes together. Below zero: lost in the noise.";
+CPU added is that of all processes together. Below zero: lost in the noise.";
