@@ -28,7 +28,7 @@ pub(super) fn of_this_node(launch: &Result<Launch, LaunchError>) -> NodeReport {
     if let Ok(Launch::ManyNodes { manager, launcher }) = launch {
         findings.extend(key_values(manager, *launcher));
     }
-    findings.push(Finding::of("command", command()));
+    findings.push(command());
     findings.extend(network());
     findings.push(kernel_engine());
     findings.extend(shared_memory());
@@ -96,8 +96,9 @@ fn key_values(manager: &ProcessManager, launcher: Option<u32>) -> Option<Finding
     }
 }
 
-/// Finds the command that ranks start as their node service.
-fn command() -> Result<String, String> {
+/// Finds the command that ranks start as their node service. `tradewind run` starts its own
+/// service, so without the command only other launchers have no job.
+fn command() -> Finding {
     let named = Environment.get(COMMAND).map(PathBuf::from);
     let is_program = |path: &Path| {
         let mode = std::fs::metadata(path).map(|file| (file.is_file(), file.permissions().mode()));
@@ -109,14 +110,22 @@ fn command() -> Result<String, String> {
         None => in_path(Path::new("tradewind")),
     };
     match found {
-        Some(path) if is_program(&path) => Ok(path.display().to_string()),
-        Some(path) => Err(format!(
-            "{} is no program: set {COMMAND} to the path of `tradewind`",
-            path.display()
-        )),
-        None => Err(format!(
-            "`tradewind` is not in PATH, so ranks of other launchers cannot start the node service: set {COMMAND} to its path"
-        )),
+        Some(path) if is_program(&path) => {
+            Finding::new("command", Weight::Good, path.display().to_string())
+        }
+        Some(path) => Finding::new(
+            "command",
+            Weight::Problem,
+            format!("{} is no program: set {COMMAND} to the path of `tradewind`", path.display()),
+        ),
+        None => Finding::new(
+            "command",
+            Weight::Note,
+            format!(
+                "`tradewind` is not in PATH: ranks that another launcher starts need it there, or \
+                 {COMMAND}=its path, for the node service"
+            ),
+        ),
     }
 }
 
