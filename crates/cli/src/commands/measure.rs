@@ -49,7 +49,7 @@ enum ExperimentCommand {
     Placement(placement::PlacementArguments),
     /// Every algorithm of every collective against what the models predict.
     Models(suite::Arguments),
-    /// Fastest algorithm for each size and number of ranks, the input of `tradewind tune`.
+    /// Fastest algorithm for each size and number of ranks, by the clock alone; `tradewind tune` asks models first.
     Decisions(suite::Arguments),
     /// Time lost by the choices of the directory's decision table.
     Regret(suite::Arguments),

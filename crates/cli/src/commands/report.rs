@@ -31,7 +31,8 @@ pub(crate) struct Arguments {
 struct PageReport {
     output: String,
     parts: usize,
-    incomplete: usize,
+    /// Names of the parts that were interrupted.
+    incomplete: Vec<String>,
     problems: Vec<String>,
     /// Of the parameters, where two machines are compared.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -60,7 +61,12 @@ pub(crate) fn execute(arguments: &Arguments, format: Format) -> Result<ExitCode,
     if output == Path::new("-") {
         return Ok(status);
     }
-    let incomplete = results.parts.iter().filter(|part| !part.complete).count();
+    let incomplete: Vec<String> = results
+        .parts
+        .iter()
+        .filter(|part| !part.complete)
+        .map(|part| part.name.to_string())
+        .collect();
     let report = PageReport {
         output: output.display().to_string(),
         parts: results.parts.len(),
@@ -70,10 +76,10 @@ pub(crate) fn execute(arguments: &Arguments, format: Format) -> Result<ExitCode,
     };
     let describe = || {
         let PageReport { output, parts, incomplete, agreement, .. } = &report;
-        let incomplete = if *incomplete > 0 {
-            format!(", {incomplete} of them incomplete")
-        } else {
+        let incomplete = if incomplete.is_empty() {
             String::new()
+        } else {
+            format!(", incomplete: {}", incomplete.join(", "))
         };
         let plural = if *parts == 1 { "" } else { "s" };
         let apart =
