@@ -41,8 +41,9 @@
 //! | [`neighbor_allgather`](Neighbors::neighbor_allgather), [`neighbor_allgatherv`](Neighbors::neighbor_allgatherv) | the input of each source |
 //!
 //! A name with an `i` in front starts a collective, one with `_init` behind prepares a persistent
-//! one. Inputs are slices, [`SharedBuffer`]s or [`InPlace`]; the operation of a reduction is an
-//! [`Op`] or a user-defined function ([`fold()`]). The library selects the algorithm, unless
+//! one. Inputs are slices or [`InPlace`]; nonblocking and persistent calls also take a
+//! [`SharedBuffer`] by value and return it at the end, while a blocking call takes its slice,
+//! `&buffer[..]`. The operation of a reduction is an [`Op`] or a user-defined function ([`fold()`]). The library selects the algorithm, unless
 //! [`Algorithms`] sets it.
 //!
 //! Messages between ranks ([`messages`]) complement the collectives:
