@@ -100,9 +100,12 @@ impl StreamsState {
             }
         };
         let ranks = (context.rank, context.size());
-        let outcome = self.run_transfer(context, (sequence, call), |transfer| {
-            route::fill(transfer, collective, ranks, (input, keeps_own), memory)
+        let mut outcome = self.run_transfer(context, (sequence, call), |transfer| {
+            route::fill(transfer, collective, ranks, (input, keeps_own), &mut *memory)
         });
+        if let Some(Ok(())) = outcome {
+            outcome = Some(route::repeat_shared(collective, context.rank, memory));
+        }
         if scratch.capacity() != 0 {
             self.keep_scratch(scratch);
         }

@@ -97,7 +97,7 @@ fn send_parts<'a>(
 }
 
 /// Transfers the blocks between two ranks, and copies those of a rank for itself, in the order of
-/// their keys on both sides.
+/// their keys on both sides. [`repeat_shared`] follows the transfer.
 fn neighbors<'a>(
     transfer: &mut Transfer<'a>,
     collective: &FlatCollective,
@@ -151,7 +151,15 @@ fn neighbors<'a>(
         }
     }
     let other = 1 - me.min(1);
-    let (sent, received) = edges(other);
+    let (mut sent, mut received) = edges(other);
+    // A block for all destinations is sent once. The tag is the number of its edges, so a receiver
+    // that expects another number finds the mismatch.
+    let shared_tag = |edges: usize| blocks.is_shared.then_some(edges as u64);
+    let (sent_tag, received_tag) = (shared_tag(sent.len()), shared_tag(received.len()));
+    if blocks.is_shared {
+        sent.truncate(1);
+        received.truncate(1);
+    }
     // An empty message stands for no block, so a rank that expects one finds the mismatch.
     if sent.is_empty() {
         transfer.send(other, &[]);
@@ -159,12 +167,48 @@ fn neighbors<'a>(
     if received.is_empty() {
         transfer.receive(other, &mut []);
     }
-    sent.into_iter()
-        .for_each(|(edge_key, from)| transfer.send_tagged(other, edge_key.tag(), bytes(from)));
+    for (edge_key, from) in sent {
+        transfer.send_tagged(other, sent_tag.unwrap_or(edge_key.tag()), bytes(from));
+    }
     for (tag, _, to) in received {
         if let Some(place) = pieces[to].take() {
-            transfer.receive_tagged(other, u64::from(tag), place);
+            transfer.receive_tagged(other, received_tag.unwrap_or(u64::from(tag)), place);
         }
     }
     outcome
+}
+
+/// Copies a block that the other rank has sent once for several edges to the places of all of them.
+///
+/// # Errors
+/// Returns an error if this rank expects other lengths at some of them.
+pub(super) fn repeat_shared(collective: &FlatCollective, me: u32, output: &mut [u8]) -> Outcome {
+    let Some(blocks) = collective.blocks.as_deref().filter(|blocks| blocks.is_shared) else {
+        return Ok(());
+    };
+    let sources = blocks.sources.iter().flat_map(|sources| sources.iter()).zip(0..);
+    let mut edges: SmallVec<[(u32, u32, usize); 8]> = sources
+        .filter_map(|(edge, number)| edge.map(|edge| (edge, number)))
+        .filter(|(edge, _)| edge.rank != me)
+        .map(|(edge, number)| (edge.tag, edge.number, number))
+        .collect();
+    // As in `neighbors`, the first edge in this order has received the block.
+    edges.sort_unstable();
+    let place = |number: usize| {
+        let piece = block(&blocks.received, number);
+        piece.start as usize..piece.end as usize
+    };
+    let Some((&(_, _, first), rest)) = edges.split_first() else { return Ok(()) };
+    let received = place(first);
+    for &(_, _, number) in rest {
+        let place = place(number);
+        if place.len() != received.len() {
+            let (sent, expected) = (received.len() as u64, place.len() as u64);
+            let call = collective.call.kind.name();
+            let from = 1 - me.min(1);
+            return Err(Error::BlockLength { call, from, to: me, sent, expected }.into());
+        }
+        output.copy_within(received.clone(), place.start);
+    }
+    Ok(())
 }

@@ -307,6 +307,47 @@ fn neighbours_whose_tags_differ_find_out() {
     assert!(matches!(of_rank_1, Err(Error::MissingEdge { from: 0, to: 1, .. })), "{of_rank_1:?}");
 }
 
+#[test]
+fn neighbours_that_count_different_edges_for_one_block_find_out() {
+    ranks(2, |communicator| {
+        let me = communicator.rank();
+        let other = 1 - me;
+        // Rank 0 sends its block along two edges; rank 1 expects it along `expected` ones.
+        for expected in [2, 1] {
+            let edge = |number| Some(Edge { rank: other, tag: 0, number });
+            let (sources, destinations) = match me {
+                0 => (vec![edge(0)], vec![EdgeKey::new(other, 0); 2]),
+                _ => ((0..expected).map(edge).collect(), vec![EdgeKey::new(other, 0)]),
+            };
+            let received = vec![50_000; sources.len()];
+            let blocks = VariableBlocks::gathered_from_neighbors(
+                50_000,
+                received.iter().copied(),
+                sources.into(),
+                destinations.into(),
+            );
+            let call = Signature::new(CallKind::NeighborAllgather, 50_000, 0);
+            let collective = FlatCollective {
+                blocks: Some(Arc::new(blocks)),
+                ..FlatCollective::new(Pattern::Neighbors, 0, call)
+            };
+            assert!(communicator.streams(&collective));
+            let mine = vec![me as u8 + 1; 50_000];
+            let mut memory = vec![0; 50_000 * received.len()];
+            let outcome =
+                communicator.stream(&collective, BlockingInput::Apart(&mine), &mut memory);
+            let outcome = outcome.expect("there is memory for streams").map_err(Error::from);
+            if expected == 2 {
+                outcome?;
+                assert!(memory.iter().all(|byte| *byte == other as u8 + 1));
+            } else if me == 1 {
+                assert!(matches!(outcome, Err(Error::MissingEdge { from: 0, to: 1, .. })));
+            }
+        }
+        Ok(())
+    });
+}
+
 /// Lets the kernel refuse this thread access to other processes' memory, as container runtimes do.
 fn forbid_process_memory() {
     use libc::{BPF_ABS, BPF_JEQ, BPF_JMP, BPF_K, BPF_LD, BPF_RET, BPF_W, sock_filter, sock_fprog};
