@@ -1,10 +1,11 @@
 //! A connection with a published name.
 
+use super::open_job::{PRIVATE, open_job};
 use super::peer_error::PeerError;
 use super::process::{add_job, published};
 use super::published::SERVER_TIMEOUT;
 use super::remote::reach;
-use super::target::{PRIVATE, Target, open_job};
+use super::target::Target;
 use queues::connection::{ConnectionError, Sender};
 use queues::names::{JobOwner, NameError, PortAddress, Refusal};
 use queues::port::{Class, Identity, NameClient, PortError, PortEvent, PortReceiver};

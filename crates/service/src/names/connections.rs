@@ -2,7 +2,7 @@
 
 use super::directory::Directory;
 use super::records::{JobId, MemberId, PortId};
-use super::relay::RelayRequest;
+use super::relay_request::RelayRequest;
 use queues::id::{NodeName, QueueName, SourceName};
 use queues::names::wire::{
     CloseReason, ConnectionOffer, DroppedEnd, Notification, Response, ServerMessage, TransportOffer,

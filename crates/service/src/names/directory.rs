@@ -10,6 +10,7 @@
 //! rights, and names that other jobs have for its ports report the end. Such a name is used for
 //! another port when a job has no unused name left.
 
+use super::open_job::PRIVATE;
 use super::records::{
     JobId, JobLifetime, JobRecord, Member, MemberId, OpenPort, PortId, ProcessSlot, QueuesParts,
 };
@@ -181,6 +182,14 @@ impl Directory {
         let later = self.by_name.range::<str, _>(after);
         let mut records = later.filter_map(|(_, job)| Some((*job, self.jobs.get(job)?)));
         records.find(|(_, record)| record.plan.admits_all)
+    }
+
+    /// Returns the names that programs have published.
+    pub(super) fn published(&self) -> Vec<String> {
+        let jobs = self.by_name.iter().filter_map(|(name, job)| Some((name, self.jobs.get(job)?)));
+        let open =
+            jobs.filter(|(name, record)| record.plan.admits_all && !name.starts_with(PRIVATE));
+        open.map(|(name, _)| name.clone()).collect()
     }
 
     pub(super) fn ports(&self, job: JobId) -> u16 {

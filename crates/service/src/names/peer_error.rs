@@ -1,6 +1,6 @@
 //! Errors of programs that meet by name.
 
-use super::process::StartError;
+use super::start_error::StartError;
 use launch::LaunchError;
 use queues::connection::ConnectionError;
 use queues::names::{NameError, Refusal};
@@ -146,6 +146,15 @@ impl From<PortError> for PeerError {
 impl From<NameError> for PeerError {
     fn from(error: NameError) -> PeerError {
         PortError::from(error).into()
+    }
+}
+
+impl From<StartError> for PeerError {
+    fn from(error: StartError) -> PeerError {
+        match error {
+            StartError::Names(error) => error.into(),
+            error => PeerError::Start(error),
+        }
     }
 }
 

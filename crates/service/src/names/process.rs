@@ -1,7 +1,8 @@
 //! The process of the name server, and its start on demand.
 
+use super::open_job::PRIVATE;
 use super::server::NameServer;
-use super::target::PRIVATE;
+use super::start_error::StartError;
 use crate::spawn::{READY, TAKEN, first_line, report};
 use launch::environment::{COMMAND, Environment, Lookup, NODE};
 use queues::names::{JobConfig, JobEntry, JobOwner, NameError, open_jobs};
@@ -15,36 +16,6 @@ const FIRST_USE: Duration = Duration::from_secs(10);
 
 /// Time to wait for the list of the published names.
 const LIST_TIMEOUT: Duration = Duration::from_secs(10);
-
-/// Reason why a job could not be added to the user's name server.
-#[derive(Debug, thiserror::Error)]
-#[non_exhaustive]
-pub enum StartError {
-    /// The `tradewind` command, which runs the server, cannot be executed.
-    #[error(
-        "cannot start the name server {name}: {command} cannot be executed: {source}; put the \
-         directory of the `tradewind` command into PATH or set TRADEWIND_COMMAND to its path"
-    )]
-    NoCommand {
-        /// Name of the server.
-        name: String,
-        /// Command that was executed.
-        command: String,
-        /// Reason of the system.
-        source: std::io::Error,
-    },
-    /// The server ended before it was ready.
-    #[error("the name server {name} did not start: {why}")]
-    NotReady {
-        /// Name of the server.
-        name: String,
-        /// Reason.
-        why: String,
-    },
-    /// The server refused the job, or did not respond.
-    #[error(transparent)]
-    Names(#[from] NameError),
-}
 
 /// Returns the name of this user's server on this node.
 ///

@@ -1,8 +1,9 @@
 //! A published name: the port of a program that others connect to.
 
+use super::open_job::{REMOTE, open_job};
 use super::peer_error::{PeerError, owner_of_taken_name};
 use super::process::add_job;
-use super::target::{REMOTE, check_name, open_job};
+use super::target::check_name;
 use queues::connection::ConnectionError;
 use queues::id::SourceName;
 use queues::names::{JobOwner, NameError, Refusal, TableError};

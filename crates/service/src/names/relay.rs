@@ -22,21 +22,23 @@
 mod control;
 mod link;
 mod proxy;
+mod shared;
 
 use super::records::MemberId;
-use super::server::SharedState;
-use control::{Command, Control};
+use super::relay_request::{Opener, RelayRequest};
+use control::{Command, Control, lock};
 use launch::environment::{Environment, Lookup};
 use link::{Link, connect};
 use network::streams::authentication::Acceptor;
 use network::streams::multiplexer::Side;
-use queues::names::wire::Response;
-use queues::names::{JobKey, PortAddress, Refusal};
+use queues::names::Refusal;
+pub(super) use shared::ChangeConnections;
+use shared::{NodeId, Shared};
 use std::collections::HashMap;
 use std::net::TcpListener;
 use std::os::fd::OwnedFd;
-use std::sync::atomic::{AtomicU32, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::atomic::AtomicU32;
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 /// Time after which a node that does not respond counts as lost, unless a variable sets it.
@@ -45,29 +47,6 @@ const UNANSWERED: Duration = Duration::from_secs(15);
 /// Stack of a thread that serves a link.
 const STACK_BYTES: usize = 256 << 10;
 
-/// A request of a client that concerns other nodes.
-#[derive(Debug)]
-pub(super) enum RelayRequest {
-    /// Opens a connection with a job of the node at this host and port.
-    Open { node: String, key: JobKey, opener: Opener },
-    /// Accepts connections of other nodes for a client.
-    Listen { client: MemberId, listener: TcpListener, key: JobKey },
-    /// Ends that.
-    StopListening { client: MemberId },
-}
-
-/// A client that opens a connection with a job of another node.
-#[derive(Debug)]
-pub(super) struct Opener {
-    pub(super) member: MemberId,
-    /// Number of its request.
-    pub(super) question: u32,
-    /// Its port.
-    pub(super) client: PortAddress,
-    /// Name of the job on the other node.
-    pub(super) job: String,
-}
-
 /// The relay of a name server.
 #[derive(Debug)]
 pub(super) struct Relay {
@@ -75,30 +54,8 @@ pub(super) struct Relay {
     listeners: Mutex<HashMap<MemberId, Arc<Control>>>,
 }
 
-/// Another node's name server, and the key with which it is reached.
-type NodeId = (String, [u8; 16]);
-
-/// What the threads of the relay share.
-#[derive(Debug)]
-struct Shared {
-    /// Name of the server of this node.
-    server: String,
-    state: SharedState,
-    /// Links that this server has opened.
-    links: Mutex<HashMap<NodeId, Arc<Control>>>,
-    /// All links.
-    controls: Mutex<Vec<Arc<Control>>>,
-    next_proxy: AtomicU32,
-    unanswered: Duration,
-}
-
-fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    // Every change under these locks is complete.
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
-}
-
 impl Relay {
-    pub(super) fn new(server: &str, state: SharedState) -> Relay {
+    pub(super) fn new(server: &str, state: Arc<dyn ChangeConnections>) -> Relay {
         let timeout = Environment.node_timeout().unwrap_or_else(|error| {
             log::warn!("{error}");
             None
@@ -202,30 +159,5 @@ fn serve(shared: &Arc<Shared>, socket: OwnedFd) {
     });
     if let Err(error) = started {
         log::warn!("cannot serve a connection of another node: {error}");
-    }
-}
-
-impl Shared {
-    /// Creates the control of a link.
-    fn control(&self) -> std::io::Result<Arc<Control>> {
-        let control = Arc::new(Control::new()?);
-        let mut controls = lock(&self.controls);
-        controls.retain(|control| !control.is_closed());
-        controls.push(Arc::clone(&control));
-        Ok(control)
-    }
-
-    fn refuse(&self, member: MemberId, question: u32, refusal: Refusal) {
-        self.state.change(|connections| connections.refuse(member, question, refusal));
-    }
-
-    fn answer(&self, member: MemberId, question: u32, response: Response) {
-        self.state.change(|connections| connections.answer(member, question, response, Vec::new()));
-    }
-
-    /// Returns a number for the name of a proxy.
-    fn next_proxy(&self) -> u32 {
-        // Relaxed: the numbers only have to differ.
-        self.next_proxy.fetch_add(1, Ordering::Relaxed)
     }
 }

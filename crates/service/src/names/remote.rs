@@ -1,7 +1,7 @@
 //! How a program of this node reaches name servers of other nodes, and lets them reach this one.
 
 use super::peer_error::PeerError;
-use super::process::{StartError, with_default_server};
+use super::process::with_default_server;
 use super::published::SERVER_TIMEOUT;
 use super::target::RemoteNode;
 use launch::LaunchError;
@@ -83,13 +83,4 @@ pub(super) fn reach(node: &RemoteNode) -> Result<(String, JobKey), PeerError> {
     let port = node.port.or(ports.first()).unwrap_or(NAMES_PORT);
     let node = RemoteNode { host: node.host.clone(), port: Some(port) };
     Ok((node.to_string(), JobKey::new(secret.names_key())))
-}
-
-impl From<StartError> for PeerError {
-    fn from(error: StartError) -> PeerError {
-        match error {
-            StartError::Names(error) => error.into(),
-            error => PeerError::Start(error),
-        }
-    }
 }

@@ -2,7 +2,7 @@
 
 use super::connections::{ConnectionNotice, Connections, LogicalConnection, PendingLookup, Route};
 use super::records::{JobId, MemberId, PortId};
-use super::relay::{Opener, RelayRequest};
+use super::relay_request::{Opener, RelayRequest};
 use queues::basic::bytes_for;
 use queues::connection::fill_percent;
 use queues::id::QueueName;

@@ -2,7 +2,7 @@
 
 use super::client::{ClientConnection, MAX_OUTGOING};
 use super::connections::Connections;
-use super::relay::Relay;
+use super::relay::{ChangeConnections, Relay};
 use queues::id::{NodeName, QueueName};
 use queues::names::wire::Request;
 use queues::names::{JobConfig, JobKey, NameError, PortAddress, Refusal, system};
@@ -61,20 +61,20 @@ impl ReadyDescriptor {
 
 /// State of the server, which its relay changes from other threads.
 #[derive(Debug, Clone)]
-pub(super) struct SharedState(Arc<Mutex<ServerState>>);
+struct SharedState(Arc<Mutex<ServerState>>);
 
 impl SharedState {
     fn lock(&self) -> MutexGuard<'_, ServerState> {
         // A panic under the lock can leave one event incomplete; the others are intact.
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
+}
 
-    /// Changes the connections, and sends the resulting messages.
-    pub(super) fn change<T>(&self, change: impl FnOnce(&mut Connections) -> T) -> T {
+impl ChangeConnections for SharedState {
+    fn change(&self, change: Box<dyn FnOnce(&mut Connections) + '_>) {
         let mut state = self.lock();
-        let outcome = change(&mut state.connections);
+        change(&mut state.connections);
         state.send_all();
-        outcome
     }
 }
 
@@ -133,7 +133,7 @@ impl NameServer {
             is_paused: false,
         };
         let state = SharedState(Arc::new(Mutex::new(state)));
-        let relay = Relay::new(name, state.clone());
+        let relay = Relay::new(name, Arc::new(state.clone()));
         Ok(NameServer { broker, epoll, stop, state, relay })
     }
 
@@ -148,7 +148,10 @@ impl NameServer {
 
     /// Changes the rules, and sends the resulting notifications.
     fn change<T>(&self, change: impl FnOnce(&mut Connections) -> T) -> T {
-        self.state.change(change)
+        let mut state = self.state();
+        let outcome = change(&mut state.connections);
+        state.send_all();
+        outcome
     }
 
     /// Adds a job, and returns the key for its processes.

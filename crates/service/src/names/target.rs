@@ -1,7 +1,6 @@
 //! Names that programs publish, and the targets that a program connects to.
 
 use super::peer_error::PeerError;
-use queues::names::JobConfig;
 use std::fmt;
 
 /// Longest published name in bytes.
@@ -9,12 +8,6 @@ const MAX_NAME: usize = 64;
 
 /// Longest host of a target in bytes: that of a name in the domain name system.
 const MAX_HOST: usize = 253;
-
-/// Beginning of the names of jobs that no program has published. It is no character of a name.
-pub(super) const PRIVATE: char = ':';
-
-/// Beginning of the names of jobs that stand for clients on other nodes; the node follows.
-pub(super) const REMOTE: &str = ":@";
 
 /// What a program connects to: `solver` on this node, `solver@host` or `solver@host:port` on
 /// another one.
@@ -87,12 +80,6 @@ pub(super) fn check_name(name: &str) -> Result<&str, PeerError> {
         return invalid("a name consists of letters, digits, dots, dashes and underscores");
     }
     Ok(name)
-}
-
-/// Returns the configuration of a job with one port that every other job may send to. `clients` is
-/// the number of jobs to which it can send at the same time.
-pub(super) fn open_job(name: &str, clients: u16) -> JobConfig {
-    JobConfig { names: clients + 1, admits_all: true, ..JobConfig::new(name) }
 }
 
 #[cfg(test)]

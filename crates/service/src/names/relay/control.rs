@@ -1,10 +1,15 @@
 //! Commands for the thread of a link or of a listener.
 
-use super::Opener;
+use crate::names::relay_request::Opener;
 use rustix::event::{EventfdFlags, eventfd};
 use std::collections::VecDeque;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
-use std::sync::Mutex;
+use std::sync::{Mutex, MutexGuard, PoisonError};
+
+pub(super) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    // Every change under these locks is complete.
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
 
 /// A command.
 #[derive(Debug)]
@@ -37,7 +42,7 @@ impl Control {
 
     /// Sends a command, and returns it if the thread takes none any more.
     pub(super) fn try_send(&self, command: Command) -> Result<(), Command> {
-        let mut commands = super::lock(&self.commands);
+        let mut commands = lock(&self.commands);
         if commands.is_closed {
             return Err(command);
         }
@@ -57,7 +62,7 @@ impl Control {
 
     /// Takes the next client that opens a stream, and consumes the wake-up.
     pub(super) fn next_opener(&self) -> Option<Opener> {
-        let mut commands = super::lock(&self.commands);
+        let mut commands = lock(&self.commands);
         let _ = rustix::io::read(&self.event, &mut [0; 8]);
         match commands.queue.pop_front()? {
             Command::Open(opener) => Some(opener),
@@ -67,17 +72,17 @@ impl Control {
 
     /// Ends the thread's part if no command is left: later ones are returned to their senders.
     pub(super) fn close_if_empty(&self) -> bool {
-        let mut commands = super::lock(&self.commands);
+        let mut commands = lock(&self.commands);
         commands.is_closed |= commands.queue.is_empty();
         commands.is_closed
     }
 
     pub(super) fn is_closed(&self) -> bool {
-        super::lock(&self.commands).is_closed
+        lock(&self.commands).is_closed
     }
 
     pub(super) fn is_stopped(&self) -> bool {
-        super::lock(&self.commands).is_stopped
+        lock(&self.commands).is_stopped
     }
 
     /// Returns a descriptor that is readable after a command.

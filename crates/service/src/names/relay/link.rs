@@ -2,9 +2,10 @@
 
 use super::control::Control;
 use super::proxy::{Proxy, ProxyEnd, code_of, reason_of};
-use super::{NodeId, Opener, Shared};
-use crate::names::process::published;
-use crate::names::target::{PRIVATE, REMOTE, check_name};
+use super::shared::{NodeId, Shared};
+use crate::names::open_job::{PRIVATE, REMOTE};
+use crate::names::relay_request::Opener;
+use crate::names::target::check_name;
 use network::streams::authentication::{self, ConnectError};
 use network::streams::multiplexer::{Multiplexer, Side, StreamEvent};
 use queues::names::wire::{CloseReason, Response};
@@ -225,8 +226,8 @@ impl<'a> Link<'a> {
                 refusal: Refusal::UnknownJob | Refusal::NoRight,
                 ..
             })) => {
-                let jobs = published(&self.shared.server).unwrap_or_default();
-                let names: Vec<String> = jobs.into_iter().map(|job| job.name).collect();
+                let mut names = Vec::new();
+                self.shared.change(|connections| names = connections.directory.published());
                 self.streams.refuse(stream, UNKNOWN, &shorten(&names));
             }
             Err(error) => self.streams.refuse(stream, FAILED, &error.to_string()),
@@ -269,7 +270,7 @@ impl<'a> Link<'a> {
             let why = match end {
                 ProxyEnd::Here(why) | ProxyEnd::There(why) => why,
             };
-            self.shared.state.change(|connections| connections.close_job(&proxy.job, why));
+            self.shared.change(|connections| connections.close_job(&proxy.job, why));
             self.streams.close(stream, code_of(why));
         }
         has_moved

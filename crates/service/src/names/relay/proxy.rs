@@ -1,6 +1,6 @@
 //! The job that stands on this node for a program of another one.
 
-use crate::names::target::open_job;
+use crate::names::open_job::open_job;
 use network::streams::multiplexer::Multiplexer;
 use queues::connection::{ConnectionError, Receiver, Sender};
 use queues::names::wire::CloseReason;

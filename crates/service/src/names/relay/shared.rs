@@ -1,0 +1,65 @@
+//! What the threads of the relay share.
+
+use super::control::{Control, lock};
+use crate::names::connections::Connections;
+use crate::names::records::MemberId;
+use queues::names::Refusal;
+use queues::names::wire::Response;
+use std::collections::HashMap;
+use std::fmt::Debug;
+use std::sync::atomic::{AtomicU32, Ordering};
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+/// The connections of the server, which other threads change too.
+pub(in crate::names) trait ChangeConnections: Debug + Send + Sync {
+    /// Changes the connections, and sends the resulting messages.
+    fn change(&self, change: Box<dyn FnOnce(&mut Connections) + '_>);
+}
+
+/// Another node's name server, and the key with which it is reached.
+pub(super) type NodeId = (String, [u8; 16]);
+
+/// What the threads of the relay share.
+#[derive(Debug)]
+pub(super) struct Shared {
+    /// Name of the server of this node.
+    pub(super) server: String,
+    pub(super) state: Arc<dyn ChangeConnections>,
+    /// Links that this server has opened.
+    pub(super) links: Mutex<HashMap<NodeId, Arc<Control>>>,
+    /// All links.
+    pub(super) controls: Mutex<Vec<Arc<Control>>>,
+    pub(super) next_proxy: AtomicU32,
+    pub(super) unanswered: Duration,
+}
+
+impl Shared {
+    /// Changes the connections of the server.
+    pub(super) fn change(&self, change: impl FnOnce(&mut Connections)) {
+        self.state.change(Box::new(change));
+    }
+
+    /// Creates the control of a link.
+    pub(super) fn control(&self) -> std::io::Result<Arc<Control>> {
+        let control = Arc::new(Control::new()?);
+        let mut controls = lock(&self.controls);
+        controls.retain(|control| !control.is_closed());
+        controls.push(Arc::clone(&control));
+        Ok(control)
+    }
+
+    pub(super) fn refuse(&self, member: MemberId, question: u32, refusal: Refusal) {
+        self.change(|connections| connections.refuse(member, question, refusal));
+    }
+
+    pub(super) fn answer(&self, member: MemberId, question: u32, response: Response) {
+        self.change(|connections| connections.answer(member, question, response, Vec::new()));
+    }
+
+    /// Returns a number for the name of a proxy.
+    pub(super) fn next_proxy(&self) -> u32 {
+        // Relaxed: the numbers only have to differ.
+        self.next_proxy.fetch_add(1, Ordering::Relaxed)
+    }
+}
