@@ -13,7 +13,8 @@
 //!
 //! **Names.** A port is a transmit queue with its destination table, and a receive queue. Port `q`
 //! of process `p` is called `p × ports + q` in its own job. Ports of other jobs get the names after
-//! these, at their first look-up. A name means the same in every process of a job, for ever. A
+//! these, at their first look-up. A name means the same in every process of a job. It means another
+//! port only after the job of the first one has ended, and when all names of this job are in use. A
 //! message carries the name that the receiver's job has for the sending port: a reply goes there,
 //! if the rules permit replies.
 //!
@@ -58,7 +59,7 @@
 //! | a process of a job with a segment | shared | [`QueuesConfig::bytes`](crate::receive_queues::QueuesConfig::bytes) of its receive queues, and their rings from their first use |
 //!
 //! The name server keeps two descriptors per process, two more if it has receive queues, two per
-//! port, and none per connection.
+//! port, and one per connection with a ring, whose fill it reports.
 
 mod address;
 mod codec;

@@ -8,6 +8,14 @@ use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 /// and the maps that it shares with the kernel engine.
 pub(crate) const FILES_PER_RANK: u32 = 8;
 
+/// Raises this process's limit on open files as far as the system permits: the number of clients of
+/// the name server is not limited otherwise.
+pub(crate) fn raise_open_files() {
+    let limit = getrlimit(Resource::Nofile);
+    // Without the right the limit stays, and clients beyond it wait.
+    let _ = setrlimit(Resource::Nofile, Rlimit { current: limit.maximum, ..limit });
+}
+
 /// Raises this process's limit on open files to `per_rank` for each rank and `others`, if it is
 /// lower.
 pub(crate) fn allow_open_files(ranks: u32, per_rank: u32, others: u64) -> Result<(), ServiceError> {

@@ -24,6 +24,14 @@
 //! jobs may send to it and where its names point; it has no authority over other jobs. A program
 //! that runs a [`NameServer`] itself has authority over all its jobs.
 //!
+//! **Published names.** A program without a job publishes a name by [`publish`]: it adds a job of one
+//! process that admits all others ([`JobConfig::admits_all`]). Another program connects by
+//! [`connect`], with a job of its own for the replies. [`published`] lists the names.
+//!
+//! **Other nodes.** Name servers pass on messages between programs of two nodes (`relay`). A server
+//! listens only while a program holds the permission ([`listen`]), and both ends prove that they
+//! have the user's secret.
+//!
 //! # Examples
 //!
 //! A server on a thread:

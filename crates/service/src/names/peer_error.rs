@@ -5,9 +5,13 @@ use launch::LaunchError;
 use queues::connection::ConnectionError;
 use queues::names::{NameError, Refusal};
 use queues::port::PortError;
+use std::fmt;
 
 /// Reason why a name cannot be published, or a connection to a published name cannot be used.
-#[derive(Debug, thiserror::Error)]
+///
+/// `Debug` prints the same sentences as `Display`: they are the output of a program whose `main`
+/// returns this error.
+#[derive(thiserror::Error)]
 #[non_exhaustive]
 pub enum PeerError {
     /// The name, or the target of a connection, is malformed.
@@ -104,6 +108,12 @@ pub enum PeerError {
     /// Any other failure of a port.
     #[error(transparent)]
     Port(PortError),
+}
+
+impl fmt::Debug for PeerError {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        fmt::Display::fmt(self, formatter)
+    }
 }
 
 fn list(published: &[String]) -> String {

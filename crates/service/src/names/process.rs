@@ -3,6 +3,7 @@
 use super::open_job::PRIVATE;
 use super::server::NameServer;
 use super::start_error::StartError;
+use crate::limits::raise_open_files;
 use crate::spawn::{READY, TAKEN, first_line, report};
 use launch::environment::{COMMAND, Environment, Lookup, NODE};
 use queues::names::{JobConfig, JobEntry, JobOwner, NameError, open_jobs};
@@ -161,6 +162,7 @@ pub fn serve(name: &str) -> Result<(), StartError> {
     // leader. The working directory may be unmounted while the server runs.
     let _ = rustix::process::setsid();
     let _ = std::env::set_current_dir("/");
+    raise_open_files();
     // Binding decides between servers that start at once: the kernel gives the name to one.
     let server = match NameServer::bind(name) {
         Ok(server) => server,

@@ -6,8 +6,8 @@ use std::fmt;
 /// Longest published name in bytes.
 const MAX_NAME: usize = 64;
 
-/// Longest host of a target in bytes: that of a name in the domain name system.
-const MAX_HOST: usize = 253;
+/// Longest host of a target in bytes: with a port, it fits into a request to the name server.
+const MAX_HOST: usize = 180;
 
 /// What a program connects to: `solver` on this node, `solver@host` or `solver@host:port` on
 /// another one.
@@ -45,7 +45,9 @@ impl Target {
         };
         let is_host = |byte: u8| byte.is_ascii_alphanumeric() || b".-_:%".contains(&byte);
         if host.is_empty() || host.len() > MAX_HOST || !host.bytes().all(is_host) {
-            return Err(invalid("a host name or an address must follow the @"));
+            return Err(invalid(
+                "a host name or an address of at most 180 characters must follow the @",
+            ));
         }
         Ok(Target { name, node: Some(RemoteNode { host: host.to_owned(), port }) })
     }

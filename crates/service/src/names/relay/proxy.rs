@@ -14,6 +14,10 @@ use std::time::{Duration, Instant};
 /// Time to wait for the server, which another thread of this process runs.
 const SERVER_TIMEOUT: Duration = Duration::from_secs(30);
 
+/// Time to wait for a program that has published its name and not opened its port yet. Other streams
+/// of the link wait meanwhile.
+const OPEN_TIMEOUT: Duration = Duration::from_millis(500);
+
 /// Number of messages that one stream moves before others.
 const TURN: usize = 32;
 
@@ -64,7 +68,7 @@ impl Proxy {
         let identity = Identity::new(&job, 0, owner.key());
         let registration = NameClient::register(server, &identity, SERVER_TIMEOUT)?;
         let port = registration.open_port(0)?;
-        let name = registration.look_up_open(program, Instant::now() + SERVER_TIMEOUT)?;
+        let name = registration.look_up_open(program, Instant::now() + OPEN_TIMEOUT)?;
         let sender = port.open_connection(name, sends)?;
         let receives = if sends == Class::Request { Class::Reply } else { Class::Request };
         Ok(Proxy {
