@@ -3,9 +3,12 @@
 
 use super::harness::{Place, Program, failure, wait_until};
 use launch::store::SharedSecret;
-use network::streams::authentication::connect;
+use network::streams::authentication::{Acceptor, connect};
+use network::streams::frame::{Frame, PROTOCOL};
+use rustix::event::{EventfdFlags, eventfd};
 use std::io::{Read, Write};
 use std::net::{Ipv4Addr, SocketAddr, TcpListener, TcpStream};
+use std::os::fd::AsFd;
 use std::time::Duration;
 use virtual_nodes::VirtualNodes;
 
@@ -18,6 +21,7 @@ testing::tests![
     a_killed_name_server_is_reported_on_both_nodes,
     a_full_receiver_stops_its_own_senders_on_other_nodes_only,
     bytes_that_are_no_frames_harm_nobody,
+    a_name_server_of_another_version_is_named,
     ports_in_use_are_named,
     a_node_listens_as_long_as_the_command_runs,
 ];
@@ -208,6 +212,33 @@ fn bytes_that_are_no_frames_harm_nobody() {
     }
     assert_eq!(client.ask("12"), "144");
     assert_eq!(nodes.here.ask(&target, &["5"]), ["5 squared is 25"]);
+}
+
+fn a_name_server_of_another_version_is_named() {
+    let listener = TcpListener::bind("127.0.0.1:0").expect("a port");
+    let address = listener.local_addr().expect("it is bound");
+    let key = SharedSecret::new(SECRET, "here").expect("long enough").names_key();
+    let limit = Duration::from_secs(60);
+    let mut acceptor = Acceptor::new(listener, key, limit).expect("a socket");
+    let place = Place::new().variable("TRADEWIND_SECRET", SECRET);
+    let error = std::thread::scope(|scope| {
+        let ask = scope
+            .spawn(|| failure(&mut place.part("ask_program", &[&format!("squares@{address}")])));
+        let never = eventfd(0, EventfdFlags::CLOEXEC).expect("a descriptor");
+        let socket = loop {
+            if let Some(socket) = acceptor.wait(never.as_fd()).expect("it can wait").pop() {
+                break socket;
+            }
+        };
+        let mut greeting = Vec::new();
+        Frame::Greeting { protocol: PROTOCOL + 1, version: "9.1" }.encode(&mut greeting);
+        TcpStream::from(socket).write_all(&greeting).expect("it is connected");
+        ask.join().expect("it fails with one line")
+    });
+    let expected = format!(
+        "the name server at {address} cannot be reached: it is version 9.1 of tradewind and this is "
+    );
+    assert!(error.starts_with(&expected), "{error}");
 }
 
 fn ports_in_use_are_named() {

@@ -109,6 +109,8 @@ impl<'a> Link<'a> {
     /// Serves the link until it has no stream any more, or the server ends.
     pub(super) fn run(mut self) {
         let mut is_used = false;
+        // The greeting leaves before anything is read: an end of another version names its own.
+        self.write();
         while !self.control.is_stopped() {
             let mut has_moved = self.take_commands();
             has_moved |= self.read();
