@@ -139,7 +139,8 @@ fn predictions_and_choices_between_nodes() {
     }
 }
 
-/// The parameters on one node that are built in, and the rows that the models find for them.
+/// The parameters on one node that are built in, and the rows that the models find for them. Their
+/// errors are those against the times that were recorded later: three quarters are nearer.
 fn built_in() -> (Models, PathBuf) {
     let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("src/builtin");
     let machine = Machine::read(&folder.join("one-node.json")).unwrap();
@@ -150,7 +151,8 @@ fn built_in() -> (Models, PathBuf) {
 const BUILT_IN_RANKS: [u32; 3] = [2, 4, 8];
 
 /// Every range of the built-in rows begins where the models' choice changes. The variable
-/// `TRADEWIND_WRITE_BUILT_IN` makes the test write the rows first, after new parameters or formulas.
+/// `TRADEWIND_WRITE_BUILT_IN` makes the test write the rows, after new parameters or formulas; they
+/// are part of the library when it is compiled again.
 #[test]
 fn built_in_rows_on_one_node_are_the_choice_of_the_models() {
     let (models, path) = built_in();
