@@ -21,7 +21,7 @@ mod serve;
 mod serve_names;
 mod tour;
 mod trace;
-mod tune;
+pub(crate) mod tune;
 mod values;
 
 use crate::failure::Failure;

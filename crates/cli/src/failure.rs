@@ -134,6 +134,9 @@ pub(crate) enum Failure {
          library there; `cargo build --release -p tradewind-mpi` makes it", .command.display()
     )]
     NoMpiLibrary { command: PathBuf },
+    /// A selection file of an MPI library cannot be made.
+    #[error(transparent)]
+    Export(#[from] crate::commands::tune::export::ExportError),
     /// A job cannot be run.
     #[error(transparent)]
     Job(#[from] ServiceError),

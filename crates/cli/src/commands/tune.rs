@@ -1,5 +1,7 @@
 //! `tradewind tune`: the decision table of this machine.
 
+pub(crate) mod export;
+
 use super::measure::made_nodes::MadeNodes;
 use super::measure::{nodes, suite};
 use crate::failure::Failure;
@@ -72,6 +74,16 @@ pub(crate) struct Arguments {
     #[arg(conflicts_with_all = ["ranks", "check"])]
     nodes: Option<u32>,
 
+    /// Times the algorithms of an MPI library instead, on this node, and writes the file by which it
+    /// selects them [default of --out: beside the decision table].
+    #[arg(long, value_name = "LIBRARY", value_enum)]
+    #[arg(conflicts_with_all = ["nodes", "check", "models_only", "measure_all"])]
+    export: Option<export::Library>,
+
+    /// The directory of the MPI library, with bin/mpicc and bin/mpiexec [default: those in PATH].
+    #[arg(long, value_name = "DIR", requires = "export")]
+    mpi: Option<PathBuf>,
+
     /// Puts so many ranks on each node.
     #[arg(long, value_name = "R", default_value = "1", requires = "nodes")]
     #[arg(value_parser = super::values::number("ranks", NonZeroU32::MIN..=NonZeroU32::MAX))]
@@ -83,6 +95,9 @@ A program says which algorithm runs and why when the variable TRADEWIND_EXPLAIN 
 TRADEWIND_DECISIONS is set to nothing.";
 
 pub(crate) fn execute(arguments: &Arguments, format: Format) -> Result<ExitCode, Failure> {
+    if let Some(library) = arguments.export {
+        return export::execute(arguments, library);
+    }
     // Before minutes are spent on it.
     let out = arguments.out.clone().or_else(service::decisions_path).ok_or(Failure::NoPlace)?;
     let folder = folder_of(&out)?;
