@@ -10,7 +10,7 @@ mod stream;
 
 use crate::argument::Argument;
 use crate::context::Context;
-use crate::error::{Error, Exit, Outcome};
+use crate::error::{Error, Exit, Outcome, Straggler};
 use crate::flat::executor::FlatExecutor;
 use crate::flat::pattern::{FlatCollective, ReducedBy, ResultRule};
 use crate::node::EngineKind;
@@ -83,6 +83,17 @@ impl Communicator {
     /// Returns this rank's membership in the job.
     pub fn member(&self) -> &Arc<Member> {
         &self.context.member
+    }
+
+    /// Returns the ranks in the job on this node, by rank in the communicator.
+    pub fn members(&self) -> &[u32] {
+        &self.context.members
+    }
+
+    /// Describes a rank of the communicator that others wait for.
+    pub fn straggler(&self, rank: u32) -> Option<Straggler> {
+        let member = *self.context.members.get(rank as usize)?;
+        Some(self.member().node().straggler(member, rank))
     }
 
     /// Returns how a rank of the communicator left the job, if it did.

@@ -22,7 +22,7 @@ use shm::sync::{AtomicU32, AtomicU64, Ordering};
 use std::sync::Arc;
 
 const MAGIC: u64 = u64::from_le_bytes(*b"tradewin");
-const VERSION: u32 = 2;
+const VERSION: u32 = 3;
 /// Largest number of ranks of a job on one node.
 pub const RANK_LIMIT: u32 = 4096;
 
@@ -274,6 +274,11 @@ impl Node {
         self.world_state
     }
 
+    /// Returns the offset of the mailboxes of all ranks: [`MAILBOX_BYTES`] zeroed bytes each.
+    pub fn mailboxes(&self) -> Offset {
+        mailboxes_at(self.ranks)
+    }
+
     /// Returns the doorbell of a rank of the job.
     pub(crate) fn wakeup(&self, rank: u32) -> Result<Mapped<WakeupLine>, Error> {
         Ok(Mapped::new(self.segment(), wakeup_at(self.ranks, rank))?)
@@ -390,11 +395,20 @@ fn measured_single_copy() -> u64 {
     if shm::process_memory::is_fast() { SHORTEST } else { u64::MAX }
 }
 
+/// Bytes of a rank's mailbox for matched messages, of which this crate uses nothing.
+pub const MAILBOX_BYTES: u64 = 128;
+
+/// Returns the offset of the first mailbox. The mailboxes follow the doorbells, in pairs of lines.
+fn mailboxes_at(ranks: u32) -> Offset {
+    Offset((LINES_AT + 2 * 64 * u64::from(ranks)).next_multiple_of(MAILBOX_BYTES))
+}
+
 /// Returns the offset of a rank's doorbell. The doorbells follow the rank lines.
 fn wakeup_at(ranks: u32, rank: u32) -> Offset {
     Offset(LINES_AT + 64 * (u64::from(ranks) + u64::from(rank)))
 }
 
 fn world_state(ranks: u32) -> Offset {
-    Offset((LINES_AT + 2 * 64 * u64::from(ranks)).next_multiple_of(4096))
+    let mailboxes = MAILBOX_BYTES * u64::from(ranks);
+    Offset((mailboxes_at(ranks).0 + mailboxes).next_multiple_of(4096))
 }

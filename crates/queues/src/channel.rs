@@ -40,11 +40,11 @@
 //! ```
 
 mod create;
-mod key;
+pub(crate) mod key;
 mod memory;
 mod owner;
 mod receiver;
-mod ring;
+pub(crate) mod ring;
 mod sender;
 mod value;
 

@@ -7,6 +7,7 @@
 //!
 //! | Data | Module | Senders, receivers |
 //! |---|---|---|
+//! | messages of any length, selected by sender and tag | [`matching`] | any, any |
 //! | five bytes, as an active message | [`express`] | any, any |
 //! | up to 48 bytes | [`cache_line`] (also the shared form of Basic) | any, any |
 //! | messages of some hundred bytes, several at once | [`basic`] | one, one |
@@ -33,6 +34,7 @@ pub mod error;
 pub mod express;
 pub mod handlers;
 pub mod id;
+pub mod matching;
 mod message;
 pub mod names;
 pub mod one_poll;

@@ -7,6 +7,7 @@ use crate::internode::group::InternodeGroup;
 use crate::link_key::LinkKey;
 use crate::path::ExecutionPath;
 use crate::placement::Placement;
+use crate::point_to_point::context::{MessageContext, RankEndpoint};
 use crate::selection::algorithms::Algorithms;
 use crate::selection::rules::{JobTable, SelectionRules};
 use bytemuck::Pod;
@@ -57,6 +58,8 @@ struct Shared {
     topologies: AtomicU64,
     rules: &'static SelectionRules,
     deferred: DeferredBuffers,
+    /// Context of the messages between ranks of one node.
+    messages: MessageContext,
 }
 
 impl Communicator {
@@ -69,13 +72,16 @@ impl Communicator {
     ) -> Self {
         let (ranks, placement) = ranks_and_placement(&group, internode.as_ref());
         let rules = SelectionRules::of(table, ranks, group.engine(), placement);
-        Communicator::new(group, internode, rules)
+        // Also where there are several nodes: the communicators of one node share it.
+        let endpoint = Arc::new(RankEndpoint::new(&group));
+        Communicator::new(group, internode, rules, MessageContext::of_job(endpoint))
     }
 
     fn new(
         group: Arc<NodeCommunicator>,
         internode: Option<Arc<InternodeGroup>>,
         rules: &'static SelectionRules,
+        messages: MessageContext,
     ) -> Self {
         let (rank, size) = match &internode {
             None => (group.rank(), group.size()),
@@ -90,6 +96,7 @@ impl Communicator {
             topologies: AtomicU64::new(0),
             rules,
             deferred: DeferredBuffers::default(),
+            messages,
         };
         Communicator { shared: Arc::new(shared), algorithms: Algorithms::default() }
     }
@@ -110,15 +117,24 @@ impl Communicator {
         self.shared.rules
     }
 
-    /// A communicator of some of the ranks, with the same algorithms.
+    /// A communicator of some of the ranks, with the same algorithms. Waits for the ranks of the
+    /// group.
     pub(crate) fn subset(
         &self,
         group: Arc<NodeCommunicator>,
         internode: Option<Arc<InternodeGroup>>,
-    ) -> Self {
+    ) -> Result<Self> {
         let (ranks, placement) = ranks_and_placement(&group, internode.as_ref());
         let rules = self.rules().for_ranks(ranks, placement);
-        Communicator::new(group, internode, rules).with_algorithms(self.algorithms)
+        let messages = self.message_context().of_group(&group)?;
+        let subset = Communicator::new(group, internode, rules, messages);
+        Ok(subset.with_algorithms(self.algorithms))
+    }
+
+    /// The context of the messages between ranks of one node.
+    #[inline]
+    pub(crate) fn message_context(&self) -> &MessageContext {
+        &self.shared.messages
     }
 
     /// This rank, from 0.

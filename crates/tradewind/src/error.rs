@@ -48,7 +48,7 @@ pub enum Error {
     /// The communicator cannot be used since an earlier mismatch or failure.
     #[error("this communicator is broken since an earlier mismatch or failure: make a new one")]
     Broken,
-    /// The collective was not complete within the time given; it can be waited for again.
+    /// The collective or message was not complete within the time given; it can be waited for again.
     #[error("not complete after {after:?}{}", Straggler::list(.waiting_for))]
     Timeout {
         /// The time given.
@@ -164,6 +164,19 @@ pub enum Error {
         rank: u32,
         /// The message of the panic.
         message: String,
+    },
+    /// A message is longer than the buffer of its receive, which holds its beginning.
+    #[error(
+        "the message of rank {from} has {sent} bytes, the buffer of its receive {capacity}: make \
+         the buffer larger, or probe for the length first"
+    )]
+    Truncated {
+        /// The sender.
+        from: u32,
+        /// Length of the message in bytes.
+        sent: u64,
+        /// Length of the buffer in bytes.
+        capacity: u64,
     },
     /// A message, a channel or a remote memory command failed.
     #[error(transparent)]

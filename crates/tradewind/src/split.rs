@@ -33,7 +33,7 @@ impl Communicator {
             return self.split_between_nodes(internode, color, key);
         }
         let group = self.group().split(color, key)?;
-        Ok(group.map(|group| self.subset(group, None)))
+        group.map(|group| self.subset(group, None)).transpose()
     }
 
     /// Duplicates the communicator: the same ranks, in a communication context of their own. A
@@ -112,7 +112,7 @@ impl Communicator {
         let group = self.group().split(color, i64::from(rank))?;
         let (Some(group), Some(first)) = (group, chosen.first()) else { return Ok(None) };
         if group.size() as usize == chosen.len() {
-            return Ok(Some(self.subset(group, None)));
+            return self.subset(group, None).map(Some);
         }
         let members = &internode.context().members;
         let context = CommunicatorContext {
@@ -123,6 +123,6 @@ impl Communicator {
         };
         let job = Arc::clone(internode.job());
         let subset = InternodeGroup::of(job, Arc::clone(&group), context);
-        Ok(Some(self.subset(group, Some(subset))))
+        self.subset(group, Some(subset)).map(Some)
     }
 }

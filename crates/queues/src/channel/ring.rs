@@ -49,13 +49,13 @@ pub(crate) enum TakeError {
 }
 
 /// Returns the number of values after which the consumer publishes its position.
-pub(crate) fn interval(slots: u64) -> u64 {
-    (slots / 4).max(1)
+pub(crate) const fn interval(slots: u64) -> u64 {
+    if slots < 4 { 1 } else { slots / 4 }
 }
 
 /// Returns the number of values that always fit into a ring of `slots` slots: the consumer may be
 /// an interval less one ahead of its published position.
-pub(crate) fn capacity(slots: u64) -> u64 {
+pub(crate) const fn capacity(slots: u64) -> u64 {
     slots - interval(slots) + 1
 }
 
@@ -116,6 +116,22 @@ impl Producer {
             self.key = key::of_lap(self.sent / (self.mask + 1));
         }
         Ok(())
+    }
+
+    /// Returns true if so many values can be put in, at most the [`capacity`] of the ring.
+    #[inline]
+    pub(crate) fn has_space(
+        &mut self,
+        words: RingWords<'_>,
+        values: u64,
+    ) -> Result<bool, PutError> {
+        if self.credit_until - self.sent < values {
+            match self.load_credit(words) {
+                Ok(()) | Err(PutError::Full) => {}
+                Err(PutError::Broken) => return Err(PutError::Broken),
+            }
+        }
+        Ok(self.credit_until - self.sent >= values)
     }
 
     #[cold]

@@ -8,6 +8,7 @@ mod every_collective;
 mod examples;
 mod job_kinds;
 mod messages;
+mod point_to_point;
 mod requests;
 mod several_nodes;
 mod starts;

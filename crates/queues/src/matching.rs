@@ -1,0 +1,46 @@
+//! Messages that receivers select by sender and tag: MPI's point-to-point messages, on one node.
+//!
+//! Every pair of ranks that has exchanged a message has a ring of cache lines in each direction (the
+//! protocol of [`channel`](crate::channel): one store a line, no counter beside the data), which its
+//! sender creates with the first message. A message of at most 48 bytes is one line with its
+//! envelope; a longer one, up to [`EAGER_BYTES`], follows in the next lines, so the receiver copies
+//! the first lines while the sender writes the last. Longer messages stay with their sender: the line
+//! has their address, and the receiver reads them by one copy through the kernel, where that is
+//! permitted and fast. Otherwise it requests the bytes, and the sender puts them into the ring.
+//!
+//! | module | task |
+//! |---|---|
+//! | `endpoint` | starts, polls and waits |
+//! | `state` | the rings, sends and receives of a rank, behind its lock |
+//! | `matcher` | posted receives and unexpected messages: MPI's order |
+//! | `outgoing`, `incoming` | the two ends of a ring |
+//! | `memory`, `line`, `ring_list` | what lies in shared memory |
+//!
+//! **Unexpected messages** are kept in the receiver's private memory, up to a credit for each
+//! sender. Without credit a sender leaves the bytes where they are, and its send completes when its
+//! message is matched: a receiver that takes nothing stops its senders and nobody else.
+//!
+//! **Buffers.** No process writes into a private buffer of another one, and no thread into that of a
+//! receive whose owner is not in a call, because the owner may have forgotten the request. A receiver
+//! reads a guard word of the sender after the bytes (see [`shm::process_memory`]), so it accepts
+//! nothing from a buffer that was given back.
+
+mod endpoint;
+mod error;
+mod incoming;
+pub(crate) mod line;
+mod matcher;
+mod memory;
+mod outgoing;
+pub(crate) mod ring_list;
+mod slab;
+mod state;
+
+pub use endpoint::{
+    Endpoint, EndpointOptions, PostedRecvKey, Processes, StartedSendKey, TakenMessage,
+};
+pub use error::MatchError;
+pub use line::{Envelope, MAX_BYTES};
+pub use matcher::Pattern;
+pub use memory::MAILBOX_BYTES;
+pub use outgoing::EAGER_BYTES;

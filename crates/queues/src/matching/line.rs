@@ -1,0 +1,215 @@
+//! Lines of a ring of matched messages. The first line of a message has its envelope.
+//!
+//! | word | contents |
+//! |---|---|
+//! | 0 to 5 | up to 48 bytes of the message, or the words of an offer, an answer or a request |
+//! | 6 | communicator in the lower half, tag in the upper half |
+//! | 7 | length in bits 0 to 39, sender's rank in the communicator in bits 40 to 59, kind above |
+//!
+//! The lines that follow the first one of a longer message hold 64 bytes of it each.
+
+use shm::process_memory::GuardValue;
+
+/// Bytes of a line.
+pub(crate) const LINE_BYTES: usize = 64;
+
+/// Words of a message in its first line.
+pub(crate) const INLINE_WORDS: usize = 6;
+
+/// Bytes of a message in its first line.
+pub(crate) const INLINE_BYTES: usize = INLINE_WORDS * 8;
+
+/// Longest message, in bytes.
+pub const MAX_BYTES: u64 = (1 << 40) - 1;
+
+/// Largest number of ranks of a communicator.
+pub(crate) const MAX_RANKS: u32 = 1 << 20;
+
+const SOURCE_SHIFT: u32 = 40;
+const KIND_SHIFT: u32 = 60;
+
+/// Description of a message, by which a receiver selects it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Envelope {
+    /// Number of the communicator.
+    pub context: u32,
+    /// Tag.
+    pub tag: u32,
+    /// Rank of the sender in the communicator.
+    pub source: u32,
+    /// Length in bytes.
+    pub bytes: u64,
+}
+
+/// Kind of a first line.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Kind {
+    /// The message follows.
+    Eager = 1,
+    /// The message follows in later lines; its sender waits for an answer when it is matched.
+    Synchronous = 2,
+    /// The message lies in the memory of its sender.
+    Offer = 3,
+    /// Answer to the sender: the message has been read, or matched.
+    Answer = 4,
+    /// Request to the sender: the message must come through the ring.
+    Request = 5,
+    /// The requested message follows in later lines.
+    Requested = 6,
+}
+
+/// One line of a ring.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Line {
+    pub(crate) lead: [u64; 7],
+    pub(crate) last: u64,
+}
+
+impl Line {
+    /// Creates the first line of a message.
+    #[inline]
+    pub(crate) fn new(kind: Kind, envelope: Envelope, words: [u64; INLINE_WORDS]) -> Self {
+        let [a, b, c, d, e, f] = words;
+        let matched = u64::from(envelope.tag) << 32 | u64::from(envelope.context);
+        let source = u64::from(envelope.source) << SOURCE_SHIFT;
+        Line {
+            lead: [a, b, c, d, e, f, matched],
+            last: envelope.bytes & MAX_BYTES | source | (kind as u64) << KIND_SHIFT,
+        }
+    }
+
+    /// Returns the kind; `None` if no sender writes such a line.
+    #[inline]
+    pub(crate) fn kind(&self) -> Option<Kind> {
+        Some(match self.last >> KIND_SHIFT {
+            1 => Kind::Eager,
+            2 => Kind::Synchronous,
+            3 => Kind::Offer,
+            4 => Kind::Answer,
+            5 => Kind::Request,
+            6 => Kind::Requested,
+            _ => return None,
+        })
+    }
+
+    /// Returns the envelope.
+    #[inline]
+    pub(crate) fn envelope(&self) -> Envelope {
+        let matched = self.lead[INLINE_WORDS];
+        Envelope {
+            context: matched as u32,
+            tag: (matched >> 32) as u32,
+            source: (self.last >> SOURCE_SHIFT) as u32 & (MAX_RANKS - 1),
+            bytes: self.last & MAX_BYTES,
+        }
+    }
+
+    /// Returns the words before the envelope.
+    #[inline]
+    pub(crate) fn words(&self) -> [u64; INLINE_WORDS] {
+        let [a, b, c, d, e, f, _] = self.lead;
+        [a, b, c, d, e, f]
+    }
+
+    /// Creates a line of the rest of a message, from up to 64 bytes.
+    #[inline]
+    pub(crate) fn of_bytes(bytes: &[u8]) -> Self {
+        let [lead @ .., last] = words_of::<8>(bytes);
+        Line { lead, last }
+    }
+
+    /// Copies the start of the line's 64 bytes.
+    #[inline]
+    pub(crate) fn copy_to(&self, bytes: &mut [u8]) {
+        let [a, b, c, d, e, f, g] = self.lead;
+        copy_words(&[a, b, c, d, e, f, g, self.last], bytes);
+    }
+}
+
+/// An offered message: where it lies in its sender's memory.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Offer {
+    /// Number of the send in its process.
+    pub(crate) send: u64,
+    /// Address of the bytes.
+    pub(crate) address: u64,
+    /// Guard of the bytes.
+    pub(crate) guard: GuardValue,
+}
+
+impl Offer {
+    pub(crate) fn words(self) -> [u64; INLINE_WORDS] {
+        [self.send, self.address, self.guard.address, self.guard.generation, 0, 0]
+    }
+
+    pub(crate) fn of_words([send, address, guard, generation, ..]: [u64; INLINE_WORDS]) -> Self {
+        Offer { send, address, guard: GuardValue { address: guard, generation } }
+    }
+}
+
+/// Returns up to `8 N` bytes as words; the rest is zero.
+#[inline]
+pub(crate) fn words_of<const N: usize>(bytes: &[u8]) -> [u64; N] {
+    let mut words = [0; N];
+    // Whole arrays, because a copy of unknown length costs a call of `memmove`.
+    let (whole, tail) = bytes.as_chunks::<8>();
+    let mut free = words.iter_mut();
+    for (chunk, word) in whole.iter().zip(free.by_ref()) {
+        *word = u64::from_ne_bytes(*chunk);
+    }
+    if !tail.is_empty()
+        && let Some(word) = free.next()
+    {
+        let mut last = [0; 8];
+        last[..tail.len()].copy_from_slice(tail);
+        *word = u64::from_ne_bytes(last);
+    }
+    words
+}
+
+/// Copies the first bytes of these words.
+#[inline]
+pub(crate) fn copy_words(words: &[u64], bytes: &mut [u8]) {
+    let (whole, tail) = bytes.as_chunks_mut::<8>();
+    let mut rest = words.iter();
+    for (chunk, word) in whole.iter_mut().zip(rest.by_ref()) {
+        *chunk = word.to_ne_bytes();
+    }
+    if let Some(word) = rest.next() {
+        tail.copy_from_slice(&word.to_ne_bytes()[..tail.len()]);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    proptest! {
+        #![proptest_config(ProptestConfig { failure_persistence: None, ..ProptestConfig::default() })]
+
+        #[test]
+        fn an_envelope_survives(
+            context: u32, tag: u32, source in 0..MAX_RANKS, bytes in 0..=MAX_BYTES,
+            words: [u64; 6],
+        ) {
+            let envelope = Envelope { context, tag, source, bytes };
+            for kind in [
+                Kind::Eager, Kind::Synchronous, Kind::Offer, Kind::Answer, Kind::Request,
+                Kind::Requested,
+            ] {
+                let line = Line::new(kind, envelope, words);
+                prop_assert_eq!(line.kind(), Some(kind));
+                prop_assert_eq!(line.envelope(), envelope);
+                prop_assert_eq!(line.words(), words);
+            }
+        }
+
+        #[test]
+        fn bytes_survive(bytes in proptest::collection::vec(any::<u8>(), 0..=64)) {
+            let mut copy = vec![0; bytes.len()];
+            Line::of_bytes(&bytes).copy_to(&mut copy);
+            prop_assert_eq!(copy, bytes);
+        }
+    }
+}

@@ -1,0 +1,140 @@
+//! Sending end of the ring to one rank.
+
+use super::line::{Envelope, INLINE_BYTES, Kind, LINE_BYTES, Line, words_of};
+use super::memory::{Mailbox, RING_LINES, Ring};
+use super::slab::Key;
+use crate::channel::ring::{Producer, PutError, capacity};
+use shm::mapped::Mapped;
+use std::collections::VecDeque;
+
+/// Longest message that is sent before it is matched: half of a ring.
+pub const EAGER_BYTES: usize = (RING_LINES as usize / 2 - 1) * LINE_BYTES + INLINE_BYTES;
+
+/// What is put into a ring as soon as there is space.
+#[derive(Debug)]
+pub(super) enum Queued {
+    /// One line.
+    Line(Line),
+    /// The bytes of a send that its receiver has requested.
+    Stream(Stream),
+}
+
+/// Bytes of a send on their way through the ring.
+#[derive(Debug)]
+pub(super) struct Stream {
+    pub(super) send: Key,
+    /// Number of the message in the receiving process.
+    pub(super) message: u64,
+    /// Bytes that are in the ring; `None` before the first line.
+    pub(super) done: Option<u64>,
+}
+
+/// The memory of the ring holds a number that no receiver writes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Corrupt;
+
+/// Sending end of a ring.
+#[derive(Debug)]
+pub(super) struct Outgoing {
+    ring: Ring,
+    producer: Producer,
+    receiver: Mapped<Mailbox>,
+    /// In their order, before anything else.
+    pub(super) queue: VecDeque<Queued>,
+    /// Bytes of credit that eager messages have used in all.
+    charged: u64,
+    /// Last known number of bytes of credit that the receiver has returned in all.
+    returned: u64,
+    credit: u64,
+}
+
+/// Returns the number of lines of an eager message.
+#[inline]
+pub(super) const fn lines_of(bytes: usize) -> u64 {
+    1 + bytes.saturating_sub(INLINE_BYTES).div_ceil(LINE_BYTES) as u64
+}
+
+/// Returns the credit that an eager message uses.
+#[inline]
+pub(super) const fn charge_of(bytes: usize) -> u64 {
+    lines_of(bytes) * LINE_BYTES as u64
+}
+
+impl Outgoing {
+    pub(super) fn new(ring: Ring, receiver: Mapped<Mailbox>, credit: u64) -> Self {
+        Outgoing {
+            ring,
+            producer: Producer::new(RING_LINES),
+            receiver,
+            queue: VecDeque::new(),
+            charged: 0,
+            returned: 0,
+            credit,
+        }
+    }
+
+    /// Wakes the threads of the receiver that wait.
+    #[inline(always)]
+    pub(super) fn notify(&self) {
+        self.receiver.wakeup().notify();
+    }
+
+    /// Puts a line into the ring, if there is space.
+    #[inline(always)]
+    pub(super) fn put(&mut self, line: Line) -> Result<bool, Corrupt> {
+        match self.producer.put(self.ring.words(), line.lead, line.last) {
+            Ok(()) => Ok(true),
+            Err(PutError::Full) => Ok(false),
+            Err(PutError::Broken) => Err(Corrupt),
+        }
+    }
+
+    /// Returns true if the receiver has credit for an eager message of this length.
+    #[inline]
+    pub(super) fn has_credit(&mut self, bytes: usize) -> bool {
+        let needed = self.charged + charge_of(bytes);
+        if needed - self.returned > self.credit {
+            // A number that no receiver writes permits nothing more than a longer queue there.
+            self.returned = self.ring.returned().min(self.charged);
+        }
+        needed - self.returned <= self.credit
+    }
+
+    /// Sends a whole message, if there is space and nothing is queued. `first` are the bytes in the
+    /// first line, `rest` the others; the caller has checked the credit.
+    #[inline]
+    pub(super) fn put_message(
+        &mut self,
+        kind: Kind,
+        envelope: Envelope,
+        send: u64,
+        bytes: &[u8],
+    ) -> Result<bool, Corrupt> {
+        if !self.queue.is_empty() {
+            return Ok(false);
+        }
+        // A synchronous send has its number in the first line, and all bytes behind it.
+        let (words, rest) = match kind {
+            Kind::Eager => {
+                let (first, rest) = bytes.split_at(bytes.len().min(INLINE_BYTES));
+                (words_of(first), rest)
+            }
+            _ => ([send, 0, 0, 0, 0, 0], bytes),
+        };
+        let lines = 1 + rest.len().div_ceil(LINE_BYTES) as u64;
+        if lines > 1 && !self.producer.has_space(self.ring.words(), lines).map_err(|_| Corrupt)? {
+            return Ok(false);
+        }
+        if !self.put(Line::new(kind, envelope, words))? {
+            return Ok(false);
+        }
+        for chunk in rest.chunks(LINE_BYTES) {
+            // There is space, and only this end uses it.
+            self.put(Line::of_bytes(chunk))?;
+        }
+        self.charged += charge_of(bytes.len());
+        Ok(true)
+    }
+}
+
+const _: () = assert!(capacity(RING_LINES) >= lines_of(EAGER_BYTES) + 1);

@@ -1,0 +1,141 @@
+//! The messages of one communicator, and a rank's end of those of all communicators.
+
+use crate::error::{Result, argument};
+use engine::communicator::Communicator as NodeCommunicator;
+use engine::node::{MAILBOX_BYTES, Node};
+use engine::signature::{CallKind, Signature};
+use queues::matching::{Endpoint, EndpointOptions, Processes};
+use shm::arena::Arena;
+use std::collections::BTreeSet;
+use std::sync::atomic::{AtomicU32, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
+
+const _: () = assert!(MAILBOX_BYTES == queues::matching::MAILBOX_BYTES);
+
+/// A rank's end of all messages on its node, which the first use creates.
+#[derive(Debug)]
+pub(crate) struct RankEndpoint {
+    node: Arc<Node>,
+    arena: Arc<Arena>,
+    rank: u32,
+    endpoint: OnceLock<Endpoint>,
+    creation: Mutex<()>,
+    /// Lowest number that no communicator of this rank has.
+    next_context: AtomicU32,
+}
+
+impl RankEndpoint {
+    pub(crate) fn new(group: &NodeCommunicator) -> Self {
+        let member = group.member();
+        RankEndpoint {
+            node: Arc::clone(member.node()),
+            arena: Arc::clone(group.arena()),
+            rank: member.rank(),
+            endpoint: OnceLock::new(),
+            creation: Mutex::new(()),
+            next_context: AtomicU32::new(1),
+        }
+    }
+
+    #[inline]
+    fn get(&self) -> Result<&Endpoint> {
+        match self.endpoint.get() {
+            Some(endpoint) => Ok(endpoint),
+            None => self.create(),
+        }
+    }
+
+    #[cold]
+    fn create(&self) -> Result<&Endpoint> {
+        // One at a time: an endpoint takes over what has been sent to the rank.
+        let _creation = self.creation.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(endpoint) = self.endpoint.get() {
+            return Ok(endpoint);
+        }
+        let endpoint = Endpoint::new(EndpointOptions {
+            arena: Arc::clone(&self.arena),
+            rank: self.rank,
+            ranks: self.node.ranks(),
+            cores: self.node.cores(),
+            mailboxes: self.node.mailboxes(),
+            reads_directly: None,
+            processes: Arc::new(NodeProcesses(Arc::clone(&self.node))),
+        })?;
+        Ok(self.endpoint.get_or_init(|| endpoint))
+    }
+}
+
+/// The processes of the ranks of a node.
+#[derive(Debug)]
+struct NodeProcesses(Arc<Node>);
+
+impl Processes for NodeProcesses {
+    fn process_of(&self, rank: u32) -> u32 {
+        self.0.process_of(rank)
+    }
+
+    fn has_exited(&self, rank: u32) -> bool {
+        self.0.exit_of(rank).is_some()
+    }
+}
+
+/// The messages of a communicator, which match no others.
+#[derive(Debug)]
+pub(crate) struct MessageContext {
+    endpoint: Arc<RankEndpoint>,
+    number: u32,
+    /// Failed ranks that a receive from any source has reported.
+    reported: Mutex<BTreeSet<u32>>,
+}
+
+impl MessageContext {
+    /// This rank's end of the messages of all communicators.
+    #[inline]
+    pub(super) fn endpoint(&self) -> Result<&Endpoint> {
+        self.endpoint.get()
+    }
+
+    /// Number of the communicator in the envelopes of its messages.
+    #[inline]
+    pub(super) fn number(&self) -> u32 {
+        self.number
+    }
+
+    pub(super) fn reported(&self) -> MutexGuard<'_, BTreeSet<u32>> {
+        self.reported.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// The context of all ranks of the job.
+    pub(crate) fn of_job(endpoint: Arc<RankEndpoint>) -> Self {
+        MessageContext { endpoint, number: 0, reported: Mutex::default() }
+    }
+
+    /// A context for a new communicator. Waits for its ranks, which agree on a number that none of
+    /// them has used.
+    pub(crate) fn of_group(&self, group: &NodeCommunicator) -> Result<Self> {
+        let endpoint = Arc::clone(&self.endpoint);
+        // Relaxed: new communicators are created one after the other.
+        let own = endpoint.next_context.load(Ordering::Relaxed);
+        let call = Signature::new(CallKind::Split, 0, 1);
+        let offers = group.exchange_words([own.into(), 0, 0, 0, 0, 0], call)?;
+        let number = offers.iter().map(|words| words[0] as u32).fold(own, u32::max);
+        let next = number.checked_add(1).ok_or_else(|| {
+            argument("the number of communicators", "2³²", "fewer in the life of a job")
+        })?;
+        endpoint.next_context.fetch_max(next, Ordering::Relaxed);
+        Ok(MessageContext { endpoint, number, reported: Mutex::default() })
+    }
+}
+
+impl Drop for MessageContext {
+    fn drop(&mut self) {
+        if let Some(endpoint) = self.endpoint.endpoint.get()
+            && self.number > 0
+        {
+            // The number is never used again, so a message that is left costs memory only.
+            if let Err(error) = endpoint.discard_context(self.number) {
+                log::warn!("messages of a dropped communicator are left: {error}");
+            }
+        }
+    }
+}

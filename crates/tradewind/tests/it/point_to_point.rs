@@ -1,0 +1,537 @@
+//! Messages that are selected by sender and tag, between ranks that are threads of one process; the
+//! tests of real processes are in `point_to_point/processes.rs`.
+
+mod reference;
+
+use std::time::Duration;
+use tradewind::{
+    Communicator, Error, Op, Pending, Result, Source, Tag, local, test_any, wait_all, wait_any,
+};
+
+testing::tests![
+    messages_of_all_lengths_arrive,
+    order_and_tags_select_messages,
+    a_rank_sends_to_itself,
+    sends_and_receives_of_many_ranks,
+    a_message_that_is_too_long_is_an_error_with_both_lengths,
+    arguments_out_of_range_are_errors_at_the_call,
+    communicators_keep_their_messages_apart,
+    a_full_receiver_stops_its_sender_only,
+    dropped_requests_lose_nothing_else,
+    a_forgotten_request_is_sound,
+    cancelled_receives_take_nothing,
+    synchronous_sends_wait_for_their_receive,
+    probes_find_what_receives_would_take,
+    requests_of_several_kinds_are_waited_for_together,
+    a_receive_completes_in_pieces_of_waiting,
+    posted_long_receives_complete_while_others_are_waited_for,
+    a_rank_that_has_left_is_an_error_for_its_partners_only,
+    threads_of_two_ranks_share_a_communicator,
+    random_messages_match_as_in_the_reference,
+];
+
+/// Around every limit: a line, several lines, an eager message, and far beyond.
+const LENGTHS: [usize; 17] =
+    [0, 1, 7, 8, 9, 47, 48, 49, 111, 112, 113, 4096, 16_367, 16_368, 16_369, 100_001, 3_000_000];
+
+fn bytes(seed: usize, length: usize) -> Vec<u8> {
+    (0..length).map(|place| (place * 31 + seed * 7 + place / 251) as u8).collect()
+}
+
+fn messages_of_all_lengths_arrive() {
+    local(2, |world| {
+        let other = 1 - world.rank();
+        for (number, length) in LENGTHS.into_iter().enumerate() {
+            let mine = bytes(number + world.rank() as usize, length);
+            let expected = bytes(number + other as usize, length);
+            let mut theirs = vec![0; length + 5];
+            // Blocking, in turn.
+            if world.rank() == 0 {
+                world.send(&mine, other, 1)?;
+            }
+            let status = world.recv(&mut theirs, other, 1)?;
+            if world.rank() == 1 {
+                world.send(&mine, other, 1)?;
+            }
+            assert_eq!((status.bytes(), status.source()), (length as u64, other));
+            assert!(theirs[..length] == expected[..] && theirs[length..] == [0; 5]);
+            // Nonblocking, at the same time.
+            theirs.fill(0);
+            let receive = world.irecv(&mut theirs, other, 2)?;
+            let send = world.isend(&mine, other, 2)?;
+            receive.wait()?;
+            send.wait()?;
+            assert!(theirs[..length] == expected[..] && theirs[length..] == [0; 5]);
+            // Unexpected: the barrier comes first.
+            theirs.fill(0);
+            let send = world.isend(&mine, other, 3)?;
+            world.ibarrier()?.wait()?;
+            world.iprobe(other, 4)?;
+            world.recv(&mut theirs, other, 3)?;
+            send.wait()?;
+            assert!(theirs[..length] == expected[..] && theirs[length..] == [0; 5]);
+        }
+        Ok(())
+    })
+    .expect("the job succeeds");
+}
+
+fn order_and_tags_select_messages() {
+    local(2, |world| {
+        if world.rank() == 0 {
+            for number in 0..100_u32 {
+                world.send(&[number], 1, number % 3)?;
+            }
+            return Ok(());
+        }
+        let mut number = [0];
+        for expected in (0..100).filter(|number| number % 3 == 1) {
+            world.recv(&mut number, 0, 1)?;
+            assert_eq!(number[0], expected);
+        }
+        for expected in (0..100).filter(|number| number % 3 != 1) {
+            let status = world.recv(&mut number, Source::Any, Tag::Any)?;
+            assert_eq!((number[0], status.tag()), (expected, expected % 3));
+        }
+        Ok(())
+    })
+    .expect("the job succeeds");
+}
+
+fn a_rank_sends_to_itself() {
+    for ranks in [1, 3] {
+        local(ranks, |world| {
+            let rank = world.rank();
+            for length in LENGTHS {
+                let mine = bytes(3, length);
+                let mut theirs = vec![0; length];
+                let send = world.isend(&mine, rank, 0)?;
+                let status = world.recv(&mut theirs, Source::Any, 0)?;
+                send.wait()?;
+                assert_eq!((status.source(), &theirs), (rank, &mine));
+                world.sendrecv(&mine, rank, 1, &mut theirs, rank, 1)?;
+                assert_eq!(theirs, mine);
+            }
+            Ok(())
+        })
+        .expect("the job succeeds");
+    }
+}
+
+fn sends_and_receives_of_many_ranks() {
+    for ranks in [5, 24] {
+        local(ranks, |world| {
+            let size = world.size();
+            let mine: Vec<u32> = (0..size).map(|to| world.rank() * 1000 + to).collect();
+            let mut theirs = vec![0; size as usize];
+            let receives = theirs.iter_mut().zip(0..);
+            let receives: Vec<_> = receives
+                .map(|(place, from)| world.irecv(std::slice::from_mut(place), from, 9))
+                .collect::<Result<_>>()?;
+            for (number, to) in mine.iter().zip(0..) {
+                world.send(std::slice::from_ref(number), to, 9)?;
+            }
+            wait_all(receives)?;
+            let expected: Vec<u32> = (0..size).map(|from| from * 1000 + world.rank()).collect();
+            assert_eq!(theirs, expected);
+            Ok(())
+        })
+        .expect("the job succeeds");
+    }
+}
+
+fn a_message_that_is_too_long_is_an_error_with_both_lengths() {
+    local(2, |world| {
+        for length in [8, 200, 5000, 100_000] {
+            if world.rank() == 0 {
+                world.send(&bytes(1, length), 1, 0)?;
+                world.send(&[1_u8], 1, 0)?;
+                world.send(&bytes(1, length), 1, 0)?;
+                world.send(&[2_u8], 1, 0)?;
+                continue;
+            }
+            let is_right = |error: Error| match error {
+                Error::Truncated { from, sent, capacity } => {
+                    assert_eq!((from, sent, capacity), (0, length as u64, 5));
+                }
+                other => panic!("{other}"),
+            };
+            let mut short = [9_u8; 5];
+            is_right(world.recv(&mut short, 0, 0).expect_err("it is too short"));
+            assert_eq!(short[..], bytes(1, length)[..5]);
+            let mut next = [0_u8];
+            world.recv(&mut next, 0, 0)?;
+            let mut request = world.irecv(&mut short, 0, 0)?;
+            let error = loop {
+                match request.test() {
+                    Ok(false) => std::thread::yield_now(),
+                    Ok(true) => panic!("it is too short"),
+                    Err(error) => break error,
+                }
+            };
+            is_right(error);
+            world.recv(&mut next, 0, 0)?;
+            assert_eq!(next, [2]);
+        }
+        Ok(())
+    })
+    .expect("the job succeeds");
+}
+
+fn arguments_out_of_range_are_errors_at_the_call() {
+    local(2, |world| {
+        let is_right = |error: Error| {
+            assert!(matches!(error, Error::Argument { .. }), "{error}");
+            assert!(error.to_string().contains("is 2, it must be below 2"), "{error}");
+        };
+        is_right(world.send(&[1], 2, 0).expect_err("no such rank"));
+        is_right(world.isend(&[1], 2, 0).expect_err("no such rank"));
+        is_right(world.recv(&mut [1], 2, 0).expect_err("no such rank"));
+        is_right(world.irecv(&mut [1], 2, Tag::Any).expect_err("no such rank"));
+        is_right(world.probe(2, 0).expect_err("no such rank"));
+        is_right(world.send_init::<u8>(1, 2, 0).expect_err("no such rank"));
+        let send = world.send_init::<u64>(2, 1, 0)?;
+        assert!(matches!(send.start(&[1]), Err(Error::BufferLength { .. })));
+        assert!(matches!(world.try_send(&[0_u8; 1 << 20], 1, 0), Err(Error::Argument { .. })));
+        // Every number is a tag.
+        let mut number = [0];
+        world.sendrecv(&[7], world.rank(), u32::MAX, &mut number, world.rank(), u32::MAX)?;
+        assert_eq!(number, [7]);
+        Ok(())
+    })
+    .expect("the job succeeds");
+}
+
+fn communicators_keep_their_messages_apart() {
+    local(4, |world| {
+        let twin = world.dup()?;
+        let half = world.split(Some(world.rank() % 2), 0)?.expect("every rank has a colour");
+        let other = world.rank() ^ 2;
+        world.send(&[1], other, 0)?;
+        twin.send(&[2], other, 0)?;
+        half.send(&[3], 1 - half.rank(), 0)?;
+        let mut number = [0];
+        half.recv(&mut number, Source::Any, Tag::Any)?;
+        assert_eq!(number, [3]);
+        twin.recv(&mut number, Source::Any, Tag::Any)?;
+        assert_eq!(number, [2]);
+        world.recv(&mut number, Source::Any, Tag::Any)?;
+        assert_eq!(number, [1]);
+        // Left in a communicator that ends.
+        twin.send(&[4], other, 0)?;
+        world.barrier()?;
+        drop(twin);
+        let next = world.dup()?;
+        assert_eq!(next.iprobe(Source::Any, Tag::Any)?, None);
+        Ok(())
+    })
+    .expect("the job succeeds");
+}
+
+fn a_full_receiver_stops_its_sender_only() {
+    local(3, |world| {
+        const DONE: u32 = 1;
+        let mut number = [0_u64];
+        match world.rank() {
+            0 => {
+                let mut sent = 0_u64;
+                while world.try_send(&[sent], 1, 0)? {
+                    sent += 1;
+                }
+                // A request of a message that the receiver does not take is not complete.
+                let last = [sent];
+                let mut pending = world.isend(&last, 1, 0)?;
+                assert!(!pending.test()?);
+                // Other ranks go on, in both directions.
+                world.send(&[sent], 2, DONE)?;
+                world.recv(&mut number, 2, DONE)?;
+                world.recv(&mut number, 1, DONE)?;
+                pending.wait()?;
+                assert!(world.try_send(&[sent + 1], 1, 2)?);
+            }
+            1 => {
+                world.recv(&mut number, 2, DONE)?;
+                let count = number[0] + 1;
+                world.send(&number, 0, DONE)?;
+                for expected in 0..count {
+                    world.recv(&mut number, 0, 0)?;
+                    assert_eq!(number[0], expected);
+                }
+                world.recv(&mut number, 0, 2)?;
+            }
+            _ => {
+                world.recv(&mut number, 0, DONE)?;
+                world.send(&number, 1, DONE)?;
+                world.send(&number, 0, DONE)?;
+            }
+        }
+        Ok(())
+    })
+    .expect("the job succeeds");
+}
+
+fn dropped_requests_lose_nothing_else() {
+    local(2, |world| {
+        for length in [8, 5000, 200_000] {
+            if world.rank() == 0 {
+                // The message is delivered, although its buffer is gone.
+                let mut buffer = bytes(5, length);
+                drop(world.isend(&buffer, 1, 0)?);
+                buffer.fill(0xee);
+                drop(buffer);
+                world.recv(&mut [0_u8], 1, 1)?;
+                // The receive that it matches is dropped: only the second one arrives.
+                let first = bytes(6, length);
+                let send = world.isend(&first, 1, 0)?;
+                world.send(&bytes(7, length), 1, 0)?;
+                send.wait()?;
+                continue;
+            }
+            let mut buffer = vec![0; length];
+            drop(world.irecv(&mut buffer, 0, 0)?);
+            world.recv(&mut buffer, 0, 0)?;
+            assert_eq!(buffer, bytes(5, length));
+            let mut receive = world.irecv(&mut buffer, 0, 0)?;
+            assert!(!receive.test()?);
+            world.send(&[1_u8], 0, 1)?;
+            // Matched, but not received.
+            let mut other = vec![0; length];
+            let second = world.irecv(&mut other, 0, 0)?;
+            second.wait()?;
+            drop(receive);
+            assert_eq!(other, bytes(7, length));
+        }
+        Ok(())
+    })
+    .expect("the job succeeds");
+}
+
+fn a_forgotten_request_is_sound() {
+    local(2, |world| {
+        for length in [16, 6000, 150_000] {
+            let mut buffer = bytes(2, length);
+            if world.rank() == 0 {
+                std::mem::forget(world.isend(&buffer, 1, 0)?);
+                world.send(&bytes(3, length), 1, 0)?;
+            } else {
+                std::mem::forget(world.irecv(&mut buffer, 0, 0)?);
+                // What the forgotten receive has matched is never written.
+                world.recv(&mut vec![0_u8; length], 0, 0)?;
+                assert_eq!(buffer, bytes(2, length));
+            }
+        }
+        Ok(())
+    })
+    .expect("the job succeeds");
+}
+
+fn cancelled_receives_take_nothing() {
+    local(2, |world| {
+        let other = 1 - world.rank();
+        let mut buffer = [0_u32; 2];
+        for _ in 0..100 {
+            assert_eq!(world.irecv(&mut buffer, other, 0)?.cancel()?, None);
+            assert_eq!(world.irecv(&mut buffer, Source::Any, Tag::Any)?.cancel()?, None);
+        }
+        world.barrier()?;
+        world.send(&[5, 6], other, 0)?;
+        world.probe(other, 0)?;
+        let status = world.irecv(&mut buffer, other, 0)?.cancel()?;
+        assert_eq!(status.map(|status| status.bytes()), Some(8));
+        assert_eq!(buffer, [5, 6]);
+        Ok(())
+    })
+    .expect("the job succeeds");
+}
+
+fn synchronous_sends_wait_for_their_receive() {
+    local(2, |world| {
+        for length in [0, 8, 48, 49, 5000, 100_000] {
+            let message = bytes(1, length);
+            let mut buffer = vec![0; length];
+            if world.rank() == 0 {
+                let mut send = world.issend(&message, 1, 0)?;
+                world.send(&[0_u8], 1, 1)?;
+                let mut go = [0_u8];
+                world.recv(&mut go, 1, 2)?;
+                assert!(!send.test()?, "nothing has been received");
+                world.send(&[0_u8], 1, 3)?;
+                send.wait()?;
+                world.ssend(&message, 1, 0)?;
+            } else {
+                world.recv(&mut [0_u8], 0, 1)?;
+                assert!(world.iprobe(0, 0)?.is_some());
+                world.send(&[0_u8], 0, 2)?;
+                world.recv(&mut [0_u8], 0, 3)?;
+                world.recv(&mut buffer, 0, 0)?;
+                assert_eq!(buffer, message);
+                world.recv(&mut buffer, 0, 0)?;
+            }
+        }
+        Ok(())
+    })
+    .expect("the job succeeds");
+}
+
+fn probes_find_what_receives_would_take() {
+    local(2, |world| {
+        if world.rank() == 0 {
+            for length in LENGTHS {
+                world.send(&bytes(1, length), 1, length as u32)?;
+            }
+            return world.send(&[3_u8; 3], 1, 1);
+        }
+        for length in LENGTHS {
+            let status = world.probe(Source::Any, Tag::Any)?;
+            assert_eq!((status.tag(), status.bytes()), (length as u32, length as u64));
+            let message = world.mprobe(0, Tag::Any)?;
+            assert_eq!(message.status(), status);
+            assert_eq!(message.recv_vec::<u8>()?, bytes(1, length));
+        }
+        let message = world.mprobe(0, 1)?;
+        assert!(world.improbe(0, Tag::Any)?.is_none());
+        assert!(matches!(message.recv_vec::<u16>(), Err(Error::Argument { .. })));
+        Ok(())
+    })
+    .expect("the job succeeds");
+}
+
+fn requests_of_several_kinds_are_waited_for_together() {
+    local(2, |world| {
+        let other = 1 - world.rank();
+        let long = bytes(1, 300_000);
+        let (mut number, mut buffer, mut sum) = ([0_u32], vec![0; 300_000], [0_u32]);
+        for _ in 0..20 {
+            let mut collective = world.iallreduce(&[1], &mut sum, Op::Sum)?;
+            let mut short = world.irecv(&mut number, other, 0)?;
+            let mut receive = world.irecv(&mut buffer, other, 1)?;
+            let mut send = world.isend(&long, other, 1)?;
+            world.send(&[7_u32], other, 0)?;
+            let mut all: Vec<&mut dyn Pending> =
+                vec![&mut collective, &mut short, &mut receive, &mut send];
+            let mut complete = 0;
+            while let Some(one) =
+                test_any(&mut all)?.map_or_else(|| wait_any(&mut all), |one| Ok(Some(one)))?
+            {
+                all.remove(one);
+                complete += 1;
+            }
+            drop(all);
+            assert_eq!((complete, short.status().map(|status| status.bytes())), (4, Some(4)));
+            drop((collective, short, receive, send));
+            assert_eq!((number, sum, &buffer), ([7], [2], &long));
+        }
+        let collective = &mut world.ibarrier()? as &mut dyn Pending;
+        wait_all([collective, &mut world.isend(&[1_u8], other, 5)?])?;
+        world.recv(&mut [0_u8], other, 5).map(|_| ())
+    })
+    .expect("the job succeeds");
+}
+
+fn a_receive_completes_in_pieces_of_waiting() {
+    local(2, |world| {
+        for length in [8, 4000, 16_000, 500_000] {
+            let expected = bytes(4, length);
+            if world.rank() == 0 {
+                world.recv(&mut [0_u8], 1, 1)?;
+                world.send(&expected, 1, 0)?;
+                continue;
+            }
+            let mut buffer = vec![0; length];
+            let mut receive = world.irecv(&mut buffer, 0, 0)?;
+            let error = receive.wait_timeout(Duration::from_millis(1)).expect_err("nothing sent");
+            assert!(error.is_timeout() && error.to_string().contains("rank 0"), "{error}");
+            world.send(&[1_u8], 0, 1)?;
+            while !receive.test()? {
+                std::thread::yield_now();
+            }
+            receive.wait()?;
+            assert_eq!(buffer, expected);
+        }
+        Ok(())
+    })
+    .expect("the job succeeds");
+}
+
+/// The sender waits until its first message is read, which its receiver has posted and does not wait
+/// for.
+fn posted_long_receives_complete_while_others_are_waited_for() {
+    local(2, |world| {
+        let long = bytes(1, 400_000);
+        if world.rank() == 0 {
+            world.send(&long, 1, 0)?;
+            return world.send(&[1_u8], 1, 1);
+        }
+        let mut buffer = vec![0; long.len()];
+        let receive = world.irecv(&mut buffer, 0, 0)?;
+        world.recv(&mut [0_u8], 0, 1)?;
+        receive.wait()?;
+        assert_eq!(buffer, long);
+        Ok(())
+    })
+    .expect("the job succeeds");
+}
+
+fn a_rank_that_has_left_is_an_error_for_its_partners_only() {
+    local(3, |world| {
+        let mut number = [0_u32];
+        if world.rank() == 2 {
+            // Sent before it leaves, so received.
+            return world.send(&[2_u32], 0, 0);
+        }
+        let other = 1 - world.rank();
+        if world.rank() == 0 {
+            world.recv(&mut number, 2, 0)?;
+            assert_eq!(number, [2]);
+        }
+        let error = world.recv(&mut number, 2, 5).expect_err("it has left");
+        assert_eq!(error.failed_rank(), Some(2), "{error}");
+        let error = world.ssend(&[1_u32], 2, 5).expect_err("it has left");
+        assert_eq!(error.failed_rank(), Some(2), "{error}");
+        let receive = world.irecv(&mut number, Source::Any, Tag::Any)?;
+        world.send(&[other], other, 1)?;
+        assert_eq!(receive.wait()?.source(), other);
+        Ok(())
+    })
+    .expect("the job succeeds");
+}
+
+fn threads_of_two_ranks_share_a_communicator() {
+    const THREADS: u32 = 3;
+    const EACH: u64 = 300;
+    local(2, |world| {
+        let other = 1 - world.rank();
+        let run = |world: &Communicator, thread: u32| -> Result<()> {
+            for number in 0..EACH {
+                let length = (number as usize * 37 + thread as usize) % 400 + 1;
+                let mine = vec![number; length];
+                let mut theirs = vec![0; length];
+                if (world.rank() + thread).is_multiple_of(2) {
+                    world.send(&mine, other, thread)?;
+                    world.recv(&mut theirs, other, thread)?;
+                } else {
+                    world.recv(&mut theirs, other, thread)?;
+                    world.send(&mine, other, thread)?;
+                }
+                assert_eq!(theirs, mine);
+            }
+            Ok(())
+        };
+        std::thread::scope(|scope| {
+            let threads: Vec<_> = (0..THREADS)
+                .map(|thread| {
+                    scope.spawn({
+                        let world = &world;
+                        move || run(world, thread)
+                    })
+                })
+                .collect();
+            threads.into_iter().try_for_each(|thread| thread.join().expect("no panic"))
+        })
+    })
+    .expect("the job succeeds");
+}
+
+fn random_messages_match_as_in_the_reference() {
+    reference::run();
+}
