@@ -40,6 +40,10 @@ variables! {
         "Progress of collectives within a node: by any rank of the node, or only in calls of the rank itself.";
     INTERNODE = "TRADEWIND_INTERNODE", "`kernel`, `direct` or `agent`", "the kernel engine where all nodes have it",
         "Engine of collectives between nodes: `kernel` for those it supports, which is an error where it is missing; `direct` for none in the kernel; `agent` for all in the node service, blocking ones too.";
+    NETWORK = "TRADEWIND_NETWORK", "`tcp`, `fabric`, `fabric:PROVIDER` or `auto`", "`tcp`",
+        "Network between node services: TCP, or libfabric with any provider or the named one, which is an error where it is missing; `auto` takes libfabric where all nodes have the same provider of a network adapter.";
+    LIBFABRIC = "TRADEWIND_LIBFABRIC", "path", "libfabric.so.1 of the system",
+        "The library libfabric, version 1.17 or later.";
     INTERFACE = "TRADEWIND_INTERFACE", "name or range", "chosen from the routes",
         "Network that leads to the other nodes: an interface, or a range of addresses such as 10.1.0.0/16.";
     NODE = "TRADEWIND_NODE", "text", "by kernel namespaces",
@@ -164,6 +168,18 @@ pub enum InternodeEngine {
     Agent,
 }
 
+/// The value of [`NETWORK`].
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub enum NetworkChoice {
+    /// TCP.
+    #[default]
+    Tcp,
+    /// libfabric with this provider; any for an empty name.
+    Fabric(String),
+    /// libfabric where all nodes have the same provider of a network adapter, otherwise TCP.
+    Auto,
+}
+
 /// The file with the measured decisions between algorithms.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct DecisionsFile {
@@ -218,6 +234,23 @@ pub trait Lookup {
                 let value = other.into();
                 let expected = "kernel, direct or agent";
                 Err(LaunchError::Variable { name: INTERNODE, value, expected })
+            }
+        }
+    }
+
+    /// The network between node services.
+    ///
+    /// # Errors
+    /// If the value is none of the table's.
+    fn network(&self) -> Result<NetworkChoice, LaunchError> {
+        let Some(text) = self.text(NETWORK)? else { return Ok(NetworkChoice::Tcp) };
+        match text.split_once(':').unwrap_or((&text, "")) {
+            ("tcp", "") => Ok(NetworkChoice::Tcp),
+            ("auto", "") => Ok(NetworkChoice::Auto),
+            ("fabric", provider) => Ok(NetworkChoice::Fabric(provider.to_owned())),
+            _ => {
+                let expected = "tcp, fabric, fabric:PROVIDER or auto";
+                Err(LaunchError::Variable { name: NETWORK, value: text.into(), expected })
             }
         }
     }
@@ -412,6 +445,20 @@ mod tests {
         let error = wanted("kernal").expect_err("there is no such engine").to_string();
         let expected = format!("{INTERNODE} is \"kernal\", it must be kernel, direct or agent");
         assert!(error.starts_with(&expected), "{error}");
+    }
+
+    #[test]
+    fn the_network_between_nodes_has_a_known_name() {
+        let wanted = |word| HashMap::from([(NETWORK, word)]).network();
+        assert_eq!(wanted("tcp").expect("it is known"), NetworkChoice::Tcp);
+        assert_eq!(wanted("auto").expect("it is known"), NetworkChoice::Auto);
+        let named = NetworkChoice::Fabric("tcp;ofi_rxm".into());
+        assert_eq!(wanted("fabric:tcp;ofi_rxm").expect("it is known"), named);
+        assert_eq!(wanted("fabric").expect("it is known"), NetworkChoice::Fabric(String::new()));
+        for wrong in ["infiniband", "tcp:eth0", "auto:tcp"] {
+            let error = wanted(wrong).expect_err("there is no such network").to_string();
+            assert!(error.contains(wrong) && error.contains("fabric:PROVIDER"), "{error}");
+        }
     }
 
     #[test]

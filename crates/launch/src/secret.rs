@@ -30,6 +30,8 @@ pub enum Purpose {
     HandshakeKey(Half),
     /// The key of the handshake between the ranks.
     RankHandshakeKey(Half),
+    /// The key of messages through libfabric.
+    FabricKey(Half),
 }
 
 /// Half of a value of two words.
@@ -81,6 +83,8 @@ impl Secret {
             Purpose::HandshakeKey(Half::Second) => 6,
             Purpose::RankHandshakeKey(Half::First) => 7,
             Purpose::RankHandshakeKey(Half::Second) => 8,
+            Purpose::FabricKey(Half::First) => 9,
+            Purpose::FabricKey(Half::Second) => 10,
         };
         let mut hasher = SipHasher24::new_with_key(&self.0);
         hasher.write_u64(number);
@@ -100,6 +104,11 @@ impl Secret {
     /// Derives the key of the handshake between the ranks.
     pub fn rank_handshake_key(&self) -> [u8; BYTES] {
         self.key(Purpose::RankHandshakeKey)
+    }
+
+    /// Derives the key of messages through libfabric.
+    pub fn fabric_key(&self) -> [u8; BYTES] {
+        self.key(Purpose::FabricKey)
     }
 
     fn key(&self, purpose: impl Fn(Half) -> Purpose) -> [u8; BYTES] {
@@ -152,6 +161,7 @@ mod tests {
             Purpose::ServiceName,
             Purpose::HandshakeKey,
             Purpose::RankHandshakeKey,
+            Purpose::FabricKey,
         ];
         let halves = both.into_iter().flat_map(|purpose| [Half::First, Half::Second].map(purpose));
         let purposes: Vec<Purpose> = halves.chain([Purpose::JobNumber]).collect();

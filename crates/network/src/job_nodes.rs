@@ -2,6 +2,7 @@
 
 use crate::error::Error;
 use crate::node_map::NodeMap;
+use crate::node_network::NodeNetwork;
 use std::fmt;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::str::FromStr;
@@ -20,8 +21,9 @@ pub struct KernelEndpoint {
     pub mtu: u32,
 }
 
-/// The endpoints of a node service. As text, they are the address at which it listens and, behind an
-/// @, the endpoint of its kernel engine if it has one.
+/// The endpoints of a node service. As text, they are the address at which it listens; behind an @,
+/// the endpoint of its kernel engine if it has one; and behind a #, its network in hexadecimal digits
+/// if that is not TCP.
 ///
 /// ```
 /// use network::job_nodes::ServiceEndpoint;
@@ -30,12 +32,14 @@ pub struct KernelEndpoint {
 /// assert_eq!(both.kernel.expect("there is one").port, 7199);
 /// assert_eq!("10.0.0.1:4000".parse().map(|place: ServiceEndpoint| place.kernel), Ok(None));
 /// ```
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ServiceEndpoint {
     /// Address at which it listens.
     pub address: SocketAddr,
     /// Endpoint of its kernel engine.
     pub kernel: Option<KernelEndpoint>,
+    /// Its network.
+    pub network: NodeNetwork,
 }
 
 /// A text that is no endpoint of a node service.
@@ -79,7 +83,15 @@ impl FromStr for KernelEndpoint {
 impl fmt::Display for ServiceEndpoint {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(formatter, "{}", self.address)?;
-        self.kernel.map_or(Ok(()), |kernel| write!(formatter, "@{kernel}"))
+        if let Some(kernel) = self.kernel {
+            write!(formatter, "@{kernel}")?;
+        }
+        if self.network == NodeNetwork::default() {
+            return Ok(());
+        }
+        // Digits only: PMI uses spaces and semicolons for itself.
+        formatter.write_str("#")?;
+        self.network.encode().iter().try_for_each(|byte| write!(formatter, "{byte:02x}"))
     }
 }
 
@@ -87,11 +99,30 @@ impl FromStr for ServiceEndpoint {
     type Err = EndpointError;
 
     fn from_str(text: &str) -> Result<Self, EndpointError> {
+        let (text, network) = match text.split_once('#') {
+            None => (text, NodeNetwork::default()),
+            Some((text, digits)) => {
+                let bytes = from_digits(digits).ok_or(EndpointError)?;
+                (text, NodeNetwork::decode(&bytes).ok_or(EndpointError)?)
+            }
+        };
         let (address, kernel) =
             text.split_once('@').map_or((text, None), |(address, rest)| (address, Some(rest)));
         let kernel = kernel.map(str::parse).transpose()?;
-        Ok(ServiceEndpoint { address: address.parse().map_err(|_| EndpointError)?, kernel })
+        Ok(ServiceEndpoint {
+            address: address.parse().map_err(|_| EndpointError)?,
+            kernel,
+            network,
+        })
     }
+}
+
+/// Reads two hexadecimal digits for each byte.
+fn from_digits(text: &str) -> Option<Vec<u8>> {
+    let digit = |byte: u8| char::from(byte).to_digit(16).map(|digit| digit as u8);
+    let (pairs, rest) = text.as_bytes().as_chunks::<2>();
+    let byte = |[high, low]: &[u8; 2]| Some(digit(*high)? << 4 | digit(*low)?);
+    pairs.iter().map(byte).collect::<Option<_>>().filter(|_| rest.is_empty())
 }
 
 /// The nodes of a job, as one rank of each node passes them to its node service. The same on all
@@ -106,6 +137,8 @@ pub struct JobNodes {
     pub addresses: Vec<SocketAddr>,
     /// Endpoint of each node's kernel engine; empty if any node has none.
     pub kernel_endpoints: Vec<KernelEndpoint>,
+    /// Network of each node.
+    pub networks: Vec<NodeNetwork>,
     /// The node of each rank.
     pub nodes: NodeMap,
 }
@@ -123,12 +156,13 @@ pub fn random_key() -> Result<Key, Error> {
 /// Omits the key: secrets do not belong into logs.
 impl fmt::Debug for JobNodes {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let JobNodes { key: _, node, addresses, kernel_endpoints, nodes } = self;
+        let JobNodes { key: _, node, addresses, kernel_endpoints, networks, nodes } = self;
         let mut shown = formatter.debug_struct("JobNodes");
         shown
             .field("node", node)
             .field("addresses", addresses)
-            .field("kernel_endpoints", kernel_endpoints);
+            .field("kernel_endpoints", kernel_endpoints)
+            .field("networks", networks);
         shown.field("nodes", nodes).finish_non_exhaustive()
     }
 }
@@ -154,6 +188,11 @@ impl JobNodes {
             bytes.extend_from_slice(&kernel.hardware_address);
             bytes.extend_from_slice(&kernel.port.to_le_bytes());
             bytes.extend_from_slice(&kernel.mtu.to_le_bytes());
+        }
+        for network in &self.networks {
+            let encoded = network.encode();
+            bytes.extend_from_slice(&(encoded.len() as u16).to_le_bytes());
+            bytes.extend_from_slice(&encoded);
         }
         for rank in 0..self.nodes.ranks() {
             bytes.extend_from_slice(&self.nodes.of(rank).unwrap_or(0).to_le_bytes());
@@ -199,7 +238,16 @@ impl JobNodes {
             })
         };
         let addresses = listed.as_chunks().0.iter().map(address).collect::<Option<Vec<_>>>()?;
-        let (ranks, left) = ranks.as_chunks::<4>();
+        let mut rest = ranks;
+        let mut networks = Vec::new();
+        for _ in 0..count {
+            let (length, behind) = rest.split_first_chunk()?;
+            let length = usize::from(u16::from_le_bytes(*length));
+            let (encoded, behind) = behind.split_at_checked(length)?;
+            networks.push(NodeNetwork::decode(encoded)?);
+            rest = behind;
+        }
+        let (ranks, left) = rest.as_chunks::<4>();
         let nodes = NodeMap::new(ranks.iter().map(|node| u32::from_le_bytes(*node)));
         let kernel_endpoints_fit =
             kernel_endpoints.is_empty() || kernel_endpoints.len() == addresses.len();
@@ -207,6 +255,6 @@ impl JobNodes {
             && left.is_empty()
             && nodes.count() as usize == addresses.len()
             && node < nodes.count();
-        fits.then_some(JobNodes { key: *key, node, addresses, kernel_endpoints, nodes })
+        fits.then_some(JobNodes { key: *key, node, addresses, kernel_endpoints, networks, nodes })
     }
 }

@@ -19,6 +19,7 @@ pub mod error;
 pub mod job_nodes;
 pub mod local;
 pub mod node_map;
+pub mod node_network;
 pub mod streams;
 pub mod transport;
 

@@ -12,6 +12,7 @@ use network::agent::{AgentAddress, AgentClient};
 use network::backend::Backend;
 use network::job_nodes::{JobNodes, Key};
 use network::node_map::NodeMap;
+use network::node_network::JobNetwork;
 use network::transport::tcp::Timeouts;
 use shm::broker::{BrokerError, Connection, connect};
 use shm::process::ProcessHandle;
@@ -46,8 +47,11 @@ pub struct Attachment {
     pub internode: InternodeEngine,
     /// The node of each rank of the job, if there are other nodes.
     pub nodes: Option<NodeMap>,
-    /// The end of this rank's connections with the other ranks, if there are other nodes.
+    /// The end of this rank's connections with the other ranks, if there are other nodes and the
+    /// network between them is TCP.
     pub rank_endpoint: Option<RankEndpoint>,
+    /// The network between the nodes, if there are other nodes.
+    pub network: Option<JobNetwork>,
     /// Time limit for the exit of this rank: the limit for the silence of another node.
     pub node_timeout: Duration,
 }
@@ -236,6 +240,7 @@ pub(crate) fn join(
         internode: InternodeEngine::Any,
         nodes: None,
         rank_endpoint: None,
+        network: None,
         node_timeout: Timeouts::default().unanswered,
     })
 }

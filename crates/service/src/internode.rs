@@ -3,17 +3,22 @@
 //! once all nodes are connected.
 
 use crate::error::{ServiceError, system};
+use crate::fabric_endpoint;
 use crate::kernel_offload::{self, KernelReservation};
 use crate::limits::{FILES_PER_RANK, allow_open_files};
 use crate::protocol::{Answer, read_nodes};
+use ::fabric::Endpoint;
 use engine::Exit;
 use kernel::{Handles, Loader};
-use launch::environment::{Environment, INTERNODE, InternodeEngine, Lookup};
+use launch::environment::{Environment, INTERNODE, InternodeEngine, Lookup, NETWORK};
 use launch::secret::Secret;
 use network::agent::shared_region::{SharedRegion, notifier};
 use network::agent::{Agent, limits};
 use network::error::{Error, RankExit};
 use network::job_nodes::{JobNodes, KernelEndpoint, ServiceEndpoint};
+use network::node_network::{JobNetwork, NodeNetwork};
+use network::transport::Transport;
+use network::transport::fabric::Fabric;
 use network::transport::tcp::{Listener, MAX_PENDING, Tcp, Timeouts};
 use rustix::event::{EventfdFlags, eventfd};
 use shm::broker::{Connection, Message};
@@ -28,6 +33,9 @@ pub(crate) struct Internode {
     state: State,
     address: Option<SocketAddr>,
     timeouts: Timeouts,
+    /// The network of this node, and its endpoint of libfabric until the nodes connect.
+    network: NodeNetwork,
+    endpoint: Option<Endpoint>,
     /// This node's resources for the kernel engine, or the reason why there are none.
     reservation: Result<KernelReservation, String>,
     /// The kernel engine, once the nodes are connected and if all of them have it, or the reason
@@ -45,7 +53,7 @@ enum State {
     /// The job is on this node alone.
     Alone,
     Listening(Listener),
-    Connecting(JobNodes, Receiver<Result<Tcp, Error>>),
+    Connecting(JobNodes, Receiver<Result<Box<dyn Transport>, Error>>),
     Connected(JobNodes, Agent),
     Failed(String),
 }
@@ -66,12 +74,20 @@ impl Internode {
                 (State::Listening(listener), Some(address))
             }
         };
+        let (network, endpoint) = match listen {
+            Some(ip) => fabric_endpoint::open(&Environment, ip)?,
+            None => Default::default(),
+        };
         // A node without the kernel engine has no reservation. The job then uses the agent, or ends
         // if the user demands the kernel engine.
         let reservation = match (listen, Environment.internode_engine()?) {
             (None, _) => Err("the job is on one node".into()),
             (_, InternodeEngine::Agent | InternodeEngine::Direct) => {
                 Err(format!("{INTERNODE} excludes the kernel engine"))
+            }
+            // All messages of a job travel over the network that the user has chosen.
+            _ if !matches!(network, NodeNetwork::Tcp(_)) => {
+                Err(format!("{NETWORK} excludes the kernel engine"))
             }
             (Some(ip), _) => KernelReservation::new(ip, &ports).map_err(|error| error.to_string()),
         };
@@ -84,6 +100,8 @@ impl Internode {
             state,
             address,
             timeouts,
+            network: network.shortened(),
+            endpoint,
             reservation,
             loader,
             wakeup: Arc::new(wakeup),
@@ -93,7 +111,8 @@ impl Internode {
 
     /// Returns the endpoint at which it listens.
     pub(crate) fn listening(&self) -> Option<ServiceEndpoint> {
-        Some(ServiceEndpoint { address: self.address?, kernel: self.kernel_endpoint() })
+        let (kernel, network) = (self.kernel_endpoint(), self.network.clone());
+        Some(ServiceEndpoint { address: self.address?, kernel, network })
     }
 
     /// Returns the endpoint at which its kernel engine receives packets.
@@ -131,6 +150,9 @@ impl Internode {
         if nodes.addresses.get(node) != Some(&address) {
             return Err("it has another address for this node service");
         }
+        if nodes.networks.get(node) != Some(&self.network) {
+            return Err("it has another network for this node");
+        }
         match nodes.kernel_endpoints.get(node) {
             Some(endpoint) if self.kernel_endpoint() != Some(*endpoint) => {
                 Err("it has another endpoint for the kernel engine of this node")
@@ -149,7 +171,12 @@ impl Internode {
     }
 
     /// Connects in a thread of its own: the service admits ranks meanwhile.
-    fn connect(&self, listener: Listener, nodes: JobNodes) -> State {
+    fn connect(&mut self, listener: Listener, nodes: JobNodes) -> State {
+        let network = match JobNetwork::agree(&nodes.networks) {
+            Ok(network) => network,
+            // Every node comes to the same result, so no other one waits for this one.
+            Err(why) => return State::Failed(why),
+        };
         let ranks = nodes.nodes.members(nodes.node).count() as u32;
         // A connection with each node, and a pending one from each; and the descriptors that the
         // kernel engine has once for all ranks.
@@ -161,10 +188,21 @@ impl Internode {
         let wakeup = Arc::clone(&self.wakeup);
         let timeouts = self.timeouts;
         let JobNodes { node, addresses, key, .. } = nodes.clone();
-        let key = Secret::new(key).handshake_key();
+        let secret = Secret::new(key);
+        // Closed where the nodes have agreed on TCP.
+        let endpoint = self.endpoint.take();
         let connect = move || {
+            let mesh = Tcp::connect(listener, node, &addresses, secret.handshake_key(), timeouts);
+            let transport = mesh.and_then(|mesh| match (network, endpoint) {
+                (JobNetwork::Fabric { names, .. }, Some(endpoint)) => {
+                    let key = secret.fabric_key();
+                    let fabric = Fabric::new(mesh, endpoint, &names, key, timeouts.unanswered)?;
+                    Ok(Box::new(fabric) as Box<dyn Transport>)
+                }
+                _ => Ok(Box::new(mesh) as Box<dyn Transport>),
+            });
             // The receiver is gone if the service has ended meanwhile.
-            let _ = sender.send(Tcp::connect(listener, node, &addresses, key, timeouts));
+            let _ = sender.send(transport);
             notify(&wakeup);
         };
         match std::thread::Builder::new().name("tradewind-connect".into()).spawn(connect) {
@@ -184,7 +222,7 @@ impl Internode {
             let wakeup = Arc::clone(&self.wakeup);
             let started = connected.and_then(|transport| {
                 let ended = move || notify(&wakeup);
-                Agent::start(nodes.nodes.clone(), Box::new(transport), limits(), ended)
+                Agent::start(nodes.nodes.clone(), transport, limits(), ended)
             });
             self.state = match started {
                 Ok(agent) => {
@@ -254,6 +292,11 @@ impl Internode {
     /// Returns true while the connections with other nodes are made.
     pub(crate) fn is_connecting(&self) -> bool {
         matches!(self.state, State::Connecting(..))
+    }
+
+    /// Returns true if the nodes cannot be connected.
+    pub(crate) fn has_failed(&self) -> bool {
+        matches!(self.state, State::Failed(_))
     }
 
     /// Returns true if the agent still runs something for which other nodes may wait.
@@ -352,6 +395,7 @@ mod tests {
             node: 0,
             addresses: vec![own, other],
             kernel_endpoints: Vec::new(),
+            networks: vec![NodeNetwork::default(); 2],
             nodes: nodes.clone(),
         };
         assert_eq!(internode.check(&sound, 1), Ok(()));
@@ -364,6 +408,10 @@ mod tests {
         for (wrong, named) in [
             (JobNodes { nodes: NodeMap::new([0, 1, 0]), ..sound.clone() }, "number of ranks"),
             (JobNodes { addresses: vec![other, own], ..sound.clone() }, "address"),
+            (
+                JobNodes { networks: vec![NodeNetwork::Missing("".into()); 2], ..sound.clone() },
+                "network",
+            ),
             (JobNodes { kernel_endpoints: vec![endpoint; 2], ..sound.clone() }, "kernel engine"),
         ] {
             let why = internode.check(&wrong, 1).expect_err("it is wrong");

@@ -108,6 +108,7 @@ pub(crate) fn handles(loader: &Loader, rank: u32) -> Result<Handles, String> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use network::node_network::NodeNetwork;
     use std::net::Ipv4Addr;
 
     #[test]
@@ -126,6 +127,7 @@ mod tests {
             node: 1,
             addresses: [1, 2, 3].map(|last| (Ipv4Addr::new(10, 0, 0, last), 4000).into()).to_vec(),
             kernel_endpoints: [0, 1, 2].map(foreign).to_vec(),
+            networks: vec![NodeNetwork::default(); 3],
             nodes: NodeMap::new([0, 1, 2]),
         };
         let job = reservation.description(&nodes);

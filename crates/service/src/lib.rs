@@ -26,6 +26,7 @@ pub mod attachment;
 mod error;
 mod events;
 pub mod exchanged;
+pub mod fabric_endpoint;
 mod internode;
 mod job_options;
 mod kernel_offload;

@@ -12,6 +12,7 @@ use launch::process_manager::{Opened, ProcessManager};
 use launch::service_name::name_on_node;
 use network::job_nodes::{JobNodes, KernelEndpoint, ServiceEndpoint};
 use network::node_map::NodeMap;
+use network::node_network::JobNetwork;
 use std::time::Duration;
 
 /// Exchanges the ranks' nodes through a key-value space, and joins. The first rank of a node also
@@ -41,11 +42,14 @@ pub(crate) fn enter(
     let endpoint = if placement.local_rank == 0 { spawn(&job)? } else { None };
     let node_timeout = environment.node_timeout()?;
     let mut kernel_job = None;
+    let mut network = None;
     if job.listen.is_some() {
         let endpoint = endpoint.map(|endpoint| endpoint.to_string());
         let endpoints = bootstrap::exchange(&mut *space, &placement, endpoint.as_deref())?;
         let all = job_nodes(&placement, &nodes, &endpoints)?;
         space.finish()?;
+        // The node service reports nodes that do not agree, to all of its ranks.
+        network = JobNetwork::agree(&all.networks).ok();
         if placement.local_rank == 0 {
             submit_nodes(&job.name, &all)?;
         }
@@ -64,12 +68,16 @@ pub(crate) fn enter(
     let key = placement.secret.rank_handshake_key();
     let ports = environment.ports()?;
     let rank_endpoint = RankEndpoint { address: placement.address, ports, key };
+    // Direct connections use TCP, which is not the network that was chosen.
+    let is_over_tcp = matches!(network, None | Some(JobNetwork::Tcp(_)));
+    let connects = job.listen.is_some() && is_over_tcp;
     Ok(Attachment {
         rank,
         ranks,
         internode,
         nodes: job.listen.map(|_| nodes),
-        rank_endpoint: job.listen.map(|_| rank_endpoint),
+        rank_endpoint: connects.then_some(rank_endpoint),
+        network,
         node_timeout: node_timeout.unwrap_or(attachment.node_timeout),
         ..attachment
     })
@@ -96,6 +104,7 @@ fn job_nodes(
         node: placement.node,
         addresses: endpoints.iter().map(|endpoint| endpoint.address).collect(),
         kernel_endpoints: kernel_endpoints.unwrap_or_default(),
+        networks: endpoints.into_iter().map(|endpoint| endpoint.network).collect(),
         nodes: nodes.clone(),
     })
 }

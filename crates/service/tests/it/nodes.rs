@@ -6,6 +6,7 @@ use goal::graph::{Access, Graph};
 use network::backend::{Backend, CommunicatorContext, DrainOutcome, RunId, ScheduleId};
 use network::job_nodes::{JobNodes, random_key};
 use network::node_map::NodeMap;
+use network::node_network::NodeNetwork;
 use rustix::process::{Pid, Signal, kill_process};
 use service::attachment;
 use service::spawn::{ServeOptions, serve};
@@ -132,6 +133,7 @@ impl Job {
             key: random_key().expect("random bytes"),
             node,
             kernel_endpoints: Vec::new(),
+            networks: vec![NodeNetwork::default(); count as usize],
             addresses: addresses.clone(),
             nodes: NodeMap::new((0..count * each).map(|rank| rank / each)),
         };

@@ -153,6 +153,11 @@ fn network() -> Vec<Finding> {
     let mut findings = vec![network];
     let ip = addresses.first().copied().unwrap_or(IpAddr::from([127, 0, 0, 1]));
     findings.push(Finding::of("ports", ports(ip)));
+    match service::fabric_endpoint::probe(&Environment, ip) {
+        Ok(None) => {}
+        Ok(Some(found)) => findings.push(Finding::new("libfabric", Weight::Good, found)),
+        Err(why) => findings.push(Finding::new("libfabric", Weight::Problem, why)),
+    }
     findings
 }
 

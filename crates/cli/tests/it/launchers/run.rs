@@ -28,13 +28,13 @@ exec nsenter --net="$namespace" -- sh -c "$2"
 "#;
 
 /// Two nodes, and the command that reaches them.
-struct Reachable {
+pub(super) struct Reachable {
     testbed: VirtualNodes,
     directory: TempDir,
 }
 
 impl Reachable {
-    fn new() -> Self {
+    pub(super) fn new() -> Self {
         let directory = tempfile::tempdir().expect("there is room");
         let reach = directory.path().join("reach");
         std::fs::write(&reach, REACH).expect("there is room");
@@ -43,7 +43,7 @@ impl Reachable {
     }
 
     /// Returns `tradewind run` on the first node with these options and this program.
-    fn run(&self, options: &[&str], program: &[&str]) -> Command {
+    pub(super) fn run(&self, options: &[&str], program: &[&str]) -> Command {
         let nodes = self.testbed.nodes();
         let mut command = nodes[0].command(env!("CARGO_BIN_EXE_tradewind"));
         command.args(["run", "--timeout", "60", "--ssh"]).arg(self.directory.path().join("reach"));
@@ -55,7 +55,7 @@ impl Reachable {
     }
 
     /// Waits until no process is left on the nodes.
-    fn wait_for_silence(&self) {
+    pub(super) fn wait_for_silence(&self) {
         let end = Instant::now() + Duration::from_secs(20);
         while !processes(&self.testbed).is_empty() {
             assert!(Instant::now() < end, "left behind: {:?}", processes(&self.testbed));

@@ -1,0 +1,78 @@
+//! Jobs on two nodes whose services exchange messages through libfabric.
+
+use super::loops::{finish, start};
+use super::run::Reachable;
+use crate::nodes::harness::PROGRAM;
+
+testing::tests![needs(Nodes, Libfabric):
+    collectives_run_over_libfabric,
+    nodes_with_different_networks_are_named,
+];
+testing::tests![needs(Nodes):
+    a_missing_library_is_reported_by_every_rank,
+];
+
+const OPTIONS: [&str; 4] = ["--nodes", "n0,n1", "--ppn", "2"];
+
+/// Runs the collectives of the tests with these variables. Returns whether it succeeded, and what
+/// it has printed.
+fn collectives(reachable: &Reachable, variables: &[&str]) -> (bool, String) {
+    let this = std::env::current_exe().expect("this test program");
+    let program = [this.to_str().expect("readable"), "--part", "nodes::rank::program"];
+    let named = format!("{PROGRAM}=collectives");
+    let variables = variables.iter().copied().chain([named.as_str()]);
+    let options: Vec<&str> =
+        OPTIONS.into_iter().chain(variables.flat_map(|variable| ["--env", variable])).collect();
+    finish(start(reachable.run(&options, &program)))
+}
+
+fn collectives_run_over_libfabric() {
+    let reachable = Reachable::new();
+    for path in testing::fabric::libraries() {
+        let library = format!("TRADEWIND_LIBFABRIC={}", path.display());
+        for provider in ["tcp", "tcp;ofi_rxm", "sockets"] {
+            let network = format!("TRADEWIND_NETWORK=fabric:{provider}");
+            let (succeeded, text) =
+                collectives(&reachable, &[&network, &library, "TRADEWIND_EXPLAIN=1"]);
+            assert!(succeeded, "{text}");
+            assert!(
+                text.matches("4 ranks on 2 nodes, 2 here, all is right").count() >= 4,
+                "{text}"
+            );
+            let explained = format!("the nodes are connected by libfabric's provider {provider}");
+            assert!(text.contains(&explained), "{text}");
+            assert_eq!(text.contains("polled"), provider == "sockets", "{text}");
+            reachable.wait_for_silence();
+        }
+    }
+}
+
+fn a_missing_library_is_reported_by_every_rank() {
+    let reachable = Reachable::new();
+    let variables = ["TRADEWIND_NETWORK=fabric:tcp", "TRADEWIND_LIBFABRIC=/nowhere/libfabric.so.1"];
+    let (succeeded, text) = collectives(&reachable, &variables);
+    assert!(!succeeded, "{text}");
+    let count = text.matches("node 0 lacks the network that TRADEWIND_NETWORK requests").count();
+    assert!(count >= 4 && text.contains("libfabric cannot be opened"), "{count}: {text}");
+    reachable.wait_for_silence();
+}
+
+fn nodes_with_different_networks_are_named() {
+    let reachable = Reachable::new();
+    // Every node has the same variables; the shell of a rank makes its own choice.
+    let this = std::env::current_exe().expect("this test program");
+    let this = this.to_str().expect("readable");
+    let script = format!(
+        "[ $TRADEWIND_RANK -lt 2 ] || export TRADEWIND_NETWORK=tcp; \
+         exec {this} --part nodes::rank::program"
+    );
+    let named = format!("{PROGRAM}=collectives");
+    let network = "TRADEWIND_NETWORK=fabric:tcp";
+    let options = [&OPTIONS[..], &["--env", &named, "--env", network]].concat();
+    let (succeeded, text) = finish(start(reachable.run(&options, &["sh", "-c", &script])));
+    assert!(!succeeded, "{text}");
+    assert!(text.contains("node 0 has libfabric's provider tcp"), "{text}");
+    let differ = "node 1 has TCP: set TRADEWIND_NETWORK alike on all nodes";
+    assert!(text.matches(differ).count() >= 4, "{text}");
+    reachable.wait_for_silence();
+}
