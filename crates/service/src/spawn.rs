@@ -37,6 +37,9 @@ pub(crate) fn spawn(job: &Job) -> Result<Option<ServiceEndpoint>, ServiceError> 
     let command = Environment.get(COMMAND).or_else(|| job.command.clone());
     let command = command.unwrap_or_else(|| OsString::from("tradewind"));
     let child = Command::new(&command)
+        // What a user loads before the ranks, such as the preload library for MPI, is not for the
+        // service.
+        .env_remove("LD_PRELOAD")
         .args([
             "serve",
             &job.name,
