@@ -6,7 +6,9 @@ use crate::completion::examine_empty_status;
 use crate::host::{Handle, Pointer, call};
 use crate::settings::Settings;
 use crate::{buffers, report, requests, take};
+use launch::node_identity::NodeIdentity;
 use std::ffi::{CStr, OsStr, c_int};
+use std::hash::{DefaultHasher, Hash, Hasher};
 use std::io::Write;
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
@@ -44,6 +46,13 @@ impl log::Log for StandardError {
     fn flush(&self) {}
 }
 
+/// Prepares this process before the MPI library is initialized.
+pub(crate) fn before_initialization() {
+    // The job needs the registration. In a process with threads, as most MPI libraries start, it
+    // waits for all processors, for ten milliseconds and more.
+    shm::fence::register();
+}
+
 /// Sets tradewind up after the MPI library is initialized. Collective over the world.
 pub(crate) fn initialized(outcome: c_int) {
     if outcome != 0 {
@@ -61,12 +70,12 @@ pub(crate) fn initialized(outcome: c_int) {
     };
     let world = World::of(abi);
     let settings = Settings::read();
-    // The report is collective, so it is printed if any rank asks for it.
-    let reports = !world.all(!settings.reports);
+    let agreement = world.agree(&settings);
+    let reports = agreement.reports;
     if reports {
         report::measure_times();
     }
-    let (job, served) = match world.join(&settings) {
+    let (job, served) = match world.join(&agreement, settings.kinds) {
         Ok(job) => {
             let served = format!(
                 "nonblocking collectives of {} ranks of one node, {} ABI",
@@ -95,6 +104,24 @@ struct Invitation {
     kinds: u32,
 }
 
+/// Settings and facts of all ranks.
+struct Agreement {
+    /// Any rank asks for the report, which is collective.
+    reports: bool,
+    is_on: bool,
+    on_one_node: bool,
+}
+
+/// A number of the node of this process, by which the node service is reachable: ranks with another
+/// number are on other nodes. `None` if the node cannot be identified.
+fn node_number() -> Option<u64> {
+    let node = NodeIdentity::of_this_process(None, None).ok()?;
+    // The ranks load the same library, so their hashes are the same function.
+    let mut hasher = DefaultHasher::new();
+    node.name.hash(&mut hasher);
+    Some(hasher.finish())
+}
+
 impl World {
     fn of(abi: &'static Abi) -> Self {
         let mut world = World { abi, rank: 0, ranks: 0 };
@@ -105,18 +132,18 @@ impl World {
 
     /// Joins a job with all ranks of the world. Every rank returns alike, unless the MPI library
     /// fails.
-    fn join(&self, settings: &Settings) -> Result<Job, String> {
+    fn join(&self, agreement: &Agreement, kinds: u32) -> Result<Job, String> {
         let abi = self.abi;
         if self.ranks < 2 {
             return Err("there is one rank".into());
         }
-        if !self.all(settings.is_on) {
+        if !agreement.is_on {
             return Err("TRADEWIND_MPI is off".into());
         }
-        if !self.all(self.ranks_on_node() == self.ranks) {
+        if !agreement.on_one_node {
             return Err("the ranks are on several nodes".into());
         }
-        let invitation = self.invite(settings.kinds)?;
+        let invitation = self.invite(kinds)?;
         let service = CStr::from_bytes_until_nul(&invitation.service).unwrap_or_default();
         if service.is_empty() {
             return Err("the node service could not be started".into());
@@ -150,30 +177,36 @@ impl World {
         }
     }
 
-    /// Returns whether a condition holds on all ranks.
-    fn all(&self, condition: bool) -> bool {
-        let own = c_int::from(condition);
-        let mut all = 0;
-        let own: Pointer = (&raw const own).cast_mut().cast();
-        let sum: Pointer = (&raw mut all).cast();
-        let Abi { int, comm_world, .. } = *self.abi;
-        let minimum = self.abi.operation(Op::Minimum);
-        call!(Allreduce(own, sum, 1, int, minimum, comm_world)) == 0 && all == 1
+    /// What the ranks find together, in one call: each costs about a millisecond of start-up where
+    /// ranks share cores.
+    fn agree(&self, settings: &Settings) -> Agreement {
+        // Equal on all ranks if the minimum is the maximum, which is the complement of the minimum of
+        // the complements.
+        let [low, high] = node_number()
+            .map_or([self.rank, 0], |number| [number as c_int, (number >> 32) as c_int]);
+        let is_silent = c_int::from(!settings.reports);
+        let own = [is_silent, c_int::from(settings.is_on), low, high, !low, !high];
+        let Some([is_silent, is_on, low, high, not_low, not_high]) = self.minimum(own) else {
+            return Agreement { reports: false, is_on: false, on_one_node: false };
+        };
+        let on_one_node = low == !not_low && high == !not_high;
+        Agreement { reports: is_silent == 0, is_on: is_on == 1, on_one_node }
     }
 
-    /// Number of ranks that can share memory with this one.
-    fn ranks_on_node(&self) -> c_int {
-        let Abi { comm_world, info_null, type_shared, .. } = *self.abi;
-        let mut in_memory: isize = 0;
-        let node: Pointer = (&raw mut in_memory).cast();
-        if call!(Comm_split_type(comm_world, type_shared, self.rank, info_null, node)) != 0 {
-            return 0;
-        }
-        let mut ranks = 0;
-        // SAFETY: the variable has room for a handle of any ABI.
-        call!(Comm_size(unsafe { self.abi.read(node, 0) }, &raw mut ranks));
-        call!(Comm_free(node));
-        ranks
+    /// Returns the minimum over all ranks of each number, unless the MPI library fails.
+    fn minimum<const N: usize>(&self, own: [c_int; N]) -> Option<[c_int; N]> {
+        let mut least = [0; N];
+        let from: Pointer = own.as_ptr().cast_mut().cast();
+        let to: Pointer = least.as_mut_ptr().cast();
+        let Abi { int, comm_world, .. } = *self.abi;
+        let minimum = self.abi.operation(Op::Minimum);
+        let outcome = call!(Allreduce(from, to, N as c_int, int, minimum, comm_world));
+        (outcome == 0).then_some(least)
+    }
+
+    /// Returns whether a condition holds on all ranks.
+    fn all(&self, condition: bool) -> bool {
+        self.minimum([c_int::from(condition)]) == Some([1])
     }
 
     /// Starts the node service on rank 0, whose invitation all ranks receive.

@@ -36,6 +36,7 @@ macro_rules! export {
 
 export! {
     MPI_Init PMPI_Init(argc: *mut c_int, argv: Pointer) {
+        life::before_initialization();
         let outcome = call!(Init(argc, argv));
         life::initialized(outcome);
         outcome
@@ -47,6 +48,7 @@ export! {
         required: c_int,
         provided: *mut c_int,
     ) {
+        life::before_initialization();
         let outcome = call!(Init_thread(argc, argv, required, provided));
         life::initialized(outcome);
         outcome

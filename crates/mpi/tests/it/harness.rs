@@ -133,6 +133,13 @@ impl Job {
         self
     }
 
+    /// Puts rank 1 on another node, as far as tradewind can see: in a network namespace of its own.
+    pub(crate) fn apart(mut self) -> Self {
+        let script = r#"[ "$PMI_RANK" = 1 ] && exec unshare --net "$@"; exec "$@""#;
+        self.command.args(["sh", "-c", script, "sh"]);
+        self
+    }
+
     /// Runs the program with the preload library.
     pub(crate) fn preloaded(mut self) -> Finished {
         let preload = format!("LD_PRELOAD={}", library().display());
