@@ -42,7 +42,7 @@ for command in "tradewind mpi --report -- mpiexec -n 2 python program.py" \
     "mpiexec -n 2 python -m tradewind mpi --report -- python program.py"; do
     # The words of the command are separate arguments.
     # shellcheck disable=SC2086
-    report=$(timeout 60 $command 2>&1)
+    report=$(timeout 60 $command 2>&1) || { echo "$report" >&2; exit 1; }
     echo "$report"
     grep --quiet 'MPI_Iallreduce  *200  *0 ' <<< "$report" || {
         echo "$command: no calls ran on tradewind" >&2
