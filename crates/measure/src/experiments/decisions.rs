@@ -9,6 +9,7 @@
 //! long the choices of the models, and of the table, take over the best.
 
 mod candidates;
+mod errors;
 mod grid;
 pub mod nodes;
 mod regret;
@@ -49,16 +50,19 @@ pub fn experiment(setting: &Setting) -> Experiment {
             }
         }
     }
-    let caption = "The fastest plan of blocking calls by the models.";
-    part.maps = grid.maps(setting, BY_MODELS, "By the models", caption, Colour::ByText);
     let caption = "The fastest plan of blocking calls by the clock, where it was asked.";
-    part.maps.extend(grid.maps(setting, BY_CLOCK, "By the clock", caption, Colour::ByText));
+    let by_clock = grid.maps(setting, BY_CLOCK, "By the clock", caption, Colour::ByText);
+    let caption = "The models' choice for blocking calls.";
+    let by_models = grid.maps(setting, BY_MODELS, "By the models", caption, Colour::ByText);
+    // For each number of ranks the models' winners lie under the clock's.
+    part.maps = by_clock.into_iter().zip(by_models).flat_map(|(one, other)| [one, other]).collect();
+    part.tables.push(errors::outline());
     part.notes = grid.notes(setting);
     let extent = Extent::of(setting);
     let steps = grid.steps(setting, move |here, collective, budget, place| {
         measure(here, collective, budget, place, extent)
     });
-    Experiment::new(part, steps)
+    Experiment::new(part, steps).concluding(errors::conclude)
 }
 
 fn measure(
