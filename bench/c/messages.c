@@ -1,5 +1,7 @@
 /* One way from rank 0 to rank 1: half a round trip of a small message, the time from message to message in a stream, and half
- * a round trip of large ones, of which every byte is written before and read after it. */
+ * a round trip of large ones, of which every byte is written before and read after it. Also an exchange that is started before a
+ * computation and completed after it. MPI has one way to send: "pingpong" and "stream" are "latency" and "rate" here, and other
+ * ways in bench/loops. */
 #include "messages.h"
 #include <string.h>
 
@@ -98,14 +100,82 @@ static double large(const struct row *row, int batch) {
     return (wall_us() - start_us) / 2;
 }
 
+/* One message each way, both received into what was posted before. */
+static void exchange(const struct row *row, MPI_Request *requests) {
+    MPI_Irecv(received, row->bytes, MPI_BYTE, 1 - row->rank, PING, MPI_COMM_WORLD, &requests[0]);
+    MPI_Isend(sent, row->bytes, MPI_BYTE, 1 - row->rank, PING, MPI_COMM_WORLD, &requests[1]);
+}
+
+static double posted(const struct row *row, int batch) {
+    MPI_Request requests[2];
+    sent[0] = (uint64_t)batch;
+    MPI_Barrier(MPI_COMM_WORLD);
+    double start_us = wall_us();
+    exchange(row, requests);
+    MPI_Waitall(2, requests, MPI_STATUSES_IGNORE);
+    double time_us = wall_us() - start_us;
+    if (received[0] != (uint64_t)batch)
+        stop(row, "a message is wrong");
+    return agree(time_us);
+}
+
+static double median_of(const double *values, int count) {
+    double *copy = malloc(sizeof *copy * (size_t)count);
+    memcpy(copy, values, sizeof *copy * (size_t)count);
+    sort(copy, count);
+    double median = percentile(copy, count, 50);
+    free(copy);
+    return median;
+}
+
+/* What an exchange adds to a computation, as overlap.c has it for a collective. */
+static void measure_posted(const struct row *row, struct options *options) {
+    enum { LEAST = 20, MOST = 2000 };
+    size_t words = (size_t)row->bytes / 8;
+    double start_us = wall_us();
+    compute(row->iterations);
+    double computation_us = agree(wall_us() - start_us);
+    int repetitions = repetitions_within(options->budget_us, 3 * computation_us, LEAST, MOST);
+    double *computation = malloc(sizeof(double) * (size_t)repetitions), *total = malloc(sizeof(double) * (size_t)repetitions);
+    for (int r = 0; r < repetitions; r++) {
+        MPI_Barrier(MPI_COMM_WORLD);
+        skew(&options->random, row->iterations, options->skew_percent);
+        start_us = wall_us();
+        compute(row->iterations);
+        computation[r] = wall_us() - start_us;
+        fill(sent, words, (uint64_t)r * 3 + (uint64_t)row->rank);
+        MPI_Barrier(MPI_COMM_WORLD);
+        skew(&options->random, row->iterations, options->skew_percent);
+        MPI_Request requests[2];
+        start_us = wall_us();
+        exchange(row, requests);
+        compute(row->iterations);
+        MPI_Waitall(2, requests, MPI_STATUSES_IGNORE);
+        total[r] = wall_us() - start_us;
+        if (sum(received, words) != words * ((uint64_t)r * 3 + 1 - (uint64_t)row->rank) + words * (words - 1) / 2)
+            stop(row, "a message is wrong");
+    }
+    double alone = median_of(computation, repetitions);
+    for (int r = 0; r < repetitions; r++)
+        total[r] -= alone;
+    combine(total, repetitions, MPI_MAX);
+    begin_line("messages", row->op, row->bytes, row->rank, row->ranks);
+    add_summary(row->rank, "message_us", total, repetitions);
+    end_line(row->rank);
+    free(computation);
+    free(total);
+}
+
 static batch *of_name(const struct row *row) {
-    if (strcmp(row->op, "latency") == 0)
+    if (strcmp(row->op, "latency") == 0 || strcmp(row->op, "pingpong") == 0)
         return latency;
-    if (strcmp(row->op, "rate") == 0)
+    if (strcmp(row->op, "rate") == 0 || strcmp(row->op, "stream") == 0)
         return rate;
+    if (strcmp(row->op, "posted") == 0)
+        return posted;
     if (strcmp(row->op, "large") == 0)
         return large;
-    stop(row, "no such operation: latency, rate or large");
+    stop(row, "no such operation: latency, rate, large, pingpong, stream or posted");
     return NULL;
 }
 
@@ -119,7 +189,10 @@ int main(int count, char **arguments) {
         size_t size = (size_t)row.bytes * WINDOW;
         sent = memory(&row, size);
         received = memory(&row, size);
-        measure_batches(&row, "messages", of_name(&row), options.budget_us);
+        if (row.iterations > 0)
+            measure_posted(&row, &options);
+        else
+            measure_batches(&row, "messages", of_name(&row), options.budget_us);
         free(sent);
         free(received);
     }

@@ -1,7 +1,9 @@
 /* Half a round trip between one thread of rank 0 and two threads of rank 1, which share what they receive from and what they
- * answer through. Whichever of the two gets a message answers it. */
+ * answer through. Whichever of the two gets a message answers it. And half a round trip while two threads of each rank send to
+ * one another. */
 #include "messages.h"
 #include <pthread.h>
+#include <string.h>
 
 enum { THREADS = 2, ROUND_TRIPS = 1000 };
 
@@ -46,6 +48,44 @@ static double latency(const struct row *row, int batch) {
     return (wall_us() - start_us) / ROUND_TRIPS / 2;
 }
 
+struct pair {
+    const struct row *row;
+    int number;
+    uint64_t first;
+};
+
+/* Round trips between a thread of each rank, told from those of the other threads by their tag. */
+static void *round_trips(void *argument) {
+    const struct pair *pair = argument;
+    const struct row *row = pair->row;
+    for (uint64_t i = 0; i < ROUND_TRIPS; i++) {
+        uint64_t number = pair->first + i, found = number;
+        if (row->rank == 0)
+            MPI_Send(&number, row->bytes, MPI_BYTE, 1, PING + pair->number, MPI_COMM_WORLD);
+        MPI_Recv(&found, row->bytes, MPI_BYTE, 1 - row->rank, PING + pair->number, MPI_COMM_WORLD, MPI_STATUS_IGNORE);
+        if (row->rank == 1)
+            MPI_Send(&found, row->bytes, MPI_BYTE, 0, PING + pair->number, MPI_COMM_WORLD);
+        if (found != number)
+            stop(row, "a message is wrong");
+    }
+    return NULL;
+}
+
+/* Two threads of each rank at the same time: the time of all round trips, for half of one of each pair. */
+static double pairs(const struct row *row, int batch) {
+    struct pair both_pairs[THREADS];
+    for (int i = 0; i < THREADS; i++)
+        both_pairs[i] = (struct pair){row, i, (uint64_t)batch * ROUND_TRIPS};
+    MPI_Barrier(MPI_COMM_WORLD);
+    double start_us = wall_us();
+    pthread_t second;
+    if (pthread_create(&second, NULL, round_trips, &both_pairs[1]))
+        stop(row, "cannot start a thread");
+    round_trips(&both_pairs[0]);
+    pthread_join(second, NULL);
+    return agree((wall_us() - start_us) / ROUND_TRIPS / 2);
+}
+
 int main(int count, char **arguments) {
     int provided, rank;
     MPI_Init_thread(&count, &arguments, MPI_THREAD_MULTIPLE, &provided);
@@ -58,7 +98,7 @@ int main(int count, char **arguments) {
         if (row.bytes != sizeof(uint64_t))
             stop(&row, "threads send 8 bytes");
         pthread_barrier_init(&both, NULL, THREADS);
-        measure_batches(&row, "threads", latency, options.budget_us);
+        measure_batches(&row, "threads", strcmp(row.op, "pairs") == 0 ? pairs : latency, options.budget_us);
         pthread_barrier_destroy(&both);
     }
     MPI_Finalize();

@@ -177,7 +177,7 @@ class Run:
                     self.record.iterations[group.program, op, size] = math.ceil(TEST_COMPUTATION_US * 1e3 / iteration_ns)
             best = self.look(group)
             group.configurations += configurations.of_floor(group.program, group.ranks, self.cores)
-            if group.program == "overlap":
+            if group.program == "overlap" or group.op == "posted":
                 for (op, size), value in best.items():
                     iterations = math.ceil(COMPUTATION_FACTOR * value * 1e3 / iteration_ns)
                     self.record.iterations[group.program, op, size] = iterations

@@ -97,6 +97,13 @@ def messages():
     yield Row("threads", "threads", 8, 2, 0.5)
     for size in (4096, 65536, 1048576):
         yield Row("message", "large", size, 2, 0.8)
+    # MPI's own messages on both sides: see bench/loops/src/point_to_point.rs.
+    for size, reach in ((8, 1.0), (4096, 0.7), (65536, 0.5), (1048576, 0.5)):
+        yield Row("message", "pingpong", size, 2, reach)
+    yield Row("message", "stream", 8, 2, 0.67)
+    yield Row("message", "posted", 8, 2, 0.3)
+    yield Row("message", "posted", 1048576, 2, 0.6)
+    yield Row("threads", "pairs", 8, 2, 0.5)
     yield Row("solve", "solve", SOLVE_ROWS, 2, 0.2)
 
 

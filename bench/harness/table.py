@@ -19,6 +19,10 @@ MESSAGES = {
     "large": "link, private buffers written and read",
     "threads": "Express, one thread and two",
     "solve": "open channel, banded solve",
+    "pingpong": "send and recv, latency",
+    "stream": "isend and irecv, a stream, windows of 64",
+    "posted": "isend and irecv before a computation, what they add",
+    "pairs": "send and recv, two threads of each rank",
 }
 HEADINGS = ("row", "tradewind [p10..p90]", "best peer [p10..p90]", "which", "ratio [least..most]", "reach", "reached", "floor")
 BLOCKING_HEADINGS = ("collective's floor", "which way", "over it")

@@ -13,6 +13,7 @@ mod memory;
 mod messages;
 mod operation;
 mod overlap;
+mod point_to_point;
 mod report;
 mod row;
 mod test_cost;
@@ -63,7 +64,11 @@ impl Program {
         options: &mut Options,
     ) -> Result<(), Failure> {
         match self {
-            Self::Messages => messages::measure(world, row, options),
+            Self::Messages => match row.name {
+                "pingpong" | "stream" | "posted" => point_to_point::measure(world, row, options),
+                _ => messages::measure(world, row, options),
+            },
+            Self::Threads if row.name == "pairs" => point_to_point::measure(world, row, options),
             Self::Threads => threads::measure(world, row, options),
             _ if options.owned => self.measure_collective::<Segment>(world, row, options),
             _ => self.measure_collective::<Private>(world, row, options),

@@ -30,7 +30,7 @@ pub enum Kind {
     Message,
 }
 
-const KINDS: [(Kind, &str); 21] = [
+const KINDS: [(Kind, &str); 25] = [
     (Kind::Barrier, "barrier"),
     (Kind::Allreduce, "allreduce"),
     (Kind::Alltoall, "alltoall"),
@@ -52,6 +52,10 @@ const KINDS: [(Kind, &str); 21] = [
     (Kind::Message, "rate"),
     (Kind::Message, "large"),
     (Kind::Message, "threads"),
+    (Kind::Message, "pingpong"),
+    (Kind::Message, "stream"),
+    (Kind::Message, "posted"),
+    (Kind::Message, "pairs"),
 ];
 
 impl Kind {

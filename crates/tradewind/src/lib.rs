@@ -46,7 +46,11 @@
 //! `&buffer[..]`. The operation of a reduction is an [`Op`] or a user-defined function ([`fold()`]). The library selects the algorithm, unless
 //! [`Algorithms`] sets it.
 //!
-//! Messages between ranks ([`messages`]) complement the collectives:
+//! Two ranks exchange messages by [`send`](Communicator::send), [`recv`](Communicator::recv) and
+//! their relatives, which receivers select by [`Source`] and [`Tag`]. [`wait_all`] and [`wait_any`]
+//! take requests of messages and of collectives.
+//!
+//! Queues, channels and windows ([`messages`]) complement the collectives:
 //! [`Communicator::express`], [`Communicator::cache_lines`], [`Communicator::channel`],
 //! [`Communicator::pipeline`], [`Communicator::windows`] and [`Communicator::bulk`] create their
 //! queues, channels and memory windows.

@@ -11,7 +11,7 @@ use shm::process::ProcessHandle;
 use shm::segment::Offset;
 use shm::sync::{AtomicU32, Ordering};
 use smallvec::SmallVec;
-use std::sync::{Arc, Mutex, PoisonError, Weak};
+use std::sync::{Arc, Mutex, OnceLock, PoisonError, Weak};
 use std::time::Duration;
 
 impl Node {
@@ -63,6 +63,7 @@ pub struct Member {
     own_work: Mutex<Vec<Weak<dyn OwnerWork>>>,
     has_own_work: AtomicU32,
     trace: Option<Arc<Trace>>,
+    background: OnceLock<Arc<RegisteredBackground>>,
 }
 
 /// An object with tasks that only its own rank can execute, in any later call.
@@ -72,6 +73,30 @@ pub(crate) trait OwnerWork: Send + Sync + std::fmt::Debug {
 
     /// Returns whether there will be no task until something is started and registered again.
     fn is_idle(&self) -> bool;
+}
+
+/// Work of a layer above that goes on while the rank waits for a collective.
+pub trait Background: Send + Sync + std::fmt::Debug {
+    /// Continues the work. An error is reported by the layer's own next call.
+    fn progress(&self);
+}
+
+/// Registered work of a layer above. It is never idle.
+#[derive(Debug)]
+struct RegisteredBackground(Weak<dyn Background>);
+
+impl OwnerWork for RegisteredBackground {
+    fn progress_own(&self) -> Outcome<bool> {
+        if let Some(work) = self.0.upgrade() {
+            work.progress();
+        }
+        // Not counted as a task: a waiting rank must sleep in the end.
+        Ok(false)
+    }
+
+    fn is_idle(&self) -> bool {
+        self.0.strong_count() == 0
+    }
 }
 
 impl Member {
@@ -88,6 +113,7 @@ impl Member {
             own_work: Mutex::default(),
             has_own_work: AtomicU32::new(0),
             trace: None,
+            background: OnceLock::new(),
         }
     }
 
@@ -110,6 +136,14 @@ impl Member {
         own_work.push(work);
         // Release: pairs with the Acquire in `progress`.
         self.has_own_work.store(1, Ordering::Release);
+    }
+
+    /// Makes this rank continue the work whenever it waits for a collective. The first registration
+    /// counts.
+    pub fn register_background(&self, work: Weak<dyn Background>) {
+        let registered = self.background.get_or_init(|| Arc::new(RegisteredBackground(work)));
+        let registered: Arc<dyn OwnerWork> = Arc::<RegisteredBackground>::clone(registered);
+        self.register(Arc::downgrade(&registered));
     }
 
     /// Returns whether any object is registered.

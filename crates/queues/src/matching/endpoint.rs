@@ -25,6 +25,10 @@ const ALONE: SpinPolicy =
 const CROWDED: SpinPolicy =
     SpinPolicy { eager: 2, spins: 0, yields: 16, slice: Duration::from_millis(50) };
 
+/// Bytes that a slow copy moves during a poll, and the most polls for a copy: some milliseconds.
+const BYTES_A_POLL: usize = 128;
+const MOST_COPY_POLLS: usize = 1 << 17;
+
 /// Polls for space in a ring before a send leaves its bytes in its own memory.
 const SPACE_POLLS: u32 = 2000;
 
@@ -260,7 +264,7 @@ impl Endpoint {
         exited: impl Fn() -> Option<u32>,
     ) -> Result<(), MatchError> {
         let own = Some((send, bytes));
-        let outcome = self.wait(deadline, exited, || {
+        let outcome = self.wait_for_copy(bytes.len(), deadline, exited, || {
             let mut state = self.state.lock();
             state.progress(&mut None, &own)?;
             Ok(state.finish_send(send).then_some(()))
@@ -560,6 +564,18 @@ impl Endpoint {
         &self,
         deadline: Option<Instant>,
         exited: impl Fn() -> Option<u32>,
+        poll: impl FnMut() -> Result<Option<R>, MatchError>,
+    ) -> Result<R, MatchError> {
+        self.wait_for_copy(0, deadline, exited, poll)
+    }
+
+    /// As [`wait`](Self::wait), while another rank, which has a processor, may copy so many bytes.
+    #[inline]
+    fn wait_for_copy<R>(
+        &self,
+        bytes: usize,
+        deadline: Option<Instant>,
+        exited: impl Fn() -> Option<u32>,
         mut poll: impl FnMut() -> Result<Option<R>, MatchError>,
     ) -> Result<R, MatchError> {
         /// Polls before the thread counts as waiting.
@@ -570,19 +586,25 @@ impl Endpoint {
                 return Ok(result);
             }
         }
-        self.wait_long(deadline, exited, poll)
+        self.wait_long(bytes, deadline, exited, poll)
     }
 
     #[cold]
     fn wait_long<R>(
         &self,
+        bytes: usize,
         deadline: Option<Instant>,
         exited: impl Fn() -> Option<u32>,
         poll: impl FnMut() -> Result<Option<R>, MatchError>,
     ) -> Result<R, MatchError> {
         // Relaxed: a hint.
         self.waiting.fetch_add(1, Ordering::Relaxed);
-        let policy = if self.may_spin() { ALONE } else { CROWDED };
+        let policy = if self.may_spin() {
+            let copy = (bytes / BYTES_A_POLL).min(MOST_COPY_POLLS) as u32;
+            SpinPolicy { eager: ALONE.eager + copy, ..ALONE }
+        } else {
+            CROWDED
+        };
         let outcome = wait(&mut MessageWait { endpoint: self, exited, poll }, policy, deadline);
         self.waiting.fetch_sub(1, Ordering::Relaxed);
         outcome.unwrap_or(Err(MatchError::Timeout))

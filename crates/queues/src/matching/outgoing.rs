@@ -137,4 +137,4 @@ impl Outgoing {
     }
 }
 
-const _: () = assert!(capacity(RING_LINES) >= lines_of(EAGER_BYTES) + 1);
+const _: () = assert!(capacity(RING_LINES) > lines_of(EAGER_BYTES));

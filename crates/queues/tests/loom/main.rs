@@ -12,6 +12,7 @@ mod fence;
 mod futex;
 mod model;
 mod poll;
+mod ring_list;
 mod sync;
 mod tag_on;
 

@@ -2,22 +2,22 @@
 
 use crate::error::{Result, argument};
 use engine::communicator::Communicator as NodeCommunicator;
+use engine::node::membership::{Background, Member};
 use engine::node::{MAILBOX_BYTES, Node};
 use engine::signature::{CallKind, Signature};
 use queues::matching::{Endpoint, EndpointOptions, Processes};
 use shm::arena::Arena;
 use std::collections::BTreeSet;
 use std::sync::atomic::{AtomicU32, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError, Weak};
 
 const _: () = assert!(MAILBOX_BYTES == queues::matching::MAILBOX_BYTES);
 
 /// A rank's end of all messages on its node, which the first use creates.
 #[derive(Debug)]
 pub(crate) struct RankEndpoint {
-    node: Arc<Node>,
+    member: Arc<Member>,
     arena: Arc<Arena>,
-    rank: u32,
     endpoint: OnceLock<Endpoint>,
     creation: Mutex<()>,
     /// Lowest number that no communicator of this rank has.
@@ -26,11 +26,9 @@ pub(crate) struct RankEndpoint {
 
 impl RankEndpoint {
     pub(crate) fn new(group: &NodeCommunicator) -> Self {
-        let member = group.member();
         RankEndpoint {
-            node: Arc::clone(member.node()),
+            member: Arc::clone(group.member()),
             arena: Arc::clone(group.arena()),
-            rank: member.rank(),
             endpoint: OnceLock::new(),
             creation: Mutex::new(()),
             next_context: AtomicU32::new(1),
@@ -38,7 +36,7 @@ impl RankEndpoint {
     }
 
     #[inline]
-    fn get(&self) -> Result<&Endpoint> {
+    fn get(self: &Arc<Self>) -> Result<&Endpoint> {
         match self.endpoint.get() {
             Some(endpoint) => Ok(endpoint),
             None => self.create(),
@@ -46,22 +44,36 @@ impl RankEndpoint {
     }
 
     #[cold]
-    fn create(&self) -> Result<&Endpoint> {
+    fn create(self: &Arc<Self>) -> Result<&Endpoint> {
         // One at a time: an endpoint takes over what has been sent to the rank.
         let _creation = self.creation.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some(endpoint) = self.endpoint.get() {
             return Ok(endpoint);
         }
+        let node = self.member.node();
         let endpoint = Endpoint::new(EndpointOptions {
             arena: Arc::clone(&self.arena),
-            rank: self.rank,
-            ranks: self.node.ranks(),
-            cores: self.node.cores(),
-            mailboxes: self.node.mailboxes(),
+            rank: self.member.rank(),
+            ranks: node.ranks(),
+            cores: node.cores(),
+            mailboxes: node.mailboxes(),
             reads_directly: None,
-            processes: Arc::new(NodeProcesses(Arc::clone(&self.node))),
+            processes: Arc::new(NodeProcesses(Arc::clone(node))),
         })?;
-        Ok(self.endpoint.get_or_init(|| endpoint))
+        let endpoint = self.endpoint.get_or_init(|| endpoint);
+        // A sender may wait until this rank, which waits for a collective, has read its message.
+        self.member.register_background(Arc::downgrade(self) as Weak<dyn Background>);
+        Ok(endpoint)
+    }
+}
+
+impl Background for RankEndpoint {
+    fn progress(&self) {
+        if let Some(endpoint) = self.endpoint.get()
+            && let Err(error) = endpoint.progress()
+        {
+            log::warn!("messages make no progress: {error}");
+        }
     }
 }
 

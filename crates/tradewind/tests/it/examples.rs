@@ -7,6 +7,9 @@ mod heat;
 #[allow(dead_code, reason = "the example's main is not called")]
 #[path = "../../examples/hello.rs"]
 mod hello;
+#[allow(dead_code, reason = "the example's main is not called")]
+#[path = "../../examples/ring_exchange.rs"]
+mod ring_exchange;
 #[allow(dead_code, reason = "the example's main and its printing are not called")]
 #[path = "../../examples/tree_gather.rs"]
 mod tree_gather;
@@ -15,6 +18,7 @@ use tradewind::{EngineKind, local, local_with};
 
 testing::tests![
     hello_adds_up,
+    a_value_travels_around_all_ranks,
     heat_equals_the_serial_solution,
     a_plate_that_is_too_small_is_refused,
     what_is_gathered_is_what_was_given,
@@ -27,6 +31,17 @@ fn hello_adds_up() {
         Ok(())
     })
     .expect("four ranks greet");
+}
+
+fn a_value_travels_around_all_ranks() {
+    local(3, |world| {
+        let lines = ring_exchange::travel(&world)?;
+        let expected =
+            ["all together: 3", "rank 0 passes on 0", "rank 1 passes on 1", "rank 2 passes on 3"];
+        assert!(lines.is_none_or(|lines| lines == expected));
+        Ok(())
+    })
+    .expect("the value arrives");
 }
 
 /// Tiles of unequal size, tiles of one row or column, a single tile.

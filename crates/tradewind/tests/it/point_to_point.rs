@@ -5,7 +5,8 @@ mod reference;
 
 use std::time::Duration;
 use tradewind::{
-    Communicator, Error, Op, Pending, Result, Source, Tag, local, test_any, wait_all, wait_any,
+    Communicator, Error, Op, Pending, RecvRequest, Result, Source, Tag, local, test_any, wait_all,
+    wait_any,
 };
 
 testing::tests![
@@ -25,6 +26,7 @@ testing::tests![
     requests_of_several_kinds_are_waited_for_together,
     a_receive_completes_in_pieces_of_waiting,
     posted_long_receives_complete_while_others_are_waited_for,
+    long_messages_arrive_while_their_receiver_waits_for_a_collective,
     a_rank_that_has_left_is_an_error_for_its_partners_only,
     threads_of_two_ranks_share_a_communicator,
     random_messages_match_as_in_the_reference,
@@ -467,6 +469,32 @@ fn posted_long_receives_complete_while_others_are_waited_for() {
         world.recv(&mut [0_u8], 0, 1)?;
         receive.wait()?;
         assert_eq!(buffer, long);
+        Ok(())
+    })
+    .expect("the job succeeds");
+}
+
+fn long_messages_arrive_while_their_receiver_waits_for_a_collective() {
+    local(3, |world| {
+        let long = bytes(1, 400_000);
+        let mut buffer = vec![0; long.len()];
+        for is_blocking in [true, false] {
+            let receive = match world.rank() {
+                0 => {
+                    world.send(&long, 1, 0)?;
+                    None
+                }
+                1 => Some(world.irecv(&mut buffer, 0, 0)?),
+                _ => None,
+            };
+            if is_blocking {
+                world.barrier()?;
+            } else {
+                world.ibarrier()?.wait()?;
+            }
+            let status = receive.map(RecvRequest::wait).transpose()?;
+            assert!(status.is_none() || buffer == long);
+        }
         Ok(())
     })
     .expect("the job succeeds");
