@@ -14,7 +14,7 @@ use network::transport::frame::{Frame, Route};
 use network::transport::payloads::NoPayloads;
 use network::transport::tcp::{Listener, Tcp, Timeouts};
 use std::net::{Ipv4Addr, SocketAddr};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::time::Duration;
 use testing::conformance::Capabilities;
 
@@ -60,7 +60,7 @@ fn meshes(count: u32, timeouts: Timeouts) -> Vec<Tcp> {
 }
 
 /// Connects so many nodes through a provider; each with a key.
-fn fabrics(count: u32, path: &PathBuf, provider: &str, keys: &[[u8; 16]]) -> Vec<Fabric> {
+fn fabrics(count: u32, path: &Path, provider: &str, keys: &[[u8; 16]]) -> Vec<Fabric> {
     let library = Library::open(Some(path)).expect("the need has opened it");
     let choice: Choice = provider.parse().expect("it is not refused");
     let endpoints: Vec<Endpoint> = (0..count).map(|_| endpoint(&library, &choice)).collect();
