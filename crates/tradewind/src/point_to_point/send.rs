@@ -86,10 +86,10 @@ impl Communicator {
     ///         // The receiver takes nothing, so it is full at last.
     ///         return world.send(&[sent], 1, 1);
     ///     }
-    ///     let mut sent = [0];
+    ///     let mut sent = [0_u64];
     ///     world.recv(&mut sent, 0, 1)?;
     ///     for expected in 0..sent[0] {
-    ///         let mut number = [0];
+    ///         let mut number = [0_u64];
     ///         world.recv(&mut number, 0, 0)?;
     ///         assert_eq!(number[0], expected);
     ///     }
