@@ -136,7 +136,7 @@ pub(crate) enum Failure {
     NoMpiLibrary { command: PathBuf },
     /// A selection file of an MPI library cannot be made.
     #[error(transparent)]
-    Export(#[from] crate::commands::tune::export::ExportError),
+    Export(#[from] crate::commands::tune::export::error::ExportError),
     /// A job cannot be run.
     #[error(transparent)]
     Job(#[from] ServiceError),

@@ -1,5 +1,6 @@
 //! `tradewind tune --export`: the selection file of an MPI library, from timing its own algorithms.
 
+pub(crate) mod error;
 mod library;
 mod mpich;
 mod openmpi;
@@ -8,6 +9,7 @@ mod times;
 use super::Arguments;
 use crate::failure::Failure;
 use collectives::Collective;
+use error::ExportError;
 pub(super) use library::Library;
 use library::{Algorithm, OPERATIONS};
 use std::fs;
@@ -22,28 +24,6 @@ const SIZES: [u64; 7] = [8, 128, 1 << 10, 8 << 10, 64 << 10, 256 << 10, 1 << 20]
 const BUDGETS: [f64; 2] = [1.0, 50.0];
 /// Share of the time that rows get; jobs start in the rest.
 const SHARE: f64 = 0.5;
-
-/// Failures of an export.
-#[derive(Debug, thiserror::Error)]
-pub(crate) enum ExportError {
-    /// A program of the library cannot be run.
-    #[error(
-        "cannot run {}: {source}; name the directory of the library, with bin/mpicc and bin/mpiexec, \
-         by --mpi", .program.display()
-    )]
-    Run { program: PathBuf, source: std::io::Error },
-    /// The compiler or the launcher of the library fails.
-    #[error("{} failed ({status}):\n{output}", .program.display())]
-    Failed { program: PathBuf, status: std::process::ExitStatus, output: String },
-    /// The library is another one, or of an unknown version.
-    #[error(
-        "{}: has no tree of selections as MPICH 4 and 5 have: is this MPICH?", .library.display()
-    )]
-    NoTree { library: PathBuf },
-    /// A kept file of times is damaged.
-    #[error("{}:{line}: is no time of an algorithm: remove the file to measure anew", .path.display())]
-    Damaged { path: PathBuf, line: usize },
-}
 
 /// Times a library's algorithms and writes its file.
 pub(super) fn execute(arguments: &Arguments, library: Library) -> Result<ExitCode, Failure> {
