@@ -92,8 +92,8 @@ pub trait Backend: Send + Sync + Debug {
     /// Returns true if the run has ended, successfully or not: one load.
     fn is_complete(&self, run: RunId) -> bool;
 
-    /// Waits until the run has ended; false if the deadline came first. Polls for a moment, then
-    /// sleeps.
+    /// Waits until the run has ended; false if the deadline came first, or another rank was
+    /// [lost](Self::lost) meanwhile. Polls for a moment, then sleeps.
     ///
     /// # Errors
     /// If the run cannot end: a node or a rank has failed.

@@ -7,8 +7,8 @@
 //! [lent](DirectBackend::start_lent), and are then used in place.
 //!
 //! Runs and messages are in the table that the agent has, too. The end of a connection fails no
-//! run, because the other rank may have left after its part. [`Backend::lost`] reports such ranks,
-//! and the agents of the job report the reason for the exit.
+//! run, because the other rank may have left after its part. It ends a wait, [`Backend::lost`]
+//! reports such ranks, and the agents of the job report the reason for the exit.
 
 mod engine;
 mod run;
@@ -215,10 +215,14 @@ impl Backend for DirectBackend {
         loop {
             if let Some(mut engine) = self.try_lock() {
                 let driven = engine.drive(&run, deadline);
+                let has_new_loss = engine.take_new_loss();
                 drop(engine);
                 self.submissions.notify_change();
                 if driven? {
                     return Ok(true);
+                }
+                if has_new_loss {
+                    return Ok(run.has_ended());
                 }
             } else {
                 self.submissions.wait_for_change(OTHER_DRIVER_INTERVAL, || run.has_ended());

@@ -27,6 +27,8 @@ pub(super) struct DirectEngine {
     runs: HashMap<RunKey, Arc<DirectRun>>,
     submissions: Arc<Submissions>,
     arrivals: Vec<Arrival>,
+    /// True if a connection has ended that no caller has been notified of.
+    has_new_loss: bool,
 }
 
 impl DirectEngine {
@@ -41,6 +43,7 @@ impl DirectEngine {
             runs: HashMap::new(),
             submissions,
             arrivals: Vec::new(),
+            has_new_loss: false,
         }
     }
 
@@ -58,7 +61,10 @@ impl DirectEngine {
                     self.table.receive_in_place(node, location, eager);
                 }
                 // It fails no run: the rank may have left after its part.
-                Arrival::NodeLost { node, .. } => self.table.lose(node),
+                Arrival::NodeLost { node, .. } => {
+                    self.table.lose(node);
+                    self.has_new_loss = true;
+                }
                 Arrival::Notified(_) => {}
             }
         }
@@ -111,7 +117,7 @@ impl DirectEngine {
     }
 
     /// Executes runs until this one has ended and everything has been handed to the kernel; false
-    /// if the deadline has passed, or another thread needs the engine.
+    /// if the deadline has passed, a connection has ended, or another thread needs the engine.
     ///
     /// # Errors
     /// If the system refuses to read.
@@ -128,7 +134,7 @@ impl DirectEngine {
             if run.has_ended() && !self.table.has_queued() {
                 return Ok(true);
             }
-            if self.submissions.is_interrupted() {
+            if self.has_new_loss || self.submissions.is_interrupted() {
                 return Ok(false);
             }
             // The rest of a long message is on its way, perhaps from a rank on this core.
@@ -186,6 +192,11 @@ impl DirectEngine {
     pub(super) fn waiting_for(&self, run: &DirectRun) -> Vec<u32> {
         let ranks = self.table.runs.get(&run.key).map(Run::waiting_for);
         ranks.into_iter().flatten().collect()
+    }
+
+    /// Returns true if a connection has ended since the last call.
+    pub(super) fn take_new_loss(&mut self) -> bool {
+        std::mem::take(&mut self.has_new_loss)
     }
 
     /// Ranks with connections that have ended.

@@ -3,6 +3,7 @@
 
 use crate::jobs::{Wires, connect, deadline, nodes, register, run, run_job, world};
 use collectives::{Algorithm, barrier};
+use goal::compile::compile;
 use goal::graph::{Access, Graph};
 use network::agent::shared_region::{SharedRegion, notifier};
 use network::agent::{Agent, AgentClient, Limits};
@@ -36,6 +37,7 @@ testing::tests![
     wrong_calls_are_refused,
     a_run_names_the_ranks_it_waits_for,
     ranks_that_have_exited_are_listed,
+    a_lost_rank_ends_the_wait_of_a_rank_that_waits_for_another_one,
 ];
 
 pub(crate) fn barrier_of(rank: u32, ranks: u32) -> Graph {
@@ -440,4 +442,21 @@ fn ranks_that_have_exited_are_listed() {
             std::thread::yield_now();
         }
     }
+}
+
+/// The caller then checks why the rank is gone, and need not wait for its next regular check.
+fn a_lost_rank_ends_the_wait_of_a_rank_that_waits_for_another_one() {
+    let mut ranks = local::connect_directly(3).expect("sockets");
+    let mut graph = Graph::new(0, 3);
+    let block = graph.buffer(Access::Output, 8);
+    graph.receive(block, 1, 0);
+    let schedule = compile(&graph).expect("in order");
+    let prepared = ranks[0].register(&world(0, 0, 3), &schedule, 0).expect("it is small");
+    let ticket = ranks[0].start(prepared, 0, &[&[]]).expect("memory");
+    drop(ranks.pop());
+    let limit = deadline();
+    assert_eq!(ranks[0].wait(ticket, limit), Ok(false));
+    assert!(limit.is_some_and(|limit| Instant::now() < limit), "the wait ends before its deadline");
+    assert_eq!((ranks[0].lost(), ranks[0].waiting_for(ticket)), (vec![2], vec![1]));
+    ranks[0].discard(ticket);
 }

@@ -193,7 +193,10 @@ fn run_rank(client: impl Backend, graph: &Graph, inputs: &[Round]) -> Result<Ran
             .map(|(bytes, access)| if *access == Access::Output { &[] } else { bytes.as_slice() })
             .collect();
         let ticket = client.start(prepared, round, &given)?;
-        if !client.wait(ticket, Instant::now().checked_add(Duration::from_secs(60)))? {
+        let limit = Instant::now() + Duration::from_secs(60);
+        // A rank that has ended its part before ends the wait as well.
+        while !client.wait(ticket, Some(limit))? && Instant::now() < limit {}
+        if !client.is_complete(ticket) {
             return Err(Error::System {
                 what: "stuck".into(),
                 why: format!("rank {rank}, round {round}"),

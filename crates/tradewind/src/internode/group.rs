@@ -255,6 +255,11 @@ impl InternodeGroup {
         watch.check(|| backend.waiting_for(run), || backend.lost())
     }
 
+    /// Returns true if it is known why each rank that the backend has lost is gone.
+    pub(super) fn explains_losses(&self, backend: &Arc<dyn Backend>) -> bool {
+        self.watch.get().is_none_or(|watch| watch.explains(&backend.lost()))
+    }
+
     /// Fails if another rank executes the collective of this number on `other`, which runs the
     /// other form of calls.
     pub(super) fn check_form(

@@ -16,8 +16,8 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
-/// Time for the other ranks to finish after a rank is gone. It may have done its part before: the
-/// kernel completes what the rank has started.
+/// Time for the other ranks to finish after a rank has failed, on a backend that completes what the
+/// rank has started.
 const FAILURE_GRACE: Duration = Duration::from_secs(2);
 /// The same for a rank that left in order. It may have left because of a node that is about to be
 /// found unreachable, which is the cause to report.
@@ -68,14 +68,19 @@ impl LivenessWatch {
         let translate = |error: &Error| translate(&self.context, error.clone());
         let awaited = awaited();
         let lost = lost();
-        // Nothing arrives from a lost rank any more, so a run that waits for one has failed.
+        // Nothing arrives from a lost rank any more, so a run that waits for one has failed. One
+        // that waits for it through others only fails as well, as on one node: the ranks between
+        // may be outside of the call for any length of time.
         let is_certain = awaited.iter().any(|rank| lost.contains(rank));
-        // An unreachable node is certain at once. After any other failure the ranks that live may
-        // still complete the run, so it is reported only after the grace period.
+        let is_final = |error: &Error| match error {
+            Error::NodeUnreachable { .. } => true,
+            Error::RankFailed { rank, .. } => lost.contains(rank),
+            _ => false,
+        };
+        // Otherwise the backend completes what the rank has started, and with it perhaps the run.
+        // So the failure is reported only after the grace period.
         if let Some((detected, error)) = &state.failure
-            && (is_certain
-                || matches!(error, Error::NodeUnreachable { .. })
-                || detected.elapsed() >= FAILURE_GRACE)
+            && (is_certain || is_final(error) || detected.elapsed() >= FAILURE_GRACE)
         {
             return Err(translate(error));
         }
@@ -84,6 +89,14 @@ impl LivenessWatch {
             awaited.contains(rank) && (lost.contains(rank) || detected.elapsed() >= EXIT_GRACE)
         });
         missing.map_or(Ok(()), |(.., error)| Err(translate(error)))
+    }
+
+    /// Returns true if it is known why each of these ranks of the job is gone.
+    pub(super) fn explains(&self, lost: &[u32]) -> bool {
+        let state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
+        let has_left = |rank| state.exits.iter().any(|(left, ..)| *left == rank);
+        let is_explained = |rank: &u32| !self.context.members.contains(rank) || has_left(*rank);
+        state.failure.is_some() || lost.iter().all(is_explained)
     }
 
     /// Returns true if a rank or a node is known to have failed. A rank that has left in order does
@@ -150,5 +163,81 @@ impl Drop for LivenessWatch {
         if let Some(run) = self.state.get_mut().unwrap_or_else(PoisonError::into_inner).run {
             self.backend.discard(run);
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use goal::schedule::Schedule;
+    use network::backend::{DrainOutcome, ExitedRank, ScheduleId};
+    use network::error::RankExit;
+
+    /// A backend that reports the failure of rank 2 at once.
+    #[derive(Debug)]
+    struct Rank2Failed;
+
+    fn rank_2_failed() -> Error {
+        Error::RankFailed { rank: 2, how: RankExit::Failed("was ended by signal 9".into()) }
+    }
+
+    impl Backend for Rank2Failed {
+        fn name(&self) -> &'static str {
+            "rank 2 failed"
+        }
+
+        fn supports(&self, _: &Schedule) -> bool {
+            true
+        }
+
+        fn register(
+            &self,
+            _: &CommunicatorContext,
+            _: &Schedule,
+            _: u32,
+        ) -> std::result::Result<ScheduleId, Error> {
+            Ok(ScheduleId(0))
+        }
+
+        fn release(&self, _: ScheduleId) {}
+
+        fn start(&self, _: ScheduleId, _: u64, _: &[&[u8]]) -> std::result::Result<RunId, Error> {
+            Ok(RunId(0))
+        }
+
+        fn is_complete(&self, _: RunId) -> bool {
+            true
+        }
+
+        fn wait(&self, _: RunId, _: Option<Instant>) -> std::result::Result<bool, Error> {
+            Ok(true)
+        }
+
+        fn fetch(&self, _: RunId, _: &mut [&mut [u8]]) -> std::result::Result<(), Error> {
+            Err(rank_2_failed())
+        }
+
+        fn discard(&self, _: RunId) {}
+
+        fn drain(
+            &self,
+            _: Instant,
+            _: &dyn Fn() -> Vec<ExitedRank>,
+        ) -> std::result::Result<DrainOutcome, Error> {
+            Ok(DrainOutcome::Drained)
+        }
+    }
+
+    /// Rank 0 waits for rank 1, which waits for rank 2.
+    #[test]
+    fn a_failed_rank_that_is_lost_fails_runs_that_wait_for_it_through_others() {
+        let members = (0..3).collect();
+        let context = CommunicatorContext { number: 0, members, rank: 0 };
+        let backend: Arc<dyn Backend> = Arc::new(Rank2Failed);
+        let start = || LivenessWatch::start(&context, &backend).expect("the graph is right");
+        let outcome = start().check(|| vec![1], || vec![2]);
+        assert_eq!(outcome.expect_err("rank 2 failed").failed_rank(), Some(2));
+        let outcome = start().check(|| vec![1], Vec::new);
+        assert!(outcome.is_ok(), "what rank 2 has started may be completed: {outcome:?}");
     }
 }

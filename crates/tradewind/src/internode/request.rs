@@ -22,6 +22,10 @@ const OWN_WORK_INTERVAL: Duration = Duration::from_millis(1);
 /// after each check, up to [`LONGEST_CHECK_INTERVAL`].
 const FIRST_CHECK_INTERVAL: Duration = Duration::from_millis(50);
 
+/// The first interval after the backend has lost a rank. The node service reports within moments
+/// why the rank is gone.
+const LOSS_CHECK_INTERVAL: Duration = Duration::from_millis(1);
+
 /// Longest interval between two liveness checks.
 const LONGEST_CHECK_INTERVAL: Duration = Duration::from_millis(400);
 
@@ -33,6 +37,8 @@ const POLLS_PER_CHECK: u32 = 256;
 struct NextCheck {
     due: Instant,
     interval: Duration,
+    /// Number of ranks that the backend had lost at the last check.
+    lost: usize,
 }
 
 /// A run between nodes.
@@ -166,23 +172,29 @@ impl InternodeRequest {
     fn next_check(&self) -> MutexGuard<'_, NextCheck> {
         let first = || {
             let interval = FIRST_CHECK_INTERVAL;
-            Mutex::new(NextCheck { due: Instant::now() + interval, interval })
+            Mutex::new(NextCheck { due: Instant::now() + interval, interval, lost: 0 })
         };
         self.next_check.get_or_init(first).lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Fails if a rank is gone without which the run cannot complete, if a check is due.
+    /// Fails if a rank is gone without which the run cannot complete. Checks that if it is due, and
+    /// as soon as the backend has lost a rank.
     #[cold]
     fn check_liveness(&self) -> Result<()> {
         let Some(run) = self.run else { return Ok(()) };
+        let backend = self.backend_of_run();
+        let lost = backend.lost().len();
         let mut next = self.next_check();
-        if Instant::now() < next.due {
+        let has_lost = std::mem::replace(&mut next.lost, lost) < lost;
+        if !has_lost && Instant::now() < next.due {
             return Ok(());
         }
-        next.interval = LONGEST_CHECK_INTERVAL.min(2 * next.interval);
+        next.interval = match has_lost {
+            true => LOSS_CHECK_INTERVAL,
+            false => LONGEST_CHECK_INTERVAL.min(2 * next.interval),
+        };
         next.due = Instant::now() + next.interval;
         drop(next);
-        let backend = self.backend_of_run();
         // The program in the kernel cannot see that the run will never complete.
         self.internode().check_liveness(backend, run).inspect_err(|_| backend.abandon(run))?;
         self.check_form()?;
@@ -261,10 +273,19 @@ impl InternodeRequest {
     /// failure of a rank may be the cause of that, which says more.
     fn cause(&self, run: RunId, error: BackendError) -> Error {
         let internode = self.internode();
-        if matches!(error, BackendError::Operation(_))
-            && let Err(failure) = internode.check_liveness(self.backend_of_run(), run)
-        {
-            return failure;
+        let backend = self.backend_of_run();
+        if matches!(error, BackendError::Operation(_)) {
+            // Another rank may have had the report of the node service a little earlier.
+            let deadline = Instant::now() + LONGEST_CHECK_INTERVAL;
+            loop {
+                if let Err(failure) = internode.check_liveness(backend, run) {
+                    return failure;
+                }
+                if internode.explains_losses(backend) || Instant::now() >= deadline {
+                    break;
+                }
+                std::thread::sleep(LOSS_CHECK_INTERVAL);
+            }
         }
         internode.translate(error)
     }
