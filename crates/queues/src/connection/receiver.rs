@@ -154,8 +154,15 @@ impl Receiver {
             return Err(self.hand_over());
         }
         match self.end.closing() {
-            // Messages that a sender published before its end are received first.
-            Some(CloseReason::Gone | CloseReason::NodeLost | CloseReason::GoneThere) | None
+            // Messages that a sender published before its end are received first. The name server
+            // reports `Left` for a sender on another node, whose stand-in has published them here.
+            Some(
+                CloseReason::Gone
+                | CloseReason::NodeLost
+                | CloseReason::GoneThere
+                | CloseReason::Left,
+            )
+            | None
                 if self.ring.is_ready() =>
             {
                 Ok(())
