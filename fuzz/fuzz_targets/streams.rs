@@ -29,7 +29,7 @@ fuzz_target!(|bytes: &[u8]| {
                     StreamEvent::Message { stream, bytes, .. } => end.consumed(stream, bytes.len()),
                     StreamEvent::Accepted { stream } => drop(end.send(stream, 1, b"message")),
                     StreamEvent::Closed { stream, code } => end.close(stream, code),
-                    StreamEvent::Refused { .. } => {}
+                    StreamEvent::Left { .. } | StreamEvent::Refused { .. } => {}
                 }
             }
         }

@@ -19,6 +19,7 @@
 //! | 5 | [`Frame::Message`] | the message |
 //! | 6 | [`Frame::Credit`] | u32 bytes |
 //! | 7 | [`Frame::Close`] | none |
+//! | 8 | [`Frame::Leave`] | none |
 
 use super::{MAX_PAYLOAD, WINDOW};
 
@@ -73,6 +74,13 @@ pub enum Frame<'a> {
         stream: u32,
         /// Number of bytes that were received, headers included.
         bytes: u32,
+    },
+    /// This end receives nothing on the stream any more. It may still send.
+    Leave {
+        /// Number of the stream.
+        stream: u32,
+        /// Reason, as a number of the programs.
+        code: u8,
     },
     /// The last frame of this end on a stream.
     Close {
@@ -134,6 +142,7 @@ const REFUSE: u8 = 4;
 const MESSAGE: u8 = 5;
 const CREDIT: u8 = 6;
 const CLOSE: u8 = 7;
+const LEAVE: u8 = 8;
 
 impl<'a> Frame<'a> {
     /// Appends the frame. A payload that is longer than [`MAX_PAYLOAD`] is cut.
@@ -157,6 +166,7 @@ impl<'a> Frame<'a> {
                 (CREDIT, 0, stream, &number)
             }
             Frame::Close { stream, code } => (CLOSE, code, stream, &[]),
+            Frame::Leave { stream, code } => (LEAVE, code, stream, &[]),
         };
         let payload = &payload[..payload.len().min(MAX_PAYLOAD)];
         into.extend_from_slice(&[kind, tag, 0, 0]);
@@ -180,12 +190,12 @@ impl<'a> Frame<'a> {
         let allowed = match kind {
             GREETING => 4..=MAX_PAYLOAD,
             OPEN | REFUSE | MESSAGE => 0..=MAX_PAYLOAD,
-            ACCEPT | CLOSE => 0..=0,
+            ACCEPT | CLOSE | LEAVE => 0..=0,
             CREDIT => 4..=4,
             _ => return Err(FrameError::Kind { kind }),
         };
         // A field without a meaning is zero, so that every frame has one encoding.
-        let has_tag = matches!(kind, REFUSE | MESSAGE | CLOSE);
+        let has_tag = matches!(kind, REFUSE | MESSAGE | CLOSE | LEAVE);
         if zero != 0
             || also_zero != 0
             || tag != 0 && !has_tag
@@ -209,7 +219,8 @@ impl<'a> Frame<'a> {
                 return Err(FrameError::Payload { kind });
             }
             CREDIT => Frame::Credit { stream, bytes: number },
-            _ => Frame::Close { stream, code: tag },
+            CLOSE => Frame::Close { stream, code: tag },
+            _ => Frame::Leave { stream, code: tag },
         };
         Ok(Some((frame, HEADER_BYTES + payload.len())))
     }

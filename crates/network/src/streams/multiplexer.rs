@@ -60,6 +60,13 @@ pub enum StreamEvent {
         /// The message.
         bytes: Vec<u8>,
     },
+    /// The other end receives nothing on the stream any more. It may still send.
+    Left {
+        /// Number of the stream.
+        stream: u32,
+        /// Reason, as a number.
+        code: u8,
+    },
     /// The other end sends nothing on the stream any more, and receives nothing.
     Closed {
         /// Number of the stream.
@@ -87,6 +94,9 @@ struct Stream {
     granted: usize,
     /// Bytes that were received and for which no credit was returned yet.
     unreported: usize,
+    /// This end receives nothing any more.
+    has_left_here: bool,
+    has_left_there: bool,
     is_closed_here: bool,
     is_closed_there: bool,
 }
@@ -98,6 +108,8 @@ impl Stream {
             credit: WINDOW,
             granted: WINDOW,
             unreported: 0,
+            has_left_here: false,
+            has_left_there: false,
             is_closed_here: false,
             is_closed_there: false,
         }
@@ -179,6 +191,7 @@ impl Multiplexer {
             state.stage == Stage::Open
                 && !state.is_closed_here
                 && !state.is_closed_there
+                && !state.has_left_there
                 && state.credit >= cost(MAX_PAYLOAD)
         })
     }
@@ -198,16 +211,26 @@ impl Multiplexer {
 
     /// Frees the place of a received message of this length, so that the other end may send more.
     pub fn consumed(&mut self, stream: u32, bytes: usize) {
-        let Some(state) = self.streams.get_mut(&stream).filter(|state| !state.is_closed_here)
-        else {
-            return;
-        };
+        let receives = |state: &&mut Stream| !state.is_closed_here && !state.has_left_here;
+        let Some(state) = self.streams.get_mut(&stream).filter(receives) else { return };
         state.unreported += cost(bytes);
         // One frame for half a window: the sender has the other half meanwhile.
         if state.unreported >= WINDOW / 2 && !state.is_closed_there {
             let bytes = std::mem::take(&mut state.unreported);
             state.granted += bytes;
             Frame::Credit { stream, bytes: bytes as u32 }.encode(&mut self.outgoing);
+        }
+    }
+
+    /// Ends the receiving half of an open stream: the other end gets no credit any more, and what
+    /// arrives is dropped. This end may still send.
+    pub fn leave(&mut self, stream: u32, code: u8) {
+        let open = self.streams.get_mut(&stream).filter(|state| state.stage == Stage::Open);
+        let Some(state) = open.filter(|it| !it.is_closed_here && !it.is_closed_there) else {
+            return;
+        };
+        if !std::mem::replace(&mut state.has_left_here, true) {
+            Frame::Leave { stream, code }.encode(&mut self.outgoing);
         }
     }
 
@@ -289,7 +312,7 @@ impl Multiplexer {
                 let state = self.stream(stream, Stage::Open)?;
                 let left = state.granted.checked_sub(cost(bytes.len()));
                 state.granted = left.ok_or(FrameError::State { stream, why: "no credit" })?;
-                if !state.is_closed_here {
+                if !state.is_closed_here && !state.has_left_here {
                     let bytes = bytes.to_vec();
                     events.push(StreamEvent::Message { stream, tag, bytes });
                 }
@@ -300,6 +323,16 @@ impl Multiplexer {
                 state.credit += bytes as usize;
                 let is_valid = state.credit <= WINDOW;
                 is_valid.then_some(()).ok_or(FrameError::State { stream, why: "too much credit" })
+            }
+            Frame::Leave { stream, code } => {
+                let state = self.stream(stream, Stage::Open)?;
+                if std::mem::replace(&mut state.has_left_there, true) {
+                    return Err(FrameError::State { stream, why: "it was left twice" });
+                }
+                if !state.is_closed_here {
+                    events.push(StreamEvent::Left { stream, code });
+                }
+                Ok(())
             }
             Frame::Close { stream, code } => {
                 let state = self.stream(stream, Stage::Open)?;

@@ -22,6 +22,7 @@ testing::tests![
     messages_arrive_complete_and_in_order,
     a_receiver_that_does_not_receive_stops_its_own_stream_only,
     the_two_ends_of_a_stream_close_independently,
+    an_end_that_receives_no_more_can_still_send,
     damaged_frames_harm_nothing,
     forged_frames_are_refused,
     another_version_is_named,
@@ -37,6 +38,7 @@ enum OwnedFrame {
     Message(u32, u8, Vec<u8>),
     Credit(u32, u32),
     Close(u32, u8),
+    Leave(u32, u8),
 }
 
 impl OwnedFrame {
@@ -55,6 +57,7 @@ impl OwnedFrame {
             }
             OwnedFrame::Credit(stream, bytes) => Frame::Credit { stream: *stream, bytes: *bytes },
             OwnedFrame::Close(stream, code) => Frame::Close { stream: *stream, code: *code },
+            OwnedFrame::Leave(stream, code) => Frame::Leave { stream: *stream, code: *code },
         }
     }
 }
@@ -72,6 +75,7 @@ fn frame() -> impl Strategy<Value = OwnedFrame> {
             .prop_map(|(stream, tag, bytes)| OwnedFrame::Message(stream, tag, bytes)),
         (stream(), 1..=WINDOW as u32).prop_map(|(stream, bytes)| OwnedFrame::Credit(stream, bytes)),
         (stream(), any::<u8>()).prop_map(|(stream, code)| OwnedFrame::Close(stream, code)),
+        (stream(), any::<u8>()).prop_map(|(stream, code)| OwnedFrame::Leave(stream, code)),
     ]
 }
 
@@ -228,6 +232,30 @@ fn the_two_ends_of_a_stream_close_independently() {
     pair.carry_all();
     let reason = "no".to_owned();
     assert_eq!(pair.events[0], [StreamEvent::Refused { stream, code: 2, reason }]);
+    assert!(pair.ends.iter().all(Multiplexer::is_idle));
+}
+
+fn an_end_that_receives_no_more_can_still_send() {
+    let mut pair = Pair::new();
+    let stream = pair.open();
+    assert!(pair.ends[0].send(stream, 3, b"on its way"));
+    pair.ends[1].leave(stream, 9);
+    pair.ends[1].leave(stream, 9);
+    pair.carry_all();
+    assert_eq!(pair.events[0], [StreamEvent::Left { stream, code: 9 }]);
+    // What was on its way is dropped, and nothing more can be sent.
+    assert_eq!(pair.events[1], []);
+    assert!(!pair.ends[0].send(stream, 3, b"late"));
+    pair.events[0].clear();
+    for _ in 0..2 * WINDOW / 100 {
+        assert!(pair.ends[1].send(stream, 4, &[1; 100]));
+        pair.carry_all();
+        pair.ends[0].consumed(stream, 100);
+    }
+    assert_eq!(pair.events[0].len(), 2 * WINDOW / 100);
+    pair.ends[1].close(stream, 9);
+    pair.ends[0].close(stream, 9);
+    pair.carry_all();
     assert!(pair.ends.iter().all(Multiplexer::is_idle));
 }
 

@@ -14,6 +14,10 @@ use std::time::{Duration, Instant};
 /// Longest time for which a receive waits before it checks that the other end is alive.
 const LIVENESS_INTERVAL: Duration = Duration::from_millis(250);
 
+/// Time within which the name server passes on the next reply of a program on another node that has
+/// ended.
+const LAST_REPLIES: Duration = Duration::from_secs(1);
+
 /// A connection with a program that has published a name. Dropping it ends the connection.
 #[derive(Debug)]
 pub struct ConnectedPort {
@@ -176,8 +180,11 @@ impl ConnectedPort {
             }
             // The program may never have replied: then only the sending end shows that it has left.
             if let Err(error) = self.sender.check() {
-                // It may have replied after the last poll and left afterwards.
-                return match self.take(Instant::now()) {
+                // It may have replied after the last poll and left afterwards. From another node its
+                // replies may still be on their way to this program's ring.
+                let on_their_way =
+                    self.target.node.as_ref().map_or(Duration::ZERO, |_| LAST_REPLIES);
+                return match self.take(Instant::now() + on_their_way) {
                     Ok(true) => Ok(true),
                     Ok(false) | Err(_) => Err(self.explain(error)),
                 };

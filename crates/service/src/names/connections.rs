@@ -5,7 +5,8 @@ use super::records::{JobId, MemberId, PortId};
 use super::relay_request::RelayRequest;
 use queues::id::{NodeName, QueueName, SourceName};
 use queues::names::wire::{
-    CloseReason, ConnectionOffer, DroppedEnd, Notification, Response, ServerMessage, TransportOffer,
+    CloseReason, ConnectionOffer, DroppedEnd, Notification, Response, ServerMessage, SourceFilter,
+    TransportOffer,
 };
 use queues::names::{Peer, Refusal};
 use queues::receive_queues::Class;
@@ -97,6 +98,8 @@ pub(super) struct Connections {
     pub(super) waiting: Vec<PendingLookup>,
     /// Clients for which the server listens to other nodes.
     pub(super) listeners: HashSet<MemberId>,
+    /// Number of connections with name servers of other nodes.
+    pub(super) links: usize,
     pub(super) relay_requests: Vec<RelayRequest>,
     outgoing: Vec<Outgoing>,
 }
@@ -113,6 +116,7 @@ impl Connections {
             queue_connections: HashMap::new(),
             waiting: Vec::new(),
             listeners: HashSet::new(),
+            links: 0,
             relay_requests: Vec::new(),
             outgoing: Vec::new(),
         }
@@ -124,9 +128,12 @@ impl Connections {
     }
 
     /// Returns true if a process is registered, the owner of a job is connected, or the server
-    /// listens to other nodes.
+    /// listens to other nodes or is connected with one.
     pub(super) fn is_used(&self) -> bool {
-        self.directory.has_members() || !self.owners.is_empty() || !self.listeners.is_empty()
+        self.directory.has_members()
+            || !self.owners.is_empty()
+            || !self.listeners.is_empty()
+            || self.links > 0
     }
 
     /// Takes the messages to be sent.
@@ -358,6 +365,19 @@ impl Connections {
             self.close_where(why, |connection, _| {
                 connection.route.from.job == job || connection.to.job == job
             });
+        }
+    }
+
+    /// Closes the connections to a job, which has one port, and refuses new ones. Its own
+    /// connections to others continue.
+    pub(super) fn stop_receiving(&mut self, job: &str, why: CloseReason) {
+        let Some(job) = self.directory.job(job) else { return };
+        self.close_where(why, |connection, _| connection.to.job == job);
+        let port = PortId { job, process: 0, port: 0 };
+        if let Some((member, _)) = self.directory.owner(port)
+            && let Err(refusal) = self.directory.accept(member, 0, SourceFilter::Nothing)
+        {
+            log::warn!("a program may send to one that has ended: {refusal}");
         }
     }
 

@@ -154,7 +154,11 @@ fn of_client(error: PortError) -> PeerError {
     match error {
         PortError::Connection(error) => PeerError::of_connection(error, client_text),
         PortError::Table(TableError::ProcessGone { .. })
-        | PortError::Names(NameError::Refused { refusal: Refusal::ProcessGone, .. }) => {
+        // The stand-in of a client on another node receives nothing after the end of the client.
+        | PortError::Names(NameError::Refused {
+            refusal: Refusal::ProcessGone | Refusal::SourceRefused,
+            ..
+        }) => {
             PeerError::Ended { name: client_text() }
         }
         error => error.into(),

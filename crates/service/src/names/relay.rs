@@ -14,8 +14,14 @@
 //! sender waits. Other streams go on.
 //!
 //! **Order of the end.** The end of a program is a frame after its last message. The other proxy
-//! passes on all messages, then closes its connections with the reason, and ends. When the
-//! connection of the servers is lost, both sides do the same with [`CloseReason::NodeLost`].
+//! passes on all messages, then closes its connections with the reason, and ends. The program's own
+//! connection to the proxy is closed as soon as the frame arrives: it may be blocked in a send, and
+//! then never receive what has to be passed on before the end. When the connection of the servers is
+//! lost, both sides do the same with [`CloseReason::NodeLost`].
+//!
+//! A program that has ended may have sent messages for which its stream has no credit, so its end
+//! cannot be reported after them yet. A frame of its own reports at once that it receives nothing any
+//! more, and closes the connection of its sender.
 //!
 //! [`CloseReason::NodeLost`]: queues::names::wire::CloseReason::NodeLost
 
@@ -38,7 +44,7 @@ use std::collections::HashMap;
 use std::net::TcpListener;
 use std::os::fd::OwnedFd;
 use std::sync::atomic::AtomicU32;
-use std::sync::{Arc, Mutex};
+use std::sync::{Arc, Mutex, Weak};
 use std::time::Duration;
 
 /// Time after which a node that does not respond counts as lost, unless a variable sets it.
@@ -90,7 +96,7 @@ impl Relay {
 
     fn open(&self, node: NodeId, opener: Opener) {
         let mut links = lock(&self.shared.links);
-        let Err(Command::Open(opener)) = (match links.get(&node) {
+        let Err(Command::Open(opener)) = (match links.get(&node).and_then(Weak::upgrade) {
             Some(control) => control.try_send(Command::Open(opener)),
             None => Err(Command::Open(opener)),
         }) else {
@@ -100,14 +106,17 @@ impl Relay {
         let (member, question) = (opener.member, opener.question);
         let started = self.shared.control().and_then(|control| {
             control.send(Command::Open(opener));
-            let shared = Arc::clone(&self.shared);
-            let for_thread = Arc::clone(&control);
-            let target = node.clone();
-            spawn(move || connect(&shared, &target, &for_thread))?;
-            Ok(control)
+            let (shared, guard) = (Arc::clone(&self.shared), self.shared.keep_running());
+            let (target, link) = (node.clone(), Arc::downgrade(&control));
+            spawn(move || {
+                connect(&shared, &target, &control);
+                drop(guard);
+            })?;
+            Ok(link)
         });
+        links.retain(|_, link| link.strong_count() > 0);
         match started {
-            Ok(control) => drop(links.insert(node, control)),
+            Ok(link) => drop(links.insert(node, link)),
             Err(error) => self.shared.refuse(member, question, Refusal::system(error)),
         }
     }
@@ -131,7 +140,8 @@ impl Drop for Relay {
     fn drop(&mut self) {
         let listeners = lock(&self.listeners);
         let controls = lock(&self.shared.controls);
-        listeners.values().chain(controls.iter()).for_each(|control| control.send(Command::Stop));
+        let links = controls.iter().filter_map(Weak::upgrade);
+        listeners.values().cloned().chain(links).for_each(|control| control.send(Command::Stop));
     }
 }
 
@@ -154,8 +164,11 @@ fn accept(shared: &Arc<Shared>, mut acceptor: Acceptor, control: &Control) {
 /// closed, which the other node observes.
 fn serve(shared: &Arc<Shared>, socket: OwnedFd) {
     let started = shared.control().and_then(|control| {
-        let shared = Arc::clone(shared);
-        spawn(move || Link::new(&shared, &control, socket, Side::Accepting).run())
+        let (shared, guard) = (Arc::clone(shared), shared.keep_running());
+        spawn(move || {
+            Link::new(&shared, &control, socket, Side::Accepting).run();
+            drop(guard);
+        })
     });
     if let Err(error) = started {
         log::warn!("cannot serve a connection of another node: {error}");

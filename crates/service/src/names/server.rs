@@ -33,6 +33,8 @@ const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
 enum ReadyDescriptor {
     Listener,
     Stop,
+    /// A thread of the relay has made the server unused.
+    Unused,
     Readable(u32),
     Exited(u32),
 }
@@ -42,6 +44,7 @@ impl ReadyDescriptor {
         let (kind, number) = match self {
             ReadyDescriptor::Listener => (0, 0),
             ReadyDescriptor::Stop => (1, 0),
+            ReadyDescriptor::Unused => (4, 0),
             ReadyDescriptor::Readable(number) => (2, number),
             ReadyDescriptor::Exited(number) => (3, number),
         };
@@ -54,6 +57,7 @@ impl ReadyDescriptor {
             0 => ReadyDescriptor::Listener,
             1 => ReadyDescriptor::Stop,
             2 => ReadyDescriptor::Readable(word as u32),
+            4 => ReadyDescriptor::Unused,
             _ => ReadyDescriptor::Exited(word as u32),
         }
     }
@@ -75,11 +79,17 @@ impl ChangeConnections for SharedState {
         let mut state = self.lock();
         change(&mut state.connections);
         state.send_all();
+        if !state.connections.is_used() {
+            // The server may sleep. A full counter wakes it as well.
+            let _ = rustix::io::write(&state.unused, &1u64.to_ne_bytes());
+        }
     }
 }
 
 #[derive(Debug)]
 struct ServerState {
+    /// Wakes the server, which ends when it is not used any more.
+    unused: OwnedFd,
     epoll: Arc<OwnedFd>,
     connections: Connections,
     clients: HashMap<u32, ClientConnection>,
@@ -125,7 +135,12 @@ impl NameServer {
             .map_err(&watch)?;
         epoll::add(&epoll, &stop, ReadyDescriptor::Stop.encode(), EventFlags::IN)
             .map_err(&watch)?;
+        let unused = eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK)
+            .map_err(system("make an event"))?;
+        epoll::add(&epoll, &unused, ReadyDescriptor::Unused.encode(), EventFlags::IN)
+            .map_err(&watch)?;
         let state = ServerState {
+            unused,
             epoll: Arc::clone(&epoll),
             connections: Connections::new(node),
             clients: HashMap::new(),
@@ -272,6 +287,9 @@ impl NameServer {
                 // hand-over among them decides how its connections end.
                 ReadyDescriptor::Exited(client) => state.on_exit(client),
                 ReadyDescriptor::Stop => return Ok(false),
+                ReadyDescriptor::Unused => {
+                    let _ = rustix::io::read(&state.unused, &mut [0; 8]);
+                }
             }
             state.send_all();
         }
@@ -316,6 +334,10 @@ impl ServerState {
 
     /// Returns the number of sockets of a process without a registration.
     fn unregistered(&self, socket: &Connection) -> usize {
+        // The relay of this server connects from this process, once for each program of another node.
+        if socket.peer().pid == Some(std::process::id()) {
+            return 0;
+        }
         let same = |client: &&ClientConnection| {
             client.process.is_none() && client.socket.peer() == socket.peer()
         };

@@ -30,7 +30,10 @@ testing::parts![
     asks,
     reports,
     pours,
-    checks
+    checks,
+    posts,
+    sleeps_and_receives,
+    overwhelms
 ];
 
 /// Returns the arguments of a part.
@@ -196,6 +199,64 @@ fn checks() {
             or_exit(port.reply(client, &bytes));
         }
     }
+}
+
+/// Sends one message, and at the next line of standard input many, and closes its end at once.
+fn posts() {
+    let mut port = connected();
+    or_exit(port.send(b"first"));
+    next_line();
+    for number in 0..POSTED {
+        or_exit(port.send(&number.to_le_bytes()));
+    }
+    drop(port);
+    println!("closed");
+    std::thread::park();
+}
+
+/// Number of messages of [`posts`], which fit into a ring.
+pub(crate) const POSTED: u32 = 200;
+
+/// Receives one message and sleeps, and at the next line of standard input receives those of
+/// [`posts`] and the end of the connection.
+fn sleeps_and_receives() {
+    let mut port = or_exit(Job::publish(&target()));
+    println!("published");
+    assert!(matches!(or_exit(port.recv()), PeerEvent::Message { bytes: b"first", .. }));
+    assert!(or_exit(port.recv_timeout(Duration::from_millis(1))).is_none());
+    println!("slept");
+    next_line();
+    let mut count = 0u32;
+    let error = loop {
+        match or_exit(port.recv()) {
+            PeerEvent::Message { bytes, .. } => assert_eq!(bytes, count.to_le_bytes()),
+            PeerEvent::Ended(error) => break error,
+        }
+        count += 1;
+    };
+    println!("{count} messages, then {error}");
+}
+
+fn next_line() {
+    std::io::stdin().read_line(&mut String::new()).expect("text");
+}
+
+/// Answers the first message many times, and receives nothing more.
+fn overwhelms() {
+    let mut port = or_exit(Job::publish(&target()));
+    println!("published");
+    let client = match or_exit(port.recv()) {
+        PeerEvent::Message { client, .. } => client,
+        PeerEvent::Ended(error) => panic!("{error}"),
+    };
+    println!("asked");
+    let count: u32 = arguments()[1].parse().expect("a number");
+    let mut replies = (0..count).map(|_| port.reply(client, &[1; 1000]));
+    match replies.find_map(Result::err) {
+        Some(error) => println!("{error}"),
+        None => println!("answered"),
+    }
+    std::thread::park();
 }
 
 /// Waits for a condition that another process brings about.

@@ -1,10 +1,11 @@
 //! Programs on different nodes that meet by name: on loopback, where two simulated nodes have a
 //! name server each, and on virtual nodes.
 
-use super::harness::{Place, Program, failure, wait_until};
+use super::harness::{POSTED, Place, Program, failure, wait_until};
 use launch::store::SharedSecret;
 use network::streams::authentication::{Acceptor, connect};
 use network::streams::frame::{Frame, PROTOCOL};
+use network::streams::multiplexer::{Multiplexer, Side, StreamEvent};
 use rustix::event::{EventfdFlags, eventfd};
 use std::io::{Read, Write};
 use std::net::{Ipv4Addr, SocketAddr, TcpListener, TcpStream};
@@ -18,6 +19,11 @@ testing::tests![
     an_unknown_name_is_answered_with_those_of_the_other_node,
     a_killed_program_is_named_on_the_other_node,
     a_client_that_ends_is_reported_on_the_other_node,
+    messages_before_an_orderly_end_arrive,
+    a_sender_with_unread_answers_is_told_of_the_end,
+    a_killed_client_that_has_no_credit_is_reported,
+    a_node_is_reached_again_while_its_last_messages_wait,
+    a_server_runs_as_long_as_it_is_connected,
     a_killed_name_server_is_reported_on_both_nodes,
     a_full_receiver_stops_its_own_senders_on_other_nodes_only,
     bytes_that_are_no_frames_harm_nobody,
@@ -144,6 +150,101 @@ fn a_client_that_ends_is_reported_on_the_other_node() {
     client.kill();
     assert_eq!(publisher.line(), "a client on 127.0.0.1 has ended");
     assert_eq!(publisher.line(), "the client has ended");
+}
+
+fn messages_before_an_orderly_end_arrive() {
+    let nodes = TwoNodes::new();
+    let mut publisher = nodes.there.start("sleeps_and_receives", &["log"]);
+    assert_eq!(publisher.line(), "published");
+    let mut client = nodes.here.start("posts", &[&nodes.target("log")]);
+    assert_eq!(client.line(), "connected");
+    assert_eq!(publisher.line(), "slept");
+    assert_eq!(client.ask("go"), "closed");
+    wait_until("the end has arrived", || {
+        let names = nodes.there.tradewind(&["names"]);
+        let log = names.lines().find(|line| line.starts_with("log")).expect("it is published");
+        log.split_whitespace().nth_back(2) == Some("0")
+    });
+    assert_eq!(
+        publisher.ask("go"),
+        format!(
+            "{POSTED} messages, then a client on 127.0.0.1 has closed its end of the connection"
+        )
+    );
+}
+
+/// Starts a program that answers the first message this many times, and a client that sends without
+/// receiving, until nothing more fits.
+fn overwhelmed(nodes: &TwoNodes, answers: u32) -> (Program, Program) {
+    let mut publisher = nodes.there.start("overwhelms", &["log", &answers.to_string()]);
+    assert_eq!(publisher.line(), "published");
+    let mut client = nodes.here.start("sends", &[&nodes.target("log")]);
+    assert_eq!((client.line().as_str(), client.line().as_str()), ("connected", "full"));
+    assert_eq!(publisher.line(), "asked");
+    (publisher, client)
+}
+
+/// More than the ring of the client holds, and less than the ring and the credit of its stream.
+const UNREAD_ANSWERS: u32 = 60;
+
+fn a_sender_with_unread_answers_is_told_of_the_end() {
+    let nodes = TwoNodes::new();
+    let (mut publisher, mut client) = overwhelmed(&nodes, UNREAD_ANSWERS);
+    assert_eq!(publisher.line(), "answered");
+    publisher.kill();
+    let ended = format!("{} has ended", nodes.target("log"));
+    assert_eq!((client.line(), client.line()), (ended.clone(), ended));
+}
+
+fn a_killed_client_that_has_no_credit_is_reported() {
+    let nodes = TwoNodes::new();
+    let (mut publisher, client) = overwhelmed(&nodes, u32::MAX);
+    client.kill();
+    assert_eq!(publisher.line(), "the client has ended");
+}
+
+fn a_node_is_reached_again_while_its_last_messages_wait() {
+    let nodes = TwoNodes::new();
+    let (mut publisher, mut client) = overwhelmed(&nodes, UNREAD_ANSWERS);
+    assert_eq!(publisher.line(), "answered");
+    nodes.there.kill_server();
+    assert!(client.line().contains("cannot be reached any more"));
+    let _squares = nodes.there.squares("squares");
+    let _listening = nodes.there.listen(&format!("127.0.0.1:{}", nodes.port));
+    assert_eq!(nodes.here.ask(&nodes.target("squares"), &["4"]), ["4 squared is 16"]);
+}
+
+/// Sends what is to be sent, and receives something.
+fn exchange(socket: &mut TcpStream, streams: &mut Multiplexer, events: &mut Vec<StreamEvent>) {
+    socket.write_all(streams.outgoing()).expect("it is connected");
+    streams.written(streams.outgoing().len());
+    let mut bytes = [0; 1000];
+    let count = socket.read(&mut bytes).expect("it is connected");
+    assert_ne!(count, 0, "the server has ended");
+    streams.receive(&bytes[..count], events).expect("valid frames");
+}
+
+fn a_server_runs_as_long_as_it_is_connected() {
+    let TwoNodes { there, listening, port, .. } = TwoNodes::new();
+    let address = SocketAddr::from((Ipv4Addr::LOCALHOST, port));
+    let key = SharedSecret::new(SECRET, "here").expect("long enough").names_key();
+    let limit = Duration::from_secs(60);
+    let socket = connect(address, &key, limit, limit).expect("the secret");
+    let mut streams = Multiplexer::new(Side::Connecting);
+    let mut socket = TcpStream::from(socket);
+    socket.set_nonblocking(false).expect("a socket");
+    let mut events = Vec::new();
+    // After the greeting a thread of the server serves the connection.
+    exchange(&mut socket, &mut streams, &mut events);
+    listening.kill();
+    wait_until("the port is closed", || TcpStream::connect(address).is_err());
+    let stream = streams.open(b"nobody").expect("there are few");
+    while events.is_empty() {
+        exchange(&mut socket, &mut streams, &mut events);
+    }
+    assert_eq!(events, [StreamEvent::Refused { stream, code: 1, reason: String::new() }]);
+    drop(socket);
+    there.await_end_of_server();
 }
 
 fn a_killed_name_server_is_reported_on_both_nodes() {

@@ -40,14 +40,12 @@ impl Control {
         Ok(Control { commands: Mutex::default(), event })
     }
 
-    /// Sends a command, and returns it if the thread takes none any more.
+    /// Sends a command, and returns it if the thread opens no streams any more.
     pub(super) fn try_send(&self, command: Command) -> Result<(), Command> {
         let mut commands = lock(&self.commands);
-        if commands.is_closed {
-            return Err(command);
-        }
         match command {
             Command::Stop => commands.is_stopped = true,
+            command if commands.is_closed => return Err(command),
             command => commands.queue.push_back(command),
         }
         // A full counter wakes the thread as well.
@@ -55,7 +53,7 @@ impl Control {
         Ok(())
     }
 
-    /// Sends a command to a thread that takes commands. Others need none.
+    /// Sends a command to a thread that cannot refuse it: a new one, or any one that is to end.
     pub(super) fn send(&self, command: Command) {
         let _ = self.try_send(command);
     }
@@ -77,8 +75,16 @@ impl Control {
         commands.is_closed
     }
 
-    pub(super) fn is_closed(&self) -> bool {
-        lock(&self.commands).is_closed
+    /// Takes no openers any more: later ones are returned to their senders. Returns those that
+    /// wait.
+    pub(super) fn close(&self) -> Vec<Opener> {
+        let mut commands = lock(&self.commands);
+        commands.is_closed = true;
+        let opener = |command| match command {
+            Command::Open(opener) => Some(opener),
+            Command::Stop => None,
+        };
+        commands.queue.drain(..).filter_map(opener).collect()
     }
 
     pub(super) fn is_stopped(&self) -> bool {

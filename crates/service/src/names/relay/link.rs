@@ -80,8 +80,8 @@ pub(super) struct Link<'a> {
     proxies: HashMap<u32, Proxy>,
     /// Clients whose stream has no answer yet.
     openers: HashMap<u32, Opener>,
-    /// Why the other node refuses streams, if it does.
-    failure: Option<String>,
+    /// The stream whose messages were moved last.
+    last_turn: u32,
 }
 
 impl<'a> Link<'a> {
@@ -102,7 +102,7 @@ impl<'a> Link<'a> {
             streams: Multiplexer::new(side),
             proxies: HashMap::new(),
             openers: HashMap::new(),
-            failure: None,
+            last_turn: 0,
         }
     }
 
@@ -137,12 +137,10 @@ impl<'a> Link<'a> {
         let mut has_moved = false;
         while let Some(opener) = self.control.next_opener() {
             has_moved = true;
-            let opened = self.socket.is_some().then(|| self.streams.open(opener.job.as_bytes()));
-            match opened.flatten() {
+            match self.streams.open(opener.job.as_bytes()) {
                 Some(stream) => drop(self.openers.insert(stream, opener)),
                 None => {
-                    let lost = || "the connection was lost".to_owned();
-                    let why = self.failure.clone().unwrap_or_else(lost);
+                    let why = "this node has the largest number of connections with it".to_owned();
                     self.refuse(&opener, Refusal::Unreachable { why });
                 }
             }
@@ -180,8 +178,14 @@ impl<'a> Link<'a> {
         for (_, opener) in std::mem::take(&mut self.openers) {
             self.refuse(&opener, Refusal::Unreachable { why: why.clone() });
         }
-        self.failure = Some(why);
-        self.proxies.values_mut().for_each(|proxy| proxy.end(CloseReason::NodeLost));
+        // The next client that connects with the node gets a link of its own, while this one delivers.
+        for opener in self.control.close() {
+            self.refuse(&opener, Refusal::Unreachable { why: why.clone() });
+        }
+        for proxy in self.proxies.values_mut() {
+            stop_collecting(self.shared, proxy, CloseReason::NodeLost);
+            proxy.end(CloseReason::NodeLost);
+        }
         true
     }
 
@@ -202,8 +206,16 @@ impl<'a> Link<'a> {
                     proxy.receive(tag, bytes);
                 }
             }
+            StreamEvent::Left { stream, code } => {
+                if let Some(proxy) = self.proxies.get_mut(&stream) {
+                    stop_collecting(self.shared, proxy, reason_of(code));
+                }
+            }
             StreamEvent::Closed { stream, code } => match self.proxies.get_mut(&stream) {
-                Some(proxy) => proxy.end(reason_of(code)),
+                Some(proxy) => {
+                    stop_collecting(self.shared, proxy, reason_of(code));
+                    proxy.end(reason_of(code));
+                }
                 None => self.streams.close(stream, code),
             },
         }
@@ -255,10 +267,19 @@ impl<'a> Link<'a> {
     }
 
     fn advance_proxies(&mut self) -> bool {
-        let may_send = self.streams.outgoing().len() < MAX_OUTGOING;
         let mut has_moved = false;
         let mut ended = Vec::new();
-        for (&stream, proxy) in &mut self.proxies {
+        // Each pass begins behind the last stream that could send, so that all of them get a turn.
+        let mut turns: Vec<u32> = self.proxies.keys().copied().collect();
+        turns.sort_unstable();
+        let first = turns.partition_point(|stream| *stream <= self.last_turn);
+        turns.rotate_left(first);
+        for stream in turns {
+            let Some(proxy) = self.proxies.get_mut(&stream) else { continue };
+            let may_send = self.streams.outgoing().len() < MAX_OUTGOING;
+            if may_send {
+                self.last_turn = stream;
+            }
             match proxy.advance(&mut self.streams, stream, may_send) {
                 Ok(moved) => has_moved |= moved,
                 Err(end) => ended.push((stream, end)),
@@ -316,6 +337,13 @@ impl<'a> Link<'a> {
         }
         self.proxies.values_mut().for_each(Proxy::disarm);
     }
+}
+
+/// Closes the connection from the program here, with the reason why nothing is received at the other
+/// node any more. The program may be blocked in a send, and not receive until that has returned.
+fn stop_collecting(shared: &Shared, proxy: &mut Proxy, why: CloseReason) {
+    shared.change(|connections| connections.stop_receiving(&proxy.job, why));
+    proxy.stop_collecting();
 }
 
 /// Returns names with commas, as many as fit into the answer to a client.

@@ -51,6 +51,8 @@ pub(super) struct Proxy {
     inbox: VecDeque<(u8, Vec<u8>)>,
     /// The program here receives nothing any more.
     left: Option<CloseReason>,
+    /// The other node receives nothing any more.
+    is_unread_there: bool,
     /// The other node sends nothing any more.
     ended: Option<CloseReason>,
     bytes: Vec<u8>,
@@ -81,6 +83,7 @@ impl Proxy {
             receives,
             inbox: VecDeque::new(),
             left: None,
+            is_unread_there: false,
             ended: None,
             bytes: Vec::new(),
         })
@@ -89,6 +92,13 @@ impl Proxy {
     /// Takes a message of the other node.
     pub(super) fn receive(&mut self, tag: u8, bytes: Vec<u8>) {
         self.inbox.push_back((tag, bytes));
+    }
+
+    /// Records that the other node receives nothing any more. The name server has closed the
+    /// connection from the program, so that the program has the reason before this end is dropped.
+    pub(super) fn stop_collecting(&mut self) {
+        self.is_unread_there = true;
+        self.receiver = None;
     }
 
     /// Records that the other node sends nothing any more.
@@ -110,6 +120,13 @@ impl Proxy {
         {
             return Err(ProxyEnd::There(why));
         }
+        match (self.left, self.is_unread_there) {
+            // Neither program receives any more.
+            (Some(why), true) => return Err(ProxyEnd::Here(why)),
+            (Some(why), false) => streams.leave(stream, code_of(why)),
+            (None, true) => return Ok(delivered),
+            (None, false) => {}
+        }
         let collected = may_send && self.collect(streams, stream)?;
         Ok(delivered || collected)
     }
@@ -118,20 +135,20 @@ impl Proxy {
     fn deliver(&mut self, streams: &mut Multiplexer, stream: u32) -> bool {
         let mut moved = false;
         while let Some((tag, bytes)) = self.inbox.front() {
-            // A program that has left receives nothing any more; what it has sent before is still
-            // collected.
-            let is_put = match self.left {
-                Some(_) => Ok(true),
-                None => self.sender.try_put(*tag, bytes),
-            };
-            match is_put {
+            match self.sender.try_put(*tag, bytes) {
                 Ok(true) => {
                     streams.consumed(stream, bytes.len());
                     self.inbox.pop_front();
                     moved = true;
                 }
                 Ok(false) => break,
-                Err(error) => self.left = Some(reason(&error)),
+                // The program receives nothing any more; what it has sent before is still collected.
+                // No credit is returned: the other end must not believe that messages arrive.
+                Err(error) => {
+                    self.left.get_or_insert(reason(&error));
+                    self.inbox.clear();
+                    moved = true;
+                }
             }
         }
         self.sender.publish();
@@ -209,7 +226,8 @@ impl Proxy {
         // Only what the next step reads: descriptors that stay readable would prevent the sleep.
         let sender = self.sender.descriptor().filter(|_| self.waits_for_space());
         let receiver = self.receiver.as_ref().map(AsFd::as_fd).filter(|_| streams.can_send(stream));
-        let server = Some(self.port.as_fd()).filter(|_| self.receiver.is_none());
+        let is_awaited = self.receiver.is_none() && !self.is_unread_there;
+        let server = Some(self.port.as_fd()).filter(|_| is_awaited);
         let all = [server, sender, receiver].into_iter().flatten();
         watched.extend(all.map(|file| PollFd::from_borrowed_fd(file, PollFlags::IN)));
     }

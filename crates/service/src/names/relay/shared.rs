@@ -8,7 +8,7 @@ use queues::names::wire::Response;
 use std::collections::HashMap;
 use std::fmt::Debug;
 use std::sync::atomic::{AtomicU32, Ordering};
-use std::sync::{Arc, Mutex};
+use std::sync::{Arc, Mutex, Weak};
 use std::time::Duration;
 
 /// The connections of the server, which other threads change too.
@@ -26,10 +26,10 @@ pub(super) struct Shared {
     /// Name of the server of this node.
     pub(super) server: String,
     pub(super) state: Arc<dyn ChangeConnections>,
-    /// Links that this server has opened.
-    pub(super) links: Mutex<HashMap<NodeId, Arc<Control>>>,
-    /// All links.
-    pub(super) controls: Mutex<Vec<Arc<Control>>>,
+    /// Links that this server has opened, as long as their threads run.
+    pub(super) links: Mutex<HashMap<NodeId, Weak<Control>>>,
+    /// All links, as long as their threads run.
+    pub(super) controls: Mutex<Vec<Weak<Control>>>,
     pub(super) next_proxy: AtomicU32,
     pub(super) unanswered: Duration,
 }
@@ -44,9 +44,15 @@ impl Shared {
     pub(super) fn control(&self) -> std::io::Result<Arc<Control>> {
         let control = Arc::new(Control::new()?);
         let mut controls = lock(&self.controls);
-        controls.retain(|control| !control.is_closed());
-        controls.push(Arc::clone(&control));
+        controls.retain(|control| control.strong_count() > 0);
+        controls.push(Arc::downgrade(&control));
         Ok(control)
+    }
+
+    /// Makes the server run at least as long as a link.
+    pub(super) fn keep_running(self: &Arc<Self>) -> LinkGuard {
+        self.change(|connections| connections.links += 1);
+        LinkGuard { shared: Arc::clone(self) }
     }
 
     pub(super) fn refuse(&self, member: MemberId, question: u32, refusal: Refusal) {
@@ -61,5 +67,17 @@ impl Shared {
     pub(super) fn next_proxy(&self) -> u32 {
         // Relaxed: the numbers only have to differ.
         self.next_proxy.fetch_add(1, Ordering::Relaxed)
+    }
+}
+
+/// A link whose bytes must be written before the server ends.
+#[derive(Debug)]
+pub(super) struct LinkGuard {
+    shared: Arc<Shared>,
+}
+
+impl Drop for LinkGuard {
+    fn drop(&mut self) {
+        self.shared.change(|connections| connections.links -= 1);
     }
 }
