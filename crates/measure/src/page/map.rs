@@ -13,7 +13,7 @@ const WORST: f64 = 2.0;
 pub(crate) fn map(id: &str, map: &Map, other: Option<&str>) -> Markup {
     let texts = texts(map);
     html! {
-        figure.map id=(id) data-map {
+        figure class=(if across(map).0.names.len() > 8 { "map wide" } else { "map" }) id=(id) data-map {
             figcaption { h3 { (map.title) @if let Some(other) = other { span.whose { (other) } } } }
             @match map.colour {
                 Colour::ByText => ul.legend {
@@ -41,11 +41,20 @@ fn ramp() -> Markup {
     }
 }
 
-/// Sizes go downwards where there are many: a page is higher than it is wide.
-fn grid(map: &Map, texts: &[(&str, usize)]) -> Markup {
+/// The categories across and down, and whether they are turned: sizes go downwards where there are
+/// many, because a page is higher than it is wide.
+fn across(map: &Map) -> (&Categories, &Categories, bool) {
     const WIDEST: usize = 12;
-    let turned = map.columns.names.len() > WIDEST && map.columns.names.len() > map.rows.names.len();
-    let (across, down) = if turned { (&map.rows, &map.columns) } else { (&map.columns, &map.rows) };
+    let (columns, rows) = (&map.columns, &map.rows);
+    if columns.names.len() > WIDEST.max(rows.names.len()) {
+        (rows, columns, true)
+    } else {
+        (columns, rows, false)
+    }
+}
+
+fn grid(map: &Map, texts: &[(&str, usize)]) -> Markup {
+    let (across, down, turned) = across(map);
     let at = |below: usize, beside: usize| {
         let place = if turned { (beside, below) } else { (below, beside) };
         map.cells.iter().find(|cell| (cell.row, cell.column) == place)

@@ -5,6 +5,7 @@
 //! `TRADEWIND_SCREENSHOTS=DIRECTORY` keeps pictures of what the browser showed.
 
 mod devtools;
+mod tuned;
 
 // What the page itself draws with, to be held against its scripts.
 #[path = "../../src/page/ticks.rs"]
