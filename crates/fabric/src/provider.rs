@@ -68,7 +68,7 @@ pub struct Provider {
 impl fmt::Display for Provider {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Provider { name, library: (major, minor), domain, can_sleep, .. } = self;
-        let waiting = if *can_sleep { "sleeps" } else { "is polled while work is under way" };
+        let waiting = if *can_sleep { "sleeps" } else { "is polled" };
         write!(formatter, "{name} of libfabric {major}.{minor} on {domain}, which {waiting}")
     }
 }

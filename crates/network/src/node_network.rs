@@ -113,7 +113,7 @@ impl fmt::Display for JobNetwork {
             JobNetwork::Tcp(why) if why.is_empty() => formatter.write_str("TCP"),
             JobNetwork::Tcp(why) => write!(formatter, "TCP: {why}"),
             JobNetwork::Fabric { provider, can_sleep, .. } => {
-                let waiting = if *can_sleep { "" } else { " (polled while work is under way)" };
+                let waiting = if *can_sleep { "" } else { " (polled)" };
                 write!(
                     formatter,
                     "libfabric's provider {provider}{waiting}; the agent runs blocking collectives, too"

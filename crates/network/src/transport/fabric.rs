@@ -11,9 +11,9 @@
 //! Anybody can send to the port of a provider over sockets. So each message contains a word that is
 //! derived from the job's key for this pair of nodes and this direction; others are refused.
 //!
-//! A provider without a descriptor to sleep on is polled while a run is under way. When a node
-//! reports something that concerns other nodes without a run there (an exit, the shutdown), it
-//! sends a frame over the mesh that wakes them.
+//! A provider without a descriptor to sleep on is polled: often while a run is under way, and with
+//! long pauses otherwise. Some providers complete a send in calls of its receiver only, so that a
+//! node which never called its provider would count as lost at the sender.
 
 mod link;
 mod message;
@@ -38,8 +38,11 @@ const DESCRIPTOR: u64 = u64::MAX - 2;
 const LONGEST_SLEEP: Duration = Duration::from_millis(100);
 /// Longest sleep while the provider must be called again because it was busy.
 const LONGEST_BUSY_SLEEP: Duration = Duration::from_millis(1);
-/// First and longest pause between two polls of a provider that must be polled.
+/// First pause between two polls of a provider that must be polled, and the longest one while
+/// something is under way. Each is twice the one before.
 const PAUSES: [Duration; 2] = [Duration::from_micros(5), Duration::from_millis(1)];
+/// Longest such pause while nothing is under way: far below the time after which a node is lost.
+const LONGEST_IDLE_PAUSE: Duration = Duration::from_millis(20);
 /// Time for the mesh to report the loss of a node to which a message could not be sent. Its reason
 /// is the better one.
 const GRACE: Duration = Duration::from_millis(200);
@@ -128,18 +131,9 @@ impl Fabric {
         let word = word(&self.key, own, node);
         let header = |number| Header { node: own, number, word };
         let Some(link) = self.links[node as usize].as_mut() else { return };
-        match link.write(node, header, &mut self.endpoint, payloads) {
-            Ok(()) => {
-                if let Some(count) = link.take_wakeup().filter(|_| !self.endpoint_sleeps()) {
-                    self.mesh.send(node, Frame::Wakeup(count));
-                }
-            }
-            Err(why) => self.lose(node, why, payloads),
+        if let Err(why) = link.write(node, header, &mut self.endpoint, payloads) {
+            self.lose(node, why, payloads);
         }
-    }
-
-    fn endpoint_sleeps(&self) -> bool {
-        self.endpoint.provider().can_sleep
     }
 
     /// Calls the provider, and processes what has happened. Returns true if something has.
@@ -217,12 +211,7 @@ impl Fabric {
                     self.lost.retain(|(other, _)| *other != node);
                     arrivals.push(Arrival::NodeLost { node, why });
                 }
-                Arrival::Frame { node, frame: Frame::Wakeup(count) } => {
-                    if let Some(link) = self.link(node) {
-                        link.expect(count);
-                    }
-                }
-                // Frames of runs do not come over the mesh.
+                // Frames do not come over the mesh.
                 Arrival::Frame { .. } | Arrival::InPlace { .. } => self.refused += 1,
                 notified @ Arrival::Notified(_) => arrivals.push(notified),
             }
@@ -295,15 +284,15 @@ impl Fabric {
         let mut pause = PAUSES[0];
         loop {
             let left = end.map(|end| end.saturating_duration_since(Instant::now()));
-            let is_active = self.is_active(payloads);
-            let longest = is_active.then_some(pause);
-            self.sleep(longest.into_iter().chain(left).min(), payloads)?;
+            let longest = if self.is_active(payloads) { PAUSES[1] } else { LONGEST_IDLE_PAUSE };
+            pause = pause.min(longest);
+            self.sleep(Some(left.map_or(pause, |left| pause.min(left))), payloads)?;
             let is_over = left.is_some_and(|left| left.is_zero()) || !self.arrived.is_empty();
             if self.progress(payloads, arrivals) || is_over || !self.lost.is_empty() {
                 return Ok(());
             }
             self.check_progress(payloads);
-            pause = (2 * pause).min(PAUSES[1]);
+            pause *= 2;
         }
     }
 
@@ -382,7 +371,6 @@ impl Transport for Fabric {
         while let Some(node) = self.written.pop() {
             self.write(node, payloads);
         }
-        self.mesh.flush(payloads);
     }
 
     fn queued(&self, node: u32) -> u64 {
@@ -405,7 +393,7 @@ impl Transport for Fabric {
         self.skipped = 0;
         let timeout =
             if had_events || !self.lost.is_empty() { Some(Duration::ZERO) } else { timeout };
-        if self.endpoint_sleeps() {
+        if self.endpoint.provider().can_sleep {
             self.wait_sleeping(timeout, payloads, arrivals)?;
         } else {
             self.wait_polling(timeout, payloads, arrivals)?;

@@ -25,7 +25,6 @@
 //! | 8 | [`Frame::Credit`] | 0 | 0 | none |
 //! | 9, 10 | [`Frame::Shutdown`], [`Frame::ShutdownAck`] | 0 | 0 | none |
 //! | 11 | a segment | 0 | 0 | a part of a payload |
-//! | 12 | [`Frame::Wakeup`]; the length is the count | 0 | 0 | none |
 //!
 //! If the highest bit of the kind is set, nothing follows the header at once: the payload arrives
 //! in segments, those of one frame before those of the next, and whole frames between them.
@@ -95,8 +94,6 @@ pub enum Frame {
     Shutdown,
     /// The acknowledgement of [`Frame::Shutdown`] and everything before it.
     ShutdownAck,
-    /// Number of messages that were sent through a provider which cannot wake the receiver.
-    Wakeup(u64),
 }
 
 /// A reason why bytes are no frame.
@@ -179,7 +176,6 @@ const RANK_EXITED: u8 = 7;
 const CREDIT: u8 = 8;
 const SHUTDOWN: u8 = 9;
 const SHUTDOWN_ACK: u8 = 10;
-const WAKEUP: u8 = 12;
 
 /// The fields of a header.
 #[derive(Clone, Copy, Default)]
@@ -217,7 +213,7 @@ impl FrameHeader {
         };
         let long = |at: usize| u64::from(word(at)) | u64::from(word(at + 4)) << 32;
         let kind = bytes[0];
-        if !(EAGER..=SHUTDOWN_ACK).contains(&kind) && kind != WAKEUP {
+        if !(EAGER..=SHUTDOWN_ACK).contains(&kind) {
             return Err(FrameError::Kind(kind));
         }
         let route = Route {
@@ -287,9 +283,8 @@ impl Frame {
                 let route = Route { destination: rank, ..Route::default() };
                 (RANK_EXITED, route, 0, 0, encode_exit(&how, &started))
             }
-            Frame::Credit(number) | Frame::Wakeup(number) => {
-                let kind = if matches!(self, Frame::Credit(_)) { CREDIT } else { WAKEUP };
-                let header = FrameHeader { kind, length: number, ..FrameHeader::default() };
+            Frame::Credit(number) => {
+                let header = FrameHeader { kind: CREDIT, length: number, ..FrameHeader::default() };
                 return (header.bytes(), Vec::new());
             }
             Frame::Shutdown => (SHUTDOWN, Route::default(), 0, 0, Vec::new()),
@@ -355,7 +350,6 @@ impl Frame {
             }
             CREDIT => Frame::Credit(length),
             SHUTDOWN => Frame::Shutdown,
-            WAKEUP => Frame::Wakeup(length),
             _ => Frame::ShutdownAck,
         })
     }

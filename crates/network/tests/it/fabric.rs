@@ -3,6 +3,7 @@
 use crate::jobs::{Agents, Wires, nodes, register, run, world};
 use ::fabric::{Choice, Endpoint, Library, Request};
 use collectives::{Algorithm, barrier};
+use interpreter::Packet;
 use network::agent::{Limits, limits};
 use network::error::Error;
 use network::local::connect_over;
@@ -27,6 +28,7 @@ testing::tests![
     strangers_are_refused,
     the_word_of_a_job_is_needed,
     idle_nodes_that_cannot_sleep_shut_down,
+    a_node_that_computes_is_not_lost,
 ];
 
 const KEY: [u8; 16] = [7; 16];
@@ -188,7 +190,7 @@ fn strangers_are_refused() {
     assert!(arrivals.iter().all(is_loss), "{arrivals:?}");
 }
 
-/// No run is under way when the ranks leave, so no node polls by itself.
+/// No run is under way when the ranks leave.
 fn idle_nodes_that_cannot_sleep_shut_down() {
     let path = testing::fabric::libraries().remove(0);
     let boxed = fabrics(2, &path, "sockets", &[KEY]);
@@ -205,4 +207,33 @@ fn idle_nodes_that_cannot_sleep_shut_down() {
             });
         }
     });
+}
+
+/// The send of a long message completes in calls of its receiver, which has no run under way.
+fn a_node_that_computes_is_not_lost() {
+    let path = testing::fabric::libraries().remove(0);
+    for provider in ["sockets", "udp;ofi_rxd"] {
+        let mut all = fabrics(2, &path, provider, &[KEY]);
+        let (mut second, mut first) = (all.remove(1), all.remove(0));
+        let payload = vec![1; MESSAGE_BYTES / 16];
+        let packet = Packet::Eager { tag: 1, ordinal: 2, payload };
+        let frame = Frame::Packet(Route::default(), packet);
+        std::thread::scope(|scope| {
+            scope.spawn(|| {
+                let mut arrivals = Vec::new();
+                while arrivals.is_empty() {
+                    second.wait(None, &mut NoPayloads, &mut arrivals).expect("it works");
+                }
+                let expected = Arrival::Frame { node: 0, frame: frame.clone() };
+                assert!(arrivals == [expected], "{provider}: other arrivals than the frame");
+            });
+            first.send(1, frame.clone());
+            first.flush(&mut NoPayloads);
+            let mut arrivals = Vec::new();
+            while first.queued(1) > 0 && arrivals.is_empty() {
+                first.wait(None, &mut NoPayloads, &mut arrivals).expect("it works");
+            }
+            assert!(arrivals.is_empty(), "{provider}: {arrivals:?}");
+        });
+    }
 }

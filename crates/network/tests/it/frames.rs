@@ -45,7 +45,6 @@ fn frame() -> impl Strategy<Value = Frame> {
         (any::<u32>(), how, proptest::collection::vec((any::<u32>(), any::<u64>()), 0..5))
             .prop_map(|(rank, how, started)| Frame::RankExited { rank, how, started }),
         any::<u64>().prop_map(Frame::Credit),
-        any::<u64>().prop_map(Frame::Wakeup),
         Just(Frame::Shutdown),
         Just(Frame::ShutdownAck),
     ]

@@ -41,16 +41,10 @@ pub(super) struct Link {
     stalled: Option<Instant>,
     /// Time from which on the link counts as lost, and the reason.
     failed: Option<(Instant, String)>,
-    /// True if an ordered frame was sent, of which a node that sleeps must learn.
-    wakes: bool,
-    /// Number of messages of which the node has learnt.
-    reported: u64,
     buffer: ReceiveBuffer,
     /// Number of the next message from the node.
     next_received: u64,
     early: BTreeMap<u64, Vec<u8>>,
-    /// Number of messages that the node has sent, as far as it has reported.
-    expected: u64,
 }
 
 impl Link {
@@ -66,18 +60,14 @@ impl Link {
             is_refused: false,
             stalled: None,
             failed: None,
-            wakes: false,
-            reported: 0,
             buffer: ReceiveBuffer::default(),
             next_received: 0,
             early: BTreeMap::new(),
-            expected: 0,
         }
     }
 
     /// Appends a frame to the queue; true if it is the first since the last write.
     pub(super) fn send(&mut self, frame: Frame) -> bool {
-        self.wakes |= frame.is_ordered();
         self.queue.push(frame);
         !std::mem::replace(&mut self.is_written, true)
     }
@@ -155,20 +145,6 @@ impl Link {
         ))
     }
 
-    /// The number of messages so far, if the node must learn that there are any.
-    pub(super) fn take_wakeup(&mut self) -> Option<u64> {
-        // Messages that are posted later are reported then.
-        let is_due = self.wakes && self.next_sent > self.reported;
-        self.wakes &= self.has_unsent();
-        self.reported = if is_due { self.next_sent } else { self.reported };
-        is_due.then_some(self.next_sent)
-    }
-
-    /// Notes how many messages the node has sent.
-    pub(super) fn expect(&mut self, count: u64) {
-        self.expected = self.expected.max(count);
-    }
-
     /// True if something is queued that the provider has not taken.
     pub(super) fn has_unsent(&self) -> bool {
         self.queue.bytes() > 0 || self.open.is_some()
@@ -181,7 +157,7 @@ impl Link {
 
     /// True if something is under way in either direction.
     pub(super) fn is_active(&self) -> bool {
-        self.under_way > 0 || self.has_unsent() || self.next_received < self.expected
+        self.under_way > 0 || self.has_unsent() || !self.early.is_empty()
     }
 
     /// Number of bytes that have not left.
