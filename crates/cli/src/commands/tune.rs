@@ -96,7 +96,18 @@ TRADEWIND_DECISIONS is set to nothing.";
 
 pub(crate) fn execute(arguments: &Arguments, format: Format) -> Result<ExitCode, Failure> {
     if let Some(library) = arguments.export {
-        return export::execute(arguments, library);
+        let default = || export::default_path(library);
+        let out = arguments.out.clone().or_else(default).ok_or(Failure::NoPlace)?;
+        folder_of(&out)?;
+        return export::execute(&export::Export {
+            library,
+            out: &out,
+            mpi: arguments.mpi.as_deref(),
+            measurements: arguments.measurements.as_deref(),
+            ranks: &arguments.ranks,
+            time: arguments.time,
+            quick: arguments.quick,
+        });
     }
     // Before minutes are spent on it.
     let out = arguments.out.clone().or_else(service::decisions_path).ok_or(Failure::NoPlace)?;

@@ -6,7 +6,6 @@ mod mpich;
 mod openmpi;
 mod times;
 
-use super::Arguments;
 use crate::failure::Failure;
 use collectives::Collective;
 use error::ExportError;
@@ -15,6 +14,7 @@ use library::{Algorithm, OPERATIONS};
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::{Command, ExitCode, Stdio};
+use std::time::Duration;
 use times::{DEFAULT, Timing, Timings};
 
 const PROGRAM: &str = include_str!("export/algorithms.c");
@@ -25,13 +25,30 @@ const BUDGETS: [f64; 2] = [1.0, 50.0];
 /// Share of the time that rows get; jobs start in the rest.
 const SHARE: f64 = 0.5;
 
+/// What is timed, and where the results go.
+pub(super) struct Export<'a> {
+    pub(super) library: Library,
+    /// The file of the library, in a directory that exists.
+    pub(super) out: &'a Path,
+    /// The directory of the library; otherwise its compiler is in PATH.
+    pub(super) mpi: Option<&'a Path>,
+    /// The directory that keeps the times.
+    pub(super) measurements: Option<&'a Path>,
+    pub(super) ranks: &'a [u32],
+    pub(super) time: Duration,
+    pub(super) quick: bool,
+}
+
+/// Returns where the file of a library is written by default.
+pub(super) fn default_path(library: Library) -> Option<PathBuf> {
+    Some(service::decisions_path()?.with_file_name(library.file_name()))
+}
+
 /// Times a library's algorithms and writes its file.
-pub(super) fn execute(arguments: &Arguments, library: Library) -> Result<ExitCode, Failure> {
-    let beside = || Some(service::decisions_path()?.with_file_name(library.file_name()));
-    let out = arguments.out.clone().or_else(beside).ok_or(Failure::NoPlace)?;
-    super::folder_of(&out)?;
+pub(super) fn execute(arguments: &Export<'_>) -> Result<ExitCode, Failure> {
+    let Export { library, out, .. } = *arguments;
     let temporary = tempfile::tempdir()?;
-    let measurements = arguments.measurements.as_deref().unwrap_or(temporary.path());
+    let measurements = arguments.measurements.unwrap_or(temporary.path());
     fs::create_dir_all(measurements)
         .map_err(|source| Failure::Write { path: measurements.to_owned(), source })?;
     let kept = measurements.join(format!("{library}-algorithms.csv"));
@@ -40,7 +57,7 @@ pub(super) fn execute(arguments: &Arguments, library: Library) -> Result<ExitCod
             .map_err(|line| ExportError::Damaged { path: kept.clone(), line })?,
         Err(_) => Timings::default(),
     };
-    let programs = Programs::build(arguments.mpi.as_deref(), temporary.path(), library)?;
+    let programs = Programs::build(arguments.mpi, temporary.path(), library)?;
     let file = programs.file()?;
     let timings = programs.complete(arguments, &file, timings, &kept)?;
     let text = match library {
@@ -52,8 +69,8 @@ pub(super) fn execute(arguments: &Arguments, library: Library) -> Result<ExitCod
                 .map_err(std::io::Error::from)?
         }
     };
-    fs::write(&out, text).map_err(|source| Failure::Write { path: out.clone(), source })?;
-    eprintln!("tradewind: written to {}: {}", out.display(), library.usage(&out));
+    fs::write(out, text).map_err(|source| Failure::Write { path: out.to_owned(), source })?;
+    eprintln!("tradewind: written to {}: {}", out.display(), library.usage(out));
     Ok(ExitCode::SUCCESS)
 }
 
@@ -93,7 +110,7 @@ impl Programs {
     /// Adds the times that are missing, and keeps all after each job.
     fn complete(
         &self,
-        arguments: &Arguments,
+        arguments: &Export<'_>,
         file: &Path,
         mut timings: Timings,
         kept: &Path,
@@ -106,7 +123,7 @@ impl Programs {
                 content.windows(name.len()).any(|window| window == name.as_bytes())
             }
         };
-        let jobs = jobs(self.library, &arguments.ranks, &timings, is_there);
+        let jobs = jobs(self.library, arguments.ranks, &timings, is_there);
         let sizes: &[u64] = if arguments.quick { &SIZES[..2] } else { &SIZES };
         let rows: usize = jobs.iter().map(|job| job.forced.len() * sizes.len()).sum();
         let budget = arguments.time.as_secs_f64() * 1000.0 * SHARE / rows.max(1) as f64;
