@@ -35,12 +35,40 @@ pub struct ExitedRank {
     pub has_failed: bool,
 }
 
+/// What a rank that leaves its job finds out about the others, for backends that cannot detect it
+/// themselves.
+pub trait Departures {
+    /// Ranks of the job that have exited.
+    fn exited(&self) -> Vec<ExitedRank>;
+
+    /// Reports to all ranks that this one leaves, and starts nothing any more on the backend that
+    /// it drains. `started` has, by communicator, one more than the number of the last run that it
+    /// has started there; it has started none of a communicator that is absent.
+    fn announce(&self, started: &[(u32, u64)]) {
+        let _ = started;
+    }
+
+    /// Ranks of the job that have [announced](Self::announce) that they leave, and will never start
+    /// this run. Some of them may be absent from the list.
+    fn never_start(&self, communicator: u32, sequence: u64) -> Vec<u32> {
+        let _ = (communicator, sequence);
+        Vec::new()
+    }
+}
+
+impl<F: Fn() -> Vec<ExitedRank>> Departures for F {
+    fn exited(&self) -> Vec<ExitedRank> {
+        self()
+    }
+}
+
 /// State in which a rank leaves its job.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum DrainOutcome {
     /// Nothing is left to send.
     Drained,
-    /// This number of runs have messages left to send, and wait for ranks that have exited.
+    /// This number of runs have messages left to send, and wait for ranks that have exited, or
+    /// leave without having started them.
     Undeliverable {
         /// Number of runs.
         runs: usize,
@@ -154,9 +182,9 @@ pub trait Backend: Send + Sync + Debug {
     /// Discards the results of a run. The run continues, because other ranks may depend on it.
     fn discard(&self, run: RunId);
 
-    /// Ranks of the job that have exited, as far as this backend can detect that.
-    fn exited(&self) -> Vec<ExitedRank> {
-        Vec::new()
+    /// The departures of other ranks, if this backend detects them.
+    fn departures(&self) -> Option<&dyn Departures> {
+        None
     }
 
     /// Marks a run that cannot complete, because a rank or a node has failed: [`drain`](Self::drain)
@@ -166,9 +194,9 @@ pub trait Backend: Send + Sync + Debug {
     }
 
     /// Leaves the job: waits until what this rank has started has nothing left to send that the
-    /// end of this process could stop. Nothing can be started afterwards. `exited` returns the
-    /// ranks that have exited, for backends that cannot detect this themselves: a run does not hold
-    /// the exit if only such ranks could advance it.
+    /// end of this process could stop. Nothing can be started afterwards. `departures` are for
+    /// backends that cannot detect these themselves: a run does not hold the exit if only ranks
+    /// could advance it that have exited, or leave without having started it.
     ///
     /// A process manager may kill the node service as soon as the node's last rank has ended. So
     /// the last rank of a node to leave waits for the messages of all of them; the others return at
@@ -177,11 +205,7 @@ pub trait Backend: Send + Sync + Debug {
     ///
     /// # Errors
     /// If the node service has ended.
-    fn drain(
-        &self,
-        deadline: Instant,
-        exited: &dyn Fn() -> Vec<ExitedRank>,
-    ) -> Result<DrainOutcome, Error>;
+    fn drain(&self, deadline: Instant, departures: &dyn Departures) -> Result<DrainOutcome, Error>;
 }
 
 /// Messages of this node's ranks that another backend than the agent carries.

@@ -18,7 +18,7 @@ use crate::agent::run_context::RunKey;
 use crate::agent::schedule::{RegisteredSchedule, check_context, is_supported};
 use crate::agent::shared_region::notifier;
 use crate::backend::{
-    Backend, CommunicatorContext, DrainOutcome, ExitedRank, RunId, ScheduleId, check_inputs,
+    Backend, CommunicatorContext, Departures, DrainOutcome, RunId, ScheduleId, check_inputs,
     check_outputs,
 };
 use crate::error::{Error, system};
@@ -294,11 +294,7 @@ impl Backend for DirectBackend {
         }
     }
 
-    fn drain(
-        &self,
-        deadline: Instant,
-        _: &dyn Fn() -> Vec<ExitedRank>,
-    ) -> Result<DrainOutcome, Error> {
+    fn drain(&self, deadline: Instant, _: &dyn Departures) -> Result<DrainOutcome, Error> {
         // A socket that is closed with unread data resets its connection, and the kernel then
         // discards what it has not sent. So this rank leaves when the kernels of the others have
         // everything.

@@ -5,11 +5,13 @@
 //! program has not executed, because the window is full or an operation before them is incomplete,
 //! and sends of runs that wait for memory.
 //!
-//! Such a send may wait for a rank that has exited and never started its part. The program has no
-//! view of processes, so another backend reports the ranks that have exited.
+//! Such a send may wait for a rank that has exited and never started its part, or that waits here as
+//! well and will never start it. The program has no view of processes, so another backend reports
+//! these [`Departures`]. A rank announces its own one once it has to wait.
 
 use super::Rank;
-use network::backend::{DrainOutcome, ExitedRank};
+use super::run_table::GoneRanks;
+use network::backend::{Departures, DrainOutcome};
 use network::error::Error;
 use std::time::{Duration, Instant};
 
@@ -17,7 +19,7 @@ use std::time::{Duration, Instant};
 const INTERVALS: [Duration; 2] = [Duration::from_micros(100), Duration::from_millis(16)];
 /// Number of checks without progress, at the longest interval, after which a run that waits for
 /// exited ranks is undeliverable: half a second. A rank that left in order had executed its sends
-/// before; lost packets arrive within a few periods of the retransmitter. Checks are counted, not
+/// before, and one that never starts the run sends nothing; lost packets arrive within a few periods of the retransmitter. Checks are counted, not
 /// time, so that a thread without a core does not mistake its own delay for theirs.
 const CHECKS_AFTER_EXIT: u32 = 32;
 /// The same if one of the ranks has failed: the program on its node may still execute what it had
@@ -28,10 +30,11 @@ const CHECKS_AFTER_FAILURE: u32 = 128;
 pub(super) fn drain(
     rank: &Rank,
     deadline: Instant,
-    exited: &dyn Fn() -> Vec<ExitedRank>,
+    departures: &dyn Departures,
 ) -> Result<DrainOutcome, Error> {
     let [mut interval, longest] = INTERVALS;
-    let mut gone = Vec::new();
+    let mut gone = GoneRanks::default();
+    let mut has_announced = false;
     let mut stuck: Option<(u64, u32)> = None;
     loop {
         // Most ranks have no such run and return here, without a system call.
@@ -52,7 +55,7 @@ pub(super) fn drain(
             let before = stuck.filter(|(before, _)| *before == position);
             (position, before.map_or(0, |(_, checks)| checks + 1))
         });
-        let has_failed = gone.iter().any(|rank: &ExitedRank| rank.has_failed);
+        let has_failed = gone.exited.iter().any(|rank| rank.has_failed);
         let enough = if has_failed { CHECKS_AFTER_FAILURE } else { CHECKS_AFTER_EXIT };
         if stuck.is_some_and(|(_, checks)| checks >= enough) {
             return Ok(DrainOutcome::Undeliverable { runs: unsent.count });
@@ -65,7 +68,21 @@ pub(super) fn drain(
         interval = (2 * interval).min(longest);
         // A run usually advances within a few milliseconds, without a call of the other backend.
         if interval == longest {
-            gone = exited();
+            if !std::mem::replace(&mut has_announced, true) {
+                let started = rank.run_table().counts();
+                departures.announce(&started);
+            }
+            gone = gone_ranks(rank, departures);
         }
     }
+}
+
+/// The ranks that can advance none of this rank's runs, or not a certain one.
+fn gone_ranks(rank: &Rank, departures: &dyn Departures) -> GoneRanks {
+    let runs = rank.run_table().started(&rank.memory);
+    let under_way = runs.into_iter().filter_map(|(run, is_under_way)| is_under_way.then_some(run));
+    let never_start = under_way
+        .map(|run @ (communicator, sequence)| (run, departures.never_start(communicator, sequence)))
+        .filter(|(_, ranks)| !ranks.is_empty());
+    GoneRanks { never_start: never_start.collect(), exited: departures.exited() }
 }

@@ -6,7 +6,7 @@ use crate::memory::layout::{
 };
 use crate::memory::mapping::Mapping;
 use goal::schedule::{Kind, Schedule, ScheduleView};
-use network::backend::{CommunicatorContext, ExitedRank};
+use network::backend::CommunicatorContext;
 use std::ops::Range;
 use std::sync::atomic::Ordering;
 
@@ -268,13 +268,12 @@ impl PreparedSchedule {
         &self,
         memory: &Mapping,
         frame: u32,
-        exited: &[ExitedRank],
+        is_gone: impl Fn(u32) -> bool,
     ) -> RunProgress {
         let CommunicatorContext { members, rank: own, .. } = &self.context;
         // The rank itself counts as exited: its receives from itself depend on its own sends.
         let is_gone = |member: u32| {
-            let is_it = |exited: &ExitedRank| members.get(member as usize) == Some(&exited.rank);
-            member == *own || exited.iter().any(is_it)
+            member == *own || members.get(member as usize).is_some_and(|rank| is_gone(*rank))
         };
         let mut state = RunProgress { has_unsent: false, can_advance: false, position: 0 };
         let view = self.schedule.view();

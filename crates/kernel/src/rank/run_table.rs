@@ -60,9 +60,31 @@ enum RunLocation {
 pub(crate) struct UnsentRuns {
     /// Number of runs with a send that the program has not executed, or without memory.
     pub(crate) count: usize,
-    /// A number that changes when one of them advances; `None` if ranks that have not exited could
+    /// A number that changes when one of them advances; `None` if ranks that are not gone could
     /// advance one.
     pub(crate) stuck_at: Option<u64>,
+}
+
+/// Ranks of the job that advance no run of this rank any more.
+#[derive(Debug, Default)]
+pub(crate) struct GoneRanks {
+    /// Those that have exited.
+    pub(crate) exited: Vec<ExitedRank>,
+    /// By communicator and number of a run, those that will never start it.
+    pub(crate) never_start: HashMap<(u32, u64), Vec<u32>>,
+}
+
+impl GoneRanks {
+    /// Returns true if there are none.
+    pub(crate) fn is_empty(&self) -> bool {
+        self.exited.is_empty() && self.never_start.is_empty()
+    }
+
+    /// Returns true if a rank does not advance this run any more.
+    fn contains(&self, rank: u32, run: (u32, u64)) -> bool {
+        self.exited.iter().any(|exited| exited.rank == rank)
+            || self.never_start.get(&run).is_some_and(|ranks| ranks.contains(&rank))
+    }
 }
 
 /// Results of a complete run.
@@ -86,6 +108,8 @@ pub(crate) struct RunTable {
     queue: VecDeque<u32>,
     /// Runs that will not be fetched.
     discarded: Vec<u32>,
+    /// By communicator, one more than the number of the last run that was started.
+    counts: BTreeMap<u32, u64>,
     /// True if runs record the time of each operation.
     pub(crate) timed: bool,
 }
@@ -100,6 +124,7 @@ impl RunTable {
             next_run: 0,
             queue: VecDeque::new(),
             discarded: Vec::new(),
+            counts: BTreeMap::new(),
             timed: false,
         }
     }
@@ -148,7 +173,10 @@ impl RunTable {
         if !self.discarded.is_empty() {
             self.end_discarded(memory);
         }
-        self.prepared.get_mut(&schedule)?.runs += 1;
+        let prepared = self.prepared.get_mut(&schedule)?;
+        prepared.runs += 1;
+        let started = self.counts.entry(prepared.context.number).or_default();
+        *started = sequence.saturating_add(1).max(*started);
         let count = self.next_run;
         // Numbers repeat after 2³² runs. A handle is then ambiguous only if the older run was never
         // fetched.
@@ -270,6 +298,11 @@ impl RunTable {
             .any(|entry| !matches!(entry.at, RunLocation::Frame(frame) if frame == entry.named))
     }
 
+    /// Returns, by communicator, one more than the number of the last run that was started.
+    pub(crate) fn counts(&self) -> Vec<(u32, u64)> {
+        self.counts.iter().map(|(communicator, count)| (*communicator, *count)).collect()
+    }
+
     /// Returns communicator and number of every run that was started and not fetched; the value is
     /// true while the run is under way.
     pub(crate) fn started(&self, memory: &Mapping) -> HashMap<(u32, u64), bool> {
@@ -298,8 +331,8 @@ impl RunTable {
     }
 
     /// Returns the runs that can still complete and have a send that the program has not executed,
-    /// or wait for memory. `exited` are the ranks of the job that have exited.
-    pub(crate) fn unsent(&self, memory: &Mapping, exited: &[ExitedRank]) -> UnsentRuns {
+    /// or wait for memory. Ranks that are `gone` advance none of them.
+    pub(crate) fn unsent(&self, memory: &Mapping, gone: &GoneRanks) -> UnsentRuns {
         let mut unsent = UnsentRuns::default();
         let mut can_advance = false;
         for entry in self.runs.values().filter(|entry| !entry.abandoned) {
@@ -308,7 +341,9 @@ impl RunTable {
                 RunLocation::Queue { .. } => unsent.count += 1,
                 RunLocation::Frame(frame) if state(memory, frame) == RUN_UNDER_WAY => {
                     let Some(prepared) = self.prepared.get(&entry.schedule) else { continue };
-                    let run = prepared.progress_of(memory, frame, exited);
+                    let name = (prepared.context.number, read_run(memory, frame).sequence);
+                    let is_gone = |rank| gone.contains(rank, name);
+                    let run = prepared.progress_of(memory, frame, is_gone);
                     unsent.count += usize::from(run.has_unsent);
                     // A run without sends counts as well if others wait for its memory.
                     if run.has_unsent || self.has_queue() {

@@ -4,8 +4,8 @@ use super::client_table::{ClientRun, ClientTable, slot_of};
 use super::schedule::{BufferLayout, check_context, is_supported};
 use super::shared_region::{ENTRIES, FREE, MAX_NAMED, SharedRegion, Submission, refused};
 use crate::backend::{
-    Backend, CommunicatorContext, DrainOutcome, ExitedRank, RunId, ScheduleId, check_inputs,
-    check_outputs,
+    Backend, CommunicatorContext, Departures, DrainOutcome, ExitedRank, RunId, ScheduleId,
+    check_inputs, check_outputs,
 };
 use crate::error::{Error, system};
 use goal::schedule::Schedule;
@@ -441,17 +441,8 @@ impl Backend for AgentClient {
         self.query(&mut self.table(), Submission::QueryAwaited { slot, generation })
     }
 
-    fn exited(&self) -> Vec<ExitedRank> {
-        let mut exited: Vec<ExitedRank> = Vec::new();
-        loop {
-            // The agent sorts the ranks by number, so a long list arrives in several answers.
-            let first = exited.last().map_or(0, |last| last.rank + 1);
-            let answer = self.query(&mut self.table(), Submission::QueryExited { first });
-            exited.extend(answer.iter().map(|word| ExitedRank::of_word(*word)));
-            if answer.len() < MAX_NAMED {
-                return exited;
-            }
-        }
+    fn departures(&self) -> Option<&dyn Departures> {
+        Some(self)
     }
 
     fn has_unexpected(&self, context: &CommunicatorContext, sequence: u64) -> bool {
@@ -467,11 +458,7 @@ impl Backend for AgentClient {
         }
     }
 
-    fn drain(
-        &self,
-        deadline: Instant,
-        _: &dyn Fn() -> Vec<ExitedRank>,
-    ) -> Result<DrainOutcome, Error> {
+    fn drain(&self, deadline: Instant, _: &dyn Departures) -> Result<DrainOutcome, Error> {
         // `Exit` is the last entry of the ring, so the agent processes every start of this rank
         // before it.
         self.leave();
@@ -485,6 +472,37 @@ impl Backend for AgentClient {
             }
             self.check_agent()?;
         }
+    }
+}
+
+impl Departures for AgentClient {
+    fn exited(&self) -> Vec<ExitedRank> {
+        let mut exited: Vec<ExitedRank> = Vec::new();
+        loop {
+            // The agent sorts the ranks by number, so a long list arrives in several answers.
+            let first = exited.last().map_or(0, |last| last.rank + 1);
+            let answer = self.query(&mut self.table(), Submission::QueryExited { first });
+            exited.extend(answer.iter().map(|word| ExitedRank::of_word(*word)));
+            if answer.len() < MAX_NAMED {
+                return exited;
+            }
+        }
+    }
+
+    fn announce(&self, started: &[(u32, u64)]) {
+        let mut table = self.table();
+        let count = |(communicator, count): &(u32, u64)| Submission::CountStarted {
+            communicator: *communicator,
+            count: *count,
+        };
+        for submission in started.iter().map(count).chain([Submission::AnnounceExit]) {
+            // An agent that has ended reports nothing.
+            let _ = self.submit(&mut table, submission);
+        }
+    }
+
+    fn never_start(&self, communicator: u32, sequence: u64) -> Vec<u32> {
+        self.query(&mut self.table(), Submission::QueryNeverStart { communicator, sequence })
     }
 }
 

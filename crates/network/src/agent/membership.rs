@@ -11,6 +11,9 @@ use std::time::Duration;
 #[derive(Debug, Default)]
 pub(crate) struct Membership {
     ranks: HashMap<u32, ExitReport>,
+    /// Ranks that have announced that they leave: by communicator, the number of runs that each has
+    /// started on another backend.
+    leaving: HashMap<u32, HashMap<u32, u64>>,
     nodes: HashMap<u32, Error>,
 }
 
@@ -27,6 +30,20 @@ impl Membership {
         self.ranks
             .entry(rank)
             .or_insert_with(|| ExitReport { how, started: started.into_iter().collect() });
+    }
+
+    /// Notes that a rank leaves. Its first announcement counts: it starts nothing afterwards.
+    pub(crate) fn rank_leaves(&mut self, rank: u32, started: Vec<(u32, u64)>) {
+        self.leaving.entry(rank).or_insert_with(|| started.into_iter().collect());
+    }
+
+    /// Ranks that leave and have not started this run on another backend.
+    pub(crate) fn never_start(&self, communicator: u32, sequence: u64) -> Vec<u32> {
+        let leaving = self
+            .leaving
+            .iter()
+            .filter(|(_, started)| sequence >= started.get(&communicator).copied().unwrap_or(0));
+        leaving.map(|(rank, _)| *rank).collect()
     }
 
     /// Notes the failure of a node.
@@ -203,6 +220,16 @@ mod tests {
         assert_eq!(count.started(), 4);
         assert!(count.has_started(3) && !count.has_started(2));
         assert!(count.start(u64::MAX) && count.missing.len() as u64 <= MAX_MISSING);
+    }
+
+    #[test]
+    fn a_rank_that_leaves_never_starts_what_it_has_not_started() {
+        let mut membership = Membership::default();
+        membership.rank_leaves(4, vec![(9, 3)]);
+        assert!(membership.never_start(9, 2).is_empty());
+        assert_eq!(membership.never_start(9, 3), [4]);
+        assert_eq!(membership.never_start(8, 0), [4]);
+        assert_eq!(membership.failure_of(&[1, 4], &[0, 1], 9, 3), None, "it has not left yet");
     }
 
     #[test]

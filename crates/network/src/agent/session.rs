@@ -18,6 +18,9 @@ use std::sync::Arc;
 /// Largest number of bytes of all schedules of a rank, with an overhead for each.
 const SCHEDULE_BYTES: u64 = 1 << 30;
 const SCHEDULE_OVERHEAD: u64 = 1 << 10;
+/// Largest number of communicators in an announcement of a rank: more than it can create, and few
+/// enough for a frame.
+const ANNOUNCED: usize = 1 << 16;
 /// Bytes of a rank's runs under way that are admitted without a look at the memory that it has
 /// committed.
 const UNCHECKED_BYTES: u64 = 64 << 20;
@@ -43,6 +46,9 @@ pub(crate) struct RankSession {
     pub(crate) runs: usize,
     /// Bytes of their buffers.
     run_bytes: u64,
+    /// Communicators with the number of runs that the rank has started on another backend, for its
+    /// announcement.
+    started_elsewhere: Vec<(u32, u64)>,
     /// True once the rank submits nothing any more.
     pub(crate) has_exited: bool,
 }
@@ -76,6 +82,7 @@ impl RankSession {
             woken: 0,
             runs: 0,
             run_bytes: 0,
+            started_elsewhere: Vec::new(),
             has_exited: false,
         }
     }
@@ -277,6 +284,24 @@ impl RankSession {
             }
         }
         schedule.put_idle(interpreter, buffers);
+    }
+
+    /// Notes the number of runs of a communicator that the rank has started on another backend.
+    pub(crate) fn count_elsewhere(
+        &mut self,
+        communicator: u32,
+        count: u64,
+    ) -> Result<(), ProtocolViolation> {
+        if self.started_elsewhere.len() >= ANNOUNCED {
+            return Err(ProtocolViolation);
+        }
+        self.started_elsewhere.push((communicator, count));
+        Ok(())
+    }
+
+    /// The counts of the announcement.
+    pub(crate) fn take_elsewhere(&mut self) -> Vec<(u32, u64)> {
+        std::mem::take(&mut self.started_elsewhere)
     }
 
     /// Answers a query for the ranks that a run waits for.

@@ -106,6 +106,13 @@ pub(crate) enum Submission {
     /// Requests an answer that is not empty if there are messages for a run that this rank has not
     /// started.
     QueryUnexpected { communicator: u32, sequence: u64 },
+    /// Number of runs of a communicator that the rank has started on another backend, for the
+    /// announcement that follows.
+    CountStarted { communicator: u32, count: u64 },
+    /// Announces that the rank leaves, and starts nothing any more on the other backend.
+    AnnounceExit,
+    /// Requests the ranks that have announced this and have not started a run there.
+    QueryNeverStart { communicator: u32, sequence: u64 },
     /// The last entry.
     Exit,
 }
@@ -128,6 +135,13 @@ impl Submission {
             Submission::QueryExited { first } => [6, 0, pair(first, 0), 0, 0, 0, 0, 0],
             Submission::QueryUnexpected { communicator, sequence } => {
                 [7, 0, pair(communicator, 0), 0, sequence, 0, 0, 0]
+            }
+            Submission::CountStarted { communicator, count } => {
+                [8, 0, pair(communicator, 0), 0, count, 0, 0, 0]
+            }
+            Submission::AnnounceExit => [9, 0, 0, 0, 0, 0, 0, 0],
+            Submission::QueryNeverStart { communicator, sequence } => {
+                [10, 0, pair(communicator, 0), 0, sequence, 0, 0, 0]
             }
         }
     }
@@ -154,6 +168,9 @@ impl Submission {
             5 => Some(Submission::QueryAwaited { slot: low, generation: high }),
             6 => Some(Submission::QueryExited { first: low }),
             7 => Some(Submission::QueryUnexpected { communicator: low, sequence: fourth }),
+            8 => Some(Submission::CountStarted { communicator: low, count: fourth }),
+            9 => Some(Submission::AnnounceExit),
+            10 => Some(Submission::QueryNeverStart { communicator: low, sequence: fourth }),
             _ => None,
         }
     }
@@ -420,6 +437,9 @@ mod tests {
             Submission::QueryAwaited { slot: 9, generation: u32::MAX },
             Submission::QueryExited { first: u32::MAX },
             Submission::QueryUnexpected { communicator: u32::MAX, sequence: u64::MAX },
+            Submission::CountStarted { communicator: u32::MAX, count: u64::MAX },
+            Submission::AnnounceExit,
+            Submission::QueryNeverStart { communicator: u32::MAX, sequence: u64::MAX },
             Submission::Start { id: 1, slot: SLOTS - 1, generation: 5, sequence: 1 << 50, at },
             Submission::Exit,
         ] {

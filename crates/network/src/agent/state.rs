@@ -170,6 +170,18 @@ impl AgentState {
                 session.answer(if self.table.has_unexpected(key) { &[0] } else { &[] });
                 Ok(())
             }
+            Submission::CountStarted { communicator, count } => {
+                session.count_elsewhere(communicator, count)
+            }
+            Submission::AnnounceExit => {
+                let started = session.take_elsewhere();
+                self.announce_exit(local, started);
+                Ok(())
+            }
+            Submission::QueryNeverStart { communicator, sequence } => {
+                session.answer(&self.table.membership.never_start(communicator, sequence));
+                Ok(())
+            }
             Submission::Exit => {
                 self.exit(local, RankExit::Left);
                 return false;
@@ -276,6 +288,11 @@ impl AgentState {
             {
                 self.table.membership.rank_exited(rank, how, started);
                 self.table.fail_affected_runs();
+            }
+            Some(Frame::RankLeaves { rank, started })
+                if self.table.context.nodes.of(rank) == Some(node) =>
+            {
+                self.table.membership.rank_leaves(rank, started);
             }
             Some(Frame::Shutdown) => {
                 // Everything that the node has sent before has been processed by now.

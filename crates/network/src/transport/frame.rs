@@ -25,6 +25,7 @@
 //! | 8 | [`Frame::Credit`] | 0 | 0 | none |
 //! | 9, 10 | [`Frame::Shutdown`], [`Frame::ShutdownAck`] | 0 | 0 | none |
 //! | 11 | a segment | 0 | 0 | a part of a payload |
+//! | 12 | [`Frame::RankLeaves`]; destination is the rank | 0 | 0 | the runs it had started |
 //!
 //! If the highest bit of the kind is set, nothing follows the header at once: the payload arrives
 //! in segments, those of one frame before those of the next, and whole frames between them.
@@ -85,6 +86,14 @@ pub enum Frame {
         /// Manner of the exit.
         how: RankExit,
         /// Number of runs of each communicator that it had started. These are carried through.
+        started: Vec<(u32, u64)>,
+    },
+    /// The announcement of a rank of the sending node that it leaves, and starts nothing any more
+    /// on another backend than the agent.
+    RankLeaves {
+        /// The rank of the job.
+        rank: u32,
+        /// Number of runs of each communicator that it had started there.
         started: Vec<(u32, u64)>,
     },
     /// Bytes of eager messages that have met their receives.
@@ -176,6 +185,7 @@ const RANK_EXITED: u8 = 7;
 const CREDIT: u8 = 8;
 const SHUTDOWN: u8 = 9;
 const SHUTDOWN_ACK: u8 = 10;
+const RANK_LEAVES: u8 = 12;
 
 /// The fields of a header.
 #[derive(Clone, Copy, Default)]
@@ -213,7 +223,7 @@ impl FrameHeader {
         };
         let long = |at: usize| u64::from(word(at)) | u64::from(word(at + 4)) << 32;
         let kind = bytes[0];
-        if !(EAGER..=SHUTDOWN_ACK).contains(&kind) {
+        if !(EAGER..=SHUTDOWN_ACK).contains(&kind) && kind != RANK_LEAVES {
             return Err(FrameError::Kind(kind));
         }
         let route = Route {
@@ -231,7 +241,7 @@ impl FrameHeader {
         // Limits what the header of a damaged or hostile frame can make the receiver allocate.
         let limit = match self.kind {
             EAGER | DATA | JOIN => MAX_MESSAGE,
-            FAIL | RANK_EXITED => MAX_REPORT,
+            FAIL | RANK_EXITED | RANK_LEAVES => MAX_REPORT,
             _ => return Ok(0),
         };
         let FrameHeader { kind, length, .. } = *self;
@@ -282,6 +292,10 @@ impl Frame {
             Frame::RankExited { rank, how, started } => {
                 let route = Route { destination: rank, ..Route::default() };
                 (RANK_EXITED, route, 0, 0, encode_exit(&how, &started))
+            }
+            Frame::RankLeaves { rank, started } => {
+                let route = Route { destination: rank, ..Route::default() };
+                (RANK_LEAVES, route, 0, 0, encode_started(&started))
             }
             Frame::Credit(number) => {
                 let header = FrameHeader { kind: CREDIT, length: number, ..FrameHeader::default() };
@@ -348,6 +362,10 @@ impl Frame {
                 let (how, started) = decode_exit(&payload).ok_or(damaged)?;
                 Frame::RankExited { rank: route.destination, how, started }
             }
+            RANK_LEAVES => {
+                let started = decode_started(&payload).ok_or(damaged)?;
+                Frame::RankLeaves { rank: route.destination, started }
+            }
             CREDIT => Frame::Credit(length),
             SHUTDOWN => Frame::Shutdown,
             _ => Frame::ShutdownAck,
@@ -355,8 +373,8 @@ impl Frame {
     }
 }
 
-/// Encodes an exit: u8 1 if in order, 0 if failed; the length (u32) of the text, the text; then a
-/// communicator (u32) and a count (u64) each.
+/// Encodes an exit: u8 1 if in order, 0 if failed; the length (u32) of the text, the text; then the
+/// runs that the rank had started.
 fn encode_exit(how: &RankExit, started: &[(u32, u64)]) -> Vec<u8> {
     let (left, text) = match how {
         RankExit::Left => (1, ""),
@@ -365,27 +383,36 @@ fn encode_exit(how: &RankExit, started: &[(u32, u64)]) -> Vec<u8> {
     let mut bytes = vec![left];
     bytes.extend_from_slice(&(text.len() as u32).to_le_bytes());
     bytes.extend_from_slice(text.as_bytes());
-    for (communicator, count) in started {
-        bytes.extend_from_slice(&communicator.to_le_bytes());
-        bytes.extend_from_slice(&count.to_le_bytes());
-    }
+    bytes.extend(encode_started(started));
     bytes
+}
+
+/// Encodes the runs that a rank had started: a communicator (u32) and a count (u64) each.
+fn encode_started(started: &[(u32, u64)]) -> Vec<u8> {
+    let pair = |(communicator, count): &(u32, u64)| {
+        communicator.to_le_bytes().into_iter().chain(count.to_le_bytes())
+    };
+    started.iter().flat_map(pair).collect()
+}
+
+fn decode_started(bytes: &[u8]) -> Option<Vec<(u32, u64)>> {
+    let (pairs, rest) = bytes.as_chunks::<12>();
+    let pair = |bytes: &[u8; 12]| {
+        let (communicator, count) = bytes.split_first_chunk()?;
+        Some((u32::from_le_bytes(*communicator), u64::from_le_bytes(count.try_into().ok()?)))
+    };
+    pairs.iter().map(pair).collect::<Option<Vec<_>>>().filter(|_| rest.is_empty())
 }
 
 fn decode_exit(bytes: &[u8]) -> Option<(RankExit, Vec<(u32, u64)>)> {
     let (left, rest) = bytes.split_first()?;
     let (length, rest) = rest.split_first_chunk()?;
     let (text, rest) = rest.split_at_checked(u32::from_le_bytes(*length) as usize)?;
-    let (pairs, rest) = rest.as_chunks::<12>();
-    let pair = |bytes: &[u8; 12]| {
-        let (communicator, count) = bytes.split_first_chunk()?;
-        Some((u32::from_le_bytes(*communicator), u64::from_le_bytes(count.try_into().ok()?)))
-    };
-    let started = pairs.iter().map(pair).collect::<Option<Vec<_>>>()?;
+    let started = decode_started(rest)?;
     let how = match left {
         1 if text.is_empty() => RankExit::Left,
         0 => RankExit::Failed(String::from_utf8_lossy(text).into_owned()),
         _ => return None,
     };
-    rest.is_empty().then_some((how, started))
+    Some((how, started))
 }

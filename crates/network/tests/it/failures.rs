@@ -7,7 +7,7 @@ use goal::compile::compile;
 use goal::graph::{Access, Graph};
 use network::agent::shared_region::{SharedRegion, notifier};
 use network::agent::{Agent, AgentClient, Limits};
-use network::backend::{Backend, ExitedRank};
+use network::backend::{Backend, Departures, ExitedRank};
 use network::error::{Error, RankExit};
 use network::job_nodes::random_key;
 use network::local::{self, connect_over};

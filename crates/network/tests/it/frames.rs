@@ -35,6 +35,7 @@ fn frame() -> impl Strategy<Value = Frame> {
                 .prop_map(|(send, receive)| Packet::ClearToSend { send, receive }),
             (operation(), bytes()).prop_map(|(receive, payload)| Packet::Data { receive, payload }),
         ];
+    let started = || proptest::collection::vec((any::<u32>(), any::<u64>()), 0..5);
     let how = prop_oneof![Just(RankExit::Left), ".{0,40}".prop_map(RankExit::Failed)];
     prop_oneof![
         (route(), packet).prop_map(|(route, packet)| Frame::Packet(route, packet)),
@@ -42,8 +43,12 @@ fn frame() -> impl Strategy<Value = Frame> {
             Frame::Join { route, ordinal, contribution }
         }),
         (route(), ".{0,40}").prop_map(|(route, text)| Frame::Fail(route, Error::Operation(text))),
-        (any::<u32>(), how, proptest::collection::vec((any::<u32>(), any::<u64>()), 0..5))
-            .prop_map(|(rank, how, started)| Frame::RankExited { rank, how, started }),
+        (any::<u32>(), how, started()).prop_map(|(rank, how, started)| Frame::RankExited {
+            rank,
+            how,
+            started
+        }),
+        (any::<u32>(), started()).prop_map(|(rank, started)| Frame::RankLeaves { rank, started }),
         any::<u64>().prop_map(Frame::Credit),
         Just(Frame::Shutdown),
         Just(Frame::ShutdownAck),

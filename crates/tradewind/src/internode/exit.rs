@@ -35,11 +35,12 @@ impl Drop for DrainOnExit {
         let deadline = Instant::now() + self.limit;
         let backends = self.backends.get_mut().unwrap_or_else(PoisonError::into_inner);
         let general = backends.last().cloned();
-        // Only the general backend detects that other ranks have exited.
-        let exited = || general.as_ref().map_or_else(Vec::new, |general| general.exited());
+        // Only the general backend detects the departures of other ranks.
+        let departures = general.as_ref().and_then(|general| general.departures());
+        let departures = departures.unwrap_or(&Vec::new);
         for backend in backends.drain(..) {
             // An error means that the node service is gone, which it reports itself.
-            if let Ok(DrainOutcome::TimedOut) = backend.drain(deadline, &exited) {
+            if let Ok(DrainOutcome::TimedOut) = backend.drain(deadline, departures) {
                 let seconds = self.limit.as_secs_f64();
                 log::warn!(
                     "this rank leaves its job with messages that other nodes have not received \

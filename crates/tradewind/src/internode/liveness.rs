@@ -170,7 +170,7 @@ impl Drop for LivenessWatch {
 mod tests {
     use super::*;
     use goal::schedule::Schedule;
-    use network::backend::{DrainOutcome, ExitedRank, ScheduleId};
+    use network::backend::{Departures, DrainOutcome, ScheduleId};
     use network::error::RankExit;
 
     /// A backend that reports the failure of rank 2 at once.
@@ -222,7 +222,7 @@ mod tests {
         fn drain(
             &self,
             _: Instant,
-            _: &dyn Fn() -> Vec<ExitedRank>,
+            _: &dyn Departures,
         ) -> std::result::Result<DrainOutcome, Error> {
             Ok(DrainOutcome::Drained)
         }

@@ -76,6 +76,19 @@ impl AgentState {
         self.table.fail_affected_runs();
     }
 
+    /// Processes the announcement of a rank of this node that it leaves. It ends no run here: the
+    /// counts are those of another backend.
+    pub(super) fn announce_exit(&mut self, local: usize, started: Vec<(u32, u64)>) {
+        let Some(rank) = self.ranks.get(local).copied() else { return };
+        let own = self.table.context.transport.node();
+        let nodes = self.table.context.transport.nodes();
+        for node in (0..nodes).filter(|node| *node != own) {
+            let leaves = Frame::RankLeaves { rank, started: started.clone() };
+            self.table.context.transport.send(node, leaves);
+        }
+        self.table.membership.rank_leaves(rank, started);
+    }
+
     /// Closes the sessions of ranks that have exited and have no run left. Shuts down when the last
     /// rank of the node has exited.
     pub(super) fn close_sessions(&mut self) {
