@@ -348,30 +348,6 @@ fn neighbours_that_count_different_edges_for_one_block_find_out() {
     });
 }
 
-/// Lets the kernel refuse this thread access to other processes' memory, as container runtimes do.
-fn forbid_process_memory() {
-    use libc::{BPF_ABS, BPF_JEQ, BPF_JMP, BPF_K, BPF_LD, BPF_RET, BPF_W, sock_filter, sock_fprog};
-    let step = |code: u32, jt, jf, k| sock_filter { code: code as u16, jt, jf, k };
-    let refuse = libc::SECCOMP_RET_ERRNO | libc::EPERM.cast_unsigned();
-    let mut program = [
-        // The first word of the data is the number of the system call.
-        step(BPF_LD | BPF_W | BPF_ABS, 0, 0, 0),
-        step(BPF_JMP | BPF_JEQ | BPF_K, 2, 0, libc::SYS_process_vm_readv as u32),
-        step(BPF_JMP | BPF_JEQ | BPF_K, 1, 0, libc::SYS_process_vm_writev as u32),
-        step(BPF_RET | BPF_K, 0, 0, libc::SECCOMP_RET_ALLOW),
-        step(BPF_RET | BPF_K, 0, 0, refuse),
-    ];
-    let filter = sock_fprog { len: program.len() as u16, filter: program.as_mut_ptr() };
-    // SAFETY: both calls change this thread alone; the filter lives until the second has copied it.
-    let outcomes = unsafe {
-        [
-            libc::prctl(libc::PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0),
-            libc::prctl(libc::PR_SET_SECCOMP, libc::SECCOMP_MODE_FILTER, &raw const filter),
-        ]
-    };
-    assert_eq!(outcomes, [0, 0], "{}", std::io::Error::last_os_error());
-}
-
 #[test]
 fn messages_arrive_where_the_kernel_refuses_access_to_private_memory() {
     for refused in [vec![0], vec![1], vec![0, 1, 2]] {
@@ -379,7 +355,7 @@ fn messages_arrive_where_the_kernel_refuses_access_to_private_memory() {
         ranks_of(&options(count, 1), |communicator| {
             let me = communicator.rank();
             if refused.contains(&me) {
-                forbid_process_memory();
+                testing::forbid_process_memory();
             }
             for turn in 0..4 {
                 // In both directions, in one, and with a reduction.

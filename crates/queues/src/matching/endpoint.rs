@@ -195,7 +195,7 @@ impl Endpoint {
         bytes: &[u8],
         exited: impl Fn() -> Option<u32>,
     ) -> Result<(), MatchError> {
-        let key = self.state.lock().start_matched_send(to, envelope, bytes, true)?;
+        let key = self.state.lock().start_matched_send(to, envelope, bytes)?;
         self.wait_for_send(key, bytes, None, exited)
     }
 
@@ -224,7 +224,7 @@ impl Endpoint {
         let started = if !is_synchronous && state.try_eager(to, envelope, bytes)? {
             StartedSend::Complete
         } else {
-            StartedSend::Pending(state.start_matched_send(to, envelope, bytes, false)?)
+            StartedSend::Pending(state.start_matched_send(to, envelope, bytes)?)
         };
         Ok(match started {
             StartedSend::Complete => None,

@@ -31,6 +31,12 @@ pub enum MatchError {
         /// The rank.
         rank: u32,
     },
+    /// The sender has forgotten the request of a send and freed its buffer.
+    #[error("rank {rank} of this node has freed the buffer of a message before it was read")]
+    Lost {
+        /// Rank of the sender.
+        rank: u32,
+    },
     /// There is no memory for a ring.
     #[error(transparent)]
     Create(#[from] CreateError),

@@ -1,6 +1,6 @@
 //! Receiving end of the ring from one rank.
 
-use super::line::{LINE_BYTES, Line};
+use super::line::{Ending, LINE_BYTES, Line};
 use super::memory::{Mailbox, Ring};
 use super::slab::Key;
 use crate::channel::ring::Consumer;
@@ -14,6 +14,8 @@ pub(super) struct Arrival {
     pub(super) done: u64,
     /// Length of the message.
     pub(super) bytes: u64,
+    /// A line follows that states whether the bytes are the message's.
+    pub(super) has_end: bool,
 }
 
 /// Receiving end of a ring.
@@ -51,21 +53,26 @@ impl Incoming {
     }
 
     /// Takes lines of the arriving message until it is complete, and passes each with its place in
-    /// the message. Returns true if the message is complete.
+    /// the message. Returns how the message has ended, if it has.
     #[inline]
-    pub(super) fn take_lines(&mut self, mut accept: impl FnMut(u64, &Line, usize)) -> bool {
-        let Some(mut arrival) = self.arrival else { return false };
+    pub(super) fn take_lines(
+        &mut self,
+        mut accept: impl FnMut(u64, &Line, usize),
+    ) -> Option<Ending> {
+        let mut arrival = self.arrival?;
         while arrival.done < arrival.bytes {
             let Some(line) = self.take() else {
                 self.arrival = Some(arrival);
-                return false;
+                return None;
             };
             let length = (arrival.bytes - arrival.done).min(LINE_BYTES as u64);
             accept(arrival.done, &line, length as usize);
             arrival.done += length;
         }
+        self.arrival = Some(arrival);
+        let ending = if arrival.has_end { Ending::of_line(&self.take()?) } else { Ending::Whole };
         self.arrival = None;
-        true
+        Some(ending)
     }
 
     /// Returns credit to the sender.

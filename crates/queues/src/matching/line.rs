@@ -54,8 +54,34 @@ pub(crate) enum Kind {
     Answer = 4,
     /// Request to the sender: the message must come through the ring.
     Request = 5,
-    /// The requested message follows in later lines.
+    /// The requested message follows in later lines, and an [`Ending`].
     Requested = 6,
+}
+
+/// What the line behind a requested message states about it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Ending {
+    /// The lines before hold the message.
+    Whole,
+    /// Its sender could not read part of it.
+    Lost,
+}
+
+impl Ending {
+    const WHOLE: u64 = 1;
+
+    pub(crate) fn of_stream(is_lost: bool) -> Self {
+        if is_lost { Ending::Lost } else { Ending::Whole }
+    }
+
+    pub(crate) fn line(self) -> Line {
+        let word = if self == Ending::Whole { Ending::WHOLE } else { 0 };
+        Line { lead: [word, 0, 0, 0, 0, 0, 0], last: 0 }
+    }
+
+    pub(crate) fn of_line(line: &Line) -> Self {
+        Ending::of_stream(line.lead[0] != Ending::WHOLE)
+    }
 }
 
 /// One line of a ring.

@@ -84,6 +84,8 @@ pub(crate) enum Body {
     Reading,
     /// Its sender has been asked for it.
     Requested,
+    /// Its sender could not read it any more.
+    Lost,
 }
 
 /// Posted receives, and messages that none has matched.

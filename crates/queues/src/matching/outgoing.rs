@@ -27,6 +27,8 @@ pub(super) struct Stream {
     pub(super) message: u64,
     /// Bytes that are in the ring; `None` before the first line.
     pub(super) done: Option<u64>,
+    /// Part of the bytes could not be read: what is in the ring is not the message.
+    pub(super) is_lost: bool,
 }
 
 /// The memory of the ring holds a number that no receiver writes.

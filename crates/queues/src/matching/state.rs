@@ -8,14 +8,14 @@
 
 use super::error::MatchError;
 use super::incoming::{Arrival, Incoming};
-use super::line::{Envelope, INLINE_BYTES, Kind, LINE_BYTES, Line, Offer, copy_words};
+use super::line::{Ending, Envelope, INLINE_BYTES, Kind, LINE_BYTES, Line, Offer, copy_words};
 use super::matcher::{Body, Matcher, Message, Pattern, PostedState};
 use super::memory::{Mailbox, RING_LINES, Ring, mailbox};
 use super::outgoing::{EAGER_BYTES, Outgoing, Queued, Stream, charge_of};
 use super::slab::{Key, Slab};
 use shm::arena::Arena;
 use shm::mapped::Mapped;
-use shm::process_memory::{self, Guard};
+use shm::process_memory::{self, AccessFailure, Guard};
 use shm::segment::Offset;
 use std::sync::Arc;
 
@@ -170,18 +170,16 @@ impl State {
     }
 
     /// Starts a send that completes when its message is matched: synchronous, or without space or
-    /// credit for its bytes. Without `keeps_buffer` the bytes are copied if this process could not
-    /// read them later.
+    /// credit for its bytes. The bytes are copied if this process cannot read its own memory: any
+    /// thread may have to send them, without the call that holds their buffer.
     pub(super) fn start_matched_send(
         &mut self,
         to: u32,
         envelope: Envelope,
         bytes: &[u8],
-        keeps_buffer: bool,
     ) -> Result<Key, MatchError> {
         let guard = self.guards.pop().unwrap_or_default();
-        let copied = !keeps_buffer && !self.layout.reads_itself;
-        let owned: Option<Box<[u8]>> = copied.then(|| bytes.into());
+        let owned: Option<Box<[u8]>> = (!self.layout.reads_itself).then(|| bytes.into());
         let address = owned.as_deref().unwrap_or(bytes).as_ptr() as u64;
         let offer = guard.published();
         let send = self.sends.insert(PendingSend {
@@ -367,36 +365,36 @@ impl State {
         let Some(incoming) = &mut peers[sender as usize].incoming else { return false };
         let Some(message) = matcher.messages.get_mut(arrival.message) else {
             // Its receive was dropped: the lines are passed over.
-            return incoming.take_lines(|_, _, _| {});
+            return incoming.take_lines(|_, _, _| {}).is_some();
         };
-        match (&mut message.body, own) {
+        let taken = match (&mut message.body, own) {
             (Body::Direct, Some(own)) if message.posted == Some(own.posted) => {
-                let is_complete = incoming.take_lines(|at, line, length| {
+                incoming.take_lines(|at, line, length| {
                     let end = own.buffer.len().min(at as usize + length);
                     if let Some(bytes) = own.buffer.get_mut(at as usize..end) {
                         line.copy_to(bytes);
                     }
-                });
-                if is_complete {
-                    message.body = Body::Delivered;
-                }
-                is_complete
+                })
             }
             (Body::Arriving { data, keep }, _) => {
-                let is_complete = incoming.take_lines(|at, line, length| {
+                let keep = *keep;
+                incoming.take_lines(|at, line, length| {
                     let kept = keep.saturating_sub(at).min(length as u64) as usize;
                     let mut bytes = [0; LINE_BYTES];
                     line.copy_to(&mut bytes);
                     data.extend_from_slice(&bytes[..kept]);
-                });
-                if is_complete {
-                    message.body = Body::Whole(std::mem::take(data));
-                }
-                is_complete
+                })
             }
-            // Never: see `detach`.
-            _ => false,
-        }
+            // The thread whose call holds the buffer takes them.
+            _ => None,
+        };
+        let Some(ending) = taken else { return false };
+        message.body = match (ending, std::mem::replace(&mut message.body, Body::Lost)) {
+            (Ending::Lost, _) => Body::Lost,
+            (Ending::Whole, Body::Arriving { data, .. }) => Body::Whole(data),
+            (Ending::Whole, _) => Body::Delivered,
+        };
+        true
     }
 
     /// Accepts the first line of a message, or a line for a send of this rank.
@@ -444,7 +442,8 @@ impl State {
                 // A send that was abandoned has no bytes.
                 if self.sends.get(send).is_some() {
                     let outgoing = self.outgoing(sender)?;
-                    outgoing.queue.push_back(Queued::Stream(Stream { send, message, done: None }));
+                    let stream = Stream { send, message, done: None, is_lost: false };
+                    outgoing.queue.push_back(Queued::Stream(stream));
                     if outgoing.queue.len() == 1 {
                         self.queued.push(sender);
                     }
@@ -458,6 +457,7 @@ impl State {
                 {
                     // Also of a message whose receive was dropped.
                     arrival.bytes = envelope.bytes;
+                    arrival.has_end = true;
                 }
             }
         }
@@ -523,7 +523,7 @@ impl State {
             };
         }
         if let Some(incoming) = &mut self.peers[sender as usize].incoming {
-            incoming.arrival = Some(Arrival { message, done, bytes });
+            incoming.arrival = Some(Arrival { message, done, bytes, has_end: false });
         }
     }
 
@@ -670,6 +670,11 @@ impl State {
             Body::Short(words) => copy_words(words, &mut own.buffer[..length]),
             Body::Whole(data) => own.buffer[..length].copy_from_slice(&data[..length]),
             Body::Delivered => {}
+            Body::Lost => {
+                self.matcher.posted.remove(own.posted);
+                self.remove_message(message);
+                return Err(MatchError::Lost { rank: sender });
+            }
             Body::Offered(offer) => {
                 let offer = *offer;
                 found.body = Body::Reading;
@@ -830,9 +835,17 @@ fn stream_bytes(
             (None, None) => {
                 chunk.resize((end - done) as usize, 0);
                 // The kernel reads: the program may have forgotten the request and freed its
-                // buffer. It then reads zeros or what lies there now.
+                // buffer, where another value or nothing lies now.
                 let own = std::process::id();
-                let _ = process_memory::read(own, pending.address.wrapping_add(done), chunk);
+                match process_memory::read(own, pending.address.wrapping_add(done), chunk) {
+                    Ok(()) => {}
+                    Err(AccessFailure::NotMapped { .. }) => stream.is_lost = true,
+                    // The bytes are there. A call that holds the buffer continues.
+                    Err(_) => {
+                        stream.done = Some(done);
+                        return Ok(false);
+                    }
+                }
                 &chunk[..]
             }
         };
@@ -843,6 +856,10 @@ fn stream_bytes(
             }
             done += line.len() as u64;
         }
+    }
+    stream.done = Some(done);
+    if !outgoing.put(Ending::of_stream(stream.is_lost).line())? {
+        return Ok(false);
     }
     pending.is_complete = true;
     if pending.is_dropped {

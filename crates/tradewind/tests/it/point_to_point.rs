@@ -3,6 +3,7 @@
 
 mod reference;
 
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 use tradewind::{
     Communicator, Error, Op, Pending, RecvRequest, Result, Source, Tag, local, test_any, wait_all,
@@ -29,6 +30,7 @@ testing::tests![
     long_messages_arrive_while_their_receiver_waits_for_a_collective,
     a_rank_that_has_left_is_an_error_for_its_partners_only,
     threads_of_two_ranks_share_a_communicator,
+    messages_arrive_where_no_process_reads_its_own_memory,
     random_messages_match_as_in_the_reference,
 ];
 
@@ -555,6 +557,35 @@ fn threads_of_two_ranks_share_a_communicator() {
                 })
                 .collect();
             threads.into_iter().try_for_each(|thread| thread.join().expect("no panic"))
+        })
+    })
+    .expect("the job succeeds");
+}
+
+/// Another thread of the sender continues the stream of bytes, in calls that do not hold its buffer.
+fn messages_arrive_where_no_process_reads_its_own_memory() {
+    local(2, |world| {
+        testing::forbid_process_memory();
+        let long = bytes(1, 1_000_000);
+        if world.rank() == 1 {
+            let mut buffer = vec![0; long.len()];
+            for _ in 0..5 {
+                buffer.fill(0);
+                world.recv(&mut buffer, 0, 0)?;
+                assert!(buffer == long);
+            }
+            return Ok(());
+        }
+        let is_over = AtomicBool::new(false);
+        std::thread::scope(|scope| {
+            scope.spawn(|| {
+                while !is_over.load(Ordering::Relaxed) {
+                    assert_eq!(world.iprobe(1, 9).expect("no failure"), None);
+                }
+            });
+            let outcome = (0..5).try_for_each(|_| world.send(&long, 1, 0));
+            is_over.store(true, Ordering::Relaxed);
+            outcome
         })
     })
     .expect("the job succeeds");
