@@ -72,7 +72,8 @@ pub trait Processes: Send + Sync + std::fmt::Debug {
 
 /// A rank's end of all matched messages of its job on one node, for any number of threads.
 ///
-/// Operations that wait take a function that returns a rank whose exit ends the wait.
+/// Operations that wait take a function that returns a rank whose exit ends the wait. That of a
+/// receive has the sender that the receive waits for as its argument, once there is one.
 #[derive(Debug)]
 pub struct Endpoint {
     state: BiasedMutex<State>,
@@ -87,12 +88,26 @@ pub struct Endpoint {
 /// A started send that is not complete.
 #[derive(Debug)]
 #[must_use = "the send is complete only after a wait"]
-pub struct StartedSendKey(Key);
+pub struct StartedSendKey {
+    key: Key,
+    /// Unsuccessful tests.
+    tests: u32,
+}
 
 /// A posted receive.
 #[derive(Debug)]
 #[must_use = "the message is there only after a wait"]
-pub struct PostedRecvKey(Key);
+pub struct PostedRecvKey {
+    key: Key,
+    /// Unsuccessful tests.
+    tests: u32,
+}
+
+impl PostedRecvKey {
+    fn new(key: Key) -> Self {
+        PostedRecvKey { key, tests: 0 }
+    }
+}
 
 /// A message that a probe has taken.
 #[derive(Debug)]
@@ -228,18 +243,31 @@ impl Endpoint {
         };
         Ok(match started {
             StartedSend::Complete => None,
-            StartedSend::Pending(key) => Some(StartedSendKey(key)),
+            StartedSend::Pending(key) => Some(StartedSendKey { key, tests: 0 }),
         })
     }
 
     /// Returns true if a send is complete; its key is then invalid. `bytes` is its buffer.
     ///
     /// # Errors
-    /// [`MatchError::Create`], [`MatchError::Corrupt`].
-    pub fn test_send(&self, send: &StartedSendKey, bytes: &[u8]) -> Result<bool, MatchError> {
-        let mut state = self.state.lock();
-        state.progress(&mut None, &Some((send.0, bytes)))?;
-        Ok(state.finish_send(send.0))
+    /// [`MatchError::RankExited`], which some of the unsuccessful tests look for,
+    /// [`MatchError::Create`], [`MatchError::Corrupt`]. The key is invalid after an error too.
+    pub fn test_send(
+        &self,
+        send: &mut StartedSendKey,
+        bytes: &[u8],
+        exited: impl Fn() -> Option<u32>,
+    ) -> Result<bool, MatchError> {
+        let own = Some((send.key, bytes));
+        let outcome = test(&mut send.tests, exited, || {
+            let mut state = self.state.lock();
+            state.progress(&mut None, &own)?;
+            Ok(state.finish_send(send.key).then_some(()))
+        });
+        if let Err(error) = &outcome {
+            self.state.lock().fail_send(send.key, bytes, error);
+        }
+        outcome.map(|complete| complete.is_some())
     }
 
     /// Waits for a send, whose key is invalid afterwards unless the wait has timed out.
@@ -253,7 +281,7 @@ impl Endpoint {
         deadline: Option<Instant>,
         exited: impl Fn() -> Option<u32>,
     ) -> Result<(), MatchError> {
-        self.wait_for_send(send.0, bytes, deadline, exited)
+        self.wait_for_send(send.key, bytes, deadline, exited)
     }
 
     fn wait_for_send(
@@ -269,9 +297,9 @@ impl Endpoint {
             state.progress(&mut None, &own)?;
             Ok(state.finish_send(send).then_some(()))
         });
-        match outcome {
+        match &outcome {
             Err(MatchError::Timeout) | Ok(()) => {}
-            Err(_) => self.state.lock().abandon_send(send),
+            Err(error) => self.state.lock().fail_send(send, bytes, error),
         }
         outcome
     }
@@ -279,7 +307,7 @@ impl Endpoint {
     /// Drops a started send: its bytes are copied unless they have been read, and the message is
     /// still delivered.
     pub fn drop_send(&self, send: StartedSendKey, bytes: &[u8]) {
-        self.state.lock().drop_send(send.0, bytes);
+        self.state.lock().drop_send(send.key, bytes);
     }
 
     /// Receives a message.
@@ -292,18 +320,31 @@ impl Endpoint {
         &self,
         pattern: Pattern,
         buffer: &mut [u8],
-        exited: impl Fn() -> Option<u32>,
+        exited: impl Fn(Option<u32>) -> Option<u32>,
     ) -> Result<Envelope, MatchError> {
         let posted = {
             let mut state = self.state.lock();
             if let Some(envelope) = state.recv_first(&pattern, buffer)? {
                 return Ok(envelope);
             }
-            PostedRecvKey(state.post(pattern, buffer.len() as u64)?)
+            PostedRecvKey::new(state.post(pattern, buffer.len() as u64)?)
         };
-        let outcome = self.wait_recv(&posted, pattern.source, buffer, None, exited);
-        if matches!(outcome, Err(MatchError::RankExited { .. })) {
-            self.drop_recv(posted)?;
+        self.complete(posted, pattern.source, buffer, exited)
+    }
+
+    /// Waits for a receive, and drops it after an error: it must not take a later message.
+    #[inline]
+    fn complete(
+        &self,
+        posted: PostedRecvKey,
+        source: Option<u32>,
+        buffer: &mut [u8],
+        exited: impl Fn(Option<u32>) -> Option<u32>,
+    ) -> Result<Envelope, MatchError> {
+        let outcome = self.wait_recv(&posted, source, buffer, None, exited);
+        if outcome.is_err() {
+            // The first error is reported.
+            let _ = self.drop_recv(posted);
         }
         outcome
     }
@@ -318,29 +359,36 @@ impl Endpoint {
         pattern: Pattern,
         capacity: usize,
     ) -> Result<PostedRecvKey, MatchError> {
-        self.state.lock().post(pattern, capacity as u64).map(PostedRecvKey)
+        self.state.lock().post(pattern, capacity as u64).map(PostedRecvKey::new)
     }
 
     /// Returns the envelope of the message if a receive is complete; its key is then invalid.
+    /// `source` is the sender, if the receive names one. After an error the receive is to be
+    /// [dropped](Self::drop_recv).
     ///
     /// # Errors
-    /// [`MatchError::Truncated`], which also ends the receive, [`MatchError::Create`],
-    /// [`MatchError::Corrupt`].
+    /// Those of [`recv`](Self::recv). Some of the unsuccessful tests look for a rank that has
+    /// exited.
     pub fn test_recv(
         &self,
-        recv: &PostedRecvKey,
+        recv: &mut PostedRecvKey,
+        source: Option<u32>,
         buffer: &mut [u8],
+        exited: impl Fn(Option<u32>) -> Option<u32>,
     ) -> Result<Option<Envelope>, MatchError> {
-        let mut own = Some(OwnRecv { posted: recv.0, buffer });
-        let outcome = self.poll_recv(&mut own, None, true);
+        let posted = recv.key;
+        let mut own = Some(OwnRecv { posted, buffer });
+        let exited = || exited(self.awaited(posted, source));
+        let outcome = test(&mut recv.tests, exited, || self.poll_recv(&mut own, None, true));
         if !matches!(outcome, Ok(Some(_)) | Err(MatchError::Truncated { .. })) {
             self.detach(&own);
         }
         outcome
     }
 
-    /// Waits for a receive. Its key is invalid afterwards, unless the wait has timed out or a rank
-    /// has exited. `source` is the sender, if the receive names one.
+    /// Waits for a receive. Its key is invalid after success; after an error other than a time-out
+    /// the receive is to be [dropped](Self::drop_recv). `source` is the sender, if the receive names
+    /// one.
     ///
     /// # Errors
     /// [`MatchError::Timeout`] and the errors of [`recv`](Self::recv).
@@ -351,10 +399,12 @@ impl Endpoint {
         source: Option<u32>,
         buffer: &mut [u8],
         deadline: Option<Instant>,
-        exited: impl Fn() -> Option<u32>,
+        exited: impl Fn(Option<u32>) -> Option<u32>,
     ) -> Result<Envelope, MatchError> {
-        let mut own = Some(OwnRecv { posted: recv.0, buffer });
+        let posted = recv.key;
+        let mut own = Some(OwnRecv { posted, buffer });
         let mut polls = 0_u32;
+        let exited = || exited(self.awaited(posted, source));
         let outcome = self.wait(deadline, exited, || {
             let polls_all =
                 polls % POLLS_OF_ONE == POLLS_OF_ONE - 1 || polls > ALONE.eager + ALONE.spins;
@@ -364,7 +414,17 @@ impl Endpoint {
         if !matches!(outcome, Ok(_) | Err(MatchError::Truncated { .. })) {
             self.detach(&own);
         }
+        // Relaxed: a thread that waits has counted itself before it last held the lock.
+        if self.waiting.load(Ordering::Relaxed) > 0 {
+            // Behind this message there may be those of other threads, which sleep.
+            self.own.wakeup().notify();
+        }
         outcome
+    }
+
+    /// Returns the sender that a receive waits for: that of its message, or else its source.
+    fn awaited(&self, posted: Key, source: Option<u32>) -> Option<u32> {
+        self.state.lock().sender_of(posted).or(source)
     }
 
     /// Keeps what arrives later for a receive that a call leaves incomplete.
@@ -441,7 +501,7 @@ impl Endpoint {
     /// Cancels a receive. Returns false if a message has matched it; the receive is then to be
     /// waited for.
     pub fn cancel_recv(&self, recv: &PostedRecvKey) -> bool {
-        self.state.lock().matcher.unpost(recv.0)
+        self.state.lock().matcher.unpost(recv.key)
     }
 
     /// Drops a receive, and discards the message that it has matched.
@@ -449,7 +509,7 @@ impl Endpoint {
     /// # Errors
     /// [`MatchError::Create`], [`MatchError::Corrupt`].
     pub fn drop_recv(&self, recv: PostedRecvKey) -> Result<(), MatchError> {
-        self.state.lock().drop_recv(recv.0)
+        self.state.lock().drop_recv(recv.key)
     }
 
     /// Returns the envelope of the first message that a receive would match now.
@@ -519,18 +579,13 @@ impl Endpoint {
         &self,
         message: TakenMessage,
         buffer: &mut [u8],
-        exited: impl Fn() -> Option<u32>,
+        exited: impl Fn(Option<u32>) -> Option<u32>,
     ) -> Result<Envelope, MatchError> {
         let TakenMessage { key, sender, envelope } = message;
         let pattern =
             Pattern { context: envelope.context, source: Some(sender), tag: Some(envelope.tag) };
         let posted = self.state.lock().post_for(key, pattern, buffer.len() as u64)?;
-        let posted = PostedRecvKey(posted);
-        let outcome = self.wait_recv(&posted, Some(sender), buffer, None, exited);
-        if matches!(outcome, Err(MatchError::RankExited { .. })) {
-            self.drop_recv(posted)?;
-        }
-        outcome
+        self.complete(PostedRecvKey::new(posted), Some(sender), buffer, exited)
     }
 
     /// Discards a taken message.
@@ -611,6 +666,29 @@ impl Endpoint {
     }
 }
 
+/// Polls once. Some of the unsuccessful `tests` look for the exit of a rank, so that a loop of tests
+/// ends.
+fn test<R>(
+    tests: &mut u32,
+    exited: impl Fn() -> Option<u32>,
+    mut poll: impl FnMut() -> Result<Option<R>, MatchError>,
+) -> Result<Option<R>, MatchError> {
+    /// Tests of which one looks.
+    const INTERVAL: u32 = 64;
+    let found = poll()?;
+    if found.is_some() {
+        return Ok(found);
+    }
+    *tests = tests.wrapping_add(1);
+    let Some(rank) = tests.is_multiple_of(INTERVAL).then(&exited).flatten() else { return Ok(None) };
+    // The last messages of a rank that has exited come first, and may be of another rank.
+    let found = poll()?;
+    if found.is_none() && exited() == Some(rank) {
+        return Err(MatchError::RankExited { rank });
+    }
+    Ok(found)
+}
+
 /// Envelope of an unexpected message, and its sender's rank on the node.
 struct MessageHead {
     sender: u32,
@@ -671,6 +749,10 @@ where
         if let Err(error) = self.endpoint.progress() {
             return Some(Err(error));
         }
-        self.poll().or_else(|| exited.map(|rank| Err(MatchError::RankExited { rank })))
+        self.poll().or_else(|| {
+            // A receive may have matched a message of another rank meanwhile.
+            let rank = exited.filter(|rank| (self.exited)() == Some(*rank))?;
+            Some(Err(MatchError::RankExited { rank }))
+        })
     }
 }

@@ -230,7 +230,7 @@ impl State {
 
     /// As [`flush`](Self::flush), for one ring. Returns true if nothing is queued any more.
     fn flush_one(&mut self, to: u32, own: &Option<(Key, &[u8])>) -> Result<bool, MatchError> {
-        let State { peers, sends, chunk, .. } = self;
+        let State { peers, sends, chunk, own: mailbox, .. } = self;
         let Some(outgoing) = &mut peers[to as usize].outgoing else { return Ok(true) };
         let mut has_moved = false;
         let mut is_blocked = false;
@@ -245,6 +245,10 @@ impl State {
                     let is_done = stream_bytes(outgoing, &mut stream, sends, own, chunk)
                         .map_err(|_| MatchError::Corrupt { rank: to })?;
                     has_moved = true;
+                    if is_done && own.is_none_or(|(send, _)| send != stream.send) {
+                        // Another thread may sleep until this send is complete.
+                        mailbox.wakeup().notify();
+                    }
                     (!is_done).then_some(Queued::Stream(stream))
                 }
             };
@@ -292,9 +296,16 @@ impl State {
         }
     }
 
-    /// Gives up a send to a rank that has exited.
-    pub(super) fn abandon_send(&mut self, send: Key) {
-        self.forget_send(send);
+    /// Ends a send after a failure of its wait: it is given up if its receiver takes nothing any
+    /// more, and detached from its buffer otherwise.
+    pub(super) fn fail_send(&mut self, send: Key, bytes: &[u8], error: &MatchError) {
+        let to = self.sends.get(send).map(|pending| pending.to);
+        match error {
+            MatchError::RankExited { rank } | MatchError::Corrupt { rank } if Some(*rank) == to => {
+                self.forget_send(send);
+            }
+            _ => self.drop_send(send, bytes),
+        }
     }
 
     /// Returns true if sends of dropped requests wait for receivers other than those that `exited`
@@ -637,6 +648,17 @@ impl State {
         Ok(None)
     }
 
+    /// Returns the sender of the message that a receive has matched.
+    pub(super) fn sender_of(&self, posted: Key) -> Option<u32> {
+        match self.matcher.posted.get(posted)?.state {
+            PostedState::Waiting => None,
+            PostedState::Short(_, _, sender) => Some(sender),
+            PostedState::Matched(message) => {
+                Some(self.matcher.messages.get(message)?.sender)
+            }
+        }
+    }
+
     /// Completes a receive, as far as it has been matched.
     #[inline]
     pub(super) fn poll_recv(&mut self, own: &mut OwnRecv<'_>) -> Result<PolledRecv, MatchError> {
@@ -719,8 +741,13 @@ impl State {
             (true, None) => Body::Delivered,
             (true, Some(data)) => Body::Whole(data),
         };
+        let is_for_other = matches!(body, Body::Whole(_));
         if let Some(found) = self.matcher.messages.get_mut(message) {
             found.body = body;
+        }
+        if is_for_other {
+            // The owner of the receive may sleep.
+            self.own.wakeup().notify();
         }
         if is_read {
             self.answer(sender, Kind::Answer, [offer.send, 0, 0, 0, 0, 0])

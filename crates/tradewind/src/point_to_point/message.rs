@@ -36,7 +36,7 @@ impl<'a> Message<'a> {
         let Some(taken) = self.taken.take() else { return Ok(self.status) };
         self.communicator
             .endpoint()?
-            .recv_taken(taken, cast_slice_mut(buffer), || self.communicator.exited(sender))
+            .recv_taken(taken, cast_slice_mut(buffer), |awaited| self.communicator.exited(awaited))
             .map(Status::new)
             .map_err(|error| self.communicator.match_error(error, sender, None))
     }

@@ -40,7 +40,7 @@ impl Communicator {
     ) -> Result<Status> {
         let (endpoint, pattern) = (self.endpoint()?, self.pattern(source.into(), tag.into())?);
         endpoint
-            .recv(pattern, cast_slice_mut(buffer), || self.exited(pattern.source))
+            .recv(pattern, cast_slice_mut(buffer), |awaited| self.exited(awaited))
             .map(Status::new)
             .map_err(|error| self.match_error(error, pattern.source, None))
     }

@@ -40,18 +40,16 @@ impl<'a> SendRequest<'a> {
     /// Returns `true` if the buffer may be changed. Never waits.
     ///
     /// # Errors
-    /// Fails if the segment is full.
+    /// Those of [`wait`](Self::wait), at the latest in the 64th call after the failure; they end
+    /// the request.
     pub fn test(&mut self) -> Result<bool> {
-        let Some(started) = &self.started else { return Ok(true) };
-        let is_complete = self
-            .communicator
-            .endpoint()?
-            .test_send(started, self.bytes)
-            .map_err(|error| self.communicator.match_error(error, Some(self.to), None))?;
-        if is_complete {
+        let Some(started) = &mut self.started else { return Ok(true) };
+        let exited = || self.communicator.exited(Some(self.to));
+        let outcome = self.communicator.endpoint()?.test_send(started, self.bytes, exited);
+        if !matches!(outcome, Ok(false)) {
             self.started = None;
         }
-        Ok(is_complete)
+        outcome.map_err(|error| self.communicator.match_error(error, Some(self.to), None))
     }
 
     /// Waits until the buffer may be changed.
@@ -139,20 +137,32 @@ impl<'a> RecvRequest<'a> {
     /// Returns `true` if the message is in the buffer. Never waits.
     ///
     /// # Errors
-    /// `Truncated` if the message is longer than the buffer.
+    /// Those of [`wait`](Self::wait), the exit of a rank at the latest in the 64th call after it;
+    /// they end the request.
     pub fn test(&mut self) -> Result<bool> {
-        let RecvState::Posted(posted) = &self.state else { return Ok(true) };
-        let outcome = self.communicator.endpoint()?.test_recv(posted, self.buffer);
-        match outcome {
+        let RecvState::Posted(posted) = &mut self.state else { return Ok(true) };
+        let exited = |awaited| self.communicator.exited(awaited);
+        let endpoint = self.communicator.endpoint()?;
+        match endpoint.test_recv(posted, self.source, self.buffer, exited) {
             Ok(None) => Ok(false),
             Ok(Some(envelope)) => {
                 self.state = RecvState::Complete(Status::new(envelope));
                 Ok(true)
             }
             Err(error) => {
-                self.state = RecvState::Over;
+                self.withdraw();
                 Err(self.communicator.match_error(error, self.source, None))
             }
+        }
+    }
+
+    /// Ends the receive: it takes no later message.
+    fn withdraw(&mut self) {
+        if let RecvState::Posted(posted) = std::mem::replace(&mut self.state, RecvState::Over)
+            && let Ok(endpoint) = self.communicator.endpoint()
+            && let Err(error) = endpoint.drop_recv(posted)
+        {
+            log::warn!("a dropped receive may keep its sender waiting: {error}");
         }
     }
 
@@ -217,7 +227,7 @@ impl<'a> RecvRequest<'a> {
             RecvState::Over => return Err(Error::Broken),
         };
         let deadline = limit.and_then(|limit| Instant::now().checked_add(limit));
-        let exited = || self.communicator.exited(self.source);
+        let exited = |awaited| self.communicator.exited(awaited);
         let endpoint = self.communicator.endpoint()?;
         match endpoint.wait_recv(posted, self.source, self.buffer, deadline, exited) {
             Ok(envelope) => {
@@ -225,11 +235,10 @@ impl<'a> RecvRequest<'a> {
                 self.state = RecvState::Complete(status);
                 Ok(status)
             }
-            // The receive stays posted after a time-out, and after the exit of a rank until it is
-            // dropped.
+            // The receive stays posted after a time-out only.
             Err(error) => {
-                if matches!(error, MatchError::Truncated { .. }) {
-                    self.state = RecvState::Over;
+                if !matches!(error, MatchError::Timeout) {
+                    self.withdraw();
                 }
                 Err(self.communicator.match_error(error, self.source, limit))
             }
@@ -240,11 +249,6 @@ impl<'a> RecvRequest<'a> {
 impl Drop for RecvRequest<'_> {
     #[inline]
     fn drop(&mut self) {
-        if let RecvState::Posted(posted) = std::mem::replace(&mut self.state, RecvState::Over)
-            && let Ok(endpoint) = self.communicator.endpoint()
-            && let Err(error) = endpoint.drop_recv(posted)
-        {
-            log::warn!("a dropped receive may keep its sender waiting: {error}");
-        }
+        self.withdraw();
     }
 }
