@@ -67,6 +67,7 @@ mod buffers;
 mod choose;
 mod collective;
 mod communicator;
+mod context_numbers;
 mod counts;
 mod deferred;
 mod error;

@@ -4,7 +4,8 @@ use super::call_forms;
 use super::exit::DrainOnExit;
 use super::liveness::LivenessWatch;
 use super::translation::{rank_in, translate};
-use crate::error::{Error, Result, argument};
+use crate::context_numbers::ContextNumbers;
+use crate::error::{Error, Result};
 use crate::placement::{NodeLayout, Placement};
 use engine::communicator::Communicator as NodeCommunicator;
 use engine::signature::Signature;
@@ -12,7 +13,7 @@ use network::backend::{Backend, CommunicatorContext, RunId};
 use network::direct::DirectBackend;
 use network::error::Error as BackendError;
 use network::node_map::NodeMap;
-use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
@@ -38,35 +39,13 @@ pub(crate) struct Backends {
     pub(crate) blocking: Option<Arc<DirectBackend>>,
 }
 
+/// Bits of a communicator's number that are its first rank.
+const RANK_BITS: u32 = 16;
+
 impl Backends {
     /// One backend for everything.
     fn only(general: Arc<dyn Backend>) -> Self {
         Backends { general, special: Vec::new(), blocking: None }
-    }
-}
-
-/// Source of numbers for new communicators.
-#[derive(Debug, Default)]
-struct ContextNumbers {
-    /// Numbers that this process has taken.
-    taken: AtomicU32,
-}
-
-impl ContextNumbers {
-    /// A number for a communicator with first rank `rank` of the job. No other communicator of
-    /// the job has it: one half is the rank, so processes need not agree.
-    fn next(&self, rank: u32) -> Result<u32> {
-        const HALF: u32 = 16;
-        let count = self.taken.fetch_add(1, Ordering::Relaxed) + 1;
-        if rank >> HALF == 0 && count >> HALF == 0 {
-            return Ok(rank << HALF | count);
-        }
-        let found = format!("{count}, made by rank {rank}");
-        Err(argument(
-            "the number of a communicator between nodes",
-            found,
-            "below 65536, and its first rank too",
-        ))
     }
 }
 
@@ -114,7 +93,7 @@ impl InternodeJob {
         backends: Backends,
         exit: Option<Arc<DrainOnExit>>,
     ) -> Arc<Self> {
-        Arc::new(InternodeJob { nodes, backends, numbers: ContextNumbers::default(), exit })
+        Arc::new(InternodeJob { nodes, backends, numbers: ContextNumbers::new(RANK_BITS), exit })
     }
 }
 
@@ -283,23 +262,5 @@ impl InternodeGroup {
     /// A backend's error with the ranks of this communicator.
     pub(super) fn translate(&self, error: BackendError) -> Error {
         translate(&self.context, error)
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn every_communicator_has_its_own_number() {
-        let numbers = ContextNumbers::default();
-        let taken = [numbers.next(0), numbers.next(0), numbers.next(1), numbers.next(65535)];
-        let mut taken: Vec<u32> =
-            taken.into_iter().map(|number| number.expect("numbers are left")).collect();
-        assert!(taken.iter().all(|number| *number != 0), "0 is the number of the world");
-        taken.sort_unstable();
-        taken.dedup();
-        assert_eq!(taken.len(), 4);
-        assert!(numbers.next(65536).is_err());
     }
 }

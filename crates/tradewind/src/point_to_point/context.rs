@@ -1,5 +1,6 @@
 //! The messages of one communicator, and a rank's end of those of all communicators.
 
+use crate::context_numbers::ContextNumbers;
 use crate::error::{Result, argument};
 use engine::communicator::Communicator as NodeCommunicator;
 use engine::node::membership::{Background, Member};
@@ -8,7 +9,6 @@ use engine::signature::{CallKind, Signature};
 use queues::matching::{Endpoint, EndpointOptions, Processes};
 use shm::arena::Arena;
 use std::collections::BTreeSet;
-use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError, Weak};
 
 const _: () = assert!(MAILBOX_BYTES == queues::matching::MAILBOX_BYTES);
@@ -20,18 +20,18 @@ pub(crate) struct RankEndpoint {
     arena: Arc<Arena>,
     endpoint: OnceLock<Endpoint>,
     creation: Mutex<()>,
-    /// Lowest number that no communicator of this rank has.
-    next_context: AtomicU32,
+    numbers: ContextNumbers,
 }
 
 impl RankEndpoint {
     pub(crate) fn new(group: &NodeCommunicator) -> Self {
+        let last_rank = group.member().node().ranks().saturating_sub(1);
         RankEndpoint {
             member: Arc::clone(group.member()),
             arena: Arc::clone(group.arena()),
             endpoint: OnceLock::new(),
             creation: Mutex::new(()),
-            next_context: AtomicU32::new(1),
+            numbers: ContextNumbers::new(u32::BITS - last_rank.leading_zeros()),
         }
     }
 
@@ -122,19 +122,26 @@ impl MessageContext {
         MessageContext { endpoint, number: 0, reported: Mutex::default() }
     }
 
-    /// A context for a new communicator. Waits for its ranks, which agree on a number that none of
-    /// them has used.
+    /// A context for a new communicator. Waits for its ranks, which take the number that the first
+    /// of them offers.
     pub(crate) fn of_group(&self, group: &NodeCommunicator) -> Result<Self> {
         let endpoint = Arc::clone(&self.endpoint);
-        // Relaxed: new communicators are created one after the other.
-        let own = endpoint.next_context.load(Ordering::Relaxed);
+        let offered = match group.members().first() {
+            // Without a number the first rank still takes part, so that all ranks see the failure.
+            Some(first) if group.rank() == 0 => endpoint.numbers.next(*first),
+            _ => Ok(0),
+        };
         let call = Signature::new(CallKind::Split, 0, 1);
-        let offers = group.exchange_words([own.into(), 0, 0, 0, 0, 0], call)?;
-        let number = offers.iter().map(|words| words[0] as u32).fold(own, u32::max);
-        let next = number.checked_add(1).ok_or_else(|| {
-            argument("the number of communicators", "2³²", "fewer in the life of a job")
-        })?;
-        endpoint.next_context.fetch_max(next, Ordering::Relaxed);
+        let own = offered.as_ref().map_or(0, |number| u64::from(*number));
+        let offers = group.exchange_words([own, 0, 0, 0, 0, 0], call)?;
+        offered?;
+        let number = match offers.first() {
+            Some([number, ..]) if *number > 0 => *number as u32,
+            _ => {
+                let expected = "fewer in the life of the job";
+                return Err(argument("the number of communicators", "the highest", expected));
+            }
+        };
         Ok(MessageContext { endpoint, number, reported: Mutex::default() })
     }
 }

@@ -19,6 +19,7 @@ testing::tests![
     a_message_that_is_too_long_is_an_error_with_both_lengths,
     arguments_out_of_range_are_errors_at_the_call,
     communicators_keep_their_messages_apart,
+    communicators_of_several_threads_keep_their_messages_apart,
     a_full_receiver_stops_its_sender_only,
     dropped_requests_lose_nothing_else,
     a_forgotten_request_is_sound,
@@ -234,6 +235,26 @@ fn communicators_keep_their_messages_apart() {
         drop(twin);
         let next = world.dup()?;
         assert_eq!(next.iprobe(Source::Any, Tag::Any)?, None);
+        Ok(())
+    })
+    .expect("the job succeeds");
+}
+
+fn communicators_of_several_threads_keep_their_messages_apart() {
+    local(2, |world| {
+        let (first, second) = (world.dup()?, world.dup()?);
+        let other = 1 - world.rank();
+        for _ in 0..20 {
+            let (first, second) = std::thread::scope(|scope| {
+                let first = scope.spawn(|| first.dup());
+                (second.dup(), first.join().expect("no panic"))
+            });
+            let (first, second) = (first?, second?);
+            first.send(&[1], other, 0)?;
+            world.barrier()?;
+            assert_eq!(second.iprobe(Source::Any, Tag::Any)?, None);
+            first.recv(&mut [0], other, 0)?;
+        }
         Ok(())
     })
     .expect("the job succeeds");
