@@ -696,11 +696,13 @@ struct MessageHead {
 }
 
 impl Drop for Endpoint {
-    /// Waits until the messages of dropped requests have been read, or their receivers have exited.
+    /// Waits until the messages of dropped requests have been read, or their receivers have exited
+    /// or wait in the same way.
     fn drop(&mut self) {
         if std::thread::panicking() {
             return;
         }
+        self.state.lock().close();
         let processes = Arc::clone(&self.processes);
         let has_exited = |rank: u32| processes.has_exited(rank);
         // The result is that nothing is left; an error leaves nothing that could be sent.

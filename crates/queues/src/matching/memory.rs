@@ -29,6 +29,8 @@ shm::shared_lines! {
     /// Rings that the rank has not opened yet.
     struct NewRingsLine {
         first: AtomicU64,
+        /// 1 once the rank receives nothing any more and only waits until its messages are read.
+        is_draining: AtomicU32,
     }
 
     /// Written by the sender.
@@ -72,6 +74,17 @@ impl Mailbox {
     #[inline(always)]
     pub(crate) fn wakeup(&self) -> Wakeup<'_> {
         Wakeup::by_store(&self.wakeup)
+    }
+
+    /// Marks the rank as one that receives nothing any more.
+    pub(crate) fn set_draining(&self) {
+        // Relaxed: the mark publishes no memory.
+        self.rings.is_draining.store(1, Ordering::Relaxed);
+    }
+
+    /// Returns true if the rank receives nothing any more.
+    pub(crate) fn is_draining(&self) -> bool {
+        self.rings.is_draining.load(Ordering::Relaxed) != 0
     }
 
     /// Returns the error for an offset without mailboxes.

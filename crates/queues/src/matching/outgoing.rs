@@ -81,6 +81,11 @@ impl Outgoing {
         self.receiver.wakeup().notify();
     }
 
+    /// Returns true if the receiver takes no message any more.
+    pub(super) fn is_closed(&self) -> bool {
+        self.receiver.is_draining()
+    }
+
     /// Puts a line into the ring, if there is space.
     #[inline(always)]
     pub(super) fn put(&mut self, line: Line) -> Result<bool, Corrupt> {

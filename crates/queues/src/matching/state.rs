@@ -308,14 +308,21 @@ impl State {
         }
     }
 
-    /// Returns true if sends of dropped requests wait for receivers other than those that `exited`
-    /// names.
+    /// Ends the receiving of messages, and reports that to the ranks that this rank has sent to.
+    pub(super) fn close(&self) {
+        self.own.set_draining();
+        self.peers.iter().filter_map(|peer| peer.outgoing.as_ref()).for_each(Outgoing::notify);
+    }
+
+    /// Returns true if sends of dropped requests wait for receivers that may still receive and have
+    /// not `exited`.
     pub(super) fn has_unsent(&self, exited: impl Fn(u32) -> bool) -> bool {
-        let is_owed = |pending: &PendingSend| {
-            pending.is_dropped && pending.to != self.layout.rank && !exited(pending.to)
+        let receives = |to: u32| {
+            let outgoing = self.peers[to as usize].outgoing.as_ref();
+            to != self.layout.rank && !outgoing.is_some_and(Outgoing::is_closed) && !exited(to)
         };
-        self.sends.values().any(is_owed)
-            || self.queued.iter().any(|to| *to != self.layout.rank && !exited(*to))
+        self.sends.values().any(|pending| pending.is_dropped && receives(pending.to))
+            || self.queued.iter().any(|to| receives(*to))
     }
 
     /// Opens new rings, takes what has arrived in all rings, and continues what is queued.

@@ -16,9 +16,11 @@ const _: () = assert!(MAILBOX_BYTES == queues::matching::MAILBOX_BYTES);
 /// A rank's end of all messages on its node, which the first use creates.
 #[derive(Debug)]
 pub(crate) struct RankEndpoint {
+    /// Dropped before `member`, which marks the rank as one that has left: the messages of dropped
+    /// sends are read first.
+    endpoint: OnceLock<Endpoint>,
     member: Arc<Member>,
     arena: Arc<Arena>,
-    endpoint: OnceLock<Endpoint>,
     creation: Mutex<()>,
     numbers: ContextNumbers,
 }

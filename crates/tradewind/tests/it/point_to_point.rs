@@ -22,6 +22,8 @@ testing::tests![
     communicators_of_several_threads_keep_their_messages_apart,
     a_full_receiver_stops_its_sender_only,
     dropped_requests_lose_nothing_else,
+    messages_of_dropped_requests_arrive_after_the_end_of_their_rank,
+    ranks_end_whose_dropped_messages_nobody_receives,
     a_forgotten_request_is_sound,
     cancelled_receives_take_nothing,
     synchronous_sends_wait_for_their_receive,
@@ -332,6 +334,37 @@ fn dropped_requests_lose_nothing_else() {
             second.wait()?;
             drop(receive);
             assert_eq!(other, bytes(7, length));
+        }
+        Ok(())
+    })
+    .expect("the job succeeds");
+}
+
+fn messages_of_dropped_requests_arrive_after_the_end_of_their_rank() {
+    let long = bytes(1, 1 << 20);
+    for _ in 0..10 {
+        local(2, |world| {
+            if world.rank() == 0 {
+                drop(world.isend(&long, 1, 0)?);
+                return Ok(());
+            }
+            // The bytes come through the ring, in pieces.
+            testing::forbid_process_memory();
+            let mut buffer = vec![0; long.len()];
+            world.recv(&mut buffer, 0, 0)?;
+            assert!(buffer == long);
+            Ok(())
+        })
+        .expect("the job succeeds");
+    }
+}
+
+fn ranks_end_whose_dropped_messages_nobody_receives() {
+    local(3, |world| {
+        let long = bytes(1, 100_000);
+        for to in 0..world.size() {
+            drop(world.isend(&long, to, 0)?);
+            drop(world.issend(&[1_u8], to, 0)?);
         }
         Ok(())
     })
