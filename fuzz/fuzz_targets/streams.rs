@@ -5,6 +5,20 @@
 use libfuzzer_sys::fuzz_target;
 use network::streams::frame::{Frame, PROTOCOL};
 use network::streams::multiplexer::{Multiplexer, Side, StreamEvent};
+use network::streams::seal::{Seal, SessionKeys};
+
+const KEYS: SessionKeys = SessionKeys { send: [1; 16], receive: [2; 16] };
+
+/// Appends the frames of these bytes with their codes, and the rest as it is.
+fn sealed(seal: &mut Seal, mut bytes: &[u8]) -> Vec<u8> {
+    let mut sealed = Vec::new();
+    while let Ok(Some((frame, length))) = Frame::decode(bytes) {
+        seal.encode(&frame, &mut sealed);
+        bytes = &bytes[length..];
+    }
+    sealed.extend_from_slice(bytes);
+    sealed
+}
 
 fuzz_target!(|bytes: &[u8]| {
     if let Ok(Some((frame, length))) = Frame::decode(bytes) {
@@ -12,15 +26,18 @@ fuzz_target!(|bytes: &[u8]| {
         frame.encode(&mut again);
         assert_eq!(again, bytes[..length]);
     }
-    let mut greeting = Vec::new();
-    Frame::Greeting { protocol: PROTOCOL, version: "" }.encode(&mut greeting);
+    let greeting = Frame::Greeting { protocol: PROTOCOL, version: "" };
     for side in [Side::Connecting, Side::Accepting] {
-        let mut end = Multiplexer::new(side);
+        let mut end = Multiplexer::new(side, KEYS);
         end.open(b"name");
         let mut events = Vec::new();
+        let mut seal = Seal::new(KEYS.receive);
+        let mut start = Vec::new();
+        seal.encode(&greeting, &mut start);
         let half = bytes.len() / 2;
-        for piece in [&greeting, &bytes[..half], &bytes[half..]] {
-            if end.receive(piece, &mut events).is_err() {
+        let rest = [&bytes[..half], &bytes[half..]].map(|piece| sealed(&mut seal, piece));
+        for piece in [start].into_iter().chain(rest) {
+            if end.receive(&piece, &mut events).is_err() {
                 break;
             }
             for event in events.drain(..) {

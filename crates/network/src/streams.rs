@@ -7,6 +7,7 @@
 //!
 //! - [`authentication`] makes the connection: both ends prove that they have a secret, by the
 //!   handshake of the [transport](crate::transport::tcp) between node services.
+//! - [`seal`] binds every frame to the secret and to its place in the connection.
 //! - [`frame`] is the encoding of what travels over it.
 //! - [`multiplexer`] is the state of one end, without input and output: the caller moves bytes
 //!   between it and a socket.
@@ -14,6 +15,8 @@
 pub mod authentication;
 pub mod frame;
 pub mod multiplexer;
+mod output;
+pub mod seal;
 
 /// Largest number of bytes of a stream that were sent and not received, headers included.
 pub const WINDOW: usize = 64 << 10;

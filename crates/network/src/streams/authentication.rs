@@ -2,14 +2,17 @@
 //!
 //! The proof is the handshake between node services, with fixed numbers for the two sides.
 
+use super::seal::SessionKeys;
 use crate::error::{Error, refused};
 use crate::job_nodes::Key;
 use crate::transport::tcp::MAX_PENDING;
 use crate::transport::tcp::connection::configure;
+use crate::transport::tcp::handshake::Side;
 use crate::transport::tcp::pending::{HandshakeStep, PendingConnection};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::io::Errno;
 use rustix::net::{AddressFamily, SocketFlags, SocketType, socket_with};
+use std::fmt;
 use std::io::ErrorKind;
 use std::net::{SocketAddr, TcpListener};
 use std::os::fd::{BorrowedFd, OwnedFd};
@@ -52,6 +55,28 @@ pub enum ConnectError {
     Local(#[from] Error),
 }
 
+/// A connection whose other end has proven that it has the secret.
+#[derive(Debug)]
+pub struct Connection {
+    /// Does not block.
+    pub socket: OwnedFd,
+    /// Keys for what follows the handshake.
+    pub keys: SessionKeys,
+}
+
+impl Connection {
+    /// Returns the connection after the handshake; `None` before its end.
+    fn of(pending: PendingConnection, key: &Key, side: Side) -> Option<Connection> {
+        let pair = pending.proven?;
+        let [ours, theirs] = match side {
+            Side::Connecting => [Side::Connecting, Side::Accepting],
+            Side::Accepting => [Side::Accepting, Side::Connecting],
+        };
+        let [send, receive] = [ours, theirs].map(|side| pair.session_key(key, side));
+        Some(Connection { socket: pending.socket, keys: SessionKeys { send, receive } })
+    }
+}
+
 /// Connects with an address. The returned socket does not block; the kernel reports a node that has
 /// not responded for the time `unanswered`.
 ///
@@ -62,7 +87,7 @@ pub fn connect(
     key: &Key,
     limit: Duration,
     unanswered: Duration,
-) -> Result<OwnedFd, ConnectError> {
+) -> Result<Connection, ConnectError> {
     let family = if address.is_ipv4() { AddressFamily::INET } else { AddressFamily::INET6 };
     let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
     let socket =
@@ -88,7 +113,7 @@ pub fn connect(
         wait(&mut [PollFd::new(&pending.socket, pending.interest())], left)?;
     }
     configure(&pending.socket, unanswered)?;
-    Ok(pending.socket)
+    Connection::of(pending, key, Side::Connecting).ok_or(ConnectError::OtherSecret)
 }
 
 fn of_errno(error: Errno) -> ConnectError {
@@ -107,7 +132,6 @@ fn wait(watched: &mut [PollFd<'_>], limit: Duration) -> Result<(), Error> {
 }
 
 /// A listening socket, and the connections in their handshake.
-#[derive(Debug)]
 pub struct Acceptor {
     listener: TcpListener,
     key: Key,
@@ -115,6 +139,13 @@ pub struct Acceptor {
     /// No connection can be accepted at the moment, because no descriptor is free.
     is_full: bool,
     unanswered: Duration,
+}
+
+/// Omits the key: secrets do not belong into logs.
+impl fmt::Debug for Acceptor {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        formatter.debug_struct("Acceptor").field("listener", &self.listener).finish_non_exhaustive()
+    }
 }
 
 impl Acceptor {
@@ -132,7 +163,7 @@ impl Acceptor {
     ///
     /// # Errors
     /// If the system refuses to wait.
-    pub fn wait(&mut self, wakeup: BorrowedFd<'_>) -> Result<Vec<OwnedFd>, Error> {
+    pub fn wait(&mut self, wakeup: BorrowedFd<'_>) -> Result<Vec<Connection>, Error> {
         // A connection that cannot be accepted would make the listener readable at once.
         let (events, limit) = match self.is_full {
             false => (PollFlags::IN, HANDSHAKE_TIME),
@@ -156,7 +187,7 @@ impl Acceptor {
                 HandshakeStep::Proven(CONNECTING)
                     if configure(&connection.socket, self.unanswered).is_ok() =>
                 {
-                    proven.push(connection.socket);
+                    proven.extend(Connection::of(connection, &self.key, Side::Accepting));
                 }
                 // Another secret, another program, too slow, or it cannot be set up: the drop closes
                 // it.

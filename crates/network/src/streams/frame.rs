@@ -1,13 +1,14 @@
 //! Encoding of the messages between the two ends of a connection.
 //!
-//! A frame is a header of 12 bytes and a payload. All numbers are little endian.
+//! A frame is a header of 12 bytes and a payload; its [code](super::seal) follows. All numbers are
+//! little endian.
 //!
 //! | byte | field |
 //! |---|---|
 //! | 0 | u8 kind |
 //! | 1 | u8 tag: the program's number of a message, or the reason of a refusal or an end |
 //! | 2 | u16 zero |
-//! | 4 | u32 number of the stream; 0 for a greeting |
+//! | 4 | u32 number of the stream; 0 for a greeting, a ping and a pong |
 //! | 8 | u32 length of the payload |
 //!
 //! | kind | frame | payload |
@@ -20,13 +21,15 @@
 //! | 6 | [`Frame::Credit`] | u32 bytes |
 //! | 7 | [`Frame::Close`] | none |
 //! | 8 | [`Frame::Leave`] | none |
+//! | 9 | [`Frame::Ping`] | none |
+//! | 10 | [`Frame::Pong`] | none |
 
 use super::{MAX_PAYLOAD, WINDOW};
 
 /// Bytes of a header.
 pub const HEADER_BYTES: usize = 12;
 /// Version of this encoding and of the rules of the multiplexer.
-pub const PROTOCOL: u32 = 1;
+pub const PROTOCOL: u32 = 2;
 
 /// A message between the two ends.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -38,6 +41,10 @@ pub enum Frame<'a> {
         /// Its version of tradewind.
         version: &'a str,
     },
+    /// Requests a [`Frame::Pong`].
+    Ping,
+    /// Answers a [`Frame::Ping`].
+    Pong,
     /// Opens a stream.
     Open {
         /// Number of the stream.
@@ -115,6 +122,11 @@ pub enum FrameError {
         /// The kind.
         kind: u8,
     },
+    /// The code of a frame is wrong.
+    #[error(
+        "a frame that the other end has not sent: somebody passes the connection on and changes it"
+    )]
+    Forged,
     /// The other end has another version.
     #[error(
         "it is version {theirs} of tradewind and this is {ours}: install one version on both nodes"
@@ -143,6 +155,8 @@ const MESSAGE: u8 = 5;
 const CREDIT: u8 = 6;
 const CLOSE: u8 = 7;
 const LEAVE: u8 = 8;
+const PING: u8 = 9;
+const PONG: u8 = 10;
 
 impl<'a> Frame<'a> {
     /// Appends the frame. A payload that is longer than [`MAX_PAYLOAD`] is cut.
@@ -154,6 +168,8 @@ impl<'a> Frame<'a> {
                 greeting = [&protocol.to_le_bytes(), version.as_bytes()].concat();
                 (GREETING, 0, 0, &greeting)
             }
+            Frame::Ping => (PING, 0, 0, &[]),
+            Frame::Pong => (PONG, 0, 0, &[]),
             Frame::Open { stream, request } => (OPEN, 0, stream, request),
             Frame::Accept { stream } => (ACCEPT, 0, stream, &[]),
             Frame::Refuse { stream, code, reason } => {
@@ -190,7 +206,7 @@ impl<'a> Frame<'a> {
         let allowed = match kind {
             GREETING => 4..=MAX_PAYLOAD,
             OPEN | REFUSE | MESSAGE => 0..=MAX_PAYLOAD,
-            ACCEPT | CLOSE | LEAVE => 0..=0,
+            ACCEPT | CLOSE | LEAVE | PING | PONG => 0..=0,
             CREDIT => 4..=4,
             _ => return Err(FrameError::Kind { kind }),
         };
@@ -199,7 +215,7 @@ impl<'a> Frame<'a> {
         if zero != 0
             || also_zero != 0
             || tag != 0 && !has_tag
-            || (stream == 0) != (kind == GREETING)
+            || (stream == 0) != matches!(kind, GREETING | PING | PONG)
         {
             return Err(FrameError::Kind { kind });
         }
@@ -220,7 +236,9 @@ impl<'a> Frame<'a> {
             }
             CREDIT => Frame::Credit { stream, bytes: number },
             CLOSE => Frame::Close { stream, code: tag },
-            _ => Frame::Leave { stream, code: tag },
+            LEAVE => Frame::Leave { stream, code: tag },
+            PING => Frame::Ping,
+            _ => Frame::Pong,
         };
         Ok(Some((frame, HEADER_BYTES + payload.len())))
     }

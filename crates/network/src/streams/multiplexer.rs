@@ -5,6 +5,8 @@
 //! that has closed the stream are dropped, because the other end may have sent them before.
 
 use super::frame::{Frame, FrameError, HEADER_BYTES, PROTOCOL};
+use super::output::Output;
+use super::seal::{CODE_BYTES, Seal, SessionKeys};
 use super::{MAX_PAYLOAD, MAX_STREAMS, WINDOW};
 use std::collections::HashMap;
 
@@ -125,9 +127,15 @@ pub struct Multiplexer {
     next: u32,
     /// Bytes of an incomplete frame.
     incoming: Vec<u8>,
-    outgoing: Vec<u8>,
-    /// Number of bytes of `outgoing` that were written.
-    written: usize,
+    /// Codes of the frames that arrive.
+    expected: Seal,
+    outgoing: Output,
+}
+
+fn another_version(version: &str) -> FrameError {
+    // The text comes from the other end and appears in a message.
+    let theirs = version.chars().filter(|letter| !letter.is_control()).take(32).collect();
+    FrameError::Version { theirs, ours: VERSION }
 }
 
 /// Credit that a message takes. It includes the header, so that empty messages are bounded too.
@@ -136,14 +144,15 @@ const fn cost(bytes: usize) -> usize {
 }
 
 impl Multiplexer {
-    /// Returns the state of a new connection, with the greeting to be sent.
-    pub fn new(side: Side) -> Multiplexer {
-        let mut outgoing = Vec::new();
-        Frame::Greeting { protocol: PROTOCOL, version: VERSION }.encode(&mut outgoing);
+    /// Returns the state of a new connection with these keys, with the greeting to be sent.
+    pub fn new(side: Side, keys: SessionKeys) -> Multiplexer {
+        let mut outgoing = Output::new(Seal::new(keys.send));
+        let expected = Seal::new(keys.receive);
+        outgoing.put(&Frame::Greeting { protocol: PROTOCOL, version: VERSION });
         let next = if side == Side::Connecting { 1 } else { 2 };
         let streams = HashMap::new();
         let incoming = Vec::new();
-        Multiplexer { side, is_greeted: false, streams, next, incoming, outgoing, written: 0 }
+        Multiplexer { side, is_greeted: false, streams, next, incoming, expected, outgoing }
     }
 
     /// Opens a stream with a request, which is cut at [`MAX_PAYLOAD`] bytes; `None` if there are
@@ -160,7 +169,7 @@ impl Multiplexer {
         let stream = self.next;
         self.advance();
         self.streams.insert(stream, Stream::new(Stage::Opening));
-        Frame::Open { stream, request }.encode(&mut self.outgoing);
+        self.outgoing.put(&Frame::Open { stream, request });
         Some(stream)
     }
 
@@ -173,7 +182,7 @@ impl Multiplexer {
     pub fn accept(&mut self, stream: u32) {
         if let Some(state) = self.streams.get_mut(&stream).filter(|it| it.stage == Stage::Offered) {
             state.stage = Stage::Open;
-            Frame::Accept { stream }.encode(&mut self.outgoing);
+            self.outgoing.put(&Frame::Accept { stream });
         }
     }
 
@@ -181,7 +190,7 @@ impl Multiplexer {
     pub fn refuse(&mut self, stream: u32, code: u8, reason: &str) {
         if self.streams.get(&stream).is_some_and(|it| it.stage == Stage::Offered) {
             self.streams.remove(&stream);
-            Frame::Refuse { stream, code, reason }.encode(&mut self.outgoing);
+            self.outgoing.put(&Frame::Refuse { stream, code, reason });
         }
     }
 
@@ -205,7 +214,7 @@ impl Multiplexer {
         if let Some(state) = self.streams.get_mut(&stream) {
             state.credit -= cost(bytes.len());
         }
-        Frame::Message { stream, tag, bytes }.encode(&mut self.outgoing);
+        self.outgoing.put(&Frame::Message { stream, tag, bytes });
         true
     }
 
@@ -218,7 +227,7 @@ impl Multiplexer {
         if state.unreported >= WINDOW / 2 && !state.is_closed_there {
             let bytes = std::mem::take(&mut state.unreported);
             state.granted += bytes;
-            Frame::Credit { stream, bytes: bytes as u32 }.encode(&mut self.outgoing);
+            self.outgoing.put(&Frame::Credit { stream, bytes: bytes as u32 });
         }
     }
 
@@ -230,7 +239,7 @@ impl Multiplexer {
             return;
         };
         if !std::mem::replace(&mut state.has_left_here, true) {
-            Frame::Leave { stream, code }.encode(&mut self.outgoing);
+            self.outgoing.put(&Frame::Leave { stream, code });
         }
     }
 
@@ -239,10 +248,15 @@ impl Multiplexer {
         let open = self.streams.get_mut(&stream).filter(|state| state.stage == Stage::Open);
         let Some(state) = open.filter(|state| !state.is_closed_here) else { return };
         state.is_closed_here = true;
-        Frame::Close { stream, code }.encode(&mut self.outgoing);
+        self.outgoing.put(&Frame::Close { stream, code });
         if state.is_closed_there {
             self.streams.remove(&stream);
         }
+    }
+
+    /// Requests an answer, which shows that the other end runs.
+    pub fn ping(&mut self) {
+        self.outgoing.put(&Frame::Ping);
     }
 
     /// Returns true if there is no stream.
@@ -252,17 +266,12 @@ impl Multiplexer {
 
     /// Returns the bytes to be written to the other end.
     pub fn outgoing(&self) -> &[u8] {
-        &self.outgoing[self.written..]
+        self.outgoing.bytes()
     }
 
     /// Removes bytes that were written.
     pub fn written(&mut self, bytes: usize) {
-        self.written = (self.written + bytes).min(self.outgoing.len());
-        // Copied only when the written part is the larger one, so each byte is copied once at most.
-        if self.written * 2 >= self.outgoing.len() {
-            self.outgoing.drain(..self.written);
-            self.written = 0;
-        }
+        self.outgoing.written(bytes);
     }
 
     /// Takes bytes of the other end, and appends what they contain to `events`.
@@ -282,8 +291,21 @@ impl Multiplexer {
         incoming.extend_from_slice(bytes);
         let mut start = 0;
         while let Some((frame, length)) = Frame::decode(&incoming[start..])? {
+            // An end of another version may append other codes: its version is the better report.
+            if let Frame::Greeting { protocol, version } = frame
+                && protocol != PROTOCOL
+            {
+                return Err(another_version(version));
+            }
+            let end = start + length;
+            let Some(code) = incoming[end..].first_chunk::<CODE_BYTES>() else { break };
+            // The comparison need not take constant time: a wrong code ends the connection, and the
+            // next one has other keys.
+            if *code != self.expected.code(&incoming[start..end]) {
+                return Err(FrameError::Forged);
+            }
             self.take(frame, events)?;
-            start += length;
+            start = end + CODE_BYTES;
         }
         incoming.drain(..start);
         self.incoming = incoming;
@@ -292,8 +314,13 @@ impl Multiplexer {
 
     fn take(&mut self, frame: Frame<'_>, events: &mut Vec<StreamEvent>) -> Result<(), FrameError> {
         match frame {
-            Frame::Greeting { protocol, version } => self.greet(protocol, version),
+            Frame::Greeting { .. } => self.greet(),
             _ if !self.is_greeted => Err(FrameError::State { stream: 0, why: "no greeting" }),
+            Frame::Ping => {
+                self.outgoing.put(&Frame::Pong);
+                Ok(())
+            }
+            Frame::Pong => Ok(()),
             Frame::Open { stream, request } => self.offer(stream, request, events),
             Frame::Accept { stream } => {
                 let state = self.stream(stream, Stage::Opening)?;
@@ -347,14 +374,9 @@ impl Multiplexer {
         }
     }
 
-    fn greet(&mut self, protocol: u32, version: &str) -> Result<(), FrameError> {
+    fn greet(&mut self) -> Result<(), FrameError> {
         if std::mem::replace(&mut self.is_greeted, true) {
             return Err(FrameError::State { stream: 0, why: "a second greeting" });
-        }
-        if protocol != PROTOCOL {
-            // The text comes from the other end and appears in a message.
-            let theirs = version.chars().filter(|letter| !letter.is_control()).take(32).collect();
-            return Err(FrameError::Version { theirs, ours: VERSION });
         }
         Ok(())
     }
@@ -375,7 +397,7 @@ impl Multiplexer {
         }
         if self.streams.len() >= MAX_STREAMS {
             let reason = "it has the largest number of connections with this node";
-            Frame::Refuse { stream, code: REFUSED_BY_LIMIT, reason }.encode(&mut self.outgoing);
+            self.outgoing.put(&Frame::Refuse { stream, code: REFUSED_BY_LIMIT, reason });
             return Ok(());
         }
         self.streams.insert(stream, Stream::new(Stage::Offered));

@@ -9,7 +9,7 @@
 
 mod connect;
 pub(crate) mod connection;
-mod handshake;
+pub(crate) mod handshake;
 pub(crate) mod pending;
 mod unacknowledged;
 

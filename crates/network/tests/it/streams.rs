@@ -2,9 +2,10 @@
 //! the secret.
 
 use network::job_nodes::Key;
-use network::streams::authentication::{Acceptor, ConnectError, connect};
+use network::streams::authentication::{Acceptor, ConnectError, Connection, connect};
 use network::streams::frame::{Frame, FrameError, HEADER_BYTES, PROTOCOL};
 use network::streams::multiplexer::{Multiplexer, Side, StreamEvent};
+use network::streams::seal::{Seal, SessionKeys};
 use network::streams::{MAX_PAYLOAD, MAX_STREAMS, WINDOW};
 use proptest::prelude::*;
 use rand::rngs::StdRng;
@@ -13,7 +14,7 @@ use rustix::event::{EventfdFlags, eventfd};
 use std::collections::{HashMap, VecDeque};
 use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpListener, TcpStream};
-use std::os::fd::{AsFd, OwnedFd};
+use std::os::fd::AsFd;
 use std::time::{Duration, Instant};
 
 testing::tests![
@@ -25,12 +26,24 @@ testing::tests![
     an_end_that_receives_no_more_can_still_send,
     damaged_frames_harm_nothing,
     forged_frames_are_refused,
+    frames_of_others_are_refused,
+    a_ping_is_answered,
     another_version_is_named,
     only_ends_with_the_secret_connect,
 ];
 
+/// Keys of the accepting end.
+const KEYS: SessionKeys = SessionKeys { send: [1; 16], receive: [2; 16] };
+
+/// Codes of the connecting end.
+fn seal() -> Seal {
+    Seal::new(KEYS.receive)
+}
+
 #[derive(Clone, Debug)]
 enum OwnedFrame {
+    Ping,
+    Pong,
     Greeting(u32, String),
     Open(u32, Vec<u8>),
     Accept(u32),
@@ -47,6 +60,8 @@ impl OwnedFrame {
             OwnedFrame::Greeting(protocol, version) => {
                 Frame::Greeting { protocol: *protocol, version }
             }
+            OwnedFrame::Ping => Frame::Ping,
+            OwnedFrame::Pong => Frame::Pong,
             OwnedFrame::Open(stream, request) => Frame::Open { stream: *stream, request },
             OwnedFrame::Accept(stream) => Frame::Accept { stream: *stream },
             OwnedFrame::Refuse(stream, code, reason) => {
@@ -66,6 +81,8 @@ fn frame() -> impl Strategy<Value = OwnedFrame> {
     let bytes = || proptest::collection::vec(any::<u8>(), 0..100);
     let stream = || 1..=u32::MAX;
     prop_oneof![
+        Just(OwnedFrame::Ping),
+        Just(OwnedFrame::Pong),
         (any::<u32>(), ".{0,20}").prop_map(|(protocol, text)| OwnedFrame::Greeting(protocol, text)),
         (stream(), bytes()).prop_map(|(stream, request)| OwnedFrame::Open(stream, request)),
         stream().prop_map(OwnedFrame::Accept),
@@ -109,7 +126,10 @@ struct Pair {
 
 impl Pair {
     fn new() -> Pair {
-        let ends = [Multiplexer::new(Side::Connecting), Multiplexer::new(Side::Accepting)];
+        let ends = [
+            Multiplexer::new(Side::Connecting, KEYS.swapped()),
+            Multiplexer::new(Side::Accepting, KEYS),
+        ];
         Pair { ends, events: Default::default() }
     }
 
@@ -259,6 +279,19 @@ fn an_end_that_receives_no_more_can_still_send() {
     assert!(pair.ends.iter().all(Multiplexer::is_idle));
 }
 
+/// Appends the codes to the frames of these bytes, as far as they are frames: an end with the secret
+/// that sends wrong frames.
+fn sealed(mut bytes: &[u8]) -> Vec<u8> {
+    let mut seal = seal();
+    let mut sealed = Vec::new();
+    while let Ok(Some((frame, length))) = Frame::decode(bytes) {
+        seal.encode(&frame, &mut sealed);
+        bytes = &bytes[length..];
+    }
+    sealed.extend_from_slice(bytes);
+    sealed
+}
+
 /// 10^5 conversations of which one byte is wrong: an error or another valid conversation, never a
 /// panic, and never more bytes for a stream than its window.
 fn damaged_frames_harm_nothing() {
@@ -275,7 +308,8 @@ fn damaged_frames_harm_nothing() {
         Frame::Close { stream: 3, code: 1 }.encode(&mut bytes);
         let damaged = random.random_range(0..bytes.len());
         bytes[damaged] ^= 1 << random.random_range(0..8);
-        let mut end = Multiplexer::new(Side::Accepting);
+        let bytes = sealed(&bytes);
+        let mut end = Multiplexer::new(Side::Accepting, KEYS);
         // In two pieces, so that streams can be accepted between them.
         let cut = random.random_range(0..=bytes.len());
         let mut events = Vec::new();
@@ -294,6 +328,57 @@ fn damaged_frames_harm_nothing() {
         }
     }
     assert!(refused > 50_000, "{refused} of 100000 were refused");
+}
+
+/// Frames that somebody adds, changes, repeats, omits or returns, who passes the bytes of two ends on
+/// and has no secret.
+fn frames_of_others_are_refused() {
+    let message = |tag| Frame::Message { stream: 1, tag, bytes: b"message" };
+    let mut seal = seal();
+    let mut start = Vec::new();
+    seal.encode(&Frame::Greeting { protocol: PROTOCOL, version: "1" }, &mut start);
+    seal.encode(&Frame::Open { stream: 1, request: b"name" }, &mut start);
+    let [first, second] = [1, 2].map(|tag| {
+        let mut bytes = Vec::new();
+        seal.encode(&message(tag), &mut bytes);
+        bytes
+    });
+    let begun = || {
+        let mut end = Multiplexer::new(Side::Accepting, KEYS);
+        end.receive(&start, &mut Vec::new()).expect("valid frames");
+        end.accept(1);
+        end
+    };
+    let mut own = Vec::new();
+    Seal::new([9; 16]).encode(&message(1), &mut own);
+    let mut changed = first.clone();
+    changed[HEADER_BYTES] ^= 1;
+    let mut bare = Vec::new();
+    (0..2).for_each(|_| message(1).encode(&mut bare));
+    for (what, bytes) in [
+        ("of another key", own),
+        ("without a code", bare),
+        ("changed", changed),
+        ("repeated", [first.clone(), first.clone()].concat()),
+        ("omitted", second.clone()),
+        ("returned", begun().outgoing().to_vec()),
+    ] {
+        let error = begun().receive(&bytes, &mut Vec::new());
+        assert_eq!(error, Err(FrameError::Forged), "{what}");
+    }
+    let mut events = Vec::new();
+    begun().receive(&[first, second].concat(), &mut events).expect("valid frames");
+    assert_eq!(events.len(), 2);
+}
+
+fn a_ping_is_answered() {
+    let mut pair = Pair::new();
+    pair.carry_all();
+    pair.ends[0].ping();
+    pair.carry(0, usize::MAX);
+    assert!(!pair.ends[1].outgoing().is_empty());
+    pair.carry_all();
+    assert!(pair.events.iter().all(Vec::is_empty));
 }
 
 fn forged_frames_are_refused() {
@@ -325,12 +410,13 @@ fn forged_frames_are_refused() {
             ],
         ),
     ] {
-        let mut end = Multiplexer::new(Side::Accepting);
+        let mut end = Multiplexer::new(Side::Accepting, KEYS);
+        let mut seal = seal();
         let outcome: Result<Vec<()>, FrameError> = frames
             .iter()
             .map(|frame| {
                 let mut bytes = Vec::new();
-                frame.borrow().encode(&mut bytes);
+                seal.encode(&frame.borrow(), &mut bytes);
                 end.receive(&bytes, &mut Vec::new())?;
                 end.accept(1);
                 Ok(())
@@ -339,11 +425,13 @@ fn forged_frames_are_refused() {
         assert!(matches!(outcome, Err(FrameError::State { .. })), "{what}: {outcome:?}");
     }
     // More streams than an end has are refused one by one, and the others go on.
-    let mut end = Multiplexer::new(Side::Accepting);
+    let mut end = Multiplexer::new(Side::Accepting, KEYS);
     let mut bytes = Vec::new();
-    greeting.borrow().encode(&mut bytes);
-    (0..MAX_STREAMS as u32 + 1)
-        .for_each(|number| Frame::Open { stream: 2 * number + 1, request: &[] }.encode(&mut bytes));
+    let mut seal = seal();
+    seal.encode(&greeting.borrow(), &mut bytes);
+    (0..MAX_STREAMS as u32 + 1).for_each(|number| {
+        seal.encode(&Frame::Open { stream: 2 * number + 1, request: &[] }, &mut bytes);
+    });
     let mut events = Vec::new();
     end.receive(&bytes, &mut events).expect("the last one is refused");
     assert_eq!(events.len(), MAX_STREAMS);
@@ -352,7 +440,7 @@ fn forged_frames_are_refused() {
 fn another_version_is_named() {
     let mut bytes = Vec::new();
     Frame::Greeting { protocol: PROTOCOL + 1, version: "9.1\n" }.encode(&mut bytes);
-    let error = Multiplexer::new(Side::Accepting).receive(&bytes, &mut Vec::new());
+    let error = Multiplexer::new(Side::Accepting, KEYS).receive(&bytes, &mut Vec::new());
     let error = error.expect_err("another protocol").to_string();
     assert!(error.starts_with("it is version 9.1 of tradewind and this is "), "{error}");
 }
@@ -360,7 +448,7 @@ fn another_version_is_named() {
 const LIMIT: Duration = Duration::from_secs(60);
 
 /// Listens with a key, and returns the first connection that has proven it.
-fn accept_one(listener: TcpListener, key: Key) -> OwnedFd {
+fn accept_one(listener: TcpListener, key: Key) -> Connection {
     let mut acceptor = Acceptor::new(listener, key, LIMIT).expect("a socket");
     let never = eventfd(0, EventfdFlags::CLOEXEC).expect("a descriptor");
     let deadline = Instant::now() + LIMIT;
@@ -383,9 +471,12 @@ fn only_ends_with_the_secret_connect() {
         noisy.write_all(&[7; 200]).expect("it is connected");
         let wrong = connect(address, &[2; 16], LIMIT, LIMIT);
         assert!(matches!(wrong, Err(ConnectError::OtherSecret)), "{wrong:?}");
-        let mut right =
-            TcpStream::from(connect(address, &[1; 16], LIMIT, LIMIT).expect("the secret"));
-        let mut other = TcpStream::from(accepted.join().expect("no panic"));
+        let right = connect(address, &[1; 16], LIMIT, LIMIT).expect("the secret");
+        let other = accepted.join().expect("no panic");
+        assert_eq!(right.keys.send, other.keys.receive);
+        assert_eq!(right.keys.receive, other.keys.send);
+        assert_ne!(right.keys.send, right.keys.receive);
+        let [mut right, mut other] = [right, other].map(|it| TcpStream::from(it.socket));
         right.set_nonblocking(false).expect("a socket");
         other.set_nonblocking(false).expect("a socket");
         other.write_all(b"hello").expect("it is connected");

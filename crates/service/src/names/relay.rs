@@ -7,7 +7,8 @@
 //! and the reports of ends are those of all jobs.
 //!
 //! **Links.** All streams between two servers share a TCP connection, which one thread serves
-//! (`link`): it ends with the last stream. Both ends prove that they have the user's secret.
+//! (`link`): it ends with the last stream. Both ends prove that they have the user's secret, every
+//! frame has a code that only they can compute, and an end that does not answer is lost.
 //!
 //! **Flow.** Messages leave a ring only while their stream has credit. A program that does not
 //! receive makes its proxy keep a window of bytes, then the ring of its sender fills, and that
@@ -35,14 +36,13 @@ use super::relay_request::{Opener, RelayRequest};
 use control::{Command, Control, lock};
 use launch::environment::{Environment, Lookup};
 use link::{Link, connect};
-use network::streams::authentication::Acceptor;
+use network::streams::authentication::{Acceptor, Connection};
 use network::streams::multiplexer::Side;
 use queues::names::Refusal;
 pub(super) use shared::ChangeConnections;
 use shared::{NodeId, Shared};
 use std::collections::HashMap;
 use std::net::TcpListener;
-use std::os::fd::OwnedFd;
 use std::sync::atomic::AtomicU32;
 use std::sync::{Arc, Mutex, Weak};
 use std::time::Duration;
@@ -154,7 +154,9 @@ fn spawn(run: impl FnOnce() + Send + 'static) -> std::io::Result<()> {
 fn accept(shared: &Arc<Shared>, mut acceptor: Acceptor, control: &Control) {
     while !control.is_stopped() {
         match acceptor.wait(control.descriptor()) {
-            Ok(sockets) => sockets.into_iter().for_each(|socket| serve(shared, socket)),
+            Ok(connections) => {
+                connections.into_iter().for_each(|connection| serve(shared, connection));
+            }
             Err(error) => return log::warn!("no longer listening to other nodes: {error}"),
         }
     }
@@ -162,11 +164,11 @@ fn accept(shared: &Arc<Shared>, mut acceptor: Acceptor, control: &Control) {
 
 /// Serves a link that another node has opened, on a thread of its own. Without one the socket is
 /// closed, which the other node observes.
-fn serve(shared: &Arc<Shared>, socket: OwnedFd) {
+fn serve(shared: &Arc<Shared>, connection: Connection) {
     let started = shared.control().and_then(|control| {
         let (shared, guard) = (Arc::clone(shared), shared.keep_running());
         spawn(move || {
-            Link::new(&shared, &control, socket, Side::Accepting).run();
+            Link::new(&shared, &control, connection, Side::Accepting).run();
             drop(guard);
         })
     });

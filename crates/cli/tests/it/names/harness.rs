@@ -7,6 +7,7 @@ mod ask;
 #[path = "../../../../tradewind/examples/squares.rs"]
 mod squares;
 
+use rustix::process::Signal;
 use shm::broker::{BrokerError, connect, unguessable_name};
 use shm::process::{ProcessState, state};
 use std::ffi::OsStr;
@@ -412,10 +413,16 @@ impl<'a> Place<'a> {
         }
     }
 
-    pub(crate) fn kill_server(&self) {
+    /// Sends a signal to the name server, and returns its number.
+    pub(crate) fn signal_server(&self, signal: Signal) -> u32 {
         let server = self.server().expect("a name server");
         let pid = rustix::process::Pid::from_raw(server.cast_signed()).expect("a process");
-        rustix::process::kill_process(pid, rustix::process::Signal::KILL).expect("it is ours");
+        rustix::process::kill_process(pid, signal).expect("it is ours");
+        server
+    }
+
+    pub(crate) fn kill_server(&self) {
+        let server = self.signal_server(Signal::KILL);
         let has_ended =
             || matches!(state(server).expect("/proc"), ProcessState::Gone | ProcessState::Zombie);
         wait_until("the name server ends", has_ended);

@@ -3,10 +3,11 @@
 
 use super::harness::{POSTED, Place, Program, failure, wait_until};
 use launch::store::SharedSecret;
-use network::streams::authentication::{Acceptor, connect};
+use network::streams::authentication::{Acceptor, Connection, connect};
 use network::streams::frame::{Frame, PROTOCOL};
 use network::streams::multiplexer::{Multiplexer, Side, StreamEvent};
 use rustix::event::{EventfdFlags, eventfd};
+use rustix::process::Signal;
 use std::io::{Read, Write};
 use std::net::{Ipv4Addr, SocketAddr, TcpListener, TcpStream};
 use std::os::fd::AsFd;
@@ -25,6 +26,8 @@ testing::tests![
     a_node_is_reached_again_while_its_last_messages_wait,
     a_server_runs_as_long_as_it_is_connected,
     a_killed_name_server_is_reported_on_both_nodes,
+    a_stopped_name_server_is_reported,
+    who_passes_a_connection_on_can_add_nothing,
     a_full_receiver_stops_its_own_senders_on_other_nodes_only,
     bytes_that_are_no_frames_harm_nobody,
     a_name_server_of_another_version_is_named,
@@ -229,8 +232,8 @@ fn a_server_runs_as_long_as_it_is_connected() {
     let address = SocketAddr::from((Ipv4Addr::LOCALHOST, port));
     let key = SharedSecret::new(SECRET, "here").expect("long enough").names_key();
     let limit = Duration::from_secs(60);
-    let socket = connect(address, &key, limit, limit).expect("the secret");
-    let mut streams = Multiplexer::new(Side::Connecting);
+    let Connection { socket, keys } = connect(address, &key, limit, limit).expect("the secret");
+    let mut streams = Multiplexer::new(Side::Connecting, keys);
     let mut socket = TcpStream::from(socket);
     socket.set_nonblocking(false).expect("a socket");
     let mut events = Vec::new();
@@ -275,6 +278,57 @@ fn a_killed_name_server_is_reported_on_both_nodes() {
     }
 }
 
+fn a_stopped_name_server_is_reported() {
+    let place = || Place::new().variable("TRADEWIND_SECRET", SECRET);
+    let (here, there) = (place().variable("TRADEWIND_NODE_TIMEOUT", "0.5"), place());
+    let (_listening, port) = there.listen("127.0.0.1:0");
+    let _silent = there.silent("silent");
+    let target = format!("silent@127.0.0.1:{port}");
+    let mut client = here.start("receives", &[&target]);
+    assert_eq!(client.line(), "connected");
+    there.signal_server(Signal::STOP);
+    let lines = (client.line(), client.line());
+    there.signal_server(Signal::CONT);
+    let lost = format!(
+        "{target} cannot be reached any more: the name server of its node does not respond"
+    );
+    assert_eq!(lines, (lost.clone(), lost));
+}
+
+/// Another program that stands between two name servers passes their handshake on, and adds a frame.
+fn who_passes_a_connection_on_can_add_nothing() {
+    let nodes = TwoNodes::new();
+    let _squares = nodes.there.squares("squares");
+    let between = TcpListener::bind("127.0.0.1:0").expect("a port");
+    let address = between.local_addr().expect("it is bound");
+    std::thread::scope(|scope| {
+        scope.spawn(|| {
+            let (mut from, _) = between.accept().expect("a client");
+            let to = SocketAddr::from((Ipv4Addr::LOCALHOST, nodes.port));
+            let mut to = TcpStream::connect(to).expect("it listens");
+            // The messages of the handshake.
+            for (from_here, bytes) in [(true, 32), (false, 32), (true, 16)] {
+                let mut message = vec![0; bytes];
+                let (source, target) =
+                    if from_here { (&mut from, &mut to) } else { (&mut to, &mut from) };
+                source.read_exact(&mut message).expect("it is sent");
+                target.write_all(&message).expect("it is connected");
+            }
+            let mut forged = Vec::new();
+            Frame::Greeting { protocol: PROTOCOL, version: "1" }.encode(&mut forged);
+            Frame::Open { stream: 1, request: b"squares" }.encode(&mut forged);
+            to.write_all(&forged).expect("it is connected");
+            // The server sends its greeting, and closes the connection without an answer.
+            let mut answers = Vec::new();
+            let _ = to.read_to_end(&mut answers);
+            assert!(answers.len() < 100, "{} bytes", answers.len());
+        });
+        let error = failure(&mut nodes.here.part("ask_program", &[&format!("squares@{address}")]));
+        assert!(error.contains("cannot be reached"), "{error}");
+    });
+    assert_eq!(nodes.here.ask(&nodes.target("squares"), &["6"]), ["6 squared is 36"]);
+}
+
 fn a_full_receiver_stops_its_own_senders_on_other_nodes_only() {
     let nodes = TwoNodes::new();
     let _silent = nodes.there.silent("silent");
@@ -301,7 +355,7 @@ fn bytes_that_are_no_frames_harm_nobody() {
         let mut stranger = TcpStream::connect(address).expect("it listens");
         let _ = stranger.write_all(&number.to_le_bytes().repeat(20));
         let mut insider =
-            TcpStream::from(connect(address, &key, limit, limit).expect("the secret"));
+            TcpStream::from(connect(address, &key, limit, limit).expect("the secret").socket);
         insider.set_nonblocking(false).expect("a socket");
         insider.set_read_timeout(Some(limit)).expect("a socket");
         let bytes = number.wrapping_mul(2_654_435_761).to_le_bytes().repeat(50);
@@ -327,8 +381,9 @@ fn a_name_server_of_another_version_is_named() {
             .spawn(|| failure(&mut place.part("ask_program", &[&format!("squares@{address}")])));
         let never = eventfd(0, EventfdFlags::CLOEXEC).expect("a descriptor");
         let socket = loop {
-            if let Some(socket) = acceptor.wait(never.as_fd()).expect("it can wait").pop() {
-                break socket;
+            let accepted = acceptor.wait(never.as_fd()).expect("it can wait");
+            if let Some(connection) = accepted.into_iter().next() {
+                break connection.socket;
             }
         };
         let mut greeting = Vec::new();

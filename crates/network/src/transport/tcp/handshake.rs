@@ -36,21 +36,39 @@ pub(crate) struct Pair {
 
 /// The side of a connection that proves.
 #[derive(Clone, Copy)]
-pub(super) enum Side {
+pub(crate) enum Side {
     Connecting,
     Accepting,
 }
 
 impl Pair {
     pub(super) fn proof(&self, key: &Key, side: Side) -> [u8; PROOF_BYTES] {
-        let mut hasher = SipHasher24::new_with_key(key);
-        hasher.write(&MAGIC);
         // The letter makes the two proofs of a connection differ, so neither side can return the
         // proof that it has received.
-        hasher.write(&[match side {
-            Side::Connecting => b'c',
-            Side::Accepting => b'a',
-        }]);
+        self.code(
+            key,
+            match side {
+                Side::Connecting => b'c',
+                Side::Accepting => b'a',
+            },
+        )
+    }
+
+    /// Returns the key for what one side sends after the handshake. It is never sent.
+    pub(crate) fn session_key(&self, key: &Key, side: Side) -> Key {
+        self.code(
+            key,
+            match side {
+                Side::Connecting => b'C',
+                Side::Accepting => b'A',
+            },
+        )
+    }
+
+    fn code(&self, key: &Key, letter: u8) -> [u8; 16] {
+        let mut hasher = SipHasher24::new_with_key(key);
+        hasher.write(&MAGIC);
+        hasher.write(&[letter]);
         hasher.write(&self.from.to_le_bytes());
         hasher.write(&self.to.to_le_bytes());
         // Both random strings: each side contributes to what the other proves, so an overheard
@@ -93,6 +111,9 @@ mod tests {
         assert_eq!(proof, pair.proof(&key, Side::Connecting));
         assert_ne!(proof, pair.proof(&key, Side::Accepting));
         assert_ne!(proof, pair.proof(&[8; 16], Side::Connecting));
+        let session = pair.session_key(&key, Side::Connecting);
+        assert_ne!(session, proof);
+        assert_ne!(session, pair.session_key(&key, Side::Accepting));
         assert_ne!(proof, Pair { to: 2, ..pair }.proof(&key, Side::Connecting));
         assert_ne!(
             proof,

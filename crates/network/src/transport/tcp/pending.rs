@@ -15,6 +15,8 @@ pub(crate) struct PendingConnection {
     pub(crate) stage: HandshakeStage,
     /// Bytes of the next message that have arrived.
     received: Vec<u8>,
+    /// What both sides have proven, once they have.
+    pub(crate) proven: Option<Pair>,
 }
 
 #[derive(Clone, Copy, Debug)]
@@ -53,12 +55,13 @@ impl PendingConnection {
     /// A socket that connects with this node.
     pub(crate) fn connecting(socket: OwnedFd, to: u32) -> Self {
         let stage = HandshakeStage::Connecting { to };
-        PendingConnection { socket, stage, received: Vec::new() }
+        PendingConnection { socket, stage, received: Vec::new(), proven: None }
     }
 
     /// A socket that has been accepted.
     pub(crate) fn accepted(socket: OwnedFd) -> Self {
-        PendingConnection { socket, stage: HandshakeStage::Accepted, received: Vec::new() }
+        let stage = HandshakeStage::Accepted;
+        PendingConnection { socket, stage, received: Vec::new(), proven: None }
     }
 
     /// The event for which the handshake waits.
@@ -109,6 +112,7 @@ impl PendingConnection {
                     return Ok(Some(HandshakeStep::Refused));
                 }
                 self.send_bytes(&pair.proof(key, Side::Connecting));
+                self.proven = Some(pair);
                 Ok(Some(HandshakeStep::Proven(to)))
             }
             HandshakeStage::Accepted => {
@@ -131,6 +135,7 @@ impl PendingConnection {
             }
             HandshakeStage::AnswerSent(pair) => Ok(Some(match self.receive::<PROOF_BYTES>() {
                 Ok(proof) if proof == pair.proof(key, Side::Connecting) => {
+                    self.proven = Some(pair);
                     HandshakeStep::Proven(pair.from)
                 }
                 Ok(_) => HandshakeStep::Refused,

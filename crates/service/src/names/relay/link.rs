@@ -6,7 +6,7 @@ use super::shared::{NodeId, Shared};
 use crate::names::open_job::{PRIVATE, REMOTE};
 use crate::names::relay_request::Opener;
 use crate::names::target::check_name;
-use network::streams::authentication::{self, ConnectError};
+use network::streams::authentication::{self, ConnectError, Connection};
 use network::streams::multiplexer::{Multiplexer, Side, StreamEvent};
 use queues::names::wire::{CloseReason, Response};
 use queues::names::{NameError, PortAddress, Refusal};
@@ -17,7 +17,7 @@ use rustix::net::{SendFlags, getpeername, send};
 use std::collections::HashMap;
 use std::net::{SocketAddr, ToSocketAddrs};
 use std::os::fd::OwnedFd;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 /// Limit of an attempt to connect with another node.
 const CONNECT_LIMIT: Duration = Duration::from_secs(10);
@@ -31,6 +31,9 @@ const SLICE: Duration = Duration::from_millis(250);
 /// Longest sleep if a wake-up is not certain.
 const UNCERTAIN_SLICE: Duration = Duration::from_millis(1);
 
+/// Time for which the other end may be busy with the programs of its node and not answer.
+const BUSY: Duration = Duration::from_secs(2);
+
 /// Codes of refusals of a stream.
 const UNKNOWN: u8 = 1;
 const FAILED: u8 = 2;
@@ -39,7 +42,7 @@ const FAILED: u8 = 2;
 /// refused if there is no connection.
 pub(super) fn connect(shared: &Shared, node: &NodeId, control: &Control) {
     match connect_any(node, shared.unanswered) {
-        Ok(socket) => Link::new(shared, control, socket, Side::Connecting).run(),
+        Ok(connection) => Link::new(shared, control, connection, Side::Connecting).run(),
         Err(why) => loop {
             while let Some(Opener { member, question, .. }) = control.next_opener() {
                 shared.refuse(member, question, Refusal::Unreachable { why: why.clone() });
@@ -52,12 +55,12 @@ pub(super) fn connect(shared: &Shared, node: &NodeId, control: &Control) {
 }
 
 /// Connects with the first address of a node that answers.
-fn connect_any((node, key): &NodeId, unanswered: Duration) -> Result<OwnedFd, String> {
+fn connect_any((node, key): &NodeId, unanswered: Duration) -> Result<Connection, String> {
     let addresses = node.to_socket_addrs().map_err(|error| error.to_string())?;
     let mut why = "it has no address".to_owned();
     for address in addresses {
         match authentication::connect(address, key, CONNECT_LIMIT, unanswered) {
-            Ok(socket) => return Ok(socket),
+            Ok(connection) => return Ok(connection),
             Err(error @ ConnectError::NotListening) => {
                 why = format!("{error} ({address}); `tradewind names --listen` there lets it in");
             }
@@ -82,13 +85,16 @@ pub(super) struct Link<'a> {
     openers: HashMap<u32, Opener>,
     /// The stream whose messages were moved last.
     last_turn: u32,
+    last_heard: Instant,
+    /// Time of the ping that has no answer yet.
+    pinged: Option<Instant>,
 }
 
 impl<'a> Link<'a> {
     pub(super) fn new(
         shared: &'a Shared,
         control: &'a Control,
-        socket: OwnedFd,
+        Connection { socket, keys }: Connection,
         side: Side,
     ) -> Link<'a> {
         let address = getpeername(&socket).ok().flatten();
@@ -99,10 +105,12 @@ impl<'a> Link<'a> {
             socket: Some(socket),
             side,
             address: address.map_or_else(String::new, |address| address.ip().to_string()),
-            streams: Multiplexer::new(side),
+            streams: Multiplexer::new(side, keys),
             proxies: HashMap::new(),
             openers: HashMap::new(),
             last_turn: 0,
+            last_heard: Instant::now(),
+            pinged: None,
         }
     }
 
@@ -113,7 +121,10 @@ impl<'a> Link<'a> {
         self.write();
         while !self.control.is_stopped() {
             let mut has_moved = self.take_commands();
-            has_moved |= self.read();
+            match self.read() {
+                true => has_moved = true,
+                false => self.check_answers(),
+            }
             has_moved |= self.advance_proxies();
             self.write();
             is_used |= !self.streams.is_idle();
@@ -162,6 +173,7 @@ impl<'a> Link<'a> {
             Err(Errno::AGAIN | Errno::INTR) => return false,
             Err(error) => return self.lose(std::io::Error::from(error).to_string()),
         };
+        (self.last_heard, self.pinged) = (Instant::now(), None);
         let mut events = Vec::new();
         let outcome = self.streams.receive(&bytes[..count], &mut events);
         events.into_iter().for_each(|event| self.take(event));
@@ -170,6 +182,24 @@ impl<'a> Link<'a> {
             self.lose(error.to_string());
         }
         true
+    }
+
+    /// Requests a sign of a silent other end, and ends the connection if there is none: a server that
+    /// is stopped keeps its connections. Called when nothing has arrived, so that an answer that was
+    /// not read yet counts.
+    fn check_answers(&mut self) {
+        let unanswered = self.shared.unanswered;
+        match self.pinged {
+            None if self.socket.is_some() && self.last_heard.elapsed() > unanswered / 4 => {
+                self.streams.ping();
+                self.pinged = Some(Instant::now());
+            }
+            Some(since) if since.elapsed() > unanswered + BUSY => {
+                self.pinged = None;
+                self.lose("it does not answer any more".to_owned());
+            }
+            _ => {}
+        }
     }
 
     /// Ends the connection. What has arrived is still delivered.
@@ -195,6 +225,8 @@ impl<'a> Link<'a> {
             StreamEvent::Accepted { stream } => self.accepted(stream),
             StreamEvent::Refused { stream, code, reason } => {
                 let Some(opener) = self.openers.remove(&stream) else { return };
+                // It appears in the messages of a program here.
+                let reason: String = reason.chars().filter(|it| !it.is_control()).collect();
                 let refusal = match code {
                     UNKNOWN => Refusal::UnknownThere { published: reason },
                     _ => Refusal::Unreachable { why: reason },

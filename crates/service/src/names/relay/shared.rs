@@ -6,7 +6,7 @@ use crate::names::records::MemberId;
 use queues::names::Refusal;
 use queues::names::wire::Response;
 use std::collections::HashMap;
-use std::fmt::Debug;
+use std::fmt::{self, Debug};
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Arc, Mutex, Weak};
 use std::time::Duration;
@@ -21,7 +21,6 @@ pub(in crate::names) trait ChangeConnections: Debug + Send + Sync {
 pub(super) type NodeId = (String, [u8; 16]);
 
 /// What the threads of the relay share.
-#[derive(Debug)]
 pub(super) struct Shared {
     /// Name of the server of this node.
     pub(super) server: String,
@@ -32,6 +31,13 @@ pub(super) struct Shared {
     pub(super) controls: Mutex<Vec<Weak<Control>>>,
     pub(super) next_proxy: AtomicU32,
     pub(super) unanswered: Duration,
+}
+
+/// Omits the keys of the other nodes: secrets do not belong into logs.
+impl fmt::Debug for Shared {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        formatter.debug_struct("Shared").field("server", &self.server).finish_non_exhaustive()
+    }
 }
 
 impl Shared {
