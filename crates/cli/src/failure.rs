@@ -60,7 +60,7 @@ pub(crate) enum Failure {
     /// There is no secret for other nodes.
     #[error(
         "other nodes connect with a secret that both nodes have: name a file with it with --secret-file, or set \
-         TRADEWIND_SECRET or TRADEWIND_SECRET_FILE (`openssl rand -hex 16 > FILE`)"
+         TRADEWIND_SECRET or TRADEWIND_SECRET_FILE (`(umask 077; openssl rand -hex 16 > FILE)`)"
     )]
     NoNamesSecret,
     /// The secret is unusable.

@@ -76,7 +76,7 @@ pub enum Error {
     /// The secret is absent.
     #[error(
         "the ranks exchange their addresses over TCP, which needs a secret that all of them have: set TRADEWIND_SECRET, or \
-         set TRADEWIND_SECRET_FILE to a file with it on every node (`openssl rand -hex 16 > FILE`)"
+         set TRADEWIND_SECRET_FILE to a file with it on every node (`(umask 077; openssl rand -hex 16 > FILE)`)"
     )]
     NoSecret,
     /// The secret is too short.
@@ -96,6 +96,17 @@ pub enum Error {
         path: String,
         /// The system's reason.
         source: std::io::Error,
+    },
+    /// Other users may access the file with the secret.
+    #[error(
+        "other users may access the secret in {path} (mode {mode:03o}): run `chmod 600 {path}`, and replace the secret if \
+         others use this node"
+    )]
+    OpenSecretFile {
+        /// The file.
+        path: String,
+        /// Its permissions.
+        mode: u32,
     },
     /// Any other refusal of the system.
     #[error("cannot {action}: {source}")]

@@ -5,7 +5,10 @@ use crate::secret::Secret;
 use siphasher::sip128::{Hasher128, SipHasher24};
 use std::ffi::OsStr;
 use std::fmt;
+use std::fs::File;
 use std::hash::Hasher;
+use std::io::Read;
+use std::os::unix::fs::PermissionsExt;
 
 /// Least number of characters of a secret: 64 bits in hexadecimal digits.
 const LEAST_CHARACTERS: usize = 16;
@@ -60,11 +63,19 @@ impl SharedSecret {
     /// Reads the secret from a file.
     ///
     /// # Errors
-    /// If the file cannot be read, or the secret is too short.
+    /// If the file cannot be read, other users may access it, or the secret is too short.
     pub fn read(path: &OsStr) -> Result<Self, Error> {
         let shown = path.to_string_lossy().into_owned();
-        let text = std::fs::read_to_string(path)
-            .map_err(|source| Error::SecretFile { path: shown.clone(), source })?;
+        let failed = |source| Error::SecretFile { path: shown.clone(), source };
+        let mut file = File::open(path).map_err(failed)?;
+        // Of the open file, which cannot be another one when it is read. A pipe has no other readers.
+        let metadata = file.metadata().map_err(failed)?;
+        let mode = metadata.permissions().mode() & 0o777;
+        if metadata.is_file() && mode & 0o077 != 0 {
+            return Err(Error::OpenSecretFile { path: shown, mode });
+        }
+        let mut text = String::new();
+        file.read_to_string(&mut text).map_err(failed)?;
         Self::new(&text, &shown)
     }
 
@@ -115,6 +126,17 @@ mod tests {
         let path = file.to_str().expect("text");
         let read = || SharedSecret::read(file.as_os_str());
         std::fs::write(&file, format!("{TEXT}\n")).expect("there is room");
+        let permit = |mode| {
+            let permissions = std::fs::Permissions::from_mode(mode);
+            std::fs::set_permissions(&file, permissions).expect("it is ours");
+        };
+        for mode in [0o640, 0o604, 0o620] {
+            permit(mode);
+            let error = read().expect_err("others may access it").to_string();
+            assert!(error.contains(&format!("{mode:o}")), "{error}");
+            assert!(error.contains(&format!("chmod 600 {path}")), "{error}");
+        }
+        permit(0o600);
         let secret = read().expect("long enough");
         assert_eq!(SharedSecret::new(TEXT, "here").expect("long enough"), secret);
         std::fs::write(&file, "short").expect("there is room");

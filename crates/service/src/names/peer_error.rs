@@ -53,7 +53,7 @@ pub enum PeerError {
     /// There is no secret for other nodes.
     #[error(
         "programs on {node} are reached with a secret that both nodes have: set TRADEWIND_SECRET, or \
-         TRADEWIND_SECRET_FILE to a file with it (`openssl rand -hex 16 > FILE`)"
+         TRADEWIND_SECRET_FILE to a file with it (`(umask 077; openssl rand -hex 16 > FILE)`)"
     )]
     NoSecret {
         /// The other node.
