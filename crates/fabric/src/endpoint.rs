@@ -7,6 +7,7 @@ use crate::library::Library;
 use crate::open::{Objects, Request};
 use crate::provider::Provider;
 use std::ffi::c_void;
+use std::mem::ManuallyDrop;
 use std::os::fd::{BorrowedFd, RawFd};
 use std::ptr;
 
@@ -53,6 +54,11 @@ pub enum Event {
         /// The reason.
         why: String,
     },
+    /// A message that had left already was not delivered. Providers do not report which one.
+    InjectFailed {
+        /// The reason.
+        why: String,
+    },
     /// A message has arrived.
     Received(Received),
     /// A receive has failed: a message that is too long, or of an endpoint that is gone.
@@ -71,12 +77,12 @@ struct Operation {
 /// An endpoint of this node. One thread uses it at a time.
 #[derive(Debug)]
 pub struct Endpoint {
-    // Dropped before the arena and the operations, which a provider may use until then.
     objects: Objects,
+    // The next two are dropped once the objects are closed, which the provider may refuse.
     /// Of sends by number, then of receives. Boxed: the provider keeps their addresses.
-    operations: Box<[Operation]>,
+    operations: ManuallyDrop<Box<[Operation]>>,
     /// Buffers of sends, then of receives.
-    arena: Arena,
+    arena: ManuallyDrop<Arena>,
     sends: usize,
     free: Vec<usize>,
     /// Receives that the provider had no space for.
@@ -100,14 +106,24 @@ impl Endpoint {
             why: error.to_string(),
         })?;
         let objects = Objects::open(library, request, &arena)?;
+        Self::with_objects(objects, arena, request.sends, count)
+    }
+
+    /// Takes open objects, and an arena of `count` buffers.
+    fn with_objects(
+        objects: Objects,
+        arena: Arena,
+        sends: usize,
+        count: usize,
+    ) -> Result<Endpoint, Error> {
         let operation = || Operation { context: [ptr::null_mut(); 8], token: 0, bytes: 0 };
         let mut endpoint = Endpoint {
             objects,
-            operations: (0..count).map(|_| operation()).collect(),
-            arena,
-            sends: request.sends,
-            free: (0..request.sends).rev().collect(),
-            unposted: (request.sends..count).collect(),
+            operations: ManuallyDrop::new((0..count).map(|_| operation()).collect()),
+            arena: ManuallyDrop::new(arena),
+            sends,
+            free: (0..sends).rev().collect(),
+            unposted: (sends..count).collect(),
             name: Vec::new(),
         };
         endpoint.name = endpoint.read_name()?;
@@ -331,15 +347,20 @@ impl Endpoint {
         if count < 1 {
             return None;
         }
-        // An injected message has no context, and so no token.
-        let number = self.number_of(entry.op_context)?;
-        if number >= self.sends {
-            self.unposted.push(number);
-            return Some(Event::ReceiveFailed);
-        }
-        self.free.push(number);
-        let Operation { token, bytes, .. } = self.operations[number];
-        Some(Event::SendFailed { token, bytes, why: status_text(entry.err.into()) })
+        let why = status_text(entry.err.into());
+        Some(match self.number_of(entry.op_context) {
+            // Receives always have a context.
+            None => Event::InjectFailed { why },
+            Some(number) if number >= self.sends => {
+                self.unposted.push(number);
+                Event::ReceiveFailed
+            }
+            Some(number) => {
+                self.free.push(number);
+                let Operation { token, bytes, .. } = self.operations[number];
+                Event::SendFailed { token, bytes, why }
+            }
+        })
     }
 
     /// Number of the operation of a context; `None` if it is not one of this endpoint.
@@ -367,3 +388,20 @@ impl Endpoint {
         Ok(name)
     }
 }
+
+impl Drop for Endpoint {
+    fn drop(&mut self) {
+        // A provider that keeps the endpoint open may still write to posted receives and their
+        // contexts, so that memory stays until the process ends.
+        if self.objects.close() {
+            // SAFETY: both are dropped once, here, and not used afterwards.
+            unsafe {
+                ManuallyDrop::drop(&mut self.operations);
+                ManuallyDrop::drop(&mut self.arena);
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests;

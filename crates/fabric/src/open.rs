@@ -229,35 +229,84 @@ impl Objects {
     }
 }
 
-impl Drop for Objects {
-    fn drop(&mut self) {
-        let objects = [
-            self.endpoint.cast::<abi::Fid>(),
-            self.memory.cast(),
-            self.queue.cast(),
-            self.addresses.cast(),
-            self.domain.cast(),
-            self.fabric.cast(),
+impl Objects {
+    /// Closes the objects, at the first call. Returns false if the provider may still use the
+    /// arena, because the endpoint or the registration stays open. An object that cannot be closed
+    /// stays until the process ends, and so do those that it uses.
+    pub(crate) fn close(&mut self) -> bool {
+        let users_of_the_arena =
+            [take(&mut self.endpoint).cast::<abi::Fid>(), take(&mut self.memory).cast()];
+        let others = [
+            take(&mut self.queue).cast::<abi::Fid>(),
+            take(&mut self.addresses).cast(),
+            take(&mut self.domain).cast(),
+            take(&mut self.fabric).cast(),
         ];
         // SAFETY: each object that is not null is open, begins with its `fid`, and is closed once,
-        // after everything that uses it. `info` is freed once.
+        // after everything that uses it. `info` is freed once, or null, which is ignored.
         unsafe {
-            objects.into_iter().filter(|object| !object.is_null()).for_each(|object| close(object));
-            (self.functions.free_info)(self.info);
+            let is_released = users_of_the_arena.into_iter().all(|object| close(object));
+            let _ = is_released && others.into_iter().all(|object| close(object));
+            (self.functions.free_info)(take(&mut self.info));
+            is_released
         }
     }
 }
 
-/// Closes an object.
+#[cfg(test)]
+impl Objects {
+    /// Takes an endpoint and a queue, and no other objects.
+    pub(crate) fn with_endpoint(
+        functions: crate::library::Functions,
+        endpoint: *mut abi::EndpointFid,
+        queue: *mut abi::CompletionQueue,
+    ) -> Objects {
+        Objects {
+            functions,
+            info: ptr::null_mut(),
+            fabric: ptr::null_mut(),
+            domain: ptr::null_mut(),
+            queue,
+            addresses: ptr::null_mut(),
+            endpoint,
+            memory: ptr::null_mut(),
+            descriptor: None,
+            provider: Provider {
+                name: "none".into(),
+                library: (0, 0),
+                domain: String::new(),
+                can_sleep: false,
+                registers: false,
+                inject_bytes: 64,
+            },
+        }
+    }
+}
+
+impl Drop for Objects {
+    fn drop(&mut self) {
+        self.close();
+    }
+}
+
+fn take<T>(pointer: &mut *mut T) -> *mut T {
+    std::mem::replace(pointer, ptr::null_mut())
+}
+
+/// Closes an object, unless it is null. Returns false if it stays open.
 ///
 /// # Safety
-/// The object is open, and nothing uses it any more.
-unsafe fn close(object: *mut abi::Fid) {
-    // SAFETY: promised by the caller. An object that cannot be closed stays until the process ends.
+/// The object is open or null, and nothing uses it any more.
+unsafe fn close(object: *mut abi::Fid) -> bool {
+    if object.is_null() {
+        return true;
+    }
+    // SAFETY: promised by the caller.
     let status = unsafe { ((*(*object).ops).close)(object) };
     if status != 0 {
-        log::debug!("libfabric keeps an object open: {}", status_text(status.into()));
+        log::warn!("libfabric keeps an object open: {}", status_text(status.into()));
     }
+    status == 0
 }
 
 /// Looks for a provider. Returns a list whose first entry is the chosen one.

@@ -76,6 +76,8 @@ pub struct Fabric {
     arrived: Vec<Arrival>,
     /// Nodes that were lost while sending, to be reported by the next call that returns arrivals.
     lost: Vec<(u32, String)>,
+    /// Time until which failures of injected messages count as those of a node that is lost.
+    explained_until: Option<Instant>,
     events: Vec<Event>,
     refused: u64,
     /// Number of waits since the mesh was examined.
@@ -119,6 +121,7 @@ impl Fabric {
             dropped: Vec::new(),
             arrived: Vec::new(),
             lost: Vec::new(),
+            explained_until: None,
             events: Vec::new(),
             refused: 0,
             skipped: 0,
@@ -158,6 +161,7 @@ impl Fabric {
                         link.fail(why, GRACE);
                     }
                 }
+                Event::InjectFailed { why } => self.suspect(&why),
                 Event::ReceiveFailed => self.refused += 1,
                 Event::Received(message) => {
                     self.receive(&message, payloads, arrivals);
@@ -207,6 +211,10 @@ impl Fabric {
                 Arrival::NodeLost { node, why } => {
                     // What the node has sent before it ended comes first.
                     while self.progress(payloads, arrivals) {}
+                    if self.link(node).is_some_and(|link| link.has_injected()) {
+                        self.explained_until = Some(Instant::now() + self.unanswered);
+                        self.links.iter_mut().flatten().for_each(Link::clear_suspicion);
+                    }
                     self.close(node, payloads);
                     self.lost.retain(|(other, _)| *other != node);
                     arrivals.push(Arrival::NodeLost { node, why });
@@ -244,6 +252,16 @@ impl Fabric {
     fn close(&mut self, node: u32, payloads: &mut dyn Payloads) {
         if let Some(mut link) = self.links[node as usize].take() {
             link.close(&mut self.endpoint).into_iter().for_each(|location| payloads.sent(location));
+        }
+    }
+
+    /// Notes that an injected message could not be delivered. The loss of a node that the mesh has
+    /// reported, or soon reports, explains it; otherwise it may be one of any link, whose stream then
+    /// has a gap.
+    fn suspect(&mut self, why: &str) {
+        let is_explained = self.explained_until.is_some_and(|end| Instant::now() < end);
+        if !is_explained {
+            self.links.iter_mut().flatten().for_each(|link| link.suspect(why, GRACE));
         }
     }
 

@@ -29,6 +29,7 @@ testing::tests![
     the_word_of_a_job_is_needed,
     idle_nodes_that_cannot_sleep_shut_down,
     a_node_that_computes_is_not_lost,
+    short_messages_do_not_hide_a_stall,
 ];
 
 const KEY: [u8; 16] = [7; 16];
@@ -63,15 +64,25 @@ fn meshes(count: u32, timeouts: Timeouts) -> Vec<Tcp> {
 
 /// Connects so many nodes through a provider; each with a key.
 fn fabrics(count: u32, path: &Path, provider: &str, keys: &[[u8; 16]]) -> Vec<Fabric> {
+    fabrics_within(count, path, provider, keys, Timeouts::default().unanswered)
+}
+
+/// The same, with another time after which a node is lost.
+fn fabrics_within(
+    count: u32,
+    path: &Path,
+    provider: &str,
+    keys: &[[u8; 16]],
+    unanswered: Duration,
+) -> Vec<Fabric> {
     let library = Library::open(Some(path)).expect("the need has opened it");
     let choice: Choice = provider.parse().expect("it is not refused");
     let endpoints: Vec<Endpoint> = (0..count).map(|_| endpoint(&library, &choice)).collect();
     let names: Vec<Vec<u8>> = endpoints.iter().map(|one| one.name().to_vec()).collect();
-    let timeouts = Timeouts::default();
-    let all = meshes(count, timeouts).into_iter().zip(endpoints).enumerate();
+    let all = meshes(count, Timeouts::default()).into_iter().zip(endpoints).enumerate();
     all.map(|(node, (mesh, endpoint))| {
         let key = keys[node % keys.len()];
-        Fabric::new(mesh, endpoint, &names, key, timeouts.unanswered).expect("the names are right")
+        Fabric::new(mesh, endpoint, &names, key, unanswered).expect("the names are right")
     })
     .collect()
 }
@@ -209,15 +220,19 @@ fn idle_nodes_that_cannot_sleep_shut_down() {
     });
 }
 
+/// A frame that is too long to be injected.
+fn long_frame() -> Frame {
+    let payload = vec![1; MESSAGE_BYTES / 16];
+    Frame::Packet(Route::default(), Packet::Eager { tag: 1, ordinal: 2, payload })
+}
+
 /// The send of a long message completes in calls of its receiver, which has no run under way.
 fn a_node_that_computes_is_not_lost() {
     let path = testing::fabric::libraries().remove(0);
     for provider in ["sockets", "udp;ofi_rxd"] {
         let mut all = fabrics(2, &path, provider, &[KEY]);
         let (mut second, mut first) = (all.remove(1), all.remove(0));
-        let payload = vec![1; MESSAGE_BYTES / 16];
-        let packet = Packet::Eager { tag: 1, ordinal: 2, payload };
-        let frame = Frame::Packet(Route::default(), packet);
+        let frame = long_frame();
         std::thread::scope(|scope| {
             scope.spawn(|| {
                 let mut arrivals = Vec::new();
@@ -236,4 +251,19 @@ fn a_node_that_computes_is_not_lost() {
             assert!(arrivals.is_empty(), "{provider}: {arrivals:?}");
         });
     }
+}
+
+/// Short messages leave at once even if the receiver does not call its provider.
+fn short_messages_do_not_hide_a_stall() {
+    let path = testing::fabric::libraries().remove(0);
+    let unanswered = Duration::from_millis(100);
+    let mut all = fabrics_within(2, &path, "sockets", &[KEY], unanswered);
+    all[0].send(1, long_frame());
+    let mut arrivals = Vec::new();
+    for _ in 0..50 {
+        all[0].send(1, Frame::Credit(1));
+        all[0].wait(Some(unanswered / 10), &mut NoPayloads, &mut arrivals).expect("it works");
+    }
+    let [Arrival::NodeLost { node: 1, why }] = &arrivals[..] else { panic!("{arrivals:?}") };
+    assert!(why.contains("no message has left"), "{why}");
 }

@@ -35,12 +35,16 @@ pub(super) struct Link {
     /// Messages under way, and their bytes.
     under_way: usize,
     bytes: u64,
+    /// True if a message has left without a completion, so that its failure has no token.
+    has_injected: bool,
     /// True if the provider has taken nothing and will not report when it does.
     is_refused: bool,
     /// Time from which on something has been under way or refused without progress.
     stalled: Option<Instant>,
     /// Time from which on the link counts as lost, and the reason.
     failed: Option<(Instant, String)>,
+    /// The same for a failure that may be that of another link.
+    suspected: Option<(Instant, String)>,
     buffer: ReceiveBuffer,
     /// Number of the next message from the node.
     next_received: u64,
@@ -57,9 +61,11 @@ impl Link {
             next_sent: 0,
             under_way: 0,
             bytes: 0,
+            has_injected: false,
             is_refused: false,
             stalled: None,
             failed: None,
+            suspected: None,
             buffer: ReceiveBuffer::default(),
             next_received: 0,
             early: BTreeMap::new(),
@@ -131,10 +137,33 @@ impl Link {
         self.failed.get_or_insert((at, why));
     }
 
+    /// Notes that an injected message to some node could not be delivered. If it may have been one
+    /// of this link, the link counts as lost after `grace`.
+    pub(super) fn suspect(&mut self, why: &str, grace: Duration) {
+        if self.has_injected {
+            let at = Instant::now() + grace;
+            self.suspected.get_or_insert_with(|| (at, why.to_owned()));
+        }
+    }
+
+    /// Notes that the loss of another node explains the failure of an injected message.
+    pub(super) fn clear_suspicion(&mut self) {
+        self.suspected = None;
+    }
+
+    /// True if an injected message of this link may fail.
+    pub(super) fn has_injected(&self) -> bool {
+        self.has_injected
+    }
+
     /// The reason why the node counts as lost.
     pub(super) fn failure(&self, now: Instant, unanswered: Duration) -> Option<String> {
-        if let Some((at, why)) = &self.failed {
-            return (*at <= now).then(|| why.clone());
+        let failures = [&self.failed, &self.suspected].into_iter().flatten();
+        if let Some((_, why)) = failures.clone().find(|(at, _)| *at <= now) {
+            return Some(why.clone());
+        }
+        if failures.count() > 0 {
+            return None;
         }
         let stalled = self.stalled.filter(|since| now.duration_since(*since) > unanswered)?;
         let seconds = now.duration_since(stalled).as_secs_f64();
@@ -269,7 +298,11 @@ impl<H: Fn(u64) -> Header> Messages<'_, H> {
                 self.link.next_sent += 1;
                 self.link.is_refused = false;
                 if has_left {
-                    self.link.stalled = None;
+                    self.link.has_injected = true;
+                    // Says nothing about the messages that are under way.
+                    if self.link.under_way == 0 {
+                        self.link.stalled = None;
+                    }
                 } else {
                     self.link.under_way += 1;
                     self.link.bytes += length as u64;
