@@ -10,6 +10,7 @@ use std::ffi::c_void;
 use std::mem::ManuallyDrop;
 use std::os::fd::{BorrowedFd, RawFd};
 use std::ptr;
+use std::sync::atomic::{AtomicU64, Ordering};
 
 /// Longest name of an endpoint that is supported.
 const NAME_BYTES: usize = 256;
@@ -20,17 +21,24 @@ const ROUNDS: usize = 8;
 /// `FI_ADDR_UNSPEC`: a receive takes messages of every peer.
 const ANY: u64 = u64::MAX;
 
-/// An endpoint of another node.
+/// An endpoint of another node, for sends of the endpoint that has inserted it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Peer(u64);
+pub struct Peer {
+    endpoint: u64,
+    address: u64,
+}
 
-/// A buffer for a message that is composed.
+/// A buffer for a message that is composed. It belongs to the endpoint that it was taken from.
 #[derive(Debug)]
-pub struct SendBuffer(usize);
+pub struct SendBuffer {
+    endpoint: u64,
+    number: usize,
+}
 
 /// A message that has arrived. [`Endpoint::release`] returns its buffer.
 #[derive(Debug)]
 pub struct Received {
+    endpoint: u64,
     number: usize,
     length: usize,
 }
@@ -75,8 +83,13 @@ struct Operation {
 }
 
 /// An endpoint of this node. One thread uses it at a time.
+///
+/// # Panics
+/// All functions panic that take a peer, a buffer or a message of another endpoint.
 #[derive(Debug)]
 pub struct Endpoint {
+    /// Different for each endpoint of this process.
+    id: u64,
     objects: Objects,
     // The next two are dropped once the objects are closed, which the provider may refuse.
     /// Of sends by number, then of receives. Boxed: the provider keeps their addresses.
@@ -116,8 +129,10 @@ impl Endpoint {
         sends: usize,
         count: usize,
     ) -> Result<Endpoint, Error> {
+        static OPENED: AtomicU64 = AtomicU64::new(0);
         let operation = || Operation { context: [ptr::null_mut(); 8], token: 0, bytes: 0 };
         let mut endpoint = Endpoint {
+            id: OPENED.fetch_add(1, Ordering::Relaxed),
             objects,
             operations: ManuallyDrop::new((0..count).map(|_| operation()).collect()),
             arena: ManuallyDrop::new(arena),
@@ -171,7 +186,7 @@ impl Endpoint {
             insert(vector, name.as_ptr().cast(), 1, &raw mut address, 0, ptr::null_mut())
         };
         if inserted == 1 {
-            return Ok(Peer(address));
+            return Ok(Peer { endpoint: self.id, address });
         }
         let why = if inserted < 0 { status_text(inserted.into()) } else { "a wrong name".into() };
         Err(self.objects.error("fi_av_insert", why))
@@ -179,18 +194,21 @@ impl Endpoint {
 
     /// Takes a buffer for a message; `None` if all are under way.
     pub fn take_buffer(&mut self) -> Option<SendBuffer> {
-        self.free.pop().map(SendBuffer)
+        let endpoint = self.id;
+        self.free.pop().map(|number| SendBuffer { endpoint, number })
     }
 
     /// Returns the bytes of a buffer.
     pub fn bytes_mut(&mut self, buffer: &SendBuffer) -> &mut [u8] {
-        // SAFETY: a buffer that has been taken is not under way.
-        unsafe { self.arena.bytes_mut(buffer.0) }
+        self.check(buffer.endpoint);
+        // SAFETY: a buffer of this endpoint that has been taken is not under way.
+        unsafe { self.arena.bytes_mut(buffer.number) }
     }
 
     /// Returns a buffer that is not sent.
     pub fn discard(&mut self, buffer: SendBuffer) {
-        self.free.push(buffer.0);
+        self.check(buffer.endpoint);
+        self.free.push(buffer.number);
     }
 
     /// Sends the first `length` bytes of a buffer. `token` comes back with the completion. Returns
@@ -206,7 +224,9 @@ impl Endpoint {
         peer: Peer,
         token: u32,
     ) -> Result<bool, (SendBuffer, Option<Error>)> {
-        let number = buffer.0;
+        self.check(buffer.endpoint);
+        self.check(peer.endpoint);
+        let number = buffer.number;
         let start = self.arena.buffer(number).cast::<c_void>();
         let length = length.min(self.arena.buffer_bytes());
         let endpoint = self.objects.endpoint;
@@ -216,14 +236,14 @@ impl Endpoint {
         let status = unsafe {
             let functions = (*endpoint).msg;
             if is_injected {
-                ((*functions).inject)(endpoint, start, length, peer.0)
+                ((*functions).inject)(endpoint, start, length, peer.address)
             } else {
                 let operation = &raw mut self.operations[number];
                 (*operation).token = token;
                 (*operation).bytes = length;
                 let descriptor = self.objects.memory_descriptor();
                 let context = operation.cast::<c_void>();
-                ((*functions).send)(endpoint, start, length, descriptor, peer.0, context)
+                ((*functions).send)(endpoint, start, length, descriptor, peer.address, context)
             }
         };
         match status {
@@ -286,12 +306,14 @@ impl Endpoint {
 
     /// Returns the bytes of a message that has arrived.
     pub fn received(&self, message: &Received) -> &[u8] {
-        // SAFETY: the receive has completed, and is posted again by `release` only.
+        self.check(message.endpoint);
+        // SAFETY: the receive of this endpoint has completed, and is posted again by `release` only.
         unsafe { &self.arena.bytes(message.number)[..message.length] }
     }
 
     /// Returns the buffer of a message that has been read.
     pub fn release(&mut self, message: Received) {
+        self.check(message.endpoint);
         self.unposted.push(message.number);
     }
 
@@ -326,11 +348,17 @@ impl Endpoint {
         Ok(())
     }
 
+    /// Checks that a peer, a buffer or a message is one of this endpoint: the number of another's
+    /// may be that of a buffer which the provider uses.
+    fn check(&self, endpoint: u64) {
+        assert_eq!(endpoint, self.id, "it belongs to another endpoint of libfabric");
+    }
+
     fn completed(&mut self, entry: &CompletionEntry) -> Option<Event> {
         let number = self.number_of(entry.op_context)?;
         if number >= self.sends {
             let length = entry.len.min(self.arena.buffer_bytes());
-            return Some(Event::Received(Received { number, length }));
+            return Some(Event::Received(Received { endpoint: self.id, number, length }));
         }
         self.free.push(number);
         let Operation { token, bytes, .. } = self.operations[number];

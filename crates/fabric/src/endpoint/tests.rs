@@ -142,6 +142,22 @@ fn the_failure_of_an_injected_message_is_an_event() {
 }
 
 #[test]
+#[should_panic(expected = "another endpoint")]
+fn the_buffer_of_another_endpoint_is_refused() {
+    let (mut own, mut other) = (endpoint(close), endpoint(close));
+    let buffer = other.take_buffer().expect("it is free");
+    own.bytes_mut(&buffer).fill(1);
+}
+
+#[test]
+#[should_panic(expected = "another endpoint")]
+fn a_message_of_another_endpoint_is_refused() {
+    let (own, other) = (endpoint(close), endpoint(close));
+    let message = Received { endpoint: other.id, number: 1, length: 8 };
+    own.received(&message);
+}
+
+#[test]
 fn memory_stays_while_the_provider_keeps_the_endpoint() {
     let endpoint = endpoint(refuse_to_close);
     let (start, bytes) = (endpoint.arena.as_ptr(), endpoint.arena.len());
