@@ -1,4 +1,4 @@
-//! The nonblocking collectives: arguments of MPI become calls of tradewind.
+//! The nonblocking and persistent collectives: arguments of MPI become calls of tradewind.
 //!
 //! Each function decides by grounds that are equal on all ranks, and returns the started operation.
 //! Lengths that only pairs of ranks know, as those of the forms with a `v` or a `w`, decide
@@ -12,7 +12,7 @@ use crate::report::Reason;
 use crate::requests::{Operation, Rest, Started};
 use crate::take::{MOST_BYTES, MOST_BYTES_OF_EXCHANGE, Refusal};
 use std::ffi::c_int;
-use tradewind::InPlace;
+use tradewind::{Communicator, InPlace};
 
 pub(crate) type Start = Result<Box<Operation>, Refusal>;
 
@@ -21,6 +21,8 @@ pub(crate) type Start = Result<Box<Operation>, Refusal>;
 pub(crate) struct Call {
     pub(crate) abi: &'static Abi,
     pub(crate) served: &'static Served,
+    /// The call is only examined, for a persistent collective that starts later.
+    pub(crate) is_examined: bool,
 }
 
 /// `count` elements of a type at an address, as a program passes them.
@@ -86,6 +88,12 @@ pub(crate) fn count(count: i64) -> Result<usize, Refusal> {
 }
 
 impl Call {
+    /// The communicator, on which the call starts now. To be called when all checks have passed that
+    /// may leave the call to the MPI library, and before anything is kept: an examination ends here.
+    pub(crate) fn communicator(self) -> Result<&'static Communicator, Refusal> {
+        if self.is_examined { Err(Refusal::Accepted) } else { Ok(&self.served.communicator) }
+    }
+
     pub(crate) fn type_info(self, datatype: Handle) -> Result<TypeInfo, Refusal> {
         type_info(self.abi, datatype).ok_or(INVALID)
     }
@@ -152,6 +160,14 @@ impl Call {
     }
 }
 
+impl Call {
+    /// Leaves persistent forms with a `w` to the MPI library. The list of types must live until the
+    /// request is freed, and some bindings of Fortran pass a copy that ends with the call.
+    pub(crate) fn check_typed(self) -> Result<(), Refusal> {
+        if self.is_examined { Err(Refusal::Left(Reason::Form)) } else { Ok(()) }
+    }
+}
+
 /// Leaves a call to the MPI library if its data are too long, which all ranks find alike.
 pub(crate) fn check_length(bytes: usize, times: usize) -> Result<(), Refusal> {
     match bytes.checked_mul(times) {
@@ -191,18 +207,19 @@ pub(crate) fn operation(
 }
 
 pub(crate) fn ibarrier(call: Call) -> Start {
-    Ok(Operation::new(call.served.communicator.ibarrier()?, None, None))
+    Ok(Operation::new(call.communicator()?.ibarrier()?, None, None))
 }
 
 pub(crate) fn ibcast(call: Call, buffer: Elements, root: c_int) -> Start {
-    let Call { abi, served } = call;
+    let abi = call.abi;
     let root = call.root(root)?;
     let area = call.area(buffer, 1)?;
     check_length(area.bytes(), 1)?;
+    let communicator = call.communicator()?;
     // At the root the area is read: a packed copy holds the data. It needs no unpacking.
     let is_root = call.is_root(root);
     let output = if is_root { Output::preserved(abi, area) } else { Output::of(abi, area) };
-    let started = served.communicator.ibcast(output.bytes, root)?;
+    let started = communicator.ibcast(output.bytes, root)?;
     match output.unpacked {
         Some((staging, area)) if is_root => {
             area.release(abi);
@@ -213,9 +230,10 @@ pub(crate) fn ibcast(call: Call, buffer: Elements, root: c_int) -> Start {
 }
 
 pub(crate) fn iallgather(call: Call, send: Elements, receive: Elements) -> Start {
-    let Call { abi, served } = call;
+    let Call { abi, served, .. } = call;
     let area = call.area(receive, served.size())?;
     check_length(area.bytes(), 1)?;
+    let communicator = call.communicator()?;
     let output = Output::of(abi, area);
     let input = if abi.is_in_place(send.at) {
         Input::in_place(abi, &call.block(receive, served.rank())?, &output)
@@ -223,7 +241,7 @@ pub(crate) fn iallgather(call: Call, send: Elements, receive: Elements) -> Start
         Input::of(abi, &call.area(send, 1)?)
     };
     let bytes = output.bytes;
-    let started = with_input!(input, |from| served.communicator.iallgather(from, bytes))?;
+    let started = with_input!(input, |from| communicator.iallgather(from, bytes))?;
     Ok(operation(started, input.staging, output.unpacked))
 }
 
@@ -232,10 +250,11 @@ pub(crate) fn iallgatherv<N: Number, D: Number>(
     send: Elements,
     receive: Blocks<N, D>,
 ) -> Start {
-    let Call { abi, served } = call;
+    let Call { abi, served, .. } = call;
     let area = call.blocks(receive, served.size())?;
     let sizes = area.sizes();
     check_length(area.bytes(), 1)?;
+    let communicator = call.communicator()?;
     let output = Output::of(abi, area.clone());
     let input = if abi.is_in_place(send.at) {
         Input::in_place(abi, &area.piece(served.rank()), &output)
@@ -243,15 +262,16 @@ pub(crate) fn iallgatherv<N: Number, D: Number>(
         Input::of(abi, &call.area(send, 1)?)
     };
     let bytes = output.bytes;
-    let started = with_input!(input, |from| served.communicator.iallgatherv(from, bytes, &sizes))?;
+    let started = with_input!(input, |from| communicator.iallgatherv(from, bytes, &sizes))?;
     Ok(operation(started, input.staging, output.unpacked))
 }
 
 pub(crate) fn ialltoall(call: Call, send: Elements, receive: Elements) -> Start {
-    let Call { abi, served } = call;
+    let Call { abi, served, .. } = call;
     let area = call.area(receive, served.size())?;
     check_length(area.bytes(), 1)?;
     check_block(area.bytes() / served.size())?;
+    let communicator = call.communicator()?;
     let output = Output::of(abi, area.clone());
     let input = if abi.is_in_place(send.at) {
         Input::in_place(abi, &area, &output)
@@ -259,7 +279,7 @@ pub(crate) fn ialltoall(call: Call, send: Elements, receive: Elements) -> Start 
         Input::of(abi, &call.area(send, served.size())?)
     };
     let bytes = output.bytes;
-    let started = with_input!(input, |from| served.communicator.ialltoall(from, bytes))?;
+    let started = with_input!(input, |from| communicator.ialltoall(from, bytes))?;
     Ok(operation(started, input.staging, output.unpacked))
 }
 
@@ -282,6 +302,7 @@ pub(crate) fn ialltoallw<N: Number, D: Number>(
     send: TypedBlocks<N, D>,
     receive: TypedBlocks<N, D>,
 ) -> Start {
+    call.check_typed()?;
     let ranks = call.served.size();
     let area = call.typed_blocks(receive, ranks)?;
     let sent = match call.abi.is_in_place(send.at) {
@@ -293,7 +314,8 @@ pub(crate) fn ialltoallw<N: Number, D: Number>(
 
 /// An all-to-all of blocks of different sizes; without `sent` it is in place.
 fn exchange(call: Call, sent: Option<Area>, area: Area) -> Start {
-    let Call { abi, served } = call;
+    let abi = call.abi;
+    let communicator = call.communicator()?;
     let received = area.sizes();
     let output = Output::of(abi, area.clone());
     let (input, sizes) = match &sent {
@@ -301,26 +323,27 @@ fn exchange(call: Call, sent: Option<Area>, area: Area) -> Start {
         Some(sent) => (Input::of(abi, sent), sent.sizes()),
     };
     let bytes = output.bytes;
-    let started = with_input!(input, |from| {
-        served.communicator.ialltoallv(from, &sizes, bytes, &received)
-    })?;
+    let started =
+        with_input!(input, |from| communicator.ialltoallv(from, &sizes, bytes, &received))?;
     Ok(operation(started, input.staging, output.unpacked))
 }
 
 pub(crate) fn igather(call: Call, send: Elements, receive: Elements, root: c_int) -> Start {
-    let Call { abi, served } = call;
+    let Call { abi, served, .. } = call;
     let root = call.root(root)?;
     let ranks = served.size();
     if !call.is_root(root) {
         let area = call.area(send, 1)?;
         check_length(area.bytes(), ranks)?;
+        let communicator = call.communicator()?;
         let input = Input::of(abi, &area);
         let from = input.bytes.unwrap_or_default();
-        let started = served.communicator.igather::<u8, _, &mut [u8]>(from, &mut [], root)?;
+        let started = communicator.igather::<u8, _, &mut [u8]>(from, &mut [], root)?;
         return Ok(operation(started, input.staging, None));
     }
     let area = call.area(receive, ranks)?;
     check_length(area.bytes(), 1)?;
+    let communicator = call.communicator()?;
     let output = Output::of(abi, area);
     let input = if abi.is_in_place(send.at) {
         Input::in_place(abi, &call.block(receive, served.rank())?, &output)
@@ -328,7 +351,7 @@ pub(crate) fn igather(call: Call, send: Elements, receive: Elements, root: c_int
         Input::of(abi, &call.area(send, 1)?)
     };
     let bytes = output.bytes;
-    let started = with_input!(input, |from| served.communicator.igather(from, bytes, root))?;
+    let started = with_input!(input, |from| communicator.igather(from, bytes, root))?;
     Ok(operation(started, input.staging, output.unpacked))
 }
 
@@ -338,17 +361,19 @@ pub(crate) fn igatherv<N: Number, D: Number>(
     receive: Blocks<N, D>,
     root: c_int,
 ) -> Start {
-    let Call { abi, served } = call;
+    let Call { abi, served, .. } = call;
     let root = call.root(root)?;
-    let communicator = &served.communicator;
     if !call.is_root(root) {
-        let input = Input::of(abi, &call.area(send, 1)?);
+        let area = call.area(send, 1)?;
+        let communicator = call.communicator()?;
+        let input = Input::of(abi, &area);
         let from = input.bytes.unwrap_or_default();
         let started = communicator.igatherv::<u8, _, &mut [u8]>(from, &mut [], &[], root)?;
         return Ok(operation(started, input.staging, None));
     }
     let area = call.blocks(receive, served.size())?;
     let sizes = area.sizes();
+    let communicator = call.communicator()?;
     let output = Output::of(abi, area.clone());
     let input = match abi.is_in_place(send.at) {
         true => Input::in_place(abi, &area.piece(served.rank()), &output),
@@ -360,19 +385,20 @@ pub(crate) fn igatherv<N: Number, D: Number>(
 }
 
 pub(crate) fn iscatter(call: Call, send: Elements, receive: Elements, root: c_int) -> Start {
-    let Call { abi, served } = call;
+    let Call { abi, served, .. } = call;
     let root = call.root(root)?;
     let ranks = served.size();
-    let communicator = &served.communicator;
     if !call.is_root(root) {
         let area = call.area(receive, 1)?;
         check_length(area.bytes(), ranks)?;
+        let communicator = call.communicator()?;
         let output = Output::of(abi, area);
         let started = communicator.iscatter::<u8, &[u8], _>(&[], output.bytes, root)?;
         return Ok(operation(started, None, output.unpacked));
     }
     let area = call.area(send, ranks)?;
     check_length(area.bytes(), 1)?;
+    let communicator = call.communicator()?;
     let input = Input::of(abi, &area);
     let from = input.bytes.unwrap_or_default();
     if abi.is_in_place(receive.at) {
@@ -390,16 +416,18 @@ pub(crate) fn iscatterv<N: Number, D: Number>(
     receive: Elements,
     root: c_int,
 ) -> Start {
-    let Call { abi, served } = call;
+    let Call { abi, served, .. } = call;
     let root = call.root(root)?;
-    let communicator = &served.communicator;
     if !call.is_root(root) {
-        let output = Output::of(abi, call.area(receive, 1)?);
+        let area = call.area(receive, 1)?;
+        let communicator = call.communicator()?;
+        let output = Output::of(abi, area);
         let started = communicator.iscatterv::<u8, &[u8], _>(&[], &[], output.bytes, root)?;
         return Ok(operation(started, None, output.unpacked));
     }
     let area = call.blocks(send, served.size())?;
     let sizes = area.sizes();
+    let communicator = call.communicator()?;
     let input = Input::of(abi, &area);
     let from = input.bytes.unwrap_or_default();
     if abi.is_in_place(receive.at) {

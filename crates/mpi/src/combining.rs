@@ -1,4 +1,4 @@
-//! The nonblocking reductions: arguments of MPI become calls of tradewind.
+//! The nonblocking and persistent reductions: arguments of MPI become calls of tradewind.
 
 use crate::buffers::{Area, Input, Output, Staging, TypeInfo};
 use crate::collectives::{
@@ -97,13 +97,13 @@ impl Call {
 }
 
 pub(crate) fn iallreduce(call: Call, buffers: Reduced, reduction: Reduction) -> Start {
-    let Call { abi, served } = call;
+    let Call { abi, served, .. } = call;
     let (count, element, native) = call.reduction(reduction, buffers.count)?;
     let (own, is_in_place) =
         input_of_reduction(call, buffers.send, buffers.receive, (count, element));
-    let communicator = &served.communicator;
     let Some(op) = native else {
         check_length(own.bytes(), served.size())?;
+        let communicator = call.communicator()?;
         let Gathered { input, memory, bytes } = Gathered::new(call, &own, served.size());
         let started = communicator.iallgather(input.bytes.unwrap_or_default(), bytes)?;
         let ranks = (served.size(), count);
@@ -111,6 +111,7 @@ pub(crate) fn iallreduce(call: Call, buffers: Reduced, reduction: Reduction) -> 
         return Ok(Operation::new(started, input.staging, rest));
     };
     check_length(own.bytes(), 1)?;
+    let communicator = call.communicator()?;
     let output = Output::of(abi, Area::single(buffers.receive, count, element));
     let input = match is_in_place {
         true => Input::in_place(abi, &own, &output),
@@ -122,15 +123,15 @@ pub(crate) fn iallreduce(call: Call, buffers: Reduced, reduction: Reduction) -> 
 }
 
 pub(crate) fn ireduce(call: Call, buffers: Reduced, reduction: Reduction, root: c_int) -> Start {
-    let Call { abi, served } = call;
+    let Call { abi, served, .. } = call;
     let root = call.root(root)?;
     let (count, element, native) = call.reduction(reduction, buffers.count)?;
     let (own, is_in_place) =
         input_of_reduction(call, buffers.send, buffers.receive, (count, element));
-    let communicator = &served.communicator;
     let is_root = call.is_root(root);
     let Some(op) = native else {
         check_length(own.bytes(), served.size())?;
+        let communicator = call.communicator()?;
         if !is_root {
             let input = Input::of(abi, &own);
             let from = input.bytes.unwrap_or_default();
@@ -144,6 +145,7 @@ pub(crate) fn ireduce(call: Call, buffers: Reduced, reduction: Reduction, root: 
         return Ok(Operation::new(started, input.staging, rest));
     };
     check_length(own.bytes(), 1)?;
+    let communicator = call.communicator()?;
     let output = match is_root {
         true => Output::of(abi, Area::single(buffers.receive, count, element)),
         false => Output::none(),
@@ -167,13 +169,13 @@ pub(crate) enum Prefix {
 }
 
 pub(crate) fn iscan(call: Call, buffers: Reduced, reduction: Reduction, prefix: Prefix) -> Start {
-    let Call { abi, served } = call;
+    let Call { abi, served, .. } = call;
     let (count, element, native) = call.reduction(reduction, buffers.count)?;
     let (own, is_in_place) =
         input_of_reduction(call, buffers.send, buffers.receive, (count, element));
-    let communicator = &served.communicator;
     let Some(op) = native else {
         check_length(own.bytes(), served.size())?;
+        let communicator = call.communicator()?;
         let Gathered { input, memory, bytes } = Gathered::new(call, &own, served.size());
         let started = communicator.iallgather(input.bytes.unwrap_or_default(), bytes)?;
         let combined = served.rank() + usize::from(prefix == Prefix::Inclusive);
@@ -181,6 +183,7 @@ pub(crate) fn iscan(call: Call, buffers: Reduced, reduction: Reduction, prefix: 
         return Ok(Operation::new(started, input.staging, rest));
     };
     check_length(own.bytes(), 1)?;
+    let communicator = call.communicator()?;
     let output = Output::of(abi, Area::single(buffers.receive, count, element));
     let input = match is_in_place {
         true => Input::in_place(abi, &own, &output),
@@ -217,7 +220,7 @@ fn scatter_reduction(
     counts: &[i64],
     is_equal: bool,
 ) -> Start {
-    let Call { abi, served } = call;
+    let Call { abi, served, .. } = call;
     if counts.iter().any(|count| *count < 0) {
         return Err(INVALID);
     }
@@ -227,9 +230,9 @@ fn scatter_reduction(
     let (own, is_in_place) =
         input_of_reduction(call, buffers.send, buffers.receive, (all, element));
     check_length(own.bytes(), 1)?;
+    let communicator = call.communicator()?;
     let count = buffers.count as usize;
     let sizes: Vec<usize> = counts.iter().map(|count| *count as usize * element.size).collect();
-    let communicator = &served.communicator;
     let Some(op) = native else {
         let input = Input::of(abi, &own);
         let block = sizes[served.rank()];

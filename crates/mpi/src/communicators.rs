@@ -222,14 +222,32 @@ pub(crate) unsafe fn created(abi: &Abi, parent: Handle, created: Pointer) {
     }
 }
 
-fn set_up(abi: &Abi, (parent, served): (Handle, &Served), new: Handle) -> tradewind::Result<()> {
-    // The split below waits inside tradewind. Until all ranks are here, one of them may wait for a
-    // message that only a call of the MPI library completes.
+/// Waits until all ranks of a communicator are here. Until then, one of them may wait for a message
+/// that only a call of the MPI library completes; what follows may wait inside tradewind.
+fn gather_ranks(abi: &Abi, served: &Served) -> tradewind::Result<()> {
     let mut arrived = served.communicator.ibarrier()?;
     while !arrived.test()? {
         poke(abi);
         std::thread::yield_now();
     }
+    Ok(())
+}
+
+/// Returns a communicator of the same ranks and topology for one persistent collective. MPI matches
+/// persistent collectives in the order of their initializations, and ranks may start them in
+/// different orders. Collective over the communicator.
+pub(crate) fn own(abi: &Abi, (handle, served): (Handle, &Served)) -> tradewind::Result<Served> {
+    gather_ranks(abi, served)?;
+    let communicator = served.communicator.dup()?;
+    let topology = match served.topology {
+        Some(_) => neighbors(abi, handle, &communicator)?.map(Topology::new),
+        None => None,
+    };
+    Ok(Served { communicator, topology })
+}
+
+fn set_up(abi: &Abi, (parent, served): (Handle, &Served), new: Handle) -> tradewind::Result<()> {
+    gather_ranks(abi, served)?;
     let place = if new == abi.comm_null { None } else { place(abi, parent, new) };
     let Some(communicator) = served.communicator.split(
         place.map(|(first, _)| first),

@@ -7,7 +7,8 @@
 
 use crate::abi::{Abi, STATUS_BYTES, abi, write_status};
 use crate::host::{self, Handle, Pointer, call, pass};
-use crate::requests::{self, Look, Pause, end, is_idle, is_own, look};
+use crate::persistent;
+use crate::requests::{self, Ended, Look, Pause, end, is_idle, is_own, look};
 use std::ffi::c_int;
 use std::sync::OnceLock;
 
@@ -83,11 +84,17 @@ impl Array {
         look(self.abi, self.get(index))
     }
 
-    /// Completes a request of this library: the handle becomes null.
+    /// Ends a complete request of this library.
     fn end(&self, index: usize) -> c_int {
-        let outcome = end(self.get(index));
-        self.set(index, self.abi.request_null);
-        outcome
+        self.ended(index, &end(self.get(index)))
+    }
+
+    /// The handle of a request that has ended becomes null, or that of an inactive one.
+    fn ended(&self, index: usize, ended: &Ended) -> c_int {
+        if !ended.is_persistent {
+            self.set(index, self.abi.request_null);
+        }
+        ended.outcome
     }
 
     /// Looks at all requests.
@@ -168,12 +175,11 @@ pub(crate) fn wait(request: Pointer, status: Pointer) -> c_int {
         return pass!(Wait(request, status));
     }
     let Some(array) = Array::new(1, request, status) else { return call!(Wait(request, status)) };
-    let Some(outcome) = requests::wait(array.abi, array.get(0)) else {
+    let Some(ended) = requests::wait(array.abi, array.get(0)) else {
         return until(array.abi, |flag| call!(Test(request, flag, status)));
     };
-    array.set(0, array.abi.request_null);
     array.write_status(0, false);
-    outcome
+    array.ended(0, &ended)
 }
 
 /// `MPI_Test`.
@@ -210,12 +216,12 @@ pub(crate) fn wait_all(count: c_int, requests: Pointer, statuses: Pointer) -> c_
     let Some(array) = Array::new(count, requests, statuses) else { return leave() };
     let (mut own, mut failure) = (0, 0);
     for index in 0..array.count {
-        let Some(outcome) = requests::wait(array.abi, array.get(index)) else { continue };
+        let Some(ended) = requests::wait(array.abi, array.get(index)) else { continue };
         own += 1;
-        array.set(index, array.abi.request_null);
+        let outcome = array.ended(index, &ended);
         failure = if outcome == 0 { failure } else { outcome };
     }
-    // The MPI library's status of a null request is that of a complete collective.
+    // The MPI library's status of a null or an inactive request is that of a complete collective.
     let outcome = if own == array.count {
         (0..array.count).for_each(|index| array.write_status(index, true));
         0
@@ -553,6 +559,9 @@ fn look_some(
 
 /// `MPI_Request_free`.
 pub(crate) fn request_free(request: Pointer) -> c_int {
+    if persistent::free(request) {
+        return 0;
+    }
     if !concerns_library_alone(1, request)
         && let Some(array) = Array::new(1, request, std::ptr::null_mut())
         && requests::free(array.get(0))

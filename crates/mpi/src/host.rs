@@ -262,6 +262,8 @@ mod table {
         Iprobe(c_int, c_int, Handle, *mut c_int, Pointer);
         Recv_init(Pointer, c_int, Handle, c_int, c_int, Handle, Pointer);
         Request_free(Pointer);
+        Start(Pointer);
+        Startall(c_int, Pointer);
         Wait(Pointer, Pointer);
         Test(Pointer, *mut c_int, Pointer);
         Waitall(c_int, Pointer, Pointer);
@@ -277,74 +279,59 @@ mod table {
     }
 
     macro_rules! collectives {
-        ($($name:ident $large:ident($($type:ty),* $(,)?);)*) => {
+        ($($name:ident $large:ident $init:ident $init_large:ident($($type:ty),* $(,)?);)*) => {
             mod int {
                 use super::*;
                 type N = c_int;
                 type D = c_int;
-                functions! { $($name($($type),*);)* }
+                functions! {
+                    $($name($($type,)* Handle, Pointer);)*
+                    $($init($($type,)* Handle, Handle, Pointer);)*
+                }
             }
             mod large {
                 use super::*;
                 type N = Count;
                 type D = Aint;
-                functions! { $($large($($type),*);)* }
+                functions! {
+                    $($large($($type,)* Handle, Pointer);)*
+                    $($init_large($($type,)* Handle, Handle, Pointer);)*
+                }
             }
             pub(crate) use int::*;
             pub(crate) use large::*;
         };
     }
 
-    // N is the type of counts, D that of displacements.
+    // N is the type of counts, D that of displacements. The communicator and the request follow, and
+    // between them, for the persistent forms, the info.
     collectives! {
-        Ibcast Ibcast_c(Pointer, N, Handle, c_int, Handle, Pointer);
-        Igather Igather_c(Pointer, N, Handle, Pointer, N, Handle, c_int, Handle, Pointer);
-        Igatherv Igatherv_c(
-            Pointer, N, Handle, Pointer, *const N, *const D, Handle, c_int, Handle, Pointer,
-        );
-        Iscatter Iscatter_c(Pointer, N, Handle, Pointer, N, Handle, c_int, Handle, Pointer);
-        Iscatterv Iscatterv_c(
-            Pointer, *const N, *const D, Handle, Pointer, N, Handle, c_int, Handle, Pointer,
-        );
-        Iallgather Iallgather_c(Pointer, N, Handle, Pointer, N, Handle, Handle, Pointer);
-        Iallgatherv Iallgatherv_c(
-            Pointer, N, Handle, Pointer, *const N, *const D, Handle, Handle, Pointer,
-        );
-        Ialltoall Ialltoall_c(Pointer, N, Handle, Pointer, N, Handle, Handle, Pointer);
-        Ialltoallv Ialltoallv_c(
-            Pointer, *const N, *const D, Handle, Pointer, *const N, *const D, Handle, Handle, Pointer,
-        );
-        Ialltoallw Ialltoallw_c(
-            Pointer, *const N, *const D, Pointer, Pointer, *const N, *const D, Pointer, Handle, Pointer,
-        );
-        Ireduce Ireduce_c(Pointer, Pointer, N, Handle, Handle, c_int, Handle, Pointer);
-        Iallreduce Iallreduce_c(Pointer, Pointer, N, Handle, Handle, Handle, Pointer);
-        Ireduce_scatter Ireduce_scatter_c(
-            Pointer, Pointer, *const N, Handle, Handle, Handle, Pointer,
-        );
-        Ireduce_scatter_block Ireduce_scatter_block_c(
-            Pointer, Pointer, N, Handle, Handle, Handle, Pointer,
-        );
-        Iscan Iscan_c(Pointer, Pointer, N, Handle, Handle, Handle, Pointer);
-        Iexscan Iexscan_c(Pointer, Pointer, N, Handle, Handle, Handle, Pointer);
-        Ineighbor_allgather Ineighbor_allgather_c(
-            Pointer, N, Handle, Pointer, N, Handle, Handle, Pointer,
-        );
-        Ineighbor_allgatherv Ineighbor_allgatherv_c(
-            Pointer, N, Handle, Pointer, *const N, *const D, Handle, Handle, Pointer,
-        );
-        Ineighbor_alltoall Ineighbor_alltoall_c(
-            Pointer, N, Handle, Pointer, N, Handle, Handle, Pointer,
-        );
-        Ineighbor_alltoallv Ineighbor_alltoallv_c(
-            Pointer, *const N, *const D, Handle, Pointer, *const N, *const D, Handle, Handle, Pointer,
-        );
-        Ineighbor_alltoallw Ineighbor_alltoallw_c(
-            Pointer, *const N, *const Aint, Pointer, Pointer, *const N, *const Aint, Pointer, Handle,
-            Pointer,
-        );
+        Ibcast Ibcast_c Bcast_init Bcast_init_c(Pointer, N, Handle, c_int);
+        Igather Igather_c Gather_init Gather_init_c(Pointer, N, Handle, Pointer, N, Handle, c_int);
+        Igatherv Igatherv_c Gatherv_init Gatherv_init_c(Pointer, N, Handle, Pointer, *const N, *const D, Handle, c_int);
+        Iscatter Iscatter_c Scatter_init Scatter_init_c(Pointer, N, Handle, Pointer, N, Handle, c_int);
+        Iscatterv Iscatterv_c Scatterv_init Scatterv_init_c(Pointer, *const N, *const D, Handle, Pointer, N, Handle, c_int);
+        Iallgather Iallgather_c Allgather_init Allgather_init_c(Pointer, N, Handle, Pointer, N, Handle);
+        Iallgatherv Iallgatherv_c Allgatherv_init Allgatherv_init_c(Pointer, N, Handle, Pointer, *const N, *const D, Handle);
+        Ialltoall Ialltoall_c Alltoall_init Alltoall_init_c(Pointer, N, Handle, Pointer, N, Handle);
+        Ialltoallv Ialltoallv_c Alltoallv_init Alltoallv_init_c(Pointer, *const N, *const D, Handle, Pointer, *const N, *const D, Handle);
+        Ialltoallw Ialltoallw_c Alltoallw_init Alltoallw_init_c(Pointer, *const N, *const D, Pointer, Pointer, *const N, *const D, Pointer);
+        Ireduce Ireduce_c Reduce_init Reduce_init_c(Pointer, Pointer, N, Handle, Handle, c_int);
+        Iallreduce Iallreduce_c Allreduce_init Allreduce_init_c(Pointer, Pointer, N, Handle, Handle);
+        Ireduce_scatter Ireduce_scatter_c Reduce_scatter_init Reduce_scatter_init_c(Pointer, Pointer, *const N, Handle, Handle);
+        Ireduce_scatter_block Ireduce_scatter_block_c Reduce_scatter_block_init Reduce_scatter_block_init_c(Pointer, Pointer, N, Handle, Handle);
+        Iscan Iscan_c Scan_init Scan_init_c(Pointer, Pointer, N, Handle, Handle);
+        Iexscan Iexscan_c Exscan_init Exscan_init_c(Pointer, Pointer, N, Handle, Handle);
+        Ineighbor_allgather Ineighbor_allgather_c Neighbor_allgather_init Neighbor_allgather_init_c(Pointer, N, Handle, Pointer, N, Handle);
+        Ineighbor_allgatherv Ineighbor_allgatherv_c Neighbor_allgatherv_init Neighbor_allgatherv_init_c(Pointer, N, Handle, Pointer, *const N, *const D, Handle);
+        Ineighbor_alltoall Ineighbor_alltoall_c Neighbor_alltoall_init Neighbor_alltoall_init_c(Pointer, N, Handle, Pointer, N, Handle);
+        Ineighbor_alltoallv Ineighbor_alltoallv_c Neighbor_alltoallv_init Neighbor_alltoallv_init_c(Pointer, *const N, *const D, Handle, Pointer, *const N, *const D, Handle);
+        Ineighbor_alltoallw Ineighbor_alltoallw_c Neighbor_alltoallw_init Neighbor_alltoallw_init_c(Pointer, *const N, *const Aint, Pointer, Pointer, *const N, *const Aint, Pointer);
     }
 
-    functions! { Ibarrier(Handle, Pointer); }
+    functions! {
+        Ibarrier(Handle, Pointer);
+        Barrier_init(Handle, Handle, Pointer);
+    }
 }
 pub(crate) use table::*;

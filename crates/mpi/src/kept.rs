@@ -1,4 +1,4 @@
-//! Types and operations that active calls use. A program may free them meanwhile, as MPI allows;
+//! Types and operations that active calls and persistent collectives use. A program may free them meanwhile, as MPI allows;
 //! they are then freed when the calls are complete.
 
 use crate::abi::Abi;

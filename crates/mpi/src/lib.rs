@@ -1,5 +1,5 @@
-//! The preload library `libtradewind_mpi.so`: nonblocking collectives of an unmodified MPI program
-//! run on tradewind, in the background, and everything else stays with the MPI library that the
+//! The preload library `libtradewind_mpi.so`: nonblocking and persistent collectives of an
+//! unmodified MPI program run on tradewind, in the background, and everything else stays with the MPI library that the
 //! program was linked with.
 //!
 //! The library defines the names of the functions that it takes over (`names`), loads before the
@@ -13,7 +13,8 @@
 //!   (`communicators`).
 //! * A request of tradewind is an inactive persistent request of the MPI library, unique while it is
 //!   in use (`requests`). Conversion to Fortran and storage in arrays therefore need nothing. The
-//!   completion functions (`completion`) find the operation behind the handle.
+//!   completion functions (`completion`) find the operation behind the handle. A persistent
+//!   collective (`persistent`) has one until the program frees it.
 //! * Types that are not contiguous are packed and unpacked by the MPI library (`buffers`), and its
 //!   `MPI_Reduce_local` applies the operations that tradewind lacks (`reductions`).
 //!
@@ -22,6 +23,7 @@
 
 pub(crate) mod abi;
 pub(crate) mod buffers;
+mod collective_names;
 pub(crate) mod collectives;
 pub(crate) mod combining;
 pub(crate) mod communicators;
@@ -33,6 +35,7 @@ pub(crate) mod life;
 mod names;
 pub(crate) mod narrow;
 pub(crate) mod neighbors;
+pub(crate) mod persistent;
 pub(crate) mod reductions;
 pub(crate) mod report;
 pub(crate) mod requests;

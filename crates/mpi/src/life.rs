@@ -5,7 +5,7 @@ use crate::communicators;
 use crate::completion::examine_empty_status;
 use crate::host::{Handle, Pointer, call};
 use crate::settings::Settings;
-use crate::{buffers, report, requests, take};
+use crate::{buffers, persistent, report, requests, take};
 use launch::node_identity::NodeIdentity;
 use std::ffi::{CStr, OsStr, c_int};
 use std::hash::{DefaultHasher, Hash, Hasher};
@@ -77,10 +77,8 @@ pub(crate) fn initialized(outcome: c_int) {
     }
     let (job, served) = match world.join(&agreement, settings.kinds) {
         Ok(job) => {
-            let served = format!(
-                "nonblocking collectives of {} ranks of one node, {} ABI",
-                world.ranks, abi.name
-            );
+            let served =
+                format!("collectives of {} ranks of one node, {} ABI", world.ranks, abi.name);
             (Some(job), served)
         }
         Err(why) => (None, format!("all collectives are left to the MPI library: {why}")),
@@ -98,10 +96,10 @@ struct World {
 
 /// The name of the node service, and the calls that are taken over, as rank 0 passes them on.
 #[derive(Clone, Copy)]
-#[repr(C, align(4))]
+#[repr(C, align(8))]
 struct Invitation {
-    service: [u8; 124],
-    kinds: u32,
+    service: [u8; 120],
+    kinds: u64,
 }
 
 /// Settings and facts of all ranks.
@@ -132,7 +130,7 @@ impl World {
 
     /// Joins a job with all ranks of the world. Every rank returns alike, unless the MPI library
     /// fails.
-    fn join(&self, agreement: &Agreement, kinds: u32) -> Result<Job, String> {
+    fn join(&self, agreement: &Agreement, kinds: u64) -> Result<Job, String> {
         let abi = self.abi;
         if self.ranks < 2 {
             return Err("there is one rank".into());
@@ -210,8 +208,8 @@ impl World {
     }
 
     /// Starts the node service on rank 0, whose invitation all ranks receive.
-    fn invite(&self, kinds: u32) -> Result<Invitation, String> {
-        let mut invitation = Invitation { service: [0; 124], kinds: 0 };
+    fn invite(&self, kinds: u64) -> Result<Invitation, String> {
+        let mut invitation = Invitation { service: [0; 120], kinds: 0 };
         if self.rank == 0 {
             invitation.kinds = kinds;
             match Job::start_service(self.ranks.cast_unsigned(), own_command().as_deref()) {
@@ -225,7 +223,7 @@ impl World {
         // A sum with zeros. A broadcast would do, but with Open MPI 5 each later message between two
         // ranks took 60 ns longer after one: their mailboxes, rings that both fill from the start,
         // were then at different places.
-        let mut received = Invitation { service: [0; 124], kinds: 0 };
+        let mut received = Invitation { service: [0; 120], kinds: 0 };
         let from: Pointer = (&raw mut invitation).cast();
         let to: Pointer = (&raw mut received).cast();
         let words = (size_of::<Invitation>() / 4) as c_int;
@@ -265,6 +263,7 @@ pub(crate) fn before_finalize() -> Option<Job> {
         report::print(abi, life.rank, types_of_report(abi)?, &life.served);
     }
     let job = life.job?;
+    persistent::close(abi);
     requests::free_handles(abi);
     communicators::close(abi);
     Some(job)

@@ -14,6 +14,29 @@ use std::sync::{Mutex, PoisonError};
 
 type Lists = Vec<Vec<c_int>>;
 
+/// The form of a collective.
+#[derive(Clone, Copy)]
+pub(crate) enum Form {
+    Nonblocking,
+    /// Persistent, with these hints.
+    Persistent(Handle),
+}
+
+/// Calls a collective of the MPI library in one of its forms, unless a number does not fit.
+macro_rules! call_narrow {
+    ($narrow:ident, ($request:ident, $form:ident),
+        $nonblocking:ident $persistent:ident($($argument:expr),*)) => {
+        match $form {
+            Form::Nonblocking => $narrow.call(stringify!($nonblocking), $request, || {
+                call!($nonblocking($($argument,)* $request))
+            }),
+            Form::Persistent(info) => $narrow.call(stringify!($persistent), $request, || {
+                call!($persistent($($argument,)* info, $request))
+            }),
+        }
+    };
+}
+
 /// Lists of active calls, which must live until the calls are complete, by request. A request that
 /// the MPI library uses again belongs to another call, so its earlier lists are freed then.
 static ACTIVE: Mutex<BTreeMap<Handle, Lists>> = Mutex::new(BTreeMap::new());
@@ -51,7 +74,9 @@ impl Narrowed {
 
     /// Calls the MPI library, unless a number does not fit, and keeps the lists.
     fn call(self, name: &str, request: Pointer, library: impl FnOnce() -> c_int) -> c_int {
-        let Some(abi) = abi().filter(|_| self.fits) else { return host::missing(name) };
+        let Some(abi) = abi().filter(|_| self.fits) else {
+            return host::missing(&format!("{name}_c"));
+        };
         let outcome = library();
         if outcome == 0 {
             // SAFETY: the MPI library has written the handle.
@@ -96,118 +121,64 @@ pub(crate) fn Igatherv(
     (send, sent, send_type): (Pointer, Count, Handle),
     (receive, counts, displacements, receive_type): (Pointer, *const Count, *const Aint, Handle),
     (root, communicator): (c_int, Handle),
-    request: Pointer,
+    (request, form): (Pointer, Form),
 ) -> c_int {
     let (mut narrow, ranks) = (Narrowed::new(), ranks_at_root(communicator, root));
     let (n, c, d) =
         (narrow.count(sent), narrow.list(counts, ranks), narrow.list(displacements, ranks));
-    narrow.call("Igatherv_c", request, || {
-        call!(Igatherv(
-            send,
-            n,
-            send_type,
-            receive,
-            c,
-            d,
-            receive_type,
-            root,
-            communicator,
-            request
-        ))
-    })
+    call_narrow!(narrow, (request, form), Igatherv Gatherv_init(send, n, send_type, receive, c, d, receive_type, root, communicator))
 }
 
 pub(crate) fn Iscatterv(
     (send, counts, displacements, send_type): (Pointer, *const Count, *const Aint, Handle),
     (receive, received, receive_type): (Pointer, Count, Handle),
     (root, communicator): (c_int, Handle),
-    request: Pointer,
+    (request, form): (Pointer, Form),
 ) -> c_int {
     let (mut narrow, ranks) = (Narrowed::new(), ranks_at_root(communicator, root));
     let (n, c, d) =
         (narrow.count(received), narrow.list(counts, ranks), narrow.list(displacements, ranks));
-    narrow.call("Iscatterv_c", request, || {
-        call!(Iscatterv(
-            send,
-            c,
-            d,
-            send_type,
-            receive,
-            n,
-            receive_type,
-            root,
-            communicator,
-            request
-        ))
-    })
+    call_narrow!(narrow, (request, form), Iscatterv Scatterv_init(send, c, d, send_type, receive, n, receive_type, root, communicator))
 }
 
 pub(crate) fn Iallgatherv(
     (send, sent, send_type): (Pointer, Count, Handle),
     (receive, counts, displacements, receive_type): (Pointer, *const Count, *const Aint, Handle),
     communicator: Handle,
-    request: Pointer,
+    (request, form): (Pointer, Form),
 ) -> c_int {
     let (mut narrow, ranks) = (Narrowed::new(), ranks(communicator));
     let (n, c, d) =
         (narrow.count(sent), narrow.list(counts, ranks), narrow.list(displacements, ranks));
-    narrow.call("Iallgatherv_c", request, || {
-        call!(Iallgatherv(send, n, send_type, receive, c, d, receive_type, communicator, request))
-    })
+    call_narrow!(narrow, (request, form), Iallgatherv Allgatherv_init(send, n, send_type, receive, c, d, receive_type, communicator))
 }
 
 pub(crate) fn Ialltoallv(
     (send, sent, send_at, send_type): (Pointer, *const Count, *const Aint, Handle),
     (receive, received, receive_at, receive_type): (Pointer, *const Count, *const Aint, Handle),
     communicator: Handle,
-    request: Pointer,
+    (request, form): (Pointer, Form),
 ) -> c_int {
     let (mut narrow, ranks) = (Narrowed::new(), ranks(communicator));
     let s = narrow.list(sent, ranks);
     let sd = narrow.list(send_at, ranks);
     let r = narrow.list(received, ranks);
     let rd = narrow.list(receive_at, ranks);
-    narrow.call("Ialltoallv_c", request, || {
-        call!(Ialltoallv(
-            send,
-            s,
-            sd,
-            send_type,
-            receive,
-            r,
-            rd,
-            receive_type,
-            communicator,
-            request
-        ))
-    })
+    call_narrow!(narrow, (request, form), Ialltoallv Alltoallv_init(send, s, sd, send_type, receive, r, rd, receive_type, communicator))
 }
 
 pub(crate) fn Ialltoallw(
     (send, sent, send_at, send_types): (Pointer, *const Count, *const Aint, Pointer),
     (receive, received, receive_at, receive_types): (Pointer, *const Count, *const Aint, Pointer),
     communicator: Handle,
-    request: Pointer,
+    (request, form): (Pointer, Form),
 ) -> c_int {
     let (mut narrow, ranks) = (Narrowed::new(), ranks(communicator));
     let s = narrow.list(sent, ranks);
     let sd = narrow.list(send_at, ranks);
     let r = narrow.list(received, ranks);
     let rd = narrow.list(receive_at, ranks);
-    narrow.call("Ialltoallw_c", request, || {
-        call!(Ialltoallw(
-            send,
-            s,
-            sd,
-            send_types,
-            receive,
-            r,
-            rd,
-            receive_types,
-            communicator,
-            request
-        ))
-    })
+    call_narrow!(narrow, (request, form), Ialltoallw Alltoallw_init(send, s, sd, send_types, receive, r, rd, receive_types, communicator))
 }
 
 pub(crate) fn Ireduce_scatter(
@@ -215,88 +186,48 @@ pub(crate) fn Ireduce_scatter(
     counts: *const Count,
     (datatype, operation): (Handle, Handle),
     communicator: Handle,
-    request: Pointer,
+    (request, form): (Pointer, Form),
 ) -> c_int {
     let (mut narrow, mut ranks) = (Narrowed::new(), 0);
     call!(Comm_size(communicator, &raw mut ranks));
     let c = narrow.list(counts, ranks.max(0) as usize);
-    narrow.call("Ireduce_scatter_c", request, || {
-        call!(Ireduce_scatter(send, receive, c, datatype, operation, communicator, request))
-    })
+    call_narrow!(narrow, (request, form), Ireduce_scatter Reduce_scatter_init(send, receive, c, datatype, operation, communicator))
 }
 
 pub(crate) fn Ineighbor_allgatherv(
     (send, sent, send_type): (Pointer, Count, Handle),
     (receive, counts, displacements, receive_type): (Pointer, *const Count, *const Aint, Handle),
     communicator: Handle,
-    request: Pointer,
+    (request, form): (Pointer, Form),
 ) -> c_int {
     let (mut narrow, (sources, _)) = (Narrowed::new(), neighbors(communicator));
     let (n, c, d) =
         (narrow.count(sent), narrow.list(counts, sources), narrow.list(displacements, sources));
-    narrow.call("Ineighbor_allgatherv_c", request, || {
-        call!(Ineighbor_allgatherv(
-            send,
-            n,
-            send_type,
-            receive,
-            c,
-            d,
-            receive_type,
-            communicator,
-            request
-        ))
-    })
+    call_narrow!(narrow, (request, form), Ineighbor_allgatherv Neighbor_allgatherv_init(send, n, send_type, receive, c, d, receive_type, communicator))
 }
 
 pub(crate) fn Ineighbor_alltoallv(
     (send, sent, send_at, send_type): (Pointer, *const Count, *const Aint, Handle),
     (receive, received, receive_at, receive_type): (Pointer, *const Count, *const Aint, Handle),
     communicator: Handle,
-    request: Pointer,
+    (request, form): (Pointer, Form),
 ) -> c_int {
     let (mut narrow, (sources, destinations)) = (Narrowed::new(), neighbors(communicator));
     let s = narrow.list(sent, destinations);
     let sd = narrow.list(send_at, destinations);
     let r = narrow.list(received, sources);
     let rd = narrow.list(receive_at, sources);
-    narrow.call("Ineighbor_alltoallv_c", request, || {
-        call!(Ineighbor_alltoallv(
-            send,
-            s,
-            sd,
-            send_type,
-            receive,
-            r,
-            rd,
-            receive_type,
-            communicator,
-            request
-        ))
-    })
+    call_narrow!(narrow, (request, form), Ineighbor_alltoallv Neighbor_alltoallv_init(send, s, sd, send_type, receive, r, rd, receive_type, communicator))
 }
 
 pub(crate) fn Ineighbor_alltoallw(
     (send, sent, send_at, send_types): (Pointer, *const Count, *const Aint, Pointer),
     (receive, received, receive_at, receive_types): (Pointer, *const Count, *const Aint, Pointer),
     communicator: Handle,
-    request: Pointer,
+    (request, form): (Pointer, Form),
 ) -> c_int {
     let (mut narrow, (sources, destinations)) = (Narrowed::new(), neighbors(communicator));
     let s = narrow.list(sent, destinations);
     let r = narrow.list(received, sources);
-    narrow.call("Ineighbor_alltoallw_c", request, || {
-        call!(Ineighbor_alltoallw(
-            send,
-            s,
-            send_at,
-            send_types,
-            receive,
-            r,
-            receive_at,
-            receive_types,
-            communicator,
-            request
-        ))
-    })
+    call_narrow!(narrow, (request, form), Ineighbor_alltoallw Neighbor_alltoallw_init(send, s, send_at, send_types, receive, r, receive_at, receive_types, communicator))
 }

@@ -1,4 +1,4 @@
-//! The nonblocking collectives of neighbours.
+//! The nonblocking and persistent collectives of neighbours.
 
 use crate::buffers::{Area, Input, Output};
 use crate::collectives::{
@@ -40,6 +40,7 @@ fn blocks_of(call: Call, elements: Elements, blocks: usize) -> Result<Area, Refu
 pub(crate) fn ineighbor_allgather(call: Call, send: Elements, receive: Elements) -> Start {
     let topology = call.topology()?;
     let bytes = block(call, topology, send, receive)?;
+    call.communicator()?;
     // Blocks of neighbours beyond the edge of a grid keep their values.
     let output = Output::preserved(call.abi, blocks_of(call, receive, topology.sources)?);
     let input = Input::of(call.abi, &call.area(send, 1)?);
@@ -52,6 +53,7 @@ pub(crate) fn ineighbor_allgather(call: Call, send: Elements, receive: Elements)
 pub(crate) fn ineighbor_alltoall(call: Call, send: Elements, receive: Elements) -> Start {
     let topology = call.topology()?;
     let bytes = block(call, topology, send, receive)?;
+    call.communicator()?;
     let output = Output::preserved(call.abi, blocks_of(call, receive, topology.sources)?);
     let input = Input::of(call.abi, &blocks_of(call, send, topology.destinations)?);
     let from = input.bytes.unwrap_or_default();
@@ -71,6 +73,7 @@ pub(crate) fn ineighbor_allgatherv<N: Number, D: Number>(
         sources => call.blocks(receive, sources)?,
     };
     let received = area.sizes();
+    call.communicator()?;
     let output = Output::preserved(call.abi, area);
     let input = Input::of(call.abi, &call.area(send, 1)?);
     let from = input.bytes.unwrap_or_default();
@@ -100,6 +103,7 @@ pub(crate) fn ineighbor_alltoallw<N: Number, D: Number>(
     send: TypedBlocks<N, D>,
     receive: TypedBlocks<N, D>,
 ) -> Start {
+    call.check_typed()?;
     let topology = call.topology()?;
     let sent = call.typed_blocks(send, topology.destinations)?;
     let received = call.typed_blocks(receive, topology.sources)?;
@@ -107,6 +111,7 @@ pub(crate) fn ineighbor_alltoallw<N: Number, D: Number>(
 }
 
 fn exchange(call: Call, topology: &Topology, sent: Area, received: Area) -> Start {
+    call.communicator()?;
     let sent_sizes = sent.sizes();
     let received_sizes = received.sizes();
     let output = Output::preserved(call.abi, received);

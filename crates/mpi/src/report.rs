@@ -10,7 +10,7 @@ use std::time::Instant;
 
 macro_rules! kinds {
     ($($kind:ident),* $(,)?) => {
-        /// A nonblocking collective of MPI.
+        /// A nonblocking or a persistent collective of MPI.
         #[derive(Clone, Copy, Debug, PartialEq, Eq)]
         #[repr(u32)]
         #[allow(non_camel_case_types, reason = "the names of the MPI standard")]
@@ -18,6 +18,11 @@ macro_rules! kinds {
 
         impl Kind {
             pub(crate) const ALL: &[Kind] = &[$(Kind::$kind),*];
+
+            /// The kind's place in a set of kinds.
+            pub(crate) fn bit(self) -> u64 {
+                1 << self as u32
+            }
 
             /// Name of the call without `MPI_`.
             pub(crate) fn name(self) -> &'static str {
@@ -32,6 +37,11 @@ kinds! {
     Ialltoallv, Ialltoallw, Ireduce, Iallreduce, Ireduce_scatter, Ireduce_scatter_block, Iscan,
     Iexscan, Ineighbor_allgather, Ineighbor_allgatherv, Ineighbor_alltoall, Ineighbor_alltoallv,
     Ineighbor_alltoallw,
+    Barrier_init, Bcast_init, Gather_init, Gatherv_init, Scatter_init, Scatterv_init,
+    Allgather_init, Allgatherv_init, Alltoall_init, Alltoallv_init, Alltoallw_init,
+    Reduce_init, Allreduce_init, Reduce_scatter_init, Reduce_scatter_block_init, Scan_init,
+    Exscan_init, Neighbor_allgather_init, Neighbor_allgatherv_init, Neighbor_alltoall_init,
+    Neighbor_alltoallv_init, Neighbor_alltoallw_init,
 }
 
 /// Why a call is left to the MPI library.
@@ -46,9 +56,11 @@ pub(crate) enum Reason {
     Length,
     /// The arguments are invalid: the MPI library reports that.
     Arguments,
+    /// The form is not served.
+    Form,
 }
 
-const REASONS: usize = 4;
+const REASONS: usize = 5;
 
 struct Counts {
     taken: AtomicU64,
@@ -79,6 +91,7 @@ pub(crate) fn taken(kind: Kind) {
     taken.store(taken.load(Ordering::Relaxed) + 1, Ordering::Relaxed);
 }
 
+/// Counts a call that was left; for a persistent collective, its initialization.
 pub(crate) fn left(kind: Kind, reason: Reason) {
     COUNTS[kind as usize].left[reason as usize].fetch_add(1, Ordering::Relaxed);
 }
@@ -128,7 +141,7 @@ fn text(all: &[u64], served: &str) -> String {
     // Writing to a string cannot fail.
     let _ = writeln!(
         text,
-        "tradewind: {:<24}{:>10}{:>10}  {:>14}  left because of",
+        "tradewind: {:<30}{:>10}{:>10}  {:>14}  left because of",
         "collective (all ranks)", "taken", "left", "exposed each"
     );
     for (kind, values) in Kind::ALL.iter().zip(all.chunks_exact(VALUES)) {
@@ -137,7 +150,7 @@ fn text(all: &[u64], served: &str) -> String {
         if *taken + total == 0 {
             continue;
         }
-        let reasons = ["communicator", "TRADEWIND_MPI_ONLY", "length", "arguments"];
+        let reasons = ["communicator", "TRADEWIND_MPI_ONLY", "length", "arguments", "form"];
         let reasons: Vec<String> = reasons
             .iter()
             .zip(left)
@@ -151,7 +164,7 @@ fn text(all: &[u64], served: &str) -> String {
         let name = format!("MPI_{}", kind.name());
         let _ = writeln!(
             text,
-            "tradewind: {name:<24}{taken:>10}{total:>10}  {each:>14}  {}",
+            "tradewind: {name:<30}{taken:>10}{total:>10}  {each:>14}  {}",
             reasons.join(", ")
         );
     }

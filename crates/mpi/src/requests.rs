@@ -77,6 +77,8 @@ pub(crate) struct Operation {
     rest: Option<Box<Rest>>,
     kind: Kind,
     communicator: Handle,
+    /// The handle stays with the program: the call is a start of a persistent collective.
+    is_persistent: bool,
     state: State,
 }
 
@@ -104,6 +106,7 @@ impl Operation {
             rest: rest.map(Box::new),
             kind: Kind::Ibarrier,
             communicator: 0,
+            is_persistent: false,
             state: State::Active,
         })
     }
@@ -149,6 +152,35 @@ pub(crate) fn is_idle() -> bool {
 /// Returns whether a request is of this library.
 pub(crate) fn is_own(handle: Handle) -> bool {
     with(|requests| requests.operations.contains_key(&handle))
+}
+
+/// Enters a start of a persistent collective.
+pub(crate) fn activate(
+    abi: &'static Abi,
+    (kind, communicator): (Kind, Handle),
+    mut operation: Box<Operation>,
+    handle: Handle,
+) {
+    operation.kind = kind;
+    operation.communicator = communicator;
+    operation.is_persistent = true;
+    with(|requests| {
+        report::taken(kind);
+        requests.enter(handle, operation);
+    });
+    if OUTSTANDING.load(Ordering::Relaxed) > UNATTENDED {
+        attend(abi);
+    }
+}
+
+/// A request of the MPI library that no operation uses.
+pub(crate) fn spare_handle(abi: &Abi) -> Result<Handle, c_int> {
+    with(|requests| requests.spare.pop()).map_or_else(|| new_handle(abi), Ok)
+}
+
+/// Takes a request back that [`spare_handle`] has returned.
+pub(crate) fn return_handle(handle: Handle) {
+    with(|requests| requests.spare.push(handle));
 }
 
 /// Enters an operation and writes its handle to `request`. Returns the error code of the call.
@@ -263,28 +295,44 @@ impl Requests {
         OUTSTANDING.store(self.operations.len(), Ordering::Relaxed);
     }
 
-    /// Removes an operation. Its handle may be used again.
+    /// Removes an operation. Its handle may be used again, unless it is that of a persistent
+    /// collective.
     fn remove(&mut self, handle: Handle) -> Option<Box<Operation>> {
         let operation = self.operations.remove(&handle)?;
         OUTSTANDING.store(self.operations.len(), Ordering::Relaxed);
-        self.spare.push(handle);
+        if !operation.is_persistent {
+            self.spare.push(handle);
+        }
         Some(operation)
     }
 }
 
-/// Ends an operation that is complete, whose handle the program gets no more. Returns its error
-/// code.
-pub(crate) fn end(handle: Handle) -> c_int {
-    with(|requests| requests.remove(handle)).map_or(0, |operation| ended(&operation))
+/// The end of an operation.
+pub(crate) struct Ended {
+    /// The error code of the call.
+    pub(crate) outcome: c_int,
+    /// The handle stays with the program.
+    pub(crate) is_persistent: bool,
+}
+
+/// Ends an operation that is complete.
+pub(crate) fn end(handle: Handle) -> Ended {
+    match with(|requests| requests.remove(handle)) {
+        Some(operation) => ended(&operation),
+        None => Ended { outcome: 0, is_persistent: false },
+    }
 }
 
 /// Reports an error by the error handler of the communicator, and returns the code.
-fn ended(operation: &Operation) -> c_int {
-    let State::Complete(outcome) = operation.state else { return 0 };
+fn ended(operation: &Operation) -> Ended {
+    let outcome = match operation.state {
+        State::Complete(outcome) => outcome,
+        _ => 0,
+    };
     if outcome != 0 {
         call!(Comm_call_errhandler(operation.communicator, outcome));
     }
-    outcome
+    Ended { outcome, is_persistent: operation.is_persistent }
 }
 
 /// `MPI_Request_free` of an active call, which the MPI standard does not allow: the collective
@@ -381,9 +429,8 @@ impl Pause {
     }
 }
 
-/// Waits until a request of this library is complete, ends it, and returns its error code; `None`
-/// for other requests.
-pub(crate) fn wait(abi: &Abi, handle: Handle) -> Option<c_int> {
+/// Waits until a request of this library is complete, and ends it; `None` for other requests.
+pub(crate) fn wait(abi: &Abi, handle: Handle) -> Option<Ended> {
     let begun = report::now();
     let mut pause = Pause::default();
     loop {
@@ -397,9 +444,9 @@ pub(crate) fn wait(abi: &Abi, handle: Handle) -> Option<c_int> {
             (look, rest, if is_complete { requests.remove(handle) } else { None })
         });
         if let Some(operation) = operation {
-            let outcome = ended(&operation);
+            let ended = ended(&operation);
             report::exposed(operation.kind, begun);
-            return Some(outcome);
+            return Some(ended);
         }
         match (look, rest) {
             (Look::Foreign, _) => return None,

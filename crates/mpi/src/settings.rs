@@ -8,7 +8,7 @@ use launch::environment::{Environment, Lookup, MPI, MPI_ONLY, MPI_REPORT};
 pub(crate) struct Settings {
     pub(crate) is_on: bool,
     /// The calls that are taken over, a bit for each [`Kind`].
-    pub(crate) kinds: u32,
+    pub(crate) kinds: u64,
     pub(crate) reports: bool,
 }
 
@@ -19,18 +19,18 @@ impl Settings {
         let is_on = !text(MPI).is_some_and(|value| value.eq_ignore_ascii_case("off"));
         let only = text(MPI_ONLY).filter(|value| !value.trim().is_empty());
         let reports = text(MPI_REPORT).is_some_and(|value| !value.is_empty() && value != "0");
-        Settings { is_on, kinds: only.map_or(u32::MAX, |list| bits(&list)), reports }
+        Settings { is_on, kinds: only.map_or(u64::MAX, |list| bits(&list)), reports }
     }
 }
 
-fn bits(list: &str) -> u32 {
+fn bits(list: &str) -> u64 {
     list.split(',').map(str::trim).filter(|name| !name.is_empty()).fold(0, |bits, name| {
         let name = name.to_ascii_lowercase();
         let name = name.strip_prefix("mpi_").unwrap_or(&name);
         match Kind::ALL.iter().find(|kind| kind.name().eq_ignore_ascii_case(name)) {
-            Some(kind) => bits | 1 << *kind as u32,
+            Some(kind) => bits | kind.bit(),
             None => {
-                log::warn!("{MPI_ONLY}: there is no nonblocking collective {name:?}");
+                log::warn!("{MPI_ONLY}: there is no nonblocking or persistent collective {name:?}");
                 bits
             }
         }

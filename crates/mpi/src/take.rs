@@ -1,12 +1,14 @@
 //! The decision of each call: taken over, or left to the MPI library.
 
 use crate::abi::{Abi, abi};
-use crate::communicators::{Served, is_active, served};
+use crate::collectives::{Call, Start};
+use crate::communicators::{Served, is_active, own, served};
 use crate::host::{self, Handle, Pointer, call};
+use crate::persistent::{self, Prepared};
 use crate::report::{self, Kind, Reason};
-use crate::requests::{Operation, launch};
+use crate::requests::launch;
 use std::ffi::c_int;
-use std::sync::atomic::{AtomicU32, Ordering};
+use std::sync::atomic::{AtomicU64, Ordering};
 
 /// Why a call does not start here.
 pub(crate) enum Refusal {
@@ -14,6 +16,8 @@ pub(crate) enum Refusal {
     Left(Reason),
     /// It has failed.
     Failed(tradewind::Error),
+    /// It was only examined, and would start here.
+    Accepted,
 }
 
 impl From<tradewind::Error> for Refusal {
@@ -32,14 +36,37 @@ pub(crate) const MOST_BYTES: usize = 256 << 20;
 pub(crate) const MOST_BYTES_OF_EXCHANGE: usize = 32 << 10;
 
 /// The calls that are taken over, a bit for each kind; the same on all ranks.
-static KINDS: AtomicU32 = AtomicU32::new(u32::MAX);
+static KINDS: AtomicU64 = AtomicU64::new(u64::MAX);
 
-pub(crate) fn set_kinds(bits: u32) {
+pub(crate) fn set_kinds(bits: u64) {
     KINDS.store(bits, Ordering::Relaxed);
 }
 
-/// Starts a call here if tradewind serves its communicator and `start` accepts it; otherwise calls
-/// `leave`, which calls the MPI library.
+/// The counterpart of the communicator of a call, if calls of this kind on it run here.
+#[inline]
+fn find(kind: Kind, abi: &Abi, communicator: Handle) -> Result<&'static Served, Refusal> {
+    match served(abi, communicator) {
+        None => Err(Refusal::Left(Reason::Communicator)),
+        Some(_) if KINDS.load(Ordering::Relaxed) & kind.bit() == 0 => {
+            Err(Refusal::Left(Reason::Excluded))
+        }
+        Some(served) => Ok(served),
+    }
+}
+
+/// Reports that a call has failed, and returns its error code.
+pub(crate) fn failed(
+    abi: &Abi,
+    (kind, communicator): (Kind, Handle),
+    error: &tradewind::Error,
+) -> c_int {
+    log::error!("MPI_{}: {error}", kind.name());
+    call!(Comm_call_errhandler(communicator, abi.error_other));
+    abi.error_other
+}
+
+/// Starts a nonblocking call here if tradewind serves its communicator and `start` accepts it;
+/// otherwise calls `leave`, which calls the MPI library.
 ///
 /// # Safety
 /// `request` points to memory for a handle.
@@ -48,7 +75,7 @@ pub(crate) unsafe fn take(
     kind: Kind,
     passed: Handle,
     request: Pointer,
-    start: impl FnOnce(&'static Abi, &'static Served) -> Result<Box<Operation>, Refusal>,
+    start: impl FnOnce(Call) -> Start,
     leave: impl FnOnce() -> c_int,
 ) -> c_int {
     if !is_active() || host::is_inside() {
@@ -57,24 +84,66 @@ pub(crate) unsafe fn take(
     let Some(abi) = abi() else { return leave() };
     let communicator = abi.handle(passed);
     let begun = report::now();
-    let reason = match served(abi, communicator) {
-        None => Reason::Communicator,
-        Some(_) if KINDS.load(Ordering::Relaxed) & 1 << kind as u32 == 0 => Reason::Excluded,
-        Some(served) => match start(abi, served) {
-            Ok(operation) => {
-                // SAFETY: the caller's promise.
-                let outcome = unsafe { launch(abi, (kind, communicator), operation, request) };
-                report::exposed(kind, begun);
-                return outcome;
-            }
-            Err(Refusal::Left(reason)) => reason,
-            Err(Refusal::Failed(error)) => {
-                log::error!("MPI_{}: {error}", kind.name());
-                call!(Comm_call_errhandler(communicator, abi.error_other));
-                return abi.error_other;
-            }
-        },
+    let started = find(kind, abi, communicator)
+        .and_then(|served| start(Call { abi, served, is_examined: false }));
+    let reason = match started {
+        Ok(operation) => {
+            // SAFETY: the caller's promise.
+            let outcome = unsafe { launch(abi, (kind, communicator), operation, request) };
+            report::exposed(kind, begun);
+            return outcome;
+        }
+        Err(Refusal::Left(reason)) => reason,
+        Err(Refusal::Failed(error)) => return failed(abi, (kind, communicator), &error),
+        // Only examinations end so.
+        Err(Refusal::Accepted) => Reason::Form,
     };
     report::left(kind, reason);
     leave()
+}
+
+/// Initializes a persistent collective here if tradewind serves its communicator and `start`
+/// accepts it; otherwise calls `leave`, which calls the MPI library. `handles` are those of the
+/// call's types and of its operation. Waits for the other ranks, as MPI allows an initialization.
+///
+/// # Safety
+/// `request` points to memory for a handle.
+pub(crate) unsafe fn prepare(
+    kind: Kind,
+    (passed, handles): (Handle, Vec<Handle>),
+    request: Pointer,
+    start: impl Fn(Call) -> Start + 'static,
+    leave: impl FnOnce() -> c_int,
+) -> c_int {
+    if !is_active() || host::is_inside() {
+        return leave();
+    }
+    let Some(abi) = abi() else { return leave() };
+    let communicator = abi.handle(passed);
+    let served = find(kind, abi, communicator);
+    let examined = served.and_then(|served| {
+        match start(Call { abi, served, is_examined: true }) {
+            Err(Refusal::Accepted) => Ok(served),
+            Err(refusal) => Err(refusal),
+            // Each form asks for the communicator before it starts.
+            Ok(_) => Err(Refusal::Left(Reason::Form)),
+        }
+    });
+    let served = match examined {
+        Ok(served) => served,
+        Err(Refusal::Left(reason)) => {
+            report::left(kind, reason);
+            return leave();
+        }
+        Err(Refusal::Failed(error)) => return failed(abi, (kind, communicator), &error),
+        Err(Refusal::Accepted) => return leave(),
+    };
+    match own(abi, (communicator, served)) {
+        Ok(served) => {
+            let prepared = Prepared::new(abi, (kind, communicator), served, handles, start);
+            // SAFETY: the caller's promise.
+            unsafe { persistent::enter(abi, prepared, request) }
+        }
+        Err(error) => failed(abi, (kind, communicator), &error),
+    }
 }

@@ -6,6 +6,11 @@
 #include <string.h>
 #include <unistd.h>
 
+// Open MPI has the persistent collectives of MPI 4, although it is of MPI 3.1.
+#if MPI_VERSION >= 4 || (defined(OMPI_MAJOR_VERSION) && OMPI_MAJOR_VERSION >= 5)
+#define HAS_PERSISTENT
+#endif
+
 static int rank, size;
 
 #define CHECK(condition)                                                                    \

@@ -10,6 +10,7 @@ testing::tests![needs(Mpich):
     mpich_creates_communicators,
     mpich_makes_progress,
     mpich_has_threads,
+    mpich_has_persistent_collectives,
 ];
 testing::tests![needs(MpichFortran): fortran_of_two_kinds];
 testing::tests![needs(Mpich, OpenMpi): exceptions_pass_through];
@@ -19,6 +20,7 @@ testing::tests![needs(OpenMpi):
     open_mpi_creates_communicators,
     open_mpi_makes_progress,
     open_mpi_has_threads,
+    open_mpi_has_persistent_collectives,
 ];
 testing::tests![needs(Mpich, IntelMpi):
     intel_mpi_completes_mixed_requests,
@@ -26,6 +28,7 @@ testing::tests![needs(Mpich, IntelMpi):
     intel_mpi_creates_communicators,
     intel_mpi_makes_progress,
     intel_mpi_has_threads,
+    intel_mpi_has_persistent_collectives,
 ];
 
 /// Runs a program with all libraries of a family. `taken` are calls that must run on tradewind.
@@ -88,6 +91,47 @@ fn threads(family: Family) {
         let (taken, left) = finished.calls("MPI_Iallreduce");
         let has_threads = !finished.output.contains("no threads");
         assert_eq!((taken, left), if has_threads { (1200, 0) } else { (0, 0) }, "{finished:?}");
+    }
+}
+
+fn persistent(family: Family) {
+    let taken = [
+        "Bcast",
+        "Gather",
+        "Gatherv",
+        "Scatter",
+        "Scatterv",
+        "Allgather",
+        "Allgatherv",
+        "Alltoall",
+        "Alltoallv",
+        "Reduce",
+        "Allreduce",
+        "Reduce_scatter",
+        "Reduce_scatter_block",
+        "Scan",
+        "Exscan",
+        "Neighbor_allgather",
+        "Neighbor_allgatherv",
+        "Neighbor_alltoall",
+        "Neighbor_alltoallv",
+    ];
+    for host in Host::all(family) {
+        for ranks in [2, 3] {
+            let every = host.job("persistent_collectives", ranks).preloaded().expect_success();
+            let life = host.job("persistent", ranks).preloaded().expect_success();
+            // Libraries before MPI 4 have none.
+            if life.output.contains("no persistent collectives") {
+                continue;
+            }
+            for name in taken {
+                let (taken, _) = every.calls(&format!("MPI_{name}_init"));
+                assert!(taken > 0, "{name} with {host:?}: {every:?}");
+            }
+            let starts = u64::from(ranks) * (200 + 42 + 5 + 10 * 60 + 50 + 5 + 1);
+            assert_eq!(life.calls("MPI_Allreduce_init"), (starts, 0), "{host:?}: {life:?}");
+            assert_eq!(life.calls("MPI_Alltoall_init"), (0, u64::from(ranks)), "{life:?}");
+        }
     }
 }
 
@@ -166,4 +210,16 @@ fn intel_mpi_makes_progress() {
 
 fn intel_mpi_has_threads() {
     threads(Family::Intel);
+}
+
+fn mpich_has_persistent_collectives() {
+    persistent(Family::Mpich);
+}
+
+fn open_mpi_has_persistent_collectives() {
+    persistent(Family::OpenMpi);
+}
+
+fn intel_mpi_has_persistent_collectives() {
+    persistent(Family::Intel);
 }

@@ -1,0 +1,186 @@
+//! Persistent collectives: the arguments of a call, started again and again.
+//!
+//! Each has a communicator of its own, so the starts of one are numbered apart from those of all
+//! others. A start is a nonblocking call with the kept arguments. Its handle is, like that of a
+//! nonblocking call, an inactive request of the MPI library, which the completion functions take for
+//! what it is between two starts.
+
+use crate::abi::{Abi, abi};
+use crate::collectives::{Call, Start};
+use crate::communicators::Served;
+use crate::handles::HandleMap;
+use crate::host::{Handle, Pointer, call, pass};
+use crate::kept::{self, Object};
+use crate::report::{self, Kind};
+use crate::requests;
+use crate::take::{Refusal, failed};
+use std::ffi::c_int;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, LazyLock, Mutex, MutexGuard, PoisonError};
+
+/// An initialized persistent collective.
+pub(crate) struct Prepared {
+    kind: Kind,
+    communicator: Handle,
+    served: Served,
+    objects: Vec<Object>,
+    start: Box<dyn Fn(Call) -> Start>,
+}
+
+// SAFETY: the start holds the arguments that the program has passed. MPI lets every thread start
+// the request, and the program keeps what they refer to until it frees the request.
+unsafe impl Send for Prepared {}
+// SAFETY: as above; a start changes no argument.
+unsafe impl Sync for Prepared {}
+
+impl Prepared {
+    /// A collective on a communicator of its own. `handles` are those of types and operations, which
+    /// the program may free before the request.
+    pub(crate) fn new(
+        abi: &Abi,
+        (kind, communicator): (Kind, Handle),
+        served: Served,
+        handles: Vec<Handle>,
+        start: impl Fn(Call) -> Start + 'static,
+    ) -> Self {
+        // A handle is kept as both: the library compares it only with what the program frees.
+        let objects = handles.into_iter().map(|passed| abi.handle(passed));
+        let objects: Vec<Object> =
+            objects.flat_map(|handle| [Object::Type(handle), Object::Operation(handle)]).collect();
+        objects.iter().for_each(|object| kept::keep(*object));
+        Prepared { kind, communicator, served, objects, start: Box::new(start) }
+    }
+
+    fn start(&self, abi: &'static Abi, handle: Handle) -> c_int {
+        let begun = report::now();
+        if requests::is_own(handle) {
+            log::error!("MPI_Start: the request of MPI_{} is active", self.kind.name());
+            call!(Comm_call_errhandler(self.communicator, abi.error_other));
+            return abi.error_other;
+        }
+        // SAFETY: a start uses the communicator only during the call; what it starts keeps what it
+        // needs, as where a program frees a communicator during a nonblocking call.
+        let served = unsafe { &*std::ptr::from_ref(&self.served) };
+        let key = (self.kind, self.communicator);
+        match (self.start)(Call { abi, served, is_examined: false }) {
+            Ok(operation) => {
+                requests::activate(abi, key, operation, handle);
+                report::exposed(self.kind, begun);
+                0
+            }
+            Err(Refusal::Failed(error)) => failed(abi, key, &error),
+            // The initialization has found the same arguments good.
+            Err(Refusal::Left(_) | Refusal::Accepted) => {
+                log::error!("MPI_Start: arguments of MPI_{} have changed", self.kind.name());
+                call!(Comm_call_errhandler(self.communicator, abi.error_other));
+                abi.error_other
+            }
+        }
+    }
+}
+
+static PREPARED: LazyLock<Mutex<HandleMap<Arc<Prepared>>>> = LazyLock::new(Mutex::default);
+
+/// Number of persistent collectives. Changed with the lock of the list.
+static COUNT: AtomicUsize = AtomicUsize::new(0);
+
+fn prepared() -> MutexGuard<'static, HandleMap<Arc<Prepared>>> {
+    PREPARED.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// Returns whether there are none, so that a request need not be looked up.
+#[inline]
+fn is_empty() -> bool {
+    // Relaxed: a thread that uses a request has received it from the thread that has initialized
+    // it, by a synchronization of the program.
+    COUNT.load(Ordering::Relaxed) == 0
+}
+
+fn find(handle: Handle) -> Option<Arc<Prepared>> {
+    prepared().get(&handle).cloned()
+}
+
+/// Enters a persistent collective and writes its handle to `request`. Returns the error code of the
+/// call.
+///
+/// # Safety
+/// `request` points to memory for a handle.
+pub(crate) unsafe fn enter(abi: &Abi, collective: Prepared, request: Pointer) -> c_int {
+    let handle = match requests::spare_handle(abi) {
+        Ok(handle) => handle,
+        Err(outcome) => return outcome,
+    };
+    let mut prepared = prepared();
+    prepared.insert(handle, Arc::new(collective));
+    COUNT.store(prepared.len(), Ordering::Relaxed);
+    // SAFETY: the caller's promise.
+    unsafe { abi.write(request, 0, handle) };
+    0
+}
+
+/// `MPI_Start`.
+pub(crate) fn start(request: Pointer) -> c_int {
+    if is_empty() {
+        return pass!(Start(request));
+    }
+    start_one(request)
+}
+
+fn start_one(request: Pointer) -> c_int {
+    if let Some(abi) = abi() {
+        // SAFETY: the program passes the address of a handle.
+        let handle = unsafe { abi.read(request, 0) };
+        if let Some(prepared) = find(handle) {
+            return prepared.start(abi, handle);
+        }
+    }
+    call!(Start(request))
+}
+
+/// `MPI_Startall`, which starts in any order.
+pub(crate) fn start_all(count: c_int, requests: Pointer) -> c_int {
+    let Some(abi) = abi().filter(|_| !is_empty()) else { return pass!(Startall(count, requests)) };
+    for index in 0..usize::try_from(count).unwrap_or(0) {
+        let outcome = start_one(requests.wrapping_byte_add(index * abi.handle_bytes()));
+        if outcome != 0 {
+            return outcome;
+        }
+    }
+    0
+}
+
+/// `MPI_Request_free`. Returns whether the request is a persistent collective of this library. The
+/// result of an active one, which the MPI standard does not allow to be freed, is lost.
+pub(crate) fn free(request: Pointer) -> bool {
+    let Some(abi) = abi().filter(|_| !is_empty()) else { return false };
+    // SAFETY: the program passes the address of a handle.
+    let handle = unsafe { abi.read(request, 0) };
+    if !remove(abi, handle) {
+        return false;
+    }
+    // SAFETY: as above.
+    unsafe { abi.write(request, 0, abi.request_null) };
+    true
+}
+
+fn remove(abi: &Abi, handle: Handle) -> bool {
+    let removed = {
+        let mut prepared = prepared();
+        let removed = prepared.remove(&handle);
+        COUNT.store(prepared.len(), Ordering::Relaxed);
+        removed
+    };
+    let Some(removed) = removed else { return false };
+    requests::free(handle);
+    requests::return_handle(handle);
+    removed.objects.iter().for_each(|object| kept::release(abi, *object));
+    true
+}
+
+/// Frees all that the program has not freed, before the MPI library is finalized.
+pub(crate) fn close(abi: &Abi) {
+    let handles: Vec<Handle> = prepared().keys().copied().collect();
+    for handle in handles {
+        remove(abi, handle);
+    }
+}
