@@ -680,7 +680,9 @@ fn test<R>(
         return Ok(found);
     }
     *tests = tests.wrapping_add(1);
-    let Some(rank) = tests.is_multiple_of(INTERVAL).then(&exited).flatten() else { return Ok(None) };
+    let Some(rank) = tests.is_multiple_of(INTERVAL).then(&exited).flatten() else {
+        return Ok(None);
+    };
     // The last messages of a rank that has exited come first, and may be of another rank.
     let found = poll()?;
     if found.is_none() && exited() == Some(rank) {

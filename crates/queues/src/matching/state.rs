@@ -660,9 +660,7 @@ impl State {
         match self.matcher.posted.get(posted)?.state {
             PostedState::Waiting => None,
             PostedState::Short(_, _, sender) => Some(sender),
-            PostedState::Matched(message) => {
-                Some(self.matcher.messages.get(message)?.sender)
-            }
+            PostedState::Matched(message) => Some(self.matcher.messages.get(message)?.sender),
         }
     }
 

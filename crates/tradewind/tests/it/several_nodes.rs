@@ -276,7 +276,7 @@ fn a_blocking_call_and_a_nonblocking_one_are_a_mismatch() {
                 if world.rank() == blocking { world.barrier() } else { world.ibarrier()?.wait() };
             let error = outcome.expect_err("the forms differ");
             assert!(matches!(error, tradewind::Error::Mismatch { .. }), "{error}");
-            assert!(error.to_string().contains("one call is blocking"), "{error}");
+            assert!(error.to_string().contains("in the blocking form on one side only"), "{error}");
             Ok(())
         })
         .expect("the job is sound");
