@@ -2,7 +2,12 @@
 //! [Decisions](crate::decision::rules) on one node are built in as well.
 //!
 //! They were measured between two network namespaces on one virtual Ethernet, with two ranks on
-//! each. What is true of other networks, too, is their order: a blocking call costs less than the
+//! each, by a single pair of ranks. Start costs, latencies and factors of the gaps were then fitted
+//! to recorded times of all collectives: there the ranks share cores with each other and with the
+//! packets, which a single pair does not see. The start of a call takes from twice (agent) to five
+//! times (kernel) as long, and a message of the kernel twice the gap. Latencies inside a node are
+//! open against start costs; where fits had the same error, those with the better choices were
+//! taken. What is true of other networks, too, is their order: a blocking call costs less than the
 //! node service, the kernel starts fast and copies slowly.
 
 use crate::machine::Fingerprint;

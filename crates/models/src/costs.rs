@@ -3,6 +3,7 @@
 mod candidates;
 mod flat;
 mod level;
+mod placed;
 pub mod segment;
 mod sharing;
 

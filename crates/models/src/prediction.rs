@@ -149,7 +149,7 @@ impl Models {
     /// the fastest.
     ///
     /// A flat collective needs no schedule, and its time was measured, not predicted. So a graph is
-    /// [handicapped](Self::handicap) by the models' error. `None` if no costs are known.
+    /// handicapped by the models' error. `None` if no costs are known.
     pub fn choose(&self, query: &Query) -> Option<Prediction> {
         self.choose_of(&self.candidates(query), query)
     }

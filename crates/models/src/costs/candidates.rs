@@ -1,6 +1,7 @@
 //! Every way to run a collective that there is a model of, with its price.
 
 use super::level::{Candidate, Costs};
+use super::placed;
 use crate::query::Query;
 use collectives::{Algorithm, Collective};
 use collectives::{Choice, Levels};
@@ -35,8 +36,8 @@ impl CostModel<'_> {
     /// Returns the time of this plan for a query, in microseconds; `None` if the plan does not
     /// apply.
     ///
-    /// A one-level plan on several nodes is priced as if all its messages went between nodes. A
-    /// two-level plan runs
+    /// A one-level plan on several nodes is priced by placement where its algorithm has a
+    /// formula for that, else as if all its messages went between nodes. A two-level plan runs
     ///
     /// | operation | first | then | last |
     /// |---|---|---|---|
@@ -54,7 +55,14 @@ impl CostModel<'_> {
         let nodes = query.nodes();
         match plan.levels {
             Levels::One if plan.algorithm == Algorithm::Join && nodes > 1 => None,
-            Levels::One => self.among_all(nodes)?.predict(operation, plan, ranks, bytes),
+            Levels::One => {
+                let all = self.among_all(nodes)?;
+                let placed = |between| placed::messages(self.inside, between, plan, query);
+                match self.between.and_then(placed) {
+                    Some(messages) => Some(messages + all.start.of(operation, ranks, bytes)),
+                    None => all.predict(operation, plan, ranks, bytes),
+                }
+            }
             Levels::Two => {
                 let messages = self.two_levels(plan, query)?;
                 Some(messages + self.between?.start.of(operation, ranks, bytes))

@@ -74,6 +74,11 @@ impl Costs {
         }
     }
 
+    /// The same where so many ranks send at once on one way: a gap follows the other.
+    pub(super) fn shared_by(&self, senders: f64) -> Costs {
+        Costs { network: self.network.shared_by(senders), ..self.clone() }
+    }
+
     /// Returns the time of a call with private buffers, in microseconds; `None` if the operation
     /// has no such algorithm, or no costs of flat collectives are known.
     pub fn predict(

@@ -145,6 +145,12 @@ impl Parameters {
         Self::new(latency, vec![at(0), at(FAR)])
     }
 
+    /// The same where so many senders share the way: a message of each follows after so many gaps.
+    pub(crate) fn shared_by(&self, senders: f64) -> Self {
+        let share = |point: &Point| Point { gap: senders * point.gap, ..*point };
+        Parameters { latency: self.latency, points: self.points.iter().map(share).collect() }
+    }
+
     /// L: how long the first byte is under way, in microseconds.
     pub fn latency(&self) -> f64 {
         self.latency

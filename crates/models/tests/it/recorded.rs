@@ -127,16 +127,45 @@ fn predictions_and_choices_on_one_node() {
 
 #[test]
 fn predictions_and_choices_between_nodes() {
-    let machine = Machine::read(&data("two-nodes.json")).unwrap();
+    let own = &Models::of(&Machine::read(&data("two-nodes.json")).unwrap());
     let calls = recorded("two-nodes.csv");
-    for (form, regret) in [(CallForm::Blocking, [1.3, 2.3]), (CallForm::Nonblocking, [1.5, 2.6])] {
+    // Own parameters are those of one pair; the built-in ones were fitted to times of collectives.
+    let limits = [
+        (CallForm::Blocking, "own", own, [0.6, 0.9], [1.25, 2.1]),
+        (CallForm::Blocking, "built-in", builtin::models(), [0.32, 0.75], [1.12, 1.5]),
+        (CallForm::Nonblocking, "own", own, [0.6, 0.9], [1.25, 2.2]),
+        (CallForm::Nonblocking, "built-in", builtin::models(), [0.32, 0.75], [1.15, 1.75]),
+    ];
+    for (form, whose, models, error, regret) in limits {
         let of = |query: &Query| query.form == form;
-        for (whose, models) in [("own", &Models::of(&machine)), ("built-in", builtin::models())] {
-            let what = |what: &str| format!("{what} of {form} calls, {whose} parameters");
-            assert_within(&what("errors"), &errors(models, &calls, of), [0.6, 0.9]);
-            assert_within(&what("regret"), &regrets(models, &calls, of), regret);
-        }
+        let what = |what: &str| format!("{what} of {form} calls, {whose} parameters");
+        assert_within(&what("errors"), &errors(models, &calls, of), error);
+        assert_within(&what("regret"), &regrets(models, &calls, of), regret);
     }
+}
+
+/// Without the kernel engine, which needs rights, no choice takes much longer than the best. Ranks
+/// of a node share its way to the others: recursive doubling, priced as if they did not, took 2.8
+/// times as long as the best allgather of 16 KiB.
+#[test]
+fn choices_between_nodes_without_the_kernel_engine() {
+    let models = builtin::models().clone().only(|engine| engine != Engine::Kernel);
+    let mut calls = recorded("two-nodes.csv");
+    for plans in calls.values_mut() {
+        plans.retain(|(engine, ..)| *engine != Some(Engine::Kernel));
+    }
+    let limits = [(CallForm::Blocking, [1.05, 1.5]), (CallForm::Nonblocking, [1.05, 1.3])];
+    for (form, limit) in limits {
+        let regrets = regrets(&models, &calls, |query| query.form == form);
+        assert_within(&format!("regret of {form} calls without the kernel"), &regrets, limit);
+        assert!(regrets.iter().all(|regret| *regret < 2.2), "{form}: {regrets:?}");
+    }
+    let long_allgather = |query: &Query| {
+        query.form == CallForm::Nonblocking
+            && query.operation == Collective::Allgather
+            && query.bytes == 16 << 10
+    };
+    assert_within("iallgather of 16 KiB", &regrets(&models, &calls, long_allgather), [1.3, 1.3]);
 }
 
 /// The parameters on one node that are built in, and the rows that the models find for them. Their

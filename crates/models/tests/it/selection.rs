@@ -127,7 +127,8 @@ fn the_built_table_is_whole_and_small_and_changes_where_the_next_plan_becomes_fa
 
 /// By hand, 16 ranks, two on each of 8 nodes, 8 bytes. Inside g + L + c = 0.5008 + 0.25 + 0.008 up
 /// and 0.7508 down. Between, g(8) + L + c = 5.064 + 20 + 0.008 = 25.072 a round: 3 rounds between 8
-/// leaders, 4 between all 16.
+/// leaders. In one level, a round inside, and three in which two ranks of a node send one after the
+/// other: 2 × g(8) + L + c = 30.136.
 #[test]
 fn two_levels_are_used_where_they_pay() {
     let here = query(Collective::Allreduce, 16, 2, 8);
@@ -140,7 +141,19 @@ fn two_levels_are_used_where_they_pay() {
     with_prices(|prices| {
         let price = |plan: Choice| prices.price(&plan, &here).expect("priced");
         assert!((price(decision.plan) - (0.7588 + 3.0 * 25.072 + 0.7508)).abs() < 1e-9);
-        assert!((price(Choice::of(Algorithm::RecursiveDoubling)) - 4.0 * 25.072).abs() < 1e-9);
+        let one_level = price(Choice::of(Algorithm::RecursiveDoubling));
+        assert!((one_level - (0.7588 + 3.0 * 30.136)).abs() < 1e-9, "{one_level}");
+    });
+}
+
+/// By hand, 16 ranks, two on each of 8 nodes, 8 bytes: a chain crosses seven borders and has a hop
+/// inside each node.
+#[test]
+fn a_chain_crosses_each_border_once() {
+    let here = query(Collective::Scan, 16, 2, 8);
+    with_prices(|prices| {
+        let chain = prices.price(&Choice::of(Algorithm::Chain), &here).expect("priced");
+        assert!((chain - (7.0 * 25.072 + 8.0 * 0.7588)).abs() < 1e-9, "{chain}");
     });
 }
 
