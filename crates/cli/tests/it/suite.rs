@@ -248,15 +248,12 @@ fn what_cannot_be_kept_any_more_ends_the_measurement() {
 fn one_core_is_enough_for_what_it_is_enough_for() {
     let place = place();
     let core = shm::process::allowed_cores()[0];
-    for name in ["pingpong", "contention"] {
+    let notes = [("pingpong", "More ranks than cores"), ("contention", "The chain says nothing")];
+    for (name, expected) in notes {
         let output = tradewind(place.path(), &format!("{name} --quick --map {core}"));
         assert!(output.status.success(), "{name}: {}", text(&output.stderr));
         let part = part(place.path(), name);
-        assert!(
-            part.notes.iter().any(|note| note.contains("More ranks than cores")),
-            "{name}: {:?}",
-            part.notes
-        );
+        assert!(part.notes.iter().any(|note| note.contains(expected)), "{name}: {:?}", part.notes);
     }
 }
 

@@ -5,22 +5,29 @@ use crate::harness::repetition::Repetition;
 use crate::harness::{Error, Experiment, Finding, JobShape, Setting, Step, StepContext};
 use crate::pairs::{Exchange, Pattern, Receive};
 use crate::results::{Axis, Figure, Part, Point, Role, Table, Value};
+use std::collections::BTreeSet;
 
 const FIGURE: &str = "chain";
 const TABLE: &str = "factors";
+/// Two pairs, the fewest that can contend, need a core for each of their ranks.
+const FEWEST_CORES: usize = 4;
 
-/// The experiment.
+/// The experiment. It has no steps on fewer cores than two pairs need, and says why.
 pub fn experiment(setting: &Setting) -> Experiment {
     let laps = setting.choose(
         Repetition { laps: 3, microseconds: 200.0 },
         Repetition { laps: 21, microseconds: 5_000.0 },
     );
+    let cores = setting.map.as_ref().unwrap_or(&setting.cores);
+    let different = cores.iter().collect::<BTreeSet<_>>().len();
+    if different < FEWEST_CORES {
+        return Experiment::new(nothing_to_say(different), []);
+    }
     // As in the report up to 32 ranks, but no more than four a core.
     let most = (4 * setting.cores.len() as u32).clamp(2, 32).ilog2();
     let mut crowded = Vec::new();
     let mut steps = Vec::new();
     for ranks in (1..=setting.choose(2.min(most), most)).map(|power| 1 << power) {
-        let cores = setting.map.as_ref().unwrap_or(&setting.cores);
         let shape = JobShape::on(ranks, cores);
         if shape.is_crowded() {
             crowded.push(shape.describe());
@@ -33,6 +40,18 @@ pub fn experiment(setting: &Setting) -> Experiment {
         }
     }
     Experiment::new(outline(&crowded), steps).concluding(conclude)
+}
+
+/// The part on so few cores: without a curve or a factor, which would show turns of the scheduler.
+fn nothing_to_say(cores: usize) -> Part {
+    let mut part = outline(&[]);
+    part.figures.clear();
+    part.notes.push(format!(
+        "The chain says nothing here: two pairs contend only where each of their {FEWEST_CORES} \
+         ranks has a core, and there {} {cores}. Nothing was measured.",
+        if cores == 1 { "is" } else { "are" }
+    ));
+    part
 }
 
 fn outline(crowded: &[String]) -> Part {
