@@ -14,7 +14,7 @@ use crate::error::{Error, Exit, Outcome, Straggler};
 use crate::flat::executor::FlatExecutor;
 use crate::flat::pattern::{FlatCollective, ReducedBy, ResultRule};
 use crate::node::EngineKind;
-use crate::node::membership::{Member, OwnerWork};
+use crate::node::membership::{Member, OwnTasks, OwnerWork};
 use crate::signature::Signature;
 use crate::staging::{self, Staging};
 use crate::state::FLAT_SLOTS;
@@ -139,8 +139,8 @@ impl Communicator {
     /// # Errors
     /// Returns an error if an operation of this rank fails.
     pub fn progress_own_work(&self) -> Result<bool, Error> {
-        self.context.progress()?;
-        Ok(self.member().has_own_work())
+        let tasks = self.context.progress()?;
+        Ok(tasks == OwnTasks::Expected || self.member().has_own_work())
     }
 
     /// Makes later calls of this rank start a run that found no slot.
@@ -258,7 +258,7 @@ impl Communicator {
                 // from the rank that finishes last.
                 let progress = || {
                     let helped = executor.help(run, collective)?;
-                    Ok(self.context.progress()? || helped)
+                    Ok(self.context.progress()? | helped.into())
                 };
                 wait::until(&executor.work_of(run), spin_policy, deadline, progress, check_liveness)
             }

@@ -3,7 +3,7 @@
 
 use crate::error::{Error, Outcome, Straggler};
 use crate::node::WakeupLine;
-use crate::node::membership::Member;
+use crate::node::membership::{Member, OwnTasks};
 use crate::protocol::arrival;
 use crate::protocol::link_table::ENTRIES;
 use crate::signature::Signature;
@@ -178,8 +178,8 @@ impl Context {
         }
     }
 
-    /// Executes this rank's own tasks in all communicators. Returns whether there were any.
-    pub(crate) fn progress(&self) -> Outcome<bool> {
+    /// Executes this rank's own tasks in all communicators.
+    pub(crate) fn progress(&self) -> Outcome<OwnTasks> {
         self.member.progress()
     }
 

@@ -15,6 +15,7 @@
 //! | contribution cells, [`CELL_SETS`] for each rank | | see [`StateLayout::cell_bytes`] |
 
 use crate::error::{Error, Outcome};
+use crate::node::membership::OwnTasks;
 use crate::protocol::link_table::{ENTRIES, LinkProgress};
 use crate::protocol::run_state::RunStates;
 use crate::signature::Signature;
@@ -343,7 +344,7 @@ impl CommunicatorState {
         words: [u64; EXCHANGE_WORDS],
         (sequence, call): (u64, Signature),
         spin_policy: SpinPolicy,
-        progress: impl FnMut() -> Outcome<bool>,
+        progress: impl FnMut() -> Outcome<OwnTasks>,
         check_liveness: impl FnMut() -> Result<(), Error>,
     ) -> Result<Vec<[u64; EXCHANGE_WORDS]>, Error> {
         let ranks = self.layout.ranks;

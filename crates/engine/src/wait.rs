@@ -1,6 +1,7 @@
 //! Waiting: polling for a short time, yielding the core, then sleeping.
 
 use crate::error::{Error, Outcome};
+use crate::node::membership::OwnTasks;
 use crate::protocol::arrival;
 use shm::completion::{Completion, Marked};
 use shm::futex;
@@ -9,6 +10,9 @@ use std::time::{Duration, Instant};
 
 /// Longest sleep between two liveness checks. Bounds the time until a death is detected.
 pub(crate) const LIVENESS_INTERVAL: Duration = Duration::from_millis(50);
+
+/// Longest sleep while tasks may appear without a notification.
+pub(crate) const TASK_INTERVAL: Duration = Duration::from_millis(1);
 
 /// Number of polls without a pause, for events about to happen.
 const EAGER_POLLS: u32 = 32;
@@ -110,13 +114,13 @@ impl<F: Fn() -> bool> WaitCondition for SleepersCondition<'_, F> {
 
 /// Waits until the condition holds.
 ///
-/// `progress` executes the tasks of this rank and returns whether there were any; `check_liveness`
+/// `progress` executes the tasks of this rank and returns what it has found; `check_liveness`
 /// is called before every sleep.
 pub(crate) fn until<A: WaitCondition>(
     awaited: &A,
     spin_policy: SpinPolicy,
     deadline: Option<Instant>,
-    mut progress: impl FnMut() -> Outcome<bool>,
+    mut progress: impl FnMut() -> Outcome<OwnTasks>,
     mut check_liveness: impl FnMut() -> Result<(), Error>,
 ) -> Outcome<bool> {
     for poll in 0..spin_policy.polls {
@@ -142,17 +146,18 @@ pub(crate) fn until<A: WaitCondition>(
         let Some(marked) = awaited.prepare_sleep() else { return Ok(true) };
         // Tasks deferred to this rank notify its wakeup line, not this word, so they are polled
         // before every sleep.
-        if progress()? {
+        let tasks = progress()?;
+        if tasks.were_any() {
             continue;
         }
         if let Err(error) = check_liveness() {
             // A failed rank may have finished its part before it ended; its writes are visible now.
-            if progress()? || awaited.is_met() {
+            if progress()?.were_any() || awaited.is_met() {
                 continue;
             }
             return Err(error.into());
         }
-        let mut sleep = LIVENESS_INTERVAL;
+        let mut sleep = if tasks == OwnTasks::Expected { TASK_INTERVAL } else { LIVENESS_INTERVAL };
         if let Some(deadline) = deadline {
             let left = deadline.saturating_duration_since(Instant::now());
             if left.is_zero() {

@@ -6,7 +6,7 @@ use crate::communicator::placement::{Block, BlockSearch, Placement, UnplacedSche
 use crate::error::{Error, Outcome};
 use crate::linked::block::LinkIdentity;
 use crate::linked::executor::{LinkedExecutor, LongStaging};
-use crate::node::membership::OwnerWork;
+use crate::node::membership::{OwnTasks, OwnerWork};
 use crate::signature::Signature;
 use crate::wait::{self, CountReached};
 use crate::window::{InflightWindow, RunNumber, StartedRun};
@@ -314,7 +314,8 @@ impl LinkedSchedule {
             // Read before the poll: an event after the poll changes the count, so the wait below
             // ends at once.
             let seen = wakeup.count();
-            if context.progress()? {
+            let tasks = context.progress()?;
+            if tasks.were_any() {
                 continue;
             }
             if window.is_complete(run) {
@@ -323,17 +324,22 @@ impl LinkedSchedule {
             if deadline.is_some_and(|deadline| Instant::now() >= deadline) {
                 return Ok(false);
             }
-            let next_check = Some(Instant::now() + wait::LIVENESS_INTERVAL);
+            let interval = if tasks == OwnTasks::Expected {
+                wait::TASK_INTERVAL
+            } else {
+                wait::LIVENESS_INTERVAL
+            };
+            let next_check = Some(Instant::now() + interval);
             let is_notified = wait::until(
                 &CountReached(wakeup, seen.wrapping_add(1)),
                 spin_policy,
                 deadline.min(next_check).or(next_check),
-                || Ok(false),
+                || Ok(OwnTasks::None),
                 || Ok(()),
             )?;
             if !is_notified && let Err(error) = self.check_liveness(window, run) {
                 // A failed rank may have finished its part before it ended.
-                if context.progress()? || window.is_complete(run) {
+                if context.progress()?.were_any() || window.is_complete(run) {
                     continue;
                 }
                 return Err(error.into());

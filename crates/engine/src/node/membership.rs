@@ -11,6 +11,7 @@ use shm::process::ProcessHandle;
 use shm::segment::Offset;
 use shm::sync::{AtomicU32, Ordering};
 use smallvec::SmallVec;
+use std::ops::BitOr;
 use std::sync::{Arc, Mutex, OnceLock, PoisonError, Weak};
 use std::time::Duration;
 
@@ -63,7 +64,38 @@ pub struct Member {
     own_work: Mutex<Vec<Weak<dyn OwnerWork>>>,
     has_own_work: AtomicU32,
     trace: Option<Arc<Trace>>,
-    background: OnceLock<Arc<RegisteredBackground>>,
+    background: OnceLock<Weak<dyn Background>>,
+}
+
+/// What the execution of a rank's own tasks has found.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) enum OwnTasks {
+    /// No task.
+    None,
+    /// No task, but one may appear without a notification.
+    Expected,
+    /// Tasks, which are executed.
+    Executed,
+}
+
+impl OwnTasks {
+    pub(crate) fn were_any(self) -> bool {
+        self == OwnTasks::Executed
+    }
+}
+
+impl From<bool> for OwnTasks {
+    fn from(were_any: bool) -> Self {
+        if were_any { OwnTasks::Executed } else { OwnTasks::None }
+    }
+}
+
+impl BitOr for OwnTasks {
+    type Output = Self;
+
+    fn bitor(self, other: Self) -> Self {
+        self.max(other)
+    }
 }
 
 /// An object with tasks that only its own rank can execute, in any later call.
@@ -77,26 +109,9 @@ pub(crate) trait OwnerWork: Send + Sync + std::fmt::Debug {
 
 /// Work of a layer above that goes on while the rank waits for a collective.
 pub trait Background: Send + Sync + std::fmt::Debug {
-    /// Continues the work. An error is reported by the layer's own next call.
-    fn progress(&self);
-}
-
-/// Registered work of a layer above. It is never idle.
-#[derive(Debug)]
-struct RegisteredBackground(Weak<dyn Background>);
-
-impl OwnerWork for RegisteredBackground {
-    fn progress_own(&self) -> Outcome<bool> {
-        if let Some(work) = self.0.upgrade() {
-            work.progress();
-        }
-        // Not counted as a task: a waiting rank must sleep in the end.
-        Ok(false)
-    }
-
-    fn is_idle(&self) -> bool {
-        self.0.strong_count() == 0
-    }
+    /// Continues the work. Returns whether more of it is expected soon. An error is reported by the
+    /// layer's own next call.
+    fn progress(&self) -> bool;
 }
 
 impl Member {
@@ -141,9 +156,7 @@ impl Member {
     /// Makes this rank continue the work whenever it waits for a collective. The first registration
     /// counts.
     pub fn register_background(&self, work: Weak<dyn Background>) {
-        let registered = self.background.get_or_init(|| Arc::new(RegisteredBackground(work)));
-        let registered: Arc<dyn OwnerWork> = Arc::<RegisteredBackground>::clone(registered);
-        self.register(Arc::downgrade(&registered));
+        self.background.get_or_init(|| work);
     }
 
     /// Returns whether any object is registered.
@@ -152,13 +165,22 @@ impl Member {
         self.has_own_work.load(Ordering::Relaxed) != 0
     }
 
-    /// Executes this rank's tasks in all its communicators. Returns whether there were any.
+    /// Executes this rank's tasks in all its communicators, and continues the work of layers above.
     #[inline]
-    pub(crate) fn progress(&self) -> Outcome<bool> {
+    pub(crate) fn progress(&self) -> Outcome<OwnTasks> {
+        let expected = match self.background.get().and_then(Weak::upgrade) {
+            // Not counted as a task: a waiting rank must sleep in the end.
+            Some(background) if background.progress() => OwnTasks::Expected,
+            _ => OwnTasks::None,
+        };
         // Acquire: pairs with the Release in `register`.
         if self.has_own_work.load(Ordering::Acquire) == 0 {
-            return Ok(false);
+            return Ok(expected);
         }
+        Ok(OwnTasks::from(self.execute_own_work()?) | expected)
+    }
+
+    fn execute_own_work(&self) -> Outcome<bool> {
         // The tasks run without the lock, because they may register further objects.
         let (works, listed): (SmallVec<[Arc<dyn OwnerWork>; 4]>, usize) = {
             let own_work = self.own_work.lock().unwrap_or_else(PoisonError::into_inner);

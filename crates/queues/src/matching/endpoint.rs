@@ -489,13 +489,14 @@ impl Endpoint {
     }
 
     /// Takes what has arrived, and continues what is queued. For a thread of the rank that waits
-    /// for something else.
+    /// for something else. Returns true if operations are left that need more such calls.
     ///
     /// # Errors
     /// [`MatchError::Create`], [`MatchError::Corrupt`].
-    pub fn progress(&self) -> Result<(), MatchError> {
+    pub fn progress(&self) -> Result<bool, MatchError> {
         self.state.lock().progress(&mut None, &None)?;
-        self.read_for_others()
+        self.read_for_others()?;
+        Ok(self.state.lock().has_pending())
     }
 
     /// Cancels a receive. Returns false if a message has matched it; the receive is then to be

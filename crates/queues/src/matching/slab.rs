@@ -57,6 +57,11 @@ impl<T> Slab<T> {
         self.entries[key.index()].1.take()
     }
 
+    /// Returns true if there is no value.
+    pub(crate) fn is_empty(&self) -> bool {
+        self.free.len() == self.entries.len()
+    }
+
     /// Returns all values.
     pub(crate) fn values(&self) -> impl Iterator<Item = &T> {
         self.entries.iter().filter_map(|(_, value)| value.as_ref())

@@ -308,6 +308,16 @@ impl State {
         }
     }
 
+    /// Returns true if an operation is not complete: later lines need this rank.
+    pub(super) fn has_pending(&self) -> bool {
+        let arrives = |sender: &u32| {
+            let incoming = self.peers[*sender as usize].incoming.as_ref();
+            incoming.is_some_and(|incoming| incoming.arrival.is_some())
+        };
+        !(self.matcher.posted.is_empty() && self.sends.is_empty() && self.queued.is_empty())
+            || self.senders.iter().any(arrives)
+    }
+
     /// Ends the receiving of messages, and reports that to the ranks that this rank has sent to.
     pub(super) fn close(&self) {
         self.own.set_draining();

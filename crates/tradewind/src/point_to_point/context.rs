@@ -70,12 +70,12 @@ impl RankEndpoint {
 }
 
 impl Background for RankEndpoint {
-    fn progress(&self) {
-        if let Some(endpoint) = self.endpoint.get()
-            && let Err(error) = endpoint.progress()
-        {
+    fn progress(&self) -> bool {
+        let Some(endpoint) = self.endpoint.get() else { return false };
+        endpoint.progress().unwrap_or_else(|error| {
             log::warn!("messages make no progress: {error}");
-        }
+            false
+        })
     }
 }
 
