@@ -1,6 +1,7 @@
 //! Messages that are selected by sender and tag, between ranks that are threads of one process; the
 //! tests of real processes are in `point_to_point/processes.rs`.
 
+mod processes;
 mod reference;
 
 use std::sync::Barrier;
@@ -246,7 +247,7 @@ fn communicators_of_several_threads_keep_their_messages_apart() {
     local(2, |world| {
         let (first, second) = (world.dup()?, world.dup()?);
         let other = 1 - world.rank();
-        for _ in 0..20 {
+        for _ in 0..100 {
             let (first, second) = std::thread::scope(|scope| {
                 let first = scope.spawn(|| first.dup());
                 (second.dup(), first.join().expect("no panic"))
