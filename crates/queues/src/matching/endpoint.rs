@@ -214,8 +214,8 @@ impl Endpoint {
         self.wait_for_send(key, bytes, None, exited)
     }
 
-    /// Sends a message if its receiver has space for it now; false otherwise, and for messages of
-    /// more than [`EAGER_BYTES`](super::EAGER_BYTES).
+    /// Sends a message if the ring to its receiver and the receiver have space for it now; false
+    /// otherwise, and for messages of more than [`EAGER_BYTES`](super::EAGER_BYTES).
     ///
     /// # Errors
     /// [`MatchError::Create`], [`MatchError::Corrupt`].
