@@ -1,0 +1,110 @@
+//! Probes of an endpoint.
+
+use super::{Endpoint, PostedRecvKey, TakenMessage};
+use crate::matching::error::MatchError;
+use crate::matching::line::Envelope;
+use crate::matching::matcher::{Message, Pattern};
+use crate::matching::slab::Key;
+use crate::matching::state::State;
+
+impl Endpoint {
+    /// Returns the envelope of the first message that a receive would match now.
+    ///
+    /// # Errors
+    /// [`MatchError::Create`], [`MatchError::Corrupt`].
+    pub fn probe_now(&self, pattern: &Pattern) -> Result<Option<Envelope>, MatchError> {
+        self.with_message(pattern, |_, _, message| message.envelope)
+    }
+
+    /// Waits for a message and returns its envelope.
+    ///
+    /// # Errors
+    /// [`MatchError::RankExited`], [`MatchError::Create`], [`MatchError::Corrupt`].
+    pub fn probe(
+        &self,
+        pattern: &Pattern,
+        exited: impl Fn() -> Option<u32>,
+    ) -> Result<Envelope, MatchError> {
+        self.wait(None, exited, || self.probe_now(pattern))
+    }
+
+    /// Takes the first message that a receive would match now.
+    ///
+    /// # Errors
+    /// [`MatchError::Create`], [`MatchError::Corrupt`].
+    pub fn take_now(&self, pattern: &Pattern) -> Result<Option<TakenMessage>, MatchError> {
+        self.with_message(pattern, |state, key, message| {
+            let (sender, envelope) = (message.sender, message.envelope);
+            state.matcher.take_unexpected(key);
+            TakenMessage { key, sender, envelope }
+        })
+    }
+
+    /// Waits for a message and takes it.
+    ///
+    /// # Errors
+    /// [`MatchError::RankExited`], [`MatchError::Create`], [`MatchError::Corrupt`].
+    pub fn take(
+        &self,
+        pattern: &Pattern,
+        exited: impl Fn() -> Option<u32>,
+    ) -> Result<TakenMessage, MatchError> {
+        self.wait(None, exited, || self.take_now(pattern))
+    }
+
+    fn with_message<R>(
+        &self,
+        pattern: &Pattern,
+        select: impl FnOnce(&mut State, Key, MessageHead) -> R,
+    ) -> Result<Option<R>, MatchError> {
+        let mut state = self.state.lock();
+        state.progress(&mut None, &None)?;
+        let Some(key) = state.matcher.find_message(pattern) else { return Ok(None) };
+        let head = state.matcher.messages.get(key).map(|message: &Message| MessageHead {
+            sender: message.sender,
+            envelope: message.envelope,
+        });
+        Ok(head.map(|head| select(&mut state, key, head)))
+    }
+
+    /// Receives a taken message.
+    ///
+    /// # Errors
+    /// The errors of [`recv`](Self::recv).
+    pub fn recv_taken(
+        &self,
+        message: TakenMessage,
+        buffer: &mut [u8],
+        exited: impl Fn(Option<u32>) -> Option<u32>,
+    ) -> Result<Envelope, MatchError> {
+        let TakenMessage { key, sender, envelope } = message;
+        let pattern =
+            Pattern { context: envelope.context, source: Some(sender), tag: Some(envelope.tag) };
+        let posted = self.state.lock().post_for(key, pattern, buffer.len() as u64)?;
+        self.complete(PostedRecvKey::new(posted), Some(sender), buffer, exited)
+    }
+
+    /// Discards a taken message.
+    ///
+    /// # Errors
+    /// [`MatchError::Create`], [`MatchError::Corrupt`].
+    pub fn discard(&self, message: &TakenMessage) -> Result<(), MatchError> {
+        self.state.lock().discard(message.key)
+    }
+
+    /// Discards the messages of a communicator that no receive has matched.
+    ///
+    /// # Errors
+    /// [`MatchError::Create`], [`MatchError::Corrupt`].
+    pub fn discard_context(&self, context: u32) -> Result<(), MatchError> {
+        let mut state = self.state.lock();
+        state.progress(&mut None, &None)?;
+        state.discard_context(context)
+    }
+}
+
+/// Envelope of an unexpected message, and its sender's rank on the node.
+struct MessageHead {
+    sender: u32,
+    envelope: Envelope,
+}

@@ -1,0 +1,147 @@
+//! Waits of the threads of a rank.
+
+use super::Endpoint;
+use crate::matching::error::MatchError;
+use shm::wait::{Sleeper, SpinPolicy, Waiter, wait};
+use std::sync::atomic::Ordering;
+use std::time::{Duration, Instant};
+
+/// Waiting while each waiting thread has a processor: some ten microseconds of polls.
+pub(super) const ALONE: SpinPolicy =
+    SpinPolicy { eager: 1000, spins: 400, yields: 3, slice: Duration::from_millis(50) };
+
+/// Waiting while threads share processors: the awaited one may need this one.
+const CROWDED: SpinPolicy =
+    SpinPolicy { eager: 2, spins: 0, yields: 16, slice: Duration::from_millis(50) };
+
+/// Bytes that a slow copy moves during a poll, and the most polls for a copy: some milliseconds.
+const BYTES_A_POLL: usize = 128;
+
+const MOST_COPY_POLLS: usize = 1 << 17;
+
+impl Endpoint {
+    /// Returns true if polling is no waste: every rank has a processor, and one thread of this rank
+    /// waits at most.
+    pub(super) fn may_spin(&self) -> bool {
+        // Relaxed: a hint.
+        self.has_cores_for_all && self.waiting.load(Ordering::Relaxed) <= 1
+    }
+
+    /// Waits until `poll` returns a result, or the rank that `exited` returns has exited.
+    #[inline]
+    pub(super) fn wait<R>(
+        &self,
+        deadline: Option<Instant>,
+        exited: impl Fn() -> Option<u32>,
+        poll: impl FnMut() -> Result<Option<R>, MatchError>,
+    ) -> Result<R, MatchError> {
+        self.wait_for_copy(0, deadline, exited, poll)
+    }
+
+    /// As [`wait`](Self::wait), while another rank, which has a processor, may copy so many bytes.
+    #[inline]
+    pub(super) fn wait_for_copy<R>(
+        &self,
+        bytes: usize,
+        deadline: Option<Instant>,
+        exited: impl Fn() -> Option<u32>,
+        mut poll: impl FnMut() -> Result<Option<R>, MatchError>,
+    ) -> Result<R, MatchError> {
+        /// Polls before the thread counts as waiting.
+        const FIRST_POLLS: u32 = 100;
+        let polls = if self.may_spin() { FIRST_POLLS } else { 1 };
+        for _ in 0..polls {
+            if let Some(result) = poll()? {
+                return Ok(result);
+            }
+        }
+        self.wait_long(bytes, deadline, exited, poll)
+    }
+
+    #[cold]
+    fn wait_long<R>(
+        &self,
+        bytes: usize,
+        deadline: Option<Instant>,
+        exited: impl Fn() -> Option<u32>,
+        poll: impl FnMut() -> Result<Option<R>, MatchError>,
+    ) -> Result<R, MatchError> {
+        // Relaxed: a hint.
+        self.waiting.fetch_add(1, Ordering::Relaxed);
+        let policy = if self.may_spin() {
+            let copy = (bytes / BYTES_A_POLL).min(MOST_COPY_POLLS) as u32;
+            SpinPolicy { eager: ALONE.eager + copy, ..ALONE }
+        } else {
+            CROWDED
+        };
+        let outcome = wait(&mut MessageWait { endpoint: self, exited, poll }, policy, deadline);
+        self.waiting.fetch_sub(1, Ordering::Relaxed);
+        outcome.unwrap_or(Err(MatchError::Timeout))
+    }
+}
+
+/// Polls once. Some of the unsuccessful `tests` look for the exit of a rank, so that a loop of tests
+/// ends.
+pub(super) fn test<R>(
+    tests: &mut u32,
+    exited: impl Fn() -> Option<u32>,
+    mut poll: impl FnMut() -> Result<Option<R>, MatchError>,
+) -> Result<Option<R>, MatchError> {
+    /// Tests of which one looks.
+    const INTERVAL: u32 = 64;
+    let found = poll()?;
+    if found.is_some() {
+        return Ok(found);
+    }
+    *tests = tests.wrapping_add(1);
+    let Some(rank) = tests.is_multiple_of(INTERVAL).then(&exited).flatten() else {
+        return Ok(None);
+    };
+    // The last messages of a rank that has exited come first, and may be of another rank.
+    let found = poll()?;
+    if found.is_none() && exited() == Some(rank) {
+        return Err(MatchError::RankExited { rank });
+    }
+    Ok(found)
+}
+
+/// Wait of a thread for messages.
+struct MessageWait<'a, E, P> {
+    endpoint: &'a Endpoint,
+    exited: E,
+    poll: P,
+}
+
+impl<R, E, P> Waiter for MessageWait<'_, E, P>
+where
+    E: Fn() -> Option<u32>,
+    P: FnMut() -> Result<Option<R>, MatchError>,
+{
+    type Output = Result<R, MatchError>;
+
+    // A rank that has exited already is reported before the first sleep, and messages of other
+    // receives are read.
+    const CHECKS_BEFORE_SLEEP: bool = true;
+
+    fn sleeper(&self) -> impl Sleeper {
+        self.endpoint.own.wakeup()
+    }
+
+    fn poll(&mut self) -> Option<Self::Output> {
+        (self.poll)().transpose()
+    }
+
+    fn check(&mut self) -> Option<Self::Output> {
+        // Before the rings are polled: the last messages of a rank that has exited come first.
+        let exited = (self.exited)();
+        // All rings, and new ones: the thread may sleep next.
+        if let Err(error) = self.endpoint.progress() {
+            return Some(Err(error));
+        }
+        self.poll().or_else(|| {
+            // A receive may have matched a message of another rank meanwhile.
+            let rank = exited.filter(|rank| (self.exited)() == Some(*rank))?;
+            Some(Err(MatchError::RankExited { rank }))
+        })
+    }
+}

@@ -1,0 +1,224 @@
+//! Lines that arrive: messages, and lines for sends of this rank.
+
+use super::{OwnRecv, State};
+use crate::matching::error::MatchError;
+use crate::matching::incoming::Arrival;
+use crate::matching::line::{Ending, Envelope, INLINE_BYTES, Kind, LINE_BYTES, Line, Offer};
+use crate::matching::matcher::{Body, Message, PostedState};
+use crate::matching::outgoing::{Queued, Stream, charge_of};
+use crate::matching::slab::Key;
+
+impl State {
+    /// Takes what has arrived from one rank, until the own receive is complete.
+    pub(in crate::matching) fn progress_from(
+        &mut self,
+        sender: u32,
+        own: &mut Option<OwnRecv<'_>>,
+    ) -> Result<(), MatchError> {
+        loop {
+            let Some(incoming) = &mut self.peers[sender as usize].incoming else { return Ok(()) };
+            if let Some(arrival) = incoming.arrival {
+                if !self.take_lines(sender, arrival, own) {
+                    return Ok(());
+                }
+            } else {
+                let Some(line) = incoming.take() else { return Ok(()) };
+                self.accept(sender, line, own)?;
+            }
+            let state = own.as_ref().and_then(|own| self.matcher.posted.get(own.posted));
+            if state.is_some_and(|posted| !matches!(posted.state, PostedState::Waiting)) {
+                // Not further than needed: messages stay in the ring until they are wanted. The
+                // lines of the own message come next.
+                let arriving = self.peers[sender as usize].incoming.as_ref();
+                if arriving.is_none_or(|incoming| incoming.arrival.is_none()) {
+                    return Ok(());
+                }
+            }
+        }
+    }
+
+    /// Takes lines of an arriving message. Returns true if it is complete.
+    fn take_lines(&mut self, sender: u32, arrival: Arrival, own: &mut Option<OwnRecv<'_>>) -> bool {
+        let State { peers, matcher, .. } = self;
+        let Some(incoming) = &mut peers[sender as usize].incoming else { return false };
+        let Some(message) = matcher.messages.get_mut(arrival.message) else {
+            // Its receive was dropped: the lines are passed over.
+            return incoming.take_lines(|_, _, _| {}).is_some();
+        };
+        let taken = match (&mut message.body, own) {
+            (Body::Direct, Some(own)) if message.posted == Some(own.posted) => {
+                incoming.take_lines(|at, line, length| {
+                    let end = own.buffer.len().min(at as usize + length);
+                    if let Some(bytes) = own.buffer.get_mut(at as usize..end) {
+                        line.copy_to(bytes);
+                    }
+                })
+            }
+            (Body::Arriving { data, keep }, _) => {
+                let keep = *keep;
+                incoming.take_lines(|at, line, length| {
+                    let kept = keep.saturating_sub(at).min(length as u64) as usize;
+                    let mut bytes = [0; LINE_BYTES];
+                    line.copy_to(&mut bytes);
+                    data.extend_from_slice(&bytes[..kept]);
+                })
+            }
+            // The thread whose call holds the buffer takes them.
+            _ => None,
+        };
+        let Some(ending) = taken else { return false };
+        message.body = match (ending, std::mem::replace(&mut message.body, Body::Lost)) {
+            (Ending::Lost, _) => Body::Lost,
+            (Ending::Whole, Body::Arriving { data, .. }) => Body::Whole(data),
+            (Ending::Whole, _) => Body::Delivered,
+        };
+        true
+    }
+
+    /// Accepts the first line of a message, or a line for a send of this rank.
+    pub(super) fn accept(
+        &mut self,
+        sender: u32,
+        line: Line,
+        own: &mut Option<OwnRecv<'_>>,
+    ) -> Result<(), MatchError> {
+        let corrupt = MatchError::Corrupt { rank: sender };
+        let envelope = line.envelope();
+        match line.kind().ok_or(corrupt)? {
+            Kind::Eager => {
+                let posted = self.matcher.match_message(sender, &envelope);
+                if envelope.bytes <= INLINE_BYTES as u64 {
+                    return self.accept_short(sender, envelope, line.words(), posted);
+                }
+                let message =
+                    self.add(sender, envelope, posted, charge_of(envelope.bytes as usize), None);
+                self.begin_arrival(sender, message, INLINE_BYTES as u64, own);
+                self.put_first(message, &line, own);
+            }
+            Kind::Synchronous => {
+                let posted = self.matcher.match_message(sender, &envelope);
+                let charge = charge_of(envelope.bytes as usize);
+                let [send, ..] = line.words();
+                let message = self.add(sender, envelope, posted, charge, Some(send));
+                self.begin_arrival(sender, message, 0, own);
+                self.answer_if_matched(message)?;
+            }
+            Kind::Offer => {
+                let posted = self.matcher.match_message(sender, &envelope);
+                let message = self.add(sender, envelope, posted, 0, None);
+                if let Some(found) = self.matcher.messages.get_mut(message) {
+                    found.body = Body::Offered(Offer::of_words(line.words()));
+                }
+                if posted.is_some() {
+                    self.unread.push(message);
+                }
+            }
+            Kind::Answer => self.complete_send(Key(line.words()[0])),
+            Kind::Request => {
+                let [send, message, ..] = line.words();
+                let send = Key(send);
+                // A send that was abandoned has no bytes.
+                if self.sends.get(send).is_some() {
+                    let outgoing = self.outgoing(sender)?;
+                    let stream = Stream { send, message, done: None, is_lost: false };
+                    outgoing.queue.push_back(Queued::Stream(stream));
+                    if outgoing.queue.len() == 1 {
+                        self.queued.push(sender);
+                    }
+                }
+            }
+            Kind::Requested => {
+                let message = Key(line.words()[0]);
+                self.begin_arrival(sender, message, 0, own);
+                if let Some(incoming) = &mut self.peers[sender as usize].incoming
+                    && let Some(arrival) = &mut incoming.arrival
+                {
+                    // Also of a message whose receive was dropped.
+                    arrival.bytes = envelope.bytes;
+                    arrival.has_end = true;
+                }
+            }
+        }
+        Ok(())
+    }
+
+    fn accept_short(
+        &mut self,
+        sender: u32,
+        envelope: Envelope,
+        words: [u64; 6],
+        posted: Option<Key>,
+    ) -> Result<(), MatchError> {
+        let Some(key) = posted else {
+            self.matcher.add_unexpected(Message {
+                sender,
+                envelope,
+                body: Body::Short(words),
+                posted: None,
+                unanswered: None,
+                charge: LINE_BYTES as u64,
+            });
+            return Ok(());
+        };
+        if let Some(posted) = self.matcher.posted.get_mut(key) {
+            posted.state = PostedState::Short(envelope, words, sender);
+        }
+        Ok(())
+    }
+
+    /// Adds a message, to the receive that it has matched or to the unexpected ones.
+    fn add(
+        &mut self,
+        sender: u32,
+        envelope: Envelope,
+        posted: Option<Key>,
+        charge: u64,
+        unanswered: Option<u64>,
+    ) -> Key {
+        let body = Body::Requested;
+        let message = Message { sender, envelope, body, posted, unanswered, charge };
+        let Some(key) = posted else { return self.matcher.add_unexpected(message) };
+        let message = self.matcher.messages.insert(message);
+        if let Some(posted) = self.matcher.posted.get_mut(key) {
+            posted.state = PostedState::Matched(message);
+        }
+        message
+    }
+
+    /// Prepares a message for its lines, of which `done` bytes have arrived.
+    fn begin_arrival(&mut self, sender: u32, message: Key, done: u64, own: &Option<OwnRecv<'_>>) {
+        let mut bytes = 0;
+        if let Some(found) = self.matcher.messages.get_mut(message) {
+            bytes = found.envelope.bytes;
+            let posted = found.posted.and_then(|key| self.matcher.posted.get(key));
+            let keep = posted.map_or(u64::MAX, |posted| posted.capacity);
+            let is_own = own.as_ref().is_some_and(|own| found.posted == Some(own.posted));
+            found.body = if is_own {
+                Body::Direct
+            } else {
+                let data = Vec::with_capacity(bytes.min(keep) as usize);
+                Body::Arriving { data, keep }
+            };
+        }
+        if let Some(incoming) = &mut self.peers[sender as usize].incoming {
+            incoming.arrival = Some(Arrival { message, done, bytes, has_end: false });
+        }
+    }
+
+    /// Stores the bytes in the first line of a message.
+    fn put_first(&mut self, message: Key, line: &Line, own: &mut Option<OwnRecv<'_>>) {
+        let Some(found) = self.matcher.messages.get_mut(message) else { return };
+        match (&mut found.body, own) {
+            (Body::Direct, Some(own)) => {
+                let length = own.buffer.len().min(INLINE_BYTES);
+                line.copy_to(&mut own.buffer[..length]);
+            }
+            (Body::Arriving { data, keep }, _) => {
+                let mut bytes = [0; INLINE_BYTES];
+                line.copy_to(&mut bytes);
+                data.extend_from_slice(&bytes[..INLINE_BYTES.min(*keep as usize)]);
+            }
+            _ => {}
+        }
+    }
+}

@@ -1,0 +1,291 @@
+//! Receives of a rank, and answers to senders.
+
+use super::{OwnRecv, PolledRecv, State};
+use crate::matching::error::MatchError;
+use crate::matching::line::{Envelope, INLINE_BYTES, Kind, LINE_BYTES, Line, Offer, copy_words};
+use crate::matching::matcher::{Body, Pattern, PostedState};
+use crate::matching::slab::Key;
+
+impl State {
+    /// Answers a synchronous send once its message is matched.
+    pub(in crate::matching) fn answer_if_matched(
+        &mut self,
+        message: Key,
+    ) -> Result<(), MatchError> {
+        let Some(found) = self.matcher.messages.get_mut(message) else { return Ok(()) };
+        if found.posted.is_none() {
+            return Ok(());
+        }
+        let sender = found.sender;
+        match found.unanswered.take() {
+            Some(send) => self.answer(sender, Kind::Answer, [send, 0, 0, 0, 0, 0]),
+            None => Ok(()),
+        }
+    }
+
+    fn answer(&mut self, to: u32, kind: Kind, words: [u64; 6]) -> Result<(), MatchError> {
+        let envelope = Envelope { context: 0, tag: 0, source: 0, bytes: 0 };
+        self.queue(to, Line::new(kind, envelope, words))
+    }
+
+    /// Posts a receive, which takes the first unexpected message that it accepts.
+    pub(in crate::matching) fn post(
+        &mut self,
+        pattern: Pattern,
+        capacity: u64,
+    ) -> Result<Key, MatchError> {
+        match self.matcher.find_message(&pattern) {
+            None => Ok(self.matcher.post(pattern, capacity)),
+            Some(message) => {
+                self.matcher.take_unexpected(message);
+                self.post_for(message, pattern, capacity)
+            }
+        }
+    }
+
+    /// Posts a receive for a message that is taken from the unexpected ones already.
+    pub(in crate::matching) fn post_for(
+        &mut self,
+        message: Key,
+        pattern: Pattern,
+        capacity: u64,
+    ) -> Result<Key, MatchError> {
+        let posted = self.matcher.post(pattern, capacity);
+        self.matcher.withdraw_waiting(posted);
+        self.match_with(message, posted)?;
+        Ok(posted)
+    }
+
+    /// Matches a message with a receive that does not wait in a list.
+    pub(in crate::matching) fn match_with(
+        &mut self,
+        message: Key,
+        posted: Key,
+    ) -> Result<(), MatchError> {
+        let Some(found) = self.matcher.messages.get_mut(message) else { return Ok(()) };
+        found.posted = Some(posted);
+        if matches!(found.body, Body::Offered(_)) {
+            self.unread.push(message);
+        }
+        if let Some(posted) = self.matcher.posted.get_mut(posted) {
+            posted.state = PostedState::Matched(message);
+        }
+        self.answer_if_matched(message)
+    }
+
+    /// Receives a message that has arrived first in the ring, without posting a receive.
+    #[inline]
+    pub(in crate::matching) fn recv_first(
+        &mut self,
+        pattern: &Pattern,
+        buffer: &mut [u8],
+    ) -> Result<Option<Envelope>, MatchError> {
+        let Some(sender) = pattern.source else { return Ok(None) };
+        if !self.matcher.none_waits() || !self.matcher.none_unexpected(sender) {
+            return Ok(None);
+        }
+        let Some(incoming) = &mut self.peers[sender as usize].incoming else { return Ok(None) };
+        if incoming.arrival.is_some() {
+            return Ok(None);
+        }
+        let Some(line) = incoming.take() else { return Ok(None) };
+        let envelope = line.envelope();
+        let length = envelope.bytes as usize;
+        if line.kind() == Some(Kind::Eager)
+            && length <= INLINE_BYTES.min(buffer.len())
+            && pattern.accepts(sender, &envelope)
+        {
+            copy_words(&line.words(), &mut buffer[..length]);
+            incoming.return_credit(LINE_BYTES as u64);
+            return Ok(Some(envelope));
+        }
+        self.accept(sender, line, &mut None)?;
+        Ok(None)
+    }
+
+    /// Returns the sender of the message that a receive has matched.
+    pub(in crate::matching) fn sender_of(&self, posted: Key) -> Option<u32> {
+        match self.matcher.posted.get(posted)?.state {
+            PostedState::Waiting => None,
+            PostedState::Short(_, _, sender) => Some(sender),
+            PostedState::Matched(message) => Some(self.matcher.messages.get(message)?.sender),
+        }
+    }
+
+    /// Completes a receive, as far as it has been matched.
+    #[inline]
+    pub(in crate::matching) fn poll_recv(
+        &mut self,
+        own: &mut OwnRecv<'_>,
+    ) -> Result<PolledRecv, MatchError> {
+        let Some(posted) = self.matcher.posted.get(own.posted) else {
+            return Err(MatchError::Corrupt { rank: self.layout.rank });
+        };
+        match posted.state {
+            PostedState::Waiting => Ok(PolledRecv::Pending),
+            PostedState::Short(envelope, words, sender) => {
+                let length = (envelope.bytes as usize).min(own.buffer.len());
+                copy_words(&words, &mut own.buffer[..length]);
+                self.matcher.posted.remove(own.posted);
+                self.return_credit(sender, LINE_BYTES as u64);
+                finished(envelope, own.buffer.len())
+            }
+            PostedState::Matched(message) => self.poll_matched(own, message),
+        }
+    }
+
+    fn poll_matched(
+        &mut self,
+        own: &mut OwnRecv<'_>,
+        message: Key,
+    ) -> Result<PolledRecv, MatchError> {
+        let Some(found) = self.matcher.messages.get_mut(message) else {
+            return Err(MatchError::Corrupt { rank: self.layout.rank });
+        };
+        let (envelope, sender) = (found.envelope, found.sender);
+        let length = (envelope.bytes as usize).min(own.buffer.len());
+        match &found.body {
+            Body::Short(words) => copy_words(words, &mut own.buffer[..length]),
+            Body::Whole(data) => own.buffer[..length].copy_from_slice(&data[..length]),
+            Body::Delivered => {}
+            Body::Lost => {
+                self.matcher.posted.remove(own.posted);
+                self.remove_message(message);
+                return Err(MatchError::Lost { rank: sender });
+            }
+            Body::Offered(offer) => {
+                let offer = *offer;
+                found.body = Body::Reading;
+                self.unread.retain(|other| *other != message);
+                return Ok(PolledRecv::Read(message, sender, offer, envelope));
+            }
+            Body::Arriving { .. } | Body::Direct | Body::Reading | Body::Requested => {
+                return Ok(PolledRecv::Pending);
+            }
+        }
+        self.matcher.posted.remove(own.posted);
+        self.remove_message(message);
+        finished(envelope, own.buffer.len())
+    }
+
+    fn remove_message(&mut self, message: Key) {
+        if let Some(found) = self.matcher.messages.remove(message)
+            && found.charge > 0
+        {
+            self.return_credit(found.sender, found.charge);
+        }
+    }
+
+    fn return_credit(&mut self, sender: u32, bytes: u64) {
+        if let Some(incoming) = &mut self.peers[sender as usize].incoming {
+            incoming.return_credit(bytes);
+        }
+    }
+
+    /// Ends the reading of an offered message, into the buffer of its receive or, with `data`, into
+    /// memory of this module. A message that could not be read is requested.
+    pub(in crate::matching) fn finish_read(
+        &mut self,
+        message: Key,
+        sender: u32,
+        offer: Offer,
+        data: Option<Vec<u8>>,
+        is_read: bool,
+    ) -> Result<(), MatchError> {
+        let body = match (is_read, data) {
+            (false, _) => Body::Requested,
+            (true, None) => Body::Delivered,
+            (true, Some(data)) => Body::Whole(data),
+        };
+        let is_for_other = matches!(body, Body::Whole(_));
+        if let Some(found) = self.matcher.messages.get_mut(message) {
+            found.body = body;
+        }
+        if is_for_other {
+            // The owner of the receive may sleep.
+            self.own.wakeup().notify();
+        }
+        if is_read {
+            self.answer(sender, Kind::Answer, [offer.send, 0, 0, 0, 0, 0])
+        } else {
+            self.answer(sender, Kind::Request, [offer.send, message.0, 0, 0, 0, 0])
+        }
+    }
+
+    /// Takes an offered message of a receive whose owner is not in a call, with the number of bytes
+    /// that the receive takes.
+    pub(in crate::matching) fn next_unread(&mut self) -> Option<(Key, u32, Offer, u64)> {
+        loop {
+            let message = self.unread.pop()?;
+            let Some(found) = self.matcher.messages.get_mut(message) else { continue };
+            let Body::Offered(offer) = found.body else { continue };
+            let posted = found.posted.and_then(|key| self.matcher.posted.get(key));
+            let capacity = posted.map_or(0, |posted| posted.capacity);
+            found.body = Body::Reading;
+            return Some((message, found.sender, offer, found.envelope.bytes.min(capacity)));
+        }
+    }
+
+    /// Ends a call that holds the buffer of a receive: what arrives from now on is kept in memory
+    /// of this module.
+    pub(in crate::matching) fn detach(&mut self, own: &OwnRecv<'_>) {
+        let Some(posted) = self.matcher.posted.get(own.posted) else { return };
+        let PostedState::Matched(key) = posted.state else { return };
+        let keep = posted.capacity;
+        let Some(message) = self.matcher.messages.get_mut(key) else { return };
+        if matches!(message.body, Body::Direct) {
+            let incoming = self.peers[message.sender as usize].incoming.as_ref();
+            let done = incoming.and_then(|incoming| incoming.arrival).map_or(0, |one| one.done);
+            let mut data = Vec::with_capacity(message.envelope.bytes.min(keep) as usize);
+            data.extend_from_slice(&own.buffer[..own.buffer.len().min(done as usize)]);
+            message.body = Body::Arriving { data, keep };
+        }
+    }
+
+    /// Removes a receive. A message that it has matched is discarded.
+    pub(in crate::matching) fn drop_recv(&mut self, posted: Key) -> Result<(), MatchError> {
+        if self.matcher.unpost(posted) {
+            return Ok(());
+        }
+        match self.matcher.posted.remove(posted).map(|posted| posted.state) {
+            Some(PostedState::Short(_, _, sender)) => {
+                self.return_credit(sender, LINE_BYTES as u64);
+                Ok(())
+            }
+            Some(PostedState::Matched(message)) => self.discard(message),
+            _ => Ok(()),
+        }
+    }
+
+    /// Discards a message, and completes its send.
+    pub(in crate::matching) fn discard(&mut self, message: Key) -> Result<(), MatchError> {
+        let Some(found) = self.matcher.messages.get_mut(message) else { return Ok(()) };
+        // Any key: the message counts as matched.
+        found.posted = Some(Key(0));
+        let (sender, body) = (found.sender, std::mem::replace(&mut found.body, Body::Delivered));
+        self.answer_if_matched(message)?;
+        self.remove_message(message);
+        match body {
+            Body::Offered(offer) => self.answer(sender, Kind::Answer, [offer.send, 0, 0, 0, 0, 0]),
+            _ => Ok(()),
+        }
+    }
+
+    /// Discards the unexpected messages of a communicator.
+    pub(in crate::matching) fn discard_context(&mut self, context: u32) -> Result<(), MatchError> {
+        for message in self.matcher.unexpected_of(context) {
+            self.matcher.take_unexpected(message);
+            self.discard(message)?;
+        }
+        Ok(())
+    }
+}
+
+/// Returns the result of a receive into a buffer of so many bytes.
+fn finished(envelope: Envelope, capacity: usize) -> Result<PolledRecv, MatchError> {
+    if envelope.bytes > capacity as u64 {
+        let (sent, capacity) = (envelope.bytes, capacity as u64);
+        return Err(MatchError::Truncated { from: envelope.source, sent, capacity });
+    }
+    Ok(PolledRecv::Complete(envelope))
+}
