@@ -57,7 +57,7 @@ impl Endpoint {
     }
 
     /// Sends a message if the ring to its receiver and the receiver have space for it now; false
-    /// otherwise, and for messages of more than [`EAGER_BYTES`](super::EAGER_BYTES).
+    /// otherwise, and for messages of more than [`EAGER_BYTES`](crate::matching::EAGER_BYTES).
     ///
     /// # Errors
     /// [`MatchError::Create`], [`MatchError::Corrupt`].
