@@ -1,6 +1,6 @@
 //! Registration at a name server, and the requests that it refuses.
 
-use crate::child::TIMEOUT;
+use crate::child::{Child, TIMEOUT, argument, report, until_input_ends};
 use crate::names::test_server::{TestServer, refusal};
 use queues::id::{NAMES, QueueName};
 use queues::names::TableError;
@@ -17,6 +17,8 @@ testing::tests![
     a_full_table_is_an_error_at_either_job,
     names_of_ended_jobs_are_used_again,
 ];
+
+testing::parts![child_connects,];
 
 fn only_processes_with_the_key_register() {
     let name_server = TestServer::start();
@@ -48,6 +50,25 @@ fn unregistered_clients_affect_no_others() {
     }
     let (_registration, port) = name_server.single("job");
     assert!(port.lookup(port.name()).is_ok());
+    let mut silent = Child::start("names::registration::child_connects", name_server.inner.name());
+    assert_eq!(silent.read_line(), "most are turned away");
+    // The relay connects from the process of the server, once for each program of another node.
+    let _own: Vec<_> = (0..100).map(|_| connect()).collect();
+    assert!(matches!(
+        NameServer::bind(name_server.inner.name()),
+        Err(NameError::Broker(BrokerError::NameTaken { .. }))
+    ));
+    silent.kill();
+    let key = name_server.job("another");
+    let identity = Identity::new("another", 0, key);
+    crate::child::until("there is room at the door", || {
+        NameClient::register(name_server.inner.name(), &identity, TIMEOUT).is_ok()
+    });
+}
+
+/// Opens many connections without a registration.
+fn child_connects() {
+    let connect = || shm::broker::connect(&argument(), TIMEOUT).expect("it listens");
     let silent: Vec<_> = (0..100).map(|_| connect()).collect();
     let turned_away = |connection: &shm::broker::Connection| {
         matches!(connection.receive_message(Some(Duration::ZERO)), Err(BrokerError::Closed))
@@ -55,16 +76,8 @@ fn unregistered_clients_affect_no_others() {
     crate::child::until("most are turned away", || {
         silent.iter().filter(|one| turned_away(one)).count() >= 84
     });
-    assert!(matches!(
-        NameServer::bind(name_server.inner.name()),
-        Err(NameError::Broker(BrokerError::NameTaken { .. }))
-    ));
-    drop(silent);
-    let key = name_server.job("another");
-    let identity = Identity::new("another", 0, key);
-    crate::child::until("there is room at the door", || {
-        NameClient::register(name_server.inner.name(), &identity, TIMEOUT).is_ok()
-    });
+    report("most are turned away");
+    until_input_ends();
 }
 
 fn invalid_jobs_are_refused() {
