@@ -15,6 +15,10 @@ use std::time::{Duration, Instant};
 /// Time that a server waits for its first client.
 const FIRST_USE: Duration = Duration::from_secs(10);
 
+/// Pauses after the second and the later starts of a server for one request.
+const FIRST_PAUSE: Duration = Duration::from_millis(1);
+const LONGEST_PAUSE: Duration = Duration::from_millis(200);
+
 /// Time to wait for the list of the published names.
 const LIST_TIMEOUT: Duration = Duration::from_secs(10);
 
@@ -80,6 +84,7 @@ fn with_server<T>(
     starter: impl Fn() -> Command,
     request: impl Fn(Connection) -> Result<T, NameError>,
 ) -> Result<T, StartError> {
+    let mut pause = Duration::ZERO;
     loop {
         // Each round either executes the request or finds no server and starts one. Two rounds
         // suffice, unless servers end or are killed as fast as they start.
@@ -89,6 +94,9 @@ fn with_server<T>(
             // can be repeated at the next server.
             Err(error) if is_without_server(&error) && Instant::now() < deadline => {
                 start(name, starter())?;
+                // A server that ends at once must not be started as fast as the processor permits.
+                std::thread::sleep(pause);
+                pause = (2 * pause).clamp(FIRST_PAUSE, LONGEST_PAUSE);
             }
             Err(error) => return Err(error.into()),
         }

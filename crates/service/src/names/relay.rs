@@ -39,6 +39,7 @@ use link::{Link, connect};
 use network::streams::authentication::{Acceptor, Connection};
 use network::streams::multiplexer::Side;
 use queues::names::Refusal;
+use queues::names::wire::Response;
 pub(super) use shared::ChangeConnections;
 use shared::{NodeId, Shared};
 use std::collections::HashMap;
@@ -81,9 +82,10 @@ impl Relay {
     pub(super) fn execute(&self, request: RelayRequest) {
         match request {
             RelayRequest::Open { node, key, opener } => self.open((node, key.bytes()), opener),
-            RelayRequest::Listen { client, listener, key } => {
-                if let Err(error) = self.listen(client, listener, key.bytes()) {
-                    log::warn!("cannot listen to other nodes: {error}");
+            RelayRequest::Listen { client, question, listener, key } => {
+                match self.listen(client, listener, key.bytes()) {
+                    Ok(()) => self.shared.answer(client, question, Response::Done),
+                    Err(error) => self.shared.refuse(client, question, Refusal::system(error)),
                 }
             }
             RelayRequest::StopListening { client } => {

@@ -10,7 +10,7 @@ pub(super) enum RelayRequest {
     /// Opens a connection with a job of the node at this host and port.
     Open { node: String, key: JobKey, opener: Opener },
     /// Accepts connections of other nodes for a client.
-    Listen { client: MemberId, listener: TcpListener, key: JobKey },
+    Listen { client: MemberId, question: u32, listener: TcpListener, key: JobKey },
     /// Ends that.
     StopListening { client: MemberId },
 }

@@ -302,8 +302,8 @@ impl Connections {
             return Err(Refusal::NotUnderstood);
         }
         let listener = TcpListener::from(socket);
-        self.relay_requests.push(RelayRequest::Listen { client, listener, key });
-        self.answer(client, question, Response::Done, Vec::new());
+        // The relay answers when it listens.
+        self.relay_requests.push(RelayRequest::Listen { client, question, listener, key });
         Ok(())
     }
 

@@ -49,6 +49,13 @@ impl Target {
                 "a host name or an address of at most 180 characters must follow the @",
             ));
         }
+        // A name of an interface is not resolved.
+        let scope = host.split_once('%').map(|(_, scope)| scope);
+        if scope.is_some_and(|scope| scope.parse::<u32>().is_err()) {
+            return Err(invalid(
+                "behind the % of an address follows the number of an interface, which `ip link` shows",
+            ));
+        }
         Ok(Target { name, node: Some(RemoteNode { host: host.to_owned(), port }) })
     }
 }
@@ -96,18 +103,30 @@ mod tests {
             "a.b-c_9@node1.example:7411",
             "s@10.0.0.1:1",
             "s@[fd54::1]",
-            "s@[fe80::1%eth0]:7411",
+            "s@[fe80::1%2]:7411",
         ] {
             assert_eq!(Target::parse(text).expect(text).to_string(), text);
         }
         let node = Target::parse("s@[fd54::1]:7411").expect("valid").node.expect("a node");
+        let scoped = "[fe80::1%2]:7411".parse::<std::net::SocketAddrV6>();
+        assert_eq!(scoped.expect("the library resolves numbers").scope_id(), 2);
         assert_eq!(node, RemoteNode { host: "fd54::1".to_owned(), port: Some(7411) });
     }
 
     #[test]
     fn odd_names_and_targets_are_errors_that_quote_them() {
         let long = "x".repeat(MAX_NAME + 1);
-        let hosts = ["s@", "s@:1", "s@h:", "s@h:x", "s@h:70000", "s@[::1]x", "s@a b", "s@h/1"];
+        let hosts = [
+            "s@",
+            "s@:1",
+            "s@h:",
+            "s@h:x",
+            "s@h:70000",
+            "s@[::1]x",
+            "s@a b",
+            "s@h/1",
+            "s@[fe80::1%eth0]",
+        ];
         let names = ["", "a b", "ä", "a:b", "a/b", "a\0", "a\n", &long, "@host", "a@b@c"];
         for text in hosts.into_iter().chain(names) {
             let error = Target::parse(text).expect_err(text).to_string();
