@@ -98,3 +98,9 @@ pub fn installations(family: Family) -> Vec<&'static Installation> {
     });
     ALL.iter().filter(|installation| installation.family == family).collect()
 }
+
+/// The program of the Intel MPI Benchmarks for nonblocking collectives, where an installation has
+/// it: some versions of the package of Intel MPI do.
+pub fn benchmarks(installation: &Installation) -> Option<PathBuf> {
+    Some(installation.prefix.join("bin/IMB-NBC")).filter(|path| path.is_file())
+}

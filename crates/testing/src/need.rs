@@ -1,6 +1,6 @@
 //! Tools and rights of the machine that some tests need.
 
-use crate::mpi::{Family, installations};
+use crate::mpi::{Family, benchmarks, installations};
 use std::fmt;
 use std::path::{Path, PathBuf};
 use std::sync::LazyLock;
@@ -24,6 +24,8 @@ pub enum Need {
     OpenMpi,
     /// Intel MPI.
     IntelMpi,
+    /// Intel MPI with the program `IMB-NBC`.
+    IntelBenchmarks,
     /// Chromium, or the program that the variable `CHROMIUM` names.
     Chromium,
     /// A compiler for BPF: clang-14, llvm-strip-14 and the headers of libbpf.
@@ -70,6 +72,7 @@ impl Need {
         static MPICH_FORTRAN: LazyLock<Option<Missing>> = LazyLock::new(fortran);
         static OPEN_MPI: LazyLock<Option<Missing>> = LazyLock::new(|| library(Family::OpenMpi));
         static INTEL_MPI: LazyLock<Option<Missing>> = LazyLock::new(|| library(Family::Intel));
+        static INTEL_BENCHMARKS: LazyLock<Option<Missing>> = LazyLock::new(intel_benchmarks);
         static CHROMIUM: LazyLock<Option<Missing>> = LazyLock::new(chromium);
         static CLANG: LazyLock<Option<Missing>> = LazyLock::new(clang);
         static SETCAP: LazyLock<Option<Missing>> =
@@ -89,6 +92,7 @@ impl Need {
             Need::MpichFortran => &MPICH_FORTRAN,
             Need::OpenMpi => &OPEN_MPI,
             Need::IntelMpi => &INTEL_MPI,
+            Need::IntelBenchmarks => &INTEL_BENCHMARKS,
             Need::Chromium => &CHROMIUM,
             Need::Clang => &CLANG,
             Need::Setcap => &SETCAP,
@@ -129,6 +133,14 @@ fn library(family: Family) -> Option<Missing> {
         "python3 -m venv target/mpi/{package} && target/mpi/{package}/bin/pip install {package}"
     );
     is_missing.then(|| Missing { what: what.into(), way_out })
+}
+
+fn intel_benchmarks() -> Option<Missing> {
+    if let Some(missing) = Need::IntelMpi.missing() {
+        return Some(missing.clone());
+    }
+    let has_them = installations(Family::Intel).into_iter().any(|one| benchmarks(one).is_some());
+    if has_them { None } else { missing("IMB-NBC", "target/mpi/impi-rt/bin/pip install impi-rt") }
 }
 
 fn fortran() -> Option<Missing> {

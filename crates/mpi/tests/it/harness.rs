@@ -94,22 +94,7 @@ impl Host {
 
     /// A job of `ranks` ranks of a program of `tests/c`.
     pub(crate) fn job(self, name: &str, ranks: u32) -> Job {
-        let program = self.build(name);
-        let mut command = Command::new(&self.installation.mpiexec);
-        // Open MPI refuses more ranks than cores, and the superuser.
-        if self.installation.family == Family::OpenMpi {
-            command.arg("--oversubscribe");
-            command.env("OMPI_ALLOW_RUN_AS_ROOT", "1").env("OMPI_ALLOW_RUN_AS_ROOT_CONFIRM", "1");
-        }
-        // The ranks find the library of this installation, not the one that the compiler knows.
-        let libraries = self.installation.prefix.join("lib");
-        if libraries != Path::new("/usr/lib") {
-            command.env("LD_LIBRARY_PATH", libraries);
-        }
-        command.args(["-n", &ranks.to_string()]);
-        command.env("TRADEWIND_DECISIONS", "").env("TRADEWIND_MPI_REPORT", "1");
-        command.env("TRADEWIND_COMMAND", std::env::current_exe().expect("this program has a path"));
-        Job { command, program, arguments: Vec::new() }
+        Job::of(self.installation, self.build(name), ranks)
     }
 }
 
@@ -121,6 +106,25 @@ pub(crate) struct Job {
 }
 
 impl Job {
+    /// A job of `ranks` ranks of a program.
+    pub(crate) fn of(installation: &Installation, program: PathBuf, ranks: u32) -> Self {
+        let mut command = Command::new(&installation.mpiexec);
+        // Open MPI refuses more ranks than cores, and the superuser.
+        if installation.family == Family::OpenMpi {
+            command.arg("--oversubscribe");
+            command.env("OMPI_ALLOW_RUN_AS_ROOT", "1").env("OMPI_ALLOW_RUN_AS_ROOT_CONFIRM", "1");
+        }
+        // The ranks find the library of this installation, not the one that the compiler knows.
+        let libraries = installation.prefix.join("lib");
+        if libraries != Path::new("/usr/lib") {
+            command.env("LD_LIBRARY_PATH", libraries);
+        }
+        command.args(["-n", &ranks.to_string()]);
+        command.env("TRADEWIND_DECISIONS", "").env("TRADEWIND_MPI_REPORT", "1");
+        command.env("TRADEWIND_COMMAND", std::env::current_exe().expect("this program has a path"));
+        Job { command, program, arguments: Vec::new() }
+    }
+
     /// Sets a variable of the ranks.
     pub(crate) fn variable(mut self, name: &str, value: &str) -> Self {
         self.command.env(name, value);

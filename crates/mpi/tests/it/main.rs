@@ -1,5 +1,6 @@
 //! Tests of the preload library, with programs of several MPI libraries.
 
+mod benchmarks;
 mod deaths;
 mod harness;
 mod node_service;

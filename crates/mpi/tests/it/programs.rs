@@ -128,7 +128,7 @@ fn persistent(family: Family) {
                 let (taken, _) = every.calls(&format!("MPI_{name}_init"));
                 assert!(taken > 0, "{name} with {host:?}: {every:?}");
             }
-            let starts = u64::from(ranks) * (200 + 42 + 5 + 10 * 60 + 50 + 5 + 1);
+            let starts = u64::from(ranks) * (200 + 42 + 5 + 10 * 60 + 10 + 5 + 1);
             assert_eq!(life.calls("MPI_Allreduce_init"), (starts, 0), "{host:?}: {life:?}");
             assert_eq!(life.calls("MPI_Alltoall_init"), (0, u64::from(ranks)), "{life:?}");
         }
