@@ -161,9 +161,10 @@ impl Call {
 }
 
 impl Call {
-    /// Leaves persistent forms with a `w` to the MPI library. The list of types must live until the
-    /// request is freed, and some bindings of Fortran pass a copy that ends with the call.
-    pub(crate) fn check_typed(self) -> Result<(), Refusal> {
+    /// Leaves persistent forms with a `w`, and those of `MPI_Allgatherv` and `MPI_Reduce_scatter`,
+    /// to the MPI library. Their lists must live until the request is freed, and those of some
+    /// bindings end with the call: lists of types in Fortran, lists of counts in mpi4py.
+    pub(crate) fn check_kept_lists(self) -> Result<(), Refusal> {
         if self.is_examined { Err(Refusal::Left(Reason::Form)) } else { Ok(()) }
     }
 }
@@ -250,6 +251,7 @@ pub(crate) fn iallgatherv<N: Number, D: Number>(
     send: Elements,
     receive: Blocks<N, D>,
 ) -> Start {
+    call.check_kept_lists()?;
     let Call { abi, served, .. } = call;
     let area = call.blocks(receive, served.size())?;
     let sizes = area.sizes();
@@ -302,7 +304,7 @@ pub(crate) fn ialltoallw<N: Number, D: Number>(
     send: TypedBlocks<N, D>,
     receive: TypedBlocks<N, D>,
 ) -> Start {
-    call.check_typed()?;
+    call.check_kept_lists()?;
     let ranks = call.served.size();
     let area = call.typed_blocks(receive, ranks)?;
     let sent = match call.abi.is_in_place(send.at) {

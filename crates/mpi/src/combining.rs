@@ -207,6 +207,7 @@ pub(crate) fn ireduce_scatter<N: Number>(
     counts: *const N,
     reduction: Reduction,
 ) -> Start {
+    call.check_kept_lists()?;
     let counts = list(counts, call.served.size());
     let count = counts[call.served.rank()];
     scatter_reduction(call, Reduced { send, receive, count }, reduction, &counts, false)

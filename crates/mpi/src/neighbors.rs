@@ -103,7 +103,7 @@ pub(crate) fn ineighbor_alltoallw<N: Number, D: Number>(
     send: TypedBlocks<N, D>,
     receive: TypedBlocks<N, D>,
 ) -> Start {
-    call.check_typed()?;
+    call.check_kept_lists()?;
     let topology = call.topology()?;
     let sent = call.typed_blocks(send, topology.destinations)?;
     let received = call.typed_blocks(receive, topology.sources)?;
