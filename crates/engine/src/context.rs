@@ -3,12 +3,13 @@
 
 use crate::error::{Error, Outcome, Straggler};
 use crate::node::WakeupLine;
-use crate::node::membership::{Member, OwnTasks};
+use crate::node::membership::Member;
 use crate::protocol::arrival;
 use crate::protocol::link_table::ENTRIES;
 use crate::signature::Signature;
 use crate::state::{CommunicatorState, EXCHANGE_WORDS, SleepersLine};
 use crate::trace::Trace;
+use crate::wait::OwnTasks;
 use shm::futex;
 use shm::mapped::Mapped;
 use shm::process::{ProcessError, ProcessHandle};

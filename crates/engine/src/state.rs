@@ -15,11 +15,10 @@
 //! | contribution cells, [`CELL_SETS`] for each rank | | see [`StateLayout::cell_bytes`] |
 
 use crate::error::{Error, Outcome};
-use crate::node::membership::OwnTasks;
 use crate::protocol::link_table::{ENTRIES, LinkProgress};
 use crate::protocol::run_state::RunStates;
 use crate::signature::Signature;
-use crate::wait::{self, CountReached, SpinPolicy};
+use crate::wait::{self, CountReached, OwnTasks, SpinPolicy};
 use shm::completion::Completion;
 use shm::mapped::{Mapped, MappedSlice};
 use shm::segment::{Offset, Segment};

@@ -1,11 +1,11 @@
 //! Waiting: polling for a short time, yielding the core, then sleeping.
 
 use crate::error::{Error, Outcome};
-use crate::node::membership::OwnTasks;
 use crate::protocol::arrival;
 use shm::completion::{Completion, Marked};
 use shm::futex;
 use shm::sync::AtomicU32;
+use std::ops::BitOr;
 use std::time::{Duration, Instant};
 
 /// Longest sleep between two liveness checks. Bounds the time until a death is detected.
@@ -13,6 +13,37 @@ pub(crate) const LIVENESS_INTERVAL: Duration = Duration::from_millis(50);
 
 /// Longest sleep while tasks may appear without a notification.
 pub(crate) const TASK_INTERVAL: Duration = Duration::from_millis(1);
+
+/// What the execution of a rank's own tasks has found.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) enum OwnTasks {
+    /// No task.
+    None,
+    /// No task, but one may appear without a notification.
+    Expected,
+    /// Tasks, which are executed.
+    Executed,
+}
+
+impl OwnTasks {
+    pub(crate) fn were_any(self) -> bool {
+        self == OwnTasks::Executed
+    }
+}
+
+impl From<bool> for OwnTasks {
+    fn from(were_any: bool) -> Self {
+        if were_any { OwnTasks::Executed } else { OwnTasks::None }
+    }
+}
+
+impl BitOr for OwnTasks {
+    type Output = Self;
+
+    fn bitor(self, other: Self) -> Self {
+        self.max(other)
+    }
+}
 
 /// Number of polls without a pause, for events about to happen.
 const EAGER_POLLS: u32 = 32;

@@ -6,8 +6,9 @@ use crate::communicator::placement::{Block, BlockSearch, Placement, UnplacedSche
 use crate::error::{Error, Outcome};
 use crate::linked::block::LinkIdentity;
 use crate::linked::executor::{LinkedExecutor, LongStaging};
-use crate::node::membership::{OwnTasks, OwnerWork};
+use crate::node::membership::OwnerWork;
 use crate::signature::Signature;
+use crate::wait::OwnTasks;
 use crate::wait::{self, CountReached};
 use crate::window::{InflightWindow, RunNumber, StartedRun};
 use goal::graph::Access;

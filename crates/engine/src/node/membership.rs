@@ -5,13 +5,13 @@ use crate::node::deferred_free::{DeferredFree, ReleaseLine};
 use crate::node::liveness::LivenessCheck;
 use crate::node::{Node, state};
 use crate::trace::Trace;
+use crate::wait::OwnTasks;
 use shm::arena::Arena;
 use shm::mapped::Mapped;
 use shm::process::ProcessHandle;
 use shm::segment::Offset;
 use shm::sync::{AtomicU32, Ordering};
 use smallvec::SmallVec;
-use std::ops::BitOr;
 use std::sync::{Arc, Mutex, OnceLock, PoisonError, Weak};
 use std::time::Duration;
 
@@ -65,37 +65,6 @@ pub struct Member {
     has_own_work: AtomicU32,
     trace: Option<Arc<Trace>>,
     background: OnceLock<Weak<dyn Background>>,
-}
-
-/// What the execution of a rank's own tasks has found.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub(crate) enum OwnTasks {
-    /// No task.
-    None,
-    /// No task, but one may appear without a notification.
-    Expected,
-    /// Tasks, which are executed.
-    Executed,
-}
-
-impl OwnTasks {
-    pub(crate) fn were_any(self) -> bool {
-        self == OwnTasks::Executed
-    }
-}
-
-impl From<bool> for OwnTasks {
-    fn from(were_any: bool) -> Self {
-        if were_any { OwnTasks::Executed } else { OwnTasks::None }
-    }
-}
-
-impl BitOr for OwnTasks {
-    type Output = Self;
-
-    fn bitor(self, other: Self) -> Self {
-        self.max(other)
-    }
 }
 
 /// An object with tasks that only its own rank can execute, in any later call.
