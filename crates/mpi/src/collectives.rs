@@ -8,11 +8,20 @@ use crate::abi::Abi;
 use crate::buffers::{Area, Input, Output, Piece, Staging, TypeInfo, type_info};
 use crate::communicators::Served;
 use crate::host::{Aint, Handle, Pointer};
+use crate::refusal::Refusal;
 use crate::report::Reason;
 use crate::requests::{Operation, Rest, Started};
-use crate::take::{MOST_BYTES, MOST_BYTES_OF_EXCHANGE, Refusal};
 use std::ffi::c_int;
 use tradewind::{Communicator, InPlace};
+
+/// Longest data of a collective, in bytes of all ranks, that is taken over. The contribution of a
+/// nonblocking call is copied into shared memory.
+const MOST_BYTES: usize = 256 << 20;
+
+/// Longest block, in bytes, of an all-to-all that is taken over. Each rank copies longer ones in at
+/// the start and out at the end, which took up to twice as long as the exchange of the MPI
+/// libraries (docs/mpi.md).
+const MOST_BYTES_OF_EXCHANGE: usize = 32 << 10;
 
 pub(crate) type Start = Result<Box<Operation>, Refusal>;
 

@@ -6,9 +6,9 @@ use crate::collectives::{
 };
 use crate::host::{Handle, Pointer};
 use crate::reductions::{Fold, native};
+use crate::refusal::Refusal;
 use crate::report::Reason;
 use crate::requests::{Operation, Rest};
-use crate::take::Refusal;
 use std::ffi::c_int;
 
 /// The type and the operation of a reduction.

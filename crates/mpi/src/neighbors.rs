@@ -5,7 +5,7 @@ use crate::collectives::{
     Blocks, Call, Elements, INVALID, Number, Start, TypedBlocks, check_block, operation,
 };
 use crate::communicators::{Exchange, Form, Topology};
-use crate::take::Refusal;
+use crate::refusal::Refusal;
 
 impl Call {
     /// The topology of the communicator; without one the MPI library reports the error.

@@ -3,37 +3,13 @@
 use crate::abi::{Abi, abi};
 use crate::collectives::{Call, Start};
 use crate::communicators::{Served, is_active, own, served};
-use crate::host::{self, Handle, Pointer, call};
+use crate::host::{self, Handle, Pointer};
 use crate::persistent::{self, Prepared};
+use crate::refusal::{Refusal, failed};
 use crate::report::{self, Kind, Reason};
 use crate::requests::launch;
 use std::ffi::c_int;
 use std::sync::atomic::{AtomicU64, Ordering};
-
-/// Why a call does not start here.
-pub(crate) enum Refusal {
-    /// It is left to the MPI library, on all ranks.
-    Left(Reason),
-    /// It has failed.
-    Failed(tradewind::Error),
-    /// It was only examined, and would start here.
-    Accepted,
-}
-
-impl From<tradewind::Error> for Refusal {
-    fn from(error: tradewind::Error) -> Self {
-        Refusal::Failed(error)
-    }
-}
-
-/// Longest data of a collective, in bytes of all ranks, that is taken over. The contribution of a
-/// nonblocking call is copied into shared memory.
-pub(crate) const MOST_BYTES: usize = 256 << 20;
-
-/// Longest block, in bytes, of an all-to-all that is taken over. Each rank copies longer ones in at
-/// the start and out at the end, which took up to twice as long as the exchange of the MPI
-/// libraries (docs/mpi.md).
-pub(crate) const MOST_BYTES_OF_EXCHANGE: usize = 32 << 10;
 
 /// The calls that are taken over, a bit for each kind; the same on all ranks.
 static KINDS: AtomicU64 = AtomicU64::new(u64::MAX);
@@ -52,17 +28,6 @@ fn find(kind: Kind, abi: &Abi, communicator: Handle) -> Result<&'static Served, 
         }
         Some(served) => Ok(served),
     }
-}
-
-/// Reports that a call has failed, and returns its error code.
-pub(crate) fn failed(
-    abi: &Abi,
-    (kind, communicator): (Kind, Handle),
-    error: &tradewind::Error,
-) -> c_int {
-    log::error!("MPI_{}: {error}", kind.name());
-    call!(Comm_call_errhandler(communicator, abi.error_other));
-    abi.error_other
 }
 
 /// Starts a nonblocking call here if tradewind serves its communicator and `start` accepts it;

@@ -1,0 +1,33 @@
+//! Calls that are not taken over, or have failed.
+
+use crate::abi::Abi;
+use crate::host::{Handle, call};
+use crate::report::{Kind, Reason};
+use std::ffi::c_int;
+
+/// Why a call does not start here.
+pub(crate) enum Refusal {
+    /// It is left to the MPI library, on all ranks.
+    Left(Reason),
+    /// It has failed.
+    Failed(tradewind::Error),
+    /// It was only examined, and would start here.
+    Accepted,
+}
+
+impl From<tradewind::Error> for Refusal {
+    fn from(error: tradewind::Error) -> Self {
+        Refusal::Failed(error)
+    }
+}
+
+/// Reports that a call has failed, and returns its error code.
+pub(crate) fn failed(
+    abi: &Abi,
+    (kind, communicator): (Kind, Handle),
+    error: &tradewind::Error,
+) -> c_int {
+    log::error!("MPI_{}: {error}", kind.name());
+    call!(Comm_call_errhandler(communicator, abi.error_other));
+    abi.error_other
+}
