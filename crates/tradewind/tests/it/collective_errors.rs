@@ -49,7 +49,7 @@ fn buffers_of_wrong_lengths_are_refused_before_anything_starts() {
         refused(world.allgather(&[1u8], &mut [0; 3]), "a multiple of the 2 ranks");
         refused(
             world.allgather(&[1u8, 2], &mut [0; 2]),
-            "the input is 2 bytes long, it must be 1 bytes long",
+            "the input is 2 bytes long with an output of 2 bytes, it must be 1 bytes long",
         );
         refused(world.scan(&[1u8; 3], &mut [0; 2], Op::Sum), "the input is 3 bytes long");
         refused(world.gather(&[1u8], &mut [0; 2], 2), "the root is 2, it must be below 2");
@@ -63,7 +63,7 @@ fn buffers_of_wrong_lengths_are_refused_before_anything_starts() {
         if world.rank() == 0 {
             refused(
                 world.gather(&[1u8], &mut [0; 3], 0),
-                "the output is 3 bytes long, it must be 2 bytes",
+                "the output is 3 bytes long with an input of 1 bytes, it must be 2 bytes",
             );
         } else {
             refused(world.gather(InPlace, &mut [0u8; 2], 0), "the input is in place");
