@@ -24,9 +24,7 @@ pub fn measure(world: &Communicator, row: Row, options: &mut Options) -> Result<
     let window = words * WINDOW as usize;
     let mut buffers = Buffers { world, words, sent: vec![1; window], received: vec![1; window] };
     match row.name {
-        "pingpong" => {
-            measure_batches(world, row, "messages", &mut PingPong(buffers), options)
-        }
+        "pingpong" => measure_batches(world, row, "messages", &mut PingPong(buffers), options),
         "stream" => measure_batches(world, row, "messages", &mut Stream(buffers), options),
         "pairs" => measure_batches(world, row, "threads", &mut Pairs(world), options),
         _ if row.iterations > 0 => measure_posted(&mut buffers, row, options),
@@ -207,7 +205,12 @@ impl Batch for Pairs<'_> {
         let start_us = wall_us();
         std::thread::scope(|scope| {
             let pairs: Vec<_> = (1..THREADS)
-                .map(|pair| scope.spawn({ let this = &*self; move || this.round_trips(pair, batch) }))
+                .map(|pair| {
+                    scope.spawn({
+                        let this = &*self;
+                        move || this.round_trips(pair, batch)
+                    })
+                })
                 .collect();
             self.round_trips(0, batch)?;
             for pair in pairs {
