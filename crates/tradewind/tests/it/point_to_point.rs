@@ -266,31 +266,35 @@ fn communicators_of_several_threads_keep_their_messages_apart() {
 fn a_full_receiver_stops_its_sender_only() {
     local(3, |world| {
         const DONE: u32 = 1;
+        // More than the ring and the mebibyte that a receiver keeps for a sender.
+        const SENT: u64 = 200;
         let mut number = [0_u64];
         match world.rank() {
             0 => {
-                let mut sent = 0_u64;
-                while world.try_send(&[sent], 1, 0)? {
-                    sent += 1;
+                let blocks: Vec<[u64; 1024]> = (0..SENT).map(|number| [number; 1024]).collect();
+                let mut pending = Vec::new();
+                for block in &blocks {
+                    pending.push(world.isend(block, 1, 0)?);
                 }
                 // A request of a message that the receiver does not take is not complete.
-                let last = [sent];
-                let mut pending = world.isend(&last, 1, 0)?;
-                assert!(!pending.test()?);
+                assert!(!pending.last_mut().expect("there are some").test()?);
+                assert!(!world.try_send(&[SENT], 1, 0)?);
                 // Other ranks go on, in both directions.
-                world.send(&[sent], 2, DONE)?;
+                world.send(&[SENT], 2, DONE)?;
                 world.recv(&mut number, 2, DONE)?;
                 world.recv(&mut number, 1, DONE)?;
-                pending.wait()?;
-                assert!(world.try_send(&[sent + 1], 1, 2)?);
+                for request in pending {
+                    request.wait()?;
+                }
+                assert!(world.try_send(&[SENT + 1], 1, 2)?);
             }
             1 => {
                 world.recv(&mut number, 2, DONE)?;
-                let count = number[0] + 1;
                 world.send(&number, 0, DONE)?;
-                for expected in 0..count {
-                    world.recv(&mut number, 0, 0)?;
-                    assert_eq!(number[0], expected);
+                let mut block = [0_u64; 1024];
+                for expected in 0..SENT {
+                    world.recv(&mut block, 0, 0)?;
+                    assert_eq!(block, [expected; 1024]);
                 }
                 world.recv(&mut number, 0, 2)?;
             }
