@@ -8,7 +8,7 @@
 //! start, and their end reports the loss of a node: providers report a peer that has died late or
 //! not at all. Messages that have arrived before that end are read first.
 //!
-//! Anybody can send to the port of a provider over sockets. So each message contains a word that is
+//! Every process can send to the port of a provider over sockets. So each message contains a word that is
 //! derived from the job's key for this pair of nodes and this direction; others are refused.
 //!
 //! A provider without a descriptor to sleep on is polled: often while a run is under way, and with
@@ -187,8 +187,8 @@ impl Fabric {
     ) {
         let own = self.mesh.node();
         let bytes = self.endpoint.received(message);
-        // Nothing changes before the word has been compared. A node that is lost sends nothing that
-        // anybody waits for.
+        // Nothing changes before the word has been compared. No run waits for a message of
+        // a lost node.
         let is_known = |header: &Header| header.word == word(&self.key, header.node, own);
         let Some((header, rest)) = Header::read(bytes).filter(|(header, _)| is_known(header))
         else {
@@ -355,7 +355,7 @@ impl Transport for Fabric {
 
     fn send(&mut self, node: u32, frame: Frame) {
         if let Some(link) = self.link(node)
-            && link.send(frame)
+            && link.queue.push(frame)
         {
             self.written.push(node);
         }
@@ -371,7 +371,7 @@ impl Transport for Fabric {
     ) {
         match self.link(node) {
             Some(link) => {
-                if link.send_in_place(route, packet, location, bytes as usize) {
+                if link.queue.push_in_place(route, packet, location, bytes as usize) {
                     self.written.push(node);
                 }
             }
@@ -381,7 +381,7 @@ impl Transport for Fabric {
 
     fn detach(&mut self, location: PayloadLocation, payload: Vec<u8>) {
         let payload = Arc::new(payload);
-        self.links.iter_mut().flatten().for_each(|link| link.detach(location, &payload));
+        self.links.iter_mut().flatten().for_each(|link| link.queue.detach(location, &payload));
     }
 
     fn flush(&mut self, payloads: &mut dyn Payloads) {

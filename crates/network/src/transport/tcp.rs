@@ -173,7 +173,7 @@ impl Transport for Tcp {
         // A frame for a lost node is dropped. The loss is an arrival, which ends the runs that need
         // the node.
         if let Some(connection) = self.connections[node as usize].as_mut()
-            && connection.send(frame)
+            && connection.queue.push(frame)
         {
             self.written.push(node);
         }
@@ -189,7 +189,7 @@ impl Transport for Tcp {
     ) {
         match self.connections[node as usize].as_mut() {
             Some(connection) => {
-                if connection.send_in_place(route, packet, location, bytes as usize) {
+                if connection.queue.push_in_place(route, packet, location, bytes as usize) {
                     self.written.push(node);
                 }
             }
@@ -201,7 +201,7 @@ impl Transport for Tcp {
     fn detach(&mut self, location: PayloadLocation, payload: Vec<u8>) {
         let payload = Arc::new(payload);
         for connection in self.connections.iter_mut().flatten() {
-            connection.detach(location, &payload);
+            connection.queue.detach(location, &payload);
         }
     }
 

@@ -2,18 +2,15 @@
 
 use super::message::{HEADER_BYTES, Header};
 use crate::transport::Arrival;
-use crate::transport::frame::{Frame, Route};
 use crate::transport::payloads::{PayloadLocation, Payloads};
 use crate::transport::stream::receive_buffer::ReceiveBuffer;
 use crate::transport::stream::send_queue::SendQueue;
 use crate::transport::stream::{Sink, Source};
 use ::fabric::{Endpoint, Peer, SendBuffer};
-use interpreter::Packet;
 use rustix::io::Errno;
 use std::collections::BTreeMap;
 use std::io::IoSlice;
 use std::ops::Range;
-use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 /// Messages to one node that may be under way, so that others get buffers, too.
@@ -25,9 +22,7 @@ const MOST_EARLY: usize = 1024;
 #[derive(Debug)]
 pub(super) struct Link {
     peer: Peer,
-    queue: SendQueue,
-    /// True if something was sent since the last write.
-    is_written: bool,
+    pub(super) queue: SendQueue,
     /// The message that is composed, and its length.
     open: Option<(SendBuffer, usize)>,
     /// Number of the next message to the node.
@@ -56,7 +51,6 @@ impl Link {
         Link {
             peer,
             queue: SendQueue::default(),
-            is_written: false,
             open: None,
             next_sent: 0,
             under_way: 0,
@@ -72,30 +66,6 @@ impl Link {
         }
     }
 
-    /// Appends a frame to the queue; true if it is the first since the last write.
-    pub(super) fn send(&mut self, frame: Frame) -> bool {
-        self.queue.push(frame);
-        !std::mem::replace(&mut self.is_written, true)
-    }
-
-    /// Appends a message with a payload in the memory of a run; true if it is the first since the
-    /// last write.
-    pub(super) fn send_in_place(
-        &mut self,
-        route: Route,
-        packet: Packet,
-        location: PayloadLocation,
-        bytes: usize,
-    ) -> bool {
-        self.queue.push_in_place(route, packet, location, bytes);
-        !std::mem::replace(&mut self.is_written, true)
-    }
-
-    /// Passes a copy of a payload whose run ends.
-    pub(super) fn detach(&mut self, location: PayloadLocation, payload: &Arc<Vec<u8>>) {
-        self.queue.detach(location, payload);
-    }
-
     /// Sends as much as the provider takes.
     ///
     /// # Errors
@@ -107,7 +77,6 @@ impl Link {
         endpoint: &mut Endpoint,
         payloads: &mut dyn Payloads,
     ) -> Result<(), String> {
-        self.is_written = false;
         let mut queue = std::mem::take(&mut self.queue);
         let mut messages = Messages { link: self, node, header, endpoint, failure: None };
         let written = queue.write(&mut messages, payloads);

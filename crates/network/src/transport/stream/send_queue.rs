@@ -37,6 +37,8 @@ pub(in crate::transport) struct SendQueue {
     transferred: u64,
     /// Memory of a piece that has been sent, for reuse.
     spare: Vec<u8>,
+    /// True if something was appended since the last write.
+    is_changed: bool,
 }
 
 /// A payload of its own piece.
@@ -115,7 +117,8 @@ impl SendQueue {
         self.transferred
     }
 
-    pub(in crate::transport) fn push(&mut self, frame: Frame) {
+    /// Appends a frame; true if it is the first since the last write.
+    pub(in crate::transport) fn push(&mut self, frame: Frame) -> bool {
         let is_ordered = frame.is_ordered();
         let (header, payload) = frame.encode();
         // Frames without an order may overtake a long payload: their receivers match them by route
@@ -129,18 +132,21 @@ impl SendQueue {
         } else {
             self.push_message(header, Payload::Bytes(Arc::new(payload)));
         }
+        !std::mem::replace(&mut self.is_changed, true)
     }
 
-    /// Appends a message with a payload in the memory of a run.
+    /// Appends a message with a payload in the memory of a run; true if it is the first since the
+    /// last write.
     pub(in crate::transport) fn push_in_place(
         &mut self,
         route: Route,
         packet: Packet,
         location: PayloadLocation,
         length: usize,
-    ) {
+    ) -> bool {
         let header = Frame::header_of(route, packet, length as u64);
         self.push_message(header, Payload::InPlace(location, length));
+        !std::mem::replace(&mut self.is_changed, true)
     }
 
     /// Appends a frame. A long one waits behind the pieces.
@@ -230,6 +236,7 @@ impl SendQueue {
         sink: &mut impl Sink,
         payloads: &mut dyn Payloads,
     ) -> Result<bool, ConnectionError> {
+        self.is_changed = false;
         while self.bytes > 0 {
             // One piece under way and one more keep the socket busy. Every further segment would
             // delay short frames that are sent meanwhile.

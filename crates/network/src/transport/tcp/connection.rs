@@ -3,28 +3,23 @@
 use super::unacknowledged::unacknowledged;
 use crate::error::{Error, refused};
 use crate::transport::Arrival;
-use crate::transport::frame::{Frame, Route};
 use crate::transport::payloads::{PayloadLocation, Payloads};
 use crate::transport::stream::connection_error::ConnectionError;
 use crate::transport::stream::receive_buffer::ReceiveBuffer;
 use crate::transport::stream::send_queue::SendQueue;
-use interpreter::Packet;
 use rustix::event::epoll::EventFlags;
 use rustix::net::sockopt;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
-use std::sync::Arc;
 use std::time::Duration;
 
 /// One node's end of a connection.
 #[derive(Debug)]
 pub(super) struct Connection {
     socket: OwnedFd,
-    queue: SendQueue,
+    pub(super) queue: SendQueue,
     buffer: ReceiveBuffer,
     /// True while the socket is watched for space to write.
     is_full: bool,
-    /// True if something was sent since the last write.
-    is_written: bool,
 }
 
 /// Makes a socket send at once, and report a node that does not respond within a time.
@@ -50,31 +45,7 @@ impl Connection {
         configure(&socket, unanswered)?;
         let queue = SendQueue::default();
         let buffer = ReceiveBuffer::default();
-        Ok(Connection { socket, queue, buffer, is_full: false, is_written: false })
-    }
-
-    /// Appends a frame to the queue; true if it is the first since the last write.
-    pub(super) fn send(&mut self, frame: Frame) -> bool {
-        self.queue.push(frame);
-        !std::mem::replace(&mut self.is_written, true)
-    }
-
-    /// Appends a message with a payload in the memory of a run to the queue; true if it is the
-    /// first since the last write.
-    pub(super) fn send_in_place(
-        &mut self,
-        route: Route,
-        packet: Packet,
-        location: PayloadLocation,
-        bytes: usize,
-    ) -> bool {
-        self.queue.push_in_place(route, packet, location, bytes);
-        !std::mem::replace(&mut self.is_written, true)
-    }
-
-    /// Passes a copy of a payload whose run ends.
-    pub(super) fn detach(&mut self, location: PayloadLocation, payload: &Arc<Vec<u8>>) {
-        self.queue.detach(location, payload);
+        Ok(Connection { socket, queue, buffer, is_full: false })
     }
 
     /// Number of bytes of long messages that were sent and received.
@@ -103,7 +74,6 @@ impl Connection {
         &mut self,
         payloads: &mut dyn Payloads,
     ) -> Result<Option<EventFlags>, ConnectionError> {
-        self.is_written = false;
         let is_empty = self.queue.write(&mut self.socket.as_fd(), payloads)?;
         let was_full = std::mem::replace(&mut self.is_full, !is_empty);
         // OUT only while the queue is not empty: a socket with space is always writable and would

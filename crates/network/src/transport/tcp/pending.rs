@@ -15,7 +15,7 @@ pub(crate) struct PendingConnection {
     pub(crate) stage: HandshakeStage,
     /// Bytes of the next message that have arrived.
     received: Vec<u8>,
-    /// What both sides have proven, once they have.
+    /// The pair of nodes that both sides have proven to be; `None` before.
     pub(crate) proven: Option<Pair>,
 }
 
