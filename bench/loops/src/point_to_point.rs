@@ -81,7 +81,8 @@ struct Stream<'w>(Buffers<'w>);
 impl Batch for Stream<'_> {
     fn run(&mut self, batch: u64) -> Result<f64, Failure> {
         let buffers = &mut self.0;
-        let (world, words) = (buffers.world, buffers.words);
+        let world = buffers.world;
+        let words = buffers.words;
         let start_us = wall_us();
         for window in batch * WINDOWS..(batch + 1) * WINDOWS {
             let first = window * WINDOW;
@@ -129,7 +130,7 @@ impl Batch for Posted<'_> {
     }
 }
 
-/// What an exchange adds to a computation, as `overlap.rs` has it for a collective.
+/// Measures the time that an exchange adds to a computation, as `overlap.rs` has it for a collective.
 fn measure_posted(
     buffers: &mut Buffers<'_>,
     row: Row,
@@ -163,7 +164,8 @@ fn measure_posted(
         send.wait()?;
         total.push(wall_us() - start_us);
         let sum = received[..words].iter().fold(0_u64, |sum, word| sum.wrapping_add(*word));
-        let (count, first) = (words as u64, repetition * 3 + u64::from(other));
+        let count = words as u64;
+        let first = repetition * 3 + u64::from(other);
         check(sum == count * first + count * (count - 1) / 2)?;
     }
     sort(&mut computation);

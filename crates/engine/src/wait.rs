@@ -14,7 +14,7 @@ pub(crate) const LIVENESS_INTERVAL: Duration = Duration::from_millis(50);
 /// Longest sleep while tasks may appear without a notification.
 pub(crate) const TASK_INTERVAL: Duration = Duration::from_millis(1);
 
-/// What the execution of a rank's own tasks has found.
+/// Result of executing a rank's own tasks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum OwnTasks {
     /// No task.

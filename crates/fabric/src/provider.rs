@@ -1,4 +1,4 @@
-//! What is known about providers by name.
+//! Properties of providers, by name.
 
 use crate::error::Error;
 use std::fmt;

@@ -86,7 +86,7 @@ impl Abi {
     /// Writes a handle to this index of an array.
     ///
     /// # Safety
-    /// The array has room for a handle at this index.
+    /// The array is long enough for a handle at this index.
     #[inline]
     pub(crate) unsafe fn write(&self, handles: Pointer, index: usize, handle: Handle) {
         // SAFETY: the caller's promise; the element's size is that of the ABI.

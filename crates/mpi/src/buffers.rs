@@ -207,7 +207,7 @@ impl Area {
         Some(first.at)
     }
 
-    /// Copies the data to `to`, which has room for them.
+    /// Copies the data to `to`, which is long enough for them.
     pub(crate) fn pack(&self, abi: &Abi, mut to: *mut u8) {
         for piece in &self.pieces {
             move_piece(abi, piece, to, Direction::Pack);
@@ -308,7 +308,7 @@ fn moved_type(abi: &Abi, handle: Handle) -> (Pointer, Handle) {
     let at: Pointer = (&raw mut moved).cast();
     call!(Type_create_hindexed(1, &raw const one, &raw const back, handle, at));
     call!(Type_commit(at));
-    // SAFETY: the variable has room for a handle of any ABI.
+    // SAFETY: the variable is as large as the handles of every ABI.
     (base, unsafe { abi.read(at, 0) })
 }
 

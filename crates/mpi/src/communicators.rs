@@ -147,7 +147,7 @@ pub(crate) fn open_private(abi: &Abi, rank: c_int) -> Result<(), c_int> {
     let mut in_memory: isize = 0;
     let at: Pointer = (&raw mut in_memory).cast();
     check(call!(Comm_dup(abi.comm_world, at)))?;
-    // SAFETY: the variable has room for a handle of any ABI.
+    // SAFETY: the variable is as large as the handles of every ABI.
     PRIVATE.store(unsafe { abi.read(at, 0) }, Ordering::Relaxed);
     Ok(())
 }
@@ -164,7 +164,7 @@ pub(crate) fn close(abi: &Abi) {
 pub(crate) fn close_private(abi: &Abi) {
     let mut in_memory: isize = 0;
     let at: Pointer = (&raw mut in_memory).cast();
-    // SAFETY: the variable has room for a handle of any ABI.
+    // SAFETY: the variable is as large as the handles of every ABI.
     unsafe { abi.write(at, 0, PRIVATE.load(Ordering::Relaxed)) };
     call!(Comm_free(at));
 }
@@ -280,7 +280,7 @@ fn place(abi: &Abi, parent: Handle, new: Handle) -> Option<(u32, i64)> {
     call!(Comm_group(new, of_new));
     call!(Comm_group(parent, of_parent));
     let zero = 0;
-    // SAFETY: the variables have room for handles of any ABI.
+    // SAFETY: the variables are as large as the handles of every ABI.
     let (from, to) = unsafe { (abi.read(of_new, 0), abi.read(of_parent, 0)) };
     call!(Group_translate_ranks(from, 1, &raw const zero, to, &raw mut first));
     call!(Group_free(of_new));

@@ -20,7 +20,7 @@ pub(crate) fn examine_empty_status(abi: &Abi) {
         let mut status = [0u8; STATUS_BYTES];
         let (mut flag, mut null): (c_int, isize) = (0, 0);
         let request: Pointer = (&raw mut null).cast();
-        // SAFETY: the variable has room for a handle of any ABI.
+        // SAFETY: the variable is as large as the handles of every ABI.
         unsafe { abi.write(request, 0, abi.request_null) };
         call!(Test(request, &raw mut flag, status.as_mut_ptr().cast()));
         status
@@ -114,7 +114,7 @@ impl Array {
     fn without(&self, own: &[usize]) -> Vec<u64> {
         let bytes = self.abi.handle_bytes() * self.count;
         let mut copy = vec![0u64; bytes.div_ceil(8)];
-        // SAFETY: the program passes so many bytes of handles, and the copy has room for them.
+        // SAFETY: the program passes so many bytes of handles, and the copy is as long.
         unsafe {
             let to = copy.as_mut_ptr().cast::<u8>();
             to.copy_from_nonoverlapping(self.requests.cast(), bytes);
@@ -426,7 +426,7 @@ pub(crate) fn get_status(passed: Handle, flag: *mut c_int, status: Pointer) -> c
     let Some(abi) = abi() else { return leave() };
     let mut in_memory: isize = 0;
     let request: Pointer = (&raw mut in_memory).cast();
-    // SAFETY: the variable has room for a handle of any ABI.
+    // SAFETY: the variable is as large as the handles of every ABI.
     unsafe { abi.write(request, 0, passed) };
     let array = Array { abi, requests: request, count: 1, statuses: status };
     match array.look(0) {

@@ -53,7 +53,7 @@ pub(crate) fn free_now(abi: &Abi, object: Object) {
     let mut in_memory: isize = 0;
     let at: Pointer = (&raw mut in_memory).cast();
     let (Object::Type(handle) | Object::Operation(handle)) = object;
-    // SAFETY: the variable has room for a handle of any ABI.
+    // SAFETY: the variable is as large as the handles of every ABI.
     unsafe { abi.write(at, 0, handle) };
     match object {
         Object::Type(_) => call!(Type_free(at)),

@@ -175,7 +175,7 @@ impl World {
         }
     }
 
-    /// What the ranks find together, in one call: each costs about a millisecond of start-up where
+    /// Returns the findings of all ranks, agreed on in one call: each call costs about a millisecond of start-up where
     /// ranks share cores.
     fn agree(&self, settings: &Settings) -> Agreement {
         // Equal on all ranks if the minimum is the maximum, which is the complement of the minimum of
@@ -227,7 +227,8 @@ impl World {
         let from: Pointer = (&raw mut invitation).cast();
         let to: Pointer = (&raw mut received).cast();
         let words = (size_of::<Invitation>() / 4) as c_int;
-        let (int, sum) = (self.abi.int, self.abi.operation(Op::Sum));
+        let int = self.abi.int;
+        let sum = self.abi.operation(Op::Sum);
         match call!(Allreduce(from, to, words, int, sum, self.abi.comm_world)) {
             0 => Ok(received),
             outcome => Err(format!("the MPI library reports error {outcome}")),

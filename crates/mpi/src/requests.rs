@@ -229,7 +229,7 @@ fn new_handle(abi: &Abi) -> Result<Handle, c_int> {
     let nothing = std::ptr::null_mut();
     let (private, own_rank) = private();
     match call!(Recv_init(nothing, 0, abi.byte, own_rank, 0, private, at)) {
-        // SAFETY: the variable has room for a handle of any ABI.
+        // SAFETY: the variable is as large as the handles of every ABI.
         0 => Ok(unsafe { abi.read(at, 0) }),
         outcome => Err(outcome),
     }
@@ -399,7 +399,7 @@ pub(crate) fn free_handles(abi: &Abi) {
     for handle in with(|requests| std::mem::take(&mut requests.spare)) {
         let mut in_memory: isize = 0;
         let at: Pointer = (&raw mut in_memory).cast();
-        // SAFETY: the variable has room for a handle of any ABI.
+        // SAFETY: the variable is as large as the handles of every ABI.
         unsafe { abi.write(at, 0, handle) };
         call!(Request_free(at));
     }

@@ -35,7 +35,7 @@ pub struct ExitedRank {
     pub has_failed: bool,
 }
 
-/// What a rank that leaves its job finds out about the others, for backends that cannot detect it
+/// Exits and starts of other ranks, as a rank that leaves its job detects them, for backends that cannot detect it
 /// themselves.
 pub trait Departures {
     /// Ranks of the job that have exited.

@@ -14,11 +14,11 @@
 //! | `state` | the rings, sends and receives of a rank, behind its lock |
 //! | `matcher` | posted receives and unexpected messages: MPI's order |
 //! | `outgoing`, `incoming` | the two ends of a ring |
-//! | `memory`, `line`, `ring_list` | what lies in shared memory |
+//! | `memory`, `line`, `ring_list` | contents of the shared memory |
 //!
 //! **Unexpected messages** are kept in the receiver's private memory, up to a credit for each
 //! sender. Without credit a sender leaves the bytes where they are, and its send completes when its
-//! message is matched: a receiver that takes nothing stops its senders and nobody else.
+//! message is matched: a receiver that takes nothing stops only its senders.
 //!
 //! **Buffers.** No process writes into a private buffer of another one, and no thread into that of a
 //! receive whose owner is not in a call, because the owner may have forgotten the request. A receiver

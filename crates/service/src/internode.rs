@@ -111,7 +111,8 @@ impl Internode {
 
     /// Returns the endpoint at which it listens.
     pub(crate) fn listening(&self) -> Option<ServiceEndpoint> {
-        let (kernel, network) = (self.kernel_endpoint(), self.network.clone());
+        let kernel = self.kernel_endpoint();
+        let network = self.network.clone();
         Some(ServiceEndpoint { address: self.address?, kernel, network })
     }
 

@@ -23,7 +23,8 @@ fn main() -> Result<()> {
 
 /// Returns the reports of all ranks on rank 0.
 pub(crate) fn travel(world: &Communicator) -> Result<Option<Vec<String>>> {
-    let (rank, size) = (world.rank(), world.size());
+    let rank = world.rank();
+    let size = world.size();
     let mut sum = [0_u32];
     // Rank 0 begins, the others wait for the rank before them.
     if rank > 0 {

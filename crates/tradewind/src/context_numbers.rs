@@ -24,7 +24,8 @@ impl ContextNumbers {
         let count_bits = u32::BITS - self.rank_bits;
         // Relaxed: the numbers publish nothing, they only differ.
         let count = self.taken.fetch_add(1, Ordering::Relaxed).saturating_add(1);
-        let (ranks, counts) = (1_u64 << self.rank_bits, 1_u64 << count_bits);
+        let ranks = 1_u64 << self.rank_bits;
+        let counts = 1_u64 << count_bits;
         if u64::from(rank) < ranks && u64::from(count) < counts {
             return Ok(u64::from(rank).checked_shl(count_bits).unwrap_or(0) as u32 | count);
         }

@@ -155,7 +155,8 @@ fn neighbors<'a>(
     // A block for all destinations is sent once. The tag is the number of its edges, so a receiver
     // that expects another number finds the mismatch.
     let shared_tag = |edges: usize| blocks.is_shared.then_some(edges as u64);
-    let (sent_tag, received_tag) = (shared_tag(sent.len()), shared_tag(received.len()));
+    let sent_tag = shared_tag(sent.len());
+    let received_tag = shared_tag(received.len());
     if blocks.is_shared {
         sent.truncate(1);
         received.truncate(1);
@@ -203,7 +204,8 @@ pub(super) fn repeat_shared(collective: &FlatCollective, me: u32, output: &mut [
     for &(_, _, number) in rest {
         let place = place(number);
         if place.len() != received.len() {
-            let (sent, expected) = (received.len() as u64, place.len() as u64);
+            let sent = received.len() as u64;
+            let expected = place.len() as u64;
             let call = collective.call.kind.name();
             let from = 1 - me.min(1);
             return Err(Error::BlockLength { call, from, to: me, sent, expected }.into());

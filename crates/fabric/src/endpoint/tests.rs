@@ -152,7 +152,8 @@ fn the_buffer_of_another_endpoint_is_refused() {
 #[test]
 #[should_panic(expected = "another endpoint")]
 fn a_message_of_another_endpoint_is_refused() {
-    let (own, other) = (endpoint(close), endpoint(close));
+    let own = endpoint(close);
+    let other = endpoint(close);
     let message = Received { endpoint: other.id, number: 1, length: 8 };
     own.received(&message);
 }
@@ -160,7 +161,8 @@ fn a_message_of_another_endpoint_is_refused() {
 #[test]
 fn memory_stays_while_the_provider_keeps_the_endpoint() {
     let endpoint = endpoint(refuse_to_close);
-    let (start, bytes) = (endpoint.arena.as_ptr(), endpoint.arena.len());
+    let start = endpoint.arena.as_ptr();
+    let bytes = endpoint.arena.len();
     drop(endpoint);
     // SAFETY: the call fails if the pages are not mapped, and changes none.
     assert_eq!(unsafe { libc::msync(start.cast(), bytes, libc::MS_ASYNC) }, 0);

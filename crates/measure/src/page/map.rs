@@ -45,7 +45,8 @@ fn ramp() -> Markup {
 /// many, because a page is higher than it is wide.
 fn across(map: &Map) -> (&Categories, &Categories, bool) {
     const WIDEST: usize = 12;
-    let (columns, rows) = (&map.columns, &map.rows);
+    let columns = &map.columns;
+    let rows = &map.rows;
     if columns.names.len() > WIDEST.max(rows.names.len()) {
         (rows, columns, true)
     } else {

@@ -1,4 +1,4 @@
-//! A connection whose ends have proven that they have a secret.
+//! Connections with a proof by both ends that they have a secret.
 //!
 //! The proof is the handshake between node services, with fixed numbers for the two sides.
 

@@ -29,7 +29,7 @@ pub enum Side {
     Accepting,
 }
 
-/// What has arrived.
+/// Event of a stream.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum StreamEvent {
     /// The other end opens a stream: to be accepted or refused.

@@ -1,10 +1,10 @@
 //! Codes that bind every frame to its connection, its direction and its place.
 //!
-//! The handshake alone proves that somebody has the secret at the time of the connect. Another user
-//! of a node could pass the handshake of two others on, and then send frames of its own. So both ends
+//! The handshake alone proves that an end has the secret at the time of the connect. Another user
+//! of a node could forward the handshake of two ends, and then send frames of its own. So both ends
 //! derive keys of the connection from the secret and the random bytes of both, and append to every
-//! frame the SipHash-2-4 (Aumasson and Bernstein, 2012) of the number of the frame and its bytes. Who
-//! passes bytes on without the secret can read them, and end the connection, and nothing else.
+//! frame the SipHash-2-4 (Aumasson and Bernstein, 2012) of the number of the frame and its bytes. A
+//! process that forwards bytes without the secret can read them and end the connection, no more.
 
 use super::frame::Frame;
 use crate::job_nodes::Key;

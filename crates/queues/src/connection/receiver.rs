@@ -155,7 +155,7 @@ impl Receiver {
         }
         match self.end.closing() {
             // Messages that a sender published before its end are received first. The name server
-            // reports `Left` for a sender on another node, whose stand-in has published them here.
+            // reports `Left` for a sender on another node, for which the name server has published them here.
             Some(
                 CloseReason::Gone
                 | CloseReason::NodeLost

@@ -58,7 +58,7 @@ pub(crate) enum Kind {
     Requested = 6,
 }
 
-/// What the line behind a requested message states about it.
+/// Outcome of a requested message, in the line behind it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Ending {
     /// The lines before hold the message.

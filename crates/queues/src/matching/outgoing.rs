@@ -10,7 +10,7 @@ use std::collections::VecDeque;
 /// Longest message that is sent before it is matched: half of a ring.
 pub const EAGER_BYTES: usize = (RING_LINES as usize / 2 - 1) * LINE_BYTES + INLINE_BYTES;
 
-/// What is put into a ring as soon as there is space.
+/// Contents for a ring that wait for space.
 #[derive(Debug)]
 pub(super) enum Queued {
     /// One line.

@@ -32,7 +32,7 @@ pub struct PublishedPort {
 pub struct Client {
     source: SourceName,
     /// Generation of the name's destination when the message was received. A name is used again
-    /// for another client long after the end of the first; a reply must not reach that one.
+    /// for another client after the end of the first; a reply must not reach the second one.
     generation: Option<u16>,
 }
 

@@ -105,11 +105,14 @@ impl Relay {
             return;
         };
         // There is no link, or it is about to end.
-        let (member, question) = (opener.member, opener.question);
+        let member = opener.member;
+        let question = opener.question;
         let started = self.shared.control().and_then(|control| {
             control.send(Command::Open(opener));
-            let (shared, guard) = (Arc::clone(&self.shared), self.shared.keep_running());
-            let (target, link) = (node.clone(), Arc::downgrade(&control));
+            let shared = Arc::clone(&self.shared);
+            let guard = self.shared.keep_running();
+            let target = node.clone();
+            let link = Arc::downgrade(&control);
             spawn(move || {
                 connect(&shared, &target, &control);
                 drop(guard);
@@ -168,7 +171,8 @@ fn accept(shared: &Arc<Shared>, mut acceptor: Acceptor, control: &Control) {
 /// closed, which the other node observes.
 fn serve(shared: &Arc<Shared>, connection: Connection) {
     let started = shared.control().and_then(|control| {
-        let (shared, guard) = (Arc::clone(shared), shared.keep_running());
+        let shared = Arc::clone(shared);
+        let guard = shared.keep_running();
         spawn(move || {
             Link::new(&shared, &control, connection, Side::Accepting).run();
             drop(guard);

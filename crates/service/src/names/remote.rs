@@ -1,4 +1,5 @@
-//! How a program of this node reaches name servers of other nodes, and lets them reach this one.
+//! Connections of a program with name servers of other nodes, and permission for those to connect
+//! with the one of this node.
 
 use super::peer_error::PeerError;
 use super::process::with_default_server;

@@ -9,7 +9,7 @@ const MAX_NAME: usize = 64;
 /// Longest host of a target in bytes: with a port, it fits into a request to the name server.
 const MAX_HOST: usize = 180;
 
-/// What a program connects to: `solver` on this node, `solver@host` or `solver@host:port` on
+/// Destination of a connect: `solver` on this node, `solver@host` or `solver@host:port` on
 /// another one.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Target {

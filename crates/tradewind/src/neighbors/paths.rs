@@ -244,7 +244,8 @@ impl Neighbors {
         let edges = &self.edges;
         let gathers =
             matches!(call.kind, CallKind::NeighborAllgather | CallKind::NeighborAllgatherv);
-        let (sources, labels) = (Arc::clone(&edges.sources), Arc::clone(&edges.labels));
+        let sources = Arc::clone(&edges.sources);
+        let labels = Arc::clone(&edges.labels);
         let blocks = match (gathers, sent) {
             (true, [sent]) => {
                 VariableBlocks::gathered_from_neighbors(*sent, received, sources, labels)

@@ -40,7 +40,7 @@ impl Communicator {
         Ok(Pattern { context: self.message_context().number(), source, tag: tag.exact() })
     }
 
-    /// Whether the awaited rank of the node, or for `None` any rank, has exited so that a wait is
+    /// Returns the awaited rank of the node, or for `None` any rank, if its exit makes a wait
     /// pointless: all other ranks have, or one has failed and no earlier receive has reported that.
     #[cold]
     pub(super) fn exited(&self, awaited: Option<u32>) -> Option<u32> {

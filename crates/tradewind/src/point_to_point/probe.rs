@@ -13,7 +13,8 @@ impl Communicator {
     /// # Errors
     /// Those of [`recv`](Self::recv), except `Truncated`.
     pub fn probe(&self, source: impl Into<Source>, tag: impl Into<Tag>) -> Result<Status> {
-        let (endpoint, pattern) = (self.endpoint()?, self.pattern(source.into(), tag.into())?);
+        let endpoint = self.endpoint()?;
+        let pattern = self.pattern(source.into(), tag.into())?;
         endpoint
             .probe(&pattern, || self.exited(pattern.source))
             .map(Status::new)
@@ -25,7 +26,8 @@ impl Communicator {
     /// # Errors
     /// Fails if there is no such rank, or if the segment is full.
     pub fn iprobe(&self, source: impl Into<Source>, tag: impl Into<Tag>) -> Result<Option<Status>> {
-        let (endpoint, pattern) = (self.endpoint()?, self.pattern(source.into(), tag.into())?);
+        let endpoint = self.endpoint()?;
+        let pattern = self.pattern(source.into(), tag.into())?;
         let found = endpoint.probe_now(&pattern);
         let found = found.map_err(|error| self.match_error(error, pattern.source, None))?;
         Ok(found.map(Status::new))
@@ -51,7 +53,8 @@ impl Communicator {
     /// # Errors
     /// Those of [`probe`](Self::probe).
     pub fn mprobe(&self, source: impl Into<Source>, tag: impl Into<Tag>) -> Result<Message<'_>> {
-        let (endpoint, pattern) = (self.endpoint()?, self.pattern(source.into(), tag.into())?);
+        let endpoint = self.endpoint()?;
+        let pattern = self.pattern(source.into(), tag.into())?;
         endpoint
             .take(&pattern, || self.exited(pattern.source))
             .map(|taken| Message::new(self, taken))
@@ -67,7 +70,8 @@ impl Communicator {
         source: impl Into<Source>,
         tag: impl Into<Tag>,
     ) -> Result<Option<Message<'_>>> {
-        let (endpoint, pattern) = (self.endpoint()?, self.pattern(source.into(), tag.into())?);
+        let endpoint = self.endpoint()?;
+        let pattern = self.pattern(source.into(), tag.into())?;
         let taken = endpoint.take_now(&pattern);
         let taken = taken.map_err(|error| self.match_error(error, pattern.source, None))?;
         Ok(taken.map(|taken| Message::new(self, taken)))

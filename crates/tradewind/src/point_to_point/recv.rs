@@ -38,7 +38,8 @@ impl Communicator {
         source: impl Into<Source>,
         tag: impl Into<Tag>,
     ) -> Result<Status> {
-        let (endpoint, pattern) = (self.endpoint()?, self.pattern(source.into(), tag.into())?);
+        let endpoint = self.endpoint()?;
+        let pattern = self.pattern(source.into(), tag.into())?;
         endpoint
             .recv(pattern, cast_slice_mut(buffer), |awaited| self.exited(awaited))
             .map(Status::new)

@@ -51,7 +51,8 @@ impl Communicator {
     #[inline]
     pub fn send<T: Pod>(&self, data: &[T], to: u32, tag: u32) -> Result<()> {
         let bytes = cast_slice(data);
-        let (local, endpoint) = (self.receiver(to, bytes)?, self.endpoint()?);
+        let local = self.receiver(to, bytes)?;
+        let endpoint = self.endpoint()?;
         let exited = || self.exited(Some(local));
         endpoint
             .send(local, self.envelope(tag, bytes.len()), bytes, exited)
@@ -64,7 +65,8 @@ impl Communicator {
     /// The errors of [`send`](Self::send).
     pub fn ssend<T: Pod>(&self, data: &[T], to: u32, tag: u32) -> Result<()> {
         let bytes = cast_slice(data);
-        let (local, endpoint) = (self.receiver(to, bytes)?, self.endpoint()?);
+        let local = self.receiver(to, bytes)?;
+        let endpoint = self.endpoint()?;
         let exited = || self.exited(Some(local));
         endpoint
             .send_when_matched(local, self.envelope(tag, bytes.len()), bytes, exited)

@@ -27,7 +27,8 @@ enum Verdict {
 
 impl Pair<'_> {
     fn verdict(&self) -> Verdict {
-        let (caller, peers) = (self.caller, self.peers);
+        let caller = self.caller;
+        let peers = self.peers;
         let difference = (caller.exposed_us - peers.exposed_us).abs();
         let (less, more) =
             if caller.exposed_us < peers.exposed_us { (caller, peers) } else { (peers, caller) };

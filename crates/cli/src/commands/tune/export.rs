@@ -25,7 +25,7 @@ const BUDGETS: [f64; 2] = [1.0, 50.0];
 /// Share of the time that rows get; jobs start in the rest.
 const SHARE: f64 = 0.5;
 
-/// What is timed, and where the results go.
+/// Arguments of an export.
 pub(super) struct Export<'a> {
     pub(super) library: Library,
     /// The file of the library, in a directory that exists.
@@ -195,7 +195,8 @@ impl TimingJob {
             let mut words = line.split(',');
             let mut word = || words.next();
             let operation = word()?.parse().ok()?;
-            let (bytes, microseconds) = (word()?.parse().ok()?, word()?.parse().ok()?);
+            let bytes = word()?.parse().ok()?;
+            let microseconds = word()?.parse().ok()?;
             let forced = self.forced.iter().find(|(forced, _)| *forced == operation)?;
             let algorithm = forced.1.to_owned();
             Some(Timing { operation, ranks: self.ranks, bytes, algorithm, microseconds })

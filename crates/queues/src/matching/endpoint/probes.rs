@@ -34,7 +34,8 @@ impl Endpoint {
     /// [`MatchError::Create`], [`MatchError::Corrupt`].
     pub fn take_now(&self, pattern: &Pattern) -> Result<Option<TakenMessage>, MatchError> {
         self.with_message(pattern, |state, key, message| {
-            let (sender, envelope) = (message.sender, message.envelope);
+            let sender = message.sender;
+            let envelope = message.envelope;
             state.matcher.take_unexpected(key);
             TakenMessage { key, sender, envelope }
         })

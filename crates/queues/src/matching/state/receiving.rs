@@ -142,7 +142,8 @@ impl State {
         let Some(found) = self.matcher.messages.get_mut(message) else {
             return Err(MatchError::Corrupt { rank: self.layout.rank });
         };
-        let (envelope, sender) = (found.envelope, found.sender);
+        let envelope = found.envelope;
+        let sender = found.sender;
         let length = (envelope.bytes as usize).min(own.buffer.len());
         match &found.body {
             Body::Short(words) => copy_words(words, &mut own.buffer[..length]),
@@ -262,7 +263,8 @@ impl State {
         let Some(found) = self.matcher.messages.get_mut(message) else { return Ok(()) };
         // Any key: the message counts as matched.
         found.posted = Some(Key(0));
-        let (sender, body) = (found.sender, std::mem::replace(&mut found.body, Body::Delivered));
+        let sender = found.sender;
+        let body = std::mem::replace(&mut found.body, Body::Delivered);
         self.answer_if_matched(message)?;
         self.remove_message(message);
         match body {
@@ -284,7 +286,8 @@ impl State {
 /// Returns the result of a receive into a buffer of so many bytes.
 fn finished(envelope: Envelope, capacity: usize) -> Result<PolledRecv, MatchError> {
     if envelope.bytes > capacity as u64 {
-        let (sent, capacity) = (envelope.bytes, capacity as u64);
+        let sent = envelope.bytes;
+        let capacity = capacity as u64;
         return Err(MatchError::Truncated { from: envelope.source, sent, capacity });
     }
     Ok(PolledRecv::Complete(envelope))

@@ -259,7 +259,7 @@ impl<'a> Link<'a> {
         let Some(name) = name else {
             return self.streams.refuse(stream, FAILED, "it was asked for an invalid name");
         };
-        // The name shows the program here with whom it is connected.
+        // The name identifies the program at the other end to the program here.
         let number = self.shared.next_proxy();
         let job = format!("{REMOTE}{}#{number}", self.address);
         let program = PortAddress::new(name, 0, 0);

@@ -1,4 +1,4 @@
-//! What the threads of the relay share.
+//! State that the threads of the relay share.
 
 use super::control::{Control, lock};
 use crate::names::connections::Connections;
@@ -20,7 +20,7 @@ pub(in crate::names) trait ChangeConnections: Debug + Send + Sync {
 /// Another node's name server, and the key with which it is reached.
 pub(super) type NodeId = (String, [u8; 16]);
 
-/// What the threads of the relay share.
+/// State that the threads of the relay share.
 pub(super) struct Shared {
     /// Name of the server of this node.
     pub(super) server: String,

@@ -155,7 +155,7 @@ impl Library {
         }
     }
 
-    /// How a program is run so that the library reads the exported file.
+    /// Returns the setting with which a program is run so that the library reads the exported file.
     pub(super) fn usage(self, file: &Path) -> String {
         let file = file.display();
         match self {
