@@ -131,7 +131,7 @@ static void exchange_read(size_t sent, size_t received, size_t own) {
 static int call(const char *operation, size_t bytes) {
     static long root;
     int is_root = root++ % 2 == me;
-    int both = !strcmp(operation, "alltoall") || !strcmp(operation, "allgather");
+    int both = !strncmp(operation, "alltoall", 8) || !strncmp(operation, "allgather", 9);
     int neighbor = !strcmp(operation, "neighbor"), bcast = !strcmp(operation, "bcast");
     int scatter = !strncmp(operation, "scatter", 7), gather = !strncmp(operation, "gather", 6);
     int joins = !strcmp(operation, "barrier") || !strcmp(operation, "allreduce");

@@ -9,6 +9,9 @@ from .places import BUILD, LOOPS, ROOT, release
 TRADEWIND = "tradewind"
 # Not a library: the same bytes moved by a few lines of C, in the ways that bench/c/collective_floors.c describes.
 FLOOR = "floor"
+FLOOR_OPERATIONS = (
+    "barrier", "allreduce", "bcast", "alltoall", "alltoallv", "allgather", "allgatherv", "scatter", "scatterv", "gather", "gatherv", "neighbor",
+)
 
 
 @dataclass(frozen=True)
@@ -95,9 +98,9 @@ def of_peers(peers, ranks, cores):
     return [configuration for peer in peers for configuration in make[peer](ranks > cores)]
 
 
-def of_floor(program, ranks, cores):
-    """The floors of blocking collectives of two ranks with a core each."""
-    if program != "blocking" or ranks != 2 or cores < 2:
+def of_floor(program, op, ranks, cores):
+    """The floors of blocking collectives of two ranks with a core each. Those that fold long vectors have none."""
+    if program != "blocking" or op not in FLOOR_OPERATIONS or ranks != 2 or cores < 2:
         return []
     ways = {"staged": "staged", "in pieces": "pieces", "one copy": "read"}
     return [Configuration(name, FLOOR, (), (way,)) for name, way in ways.items()]

@@ -37,7 +37,7 @@ def read(arguments):
     parser.add_argument("--quick", action="store_true", help="3 short rounds: for a look, not for a claim")
     parser.add_argument("--rounds", type=positive, help="interleaved rounds (default 7, quick 3)")
     parser.add_argument("--budget", type=positive, metavar="MS", help="for each measurement of a row (default 60, quick 15)")
-    parser.add_argument("--limit", type=positive, metavar="MINUTES", help="start nothing after this (default 60, quick 20)")
+    parser.add_argument("--limit", type=positive, metavar="MINUTES", help="start nothing after this (default 120, quick 30)")
     parser.add_argument(
         "--only",
         action="append",
@@ -57,5 +57,5 @@ def read(arguments):
     options = parser.parse_args(arguments)
     options.rounds = options.rounds or (3 if options.quick else 7)
     options.budget = options.budget or (15 if options.quick else 60)
-    options.limit = options.limit or (20 if options.quick else 60)
+    options.limit = options.limit or (30 if options.quick else 120)
     return options

@@ -176,7 +176,7 @@ class Run:
                 for op, size in collectives(group):
                     self.record.iterations[group.program, op, size] = math.ceil(TEST_COMPUTATION_US * 1e3 / iteration_ns)
             best = self.look(group)
-            group.configurations += configurations.of_floor(group.program, group.ranks, self.cores)
+            group.configurations += configurations.of_floor(group.program, group.op, group.ranks, self.cores)
             if group.program == "overlap" or group.op == "posted":
                 for (op, size), value in best.items():
                     iterations = math.ceil(COMPUTATION_FACTOR * value * 1e3 / iteration_ns)

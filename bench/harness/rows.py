@@ -13,6 +13,8 @@ OTHERS = (
 SMALL = (8, 1024)
 LARGE = (65536, 1048576)
 ALL_SIZES = (8, 128, 1024, 8192, 65536, 262144, 1048576)
+# With more ranks than cores.
+CROWDED_SIZES = (8, 1024, 8192, 65536)
 # Of the banded solve's grid: its row has these where others have bytes.
 SOLVE_ROWS = 2048
 
@@ -67,6 +69,11 @@ def blocking():
         for size in ALL_SIZES:
             if (op, size) not in short:
                 yield Row("blocking", op, size, 2, 1.0)
+    for ranks in (4, 8):
+        for op in NONBLOCKING[1:] + OTHERS:
+            for size in CROWDED_SIZES:
+                if (op, size) not in short:
+                    yield Row("blocking", op, size, ranks, 0.8)
 
 
 def nonblocking():
