@@ -173,12 +173,6 @@ impl Interpreter {
         self.run.outstanding().filter_map(sending)
     }
 
-    /// Returns a copy of the payload of a send between [`Effect::TransmitInPlace`] and
-    /// [`Event::Sent`].
-    pub fn copy_outgoing(&mut self, send: Handle) -> Option<Vec<u8>> {
-        self.run.copy_outgoing(&self.schedule.view(), send)
-    }
-
     /// Bounds the total payload that later calls send eagerly. Messages beyond the budget use the
     /// rendezvous protocol. Without a call, only [`Limits::eager_limit`] applies. Transports use
     /// the budget for flow control.

@@ -13,7 +13,7 @@ mod stream;
 pub mod tcp;
 
 use crate::error::Error;
-use frame::{Frame, Route};
+use frame::{Frame, HEADER_BYTES, Route};
 use interpreter::Packet;
 use payloads::{PayloadLocation, Payloads};
 use std::fmt::Debug;
@@ -40,6 +40,15 @@ pub enum Arrival {
         /// Number of bytes that were sent eagerly.
         eager: u64,
     },
+    /// A message that the sender's node could not read from the memory of its run.
+    Unreadable {
+        /// The sender.
+        node: u32,
+        /// The run and the rank that sends.
+        route: Route,
+        /// Number of bytes that were sent eagerly.
+        eager: u64,
+    },
     /// The end of the connection with a node; nothing arrives from there any more.
     NodeLost {
         /// The node.
@@ -49,6 +58,15 @@ pub enum Arrival {
     },
     /// The number of a descriptor of [`Transport::watch`] that became readable.
     Notified(u64),
+}
+
+impl Arrival {
+    /// The arrival of a message that could not be read, by its header; `None` for other frames.
+    fn unreadable(node: u32, header: &[u8; HEADER_BYTES]) -> Option<Arrival> {
+        let (route, packet, bytes) = Frame::message_of(header)?;
+        let eager = if matches!(packet, Packet::Eager { .. }) { bytes } else { 0 };
+        Some(Arrival::Unreadable { node, route, eager })
+    }
 }
 
 /// Connections to the other nodes of a job. One thread uses it.
@@ -73,7 +91,8 @@ pub trait Transport: Send + Debug {
     fn send(&mut self, node: u32, frame: Frame);
 
     /// Appends a message with a payload of `bytes` bytes, which stays at its location until
-    /// [`Payloads::sent`] or [`detach`](Self::detach) is called. `packet` has an empty payload.
+    /// [`Payloads::sent`], [`Payloads::unreadable`] or [`detach`](Self::detach) is called. `packet`
+    /// has an empty payload.
     fn send_in_place(
         &mut self,
         node: u32,
@@ -83,8 +102,9 @@ pub trait Transport: Send + Debug {
         bytes: u64,
     );
 
-    /// Passes a copy of a payload whose run ends before it has been sent.
-    fn detach(&mut self, location: PayloadLocation, payload: Vec<u8>);
+    /// Passes a copy of a payload whose run ends before it has been sent; `None` if its memory
+    /// cannot be read.
+    fn detach(&mut self, location: PayloadLocation, payload: Option<Vec<u8>>);
 
     /// Sends the queued frames, as far as that is possible without waiting. The rest follows during
     /// [`wait`](Self::wait).

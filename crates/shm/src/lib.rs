@@ -13,6 +13,7 @@
 //! | copy and combine the bytes of its data areas | [`memory`] |
 //! | copy bytes when the other process may break the protocol | [`word_copy`] |
 //! | send and receive such bytes | [`socket`] |
+//! | check that memory can be read | [`readable`] |
 //! | count completions and sleep until a count is reached | [`completion`], built on [`futex`] |
 //! | sleep until other processes change anything else | [`wakeup`] |
 //! | poll, then sleep, with checks of the peers | [`wait`] |
@@ -76,6 +77,7 @@ pub mod process;
 pub mod process_memory;
 pub mod process_table;
 pub mod random;
+pub mod readable;
 pub mod segment;
 pub mod shared;
 pub mod socket;

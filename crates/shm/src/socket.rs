@@ -7,15 +7,15 @@ use crate::segment::{Offset, Segment};
 use std::io::{Error, ErrorKind, IoSlice, Result};
 use std::os::fd::{AsRawFd, BorrowedFd};
 
-/// Largest number of slices before the segment's bytes.
-pub const MAX_HEAD: usize = 16;
+/// Largest number of slices around the segment's bytes.
+pub const MAX_SLICES: usize = 16;
 
-/// Sends `head`, then bytes of the segment, in one call that does not block. Returns the number of
-/// bytes that the system has taken.
+/// Sends the first slices, then bytes of the segment, then the second slices, in one call that does
+/// not block. Returns the number of bytes that the system has taken.
 ///
 /// # Errors
-/// Those of `sendmsg`, and `InvalidInput` when the range leaves the segment or `head` has more than
-/// [`MAX_HEAD`] slices.
+/// Those of `sendmsg`, and `InvalidInput` when the range leaves the segment or there are more than
+/// [`MAX_SLICES`] slices.
 ///
 /// ```
 /// use shm::segment::{Backing, Offset, Segment};
@@ -27,33 +27,38 @@ pub const MAX_HEAD: usize = 16;
 /// let segment = Segment::create(4096, Backing::Memory)?;
 /// word_copy::store(&segment, Offset(100), b"wind")?;
 /// let head = [IoSlice::new(b"trade ")];
-/// assert_eq!(socket::send(first.as_fd(), &head, &segment, Offset(100), 4)?, 10);
-/// let mut bytes = [0; 10];
+/// let tail = [IoSlice::new(b"s")];
+/// assert_eq!(socket::send(first.as_fd(), [&head, &tail], &segment, Offset(100), 4)?, 11);
+/// let mut bytes = [0; 11];
 /// second.read_exact(&mut bytes)?;
-/// assert_eq!(&bytes, b"trade wind");
+/// assert_eq!(&bytes, b"trade winds");
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
 pub fn send(
     socket: BorrowedFd<'_>,
-    head: &[IoSlice<'_>],
+    [head, tail]: [&[IoSlice<'_>]; 2],
     segment: &Segment,
     at: Offset,
     length: u64,
 ) -> Result<usize> {
     let bytes = segment.bytes_ptr(at, length).map_err(outside)?;
     let empty = libc::iovec { iov_base: std::ptr::null_mut(), iov_len: 0 };
-    let mut vectors = [empty; MAX_HEAD + 1];
-    if head.len() > MAX_HEAD {
+    let mut vectors = [empty; MAX_SLICES + 1];
+    let total = head.len() + 1 + tail.len();
+    if total > vectors.len() {
         return Err(ErrorKind::InvalidInput.into());
     }
-    for (vector, slice) in vectors.iter_mut().zip(head) {
-        *vector = libc::iovec { iov_base: slice.as_ptr().cast_mut().cast(), iov_len: slice.len() };
-    }
-    vectors[head.len()] = libc::iovec { iov_base: bytes.cast(), iov_len: length as usize };
+    let vector_of = |slice: &IoSlice<'_>| libc::iovec {
+        iov_base: slice.as_ptr().cast_mut().cast(),
+        iov_len: slice.len(),
+    };
+    let payload = libc::iovec { iov_base: bytes.cast(), iov_len: length as usize };
+    let all = head.iter().map(vector_of).chain([payload]).chain(tail.iter().map(vector_of));
+    vectors.iter_mut().zip(all).for_each(|(vector, found)| *vector = found);
     // SAFETY: a message header of zeros is valid: no address, no control data.
     let mut message: libc::msghdr = unsafe { std::mem::zeroed() };
     message.msg_iov = vectors.as_mut_ptr();
-    message.msg_iovlen = (head.len() + 1) as _;
+    message.msg_iovlen = total as _;
     // SAFETY: the system only reads the vectors, which outlive the call: slices borrowed by the
     // caller, and a range that was checked to lie in the mapping. No reference to the segment's
     // bytes exists, so another process may change them meanwhile.
@@ -124,11 +129,12 @@ mod tests {
         let segment = Segment::create(4096, Backing::Memory).expect("a page");
         for (at, length) in [(4090, 7), (u64::MAX, 2)] {
             let at = Offset(at);
-            let sent = send(first.as_fd(), &[], &segment, at, length).expect_err("outside");
+            let sent = send(first.as_fd(), [&[]; 2], &segment, at, length).expect_err("outside");
             let received = receive(second.as_fd(), &segment, at, length).expect_err("outside");
             assert_eq!([sent.kind(), received.kind()], [ErrorKind::InvalidInput; 2]);
         }
-        let head = [IoSlice::new(b""); MAX_HEAD + 1];
-        assert!(send(first.as_fd(), &head, &segment, Offset(0), 1).is_err(), "too many slices");
+        let slices = [IoSlice::new(b""); MAX_SLICES];
+        let sent = send(first.as_fd(), [&slices, &slices[..1]], &segment, Offset(0), 1);
+        assert!(sent.is_err(), "too many slices");
     }
 }

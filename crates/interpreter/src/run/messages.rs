@@ -131,13 +131,6 @@ impl ScheduleRun {
         Some(self.memory.outgoing(self.place(view, send, OperationPhase::Sending)?))
     }
 
-    pub(crate) fn copy_outgoing(&self, view: &ScheduleView<'_>, send: Handle) -> Option<Vec<u8>> {
-        let block = self.place(view, send, OperationPhase::Sending)?;
-        let mut payload = Vec::with_capacity(block.length as usize);
-        self.memory.gather(std::slice::from_ref(block), &mut payload);
-        Some(payload)
-    }
-
     pub(crate) fn incoming(
         &mut self,
         view: &ScheduleView<'_>,

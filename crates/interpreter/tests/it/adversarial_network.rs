@@ -5,11 +5,12 @@ use goal::compile::compile;
 use goal::graph::{Graph, JoinMode};
 use goal::join;
 use goal::schedule::Schedule;
-use interpreter::{Effect, Event, Handle, Incoming, Interpreter, Limits, Packet};
+use interpreter::{Effect, Event, Handle, Incoming, Interpreter, Limits, Outgoing, Packet};
 use rand::rngs::StdRng;
 use rand::{Rng, SeedableRng};
 use std::cell::Cell;
 use std::collections::{BTreeMap, HashMap};
+use std::ops::Range;
 use std::sync::{Arc, Mutex};
 use testing::conformance::{Capabilities, Engine, Failure, Fault, Round, RoundOutcome};
 
@@ -203,6 +204,19 @@ impl<'a> Network<'a> {
         Ok(buffers)
     }
 
+    /// Returns a copy of a range of a buffer that a run borrows.
+    fn borrowed_bytes(
+        &self,
+        run: RunKey,
+        buffer: usize,
+        range: Range<u64>,
+    ) -> Result<Vec<u8>, Failure> {
+        let borrowed = self.borrowed.get(&run).into_iter().flatten();
+        let found = borrowed.into_iter().find(|(number, _)| *number == buffer);
+        let (_, buffer) = found.ok_or(Failure::Other("the buffer is not borrowed".into()))?;
+        Ok(buffer.bytes()[range.start as usize..range.end as usize].to_vec())
+    }
+
     /// Copies a payload from the memory of its sender to that of its receive, or passes it as a
     /// whole.
     fn transfer(
@@ -214,11 +228,14 @@ impl<'a> Network<'a> {
         bytes: u64,
     ) -> Result<(), Failure> {
         let sender = (run.0, source);
-        let payload = match self.running.get_mut(&sender) {
-            Some(sending) => sending.copy_outgoing(send),
-            None => interpreter.copy_outgoing(send),
+        let sending = self.running.get(&sender).unwrap_or(interpreter);
+        let payload = match sending.outgoing(send) {
+            Some(Outgoing::Own(payload)) => payload.to_vec(),
+            Some(Outgoing::Borrowed(buffer, range)) => {
+                self.borrowed_bytes(sender, buffer, range)?
+            }
+            None => return Err(Failure::Other("there is nothing to send".into())),
         };
-        let payload = payload.ok_or(Failure::Other("there is nothing to send".into()))?;
         self.pending.push((sender, Step::Event(Event::Sent { send })));
         let Some(receive) = interpreter.admit(source as u32, &packet, bytes) else {
             let packet = match packet {

@@ -15,7 +15,16 @@ use std::os::fd::BorrowedFd;
 pub(super) struct RunPayloads<'a> {
     pub(super) runs: &'a mut HashMap<RunKey, Run>,
     pub(super) sent: &'a mut Vec<PayloadLocation>,
-    pub(super) faulted: &'a mut Vec<RunKey>,
+    pub(super) faulted: &'a mut Vec<(RunKey, MemoryFault)>,
+}
+
+/// A transfer to or from a run's memory that the system could not carry out.
+#[derive(Clone, Copy, Debug)]
+pub(super) enum MemoryFault {
+    /// The memory of a message that is sent cannot be read.
+    Read,
+    /// The system has no memory for a message that arrives.
+    Write,
 }
 
 impl RunPayloads<'_> {
@@ -29,11 +38,11 @@ impl Payloads for RunPayloads<'_> {
         &self,
         location: PayloadLocation,
         range: Range<usize>,
-        head: &[IoSlice<'_>],
+        around: [&[IoSlice<'_>]; 2],
         socket: BorrowedFd<'_>,
     ) -> Result<usize, Errno> {
         let run = self.runs.get(&RunKey::of(location)).ok_or(Errno::FAULT)?;
-        run.send_payload(Handle(location.operation), range, head, socket)
+        run.send_payload(Handle(location.operation), range, around, socket)
     }
 
     fn load(
@@ -50,13 +59,17 @@ impl Payloads for RunPayloads<'_> {
         !self.runs.is_empty()
     }
 
-    fn copy(&mut self, location: PayloadLocation) -> Vec<u8> {
-        let copy = |run: &mut Run| run.interpreter.copy_outgoing(Handle(location.operation));
-        self.run(location).and_then(copy).unwrap_or_default()
+    fn copy(&mut self, location: PayloadLocation) -> Result<Vec<u8>, Errno> {
+        let run = self.runs.get(&RunKey::of(location)).ok_or(Errno::FAULT)?;
+        run.copy_payload(Handle(location.operation))
     }
 
     fn sent(&mut self, location: PayloadLocation) {
         self.sent.push(location);
+    }
+
+    fn unreadable(&mut self, location: PayloadLocation) {
+        self.faulted.push((RunKey::of(location), MemoryFault::Read));
     }
 
     fn admit(
@@ -86,7 +99,7 @@ impl Payloads for RunPayloads<'_> {
         match self.run(location)?.receive_payload(Handle(location.operation), at, most, socket) {
             // The transport drops the rest of the payload, because the run fails.
             Some(Err(Errno::FAULT)) => {
-                self.faulted.push(RunKey::of(location));
+                self.faulted.push((RunKey::of(location), MemoryFault::Write));
                 None
             }
             read => read,

@@ -3,7 +3,7 @@
 use super::run_context::{MessageOrigin, RunContext, RunInput, RunKey, transmit};
 use super::schedule::{IdleRun, RegisteredSchedule};
 use super::zero_copy::BorrowedMemory;
-use crate::error::Error;
+use crate::error::{Error, system};
 use crate::transport::frame::Route;
 use crate::transport::payloads::{PayloadLocation, send_slices};
 use goal::graph::JoinMode;
@@ -132,6 +132,10 @@ impl Run {
                 self.try_join(ordinal, context)
             }
             RunInput::Fail(error) => Some(Err(error)),
+            RunInput::Unreadable => {
+                let rank = self.schedule.members.get(source as usize).copied().unwrap_or_default();
+                Some(Err(unreadable(&format!("receive a message of rank {rank}"))))
+            }
             RunInput::Sent(send) => self.event(Event::Sent { send }, context),
         }
     }
@@ -158,25 +162,24 @@ impl Run {
         self.borrowed.iter().find(|(number, _)| *number == buffer).map(|(_, memory)| memory)
     }
 
-    /// Writes `head` and a range of a payload that is sent in place to a socket.
+    /// Writes the first slices, a range of a payload that is sent in place, and the second slices
+    /// to a socket.
     pub(crate) fn send_payload(
         &self,
         send: Handle,
         range: Range<usize>,
-        head: &[IoSlice<'_>],
+        [head, tail]: [&[IoSlice<'_>]; 2],
         socket: BorrowedFd<'_>,
     ) -> Result<usize, Errno> {
         match self.interpreter.outgoing(send) {
             Some(Outgoing::Own(bytes)) => {
-                let mut slices = head.to_vec();
-                slices.push(IoSlice::new(&bytes[range]));
-                send_slices(socket, &slices)
+                send_slices(socket, &[head, &[IoSlice::new(&bytes[range])], tail].concat())
             }
             Some(Outgoing::Borrowed(buffer, whole)) => {
                 let start = whole.start as usize;
                 let range = start + range.start..start + range.end;
                 self.borrowed(buffer)
-                    .map_or(Err(Errno::FAULT), |memory| memory.send(range, head, socket))
+                    .map_or(Err(Errno::FAULT), |memory| memory.send(range, [head, tail], socket))
             }
             // The transport has only payloads that are being sent.
             None => Err(Errno::FAULT),
@@ -202,6 +205,22 @@ impl Run {
             // As in `send_payload`.
             None => Err(Errno::FAULT),
         }
+    }
+
+    /// Copies a payload that is sent in place.
+    ///
+    /// # Errors
+    /// [`Errno::FAULT`] if it cannot be read.
+    pub(crate) fn copy_payload(&self, send: Handle) -> Result<Vec<u8>, Errno> {
+        let length = match self.interpreter.outgoing(send) {
+            Some(Outgoing::Own(bytes)) => return Ok(bytes.to_vec()),
+            Some(Outgoing::Borrowed(_, range)) => (range.end - range.start) as usize,
+            // As in `send_payload`.
+            None => return Err(Errno::FAULT),
+        };
+        let mut payload = vec![0; length];
+        self.load_payload(send, 0..length, &mut payload)?;
+        Ok(payload)
     }
 
     /// Writes bytes of a payload that arrives in place; false if there is no such payload.
@@ -242,13 +261,11 @@ impl Run {
         }
     }
 
-    /// Payloads that are being sent in place, each with a copy: the memory of the run ends.
-    pub(crate) fn detached_payloads(&mut self) -> Vec<(PayloadLocation, Vec<u8>)> {
-        let sending: Vec<Handle> = self.interpreter.sending().collect();
-        let copied = sending.into_iter().filter_map(|send| {
-            Some((self.key.payload(send), self.interpreter.copy_outgoing(send)?))
-        });
-        copied.collect()
+    /// Payloads that are being sent in place, each with a copy, because the memory of the run ends;
+    /// without one if it cannot be read.
+    pub(crate) fn detached_payloads(&self) -> Vec<(PayloadLocation, Option<Vec<u8>>)> {
+        let sending = self.interpreter.sending();
+        sending.map(|send| (self.key.payload(send), self.copy_payload(send).ok())).collect()
     }
 
     /// Processes an event. Returns the run's outcome if it is over.
@@ -326,8 +343,7 @@ impl Run {
                 }
                 Effect::TransmitInPlace { peer, packet, send, bytes } => {
                     self.unsent = self.unsent.saturating_sub(1);
-                    self.transmit_in_place(peer, packet, send, bytes, context);
-                    None
+                    self.transmit_in_place(peer, packet, send, bytes, context)
                 }
                 Effect::StoreUnexpected { source, tag, ordinal, payload } => {
                     // The payload stays in memory until its receive is posted, and so does its
@@ -382,7 +398,8 @@ impl Run {
         }
     }
 
-    /// Sends a message from the memory of the run. One to a rank of this node is copied.
+    /// Sends a message from the memory of the run. One to a rank of this node is copied. Returns the
+    /// run's outcome if its memory cannot be read.
     fn transmit_in_place(
         &mut self,
         peer: u32,
@@ -390,12 +407,14 @@ impl Run {
         send: Handle,
         bytes: u64,
         context: &mut RunContext,
-    ) {
+    ) -> Option<RunOutcome> {
         let own = context.transport.node();
         let node = self.schedule.nodes.get(peer as usize).copied().unwrap_or(own);
         let RegisteredSchedule { rank: source, signature, .. } = *self.schedule;
         if node == own {
-            let payload = self.interpreter.copy_outgoing(send).unwrap_or_default();
+            let Ok(payload) = self.copy_payload(send) else {
+                return Some(Err(unreadable_buffer(self.key.rank)));
+            };
             let packet = match packet {
                 Packet::Eager { tag, ordinal, .. } => Packet::Eager { tag, ordinal, payload },
                 Packet::Data { receive, .. } => Packet::Data { receive, payload },
@@ -403,16 +422,18 @@ impl Run {
             };
             self.transmit(peer, RunInput::Packet(packet), context);
             let origin = MessageOrigin { node: own, source, signature };
-            return context.local.push_back((self.key, origin, RunInput::Sent(send)));
+            context.local.push_back((self.key, origin, RunInput::Sent(send)));
+            return None;
         }
         // The schedule was validated: its peers are ranks of the communicator.
-        let Some(destination) = self.schedule.members.get(peer as usize).copied() else { return };
+        let destination = self.schedule.members.get(peer as usize).copied()?;
         if matches!(packet, Packet::Eager { .. }) {
             context.credits.sent(node, bytes);
         }
         let RunKey { communicator, sequence, .. } = self.key;
         let route = Route { destination, communicator, source, sequence, signature };
         context.transport.send_in_place(node, route, packet, self.key.payload(send), bytes);
+        None
     }
 
     fn transmit(&self, peer: u32, input: RunInput, context: &mut RunContext) {
@@ -472,6 +493,17 @@ impl Run {
         };
         self.event(event, context)
     }
+}
+
+/// The failure of a run of which a message cannot be read.
+pub(super) fn unreadable_buffer(rank: u32) -> Error {
+    unreadable(&format!("send a message from a buffer of rank {rank}"))
+}
+
+fn unreadable(what: &str) -> Error {
+    let why = "the memory of the rank's buffer cannot be read: it was unmapped or protected \
+               before the collective had ended, or the node has no memory left for it";
+    system(what, why)
 }
 
 fn error_of(failure: &Failure) -> Error {

@@ -42,6 +42,8 @@ pub(crate) enum RunInput {
         contribution: Vec<u8>,
     },
     Fail(Error),
+    /// A message that the source's node could not read.
+    Unreadable,
     /// The payload of a send of the run itself has been copied.
     Sent(Handle),
 }
@@ -54,7 +56,7 @@ impl RunInput {
                 payload.len() as u64
             }
             RunInput::Join { contribution, .. } => contribution.len() as u64,
-            RunInput::Packet(_) | RunInput::Fail(_) | RunInput::Sent(_) => 0,
+            RunInput::Packet(_) | RunInput::Fail(_) | RunInput::Unreadable | RunInput::Sent(_) => 0,
         }
     }
 }
@@ -159,8 +161,8 @@ pub(super) fn transmit(
         RunInput::Packet(packet) => Frame::Packet(route, packet),
         RunInput::Join { ordinal, contribution } => Frame::Join { route, ordinal, contribution },
         RunInput::Fail(error) => Frame::Fail(route, error),
-        // A run reports it to itself only.
-        RunInput::Sent(_) => return,
+        // A run reports the one to itself only, and the transport the other.
+        RunInput::Sent(_) | RunInput::Unreadable => return,
     };
     context.transport.send(node, frame);
 }

@@ -5,8 +5,8 @@
 
 use super::credits::Credits;
 use super::membership::{Membership, RunCount};
-use super::payloads::RunPayloads;
-use super::run::{PreparedRun, Run, RunOutcome};
+use super::payloads::{MemoryFault, RunPayloads};
+use super::run::{PreparedRun, Run, RunOutcome, unreadable_buffer};
 use super::run_context::{MessageOrigin, RunContext, RunInput, RunKey, Timers, report_failure};
 use super::schedule::RegisteredSchedule;
 use super::unexpected::{UnexpectedMessage, UnexpectedMessages};
@@ -41,8 +41,8 @@ pub(crate) struct RunTable {
     pub(crate) ended: Vec<EndedRun>,
     /// Payloads that have been sent from the memory of their runs.
     sent: Vec<PayloadLocation>,
-    /// Runs for the messages of which the system has no memory.
-    faulted: Vec<RunKey>,
+    /// Runs of which the system cannot read or write the memory.
+    faulted: Vec<(RunKey, MemoryFault)>,
     /// Bytes of long messages transferred up to the last call of `has_transferred`.
     transferred: u64,
     /// Number of frames that were refused.
@@ -237,6 +237,7 @@ impl RunTable {
     /// Processes everything that needs no other node, and sends.
     pub(crate) fn advance(&mut self) {
         loop {
+            self.fail_faulted_runs();
             for location in std::mem::take(&mut self.sent) {
                 let event = Event::Sent { send: Handle(location.operation) };
                 self.event(RunKey::of(location), event);
@@ -244,8 +245,9 @@ impl RunTable {
             self.settle();
             let (transport, mut payloads) = self.parts();
             transport.flush(&mut payloads);
-            // Sends that have completed may let their runs send more, or end.
-            if self.sent.is_empty() {
+            // Sends that have completed may let their runs send more, or end. Runs that fail report
+            // that.
+            if self.sent.is_empty() && self.faulted.is_empty() {
                 return;
             }
         }
@@ -271,13 +273,18 @@ impl RunTable {
         polled
     }
 
-    /// Fails the runs of which the system cannot write the memory. This precedes the arrivals of
-    /// the same call, which may report the end of a payload that was dropped.
+    /// Fails the runs of which the system cannot read or write the memory. This precedes the
+    /// arrivals of the same call, which may report the end of a payload that was dropped.
     fn fail_faulted_runs(&mut self) {
-        for key in std::mem::take(&mut self.faulted) {
-            let why = "the node has no memory left for it; use smaller buffers or fewer ranks";
-            let what = format!("receive a message into a buffer of rank {}", key.rank);
-            self.finish(key, Err(system(&what, why)));
+        for (key, fault) in std::mem::take(&mut self.faulted) {
+            let error = match fault {
+                MemoryFault::Read => unreadable_buffer(key.rank),
+                MemoryFault::Write => system(
+                    &format!("receive a message into a buffer of rank {}", key.rank),
+                    "the node has no memory left for it; use smaller buffers or fewer ranks",
+                ),
+            };
+            self.finish(key, Err(error));
         }
     }
 
@@ -306,6 +313,15 @@ impl RunTable {
             self.context.credits.consumed(node, eager);
         }
         self.event(RunKey::of(location), Event::Received { receive: Handle(location.operation) });
+    }
+
+    /// Processes a message that its sender's node could not read. The run fails for all ranks: those
+    /// that wait for a message of this one learn it from here, also if the sender's part is over.
+    pub(crate) fn receive_unreadable(&mut self, node: u32, route: Route, eager: u64) {
+        if eager > 0 {
+            self.context.credits.consumed(node, eager);
+        }
+        self.route(node, route, RunInput::Unreadable);
     }
 
     /// Processes messages between ranks of this node, computations that have ended, requests that

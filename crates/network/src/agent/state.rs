@@ -277,6 +277,9 @@ impl AgentState {
             Arrival::InPlace { node, location, eager } => {
                 self.table.receive_in_place(node, location, eager);
             }
+            Arrival::Unreadable { node, route, eager } => {
+                self.table.receive_unreadable(node, route, eager);
+            }
         }
     }
 

@@ -8,7 +8,7 @@ use interpreter::ExternalBuffer;
 use rustix::io::Errno;
 use shm::loan::LentBytes;
 use shm::segment::{Offset, Segment};
-use shm::{socket, word_copy};
+use shm::{readable, socket, word_copy};
 use std::io::IoSlice;
 use std::ops::Range;
 use std::os::fd::BorrowedFd;
@@ -59,34 +59,26 @@ impl RegionBuffer {
 }
 
 impl BorrowedMemory {
-    /// Writes `head` and a range of the buffer to a socket by one call that does not block.
+    /// Writes the first slices, a range of the buffer, then the second slices, to a socket by one
+    /// call that does not block. The error is [`Errno::FAULT`] if the memory cannot be read.
     pub(super) fn send(
         &self,
         range: Range<usize>,
-        head: &[IoSlice<'_>],
+        [head, tail]: [&[IoSlice<'_>]; 2],
         socket: BorrowedFd<'_>,
     ) -> Result<usize, Errno> {
-        let with = |bytes: &[u8]| {
-            let mut slices = head.to_vec();
-            slices.push(IoSlice::new(bytes));
-            send_slices(socket, &slices)
-        };
         match self {
             BorrowedMemory::Region(region) => {
                 let at = region.place(range.start);
-                let length = range.len();
-                let sent = socket::send(socket, head, &region.segment, at, length as u64);
-                match sent.map_err(errno) {
-                    // The rank has never committed this memory, and the system has none for it.
-                    // Such memory holds zeros, and the peer gets as many bytes as announced.
-                    Err(Errno::FAULT) => with(&[0; STRIDE][..length.min(STRIDE)]),
-                    sent => sent,
-                }
+                let length = range.len() as u64;
+                socket::send(socket, [head, tail], &region.segment, at, length).map_err(errno)
             }
             // A run ends before its loans do.
-            BorrowedMemory::Lent(lent) => {
-                lent.with(|bytes| with(&bytes[range])).unwrap_or(Err(Errno::FAULT))
-            }
+            BorrowedMemory::Lent(lent) => lent
+                .with(|bytes| {
+                    send_slices(socket, &[head, &[IoSlice::new(&bytes[range])], tail].concat())
+                })
+                .unwrap_or(Err(Errno::FAULT)),
         }
     }
 
@@ -111,16 +103,27 @@ impl BorrowedMemory {
     }
 
     /// Copies bytes of the buffer, from byte `at` on.
+    ///
+    /// # Errors
+    /// [`Errno::FAULT`] if the memory cannot be read.
     pub(super) fn load(&self, at: usize, into: &mut [u8]) -> Result<(), Errno> {
         match self {
-            // The range lies inside the region, so this does not fail.
             BorrowedMemory::Region(region) => {
-                word_copy::load(&region.segment, region.place(at), into).map_err(|_| Errno::FAULT)
+                let at = region.place(at);
+                // A fault in the copy would end the node service with all ranks of the node.
+                readable::check_segment(&region.segment, at, into.len() as u64)
+                    .map_err(|_| Errno::FAULT)?;
+                word_copy::load(&region.segment, at, into).map_err(|_| Errno::FAULT)
             }
             // As in `send`.
             BorrowedMemory::Lent(lent) => lent
-                .with(|bytes| into.copy_from_slice(&bytes[at..at + into.len()]))
-                .ok_or(Errno::FAULT),
+                .with(|bytes| {
+                    let bytes = &bytes[at..at + into.len()];
+                    readable::check_slice(bytes).map_err(|_| Errno::FAULT)?;
+                    into.copy_from_slice(bytes);
+                    Ok(())
+                })
+                .unwrap_or(Err(Errno::FAULT)),
         }
     }
 

@@ -60,6 +60,9 @@ impl DirectEngine {
                 Arrival::InPlace { node, location, eager } => {
                     self.table.receive_in_place(node, location, eager);
                 }
+                Arrival::Unreadable { node, route, eager } => {
+                    self.table.receive_unreadable(node, route, eager);
+                }
                 // It fails no run: the rank may have left after its part.
                 Arrival::NodeLost { node, .. } => {
                     self.table.lose(node);

@@ -220,7 +220,9 @@ impl Fabric {
                     arrivals.push(Arrival::NodeLost { node, why });
                 }
                 // Frames do not come over the mesh.
-                Arrival::Frame { .. } | Arrival::InPlace { .. } => self.refused += 1,
+                Arrival::Frame { .. } | Arrival::InPlace { .. } | Arrival::Unreadable { .. } => {
+                    self.refused += 1;
+                }
                 notified @ Arrival::Notified(_) => arrivals.push(notified),
             }
         }
@@ -379,9 +381,12 @@ impl Transport for Fabric {
         }
     }
 
-    fn detach(&mut self, location: PayloadLocation, payload: Vec<u8>) {
-        let payload = Arc::new(payload);
-        self.links.iter_mut().flatten().for_each(|link| link.queue.detach(location, &payload));
+    fn detach(&mut self, location: PayloadLocation, payload: Option<Vec<u8>>) {
+        let payload = payload.map(Arc::new);
+        self.links
+            .iter_mut()
+            .flatten()
+            .for_each(|link| link.queue.detach(location, payload.as_ref()));
     }
 
     fn flush(&mut self, payloads: &mut dyn Payloads) {

@@ -30,6 +30,11 @@
 //! If the highest bit of the kind is set, nothing follows the header at once: the payload arrives
 //! in segments, those of one frame before those of the next, and whole frames between them.
 //!
+//! If the second highest bit is set, the message is sent from the memory of its run, which may
+//! become unreadable meanwhile. A status byte follows the payload, in its last segment if there are
+//! any, and is not counted by the length: 0 if the payload is the message, anything else if it is
+//! not.
+//!
 //! A message is at most 2⁴⁰ − 1 bytes long, and an operation's number is below 2²⁴: the last word
 //! of a request to send holds both.
 
@@ -131,6 +136,13 @@ const IN_SEGMENTS: u8 = 0x80;
 /// The kind of a segment's header. Its only other field is the length.
 const SEGMENT: u8 = 11;
 
+/// Bit in the kind of a message with a status byte behind its payload.
+const IN_PLACE: u8 = 0x40;
+/// Status of a payload that was read from its memory.
+pub(crate) const WHOLE: u8 = 0;
+/// Status of a payload of which the memory could not be read.
+pub(crate) const UNREADABLE: u8 = 1;
+
 /// Marks the header of a frame with a payload in segments.
 pub(crate) fn in_segments(mut header: [u8; HEADER_BYTES]) -> [u8; HEADER_BYTES] {
     header[0] |= IN_SEGMENTS;
@@ -144,29 +156,43 @@ pub(crate) fn segment_header(length: u64) -> [u8; HEADER_BYTES] {
 
 /// The thing that a header begins.
 pub(crate) enum FrameStart {
-    /// A frame, and the length of the payload that follows.
-    Frame(u64),
-    /// A frame with a payload in segments: its own header, and the length of the payload.
-    InSegments([u8; HEADER_BYTES], u64),
+    /// A frame whose payload follows.
+    Frame(AnnouncedFrame),
+    /// A frame whose payload follows in segments.
+    InSegments(AnnouncedFrame),
     /// A segment, and its length.
     Segment(u64),
 }
 
+/// A frame of which the header has arrived.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct AnnouncedFrame {
+    /// The header of the frame itself, without marks of how it arrives.
+    pub(crate) header: [u8; HEADER_BYTES],
+    /// Length of its payload.
+    pub(crate) bytes: u64,
+    /// True if a status byte follows the payload.
+    pub(crate) has_status: bool,
+}
+
 impl FrameStart {
     pub(crate) fn read(header: &[u8; HEADER_BYTES]) -> Result<Self, FrameError> {
+        let mut plain = *header;
         if header[0] == SEGMENT {
-            let mut plain = *header;
             // `FrameHeader` has no segments. A kind without payload stands in, so that any length
             // is accepted here; the receive buffer checks it against its frame.
             plain[0] = SHUTDOWN;
             return Ok(FrameStart::Segment(FrameHeader::read(&plain)?.length));
         }
-        if header[0] & IN_SEGMENTS == 0 {
-            return Ok(FrameStart::Frame(payload_bytes(header)?));
+        plain[0] &= !(IN_SEGMENTS | IN_PLACE);
+        let has_status = header[0] & IN_PLACE != 0;
+        // Only messages are sent from the memory of runs.
+        if has_status && !matches!(plain[0], EAGER | DATA) {
+            return Err(FrameError::Kind(header[0]));
         }
-        let mut own = *header;
-        own[0] &= !IN_SEGMENTS;
-        Ok(FrameStart::InSegments(own, payload_bytes(&own)?))
+        let frame = AnnouncedFrame { header: plain, bytes: payload_bytes(&plain)?, has_status };
+        let is_segmented = header[0] & IN_SEGMENTS != 0;
+        Ok(if is_segmented { FrameStart::InSegments(frame) } else { FrameStart::Frame(frame) })
     }
 
     /// The error of a segment that belongs to no frame.
@@ -320,9 +346,11 @@ impl Frame {
         Some((route, packet, length))
     }
 
-    /// Encodes the header of a message with a payload of `length` bytes that follows.
-    pub(crate) fn header_of(route: Route, packet: Packet, length: u64) -> [u8; HEADER_BYTES] {
+    /// Encodes the header of a message with a payload of `length` bytes and its status byte, which
+    /// follow.
+    pub(crate) fn in_place(route: Route, packet: Packet, length: u64) -> [u8; HEADER_BYTES] {
         let (mut header, _) = Frame::Packet(route, packet).encode();
+        header[0] |= IN_PLACE;
         header[LENGTH_AT..].copy_from_slice(&length.to_le_bytes());
         header
     }

@@ -1,7 +1,9 @@
 //! Connections between agents of one process, for tests and for measuring an agent without a
 //! network.
 
-use super::frame::{Frame, HEADER_BYTES, Route};
+use super::frame::{
+    AnnouncedFrame, Frame, FrameError, FrameStart, HEADER_BYTES, Route, UNREADABLE, WHOLE,
+};
 use super::payloads::{PayloadLocation, Payloads};
 use super::poller::Poller;
 use super::{Arrival, Transport};
@@ -17,6 +19,7 @@ use std::time::Duration;
 /// An entry of a node's inbox, with its sender.
 #[derive(Debug)]
 enum InboxEntry {
+    /// A header, and a payload with its status byte if it has one.
     Frame(u32, [u8; HEADER_BYTES], Vec<u8>),
     Closed(u32),
 }
@@ -60,6 +63,33 @@ pub struct Memory {
     /// By node: whether its connection has ended.
     lost: Vec<bool>,
     refused: u64,
+}
+
+/// A payload that is sent in place, if it could be read, and its status.
+fn with_status(payload: Option<Vec<u8>>) -> Vec<u8> {
+    let status = if payload.is_some() { WHOLE } else { UNREADABLE };
+    let mut bytes = payload.unwrap_or_default();
+    bytes.push(status);
+    bytes
+}
+
+/// Decodes a header and what follows it.
+fn arrival(
+    node: u32,
+    header: &[u8; HEADER_BYTES],
+    mut bytes: Vec<u8>,
+) -> Result<Arrival, FrameError> {
+    let FrameStart::Frame(AnnouncedFrame { header, has_status, .. }) = FrameStart::read(header)?
+    else {
+        // Nothing is cut into segments here.
+        return Err(FrameStart::damaged_segment());
+    };
+    let is_whole = !has_status || bytes.pop() == Some(WHOLE);
+    let unreadable = Arrival::unreadable(node, &header).filter(|_| !is_whole);
+    match unreadable {
+        Some(arrival) => Ok(arrival),
+        None => Ok(Arrival::Frame { node, frame: Frame::decode(&header, bytes)? }),
+    }
 }
 
 /// Number of the inbox's descriptor.
@@ -122,16 +152,16 @@ impl Transport for Memory {
         location: PayloadLocation,
         bytes: u64,
     ) {
-        let header = Frame::header_of(route, packet, bytes);
+        let header = Frame::in_place(route, packet, bytes);
         self.written[node as usize].push(OutboxEntry::InPlace(header, location));
     }
 
-    fn detach(&mut self, location: PayloadLocation, payload: Vec<u8>) {
+    fn detach(&mut self, location: PayloadLocation, payload: Option<Vec<u8>>) {
         for entry in self.written.iter_mut().flatten() {
             if let OutboxEntry::InPlace(header, found) = entry
                 && *found == location
             {
-                *entry = OutboxEntry::Frame(*header, payload);
+                *entry = OutboxEntry::Frame(*header, with_status(payload));
                 return;
             }
         }
@@ -147,9 +177,12 @@ impl Transport for Memory {
                 let (header, payload) = match entry {
                     OutboxEntry::Frame(header, payload) => (header, payload),
                     OutboxEntry::InPlace(header, location) => {
-                        let payload = payloads.copy(location);
-                        payloads.sent(location);
-                        (header, payload)
+                        let payload = payloads.copy(location).ok();
+                        match payload {
+                            Some(_) => payloads.sent(location),
+                            None => payloads.unreadable(location),
+                        }
+                        (header, with_status(payload))
                     }
                 };
                 if !is_lost {
@@ -178,8 +211,8 @@ impl Transport for Memory {
         // Taken after the descriptor was reported: an entry that is pushed later notifies again.
         for entry in self.inboxes[self.node as usize].take() {
             match entry {
-                InboxEntry::Frame(node, header, payload) => match Frame::decode(&header, payload) {
-                    Ok(frame) => arrivals.push(Arrival::Frame { node, frame }),
+                InboxEntry::Frame(node, header, bytes) => match arrival(node, &header, bytes) {
+                    Ok(arrival) => arrivals.push(arrival),
                     Err(_) => self.refused += 1,
                 },
                 InboxEntry::Closed(node) => {

@@ -23,23 +23,23 @@ pub struct PayloadLocation {
 
 /// The memory of all runs, for the time of a call of the transport.
 pub trait Payloads {
-    /// Writes `head`, then a range of a payload, to a socket in one call that does not block.
-    /// Returns the number of bytes that the system has taken.
+    /// Writes the first slices, then a range of a payload, then the second slices, to a socket in
+    /// one call that does not block. Returns the number of bytes that the system has taken.
     ///
     /// # Errors
-    /// Those of `sendmsg`.
+    /// Those of `sendmsg`; [`Errno::FAULT`] if the payload cannot be read, or its run has ended.
     fn send(
         &self,
         location: PayloadLocation,
         range: Range<usize>,
-        head: &[IoSlice<'_>],
+        around: [&[IoSlice<'_>]; 2],
         socket: BorrowedFd<'_>,
     ) -> Result<usize, Errno>;
 
     /// Copies a range of a payload.
     ///
     /// # Errors
-    /// [`Errno::FAULT`] if its run has ended.
+    /// [`Errno::FAULT`] if the payload cannot be read, or its run has ended.
     fn load(
         &self,
         location: PayloadLocation,
@@ -50,11 +50,17 @@ pub trait Payloads {
     /// Returns true if a run is under way, so that something may arrive for it.
     fn has_runs(&self) -> bool;
 
-    /// Returns a copy of a payload; empty if its run has ended.
-    fn copy(&mut self, location: PayloadLocation) -> Vec<u8>;
+    /// Returns a copy of a payload.
+    ///
+    /// # Errors
+    /// As [`load`](Self::load).
+    fn copy(&mut self, location: PayloadLocation) -> Result<Vec<u8>, Errno>;
 
     /// Notes that a payload is no longer needed: it has been sent, or its node is lost.
     fn sent(&mut self, location: PayloadLocation);
+
+    /// Notes that a payload could not be read, and that its receiver learns so. Its run fails.
+    fn unreadable(&mut self, location: PayloadLocation);
 
     /// Assigns a message of a node, of which the header has arrived, the memory of its receive.
     /// `packet` has an empty payload. Returns `None` if the message must be passed as a whole.
@@ -89,7 +95,7 @@ impl Payloads for NoPayloads {
         &self,
         _: PayloadLocation,
         _: Range<usize>,
-        _: &[IoSlice<'_>],
+        _: [&[IoSlice<'_>]; 2],
         _: BorrowedFd<'_>,
     ) -> Result<usize, Errno> {
         Err(Errno::FAULT)
@@ -103,11 +109,13 @@ impl Payloads for NoPayloads {
         false
     }
 
-    fn copy(&mut self, _: PayloadLocation) -> Vec<u8> {
-        Vec::new()
+    fn copy(&mut self, _: PayloadLocation) -> Result<Vec<u8>, Errno> {
+        Err(Errno::FAULT)
     }
 
     fn sent(&mut self, _: PayloadLocation) {}
+
+    fn unreadable(&mut self, _: PayloadLocation) {}
 
     fn admit(&mut self, _: u32, _: Route, _: &Packet, _: u64) -> Option<PayloadLocation> {
         None

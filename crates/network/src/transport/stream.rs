@@ -4,6 +4,8 @@ pub(super) mod connection_error;
 mod large_frame;
 pub(super) mod receive_buffer;
 pub(super) mod send_queue;
+#[cfg(test)]
+mod tests;
 
 use super::payloads::{PayloadLocation, Payloads, send_slices};
 use rustix::io::Errno;
@@ -19,13 +21,14 @@ pub(super) trait Sink {
     /// [`Errno::AGAIN`] if there is no space.
     fn write(&mut self, slices: &[IoSlice<'_>]) -> Result<usize, Errno>;
 
-    /// Takes bytes of the slices and of a range of a payload behind them. Returns how many.
+    /// Takes bytes of the first slices, of a range of a payload behind them, and perhaps of the
+    /// second slices behind that. Returns how many.
     ///
     /// # Errors
-    /// As [`write`](Self::write), and [`Errno::FAULT`] if there is no such payload.
+    /// As [`write`](Self::write), and [`Errno::FAULT`] if the payload cannot be read.
     fn write_payload(
         &mut self,
-        slices: &[IoSlice<'_>],
+        around: [&[IoSlice<'_>]; 2],
         location: PayloadLocation,
         range: Range<usize>,
         payloads: &dyn Payloads,
@@ -57,12 +60,12 @@ impl Sink for BorrowedFd<'_> {
 
     fn write_payload(
         &mut self,
-        slices: &[IoSlice<'_>],
+        around: [&[IoSlice<'_>]; 2],
         location: PayloadLocation,
         range: Range<usize>,
         payloads: &dyn Payloads,
     ) -> Result<usize, Errno> {
-        payloads.send(location, range, slices, *self)
+        payloads.send(location, range, around, *self)
     }
 }
 

@@ -198,10 +198,10 @@ impl Transport for Tcp {
         }
     }
 
-    fn detach(&mut self, location: PayloadLocation, payload: Vec<u8>) {
-        let payload = Arc::new(payload);
+    fn detach(&mut self, location: PayloadLocation, payload: Option<Vec<u8>>) {
+        let payload = payload.map(Arc::new);
         for connection in self.connections.iter_mut().flatten() {
-            connection.queue.detach(location, &payload);
+            connection.queue.detach(location, payload.as_ref());
         }
     }
 

@@ -1,6 +1,7 @@
 //! The agent engine over libfabric, through the providers that need no adapter.
 
 use crate::jobs::{Agents, Wires, nodes, register, run, world};
+use crate::own_regions::a_sender_without_its_memory;
 use ::fabric::{Choice, Endpoint, Library, Request};
 use collectives::{Algorithm, barrier};
 use interpreter::Packet;
@@ -30,6 +31,7 @@ testing::tests![
     idle_nodes_that_cannot_sleep_shut_down,
     a_node_that_computes_is_not_lost,
     short_messages_do_not_hide_a_stall,
+    a_message_from_memory_that_does_not_exist_fails_its_run,
 ];
 
 const KEY: [u8; 16] = [7; 16];
@@ -117,6 +119,13 @@ fn a_provider_that_cannot_sleep_conforms() {
     let mut engine = engine(path, "sockets", 2, limits());
     engine.capabilities = Capabilities { random_programs: 8, ..Capabilities::default() };
     testing::conformance::run_suite(&engine);
+}
+
+fn a_message_from_memory_that_does_not_exist_fails_its_run() {
+    let path = testing::fabric::libraries().remove(0);
+    let all = fabrics(2, &path, "tcp", &[KEY]);
+    let [first, second] = all.try_into().expect("there are two");
+    a_sender_without_its_memory(first, second);
 }
 
 fn a_node_that_ends_is_lost() {

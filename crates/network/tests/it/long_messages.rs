@@ -127,7 +127,7 @@ impl Payloads for UnsentPayloads {
         &self,
         _: PayloadLocation,
         _: Range<usize>,
-        _: &[IoSlice<'_>],
+        _: [&[IoSlice<'_>]; 2],
         _: BorrowedFd<'_>,
     ) -> Result<usize, Errno> {
         Err(Errno::AGAIN)
@@ -150,7 +150,11 @@ impl Payloads for UnsentPayloads {
         self.ended.push(location.operation);
     }
 
-    fn copy(&mut self, location: PayloadLocation) -> Vec<u8> {
+    fn unreadable(&mut self, location: PayloadLocation) {
+        panic!("{location:?} can be read");
+    }
+
+    fn copy(&mut self, location: PayloadLocation) -> Result<Vec<u8>, Errno> {
         NoPayloads.copy(location)
     }
 

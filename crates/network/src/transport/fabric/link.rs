@@ -316,13 +316,13 @@ impl<H: Fn(u64) -> Header> Sink for Messages<'_, H> {
 
     fn write_payload(
         &mut self,
-        slices: &[IoSlice<'_>],
+        [head, _]: [&[IoSlice<'_>]; 2],
         location: PayloadLocation,
         range: Range<usize>,
         payloads: &dyn Payloads,
     ) -> Result<usize, Errno> {
-        let wanted: usize = slices.iter().map(|slice| slice.len()).sum();
-        let taken = self.append(slices)?;
+        let wanted: usize = head.iter().map(|slice| slice.len()).sum();
+        let taken = self.append(head)?;
         // The payload follows the slices: not before all of them have been taken.
         if taken < wanted {
             return Ok(taken);
@@ -336,7 +336,12 @@ impl<H: Fn(u64) -> Header> Sink for Messages<'_, H> {
         let loaded = payloads.load(location, range.start..range.start + count, &mut space[..count]);
         let length = if loaded.is_ok() { length + count } else { length };
         self.link.open = Some((buffer, length));
-        loaded.map(|()| taken + count)
+        match loaded {
+            Ok(()) => Ok(taken + count),
+            // The slices have been taken. The next call reports the fault.
+            Err(_) if taken > 0 => Ok(taken),
+            Err(error) => Err(error),
+        }
     }
 }
 

@@ -3,7 +3,7 @@
 use super::Source;
 use super::connection_error::ConnectionError;
 use crate::transport::Arrival;
-use crate::transport::frame::{Frame, HEADER_BYTES};
+use crate::transport::frame::{AnnouncedFrame, Frame, FrameError, HEADER_BYTES, WHOLE};
 use crate::transport::payloads::{PayloadLocation, Payloads};
 use interpreter::Packet;
 use rustix::io::Errno;
@@ -16,6 +16,8 @@ pub(super) struct LargeFrame {
     /// Bytes of the payload, and those that have arrived.
     length: usize,
     arrived: usize,
+    /// The status byte behind the payload; that of a message without one is there from the start.
+    status: Option<u8>,
 }
 
 #[derive(Debug)]
@@ -31,13 +33,13 @@ impl LargeFrame {
     /// A frame before its payload arrives. Takes address space for a payload that no run admits;
     /// memory is taken as the payload arrives, so that a false length takes none.
     pub(super) fn new(
-        header: [u8; HEADER_BYTES],
-        claimed: u64,
+        frame: AnnouncedFrame,
         node: u32,
         payloads: &mut dyn Payloads,
     ) -> Result<Self, ConnectionError> {
-        let memory = || ConnectionError::Memory(claimed);
-        let length = usize::try_from(claimed).map_err(|_| memory())?;
+        let AnnouncedFrame { header, bytes, has_status } = frame;
+        let memory = || ConnectionError::Memory(bytes);
+        let length = usize::try_from(bytes).map_err(|_| memory())?;
         let location = Frame::message_of(&header)
             .and_then(|(route, packet, bytes)| payloads.admit(node, route, &packet, bytes));
         let target = match location {
@@ -48,16 +50,23 @@ impl LargeFrame {
                 Target::Own(payload)
             }
         };
-        Ok(LargeFrame { header, target, length, arrived: 0 })
+        let status = (!has_status).then_some(WHOLE);
+        Ok(LargeFrame { header, target, length, arrived: 0, status })
     }
 
-    /// Number of bytes that have not arrived.
+    /// Number of bytes that have not arrived, the status included.
     pub(super) fn rest(&self) -> usize {
+        self.payload_rest() + usize::from(self.status.is_none())
+    }
+
+    /// Number of bytes of the payload that have not arrived.
+    pub(super) fn payload_rest(&self) -> usize {
         self.length - self.arrived
     }
 
-    /// Adds bytes of the payload.
+    /// Adds bytes of the payload, and the status behind its end.
     pub(super) fn push(&mut self, bytes: &[u8], payloads: &mut dyn Payloads) {
+        let (bytes, status) = bytes.split_at(bytes.len().min(self.payload_rest()));
         match &mut self.target {
             Target::Own(payload) => payload.extend_from_slice(bytes),
             Target::Payload(location) => {
@@ -68,6 +77,7 @@ impl LargeFrame {
             Target::Ended(_) => {}
         }
         self.arrived += bytes.len();
+        self.status = self.status.or(status.first().copied());
     }
 
     /// Reads some of the rest of the payload, at most `most` bytes. Returns the number of bytes
@@ -80,7 +90,7 @@ impl LargeFrame {
         payloads: &mut dyn Payloads,
         unused: &mut [u8],
     ) -> Result<(usize, usize), ConnectionError> {
-        let wanted = self.rest().min(most);
+        let wanted = self.payload_rest().min(most);
         let read = match &mut self.target {
             Target::Own(payload) => {
                 payload.resize(self.arrived + wanted, 0);
@@ -109,7 +119,12 @@ impl LargeFrame {
     }
 
     /// The arrival of the whole frame from a node.
-    pub(super) fn arrival(self, node: u32) -> Result<Arrival, ConnectionError> {
+    pub(super) fn arrival(self, node: u32) -> Result<Arrival, FrameError> {
+        // Only messages have a status.
+        let unreadable = Arrival::unreadable(node, &self.header);
+        if let Some(arrival) = unreadable.filter(|_| self.status != Some(WHOLE)) {
+            return Ok(arrival);
+        }
         Ok(match self.target {
             Target::Own(payload) => {
                 Arrival::Frame { node, frame: Frame::decode(&self.header, payload)? }

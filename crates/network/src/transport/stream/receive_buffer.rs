@@ -4,12 +4,12 @@ use super::Source;
 use super::connection_error::ConnectionError;
 use super::large_frame::{LargeFrame, received};
 use crate::transport::Arrival;
-use crate::transport::frame::{Frame, FrameStart, HEADER_BYTES};
+use crate::transport::frame::{AnnouncedFrame, Frame, FrameError, FrameStart, HEADER_BYTES};
 use crate::transport::payloads::Payloads;
 
 /// Bytes read at once.
 const BUFFER: usize = 64 << 10;
-/// Shortest payload in the buffer that is copied to its place at once.
+/// Shortest payload without a status that is copied from the buffer to its place at once.
 const PLACED: usize = 8 << 10;
 /// Bytes of a large payload read at once.
 const STRIDE: usize = 256 << 10;
@@ -66,18 +66,22 @@ impl ReceiveBuffer {
             // At most one of these is incomplete, and the bytes that arrive next belong to it. Only
             // between segments do whole frames arrive. The buffer is empty meanwhile.
             let (read, wanted) = match (&mut self.large, &mut self.segmented) {
-                (Some(large), _) => large.read(source, STRIDE, payloads, &mut self.buffer)?,
-                (None, Some(segmented)) if self.segment > 0 => {
+                (Some(large), _) if large.payload_rest() > 0 => {
+                    large.read(source, STRIDE, payloads, &mut self.buffer)?
+                }
+                (None, Some(segmented)) if self.segment.min(segmented.payload_rest()) > 0 => {
                     let most = STRIDE.min(self.segment);
                     let (read, wanted) =
                         segmented.read(source, most, payloads, &mut self.buffer)?;
                     self.segment -= read;
                     (read, wanted)
                 }
-                (None, segmented) => {
+                // The status behind a payload passes through the buffer, with what follows it.
+                (large, segmented) => {
                     // The payload of the next segment should not pass through the buffer.
-                    let is_header = segmented.is_some() && self.end < HEADER_BYTES;
-                    let limit = if is_header { HEADER_BYTES } else { BUFFER };
+                    let is_between = large.is_none() && segmented.is_some() && self.segment == 0;
+                    let limit =
+                        if is_between && self.end < HEADER_BYTES { HEADER_BYTES } else { BUFFER };
                     let wanted = limit - self.end;
                     let read = received(source.read(&mut self.buffer[self.end..limit]))?;
                     self.end += read;
@@ -88,13 +92,6 @@ impl ReceiveBuffer {
             if self.large.is_some() || self.segmented.is_some() {
                 self.transferred = self.transferred.wrapping_add(read as u64);
             }
-            // A complete frame leaves its place before the next header is read, which may announce
-            // another large frame.
-            for complete in [&mut self.large, &mut self.segmented] {
-                if let Some(frame) = complete.take_if(|large| large.rest() == 0) {
-                    arrivals.push(frame.arrival(node)?);
-                }
-            }
             self.cut(node, payloads, arrivals)?;
             // Fewer bytes than asked for: the source is empty.
             if read < wanted {
@@ -104,57 +101,59 @@ impl ReceiveBuffer {
         Ok(())
     }
 
-    /// Removes complete frames from the buffer.
+    /// Removes complete frames from the buffer, and the bytes of an incomplete one that is not
+    /// collected here.
     fn cut(
         &mut self,
         node: u32,
         payloads: &mut dyn Payloads,
         arrivals: &mut Vec<Arrival>,
     ) -> Result<(), ConnectionError> {
-        while self.segment == 0
-            && let Some(header) =
-                self.buffer[self.start..self.end].first_chunk::<HEADER_BYTES>().copied()
-        {
-            let rest = &self.buffer[self.start + HEADER_BYTES..self.end];
-            match FrameStart::read(&header)? {
-                FrameStart::Frame(claimed) => {
+        loop {
+            self.pass_on(node, payloads, arrivals)?;
+            // The rest of a frame under way comes before the next header.
+            if self.large.is_some() || self.segment > 0 {
+                break;
+            }
+            let unread = &self.buffer[self.start..self.end];
+            let Some((header, rest)) = unread.split_first_chunk::<HEADER_BYTES>() else { break };
+            match FrameStart::read(header)? {
+                FrameStart::Frame(frame) => {
+                    let AnnouncedFrame { header, bytes, has_status } = frame;
                     let length =
-                        usize::try_from(claimed).map_err(|_| ConnectionError::Memory(claimed))?;
-                    if let Some(payload) = rest.get(..length) {
-                        let arrival = if length < PLACED {
-                            let frame = Frame::decode(&header, payload.to_vec())?;
-                            Arrival::Frame { node, frame }
-                        } else {
-                            let mut large = LargeFrame::new(header, claimed, node, payloads)?;
-                            large.push(payload, payloads);
-                            large.arrival(node)?
-                        };
-                        arrivals.push(arrival);
+                        usize::try_from(bytes).map_err(|_| ConnectionError::Memory(bytes))?;
+                    let payload = rest.get(..length).filter(|_| length < PLACED && !has_status);
+                    if let Some(payload) = payload {
+                        let frame = Frame::decode(&header, payload.to_vec())?;
+                        arrivals.push(Arrival::Frame { node, frame });
                         self.start += HEADER_BYTES + length;
-                    } else if HEADER_BYTES + length > BUFFER / 2 {
+                    } else if rest.len() >= length || HEADER_BYTES + length > BUFFER / 2 {
                         // A payload of more than half the buffer is read in place, without a second
                         // copy.
-                        let mut large = LargeFrame::new(header, claimed, node, payloads)?;
-                        large.push(rest, payloads);
-                        self.start = 0;
-                        self.end = 0;
-                        self.large = Some(large);
-                        return Ok(());
+                        self.large = Some(LargeFrame::new(frame, node, payloads)?);
+                        self.start += HEADER_BYTES;
                     } else {
                         break;
                     }
                 }
-                FrameStart::InSegments(header, claimed) => {
+                FrameStart::InSegments(frame) => {
                     // Segments do not name their frame, so a second frame in segments before the
                     // end of the first is a violation.
-                    let segmented = LargeFrame::new(header, claimed, node, payloads)?;
+                    let segmented = LargeFrame::new(frame, node, payloads)?;
                     if self.segmented.replace(segmented).is_some() {
                         return Err(FrameStart::damaged_segment().into());
                     }
                     self.start += HEADER_BYTES;
                 }
                 FrameStart::Segment(claimed) => {
-                    self.begin_segment(claimed, node, payloads, arrivals)?;
+                    let rest = self.segmented.as_ref().map_or(0, LargeFrame::rest);
+                    // The sum of the segments must be the announced length. Empty segments would
+                    // let a peer keep this side busy without progress.
+                    let length = usize::try_from(claimed).ok();
+                    self.segment = length
+                        .filter(|length| (1..=rest).contains(length))
+                        .ok_or_else(FrameStart::damaged_segment)?;
+                    self.start += HEADER_BYTES;
                 }
             }
         }
@@ -165,29 +164,31 @@ impl ReceiveBuffer {
         Ok(())
     }
 
-    /// Reads the segment at the start of the buffer, as far as it has arrived.
-    fn begin_segment(
+    /// Passes bytes of the buffer to the frame under way, as far as they belong to it, and reports
+    /// its end.
+    fn pass_on(
         &mut self,
-        claimed: u64,
         node: u32,
         payloads: &mut dyn Payloads,
         arrivals: &mut Vec<Arrival>,
-    ) -> Result<(), ConnectionError> {
-        let damaged = || ConnectionError::from(FrameStart::damaged_segment());
-        let segmented = self.segmented.as_mut().ok_or_else(damaged)?;
-        let length = usize::try_from(claimed).map_err(|_| damaged())?;
-        // The sum of the segments must be the announced length. Empty segments would let a peer
-        // keep this side busy without progress.
-        if length == 0 || length > segmented.rest() {
-            return Err(damaged());
+    ) -> Result<(), FrameError> {
+        let unread = &self.buffer[self.start..self.end];
+        if let Some(large) = &mut self.large {
+            let count = unread.len().min(large.rest());
+            large.push(&unread[..count], payloads);
+            self.start += count;
+        } else if let Some(segmented) = &mut self.segmented {
+            let count = unread.len().min(self.segment);
+            segmented.push(&unread[..count], payloads);
+            self.start += count;
+            self.segment -= count;
         }
-        let rest = &self.buffer[self.start + HEADER_BYTES..self.end];
-        let arrived = &rest[..length.min(rest.len())];
-        segmented.push(arrived, payloads);
-        self.start += HEADER_BYTES + arrived.len();
-        self.segment = length - arrived.len();
-        if let Some(frame) = self.segmented.take_if(|large| large.rest() == 0) {
-            arrivals.push(frame.arrival(node)?);
+        // A complete frame leaves its place before the next header is read, which may announce
+        // another large frame.
+        for complete in [&mut self.large, &mut self.segmented] {
+            if let Some(frame) = complete.take_if(|large| large.rest() == 0) {
+                arrivals.push(frame.arrival(node)?);
+            }
         }
         Ok(())
     }

@@ -2,10 +2,17 @@
 //!
 //! Long payloads are sent in segments, and short frames pass between them. Otherwise a message of
 //! many megabytes would delay everything behind it. Only ordered frames stay behind.
+//!
+//! A status byte follows each payload in the memory of a run, and begins the piece behind it. It
+//! leaves in the same system call as the end of the payload, of which the system takes all bytes
+//! before it takes the status. If it cannot read the payload (EFAULT), zeros complete the announced
+//! length, and the status reports that they are not the message. The connection stays.
 
 use super::Sink;
 use super::connection_error::ConnectionError;
-use crate::transport::frame::{Frame, HEADER_BYTES, Route, in_segments, segment_header};
+use crate::transport::frame::{
+    Frame, HEADER_BYTES, Route, UNREADABLE, WHOLE, in_segments, segment_header,
+};
 use crate::transport::payloads::{PayloadLocation, Payloads};
 use interpreter::Packet;
 use rustix::io::Errno;
@@ -22,6 +29,8 @@ const PIECE: usize = 64 << 10;
 const GATHERED: usize = 16;
 /// Longer payloads are sent in segments of this length.
 const SEGMENT: usize = 256 << 10;
+/// Bytes in place of a payload that cannot be read.
+static FILLER: [u8; 16 << 10] = [0; 16 << 10];
 
 /// A queue of bytes, in pieces.
 #[derive(Debug, Default)]
@@ -47,20 +56,33 @@ enum Payload {
     Bytes(Arc<Vec<u8>>),
     /// A payload in the memory of a run, and its length.
     InPlace(PayloadLocation, usize),
+    /// A copy of such a payload.
+    Detached(Arc<Vec<u8>>),
+    /// Such a payload that cannot be read, by its length.
+    Unreadable(usize),
 }
 
 impl Payload {
     fn length(&self) -> usize {
         match self {
-            Payload::Bytes(bytes) => bytes.len(),
-            Payload::InPlace(_, length) => *length,
+            Payload::Bytes(bytes) | Payload::Detached(bytes) => bytes.len(),
+            Payload::InPlace(_, length) | Payload::Unreadable(length) => *length,
         }
     }
 
     fn location(&self) -> Option<PayloadLocation> {
         match self {
-            Payload::Bytes(_) => None,
             Payload::InPlace(location, _) => Some(*location),
+            _ => None,
+        }
+    }
+
+    /// The status byte that follows the payload.
+    fn status(&self) -> Option<u8> {
+        match self {
+            Payload::Bytes(_) => None,
+            Payload::InPlace(..) | Payload::Detached(_) => Some(WHOLE),
+            Payload::Unreadable(_) => Some(UNREADABLE),
         }
     }
 }
@@ -144,7 +166,7 @@ impl SendQueue {
         location: PayloadLocation,
         length: usize,
     ) -> bool {
-        let header = Frame::header_of(route, packet, length as u64);
+        let header = Frame::in_place(route, packet, length as u64);
         self.push_message(header, Payload::InPlace(location, length));
         !std::mem::replace(&mut self.is_changed, true)
     }
@@ -152,7 +174,7 @@ impl SendQueue {
     /// Appends a frame. A long one waits behind the pieces.
     fn push_message(&mut self, header: [u8; HEADER_BYTES], payload: Payload) {
         let length = payload.length();
-        self.bytes += (HEADER_BYTES + length) as u64;
+        self.bytes += (HEADER_BYTES + length + usize::from(payload.status().is_some())) as u64;
         if length <= SEGMENT {
             return self.append(&header, payload, 0..length);
         }
@@ -163,15 +185,20 @@ impl SendQueue {
         self.behind.push_back(Behind::Long(payload, 0));
     }
 
-    /// Appends a header and a part of a payload to the pieces.
+    /// Appends a header and a part of a payload to the pieces, with the status behind its end.
     fn append(&mut self, header: &[u8], payload: Payload, part: Range<usize>) {
         match &payload {
             Payload::Bytes(bytes) if part.len() <= COPIED => {
                 self.append_copied(header, &bytes[part]);
             }
             _ => {
+                let status = payload.status().filter(|_| part.end == payload.length());
                 self.append_copied(header, &[]);
                 self.pieces.push_back(Piece::Part(payload, part));
+                // The first byte of a new piece, where `replace` finds it.
+                if let Some(status) = status {
+                    self.append_copied(&[status], &[]);
+                }
             }
         }
     }
@@ -187,10 +214,29 @@ impl SendQueue {
         }
     }
 
-    /// Replaces a payload in the memory of a run by a copy of all its bytes.
-    pub(in crate::transport) fn detach(&mut self, location: PayloadLocation, bytes: &Arc<Vec<u8>>) {
+    /// Replaces a payload in the memory of a run by a copy of all its bytes; by none if it cannot
+    /// be read.
+    pub(in crate::transport) fn detach(
+        &mut self,
+        location: PayloadLocation,
+        bytes: Option<&Arc<Vec<u8>>>,
+    ) {
         for payload in self.payloads().filter(|payload| payload.location() == Some(location)) {
-            *payload = Payload::Bytes(Arc::clone(bytes));
+            *payload = match bytes {
+                Some(bytes) => Payload::Detached(Arc::clone(bytes)),
+                None => Payload::Unreadable(payload.length()),
+            };
+        }
+        let mut precedes_status = false;
+        for piece in &mut self.pieces {
+            match piece {
+                Piece::Open(bytes) if precedes_status => bytes[0] = UNREADABLE,
+                _ => {}
+            }
+            precedes_status = matches!(
+                piece,
+                Piece::Part(Payload::Unreadable(length), part) if part.end == *length
+            );
         }
     }
 
@@ -219,9 +265,12 @@ impl SendQueue {
                     self.append(&header, Payload::Bytes(Arc::new(payload)), 0..length);
                 }
                 Behind::Long(payload, start) => {
-                    let end = payload.length().min(start + SEGMENT);
-                    self.append(&segment_header((end - start) as u64), payload.clone(), start..end);
-                    if end < payload.length() {
+                    let length = payload.length();
+                    let end = length.min(start + SEGMENT);
+                    let status = usize::from(end == length && payload.status().is_some());
+                    let header = segment_header((end - start + status) as u64);
+                    self.append(&header, payload.clone(), start..end);
+                    if end < length {
                         self.behind.push_front(Behind::Long(payload, end));
                     }
                     return;
@@ -249,31 +298,63 @@ impl SendQueue {
                 // The buffer of the system is full. The queue keeps the rest, and the caller
                 // watches for space.
                 Err(Errno::AGAIN) => return Ok(false),
-                Err(error) => return Err(ConnectionError::System(error)),
+                Err(error) => {
+                    // The only memory of others in a call is that of the first payload in place.
+                    let location =
+                        self.pieces.iter_mut().find_map(|piece| piece.payload()?.location());
+                    let (Errno::FAULT, Some(location)) = (error, location) else {
+                        return Err(ConnectionError::System(error));
+                    };
+                    self.detach(location, None);
+                    payloads.unreadable(location);
+                }
             }
         }
         Ok(true)
     }
 
-    /// Writes pieces from the front by one call, up to the first payload in the memory of a run.
+    /// Writes pieces from the front by one call, at most one of them in the memory of a run.
     fn write_pieces(&self, sink: &mut impl Sink, payloads: &dyn Payloads) -> Result<usize, Errno> {
         let mut slices = [IoSlice::new(&[]); GATHERED];
         let mut count = 0;
+        let mut in_place = None;
         let mut start = self.sent;
-        for (slice, piece) in slices.iter_mut().zip(&self.pieces) {
+        for piece in &self.pieces {
+            if count == GATHERED {
+                break;
+            }
             let bytes = match piece {
                 Piece::Open(bytes) => &bytes[start..],
-                Piece::Part(Payload::Bytes(bytes), part) => &bytes[part.start + start..part.end],
+                Piece::Part(Payload::Bytes(bytes) | Payload::Detached(bytes), part) => {
+                    &bytes[part.start + start..part.end]
+                }
+                Piece::Part(Payload::Unreadable(_), part) => {
+                    &FILLER[..FILLER.len().min(part.len() - start)]
+                }
                 Piece::Part(Payload::InPlace(location, _), part) => {
-                    let rest = part.start + start..part.end;
-                    return sink.write_payload(&slices[..count], *location, rest, payloads);
+                    if in_place.is_some() {
+                        break;
+                    }
+                    in_place = Some((*location, part.start + start..part.end, count));
+                    start = 0;
+                    continue;
                 }
             };
-            *slice = IoSlice::new(bytes);
+            slices[count] = IoSlice::new(bytes);
             count += 1;
+            // The rest of a payload that is not there comes before the next piece.
+            if bytes.len() < piece.length() - start {
+                break;
+            }
             start = 0;
         }
-        sink.write(&slices[..count])
+        match in_place {
+            Some((location, range, at)) => {
+                let (head, tail) = slices[..count].split_at(at);
+                sink.write_payload([head, tail], location, range, payloads)
+            }
+            None => sink.write(&slices[..count]),
+        }
     }
 
     /// Removes bytes that have been sent from the front.

@@ -16,7 +16,7 @@ use siphasher::sip128::{Hasher128, SipHasher24};
 use std::hash::Hasher;
 
 const MAGIC: [u8; 4] = *b"TWN1";
-const VERSION: u16 = 2;
+const VERSION: u16 = 3;
 pub(super) const HELLO_BYTES: usize = 32;
 pub(super) const ANSWER_BYTES: usize = 32;
 pub(super) const PROOF_BYTES: usize = 16;
