@@ -6,10 +6,15 @@
 
 use rustix::event::{PollFd, PollFlags, poll};
 use rustix::io::Errno;
-use rustix::process::{Pid, PidfdFlags, Signal, pidfd_open, pidfd_send_signal};
+use rustix::process::{
+    Pid, PidfdFlags, Signal, getpid, getppid, pidfd_open, pidfd_send_signal,
+    set_parent_process_death_signal,
+};
 use rustix::thread::{CpuSet, sched_getaffinity, sched_setaffinity};
 use rustix::time::Timespec;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
+use std::os::unix::process::CommandExt;
+use std::process::Command;
 use std::time::Duration;
 
 /// Error of an operation on a process or a core.
@@ -333,6 +338,40 @@ pub fn bind_current_thread(core: usize) -> Result<(), ProcessError> {
     let mut only = CpuSet::new();
     only.set(core);
     sched_setaffinity(None, &only).map_err(refused)
+}
+
+/// Makes the kernel kill the command's process when the thread that starts it ends, in whatever
+/// way, SIGKILL of the whole process included. That thread must therefore live as long as the
+/// process is wanted.
+///
+/// The processes that the command starts in turn are not killed, and neither is a program with the
+/// set-user-ID bit or with file capabilities (prctl(2), PR_SET_PDEATHSIG).
+///
+/// ```
+/// use std::os::unix::process::ExitStatusExt;
+/// use std::process::Command;
+///
+/// # fn main() -> Result<(), Box<dyn std::error::Error>> {
+/// let start = || {
+///     let mut command = Command::new("sleep");
+///     shm::process::kill_with_this_thread(command.arg("1000"));
+///     command.spawn()
+/// };
+/// let mut child = std::thread::spawn(start).join().expect("no panic")?;
+/// assert_eq!(child.wait()?.signal(), Some(9));
+/// # Ok(())
+/// # }
+/// ```
+pub fn kill_with_this_thread(command: &mut Command) {
+    let parent = getpid();
+    let prepare = move || {
+        set_parent_process_death_signal(Some(Signal::KILL))?;
+        // If the parent has ended before the call above, no signal will come.
+        if getppid() == Some(parent) { Ok(()) } else { Err(Errno::SRCH.into()) }
+    };
+    // SAFETY: between fork and exec the closure makes two system calls. It takes no lock and
+    // allocates nothing: the errors are numbers.
+    unsafe { command.pre_exec(prepare) };
 }
 
 /// Fields of `/proc/PID/stat`.

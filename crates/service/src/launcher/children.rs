@@ -7,7 +7,7 @@ use crate::events::{Events, NodeEvent};
 use engine::Exit;
 use launch::environment::{CORE, JOB, RANK, SERVICE, SIZE, STORE};
 use rustix::process::{Pid, Signal, WaitId, WaitIdOptions, kill_process_group, waitid};
-use shm::process::ProcessHandle;
+use shm::process::{ProcessHandle, kill_with_this_thread};
 use std::ffi::{OsStr, OsString};
 use std::io::IsTerminal;
 use std::os::fd::AsFd;
@@ -39,7 +39,7 @@ pub(super) struct RankProgram<'a> {
 }
 
 impl RankProgram<'_> {
-    /// Returns the command of a rank of this node.
+    /// Returns the command of a rank of this node. The rank ends with the thread that starts it.
     pub(super) fn command(&self, local_rank: u32) -> Command {
         let mut command = Command::new(self.path);
         command
@@ -59,6 +59,8 @@ impl RankProgram<'_> {
         // background group that reads from the terminal would be stopped, so no rank gets the
         // terminal.
         command.process_group(0);
+        // Where this process is killed, nothing else ends ranks that make no call.
+        kill_with_this_thread(&mut command);
         let reads = rank == 0 && self.passes_input && !std::io::stdin().is_terminal();
         command.stdin(if reads { Stdio::inherit() } else { Stdio::null() });
         command
@@ -119,7 +121,8 @@ pub(super) struct Children {
 }
 
 impl Children {
-    /// Starts all commands, or none. `first` is the number of the first child.
+    /// Starts all commands, or none. `first` is the number of the first child. The calling thread
+    /// must live as long as the children.
     pub(super) fn start(
         commands: impl Iterator<Item = Command>,
         first: u32,

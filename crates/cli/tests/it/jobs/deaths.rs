@@ -14,7 +14,7 @@ testing::tests![
     a_rank_killed_while_another_reads_its_memory_is_named,
     a_rank_that_kills_itself_between_collectives_is_named_to_all_others,
     a_rank_that_a_script_has_started_is_named_too,
-    the_death_of_the_service_is_told_to_every_rank,
+    no_rank_outlives_a_killed_launcher,
     a_stopped_rank_is_reported_as_stopped_and_waited_for,
     a_rank_that_never_joins_is_named,
     a_rank_that_ends_before_it_joins_is_named_at_once,
@@ -163,15 +163,23 @@ fn a_rank_that_a_script_has_started_is_named_too() {
     assert!(job.error.contains(first), "{job:?}");
 }
 
-fn the_death_of_the_service_is_told_to_every_rank() {
-    let mut job = Line::run(RANKS, &[]).program("endless").start();
-    let processes = processes(&mut job, RANKS);
-    job.signal(Signal::KILL);
-    let job = job.finish();
-    assert_eq!(job.who_said("service"), [0, 1, 2, 3], "{job:?}");
-    for process in processes {
-        crate::jobs::harness::wait_for_end(&process);
+/// The kernel ends the processes that the launcher has started, and the end of the service is told
+/// to those that a script has started.
+fn no_rank_outlives_a_killed_launcher() {
+    let before = shared_memory_files();
+    for script in [&[][..], &["sh", "-c", "\"$@\"; exit $?", "sh"]] {
+        let mut job = Line::run(RANKS, &[]).arguments(script).program("endless").start();
+        let processes = processes(&mut job, RANKS);
+        job.signal(Signal::KILL);
+        let job = job.finish();
+        for process in processes {
+            crate::jobs::harness::wait_for_end(&process);
+        }
+        if !script.is_empty() {
+            assert_eq!(job.who_said("service"), [0, 1, 2, 3], "{job:?}");
+        }
     }
+    assert_eq!(shared_memory_files(), before);
 }
 
 fn a_stopped_rank_is_reported_as_stopped_and_waited_for() {
