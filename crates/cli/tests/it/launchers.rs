@@ -3,5 +3,7 @@
 mod fabric;
 mod faults;
 mod loops;
+mod reachable;
 mod run;
 mod slurm;
+mod table;

@@ -1,6 +1,9 @@
 //! The examples run: their logic is called here with ranks that are threads, so that the tests
 //! compile and check them.
 
+#[allow(dead_code, reason = "the example's main is not called")]
+#[path = "../../examples/broadcast.rs"]
+mod broadcast;
 #[allow(dead_code, reason = "the example's main and its printing are not called")]
 #[path = "../../examples/heat.rs"]
 mod heat;
@@ -18,6 +21,7 @@ use tradewind::{EngineKind, local, local_with};
 
 testing::tests![
     hello_adds_up,
+    every_rank_has_the_bytes_of_the_broadcast,
     a_value_travels_around_all_ranks,
     heat_equals_the_serial_solution,
     a_plate_that_is_too_small_is_refused,
@@ -31,6 +35,15 @@ fn hello_adds_up() {
         Ok(())
     })
     .expect("four ranks greet");
+}
+
+fn every_rank_has_the_bytes_of_the_broadcast() {
+    local(3, |world| {
+        let expected = format!("rank {} of 3 on 1 nodes has all 2000000 bytes", world.rank());
+        assert_eq!(broadcast::receive(&world)?, expected);
+        Ok(())
+    })
+    .expect("the bytes arrive");
 }
 
 fn a_value_travels_around_all_ranks() {

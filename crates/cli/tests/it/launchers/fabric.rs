@@ -1,7 +1,7 @@
 //! Jobs on two nodes whose services exchange messages through libfabric.
 
 use super::loops::{finish, start};
-use super::run::Reachable;
+use super::reachable::Reachable;
 use crate::nodes::harness::PROGRAM;
 
 testing::tests![needs(Nodes, Libfabric):

@@ -33,12 +33,16 @@ fn beside_slurm(proctrack: &str, program: &str, script: &str) -> String {
 }
 
 fn ranks_of_a_step_find_each_other_by_pmi_pmix_and_tcp() {
-    let script =
-        "for way in pmi2 pmix none; do srun --mpi=$way -N2 -n4 $RANK_PROGRAM; echo $way $?; done";
+    let script = "for way in pmi2 pmix none; do for program in collectives examples; do \
+                  TRADEWIND_TEST_PROGRAM=$program srun --mpi=$way -N2 -n4 $RANK_PROGRAM; \
+                  echo $way $program $?; done; done";
     let text = beside_slurm("linuxproc", "collectives", script);
     for way in ["pmi2", "pmix", "none"] {
-        assert!(text.contains(&format!("{way} 0\n")), "{way}: {text}");
+        assert!(text.contains(&format!("{way} collectives 0\n")), "{way}: {text}");
+        assert!(text.contains(&format!("{way} examples 0\n")), "{way}: {text}");
     }
+    assert_eq!(text.matches("of 4: together we are 10\n").count(), 12, "{text}");
+    assert_eq!(text.matches("of 4 on 2 nodes has all 2000000 bytes\n").count(), 12, "{text}");
     let said = "4 ranks on 2 nodes, 2 here, all is right";
     assert_eq!(text.matches(said).count(), 12, "{text}");
 }

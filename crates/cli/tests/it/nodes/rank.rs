@@ -1,6 +1,13 @@
 //! What the ranks of the tests do. The tests start this very program again with the name of one of
 //! these.
 
+#[allow(dead_code, reason = "the example's main is not called")]
+#[path = "../../../../tradewind/examples/broadcast.rs"]
+mod broadcast;
+#[allow(dead_code, reason = "the example's main is not called")]
+#[path = "../../../../tradewind/examples/hello.rs"]
+mod hello;
+
 use crate::nodes::harness::{PROGRAM, SIGN};
 use rustix::process::{Signal, getpid, kill_process};
 use std::path::Path;
@@ -14,6 +21,7 @@ fn program() {
     let Ok(name) = std::env::var(PROGRAM) else { return };
     let outcome = match name.as_str() {
         "collectives" => collectives(),
+        "examples" => examples(),
         "levels" => levels(),
         "rank-2-dies" => rank_2_dies(),
         "waits" => waits(),
@@ -33,6 +41,15 @@ fn program() {
 /// Says something to the test; one line is one system call and is never torn.
 fn say(rank: u32, words: &str) {
     println!("> {rank} {words}");
+}
+
+/// The examples with which docs/nodes.md tries each launcher.
+fn examples() -> Result<()> {
+    let job = Job::init()?;
+    let world = job.world();
+    say(world.rank(), &hello::greet(world)?);
+    say(world.rank(), &broadcast::receive(world)?);
+    Ok(())
 }
 
 /// Everybody's number, by some collectives of each kind.
