@@ -46,7 +46,8 @@ use std::sync::Arc;
 /// ```
 pub fn connect(nodes: &NodeMap) -> Result<Vec<AgentClient>, Error> {
     let transports = connect_all(nodes.count(), |listener, node, addresses, key| {
-        let transport = Tcp::connect(listener, node, addresses, key, Timeouts::default())?;
+        let transport =
+            Tcp::connect_neighbors(listener, node, addresses, key, Timeouts::default())?;
         Ok(Box::new(transport) as Box<dyn Transport>)
     })?;
     connect_over(nodes, transports, limits())

@@ -56,6 +56,11 @@ pub enum Arrival {
         /// The symptom, for an error message.
         why: String,
     },
+    /// A connection with a node that was not connected before.
+    Connected {
+        /// The node.
+        node: u32,
+    },
     /// The number of a descriptor of [`Transport::watch`] that became readable.
     Notified(u64),
 }
@@ -67,6 +72,17 @@ impl Arrival {
         let eager = if matches!(packet, Packet::Eager { .. }) { bytes } else { 0 };
         Some(Arrival::Unreadable { node, route, eager })
     }
+}
+
+/// State of the connection with a node.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum LinkState {
+    /// Connected.
+    Open,
+    /// Not connected yet, and something waits to be sent.
+    Pending,
+    /// Not connected, and nothing is to be sent.
+    Absent,
 }
 
 /// Connections to the other nodes of a job. One thread uses it.
@@ -152,4 +168,26 @@ pub trait Transport: Send + Debug {
 
     /// Number of frames and connections that were refused because they were invalid.
     fn refused(&self) -> u64;
+
+    /// Returns true if nodes are connected when they are needed. Each node then passes on what all
+    /// must learn.
+    fn is_sparse(&self) -> bool {
+        false
+    }
+
+    /// State of the connection with another node.
+    fn link(&self, node: u32) -> LinkState {
+        let _ = node;
+        LinkState::Open
+    }
+
+    /// Connects with a node from which something is expected, so that its end is noticed.
+    fn require(&mut self, node: u32) {
+        let _ = node;
+    }
+
+    /// Ends the attempts to connect with a node that has ended.
+    fn abandon(&mut self, node: u32) {
+        let _ = node;
+    }
 }

@@ -5,7 +5,7 @@
 use crate::error::{ServiceError, system};
 use crate::fabric_endpoint;
 use crate::kernel_offload::{self, KernelReservation};
-use crate::limits::{FILES_PER_RANK, allow_open_files};
+use crate::limits::{FILES_PER_RANK, allow_open_files, raise_open_files};
 use crate::protocol::{Answer, read_nodes};
 use ::fabric::Endpoint;
 use engine::Exit;
@@ -19,7 +19,7 @@ use network::job_nodes::{JobNodes, KernelEndpoint, ServiceEndpoint};
 use network::node_network::{JobNetwork, NodeNetwork};
 use network::transport::Transport;
 use network::transport::fabric::Fabric;
-use network::transport::tcp::{Listener, MAX_PENDING, Tcp, Timeouts};
+use network::transport::tcp::{Listener, MAX_PENDING, Tcp, Timeouts, neighbors};
 use rustix::event::{EventfdFlags, eventfd};
 use shm::broker::{Connection, Message};
 use std::net::{IpAddr, SocketAddr, TcpListener};
@@ -179,12 +179,19 @@ impl Internode {
             Err(why) => return State::Failed(why),
         };
         let ranks = nodes.nodes.members(nodes.node).count() as u32;
-        // A connection with each node, and a pending one from each; and the descriptors that the
-        // kernel engine has once for all ranks.
-        let others = 2 * u64::from(nodes.nodes.count()) + MAX_PENDING as u64 + 32;
+        // A connection with each node that is connected from the start, and a pending one from each;
+        // and the descriptors that the kernel engine has once for all ranks.
+        let count = nodes.nodes.count();
+        let connected = match network {
+            JobNetwork::Tcp(_) => neighbors(nodes.node, count).len() as u64,
+            JobNetwork::Fabric { .. } => count.into(),
+        };
+        let others = 2 * connected + MAX_PENDING as u64 + 32;
         if let Err(error) = allow_open_files(ranks, FILES_PER_RANK, others) {
             return State::Failed(error.to_string());
         }
+        // Other nodes are connected when they are needed, so far as descriptors are left.
+        raise_open_files();
         let (sender, receiver) = channel();
         let wakeup = Arc::clone(&self.wakeup);
         let timeouts = self.timeouts;
@@ -193,15 +200,20 @@ impl Internode {
         // Closed where the nodes have agreed on TCP.
         let endpoint = self.endpoint.take();
         let connect = move || {
-            let mesh = Tcp::connect(listener, node, &addresses, secret.handshake_key(), timeouts);
-            let transport = mesh.and_then(|mesh| match (network, endpoint) {
+            let key = secret.handshake_key();
+            let transport = match (network, endpoint) {
+                // The mesh reports the ends of all nodes to which libfabric sends.
                 (JobNetwork::Fabric { names, .. }, Some(endpoint)) => {
+                    let mesh = Tcp::connect(listener, node, &addresses, key, timeouts);
                     let key = secret.fabric_key();
-                    let fabric = Fabric::new(mesh, endpoint, &names, key, timeouts.unanswered)?;
-                    Ok(Box::new(fabric) as Box<dyn Transport>)
+                    mesh.and_then(|mesh| {
+                        Fabric::new(mesh, endpoint, &names, key, timeouts.unanswered)
+                    })
+                    .map(|fabric| Box::new(fabric) as Box<dyn Transport>)
                 }
-                _ => Ok(Box::new(mesh) as Box<dyn Transport>),
-            });
+                _ => Tcp::connect_neighbors(listener, node, &addresses, key, timeouts)
+                    .map(|tcp| Box::new(tcp) as Box<dyn Transport>),
+            };
             // The receiver is gone if the service has ended meanwhile.
             let _ = sender.send(transport);
             notify(&wakeup);

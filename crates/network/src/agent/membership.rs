@@ -4,6 +4,8 @@
 use crate::backend::{ExitedRank, PendingTraffic};
 use crate::error::{Error, RankExit};
 use crate::node_map::NodeMap;
+use crate::transport::frame::Frame;
+use std::collections::hash_map::Entry;
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::time::Duration;
 
@@ -14,7 +16,14 @@ pub(crate) struct Membership {
     /// Ranks that have announced that they leave: by communicator, the number of runs that each has
     /// started on another backend.
     leaving: HashMap<u32, HashMap<u32, u64>>,
-    nodes: HashMap<u32, Error>,
+    nodes: HashMap<u32, NodeFailure>,
+}
+
+#[derive(Debug)]
+struct NodeFailure {
+    error: Error,
+    /// True if another node has reported it.
+    is_reported: bool,
 }
 
 #[derive(Debug)]
@@ -25,16 +34,44 @@ struct ExitReport {
 }
 
 impl Membership {
-    /// Notes the exit of a rank. The first report counts: a rank exits once.
-    pub(crate) fn rank_exited(&mut self, rank: u32, how: RankExit, started: Vec<(u32, u64)>) {
-        self.ranks
-            .entry(rank)
-            .or_insert_with(|| ExitReport { how, started: started.into_iter().collect() });
+    /// Notes the exit of a rank. The first report counts: a rank exits once. Returns true for it.
+    pub(crate) fn rank_exited(
+        &mut self,
+        rank: u32,
+        how: RankExit,
+        started: Vec<(u32, u64)>,
+    ) -> bool {
+        let Entry::Vacant(entry) = self.ranks.entry(rank) else { return false };
+        entry.insert(ExitReport { how, started: started.into_iter().collect() });
+        true
     }
 
     /// Notes that a rank leaves. Its first announcement counts: it starts nothing afterwards.
-    pub(crate) fn rank_leaves(&mut self, rank: u32, started: Vec<(u32, u64)>) {
-        self.leaving.entry(rank).or_insert_with(|| started.into_iter().collect());
+    /// Returns true for it.
+    pub(crate) fn rank_leaves(&mut self, rank: u32, started: Vec<(u32, u64)>) -> bool {
+        let Entry::Vacant(entry) = self.leaving.entry(rank) else { return false };
+        entry.insert(started.into_iter().collect());
+        true
+    }
+
+    /// Everything that a node may have missed which is connected only now.
+    pub(crate) fn reports(&self) -> Vec<Frame> {
+        let list = |started: &HashMap<u32, u64>| {
+            started.iter().map(|(communicator, count)| (*communicator, *count)).collect()
+        };
+        let leaving = self.leaving.iter();
+        let leaving = leaving
+            .map(|(rank, started)| Frame::RankLeaves { rank: *rank, started: list(started) });
+        let exited = self.ranks.iter().map(|(rank, report)| Frame::RankExited {
+            rank: *rank,
+            how: report.how.clone(),
+            started: list(&report.started),
+        });
+        let failed = self.nodes.iter().filter_map(|(node, NodeFailure { error, .. })| {
+            let Error::NodeUnreachable { why, .. } = error else { return None };
+            Some(Frame::NodeEnded { node: *node, failure: Some(why.clone()) })
+        });
+        leaving.chain(exited).chain(failed).collect()
     }
 
     /// Ranks that leave and have not started this run on another backend.
@@ -46,9 +83,21 @@ impl Membership {
         leaving.map(|(rank, _)| *rank).collect()
     }
 
-    /// Notes the failure of a node.
-    pub(crate) fn node_failed(&mut self, node: u32, error: Error) {
-        self.nodes.entry(node).or_insert(error);
+    /// Notes the failure of a node, which this node has noticed, or another one has reported to all.
+    pub(crate) fn node_failed(&mut self, node: u32, error: Error, is_reported: bool) {
+        self.nodes.entry(node).or_insert(NodeFailure { error, is_reported });
+    }
+
+    /// Returns true if all nodes learn of this reason why a run cannot end, without a message of the
+    /// run.
+    pub(crate) fn is_known_to_all(&self, reason: &Error) -> bool {
+        match reason {
+            Error::RankFailed { .. } => true,
+            Error::NodeUnreachable { node, .. } => {
+                self.nodes.get(node).is_some_and(|failure| failure.is_reported)
+            }
+            _ => false,
+        }
     }
 
     pub(crate) fn has_exited(&self, rank: u32) -> bool {
@@ -89,7 +138,8 @@ impl Membership {
             (sequence >= started)
                 .then(|| Error::RankFailed { rank: *member, how: exited.how.clone() })
         });
-        missing.or_else(|| nodes.iter().find_map(|node| self.nodes.get(node)).cloned())
+        let failed = || nodes.iter().find_map(|node| self.nodes.get(node));
+        missing.or_else(|| failed().map(|failure| failure.error.clone()))
     }
 }
 
@@ -132,7 +182,8 @@ impl RunCount {
     }
 }
 
-/// The shutdown handshake of one agent with all others.
+/// The shutdown handshake of one agent with all others to which it is connected. The rest learn of
+/// the end from those.
 ///
 /// `Shutdown` follows every message of its connection, and `ShutdownAck` answers it. So when all
 /// nodes have answered, their agents have read everything that this node has sent. It is not enough
@@ -144,8 +195,10 @@ pub(super) struct ShutdownState {
     pub(super) is_sent: bool,
     /// By node: whether it has answered, or has failed.
     pub(super) acknowledged: Vec<bool>,
-    /// By node: whether its own `Shutdown` has arrived, or it has failed.
+    /// By node: whether its own `Shutdown` has arrived or was reported, or it has failed.
     pub(super) received: Vec<bool>,
+    /// By node: whether its end has been passed on.
+    pub(super) passed_on: Vec<bool>,
     /// Messages of another backend of this node.
     pub(super) pending: Option<Box<dyn PendingTraffic>>,
     /// True once everything that this node's ranks have started to send has reached the other nodes.
@@ -165,6 +218,7 @@ impl ShutdownState {
         ShutdownState {
             is_sent: false,
             acknowledged: own.clone(),
+            passed_on: own.clone(),
             received: own,
             pending: None,
             is_drained: false,

@@ -210,10 +210,11 @@ impl RunTable {
 
     /// Ends a run, and reports a failure of this rank's part to the other ranks.
     pub(crate) fn finish(&mut self, key: RunKey, outcome: RunOutcome) {
-        // Two failures are not reported. A division by zero concerns the results of this rank only,
-        // and every agent learns of an exit from the agent of the rank that has exited.
+        // Some failures are not reported. A division by zero concerns the results of this rank only,
+        // and every agent learns of an exit, or of a node's failure that was reported.
         if let (Err(error), Some(run)) = (&outcome, self.runs.get(&key))
-            && !matches!(error, Error::DivisionByZero { .. } | Error::RankFailed { .. })
+            && !matches!(error, Error::DivisionByZero { .. })
+            && !self.membership.is_known_to_all(error)
         {
             report_failure(key, &run.schedule, error, &mut self.context);
         }

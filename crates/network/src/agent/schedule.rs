@@ -6,6 +6,7 @@ use crate::transport::frame::{MAX_MESSAGE, MAX_OPERATIONS};
 use goal::graph::Access;
 use goal::schedule::{BufferRecord, Kind, OperationRecord, Schedule};
 use interpreter::{Interpreter, Limits};
+use std::collections::BTreeSet;
 use std::ops::Range;
 use std::sync::{Arc, Mutex, PoisonError};
 
@@ -60,6 +61,19 @@ impl RegisteredSchedule {
             schedule: Arc::new(schedule),
             idle: Mutex::default(),
         }
+    }
+
+    /// Nodes of the ranks with which it exchanges messages. A contribution to a join goes to all.
+    pub(crate) fn peer_nodes(&self) -> BTreeSet<u32> {
+        let view = self.schedule.view();
+        let operations = view.operations();
+        if operations.iter().any(|record| record.kind() == Kind::Join) {
+            return self.nodes.iter().copied().collect();
+        }
+        let is_message =
+            |record: &&OperationRecord| matches!(record.kind(), Kind::Send | Kind::Receive);
+        let peers = operations.iter().filter(is_message).map(|record| record.peer);
+        peers.filter_map(|peer| self.nodes.get(peer as usize)).copied().collect()
     }
 
     /// Takes an interpreter with its buffers, or makes them.

@@ -145,7 +145,15 @@ impl AgentState {
             }
         };
         let handled = match submission {
-            Submission::Register { .. } => session.register(submission, &self.table.context.nodes),
+            Submission::Register { id, .. } => {
+                let registered = session.register(submission, &self.table.context.nodes);
+                let schedule = session.schedule(id);
+                // The end of a node from which a run expects something must be noticed.
+                for node in schedule.iter().flat_map(|schedule| schedule.peer_nodes()) {
+                    self.table.transport().require(node);
+                }
+                registered
+            }
             Submission::Release { id } => {
                 session.release(id);
                 Ok(())
@@ -273,6 +281,7 @@ impl AgentState {
         match arrival {
             Arrival::Notified(_) => {}
             Arrival::NodeLost { node, why } => self.lose(node, why),
+            Arrival::Connected { node } => self.greet(node),
             Arrival::Frame { node, frame } => self.handle_frame(node, frame),
             Arrival::InPlace { node, location, eager } => {
                 self.table.receive_in_place(node, location, eager);
@@ -285,26 +294,38 @@ impl AgentState {
 
     fn handle_frame(&mut self, node: u32, frame: Frame) {
         match self.table.handle_frame(node, frame) {
-            // A node reports on its own ranks only.
-            Some(Frame::RankExited { rank, how, started })
-                if self.table.context.nodes.of(rank) == Some(node) =>
-            {
-                self.table.membership.rank_exited(rank, how, started);
-                self.table.fail_affected_runs();
+            Some(Frame::RankExited { rank, how, started }) if self.may_report(node, rank) => {
+                let (kept, counts) = (how.clone(), started.clone());
+                if self.table.membership.rank_exited(rank, kept, counts) {
+                    self.pass_on(&Frame::RankExited { rank, how, started }, Some(node));
+                    self.table.fail_affected_runs();
+                }
             }
-            Some(Frame::RankLeaves { rank, started })
-                if self.table.context.nodes.of(rank) == Some(node) =>
-            {
-                self.table.membership.rank_leaves(rank, started);
+            Some(Frame::RankLeaves { rank, started }) if self.may_report(node, rank) => {
+                if self.table.membership.rank_leaves(rank, started.clone()) {
+                    self.pass_on(&Frame::RankLeaves { rank, started }, Some(node));
+                }
+            }
+            Some(Frame::NodeEnded { node: ended, failure }) => {
+                self.end_reported_node(node, ended, failure);
             }
             Some(Frame::Shutdown) => {
                 // Everything that the node has sent before has been processed by now.
                 self.shutdown.received[node as usize] = true;
                 self.table.transport().send(node, Frame::ShutdownAck);
+                self.pass_on_end(node, None, Some(node));
             }
             Some(Frame::ShutdownAck) => self.shutdown.acknowledged[node as usize] = true,
             _ => {}
         }
+    }
+
+    /// Returns true if a node may report on a rank: on its own ranks, and where reports are passed
+    /// on, on those of other nodes.
+    fn may_report(&self, node: u32, rank: u32) -> bool {
+        let transport = &self.table.context.transport;
+        let of = self.table.context.nodes.of(rank);
+        of == Some(node) || transport.is_sparse() && of.is_some_and(|of| of != transport.node())
     }
 
     /// Number of frames and connections that were refused.

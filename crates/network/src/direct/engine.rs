@@ -68,7 +68,7 @@ impl DirectEngine {
                     self.table.lose(node);
                     self.has_new_loss = true;
                 }
-                Arrival::Notified(_) => {}
+                Arrival::Connected { .. } | Arrival::Notified(_) => {}
             }
         }
         for run in self.submissions.take() {

@@ -103,7 +103,7 @@ pub fn connect(
             HandshakeStep::Proven(_) => break,
             HandshakeStep::Pending => {}
             HandshakeStep::Refused => return Err(ConnectError::OtherSecret),
-            HandshakeStep::Closed => return Err(ConnectError::Closed),
+            HandshakeStep::Closed | HandshakeStep::Superseded => return Err(ConnectError::Closed),
             HandshakeStep::Failed(error) => return Err(of_errno(error)),
         }
         let left = deadline.saturating_duration_since(Instant::now());

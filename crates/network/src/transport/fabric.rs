@@ -219,8 +219,11 @@ impl Fabric {
                     self.lost.retain(|(other, _)| *other != node);
                     arrivals.push(Arrival::NodeLost { node, why });
                 }
-                // Frames do not come over the mesh.
-                Arrival::Frame { .. } | Arrival::InPlace { .. } | Arrival::Unreadable { .. } => {
+                // Frames do not come over the mesh, all connections of which were made at the start.
+                Arrival::Frame { .. }
+                | Arrival::InPlace { .. }
+                | Arrival::Unreadable { .. }
+                | Arrival::Connected { .. } => {
                     self.refused += 1;
                 }
                 notified @ Arrival::Notified(_) => arrivals.push(notified),

@@ -26,6 +26,7 @@
 //! | 9, 10 | [`Frame::Shutdown`], [`Frame::ShutdownAck`] | 0 | 0 | none |
 //! | 11 | a segment | 0 | 0 | a part of a payload |
 //! | 12 | [`Frame::RankLeaves`]; destination is the rank | 0 | 0 | the runs it had started |
+//! | 13 | [`Frame::NodeEnded`]; destination is the node | 1 if in order | 0 | the symptom of a failure |
 //!
 //! If the highest bit of the kind is set, nothing follows the header at once: the payload arrives
 //! in segments, those of one frame before those of the next, and whole frames between them.
@@ -84,7 +85,7 @@ pub enum Frame {
     },
     /// The failure of the source's part of the run, so that the run cannot end.
     Fail(Route, Error),
-    /// The exit of a rank of the sending node, which starts nothing any more.
+    /// The exit of a rank, which starts nothing any more.
     RankExited {
         /// The rank of the job.
         rank: u32,
@@ -93,8 +94,8 @@ pub enum Frame {
         /// Number of runs of each communicator that it had started. These are carried through.
         started: Vec<(u32, u64)>,
     },
-    /// The announcement of a rank of the sending node that it leaves, and starts nothing any more
-    /// on another backend than the agent.
+    /// The announcement of a rank that it leaves, and starts nothing any more on another backend
+    /// than the agent.
     RankLeaves {
         /// The rank of the job.
         rank: u32,
@@ -108,6 +109,13 @@ pub enum Frame {
     Shutdown,
     /// The acknowledgement of [`Frame::Shutdown`] and everything before it.
     ShutdownAck,
+    /// The end of another node than the sending one, which passes it on.
+    NodeEnded {
+        /// The node.
+        node: u32,
+        /// The symptom of its failure; `None` if it has shut down in order.
+        failure: Option<String>,
+    },
 }
 
 /// A reason why bytes are no frame.
@@ -212,6 +220,7 @@ const CREDIT: u8 = 8;
 const SHUTDOWN: u8 = 9;
 const SHUTDOWN_ACK: u8 = 10;
 const RANK_LEAVES: u8 = 12;
+const NODE_ENDED: u8 = 13;
 
 /// The fields of a header.
 #[derive(Clone, Copy, Default)]
@@ -249,7 +258,7 @@ impl FrameHeader {
         };
         let long = |at: usize| u64::from(word(at)) | u64::from(word(at + 4)) << 32;
         let kind = bytes[0];
-        if !(EAGER..=SHUTDOWN_ACK).contains(&kind) && kind != RANK_LEAVES {
+        if !(EAGER..=NODE_ENDED).contains(&kind) || kind == SEGMENT {
             return Err(FrameError::Kind(kind));
         }
         let route = Route {
@@ -267,7 +276,7 @@ impl FrameHeader {
         // Limits what the header of a damaged or hostile frame can make the receiver allocate.
         let limit = match self.kind {
             EAGER | DATA | JOIN => MAX_MESSAGE,
-            FAIL | RANK_EXITED | RANK_LEAVES => MAX_REPORT,
+            FAIL | RANK_EXITED | RANK_LEAVES | NODE_ENDED => MAX_REPORT,
             _ => return Ok(0),
         };
         let FrameHeader { kind, length, .. } = *self;
@@ -329,6 +338,11 @@ impl Frame {
             }
             Frame::Shutdown => (SHUTDOWN, Route::default(), 0, 0, Vec::new()),
             Frame::ShutdownAck => (SHUTDOWN_ACK, Route::default(), 0, 0, Vec::new()),
+            Frame::NodeEnded { node, failure } => {
+                let route = Route { destination: node, ..Route::default() };
+                let is_in_order = u32::from(failure.is_none());
+                (NODE_ENDED, route, is_in_order, 0, failure.unwrap_or_default().into_bytes())
+            }
         };
         (FrameHeader { kind, route, first, second, length: payload.len() as u64 }.bytes(), payload)
     }
@@ -396,6 +410,15 @@ impl Frame {
             }
             CREDIT => Frame::Credit(length),
             SHUTDOWN => Frame::Shutdown,
+            NODE_ENDED => {
+                let node = route.destination;
+                let failure = match first {
+                    1 if payload.is_empty() => None,
+                    0 => Some(String::from_utf8_lossy(&payload).into_owned()),
+                    _ => return Err(damaged),
+                };
+                Frame::NodeEnded { node, failure }
+            }
             _ => Frame::ShutdownAck,
         })
     }

@@ -1,8 +1,10 @@
 //! Connections over TCP, which every machine has.
 //!
-//! Every node is connected with every other one. The node with the higher number connects; both
-//! prove that they know the job's key (`handshake`). Other connections are refused and counted. A
-//! wake-up costs one system call for what has arrived and one for what is sent.
+//! Up to 17 nodes are all connected from the start. Of more, each is connected with 16 that are near
+//! by number and with a few that are far ([`neighbors`]), and with another one when something is to
+//! be sent there, or expected from there. Both ends of a connection prove that they know the job's
+//! key (`handshake`). Other connections are refused and counted. A wake-up costs one system call for
+//! what has arrived and one for what is sent.
 //!
 //! The kernel notices a node that does not respond: data must be acknowledged within
 //! [`Timeouts::unanswered`], and an idle connection is probed.
@@ -19,16 +21,19 @@ use super::frame::{Frame, Route};
 use super::payloads::{PayloadLocation, Payloads};
 use super::poller::Poller;
 use super::stream::connection_error::ConnectionError;
-use super::{Arrival, Transport};
+use super::stream::send_queue::SendQueue;
+use super::{Arrival, LinkState, Transport};
 use crate::error::Error;
 use crate::job_nodes::Key;
+use connect::{CONNECTING, Connector, Made};
 use connection::Connection;
 use interpreter::Packet;
 use rustix::event::epoll::EventFlags;
+use std::collections::{BTreeSet, HashMap};
 use std::net::SocketAddr;
-use std::os::fd::BorrowedFd;
+use std::os::fd::{BorrowedFd, OwnedFd};
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 /// Time-outs of connections.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -51,8 +56,8 @@ impl Default for Timeouts {
 pub struct Tcp {
     node: u32,
     addresses: Vec<SocketAddr>,
-    /// By node; `None` for this one and for those that are lost.
-    connections: Vec<Option<Connection>>,
+    /// By node; `None` for this one and for those that are not connected.
+    connections: Vec<Option<Box<Connection>>>,
     /// Number of connections.
     connected: usize,
     poller: Poller,
@@ -63,6 +68,35 @@ pub struct Tcp {
     /// Nodes that were lost while sending, to be reported by `wait`.
     lost: Vec<(u32, String)>,
     refused: u64,
+    unanswered: Duration,
+    /// Present if nodes are connected when they are needed.
+    connector: Option<Connector>,
+    /// Frames for nodes that are being connected.
+    waiting: HashMap<u32, SendQueue>,
+}
+
+/// Distance up to which nodes are connected from the start.
+const NEAR: u32 = 8;
+/// Ratio of the distances of those that are farther.
+const FAR_RATIO: u32 = 4;
+
+/// Returns the nodes with which one of `nodes` nodes is connected from the start: by distance in the
+/// ring of all nodes, 1 to 8, then 32, 128 and so on. Such a graph stays connected when fewer nodes
+/// fail than each has neighbours, and a report passes through it in about 2 log₄ `nodes` steps.
+///
+/// ```
+/// use network::transport::tcp::neighbors;
+///
+/// assert_eq!(neighbors(3, 17).len(), 16);
+/// assert_eq!(neighbors(0, 256).len(), 19);
+/// assert_eq!(neighbors(0, 10_000).len(), 24);
+/// ```
+pub fn neighbors(node: u32, nodes: u32) -> BTreeSet<u32> {
+    let far = std::iter::successors(Some(NEAR * FAR_RATIO), |far| far.checked_mul(FAR_RATIO));
+    let distances = (1..=NEAR).chain(far).take_while(|distance| *distance <= nodes / 2);
+    let both = distances
+        .flat_map(|distance| [(node + distance) % nodes, (node + nodes - distance) % nodes]);
+    both.filter(|other| *other != node).collect()
 }
 
 /// Largest number of connections that are read without asking which of them are readable.
@@ -83,31 +117,112 @@ impl Tcp {
         key: Key,
         timeouts: Timeouts,
     ) -> Result<Tcp, Error> {
-        let (sockets, refused) =
-            connect::connect(listener, node, addresses, key, timeouts.connecting)?;
-        let poller = Poller::new()?;
-        let mut connections: Vec<Option<Connection>> = addresses.iter().map(|_| None).collect();
-        for (other, socket) in sockets {
-            let connection = Connection::new(socket, timeouts.unanswered)?;
-            // Level-triggered: frames that arrived while other nodes were in their handshake are
-            // reported by the first wait.
-            poller.add(&connection, u64::from(other), EventFlags::IN)?;
-            connections[other as usize] = Some(connection);
+        let others = (0..addresses.len() as u32).filter(|other| *other != node);
+        let connector =
+            connect::connect(listener, node, addresses, key, timeouts.connecting, others)?;
+        Tcp::over(connector, node, timeouts).map(|(tcp, _)| tcp)
+    }
+
+    /// Connects with the [`neighbors`], and with other nodes when they are needed.
+    ///
+    /// # Errors
+    /// [`Error::NodeUnreachable`] with the first neighbour that cannot be reached.
+    pub fn connect_neighbors(
+        listener: Listener,
+        node: u32,
+        addresses: &[SocketAddr],
+        key: Key,
+        timeouts: Timeouts,
+    ) -> Result<Tcp, Error> {
+        let nodes = addresses.len() as u32;
+        let others = neighbors(node, nodes);
+        if others.len() + 1 >= nodes as usize {
+            return Tcp::connect(listener, node, addresses, key, timeouts);
         }
-        let addresses = addresses.to_vec();
-        Ok(Tcp {
+        let others = others.into_iter();
+        let connector =
+            connect::connect(listener, node, addresses, key, timeouts.connecting, others)?;
+        let (mut tcp, mut connector) = Tcp::over(connector, node, timeouts)?;
+        connector.watch(&tcp.poller, timeouts.unanswered)?;
+        tcp.connector = Some(connector);
+        Ok(tcp)
+    }
+
+    /// Takes the connections that a connector has made. Nodes that are no neighbours may be among
+    /// them, because they were faster.
+    fn over(
+        mut connector: Connector,
+        node: u32,
+        timeouts: Timeouts,
+    ) -> Result<(Tcp, Connector), Error> {
+        let addresses = connector.addresses.clone();
+        let mut tcp = Tcp {
             node,
+            connections: addresses.iter().map(|_| None).collect(),
             addresses,
-            connected: connections.iter().flatten().count(),
-            connections,
-            poller,
+            connected: 0,
+            poller: Poller::new()?,
             written: Vec::new(),
             dropped: Vec::new(),
             lost: Vec::new(),
-            refused,
-        })
+            refused: std::mem::take(&mut connector.refused),
+            unanswered: timeouts.unanswered,
+            connector: None,
+            waiting: HashMap::new(),
+        };
+        for (other, socket) in connector.take_made() {
+            tcp.adopt(other, socket)?;
+        }
+        Ok((tcp, connector))
     }
 
+    /// Takes a connection, and what waits for it.
+    fn adopt(&mut self, node: u32, socket: OwnedFd) -> Result<(), Error> {
+        // The poller may watch its handshake.
+        self.poller.remove(&socket);
+        let queue = self.waiting.remove(&node).unwrap_or_default();
+        let connection = Connection::new(socket, queue, self.unanswered)?;
+        // Level-triggered: frames that arrived before are reported by the next wait.
+        self.poller.add(&connection, u64::from(node), EventFlags::IN)?;
+        self.connections[node as usize] = Some(Box::new(connection));
+        self.connected += 1;
+        self.written.push(node);
+        Ok(())
+    }
+
+    /// Makes progress with the connections that are needed.
+    fn connect_more(
+        &mut self,
+        payloads: &mut dyn Payloads,
+        arrivals: &mut Vec<Arrival>,
+    ) -> Result<(), Error> {
+        let Some(connector) = self.connector.as_mut() else { return Ok(()) };
+        let Made { connected, failed } = connector.progress(&self.poller)?;
+        for (node, socket) in connected {
+            self.adopt(node, socket)?;
+            arrivals.push(Arrival::Connected { node });
+        }
+        for (node, why) in failed {
+            self.drop_waiting(node);
+            self.lost.push((node, why));
+        }
+        self.flush(payloads);
+        Ok(())
+    }
+
+    /// Drops what waits for the connection with a node.
+    fn drop_waiting(&mut self, node: u32) {
+        if let Some(mut queue) = self.waiting.remove(&node) {
+            self.dropped.extend(queue.locations());
+        }
+    }
+
+    /// The queue of a node that is not connected; `None` if it cannot be connected any more.
+    fn waiting_queue(&mut self, node: u32) -> Option<&mut SendQueue> {
+        let connector = self.connector.as_mut().filter(|one| one.may_connect(node))?;
+        connector.want(node);
+        Some(self.waiting.entry(node).or_default())
+    }
     /// Writes a connection's queue, and watches for space if the system does not take all of it.
     fn write(&mut self, node: u32, payloads: &mut dyn Payloads) {
         let Some(connection) = self.connections[node as usize].as_mut() else { return };
@@ -170,13 +285,15 @@ impl Transport for Tcp {
     }
 
     fn send(&mut self, node: u32, frame: Frame) {
-        // A frame for a lost node is dropped. The loss is an arrival, which ends the runs that need
-        // the node.
-        if let Some(connection) = self.connections[node as usize].as_mut()
-            && connection.queue.push(frame)
-        {
-            self.written.push(node);
+        if let Some(connection) = self.connections[node as usize].as_mut() {
+            if connection.queue.push(frame) {
+                self.written.push(node);
+            }
+        } else if let Some(queue) = self.waiting_queue(node) {
+            queue.push(frame);
         }
+        // Otherwise the node is lost, and the frame is dropped. The loss is an arrival, which ends
+        // the runs that need the node.
     }
 
     fn send_in_place(
@@ -193,8 +310,13 @@ impl Transport for Tcp {
                     self.written.push(node);
                 }
             }
-            // As in `send`.
-            None => self.dropped.push(location),
+            None => match self.waiting_queue(node) {
+                Some(queue) => {
+                    queue.push_in_place(route, packet, location, bytes as usize);
+                }
+                // As in `send`.
+                None => self.dropped.push(location),
+            },
         }
     }
 
@@ -202,6 +324,9 @@ impl Transport for Tcp {
         let payload = payload.map(Arc::new);
         for connection in self.connections.iter_mut().flatten() {
             connection.queue.detach(location, payload.as_ref());
+        }
+        for queue in self.waiting.values_mut() {
+            queue.detach(location, payload.as_ref());
         }
     }
 
@@ -213,11 +338,15 @@ impl Transport for Tcp {
     }
 
     fn queued(&self, node: u32) -> u64 {
-        self.connections[node as usize].as_ref().map_or(0, Connection::queued)
+        match &self.connections[node as usize] {
+            Some(connection) => connection.queued(),
+            None => self.waiting.get(&node).map_or(0, SendQueue::bytes),
+        }
     }
 
     fn unacknowledged(&self, node: u32) -> u64 {
-        self.connections[node as usize].as_ref().map_or(0, Connection::unacknowledged)
+        let connection = self.connections[node as usize].as_ref();
+        connection.map_or_else(|| self.queued(node), |connection| connection.unacknowledged())
     }
 
     fn wait(
@@ -230,9 +359,17 @@ impl Transport for Tcp {
         // A connection that broke while sending raises no event any more. Its loss must not wait
         // for one.
         let timeout = if self.lost.is_empty() { timeout } else { Some(Duration::ZERO) };
+        let due = self.connector.as_ref().and_then(Connector::deadline);
+        let left = due.map(|due| due.saturating_duration_since(Instant::now()));
+        let timeout = left.into_iter().chain(timeout).min();
+        let mut connects = false;
         let mut writable = Vec::new();
         let mut readable = Vec::new();
         for (number, flags) in self.poller.wait(timeout)? {
+            if number == CONNECTING {
+                connects = true;
+                continue;
+            }
             let Some(node) =
                 u32::try_from(number).ok().filter(|node| (*node as usize) < self.connections.len())
             else {
@@ -250,6 +387,9 @@ impl Transport for Tcp {
         }
         readable.into_iter().for_each(|node| self.read(node, payloads, arrivals));
         writable.into_iter().for_each(|node| self.write(node, payloads));
+        if connects || due.is_some_and(|due| due <= Instant::now()) {
+            self.connect_more(payloads, arrivals)?;
+        }
         arrivals.extend(self.lost.drain(..).map(|(node, why)| Arrival::NodeLost { node, why }));
         Ok(())
     }
@@ -259,7 +399,8 @@ impl Transport for Tcp {
         payloads: &mut dyn Payloads,
         arrivals: &mut Vec<Arrival>,
     ) -> Result<(), Error> {
-        let is_simple = self.connected <= POLLED && self.lost.is_empty();
+        let is_complete = self.connector.is_none();
+        let is_simple = is_complete && self.connected <= POLLED && self.lost.is_empty();
         if !is_simple || self.connections.iter().flatten().any(|one| one.queued() > 0) {
             return self.wait(Some(Duration::ZERO), payloads, arrivals);
         }
@@ -274,10 +415,37 @@ impl Transport for Tcp {
 
     fn transferred(&self) -> u64 {
         let connections = self.connections.iter().flatten();
-        connections.map(Connection::transferred).fold(0, u64::wrapping_add)
+        connections.map(|connection| connection.transferred()).fold(0, u64::wrapping_add)
     }
 
     fn refused(&self) -> u64 {
-        self.refused
+        self.refused + self.connector.as_ref().map_or(0, |connector| connector.refused)
+    }
+
+    fn is_sparse(&self) -> bool {
+        self.connector.is_some()
+    }
+
+    fn link(&self, node: u32) -> LinkState {
+        if self.connections[node as usize].is_some() {
+            LinkState::Open
+        } else if self.waiting.contains_key(&node) {
+            LinkState::Pending
+        } else {
+            LinkState::Absent
+        }
+    }
+
+    fn require(&mut self, node: u32) {
+        if let Some(connector) = self.connector.as_mut().filter(|one| one.may_connect(node)) {
+            connector.want(node);
+        }
+    }
+
+    fn abandon(&mut self, node: u32) {
+        if let Some(connector) = self.connector.as_mut() {
+            connector.abandon(node);
+        }
+        self.drop_waiting(node);
     }
 }

@@ -52,6 +52,8 @@ fn frame() -> impl Strategy<Value = Frame> {
         any::<u64>().prop_map(Frame::Credit),
         Just(Frame::Shutdown),
         Just(Frame::ShutdownAck),
+        (any::<u32>(), proptest::option::of(".{0,40}"))
+            .prop_map(|(node, failure)| Frame::NodeEnded { node, failure }),
     ]
 }
 

@@ -13,6 +13,7 @@ mod long_messages;
 mod namespaces;
 mod own_regions;
 mod resident_memory;
+mod sparse;
 mod streams;
 mod submission_ring;
 

@@ -9,29 +9,105 @@ use crate::agent::run_context::RunKey;
 use crate::agent::session::RankSession;
 use crate::backend::PendingTraffic;
 use crate::error::{Error, RankExit};
+use crate::transport::LinkState;
 use crate::transport::frame::Frame;
 use std::time::Duration;
 
 impl AgentState {
     /// Processes the end of a connection. It is a failure of the node unless `Shutdown` has arrived
-    /// before.
+    /// before, or was reported.
     pub(super) fn lose(&mut self, node: u32, why: String) {
+        let failure = if self.shutdown.received[node as usize] { None } else { Some(why) };
+        self.pass_on_end(node, failure.clone(), None);
+        self.end_node(node, failure, false);
+    }
+
+    /// Processes the end of a node that another one has reported.
+    pub(super) fn end_reported_node(&mut self, from: u32, node: u32, failure: Option<String>) {
+        let nodes = self.table.context.transport.nodes();
+        let is_other = node < nodes && node != self.table.context.transport.node();
+        if !is_other || !self.pass_on_end(node, failure.clone(), Some(from)) {
+            return;
+        }
+        if self.transport().link(node) == LinkState::Open {
+            // The connection itself tells the truth: the report may be of the path between two
+            // others, and what the node has sent is read before its end.
+            return;
+        }
+        self.transport().abandon(node);
+        self.end_node(node, failure, true);
+    }
+
+    /// Notes the end of a node from which nothing arrives any more.
+    fn end_node(&mut self, node: u32, failure: Option<String>, is_reported: bool) {
         self.table.lose(node);
         // A lost node acknowledges nothing any more. The shutdown must not wait for it.
         self.shutdown.acknowledged[node as usize] = true;
-        if std::mem::replace(&mut self.shutdown.received[node as usize], true) {
-            // The node had sent everything that its ranks had to send, so runs go on without it.
-            // But it answers no request to send any more: such a run would never end.
-            let unanswered = |run: &Run| Some((run.key, run.unanswered_by(node)?));
-            let runs: Vec<(RunKey, u32)> =
-                self.table.runs.values().filter_map(unanswered).collect();
-            for (key, rank) in runs {
-                self.table.finish(key, Err(Error::RankFailed { rank, how: RankExit::Left }));
-            }
-        } else {
+        self.shutdown.received[node as usize] = true;
+        if let Some(why) = failure {
             let address = self.transport().address(node);
-            self.table.membership.node_failed(node, Error::NodeUnreachable { node, address, why });
-            self.table.fail_affected_runs();
+            let error = Error::NodeUnreachable { node, address, why };
+            self.table.membership.node_failed(node, error, is_reported);
+            return self.table.fail_affected_runs();
+        }
+        // The node had sent everything that its ranks had to send, so runs go on without it. But it
+        // answers no request to send any more: such a run would never end.
+        let unanswered = |run: &Run| Some((run.key, run.unanswered_by(node)?));
+        let runs: Vec<(RunKey, u32)> = self.table.runs.values().filter_map(unanswered).collect();
+        for (key, rank) in runs {
+            self.table.finish(key, Err(Error::RankFailed { rank, how: RankExit::Left }));
+        }
+    }
+
+    /// Passes on the end of a node, once. Returns true the first time.
+    pub(super) fn pass_on_end(
+        &mut self,
+        node: u32,
+        failure: Option<String>,
+        from: Option<u32>,
+    ) -> bool {
+        if std::mem::replace(&mut self.shutdown.passed_on[node as usize], true) {
+            return false;
+        }
+        self.pass_on(&Frame::NodeEnded { node, failure }, from);
+        true
+    }
+
+    /// Passes on what another node has reported, where not all nodes are connected.
+    pub(super) fn pass_on(&mut self, report: &Frame, from: Option<u32>) {
+        if self.transport().is_sparse() {
+            self.report(report, from);
+        }
+    }
+
+    /// Sends a report to all nodes that are connected, except one.
+    fn report(&mut self, report: &Frame, except: Option<u32>) {
+        let transport = &mut self.table.context.transport;
+        let own = transport.node();
+        for node in (0..transport.nodes()).filter(|node| *node != own && Some(*node) != except) {
+            if transport.link(node) == LinkState::Open {
+                transport.send(node, report.clone());
+            }
+        }
+    }
+
+    /// Sends a node that is connected only now what it may have missed.
+    pub(super) fn greet(&mut self, node: u32) {
+        let ended = (0..).zip(&self.shutdown.received).zip(&self.shutdown.passed_on);
+        let own = self.table.context.transport.node();
+        let in_order = ended.filter(|((other, has_ended), is_passed_on)| {
+            *other != own && *other != node && **has_ended && **is_passed_on
+        });
+        // The failures among them come first, and the first report counts.
+        let in_order: Vec<Frame> =
+            in_order.map(|((node, _), _)| Frame::NodeEnded { node, failure: None }).collect();
+        for report in self.table.membership.reports().into_iter().chain(in_order) {
+            self.transport().send(node, report);
+        }
+        // If it was not connected when this agent shut down, and nothing waited for it.
+        if self.shutdown.is_sent && self.shutdown.acknowledged[node as usize] {
+            self.shutdown.acknowledged[node as usize] = false;
+            self.transport().send(node, Frame::Shutdown);
         }
     }
 
@@ -61,14 +137,9 @@ impl AgentState {
             .filter(|((of, _), _)| *of == rank)
             .map(|((_, communicator), count)| (*communicator, count.started()))
             .collect();
-        let own = self.table.context.transport.node();
-        let nodes = self.table.context.transport.nodes();
-        // The frame is ordered, so it arrives behind every message that the rank's runs have sent
-        // before. Messages that they send later belong to runs that `started` covers.
-        for node in (0..nodes).filter(|node| *node != own) {
-            let exited = Frame::RankExited { rank, how: how.clone(), started: started.clone() };
-            self.table.context.transport.send(node, exited);
-        }
+        // It may arrive before messages that the rank's runs send: those belong to runs that
+        // `started` covers.
+        self.report(&Frame::RankExited { rank, how: how.clone(), started: started.clone() }, None);
         // Messages for runs that the rank can no longer start return their credit.
         let unexpected = self.table.unexpected.runs_of(rank);
         unexpected.into_iter().for_each(|key| self.table.drop_unexpected(key));
@@ -80,12 +151,7 @@ impl AgentState {
     /// counts are those of another backend.
     pub(super) fn announce_exit(&mut self, local: usize, started: Vec<(u32, u64)>) {
         let Some(rank) = self.ranks.get(local).copied() else { return };
-        let own = self.table.context.transport.node();
-        let nodes = self.table.context.transport.nodes();
-        for node in (0..nodes).filter(|node| *node != own) {
-            let leaves = Frame::RankLeaves { rank, started: started.clone() };
-            self.table.context.transport.send(node, leaves);
-        }
+        self.report(&Frame::RankLeaves { rank, started: started.clone() }, None);
         self.table.membership.rank_leaves(rank, started);
     }
 
@@ -114,8 +180,15 @@ impl AgentState {
         if !self.shutdown.is_sent && !self.table.runs.values().any(Run::has_unsent) {
             self.shutdown.is_sent = true;
             for node in 0..self.table.context.transport.nodes() {
-                if !self.shutdown.acknowledged[node as usize] {
-                    self.table.context.transport.send(node, Frame::Shutdown);
+                if self.shutdown.acknowledged[node as usize] {
+                    continue;
+                }
+                // A node without a connection has been sent nothing. Those that are connected report
+                // the end to it.
+                if self.transport().link(node) == LinkState::Absent {
+                    self.shutdown.acknowledged[node as usize] = true;
+                } else {
+                    self.transport().send(node, Frame::Shutdown);
                 }
             }
         }

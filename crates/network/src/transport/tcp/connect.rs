@@ -1,15 +1,24 @@
-//! Connects every node with every other one.
+//! Connects a node with others: with those that it needs from the start, and later with any other
+//! one.
 //!
-//! Each node connects to those with lower numbers and accepts the others. Anyone can connect, so
-//! the other end of an accepted connection is a stranger until the handshake has proven that it
-//! knows the job's key.
+//! At the start each node connects to those with lower numbers and accepts the others. Later each
+//! of the two may need the other one first, or both at once. Then the connection of the node with
+//! the higher number stands: it refuses the other one before it has answered it, so nothing has
+//! been sent there.
+//!
+//! Anyone can connect, so the other end of an accepted connection is a stranger until the handshake
+//! has proven that it knows the job's key.
 
+use super::connection::configure;
 use super::pending::{HandshakeStage, HandshakeStep, PendingConnection};
 use crate::error::{Error, refused};
 use crate::job_nodes::Key;
+use crate::transport::poller::Poller;
+use rustix::event::epoll::EventFlags;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::io::Errno;
 use rustix::net::{AddressFamily, SocketFlags, SocketType, socket_with};
+use std::collections::{BTreeMap, BTreeSet};
 use std::net::{SocketAddr, TcpListener, ToSocketAddrs};
 use std::os::fd::OwnedFd;
 use std::time::{Duration, Instant};
@@ -55,13 +64,20 @@ impl Listener {
     }
 }
 
-struct Mesh<'a> {
+/// The connections of a node that are being made.
+#[derive(Debug)]
+pub(super) struct Connector {
     listener: Listener,
     node: u32,
-    addresses: &'a [SocketAddr],
+    pub(super) addresses: Vec<SocketAddr>,
     key: Key,
     pending: Vec<PendingConnection>,
-    connected: Vec<Option<OwnedFd>>,
+    /// By node: true once it has been connected, or is not to be connected any more.
+    is_connected: Vec<bool>,
+    /// Connections that are proven and that the owner has not taken.
+    made: Vec<(u32, OwnedFd)>,
+    /// Nodes with which this one is to connect, by the time since when.
+    wanted: BTreeMap<u32, Instant>,
     /// Nodes to connect to once more, with the time of the attempt.
     retries: Vec<(Instant, u32)>,
     /// The last node that closed a connection: it had too many pending ones, or another program
@@ -69,70 +85,206 @@ struct Mesh<'a> {
     closed: Option<u32>,
     /// No connection is accepted until this time, because no descriptor is left.
     is_full_until: Option<Instant>,
-    refused: u64,
-    waited: Duration,
+    pub(super) refused: u64,
+    /// Time for a connection.
+    limit: Duration,
+    /// False once all nodes that are needed at the start are connected.
+    is_starting: bool,
 }
 
-/// Connects with all other nodes. Returns the sockets, and the number of connections that were
-/// refused.
+/// The number of a connector's sockets in the poller of its owner.
+pub(super) const CONNECTING: u64 = u32::MAX as u64;
+
+/// What has become of connections.
+#[derive(Debug, Default)]
+pub(super) struct Made {
+    pub(super) connected: Vec<(u32, OwnedFd)>,
+    /// Nodes that cannot be reached, with the reason.
+    pub(super) failed: Vec<(u32, String)>,
+}
+
+/// Connects with these nodes. They, or this one, are connecting at about the same time.
 pub(super) fn connect(
     listener: Listener,
     node: u32,
     addresses: &[SocketAddr],
     key: Key,
     limit: Duration,
-) -> Result<(Vec<(u32, OwnedFd)>, u64), Error> {
-    let connected = addresses.iter().map(|_| None).collect();
-    let mut mesh = Mesh {
+    others: impl Iterator<Item = u32>,
+) -> Result<Connector, Error> {
+    let now = Instant::now();
+    let mut connector = Connector {
         listener,
         node,
-        addresses,
+        addresses: addresses.to_vec(),
         key,
         pending: Vec::new(),
-        connected,
+        is_connected: vec![false; addresses.len()],
+        made: Vec::new(),
+        wanted: others.map(|other| (other, now)).collect(),
         retries: Vec::new(),
         closed: None,
         is_full_until: None,
         refused: 0,
-        waited: limit,
+        limit,
+        is_starting: true,
     };
-    let deadline = Instant::now() + limit;
+    let deadline = now + limit;
     // One side of each pair connects, so no pair has two connections.
-    (0..node).try_for_each(|to| mesh.begin(to))?;
-    while mesh.missing().is_some() {
+    let lower: Vec<u32> = connector.wanted.keys().copied().filter(|to| *to < node).collect();
+    lower.into_iter().try_for_each(|to| connector.begin(to))?;
+    while let Some(missing) = connector.wanted.keys().next().copied() {
         if Instant::now() >= deadline {
-            return Err(mesh.timeout());
+            return Err(connector.unreachable(missing, connector.late(missing)));
         }
-        mesh.wait(deadline)?;
-        mesh.accept();
-        mesh.advance()?;
-        let now = Instant::now();
-        while let Some(due) = mesh.retries.iter().position(|(at, _)| *at <= now) {
-            let (_, to) = mesh.retries.swap_remove(due);
-            mesh.begin(to)?;
-        }
+        connector.sleep(deadline)?;
+        connector.accept();
+        connector.advance()?;
+        connector.retry()?;
     }
-    let sockets =
-        (0..).zip(mesh.connected).filter_map(|(node, socket)| Some((node, socket?))).collect();
-    Ok((sockets, mesh.refused))
+    connector.is_starting = false;
+    Ok(connector)
 }
 
-impl Mesh<'_> {
-    fn missing(&self) -> Option<u32> {
-        (0..)
-            .zip(&self.connected)
-            .find(|(node, socket)| *node != self.node && socket.is_none())
-            .map(|(node, _)| node)
+impl Connector {
+    /// Takes the connections that have been made.
+    pub(super) fn take_made(&mut self) -> Vec<(u32, OwnedFd)> {
+        std::mem::take(&mut self.made)
     }
 
-    fn timeout(&self) -> Error {
-        let node = self.missing().unwrap_or(self.node);
-        let seconds = self.waited.as_secs_f64();
-        let why = if self.closed == Some(node) {
+    /// Watches the listener, from now on at the [number](CONNECTING) of connections to be made.
+    pub(super) fn watch(&mut self, poller: &Poller, limit: Duration) -> Result<(), Error> {
+        self.limit = limit;
+        // Edge-triggered: a connection that cannot be accepted must not wake the agent for ever.
+        poller.add(&self.listener.socket, CONNECTING, EventFlags::IN | EventFlags::ET)?;
+        self.watch_pending(poller)
+    }
+
+    /// Returns true if a node is another one, and has not been connected.
+    pub(super) fn may_connect(&self, node: u32) -> bool {
+        node != self.node && !self.is_connected[node as usize]
+    }
+
+    /// Connects with a node that [may be connected](Self::may_connect).
+    pub(super) fn want(&mut self, node: u32) {
+        self.wanted.entry(node).or_insert_with(Instant::now);
+    }
+
+    /// Connects with a node no more.
+    pub(super) fn abandon(&mut self, node: u32) {
+        self.is_connected[node as usize] = true;
+        self.forget(node);
+    }
+
+    fn forget(&mut self, node: u32) {
+        self.wanted.remove(&node);
+        self.retries.retain(|(_, to)| *to != node);
+        self.pending.retain(|connection| connection.stage.target() != Some(node));
+    }
+
+    /// Makes all progress that is possible without waiting.
+    ///
+    /// # Errors
+    /// If the system refuses.
+    pub(super) fn progress(&mut self, poller: &Poller) -> Result<Made, Error> {
+        let mut failed = Vec::new();
+        self.accept();
+        let advanced = self.advance().and_then(|()| self.retry());
+        let begun = advanced.and_then(|()| self.begin_wanted());
+        match begun {
+            Ok(()) => {}
+            // The others make progress in the next call, which the owner makes at once.
+            Err(Error::NodeUnreachable { node, why, .. }) => failed.push((node, why)),
+            Err(error) => return Err(error),
+        }
+        let now = Instant::now();
+        let late: Vec<u32> = self.late_nodes(now).collect();
+        failed.extend(late.into_iter().map(|node| (node, self.late(node))));
+        failed.iter().for_each(|(node, _)| self.abandon(*node));
+        self.watch_pending(poller)?;
+        Ok(Made { connected: self.take_made(), failed })
+    }
+
+    /// Time at which [`progress`](Self::progress) is to be called at the latest.
+    pub(super) fn deadline(&self) -> Option<Instant> {
+        let has_new = self.wanted.keys().any(|node| !self.is_under_way(*node));
+        let at_once = has_new.then(Instant::now);
+        let late = self.wanted.iter().filter(|(node, _)| !self.is_answered(**node));
+        let late = late.map(|(_, since)| *since + self.limit);
+        let retries = self.retries.iter().map(|(at, _)| *at);
+        late.chain(retries).chain(self.is_full_until).chain(at_once).min()
+    }
+
+    /// Nodes without a connection at this time that are late. A node that has accepted one is not:
+    /// the kernel watches the connection, and a stopped node continues some time.
+    fn late_nodes(&self, now: Instant) -> impl Iterator<Item = u32> {
+        let is_late = move |since: Instant| now.saturating_duration_since(since) >= self.limit;
+        let wanted = self.wanted.iter();
+        let late =
+            wanted.filter(move |(node, since)| is_late(**since) && !self.is_answered(**node));
+        late.map(|(node, _)| *node)
+    }
+
+    /// Returns true if a connection with the node is open, and in its handshake.
+    fn is_answered(&self, node: u32) -> bool {
+        self.pending.iter().any(|connection| match connection.stage {
+            HandshakeStage::HelloSent { to, .. } => to == node,
+            stage => stage.origin() == Some(node),
+        })
+    }
+
+    /// Returns true if a connection with the node is being made, by either side.
+    fn is_under_way(&self, node: u32) -> bool {
+        let is_it = |connection: &PendingConnection| {
+            connection.stage.target() == Some(node) || connection.stage.origin() == Some(node)
+        };
+        self.pending.iter().any(is_it) || self.retries.iter().any(|(_, to)| *to == node)
+    }
+
+    /// Begins to connect to the nodes that are wanted, where nothing is under way.
+    fn begin_wanted(&mut self) -> Result<(), Error> {
+        let wanted = self.wanted.keys().copied();
+        let new: Vec<u32> = wanted.filter(|node| !self.is_under_way(*node)).collect();
+        new.into_iter().try_for_each(|node| self.begin(node))
+    }
+
+    /// Makes the attempts that are due.
+    fn retry(&mut self) -> Result<(), Error> {
+        let now = Instant::now();
+        while let Some(due) = self.retries.iter().position(|(at, _)| *at <= now) {
+            let (_, to) = self.retries.swap_remove(due);
+            // Unless the other node connects meanwhile, which has been answered.
+            if self.wanted.contains_key(&to) && !self.is_answered(to) {
+                self.begin(to)?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Watches the connections in their handshake for what they wait for.
+    fn watch_pending(&mut self, poller: &Poller) -> Result<(), Error> {
+        for connection in &mut self.pending {
+            let interest = connection.interest();
+            let flags = if interest == PollFlags::OUT { EventFlags::OUT } else { EventFlags::IN };
+            match connection.watched.replace(interest) {
+                None => poller.add(&connection.socket, CONNECTING, flags)?,
+                Some(watched) if watched != interest => {
+                    poller.change(&connection.socket, CONNECTING, flags)?;
+                }
+                Some(_) => {}
+            }
+        }
+        Ok(())
+    }
+
+    /// The reason why a node has not been connected in time.
+    fn late(&self, node: u32) -> String {
+        let seconds = self.limit.as_secs_f64();
+        if self.closed == Some(node) {
             format!(
                 "it has closed every connection for {seconds} s; does the job's node service listen there?"
             )
-        } else if node > self.node {
+        } else if self.is_starting && node > self.node {
             // It connects with this node, so the port that must be open is here.
             format!(
                 "it has not connected with {} on this node within {seconds} s; does its node service run, and does this node's \
@@ -144,8 +296,7 @@ impl Mesh<'_> {
                 "no connection within {seconds} s; does the job's node service run there, and does its firewall let the port \
                  through?"
             )
-        };
-        self.unreachable(node, why)
+        }
     }
 
     fn unreachable(&self, node: u32, why: String) -> Error {
@@ -164,8 +315,18 @@ impl Mesh<'_> {
                 self.retries.push((Instant::now(), to));
                 return Ok(());
             }
-            Err(error) => return Err(refused("make a socket for another node")(error)),
+            Err(error) if self.is_starting => {
+                return Err(refused("make a socket for another node")(error));
+            }
+            Err(error) => {
+                let error = std::io::Error::from(error);
+                let why = format!("there is no socket for it ({error}); raise `ulimit -n`");
+                return Err(self.unreachable(to, why));
+            }
         };
+        if !self.is_starting {
+            configure(&socket, self.limit)?;
+        }
         match rustix::net::connect(&socket, &address) {
             Ok(()) | Err(Errno::INPROGRESS) => {
                 self.pending.push(PendingConnection::connecting(socket, to));
@@ -178,11 +339,13 @@ impl Mesh<'_> {
     fn failed(&mut self, to: u32, error: Errno) -> Result<(), Error> {
         match error {
             // A node publishes its address only once it listens, so it has ended.
-            Errno::CONNREFUSED => {
+            Errno::CONNREFUSED if self.is_starting => {
                 Err(self
                     .unreachable(to, "nothing listens there: its node service has ended".into()))
             }
-            Errno::NETUNREACH
+            // Later it may have ended in order, which the other nodes report soon.
+            Errno::CONNREFUSED
+            | Errno::NETUNREACH
             | Errno::HOSTUNREACH
             | Errno::TIMEDOUT
             | Errno::AGAIN
@@ -195,7 +358,7 @@ impl Mesh<'_> {
     }
 
     /// Sleeps until a connection makes progress, a new one arrives, or it is time for an attempt.
-    fn wait(&self, deadline: Instant) -> Result<(), Error> {
+    fn sleep(&self, deadline: Instant) -> Result<(), Error> {
         let times = self.retries.iter().map(|(at, _)| *at).chain(self.is_full_until);
         let end = times.chain([deadline]).min().unwrap_or(deadline);
         let left = Timespec::try_from(end.saturating_duration_since(Instant::now())).ok();
@@ -241,6 +404,8 @@ impl Mesh<'_> {
             }
             self.pending.push(PendingConnection::accepted(socket.into()));
         }
+        // There may be more, of which the poller reports nothing.
+        self.is_full_until = Some(Instant::now());
     }
 
     /// Closes the oldest connection that has not proven to be a node; a node connects again. False
@@ -255,34 +420,58 @@ impl Mesh<'_> {
         true
     }
 
-    /// Advances every pending handshake as far as possible.
+    /// Advances every pending handshake as far as possible. Returns the first error.
     fn advance(&mut self) -> Result<(), Error> {
+        // A second connection with a node ends before it is answered, so the node has sent nothing
+        // there. Of two nodes that connect with each other at once, the one with the higher number
+        // ends the other one's.
+        let targets = self.pending.iter().filter_map(|connection| connection.stage.target());
+        let claimed: BTreeSet<u32> = targets.filter(|to| *to < self.node).collect();
+        let mut outcome = Ok(());
         for mut connection in std::mem::take(&mut self.pending) {
-            let step = connection.advance(self.node, &self.key)?;
-            match (step, connection.stage) {
-                (HandshakeStep::Pending, _) => self.pending.push(connection),
-                (HandshakeStep::Proven(node), _) => match self.connected.get_mut(node as usize) {
-                    // A node that is connected stays on its first connection; a second one is
-                    // refused.
-                    Some(entry @ None) if node != self.node => *entry = Some(connection.socket),
-                    _ => self.refused += 1,
-                },
-                (HandshakeStep::Failed(error), HandshakeStage::Connecting { to }) => {
-                    self.failed(to, error)?
+            let is_claimed = |from: u32| {
+                let is_connected = self.is_connected.get(from as usize);
+                claimed.contains(&from) || is_connected.copied().unwrap_or(false)
+            };
+            let step = connection.advance_unless(self.node, &self.key, is_claimed)?;
+            let advanced = self.take_step(step, connection);
+            outcome = outcome.and(advanced);
+        }
+        outcome
+    }
+
+    /// Processes a step of a handshake.
+    fn take_step(
+        &mut self,
+        step: HandshakeStep,
+        connection: PendingConnection,
+    ) -> Result<(), Error> {
+        match (step, connection.stage) {
+            (HandshakeStep::Pending, _) => self.pending.push(connection),
+            (HandshakeStep::Proven(node), _) => match self.is_connected.get_mut(node as usize) {
+                Some(is_connected) if node != self.node && !*is_connected => {
+                    *is_connected = true;
+                    self.made.push((node, connection.socket));
+                    self.forget(node);
                 }
-                (HandshakeStep::Closed, HandshakeStage::HelloSent { to, .. }) => {
-                    self.closed = Some(to);
-                    self.retries.push((Instant::now() + RETRY_INTERVAL, to));
-                }
-                (HandshakeStep::Refused, HandshakeStage::HelloSent { to, .. }) => {
-                    let why =
-                        "what listens there is not this job's node service; is the address right?"
-                            .into();
-                    return Err(self.unreachable(to, why));
-                }
-                (HandshakeStep::Failed(_) | HandshakeStep::Refused | HandshakeStep::Closed, _) => {
-                    self.refused += 1
-                }
+                // A node that is connected stays on its first connection.
+                _ => self.refused += 1,
+            },
+            (HandshakeStep::Failed(error), HandshakeStage::Connecting { to }) => {
+                return self.failed(to, error);
+            }
+            (HandshakeStep::Closed, HandshakeStage::HelloSent { to, .. }) => {
+                self.closed = Some(to);
+                self.retries.push((Instant::now() + RETRY_INTERVAL, to));
+            }
+            (HandshakeStep::Refused, HandshakeStage::HelloSent { to, .. }) => {
+                let why =
+                    "what listens there is not this job's node service; is the address right?";
+                return Err(self.unreachable(to, why.into()));
+            }
+            (HandshakeStep::Superseded, _) => {}
+            (HandshakeStep::Failed(_) | HandshakeStep::Refused | HandshakeStep::Closed, _) => {
+                self.refused += 1;
             }
         }
         Ok(())

@@ -40,10 +40,13 @@ pub(crate) fn configure(socket: &OwnedFd, unanswered: Duration) -> Result<(), Er
 }
 
 impl Connection {
-    /// Wraps a socket after the handshake. Its system calls do not block.
-    pub(super) fn new(socket: OwnedFd, unanswered: Duration) -> Result<Self, Error> {
+    /// Wraps a socket after the handshake, and what is to be sent. System calls do not block.
+    pub(super) fn new(
+        socket: OwnedFd,
+        queue: SendQueue,
+        unanswered: Duration,
+    ) -> Result<Self, Error> {
         configure(&socket, unanswered)?;
-        let queue = SendQueue::default();
         let buffer = ReceiveBuffer::default();
         Ok(Connection { socket, queue, buffer, is_full: false })
     }

@@ -17,6 +17,8 @@ pub(crate) struct PendingConnection {
     received: Vec<u8>,
     /// The pair of nodes that both sides have proven to be; `None` before.
     pub(crate) proven: Option<Pair>,
+    /// The event for which a poller watches the socket.
+    pub(crate) watched: Option<PollFlags>,
 }
 
 #[derive(Clone, Copy, Debug)]
@@ -36,6 +38,19 @@ impl HandshakeStage {
     pub(crate) fn is_unproven(self) -> bool {
         matches!(self, HandshakeStage::Accepted | HandshakeStage::AnswerSent(_))
     }
+
+    /// The node to which this side connects.
+    pub(crate) fn target(self) -> Option<u32> {
+        match self {
+            HandshakeStage::Connecting { to } | HandshakeStage::HelloSent { to, .. } => Some(to),
+            HandshakeStage::Accepted | HandshakeStage::AnswerSent(_) => None,
+        }
+    }
+
+    /// The node that has connected and that this side has answered.
+    pub(crate) fn origin(self) -> Option<u32> {
+        if let HandshakeStage::AnswerSent(pair) = self { Some(pair.from) } else { None }
+    }
 }
 
 /// Outcome of a step of the handshake.
@@ -47,6 +62,8 @@ pub(crate) enum HandshakeStep {
     Refused,
     /// The other end has closed the connection.
     Closed,
+    /// This side connects to the other end itself.
+    Superseded,
     /// The node cannot be reached (yet).
     Failed(Errno),
 }
@@ -55,13 +72,13 @@ impl PendingConnection {
     /// A socket that connects with this node.
     pub(crate) fn connecting(socket: OwnedFd, to: u32) -> Self {
         let stage = HandshakeStage::Connecting { to };
-        PendingConnection { socket, stage, received: Vec::new(), proven: None }
+        PendingConnection { socket, stage, received: Vec::new(), proven: None, watched: None }
     }
 
     /// A socket that has been accepted.
     pub(crate) fn accepted(socket: OwnedFd) -> Self {
         let stage = HandshakeStage::Accepted;
-        PendingConnection { socket, stage, received: Vec::new(), proven: None }
+        PendingConnection { socket, stage, received: Vec::new(), proven: None, watched: None }
     }
 
     /// The event for which the handshake waits.
@@ -72,15 +89,30 @@ impl PendingConnection {
 
     /// Advances the handshake as far as possible, for this node and with this key.
     pub(crate) fn advance(&mut self, node: u32, key: &Key) -> Result<HandshakeStep, Error> {
+        self.advance_unless(node, key, |_| false)
+    }
+
+    /// The same, but answers no node for which `is_claimed` holds.
+    pub(crate) fn advance_unless(
+        &mut self,
+        node: u32,
+        key: &Key,
+        is_claimed: impl Fn(u32) -> bool,
+    ) -> Result<HandshakeStep, Error> {
         loop {
-            if let Some(step) = self.step(node, key)? {
+            if let Some(step) = self.step(node, key, &is_claimed)? {
                 return Ok(step);
             }
         }
     }
 
     /// Advances the handshake by a step; `None` if the next one may be possible at once.
-    fn step(&mut self, node: u32, key: &Key) -> Result<Option<HandshakeStep>, Error> {
+    fn step(
+        &mut self,
+        node: u32,
+        key: &Key,
+        is_claimed: &impl Fn(u32) -> bool,
+    ) -> Result<Option<HandshakeStep>, Error> {
         match self.stage {
             HandshakeStage::Connecting { to } => {
                 let mut watched = [PollFd::new(&self.socket, PollFlags::OUT)];
@@ -125,6 +157,9 @@ impl PendingConnection {
                 else {
                     return Ok(Some(HandshakeStep::Refused));
                 };
+                if is_claimed(from) {
+                    return Ok(Some(HandshakeStep::Superseded));
+                }
                 // Random bytes of this side are part of both proofs, so the other end cannot choose
                 // what it has to prove.
                 let pair = Pair { from, to, from_nonce, to_nonce: random_key()? };
