@@ -37,6 +37,7 @@ pub(crate) mod clock;
 mod credits;
 mod idle;
 mod membership;
+pub mod messages;
 mod payloads;
 pub(crate) mod run;
 pub(crate) mod run_context;
@@ -60,7 +61,8 @@ use clock::{now, until};
 use idle::{IdleMode, IdleState};
 use session::RankSession;
 use shared_region::{SharedRegion, notifier};
-use shm::sync::{AtomicU64, Ordering};
+use shm::mapped::Mapped;
+use shm::sync::{AtomicU32, AtomicU64, Ordering};
 use state::AgentState;
 use std::os::fd::{AsFd, OwnedFd};
 use std::sync::Arc;
@@ -79,6 +81,7 @@ pub fn limits() -> Limits {
 /// A command of the agent's owner.
 #[derive(Debug)]
 enum AgentCommand {
+    WakeBy { rank: u32, word: Mapped<AtomicU32> },
     Open { rank: u32, region: SharedRegion, notifier: OwnedFd },
     Exit { rank: u32, how: RankExit },
     HoldUntilAllExit { pending: Box<dyn PendingTraffic> },
@@ -113,6 +116,8 @@ impl Agent {
         limits: Limits,
         ended: impl FnOnce() + Send + 'static,
     ) -> Result<Agent, Error> {
+        // The agent is one of those whose stores the ranks' sleeping threads wait for.
+        shm::fence::register();
         let notifier = Arc::new(notifier()?);
         transport.watch(notifier.as_fd(), OWNER)?;
         let (commands, received) = channel();
@@ -140,6 +145,13 @@ impl Agent {
         let thread = std::thread::Builder::new().name("tradewind-agent".into()).spawn(body);
         thread.map_err(|error| system("start the agent's thread", error))?;
         Ok(Agent { commands, notifier, refused, is_over })
+    }
+
+    /// Sets the wake-up word of the threads of a rank that wait for [messages]. Processes change it
+    /// as [`Wakeup::by_store`](shm::wakeup::Wakeup::by_store) prescribes. Precedes
+    /// [`open`](Self::open); without it the rank polls.
+    pub fn wake_by(&self, rank: u32, word: Mapped<AtomicU32>) {
+        self.send(AgentCommand::WakeBy { rank, word });
     }
 
     /// Adds a rank of this node that has joined, with the agent's side of its region.
@@ -236,6 +248,7 @@ fn run(
 
 fn execute(state: &mut AgentState, command: AgentCommand) -> Result<(), Error> {
     match command {
+        AgentCommand::WakeBy { rank, word } => state.set_wakeup(rank, word),
         AgentCommand::Open { rank, region, notifier } => {
             let session = RankSession::new(rank, region, notifier);
             if let Some(local) = state.local_rank_of(rank) {
@@ -247,6 +260,7 @@ fn execute(state: &mut AgentState, command: AgentCommand) -> Result<(), Error> {
             if let Some(local) = state.local_rank_of(rank) {
                 // The rank's submissions from before its exit count.
                 state.serve(local);
+                state.drain_messages(local);
                 state.exit(local, how);
             }
         }

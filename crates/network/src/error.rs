@@ -181,6 +181,12 @@ pub(crate) fn encode(outcome: &Result<(), Error>) -> Vec<u8> {
     bytes
 }
 
+/// Decodes the reason in a record of an exit (see
+/// [`Class::Exit`](crate::agent::messages::record::Class::Exit)); `None` if the bytes are none.
+pub fn decode_exit(bytes: &[u8]) -> Option<Error> {
+    decode(bytes)?.err()
+}
+
 /// Decodes an outcome; `None` if the bytes are none.
 pub(crate) fn decode(bytes: &[u8]) -> Option<Result<(), Error>> {
     let (kind, rest) = bytes.split_first()?;

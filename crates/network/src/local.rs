@@ -8,6 +8,8 @@ use crate::job_nodes::{Key, random_key};
 use crate::node_map::NodeMap;
 use crate::transport::Transport;
 use crate::transport::tcp::{Listener, Tcp, Timeouts};
+use shm::mapped::Mapped;
+use shm::sync::AtomicU32;
 use std::net::SocketAddr;
 use std::sync::Arc;
 
@@ -45,12 +47,24 @@ use std::sync::Arc;
 /// # Ok::<(), network::error::Error>(())
 /// ```
 pub fn connect(nodes: &NodeMap) -> Result<Vec<AgentClient>, Error> {
+    connect_waking(nodes, |_| None)
+}
+
+/// The same, where the threads of a rank that wait for messages are woken by a word
+/// ([`Agent::wake_by`]).
+///
+/// # Errors
+/// As [`connect`].
+pub fn connect_waking(
+    nodes: &NodeMap,
+    word_of: impl Fn(u32) -> Option<Mapped<AtomicU32>>,
+) -> Result<Vec<AgentClient>, Error> {
     let transports = connect_all(nodes.count(), |listener, node, addresses, key| {
         let transport =
             Tcp::connect_neighbors(listener, node, addresses, key, Timeouts::default())?;
         Ok(Box::new(transport) as Box<dyn Transport>)
     })?;
-    connect_over(nodes, transports, limits())
+    open_all(nodes, transports, limits(), word_of)
 }
 
 /// The same over transports that are connected already, one for each node in order.
@@ -62,6 +76,15 @@ pub fn connect_over(
     transports: Vec<Box<dyn Transport>>,
     limits: Limits,
 ) -> Result<Vec<AgentClient>, Error> {
+    open_all(nodes, transports, limits, |_| None)
+}
+
+fn open_all(
+    nodes: &NodeMap,
+    transports: Vec<Box<dyn Transport>>,
+    limits: Limits,
+    word_of: impl Fn(u32) -> Option<Mapped<AtomicU32>>,
+) -> Result<Vec<AgentClient>, Error> {
     let mut clients: Vec<Option<AgentClient>> = (0..nodes.ranks()).map(|_| None).collect();
     for transport in transports {
         let node = transport.node();
@@ -72,6 +95,9 @@ pub fn connect_over(
             let own = SharedRegion::open(Arc::clone(region.segment()))?;
             let notifier = notifier()?;
             let copy = notifier.try_clone().map_err(|error| system("copy a descriptor", error))?;
+            if let Some(word) = word_of(rank) {
+                agent.wake_by(rank, word);
+            }
             agent.open(rank, region, notifier);
             clients[rank as usize] =
                 Some(AgentClient::new(own, copy, agent_address.clone(), None)?);

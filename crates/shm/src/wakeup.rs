@@ -112,6 +112,11 @@ impl<'a> Wakeup<'a> {
         seen & CLOSED != 0
     }
 
+    /// Returns true if a thread is registered as asleep: a hint.
+    pub fn has_sleepers(self) -> bool {
+        self.word.load(Ordering::Relaxed) & SLEEPERS != 0
+    }
+
     #[cold]
     fn wake(self) {
         // The sequence number advances before the system call: a sleeper that is not yet asleep in

@@ -1,6 +1,8 @@
 //! A rank's side of its agent.
 
 use super::client_table::{ClientRun, ClientTable, slot_of};
+use super::messages::area::{self, Area};
+use super::messages::port::MessagePort;
 use super::schedule::{BufferLayout, check_context, is_supported};
 use super::shared_region::{ENTRIES, FREE, MAX_NAMED, SharedRegion, Submission, refused};
 use crate::backend::{
@@ -43,12 +45,12 @@ pub struct AgentAddress {
 /// A rank's side of its agent: a [`Backend`].
 #[derive(Debug)]
 pub struct AgentClient {
-    region: SharedRegion,
+    region: Arc<SharedRegion>,
     arena: Arena,
     notifier: OwnedFd,
     agent: AgentAddress,
     /// The agent's process, if it is another one.
-    service: Option<ProcessHandle>,
+    service: Option<Arc<ProcessHandle>>,
     table: Mutex<ClientTable>,
 }
 
@@ -68,6 +70,8 @@ impl AgentClient {
         let end = segment.bytes();
         let arena = Arena::new(segment, FREE..end)
             .map_err(|error| system("use the memory shared with the node service", error))?;
+        let region = Arc::new(region);
+        let service = service.map(Arc::new);
         Ok(AgentClient { region, arena, notifier, agent, service, table: Mutex::default() })
     }
 
@@ -150,10 +154,18 @@ impl AgentClient {
         }
     }
 
+    /// Number of the rank's node.
+    pub fn node(&self) -> u32 {
+        self.agent.node
+    }
+
     /// Returns an error if the agent has ended.
-    fn check_agent(&self) -> Result<(), Error> {
+    ///
+    /// # Errors
+    /// [`Error::NodeUnreachable`] with this node.
+    pub fn check_agent(&self) -> Result<(), Error> {
         let has_ended =
-            self.region.has_ended() || self.service.as_ref().is_some_and(ProcessHandle::has_exited);
+            self.region.has_ended() || self.service.as_ref().is_some_and(|one| one.has_exited());
         if !has_ended {
             return Ok(());
         }
@@ -274,6 +286,26 @@ impl AgentClient {
             }
         }
         Ok(ended.reached(generation))
+    }
+
+    /// Opens this rank's end of its messages with ranks on other nodes. A rank does so once. Each
+    /// direction has a ring of at most `ring` bytes, from 256 KiB to 4 MiB.
+    ///
+    /// # Errors
+    /// If there is no memory, or the node service has ended.
+    pub fn open_messages(&self, ring: u64) -> Result<MessagePort, Error> {
+        let ring = ring.clamp(area::LEAST_RING, area::MOST_RING);
+        let ring = 1 << ring.ilog2();
+        // Never freed: the agent uses it until this rank has exited.
+        let at = self.arena.allocate_zeroed(area::area_bytes(ring), 64);
+        let at = at.map_err(|error| system("take memory for messages to other nodes", error))?;
+        let area = Area::open(self.region.segment(), at, ring)?;
+        let notifier = self.notifier.try_clone();
+        let notifier = notifier.map_err(|error| system("copy a descriptor", error))?;
+        self.check_agent()?;
+        self.submit(&mut self.table(), Submission::OpenMessages { at, ring })?;
+        let service = self.service.clone();
+        Ok(MessagePort::new(Arc::clone(&self.region), area, notifier, service))
     }
 
     /// Publishes the last entry, once.

@@ -8,7 +8,7 @@ use crate::error::Error;
 use crate::node_map::NodeMap;
 use goal::schedule::Schedule;
 use interpreter::{Interpreter, Limits};
-use shm::segment::Offset;
+use shm::segment::{Offset, Segment};
 use shm::sync::Ordering;
 use shm::word_copy;
 use std::collections::HashMap;
@@ -122,6 +122,17 @@ impl RankSession {
     pub(crate) fn is_polling(&self) -> bool {
         // Relaxed: a hint. It decides how the agent waits, and orders nothing.
         self.region.polling().load(Ordering::Relaxed) != 0
+    }
+
+    /// The memory that the rank shares with the agent.
+    pub(crate) fn segment(&self) -> &Arc<Segment> {
+        self.region.segment()
+    }
+
+    /// Notes that the agent has woken a thread of the rank: see [`is_waiting`](Self::is_waiting).
+    pub(crate) fn set_woken(&mut self) {
+        // Relaxed: as in `is_polling`.
+        self.woken = self.region.waits().load(Ordering::Relaxed);
     }
 
     /// Returns the entry of [`next`](Self::next) to the rank, with the memory it refers to.

@@ -113,6 +113,8 @@ pub(crate) enum Submission {
     AnnounceExit,
     /// Requests the ranks that have announced this and have not started a run there.
     QueryNeverStart { communicator: u32, sequence: u64 },
+    /// Opens the memory for messages at `at`, with rings of `ring` bytes.
+    OpenMessages { at: Offset, ring: u64 },
     /// The last entry.
     Exit,
 }
@@ -143,6 +145,7 @@ impl Submission {
             Submission::QueryNeverStart { communicator, sequence } => {
                 [10, 0, pair(communicator, 0), 0, sequence, 0, 0, 0]
             }
+            Submission::OpenMessages { at, ring } => [11, 0, 0, at.0, ring, 0, 0, 0],
         }
     }
 
@@ -171,6 +174,7 @@ impl Submission {
             8 => Some(Submission::CountStarted { communicator: low, count: fourth }),
             9 => Some(Submission::AnnounceExit),
             10 => Some(Submission::QueryNeverStart { communicator: low, sequence: fourth }),
+            11 => Some(Submission::OpenMessages { at, ring: fourth }),
             _ => None,
         }
     }
@@ -246,8 +250,13 @@ impl SharedRegion {
         SubmissionRing {
             tail: &self.rank.published,
             head: &self.agent.consumed,
-            epoch: &self.agent.epoch,
+            epoch: self.epoch(),
         }
+    }
+
+    /// Number of the agent's sleep, for all rings of the rank: written by the agent.
+    pub(crate) fn epoch(&self) -> &AtomicU64 {
+        &self.agent.epoch
     }
 
     /// Number of threads that wait for the completion of a run: written by the rank.
@@ -440,6 +449,7 @@ mod tests {
             Submission::CountStarted { communicator: u32::MAX, count: u64::MAX },
             Submission::AnnounceExit,
             Submission::QueryNeverStart { communicator: u32::MAX, sequence: u64::MAX },
+            Submission::OpenMessages { at, ring: u64::MAX },
             Submission::Start { id: 1, slot: SLOTS - 1, generation: 5, sequence: 1 << 50, at },
             Submission::Exit,
         ] {

@@ -2,8 +2,10 @@
 //! ranks, and the shutdown.
 
 mod exits;
+mod messages;
 
 use super::membership::ShutdownState;
+use super::messages::router::MessageRouter;
 use super::run::Run;
 use super::run_context::RunKey;
 use super::run_table::RunTable;
@@ -30,6 +32,7 @@ pub(crate) struct AgentState {
     /// Location in its rank's memory of every run that is not completed for its rank.
     locations: HashMap<RunKey, RunLocation>,
     shutdown: ShutdownState,
+    messages: MessageRouter,
 }
 
 /// Summary of a turn of the agent.
@@ -49,6 +52,7 @@ impl AgentState {
         AgentState {
             limits,
             sessions: ranks.iter().map(|_| None).collect(),
+            messages: MessageRouter::new(node, count, ranks.len()),
             ranks,
             locations: HashMap::new(),
             shutdown: ShutdownState::of_node(node, count),
@@ -82,7 +86,8 @@ impl AgentState {
     /// Requests a notification of every rank before the agent sleeps; false if one has submitted
     /// something meanwhile.
     pub(crate) fn arm(&mut self) -> bool {
-        self.sessions.iter_mut().flatten().all(RankSession::arm)
+        // The fence of each session also precedes the look at the outbox of its rank.
+        self.sessions.iter_mut().flatten().all(RankSession::arm) && self.messages.is_idle()
     }
 
     /// Withdraws the requests: the agent is awake.
@@ -105,11 +110,13 @@ impl AgentState {
         arrivals.drain(..).for_each(|arrival| self.handle(arrival));
         for local in 0..self.sessions.len() {
             had_events |= self.serve(local);
+            had_events |= self.serve_messages(local);
         }
         // All sends of this turn leave before ranks are woken: other nodes wait for the messages.
         self.table.advance();
         had_events |= self.table.has_transferred();
         let has_released_ranks = self.complete_runs();
+        had_events |= self.wake_receivers();
         Turn { had_events, has_released_ranks }
     }
 
@@ -190,7 +197,11 @@ impl AgentState {
                 session.answer(&self.table.membership.never_start(communicator, sequence));
                 Ok(())
             }
+            Submission::OpenMessages { at, ring } => {
+                self.messages.open(local, session.segment(), at, ring)
+            }
             Submission::Exit => {
+                self.drain_messages(local);
                 self.exit(local, RankExit::Left);
                 return false;
             }
@@ -295,12 +306,14 @@ impl AgentState {
     fn handle_frame(&mut self, node: u32, frame: Frame) {
         match self.table.handle_frame(node, frame) {
             Some(Frame::RankExited { rank, how, started }) if self.may_report(node, rank) => {
+                self.report_exit(node, rank, &how);
                 let (kept, counts) = (how.clone(), started.clone());
                 if self.table.membership.rank_exited(rank, kept, counts) {
                     self.pass_on(&Frame::RankExited { rank, how, started }, Some(node));
                     self.table.fail_affected_runs();
                 }
             }
+            Some(Frame::Messages { source, records }) => self.receive(node, source, &records),
             Some(Frame::RankLeaves { rank, started }) if self.may_report(node, rank) => {
                 if self.table.membership.rank_leaves(rank, started.clone()) {
                     self.pass_on(&Frame::RankLeaves { rank, started }, Some(node));

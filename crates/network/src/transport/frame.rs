@@ -27,6 +27,7 @@
 //! | 11 | a segment | 0 | 0 | a part of a payload |
 //! | 12 | [`Frame::RankLeaves`]; destination is the rank | 0 | 0 | the runs it had started |
 //! | 13 | [`Frame::NodeEnded`]; destination is the node | 1 if in order | 0 | the symptom of a failure |
+//! | 14 | [`Frame::Messages`]; destination is the sender | 0 | 0 | [records](crate::agent::messages::record) |
 //!
 //! If the highest bit of the kind is set, nothing follows the header at once: the payload arrives
 //! in segments, those of one frame before those of the next, and whole frames between them.
@@ -39,6 +40,7 @@
 //! A message is at most 2⁴⁰ − 1 bytes long, and an operation's number is below 2²⁴: the last word
 //! of a request to send holds both.
 
+use crate::agent::messages::record;
 use crate::error::{self, Error, RankExit};
 use interpreter::{Handle, Packet};
 
@@ -101,6 +103,13 @@ pub enum Frame {
         rank: u32,
         /// Number of runs of each communicator that it had started there.
         started: Vec<(u32, u64)>,
+    },
+    /// Messages of a rank of the sending node to ranks of the receiving one.
+    Messages {
+        /// The sender, a rank of the job.
+        source: u32,
+        /// Whole records.
+        records: Vec<u8>,
     },
     /// Bytes of eager messages that have met their receives.
     Credit(u64),
@@ -221,6 +230,7 @@ const SHUTDOWN: u8 = 9;
 const SHUTDOWN_ACK: u8 = 10;
 const RANK_LEAVES: u8 = 12;
 const NODE_ENDED: u8 = 13;
+const MESSAGES: u8 = 14;
 
 /// The fields of a header.
 #[derive(Clone, Copy, Default)]
@@ -258,7 +268,7 @@ impl FrameHeader {
         };
         let long = |at: usize| u64::from(word(at)) | u64::from(word(at + 4)) << 32;
         let kind = bytes[0];
-        if !(EAGER..=NODE_ENDED).contains(&kind) || kind == SEGMENT {
+        if !(EAGER..=MESSAGES).contains(&kind) || kind == SEGMENT {
             return Err(FrameError::Kind(kind));
         }
         let route = Route {
@@ -277,6 +287,7 @@ impl FrameHeader {
         let limit = match self.kind {
             EAGER | DATA | JOIN => MAX_MESSAGE,
             FAIL | RANK_EXITED | RANK_LEAVES | NODE_ENDED => MAX_REPORT,
+            MESSAGES => record::MAX_FRAME_BYTES,
             _ => return Ok(0),
         };
         let FrameHeader { kind, length, .. } = *self;
@@ -293,10 +304,14 @@ pub fn payload_bytes(header: &[u8; HEADER_BYTES]) -> Result<u64, FrameError> {
 }
 
 impl Frame {
-    /// Returns true if frames that were sent before this one must arrive before it. Messages
-    /// identify their run and place there, so they may overtake each other.
+    /// Returns true if frames that were sent before this one must arrive before it. Messages of runs
+    /// identify their run and place there, so they may overtake each other. Those of ranks follow
+    /// each other, because none is so long that another one passes it.
     pub(crate) fn is_ordered(&self) -> bool {
-        !matches!(self, Frame::Packet(..) | Frame::Join { .. } | Frame::Credit(_))
+        !matches!(
+            self,
+            Frame::Packet(..) | Frame::Join { .. } | Frame::Credit(_) | Frame::Messages { .. }
+        )
     }
 
     /// Encodes the frame: its header, and the payload that follows.
@@ -331,6 +346,10 @@ impl Frame {
             Frame::RankLeaves { rank, started } => {
                 let route = Route { destination: rank, ..Route::default() };
                 (RANK_LEAVES, route, 0, 0, encode_started(&started))
+            }
+            Frame::Messages { source, records } => {
+                let route = Route { destination: source, ..Route::default() };
+                (MESSAGES, route, 0, 0, records)
             }
             Frame::Credit(number) => {
                 let header = FrameHeader { kind: CREDIT, length: number, ..FrameHeader::default() };
@@ -408,6 +427,10 @@ impl Frame {
                 let started = decode_started(&payload).ok_or(damaged)?;
                 Frame::RankLeaves { rank: route.destination, started }
             }
+            MESSAGES if record::is_valid(&payload) => {
+                Frame::Messages { source: route.destination, records: payload }
+            }
+            MESSAGES => return Err(damaged),
             CREDIT => Frame::Credit(length),
             SHUTDOWN => Frame::Shutdown,
             NODE_ENDED => {

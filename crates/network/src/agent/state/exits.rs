@@ -47,6 +47,7 @@ impl AgentState {
         if let Some(why) = failure {
             let address = self.transport().address(node);
             let error = Error::NodeUnreachable { node, address, why };
+            self.report_loss(node, &error);
             self.table.membership.node_failed(node, error, is_reported);
             return self.table.fail_affected_runs();
         }
@@ -118,6 +119,7 @@ impl AgentState {
         if self.table.membership.has_exited(rank) {
             return;
         }
+        self.messages.close(local);
         let mut others = self.ranks.iter().filter(|other| **other != rank);
         let is_last = others.all(|other| self.table.membership.has_exited(*other));
         if let Some(session) = self.sessions[local].as_mut() {

@@ -1,0 +1,23 @@
+//! Messages between ranks of different nodes that belong to no run.
+//!
+//! ```text
+//!  rank                         node service                     other node
+//!  MessagePort ── outbox ─────► MessageRouter ── frames ───────► MessageRouter ── inbox ──► MessagePort
+//! ```
+//!
+//! A rank and its agent share two rings of records ([`area`]). The agent takes what the rank has put
+//! into its outbox, joins the records for one node to a frame, however many there are, and puts what
+//! arrives into the inboxes of its ranks. It does so while the ranks compute, and it reads no more
+//! of a record than its destination: the matching of messages, and credit, are the ranks' affair.
+//!
+//! **Order.** The records from one rank to another arrive in their order, each once. The exit of a
+//! rank is a record too ([`Class::Exit`](record::Class::Exit)), behind everything that the rank has sent.
+//!
+//! **Bounds.** An inbox that is full stops nobody but its own senders: the agent keeps what arrives
+//! in memory of its own. Receivers grant their senders credit, so that is little. Of a sender that
+//! ignores credit the agent keeps a bounded amount and drops the rest.
+
+pub(super) mod area;
+pub mod port;
+pub mod record;
+pub(super) mod router;

@@ -1,0 +1,322 @@
+//! The agent's side of the messages of its ranks.
+
+use super::area::{self, Area};
+use super::record::{self, BATCH_BYTES, Class, HEAD_BYTES, Head};
+use crate::agent::session::ProtocolViolation;
+use crate::error::{self, Error};
+use crate::node_map::NodeMap;
+use crate::transport::Transport;
+use crate::transport::frame::Frame;
+use shm::mapped::Mapped;
+use shm::segment::{Offset, Segment};
+use shm::sync::{AtomicU32, Ordering, fence};
+use shm::wakeup::Wakeup;
+use std::collections::{HashMap, HashSet, VecDeque};
+use std::sync::Arc;
+
+/// Bytes that are taken from the outbox of a rank before the other ranks have their turn.
+pub(crate) const TURN_BYTES: u64 = 256 << 10;
+/// Bytes from one rank that are kept for another one whose inbox is full: more than the credit that
+/// receivers grant.
+const KEPT_BYTES: u64 = 16 << 20;
+
+/// Messages of the ranks of one node.
+#[derive(Debug)]
+pub(crate) struct MessageRouter {
+    node: u32,
+    /// By local rank.
+    ends: Vec<RankEnd>,
+    /// Records for each node, until they are sent.
+    batches: Vec<Vec<u8>>,
+    /// Ranks of other nodes whose exits are reported.
+    exited: HashSet<u32>,
+    /// Number of records that were dropped: their receivers have exited, or their senders ignore
+    /// credit.
+    pub(crate) dropped: u64,
+}
+
+/// The agent's side of one rank.
+#[derive(Debug, Default)]
+struct RankEnd {
+    /// Wake-up word of the rank's threads that wait for messages.
+    wakeup: Option<Mapped<AtomicU32>>,
+    /// `None` before the rank has opened its area.
+    area: Option<Area>,
+    /// Bytes taken from the outbox.
+    drained: u64,
+    /// Bytes put into the inbox, and the part that is published.
+    delivered: u64,
+    published: u64,
+    /// Last known count of bytes that the rank has taken from there.
+    taken: u64,
+    /// Number of waits for space.
+    waits: u64,
+    /// Records behind a full inbox, in order.
+    kept: VecDeque<Box<[u8]>>,
+    /// Bytes of these by sender.
+    kept_bytes: HashMap<u32, u64>,
+    has_exited: bool,
+}
+
+impl MessageRouter {
+    /// A router for so many ranks of a node.
+    pub(crate) fn new(node: u32, nodes: u32, ranks: usize) -> Self {
+        MessageRouter {
+            node,
+            ends: (0..ranks).map(|_| RankEnd::default()).collect(),
+            batches: (0..nodes).map(|_| Vec::new()).collect(),
+            exited: HashSet::new(),
+            dropped: 0,
+        }
+    }
+
+    /// Sets the word that wakes a rank.
+    pub(crate) fn set_wakeup(&mut self, local: usize, word: Mapped<AtomicU32>) {
+        self.ends[local].wakeup = Some(word);
+    }
+
+    /// Opens the area of a rank, with rings of `ring` bytes.
+    pub(crate) fn open(
+        &mut self,
+        local: usize,
+        segment: &Arc<Segment>,
+        at: Offset,
+        ring: u64,
+    ) -> Result<(), ProtocolViolation> {
+        let end = &mut self.ends[local];
+        let inside = at.plus(area::area_bytes(ring)).is_some_and(|to| to.0 <= segment.bytes());
+        if end.area.is_some() || !area::is_ring_size(ring) || !inside || !at.0.is_multiple_of(64) {
+            return Err(ProtocolViolation);
+        }
+        end.area = Some(Area::open(segment, at, ring).map_err(|_| ProtocolViolation)?);
+        end.deliver_kept()
+    }
+
+    /// Sends what a rank has put into its outbox, at most a turn of it. Returns true if there was
+    /// anything.
+    pub(crate) fn serve(
+        &mut self,
+        local: usize,
+        rank: u32,
+        nodes: &NodeMap,
+        transport: &mut dyn Transport,
+    ) -> Result<bool, ProtocolViolation> {
+        let MessageRouter { node: own, ends, batches, .. } = self;
+        let end = &mut ends[local];
+        end.deliver_kept()?;
+        let Some(area) = end.area.as_ref().filter(|_| !end.has_exited) else { return Ok(false) };
+        // Acquire: pairs with the Release of the rank's publication.
+        let sent = area.header.port.sent.load(Ordering::Acquire);
+        let mut left = sent.wrapping_sub(end.drained);
+        if left == 0 {
+            return Ok(false);
+        }
+        if left > area.outbox.bytes() {
+            return Err(ProtocolViolation);
+        }
+        let begin = end.drained;
+        while left > 0 && end.drained - begin < TURN_BYTES {
+            let mut encoded = [0; HEAD_BYTES];
+            area.outbox.read(end.drained, &mut encoded);
+            // The copy of the head is checked and used: the rank may change the original.
+            let head = Head::decode(&encoded)
+                .filter(|head| head.class == Class::Message && head.record_bytes() <= left);
+            let head = head.ok_or(ProtocolViolation)?;
+            let to = nodes.of(head.peer).filter(|to| to != own).ok_or(ProtocolViolation)?;
+            let batch = &mut batches[to as usize];
+            let start = batch.len();
+            let length = head.record_bytes();
+            batch.resize(start + length as usize, 0);
+            batch[start..start + HEAD_BYTES].copy_from_slice(&encoded);
+            area.outbox.read(end.drained + HEAD_BYTES as u64, &mut batch[start + HEAD_BYTES..]);
+            if batch.len() >= BATCH_BYTES {
+                let records = std::mem::take(batch);
+                transport.send(to, Frame::Messages { source: rank, records });
+            }
+            end.drained += length;
+            left -= length;
+        }
+        for (to, batch) in (0..).zip(batches).filter(|(_, batch)| !batch.is_empty()) {
+            let records = std::mem::take(batch);
+            transport.send(to, Frame::Messages { source: rank, records });
+        }
+        // Release: pairs with the Acquire of the rank. The records have been copied.
+        area.header.router.drained.store(end.drained, Ordering::Release);
+        // Pairs with the fence of the rank between its request and its look at the count.
+        fence(Ordering::SeqCst);
+        if area.header.port.needs_space.load(Ordering::Relaxed) != 0 {
+            area.header.port.needs_space.store(0, Ordering::Relaxed);
+            end.wake();
+        }
+        Ok(true)
+    }
+
+    /// Delivers the records of a frame of rank `source`, to ranks of this node by `local_of`.
+    pub(crate) fn receive(
+        &mut self,
+        source: u32,
+        mut records: &[u8],
+        local_of: impl Fn(u32) -> Option<usize>,
+    ) {
+        // The decoder of frames has checked that these are whole records of messages.
+        while let Some((head, record, rest)) = record::split_first(records) {
+            records = rest;
+            let Some(local) = local_of(head.peer) else {
+                self.dropped += 1;
+                continue;
+            };
+            let arrived = Head { peer: source, ..head };
+            if !self.ends[local].deliver(arrived, &record[HEAD_BYTES..]) {
+                self.dropped += 1;
+            }
+        }
+    }
+
+    /// Reports to all ranks of this node, behind what `rank` has sent, that nothing follows from it.
+    /// The first report counts.
+    pub(crate) fn report_exit(&mut self, rank: u32, why: &Error) {
+        if !self.exited.insert(rank) {
+            return;
+        }
+        for end in &mut self.ends {
+            end.report(rank, why);
+        }
+    }
+
+    /// Ends the messages of a rank of this node that has exited.
+    pub(crate) fn close(&mut self, local: usize) {
+        let end = &mut self.ends[local];
+        end.has_exited = true;
+        end.kept.clear();
+        end.kept_bytes.clear();
+        end.area = None;
+    }
+
+    /// Publishes what was delivered, and wakes the ranks that wait for it. Returns true if there
+    /// was anything; `woken` gets the local ranks of which a thread slept.
+    pub(crate) fn wake_receivers(&mut self, mut woken: impl FnMut(usize)) -> bool {
+        let mut had_any = false;
+        for (local, end) in self.ends.iter_mut().enumerate() {
+            if end.published == end.delivered {
+                continue;
+            }
+            had_any = true;
+            end.published = end.delivered;
+            if let Some(area) = &end.area {
+                // Release: pairs with the Acquire of the rank. The records have been written.
+                area.header.router.delivered.store(end.delivered, Ordering::Release);
+            }
+            if end.wake() {
+                woken(local);
+            }
+        }
+        had_any
+    }
+
+    /// Returns true if nothing waits in an outbox. Called behind the fence that follows the
+    /// announcement of a sleep.
+    pub(crate) fn is_idle(&self) -> bool {
+        self.ends.iter().filter(|end| !end.has_exited).all(|end| {
+            let sent = end.area.as_ref().map(|area| area.header.port.sent.load(Ordering::Relaxed));
+            sent.is_none_or(|sent| sent == end.drained)
+        })
+    }
+}
+
+impl RankEnd {
+    /// Wakes the threads that wait; true if one slept.
+    fn wake(&self) -> bool {
+        let Some(word) = &self.wakeup else { return false };
+        let wakeup = Wakeup::by_store(word);
+        let sleeps = wakeup.has_sleepers();
+        wakeup.notify();
+        sleeps
+    }
+
+    /// Puts a record into the inbox, or keeps it. False if it is dropped.
+    fn deliver(&mut self, head: Head, bytes: &[u8]) -> bool {
+        if self.has_exited {
+            return false;
+        }
+        if self.kept.is_empty() && self.has_space(head.record_bytes()) {
+            self.write(&head.encode(), bytes);
+            return true;
+        }
+        let kept = self.kept_bytes.entry(head.peer).or_default();
+        // Reports of exits come from this agent, one for each rank.
+        if *kept + head.record_bytes() > KEPT_BYTES && head.class == Class::Message {
+            return false;
+        }
+        *kept += head.record_bytes();
+        self.kept.push_back([&head.encode()[..], bytes].concat().into());
+        true
+    }
+
+    fn report(&mut self, rank: u32, why: &Error) {
+        let mut bytes = error::encode(&Err(why.clone()));
+        let head = Head { peer: rank, class: Class::Exit, bytes: bytes.len(), words: [0; 3] };
+        bytes.resize(bytes.len().next_multiple_of(8), 0);
+        self.deliver(head, &bytes);
+    }
+
+    fn has_space(&mut self, bytes: u64) -> bool {
+        let Some(area) = &self.area else { return false };
+        if self.delivered + bytes - self.taken <= area.inbox.bytes() {
+            return true;
+        }
+        // Acquire: pairs with the Release of the rank, which has read the records before.
+        let taken = area.header.port.taken.load(Ordering::Acquire);
+        // A false count of the rank makes it lose its own messages.
+        self.taken = taken.clamp(self.taken, self.delivered);
+        self.delivered + bytes - self.taken <= area.inbox.bytes()
+    }
+
+    fn write(&mut self, head: &[u8], bytes: &[u8]) {
+        if let Some(area) = &self.area {
+            area.inbox.write(self.delivered, head);
+            area.inbox.write(self.delivered + head.len() as u64, bytes);
+            self.delivered += (head.len() + bytes.len()) as u64;
+        }
+    }
+
+    /// Puts kept records into the inbox, as far as it has space. Requests a notification for the
+    /// rest.
+    fn deliver_kept(&mut self) -> Result<(), ProtocolViolation> {
+        if self.kept.is_empty() || self.area.is_none() {
+            return Ok(());
+        }
+        let mut has_requested = false;
+        while let Some(record) = self.kept.front() {
+            let length = record.len() as u64;
+            if !self.has_space(length) {
+                if has_requested {
+                    return Ok(());
+                }
+                has_requested = true;
+                self.request_space();
+                // Once more: the rank may have returned space before it could see the request.
+                continue;
+            }
+            let Some(record) = self.kept.pop_front() else { return Ok(()) };
+            self.write(&record, &[]);
+            let head = record.first_chunk().and_then(Head::decode).ok_or(ProtocolViolation)?;
+            if let Some(kept) = self.kept_bytes.get_mut(&head.peer) {
+                *kept -= length;
+            }
+        }
+        self.kept_bytes.clear();
+        if let Some(area) = &self.area {
+            area.header.router.needs_space.store(0, Ordering::Relaxed);
+        }
+        Ok(())
+    }
+
+    fn request_space(&mut self) {
+        let Some(area) = &self.area else { return };
+        self.waits += 1;
+        area.header.router.needs_space.store(self.waits, Ordering::Relaxed);
+        // Pairs with the fence of the rank between its count and its look at the request: it sees
+        // the request, or its count is visible to the next look here.
+        fence(Ordering::SeqCst);
+    }
+}

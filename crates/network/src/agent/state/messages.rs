@@ -1,0 +1,77 @@
+//! Messages of the node's ranks that belong to no run.
+
+use super::AgentState;
+use crate::agent::messages::area::MOST_RING;
+use crate::agent::messages::router::TURN_BYTES;
+use crate::error::{Error, RankExit};
+use crate::transport::LinkState;
+use shm::mapped::Mapped;
+use shm::sync::AtomicU32;
+
+impl AgentState {
+    /// Sets the wake-up word of a rank of this node.
+    pub(crate) fn set_wakeup(&mut self, rank: u32, word: Mapped<AtomicU32>) {
+        if let Some(local) = self.local_rank_of(rank) {
+            self.messages.set_wakeup(local, word);
+        }
+    }
+
+    /// Sends what a rank has put into its outbox. Returns true if there was anything.
+    pub(crate) fn serve_messages(&mut self, local: usize) -> bool {
+        let rank = self.ranks[local];
+        let context = &mut self.table.context;
+        match self.messages.serve(local, rank, &context.nodes, &mut *context.transport) {
+            Ok(had_any) => had_any,
+            Err(violation) => {
+                self.reject_rank(local, violation);
+                false
+            }
+        }
+    }
+
+    /// Sends all that a rank has put into its outbox before it exited.
+    pub(crate) fn drain_messages(&mut self, local: usize) {
+        // At most what a ring holds: a process that goes on is no reason to stay here.
+        let _ = (0..=MOST_RING / TURN_BYTES).find(|_| !self.serve_messages(local));
+    }
+
+    /// Delivers messages of a rank of another node.
+    pub(super) fn receive(&mut self, node: u32, source: u32, records: &[u8]) {
+        // A node sends for its own ranks only. Without this check it could forge the messages of
+        // others.
+        if self.table.context.nodes.of(source) != Some(node) {
+            self.table.refused += 1;
+            return;
+        }
+        let ranks = &self.ranks;
+        let local_of = |rank: u32| ranks.iter().position(|other| *other == rank);
+        self.messages.receive(source, records, local_of);
+    }
+
+    /// Reports the exit of a rank of another node, which `node` has reported, to the ranks of this
+    /// one.
+    pub(super) fn report_exit(&mut self, node: u32, rank: u32, how: &RankExit) {
+        let Some(of) = self.table.context.nodes.of(rank) else { return };
+        // Over another path the report may overtake the rank's messages. Its own node's follows.
+        if of == node || self.transport().link(of) != LinkState::Open {
+            self.messages.report_exit(rank, &Error::RankFailed { rank, how: how.clone() });
+        }
+    }
+
+    /// Reports the loss of a node to the ranks of this one.
+    pub(super) fn report_loss(&mut self, node: u32, why: &Error) {
+        for rank in self.table.context.nodes.members(node) {
+            self.messages.report_exit(rank, why);
+        }
+    }
+
+    /// Wakes the ranks that have received messages. Returns true if there are any.
+    pub(super) fn wake_receivers(&mut self) -> bool {
+        let sessions = &mut self.sessions;
+        self.messages.wake_receivers(|local| {
+            if let Some(session) = sessions[local].as_mut() {
+                session.set_woken();
+            }
+        })
+    }
+}
