@@ -1,4 +1,4 @@
-//! Messages that receivers select by sender and tag: MPI's point-to-point messages, on one node.
+//! Messages that receivers select by sender and tag: MPI's point-to-point messages.
 //!
 //! Every pair of ranks that has exchanged a message has a ring of cache lines in each direction (the
 //! protocol of [`channel`](crate::channel): one store a line, no counter beside the data), which its
@@ -14,6 +14,7 @@
 //! | `state` | the rings, sends and receives of a rank, behind its lock |
 //! | `matcher` | posted receives and unexpected messages: MPI's order |
 //! | `outgoing`, `incoming` | the two ends of a ring |
+//! | `remote` | records between this rank and ranks on other nodes |
 //! | `memory`, `line`, `ring_list` | contents of the shared memory |
 //!
 //! **Unexpected messages** are kept in the receiver's private memory, up to a credit for each
@@ -32,6 +33,7 @@ pub(crate) mod line;
 mod matcher;
 mod memory;
 mod outgoing;
+mod remote;
 pub(crate) mod ring_list;
 mod slab;
 mod state;
@@ -42,5 +44,6 @@ pub use endpoint::{
 pub use error::MatchError;
 pub use line::{Envelope, MAX_BYTES};
 pub use matcher::Pattern;
-pub use memory::MAILBOX_BYTES;
+pub use memory::{MAILBOX_BYTES, wakeup_word};
 pub use outgoing::EAGER_BYTES;
+pub use remote::{REMOTE_RECORD_BYTES, RemoteLink, RemoteOptions, RemoteRecord, RemoteWaits};

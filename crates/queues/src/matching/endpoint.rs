@@ -8,6 +8,7 @@ mod waiting;
 use super::error::MatchError;
 use super::line::{Envelope, MAX_RANKS};
 use super::memory::Mailbox;
+use super::remote::{RemoteOptions, RemoteWaits};
 use super::slab::Key;
 use super::state::{Layout, State};
 use shm::arena::Arena;
@@ -42,6 +43,8 @@ pub struct EndpointOptions {
     pub reads_directly: Option<bool>,
     /// The ranks' processes.
     pub processes: Arc<dyn Processes>,
+    /// Ranks on other nodes, if there are any.
+    pub remote: Option<RemoteOptions>,
 }
 
 /// Processes of the ranks of the node.
@@ -66,6 +69,10 @@ pub struct Endpoint {
     reads_directly: OnceLock<bool>,
     /// Number of threads that wait.
     waiting: AtomicU32,
+    /// Number of ranks on the node.
+    ranks: u32,
+    /// Marks of waiting threads, if there are ranks on other nodes.
+    remote_waits: Option<Arc<dyn RemoteWaits>>,
 }
 
 /// A started send that is not complete.
@@ -114,8 +121,18 @@ impl Endpoint {
     /// [`CreateError::Segment`] if the mailboxes do not lie in the segment, [`CreateError::Size`]
     /// for too many ranks.
     pub fn new(options: EndpointOptions) -> Result<Self, CreateError> {
-        let EndpointOptions { arena, rank, ranks, cores, mailboxes, reads_directly, processes } =
-            options;
+        let EndpointOptions {
+            arena,
+            rank,
+            ranks,
+            cores,
+            mailboxes,
+            reads_directly,
+            processes,
+            remote,
+        } = options;
+        let (link, remote_waits) =
+            remote.map(|RemoteOptions { ranks, link, waits }| ((ranks, link), waits)).unzip();
         if ranks > MAX_RANKS || rank >= ranks {
             return Err(CreateError::Size {
                 object: "set of mailboxes",
@@ -137,7 +154,7 @@ impl Endpoint {
             credit: (ALL_CREDIT / u64::from(ranks)).clamp(LEAST_CREDIT, MOST_CREDIT),
             reads_itself: read.is_ok() && found == probe,
         });
-        let state = State::new(Arc::clone(&layout)).map_err(|error| match error {
+        let state = State::new(Arc::clone(&layout), link).map_err(|error| match error {
             MatchError::Create(error) => error,
             // The other errors concern messages.
             _ => Mailbox::missing(mailboxes),
@@ -150,12 +167,26 @@ impl Endpoint {
             has_cores_for_all: ranks <= cores,
             reads_directly: reads_directly.map_or_else(OnceLock::new, OnceLock::from),
             waiting: AtomicU32::new(0),
+            ranks,
+            remote_waits,
         })
+    }
+
+    /// Returns why a rank on another node is gone, by its place, if it is; empty if the way to all
+    /// of them is.
+    pub fn remote_exit(&self, place: u32) -> Option<Box<[u8]>> {
+        self.state.lock().remote_exit(place.checked_sub(self.ranks)?)
+    }
+
+    /// Returns true if the rank at a place is on another node and gone.
+    pub fn has_remote_exit(&self, place: u32) -> bool {
+        place.checked_sub(self.ranks).is_some_and(|rank| self.state.lock().remote_has_exited(rank))
     }
 
     /// Reads an offered message from its sender's memory; false if that is not possible.
     fn read(&self, sender: u32, offer: super::line::Offer, buffer: &mut [u8]) -> bool {
-        *self.reads_directly.get_or_init(process_memory::is_fast)
+        sender < self.ranks
+            && *self.reads_directly.get_or_init(process_memory::is_fast)
             && process_memory::read_guarded(
                 self.processes.process_of(sender),
                 offer.address,

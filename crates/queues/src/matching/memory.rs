@@ -154,6 +154,20 @@ impl Ring {
     }
 }
 
+/// Maps the word that wakes the threads of a rank which wait for messages, for a process that is no
+/// rank. It is a [`Wakeup::by_store`].
+///
+/// # Errors
+/// [`CreateError::Segment`] if there are no mailboxes.
+pub fn wakeup_word(
+    segment: &Arc<Segment>,
+    mailboxes: Offset,
+    rank: u32,
+) -> Result<Mapped<AtomicU32>, CreateError> {
+    const _: () = assert!(std::mem::offset_of!(Mailbox, wakeup) == 0);
+    Ok(Mapped::new(segment, Offset(mailboxes.0 + u64::from(rank) * MAILBOX_BYTES))?)
+}
+
 /// Maps the mailbox at an offset.
 pub(crate) fn mailbox(segment: &Arc<Segment>, at: Offset) -> Result<Mapped<Mailbox>, CreateError> {
     Ok(Mapped::new(segment, at)?)

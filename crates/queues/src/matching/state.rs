@@ -8,6 +8,7 @@
 
 mod arriving;
 mod receiving;
+mod remote;
 mod sending;
 
 use super::error::MatchError;
@@ -16,6 +17,7 @@ use super::line::{Envelope, Offer};
 use super::matcher::Matcher;
 use super::memory::{Mailbox, RING_LINES, Ring, mailbox};
 use super::outgoing::Outgoing;
+use super::remote::{Remote, RemoteLink};
 use super::slab::{Key, Slab};
 use shm::arena::Arena;
 use shm::mapped::Mapped;
@@ -35,6 +37,13 @@ pub(super) struct PendingSend {
     is_dropped: bool,
     guard: Guard,
     pub(super) is_complete: bool,
+}
+
+impl PendingSend {
+    /// Length of the message.
+    fn bytes(&self) -> u64 {
+        self.bytes
+    }
 }
 
 /// Result of the start of a send.
@@ -103,20 +112,28 @@ pub(super) struct State {
     /// Offered messages that have matched a receive and not been read.
     unread: Vec<Key>,
     chunk: Vec<u8>,
+    /// Ranks on other nodes, if there are any.
+    remote: Option<Box<Remote>>,
 }
 
 impl State {
-    pub(super) fn new(layout: Arc<Layout>) -> Result<Self, MatchError> {
+    /// `remote` has the number of ranks on other nodes and the way to them.
+    pub(super) fn new(
+        layout: Arc<Layout>,
+        remote: Option<(u32, Box<dyn RemoteLink>)>,
+    ) -> Result<Self, MatchError> {
+        let places = layout.ranks + remote.as_ref().map_or(0, |(ranks, _)| *ranks);
         Ok(State {
             own: layout.mailbox(layout.rank)?,
-            peers: (0..layout.ranks).map(|_| Peer::default()).collect(),
+            peers: (0..places).map(|_| Peer::default()).collect(),
             senders: Vec::new(),
             queued: Vec::new(),
-            matcher: Matcher::new(layout.ranks),
+            matcher: Matcher::new(places),
             sends: Slab::new(),
             guards: Vec::new(),
             unread: Vec::new(),
             chunk: Vec::new(),
+            remote: remote.map(|(ranks, link)| Box::new(Remote::new(ranks, link))),
             layout,
         })
     }
@@ -149,11 +166,13 @@ impl State {
         };
         !(self.matcher.posted.is_empty() && self.sends.is_empty() && self.queued.is_empty())
             || self.senders.iter().any(arrives)
+            || self.has_pending_remote()
     }
 
     /// Ends the receiving of messages, and reports that to the ranks that this rank has sent to.
-    pub(super) fn close(&self) {
+    pub(super) fn close(&mut self) {
         self.own.set_draining();
+        self.close_remote();
         self.peers.iter().filter_map(|peer| peer.outgoing.as_ref()).for_each(Outgoing::notify);
     }
 
@@ -161,11 +180,15 @@ impl State {
     /// not `exited`.
     pub(super) fn has_unsent(&self, exited: impl Fn(u32) -> bool) -> bool {
         let receives = |to: u32| {
+            if let Some(remote) = self.remote_rank(to) {
+                return self.remote_receives(remote);
+            }
             let outgoing = self.peers[to as usize].outgoing.as_ref();
             to != self.layout.rank && !outgoing.is_some_and(Outgoing::is_closed) && !exited(to)
         };
         self.sends.values().any(|pending| pending.is_dropped && receives(pending.to))
             || self.queued.iter().any(|to| receives(*to))
+            || self.has_unsent_remote()
     }
 
     /// Opens new rings, takes what has arrived in all rings, and continues what is queued.
@@ -189,6 +212,7 @@ impl State {
         for number in 0..self.senders.len() {
             self.progress_from(self.senders[number], recv)?;
         }
+        self.progress_remote(recv, send)?;
         if self.queued.is_empty() { Ok(()) } else { self.flush(send) }
     }
 }

@@ -68,6 +68,9 @@ impl Endpoint {
     ) -> Result<R, MatchError> {
         // Relaxed: a hint.
         self.waiting.fetch_add(1, Ordering::Relaxed);
+        if let Some(remote) = &self.remote_waits {
+            remote.begin();
+        }
         let policy = if self.may_spin() {
             let copy = (bytes / BYTES_A_POLL).min(MOST_COPY_POLLS) as u32;
             SpinPolicy { eager: ALONE.eager + copy, ..ALONE }
@@ -76,6 +79,9 @@ impl Endpoint {
         };
         let outcome = wait(&mut MessageWait { endpoint: self, exited, poll }, policy, deadline);
         self.waiting.fetch_sub(1, Ordering::Relaxed);
+        if let Some(remote) = &self.remote_waits {
+            remote.end();
+        }
         outcome.unwrap_or(Err(MatchError::Timeout))
     }
 }

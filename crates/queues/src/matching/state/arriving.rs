@@ -15,6 +15,9 @@ impl State {
         sender: u32,
         own: &mut Option<OwnRecv<'_>>,
     ) -> Result<(), MatchError> {
+        if self.remote_rank(sender).is_some() {
+            return self.progress_remote(own, &None);
+        }
         loop {
             let Some(incoming) = &mut self.peers[sender as usize].incoming else { return Ok(()) };
             if let Some(arrival) = incoming.arrival {
@@ -142,7 +145,7 @@ impl State {
         Ok(())
     }
 
-    fn accept_short(
+    pub(super) fn accept_short(
         &mut self,
         sender: u32,
         envelope: Envelope,
@@ -167,7 +170,7 @@ impl State {
     }
 
     /// Adds a message, to the receive that it has matched or to the unexpected ones.
-    fn add(
+    pub(super) fn add(
         &mut self,
         sender: u32,
         envelope: Envelope,

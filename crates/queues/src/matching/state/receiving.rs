@@ -178,6 +178,9 @@ impl State {
     }
 
     fn return_credit(&mut self, sender: u32, bytes: u64) {
+        if let Some(remote) = self.remote_rank(sender) {
+            return self.return_remote_credit(remote, bytes);
+        }
         if let Some(incoming) = &mut self.peers[sender as usize].incoming {
             incoming.return_credit(bytes);
         }
@@ -235,8 +238,14 @@ impl State {
         let keep = posted.capacity;
         let Some(message) = self.matcher.messages.get_mut(key) else { return };
         if matches!(message.body, Body::Direct) {
-            let incoming = self.peers[message.sender as usize].incoming.as_ref();
+            let sender = message.sender;
+            let incoming = self.peers[sender as usize].incoming.as_ref();
             let done = incoming.and_then(|incoming| incoming.arrival).map_or(0, |one| one.done);
+            let done = match sender.checked_sub(self.layout.ranks) {
+                Some(remote) => self.remote_done(remote, key),
+                None => done,
+            };
+            let Some(message) = self.matcher.messages.get_mut(key) else { return };
             let mut data = Vec::with_capacity(message.envelope.bytes.min(keep) as usize);
             data.extend_from_slice(&own.buffer[..own.buffer.len().min(done as usize)]);
             message.body = Body::Arriving { data, keep };

@@ -19,6 +19,9 @@ impl State {
         envelope: Envelope,
         bytes: &[u8],
     ) -> Result<bool, MatchError> {
+        if let Some(remote) = self.remote_rank(to) {
+            return self.try_eager_to(remote, envelope, bytes);
+        }
         if bytes.len() > EAGER_BYTES {
             return Ok(false);
         }
@@ -41,6 +44,9 @@ impl State {
         to: u32,
         bytes: usize,
     ) -> Result<bool, MatchError> {
+        if let Some(remote) = self.remote_rank(to) {
+            return self.has_credit_at(remote, bytes);
+        }
         Ok(bytes <= EAGER_BYTES && self.outgoing(to)?.has_credit(bytes))
     }
 
@@ -66,6 +72,10 @@ impl State {
             guard,
             is_complete: false,
         });
+        if let Some(remote) = self.remote_rank(to) {
+            self.offer_to(remote, envelope, send, bytes)?;
+            return Ok(send);
+        }
         let corrupt = |_| MatchError::Corrupt { rank: to };
         let outgoing = self.outgoing(to)?;
         let is_short = bytes.len() <= INLINE_BYTES && outgoing.has_credit(bytes.len());
@@ -82,6 +92,9 @@ impl State {
 
     /// Puts a line into the ring to a rank, or queues it.
     pub(super) fn queue(&mut self, to: u32, line: Line) -> Result<(), MatchError> {
+        if let Some(remote) = self.remote_rank(to) {
+            return self.queue_remote(remote, line);
+        }
         let outgoing = self.outgoing(to)?;
         outgoing.queue.push_back(Queued::Line(line));
         if outgoing.queue.len() == 1 {
@@ -213,25 +226,17 @@ fn stream_bytes(
     let mut done = stream.done.unwrap_or(0);
     while done < bytes {
         let end = bytes.min(done + CHUNK_BYTES);
-        let own_bytes = own.as_ref().filter(|(send, _)| *send == stream.send);
-        let part = match (&pending.owned, own_bytes) {
-            (Some(owned), _) => &owned[done as usize..end as usize],
-            (None, Some((_, own))) => &own[done as usize..end as usize],
-            (None, None) => {
-                chunk.resize((end - done) as usize, 0);
-                // The kernel reads: the program may have forgotten the request and freed its
-                // buffer, where another value or nothing lies now.
-                let own = std::process::id();
-                match process_memory::read(own, pending.address.wrapping_add(done), chunk) {
-                    Ok(()) => {}
-                    Err(AccessFailure::NotMapped { .. }) => stream.is_lost = true,
-                    // The bytes are there. A call that holds the buffer continues.
-                    Err(_) => {
-                        stream.done = Some(done);
-                        return Ok(false);
-                    }
-                }
-                &chunk[..]
+        let own_bytes = own.filter(|(send, _)| *send == stream.send).map(|(_, own)| own);
+        let part = match part_of(pending, own_bytes, done, end, chunk) {
+            Part::Bytes(part) => part,
+            Part::Lost(part) => {
+                stream.is_lost = true;
+                part
+            }
+            // A call that holds the buffer continues.
+            Part::Later => {
+                stream.done = Some(done);
+                return Ok(false);
             }
         };
         for line in part.chunks(LINE_BYTES) {
@@ -251,4 +256,38 @@ fn stream_bytes(
         sends.remove(stream.send);
     }
     Ok(true)
+}
+
+/// Bytes of a send.
+pub(super) enum Part<'a> {
+    Bytes(&'a [u8]),
+    /// They are not there any more; these replace them.
+    Lost(&'a [u8]),
+    /// They are there, but only a call that holds the buffer can read them.
+    Later,
+}
+
+/// Returns some bytes of a send; `own` is its buffer, if the current call holds that.
+pub(super) fn part_of<'a>(
+    pending: &'a PendingSend,
+    own: Option<&'a [u8]>,
+    done: u64,
+    end: u64,
+    chunk: &'a mut Vec<u8>,
+) -> Part<'a> {
+    match (&pending.owned, own) {
+        (Some(owned), _) => Part::Bytes(&owned[done as usize..end as usize]),
+        (None, Some(own)) => Part::Bytes(&own[done as usize..end as usize]),
+        (None, None) => {
+            chunk.resize((end - done) as usize, 0);
+            // The kernel reads: the program may have forgotten the request and freed its buffer,
+            // where another value or nothing lies now.
+            let own = std::process::id();
+            match process_memory::read(own, pending.address.wrapping_add(done), chunk) {
+                Ok(()) => Part::Bytes(chunk),
+                Err(AccessFailure::NotMapped { .. }) => Part::Lost(chunk),
+                Err(_) => Part::Later,
+            }
+        }
+    }
 }

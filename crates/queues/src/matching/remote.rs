@@ -1,0 +1,275 @@
+//! Ranks on other nodes, as a rank sees them: records that another process carries.
+//!
+//! | kind | words | bytes |
+//! |---|---|---|
+//! | `EAGER` | envelope | the message |
+//! | `SYNCHRONOUS` | envelope, send | the message; its sender waits for an answer when it is matched |
+//! | `LONG` | envelope, message | none; the message follows in parts |
+//! | `OFFER` | envelope, send | none; the message stays with its sender until it is requested |
+//! | `ANSWER` | send | none; the message has been matched, or is not wanted |
+//! | `REQUEST` | send | none; the message must come, in parts |
+//! | `PART` | message or send | the next bytes of the message |
+//! | `LOST` | send | none; its sender could not read the rest of the message |
+//! | `CREDIT` | bytes of messages, bytes of requested parts | none |
+//! | `CLOSED` | | none; the sender receives nothing any more |
+//!
+//! **Two kinds of credit.** A message, or the offer of one, uses credit until it is matched, as on
+//! one node. The parts of a requested message have a receive, so they never wait for one: their
+//! credit returns as soon as the receiver has taken them from its inbox, and bounds what the inbox
+//! and the network contain. With one kind, unexpected messages could hold back a message that the
+//! receiver waits for.
+
+use super::line::{Envelope, Kind, Line};
+use super::slab::Key;
+use std::collections::{HashMap, VecDeque};
+use std::fmt::Debug;
+
+/// Largest number of bytes of a record.
+pub const REMOTE_RECORD_BYTES: usize = 32 << 10;
+
+/// Credit of all senders on other nodes together, and limits of the credit of each, in bytes.
+const ALL_CREDIT: u64 = 128 << 20;
+const LEAST_CREDIT: u64 = 64 << 10;
+const MOST_CREDIT: u64 = 4 << 20;
+
+/// A record that has arrived.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct RemoteRecord {
+    /// The sender, by its number among the remote ranks.
+    pub from: u32,
+    /// True if the sender is gone: the bytes are the reason.
+    pub is_exit: bool,
+    /// Words of a message.
+    pub words: [u64; 3],
+    /// Number of bytes.
+    pub bytes: usize,
+}
+
+/// Carrier of records between this rank and ranks on other nodes. The records from one rank to
+/// another arrive in order, each once, while both ranks compute.
+pub trait RemoteLink: Send + Debug {
+    /// Puts a record for remote rank `to` into the outbox; false if there is no space. Then the
+    /// carrier wakes the rank when there is.
+    fn put(&mut self, to: u32, words: [u64; 3], bytes: &[u8]) -> bool;
+
+    /// Returns true if the outbox has space for records with these numbers of bytes, `count` of the
+    /// first length and one of the second.
+    fn has_space(&mut self, count: usize, bytes: usize, last: usize) -> bool;
+
+    /// Passes what was put on to the carrier.
+    fn publish(&mut self);
+
+    /// Returns the first record that has arrived and was not released.
+    fn first(&mut self) -> Option<RemoteRecord>;
+
+    /// Reads bytes of the first record, from byte `at` on.
+    fn read(&self, at: usize, into: &mut [u8]);
+
+    /// Removes the first record.
+    fn release(&mut self);
+
+    /// Returns true if nothing can be sent or received any more.
+    fn has_failed(&self) -> bool;
+}
+
+/// Marks of waiting threads, for the carrier.
+pub trait RemoteWaits: Send + Sync + Debug {
+    /// Begins a wait.
+    fn begin(&self);
+
+    /// Ends a wait.
+    fn end(&self);
+
+    /// Returns true if a thread that polls would keep the carrier from its processor.
+    fn shares_core(&self) -> bool;
+}
+
+/// Ranks on other nodes, and the way to them.
+#[derive(Debug)]
+pub struct RemoteOptions {
+    /// Number of remote ranks. The place of remote rank `r` among all ranks of an endpoint is the
+    /// number of ranks of the node plus `r`.
+    pub ranks: u32,
+    /// Carrier of the records.
+    pub link: Box<dyn RemoteLink>,
+    /// Marks of waiting threads.
+    pub waits: std::sync::Arc<dyn RemoteWaits>,
+}
+
+/// Kinds of records. The numbers of those with an envelope are the same as in a ring.
+pub(super) mod kind {
+    pub(in super::super) const EAGER: u64 = super::Kind::Eager as u64;
+    pub(in super::super) const SYNCHRONOUS: u64 = super::Kind::Synchronous as u64;
+    pub(in super::super) const OFFER: u64 = super::Kind::Offer as u64;
+    pub(in super::super) const ANSWER: u64 = super::Kind::Answer as u64;
+    pub(in super::super) const REQUEST: u64 = super::Kind::Request as u64;
+    pub(in super::super) const PART: u64 = super::Kind::Requested as u64;
+    pub(in super::super) const LONG: u64 = 7;
+    pub(in super::super) const LOST: u64 = 8;
+    pub(in super::super) const CREDIT: u64 = 9;
+    pub(in super::super) const CLOSED: u64 = 10;
+}
+
+const KIND_SHIFT: u32 = 60;
+
+/// Returns the words of a record with an envelope.
+#[inline]
+pub(super) fn words_with(kind: u64, envelope: Envelope, number: u64) -> [u64; 3] {
+    // Any kind: it is replaced.
+    let Line { lead: [.., matched], last } = Line::new(Kind::Eager, envelope, [0; 6]);
+    [matched, last & ((1 << KIND_SHIFT) - 1) | kind << KIND_SHIFT, number]
+}
+
+/// Returns the words of a record without an envelope: two numbers.
+#[inline]
+pub(super) fn words_of(kind: u64, number: u64, second: u64) -> [u64; 3] {
+    [second, kind << KIND_SHIFT, number]
+}
+
+/// Returns the kind of a record.
+#[inline]
+pub(super) fn kind_of(words: [u64; 3]) -> u64 {
+    words[1] >> KIND_SHIFT
+}
+
+/// Returns the envelope of a record.
+#[inline]
+pub(super) fn envelope_of(words: [u64; 3]) -> Envelope {
+    Line { lead: [0, 0, 0, 0, 0, 0, words[0]], last: words[1] }.envelope()
+}
+
+/// A message whose parts arrive.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct RemoteArrival {
+    pub(super) message: Key,
+    pub(super) done: u64,
+    pub(super) bytes: u64,
+    /// It was requested, so its parts use the credit of parts.
+    pub(super) is_requested: bool,
+}
+
+/// Bytes of a send that its receiver has requested.
+#[derive(Debug)]
+pub(super) struct RemoteStream {
+    pub(super) send: Key,
+    pub(super) done: u64,
+}
+
+/// Credit at a receiver.
+#[derive(Debug, Default)]
+pub(super) struct Credit {
+    used: u64,
+}
+
+impl Credit {
+    #[inline]
+    pub(super) fn has(&self, bytes: u64, limit: u64) -> bool {
+        self.used + bytes <= limit
+    }
+
+    #[inline]
+    pub(super) fn take(&mut self, bytes: u64) {
+        self.used += bytes;
+    }
+
+    pub(super) fn add(&mut self, bytes: u64) {
+        // A number that no receiver sends permits nothing more than a longer queue there.
+        self.used = self.used.saturating_sub(bytes);
+    }
+}
+
+/// One remote rank.
+#[derive(Debug, Default)]
+pub(super) struct RemotePeer {
+    /// Records about messages of the other rank, and credit. They wait for space only.
+    pub(super) control: VecDeque<[u64; 3]>,
+    /// Offers that wait for credit or space, in the order of the sends.
+    pub(super) offers: VecDeque<[u64; 3]>,
+    pub(super) streams: VecDeque<RemoteStream>,
+    pub(super) is_queued: bool,
+    /// Credit at the other rank, of messages and of parts.
+    pub(super) messages: Credit,
+    pub(super) parts: Credit,
+    /// Credit of the other rank that was not returned yet.
+    pub(super) owed: [u64; 2],
+    /// Messages of the other rank that arrive in parts, by their numbers there.
+    pub(super) arrivals: HashMap<u64, RemoteArrival>,
+    /// There were messages in one of the two directions.
+    pub(super) is_known: bool,
+    pub(super) is_closed: bool,
+    /// Why it is gone.
+    pub(super) exit: Option<Box<[u8]>>,
+}
+
+/// All remote ranks.
+#[derive(Debug)]
+pub(super) struct Remote {
+    pub(super) link: Box<dyn RemoteLink>,
+    pub(super) peers: Vec<RemotePeer>,
+    /// Peers for which something is queued.
+    pub(super) queued: Vec<u32>,
+    /// Credit of a sender.
+    pub(super) credit: u64,
+    /// Number of the last message that was sent in parts without a request.
+    long: u64,
+}
+
+impl Remote {
+    pub(super) fn new(ranks: u32, link: Box<dyn RemoteLink>) -> Self {
+        Remote {
+            link,
+            peers: (0..ranks).map(|_| RemotePeer::default()).collect(),
+            queued: Vec::new(),
+            credit: (ALL_CREDIT / u64::from(ranks.max(1))).clamp(LEAST_CREDIT, MOST_CREDIT),
+            long: 0,
+        }
+    }
+
+    /// Returns a number for a message in parts. No send has it: the numbers of sends count the uses
+    /// of their places in the upper half, which do not reach its highest bit.
+    pub(super) fn next_long(&mut self) -> u64 {
+        self.long += 1;
+        1 << 63 | self.long
+    }
+
+    /// Notes that something is queued for a peer.
+    pub(super) fn set_queued(&mut self, to: u32) {
+        if !std::mem::replace(&mut self.peers[to as usize].is_queued, true) {
+            self.queued.push(to);
+        }
+    }
+
+    /// Returns true if the rank is gone, or nothing reaches it any more.
+    pub(super) fn has_exited(&self, rank: u32) -> bool {
+        self.peers[rank as usize].exit.is_some() || self.link.has_failed()
+    }
+
+    /// Longest message that is sent without a request: a quarter of the credit may be on its way
+    /// back.
+    pub(super) fn longest(&self) -> u64 {
+        self.credit - self.credit / 4 - 64
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::matching::line::{MAX_BYTES, MAX_RANKS};
+    use proptest::prelude::*;
+
+    proptest! {
+        #![proptest_config(ProptestConfig { failure_persistence: None, ..ProptestConfig::default() })]
+
+        #[test]
+        fn words_survive(
+            context: u32, tag: u32, source in 0..MAX_RANKS, bytes in 0..=MAX_BYTES,
+            kind in 1..=10_u64, number: u64, second: u64,
+        ) {
+            let envelope = Envelope { context, tag, source, bytes };
+            let words = words_with(kind, envelope, number);
+            prop_assert_eq!((kind_of(words), envelope_of(words), words[2]), (kind, envelope, number));
+            let words = words_of(kind, number, second);
+            prop_assert_eq!((kind_of(words), words[2], words[0]), (kind, number, second));
+        }
+    }
+}
