@@ -39,7 +39,7 @@ pub struct Attachment {
     /// Number of ranks of the job.
     pub ranks: u32,
     /// The agent of this node, which runs schedules with ranks on other nodes, if there are any.
-    pub agent: Option<Arc<dyn Backend>>,
+    pub agent: Option<Arc<AgentClient>>,
     /// The kernel engine of this node, or the reason why there is none. Other nodes may have none
     /// although this one has.
     pub kernel: Result<Arc<dyn Backend>, String>,
@@ -223,7 +223,7 @@ pub(crate) fn join(
     let pid = connection.peer().pid.ok_or(Error::ServiceFailed)?;
     let mut member = Node::open(Arc::new(segment))?.join(rank)?;
     member.watch_service(ProcessHandle::open(pid)?);
-    let mut agent: Option<Arc<dyn Backend>> = None;
+    let mut agent = None;
     let mut kernel = Err(ONE_NODE.into());
     if let Some(InternodeResources { region, doorbell, address, slot }) = resources {
         let region = SharedRegion::open(Arc::new(region))?;

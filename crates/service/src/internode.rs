@@ -9,6 +9,7 @@ use crate::limits::{FILES_PER_RANK, allow_open_files, raise_open_files};
 use crate::protocol::{Answer, read_nodes};
 use ::fabric::Endpoint;
 use engine::Exit;
+use engine::node::Node;
 use kernel::{Handles, Loader};
 use launch::environment::{Environment, INTERNODE, InternodeEngine, Lookup, NETWORK};
 use launch::secret::Secret;
@@ -20,6 +21,7 @@ use network::node_network::{JobNetwork, NodeNetwork};
 use network::transport::Transport;
 use network::transport::fabric::Fabric;
 use network::transport::tcp::{Listener, MAX_PENDING, Tcp, Timeouts, neighbors};
+use queues::matching::wakeup_word;
 use rustix::event::{EventfdFlags, eventfd};
 use shm::broker::{Connection, Message};
 use std::net::{IpAddr, SocketAddr, TcpListener};
@@ -264,25 +266,29 @@ impl Internode {
     }
 
     /// Admits a rank of this node, now or when all nodes are connected.
-    pub(crate) fn admit(
-        &mut self,
-        rank: Option<u32>,
-        connection: Connection,
-        segment: BorrowedFd<'_>,
-    ) {
+    pub(crate) fn admit(&mut self, rank: Option<u32>, connection: Connection, node: &Node) {
+        let segment = node.segment().as_fd();
         let answer = match &self.state {
             State::Alone => send(&connection, &Answer::Welcome, &[segment]),
             State::Listening(_) | State::Connecting(..) => {
                 return self.waiting.push((rank, connection));
             }
             State::Failed(why) => return refuse(&connection, why.clone()),
-            State::Connected(nodes, agent) => match rank.and_then(|rank| job_rank(nodes, rank)) {
-                None => send(&connection, &Answer::Welcome, &[]),
-                Some(rank) => match share(nodes, agent, rank, &self.loader) {
+            State::Connected(nodes, agent) => {
+                let of_job = rank.and_then(|rank| Some((job_rank(nodes, rank)?, rank)));
+                let Some((of_job, rank)) = of_job else {
+                    let _ = send(&connection, &Answer::Welcome, &[]);
+                    return;
+                };
+                match wakeup_word(node.segment(), node.mailboxes(), rank) {
+                    Ok(word) => agent.wake_by(of_job, word),
+                    Err(error) => return refuse(&connection, error.to_string()),
+                }
+                match share(nodes, agent, of_job, &self.loader) {
                     Ok(shared) => send(&connection, &shared.answer, &shared.descriptors(segment)),
                     Err(error) => return refuse(&connection, error.to_string()),
-                },
-            },
+                }
+            }
         };
         // A process that does not read its response has ended, which its process handle reports.
         let _ = answer;

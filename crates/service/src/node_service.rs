@@ -13,7 +13,6 @@ use shm::broker::{Broker, BrokerError, Connection};
 use shm::process::{ProcessError, ProcessHandle};
 use std::collections::HashMap;
 use std::net::IpAddr;
-use std::os::fd::AsFd;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -103,9 +102,8 @@ impl NodeService {
     /// Handles a change of the connections with other nodes.
     fn progress_internode(&mut self) {
         self.internode.progress();
-        let segment = Arc::clone(self.node.segment());
         for (rank, connection) in self.internode.take_waiting() {
-            self.internode.admit(rank, connection, segment.as_fd());
+            self.internode.admit(rank, connection, &self.node);
         }
         // The agent has no report of ranks that exited before it started.
         for (rank, _) in (0..).zip(&self.ranks).filter(|(_, process)| process.has_exited) {
@@ -160,12 +158,8 @@ impl NodeService {
             None => Answer::Refused("its message names no rank".into()),
         };
         if answer == Answer::Welcome {
-            let segment = Arc::clone(self.node.segment());
-            return self.internode.admit(
-                hello.map(|hello| hello.rank),
-                connection,
-                segment.as_fd(),
-            );
+            let rank = hello.map(|hello| hello.rank);
+            return self.internode.admit(rank, connection, &self.node);
         }
         // A process that does not read its response has ended, which its process handle reports.
         let _ = connection.send_message(&answer.encode(), &[]);

@@ -58,7 +58,7 @@ struct Shared {
     topologies: AtomicU64,
     rules: &'static SelectionRules,
     deferred: DeferredBuffers,
-    /// Context of the messages between ranks of one node.
+    /// Context of the messages between two ranks.
     messages: MessageContext,
 }
 
@@ -72,9 +72,9 @@ impl Communicator {
     ) -> Self {
         let (ranks, placement) = ranks_and_placement(&group, internode.as_ref());
         let rules = SelectionRules::of(table, ranks, group.engine(), placement);
-        // Also where there are several nodes: the communicators of one node share it.
-        let endpoint = Arc::new(RankEndpoint::new(&group));
-        Communicator::new(group, internode, rules, MessageContext::of_job(endpoint))
+        let endpoint = Arc::new(RankEndpoint::new(&group, internode.as_ref()));
+        let messages = MessageContext::of_job(endpoint, internode.as_ref());
+        Communicator::new(group, internode, rules, messages)
     }
 
     fn new(
@@ -126,12 +126,15 @@ impl Communicator {
     ) -> Result<Self> {
         let (ranks, placement) = ranks_and_placement(&group, internode.as_ref());
         let rules = self.rules().for_ranks(ranks, placement);
-        let messages = self.message_context().of_group(&group)?;
+        let messages = match &internode {
+            None => self.message_context().of_group(&group)?,
+            Some(internode) => self.message_context().of_nodes(internode),
+        };
         let subset = Communicator::new(group, internode, rules, messages);
         Ok(subset.with_algorithms(self.algorithms))
     }
 
-    /// The context of the messages between ranks of one node.
+    /// The context of the messages between two ranks.
     #[inline]
     pub(crate) fn message_context(&self) -> &MessageContext {
         &self.shared.messages

@@ -15,6 +15,7 @@ use engine::node::{EngineKind, Node};
 use launch::environment::{Environment, InternodeEngine, Lookup, TRACE};
 use network::backend::Backend;
 use network::node_map::NodeMap;
+use queues::matching::wakeup_word;
 use service::attachment::Attachment;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
@@ -311,13 +312,22 @@ where
     let node_of_rank =
         (0u32..).zip(ranks).flat_map(|(node, ranks)| std::iter::repeat_n(node, *ranks as usize));
     let nodes = NodeMap::new(node_of_rank);
-    let mut backends = network::local::connect(&nodes)?.into_iter();
-    let mut direct = network::local::connect_directly(nodes.ranks())?.into_iter();
-    let mut members = Vec::new();
+    let mut created = Vec::new();
+    let mut words = Vec::new();
     for ranks in ranks {
         let node = Node::create(&service::job_options(*ranks, EngineKind::Peers)?)?;
-        for ((local, backend), direct) in (0..*ranks).zip(backends.by_ref()).zip(direct.by_ref()) {
-            let job = InternodeJob::new(nodes.clone(), Arc::new(backend));
+        for local in 0..*ranks {
+            words.push(wakeup_word(node.segment(), node.mailboxes(), local)?);
+        }
+        created.push((node, *ranks));
+    }
+    let word_of = |rank: u32| words.get(rank as usize).cloned();
+    let mut agents = network::local::connect_waking(&nodes, word_of)?.into_iter();
+    let mut direct = network::local::connect_directly(nodes.ranks())?.into_iter();
+    let mut members = Vec::new();
+    for (node, ranks) in created {
+        for ((local, agent), direct) in (0..ranks).zip(agents.by_ref()).zip(direct.by_ref()) {
+            let job = InternodeJob::new(nodes.clone(), Arc::new(agent));
             let job = job.blocking_on(Arc::new(direct));
             members.push((node.join(local)?, Some(job)));
         }

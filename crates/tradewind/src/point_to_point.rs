@@ -8,5 +8,6 @@ pub(crate) mod pattern;
 pub(crate) mod persistent;
 mod probe;
 mod recv;
+mod remote;
 pub(crate) mod request;
 mod send;

@@ -9,6 +9,7 @@ use crate::error::{Error, Result};
 use crate::placement::{NodeLayout, Placement};
 use engine::communicator::Communicator as NodeCommunicator;
 use engine::signature::Signature;
+use network::agent::AgentClient;
 use network::backend::{Backend, CommunicatorContext, RunId};
 use network::direct::DirectBackend;
 use network::error::Error as BackendError;
@@ -23,6 +24,8 @@ pub(crate) struct InternodeJob {
     /// The node of each rank of the job.
     pub(crate) nodes: NodeMap,
     pub(crate) backends: Backends,
+    /// The agent, which is the general backend and carries messages.
+    agent: Arc<AgentClient>,
     numbers: ContextNumbers,
     /// Dropped with the last communicator between nodes. `None` for ranks that are threads.
     exit: Option<Arc<DrainOnExit>>,
@@ -51,18 +54,20 @@ impl Backends {
 
 impl InternodeJob {
     /// A job with its ranks on these nodes and one backend.
-    pub(crate) fn new(nodes: NodeMap, general: Arc<dyn Backend>) -> Arc<Self> {
-        InternodeJob::with_backends(nodes, Backends::only(general), None)
+    pub(crate) fn new(nodes: NodeMap, agent: Arc<AgentClient>) -> Arc<Self> {
+        let general = Arc::clone(&agent) as Arc<dyn Backend>;
+        InternodeJob::with_backends(nodes, Backends::only(general), agent, None)
     }
 
     /// A job of which this process is a rank. Leaving the job waits for at most `limit`.
     pub(crate) fn of_process(
         nodes: NodeMap,
-        general: Arc<dyn Backend>,
+        agent: Arc<AgentClient>,
         limit: Duration,
     ) -> Arc<Self> {
+        let general = Arc::clone(&agent) as Arc<dyn Backend>;
         let exit = Some(Arc::new(DrainOnExit::new(Arc::clone(&general), limit)));
-        InternodeJob::with_backends(nodes, Backends::only(general), exit)
+        InternodeJob::with_backends(nodes, Backends::only(general), agent, exit)
     }
 
     /// The same job, with `backend` preferred for the schedules that it accepts.
@@ -71,7 +76,8 @@ impl InternodeJob {
         let Backends { general, special, blocking } = self.backends.clone();
         let special = [backend].into_iter().chain(special).collect();
         let backends = Backends { general, special, blocking };
-        InternodeJob::with_backends(self.nodes.clone(), backends, self.exit.clone())
+        let agent = Arc::clone(&self.agent);
+        InternodeJob::with_backends(self.nodes.clone(), backends, agent, self.exit.clone())
     }
 
     /// The same job, with `backend` for blocking collectives.
@@ -79,7 +85,8 @@ impl InternodeJob {
         let drained: Arc<dyn Backend> = Arc::clone(&backend) as Arc<dyn Backend>;
         self.drain_on_exit(&drained);
         let backends = Backends { blocking: Some(backend), ..self.backends.clone() };
-        InternodeJob::with_backends(self.nodes.clone(), backends, self.exit.clone())
+        let agent = Arc::clone(&self.agent);
+        InternodeJob::with_backends(self.nodes.clone(), backends, agent, self.exit.clone())
     }
 
     fn drain_on_exit(&self, backend: &Arc<dyn Backend>) {
@@ -91,9 +98,21 @@ impl InternodeJob {
     fn with_backends(
         nodes: NodeMap,
         backends: Backends,
+        agent: Arc<AgentClient>,
         exit: Option<Arc<DrainOnExit>>,
     ) -> Arc<Self> {
-        Arc::new(InternodeJob { nodes, backends, numbers: ContextNumbers::new(RANK_BITS), exit })
+        let numbers = ContextNumbers::new(RANK_BITS);
+        Arc::new(InternodeJob { nodes, backends, agent, numbers, exit })
+    }
+
+    /// The agent of this rank's node.
+    pub(crate) fn agent(&self) -> &Arc<AgentClient> {
+        &self.agent
+    }
+
+    /// Source of numbers for communicators with any of the job's ranks, on one node or several.
+    pub(crate) fn numbers(&self) -> &ContextNumbers {
+        &self.numbers
     }
 }
 

@@ -1,11 +1,14 @@
 //! The messages of one communicator, and a rank's end of those of all communicators.
 
+use super::remote;
 use crate::context_numbers::ContextNumbers;
 use crate::error::{Result, argument};
+use crate::internode::group::{InternodeGroup, InternodeJob};
 use engine::communicator::Communicator as NodeCommunicator;
 use engine::node::membership::{Background, Member};
 use engine::node::{MAILBOX_BYTES, Node};
 use engine::signature::{CallKind, Signature};
+use network::error::Error as NetworkError;
 use queues::matching::{Endpoint, EndpointOptions, Processes};
 use shm::arena::Arena;
 use std::collections::BTreeSet;
@@ -22,11 +25,16 @@ pub(crate) struct RankEndpoint {
     member: Arc<Member>,
     arena: Arc<Arena>,
     creation: Mutex<()>,
+    /// Source of numbers for communicators, in a job on one node.
     numbers: ContextNumbers,
+    /// The job, if it has several nodes. Behind the endpoint too: the agent carries its last
+    /// messages.
+    job: Option<Arc<InternodeJob>>,
 }
 
 impl RankEndpoint {
-    pub(crate) fn new(group: &NodeCommunicator) -> Self {
+    /// The end of a rank of `group`; `internode` has all ranks of a job on several nodes.
+    pub(crate) fn new(group: &NodeCommunicator, internode: Option<&Arc<InternodeGroup>>) -> Self {
         let last_rank = group.member().node().ranks().saturating_sub(1);
         RankEndpoint {
             member: Arc::clone(group.member()),
@@ -34,7 +42,29 @@ impl RankEndpoint {
             endpoint: OnceLock::new(),
             creation: Mutex::new(()),
             numbers: ContextNumbers::new(u32::BITS - last_rank.leading_zeros()),
+            job: internode.map(|internode| Arc::clone(internode.job())),
         }
+    }
+
+    /// A number for a communicator with this first rank of the node. On several nodes the numbers
+    /// come from the same source as those of communicators that span nodes.
+    fn next_number(&self, first: u32) -> Result<u32> {
+        let Some(job) = &self.job else { return self.numbers.next(first) };
+        let own = job.agent().node();
+        let member = job.nodes.members(own).nth(first as usize);
+        job.numbers().next(member.unwrap_or(first))
+    }
+
+    /// Why the rank at a place on another node is gone.
+    pub(super) fn remote_exit(&self, place: u32) -> Option<NetworkError> {
+        let why = self.endpoint.get()?.remote_exit(place)?;
+        network::error::decode_exit(&why)
+            .or_else(|| self.job.as_ref().and_then(|job| job.agent().check_agent().err()))
+            .or_else(|| {
+                Some(NetworkError::Operation(
+                    "the memory of this rank's messages is damaged".into(),
+                ))
+            })
     }
 
     #[inline]
@@ -53,6 +83,7 @@ impl RankEndpoint {
             return Ok(endpoint);
         }
         let node = self.member.node();
+        let remote = self.job.as_deref().map(remote::open).transpose()?;
         let endpoint = Endpoint::new(EndpointOptions {
             arena: Arc::clone(&self.arena),
             rank: self.member.rank(),
@@ -61,6 +92,7 @@ impl RankEndpoint {
             mailboxes: node.mailboxes(),
             reads_directly: None,
             processes: Arc::new(NodeProcesses(Arc::clone(node))),
+            remote,
         })?;
         let endpoint = self.endpoint.get_or_init(|| endpoint);
         // A sender may wait until this rank, which waits for a collective, has read its message.
@@ -98,6 +130,8 @@ impl Processes for NodeProcesses {
 pub(crate) struct MessageContext {
     endpoint: Arc<RankEndpoint>,
     number: u32,
+    /// Places of the ranks at the endpoint, if they are on several nodes.
+    places: Option<Arc<[u32]>>,
     /// Failed ranks that a receive from any source has reported.
     reported: Mutex<BTreeSet<u32>>,
 }
@@ -119,18 +153,41 @@ impl MessageContext {
         self.reported.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// The context of all ranks of the job.
-    pub(crate) fn of_job(endpoint: Arc<RankEndpoint>) -> Self {
-        MessageContext { endpoint, number: 0, reported: Mutex::default() }
+    /// This rank's end, whether it has sent or received anything or not.
+    pub(super) fn rank_endpoint(&self) -> &RankEndpoint {
+        &self.endpoint
     }
 
-    /// A context for a new communicator. Waits for its ranks, which take the number that the first
+    /// Places of the ranks at the endpoint, if they are on several nodes.
+    #[inline]
+    pub(super) fn places(&self) -> Option<&[u32]> {
+        self.places.as_deref()
+    }
+
+    /// The context of all ranks of the job.
+    pub(crate) fn of_job(
+        endpoint: Arc<RankEndpoint>,
+        internode: Option<&Arc<InternodeGroup>>,
+    ) -> Self {
+        let places = internode.map(|internode| remote::places(internode));
+        MessageContext { endpoint, number: 0, places, reported: Mutex::default() }
+    }
+
+    /// A context for a new communicator on several nodes, whose ranks have agreed on its number.
+    pub(crate) fn of_nodes(&self, internode: &InternodeGroup) -> Self {
+        let endpoint = Arc::clone(&self.endpoint);
+        let number = internode.context().number;
+        let places = Some(remote::places(internode));
+        MessageContext { endpoint, number, places, reported: Mutex::default() }
+    }
+
+    /// A context for a new communicator on this node. Waits for its ranks, which take the number that the first
     /// of them offers.
     pub(crate) fn of_group(&self, group: &NodeCommunicator) -> Result<Self> {
         let endpoint = Arc::clone(&self.endpoint);
         let offered = match group.members().first() {
             // Without a number the first rank still takes part, so that all ranks see the failure.
-            Some(first) if group.rank() == 0 => endpoint.numbers.next(*first),
+            Some(first) if group.rank() == 0 => endpoint.next_number(*first),
             _ => Ok(0),
         };
         let call = Signature::new(CallKind::Split, 0, 1);
@@ -144,7 +201,7 @@ impl MessageContext {
                 return Err(argument("the number of communicators", "the highest", expected));
             }
         };
-        Ok(MessageContext { endpoint, number, reported: Mutex::default() })
+        Ok(MessageContext { endpoint, number, places: None, reported: Mutex::default() })
     }
 }
 

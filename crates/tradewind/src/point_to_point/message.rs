@@ -32,7 +32,7 @@ impl<'a> Message<'a> {
     /// # Errors
     /// Those of [`Communicator::recv`].
     pub fn recv<T: Pod>(mut self, buffer: &mut [T]) -> Result<Status> {
-        let sender = Some(self.communicator.local_rank("the sender", self.status.source())?);
+        let sender = Some(self.communicator.place("the sender", self.status.source())?);
         let Some(taken) = self.taken.take() else { return Ok(self.status) };
         self.communicator
             .endpoint()?

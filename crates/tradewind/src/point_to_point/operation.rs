@@ -5,6 +5,7 @@ use crate::communicator::Communicator;
 use crate::error::{Error, Result, argument};
 use crate::failure::Straggler;
 use engine::Exit;
+use network::error::Error as NetworkError;
 use queues::matching::{Endpoint, Envelope, MatchError, Pattern};
 use std::time::Duration;
 
@@ -12,15 +13,21 @@ impl Communicator {
     /// This rank's end of the messages.
     #[inline]
     pub(super) fn endpoint(&self) -> Result<&Endpoint> {
-        self.expect_one_node("messages between two ranks")?;
         self.message_context().endpoint()
     }
 
-    /// The rank on the node.
+    /// Places of the ranks at the endpoint: those of this node have their numbers there, the others
+    /// higher ones.
     #[inline]
-    pub(super) fn local_rank(&self, what: &'static str, rank: u32) -> Result<u32> {
-        match self.group().members().get(rank as usize) {
-            Some(local) => Ok(*local),
+    fn places(&self) -> &[u32] {
+        self.message_context().places().unwrap_or_else(|| self.group().members())
+    }
+
+    /// The place of a rank at the endpoint.
+    #[inline]
+    pub(super) fn place(&self, what: &'static str, rank: u32) -> Result<u32> {
+        match self.places().get(rank as usize) {
+            Some(place) => Ok(*place),
             None => Err(argument(what, rank.to_string(), format!("below {}", self.size()))),
         }
     }
@@ -34,36 +41,72 @@ impl Communicator {
     #[inline]
     pub(super) fn pattern(&self, source: Source, tag: Tag) -> Result<Pattern> {
         let source = match source {
-            Source::Rank(rank) => Some(self.local_rank("the source of a receive", rank)?),
+            Source::Rank(rank) => Some(self.place("the source of a receive", rank)?),
             Source::Any => None,
         };
         Ok(Pattern { context: self.message_context().number(), source, tag: tag.exact() })
     }
 
-    /// Returns the awaited rank of the node, or for `None` any rank, if its exit makes a wait
+    /// Returns true if the rank at a place has left in order, false if it is gone otherwise; `None`
+    /// if it is there.
+    fn has_left(&self, place: u32) -> Option<bool> {
+        let node = self.group().member().node();
+        if place < node.ranks() {
+            return node.exit_of(place).map(|exit| exit == Exit::Left);
+        }
+        let gone = self.message_context().rank_endpoint().remote_exit(place);
+        gone.map(|error| error.has_left())
+    }
+
+    /// Returns the awaited rank, or for `None` any rank, by its place, if its exit makes a wait
     /// pointless: all other ranks have, or one has failed and no earlier receive has reported that.
     #[cold]
     pub(super) fn exited(&self, awaited: Option<u32>) -> Option<u32> {
-        let node = self.group().member().node();
-        if let Some(rank) = awaited {
-            return node.exit_of(rank).map(|_| rank);
+        if let Some(place) = awaited {
+            return self.has_left(place).map(|_| place);
         }
         let own = self.group().member().rank();
         let reported = self.message_context().reported();
         let mut last = None;
         let mut all_have_exited = true;
-        for rank in self.group().members().iter().copied().filter(|rank| *rank != own) {
-            match node.exit_of(rank) {
+        for place in self.places().iter().copied().filter(|place| *place != own) {
+            match self.has_left(place) {
                 None => all_have_exited = false,
-                Some(Exit::Left) => last = Some(rank),
-                Some(_) if reported.contains(&rank) => last = Some(rank),
-                Some(_) => return Some(rank),
+                Some(true) => last = Some(place),
+                Some(false) if reported.contains(&place) => last = Some(place),
+                Some(false) => return Some(place),
             }
         }
         last.filter(|_| all_have_exited)
     }
 
-    /// The error of an operation that waits for `awaited`, a rank of the node, at most `limit`.
+    /// The error of an operation on a rank at a place that is gone.
+    fn gone(&self, place: u32, rank: u32) -> Error {
+        let node = self.group().member().node();
+        if place < node.ranks() {
+            let how = node.exit_of(place).unwrap_or(Exit::Vanished).into();
+            return Error::RankFailed { rank, how };
+        }
+        match self.message_context().rank_endpoint().remote_exit(place) {
+            Some(NetworkError::RankFailed { how, .. }) => {
+                Error::RankFailed { rank, how: how.into() }
+            }
+            Some(error) => error.into(),
+            None => Error::RankFailed { rank, how: Exit::Vanished.into() },
+        }
+    }
+
+    /// The awaited rank at a place, for the error of a time-out.
+    fn straggler(&self, place: u32, rank: u32) -> Option<Straggler> {
+        let group = self.group();
+        if let Some(local) = group.members().iter().position(|member| *member == place) {
+            let straggler = group.straggler(local as u32).map(Straggler::from)?;
+            return Some(Straggler { rank, ..straggler });
+        }
+        Some(Straggler::on_node(rank, self.internode()?.node_of(rank)?))
+    }
+
+    /// The error of an operation that waits for `awaited`, the place of a rank, at most `limit`.
     #[cold]
     pub(super) fn match_error(
         &self,
@@ -71,25 +114,22 @@ impl Communicator {
         awaited: Option<u32>,
         limit: Option<Duration>,
     ) -> Error {
-        let rank_of = |local: u32| {
-            let members = self.group().members();
-            members.iter().position(|member| *member == local).map_or(0, |rank| rank as u32)
+        let rank_of = |place: u32| {
+            self.places().iter().position(|other| *other == place).map_or(0, |rank| rank as u32)
         };
         match error {
             MatchError::Truncated { from, sent, capacity } => {
                 Error::Truncated { from, sent, capacity }
             }
-            MatchError::RankExited { rank: local } => {
+            MatchError::RankExited { rank: place } => {
                 if awaited.is_none() {
-                    self.message_context().reported().insert(local);
+                    self.message_context().reported().insert(place);
                 }
-                let exit = self.group().member().node().exit_of(local);
-                let how = exit.unwrap_or(Exit::Vanished).into();
-                Error::RankFailed { rank: rank_of(local), how }
+                self.gone(place, rank_of(place))
             }
             MatchError::Timeout => {
-                let straggler = awaited.and_then(|local| self.group().straggler(rank_of(local)));
-                let waiting_for = straggler.map(Straggler::from).into_iter().collect();
+                let straggler = awaited.and_then(|place| self.straggler(place, rank_of(place)));
+                let waiting_for = straggler.into_iter().collect();
                 Error::Timeout { after: limit.unwrap_or_default(), waiting_for }
             }
             MatchError::Create(error) => error.into(),

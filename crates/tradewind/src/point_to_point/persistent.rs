@@ -52,7 +52,6 @@ impl Communicator {
     /// # Errors
     /// Fails if there is no such rank.
     pub fn send_init<T: Pod>(&self, count: usize, to: u32, tag: u32) -> Result<PersistentSend<T>> {
-        self.expect_one_node("messages between two ranks")?;
         let to = self.receiver(to, &[])?;
         Ok(PersistentSend { communicator: self.clone(), count, to, tag, element: PhantomData })
     }
@@ -67,7 +66,6 @@ impl Communicator {
         source: impl Into<Source>,
         tag: impl Into<Tag>,
     ) -> Result<PersistentRecv<T>> {
-        self.expect_one_node("messages between two ranks")?;
         let pattern = self.pattern(source.into(), tag.into())?;
         Ok(PersistentRecv { communicator: self.clone(), count, pattern, element: PhantomData })
     }

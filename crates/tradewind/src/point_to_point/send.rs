@@ -51,12 +51,12 @@ impl Communicator {
     #[inline]
     pub fn send<T: Pod>(&self, data: &[T], to: u32, tag: u32) -> Result<()> {
         let bytes = cast_slice(data);
-        let local = self.receiver(to, bytes)?;
+        let place = self.receiver(to, bytes)?;
         let endpoint = self.endpoint()?;
-        let exited = || self.exited(Some(local));
+        let exited = || self.exited(Some(place));
         endpoint
-            .send(local, self.envelope(tag, bytes.len()), bytes, exited)
-            .map_err(|error| self.match_error(error, Some(local), None))
+            .send(place, self.envelope(tag, bytes.len()), bytes, exited)
+            .map_err(|error| self.match_error(error, Some(place), None))
     }
 
     /// Sends a message as [`send`](Self::send) does, and waits until a receive has matched it.
@@ -65,12 +65,12 @@ impl Communicator {
     /// The errors of [`send`](Self::send).
     pub fn ssend<T: Pod>(&self, data: &[T], to: u32, tag: u32) -> Result<()> {
         let bytes = cast_slice(data);
-        let local = self.receiver(to, bytes)?;
+        let place = self.receiver(to, bytes)?;
         let endpoint = self.endpoint()?;
-        let exited = || self.exited(Some(local));
+        let exited = || self.exited(Some(place));
         endpoint
-            .send_when_matched(local, self.envelope(tag, bytes.len()), bytes, exited)
-            .map_err(|error| self.match_error(error, Some(local), None))
+            .send_when_matched(place, self.envelope(tag, bytes.len()), bytes, exited)
+            .map_err(|error| self.match_error(error, Some(place), None))
     }
 
     /// Sends a message if its receiver has space for it now. Returns `false` if the receiver is
@@ -106,14 +106,14 @@ impl Communicator {
     /// the segment is full.
     pub fn try_send<T: Pod>(&self, data: &[T], to: u32, tag: u32) -> Result<bool> {
         let bytes = cast_slice::<T, u8>(data);
-        let local = self.receiver(to, bytes)?;
+        let place = self.receiver(to, bytes)?;
         if bytes.len() > EAGER_BYTES {
             let most = format!("at most {EAGER_BYTES} bytes for try_send: use isend");
             return Err(argument("the length of a message", bytes.len().to_string(), most));
         }
         self.endpoint()?
-            .try_send(local, self.envelope(tag, bytes.len()), bytes)
-            .map_err(|error| self.match_error(error, Some(local), None))
+            .try_send(place, self.envelope(tag, bytes.len()), bytes)
+            .map_err(|error| self.match_error(error, Some(place), None))
     }
 
     /// Starts to send a message to rank `to`. `data` stays borrowed until the request is complete
@@ -146,8 +146,8 @@ impl Communicator {
         tag: u32,
     ) -> Result<SendRequest<'a>> {
         let bytes = cast_slice(data);
-        let local = self.receiver(to, bytes)?;
-        SendRequest::start(self, bytes, local, tag, false)
+        let place = self.receiver(to, bytes)?;
+        SendRequest::start(self, bytes, place, tag, false)
     }
 
     /// Starts a send that is complete when a receive has matched its message.
@@ -161,8 +161,8 @@ impl Communicator {
         tag: u32,
     ) -> Result<SendRequest<'a>> {
         let bytes = cast_slice(data);
-        let local = self.receiver(to, bytes)?;
-        SendRequest::start(self, bytes, local, tag, true)
+        let place = self.receiver(to, bytes)?;
+        SendRequest::start(self, bytes, place, tag, true)
     }
 
     /// Sends one message and receives another one, without a deadlock whatever the order of the
@@ -196,13 +196,13 @@ impl Communicator {
         receive.wait()
     }
 
-    /// The rank of a receiver on the node.
+    /// The place of a receiver.
     #[inline]
     pub(super) fn receiver(&self, to: u32, bytes: &[u8]) -> Result<u32> {
         if bytes.len() as u64 > MAX_BYTES {
             let most = format!("at most {MAX_BYTES}");
             return Err(argument("the length of a message", bytes.len().to_string(), most));
         }
-        self.local_rank("the receiver of a message", to)
+        self.place("the receiver of a message", to)
     }
 }

@@ -7,7 +7,7 @@ mod reference;
 mod requests;
 
 use std::time::Duration;
-use tradewind::{Communicator, Error, Result, Source, Tag, local, wait_all};
+use tradewind::{Communicator, Error, Result, Source, Tag, local, local_nodes, wait_all};
 
 testing::tests![
     messages_of_all_lengths_arrive,
@@ -31,12 +31,24 @@ const LIMIT: Duration = Duration::from_secs(20);
 const LENGTHS: [usize; 17] =
     [0, 1, 7, 8, 9, 47, 48, 49, 111, 112, 113, 4096, 16_367, 16_368, 16_369, 100_001, 3_000_000];
 
+/// Runs a job on one node, then with its ranks on several: one on each, or one beside the others.
+fn everywhere(ranks: u32, body: impl Fn(Communicator) -> Result<()> + Sync) -> Result<()> {
+    local(ranks, &body)?;
+    if ranks > 1 {
+        local_nodes(&[1, ranks - 1], &body)?;
+    }
+    if (3..=4).contains(&ranks) {
+        local_nodes(&vec![1; ranks as usize], &body)?;
+    }
+    Ok(())
+}
+
 fn bytes(seed: usize, length: usize) -> Vec<u8> {
     (0..length).map(|place| (place * 31 + seed * 7 + place / 251) as u8).collect()
 }
 
 fn messages_of_all_lengths_arrive() {
-    local(2, |world| {
+    everywhere(2, |world| {
         let other = 1 - world.rank();
         for (number, length) in LENGTHS.into_iter().enumerate() {
             let mine = bytes(number + world.rank() as usize, length);
@@ -74,7 +86,7 @@ fn messages_of_all_lengths_arrive() {
 }
 
 fn order_and_tags_select_messages() {
-    local(2, |world| {
+    everywhere(2, |world| {
         if world.rank() == 0 {
             for number in 0..100_u32 {
                 world.send(&[number], 1, number % 3)?;
@@ -97,7 +109,7 @@ fn order_and_tags_select_messages() {
 
 fn a_rank_sends_to_itself() {
     for ranks in [1, 3] {
-        local(ranks, |world| {
+        everywhere(ranks, |world| {
             let rank = world.rank();
             for length in LENGTHS {
                 let mine = bytes(3, length);
@@ -117,7 +129,7 @@ fn a_rank_sends_to_itself() {
 
 fn sends_and_receives_of_many_ranks() {
     for ranks in [5, 24] {
-        local(ranks, |world| {
+        everywhere(ranks, |world| {
             let size = world.size();
             let mine: Vec<u32> = (0..size).map(|to| world.rank() * 1000 + to).collect();
             let mut theirs = vec![0; size as usize];
@@ -138,7 +150,7 @@ fn sends_and_receives_of_many_ranks() {
 }
 
 fn a_message_that_is_too_long_is_an_error_with_both_lengths() {
-    local(2, |world| {
+    everywhere(2, |world| {
         for length in [8, 200, 5000, 100_000] {
             if world.rank() == 0 {
                 world.send(&bytes(1, length), 1, 0)?;
@@ -176,7 +188,7 @@ fn a_message_that_is_too_long_is_an_error_with_both_lengths() {
 }
 
 fn arguments_out_of_range_are_errors_at_the_call() {
-    local(2, |world| {
+    everywhere(2, |world| {
         let is_right = |error: Error| {
             assert!(matches!(error, Error::Argument { .. }), "{error}");
             assert!(error.to_string().contains("is 2, it must be below 2"), "{error}");
@@ -200,7 +212,7 @@ fn arguments_out_of_range_are_errors_at_the_call() {
 }
 
 fn communicators_keep_their_messages_apart() {
-    local(4, |world| {
+    everywhere(4, |world| {
         let twin = world.dup()?;
         let half = world.split(Some(world.rank() % 2), 0)?.expect("every rank has a colour");
         let other = world.rank() ^ 2;
@@ -226,7 +238,7 @@ fn communicators_keep_their_messages_apart() {
 }
 
 fn communicators_of_several_threads_keep_their_messages_apart() {
-    local(2, |world| {
+    everywhere(2, |world| {
         let (first, second) = (world.dup()?, world.dup()?);
         let other = 1 - world.rank();
         for _ in 0..100 {
@@ -246,10 +258,10 @@ fn communicators_of_several_threads_keep_their_messages_apart() {
 }
 
 fn a_full_receiver_stops_its_sender_only() {
-    local(3, |world| {
+    everywhere(3, |world| {
         const DONE: u32 = 1;
-        // More than the ring and the mebibyte that a receiver keeps for a sender.
-        const SENT: u64 = 200;
+        // More than the rings and the mebibytes that a receiver keeps for a sender.
+        const SENT: u64 = 700;
         let mut number = [0_u64];
         match world.rank() {
             0 => {
@@ -292,7 +304,7 @@ fn a_full_receiver_stops_its_sender_only() {
 }
 
 fn probes_find_what_receives_would_take() {
-    local(2, |world| {
+    everywhere(2, |world| {
         if world.rank() == 0 {
             for length in LENGTHS {
                 world.send(&bytes(1, length), 1, length as u32)?;
@@ -317,7 +329,7 @@ fn probes_find_what_receives_would_take() {
 fn threads_of_two_ranks_share_a_communicator() {
     const THREADS: u32 = 3;
     const EACH: u64 = 300;
-    local(2, |world| {
+    everywhere(2, |world| {
         let other = 1 - world.rank();
         let run = |world: &Communicator, thread: u32| -> Result<()> {
             for number in 0..EACH {

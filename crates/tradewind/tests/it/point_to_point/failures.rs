@@ -1,6 +1,6 @@
 //! Ranks that leave or fail, and processes that cannot read memory, between ranks that are threads.
 
-use super::{LIMIT, bytes};
+use super::{LIMIT, bytes, everywhere};
 use std::sync::Barrier;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
@@ -15,7 +15,7 @@ testing::tests![
 ];
 
 fn a_rank_that_has_left_is_an_error_for_its_partners_only() {
-    local(3, |world| {
+    everywhere(3, |world| {
         let mut number = [0_u32];
         if world.rank() == 2 {
             // Sent before it leaves, so received.
@@ -40,7 +40,7 @@ fn a_rank_that_has_left_is_an_error_for_its_partners_only() {
 
 /// Another thread of the sender continues the stream of bytes, in calls that do not hold its buffer.
 fn messages_arrive_where_no_process_reads_its_own_memory() {
-    local(2, |world| {
+    everywhere(2, |world| {
         testing::forbid_process_memory();
         let long = bytes(1, 1_000_000);
         if world.rank() == 1 {

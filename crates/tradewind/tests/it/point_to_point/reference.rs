@@ -2,9 +2,7 @@
 //! message of its source that it accepts and that no earlier receive has taken.
 
 use std::collections::VecDeque;
-use tradewind::{
-    Communicator, Error, RecvRequest, Result, SendRequest, Source, Status, Tag, local,
-};
+use tradewind::{Communicator, Error, RecvRequest, Result, SendRequest, Source, Status, Tag};
 
 /// Messages of a fast run, over all rounds.
 const MESSAGES: u64 = 24_000;
@@ -234,7 +232,7 @@ pub(super) fn run() {
 
 /// Every rank sends in one thread and receives in another one.
 pub(super) fn run_round(ranks: u32, seed: u64, count: u64) {
-    local(ranks, |world| exchange(&world, seed, count)).expect("the job succeeds");
+    super::everywhere(ranks, |world| exchange(&world, seed, count)).expect("the job succeeds");
 }
 
 pub(super) fn exchange(world: &Communicator, seed: u64, count: u64) -> Result<()> {

@@ -1,8 +1,8 @@
 //! Requests of messages: dropped, forgotten, cancelled, and waited for with others.
 
-use super::bytes;
+use super::{bytes, everywhere};
 use std::time::Duration;
-use tradewind::{Op, Pending, RecvRequest, Source, Tag, local, test_any, wait_all, wait_any};
+use tradewind::{Op, Pending, RecvRequest, Source, Tag, test_any, wait_all, wait_any};
 
 testing::tests![
     dropped_requests_lose_nothing_else,
@@ -18,7 +18,7 @@ testing::tests![
 ];
 
 fn dropped_requests_lose_nothing_else() {
-    local(2, |world| {
+    everywhere(2, |world| {
         for length in [8, 5000, 200_000] {
             if world.rank() == 0 {
                 // The message is delivered, although its buffer is gone.
@@ -56,7 +56,7 @@ fn dropped_requests_lose_nothing_else() {
 fn messages_of_dropped_requests_arrive_after_the_end_of_their_rank() {
     let long = bytes(1, 1 << 20);
     for _ in 0..10 {
-        local(2, |world| {
+        everywhere(2, |world| {
             if world.rank() == 0 {
                 drop(world.isend(&long, 1, 0)?);
                 return Ok(());
@@ -73,7 +73,7 @@ fn messages_of_dropped_requests_arrive_after_the_end_of_their_rank() {
 }
 
 fn ranks_end_whose_dropped_messages_nobody_receives() {
-    local(3, |world| {
+    everywhere(3, |world| {
         let long = bytes(1, 100_000);
         for to in 0..world.size() {
             drop(world.isend(&long, to, 0)?);
@@ -85,7 +85,7 @@ fn ranks_end_whose_dropped_messages_nobody_receives() {
 }
 
 fn a_forgotten_request_is_sound() {
-    local(2, |world| {
+    everywhere(2, |world| {
         for length in [16, 6000, 150_000] {
             let mut buffer = bytes(2, length);
             if world.rank() == 0 {
@@ -104,7 +104,7 @@ fn a_forgotten_request_is_sound() {
 }
 
 fn cancelled_receives_take_nothing() {
-    local(2, |world| {
+    everywhere(2, |world| {
         let other = 1 - world.rank();
         let mut buffer = [0_u32; 2];
         for _ in 0..100 {
@@ -123,7 +123,7 @@ fn cancelled_receives_take_nothing() {
 }
 
 fn synchronous_sends_wait_for_their_receive() {
-    local(2, |world| {
+    everywhere(2, |world| {
         for length in [0, 8, 48, 49, 5000, 100_000] {
             let message = bytes(1, length);
             let mut buffer = vec![0; length];
@@ -152,7 +152,7 @@ fn synchronous_sends_wait_for_their_receive() {
 }
 
 fn requests_of_several_kinds_are_waited_for_together() {
-    local(2, |world| {
+    everywhere(2, |world| {
         let other = 1 - world.rank();
         let long = bytes(1, 300_000);
         let (mut number, mut buffer, mut sum) = ([0_u32], vec![0; 300_000], [0_u32]);
@@ -184,7 +184,7 @@ fn requests_of_several_kinds_are_waited_for_together() {
 }
 
 fn a_receive_completes_in_pieces_of_waiting() {
-    local(2, |world| {
+    everywhere(2, |world| {
         for length in [8, 4000, 16_000, 500_000] {
             let expected = bytes(4, length);
             if world.rank() == 0 {
@@ -211,7 +211,7 @@ fn a_receive_completes_in_pieces_of_waiting() {
 /// The sender waits until its first message is read, which its receiver has posted and does not wait
 /// for.
 fn posted_long_receives_complete_while_others_are_waited_for() {
-    local(2, |world| {
+    everywhere(2, |world| {
         let long = bytes(1, 400_000);
         if world.rank() == 0 {
             world.send(&long, 1, 0)?;
@@ -228,7 +228,7 @@ fn posted_long_receives_complete_while_others_are_waited_for() {
 }
 
 fn long_messages_arrive_while_their_receiver_waits_for_a_collective() {
-    local(3, |world| {
+    everywhere(3, |world| {
         let long = bytes(1, 400_000);
         let mut buffer = vec![0; long.len()];
         for is_blocking in [true, false] {
