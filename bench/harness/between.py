@@ -29,6 +29,8 @@ OVERLAPPED = ["barrier:0:100000"] + [
     for operation in ("allreduce", "alltoall", "bcast")
     for size, iterations in ((8, 100_000), (65536, 300_000), (1 << 20, 2_000_000))
 ]
+# Messages: half a round trip, a stream in windows of 64, and an exchange that is posted before a computation.
+MESSAGES = ["pingpong:8:0", "pingpong:4096:0", "pingpong:65536:0", f"pingpong:{1 << 20}:0", "stream:8:0", "posted:8:100000", f"posted:{1 << 20}:2000000"]
 # Milliseconds of each of them in a round.
 BUDGET_MS = 40
 # What is measured with them: the program, its rows, the values of a row and their names in the table, and tradewind's contenders
@@ -36,6 +38,7 @@ BUDGET_MS = 40
 PROGRAMS = {
     "blocking": (COLLECTIVES, {"blocking_us": ""}, {"direct": "direct", "agent": "agent"}),
     "overlap": (OVERLAPPED, {"alone_us": ", alone", "exposed_us": ", exposed"}, {"tradewind": "direct"}),
+    "messages": (MESSAGES, {"message_us": ""}, {"tradewind": "direct"}),
 }
 
 

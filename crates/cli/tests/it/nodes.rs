@@ -2,6 +2,7 @@
 //! `mpiexec`.
 
 pub(crate) mod harness;
+mod messages;
 mod rank;
 
 use harness::{Hydra, SIGN, Said, User};

@@ -9,6 +9,7 @@ mod broadcast;
 mod hello;
 
 use crate::nodes::harness::{PROGRAM, SIGN};
+use crate::nodes::messages;
 use rustix::process::{Signal, getpid, kill_process};
 use std::path::Path;
 use std::time::{Duration, Instant};
@@ -30,6 +31,10 @@ fn program() {
         "joins" => joins(),
         "root-leaves" => root_leaves(),
         "root-ends" => root_ends(),
+        "messages" => messages::exchange(),
+        "messages-beside-a-killed-rank" => messages::beside_a_killed_rank(),
+        "messages-to-a-vanished-node" => messages::to_a_vanished_node(),
+        "messages-of-a-rank-that-leaves" => messages::of_a_rank_that_leaves(),
         other => panic!("there is no program {other}"),
     };
     if let Err(error) = &outcome {
@@ -39,7 +44,7 @@ fn program() {
 }
 
 /// Says something to the test; one line is one system call and is never torn.
-fn say(rank: u32, words: &str) {
+pub(super) fn say(rank: u32, words: &str) {
     println!("> {rank} {words}");
 }
 
