@@ -9,15 +9,15 @@ use queues::matching::{EAGER_BYTES, MAX_BYTES};
 
 /// # Messages between two ranks
 ///
-/// MPI's point-to-point messages, between ranks of one node. A receive names a rank or
+/// MPI's point-to-point messages, on one node and between nodes. A receive names a rank or
 /// [`Source::Any`], and a tag or [`Tag::Any`]; messages from one rank that a receive accepts arrive
 /// in the order in which they were sent. All methods may be called from any thread, and messages of
 /// different communicators never match.
 ///
-/// A message of up to some kibibytes is on its way when a send returns, whatever its receiver does,
-/// while the ring between the two ranks and the receiver have space. A longer one, and any other, waits in its sender's buffer until it
-/// is matched: [`send`](Self::send) waits for that, and so does the wait for an
-/// [`isend`](Self::isend).
+/// A message of up to some kibibytes, between nodes of up to some mebibytes, is on its way when a send
+/// returns, whatever its receiver does, while the ring between the two ranks and the receiver have
+/// space. A longer one, and any other, waits in its sender's buffer until it is matched:
+/// [`send`](Self::send) waits for that, and so does the wait for an [`isend`](Self::isend).
 impl Communicator {
     /// Sends a message to rank `to`, and waits until `data` may be changed.
     ///
@@ -74,8 +74,8 @@ impl Communicator {
     }
 
     /// Sends a message if its receiver has space for it now. Returns `false` if the receiver is
-    /// full: it has a mebibyte of this rank's messages that no receive has taken, or fewer with many
-    /// ranks. Also `false` while the ring between the two, of 512 lines of 64 bytes, has no space
+    /// full: it has a mebibyte (on another node four) of this rank's messages that no receive has
+    /// taken, or fewer with many ranks. Also `false` while the ring between the two, of 512 lines of 64 bytes, has no space
     /// for the message, because the receiver has not been in a call.
     ///
     /// ```
