@@ -40,18 +40,61 @@ pub fn load(segment: &Segment, at: Offset, bytes: &mut [u8]) -> Result<(), Segme
     {
         head.copy_from_slice(&bytes_of(word)[skip..skip + head.len()]);
     }
-    let (chunks, tail) = rest.as_chunks_mut::<WORD>();
-    let (whole, last) = words.split_at(chunks.len());
+    load_words(words, rest);
+    Ok(())
+}
+
+/// Copies the first bytes of these words into `bytes`, which has at most as many.
+///
+/// ```
+/// use shm::sync::AtomicU64;
+/// use shm::word_copy::{load_words, store_words};
+///
+/// let words = [const { AtomicU64::new(0) }; 2];
+/// store_words(b"trade wind", &words);
+/// let mut bytes = [0; 10];
+/// load_words(&words, &mut bytes);
+/// assert_eq!(&bytes, b"trade wind");
+/// ```
+#[inline]
+pub fn load_words(words: &[AtomicU64], bytes: &mut [u8]) {
+    let (chunks, tail) = bytes.as_chunks_mut::<WORD>();
+    let (whole, last) = words.split_at(chunks.len().min(words.len()));
     let copied = blocks::load(whole, chunks);
     // Whole arrays, because a slice of unknown length costs a call of `memmove` for each word
     // wherever the compiler does not inline the copy.
     for (chunk, word) in chunks[copied..].iter_mut().zip(&whole[copied..]) {
-        *chunk = bytes_of(word);
+        // Relaxed: the caller has acquired the word that publishes these bytes.
+        *chunk = word.load(Ordering::Relaxed).to_ne_bytes();
     }
     if let Some(word) = last.first() {
-        tail.copy_from_slice(&bytes_of(word)[..tail.len()]);
+        tail.copy_from_slice(&word.load(Ordering::Relaxed).to_ne_bytes()[..tail.len()]);
     }
-    Ok(())
+}
+
+/// Copies `bytes` into the first of these words, which have space for them. The rest of the last
+/// word that is written is zero.
+#[inline]
+pub fn store_words(bytes: &[u8], words: &[AtomicU64]) {
+    let (chunks, tail) = bytes.as_chunks::<WORD>();
+    let (whole, last) = words.split_at(chunks.len().min(words.len()));
+    store_whole(chunks, whole);
+    if let Some(word) = last.first().filter(|_| !tail.is_empty()) {
+        let mut padded = [0; WORD];
+        padded[..tail.len()].copy_from_slice(tail);
+        // Relaxed: the store that publishes the bytes releases them.
+        word.store(u64::from_ne_bytes(padded), Ordering::Relaxed);
+    }
+}
+
+/// Copies whole words.
+#[inline]
+fn store_whole(chunks: &[[u8; WORD]], words: &[AtomicU64]) {
+    let copied = blocks::store(chunks, words);
+    for (chunk, word) in chunks[copied..].iter().zip(&words[copied..]) {
+        // Relaxed: the store that publishes the bytes releases them.
+        word.store(u64::from_ne_bytes(*chunk), Ordering::Relaxed);
+    }
 }
 
 /// Copies `bytes` into the segment. The remaining bytes of the first and the last word are written
@@ -74,11 +117,7 @@ pub fn store(segment: &Segment, at: Offset, bytes: &[u8]) -> Result<(), SegmentE
     }
     let (chunks, tail) = rest.as_chunks::<WORD>();
     let (whole, last) = words.split_at(chunks.len());
-    let copied = blocks::store(chunks, whole);
-    for (chunk, word) in chunks[copied..].iter().zip(&whole[copied..]) {
-        // Relaxed: the store that publishes the bytes releases them.
-        word.store(u64::from_ne_bytes(*chunk), Ordering::Relaxed);
-    }
+    store_whole(chunks, whole);
     if let Some(word) = last.first() {
         merge(word, 0, tail);
     }

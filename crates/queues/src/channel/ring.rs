@@ -9,6 +9,10 @@
 //! The notice holds the highest position announced so far, so it covers all positions before it
 //! too, and the consumer then reads their slots again. Its lowest bit marks the end of the stream.
 //!
+//! A value may have a *tail* in the slots behind its own, which the producer writes first. It arrives
+//! with the value, so neither end checks its slots one by one: an end that reads a line which the
+//! other still writes takes it away, and both then wait for the line once more.
+//!
 //! The consumer publishes its position once every quarter of the ring; the producer loads it only
 //! when it has used up its credit. (Rosing and Saltz, *Low Latency Messages on Distributed Memory
 //! Multiprocessors*, 1995, section 4: an open channel, a send of one store and a receive of two
@@ -16,6 +20,7 @@
 
 use super::key;
 use crate::sync::{AtomicU64, Ordering};
+use core::ops::Range;
 
 const NO_MORE: u64 = 1;
 
@@ -28,6 +33,24 @@ pub(crate) struct RingWords<'a> {
     pub(crate) notice: &'a AtomicU64,
     /// Number of values taken out; written by the consumer.
     pub(crate) consumed: &'a AtomicU64,
+}
+
+impl<'a> RingWords<'a> {
+    /// Returns the words of a range of slots.
+    #[inline(always)]
+    fn of_slots<const LEAD: usize>(self, slots: &Range<usize>) -> &'a [AtomicU64] {
+        &self.slots[slots.start * (LEAD + 1)..slots.end * (LEAD + 1)]
+    }
+}
+
+/// Returns the slots of so many positions: one range, and a second one at the start of the ring if
+/// the positions pass its end. At most a whole ring.
+#[inline(always)]
+fn ranges(first: u64, count: u64, mask: u64) -> [Range<usize>; 2] {
+    let start = (first & mask) as usize;
+    let end = start + count as usize;
+    let slots = mask as usize + 1;
+    [start..end.min(slots), 0..end.saturating_sub(slots)]
 }
 
 /// Reason why a value was not put in.
@@ -134,6 +157,51 @@ impl Producer {
         Ok(self.credit_until - self.sent >= values)
     }
 
+    /// Puts a value in with a tail of `slots` slots. `fill` writes their words, which are consecutive
+    /// except at the end of the ring, where it is called once more for the rest.
+    #[inline]
+    pub(crate) fn put_with_tail<const LEAD: usize>(
+        &mut self,
+        words: RingWords<'_>,
+        (lead, last): ([u64; LEAD], u64),
+        slots: u64,
+        mut fill: impl FnMut(&[AtomicU64]),
+    ) -> Result<(), PutError> {
+        if !self.has_space(words, slots + 1)? {
+            return Err(PutError::Full);
+        }
+        let behind = self.sent + 1;
+        for range in ranges(behind, slots, self.mask) {
+            fill(words.of_slots::<LEAD>(&range));
+            for slot in range {
+                // As the consumer will find it: the slot may hold a value in the next lap.
+                // Relaxed: this end has written the word.
+                let last = &words.slots[slot * (LEAD + 1) + LEAD];
+                self.contents[slot] = last.load(Ordering::Relaxed);
+            }
+        }
+        // After the tail: its store, or that of the notice, publishes the tail too.
+        self.put(words, lead, last)?;
+        self.sent += slots;
+        self.key = key::of_lap(self.sent >> self.mask.count_ones());
+        Ok(())
+    }
+
+    /// Returns the words of the slots of the next `values` values that lie before the end of the
+    /// ring, as far as the consumer has freed them. For prefetching.
+    #[inline]
+    pub(crate) fn free_words<'a, const LEAD: usize>(
+        &self,
+        words: RingWords<'a>,
+        values: u64,
+    ) -> &'a [AtomicU64] {
+        let free = values.min(self.credit_until - self.sent);
+        match ranges(self.sent, free, self.mask).into_iter().next() {
+            Some(range) => words.of_slots::<LEAD>(&range),
+            None => &[],
+        }
+    }
+
     #[cold]
     fn load_credit(&mut self, words: RingWords<'_>) -> Result<(), PutError> {
         // Acquire: pairs with the Release in `Consumer::publish`. The consumer's reads of the slots
@@ -235,6 +303,33 @@ impl Consumer {
         Ok((lead, last))
     }
 
+    /// Takes the tail of `slots` slots of the value that was taken last. `read` reads their words,
+    /// as the producer's `fill` wrote them. Afterwards the caller checks [`Consumer::is_due_since`].
+    #[inline]
+    pub(crate) fn take_tail<const LEAD: usize>(
+        &mut self,
+        words: RingWords<'_>,
+        slots: u64,
+        mut read: impl FnMut(&[AtomicU64]),
+    ) {
+        for range in ranges(self.received, slots, self.mask) {
+            read(words.of_slots::<LEAD>(&range));
+            for slot in range {
+                // Relaxed: the value before the tail was taken with Acquire.
+                let last = &words.slots[slot * (LEAD + 1) + LEAD];
+                self.seen[slot] = last.load(Ordering::Relaxed);
+            }
+        }
+        self.received += slots;
+        self.key = key::of_lap(self.received >> self.mask.count_ones());
+    }
+
+    /// Returns the number of slots taken out.
+    #[inline(always)]
+    pub(crate) fn position(&self) -> u64 {
+        self.received
+    }
+
     /// Returns the words that the next value changes.
     pub(crate) fn next<'a, const LEAD: usize>(&self, words: RingWords<'a>) -> Next<'a> {
         let slot = (self.received & self.mask) as usize;
@@ -267,6 +362,12 @@ impl Consumer {
     #[inline(always)]
     pub(crate) fn is_due(&self) -> bool {
         self.received & (interval(self.mask + 1) - 1) == 0
+    }
+
+    /// As [`is_due`](Self::is_due), for all that was taken since this position.
+    #[inline(always)]
+    pub(crate) fn is_due_since(&self, before: u64) -> bool {
+        (before ^ self.received) & !(interval(self.mask + 1) - 1) != 0
     }
 
     /// Publishes the position of the consumer.

@@ -64,6 +64,7 @@ pub trait Processes: Send + Sync + std::fmt::Debug {
 pub struct Endpoint {
     state: BiasedMutex<State>,
     own: Mapped<Mailbox>,
+    doorbell: Mapped<AtomicU32>,
     processes: Arc<dyn Processes>,
     has_cores_for_all: bool,
     reads_directly: OnceLock<bool>,
@@ -160,9 +161,11 @@ impl Endpoint {
             _ => Mailbox::missing(mailboxes),
         })?;
         let own = layout.mailbox(rank).map_err(|_| Mailbox::missing(mailboxes))?;
+        let doorbell = Mapped::new(own.segment(), Mailbox::doorbell_at(layout.mailbox_at(rank)))?;
         Ok(Endpoint {
             state: BiasedMutex::new(state),
             own,
+            doorbell,
             processes,
             has_cores_for_all: ranks <= cores,
             reads_directly: reads_directly.map_or_else(OnceLock::new, OnceLock::from),
@@ -209,14 +212,21 @@ impl Endpoint {
     }
 
     /// Takes what has arrived, and continues what is queued. For a thread of the rank that waits
-    /// for something else. Returns true if operations are left that need more such calls.
+    /// for something else, while the [doorbell](Self::doorbell) is not 0. Returns true if operations
+    /// are left that need more such calls.
     ///
     /// # Errors
     /// [`MatchError::Create`], [`MatchError::Corrupt`].
     pub fn progress(&self) -> Result<bool, MatchError> {
         self.state.lock().progress(&mut None, &None)?;
         self.read_for_others()?;
-        Ok(self.state.lock().has_pending())
+        self.state.lock().settle()
+    }
+
+    /// Returns the word that is 0 as long as [`progress`](Self::progress) has nothing to do: no
+    /// operation of this rank is incomplete, and no sender has found its ring to this rank full.
+    pub fn doorbell(&self) -> &Mapped<AtomicU32> {
+        &self.doorbell
     }
 }
 

@@ -6,12 +6,28 @@
 //! | 6 | communicator in the lower half, tag in the upper half |
 //! | 7 | length in bits 0 to 39, sender's rank in the communicator in bits 40 to 59, kind above |
 //!
-//! The lines that follow the first one of a longer message hold 64 bytes of it each.
+//! The lines that follow the first one of a longer message hold 64 bytes of it each. They come in
+//! blocks: the first line of a block is put in last and arrives as a value of the ring does, the
+//! others are its tail.
 
 use shm::process_memory::GuardValue;
 
 /// Bytes of a line.
 pub(crate) const LINE_BYTES: usize = 64;
+
+/// Lines of a block: one kibibyte, so that a receiver copies one while its sender writes the next.
+pub(crate) const BLOCK_LINES: u64 = 16;
+
+/// Bytes of a block without an envelope.
+pub(crate) const BLOCK_BYTES: usize = BLOCK_LINES as usize * LINE_BYTES;
+
+/// Returns the number of lines behind the first one of a block, if `left` bytes of the message
+/// follow the first line.
+#[inline]
+pub(crate) const fn tail_lines(left: u64) -> u64 {
+    let lines = left.div_ceil(LINE_BYTES as u64);
+    if lines < BLOCK_LINES { lines } else { BLOCK_LINES - 1 }
+}
 
 /// Words of a message in its first line.
 pub(crate) const INLINE_WORDS: usize = 6;

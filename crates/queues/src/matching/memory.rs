@@ -31,6 +31,9 @@ shm::shared_lines! {
         first: AtomicU64,
         /// 1 once the rank receives nothing any more and only waits until its messages are read.
         is_draining: AtomicU32,
+        /// 1 if the rank must poll its rings also while it waits for something else: an operation
+        /// of its own is incomplete, or a sender has found its ring full.
+        doorbell: AtomicU32,
     }
 
     /// Written by the sender.
@@ -85,6 +88,30 @@ impl Mailbox {
     /// Returns true if the rank receives nothing any more.
     pub(crate) fn is_draining(&self) -> bool {
         self.rings.is_draining.load(Ordering::Relaxed) != 0
+    }
+
+    /// Makes the rank poll its rings also while it waits for something else.
+    #[inline]
+    pub(crate) fn ring_doorbell(&self) {
+        let doorbell = &self.rings.doorbell;
+        // Relaxed: a rank that polls must not lose its line to senders that wait.
+        if doorbell.load(Ordering::Relaxed) == 0 {
+            // Release: pairs with the Acquire in `silence_doorbell`: what fills the ring is visible.
+            doorbell.store(1, Ordering::Release);
+        }
+    }
+
+    /// Ends the reason for polls. The rank then polls once more: a sender may have filled its ring
+    /// since the last poll.
+    pub(crate) fn silence_doorbell(&self) {
+        // Acquire: pairs with the Release in `ring_doorbell`. An exchange: the next poll reads the
+        // rings after it, and a sender that this poll does not see rings afterwards.
+        self.rings.doorbell.swap(0, Ordering::AcqRel);
+    }
+
+    /// Returns the offset of the doorbell of the mailbox at `mailbox`.
+    pub(crate) fn doorbell_at(mailbox: Offset) -> Offset {
+        Offset(mailbox.0 + std::mem::offset_of!(Mailbox, rings.doorbell) as u64)
     }
 
     /// Returns the error for an offset without mailboxes.

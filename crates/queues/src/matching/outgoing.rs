@@ -1,14 +1,21 @@
 //! Sending end of the ring to one rank.
 
-use super::line::{Envelope, INLINE_BYTES, Kind, LINE_BYTES, Line, words_of};
+use super::line::{
+    BLOCK_BYTES, Envelope, INLINE_BYTES, Kind, LINE_BYTES, Line, tail_lines, words_of,
+};
 use super::memory::{Mailbox, RING_LINES, Ring};
 use super::slab::Key;
 use crate::channel::ring::{Producer, PutError, capacity};
 use shm::mapped::Mapped;
+use shm::prefetch::{Purpose, prefetch};
+use shm::word_copy::store_words;
 use std::collections::VecDeque;
 
 /// Longest message that is sent before it is matched: half of a ring.
 pub const EAGER_BYTES: usize = (RING_LINES as usize / 2 - 1) * LINE_BYTES + INLINE_BYTES;
+
+/// Most lines that are prefetched for the next message.
+const AHEAD_LINES: u64 = 64;
 
 /// Contents for a ring that wait for space.
 #[derive(Debug)]
@@ -89,9 +96,20 @@ impl Outgoing {
     /// Puts a line into the ring, if there is space.
     #[inline(always)]
     pub(super) fn put(&mut self, line: Line) -> Result<bool, Corrupt> {
-        match self.producer.put(self.ring.words(), line.lead, line.last) {
+        let put = self.producer.put(self.ring.words(), line.lead, line.last);
+        self.outcome(put)
+    }
+
+    /// Returns true after a success. Where the ring is full, its receiver shall empty it even while
+    /// it waits for something else.
+    #[inline(always)]
+    fn outcome(&self, put: Result<(), PutError>) -> Result<bool, Corrupt> {
+        match put {
             Ok(()) => Ok(true),
-            Err(PutError::Full) => Ok(false),
+            Err(PutError::Full) => {
+                self.receiver.ring_doorbell();
+                Ok(false)
+            }
             Err(PutError::Broken) => Err(Corrupt),
         }
     }
@@ -107,8 +125,8 @@ impl Outgoing {
         needed - self.returned <= self.credit
     }
 
-    /// Sends a whole message, if there is space and nothing is queued. `first` are the bytes in the
-    /// first line, `rest` the others; the caller has checked the credit.
+    /// Sends a whole message, if there is space and nothing is queued. The caller has checked the
+    /// credit.
     #[inline]
     pub(super) fn put_message(
         &mut self,
@@ -129,18 +147,51 @@ impl Outgoing {
             _ => ([send, 0, 0, 0, 0, 0], bytes),
         };
         let lines = 1 + rest.len().div_ceil(LINE_BYTES) as u64;
-        if lines > 1 && !self.producer.has_space(self.ring.words(), lines).map_err(|_| Corrupt)? {
+        let first = Line::new(kind, envelope, words);
+        if lines == 1 {
+            if !self.put(first)? {
+                return Ok(false);
+            }
+        } else if !self.put_lines(first, rest, lines)? {
             return Ok(false);
-        }
-        if !self.put(Line::new(kind, envelope, words))? {
-            return Ok(false);
-        }
-        for chunk in rest.chunks(LINE_BYTES) {
-            // There is space, and only this end uses it.
-            self.put(Line::of_bytes(chunk))?;
         }
         self.charged += charge_of(bytes.len());
         Ok(true)
+    }
+
+    /// Puts a message of several lines into the ring, if there is space for all.
+    fn put_lines(&mut self, first: Line, rest: &[u8], lines: u64) -> Result<bool, Corrupt> {
+        if !self.producer.has_space(self.ring.words(), lines).map_err(|_| Corrupt)? {
+            return self.outcome(Err(PutError::Full));
+        }
+        let (tail, rest) = rest.split_at(rest.len().min(BLOCK_BYTES - LINE_BYTES));
+        self.put_block(first, tail)?;
+        for block in rest.chunks(BLOCK_BYTES) {
+            // There is space, and only this end uses it.
+            self.put_bytes(block)?;
+        }
+        // The next message is as long, as a rule, and its lines are in the receiver's cache.
+        let next = self.producer.free_words::<7>(self.ring.words(), lines.min(AHEAD_LINES));
+        prefetch(next.as_ptr().cast(), size_of_val(next), Purpose::Write);
+        Ok(true)
+    }
+
+    /// Puts a block of a message into the ring, if there is space.
+    pub(super) fn put_bytes(&mut self, block: &[u8]) -> Result<bool, Corrupt> {
+        let (first, tail) = block.split_at(block.len().min(LINE_BYTES));
+        self.put_block(Line::of_bytes(first), tail)
+    }
+
+    fn put_block(&mut self, first: Line, tail: &[u8]) -> Result<bool, Corrupt> {
+        let mut rest = tail;
+        let lines = tail_lines(tail.len() as u64);
+        let value = (first.lead, first.last);
+        let put = self.producer.put_with_tail(self.ring.words(), value, lines, |words| {
+            let part;
+            (part, rest) = rest.split_at(rest.len().min(size_of_val(words)));
+            store_words(part, words);
+        });
+        self.outcome(put)
     }
 }
 

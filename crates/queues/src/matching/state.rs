@@ -91,8 +91,11 @@ pub(super) struct Layout {
 
 impl Layout {
     pub(super) fn mailbox(&self, rank: u32) -> Result<Mapped<Mailbox>, MatchError> {
-        let at = self.mailboxes.0 + u64::from(rank) * size_of::<Mailbox>() as u64;
-        Ok(mailbox(self.arena.segment(), Offset(at))?)
+        Ok(mailbox(self.arena.segment(), self.mailbox_at(rank))?)
+    }
+
+    pub(super) fn mailbox_at(&self, rank: u32) -> Offset {
+        Offset(self.mailboxes.0 + u64::from(rank) * size_of::<Mailbox>() as u64)
     }
 }
 
@@ -150,12 +153,31 @@ impl State {
         }
     }
 
+    /// Registers an operation that later lines complete: the rank polls for it in all its calls.
+    #[inline]
+    fn expect_lines(&self) {
+        self.own.ring_doorbell();
+    }
+
     #[cold]
     fn open_outgoing(&mut self, to: u32) -> Result<(), MatchError> {
         let receiver = self.layout.mailbox(to)?;
         let ring = Ring::create(&self.layout.arena, self.layout.rank, &receiver)?;
         self.peers[to as usize].outgoing = Some(Outgoing::new(ring, receiver, self.layout.credit));
         Ok(())
+    }
+
+    /// Polls once more if no operation is incomplete, and ends the polls of calls that wait for
+    /// something else. Returns true if they go on.
+    pub(super) fn settle(&mut self) -> Result<bool, MatchError> {
+        if !self.has_pending() {
+            self.own.silence_doorbell();
+            self.progress(&mut None, &None)?;
+            if self.has_pending() {
+                self.expect_lines();
+            }
+        }
+        Ok(self.has_pending())
     }
 
     /// Returns true if an operation is not complete: later lines need this rank.

@@ -8,7 +8,7 @@ mod protocol {
 }
 
 use crate::model::{assert_deadlock, model};
-use crate::sync::{AtomicU32, AtomicU64};
+use crate::sync::{AtomicU32, AtomicU64, Ordering};
 use crate::wakeup::Wakeup;
 use loom::thread;
 use protocol::key;
@@ -21,10 +21,15 @@ testing::tests![
     changed_and_unchanged_words_in_turn_keep_their_order,
     the_words_before_the_last_one_are_visible_with_it,
     the_words_before_an_unchanged_last_word_are_visible_with_the_notice,
+    tails_arrive_with_their_values,
+    a_value_in_the_slot_of_an_equal_tail_arrives_too,
     without_the_second_poll_a_wakeup_is_lost,
 ];
 
 const SLOTS: u64 = 2;
+
+/// Slots of a ring of values with tails.
+const TAILED_SLOTS: u64 = 4;
 
 /// The shared memory of a channel. Not in loom's `Arc`, which aborts when a model fails that is
 /// meant to fail.
@@ -37,8 +42,12 @@ struct Memory {
 
 impl Memory {
     fn new(words: u64) -> Arc<Self> {
+        Memory::of_words(SLOTS * words)
+    }
+
+    fn of_words(words: u64) -> Arc<Self> {
         Arc::new(Memory {
-            slots: (0..SLOTS * words).map(|_| AtomicU64::new(0)).collect(),
+            slots: (0..words).map(|_| AtomicU64::new(0)).collect(),
             notice: AtomicU64::new(0),
             consumed: AtomicU64::new(0),
             wakeups: [AtomicU32::new(0), AtomicU32::new(0)],
@@ -150,6 +159,61 @@ fn the_words_before_the_last_one_are_visible_with_it() {
 
 fn the_words_before_an_unchanged_last_word_are_visible_with_the_notice() {
     all_arrive::<1>((0..4).map(|position| ([10 + position], unchanged(position, 0))).collect());
+}
+
+/// Values of one word, each with a tail, arrive once and in order in every interleaving.
+fn tailed_values_arrive(values: Vec<(u64, Vec<u64>)>) {
+    model(3, move || {
+        let memory = Memory::of_words(TAILED_SLOTS);
+        let theirs = Arc::clone(&memory);
+        let sent = values.clone();
+        let sender = thread::spawn(move || {
+            let mut producer = Producer::new(TAILED_SLOTS);
+            for (value, tail) in &sent {
+                wait(theirs.sender_wakeup(), || {
+                    let mut rest = tail.iter();
+                    let fill = |words: &[AtomicU64]| {
+                        let pairs = words.iter().zip(rest.by_ref());
+                        pairs.for_each(|(word, value)| word.store(*value, Ordering::Relaxed));
+                    };
+                    let slots = tail.len() as u64;
+                    match producer.put_with_tail::<0>(theirs.words(), ([], *value), slots, fill) {
+                        Ok(()) => Some(()),
+                        Err(PutError::Full) => None,
+                        Err(PutError::Broken) => panic!("no position is overwritten"),
+                    }
+                });
+                theirs.receiver_wakeup().notify();
+            }
+        });
+        let mut consumer = Consumer::new(TAILED_SLOTS);
+        for (value, tail) in &values {
+            let before = consumer.position();
+            let taken = wait(memory.receiver_wakeup(), || consumer.take::<0>(memory.words()).ok());
+            assert_eq!(taken, ([], *value));
+            let mut found = Vec::new();
+            consumer.take_tail::<0>(memory.words(), tail.len() as u64, |words| {
+                found.extend(words.iter().map(|word| word.load(Ordering::Relaxed)));
+            });
+            assert_eq!(found, *tail);
+            if consumer.is_due_since(before) {
+                consumer.publish(memory.words());
+                memory.sender_wakeup().notify();
+            }
+        }
+        sender.join().expect("the sender ends");
+    });
+}
+
+fn tails_arrive_with_their_values() {
+    // The second tail passes the end of the ring, and the third value waits for space.
+    tailed_values_arrive(vec![(1, vec![2, 3]), (4, vec![5]), (6, vec![7, 8])]);
+}
+
+fn a_value_in_the_slot_of_an_equal_tail_arrives_too() {
+    // The value at position 5 leaves the word of the first tail in its slot.
+    let equal = key::of_lap(5 / TAILED_SLOTS) ^ 2;
+    tailed_values_arrive(vec![(1, vec![2, 3]), (4, vec![5]), (equal, vec![7])]);
 }
 
 /// Omits the second poll after the announcement of the sleeper on purpose: the model has to find

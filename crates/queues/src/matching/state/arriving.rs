@@ -2,10 +2,12 @@
 
 use super::{OwnRecv, State};
 use crate::matching::error::MatchError;
-use crate::matching::incoming::Arrival;
-use crate::matching::line::{Ending, Envelope, INLINE_BYTES, Kind, LINE_BYTES, Line, Offer};
+use crate::matching::incoming::{Arrival, Sink};
+use crate::matching::line::{
+    Ending, Envelope, INLINE_BYTES, Kind, LINE_BYTES, Line, Offer, tail_lines,
+};
 use crate::matching::matcher::{Body, Message, PostedState};
-use crate::matching::outgoing::{Queued, Stream, charge_of};
+use crate::matching::outgoing::{EAGER_BYTES, Queued, Stream, charge_of};
 use crate::matching::slab::Key;
 
 impl State {
@@ -46,29 +48,10 @@ impl State {
         let Some(incoming) = &mut peers[sender as usize].incoming else { return false };
         let Some(message) = matcher.messages.get_mut(arrival.message) else {
             // Its receive was dropped: the lines are passed over.
-            return incoming.take_lines(|_, _, _| {}).is_some();
+            return incoming.take_lines(&mut Sink::Discarded).is_some();
         };
-        let taken = match (&mut message.body, own) {
-            (Body::Direct, Some(own)) if message.posted == Some(own.posted) => {
-                incoming.take_lines(|at, line, length| {
-                    let end = own.buffer.len().min(at as usize + length);
-                    if let Some(bytes) = own.buffer.get_mut(at as usize..end) {
-                        line.copy_to(bytes);
-                    }
-                })
-            }
-            (Body::Arriving { data, keep }, _) => {
-                let keep = *keep;
-                incoming.take_lines(|at, line, length| {
-                    let kept = keep.saturating_sub(at).min(length as u64) as usize;
-                    let mut bytes = [0; LINE_BYTES];
-                    line.copy_to(&mut bytes);
-                    data.extend_from_slice(&bytes[..kept]);
-                })
-            }
-            // The thread whose call holds the buffer takes them.
-            _ => None,
-        };
+        // Without a place for them the thread whose call holds the buffer takes the lines.
+        let taken = message.sink(own).and_then(|mut sink| incoming.take_lines(&mut sink));
         let Some(ending) = taken else { return false };
         message.body = match (ending, std::mem::replace(&mut message.body, Body::Lost)) {
             (Ending::Lost, _) => Body::Lost,
@@ -87,7 +70,12 @@ impl State {
     ) -> Result<(), MatchError> {
         let corrupt = MatchError::Corrupt { rank: sender };
         let envelope = line.envelope();
-        match line.kind().ok_or(corrupt)? {
+        let kind = line.kind().ok_or(corrupt)?;
+        if matches!(kind, Kind::Eager | Kind::Synchronous) && envelope.bytes > EAGER_BYTES as u64 {
+            // No sender writes that, and no receiver shall allocate memory for it.
+            return Err(MatchError::Corrupt { rank: sender });
+        }
+        match kind {
             Kind::Eager => {
                 let posted = self.matcher.match_message(sender, &envelope);
                 if envelope.bytes <= INLINE_BYTES as u64 {
@@ -95,7 +83,8 @@ impl State {
                 }
                 let message =
                     self.add(sender, envelope, posted, charge_of(envelope.bytes as usize), None);
-                self.begin_arrival(sender, message, INLINE_BYTES as u64, own);
+                let done = INLINE_BYTES as u64;
+                self.begin_arrival(sender, message, (done, tail_lines(envelope.bytes - done)), own);
                 self.put_first(message, &line, own);
             }
             Kind::Synchronous => {
@@ -103,7 +92,7 @@ impl State {
                 let charge = charge_of(envelope.bytes as usize);
                 let [send, ..] = line.words();
                 let message = self.add(sender, envelope, posted, charge, Some(send));
-                self.begin_arrival(sender, message, 0, own);
+                self.begin_arrival(sender, message, (0, tail_lines(envelope.bytes)), own);
                 self.answer_if_matched(message)?;
             }
             Kind::Offer => {
@@ -132,7 +121,7 @@ impl State {
             }
             Kind::Requested => {
                 let message = Key(line.words()[0]);
-                self.begin_arrival(sender, message, 0, own);
+                self.begin_arrival(sender, message, (0, 0), own);
                 if let Some(incoming) = &mut self.peers[sender as usize].incoming
                     && let Some(arrival) = &mut incoming.arrival
                 {
@@ -188,8 +177,16 @@ impl State {
         message
     }
 
-    /// Prepares a message for its lines, of which `done` bytes have arrived.
-    fn begin_arrival(&mut self, sender: u32, message: Key, done: u64, own: &Option<OwnRecv<'_>>) {
+    /// Prepares a message for its lines: `done` bytes have arrived in the last line, and so many
+    /// lines behind it.
+    fn begin_arrival(
+        &mut self,
+        sender: u32,
+        message: Key,
+        (done, tail): (u64, u64),
+        own: &Option<OwnRecv<'_>>,
+    ) {
+        self.expect_lines();
         let mut bytes = 0;
         if let Some(found) = self.matcher.messages.get_mut(message) {
             bytes = found.envelope.bytes;
@@ -204,24 +201,28 @@ impl State {
             };
         }
         if let Some(incoming) = &mut self.peers[sender as usize].incoming {
-            incoming.arrival = Some(Arrival { message, done, bytes, has_end: false });
+            incoming.arrival = Some(Arrival { message, done, bytes, tail, has_end: false });
         }
     }
 
     /// Stores the bytes in the first line of a message.
     fn put_first(&mut self, message: Key, line: &Line, own: &mut Option<OwnRecv<'_>>) {
-        let Some(found) = self.matcher.messages.get_mut(message) else { return };
-        match (&mut found.body, own) {
-            (Body::Direct, Some(own)) => {
-                let length = own.buffer.len().min(INLINE_BYTES);
-                line.copy_to(&mut own.buffer[..length]);
+        let sink = self.matcher.messages.get_mut(message).and_then(|found| found.sink(own));
+        if let Some(mut sink) = sink {
+            line.copy_to(sink.place(0, INLINE_BYTES as u64));
+        }
+    }
+}
+
+impl Message {
+    /// Returns the place of the bytes that arrive; `None` if only another call may write there.
+    fn sink<'a>(&'a mut self, own: &'a mut Option<OwnRecv<'_>>) -> Option<Sink<'a>> {
+        match (&mut self.body, own) {
+            (Body::Direct, Some(own)) if self.posted == Some(own.posted) => {
+                Some(Sink::Buffer(own.buffer))
             }
-            (Body::Arriving { data, keep }, _) => {
-                let mut bytes = [0; INLINE_BYTES];
-                line.copy_to(&mut bytes);
-                data.extend_from_slice(&bytes[..INLINE_BYTES.min(*keep as usize)]);
-            }
-            _ => {}
+            (Body::Arriving { data, keep }, _) => Some(Sink::Kept(data, *keep)),
+            _ => None,
         }
     }
 }

@@ -35,7 +35,10 @@ impl State {
         capacity: u64,
     ) -> Result<Key, MatchError> {
         match self.matcher.find_message(&pattern) {
-            None => Ok(self.matcher.post(pattern, capacity)),
+            None => {
+                self.expect_lines();
+                Ok(self.matcher.post(pattern, capacity))
+            }
             Some(message) => {
                 self.matcher.take_unexpected(message);
                 self.post_for(message, pattern, capacity)
@@ -50,6 +53,7 @@ impl State {
         pattern: Pattern,
         capacity: u64,
     ) -> Result<Key, MatchError> {
+        self.expect_lines();
         let posted = self.matcher.post(pattern, capacity);
         self.matcher.withdraw_waiting(posted);
         self.match_with(message, posted)?;

@@ -2,13 +2,13 @@
 
 use super::{PendingSend, State};
 use crate::matching::error::MatchError;
-use crate::matching::line::{Ending, Envelope, INLINE_BYTES, Kind, LINE_BYTES, Line, Offer};
+use crate::matching::line::{BLOCK_BYTES, Ending, Envelope, INLINE_BYTES, Kind, Line, Offer};
 use crate::matching::outgoing::{Corrupt, EAGER_BYTES, Outgoing, Queued, Stream};
 use crate::matching::slab::{Key, Slab};
 use shm::process_memory::{self, AccessFailure};
 
-/// Bytes of a send that are read at once on their way into a ring.
-const CHUNK_BYTES: u64 = 4096;
+/// Bytes of a send that are read at once on their way into a ring: whole blocks.
+const CHUNK_BYTES: u64 = 4 * BLOCK_BYTES as u64;
 
 impl State {
     /// Sends an eager message, if its receiver has space and credit.
@@ -59,6 +59,7 @@ impl State {
         envelope: Envelope,
         bytes: &[u8],
     ) -> Result<Key, MatchError> {
+        self.expect_lines();
         let guard = self.guards.pop().unwrap_or_default();
         let owned: Option<Box<[u8]>> = (!self.layout.reads_itself).then(|| bytes.into());
         let address = owned.as_deref().unwrap_or(bytes).as_ptr() as u64;
@@ -95,6 +96,7 @@ impl State {
         if let Some(remote) = self.remote_rank(to) {
             return self.queue_remote(remote, line);
         }
+        self.expect_lines();
         let outgoing = self.outgoing(to)?;
         outgoing.queue.push_back(Queued::Line(line));
         if outgoing.queue.len() == 1 {
@@ -239,12 +241,12 @@ fn stream_bytes(
                 return Ok(false);
             }
         };
-        for line in part.chunks(LINE_BYTES) {
-            if !outgoing.put(Line::of_bytes(line))? {
+        for block in part.chunks(BLOCK_BYTES) {
+            if !outgoing.put_bytes(block)? {
                 stream.done = Some(done);
                 return Ok(false);
             }
-            done += line.len() as u64;
+            done += block.len() as u64;
         }
     }
     stream.done = Some(done);
