@@ -64,7 +64,16 @@ pub struct Member {
     own_work: Mutex<Vec<Weak<dyn OwnerWork>>>,
     has_own_work: AtomicU32,
     trace: Option<Arc<Trace>>,
-    background: OnceLock<Weak<dyn Background>>,
+    background: OnceLock<RegisteredWork>,
+}
+
+/// Work of a layer above.
+#[derive(Debug)]
+struct RegisteredWork {
+    work: Weak<dyn Background>,
+    /// 0 while there is none. A poll that finds nothing is one load: to use `work` costs two locked
+    /// instructions.
+    doorbell: Mapped<AtomicU32>,
 }
 
 /// An object with tasks that only its own rank can execute, in any later call.
@@ -81,6 +90,14 @@ pub trait Background: Send + Sync + std::fmt::Debug {
     /// Continues the work. Returns whether more of it is expected soon. An error is reported by the
     /// layer's own next call.
     fn progress(&self) -> bool;
+}
+
+impl RegisteredWork {
+    /// Continues the work. Returns whether more of it is expected soon.
+    #[cold]
+    fn progress(&self) -> bool {
+        self.work.upgrade().is_some_and(|work| work.progress())
+    }
 }
 
 impl Member {
@@ -122,10 +139,10 @@ impl Member {
         self.has_own_work.store(1, Ordering::Release);
     }
 
-    /// Makes this rank continue the work whenever it waits for a collective. The first registration
-    /// counts.
-    pub fn register_background(&self, work: Weak<dyn Background>) {
-        self.background.get_or_init(|| work);
+    /// Makes this rank continue the work whenever it waits for a collective and the word is not 0.
+    /// The first registration counts.
+    pub fn register_background(&self, work: Weak<dyn Background>, doorbell: Mapped<AtomicU32>) {
+        self.background.get_or_init(|| RegisteredWork { work, doorbell });
     }
 
     /// Returns whether any object is registered.
@@ -137,9 +154,12 @@ impl Member {
     /// Executes this rank's tasks in all its communicators, and continues the work of layers above.
     #[inline]
     pub(crate) fn progress(&self) -> Outcome<OwnTasks> {
-        let expected = match self.background.get().and_then(Weak::upgrade) {
+        // Relaxed: a hint. The work acquires what it uses.
+        let is_due =
+            |registered: &&RegisteredWork| registered.doorbell.load(Ordering::Relaxed) != 0;
+        let expected = match self.background.get().filter(is_due) {
             // Not counted as a task: a waiting rank must sleep in the end.
-            Some(background) if background.progress() => OwnTasks::Expected,
+            Some(registered) if registered.progress() => OwnTasks::Expected,
             _ => OwnTasks::None,
         };
         // Acquire: pairs with the Release in `register`.

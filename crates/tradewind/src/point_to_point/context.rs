@@ -96,7 +96,8 @@ impl RankEndpoint {
         })?;
         let endpoint = self.endpoint.get_or_init(|| endpoint);
         // A sender may wait until this rank, which waits for a collective, has read its message.
-        self.member.register_background(Arc::downgrade(self) as Weak<dyn Background>);
+        let work = Arc::downgrade(self) as Weak<dyn Background>;
+        self.member.register_background(work, endpoint.doorbell().clone());
         Ok(endpoint)
     }
 }
