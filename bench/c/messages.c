@@ -1,7 +1,7 @@
 /* One way from rank 0 to rank 1: half a round trip of a small message, the time from message to message in a stream, and half
  * a round trip of large ones, of which every byte is written before and read after it. Also an exchange that is started before a
- * computation and completed after it. MPI has one way to send: "pingpong" and "stream" are "latency" and "rate" here, and other
- * ways in bench/loops. */
+ * computation and completed after it. MPI has one way to send: "pingpong", "stream" and "written" are "latency", "rate" and
+ * "large" here, and other ways in bench/loops. */
 #include "messages.h"
 #include <string.h>
 
@@ -173,9 +173,9 @@ static batch *of_name(const struct row *row) {
         return rate;
     if (strcmp(row->op, "posted") == 0)
         return posted;
-    if (strcmp(row->op, "large") == 0)
+    if (strcmp(row->op, "large") == 0 || strcmp(row->op, "written") == 0)
         return large;
-    stop(row, "no such operation: latency, rate, large, pingpong, stream or posted");
+    stop(row, "no such operation: latency, rate, large, pingpong, written, stream or posted");
     return NULL;
 }
 

@@ -20,6 +20,7 @@ MESSAGES = {
     "threads": "Express, one thread and two",
     "solve": "open channel, banded solve",
     "pingpong": "send and recv, latency",
+    "written": "send and recv, written anew and read",
     "stream": "isend and irecv, a stream, windows of 64",
     "posted": "isend and irecv before a computation, what they add",
     "pairs": "send and recv, two threads of each rank",

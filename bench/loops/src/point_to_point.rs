@@ -25,6 +25,7 @@ pub fn measure(world: &Communicator, row: Row, options: &mut Options) -> Result<
     let mut buffers = Buffers { world, words, sent: vec![1; window], received: vec![1; window] };
     match row.name {
         "pingpong" => measure_batches(world, row, "messages", &mut PingPong(buffers), options),
+        "written" => measure_batches(world, row, "messages", &mut Written(buffers), options),
         "stream" => measure_batches(world, row, "messages", &mut Stream(buffers), options),
         "pairs" => measure_batches(world, row, "threads", &mut Pairs(world), options),
         _ if row.iterations > 0 => measure_posted(&mut buffers, row, options),
@@ -72,6 +73,47 @@ impl Batch for PingPong<'_> {
             }
         }
         Ok((wall_us() - start_us) / ROUND_TRIPS as f64 / 2.0)
+    }
+}
+
+/// One message there and one back, each written anew by the program before, untimed, and read by
+/// the program after, timed: unchanged bytes lie in the caches of both ranks.
+struct Written<'w>(Buffers<'w>);
+
+impl Written<'_> {
+    fn send(&mut self) -> Result<(), Failure> {
+        let buffers = &self.0;
+        Ok(buffers.world.send(&buffers.sent[..buffers.words], buffers.other(), PING)?)
+    }
+
+    fn receive(&mut self, first: u64) -> Result<(), Failure> {
+        let buffers = &mut self.0;
+        let other = buffers.other();
+        let received = &mut buffers.received[..buffers.words];
+        buffers.world.recv(received, other, PING)?;
+        let sum = received.iter().fold(0_u64, |sum, word| sum.wrapping_add(*word));
+        let count = received.len() as u64;
+        check(sum == count * first + count * (count - 1) / 2)
+    }
+}
+
+impl Batch for Written<'_> {
+    fn run(&mut self, batch: u64) -> Result<f64, Failure> {
+        let buffers = &mut self.0;
+        let rank = u64::from(buffers.world.rank());
+        let sent = buffers.sent[..buffers.words].iter_mut();
+        sent.zip(batch * 3 + rank..).for_each(|(word, value)| *word = value);
+        let expected = batch * 3 + 1 - rank;
+        buffers.world.barrier()?;
+        let start_us = wall_us();
+        if rank == 0 {
+            self.send()?;
+            self.receive(expected)?;
+        } else {
+            self.receive(expected)?;
+            self.send()?;
+        }
+        Ok((wall_us() - start_us) / 2.0)
     }
 }
 
