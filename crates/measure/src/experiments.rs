@@ -18,7 +18,7 @@ pub mod plogp;
 pub mod queues;
 mod sharing;
 
-use crate::harness::{Experiment, Setting};
+use crate::harness::{Experiment, Nodes, Setting};
 
 /// Builds an experiment for a setting.
 pub type BuildExperiment = fn(&Setting) -> Experiment;
@@ -40,6 +40,27 @@ pub const EXPERIMENTS: &[(&str, BuildExperiment)] = &[
     ("decisions", decisions::experiment),
     ("regret", decisions::regret),
 ];
+
+/// The experiments that also run between nodes, in the order in which `tradewind measure all` runs
+/// them there.
+pub const BETWEEN_NODES: &[&str] = &[
+    "plogp",
+    "memory",
+    "pingpong",
+    "barrier",
+    "hypercube",
+    "matchings",
+    "contention",
+    "overlap",
+];
+
+/// Returns the experiment of this name in a job on these nodes, whose ranks all make its steps.
+/// It fills a part of its own for each engine that the job may have been started for.
+pub fn between_nodes(name: &str, setting: &Setting, nodes: &Nodes) -> Option<Experiment> {
+    let build = find(name).filter(|_| BETWEEN_NODES.contains(&name))?;
+    let setting = Setting { nodes: Some(nodes.clone()), ..setting.clone() };
+    Some(build(&setting).between(nodes))
+}
 
 /// Returns the experiment of this name.
 pub fn find(name: &str) -> Option<BuildExperiment> {

@@ -5,7 +5,7 @@ use crate::experiments::queues::message_path::pattern;
 use crate::harness::Error;
 use crate::harness::repetition::Repetition;
 use tradewind::graph::{Access, Graph};
-use tradewind::{Buffers, Communicator, Op, Schedule};
+use tradewind::{Buffers, CallForm, Communicator, Op, Schedule};
 
 /// Bytes that are copied to let a receive wait for something.
 const MOMENT: u64 = 8;
@@ -36,6 +36,7 @@ pub(crate) enum Receive {
 /// One rank's end of a pair, or of none.
 pub(crate) struct Exchange {
     schedule: Schedule,
+    form: CallForm,
     sends: bool,
     receives: bool,
     pub(crate) outgoing: Vec<u8>,
@@ -64,33 +65,44 @@ impl Exchange {
         let schedule = world.compile(&graph)?;
         let outgoing = pattern(if sends { bytes } else { 0 });
         let incoming = vec![0; if receives { bytes } else { 0 } as usize];
-        Ok(Exchange { schedule, sends, receives, outgoing, incoming })
+        let form = CallForm::Nonblocking;
+        Ok(Exchange { schedule, form, sends, receives, outgoing, incoming })
     }
 
-    /// Starts a run and waits for it.
+    /// The same in calls of this form. Between nodes each form has engines of its own.
+    pub(crate) fn with_form(self, form: CallForm) -> Self {
+        Exchange { form, ..self }
+    }
+
+    /// Name of the engine that runs it.
+    pub(crate) fn engine(&self) -> &'static str {
+        self.schedule.engine(self.form)
+    }
+
+    /// Makes a run: a blocking call, or one that is started and waited for.
     pub(crate) fn once(&mut self) -> Result<(), Error> {
-        Ok(start(&self.schedule, (self.sends, self.receives), &self.outgoing, &mut self.incoming)?
-            .wait()
-            .map(drop)?)
+        let buffers =
+            buffers((self.sends, self.receives), &self.outgoing, self.incoming.as_mut_slice());
+        run(&self.schedule, self.form, buffers)
     }
 
     /// Runs as [`once`](Self::once) does, and receives into other memory of the same length.
     pub(crate) fn once_into(&self, incoming: &mut [u8]) -> Result<(), Error> {
-        Ok(start(&self.schedule, (self.sends, self.receives), &self.outgoing, incoming)?
-            .wait()
-            .map(drop)?)
+        run(
+            &self.schedule,
+            self.form,
+            buffers((self.sends, self.receives), &self.outgoing, incoming),
+        )
     }
 
     /// Both schedules at once: starts both, then waits for both.
     pub(crate) fn both(&mut self, other: &mut Exchange) -> Result<(), Error> {
-        let one =
-            start(&self.schedule, (self.sends, self.receives), &self.outgoing, &mut self.incoming)?;
-        let two = start(
-            &other.schedule,
-            (other.sends, other.receives),
-            &other.outgoing,
-            &mut other.incoming,
-        )?;
+        let one = (self.sends, self.receives);
+        let one = buffers(one, &self.outgoing, self.incoming.as_mut_slice());
+        let two = (other.sends, other.receives);
+        let two = buffers(two, &other.outgoing, other.incoming.as_mut_slice());
+        let one = self.schedule.run(one)?;
+        let two = other.schedule.run(two)?;
         one.wait()?;
         two.wait()?;
         Ok(())
@@ -122,14 +134,19 @@ impl Exchange {
     }
 }
 
-type Started<'a> = tradewind::Request<'a, Vec<tradewind::SharedBuffer<u8>>>;
+fn run(schedule: &Schedule, form: CallForm, buffers: Buffers<'_>) -> Result<(), Error> {
+    match form {
+        CallForm::Blocking => schedule.call(buffers)?,
+        CallForm::Nonblocking => schedule.run(buffers)?.wait()?,
+    };
+    Ok(())
+}
 
-fn start<'a>(
-    schedule: &Schedule,
+fn buffers<'a>(
     (sends, receives): (bool, bool),
     outgoing: &'a [u8],
     incoming: &'a mut [u8],
-) -> Result<Started<'a>, Error> {
+) -> Buffers<'a> {
     const NOTHING: &[u8] = &[0; MOMENT as usize];
     let mut buffers = Buffers::new();
     if sends {
@@ -141,7 +158,7 @@ fn start<'a>(
     if sends || receives {
         buffers = buffers.input(NOTHING);
     }
-    Ok(schedule.run(buffers)?)
+    buffers
 }
 
 fn draw(
@@ -190,6 +207,24 @@ mod tests {
                             .unwrap_or_else(|error| panic!("{pattern:?}, {receive:?}: {error}"));
                     }
                 }
+            }
+            world.barrier()
+        })
+        .expect("a job of threads");
+    }
+
+    #[test]
+    fn calls_of_both_forms_move_bytes_between_nodes() {
+        tradewind::local_nodes(&[1, 1], |world| {
+            for form in CallForm::ALL.iter().copied() {
+                let partner = Some(1 - world.rank());
+                let link =
+                    Exchange::link(&world, partner, 300, Pattern::RoundTrip, Receive::Posted);
+                let mut exchange = link.expect("it fits together").with_form(form);
+                exchange.once().expect("it runs");
+                exchange.check(&world).unwrap_or_else(|error| panic!("{form}: {error}"));
+                let engine = if form == CallForm::Blocking { "direct" } else { "agent" };
+                assert_eq!(exchange.engine(), engine);
             }
             world.barrier()
         })

@@ -126,6 +126,12 @@ impl Job {
         &self.world
     }
 
+    /// Process of the node service that this rank belongs to, whose processor time is the job's,
+    /// too.
+    pub fn service_process(&self) -> u32 {
+        self.world.group().member().node().service_process()
+    }
+
     /// Leaves the job and returns errors that dropping it can only log.
     ///
     /// # Errors

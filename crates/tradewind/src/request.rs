@@ -225,6 +225,12 @@ impl<'a, B: Send + 'static> Request<'a, B> {
         Some(explanation)
     }
 
+    /// Name of the engine that runs it: `peers` or `caller` on one node, else a backend between
+    /// nodes.
+    pub fn engine(&self) -> &'static str {
+        self.started.backend().unwrap_or_else(|| self.selector.engine().name())
+    }
+
     /// Returns `true` if the collective has finished. Fetches no result and makes no progress: one
     /// load. It shows how far the collective has come while this rank made no call.
     #[inline]

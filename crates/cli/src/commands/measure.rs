@@ -28,24 +28,32 @@ same command goes on behind it; what is complete is not measured again.";
 enum ExperimentCommand {
     /// Everything, one experiment after the other; about ten minutes on two cores, with --quick
     /// about one.
-    All(suite::Arguments),
+    /// With --nodes, or in a job that a launcher has started on several nodes (mpiexec -hosts A,B
+    /// tradewind measure all --out DIR): the experiments of messages and collectives between the
+    /// nodes.
+    All(nodes::Arguments),
+    /// The parameters of pLogP for every class of pairs, into machine.json; about a minute.
+    ///
+    /// On one node: L, the overheads and the gap of messages, for each class of pairs and both
+    /// engines, γ, flat collectives and cooperative progress. Between nodes: messages between the
+    /// nodes by each engine that the job has, and inside a node where it has several ranks.
     Plogp(nodes::Arguments),
     /// Flat collectives and cooperative progress on one node, into machine.json: what the models of
     /// collectives there need; about fifteen seconds.
     Progress(suite::Arguments),
     /// Copies of memory against size and alignment.
-    Memory(suite::Arguments),
+    Memory(nodes::Arguments),
     /// Time against message length, by exchange and by ping-pong, the receive posted beforehand or
     /// not.
-    Pingpong(suite::Arguments),
+    Pingpong(nodes::Arguments),
     /// A barrier on 2^d ranks.
-    Barrier(suite::Arguments),
+    Barrier(nodes::Arguments),
     /// Exchanges over all dimensions of a hypercube.
-    Hypercube(suite::Arguments),
+    Hypercube(nodes::Arguments),
     /// Exchanges over random matchings.
-    Matchings(suite::Arguments),
+    Matchings(nodes::Arguments),
     /// Exchanges in a chain, all across its middle.
-    Contention(suite::Arguments),
+    Contention(nodes::Arguments),
     Placement(placement::PlacementArguments),
     /// Every algorithm of every collective against what the models predict.
     Models(suite::Arguments),
@@ -54,27 +62,30 @@ enum ExperimentCommand {
     /// Time lost by the choices of the directory's decision table.
     Regret(suite::Arguments),
     Queues(queues::Arguments),
-    /// Exposed time of collectives beside a computation, with both engines.
-    Overlap(suite::Arguments),
+    /// Exposed time of collectives beside a computation, with both engines; between nodes also over
+    /// the number of ranks.
+    Overlap(nodes::Arguments),
 }
 
 pub(crate) fn execute(arguments: Arguments, format: Format) -> Result<ExitCode, Failure> {
     let (name, arguments) = match arguments.experiment {
         ExperimentCommand::Queues(arguments) => return queues::execute(arguments, format),
-        ExperimentCommand::All(arguments) => return suite::all(&arguments, format),
-        ExperimentCommand::Plogp(arguments) => return nodes::execute(&arguments, format),
-        ExperimentCommand::Progress(arguments) => ("progress", arguments),
+        ExperimentCommand::Placement(arguments) => return placement::execute(&arguments, format),
+        ExperimentCommand::Progress(arguments) => return suite::one("progress", &arguments, format),
+        ExperimentCommand::Models(arguments) => return suite::one("models", &arguments, format),
+        ExperimentCommand::Decisions(arguments) => {
+            return suite::one("decisions", &arguments, format);
+        }
+        ExperimentCommand::Regret(arguments) => return suite::one("regret", &arguments, format),
+        ExperimentCommand::All(arguments) => (nodes::ALL, arguments),
+        ExperimentCommand::Plogp(arguments) => ("plogp", arguments),
         ExperimentCommand::Memory(arguments) => ("memory", arguments),
         ExperimentCommand::Pingpong(arguments) => ("pingpong", arguments),
         ExperimentCommand::Barrier(arguments) => ("barrier", arguments),
         ExperimentCommand::Hypercube(arguments) => ("hypercube", arguments),
         ExperimentCommand::Matchings(arguments) => ("matchings", arguments),
         ExperimentCommand::Contention(arguments) => ("contention", arguments),
-        ExperimentCommand::Placement(arguments) => return placement::execute(&arguments, format),
         ExperimentCommand::Overlap(arguments) => ("overlap", arguments),
-        ExperimentCommand::Models(arguments) => ("models", arguments),
-        ExperimentCommand::Decisions(arguments) => ("decisions", arguments),
-        ExperimentCommand::Regret(arguments) => ("regret", arguments),
     };
-    suite::one(name, &arguments, format)
+    nodes::execute(name, &arguments, format)
 }

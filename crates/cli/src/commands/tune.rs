@@ -186,8 +186,9 @@ fn in_job(
     let plain = Setting { options: BTreeMap::new(), ..setting.clone() };
     let job = Job::init()?;
     let world = job.world();
-    super::measure::in_job::in_job(world, &plain, &place(false), || {
-        nodes::parameters(world, &plain)
+    let plain = nodes::of_job(world, plain)?;
+    super::measure::in_job::in_job(&job, &plain, &place(false), || {
+        nodes::experiment("plogp", &plain)
     })?;
     let first = world.split_by_node()?.size();
     let mut ranks_per_node = [first];
@@ -195,7 +196,7 @@ fn in_job(
     let shape = (world.size(), NonZeroU32::new(ranks_per_node[0]).unwrap_or(NonZeroU32::MIN));
     let engine = nodes::internode();
     let build = || Ok(decisions::nodes::experiment(&setting, shape, engine.as_deref()));
-    let found = super::measure::in_job::in_job(world, &setting, &place(true), build)?;
+    let found = super::measure::in_job::in_job(&job, &setting, &place(true), build)?;
     if world.rank() == 0 {
         suite::show(found, &place(true), format)?;
         keep(&Directory::create(&path)?, out)?;

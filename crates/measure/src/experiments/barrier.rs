@@ -3,15 +3,21 @@
 use crate::harness::repetition::Repetition;
 use crate::harness::{Error, Experiment, Finding, JobShape, Setting, Step, StepContext};
 use crate::results::{Axis, Figure, Part, Point, Role, Series, Table, Value};
-use tradewind::{Algorithm, Algorithms, Communicator};
+use collectives::Collective;
+use tradewind::{Algorithm, Algorithms, CallForm, Communicator};
 
 const FIGURE: &str = "time";
 const TABLE: &str = "fits";
 /// The largest number of ranks is 2 to the power of this.
 const DIMENSIONS: u32 = 5;
 /// Curves: the library's own choice, and the classical algorithm of messages.
-const ALGORITHMS: [(&str, Algorithm); 2] =
-    [("join", Algorithm::Join), ("dissemination", Algorithm::Dissemination)];
+const ON_ONE_NODE: [(Algorithm, CallForm); 2] =
+    [(Algorithm::Join, CallForm::Blocking), (Algorithm::Dissemination, CallForm::Blocking)];
+/// Between nodes each form of a call has an engine of its own.
+const BETWEEN_NODES: [(Algorithm, CallForm); 2] = [
+    (Algorithm::Dissemination, CallForm::Blocking),
+    (Algorithm::Dissemination, CallForm::Nonblocking),
+];
 
 /// The experiment.
 pub fn experiment(setting: &Setting) -> Experiment {
@@ -19,7 +25,10 @@ pub fn experiment(setting: &Setting) -> Experiment {
         Repetition { laps: 7, microseconds: 300.0 },
         Repetition { laps: 41, microseconds: 5_000.0 },
     );
-    let dimensions = 0..=setting.choose(2, DIMENSIONS);
+    let (dimensions, calls) = match &setting.nodes {
+        None => (0..=setting.choose(2, DIMENSIONS), ON_ONE_NODE),
+        Some(nodes) => (1..=nodes.size().ilog2().min(DIMENSIONS), BETWEEN_NODES),
+    };
     let crowded: Vec<String> = dimensions
         .clone()
         .map(|d| JobShape::bound(setting, 1 << d))
@@ -28,8 +37,10 @@ pub fn experiment(setting: &Setting) -> Experiment {
         .collect();
     let steps = dimensions.map(|dimension| {
         let shape = JobShape::bound(setting, 1 << dimension);
-        let milliseconds = laps.milliseconds() * ALGORITHMS.len() as u64;
-        Step::new(shape.describe(), shape, milliseconds, move |here| measure(here, dimension, laps))
+        let milliseconds = laps.milliseconds() * calls.len() as u64;
+        Step::new(shape.describe(), shape, milliseconds, move |here| {
+            measure(here, dimension, calls, laps)
+        })
     });
     Experiment::new(outline(&crowded), steps).concluding(conclude)
 }
@@ -40,7 +51,8 @@ fn outline(crowded: &[String]) -> Part {
                   each lap that of the slowest rank. The line a × d + b goes through the minima, \
                   as in the report, which gives the machine the benefit of the doubt where others \
                   interfere. Join is one meeting of all ranks in shared memory, dissemination \
-                  takes d rounds of messages."
+                  takes d rounds of messages. Between nodes there is no join, and blocking and \
+                  nonblocking calls have different engines."
         .to_owned();
     part.source = "Bokhari 1995, section 3 and table 1".to_owned();
     let y = Axis::microseconds("time of a barrier").logarithmic();
@@ -67,25 +79,33 @@ fn outline(crowded: &[String]) -> Part {
 fn measure(
     here: &StepContext<'_>,
     dimension: u32,
+    calls: [(Algorithm, CallForm); 2],
     laps: Repetition,
 ) -> Result<Vec<Finding>, Error> {
-    let curve = |(name, algorithm): (&str, Algorithm)| {
+    let curve = |(algorithm, form): (Algorithm, CallForm)| {
         let algorithms = Algorithms { barrier: Some(algorithm), ..Algorithms::default() };
         let world = here.world.with_algorithms(algorithms);
-        let point =
-            Point::of(f64::from(dimension), &laps.time(&world, |times| barriers(&world, times))?);
-        let name = if here.shape.is_crowded() {
-            format!("{name}, more ranks than cores")
-        } else {
-            name.to_owned()
-        };
-        Ok(Finding::measured(FIGURE, &name, point))
+        let times = laps.time(&world, |times| barriers(&world, form, times))?;
+        let mut name = algorithm.name().to_owned();
+        if here.shape.nodes.is_some() {
+            let engine = world.explain_form(form, Collective::Barrier, 0).engine;
+            name.push_str(&format!(", {form}, {engine}"));
+        }
+        if here.shape.is_crowded() {
+            name.push_str(", more ranks than cores");
+        }
+        Ok(Finding::measured(FIGURE, &name, Point::of(f64::from(dimension), &times)))
     };
-    ALGORITHMS.into_iter().map(curve).collect()
+    calls.into_iter().map(curve).collect()
 }
 
-fn barriers(world: &Communicator, times: u64) -> Result<(), Error> {
-    (0..times).try_for_each(|_| world.barrier())?;
+fn barriers(world: &Communicator, form: CallForm, times: u64) -> Result<(), Error> {
+    for _ in 0..times {
+        match form {
+            CallForm::Blocking => world.barrier()?,
+            CallForm::Nonblocking => world.ibarrier()?.wait()?,
+        }
+    }
     Ok(())
 }
 

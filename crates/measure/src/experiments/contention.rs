@@ -19,16 +19,25 @@ pub fn experiment(setting: &Setting) -> Experiment {
         Repetition { laps: 21, microseconds: 5_000.0 },
     );
     let cores = setting.map.as_ref().unwrap_or(&setting.cores);
-    let different = cores.iter().collect::<BTreeSet<_>>().len();
+    let different = match &setting.nodes {
+        Some(nodes) => nodes.all_cores() as usize,
+        None => cores.iter().collect::<BTreeSet<_>>().len(),
+    };
     if different < FEWEST_CORES {
         return Experiment::new(nothing_to_say(different), []);
     }
     // As in the report up to 32 ranks, but no more than four a core.
-    let most = (4 * setting.cores.len() as u32).clamp(2, 32).ilog2();
+    let most = match &setting.nodes {
+        Some(nodes) => nodes.size().clamp(2, 32).ilog2(),
+        None => (4 * setting.cores.len() as u32).clamp(2, 32).ilog2(),
+    };
     let mut crowded = Vec::new();
     let mut steps = Vec::new();
     for ranks in (1..=setting.choose(2.min(most), most)).map(|power| 1 << power) {
-        let shape = JobShape::on(ranks, cores);
+        let shape = match setting.nodes {
+            Some(_) => JobShape::bound(setting, ranks),
+            None => JobShape::on(ranks, cores),
+        };
         if shape.is_crowded() {
             crowded.push(shape.describe());
         }
@@ -59,8 +68,8 @@ fn outline(crowded: &[String]) -> Part {
     part.about =
         "In a chain of n ranks, rank i exchanges messages with rank n - 1 - i, all at the \
                   same time, so that n / 2 pairs contend for what lies between the two halves: a \
-                  link of the report's mesh, the caches and the memory of a node. Ranks are bound \
-                  to cores in turn; a point is the time of an exchange, for each lap that of the \
+                  link of the report's mesh, the caches and the memory of a node, the network of \
+                  several nodes. Ranks of one node are bound to cores in turn; a point is the time of an exchange, for each lap that of the \
                   slowest rank."
             .to_owned();
     part.source = "Bokhari 1995, section 7 and figure 5".to_owned();

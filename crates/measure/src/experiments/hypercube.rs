@@ -21,7 +21,10 @@ pub fn experiment(setting: &Setting) -> Experiment {
         Repetition { laps: 21, microseconds: 5_000.0 },
     );
     // More would only measure turns of the scheduler: four ranks a core, at most 64.
-    let most = (4 * setting.cores.len() as u32).clamp(2, 64).ilog2();
+    let most = match &setting.nodes {
+        None => (4 * setting.cores.len() as u32).clamp(2, 64).ilog2(),
+        Some(nodes) => nodes.size().min(64).ilog2(),
+    };
     let dimensions = 1..=setting.choose(2.min(most), most);
     let mut crowded = Vec::new();
     let mut steps = Vec::new();

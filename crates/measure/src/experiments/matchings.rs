@@ -16,6 +16,8 @@ const SPREAD: &str = "spread";
 const DISTRIBUTION: &str = "distribution";
 const DISTANCE: &str = "distance";
 const TABLE: &str = "matchings";
+/// Two pairs: fewer ranks have one matching only.
+const FEWEST_RANKS: u32 = 4;
 const VARIATION: &str = "variation";
 const VARIATION_COLUMNS: [&str; 7] = [
     "bytes",
@@ -33,11 +35,15 @@ pub fn experiment(setting: &Setting) -> Experiment {
         Repetition { laps: 3, microseconds: 100.0 },
         Repetition { laps: 9, microseconds: 1_000.0 },
     );
-    let ranks = ranks(setting.cores.len());
-    let shape = match &setting.map {
-        Some(map) => JobShape::on(ranks, map),
-        None => JobShape::on(ranks, &setting.cores),
+    let shape = match (&setting.nodes, &setting.map) {
+        (Some(nodes), _) => JobShape::bound(setting, nodes.size().min(64) & !1),
+        (None, Some(map)) => JobShape::on(ranks(setting.cores.len()), map),
+        (None, None) => JobShape::on(ranks(setting.cores.len()), &setting.cores),
     };
+    let ranks = shape.ranks;
+    if ranks < FEWEST_RANKS {
+        return Experiment::new(nothing_to_say(&shape), []);
+    }
     let sizes: Vec<u64> = (0..=16_384).step_by(setting.choose(8_192, 2_048)).collect();
     let mut random = StdRng::seed_from_u64(setting.seed);
     let outline = outline(&shape, &sizes);
@@ -51,7 +57,8 @@ pub fn experiment(setting: &Setting) -> Experiment {
         })
     });
     let steps: Vec<Step> = steps.collect();
-    Experiment::new(outline, steps).concluding(move |part| conclude(part, &sizes))
+    let kind = kind_of_place(&shape);
+    Experiment::new(outline, steps).concluding(move |part| conclude(part, &sizes, kind))
 }
 
 /// A rank for each core, up to 64 as in the report; where there are few cores, several a core, so
@@ -75,14 +82,39 @@ fn matching(ranks: u32, random: &mut StdRng) -> Vec<u32> {
     partners
 }
 
-/// Pairs of ranks that share a core.
-fn on_one_core(partners: &[u32], cores: &[usize]) -> usize {
-    let core = |rank: usize| cores.get(rank);
+/// The place of each rank: its node, or on one node its core.
+fn places(shape: &JobShape) -> Vec<usize> {
+    match &shape.nodes {
+        Some(nodes) => (0..shape.ranks).map(|rank| nodes.node_of(rank)).collect(),
+        None => shape.cores.clone(),
+    }
+}
+
+fn kind_of_place(shape: &JobShape) -> &'static str {
+    if shape.nodes.is_some() { "node" } else { "core" }
+}
+
+/// Pairs of ranks that share a place.
+fn in_one_place(partners: &[u32], places: &[usize]) -> usize {
+    let place = |rank: usize| places.get(rank);
     (0..partners.len())
         .filter(|rank| {
-            *rank < partners[*rank] as usize && core(*rank) == core(partners[*rank] as usize)
+            *rank < partners[*rank] as usize && place(*rank) == place(partners[*rank] as usize)
         })
         .count()
+}
+
+/// The part for so few ranks that all matchings are one.
+fn nothing_to_say(shape: &JobShape) -> Part {
+    let mut part = outline(shape, &[]);
+    part.figures.clear();
+    part.tables.clear();
+    part.notes.push(format!(
+        "Matchings say nothing here: {} ranks have one matching only, and the ping-pong measures \
+         it. Nothing was measured; {FEWEST_RANKS} ranks are enough.",
+        shape.ranks
+    ));
+    part
 }
 
 fn outline(shape: &JobShape, sizes: &[u64]) -> Part {
@@ -107,7 +139,7 @@ fn outline(shape: &JobShape, sizes: &[u64]) -> Part {
         ..Axis::number("")
     };
     part.figures.push(Figure::new(DISTRIBUTION, "Distribution over the matchings", x, y()));
-    let x = Axis::number("pairs that share a core");
+    let x = Axis::number(&format!("pairs that share a {}", kind_of_place(shape)));
     part.figures.push(Figure::new(DISTANCE, "Exchange against where partners lie", x, y()));
     part.tables.push(Table {
         name: VARIATION.to_owned(),
@@ -122,9 +154,9 @@ fn outline(shape: &JobShape, sizes: &[u64]) -> Part {
         name: TABLE.to_owned(),
         title: "Every matching".to_owned(),
         caption: String::new(),
-        columns: ["matching", "partners", "pairs that share a core"]
-            .map(str::to_owned)
+        columns: ["matching".to_owned(), "partners".to_owned()]
             .into_iter()
+            .chain([format!("pairs that share a {}", kind_of_place(shape))])
             .chain(times)
             .collect(),
         rows: Vec::new(),
@@ -156,13 +188,13 @@ fn measure(
     let head = [
         f64::from(number + 1).into(),
         names.into(),
-        (on_one_core(partners, &here.shape.cores) as f64).into(),
+        (in_one_place(partners, &places(here.shape)) as f64).into(),
     ];
     Ok(vec![Finding::row(TABLE, head.into_iter().chain(times))])
 }
 
 /// Fills the figures with the matchings' times.
-fn conclude(part: &mut Part, sizes: &[u64]) -> Result<(), Error> {
+fn conclude(part: &mut Part, sizes: &[u64], place: &str) -> Result<(), Error> {
     let rows: Vec<Vec<f64>> = part
         .table(TABLE)
         .map(|table| table.rows.iter().map(|row| numbers(row)).collect())
@@ -190,7 +222,7 @@ fn conclude(part: &mut Part, sizes: &[u64]) -> Result<(), Error> {
     };
     spread.push(curve("all".to_owned(), over_sizes(&all)));
     for (pairs, rows) in &by_distance {
-        spread.push(curve(format!("{pairs} pairs share a core"), over_sizes(rows)));
+        spread.push(curve(format!("{pairs} pairs share a {place}"), over_sizes(rows)));
     }
     for (index, bytes) in sizes.iter().enumerate() {
         let mut times = at(&all, 3 + index);
@@ -251,8 +283,8 @@ mod tests {
 
     #[test]
     fn pairs_on_one_core_are_counted_once() {
-        assert_eq!(on_one_core(&[2, 3, 0, 1], &[0, 1, 0, 1]), 2);
-        assert_eq!(on_one_core(&[1, 0, 3, 2], &[0, 1, 0, 1]), 0);
+        assert_eq!(in_one_place(&[2, 3, 0, 1], &[0, 1, 0, 1]), 2);
+        assert_eq!(in_one_place(&[1, 0, 3, 2], &[0, 1, 0, 1]), 0);
     }
 
     #[test]

@@ -1,9 +1,12 @@
 //! Cost of copying memory, per byte (Bokhari 1995, section 4), against size and alignment.
 
 use crate::harness::repetition::Repetition;
-use crate::harness::{Error, Experiment, Finding, JobShape, Setting, Step, StepContext};
-use crate::results::{Axis, Categories, Colour, Figure, Map, Part, Point, Square, Table};
+use crate::harness::{
+    Error, Experiment, Finding, JobShape, Nodes, Setting, Step, StepContext, agreement,
+};
+use crate::results::{Axis, Categories, Colour, Figure, Map, Part, Point, Square, Table, Value};
 use std::hint::black_box;
+use tradewind::Communicator;
 
 const SIZES: &str = "size";
 const OFFSETS: &str = "offset";
@@ -33,19 +36,22 @@ pub fn experiment(setting: &Setting) -> Experiment {
         .step_by(setting.choose(3, 1))
         .map(|power| 1 << power)
         .collect();
-    let alone = JobShape::bound(setting, 1);
+    // A rank of each node: one of each machine is needed.
+    let nodes = setting.nodes.as_ref().map(|nodes| nodes.ranks.len() as u32);
+    let alone = JobShape::bound(setting, nodes.unwrap_or(1));
+    let machines = Names::of(setting.nodes.as_ref());
     let mut steps = Vec::new();
     for bytes in sizes.clone() {
         // The longest copies take longer than a lap.
         let milliseconds = (laps.milliseconds() + (bytes >> 16) as u64) * ALIGNMENTS.len() as u64;
         steps.push(Step::new(format!("{bytes} bytes"), alone.clone(), milliseconds, move |here| {
-            by_size(here, bytes, laps)
+            on_each_machine(here, |world| by_size(world, bytes, laps))
         }));
     }
     for offset in setting.shuffled((0..LINE).step_by(setting.choose(16, 1))) {
         let what = format!("offset {offset}");
         steps.push(Step::new(what, alone.clone(), 3 * short.milliseconds(), move |here| {
-            by_offset(here, offset, short)
+            on_each_machine(here, |world| by_offset(world, offset, short))
         }));
     }
     for source in setting.shuffled((0..LINE).step_by(STEP * setting.choose(4, 1))) {
@@ -55,11 +61,11 @@ pub fn experiment(setting: &Setting) -> Experiment {
             format!("source offset {source}"),
             alone.clone(),
             milliseconds,
-            move |here| row_of_map(here, source, targets, short),
+            move |here| on_each_machine(here, |world| row_of_map(world, source, targets, short)),
         ));
     }
     let cores = setting.cores.len() as u32;
-    if cores > 1 {
+    if cores > 1 && setting.nodes.is_none() {
         let together = JobShape::bound(setting, cores);
         for bytes in sizes {
             let milliseconds = laps.milliseconds() + (bytes >> 15) as u64;
@@ -69,21 +75,72 @@ pub fn experiment(setting: &Setting) -> Experiment {
                 milliseconds,
                 move |here| {
                     let curve = format!("both aligned, on {cores} cores at once");
-                    let times = copies(here, bytes, 0, 0, laps)?;
+                    let times = copies(here.world, bytes, 0, 0, laps)?;
                     Ok(vec![Finding::measured(SIZES, &curve, Point::of(bytes as f64, &times))])
                 },
             ));
         }
     }
-    Experiment::new(outline(), steps).concluding(conclude)
+    let outline = outline(&machines);
+    Experiment::new(outline, steps).concluding(move |part| conclude(part, &machines))
 }
 
-fn outline() -> Part {
+/// Endings of the names of a machine's curves, and of its maps and tables.
+struct Names {
+    curve: String,
+    name: String,
+}
+
+impl Names {
+    /// Of each machine of these nodes; empty where there is one.
+    fn of(nodes: Option<&Nodes>) -> Vec<Self> {
+        match nodes.map_or(1, |nodes| nodes.cores.len()) {
+            ..=1 => vec![Names { curve: String::new(), name: String::new() }],
+            machines => (1..=machines).map(Names::of_machine).collect(),
+        }
+    }
+
+    fn of_machine(number: usize) -> Self {
+        Names { curve: format!(", machine {number}"), name: format!("-machine-{number}") }
+    }
+
+    /// The same finding under the machine's names.
+    fn rename(&self, finding: Finding) -> Finding {
+        match finding {
+            Finding::Point { figure, series, role, point } => {
+                Finding::Point { figure, series: series + &self.curve, role, point }
+            }
+            Finding::Cell { map, cell } => Finding::Cell { map: map + &self.name, cell },
+            other => other,
+        }
+    }
+}
+
+/// Measures on one node, or on a rank of each machine in turn while the others sleep.
+fn on_each_machine(
+    here: &StepContext<'_>,
+    measure: impl Fn(&Communicator) -> Result<Vec<Finding>, Error>,
+) -> Result<Vec<Finding>, Error> {
+    let world = here.world;
+    let Some(nodes) = &here.shape.nodes else { return measure(world) };
+    let alone = world.split(Some(world.rank()), 0)?;
+    let mut all = Vec::new();
+    let firsts = (0..nodes.size()).filter(|rank| nodes.is_first_of_machine(*rank));
+    for (first, names) in firsts.zip(Names::of(Some(nodes))) {
+        let own = alone.as_ref().filter(|_| world.rank() == first).map(&measure).transpose()?;
+        world.ibarrier()?.wait()?;
+        let found: Vec<Finding> = agreement::of_rank(world, first, own.as_ref())?;
+        all.extend(found.into_iter().map(|finding| names.rename(finding)));
+    }
+    Ok(all)
+}
+
+fn outline(machines: &[Names]) -> Part {
     let mut part = Part::new("memory", "Copying memory");
     part.about =
         "The same two pieces of memory are copied again and again, with the copy of the standard \
                   library (memcpy), after a first pass that touches every page. Offsets are bytes \
-                  from a multiple of 64."
+                  from a multiple of 64. Of the nodes of a job, each machine is measured once."
             .to_owned();
     part.source = "Bokhari 1995, section 4 and table 1".to_owned();
     let y = || Axis { label: "time a byte".to_owned(), unit: "ns".to_owned(), ..Axis::number("") };
@@ -96,36 +153,38 @@ fn outline() -> Part {
     let title = format!("Copy of {SMALL} bytes against alignment");
     part.figures.push(Figure::new(OFFSETS, &title, Axis::bytes("offset"), y()));
     let names: Vec<String> = (0..LINE).step_by(STEP).map(|offset| offset.to_string()).collect();
-    part.maps.push(Map {
-        name: MAP.to_owned(),
-        title: format!("Copy of {SMALL} bytes against both alignments"),
-        caption: "Time over that of the fastest alignment, medians.".to_owned(),
-        columns: Categories { label: "offset of the target".to_owned(), names: names.clone() },
-        rows: Categories { label: "offset of the source".to_owned(), names },
-        colour: Colour::ByRatio,
-        cells: Vec::new(),
-    });
-    part.tables.push(Table {
-        name: TABLE.to_owned(),
-        title: "Copy a byte".to_owned(),
-        caption: "Medians of aligned copies; a megabyte is 10⁶ bytes.".to_owned(),
-        columns: [
-            "size (bytes)",
-            "time a byte (ns)",
-            "bandwidth (MB/s)",
-            "source off by 1",
-            "target off by 1",
-        ]
-        .map(str::to_owned)
-        .to_vec(),
-        rows: Vec::new(),
-    });
+    for machine in machines {
+        part.maps.push(Map {
+            name: format!("{MAP}{}", machine.name),
+            title: format!("Copy of {SMALL} bytes against both alignments{}", machine.curve),
+            caption: "Time over that of the fastest alignment, medians.".to_owned(),
+            columns: Categories { label: "offset of the target".to_owned(), names: names.clone() },
+            rows: Categories { label: "offset of the source".to_owned(), names: names.clone() },
+            colour: Colour::ByRatio,
+            cells: Vec::new(),
+        });
+        part.tables.push(Table {
+            name: format!("{TABLE}{}", machine.name),
+            title: format!("Copy a byte{}", machine.curve),
+            caption: "Medians of aligned copies; a megabyte is 10⁶ bytes.".to_owned(),
+            columns: [
+                "size (bytes)",
+                "time a byte (ns)",
+                "bandwidth (MB/s)",
+                "source off by 1",
+                "target off by 1",
+            ]
+            .map(str::to_owned)
+            .to_vec(),
+            rows: Vec::new(),
+        });
+    }
     part
 }
 
 /// Nanoseconds a byte, for each lap.
 fn copies(
-    here: &StepContext<'_>,
+    world: &Communicator,
     bytes: usize,
     source: usize,
     target: usize,
@@ -137,7 +196,7 @@ fn copies(
     let to_at = to.as_ptr().align_offset(LINE) + target;
     let from = &from[from_at..from_at + bytes];
     let to = &mut to[to_at..to_at + bytes];
-    let times = laps.time(here.world, |times| {
+    let times = laps.time(world, |times| {
         for _ in 0..times {
             black_box(&mut *to).copy_from_slice(black_box(from));
         }
@@ -146,21 +205,21 @@ fn copies(
     Ok(times.into_iter().map(|time| time * 1e3 / bytes as f64).collect())
 }
 
-fn by_size(here: &StepContext<'_>, bytes: usize, laps: Repetition) -> Result<Vec<Finding>, Error> {
+fn by_size(world: &Communicator, bytes: usize, laps: Repetition) -> Result<Vec<Finding>, Error> {
     let curve = |(curve, source, target)| {
-        let times = copies(here, bytes, source, target, laps)?;
+        let times = copies(world, bytes, source, target, laps)?;
         Ok(Finding::measured(SIZES, curve, Point::of(bytes as f64, &times)))
     };
     ALIGNMENTS.into_iter().map(curve).collect()
 }
 
 fn by_offset(
-    here: &StepContext<'_>,
+    world: &Communicator,
     offset: usize,
     laps: Repetition,
 ) -> Result<Vec<Finding>, Error> {
     let curve = |(curve, source, target)| {
-        let times = copies(here, SMALL, source, target, laps)?;
+        let times = copies(world, SMALL, source, target, laps)?;
         Ok(Finding::measured(OFFSETS, curve, Point::of(offset as f64, &times)))
     };
     [("source", offset, 0), ("target", 0, offset), ("both", offset, offset)]
@@ -171,13 +230,13 @@ fn by_offset(
 
 /// Cells with their time a byte; the ratio is made of it when all are there.
 fn row_of_map(
-    here: &StepContext<'_>,
+    world: &Communicator,
     source: usize,
     step: usize,
     laps: Repetition,
 ) -> Result<Vec<Finding>, Error> {
     let cell = |target: usize| {
-        let time = models::statistics::median(&copies(here, SMALL, source, target, laps)?);
+        let time = models::statistics::median(&copies(world, SMALL, source, target, laps)?);
         let row = source / STEP;
         let column = target / STEP;
         let cell = Square {
@@ -192,28 +251,41 @@ fn row_of_map(
     (0..LINE).step_by(STEP * step).map(cell).collect()
 }
 
-fn conclude(part: &mut Part) -> Result<(), Error> {
-    if let Some(map) = part.maps.iter_mut().find(|map| map.name == MAP) {
-        let time =
-            |cell: &Square| cell.detail.split(' ').next().and_then(|word| word.parse::<f64>().ok());
-        let fastest = map.cells.iter().filter_map(time).fold(f64::INFINITY, f64::min);
-        for cell in &mut map.cells {
-            cell.value = time(cell).map(|time| time / fastest).filter(|ratio| ratio.is_finite());
-            cell.text = cell.value.map(|ratio| format!("{ratio:.2}")).unwrap_or_default();
-        }
+fn conclude(part: &mut Part, machines: &[Names]) -> Result<(), Error> {
+    for machine in machines {
+        ratios(part, &format!("{MAP}{}", machine.name));
+        let table = format!("{TABLE}{}", machine.name);
+        part.replace_rows(&table, rows(part, &machine.curve));
     }
-    let curve = |name| {
-        part.figure(SIZES).and_then(|figure| figure.curve(name)).map(|curve| curve.points.clone())
-    };
-    let points = ALIGNMENTS.map(|(name, ..)| curve(name).unwrap_or_default());
-    let rows =
-        points[0].iter().zip(&points[1]).zip(&points[2]).map(|((aligned, source), target)| {
-            let bandwidth = 1e3 / aligned.median;
-            [aligned.x, aligned.median, bandwidth, source.median, target.median]
-                .map(Into::into)
-                .to_vec()
-        });
-    let rows = rows.collect();
-    part.replace_rows(TABLE, rows);
     Ok(())
+}
+
+/// Fills a map's cells with their ratios to the fastest alignment.
+fn ratios(part: &mut Part, map: &str) {
+    let Some(map) = part.maps.iter_mut().find(|known| known.name == map) else { return };
+    let time =
+        |cell: &Square| cell.detail.split(' ').next().and_then(|word| word.parse::<f64>().ok());
+    let fastest = map.cells.iter().filter_map(time).fold(f64::INFINITY, f64::min);
+    for cell in &mut map.cells {
+        cell.value = time(cell).map(|time| time / fastest).filter(|ratio| ratio.is_finite());
+        cell.text = cell.value.map(|ratio| format!("{ratio:.2}")).unwrap_or_default();
+    }
+}
+
+/// The table of the curves with this ending.
+fn rows(part: &Part, ending: &str) -> Vec<Vec<Value>> {
+    let curve = |name: &str| {
+        let name = format!("{name}{ending}");
+        let curve = part.figure(SIZES).and_then(|figure| figure.curve(&name));
+        curve.map(|curve| curve.points.clone()).unwrap_or_default()
+    };
+    let points = ALIGNMENTS.map(|(name, ..)| curve(name));
+    let all = points[0].iter().zip(&points[1]).zip(&points[2]);
+    let row = |((aligned, source), target): ((&Point, &Point), &Point)| {
+        let bandwidth = 1e3 / aligned.median;
+        [aligned.x, aligned.median, bandwidth, source.median, target.median]
+            .map(Into::into)
+            .to_vec()
+    };
+    all.map(row).collect()
 }

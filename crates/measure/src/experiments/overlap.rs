@@ -54,7 +54,7 @@ mod row;
 mod trial;
 
 pub use collective::{Collective, MOST_BYTES};
-pub use experiment::{Experiment, Setting};
+pub use experiment::{Experiment, Progress, Setting};
 pub use part::experiment;
 pub use plan::{Case, MOST_COMPUTATION_US, MOST_REPETITIONS, Plan};
 pub use row::OverlapRow;

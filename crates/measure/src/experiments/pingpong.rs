@@ -14,7 +14,7 @@ use crate::pairs::{Exchange, Receive};
 use crate::results::{Axis, Figure, Part, Point, Table};
 use queues::bulk::Policy;
 use shared::{FIGURES, TABLE, each};
-use tradewind::EngineKind;
+use tradewind::{CallForm, EngineKind};
 
 const CURVES: [(&str, Receive); 2] =
     [("receive posted", Receive::Posted), ("receive not posted", Receive::Late)];
@@ -31,27 +31,70 @@ pub fn experiment(setting: &Setting) -> Experiment {
         setting.shuffled((0..=16_000).step_by(setting.choose(2_000, 64))),
         setting.shuffled((0..=2_000).step_by(setting.choose(400, 16))),
     ];
-    let shape = |engine| JobShape::bound(setting, 2).with_engine(engine);
-    let sweep = |engine| {
+    let sweep = |path: Path| {
         let ranges = [("", long.clone()), (SHORT, short.clone())];
-        let shape = shape(engine);
+        let shape = path.shape(setting);
         ranges.into_iter().flat_map(move |(range, sizes)| {
             let shape = shape.clone();
             sizes.into_iter().map(move |bytes| {
-                let measurements = if engine == EngineKind::Caller { 6 } else { 4 };
-                let what = format!("{bytes} bytes, engine {engine}");
-                Step::new(
-                    what,
-                    shape.clone(),
-                    laps.milliseconds() * measurements + 3,
-                    move |here| measure(here, engine, range, bytes, laps),
-                )
+                let milliseconds = laps.milliseconds() * path.measurements() + 3;
+                let what = format!("{bytes} bytes, {}", path.name());
+                Step::new(what, shape.clone(), milliseconds, move |here| {
+                    measure(here, path, range, bytes, laps)
+                })
             })
         })
     };
-    let steps =
-        sweep(EngineKind::Caller).chain(more::steps(setting, laps)).chain(sweep(EngineKind::Peers));
+    let [first, second] = match setting.nodes {
+        None => [EngineKind::Caller, EngineKind::Peers].map(Path::Engine),
+        Some(_) => [CallForm::Blocking, CallForm::Nonblocking].map(Path::Form),
+    };
+    let steps = sweep(first).chain(more::steps(setting, laps)).chain(sweep(second));
     Experiment::new(outline(setting), steps).concluding(fits::conclude)
+}
+
+/// What runs the schedules.
+#[derive(Clone, Copy, Debug)]
+enum Path {
+    /// An engine of one node.
+    Engine(EngineKind),
+    /// Between nodes: the engine that calls of this form have there.
+    Form(CallForm),
+}
+
+impl Path {
+    fn shape(self, setting: &Setting) -> JobShape {
+        let shape = JobShape::bound(setting, 2);
+        match self {
+            Path::Engine(engine) => shape.with_engine(engine),
+            Path::Form(_) => shape,
+        }
+    }
+
+    fn name(self) -> String {
+        match self {
+            Path::Engine(engine) => format!("engine {engine}"),
+            Path::Form(form) => format!("{form} calls"),
+        }
+    }
+
+    /// Number of patterns, and of queues beside them.
+    fn measurements(self) -> u64 {
+        if self.has_queues() { 6 } else { 4 }
+    }
+
+    fn has_queues(self) -> bool {
+        matches!(self, Path::Engine(EngineKind::Caller))
+    }
+
+    /// Name of the curve of an exchange.
+    fn curve(self, curve: &str, exchange: &Exchange) -> String {
+        match self {
+            Path::Engine(EngineKind::Caller) => curve.to_owned(),
+            Path::Engine(EngineKind::Peers) => format!("{curve}, peers"),
+            Path::Form(form) => format!("{curve}, {form}, {}", exchange.engine()),
+        }
+    }
 }
 
 fn outline(setting: &Setting) -> Part {
@@ -62,7 +105,8 @@ fn outline(setting: &Setting) -> Part {
                   nothing, so the bytes go where they are wanted as they come (the report's forced \
                   messages). Not posted: the receive waits for something else, so messages up to \
                   the eager limit wait in a mailbox and longer ones wait for the receive \
-                  (unforced). Engine caller: a rank executes its operations in its own calls, \
+                  (unforced). Between nodes each form of a call has an engine of its own. On one \
+                  node: engine caller: a rank executes its operations in its own calls, \
                   as in the report. Peers: the rank that completes an operation also executes those \
                   that depend on it, so one rank may execute both halves of a round trip. Wide queue and bulk are the queues' \
                   paths beside the schedules. The first pass is discarded; a point is a time for \
@@ -104,7 +148,7 @@ fn outline(setting: &Setting) -> Part {
 
 fn measure(
     here: &StepContext<'_>,
-    engine: EngineKind,
+    path: Path,
     range: &str,
     bytes: u64,
     laps: Repetition,
@@ -115,12 +159,12 @@ fn measure(
     let mut findings = Vec::new();
     for (figure, pattern) in FIGURES {
         for (curve, receive) in CURVES {
-            let times =
-                Exchange::link(world, partner, bytes, pattern, receive)?.time(world, laps)?;
-            let curve = match engine {
-                EngineKind::Caller => curve.to_owned(),
-                EngineKind::Peers => format!("{curve}, peers"),
-            };
+            let mut exchange = Exchange::link(world, partner, bytes, pattern, receive)?;
+            if let Path::Form(form) = path {
+                exchange = exchange.with_form(form);
+            }
+            let times = exchange.time(world, laps)?;
+            let curve = path.curve(curve, &exchange);
             findings.push(Finding::measured(
                 &format!("{figure}{range}"),
                 &curve,
@@ -128,7 +172,7 @@ fn measure(
             ));
         }
     }
-    if engine == EngineKind::Caller {
+    if path.has_queues() {
         let figure = format!("round-trip{range}");
         let mut wide = open::lines(world, 1)?;
         findings.push(Finding::measured(

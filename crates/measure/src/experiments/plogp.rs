@@ -40,7 +40,7 @@
 mod contention;
 mod experiment;
 mod machine;
-pub mod nodes;
+mod nodes;
 mod noise;
 mod pair;
 mod patterns;

@@ -36,13 +36,22 @@ pub(crate) fn of_first<T: Serialize + DeserializeOwned>(
     world: &Communicator,
     own: Option<&T>,
 ) -> Result<T, Error> {
+    of_rank(world, 0, own)
+}
+
+/// Returns the value of a rank on all ranks. The other ranks pass `None`.
+pub(crate) fn of_rank<T: Serialize + DeserializeOwned>(
+    world: &Communicator,
+    rank: u32,
+    own: Option<&T>,
+) -> Result<T, Error> {
     let mut bytes = match own {
         Some(value) => serde_json::to_vec(value).map_err(std::io::Error::from)?,
         None => Vec::new(),
     };
     let mut length = [bytes.len() as u64];
-    world.bcast(&mut length, 0)?;
+    world.bcast(&mut length, rank)?;
     bytes.resize(length[0] as usize, 0);
-    world.bcast(&mut bytes, 0)?;
+    world.bcast(&mut bytes, rank)?;
     Ok(serde_json::from_slice(&bytes).map_err(std::io::Error::from)?)
 }

@@ -2,6 +2,7 @@
 
 use crate::harness::error::Error;
 use crate::harness::finding::Finding;
+use crate::harness::nodes::Nodes;
 use crate::harness::setting::JobShape;
 use crate::results::Part;
 use std::ops::Range;
@@ -80,6 +81,16 @@ impl Experiment {
         conclude: impl Fn(&mut Part) -> Result<(), Error> + Send + Sync + 'static,
     ) -> Self {
         Experiment { conclude: Box::new(conclude), ..self }
+    }
+
+    /// The same as a part of its own for the nodes that its steps run on.
+    #[must_use]
+    pub(crate) fn between(mut self, nodes: &Nodes) -> Self {
+        let engine = nodes.engine.as_ref().map(|engine| format!("-{engine}"));
+        self.outline.name.push_str(&format!("-nodes{}", engine.unwrap_or_default()));
+        self.outline.title.push_str(" between nodes");
+        self.outline.notes.extend(nodes.sharing());
+        self
     }
 
     /// The part before anything is measured.

@@ -1,5 +1,6 @@
 //! Settings of an experiment, and the job that a step needs.
 
+use super::nodes::Nodes;
 use rand::SeedableRng;
 use rand::rngs::StdRng;
 use rand::seq::SliceRandom;
@@ -20,6 +21,9 @@ pub struct Setting {
     pub map: Option<Vec<usize>>,
     /// Seed of random choices.
     pub seed: u64,
+    /// The nodes of the job that the experiment runs in; none: jobs of its own, on one node.
+    #[serde(default)]
+    pub nodes: Option<Nodes>,
     /// Options of single experiments, by name.
     #[serde(default)]
     pub options: BTreeMap<String, String>,
@@ -29,7 +33,8 @@ impl Default for Setting {
     /// Everything, on all cores that this process may use.
     fn default() -> Self {
         let cores = shm::process::allowed_cores();
-        Setting { quick: false, cores, map: None, seed: 1995, options: BTreeMap::new() }
+        let options = BTreeMap::new();
+        Setting { quick: false, cores, map: None, seed: 1995, nodes: None, options }
     }
 }
 
@@ -49,6 +54,11 @@ impl Setting {
         put("seed", self.seed.to_string());
         if let Some(map) = &self.map {
             put("map", list(map));
+        }
+        if let Some(nodes) = &self.nodes {
+            let ranks = nodes.ranks.iter().map(u32::to_string).collect::<Vec<_>>().join(",");
+            put("nodes", format!("{}, with {ranks} ranks", nodes.describe()));
+            put("engine", nodes.engine.clone().unwrap_or_else(|| "all".to_owned()));
         }
         words
     }
@@ -79,12 +89,18 @@ pub struct JobShape {
     pub cores: Vec<usize>,
     /// Number of cores that they share. Waiting spins only if that is no fewer than ranks.
     pub shared_cores: u32,
+    /// The nodes that the ranks are on, of a job that runs already; none: a job on one node.
+    pub nodes: Option<Nodes>,
 }
 
 impl JobShape {
     /// Ranks on the cores that the setting maps them to: unless it says otherwise, each on a core
-    /// of its own if there are enough, and else wherever the system puts them.
+    /// of its own if there are enough, and else wherever the system puts them. On several nodes
+    /// they are those of the job's ranks that [`Nodes::spread`] takes.
     pub fn bound(setting: &Setting, ranks: u32) -> Self {
+        if let Some(nodes) = &setting.nodes {
+            return Self::between(nodes, ranks);
+        }
         match &setting.map {
             Some(map) => Self::on(ranks, map),
             None if ranks as usize <= setting.cores.len() => Self::on(ranks, &setting.cores),
@@ -98,13 +114,23 @@ impl JobShape {
         let mut different = cores.clone();
         different.sort_unstable();
         different.dedup();
-        JobShape { ranks, engine: EngineKind::Peers, shared_cores: different.len() as u32, cores }
+        let shared_cores = different.len() as u32;
+        JobShape { ranks, engine: EngineKind::Peers, shared_cores, cores, nodes: None }
+    }
+
+    /// So many of the ranks of a job on several nodes, wherever the system puts them.
+    fn between(nodes: &Nodes, ranks: u32) -> Self {
+        let nodes = nodes.spread(ranks);
+        let shared_cores = nodes.all_cores();
+        let engine = EngineKind::Peers;
+        JobShape { ranks, engine, cores: Vec::new(), shared_cores, nodes: Some(nodes) }
     }
 
     /// Ranks wherever the system puts them.
     pub fn unbound(setting: &Setting, ranks: u32) -> Self {
         let shared_cores = setting.cores.len() as u32;
-        JobShape { ranks, engine: EngineKind::Peers, cores: Vec::new(), shared_cores }
+        let (engine, cores) = (EngineKind::Peers, Vec::new());
+        JobShape { ranks, engine, cores, shared_cores, nodes: None }
     }
 
     /// The same with this engine.
@@ -124,11 +150,12 @@ impl JobShape {
             if number == 1 { format!("1 {what}") } else { format!("{number} {what}s") }
         };
         let cores = count(self.shared_cores, "core");
-        format!(
-            "{} on {cores}{}",
-            count(self.ranks, "rank"),
-            if self.cores.is_empty() { ", unbound" } else { "" }
-        )
+        let ranks = count(self.ranks, "rank");
+        match &self.nodes {
+            Some(nodes) => format!("{ranks} on {}, {cores}", nodes.describe()),
+            None if self.cores.is_empty() => format!("{ranks} on {cores}, unbound"),
+            None => format!("{ranks} on {cores}"),
+        }
     }
 }
 
@@ -147,6 +174,26 @@ mod tests {
         let crowded = JobShape::bound(&setting, 4);
         assert!(crowded.cores.is_empty() && crowded.is_crowded() && crowded.shared_cores == 2);
         assert_eq!(crowded.describe(), "4 ranks on 2 cores, unbound");
+    }
+
+    fn three_nodes() -> Nodes {
+        Nodes { ranks: vec![2, 2, 1], machines: vec![0, 0, 0], cores: vec![2], engine: None }
+    }
+
+    #[test]
+    fn ranks_on_several_nodes_are_taken_from_each() {
+        let setting = Setting { nodes: Some(three_nodes()), ..on_two_cores() };
+        let shape = JobShape::bound(&setting, 4);
+        let nodes = shape.nodes.as_ref().expect("it is on nodes");
+        assert_eq!((nodes.ranks.as_slice(), shape.ranks), ([2, 1, 1].as_slice(), 4));
+        assert_eq!([0, 1, 2, 3].map(|rank| nodes.node_of(rank)), [0, 0, 1, 2]);
+        assert_eq!(
+            [0, 1, 2, 3].map(|rank| nodes.is_first_of_node(rank)),
+            [true, false, true, true]
+        );
+        assert_eq!([0, 1, 2].map(|rank| nodes.is_first_of_machine(rank)), [true, false, false]);
+        assert!(shape.is_crowded());
+        assert_eq!(shape.describe(), "4 ranks on 3 nodes of one machine, 2 cores");
     }
 
     #[test]
@@ -177,6 +224,7 @@ mod tests {
             Setting { cores: vec![3], ..usual.clone() },
             Setting { map: Some(vec![3]), ..usual.clone() },
             Setting { seed: 1, ..usual.clone() },
+            Setting { nodes: Some(three_nodes()), ..usual.clone() },
             Setting { options: [("sizes".to_owned(), "8".to_owned())].into(), ..usual.clone() },
         ] {
             assert_ne!(other.words(), usual.words());

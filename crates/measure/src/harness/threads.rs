@@ -3,7 +3,7 @@
 use super::{Error, Experiment, Finding, StepContext};
 use crate::results::Part;
 use std::sync::{Mutex, PoisonError};
-use tradewind::local_with;
+use tradewind::{Communicator, local_nodes, local_with};
 
 /// Makes all steps, each job's ranks being threads of this process.
 ///
@@ -14,7 +14,7 @@ pub fn run_on_threads(experiment: &Experiment) -> Result<Part, Error> {
     for step in experiment.steps() {
         let outcome = Mutex::new(Ok(Vec::new()));
         let shape = &step.shape;
-        local_with(shape.ranks, shape.engine, |world| {
+        let body = |world: Communicator| {
             let found =
                 step.run(&StepContext { world: &world, shape, service: None, directory: None });
             let fails = found.is_err();
@@ -26,7 +26,11 @@ pub fn run_on_threads(experiment: &Experiment) -> Result<Part, Error> {
             }
             // No rank leaves the job before the others are done with the step.
             if fails { Ok(()) } else { world.barrier() }
-        })?;
+        };
+        match &shape.nodes {
+            Some(nodes) => local_nodes(&nodes.ranks, body)?,
+            None => local_with(shape.ranks, shape.engine, body)?,
+        }
         let found: Vec<Finding> = outcome.into_inner().unwrap_or_else(PoisonError::into_inner)?;
         experiment.add(&mut part, found)?;
     }

@@ -92,7 +92,11 @@ fn all_parts(results: &Results) -> Vec<Part> {
     let place = |name: &str| match name {
         "summary" => 0,
         "machine" => 1,
-        _ => 2 + SUITE.iter().position(|(known, _)| *known == name).unwrap_or(SUITE.len()),
+        _ => {
+            // Measurements between nodes follow those on one node.
+            let name = name.split_once("-nodes").map_or(name, |(name, _)| name);
+            2 + SUITE.iter().position(|(known, _)| *known == name).unwrap_or(SUITE.len())
+        }
     };
     parts.sort_by(|one, another| {
         (place(&one.name), &one.name).cmp(&(place(&another.name), &another.name))

@@ -1,6 +1,8 @@
 //! The experiment from end to end on threads; never how long anything takes.
 
-use measure::experiments::overlap::{Case, Collective, Experiment, OverlapRow, Setting};
+use measure::experiments::overlap::{
+    Case, Collective, Experiment, OverlapRow, Progress, Setting,
+};
 use measure::harness::processor_time::RankKind;
 use measure::{Error, experiments::overlap};
 use std::sync::{Mutex, PoisonError};
@@ -19,10 +21,12 @@ fn measure(ranks: u32, cores: u32, engine: EngineKind, cases: &[Case]) -> Vec<Ov
     let rows = Mutex::new(Vec::new());
     let outcome = tradewind::local_with(ranks, engine, |world| {
         let setting = Setting {
-            engine,
+            progress: Progress::OnNode(engine),
             rank_kind: RankKind::Thread,
             cores,
-            service: Some(std::process::id()),
+            service: Some(std::process::id()).filter(|_| world.rank() == 0),
+            adds_interrupts: world.rank() == 0,
+            has_common_clock: true,
             seed: 3,
         };
         let experiment = Experiment::new(&world, setting).expect("the ranks agree on a pace");
@@ -45,8 +49,8 @@ fn measure(ranks: u32, cores: u32, engine: EngineKind, cases: &[Case]) -> Vec<Ov
 
 fn assert_meaningful(row: &OverlapRow, ranks: u32, engine: EngineKind, case: &Case) {
     assert_eq!(
-        (row.op, row.bytes, row.ranks, row.engine),
-        (case.collective, case.bytes, ranks, engine)
+        (row.op, row.bytes, row.ranks, row.engine.name()),
+        (case.collective, case.bytes, ranks, engine.name())
     );
     assert_eq!(Some(row.repetitions), case.repetitions);
     assert!(row.alone_us > 0.0 && row.compute_us > 0.0 && row.total_us > 0.0, "{row:?}");
@@ -123,10 +127,12 @@ fn algorithms_are_named_as_they_are_used() {
 fn a_case_that_cannot_be_is_refused_before_anything_is_measured() {
     let outcome = tradewind::local(1, |world| {
         let setting = Setting {
-            engine: EngineKind::Peers,
+            progress: Progress::OnNode(EngineKind::Peers),
             rank_kind: RankKind::Thread,
             cores: 1,
             service: None,
+            adds_interrupts: true,
+            has_common_clock: true,
             seed: 0,
         };
         let experiment = Experiment::new(&world, setting).expect("one rank agrees with itself");

@@ -2,8 +2,8 @@
 //! anything takes.
 
 use crate::run_on_threads;
-use measure::experiments::{EXPERIMENTS, find};
-use measure::harness::{Error, Experiment, Finding, JobShape, Setting, Step};
+use measure::experiments::{BETWEEN_NODES, EXPERIMENTS, between_nodes, find};
+use measure::harness::{Error, Experiment, Finding, JobShape, Nodes, Setting, Step};
 use measure::results::{Part, Point, Role};
 use std::collections::BTreeSet;
 
@@ -18,6 +18,10 @@ testing::tests![
     placement_has_every_mapping,
     queues_have_a_row_for_each_case_and_what_follows_from_them,
     overlap_has_both_engines,
+    parts_between_nodes_have_names_of_their_own,
+    messages_between_nodes_have_a_curve_for_each_form,
+    collectives_between_nodes_are_measured_against_progress_in_calls,
+    two_ranks_on_two_nodes_say_what_they_are_too_few_for,
     every_process_draws_up_the_same_steps,
     all_of_it_takes_as_long_as_users_are_told,
     what_has_no_place_is_refused_whole,
@@ -225,6 +229,101 @@ fn overlap_has_both_engines() {
         assert!(exposed.curve(curve).is_some_and(|curve| curve.points.len() == 2), "{curve}");
     }
     assert_eq!(part.tables[0].rows.len(), 18);
+}
+
+/// Nodes of one machine with two cores, with so many ranks on each.
+fn nodes(ranks: &[u32]) -> Nodes {
+    let machines = vec![0; ranks.len()];
+    Nodes { ranks: ranks.to_vec(), machines, cores: vec![2], engine: Some("direct".to_owned()) }
+}
+
+/// The experiment between nodes that are threads of this process.
+fn measured_between(name: &str, ranks: &[u32]) -> Part {
+    let experiment = between_nodes(name, &quick(), &nodes(ranks));
+    let experiment = experiment.unwrap_or_else(|| panic!("there is no {name} between nodes"));
+    let part = run_on_threads(&experiment).unwrap_or_else(|error| panic!("{name}: {error}"));
+    assert_eq!(part.name, format!("{name}-nodes-direct"));
+    assert!(part.title.ends_with(" between nodes"), "{}", part.title);
+    let sharing = format!("{} nodes share 2 cores", ranks.len());
+    assert!(part.notes.iter().any(|note| note.starts_with(&sharing)), "{:?}", part.notes);
+    assert_obeys_the_form(&part);
+    part
+}
+
+fn curves<'p>(part: &'p Part, figure: &str) -> Vec<&'p str> {
+    let figure = part.figure(figure).unwrap_or_else(|| panic!("{} has no {figure}", part.name));
+    figure.series.iter().map(|series| series.name.as_str()).collect()
+}
+
+fn parts_between_nodes_have_names_of_their_own() {
+    for name in BETWEEN_NODES {
+        let experiment = between_nodes(name, &quick(), &nodes(&[2, 2])).expect("it runs there");
+        assert_eq!(experiment.outline().name, format!("{name}-nodes-direct"));
+        let shapes = experiment.steps().iter().map(|step| &step.shape);
+        assert!(shapes.clone().all(|shape| shape.nodes.is_some()), "{name}");
+        assert!(shapes.clone().all(|shape| (2..=4).contains(&shape.ranks)), "{name}");
+    }
+    assert!(between_nodes("queues", &quick(), &nodes(&[1, 1])).is_none());
+    let memory = measured_between("memory", &[1, 1]);
+    assert_eq!(memory.maps.len(), 1, "both nodes are one machine");
+    assert!(!memory.tables[0].rows.is_empty());
+}
+
+fn messages_between_nodes_have_a_curve_for_each_form() {
+    let part = measured_between("pingpong", &[1, 1]);
+    for figure in ["exchange", "exchange-short", "round-trip", "round-trip-short"] {
+        let found = curves(&part, figure);
+        for curve in [
+            "receive posted, blocking, direct",
+            "receive not posted, blocking, direct",
+            "receive posted, nonblocking, agent",
+            "receive not posted, nonblocking, agent",
+        ] {
+            assert!(found.contains(&curve), "{figure}: {curve} is not among {found:?}");
+        }
+    }
+    assert!(part.table("fits").is_some_and(|table| table.rows.len() >= 8));
+    let barrier = measured_between("barrier", &[1, 1, 1, 1]);
+    let crowded = "dissemination, nonblocking, agent, more ranks than cores";
+    assert!(curves(&barrier, "time").contains(&crowded), "{:?}", barrier.figures);
+    let hypercube = measured_between("hypercube", &[2, 2]);
+    assert_eq!(
+        curves(&hypercube, "emulation"),
+        ["dimension 1", "dimension 2, more ranks than cores"]
+    );
+    let matchings = measured_between("matchings", &[2, 2]);
+    let rows = &matchings.table("matchings").expect("it is there").rows;
+    assert_eq!(rows.len(), 8);
+    // A matching of 4 ranks pairs both of a node, or none.
+    assert!(rows.iter().all(|row| [2.0.into(), 0.0.into()].contains(&row[2])), "{rows:?}");
+}
+
+fn collectives_between_nodes_are_measured_against_progress_in_calls() {
+    let part = measured_between("overlap", &[2, 2]);
+    let by_size = curves(&part, "exposed");
+    let by_ranks = curves(&part, "exposed-ranks");
+    for engine in ["direct in calls", "agent"] {
+        for curve in ["allreduce, 2 ranks", "neighbor, 4 ranks"] {
+            let curve = format!("{curve}, {engine}");
+            assert!(by_size.contains(&curve.as_str()), "{curve} is not among {by_size:?}");
+        }
+        let barrier = format!("barrier, {engine}");
+        let figure = part.figure("exposed-ranks").expect("it is there");
+        let points = &figure.curve(&barrier).expect("it is there").points;
+        assert_eq!(points.iter().map(|point| point.x).collect::<Vec<_>>(), [2.0, 4.0]);
+        assert!(by_ranks.contains(&format!("bcast of 8 bytes, {engine}").as_str()), "{by_ranks:?}");
+    }
+}
+
+/// Nothing is drawn through what cannot be seen there.
+fn two_ranks_on_two_nodes_say_what_they_are_too_few_for() {
+    for (name, note) in [
+        ("matchings", "Matchings say nothing here: 2 ranks have one matching only"),
+        ("contention", "The chain says nothing here"),
+    ] {
+        let part = measured_between(name, &[1, 1]);
+        assert!(part.figures.is_empty() && part.notes.iter().any(|one| one.starts_with(note)));
+    }
 }
 
 /// The list depends on the setting alone: every rank draws it up for itself.

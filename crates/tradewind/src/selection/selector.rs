@@ -27,6 +27,11 @@ impl Selector {
         Selector { rules, algorithms }
     }
 
+    /// The engine of collectives on one node.
+    pub(crate) fn engine(&self) -> EngineKind {
+        self.rules.engine()
+    }
+
     /// Explains the algorithm of a collective; bytes as [`Collective`] counts them.
     pub(crate) fn explain(&self, form: CallForm, operation: Collective, bytes: u64) -> Explanation {
         self.rules.explain(&self.select(form, operation, bytes, FoldOrder::Any), bytes)

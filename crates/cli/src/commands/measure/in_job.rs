@@ -3,22 +3,26 @@
 use super::suite::kept::SavedPart;
 use super::suite::{Measured, ResultsLocation, part_written};
 use crate::failure::Failure;
-use measure::harness::{Experiment, Setting, StepContext};
+use measure::harness::{Experiment, Groups, Nodes, Setting, StepContext};
 use measure::results::Directory;
 use std::process::ExitCode;
-use tradewind::Communicator;
+use std::time::{Duration, Instant};
+use tradewind::Job;
 
 /// Index of the first step if rank 0 cannot begin.
 const NONE: u64 = u64::MAX;
+/// Interval between writes of the part, and between lines about the progress.
+const SAVE_EVERY: Duration = Duration::from_secs(2);
 
-/// Makes the steps of an experiment that are missing in rank 0's directory. Every rank makes all
-/// steps; rank 0 keeps and returns what is found.
+/// Makes the steps of an experiment that are missing in rank 0's directory. The ranks of a step's
+/// shape make it while the others sleep; rank 0 keeps and returns what is found.
 pub(in crate::commands) fn in_job(
-    world: &Communicator,
+    job: &Job,
     setting: &Setting,
     place: &ResultsLocation,
     build: impl Fn() -> Result<Experiment, Failure>,
 ) -> Result<Measured, Failure> {
+    let world = job.world();
     let experiment = build()?;
     let saved = match world.rank() {
         0 => Some(open(build()?, setting, place)),
@@ -35,15 +39,25 @@ pub(in crate::commands) fn in_job(
         return Ok(Measured { parts: Vec::new(), status: ExitCode::FAILURE });
     }
     let directory = saved.as_ref().map(|_| place.out.as_path());
+    let nodes = setting.nodes.clone().map_or_else(|| Nodes::of(world, None), Ok)?;
+    let mut groups = Groups::new(world, nodes);
+    let mut written: Option<Instant> = None;
+    let service = Some(job.service_process());
     for step in experiment.steps().iter().skip(first[0] as usize) {
-        if let Some(saved) = &saved {
+        let is_due = written.is_none_or(|written| written.elapsed() >= SAVE_EVERY);
+        if let (Some(saved), true) = (&saved, is_due) {
+            saved.save()?;
             eprintln!("tradewind: {}", saved.what_comes());
+            written = Some(Instant::now());
         }
-        let found =
-            step.run(&StepContext { world, shape: &step.shape, service: None, directory })?;
+        let shape = &step.shape;
+        let found = match groups.of(shape)? {
+            Some(world) => step.run(&StepContext { world, shape, service, directory })?,
+            None => Vec::new(),
+        };
+        groups.meet()?;
         if let Some(saved) = &mut saved {
             saved.add(found)?;
-            saved.save()?;
         }
     }
     let mut measured = Measured { parts: Vec::new(), status: ExitCode::SUCCESS };

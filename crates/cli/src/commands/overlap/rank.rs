@@ -1,7 +1,9 @@
 //! One rank of a measurement: this program, started by itself.
 
 use engine::node::EngineKind;
-use measure::experiments::overlap::{Case, Collective, Experiment, OverlapRow, Setting};
+use measure::experiments::overlap::{
+    Case, Collective, Experiment, OverlapRow, Progress, Setting,
+};
 use measure::harness::processor_time::RankKind;
 use measure::harness::rank_processes::report;
 use serde::{Deserialize, Serialize};
@@ -32,9 +34,6 @@ pub(crate) struct Arguments {
     /// Cores that all ranks share.
     #[arg(long)]
     cores: u32,
-    /// Process of the node service.
-    #[arg(long)]
-    service: u32,
     #[arg(long)]
     compute_us: Option<f64>,
     #[arg(long)]
@@ -47,7 +46,6 @@ pub(super) fn arguments(case: &Case, engine: EngineKind, cores: u32) -> Vec<OsSt
     let mut option = |name: &str, value: String| words.extend([name.to_owned(), value]);
     option("--engine", engine.to_string());
     option("--cores", cores.to_string());
-    option("--service", std::process::id().to_string());
     if let Some(time) = case.computation_us {
         option("--compute-us", time.to_string());
     }
@@ -61,10 +59,12 @@ pub(crate) fn measure(arguments: &Arguments) -> Result<(), measure::Error> {
     let job = Job::init()?;
     let world = job.world();
     let setting = Setting {
-        engine: arguments.engine,
+        progress: Progress::OnNode(arguments.engine),
         rank_kind: RankKind::Process,
         cores: arguments.cores,
-        service: Some(arguments.service),
+        service: Some(job.service_process()).filter(|_| world.rank() == 0),
+        adds_interrupts: world.rank() == 0,
+        has_common_clock: true,
         seed: SEED,
     };
     let case = Case {

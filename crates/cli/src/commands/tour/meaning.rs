@@ -1,7 +1,7 @@
 //! The conclusion of a tour, in one sentence built from its figures.
 
 use crate::commands::overlap::figures::{microseconds, name_and_size, percent_of};
-use engine::node::EngineKind;
+use models::machine_file::Engine;
 use measure::experiments::overlap::OverlapRow;
 
 /// Exposed times below this many microseconds are told apart by nothing but noise.
@@ -103,9 +103,9 @@ pub(super) fn of(rows: &[OverlapRow]) -> String {
 fn pairs(rows: &[OverlapRow]) -> Vec<Pair<'_>> {
     let of = |engine| rows.iter().filter(move |row| row.engine == engine);
     let partner = |caller: &OverlapRow| {
-        of(EngineKind::Peers).find(|row| (row.op, row.bytes) == (caller.op, caller.bytes))
+        of(Engine::Peers).find(|row| (row.op, row.bytes) == (caller.op, caller.bytes))
     };
-    of(EngineKind::Caller)
+    of(Engine::Caller)
         .filter_map(|caller| Some(Pair { caller, peers: partner(caller)? }))
         .collect()
 }
@@ -167,7 +167,7 @@ mod tests {
     fn row(
         op: Collective,
         bytes: u64,
-        engine: EngineKind,
+        engine: Engine,
         exposed_us: f64,
         unattended: f64,
     ) -> OverlapRow {
@@ -194,10 +194,10 @@ mod tests {
     fn rows(exposed: [f64; 4], unattended: [f64; 2]) -> Vec<OverlapRow> {
         let [caller, peers] = unattended;
         vec![
-            row(Collective::Barrier, 0, EngineKind::Caller, exposed[0], caller),
-            row(Collective::Barrier, 0, EngineKind::Peers, exposed[1], peers),
-            row(Collective::Allreduce, 8, EngineKind::Caller, exposed[2], caller),
-            row(Collective::Allreduce, 8, EngineKind::Peers, exposed[3], peers),
+            row(Collective::Barrier, 0, Engine::Caller, exposed[0], caller),
+            row(Collective::Barrier, 0, Engine::Peers, exposed[1], peers),
+            row(Collective::Allreduce, 8, Engine::Caller, exposed[2], caller),
+            row(Collective::Allreduce, 8, Engine::Peers, exposed[3], peers),
         ]
     }
 
@@ -254,7 +254,7 @@ mod tests {
     #[test]
     fn a_long_tail_on_the_far_side_hides_no_difference() {
         let mut rows = rows([2.0, 1.0, 2.0, 1.0], [0.0, 1.0]);
-        for row in rows.iter_mut().filter(|row| row.engine == EngineKind::Caller) {
+        for row in rows.iter_mut().filter(|row| row.engine == Engine::Caller) {
             row.p90_us = 200.0;
         }
         assert!(of(&rows).starts_with("With peers the collectives"), "{}", of(&rows));

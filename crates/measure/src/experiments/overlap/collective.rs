@@ -1,5 +1,6 @@
 //! The collectives that can be measured, with their names on the command line.
 
+use super::experiment::Progress;
 use crate::harness::Error;
 use serde::{Deserialize, Serialize};
 use tradewind::{Algorithm, Algorithms, Communicator, EngineKind};
@@ -79,16 +80,16 @@ impl Collective {
 
     /// The algorithm that an engine is measured with, and the communicator that uses it: joins
     /// where the last rank to arrive can complete it for all, what libraries ship where each rank
-    /// runs its own part. It is chosen here, and not by default, so that a report says what was
+    /// runs its own part, and between nodes. It is chosen here, and not by default, so that a report says what was
     /// measured.
     pub(super) fn with_algorithm(
         self,
         world: &Communicator,
-        engine: EngineKind,
+        progress: Progress,
         bytes: u64,
     ) -> (Communicator, &'static str) {
         let mut chosen = Algorithms::default();
-        let joins = engine == EngineKind::Peers;
+        let joins = progress == Progress::OnNode(EngineKind::Peers);
         let name = match self {
             Collective::Barrier => {
                 let classical = Algorithm::Dissemination;

@@ -31,7 +31,8 @@ pub(super) fn row(
     laps: &RankTimes,
 ) -> Result<OverlapRow, Error> {
     let world = experiment.world;
-    let times = if experiment.ranks_per_core() > 1 {
+    let common = experiment.setting.has_common_clock;
+    let times = if common && experiment.ranks_per_core() > 1 {
         of_all_ranks(world, laps)?
     } else {
         of_each_rank(world, laps)?
@@ -42,13 +43,13 @@ pub(super) fn row(
         algorithm: trial.algorithm.to_owned(),
         ranks: world.size(),
         bytes: trial.bytes,
-        engine: experiment.setting.engine,
+        engine: trial.engine,
         alone_us: to_nanoseconds(alone_us),
         compute_us: to_nanoseconds(median(&times.alone)),
         total_us: to_nanoseconds(median(&times.over)),
         exposed_us: to_nanoseconds(exposed.median),
         overlap: overlap_percent(exposed.median, alone_us),
-        unattended: unattended(world, laps)?,
+        unattended: unattended(world, laps, common)?,
         stolen_us: to_nanoseconds(stolen(world, laps)?),
         repetitions: plan.repetitions,
         p10_us: to_nanoseconds(exposed.p10),
@@ -100,10 +101,10 @@ fn of_all_ranks(world: &Communicator, laps: &RankTimes) -> Result<Times, Error> 
 }
 
 /// Of all looks, by any rank, after all ranks had started: the share that found the collective
-/// complete.
-fn unattended(world: &Communicator, laps: &RankTimes) -> Result<f64, Error> {
+/// complete. Without a common clock all looks count.
+fn unattended(world: &Communicator, laps: &RankTimes, common: bool) -> Result<f64, Error> {
     let started: Vec<i64> = laps.over.iter().map(|lap| lap.started).collect();
-    let all_started = agreement::latest(world, &started)?;
+    let all_started = if common { agreement::latest(world, &started)? } else { started };
     let counts = |lap: &Lap, all_started: i64| {
         lap.started == all_started || lap.computed >= all_started + SETTLED_NS
     };
@@ -192,12 +193,12 @@ mod tests {
         let late = lap(0, 2000, 3000);
         let laps = |over| RankTimes { alone: Vec::new(), over: vec![over], others_us: 0.0 };
         on_two_ranks([laps(early), laps(late)], |world, laps| {
-            assert_eq!(unattended(world, laps)?, 1.0);
+            assert_eq!(unattended(world, laps, true)?, 1.0);
             Ok(())
         });
         let incomplete = Lap { unattended: false, ..lap(0, 2000, 3000) };
         on_two_ranks([laps(lap(0, 0, 3000)), laps(incomplete)], |world, laps| {
-            assert_eq!(unattended(world, laps)?, 0.5);
+            assert_eq!(unattended(world, laps, true)?, 0.5);
             Ok(())
         });
     }

@@ -6,17 +6,34 @@ use crate::harness::computation::ComputeRate;
 use crate::harness::processor_time::RankKind;
 use tradewind::{Communicator, EngineKind};
 
+/// How a collective advances beside the computation.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Progress {
+    /// On one node, by this engine.
+    OnNode(EngineKind),
+    /// Between nodes, by the engine of nonblocking calls.
+    Nonblocking,
+    /// Between nodes, inside calls only: the blocking call, after the computation. It is what a
+    /// program gains over without nonblocking collectives.
+    InCalls,
+}
+
 /// Properties of the job.
 #[derive(Clone, Copy, Debug)]
 pub struct Setting {
-    /// The engine that the job runs.
-    pub engine: EngineKind,
+    /// The progress of the collective.
+    pub progress: Progress,
     /// True if ranks are processes.
     pub rank_kind: RankKind,
     /// Cores that the ranks share. A rank that is bound to one cannot know.
     pub cores: u32,
-    /// Process of the node service; its CPU time is included.
+    /// Process of the node service whose CPU time this rank adds to the job's: one rank of each
+    /// node.
     pub service: Option<u32>,
+    /// True if this rank adds the interrupts of its machine: one rank of each machine.
+    pub adds_interrupts: bool,
+    /// True if readings of the clock can be compared between ranks.
+    pub has_common_clock: bool,
     /// Seed of the skews, together with the rank.
     pub seed: u64,
 }

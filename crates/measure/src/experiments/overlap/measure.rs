@@ -13,15 +13,22 @@ impl Experiment<'_> {
     /// begins.
     ///
     /// ```
-    /// use measure::experiments::overlap::{Case, Collective, Experiment, Setting};
+    /// use measure::experiments::overlap::{Case, Collective, Experiment, Progress, Setting};
     /// use measure::harness::processor_time::RankKind;
     /// use tradewind::EngineKind;
     ///
     /// # fn main() -> Result<(), Box<dyn std::error::Error>> {
     /// let rows = std::sync::Mutex::new(Vec::new());
     /// tradewind::local(2, |world| {
-    ///     let (engine, rank_kind) = (EngineKind::Peers, RankKind::Thread);
-    ///     let setting = Setting { engine, rank_kind, cores: 2, service: None, seed: 1 };
+    ///     let setting = Setting {
+    ///         progress: Progress::OnNode(EngineKind::Peers),
+    ///         rank_kind: RankKind::Thread,
+    ///         cores: 2,
+    ///         service: None,
+    ///         adds_interrupts: world.rank() == 0,
+    ///         has_common_clock: true,
+    ///         seed: 1,
+    ///     };
     ///     let case = Case { repetitions: Some(3), ..Case::new(Collective::Allreduce, 8) };
     ///     let row = Experiment::new(&world, setting).and_then(|it| it.measure(&case, |_| {})).expect("it can be measured");
     ///     rows.lock().expect("no thread panics").push(row);
@@ -38,7 +45,7 @@ impl Experiment<'_> {
     /// When the case cannot be measured, a rank is gone, or the collective gives wrong data.
     pub fn measure(&self, case: &Case, announce: impl FnOnce(&Plan)) -> Result<OverlapRow, Error> {
         case.check()?;
-        let mut trial = Trial::new(self.world, self.setting.engine, case)?;
+        let mut trial = Trial::new(self.world, self.setting.progress, case)?;
         // Every root once: schedules are linked when they are first used.
         for root in 0..trial.roots() {
             trial.verify(root, u64::from(root))?;

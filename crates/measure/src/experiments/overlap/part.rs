@@ -1,11 +1,12 @@
-//! Overlap as a part of the suite: both engines over the same computation.
+//! Overlap as a part of the suite: both engines over the same computation, and between nodes the
+//! engine of nonblocking calls against progress in calls only, over the number of ranks, too.
 
 use super::collective::Collective;
-use super::experiment::{Experiment as Measurement, Setting as Job};
+use super::experiment::{Experiment as Measurement, Progress, Setting as Job};
 use super::plan::Case;
 use super::row::OverlapRow;
 use crate::harness::processor_time::RankKind;
-use crate::harness::{Error, Experiment, Finding, JobShape, Setting, Step, StepContext};
+use crate::harness::{Error, Experiment, Finding, JobShape, Nodes, Setting, Step, StepContext};
 use crate::results::{Axis, Figure, Part, Point, Table};
 use tradewind::EngineKind;
 
@@ -19,7 +20,13 @@ const FIGURES: [Shown; 4] = [
     ("overlap", "Share of the collective that the computation hides", |row| row.overlap),
 ];
 /// The baseline comes first.
-const ENGINES: [EngineKind; 2] = [EngineKind::Caller, EngineKind::Peers];
+const ON_ONE_NODE: [Progress; 2] =
+    [Progress::OnNode(EngineKind::Caller), Progress::OnNode(EngineKind::Peers)];
+const BETWEEN_NODES: [Progress; 2] = [Progress::InCalls, Progress::Nonblocking];
+/// Behind the figures' names, against the number of ranks.
+const BY_RANKS: &str = "-ranks";
+/// Sizes that are shown against the number of ranks.
+const SHOWN: [u64; 3] = [0, 8, 1 << 14];
 /// Size, microseconds of computation (about ten times what the collective takes alone),
 /// repetitions.
 const SIZES: [(u64, f64, u32); 6] = [
@@ -30,47 +37,90 @@ const SIZES: [(u64, f64, u32); 6] = [
     (1 << 18, 2_000.0, 40),
     (1 << 20, 5_000.0, 20),
 ];
+/// The same between nodes.
+const SIZES_BETWEEN_NODES: [(u64, f64, u32); 5] = [
+    (8, 300.0, 200),
+    (1 << 10, 300.0, 200),
+    (1 << 14, 1_000.0, 100),
+    (1 << 16, 3_000.0, 50),
+    (1 << 18, 10_000.0, 15),
+];
 /// Repetitions of a trial.
 const FEW: u32 = 5;
 
 /// The experiment.
 pub fn experiment(setting: &Setting) -> Experiment {
-    let sizes = &SIZES[..setting.choose(2, SIZES.len())];
+    let (progress, sizes, ranks) = match &setting.nodes {
+        None => (ON_ONE_NODE, SIZES.as_slice(), vec![2]),
+        Some(nodes) => (BETWEEN_NODES, SIZES_BETWEEN_NODES.as_slice(), numbers_of_ranks(nodes)),
+    };
+    let sizes = &sizes[..setting.choose(2, sizes.len())];
     let mut steps = Vec::new();
-    for engine in ENGINES {
-        let shape = JobShape::bound(setting, 2).with_engine(engine);
-        for collective in Collective::ALL {
-            for (bytes, computation_us, repetitions) in
-                sizes.iter().take(if collective.has_data() { sizes.len() } else { 1 })
-            {
-                let case = Case {
-                    collective,
-                    bytes: if collective.has_data() { *bytes } else { 0 },
-                    computation_us: Some(*computation_us),
-                    repetitions: Some(setting.choose(FEW, *repetitions)),
-                };
-                let milliseconds =
-                    (f64::from(setting.choose(FEW, *repetitions)) * computation_us * 3e-3) as u64
-                        + 20;
-                let (what, seed) =
-                    (format!("{collective}, {} bytes, engine {engine}", case.bytes), setting.seed);
-                steps.push(Step::new(what, shape.clone(), milliseconds, move |here| {
-                    measure(here, &case, seed)
-                }));
+    for ranks in ranks {
+        for progress in progress {
+            let shape = match progress {
+                Progress::OnNode(engine) => JobShape::bound(setting, ranks).with_engine(engine),
+                Progress::InCalls | Progress::Nonblocking => JobShape::bound(setting, ranks),
+            };
+            for collective in Collective::ALL {
+                let count = if collective.has_data() { sizes.len() } else { 1 };
+                steps.extend(
+                    sizes[..count]
+                        .iter()
+                        .map(|size| step(setting, collective, *size, progress, shape.clone())),
+                );
             }
         }
     }
-    Experiment::new(outline(), steps)
+    Experiment::new(outline(setting), steps)
 }
 
-fn outline() -> Part {
+/// 2, 4, 8 and so on as far as there are ranks, and all of them.
+fn numbers_of_ranks(nodes: &Nodes) -> Vec<u32> {
+    let all = nodes.size();
+    let mut numbers: Vec<u32> = (1..=all.ilog2()).map(|power| 1 << power).collect();
+    if numbers.last().is_some_and(|last| *last < all) {
+        numbers.push(all);
+    }
+    numbers
+}
+
+fn step(
+    setting: &Setting,
+    collective: Collective,
+    (bytes, computation_us, repetitions): (u64, f64, u32),
+    progress: Progress,
+    shape: JobShape,
+) -> Step {
+    let bytes = if collective.has_data() { bytes } else { 0 };
+    let repetitions = setting.choose(FEW, repetitions);
+    let case = Case {
+        collective,
+        bytes,
+        computation_us: Some(computation_us),
+        repetitions: Some(repetitions),
+    };
+    let milliseconds = (f64::from(repetitions) * computation_us * 3e-3) as u64 + 20;
+    let way = match progress {
+        Progress::OnNode(engine) => format!("engine {engine}"),
+        Progress::Nonblocking => format!("{} ranks, nonblocking calls", shape.ranks),
+        Progress::InCalls => format!("{} ranks, blocking calls", shape.ranks),
+    };
+    let seed = setting.seed;
+    Step::new(format!("{collective}, {bytes} bytes, {way}"), shape, milliseconds, move |here| {
+        measure(here, progress, &case, seed)
+    })
+}
+
+fn outline(setting: &Setting) -> Part {
     let mut part = Part::new("overlap", "Overlap");
     part.about = "Every rank starts a collective, computes for a fixed number of steps without \
                   another call, and waits; what that takes more than the computation alone is the \
                   exposed time. Both engines compute equally long. Engine caller: a rank \
                   executes its operations in its own calls. Engine peers: the rank that completes \
-                  an operation also executes those that depend on it. Compare exposed times: \
-                  overlap in percent favours slow collectives."
+                  an operation also executes those that depend on it. Between nodes the baseline is \
+                  progress in calls only: the blocking call, after the computation. Compare \
+                  exposed times: overlap in percent favours slow collectives."
         .to_owned();
     part.source =
         "Schneider et al. 2011, sections 4.2 and 4.3; Hoefler, Lumsdaine and Rehm, SC 2007"
@@ -82,7 +132,12 @@ fn outline() -> Part {
             }
             _ => Axis::microseconds("time"),
         };
-        part.figures.push(Figure::new(name, title, Axis::bytes("size").logarithmic(), y));
+        part.figures.push(Figure::new(name, title, Axis::bytes("size").logarithmic(), y.clone()));
+        if setting.nodes.is_some() {
+            let title = format!("{title}, against the number of ranks");
+            let x = Axis::number("number of ranks");
+            part.figures.push(Figure::new(&format!("{name}{BY_RANKS}"), &title, x, y));
+        }
     }
     part.tables.push(Table {
         name: TABLE.to_owned(),
@@ -92,6 +147,7 @@ fn outline() -> Part {
                 .to_owned(),
         columns: [
             "collective",
+            "ranks",
             "bytes",
             "engine",
             "algorithm",
@@ -113,28 +169,41 @@ fn outline() -> Part {
     part
 }
 
-fn measure(here: &StepContext<'_>, case: &Case, seed: u64) -> Result<Vec<Finding>, Error> {
-    let rank_kind = if here.service.is_some() { RankKind::Process } else { RankKind::Thread };
-    let JobShape { engine, shared_cores: cores, .. } = *here.shape;
-    let job = Job { engine, rank_kind, cores, service: here.service, seed };
-    let row = Measurement::new(here.world, job)?.measure(case, |_| {})?;
+fn measure(
+    here: &StepContext<'_>,
+    progress: Progress,
+    case: &Case,
+    seed: u64,
+) -> Result<Vec<Finding>, Error> {
+    let row = Measurement::new(here.world, job(here, progress, seed))?.measure(case, |_| {})?;
+    let nodes = here.shape.nodes.as_ref();
+    let engine = match progress {
+        Progress::InCalls => format!("{} in calls", row.engine),
+        Progress::OnNode(_) | Progress::Nonblocking => row.engine.to_string(),
+    };
     let mut findings = Vec::new();
-    if row.op.has_data() {
-        let curve = format!("{}, {}", row.op, row.engine);
-        for (figure, _, value) in FIGURES {
-            let point = Point {
-                repetitions: row.repetitions,
-                ..Point::exact(row.bytes as f64, value(&row))
-            };
+    for (figure, _, value) in FIGURES {
+        let mut add = |figure: &str, curve: String, x: f64| {
+            let point = Point { repetitions: row.repetitions, ..Point::exact(x, value(&row)) };
             findings.push(Finding::measured(figure, &curve, point));
+        };
+        if row.op.has_data() {
+            let ranks = nodes.map(|_| format!(", {} ranks", row.ranks)).unwrap_or_default();
+            add(figure, format!("{}{ranks}, {engine}", row.op), row.bytes as f64);
+        }
+        if nodes.is_some() && SHOWN.contains(&row.bytes) {
+            let bytes = if row.bytes > 0 { format!(" of {} bytes", row.bytes) } else { String::new() };
+            let curve = format!("{}{bytes}, {engine}", row.op);
+            add(&format!("{figure}{BY_RANKS}"), curve, f64::from(row.ranks));
         }
     }
     findings.push(Finding::row(
         TABLE,
         [
             row.op.name().into(),
+            f64::from(row.ranks).into(),
             (row.bytes as f64).into(),
-            row.engine.name().into(),
+            engine.into(),
             row.algorithm.into(),
             row.alone_us.into(),
             row.compute_us.into(),
@@ -149,4 +218,19 @@ fn measure(here: &StepContext<'_>, case: &Case, seed: u64) -> Result<Vec<Finding
         ],
     ));
     Ok(findings)
+}
+
+/// The job of a step, as this rank sees it.
+fn job(here: &StepContext<'_>, progress: Progress, seed: u64) -> Job {
+    let (rank, nodes) = (here.world.rank(), here.shape.nodes.as_ref());
+    let leads_node = nodes.map_or(rank == 0, |nodes| nodes.is_first_of_node(rank));
+    Job {
+        progress,
+        rank_kind: if here.service.is_some() { RankKind::Process } else { RankKind::Thread },
+        cores: here.shape.shared_cores,
+        service: here.service.filter(|_| leads_node),
+        adds_interrupts: nodes.map_or(rank == 0, |nodes| nodes.is_first_of_machine(rank)),
+        has_common_clock: nodes.is_none_or(|nodes| nodes.cores.len() == 1),
+        seed,
+    }
 }

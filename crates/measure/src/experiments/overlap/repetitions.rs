@@ -1,6 +1,6 @@
 //! The repetitions: the computation by itself and over the collective, in turns.
 
-use super::experiment::Experiment;
+use super::experiment::{Experiment, Setting};
 use super::plan::Plan;
 use super::trial::Trial;
 use crate::harness::Error;
@@ -42,7 +42,7 @@ pub(super) struct RankTimes {
     /// The computation over the collective.
     pub(super) over: Vec<Lap>,
     /// Processor time that others than the ranks used for the collective, in microseconds a
-    /// repetition; on rank 0 only.
+    /// repetition, as far as this rank adds it.
     pub(super) others_us: f64,
 }
 
@@ -157,13 +157,12 @@ struct BackgroundCpu {
 }
 
 impl BackgroundCpu {
-    /// Reads the times up to now on rank 0; returns zeros on other ranks.
+    /// Reads the times up to now that this rank adds to the job's.
     fn read(experiment: &Experiment<'_>) -> Result<Self, Error> {
-        if experiment.world.rank() != 0 {
-            return Ok(BackgroundCpu::default());
-        }
-        let service_us = experiment.setting.service.map_or(Ok(0.0), used_by_process_us)?;
-        Ok(BackgroundCpu { service_us, softirq_ticks: softirq_ticks().unwrap_or(0).cast_signed() })
+        let Setting { service, adds_interrupts, .. } = experiment.setting;
+        let service_us = service.map_or(Ok(0.0), used_by_process_us)?;
+        let ticks = if adds_interrupts { softirq_ticks() } else { None };
+        Ok(BackgroundCpu { service_us, softirq_ticks: ticks.unwrap_or(0).cast_signed() })
     }
 
     fn add(&mut self, before: BackgroundCpu, after: BackgroundCpu) {

@@ -1,8 +1,8 @@
 //! One line of the result.
 
 use super::collective::Collective;
+use models::machine_file::Engine;
 use serde::{Deserialize, Serialize};
-use tradewind::EngineKind;
 
 /// Measurement of one collective of one size; the [module](super) defines the figures.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -17,7 +17,7 @@ pub struct OverlapRow {
     pub bytes: u64,
     /// The engine that ran the operations.
     #[serde(with = "engine_name")]
-    pub engine: EngineKind,
+    pub engine: Engine,
     /// Start and wait with nothing between them, in microseconds.
     pub alone_us: f64,
     /// The computation alone, in microseconds.
@@ -43,11 +43,11 @@ pub struct OverlapRow {
 
 /// An engine as its name.
 mod engine_name {
+    use models::machine_file::Engine;
     use serde::{Deserialize, Deserializer, Serializer, de::Error};
-    use tradewind::EngineKind;
 
     pub(super) fn serialize<S: Serializer>(
-        engine: &EngineKind,
+        engine: &Engine,
         serializer: S,
     ) -> Result<S::Ok, S::Error> {
         serializer.serialize_str(engine.name())
@@ -55,7 +55,7 @@ mod engine_name {
 
     pub(super) fn deserialize<'de, D: Deserializer<'de>>(
         deserializer: D,
-    ) -> Result<EngineKind, D::Error> {
+    ) -> Result<Engine, D::Error> {
         String::deserialize(deserializer)?.parse().map_err(D::Error::custom)
     }
 }
@@ -71,7 +71,7 @@ mod tests {
             algorithm: "direct".into(),
             ranks: 4,
             bytes: 64,
-            engine: EngineKind::Caller,
+            engine: Engine::Caller,
             alone_us: 1.5,
             compute_us: 20.25,
             total_us: 21.0,

@@ -2,9 +2,12 @@
 //! what must come out.
 
 use super::collective::Collective;
+use super::experiment::Progress;
 use super::plan::Case;
 use crate::harness::Error;
-use tradewind::{Communicator, EngineKind, Neighbors, Op, Request};
+use models::machine_file::Engine;
+use tradewind::graph::Graph;
+use tradewind::{CallForm, Communicator, Neighbors, Op, Request};
 
 /// A broadcast goes through so many roots at most.
 const MOST_ROOTS: u32 = 8;
@@ -15,6 +18,9 @@ pub(super) struct Trial {
     pub(super) collective: Collective,
     pub(super) bytes: u64,
     pub(super) algorithm: &'static str,
+    /// The engine that runs it: that of the last run.
+    pub(super) engine: Engine,
+    progress: Progress,
     world: Communicator,
     torus: Neighbors,
     data: Data,
@@ -33,6 +39,8 @@ pub(super) enum UnderWay<'a> {
     NoBuffer(Request<'static>),
     OneBuffer(Request<'a>),
     TwoBuffers(Request<'a, ((), ())>),
+    /// Not started: it is a blocking call.
+    Later(&'a mut Trial, u32),
 }
 
 impl UnderWay<'_> {
@@ -43,6 +51,7 @@ impl UnderWay<'_> {
             UnderWay::NoBuffer(request) => request.is_complete(),
             UnderWay::OneBuffer(request) => request.is_complete(),
             UnderWay::TwoBuffers(request) => request.is_complete(),
+            UnderWay::Later(..) => false,
         }
     }
 
@@ -55,8 +64,19 @@ impl UnderWay<'_> {
             UnderWay::TwoBuffers(request) => {
                 request.wait()?;
             }
+            UnderWay::Later(trial, repetition) => trial.call(repetition)?,
         }
         Ok(())
+    }
+
+    /// The engine that runs it; none before it is started.
+    fn engine(&self) -> Option<&'static str> {
+        match self {
+            UnderWay::NoBuffer(request) => Some(request.engine()),
+            UnderWay::OneBuffer(request) => Some(request.engine()),
+            UnderWay::TwoBuffers(request) => Some(request.engine()),
+            UnderWay::Later(..) => None,
+        }
     }
 }
 
@@ -64,12 +84,12 @@ impl Trial {
     /// All ranks call this.
     pub(super) fn new(
         world: &Communicator,
-        engine: EngineKind,
+        progress: Progress,
         case: &Case,
     ) -> Result<Self, Error> {
         let collective = case.collective;
         let bytes = case.bytes;
-        let (world, algorithm) = collective.with_algorithm(world, engine, bytes);
+        let (world, algorithm) = collective.with_algorithm(world, progress, bytes);
         let extents = tradewind::balanced_dimensions(world.size(), 2);
         let torus = world.cartesian(&extents.map_err(tradewind::Error::from)?, &[true, true])?;
         let blocks = match collective {
@@ -88,7 +108,9 @@ impl Trial {
                 Data::Bytes { input: zeroed(bytes * blocks)?, output: zeroed(bytes * blocks)? }
             }
         };
-        Ok(Trial { collective, bytes, algorithm, world, torus, data })
+        let nothing = world.compile(&Graph::new(world.rank(), world.size()))?;
+        let engine = nothing.engine(CallForm::Blocking).parse()?;
+        Ok(Trial { collective, bytes, algorithm, engine, progress, world, torus, data })
     }
 
     /// Number of roots in turn.
@@ -99,6 +121,9 @@ impl Trial {
     /// Starts it, in repetition `repetition`, which determines the root.
     #[inline]
     pub(super) fn start(&mut self, repetition: u32) -> Result<UnderWay<'_>, Error> {
+        if self.progress == Progress::InCalls {
+            return Ok(UnderWay::Later(self, repetition));
+        }
         let world = &self.world;
         let root = repetition % self.roots();
         let request = match (self.collective, &mut self.data) {
@@ -119,11 +144,32 @@ impl Trial {
         Ok(request)
     }
 
+    /// The blocking call, in repetition `repetition`.
+    fn call(&mut self, repetition: u32) -> Result<(), Error> {
+        let world = &self.world;
+        let root = repetition % self.roots();
+        match (self.collective, &mut self.data) {
+            (Collective::Bcast, Data::Bytes { output, .. }) => world.bcast(output, root)?,
+            (Collective::Neighbor, Data::Bytes { input, output }) => {
+                self.torus.neighbor_alltoall(&*input, output)?;
+            }
+            (_, Data::Nothing) => world.barrier()?,
+            (_, Data::Doubles { input, output }) => world.allreduce(&*input, output, Op::Sum)?,
+            (_, Data::Bytes { input, output }) => world.alltoall(&*input, output)?,
+        }
+        Ok(())
+    }
+
     /// Runs it once on data that tell where they come from, and checks every byte received.
     /// Afterwards the buffers still hold such data.
     pub(super) fn verify(&mut self, repetition: u32, salt: u64) -> Result<(), Error> {
         self.fill(repetition, salt);
-        self.start(repetition)?.wait()?;
+        let under_way = self.start(repetition)?;
+        let engine = under_way.engine();
+        under_way.wait()?;
+        if let Some(engine) = engine {
+            self.engine = engine.parse()?;
+        }
         match self.first_wrong(repetition, salt) {
             None => Ok(()),
             Some(at) => {

@@ -38,7 +38,8 @@ pub(super) fn figures() -> [Figure; 2] {
     [paging, blocking]
 }
 
-/// Under the engine of the sweep before them; they run in the same job.
+/// Under the engine of the sweep before them, in the same job; between nodes under that of
+/// nonblocking calls.
 pub(super) fn steps(setting: &Setting, laps: Repetition) -> Vec<Step> {
     let shape = JobShape::bound(setting, 2).with_engine(EngineKind::Caller);
     // Smaller memory is not given back to the system in between, so it cannot be untouched.

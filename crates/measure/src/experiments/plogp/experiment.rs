@@ -96,6 +96,9 @@ impl Effort {
 
 /// The experiment.
 pub fn experiment(setting: &Setting) -> Experiment {
+    if let Some(nodes) = &setting.nodes {
+        return super::nodes::experiment(setting, nodes);
+    }
     let mut steps = message_steps(setting);
     steps.extend(progress_steps(setting, !steps.is_empty()));
     let here = Topology::here();

@@ -12,7 +12,10 @@ use super::patterns::FIRST;
 use super::starts;
 use super::survey::{Survey, SurveyPlan, rounds_of};
 use crate::harness::repetition::Repetition;
-use crate::harness::{Error, Experiment, Finding, JobShape, Setting, Step, StepContext, agreement};
+use crate::harness::{
+    Error, Experiment, Finding, JobShape, Nodes, Setting, Step, StepContext, agreement,
+    leaders_of_ranks,
+};
 use crate::results::Part;
 use collectives::{Algorithm, Collective};
 use models::costs::StartCosts;
@@ -42,14 +45,9 @@ enum Distance {
     Inside,
 }
 
-/// The experiment for a job with so many ranks on so many nodes, in which every rank makes all
-/// steps. Measurements of different engines, as `TRADEWIND_INTERNODE` names them, are different
-/// parts.
-pub fn experiment(
-    setting: &Setting,
-    (ranks, nodes): (u32, u32),
-    engine: Option<&str>,
-) -> Experiment {
+/// The experiment for a job on these nodes, in which every rank makes all steps.
+pub(super) fn experiment(setting: &Setting, nodes: &Nodes) -> Experiment {
+    let ranks = nodes.size();
     let effort = setting.choose(
         Effort {
             plan: SurveyPlan { sizes: vec![0, 1, 4 << 10, 64 << 10], most_added: 0, rounds: 4 },
@@ -65,7 +63,7 @@ pub fn experiment(
         },
     );
     let mut distances = vec![Distance::Between];
-    if ranks > nodes {
+    if ranks > nodes.ranks.len() as u32 {
         distances.push(Distance::Inside);
     }
     let mut steps = Vec::new();
@@ -76,20 +74,17 @@ pub fn experiment(
                 Distance::Inside => format!("messages inside a node, {form}"),
             };
             let effort = effort.clone();
-            let shape = JobShape::unbound(setting, ranks);
+            let shape = JobShape::bound(setting, ranks);
             steps.push(Step::new(what, shape, setting.choose(500, 10_000), move |here| {
                 step(here, distance, form, &effort)
             }));
         }
     }
-    Experiment::new(part(ranks, nodes, engine), steps)
+    Experiment::new(part(ranks, nodes.ranks.len()), steps)
 }
 
-fn part(ranks: u32, nodes: u32, engine: Option<&str>) -> Part {
+fn part(ranks: u32, nodes: usize) -> Part {
     let mut part = outline(&Topology::here());
-    let suffix = engine.map(|engine| format!("-{engine}"));
-    part.name = format!("plogp-nodes{}", suffix.unwrap_or_default());
-    part.title = "Parameters of pLogP between nodes".to_owned();
     part.about = format!(
         "What messages of schedules cost between two ranks of a job with {ranks} ranks on {nodes} \
          nodes, for the engines that the job has: direct in blocking calls, agent or kernel in \
@@ -215,10 +210,7 @@ fn measure(
 
 /// The first rank of each node, ascending.
 fn leaders(world: &Communicator) -> Result<Vec<u32>, Error> {
-    let mut leader = [world.rank()];
-    world.split_by_node()?.bcast(&mut leader, 0)?;
-    let mut all = vec![0; world.size() as usize];
-    world.allgather(&leader, &mut all)?;
+    let mut all = leaders_of_ranks(world)?;
     all.sort_unstable();
     all.dedup();
     Ok(all)

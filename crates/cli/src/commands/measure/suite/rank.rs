@@ -33,9 +33,6 @@ pub(crate) struct Arguments {
     /// A setting, in JSON.
     #[arg(long)]
     setting: String,
-    /// Process of the node service.
-    #[arg(long)]
-    service: u32,
     #[arg(long)]
     directory: PathBuf,
 }
@@ -65,11 +62,10 @@ pub(super) fn arguments(
     directory: &Directory,
 ) -> Vec<OsString> {
     let setting = serde_json::to_string(setting).unwrap_or_default();
-    let options: [(&str, OsString); 5] = [
+    let options: [(&str, OsString); 4] = [
         ("--first", steps.start.to_string().into()),
         ("--end", steps.end.to_string().into()),
         ("--setting", setting.into()),
-        ("--service", std::process::id().to_string().into()),
         ("--directory", directory.path().into()),
     ];
     let options = options.into_iter().flat_map(|(option, value)| [option.into(), value]);
@@ -92,7 +88,7 @@ pub(crate) fn measure(arguments: &Arguments) -> Result<(), RankError> {
     let here = StepContext {
         world,
         shape,
-        service: Some(arguments.service),
+        service: Some(job.service_process()),
         directory: Some(&arguments.directory),
     };
     for (step, number) in steps.iter().zip(range) {

@@ -1,0 +1,215 @@
+//! The nodes of a job that an experiment runs on, and the communicators of some of their ranks.
+
+use super::agreement;
+use super::error::Error;
+use super::setting::JobShape;
+use serde::{Deserialize, Serialize};
+use std::collections::BTreeMap;
+use tradewind::Communicator;
+
+/// Nodes, with their ranks and machines. Ranks of a communicator on such nodes are in the order of
+/// the nodes.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Nodes {
+    /// Number of ranks on each node.
+    pub ranks: Vec<u32>,
+    /// The machine of each node, from 0 on. Nodes that are namespaces share one.
+    pub machines: Vec<u32>,
+    /// Number of cores of each machine that the ranks may use.
+    pub cores: Vec<u32>,
+    /// The engine between nodes that the job was started for, as `TRADEWIND_INTERNODE` names it.
+    pub engine: Option<String>,
+}
+
+/// Identity of a machine: the same for all namespaces of one running kernel.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+struct Machine {
+    boot: String,
+    cores: Vec<usize>,
+}
+
+impl Machine {
+    fn here() -> Self {
+        // Without this file, nodes count as one machine: too few cores are assumed, never too many.
+        let boot = std::fs::read_to_string("/proc/sys/kernel/random/boot_id").unwrap_or_default();
+        Machine { boot: boot.trim().to_owned(), cores: shm::process::allowed_cores() }
+    }
+}
+
+impl Nodes {
+    /// The nodes of a job. All ranks call this and return the same.
+    ///
+    /// # Errors
+    /// When a rank is gone.
+    pub fn of(world: &Communicator, engine: Option<String>) -> Result<Self, Error> {
+        let leaders = leaders_of_ranks(world)?;
+        let mut distinct = leaders.clone();
+        distinct.sort_unstable();
+        distinct.dedup();
+        let mut nodes =
+            Nodes { ranks: Vec::new(), machines: Vec::new(), cores: Vec::new(), engine };
+        let mut machines: Vec<Machine> = Vec::new();
+        for leader in distinct {
+            nodes.ranks.push(leaders.iter().filter(|one| **one == leader).count() as u32);
+            let own = (world.rank() == leader).then(Machine::here);
+            let machine = agreement::of_rank(world, leader, own.as_ref())?;
+            let known = machines.iter_mut().position(|known| known.boot == machine.boot);
+            let number = known.unwrap_or(machines.len());
+            match machines.get_mut(number) {
+                Some(known) => known.cores.extend(machine.cores),
+                None => machines.push(machine),
+            }
+            nodes.machines.push(number as u32);
+        }
+        nodes.cores = machines.into_iter().map(|machine| distinct_cores(machine.cores)).collect();
+        Ok(nodes)
+    }
+
+    /// Number of ranks on all nodes.
+    pub fn size(&self) -> u32 {
+        self.ranks.iter().sum()
+    }
+
+    /// Number of cores of all machines.
+    pub fn all_cores(&self) -> u32 {
+        self.cores.iter().sum()
+    }
+
+    /// Nodes with so many of the ranks: one of each node, then a second of each, and so on. They
+    /// are the first ranks of their nodes.
+    ///
+    /// ```
+    /// use measure::harness::Nodes;
+    /// let nodes = Nodes {
+    ///     ranks: vec![2, 2, 1],
+    ///     machines: vec![0, 0, 1],
+    ///     cores: vec![2, 8],
+    ///     engine: None,
+    /// };
+    /// assert_eq!(nodes.spread(4).ranks, [2, 1, 1]);
+    /// assert_eq!((nodes.spread(2).ranks, nodes.spread(2).cores), (vec![1, 1], vec![2]));
+    /// ```
+    #[must_use]
+    pub fn spread(&self, ranks: u32) -> Self {
+        let mut taken = vec![0; self.ranks.len()];
+        let mut left = ranks.min(self.size());
+        while left > 0 {
+            for (taken, there) in taken.iter_mut().zip(&self.ranks) {
+                if left > 0 && *taken < *there {
+                    *taken += 1;
+                    left -= 1;
+                }
+            }
+        }
+        taken.retain(|ranks| *ranks > 0);
+        let machines = self.machines[..taken.len()].to_vec();
+        let count = machines.iter().max().map_or(0, |last| *last as usize + 1);
+        let cores = self.cores[..count].to_vec();
+        Nodes { ranks: taken, machines, cores, engine: self.engine.clone() }
+    }
+
+    /// The node of a rank.
+    pub fn node_of(&self, rank: u32) -> usize {
+        let mut end = 0;
+        let is_behind = |ranks: &&u32| {
+            end += **ranks;
+            end <= rank
+        };
+        self.ranks.iter().take_while(is_behind).count()
+    }
+
+    /// Returns true for the first rank of each node.
+    pub fn is_first_of_node(&self, rank: u32) -> bool {
+        rank == 0 || self.node_of(rank) != self.node_of(rank - 1)
+    }
+
+    /// Returns true for the first rank of each machine.
+    pub fn is_first_of_machine(&self, rank: u32) -> bool {
+        let machine = |rank| self.machines.get(self.node_of(rank));
+        (0..rank).all(|other| machine(other) != machine(rank))
+    }
+
+    /// "4 nodes of one machine".
+    pub fn describe(&self) -> String {
+        let nodes = self.ranks.len();
+        match self.cores.len() {
+            1 => format!("{nodes} nodes of one machine"),
+            machines if machines == nodes => format!("{nodes} nodes"),
+            machines => format!("{nodes} nodes of {machines} machines"),
+        }
+    }
+
+    /// Remark for readers of the results where nodes share cores.
+    pub(super) fn sharing(&self) -> Option<String> {
+        (self.cores.len() < self.ranks.len()).then(|| {
+            format!(
+                "{} nodes share {} cores, with their node services: where more ranks than cores \
+                 take part, turns of the scheduler are measured, too.",
+                self.ranks.len(),
+                self.all_cores()
+            )
+        })
+    }
+}
+
+fn distinct_cores(mut cores: Vec<usize>) -> u32 {
+    cores.sort_unstable();
+    cores.dedup();
+    cores.len() as u32
+}
+
+/// The first rank of the node of each rank.
+pub(crate) fn leaders_of_ranks(world: &Communicator) -> Result<Vec<u32>, Error> {
+    let mut leader = [world.rank()];
+    world.split_by_node()?.bcast(&mut leader, 0)?;
+    let mut all = vec![0; world.size() as usize];
+    world.allgather(&leader, &mut all)?;
+    Ok(all)
+}
+
+/// Communicators of some of a job's ranks, for the shapes of steps.
+#[derive(Debug)]
+pub struct Groups<'w> {
+    world: &'w Communicator,
+    nodes: Nodes,
+    made: BTreeMap<Vec<u32>, Option<Communicator>>,
+}
+
+impl<'w> Groups<'w> {
+    /// Groups of this job.
+    pub fn new(world: &'w Communicator, nodes: Nodes) -> Self {
+        Groups { world, nodes, made: BTreeMap::new() }
+    }
+
+    /// The communicator of a step's ranks; none on a rank that does not take part. All ranks call
+    /// this, in the same order of shapes.
+    ///
+    /// # Errors
+    /// When a rank is gone.
+    pub fn of(&mut self, shape: &JobShape) -> Result<Option<&Communicator>, Error> {
+        let Some(wanted) = shape.nodes.as_ref().filter(|wanted| wanted.ranks != self.nodes.ranks)
+        else {
+            return Ok(Some(self.world));
+        };
+        if !self.made.contains_key(&wanted.ranks) {
+            let rank = self.world.rank();
+            let node = self.nodes.node_of(rank);
+            let before: u32 = self.nodes.ranks[..node].iter().sum();
+            let taken = wanted.ranks.get(node).copied().unwrap_or(0);
+            let color = (rank - before < taken).then_some(0);
+            let group = self.world.split(color, i64::from(rank))?;
+            self.made.insert(wanted.ranks.clone(), group);
+        }
+        Ok(self.made.get(&wanted.ranks).and_then(Option::as_ref))
+    }
+
+    /// Returns when all ranks of the job have called it. A rank that waits here sleeps, and leaves
+    /// its core to those that measure.
+    ///
+    /// # Errors
+    /// When a rank is gone.
+    pub fn meet(&self) -> Result<(), Error> {
+        Ok(self.world.ibarrier()?.wait()?)
+    }
+}
