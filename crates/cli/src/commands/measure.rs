@@ -71,7 +71,9 @@ pub(crate) fn execute(arguments: Arguments, format: Format) -> Result<ExitCode, 
     let (name, arguments) = match arguments.experiment {
         ExperimentCommand::Queues(arguments) => return queues::execute(arguments, format),
         ExperimentCommand::Placement(arguments) => return placement::execute(&arguments, format),
-        ExperimentCommand::Progress(arguments) => return suite::one("progress", &arguments, format),
+        ExperimentCommand::Progress(arguments) => {
+            return suite::one("progress", &arguments, format);
+        }
         ExperimentCommand::Models(arguments) => return suite::one("models", &arguments, format),
         ExperimentCommand::Decisions(arguments) => {
             return suite::one("decisions", &arguments, format);

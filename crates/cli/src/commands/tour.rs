@@ -82,8 +82,11 @@ fn table(rows: &[OverlapRow]) -> Table {
     ]);
     for row in rows {
         // The name once for both engines.
-        let name =
-            if row.engine.name() == ENGINES[0].name() { name_and_size(row.op, row.bytes) } else { String::new() };
+        let name = if row.engine.name() == ENGINES[0].name() {
+            name_and_size(row.op, row.bytes)
+        } else {
+            String::new()
+        };
         table.add_row([
             Cell::new(name),
             Cell::new(row.engine.name()),

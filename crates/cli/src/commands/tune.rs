@@ -50,7 +50,8 @@ pub(crate) struct Arguments {
     #[arg(long, conflicts_with_all = ["measure_all"])]
     models_only: bool,
 
-    /// Times every algorithm at every size, however long that takes.
+    /// Times every algorithm at every size, however long that takes. Between nodes, with
+    /// --measurements, it goes on behind what is there.
     #[arg(long, conflicts_with = "time")]
     measure_all: bool,
 
@@ -196,7 +197,9 @@ fn in_job(
     let shape = (world.size(), NonZeroU32::new(ranks_per_node[0]).unwrap_or(NonZeroU32::MIN));
     let engine = nodes::internode();
     let build = || Ok(decisions::nodes::experiment(&setting, shape, engine.as_deref()));
-    let found = super::measure::in_job::in_job(&job, &setting, &place(true), build)?;
+    // With a limit on the time, what was timed before depends on it; all of it goes on.
+    let again = !arguments.measure_all;
+    let found = super::measure::in_job::in_job(&job, &setting, &place(again), build)?;
     if world.rank() == 0 {
         suite::show(found, &place(true), format)?;
         keep(&Directory::create(&path)?, out)?;

@@ -1,5 +1,6 @@
 //! `tradewind tune` and `tradewind predict`: what they write and say, never how long anything takes.
 
+use measure::results::Directory;
 use models::decision::{DecisionTable, Evidence};
 use models::machine_file::{Engine, Machine};
 use std::path::Path;
@@ -13,6 +14,7 @@ testing::tests![
 testing::tests![
     needs(Nodes, Mpiexec):
     nodes_are_tuned_beside_what_is_kept,
+    experiments_run_between_nodes_and_are_gone_on_with,
 ];
 
 const RECORDED: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../models/tests/data/two-nodes.json");
@@ -64,6 +66,27 @@ fn nodes_are_tuned_beside_what_is_kept() {
     let machine = Machine::read(&place.path().join("machine.json")).expect("it lies beside");
     assert!(machine.engines.contains_key(&Engine::Agent) && !machine.sharing.is_empty());
     assert!(machine.engines[&Engine::Direct].contention.values().all(|ratio| ratio.is_finite()));
+}
+
+/// The ranks of a step are taken from each node; what is complete is not measured again.
+fn experiments_run_between_nodes_and_are_gone_on_with() {
+    let place = tempfile::tempdir().expect("room for files");
+    let line = "measure barrier --quick --nodes 2 --ranks-per-node 2";
+    let output = tradewind(line, Some(place.path()));
+    assert!(output.status.success(), "{}{}", text(&output.stdout), text(&output.stderr));
+    let directory = Directory::create(place.path()).expect("it is there");
+    let part = directory.read("barrier-nodes-direct").expect("it is whole").expect("it is there");
+    assert!(part.complete && part.steps_done == 2, "2 and 4 ranks: {part:?}");
+    let curve = |name: &str| part.figures[0].curve(name).map(|curve| curve.points[0].x);
+    assert_eq!(curve("dissemination, blocking, direct"), Some(1.0));
+    assert_eq!(curve("dissemination, nonblocking, agent"), Some(1.0));
+    let again = tradewind(line, Some(place.path()));
+    let said = text(&again.stderr);
+    assert!(again.status.success() && !said.contains("barrier: 2 ranks"), "{said}");
+    let refused = tradewind("measure progress --nodes 2", Some(place.path()));
+    assert!(!refused.status.success() && text(&refused.stderr).contains("--nodes"));
+    let report = std::fs::read_to_string(place.path().join("report.html")).expect("a report");
+    assert!(report.contains("Barrier on 2^d ranks between nodes"));
 }
 
 fn predictions_come_from_any_machine_s_file() {

@@ -213,11 +213,7 @@ fn by_size(world: &Communicator, bytes: usize, laps: Repetition) -> Result<Vec<F
     ALIGNMENTS.into_iter().map(curve).collect()
 }
 
-fn by_offset(
-    world: &Communicator,
-    offset: usize,
-    laps: Repetition,
-) -> Result<Vec<Finding>, Error> {
+fn by_offset(world: &Communicator, offset: usize, laps: Repetition) -> Result<Vec<Finding>, Error> {
     let curve = |(curve, source, target)| {
         let times = copies(world, SMALL, source, target, laps)?;
         Ok(Finding::measured(OFFSETS, curve, Point::of(offset as f64, &times)))

@@ -1,8 +1,6 @@
 //! The experiment from end to end on threads; never how long anything takes.
 
-use measure::experiments::overlap::{
-    Case, Collective, Experiment, OverlapRow, Progress, Setting,
-};
+use measure::experiments::overlap::{Case, Collective, Experiment, OverlapRow, Progress, Setting};
 use measure::harness::processor_time::RankKind;
 use measure::{Error, experiments::overlap};
 use std::sync::{Mutex, PoisonError};

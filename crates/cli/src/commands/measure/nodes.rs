@@ -112,8 +112,7 @@ fn on_made_nodes(
     let made = MadeNodes::new(nodes, arguments.ranks_per_node)?;
     let suite::Arguments { place, quick, .. } = &arguments.suite;
     let out = std::path::absolute(&place.out)?;
-    let mut line: Vec<OsString> =
-        vec!["measure".into(), name.into(), "--out".into(), out.into()];
+    let mut line: Vec<OsString> = vec!["measure".into(), name.into(), "--out".into(), out.into()];
     line.extend(quick.then(|| "--quick".into()));
     line.extend(place.again.then(|| "--again".into()));
     for engine in made.engines() {

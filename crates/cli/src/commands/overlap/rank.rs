@@ -1,9 +1,7 @@
 //! One rank of a measurement: this program, started by itself.
 
 use engine::node::EngineKind;
-use measure::experiments::overlap::{
-    Case, Collective, Experiment, OverlapRow, Progress, Setting,
-};
+use measure::experiments::overlap::{Case, Collective, Experiment, OverlapRow, Progress, Setting};
 use measure::harness::processor_time::RankKind;
 use measure::harness::rank_processes::report;
 use serde::{Deserialize, Serialize};

@@ -1,8 +1,8 @@
 //! The conclusion of a tour, in one sentence built from its figures.
 
 use crate::commands::overlap::figures::{microseconds, name_and_size, percent_of};
-use models::machine_file::Engine;
 use measure::experiments::overlap::OverlapRow;
+use models::machine_file::Engine;
 
 /// Exposed times below this many microseconds are told apart by nothing but noise.
 const RESOLUTION_US: f64 = 0.05;
@@ -105,9 +105,7 @@ fn pairs(rows: &[OverlapRow]) -> Vec<Pair<'_>> {
     let partner = |caller: &OverlapRow| {
         of(Engine::Peers).find(|row| (row.op, row.bytes) == (caller.op, caller.bytes))
     };
-    of(Engine::Caller)
-        .filter_map(|caller| Some(Pair { caller, peers: partner(caller)? }))
-        .collect()
+    of(Engine::Caller).filter_map(|caller| Some(Pair { caller, peers: partner(caller)? })).collect()
 }
 
 fn mean_unattended(rows: &[&OverlapRow]) -> f64 {

@@ -192,7 +192,8 @@ fn measure(
             add(figure, format!("{}{ranks}, {engine}", row.op), row.bytes as f64);
         }
         if nodes.is_some() && SHOWN.contains(&row.bytes) {
-            let bytes = if row.bytes > 0 { format!(" of {} bytes", row.bytes) } else { String::new() };
+            let bytes =
+                if row.bytes > 0 { format!(" of {} bytes", row.bytes) } else { String::new() };
             let curve = format!("{}{bytes}, {engine}", row.op);
             add(&format!("{figure}{BY_RANKS}"), curve, f64::from(row.ranks));
         }
