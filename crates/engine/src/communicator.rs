@@ -13,6 +13,7 @@ use crate::context::Context;
 use crate::error::{Error, Exit, Outcome, Straggler};
 use crate::flat::executor::FlatExecutor;
 use crate::flat::pattern::{FlatCollective, ReducedBy, ResultRule};
+use crate::memory::MemoryHolder;
 use crate::node::EngineKind;
 use crate::node::membership::{Member, OwnerWork};
 use crate::signature::Signature;
@@ -64,11 +65,14 @@ impl Communicator {
         let state = Arc::clone(&context.state);
         let executor = FlatExecutor::new(memory, state, rank, context.size())?;
         let staging = Staging::new(Arc::clone(context.member.arena()));
-        Ok(Arc::new(Communicator {
-            flat: InflightWindow::new(executor, FLAT_SLOTS, staging),
+        let memory = Arc::clone(context.member.memory());
+        let communicator = Arc::new(Communicator {
+            flat: InflightWindow::new((executor, &memory), FLAT_SLOTS, staging),
             context,
             streams: BiasedMutex::default(),
-        }))
+        });
+        memory.add_holder(Arc::downgrade(&communicator) as Weak<dyn MemoryHolder>);
+        Ok(communicator)
     }
 
     /// Returns this rank in the communicator.
@@ -112,7 +116,8 @@ impl Communicator {
     /// # Errors
     /// Returns an error if that part is full.
     pub fn allocate(&self, bytes: u64) -> Result<OwnedBytes, Error> {
-        Ok(OwnedBytes::new(self.arena(), bytes)?)
+        let member = self.member();
+        Ok(member.with_reclaim(|| OwnedBytes::new(self.arena(), bytes))?)
     }
 
     /// Returns the engine that executes operations.
@@ -144,12 +149,31 @@ impl Communicator {
         Ok(tasks == OwnTasks::Expected || self.member().has_own_work())
     }
 
-    /// Makes later calls of this rank start a run that found no slot.
+    /// Makes later calls of this rank start a run that found no slot or no memory. A run for which
+    /// no memory will be free fails, as if it had not been started.
     #[inline]
-    fn register_if_queued(self: &Arc<Self>, run: &StartedRun<FlatExecutor>) {
-        if run.was_queued() {
-            self.context.member.register(Arc::downgrade(self) as Weak<dyn OwnerWork>);
+    fn register_if_queued(self: &Arc<Self>, run: &StartedRun<FlatExecutor>) -> Outcome {
+        if run.was_queued() { self.register_queued(run) } else { Ok(()) }
+    }
+
+    #[cold]
+    fn register_queued(self: &Arc<Self>, run: &StartedRun<FlatExecutor>) -> Outcome {
+        self.context.member.register(Arc::downgrade(self) as Weak<dyn OwnerWork>);
+        if !self.context.member.memory().is_short() {
+            return Ok(());
         }
+        match self.advance_queued(run) {
+            Err(error) if self.flat.withdraw(run) => {
+                self.context.take_back(run.number.sequence);
+                Err(error)
+            }
+            _ => Ok(()),
+        }
+    }
+
+    /// Starts queued runs if there are slots and memory.
+    fn advance_queued(&self, run: &StartedRun<FlatExecutor>) -> Outcome {
+        self.context.member.advance_queued(|| self.flat.advance_for(run))
     }
 
     /// Refuses a collective that can never start, before other ranks can see it: all ranks refuse a
@@ -197,7 +221,7 @@ impl Communicator {
             // This rank's arrival is published only when the run has a slot, so other ranks may
             // wait for this one meanwhile: start it as soon as one is free.
             let has_begun = || {
-                self.flat.advance_for(run)?;
+                self.advance_queued(run)?;
                 self.context.progress()?;
                 Ok(self.flat.has_begun(run))
             };
@@ -274,6 +298,12 @@ impl Drop for Communicator {
         if *state_at != member.node().world_state() {
             member.release_shared(*state_at, self.context.size(), *rank == 0);
         }
+    }
+}
+
+impl MemoryHolder for Communicator {
+    fn reclaim(&self) -> bool {
+        self.flat.reclaim()
     }
 }
 

@@ -215,6 +215,17 @@ impl Error {
         }
     }
 
+    /// Returns whether the error is one of memory that may be free later.
+    #[cold]
+    pub(crate) fn is_shortage(&self) -> bool {
+        matches!(
+            self,
+            Error::Arena(
+                ArenaError::Full { .. } | ArenaError::Segment(SegmentError::NoSpace { .. })
+            )
+        )
+    }
+
     /// Returns the error of a reduction that failed on `rank`.
     #[cold]
     pub(crate) fn of_reduction(failure: ArithmeticError, rank: u32) -> Self {

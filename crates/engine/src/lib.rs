@@ -12,6 +12,7 @@
 //! | `window` | numbered runs and the slots they use |
 //! | `context` | the ranks, calls and shared state of a communicator |
 //! | [`node`] | the job's segment, its ranks and their liveness |
+//! | `memory` | the order in which runs get memory, and what can be freed |
 //! | `state`, `protocol` | shared lines of a communicator; the lock-free words |
 //!
 //! A module imports modules below it only.
@@ -23,6 +24,7 @@ mod context;
 mod error;
 pub mod flat;
 mod linked;
+mod memory;
 pub mod node;
 mod protocol;
 mod reduction;

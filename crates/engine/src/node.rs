@@ -22,7 +22,7 @@ use shm::sync::{AtomicU32, AtomicU64, Ordering};
 use std::sync::Arc;
 
 const MAGIC: u64 = u64::from_le_bytes(*b"tradewin");
-const VERSION: u32 = 3;
+const VERSION: u32 = 4;
 /// Largest number of ranks of a job on one node.
 pub const RANK_LIMIT: u32 = 4096;
 
@@ -105,6 +105,10 @@ pub struct Node {
 }
 
 const LINES_AT: u64 = 4096;
+
+/// Offset of the [`ShortageLine`](crate::memory::ShortageLine), the last line before those of the
+/// ranks.
+const SHORTAGE_AT: Offset = Offset(LINES_AT - 64);
 
 impl Node {
     /// Creates the segment of a new job.

@@ -57,7 +57,8 @@ pub(crate) fn check_capacity(arena: &Arena, bytes: u64) -> Result<(), Error> {
     Ok(arena.allocate(bytes, 64).and_then(|at| arena.free(at))?)
 }
 
-fn class_of(bytes: u64) -> u64 {
+/// Returns the length of a buffer for `bytes` bytes.
+pub(crate) fn class_of(bytes: u64) -> u64 {
     bytes.next_power_of_two().max(LEAST_BYTES)
 }
 
@@ -95,12 +96,22 @@ impl Staging {
             (Err(_), Some(index)) => Ok(self.buffers[index].reuse(run)),
             (Err(error), None) => {
                 // The arena is full: free the idle buffers of all sizes and try once more.
-                let arena = &self.arena;
-                self.buffers
-                    .retain(|buffer| buffer.run >= consumed || arena.free(buffer.at).is_err());
+                self.free_idle(consumed);
                 self.allocate(class, run).map_err(|_| error)
             }
         }
+    }
+
+    /// Frees the buffers of runs below `consumed`, which every rank has consumed.
+    pub(crate) fn free_idle(&mut self, consumed: u64) {
+        let arena = &self.arena;
+        self.buffers.retain(|buffer| buffer.run >= consumed || arena.free(buffer.at).is_err());
+    }
+
+    /// Frees the buffers of a run that has not begun.
+    pub(crate) fn release(&mut self, run: u64) {
+        let arena = &self.arena;
+        self.buffers.retain(|buffer| buffer.run != run || arena.free(buffer.at).is_err());
     }
 
     fn allocate(&mut self, bytes: u64, run: u64) -> Result<Offset, Error> {

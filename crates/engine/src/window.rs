@@ -11,12 +11,14 @@ pub(crate) mod queue;
 
 use crate::argument::Argument;
 use crate::error::Outcome;
+use crate::memory::{RunMemory, Turn};
 use crate::protocol::run_state::{RunState, SlotWindow};
 use crate::state::SharedStates;
 use queue::{QueuedRun, RunQueue};
 use shm::biased_mutex::{BiasedGuard, BiasedMutex};
 use shm::sync::{AtomicBool, Ordering};
 use std::collections::HashMap;
+use std::sync::Arc;
 
 pub(crate) use executor::{Executor, RunNumber, StartedRun};
 
@@ -41,6 +43,7 @@ struct Starter<P: Executor> {
 /// The runs of one executor on one rank.
 pub(crate) struct InflightWindow<P: Executor> {
     pub(crate) executor: P,
+    memory: Arc<RunMemory>,
     /// A power of two.
     slots: u64,
     starter: BiasedMutex<Starter<P>>,
@@ -55,13 +58,17 @@ impl<P: Executor> std::fmt::Debug for InflightWindow<P> {
 }
 
 impl<P: Executor> InflightWindow<P> {
-    pub(crate) fn new(executor: P, slots: u64, scratch: P::Scratch) -> Self {
-        InflightWindow::with_queue(executor, slots, scratch, RunQueue::default())
+    pub(crate) fn new(
+        (executor, memory): (P, &Arc<RunMemory>),
+        slots: u64,
+        scratch: P::Scratch,
+    ) -> Self {
+        InflightWindow::with_queue((executor, memory), slots, scratch, RunQueue::default())
     }
 
     /// Returns a window whose first runs have been started already and wait in `queue`.
     pub(crate) fn with_queue(
-        executor: P,
+        (executor, memory): (P, &Arc<RunMemory>),
         slots: u64,
         scratch: P::Scratch,
         queue: RunQueue<P>,
@@ -74,7 +81,8 @@ impl<P: Executor> InflightWindow<P> {
             records: (0..slots).map(|_| None).collect(),
             scratch,
         };
-        InflightWindow { executor, slots, starter: BiasedMutex::new(starter), has_queue }
+        let memory = Arc::clone(memory);
+        InflightWindow { executor, memory, slots, starter: BiasedMutex::new(starter), has_queue }
     }
 
     /// Locks the starting side. A panic during a start leaves at worst a run that never starts,
@@ -84,7 +92,7 @@ impl<P: Executor> InflightWindow<P> {
         self.starter.lock()
     }
 
-    /// Starts a run, now or when a slot is free. Never waits.
+    /// Starts a run, now or when there are a slot and memory. Never waits.
     #[inline]
     pub(crate) fn start(
         &self,
@@ -99,40 +107,59 @@ impl<P: Executor> InflightWindow<P> {
         let run = starter.window.next + starter.queue.len();
         let number = RunNumber { run, sequence };
         let clear = starter.queue.is_empty() || self.start_queued(starter).unwrap_or(false);
-        if !clear || !self.ensure_slot(starter, call) {
-            // Set under the lock. It may stay set after the queue has become empty, never the
-            // reverse.
-            self.has_queue.store(true, Ordering::Relaxed);
-            return Ok(starter.queue.push(number, call, arguments));
+        let is_short = if clear && self.ensure_slot(starter, call) {
+            match self.launch(starter, sequence, (call, arguments), None) {
+                Ok(begun) => {
+                    let bindings = P::bindings(arguments);
+                    let call = call.clone();
+                    let queued = !begun;
+                    return Ok(StartedRun { number, call, bindings, queued, collected: false });
+                }
+                Err(error) if error.is_shortage() => true,
+                Err(error) => return Err(error),
+            }
+        } else {
+            false
+        };
+        let needed = self.executor.memory_needed(call, arguments);
+        let turn = (needed > 0).then(|| self.memory.enqueue(needed));
+        // Set under the lock. It may stay set after the queue has become empty, never the reverse.
+        self.has_queue.store(true, Ordering::Relaxed);
+        let started = starter.queue.push(number, call, arguments, turn);
+        if is_short {
+            self.memory.record_shortage();
         }
-        let queued = !self.launch(starter, sequence, call, arguments)?;
-        let bindings = P::bindings(arguments);
-        Ok(StartedRun { number, call: call.clone(), bindings, queued, collected: false })
+        Ok(started)
     }
 
-    /// Begins the next run. After an error the run has not begun, and the next one gets its number.
+    /// Places the inputs of the next run, whose turn at the memory this is if it has waited. After
+    /// an error the run has not begun, and the next one gets its number.
     #[inline]
-    fn begin(
+    fn prepare(
         &self,
         starter: &mut Starter<P>,
-        call: &P::Parameters,
-        arguments: &[Argument<'_>],
-        state: RunState,
+        (call, arguments): (&P::Parameters, &[Argument<'_>]),
+        turn: Option<&Turn>,
     ) -> Outcome {
+        let needed = self.executor.memory_needed(call, arguments);
+        if needed > 0 && !self.memory.admits(turn) {
+            return Err(self.memory.shortage(needed).into());
+        }
         let run = starter.window.next;
-        self.executor.prepare(
-            &mut starter.scratch,
-            run,
-            starter.window.consumed_by_all,
-            call,
-            arguments,
-        )?;
-        // The number is used only after `prepare`, so a failure there leaves it to the next run.
-        // The run states are published under the lock, so runs of this rank begin in the order of
-        // their numbers.
-        self.own().begin(run, state);
-        starter.window.next += 1;
-        Ok(())
+        let consumed = starter.window.consumed_by_all;
+        loop {
+            let scratch = &mut starter.scratch;
+            match self.executor.prepare(scratch, run, consumed, call, arguments) {
+                Err(error) if error.is_shortage() => {
+                    self.executor.release(scratch, run);
+                    // The reserve is released once, so the loop ends.
+                    if !self.memory.release_reserve(turn) {
+                        return Err(error);
+                    }
+                }
+                outcome => return outcome,
+            }
+        }
     }
 
     /// Starts the next run. Returns false if it failed after it had begun; its error is then stored
@@ -142,11 +169,15 @@ impl<P: Executor> InflightWindow<P> {
         &self,
         starter: &mut Starter<P>,
         sequence: u64,
-        call: &P::Parameters,
-        arguments: &[Argument<'_>],
+        (call, arguments): (&P::Parameters, &[Argument<'_>]),
+        turn: Option<&Turn>,
     ) -> Outcome<bool> {
         let run = starter.window.next;
-        self.begin(starter, call, arguments, RunState::Active)?;
+        self.prepare(starter, (call, arguments), turn)?;
+        // The number is used only now, so a failure above leaves it to the next run. The run states
+        // are published under the lock, so runs of this rank begin in the order of their numbers.
+        self.own().begin(run, RunState::Active);
+        starter.window.next += 1;
         // Every rank has consumed the slot's previous run, so its record is free.
         let record = SlotRun { sequence, call: call.clone(), bindings: P::bindings(arguments) };
         starter.records[(run & (self.slots - 1)) as usize] = Some(record);
@@ -241,6 +272,9 @@ impl<P: Executor> InflightWindow<P> {
             {
                 // A later call may find more free memory.
                 starter.queue.runs.push_front(queued);
+                if error.is_shortage() {
+                    self.memory.record_shortage();
+                }
                 return Err(error);
             }
         }
@@ -252,7 +286,22 @@ impl<P: Executor> InflightWindow<P> {
         starter: &mut Starter<P>,
         queued: &QueuedRun<P::Parameters>,
     ) -> Outcome<bool> {
-        self.launch(starter, queued.sequence, &queued.call, &queued.arguments())
+        let turn = queued.turn.as_ref();
+        self.launch(starter, queued.sequence, (&queued.call, &queued.arguments()), turn)
+    }
+
+    /// Moves the results of finished runs out of their slots, and frees the memory that no rank
+    /// uses any more. Returns whether runs are left that will release memory.
+    #[cold]
+    pub(crate) fn reclaim(&self) -> bool {
+        let mut starter = self.lock();
+        let starter = &mut *starter;
+        starter.window.refresh(self.executor.states());
+        self.retire(starter);
+        starter.window.refresh(self.executor.states());
+        let active = starter.window.consumed_by_all..starter.window.next;
+        self.executor.free_idle(&mut starter.scratch, active.clone());
+        !active.is_empty()
     }
 
     /// Returns whether runs wait for a slot, as of the last [`advance`](Self::advance).
@@ -276,9 +325,8 @@ impl<P: Executor> InflightWindow<P> {
     pub(crate) fn advance_for(&self, run: &StartedRun<P>) -> Outcome {
         let mut starter = self.lock();
         match self.start_queued(&mut starter) {
-            // Queued runs start in order, so the error concerns this run only if it is the next
-            // one.
-            Err(error) if starter.window.next == run.number.run => Err(error),
+            // Queued runs start in order, so the error concerns the next one and those behind it.
+            Err(error) if starter.window.next <= run.number.run => Err(error),
             _ => Ok(()),
         }
     }

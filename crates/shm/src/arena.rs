@@ -206,6 +206,21 @@ impl Arena {
         &self.segment
     }
 
+    /// Returns the error of an allocation that finds no range, as of now.
+    pub fn shortage(&self, bytes: u64, alignment: u64) -> ArenaError {
+        self.full(&self.state(), bytes, alignment)
+    }
+
+    fn full(&self, state: &AllocatorState, needed: u64, alignment: u64) -> ArenaError {
+        ArenaError::Full {
+            needed,
+            alignment,
+            capacity: self.capacity(),
+            used: state.used,
+            largest_free: state.free.largest(),
+        }
+    }
+
     /// Reserves a range; returns its offset and how many of its first bytes may have been used
     /// before.
     fn reserve(&self, bytes: u64, alignment: u64) -> Result<(Offset, u64), ArenaError> {
@@ -219,13 +234,7 @@ impl Arena {
             Some((start, length))
         });
         let Some((start, length)) = found else {
-            return Err(ArenaError::Full {
-                needed: bytes,
-                alignment,
-                capacity: self.capacity(),
-                used: state.used,
-                largest_free: state.free.largest(),
-            });
+            return Err(self.full(&state, bytes, alignment));
         };
         let end = start + length;
         // The fallible step comes first, so that an error leaves the state unchanged.

@@ -112,10 +112,13 @@ impl Communicator {
         collective: &FlatCollective,
         arguments: &[Argument<'_>],
     ) -> Outcome<BlockingRun> {
-        let started = if matches!(first, BlockingStart::NoSlot) {
-            self.retry_start(sequence, collective, arguments)
-        } else {
-            first
+        let started = match first {
+            BlockingStart::NoSlot => self.retry_start(sequence, collective, arguments),
+            // Waits for memory like a nonblocking one.
+            BlockingStart::Refused(error) if error.is_shortage() => {
+                return self.queue(sequence, collective, arguments);
+            }
+            other => other,
         };
         match started {
             BlockingStart::Begun(run) => Ok(BlockingRun(BlockingState::Begun(
@@ -161,7 +164,7 @@ impl Communicator {
     ) -> Outcome<BlockingRun> {
         let started = self.flat.start(sequence, collective, arguments);
         let run = started.inspect_err(|_| self.context.take_back(sequence))?;
-        self.register_if_queued(&run);
+        self.register_if_queued(&run)?;
         Ok(BlockingRun(BlockingState::Queued(Box::new(run))))
     }
 

@@ -8,6 +8,7 @@ use crate::linked::block::{LinkIdentity, hash_of};
 use crate::linked::executor::{LinkedExecutor, LongStaging};
 use crate::linked::frame::ProgramLayout;
 use crate::linked::program::{LinkedProgram, ProgramOptions};
+use crate::memory::MemoryHolder;
 use crate::node::EngineKind;
 use crate::node::membership::OwnerWork;
 use crate::signature::Signature;
@@ -81,7 +82,15 @@ impl Communicator {
         let block = Block { at: block, is_own };
         let placed = self.place(linked, layout, block, (sequence, call), RunQueue::default())?;
         let communicator = Arc::clone(self);
-        Ok(Arc::new(LinkedSchedule::with_block(communicator, (sequence, call), placed)))
+        let schedule = LinkedSchedule::with_block(communicator, (sequence, call), placed);
+        let schedule = Arc::new(schedule);
+        self.add_holder(&schedule);
+        Ok(schedule)
+    }
+
+    fn add_holder(&self, schedule: &Arc<LinkedSchedule>) {
+        let holder = Arc::downgrade(schedule) as Weak<dyn MemoryHolder>;
+        self.context.member.memory().add_holder(holder);
     }
 
     /// Links the schedules of all ranks, in rank order, which every rank has built itself. This is a
@@ -104,8 +113,9 @@ impl Communicator {
         let sequence = self.context.begin_link(call);
         let identity = LinkIdentity::new(sequence, call, hash);
         let runs = RunQueue::default();
-        let unplaced = UnplacedSchedule { identity, linked, layout, runs };
+        let unplaced = UnplacedSchedule { identity, linked, layout, runs, turn: None };
         let schedule = Arc::new(LinkedSchedule::without_block(Arc::clone(self), unplaced));
+        self.add_holder(&schedule);
         if schedule.placed()?.is_none() {
             self.context.member.register(Arc::downgrade(&schedule) as Weak<dyn OwnerWork>);
         }
@@ -166,7 +176,8 @@ impl Communicator {
         let program = LinkedProgram::new(node.memory().clone(), block.at, linked, layout, options)?;
         let staging = LongStaging::new(Arc::clone(context.member.arena()), &program);
         let executor = LinkedExecutor::new(program, context.wakeup.clone());
-        let window = InflightWindow::with_queue(executor, slots, staging, runs);
+        let window =
+            InflightWindow::with_queue((executor, context.member.memory()), slots, staging, runs);
         Ok(PlacedSchedule { window, block })
     }
 }

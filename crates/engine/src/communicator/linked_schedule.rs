@@ -1,11 +1,12 @@
 //! Linked schedules, as one rank sees them: starting runs and waiting for them.
 
-use crate::argument::Argument;
+use crate::argument::{Argument, Binding};
 use crate::communicator::Communicator;
 use crate::communicator::placement::{Block, BlockSearch, Placement, UnplacedSchedule};
 use crate::error::{Error, Outcome};
 use crate::linked::block::LinkIdentity;
 use crate::linked::executor::{LinkedExecutor, LongStaging};
+use crate::memory::MemoryHolder;
 use crate::node::membership::OwnerWork;
 use crate::signature::Signature;
 use crate::wait::OwnTasks;
@@ -86,13 +87,13 @@ impl LinkedSchedule {
     #[cold]
     fn try_place(&self) -> Result<BlockSearch, Error> {
         let mut placement = self.placement();
-        let UnplacedSchedule { identity, layout, .. } = match &*placement {
-            Placement::Unplaced(unplaced) => &**unplaced,
+        let UnplacedSchedule { identity, layout, turn, .. } = match &mut *placement {
+            Placement::Unplaced(unplaced) => &mut **unplaced,
             // By another thread of this rank.
             Placement::Placed => return Ok(BlockSearch::Placed),
             Placement::Failed(error) => return Err(error.copy()),
         };
-        let search = self.communicator.find_block(identity, layout.bytes());
+        let search = self.communicator.find_block(identity, layout.bytes(), turn);
         if let Ok(BlockSearch::NoMemory | BlockSearch::Busy | BlockSearch::Placed) = search {
             return search;
         }
@@ -146,14 +147,34 @@ impl LinkedSchedule {
         check_arguments(&linked.ranks[context.rank as usize].schedule, arguments)?;
         let sequence = context.begin(self.call);
         context.trace_call_begun(sequence);
-        Ok(runs.push(RunNumber { run: runs.len(), sequence }, &(), arguments))
+        // The block shows which buffers need memory of their own; until then all count.
+        let private = arguments.iter().filter(|argument| argument.binding == Binding::Private);
+        let needed = private.map(|argument| argument.length).sum();
+        let turn = (needed > 0).then(|| context.member.memory().enqueue(needed));
+        Ok(runs.push(RunNumber { run: runs.len(), sequence }, &(), arguments, turn))
     }
 
     /// Starts queued runs, if there is a block for them now.
     pub(crate) fn advance_for(&self, run: &StartedRun<LinkedExecutor>) -> Result<(), Error> {
         match self.placed()? {
-            Some(window) => Ok(window.advance_for(run)?),
+            Some(window) => {
+                let member = self.communicator.member();
+                Ok(member.advance_queued(|| window.advance_for(run))?)
+            }
             None => Ok(()),
+        }
+    }
+
+    /// Starts a run that was queued just now, if there is memory. A run for which no memory will be
+    /// free fails, as if it had not been started.
+    #[cold]
+    pub(crate) fn advance_new(&self, run: &StartedRun<LinkedExecutor>) -> Result<(), Error> {
+        match self.advance_for(run) {
+            Err(error) if self.window().is_some_and(|window| window.withdraw(run)) => {
+                self.communicator.context.take_back(run.number.sequence);
+                Err(error)
+            }
+            _ => Ok(()),
         }
     }
 
@@ -218,11 +239,14 @@ impl LinkedSchedule {
         Ok(self.window())
     }
 
-    /// Returns an error if the schedule waits for memory that no rank has.
+    /// Returns an error if the schedule waits for memory that no rank has, and no run of this rank
+    /// will release some.
     fn check_memory(&self) -> Result<(), Error> {
         let context = &self.communicator.context;
+        let memory = context.member.memory();
         if !context.state.not_yet(self.sequence).is_empty()
             || !matches!(self.try_place()?, BlockSearch::NoMemory)
+            || (context.member.reclaim() && !memory.has_waited_too_long())
         {
             return Ok(());
         }
@@ -255,7 +279,7 @@ impl LinkedSchedule {
         let spin_policy = context.member.node().spin_policy();
         if run.was_queued() {
             let has_begun = || {
-                window.advance_for(run)?;
+                context.member.advance_queued(|| window.advance_for(run))?;
                 context.progress()?;
                 Ok(window.has_begun(run))
             };
@@ -346,6 +370,12 @@ impl LinkedSchedule {
                 return Err(error.into());
             }
         }
+    }
+}
+
+impl MemoryHolder for LinkedSchedule {
+    fn reclaim(&self) -> bool {
+        self.window().is_some_and(InflightWindow::reclaim)
     }
 }
 

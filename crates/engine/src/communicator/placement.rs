@@ -6,6 +6,7 @@ use crate::error::Error;
 use crate::linked::block::LinkIdentity;
 use crate::linked::executor::LinkedExecutor;
 use crate::linked::frame::ProgramLayout;
+use crate::memory::Turn;
 use crate::protocol::link_table::{self, Lookup};
 use crate::window::queue::RunQueue;
 use goal::link::Linked;
@@ -29,6 +30,8 @@ pub(crate) struct UnplacedSchedule {
     pub(crate) linked: Linked,
     pub(crate) layout: ProgramLayout,
     pub(crate) runs: RunQueue<LinkedExecutor>,
+    /// Turn of the block at this rank's memory, if there was too little.
+    pub(crate) turn: Option<Turn>,
 }
 
 /// The result of a search for a block.
@@ -59,6 +62,7 @@ impl Communicator {
         &self,
         identity: &LinkIdentity,
         bytes: u64,
+        turn: &mut Option<Turn>,
     ) -> Result<BlockSearch, Error> {
         let context = &self.context;
         let sequence = identity.sequence;
@@ -80,7 +84,7 @@ impl Communicator {
                 Lookup::Free(seen) if context.may_publish_link(sequence) => seen,
                 Lookup::Free(_) | Lookup::Busy => return Ok(BlockSearch::Busy),
             };
-            let Ok(at) = context.member.allocate_shared(bytes) else {
+            let Some(at) = self.allocate_block(bytes, turn) else {
                 return Ok(BlockSearch::NoMemory);
             };
             identity.write(segment, at)?;
@@ -90,6 +94,24 @@ impl Communicator {
             // Another rank was first. The next lookup finds its block.
             self.arena().free(at)?;
         }
+    }
+
+    /// Allocates a block in this rank's part of the segment, when it is its turn.
+    fn allocate_block(&self, bytes: u64, turn: &mut Option<Turn>) -> Option<Offset> {
+        let member = &self.context.member;
+        let memory = member.memory();
+        if memory.admits(turn.as_ref()) {
+            let allocate = || member.allocate_shared(bytes).ok();
+            let again = || memory.release_reserve(turn.as_ref()).then(allocate).flatten();
+            if let Some(at) = allocate().or_else(again) {
+                return Some(at);
+            }
+        }
+        if turn.is_none() {
+            *turn = Some(memory.enqueue(bytes));
+        }
+        memory.record_shortage();
+        None
     }
 
     /// Checks that the block was published for the same call with the same schedules.

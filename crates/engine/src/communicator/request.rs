@@ -9,7 +9,7 @@ use crate::flat::pattern::FlatCollective;
 use crate::linked::executor::LinkedExecutor;
 use crate::node::membership::OwnerWork;
 use crate::signature::Signature;
-use crate::window::StartedRun;
+use crate::window::{Executor, StartedRun};
 use std::sync::{Arc, Weak};
 use std::time::{Duration, Instant};
 
@@ -18,7 +18,7 @@ impl Communicator {
     /// barrier). Never waits.
     ///
     /// # Errors
-    /// Returns an error if the arena is full.
+    /// Returns an error if the arena is full and no run of this rank will release memory.
     #[inline]
     pub fn start_flat(
         self: &Arc<Self>,
@@ -30,7 +30,7 @@ impl Communicator {
         self.context.trace_call_begun(sequence);
         let started = self.flat.start(sequence, collective, arguments);
         let run = started.inspect_err(|_| self.context.take_back(sequence))?;
-        self.register_if_queued(&run);
+        self.register_if_queued(&run)?;
         Ok(Request::new(Execution::Flat(Arc::clone(self), run)))
     }
 }
@@ -39,13 +39,17 @@ impl LinkedSchedule {
     /// Starts a run with this rank's buffers. Never waits.
     ///
     /// # Errors
-    /// Returns an error if a buffer has the wrong length or the arena is full.
+    /// Returns an error if a buffer has the wrong length, or if the arena is full and no run of this
+    /// rank will release memory.
     pub fn start(self: &Arc<Self>, arguments: &[Argument<'_>]) -> Result<Request, Error> {
         let run = self.start_run(arguments)?;
         // After the start: an object without tasks is removed from the list at the next poll.
         if run.was_queued() || self.needs_owner() {
             let member = self.communicator().member();
             member.register(Arc::downgrade(self) as Weak<dyn OwnerWork>);
+            if run.was_queued() && member.memory().is_short() {
+                self.advance_new(&run)?;
+            }
         }
         Ok(Request::new(Execution::Linked(Arc::clone(self), run)))
     }
@@ -93,6 +97,14 @@ impl Request {
         matches!(self.execution, Execution::Flat(..))
     }
 
+    /// Returns whether ranks hold memory of their arenas for the collective.
+    pub fn uses_arena(&self) -> bool {
+        match &self.execution {
+            Execution::Flat(communicator, run) => communicator.flat.executor.is_large(&run.call),
+            Execution::Linked(..) => true,
+        }
+    }
+
     /// Returns the signature of the call.
     pub fn call(&self) -> Signature {
         match &self.execution {
@@ -133,7 +145,7 @@ impl Request {
     fn advance(&self) -> Outcome {
         match &self.execution {
             Execution::Flat(communicator, run) if run.was_queued() => {
-                communicator.flat.advance_for(run)?
+                communicator.advance_queued(run)?
             }
             Execution::Linked(linked_schedule, run) if run.was_queued() => {
                 linked_schedule.advance_for(run)?

@@ -11,7 +11,7 @@ use crate::flat::chunks::{ChunkedWork, ContributionLocation, WorkLine};
 use crate::flat::pattern::{ContributionPlacement, FlatCollective, ReducedBy, ResultRule, Role};
 use crate::flat::result_binding::ResultBinding;
 use crate::flat::variable_blocks::{Edge, VariableBlocks, block};
-use crate::staging::Staging;
+use crate::staging::{Staging, class_of};
 use crate::state::{
     CELL_SETS, CONTRIBUTION_BYTES, CommunicatorState, FLAT_SLOTS, RankCell, SharedStates,
     SleepersLine,
@@ -22,6 +22,7 @@ use crate::window::{Executor, RunNumber};
 use shm::mapped::{Mapped, MappedSlice};
 use shm::memory::SegmentMemory;
 use shm::segment::Offset;
+use std::ops::Range;
 use std::sync::Arc;
 
 /// Distance of consecutive slots in memory. Processors prefetch lines at equal distances and would
@@ -333,6 +334,26 @@ impl Executor for FlatExecutor {
             ReducedBy::Reader => self.have_all_arrived(run, collective),
             ReducedBy::Chunks => self.slot(run).work.done.reached(Self::lap(run).wrapping_add(1)),
         }
+    }
+
+    #[inline]
+    fn memory_needed(&self, collective: &FlatCollective, arguments: &[Argument<'_>]) -> u64 {
+        let Some(bytes) = self.large_bytes(collective) else { return 0 };
+        let in_segment = |argument: &Argument<'_>| matches!(argument.binding, Binding::Segment(_));
+        match arguments.iter().any(in_segment) {
+            // A copy of the input, and the result of a reduction.
+            true => class_of(bytes).saturating_mul(2),
+            false if self.role(collective).contributes => class_of(bytes),
+            false => 0,
+        }
+    }
+
+    fn release(&self, staging: &mut Staging, run: u64) {
+        staging.release(run);
+    }
+
+    fn free_idle(&self, staging: &mut Staging, active: Range<u64>) {
+        staging.free_idle(active.start);
     }
 
     #[inline]

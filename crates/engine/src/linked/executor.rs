@@ -32,6 +32,18 @@ impl LongStaging {
         self.buffers.clear();
     }
 
+    /// Frees the buffers of all slots, of which there are `slots`, but those that are used.
+    fn free(&mut self, is_used: impl Fn(u32) -> bool, slots: usize) {
+        let arena = &self.arena;
+        let each = self.buffers.len() / slots;
+        for (slot, buffers) in (0..).zip(self.buffers.chunks_mut(each.max(1))) {
+            for buffer in buffers.iter_mut().filter(|_| !is_used(slot)) {
+                // The memory is from this arena, so the call cannot fail.
+                buffer.take().map(|at| arena.free(at).is_ok());
+            }
+        }
+    }
+
     fn buffer(&mut self, index: usize, bytes: u64) -> Result<Offset, Error> {
         let buffer = &mut self.buffers[index];
         match buffer {
@@ -165,6 +177,25 @@ impl Executor for LinkedExecutor {
     fn is_complete(&self, run: u64, _call: &()) -> bool {
         let (word, threshold) = self.program.completion(run, self.program.rank);
         word.reached(threshold)
+    }
+
+    fn memory_needed(&self, _call: &(), arguments: &[Argument<'_>]) -> u64 {
+        let is_long = |index: usize| self.program.staged(0, index).is_none();
+        let long = arguments
+            .iter()
+            .enumerate()
+            .filter(|(index, argument)| argument.binding == Binding::Private && is_long(*index));
+        long.map(|(_, argument)| argument.length).sum()
+    }
+
+    fn release(&self, _staging: &mut LongStaging, _run: u64) {
+        // The next attempt uses the buffers that this one has found.
+    }
+
+    fn free_idle(&self, staging: &mut LongStaging, active: Range<u64>) {
+        let slots = self.program.slots();
+        let used = active.map(|run| self.program.slot(run)).collect::<SmallVec<[u32; 8]>>();
+        staging.free(|slot| used.contains(&slot), slots as usize);
     }
 
     fn prepare(

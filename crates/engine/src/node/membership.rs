@@ -1,12 +1,13 @@
 //! Membership of one rank in a job: its memory and its own tasks.
 
 use crate::error::{Error, Exit, Outcome};
+use crate::memory::RunMemory;
 use crate::node::deferred_free::{DeferredFree, ReleaseLine};
 use crate::node::liveness::LivenessCheck;
-use crate::node::{Node, state};
+use crate::node::{Node, SHORTAGE_AT, state};
 use crate::trace::Trace;
 use crate::wait::OwnTasks;
-use shm::arena::Arena;
+use shm::arena::{Arena, ArenaError};
 use shm::mapped::Mapped;
 use shm::process::ProcessHandle;
 use shm::segment::Offset;
@@ -32,6 +33,7 @@ impl Node {
         let bytes = self.header.arena_bytes.load(Ordering::Relaxed);
         let from = first.saturating_add(u64::from(rank).saturating_mul(bytes));
         let arena = Arena::new(Arc::clone(self.segment()), from..from.saturating_add(bytes))?;
+        let shortage = Mapped::new(self.segment(), SHORTAGE_AT)?;
         line.process.store(std::process::id(), Ordering::Relaxed);
         // AcqRel: pairs with the Acquire loads in `exit_of` and `wait_for_all`. Of two processes
         // that join as the same rank, exactly one succeeds.
@@ -48,7 +50,9 @@ impl Node {
         // updates is JOINED but not counted; `mark` then reports it to the waiting ranks.
         self.header.joined.fetch_add(1, Ordering::AcqRel);
         shm::futex::wake_all(&self.header.joined);
-        Ok(Member::new(Arc::clone(self), rank, Arc::new(arena)))
+        let arena = Arc::new(arena);
+        let memory = Arc::new(RunMemory::new(Arc::clone(&arena), shortage));
+        Ok(Member::new(Arc::clone(self), rank, (arena, memory)))
     }
 }
 
@@ -58,6 +62,8 @@ pub struct Member {
     node: Arc<Node>,
     rank: u32,
     arena: Arc<Arena>,
+    /// The arena as runs use it.
+    memory: Arc<RunMemory>,
     service: Option<ProcessHandle>,
     deferred_frees: Mutex<Vec<DeferredFree>>,
     /// Objects that may have tasks for this rank.
@@ -101,7 +107,7 @@ impl RegisteredWork {
 }
 
 impl Member {
-    fn new(node: Arc<Node>, rank: u32, arena: Arc<Arena>) -> Self {
+    fn new(node: Arc<Node>, rank: u32, (arena, memory): (Arc<Arena>, Arc<RunMemory>)) -> Self {
         // Sleepers of other processes execute the fence for this process when they need it. If the
         // system does not permit that, this process executes its own fences.
         shm::fence::register();
@@ -109,6 +115,7 @@ impl Member {
             node,
             rank,
             arena,
+            memory,
             service: None,
             deferred_frees: Mutex::default(),
             own_work: Mutex::default(),
@@ -162,6 +169,13 @@ impl Member {
             Some(registered) if registered.progress() => OwnTasks::Expected,
             _ => OwnTasks::None,
         };
+        let expected = if self.memory.is_any_rank_short() {
+            self.reclaim();
+            // Results of this rank that are complete later have to be moved as well.
+            OwnTasks::Expected
+        } else {
+            expected
+        };
         // Acquire: pairs with the Release in `register`.
         if self.has_own_work.load(Ordering::Acquire) == 0 {
             return Ok(expected);
@@ -204,11 +218,78 @@ impl Member {
     /// Allocates memory that other ranks use too, after freeing memory that all users have
     /// released.
     pub(crate) fn allocate_shared(&self, bytes: u64) -> Result<Offset, Error> {
+        self.free_released();
+        Ok(self.with_reclaim(|| self.arena.allocate_zeroed(bytes, 64))?)
+    }
+
+    /// Frees the shared memory that all its users have released. Returns whether some is left.
+    fn free_released(&self) -> bool {
         // Freed here and not by the last user, because only its owner may change an arena.
         let mut deferred_frees = self.deferred_frees.lock().unwrap_or_else(PoisonError::into_inner);
         deferred_frees
             .retain(|deferred| !deferred.is_due() || self.arena.free(deferred.at).is_err());
-        Ok(self.arena.allocate_zeroed(bytes, 64)?)
+        !deferred_frees.is_empty()
+    }
+
+    /// Allocates memory, after freeing that of finished runs if there is too little. The caller
+    /// holds no lock of a window.
+    pub(crate) fn with_reclaim<T>(
+        &self,
+        allocate: impl Fn() -> Result<T, ArenaError>,
+    ) -> Result<T, ArenaError> {
+        allocate().or_else(|error| {
+            if !matches!(error, ArenaError::Full { .. }) {
+                return Err(error);
+            }
+            self.reclaim();
+            allocate()
+        })
+    }
+
+    /// Frees the memory of this rank that no rank uses any more. Returns whether more will be free
+    /// when runs are complete. The caller holds no lock of a window.
+    #[cold]
+    pub(crate) fn reclaim(&self) -> bool {
+        self.free_released() | self.memory.reclaim()
+    }
+
+    /// Starts queued runs by `advance`. A shortage of memory is an error only if none of this
+    /// rank's runs will release some, or none has for a long time.
+    pub(crate) fn advance_queued(&self, advance: impl Fn() -> Outcome) -> Outcome {
+        let is_short = |outcome: &Outcome| outcome.as_ref().is_err_and(|error| error.is_shortage());
+        let outcome = advance();
+        if !is_short(&outcome) {
+            return outcome;
+        }
+        self.reclaim();
+        // Runs of other windows may have to start before: they have waited longer.
+        self.execute_own_work()?;
+        let more_later = self.reclaim() && !self.memory.has_waited_too_long();
+        let outcome = advance();
+        if is_short(&outcome) && more_later { Ok(()) } else { outcome }
+    }
+
+    /// Returns the arena as runs use it.
+    pub(crate) fn memory(&self) -> &Arc<RunMemory> {
+        &self.memory
+    }
+
+    /// Waits until a rank of this node is short of memory, at most `limit`, and then frees what this
+    /// rank can. Returns whether a rank is short.
+    pub fn relieve_shortage(&self, limit: Duration) -> bool {
+        if !self.memory.is_any_rank_short() {
+            self.memory.await_shortage(limit);
+        }
+        let is_short = self.memory.is_any_rank_short();
+        if is_short {
+            self.reclaim();
+        }
+        is_short
+    }
+
+    /// Ends the waits of [`relieve_shortage`](Self::relieve_shortage).
+    pub fn end_relief(&self) {
+        self.memory.wake();
     }
 
     /// Releases shared memory, which begins with a release line. Its owner frees it after all

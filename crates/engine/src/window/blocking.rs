@@ -46,14 +46,8 @@ impl<P: BlockingExecutor> InflightWindow<P> {
                 return BlockingStart::NoSlot;
             }
             let run = starter.window.next;
-            if takes_memory {
-                let consumed_by_all = starter.window.consumed_by_all;
-                let scratch = &mut starter.scratch;
-                if let Err(error) =
-                    self.executor.prepare(scratch, run, consumed_by_all, call, arguments)
-                {
-                    return BlockingStart::Refused(error);
-                }
+            if takes_memory && let Err(error) = self.prepare(starter, (call, arguments), None) {
+                return BlockingStart::Refused(error);
             }
             self.own().begin(run, RunState::Taken);
             starter.window.next += 1;

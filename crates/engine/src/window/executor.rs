@@ -3,6 +3,7 @@
 use crate::argument::Argument;
 use crate::error::Outcome;
 use crate::state::SharedStates;
+use std::ops::Range;
 
 /// The kind of collective that a window runs: flat or linked.
 pub(crate) trait Executor {
@@ -24,6 +25,8 @@ pub(crate) trait Executor {
     /// Returns the number of runs that may be started at once, this one included.
     fn window(&self, call: &Self::Parameters) -> u64;
     fn is_complete(&self, run: u64, call: &Self::Parameters) -> bool;
+    /// Returns the bytes of the arena that [`prepare`](Self::prepare) takes at most.
+    fn memory_needed(&self, call: &Self::Parameters, arguments: &[Argument<'_>]) -> u64;
     /// Places the inputs of a run. The run's slot is free. Memory is allocated here: after an error
     /// the run has not begun. Every rank has consumed all runs below `consumed_by_all`.
     fn prepare(
@@ -34,6 +37,11 @@ pub(crate) trait Executor {
         call: &Self::Parameters,
         arguments: &[Argument<'_>],
     ) -> Outcome;
+    /// Frees the memory of a run that could not be prepared.
+    fn release(&self, scratch: &mut Self::Scratch, run: u64);
+    /// Frees the memory of all runs but the active ones. Every rank has consumed the runs before
+    /// them.
+    fn free_idle(&self, scratch: &mut Self::Scratch, active: Range<u64>);
     /// Starts a prepared run.
     fn launch(&self, run: u64, call: &Self::Parameters) -> Outcome;
     /// Copies the results of a complete run to private outputs, by buffer; empty slices for outputs

@@ -2,6 +2,7 @@
 
 use super::executor::{Executor, RunNumber, StartedRun};
 use crate::argument::{Argument, Binding};
+use crate::memory::Turn;
 use smallvec::SmallVec;
 use std::collections::{HashSet, VecDeque};
 
@@ -10,6 +11,8 @@ pub(super) struct QueuedRun<C> {
     pub(super) sequence: u64,
     pub(super) call: C,
     arguments: Vec<(Binding, Vec<u8>, u64)>,
+    /// Its turn at the memory, if it needs some. Ends when the run leaves the queue.
+    pub(super) turn: Option<Turn>,
 }
 
 impl<C> QueuedRun<C> {
@@ -49,6 +52,7 @@ impl<P: Executor> RunQueue<P> {
         number: RunNumber,
         call: &P::Parameters,
         arguments: &[Argument<'_>],
+        turn: Option<Turn>,
     ) -> StartedRun<P> {
         // The caller may change its buffers after the start returns, so private bytes are copied.
         let owned = arguments
@@ -58,6 +62,7 @@ impl<P: Executor> RunQueue<P> {
             sequence: number.sequence,
             call: call.clone(),
             arguments: owned.collect(),
+            turn,
         });
         let bindings = P::bindings(arguments);
         StartedRun { number, call: call.clone(), bindings, queued: true, collected: false }

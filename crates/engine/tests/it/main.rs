@@ -2,5 +2,6 @@
 
 mod errors;
 mod linking;
+mod outstanding;
 mod shortage;
 mod streams;

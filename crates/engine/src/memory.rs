@@ -1,0 +1,234 @@
+//! A rank's arena as its runs share it: the order in which runs that wait get memory, and the
+//! memory that can be freed for them.
+//!
+//! A run that finds the arena full waits in the queue of its window with a [`Turn`]. Two rules let
+//! it start in the end, if every rank starts its collectives in the same order.
+//!
+//! 1. A later run takes memory only if the memory of every earlier one stays available: as a
+//!    reserve, which the first waiting run uses. Otherwise two ranks could each hold the memory of
+//!    a run that waits for memory on the other one.
+//! 2. While a rank of the node is short, all ranks move finished results out of their slots in
+//!    every wait and test, and free what no rank uses any more ([`MemoryHolder`]).
+//!
+//! The oldest run that is incomplete then has all memory but that of complete runs, which rule 2
+//! frees, and of later ones, which leave it the reserve.
+
+use crate::error::Error;
+use shm::arena::Arena;
+use shm::futex;
+use shm::mapped::Mapped;
+use shm::segment::Offset;
+use shm::sync::{AtomicU32, AtomicUsize, Ordering};
+use std::collections::BTreeMap;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
+use std::time::{Duration, Instant};
+
+/// Time after which a run that waits for memory fails, if no run of this rank got any meanwhile.
+/// Ranks that start collectives of several communicators in different orders may each hold the
+/// memory that the other one waits for.
+const LONGEST_SHORTAGE: Duration = Duration::from_secs(60);
+
+shm::shared_lines! {
+    /// A word of the job that ranks read in every wait.
+    pub(crate) struct ShortageLine {
+        /// Number of ranks with runs that wait for memory; a futex. It publishes nothing.
+        ranks: AtomicU32,
+    }
+}
+
+/// An object with runs that hold memory of the arena.
+pub(crate) trait MemoryHolder: Send + Sync + std::fmt::Debug {
+    /// Moves finished results to private memory, and frees the memory that no rank uses any more.
+    /// Returns whether runs are left that will release memory when they are complete.
+    fn reclaim(&self) -> bool;
+}
+
+/// The memory for the runs of one rank.
+#[derive(Debug)]
+pub(crate) struct RunMemory {
+    arena: Arc<Arena>,
+    shortage: Mapped<ShortageLine>,
+    /// Number of waiting runs. Changed with the lock of the turns.
+    waiting: AtomicUsize,
+    turns: Mutex<Turns>,
+    holders: Mutex<Holders>,
+}
+
+#[derive(Debug, Default)]
+struct Turns {
+    next: u64,
+    /// Bytes that each waiting run needs.
+    waiting: BTreeMap<u64, u64>,
+    /// Memory for the first waiting run, which no other run takes.
+    reserve: Option<(Offset, u64)>,
+    /// The time since which no waiting run got memory; `None` if no run has found too little.
+    short_since: Option<Instant>,
+}
+
+#[derive(Debug, Default)]
+struct Holders {
+    list: Vec<Weak<dyn MemoryHolder>>,
+    /// Length at which dropped holders are removed.
+    sweep_at: usize,
+}
+
+/// The place of a waiting run in the order in which runs of this rank get memory.
+#[derive(Debug)]
+pub(crate) struct Turn {
+    memory: Arc<RunMemory>,
+    number: u64,
+}
+
+impl Drop for Turn {
+    fn drop(&mut self) {
+        let mut turns = self.memory.turns();
+        turns.waiting.remove(&self.number);
+        self.memory.waiting.store(turns.waiting.len(), Ordering::Relaxed);
+        if turns.waiting.is_empty() {
+            turns.free_reserve(&self.memory.arena);
+            if turns.short_since.take().is_some() {
+                self.memory.shortage.ranks.fetch_sub(1, Ordering::Relaxed);
+            }
+        } else if let Some(since) = &mut turns.short_since {
+            *since = Instant::now();
+        }
+    }
+}
+
+impl Turns {
+    /// Ensures a reserve of `bytes` bytes. Returns whether there is one.
+    fn reserve(&mut self, arena: &Arena, bytes: u64) -> bool {
+        if self.reserve.is_some_and(|(_, reserved)| reserved >= bytes) {
+            return true;
+        }
+        self.free_reserve(arena);
+        self.reserve = arena.allocate(bytes, 64).ok().map(|at| (at, bytes));
+        self.reserve.is_some()
+    }
+
+    /// Returns whether there was a reserve.
+    fn free_reserve(&mut self, arena: &Arena) -> bool {
+        // The memory is from this arena, so the call cannot fail.
+        self.reserve.take().is_some_and(|(at, _)| arena.free(at).is_ok())
+    }
+}
+
+impl RunMemory {
+    pub(crate) fn new(arena: Arc<Arena>, shortage: Mapped<ShortageLine>) -> Self {
+        RunMemory {
+            arena,
+            shortage,
+            waiting: AtomicUsize::new(0),
+            turns: Mutex::default(),
+            holders: Mutex::default(),
+        }
+    }
+
+    fn turns(&self) -> MutexGuard<'_, Turns> {
+        self.turns.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Appends a run that needs `bytes` bytes to the order. Runs without a slot have a turn too:
+    /// later runs must not take their memory while they wait for the slot.
+    pub(crate) fn enqueue(self: &Arc<Self>, bytes: u64) -> Turn {
+        let mut turns = self.turns();
+        let number = turns.next;
+        turns.next += 1;
+        turns.waiting.insert(number, bytes);
+        // Relaxed: a rank that starts runs from several threads has no order among them.
+        self.waiting.store(turns.waiting.len(), Ordering::Relaxed);
+        Turn { memory: Arc::clone(self), number }
+    }
+
+    /// Returns whether a run may take memory now: a run with this turn, or a new one.
+    #[inline]
+    pub(crate) fn admits(&self, turn: Option<&Turn>) -> bool {
+        self.waiting.load(Ordering::Relaxed) == 0 || self.admits_after_others(turn)
+    }
+
+    #[cold]
+    fn admits_after_others(&self, turn: Option<&Turn>) -> bool {
+        let mut turns = self.turns();
+        let end = turn.map_or(u64::MAX, |turn| turn.number);
+        match turns.waiting.range(..end).map(|(_, bytes)| *bytes).max() {
+            Some(needed) => turns.reserve(&self.arena, needed),
+            None => true,
+        }
+    }
+
+    /// Frees the reserve for the first waiting run. Returns false for other runs, and if there is
+    /// none.
+    #[cold]
+    pub(crate) fn release_reserve(&self, turn: Option<&Turn>) -> bool {
+        let mut turns = self.turns();
+        let first = turns.waiting.first_key_value().map(|(number, _)| *number);
+        turn.is_some_and(|turn| first == Some(turn.number)) && turns.free_reserve(&self.arena)
+    }
+
+    /// Returns the error of a run that needs `bytes` bytes.
+    #[cold]
+    pub(crate) fn shortage(&self, bytes: u64) -> Error {
+        Error::Arena(self.arena.shortage(bytes, 64))
+    }
+
+    /// Records that a waiting run has found too little memory, for the other ranks.
+    #[cold]
+    pub(crate) fn record_shortage(&self) {
+        let mut turns = self.turns();
+        if turns.short_since.is_none() && !turns.waiting.is_empty() {
+            turns.short_since = Some(Instant::now());
+            self.shortage.ranks.fetch_add(1, Ordering::Relaxed);
+            futex::wake_all(&self.shortage.ranks);
+        }
+    }
+
+    /// Returns whether a run of this rank has found too little memory and still waits.
+    #[inline]
+    pub(crate) fn is_short(&self) -> bool {
+        self.waiting.load(Ordering::Relaxed) != 0 && self.turns().short_since.is_some()
+    }
+
+    /// Returns whether a rank of the node is short of memory.
+    #[inline]
+    pub(crate) fn is_any_rank_short(&self) -> bool {
+        self.shortage.ranks.load(Ordering::Relaxed) != 0
+    }
+
+    /// Returns whether the waiting runs should fail.
+    pub(crate) fn has_waited_too_long(&self) -> bool {
+        self.turns().short_since.is_some_and(|since| since.elapsed() > LONGEST_SHORTAGE)
+    }
+
+    /// Waits until a rank of the node is short of memory, at most `limit`.
+    pub(crate) fn await_shortage(&self, limit: Duration) {
+        futex::wait(&self.shortage.ranks, 0, Some(limit));
+    }
+
+    /// Ends the waits of [`await_shortage`](Self::await_shortage) on all ranks.
+    pub(crate) fn wake(&self) {
+        futex::wake_all(&self.shortage.ranks);
+    }
+
+    /// Adds an object whose runs hold memory.
+    pub(crate) fn add_holder(&self, holder: Weak<dyn MemoryHolder>) {
+        let mut holders = self.holders.lock().unwrap_or_else(PoisonError::into_inner);
+        if holders.list.len() >= holders.sweep_at {
+            holders.list.retain(|holder| holder.strong_count() > 0);
+            // Doubled, so that a sweep costs each addition a constant time.
+            holders.sweep_at = 2 * holders.list.len() + 16;
+        }
+        holders.list.push(holder);
+    }
+
+    /// Frees the memory of all finished runs. Returns whether runs are left that will release
+    /// memory. The caller holds no lock of a window.
+    #[cold]
+    pub(crate) fn reclaim(&self) -> bool {
+        // Without the lock, because the last reference to a holder may be dropped here.
+        let holders: Vec<Arc<dyn MemoryHolder>> = {
+            let holders = self.holders.lock().unwrap_or_else(PoisonError::into_inner);
+            holders.list.iter().filter_map(Weak::upgrade).collect()
+        };
+        holders.iter().fold(false, |any, holder| holder.reclaim() | any)
+    }
+}
