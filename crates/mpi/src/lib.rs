@@ -38,6 +38,7 @@ pub(crate) mod neighbors;
 pub(crate) mod persistent;
 pub(crate) mod reductions;
 pub(crate) mod refusal;
+pub(crate) mod relief;
 mod report;
 pub(crate) mod requests;
 pub(crate) mod settings;

@@ -5,7 +5,7 @@ use crate::communicators;
 use crate::completion::examine_empty_status;
 use crate::host::{Handle, Pointer, call};
 use crate::settings::Settings;
-use crate::{buffers, persistent, report, requests, take};
+use crate::{buffers, persistent, relief, report, requests, take};
 use launch::node_identity::NodeIdentity;
 use std::ffi::{CStr, OsStr, c_int};
 use std::hash::{DefaultHasher, Hash, Hasher};
@@ -161,6 +161,7 @@ impl World {
         opened
             .and_then(|()| communicators::open(abi, job.world().clone()))
             .map_err(|outcome| format!("the MPI library reports error {outcome}"))?;
+        relief::open(job.world().clone());
         Ok(job)
     }
 
@@ -264,6 +265,7 @@ pub(crate) fn before_finalize() -> Option<Job> {
         report::print(abi, life.rank, types_of_report(abi)?, &life.served);
     }
     let job = life.job?;
+    relief::close();
     persistent::close(abi);
     requests::free_handles(abi);
     communicators::close(abi);

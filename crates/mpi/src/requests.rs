@@ -15,6 +15,7 @@ use crate::communicators::{poke, private};
 use crate::handles::HandleMap;
 use crate::host::{Handle, Pointer, call};
 use crate::reductions::Fold;
+use crate::relief;
 use crate::report::{self, Kind};
 use shm::biased_mutex::BiasedMutex;
 use std::ffi::c_int;
@@ -34,6 +35,13 @@ impl Started {
         match self {
             Started::One(request) => request.test(),
             Started::Two(request) => request.test(),
+        }
+    }
+
+    fn uses_arena(&self) -> bool {
+        match self {
+            Started::One(request) => request.uses_arena(),
+            Started::Two(request) => request.uses_arena(),
         }
     }
 }
@@ -164,13 +172,12 @@ pub(crate) fn activate(
     operation.kind = kind;
     operation.communicator = communicator;
     operation.is_persistent = true;
+    let uses_arena = operation.started.uses_arena();
     with(|requests| {
         report::taken(kind);
         requests.enter(handle, operation);
     });
-    if OUTSTANDING.load(Ordering::Relaxed) > UNATTENDED {
-        attend(abi);
-    }
+    attend_if_needed(abi, uses_arena);
 }
 
 /// A request of the MPI library that no operation uses.
@@ -195,6 +202,7 @@ pub(crate) unsafe fn launch(
 ) -> c_int {
     operation.kind = kind;
     operation.communicator = communicator;
+    let uses_arena = operation.started.uses_arena();
     let mut operation = Some(operation);
     let mut enter = |requests: &mut Requests, handle| {
         if let Some(operation) = operation.take() {
@@ -216,9 +224,7 @@ pub(crate) unsafe fn launch(
     }
     // SAFETY: the caller's promise.
     unsafe { abi.write(request, 0, handle) };
-    if OUTSTANDING.load(Ordering::Relaxed) > UNATTENDED {
-        attend(abi);
-    }
+    attend_if_needed(abi, uses_arena);
     0
 }
 
@@ -357,6 +363,17 @@ const UNATTENDED: usize = 2;
 
 /// Interval at which calls beyond the window are advanced.
 const ATTENDED_EVERY: Duration = Duration::from_micros(200);
+
+/// Starts the threads that a new operation needs.
+#[inline]
+fn attend_if_needed(abi: &'static Abi, uses_arena: bool) {
+    if OUTSTANDING.load(Ordering::Relaxed) > UNATTENDED {
+        attend(abi);
+    }
+    if uses_arena {
+        relief::start(|| advance_all(abi));
+    }
+}
 
 /// Starts a thread that advances the operations while there may be more than a window holds. Those
 /// beyond the window of a communicator are started by later calls of this rank, which may be inside

@@ -81,6 +81,14 @@ impl StartedCollective {
         }
     }
 
+    /// Returns `true` if ranks hold memory of their parts of a segment for it.
+    pub(crate) fn uses_arena(&self) -> bool {
+        match self {
+            StartedCollective::Node(pending) => pending.uses_arena(),
+            StartedCollective::Internode(_) => false,
+        }
+    }
+
     /// Number of participating ranks.
     pub(crate) fn ranks(&self) -> u32 {
         match self {

@@ -231,6 +231,14 @@ impl<'a, B: Send + 'static> Request<'a, B> {
         self.started.backend().unwrap_or_else(|| self.selector.engine().name())
     }
 
+    /// Returns `true` if ranks hold memory of their parts of the segment until all have fetched
+    /// their results: the collective is long, or runs on a schedule. See
+    /// [`MemoryRelief`](crate::MemoryRelief).
+    #[inline]
+    pub fn uses_arena(&self) -> bool {
+        self.started.uses_arena()
+    }
+
     /// Returns `true` if the collective has finished. Fetches no result and makes no progress: one
     /// load. It shows how far the collective has come while this rank made no call.
     #[inline]

@@ -251,7 +251,7 @@ proptest! {
             let mut rank = Rank::new(member, communicators)?;
             for (number, collective) in collectives.iter().enumerate() {
                 rank.start(number, *collective)?;
-                if next(&mut order) % 8 == 0 {
+                if next(&mut order).is_multiple_of(8) {
                     let which = next(&mut order) % rank.started.len();
                     rank.finish(which, &collectives)?;
                 }

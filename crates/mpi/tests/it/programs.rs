@@ -11,6 +11,7 @@ testing::tests![needs(Mpich):
     mpich_makes_progress,
     mpich_has_threads,
     mpich_has_persistent_collectives,
+    starts_wait_for_memory,
 ];
 testing::tests![needs(MpichFortran): fortran_of_two_kinds];
 testing::tests![needs(Mpich, OpenMpi): exceptions_pass_through];
@@ -83,6 +84,15 @@ fn communicators(family: Family) {
 
 fn progress(family: Family) {
     run(family, "progress", &[2, 3], &["MPI_Iallreduce", "MPI_Ialltoallv"]);
+}
+
+fn starts_wait_for_memory() {
+    for ranks in [2, 4] {
+        let job = Host::all(Family::Mpich)[0].job("memory", ranks);
+        let finished = job.variable("TRADEWIND_ARENA_MIB", "3").preloaded().expect_success();
+        let (taken, left) = finished.calls("MPI_Iallreduce");
+        assert!(taken > 0 && left == 0, "{finished:?}");
+    }
 }
 
 fn threads(family: Family) {
