@@ -97,6 +97,17 @@ pub enum LaunchError {
     /// The exchange over TCP.
     #[error(transparent)]
     Store(#[from] store::Error),
+    /// The ranks exchange their addresses by means of another runtime, which has failed.
+    #[error("the ranks could not exchange their addresses by the messages of their own runtime")]
+    Exchange,
+    /// Another rank has failed during the exchange.
+    #[error("rank {rank}: {why}")]
+    OtherRank {
+        /// The rank.
+        rank: u32,
+        /// Its error.
+        why: String,
+    },
     /// A value that another rank should have published is missing or wrong.
     #[error(
         "rank {rank} has told the process manager {what}: use one version of tradewind on all nodes"

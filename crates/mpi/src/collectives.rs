@@ -103,6 +103,15 @@ impl Call {
         if self.is_examined { Err(Refusal::Accepted) } else { Ok(&self.served.communicator) }
     }
 
+    /// Leaves a call to the MPI library if the communicator spans nodes. Its blocks have lengths that
+    /// only some ranks have, so its start would wait until all ranks agree on them.
+    pub(crate) fn check_one_node(self) -> Result<(), Refusal> {
+        match self.served.communicator.nodes() {
+            1 => Ok(()),
+            _ => Err(Refusal::Left(Reason::Nodes)),
+        }
+    }
+
     pub(crate) fn type_info(self, datatype: Handle) -> Result<TypeInfo, Refusal> {
         type_info(self.abi, datatype).ok_or(INVALID)
     }
@@ -326,6 +335,7 @@ pub(crate) fn ialltoallw<N: Number, D: Number>(
 /// An all-to-all of blocks of different sizes; without `sent` it is in place.
 fn exchange(call: Call, sent: Option<Area>, area: Area) -> Start {
     let abi = call.abi;
+    call.check_one_node()?;
     let communicator = call.communicator()?;
     let received = area.sizes();
     let output = Output::of(abi, area.clone());
@@ -374,6 +384,7 @@ pub(crate) fn igatherv<N: Number, D: Number>(
 ) -> Start {
     let Call { abi, served, .. } = call;
     let root = call.root(root)?;
+    call.check_one_node()?;
     if !call.is_root(root) {
         let area = call.area(send, 1)?;
         let communicator = call.communicator()?;
@@ -429,6 +440,7 @@ pub(crate) fn iscatterv<N: Number, D: Number>(
 ) -> Start {
     let Call { abi, served, .. } = call;
     let root = call.root(root)?;
+    call.check_one_node()?;
     if !call.is_root(root) {
         let area = call.area(receive, 1)?;
         let communicator = call.communicator()?;

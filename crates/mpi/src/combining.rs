@@ -231,6 +231,10 @@ fn scatter_reduction(
     let (own, is_in_place) =
         input_of_reduction(call, buffers.send, buffers.receive, (all, element));
     check_length(own.bytes(), 1)?;
+    if native.is_none() {
+        // Contributions travel in blocks of different lengths.
+        call.check_one_node()?;
+    }
     let communicator = call.communicator()?;
     let count = buffers.count as usize;
     let sizes: Vec<usize> = counts.iter().map(|count| *count as usize * element.size).collect();

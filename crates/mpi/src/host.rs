@@ -245,6 +245,7 @@ mod table {
         Comm_delete_attr(Handle, c_int);
         Comm_call_errhandler(Handle, c_int);
 
+        Allgather(Pointer, c_int, Handle, Pointer, c_int, Handle, Handle);
         Allreduce(Pointer, Pointer, c_int, Handle, Handle, Handle);
         Reduce(Pointer, Pointer, c_int, Handle, Handle, c_int, Handle);
 

@@ -6,9 +6,7 @@ use crate::completion::examine_empty_status;
 use crate::host::{Handle, Pointer, call};
 use crate::settings::Settings;
 use crate::{buffers, persistent, relief, report, requests, take};
-use launch::node_identity::NodeIdentity;
 use std::ffi::{CStr, OsStr, c_int};
-use std::hash::{DefaultHasher, Hash, Hasher};
 use std::io::Write;
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
@@ -75,10 +73,14 @@ pub(crate) fn initialized(outcome: c_int) {
     if reports {
         report::measure_times();
     }
-    let (job, served) = match world.join(&agreement, settings.kinds) {
+    let (job, served) = match world.join(&agreement) {
         Ok(job) => {
+            let nodes = match job.world().nodes() {
+                1 => "one node".to_owned(),
+                nodes => format!("{nodes} nodes"),
+            };
             let served =
-                format!("collectives of {} ranks of one node, {} ABI", world.ranks, abi.name);
+                format!("collectives of {} ranks of {nodes}, {} ABI", world.ranks, abi.name);
             (Some(job), served)
         }
         Err(why) => (None, format!("all collectives are left to the MPI library: {why}")),
@@ -94,31 +96,19 @@ struct World {
     ranks: c_int,
 }
 
-/// The name of the node service, and the calls that are taken over, as rank 0 passes them on.
-#[derive(Clone, Copy)]
-#[repr(C, align(8))]
-struct Invitation {
-    service: [u8; 120],
-    kinds: u64,
-}
-
-/// Settings and facts of all ranks.
+/// Settings of all ranks.
 struct Agreement {
     /// Any rank asks for the report, which is collective.
     reports: bool,
     is_on: bool,
-    on_one_node: bool,
+    /// The calls that are taken over, as rank 0 has them.
+    kinds: u64,
 }
 
-/// A number of the node of this process, by which the node service is reachable: ranks with another
-/// number are on other nodes. `None` if the node cannot be identified.
-fn node_number() -> Option<u64> {
-    let node = NodeIdentity::of_this_process(None, None).ok()?;
-    // The ranks load the same library, so their hashes are the same function.
-    let mut hasher = DefaultHasher::new();
-    node.name.hash(&mut hasher);
-    Some(hasher.finish())
-}
+/// Bytes of a rank in an exchange. Longer messages take a second one.
+const BLOCK: usize = 1024;
+/// Bytes of the length in front of a message.
+const LENGTH: usize = 4;
 
 impl World {
     fn of(abi: &'static Abi) -> Self {
@@ -130,7 +120,7 @@ impl World {
 
     /// Joins a job with all ranks of the world. Every rank returns alike, unless the MPI library
     /// fails.
-    fn join(&self, agreement: &Agreement, kinds: u64) -> Result<Job, String> {
+    fn join(&self, agreement: &Agreement) -> Result<Job, String> {
         let abi = self.abi;
         if self.ranks < 2 {
             return Err("there is one rank".into());
@@ -138,58 +128,41 @@ impl World {
         if !agreement.is_on {
             return Err("TRADEWIND_MPI is off".into());
         }
-        if !agreement.on_one_node {
-            return Err("the ranks are on several nodes".into());
-        }
-        let invitation = self.invite(kinds)?;
-        let service = CStr::from_bytes_until_nul(&invitation.service).unwrap_or_default();
-        if service.is_empty() {
-            return Err("the node service could not be started".into());
-        }
-        let rank = self.rank.cast_unsigned();
-        let ranks = self.ranks.cast_unsigned();
-        let name = service.to_string_lossy();
-        let job = Job::join(&name, rank, ranks, |admitted| self.all(admitted));
-        if let Err(error) = &job {
-            log::warn!("nothing runs on tradewind: {error}");
-        }
+        let (rank, ranks) = (self.rank.cast_unsigned(), self.ranks.cast_unsigned());
+        let command = own_command();
+        let job = Job::join(rank, ranks, command.as_deref(), |own| self.exchange(own));
+        let job = job.map_err(|error| {
+            // All ranks have failed alike: one line says it.
+            if rank == 0 {
+                log::warn!("nothing runs on tradewind: {error}");
+            }
+            "the ranks could not join a job".to_owned()
+        })?;
         buffers::examine_predefined_types(abi);
         examine_empty_status(abi);
-        take::set_kinds(invitation.kinds);
-        let opened = communicators::open_private(abi, self.rank);
-        let job = self.agreed(job.map_err(|error| error.to_string()))?;
-        opened
+        take::set_kinds(agreement.kinds);
+        communicators::open_private(abi, self.rank)
             .and_then(|()| communicators::open(abi, job.world().clone()))
             .map_err(|outcome| format!("the MPI library reports error {outcome}"))?;
         relief::open(job.world().clone());
         Ok(job)
     }
 
-    /// Returns the job if all ranks have one.
-    fn agreed(&self, job: Result<Job, String>) -> Result<Job, String> {
-        match (self.all(job.is_ok()), job) {
-            (true, job) => job,
-            (false, job) => {
-                communicators::close_private(self.abi);
-                Err(job.err().unwrap_or_else(|| "another rank could not join".into()))
-            }
-        }
-    }
-
-    /// Returns the findings of all ranks, agreed on in one call: each call costs about a millisecond of start-up where
-    /// ranks share cores.
+    /// Returns the settings of all ranks, agreed on in one call: each call costs about a millisecond
+    /// of start-up where ranks share cores.
     fn agree(&self, settings: &Settings) -> Agreement {
-        // Equal on all ranks if the minimum is the maximum, which is the complement of the minimum of
-        // the complements.
-        let [low, high] = node_number()
-            .map_or([self.rank, 0], |number| [number as c_int, (number >> 32) as c_int]);
         let is_silent = c_int::from(!settings.reports);
-        let own = [is_silent, c_int::from(settings.is_on), low, high, !low, !high];
-        let Some([is_silent, is_on, low, high, not_low, not_high]) = self.minimum(own) else {
-            return Agreement { reports: false, is_on: false, on_one_node: false };
+        // The set of rank 0 in thirds, which are no negative numbers and below those of the others.
+        let third = |number: u32| match self.rank {
+            0 => (settings.kinds >> (22 * number) & 0x3f_ffff) as c_int,
+            _ => c_int::MAX,
         };
-        let on_one_node = low == !not_low && high == !not_high;
-        Agreement { reports: is_silent == 0, is_on: is_on == 1, on_one_node }
+        let own = [is_silent, c_int::from(settings.is_on), third(0), third(1), third(2)];
+        let Some([is_silent, is_on, thirds @ ..]) = self.minimum(own) else {
+            return Agreement { reports: false, is_on: false, kinds: 0 };
+        };
+        let kinds = (0..).zip(thirds).map(|(number, third)| (third as u64) << (22 * number));
+        Agreement { reports: is_silent == 0, is_on: is_on == 1, kinds: kinds.sum() }
     }
 
     /// Returns the minimum over all ranks of each number, unless the MPI library fails.
@@ -203,37 +176,36 @@ impl World {
         (outcome == 0).then_some(least)
     }
 
-    /// Returns whether a condition holds on all ranks.
-    fn all(&self, condition: bool) -> bool {
-        self.minimum([c_int::from(condition)]) == Some([1])
+    /// Sends bytes to all ranks and returns those of every rank.
+    fn exchange(&self, own: &[u8]) -> Option<Vec<Vec<u8>>> {
+        let length = u32::try_from(own.len()).ok()?.to_le_bytes();
+        let message = [&length, own].concat();
+        let first = self.allgather(&message, BLOCK)?;
+        let length = |block: &[u8]| {
+            let length = block.first_chunk::<LENGTH>().copied().unwrap_or_default();
+            u32::from_le_bytes(length) as usize
+        };
+        let longest = first.chunks(BLOCK).map(length).max()?;
+        let (all, block) = match LENGTH + longest {
+            ..=BLOCK => (first, BLOCK),
+            longer => (self.allgather(&message, longer)?, longer),
+        };
+        all.chunks(block)
+            .map(|block| Some(block.get(LENGTH..LENGTH + length(block))?.to_vec()))
+            .collect()
     }
 
-    /// Starts the node service on rank 0, whose invitation all ranks receive.
-    fn invite(&self, kinds: u64) -> Result<Invitation, String> {
-        let mut invitation = Invitation { service: [0; 120], kinds: 0 };
-        if self.rank == 0 {
-            invitation.kinds = kinds;
-            match Job::start_service(self.ranks.cast_unsigned(), own_command().as_deref()) {
-                Ok(name) => {
-                    let length = name.len().min(invitation.service.len() - 1);
-                    invitation.service[..length].copy_from_slice(&name.as_bytes()[..length]);
-                }
-                Err(error) => log::warn!("nothing runs on tradewind: {error}"),
-            }
-        }
-        // A sum with zeros. A broadcast would do, but with Open MPI 5 each later message between two
-        // ranks took 60 ns longer after one: their mailboxes, rings that both fill from the start,
-        // were then at different places.
-        let mut received = Invitation { service: [0; 120], kinds: 0 };
-        let from: Pointer = (&raw mut invitation).cast();
-        let to: Pointer = (&raw mut received).cast();
-        let words = (size_of::<Invitation>() / 4) as c_int;
-        let int = self.abi.int;
-        let sum = self.abi.operation(Op::Sum);
-        match call!(Allreduce(from, to, words, int, sum, self.abi.comm_world)) {
-            0 => Ok(received),
-            outcome => Err(format!("the MPI library reports error {outcome}")),
-        }
+    /// Gathers the first `block` bytes of the messages of all ranks, filled up with zeros.
+    fn allgather(&self, own: &[u8], block: usize) -> Option<Vec<u8>> {
+        let mut own = own.to_vec();
+        own.resize(block, 0);
+        let mut all = vec![0u8; block * usize::try_from(self.ranks).ok()?];
+        let count = c_int::try_from(block).ok()?;
+        let from: Pointer = own.as_mut_ptr().cast();
+        let to: Pointer = all.as_mut_ptr().cast();
+        let Abi { byte, comm_world, .. } = *self.abi;
+        let outcome = call!(Allgather(from, count, byte, to, count, byte, comm_world));
+        (outcome == 0).then_some(all)
     }
 }
 

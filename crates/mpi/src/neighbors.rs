@@ -68,6 +68,7 @@ pub(crate) fn ineighbor_allgatherv<N: Number, D: Number>(
     receive: Blocks<N, D>,
 ) -> Start {
     let topology = call.topology()?;
+    call.check_one_node()?;
     let area = match topology.sources {
         0 => Area::empty(),
         sources => call.blocks(receive, sources)?,
@@ -111,6 +112,7 @@ pub(crate) fn ineighbor_alltoallw<N: Number, D: Number>(
 }
 
 fn exchange(call: Call, topology: &Topology, sent: Area, received: Area) -> Start {
+    call.check_one_node()?;
     call.communicator()?;
     let sent_sizes = sent.sizes();
     let received_sizes = received.sizes();

@@ -58,9 +58,11 @@ pub(crate) enum Reason {
     Arguments,
     /// The form is not served.
     Form,
+    /// The communicator spans nodes, and starting the call would wait for its ranks.
+    Nodes,
 }
 
-const REASONS: usize = 5;
+const REASONS: usize = 6;
 
 struct Counts {
     taken: AtomicU64,
@@ -150,7 +152,8 @@ fn text(all: &[u64], served: &str) -> String {
         if *taken + total == 0 {
             continue;
         }
-        let reasons = ["communicator", "TRADEWIND_MPI_ONLY", "length", "arguments", "form"];
+        let reasons =
+            ["communicator", "TRADEWIND_MPI_ONLY", "length", "arguments", "form", "nodes"];
         let reasons: Vec<String> = reasons
             .iter()
             .zip(left)

@@ -38,7 +38,16 @@ fn attach_with(environment: &impl Lookup) -> Result<Attachment, ServiceError> {
         Launch::Run { service, rank, ranks } => enter(&service, rank, ranks, limit)?,
         Launch::OneNode { name, rank, ranks, launcher } => {
             let engine = engine_kind(environment)?;
-            let job = Job { name, ranks, launcher, engine, listen: None, command: None };
+            let job = Job {
+                name,
+                ranks,
+                launcher,
+                engine,
+                listen: None,
+                command: None,
+                internode: InternodeEngine::Any,
+                is_embedded: false,
+            };
             enter_or_spawn(&job, rank, limit)?
         }
         Launch::ManyNodes { manager, launcher } => {

@@ -1,28 +1,198 @@
-//! Jobs whose ranks exchange the name of their node service themselves, as those of an MPI program
-//! do by calls of its library. All ranks are on this node.
+//! Jobs whose ranks exchange their addresses themselves, as those of an MPI program do by calls of
+//! its library.
+//!
+//! Each step ends with one exchange, in which a rank that has failed sends the reason instead. So
+//! all ranks enter the job or none does, and none waits for one that has given up.
 
 use crate::attach::engine_kind;
+use crate::attachment::Attachment;
 use crate::error::ServiceError;
-use crate::spawn::{Job, spawn};
-use launch::environment::Environment;
-use shm::broker::unguessable_name;
+use crate::many_nodes::{self, NodeServices};
+use launch::LaunchError;
+use launch::environment::{Environment, InternodeEngine, Lookup};
+use launch::key_values::KeyValueSpace;
+use std::collections::HashMap;
 use std::path::Path;
 
-/// Starts the node service of a job of `ranks` ranks on this node, and returns its name when ranks
-/// can connect. One process of the job does so and passes the name on. `command` is the `tradewind`
-/// command, unless TRADEWIND_COMMAND names another; `None` is the one in PATH.
+/// Enters the job of `ranks` ranks as rank `rank`, and waits for the other ranks of this node. The
+/// first rank of each node starts its node service; `command` is the `tradewind` command, unless
+/// TRADEWIND_COMMAND names another; `None` is the one in PATH.
+///
+/// `exchange` sends bytes to all ranks and returns those of every rank, in rank order, or `None` if
+/// that fails, on all ranks. All ranks call it equally often.
 ///
 /// # Errors
-/// If the command cannot be executed, or the service does not start.
-pub fn start(ranks: u32, command: Option<&Path>) -> Result<String, ServiceError> {
-    let job = Job {
-        name: unguessable_name("tradewind-job")?,
-        ranks,
+/// If this rank or another one cannot enter: all ranks return an error then.
+pub fn enter(
+    (rank, ranks): (u32, u32),
+    command: Option<&Path>,
+    exchange: impl FnMut(&[u8]) -> Option<Vec<Vec<u8>>> + Send,
+) -> Result<Attachment, ServiceError> {
+    let mut space = ExchangedSpace::new(exchange);
+    let entered = enter_through(&mut space, (rank, ranks), command);
+    let attachment = space.agree(entered)?;
+    attachment.member.wait_for_all(Environment.start_timeout()?)?;
+    Ok(attachment)
+}
+
+fn enter_through(
+    space: &mut dyn KeyValueSpace,
+    (rank, ranks): (u32, u32),
+    command: Option<&Path>,
+) -> Result<Attachment, ServiceError> {
+    let limit = Environment.start_timeout()?;
+    let services = NodeServices {
         launcher: rustix::process::getppid().map(|pid| pid.as_raw_nonzero().get().cast_unsigned()),
         engine: engine_kind(&Environment)?,
-        listen: None,
         command: command.map(Into::into),
+        // The first start of a collective in the kernel waits until all ranks agree on it, which a
+        // start of such a program must not.
+        internode: InternodeEngine::Agent,
+        is_embedded: true,
     };
-    spawn(&job)?;
-    Ok(job.name)
+    many_nodes::place(&Environment, space, (rank, ranks), services)?.enter(&Environment, limit)
+}
+
+/// The values of all ranks, exchanged in one piece at each fence.
+struct ExchangedSpace<E> {
+    exchange: E,
+    /// Values of this rank since the last fence.
+    own: Vec<(String, String)>,
+    all: HashMap<String, String>,
+    /// A rank has failed, so no rank exchanges anything any more.
+    is_over: bool,
+}
+
+/// First byte of the values of a rank.
+const VALUES: u8 = b'+';
+/// First byte of the reason for which a rank has failed.
+const FAILURE: u8 = b'-';
+
+impl<E: FnMut(&[u8]) -> Option<Vec<Vec<u8>>> + Send> ExchangedSpace<E> {
+    fn new(exchange: E) -> Self {
+        ExchangedSpace { exchange, own: Vec::new(), all: HashMap::new(), is_over: false }
+    }
+
+    /// Returns the attachment if every rank has one.
+    fn agree(
+        &mut self,
+        entered: Result<Attachment, ServiceError>,
+    ) -> Result<Attachment, ServiceError> {
+        match entered {
+            Ok(attachment) => self.fence().map(|()| attachment).map_err(ServiceError::from),
+            Err(error) => {
+                // The others are at their next fence, unless they have failed at the one before.
+                if !self.is_over {
+                    self.is_over = true;
+                    let mut message = vec![FAILURE];
+                    message.extend(error.to_string().bytes());
+                    (self.exchange)(&message);
+                }
+                Err(error)
+            }
+        }
+    }
+}
+
+impl<E: FnMut(&[u8]) -> Option<Vec<Vec<u8>>> + Send> KeyValueSpace for ExchangedSpace<E> {
+    fn put(&mut self, key: &str, value: &str) -> Result<(), LaunchError> {
+        self.own.push((key.to_owned(), value.to_owned()));
+        Ok(())
+    }
+
+    fn fence(&mut self) -> Result<(), LaunchError> {
+        let mut message = vec![VALUES];
+        // Neither keys nor values contain a zero.
+        for (key, value) in std::mem::take(&mut self.own) {
+            message.extend([key.as_bytes(), &[0], value.as_bytes(), &[0]].concat());
+        }
+        let Some(received) = (self.exchange)(&message) else {
+            self.is_over = true;
+            return Err(LaunchError::Exchange);
+        };
+        for (rank, message) in (0..).zip(&received) {
+            let text = String::from_utf8_lossy(message.get(1..).unwrap_or_default());
+            if message.first() != Some(&VALUES) {
+                self.is_over = true;
+                return Err(LaunchError::OtherRank { rank, why: text.into_owned() });
+            }
+            let mut parts = text.split_terminator('\0').map(str::to_owned);
+            while let (Some(key), Some(value)) = (parts.next(), parts.next()) {
+                self.all.insert(key, value);
+            }
+        }
+        Ok(())
+    }
+
+    fn get(&mut self, key: &str, _: u32) -> Result<Option<String>, LaunchError> {
+        Ok(self.all.get(key).cloned())
+    }
+
+    fn longest_value(&self) -> usize {
+        /// More addresses than any node has.
+        const LONGEST: usize = 4096;
+        LONGEST
+    }
+
+    fn finish(self: Box<Self>) -> Result<(), LaunchError> {
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::sync::{Barrier, Mutex};
+
+    type Exchange<'a> = Box<dyn FnMut(&[u8]) -> Option<Vec<Vec<u8>>> + Send + 'a>;
+
+    /// Runs `body` on two threads, which exchange through memory.
+    fn two_ranks<T: Send>(
+        body: impl Fn(u32, &mut ExchangedSpace<Exchange<'_>>) -> T + Sync,
+    ) -> Vec<T> {
+        let barrier = Barrier::new(2);
+        let messages = Mutex::new(vec![Vec::new(); 2]);
+        let run = |rank: u32| {
+            let exchange = |own: &[u8]| {
+                messages.lock().ok()?[rank as usize] = own.to_vec();
+                barrier.wait();
+                let all = messages.lock().ok()?.clone();
+                barrier.wait();
+                Some(all)
+            };
+            body(rank, &mut ExchangedSpace::new(Box::new(exchange)))
+        };
+        std::thread::scope(|scope| {
+            let run = &run;
+            let ranks = [0, 1].map(|rank| scope.spawn(move || run(rank)));
+            ranks.into_iter().map(|rank| rank.join().expect("no rank panics")).collect()
+        })
+    }
+
+    #[test]
+    fn values_are_visible_after_a_fence() {
+        let seen = two_ranks(|rank, space| {
+            space.put(&format!("first-{rank}"), "").expect("it is kept");
+            space.put(&format!("second-{rank}"), "a=b;c d").expect("it is kept");
+            space.fence().expect("both are here");
+            ["first-0", "second-1", "third"].map(|key| space.get(key, 0).expect("it is memory"))
+        });
+        let expected = [Some(String::new()), Some("a=b;c d".to_owned()), None];
+        assert_eq!(seen, [expected.clone(), expected]);
+    }
+
+    #[test]
+    fn a_rank_that_fails_between_two_fences_fails_the_others() {
+        let errors = two_ranks(|rank, space| {
+            space.fence().expect("both are here");
+            let outcome = match rank {
+                0 => Err(ServiceError::Refused("there is no room".into())),
+                _ => space.fence().map_err(ServiceError::from),
+            };
+            let entered = outcome.and(Err(ServiceError::Answer));
+            space.agree(entered).expect_err("one rank has failed").to_string()
+        });
+        assert!(errors[1].contains("rank 0") && errors[1].contains("no room"), "{errors:?}");
+        assert!(errors[0].contains("no room"), "{errors:?}");
+    }
 }

@@ -6,17 +6,42 @@ use crate::kernel_offload;
 use crate::spawn::{Job, spawn};
 use engine::node::EngineKind;
 use launch::bootstrap::{self, Placement};
-use launch::environment::{INTERFACE, Lookup, NODE};
+use launch::environment::{INTERFACE, InternodeEngine, Lookup, NODE};
+use launch::key_values::KeyValueSpace;
 use launch::node_identity::NodeIdentity;
 use launch::process_manager::{Opened, ProcessManager};
 use launch::service_name::name_on_node;
 use network::job_nodes::{JobNodes, KernelEndpoint, ServiceEndpoint};
 use network::node_map::NodeMap;
 use network::node_network::JobNetwork;
+use std::ffi::OsString;
 use std::time::Duration;
 
-/// Exchanges the ranks' nodes through a key-value space, and joins. The first rank of a node also
-/// spawns the node service and submits the nodes to it.
+/// The node services of a job, as the first rank of each node starts them.
+pub(crate) struct NodeServices {
+    /// The launcher's process, if known.
+    pub(crate) launcher: Option<u32>,
+    pub(crate) engine: EngineKind,
+    /// The `tradewind` command, if neither the environment nor PATH is to find it.
+    pub(crate) command: Option<OsString>,
+    pub(crate) internode: InternodeEngine,
+    /// See [`Job::is_embedded`].
+    pub(crate) is_embedded: bool,
+}
+
+/// A rank whose node service runs.
+pub(crate) struct PlacedRank {
+    rank: u32,
+    ranks: u32,
+    placement: Placement,
+    nodes: NodeMap,
+    /// The job on this node.
+    job: Job,
+    /// All nodes, if there are others.
+    all: Option<JobNodes>,
+}
+
+/// Exchanges the ranks' nodes through the key-value space of a process manager, and joins.
 pub(crate) fn enter(
     environment: &impl Lookup,
     manager: &ProcessManager,
@@ -26,10 +51,25 @@ pub(crate) fn enter(
 ) -> Result<Attachment, ServiceError> {
     let internode = environment.internode_engine()?;
     let Opened { mut space, rank, ranks } = manager.open(environment, launcher, limit)?;
+    let services = NodeServices { launcher, engine, command: None, internode, is_embedded: false };
+    let placed = place(environment, &mut *space, (rank, ranks), services)?;
+    space.finish()?;
+    placed.enter(environment, limit)
+}
+
+/// Exchanges the ranks' nodes through a key-value space. The first rank of a node also spawns the
+/// node service.
+pub(crate) fn place(
+    environment: &impl Lookup,
+    space: &mut dyn KeyValueSpace,
+    (rank, ranks): (u32, u32),
+    services: NodeServices,
+) -> Result<PlacedRank, ServiceError> {
+    let NodeServices { launcher, engine, command, internode, is_embedded } = services;
     let name = environment.text(NODE)?;
     let interface = environment.text(INTERFACE)?;
     let here = NodeIdentity::of_this_process(name.as_deref(), interface.as_deref())?;
-    let placement = bootstrap::place(&mut *space, rank, ranks, &here)?;
+    let placement = bootstrap::place(space, rank, ranks, &here)?;
     let nodes = NodeMap::new(placement.node_of_rank.iter().copied());
     let job = Job {
         name: name_on_node(&placement.secret, placement.node),
@@ -37,50 +77,61 @@ pub(crate) fn enter(
         launcher,
         engine,
         listen: (placement.nodes > 1).then_some(placement.address),
-        command: None,
+        command,
+        internode,
+        is_embedded,
     };
     let endpoint = if placement.local_rank == 0 { spawn(&job)? } else { None };
-    let node_timeout = environment.node_timeout()?;
-    let mut kernel_job = None;
-    let mut network = None;
-    if job.listen.is_some() {
+    let all = if job.listen.is_some() {
         let endpoint = endpoint.map(|endpoint| endpoint.to_string());
-        let endpoints = bootstrap::exchange(&mut *space, &placement, endpoint.as_deref())?;
-        let all = job_nodes(&placement, &nodes, &endpoints)?;
-        space.finish()?;
-        // The node service reports nodes that do not agree, to all of its ranks.
-        network = JobNetwork::agree(&all.networks).ok();
-        if placement.local_rank == 0 {
-            submit_nodes(&job.name, &all)?;
-        }
-        kernel_job = Some(KernelJob {
-            rank,
-            node_of_rank: kernel_offload::node_of_rank(&nodes).into(),
-            addresses: kernel_offload::addresses(&all).into(),
-            timeout: node_timeout.unwrap_or(kernel::wire::NODE_TIMEOUT),
-        });
+        let endpoints = bootstrap::exchange(space, &placement, endpoint.as_deref())?;
+        Some(job_nodes(&placement, &nodes, &endpoints)?)
     } else {
         // All ranks are on this node.
         space.fence()?;
-        space.finish()?;
+        None
+    };
+    Ok(PlacedRank { rank, ranks, placement, nodes, job, all })
+}
+
+impl PlacedRank {
+    /// Enters the job. The first rank of a node also submits the nodes to its service.
+    pub(crate) fn enter(
+        self,
+        environment: &impl Lookup,
+        limit: Duration,
+    ) -> Result<Attachment, ServiceError> {
+        let PlacedRank { rank, ranks, placement, nodes, job, all } = self;
+        let node_timeout = environment.node_timeout()?;
+        if let Some(all) = all.as_ref().filter(|_| placement.local_rank == 0) {
+            submit_nodes(&job.name, all)?;
+        }
+        let kernel_job = all.as_ref().map(|all| KernelJob {
+            rank,
+            node_of_rank: kernel_offload::node_of_rank(&nodes).into(),
+            addresses: kernel_offload::addresses(all).into(),
+            timeout: node_timeout.unwrap_or(kernel::wire::NODE_TIMEOUT),
+        });
+        // The node service reports nodes that do not agree, to all of its ranks.
+        let network = all.as_ref().and_then(|all| JobNetwork::agree(&all.networks).ok());
+        let attachment = enter_with(&job.name, placement.local_rank, job.ranks, limit, kernel_job)?;
+        let key = placement.secret.rank_handshake_key();
+        let ports = environment.ports()?;
+        let rank_endpoint = RankEndpoint { address: placement.address, ports, key };
+        // Direct connections use TCP, which is not the network that was chosen.
+        let is_over_tcp = matches!(network, None | Some(JobNetwork::Tcp(_)));
+        let connects = job.listen.is_some() && is_over_tcp;
+        Ok(Attachment {
+            rank,
+            ranks,
+            internode: job.internode,
+            nodes: job.listen.map(|_| nodes),
+            rank_endpoint: connects.then_some(rank_endpoint),
+            network,
+            node_timeout: node_timeout.unwrap_or(attachment.node_timeout),
+            ..attachment
+        })
     }
-    let attachment = enter_with(&job.name, placement.local_rank, job.ranks, limit, kernel_job)?;
-    let key = placement.secret.rank_handshake_key();
-    let ports = environment.ports()?;
-    let rank_endpoint = RankEndpoint { address: placement.address, ports, key };
-    // Direct connections use TCP, which is not the network that was chosen.
-    let is_over_tcp = matches!(network, None | Some(JobNetwork::Tcp(_)));
-    let connects = job.listen.is_some() && is_over_tcp;
-    Ok(Attachment {
-        rank,
-        ranks,
-        internode,
-        nodes: job.listen.map(|_| nodes),
-        rank_endpoint: connects.then_some(rank_endpoint),
-        network,
-        node_timeout: node_timeout.unwrap_or(attachment.node_timeout),
-        ..attachment
-    })
 }
 
 /// Returns the nodes of the job, as their first ranks have published them.

@@ -4,7 +4,7 @@
 use crate::error::{ServiceError, system};
 use crate::job_options::job_options;
 use engine::node::{EngineKind, JobOptions};
-use launch::environment::{COMMAND, Environment, Lookup};
+use launch::environment::{COMMAND, Environment, INTERNODE, InternodeEngine, Lookup};
 use network::job_nodes::ServiceEndpoint;
 use shm::broker::BrokerError;
 use std::ffi::OsString;
@@ -29,6 +29,11 @@ pub(crate) struct Job {
     pub(crate) listen: Option<IpAddr>,
     /// The `tradewind` command, if neither the environment nor PATH is to find it.
     pub(crate) command: Option<OsString>,
+    /// The choice of the engine between nodes.
+    pub(crate) internode: InternodeEngine,
+    /// The ranks belong to another runtime, which needs the ends of their descriptors, also where
+    /// the job has several nodes.
+    pub(crate) is_embedded: bool,
 }
 
 /// Spawns the service, unless another rank has, and returns when ranks can connect. Returns the
@@ -50,6 +55,8 @@ pub(crate) fn spawn(job: &Job) -> Result<Option<ServiceEndpoint>, ServiceError> 
         ])
         .args(["--cores", &cores(job.launcher).to_string()])
         .args(job.listen.iter().flat_map(|ip| ["--listen".to_owned(), ip.to_string()]))
+        .args(job.is_embedded.then_some("--embedded"))
+        .envs((job.internode == InternodeEngine::Agent).then_some((INTERNODE, "agent")))
         .stdin(Stdio::null())
         .stdout(Stdio::piped())
         .stderr(Stdio::null())
@@ -112,15 +119,15 @@ pub struct ServeOptions {
 /// the rank that needs the service gets no zombie. `itself` is the command line that calls
 /// [`serve`].
 ///
-/// In a job `of_several_nodes` the service keeps the descriptors of the rank that needs it. A
-/// launcher of several nodes then sees the end of that rank late, and the other ranks of the node
-/// can report the failure before the launcher ends them. Otherwise the service keeps none: as long
-/// as it had the connection of PMI, the launcher would not see the rank end.
+/// With `keeps_descriptors` the service keeps the descriptors of the rank that needs it. A launcher
+/// of several nodes then sees the end of that rank late, and the other ranks of the node can report
+/// the failure before the launcher ends them. Otherwise the service keeps none: as long as it had
+/// the connection of PMI, the launcher would not see the rank end.
 ///
 /// # Errors
 /// If this program cannot be executed again, or `/proc` is not mounted.
-pub fn detach(itself: &mut Command, of_several_nodes: bool) -> Result<(), ServiceError> {
-    if !of_several_nodes {
+pub fn detach(itself: &mut Command, keeps_descriptors: bool) -> Result<(), ServiceError> {
+    if !keeps_descriptors {
         shm::inherited::keep_to_this_process().map_err(system("start the node service"))?;
     }
     itself.spawn().map(drop).map_err(system("start the node service"))

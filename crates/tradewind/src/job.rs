@@ -53,6 +53,11 @@ impl Job {
     /// Fails if the environment is incomplete, the node service cannot be reached, or a rank does
     /// not start.
     pub fn init() -> Result<Self> {
+        Job::of(service::attach::attach()?)
+    }
+
+    /// The job of a process that has entered it. Collective over all ranks.
+    pub(crate) fn of(attachment: Attachment) -> Result<Self> {
         let Attachment {
             member,
             rank,
@@ -64,7 +69,7 @@ impl Job {
             rank_endpoint,
             network,
             ..
-        } = service::attach::attach()?;
+        } = attachment;
         let (group, mut profile) = enter(member, rank)?;
         let Some((backend, nodes)) = agent.zip(nodes) else {
             return Ok(Job { world: world_on_one_node(group), profile });
@@ -113,12 +118,6 @@ impl Job {
             internode = internode.blocking_on(direct);
         }
         Ok(Job { world: Communicator::world(group, Some(internode), table), profile })
-    }
-
-    /// The job of a member whose ranks are all on this node.
-    pub(crate) fn on_one_node(member: Member, rank: u32) -> Result<Self> {
-        let (group, profile) = enter(member, rank)?;
-        Ok(Job { world: world_on_one_node(group), profile })
     }
 
     /// The communicator of all ranks.

@@ -29,13 +29,17 @@ pub(crate) struct Arguments {
     #[arg(long)]
     listen: Option<IpAddr>,
 
+    /// The ranks belong to another runtime, such as MPI: keep none of their descriptors.
+    #[arg(long)]
+    embedded: bool,
+
     /// Run the service in this process instead of a detached one.
     #[arg(long)]
     stay: bool,
 }
 
 pub(crate) fn execute(arguments: &Arguments) -> Result<ExitCode, Failure> {
-    let Arguments { name, ranks, engine, cores, listen, stay } = arguments;
+    let Arguments { name, ranks, engine, cores, listen, embedded, stay } = arguments;
     if *stay {
         serve(&ServeOptions {
             name: name.clone(),
@@ -48,6 +52,7 @@ pub(crate) fn execute(arguments: &Arguments) -> Result<ExitCode, Failure> {
     }
     // Not the name in the command line: this very program, wherever it was found.
     let mut itself = Command::new("/proc/self/exe");
-    detach(itself.args(std::env::args_os().skip(1)).arg("--stay"), listen.is_some())?;
+    let keeps_descriptors = listen.is_some() && !embedded;
+    detach(itself.args(std::env::args_os().skip(1)).arg("--stay"), keeps_descriptors)?;
     Ok(ExitCode::SUCCESS)
 }

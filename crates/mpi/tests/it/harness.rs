@@ -1,11 +1,14 @@
 //! Builds MPI programs and runs them, with the preload library or without it.
 
 use std::collections::HashMap;
+use std::fs::Permissions;
+use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::sync::{Arc, LazyLock, Mutex, OnceLock};
 use std::time::{Duration, Instant};
 use testing::mpi::{Family, Installation, installations};
+use virtual_nodes::VirtualNodes;
 
 /// A job may take so long on a busy machine; none takes a tenth of it otherwise.
 const LIMIT: Duration = Duration::from_secs(60);
@@ -96,6 +99,11 @@ impl Host {
     pub(crate) fn job(self, name: &str, ranks: u32) -> Job {
         Job::of(self.installation, self.build(name), ranks)
     }
+
+    /// A job of MPICH with these numbers of ranks on virtual nodes.
+    pub(crate) fn job_on_nodes(self, name: &str, nodes: &VirtualNodes, ranks: &[u32]) -> Job {
+        Job::on_nodes(self.installation, self.build(name), nodes, ranks)
+    }
 }
 
 /// A job that is to be run.
@@ -103,12 +111,50 @@ pub(crate) struct Job {
     command: Command,
     program: PathBuf,
     arguments: Vec<String>,
+    /// Holds the command that reaches nodes.
+    _directory: Option<tempfile::TempDir>,
 }
+
+/// What MPICH's launcher executes to start something on a node: it passes options, the name of the
+/// node, and a command line for a shell there.
+const REACH: &str = r#"#!/bin/sh
+while [ "${1#-}" != "$1" ]; do shift; done
+eval "namespace=\$NAMESPACE_$1"; shift
+exec nsenter --net="$namespace" -- sh -c "$*"
+"#;
 
 impl Job {
     /// A job of `ranks` ranks of a program.
     pub(crate) fn of(installation: &Installation, program: PathBuf, ranks: u32) -> Self {
-        let mut command = Command::new(&installation.mpiexec);
+        Job::by(Command::new(&installation.mpiexec), installation, program, ranks)
+    }
+
+    /// A job of MPICH with these numbers of ranks on virtual nodes.
+    fn on_nodes(
+        installation: &Installation,
+        program: PathBuf,
+        nodes: &VirtualNodes,
+        ranks: &[u32],
+    ) -> Self {
+        let directory = tempfile::tempdir().expect("there is room");
+        let reach = directory.path().join("reach");
+        std::fs::write(&reach, REACH).expect("there is room");
+        std::fs::set_permissions(&reach, Permissions::from_mode(0o700)).expect("it is ours");
+        let first = &nodes.nodes()[0];
+        let mut command = first.command(&installation.mpiexec);
+        command.args(["-localhost", &first.address().to_string()]);
+        command.args(["-launcher", "ssh", "-launcher-exec"]).arg(&reach);
+        let hosts: Vec<String> =
+            ranks.iter().enumerate().map(|(node, ranks)| format!("h{node}:{ranks}")).collect();
+        command.args(["-hosts", &hosts.join(",")]);
+        for (number, node) in nodes.nodes().iter().enumerate() {
+            command.env(format!("NAMESPACE_h{number}"), node.namespace());
+        }
+        let job = Job::by(command, installation, program, ranks.iter().sum());
+        Job { _directory: Some(directory), ..job }
+    }
+
+    fn by(mut command: Command, installation: &Installation, program: PathBuf, ranks: u32) -> Self {
         // Open MPI refuses more ranks than cores, and the superuser.
         if installation.family == Family::OpenMpi {
             command.arg("--oversubscribe");
@@ -122,7 +168,7 @@ impl Job {
         command.args(["-n", &ranks.to_string()]);
         command.env("TRADEWIND_DECISIONS", "").env("TRADEWIND_MPI_REPORT", "1");
         command.env("TRADEWIND_COMMAND", std::env::current_exe().expect("this program has a path"));
-        Job { command, program, arguments: Vec::new() }
+        Job { command, program, arguments: Vec::new(), _directory: None }
     }
 
     /// Sets a variable of the ranks.
@@ -137,9 +183,10 @@ impl Job {
         self
     }
 
-    /// Puts rank 1 on another node, as far as tradewind can see: in a network namespace of its own.
-    pub(crate) fn apart(mut self) -> Self {
-        let script = r#"[ "$PMI_RANK" = 1 ] && exec unshare --net "$@"; exec "$@""#;
+    /// Gives rank 1 a `tradewind` command that does not exist.
+    pub(crate) fn without_command_on_rank_1(mut self) -> Self {
+        let script =
+            r#"[ "$PMI_RANK" = 1 ] && export TRADEWIND_COMMAND=/no/such/command; exec "$@""#;
         self.command.args(["sh", "-c", script, "sh"]);
         self
     }

@@ -4,6 +4,7 @@ mod benchmarks;
 mod deaths;
 mod harness;
 mod node_service;
+mod nodes;
 mod programs;
 mod settings;
 mod without;

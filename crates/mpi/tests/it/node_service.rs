@@ -16,16 +16,18 @@ pub(crate) fn run_if_named() -> Option<ExitCode> {
         detach(itself.args(&arguments).arg("--stay"), false).expect("this program can be executed");
         return Some(ExitCode::SUCCESS);
     }
-    let value = |option: &str| {
-        let at = rest.iter().position(|word| word == option).expect("the option is there");
-        rest[at + 1].parse().expect("a number")
+    let text = |option: &str| {
+        let at = rest.iter().position(|word| word == option)?;
+        rest.get(at + 1)
     };
+    let value =
+        |option: &str| text(option).expect("the option is there").parse().expect("a number");
     let options = ServeOptions {
         name: name.clone(),
         ranks: value("--ranks"),
         engine: EngineKind::Peers,
         cores: value("--cores"),
-        listen: None,
+        listen: text("--listen").map(|address| address.parse().expect("an address")),
     };
     Some(if serve(&options).is_ok() { ExitCode::SUCCESS } else { ExitCode::FAILURE })
 }
