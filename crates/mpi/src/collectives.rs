@@ -7,7 +7,8 @@
 use crate::abi::Abi;
 use crate::buffers::{Area, Input, Output, Piece, Staging, TypeInfo, type_info};
 use crate::communicators::Served;
-use crate::host::{Aint, Handle, Pointer};
+use crate::host::{Handle, Pointer};
+use crate::lists::{Lists, Number};
 use crate::refusal::Refusal;
 use crate::report::Reason;
 use crate::requests::{Operation, Rest, Started};
@@ -30,8 +31,7 @@ pub(crate) type Start = Result<Box<Operation>, Refusal>;
 pub(crate) struct Call {
     pub(crate) abi: &'static Abi,
     pub(crate) served: &'static Served,
-    /// The call is only examined, for a persistent collective that starts later.
-    pub(crate) is_examined: bool,
+    pub(crate) lists: Lists,
 }
 
 /// `count` elements of a type at an address, as a program passes them.
@@ -61,36 +61,7 @@ pub(crate) struct TypedBlocks<N, D> {
     pub(crate) datatypes: Pointer,
 }
 
-/// An integer type of counts or displacements.
-pub(crate) trait Number: Copy {
-    fn wide(self) -> i64;
-}
-
-impl Number for c_int {
-    fn wide(self) -> i64 {
-        i64::from(self)
-    }
-}
-
-impl Number for i64 {
-    fn wide(self) -> i64 {
-        self
-    }
-}
-
-impl Number for Aint {
-    fn wide(self) -> i64 {
-        self as i64
-    }
-}
-
 pub(crate) const INVALID: Refusal = Refusal::Left(Reason::Arguments);
-
-/// The first `length` numbers of a list that a program has passed.
-pub(crate) fn list<N: Number>(numbers: *const N, length: usize) -> Vec<i64> {
-    // SAFETY: MPI demands a number for each rank or neighbour.
-    (0..length).map(|index| unsafe { *numbers.add(index) }.wide()).collect()
-}
 
 pub(crate) fn count(count: i64) -> Result<usize, Refusal> {
     usize::try_from(count).map_err(|_| INVALID)
@@ -100,7 +71,11 @@ impl Call {
     /// The communicator, on which the call starts now. To be called when all checks have passed that
     /// may leave the call to the MPI library, and before anything is kept: an examination ends here.
     pub(crate) fn communicator(self) -> Result<&'static Communicator, Refusal> {
-        if self.is_examined { Err(Refusal::Accepted) } else { Ok(&self.served.communicator) }
+        match self.lists {
+            // The initialization of a persistent collective, which starts later.
+            Lists::Copied(_) => Err(Refusal::Accepted),
+            Lists::Passed | Lists::Kept(_) => Ok(&self.served.communicator),
+        }
     }
 
     /// Leaves a call to the MPI library if the communicator spans nodes. Its blocks have lengths that
@@ -151,9 +126,9 @@ impl Call {
         blocks: Blocks<N, D>,
         length: usize,
     ) -> Result<Area, Refusal> {
-        let counts = list(blocks.counts, length);
+        let counts = self.lists.numbers(blocks.counts, length);
         let element = self.element(blocks.datatype, counts.iter().all(|count| *count == 0))?;
-        let displacements = list(blocks.displacements, length);
+        let displacements = self.lists.numbers(blocks.displacements, length);
         if counts.iter().any(|count| *count < 0) {
             return Err(INVALID);
         }
@@ -166,24 +141,14 @@ impl Call {
         blocks: TypedBlocks<N, D>,
         length: usize,
     ) -> Result<Area, Refusal> {
-        let counts = list(blocks.counts, length);
-        let displacements = list(blocks.displacements, length);
-        let pieces = counts.iter().zip(displacements).enumerate().map(|(index, (c, d))| {
-            // SAFETY: MPI demands a type for each rank or neighbour.
-            let datatype = unsafe { self.abi.read(blocks.datatypes, index) };
+        let counts = self.lists.numbers(blocks.counts, length);
+        let displacements = self.lists.numbers(blocks.displacements, length);
+        let types = self.lists.types(self.abi, blocks.datatypes, length);
+        let pieces = counts.iter().zip(displacements).zip(types).map(|((c, d), datatype)| {
             let at = blocks.at.cast::<u8>().wrapping_offset(d as isize);
             Ok(Piece { at, count: count(*c)?, element: self.element(datatype, *c == 0)? })
         });
         Ok(Area::of(pieces.collect::<Result<Vec<_>, Refusal>>()?.into_iter()))
-    }
-}
-
-impl Call {
-    /// Leaves persistent forms with a `w`, and those of `MPI_Allgatherv` and `MPI_Reduce_scatter`,
-    /// to the MPI library. Their lists must live until the request is freed, and those of some
-    /// bindings end with the call: lists of types in Fortran, lists of counts in mpi4py.
-    pub(crate) fn check_kept_lists(self) -> Result<(), Refusal> {
-        if self.is_examined { Err(Refusal::Left(Reason::Form)) } else { Ok(()) }
     }
 }
 
@@ -269,7 +234,6 @@ pub(crate) fn iallgatherv<N: Number, D: Number>(
     send: Elements,
     receive: Blocks<N, D>,
 ) -> Start {
-    call.check_kept_lists()?;
     let Call { abi, served, .. } = call;
     let area = call.blocks(receive, served.size())?;
     let sizes = area.sizes();
@@ -322,7 +286,6 @@ pub(crate) fn ialltoallw<N: Number, D: Number>(
     send: TypedBlocks<N, D>,
     receive: TypedBlocks<N, D>,
 ) -> Start {
-    call.check_kept_lists()?;
     let ranks = call.served.size();
     let area = call.typed_blocks(receive, ranks)?;
     let sent = match call.abi.is_in_place(send.at) {

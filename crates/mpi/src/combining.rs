@@ -1,10 +1,9 @@
 //! The nonblocking and persistent reductions: arguments of MPI become calls of tradewind.
 
 use crate::buffers::{Area, Input, Output, Staging, TypeInfo};
-use crate::collectives::{
-    Call, INVALID, Number, Start, check_length, count, list, operation, with_input,
-};
+use crate::collectives::{Call, INVALID, Start, check_length, count, operation, with_input};
 use crate::host::{Handle, Pointer};
+use crate::lists::Number;
 use crate::reductions::{Fold, native};
 use crate::refusal::Refusal;
 use crate::report::Reason;
@@ -207,8 +206,7 @@ pub(crate) fn ireduce_scatter<N: Number>(
     counts: *const N,
     reduction: Reduction,
 ) -> Start {
-    call.check_kept_lists()?;
-    let counts = list(counts, call.served.size());
+    let counts = call.lists.numbers(counts, call.served.size());
     let count = counts[call.served.rank()];
     scatter_reduction(call, Reduced { send, receive, count }, reduction, &counts, false)
 }

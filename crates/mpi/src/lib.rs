@@ -32,6 +32,7 @@ pub(crate) mod handles;
 pub(crate) mod host;
 pub(crate) mod kept;
 pub(crate) mod life;
+pub(crate) mod lists;
 mod names;
 pub(crate) mod narrow;
 pub(crate) mod neighbors;

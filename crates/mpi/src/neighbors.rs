@@ -2,9 +2,10 @@
 
 use crate::buffers::{Area, Input, Output};
 use crate::collectives::{
-    Blocks, Call, Elements, INVALID, Number, Start, TypedBlocks, check_block, operation,
+    Blocks, Call, Elements, INVALID, Start, TypedBlocks, check_block, operation,
 };
 use crate::communicators::{Exchange, Form, Topology};
+use crate::lists::Number;
 use crate::refusal::Refusal;
 
 impl Call {
@@ -104,7 +105,6 @@ pub(crate) fn ineighbor_alltoallw<N: Number, D: Number>(
     send: TypedBlocks<N, D>,
     receive: TypedBlocks<N, D>,
 ) -> Start {
-    call.check_kept_lists()?;
     let topology = call.topology()?;
     let sent = call.typed_blocks(send, topology.destinations)?;
     let received = call.typed_blocks(receive, topology.sources)?;

@@ -11,6 +11,7 @@ use crate::communicators::Served;
 use crate::handles::HandleMap;
 use crate::host::{Handle, Pointer, call, pass};
 use crate::kept::{self, Object};
+use crate::lists::{KeptLists, Lists};
 use crate::refusal::{Refusal, failed};
 use crate::report::{self, Kind};
 use crate::requests;
@@ -24,6 +25,7 @@ pub(crate) struct Prepared {
     communicator: Handle,
     served: Served,
     objects: Vec<Object>,
+    lists: KeptLists,
     start: Box<dyn Fn(Call) -> Start>,
 }
 
@@ -34,21 +36,22 @@ unsafe impl Send for Prepared {}
 unsafe impl Sync for Prepared {}
 
 impl Prepared {
-    /// A collective on a communicator of its own. `handles` are those of types and operations, which
-    /// the program may free before the request.
+    /// A collective on a communicator of its own, with copies of its lists. `handles` are those of
+    /// types and operations, which the program may free before the request, as it may those in the
+    /// lists.
     pub(crate) fn new(
         abi: &Abi,
         (kind, communicator): (Kind, Handle),
         served: Served,
-        handles: Vec<Handle>,
+        (handles, lists): (Vec<Handle>, KeptLists),
         start: impl Fn(Call) -> Start + 'static,
     ) -> Self {
         // A handle is kept as both: the library compares it only with what the program frees.
         let objects = handles.into_iter().map(|passed| abi.handle(passed));
-        let objects: Vec<Object> =
-            objects.flat_map(|handle| [Object::Type(handle), Object::Operation(handle)]).collect();
+        let objects = objects.flat_map(|handle| [Object::Type(handle), Object::Operation(handle)]);
+        let objects: Vec<Object> = objects.chain(lists.types().map(Object::Type)).collect();
         objects.iter().for_each(|object| kept::keep(*object));
-        Prepared { kind, communicator, served, objects, start: Box::new(start) }
+        Prepared { kind, communicator, served, objects, lists, start: Box::new(start) }
     }
 
     fn start(&self, abi: &'static Abi, handle: Handle) -> c_int {
@@ -58,11 +61,13 @@ impl Prepared {
             call!(Comm_call_errhandler(self.communicator, abi.error_other));
             return abi.error_other;
         }
-        // SAFETY: a start uses the communicator only during the call; what it starts keeps what it
-        // needs, as where a program frees a communicator during a nonblocking call.
-        let served = unsafe { &*std::ptr::from_ref(&self.served) };
+        // SAFETY: a start uses the communicator and the lists only during the call; what it starts
+        // keeps what it needs, as where a program frees a communicator during a nonblocking call.
+        let (served, lists) =
+            unsafe { (&*std::ptr::from_ref(&self.served), &*std::ptr::from_ref(&self.lists)) };
+        let lists = Lists::Kept(lists);
         let key = (self.kind, self.communicator);
-        match (self.start)(Call { abi, served, is_examined: false }) {
+        match (self.start)(Call { abi, served, lists }) {
             Ok(operation) => {
                 requests::activate(abi, key, operation, handle);
                 report::exposed(self.kind, begun);

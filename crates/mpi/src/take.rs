@@ -4,10 +4,12 @@ use crate::abi::{Abi, abi};
 use crate::collectives::{Call, Start};
 use crate::communicators::{Served, is_active, own, served};
 use crate::host::{self, Handle, Pointer};
+use crate::lists::{KeptLists, Lists};
 use crate::persistent::{self, Prepared};
 use crate::refusal::{Refusal, failed};
 use crate::report::{self, Kind, Reason};
 use crate::requests::launch;
+use std::cell::RefCell;
 use std::ffi::c_int;
 use std::sync::atomic::{AtomicU64, Ordering};
 
@@ -50,7 +52,7 @@ pub(crate) unsafe fn take(
     let communicator = abi.handle(passed);
     let begun = report::now();
     let started = find(kind, abi, communicator)
-        .and_then(|served| start(Call { abi, served, is_examined: false }));
+        .and_then(|served| start(Call { abi, served, lists: Lists::Passed }));
     let reason = match started {
         Ok(operation) => {
             // SAFETY: the caller's promise.
@@ -86,8 +88,11 @@ pub(crate) unsafe fn prepare(
     let Some(abi) = abi() else { return leave() };
     let communicator = abi.handle(passed);
     let served = find(kind, abi, communicator);
+    let copies = RefCell::new(KeptLists::default());
+    // SAFETY: the examination uses the copies only during the call.
+    let lists = Lists::Copied(unsafe { &*std::ptr::from_ref(&copies) });
     let examined = served.and_then(|served| {
-        match start(Call { abi, served, is_examined: true }) {
+        match start(Call { abi, served, lists }) {
             Err(Refusal::Accepted) => Ok(served),
             Err(refusal) => Err(refusal),
             // Each form asks for the communicator before it starts.
@@ -105,7 +110,8 @@ pub(crate) unsafe fn prepare(
     };
     match own(abi, (communicator, served)) {
         Ok(served) => {
-            let prepared = Prepared::new(abi, (kind, communicator), served, handles, start);
+            let kept = (handles, copies.into_inner());
+            let prepared = Prepared::new(abi, (kind, communicator), served, kept, start);
             // SAFETY: the caller's promise.
             unsafe { persistent::enter(abi, prepared, request) }
         }

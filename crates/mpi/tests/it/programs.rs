@@ -112,10 +112,13 @@ fn persistent(family: Family) {
         "Scatter",
         "Scatterv",
         "Allgather",
+        "Allgatherv",
         "Alltoall",
         "Alltoallv",
+        "Alltoallw",
         "Reduce",
         "Allreduce",
+        "Reduce_scatter",
         "Reduce_scatter_block",
         "Scan",
         "Exscan",
@@ -123,6 +126,7 @@ fn persistent(family: Family) {
         "Neighbor_allgatherv",
         "Neighbor_alltoall",
         "Neighbor_alltoallv",
+        "Neighbor_alltoallw",
     ];
     for host in Host::all(family) {
         for ranks in [2, 3] {
