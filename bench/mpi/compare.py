@@ -39,8 +39,8 @@ def run(arguments, program, preloads):
     rows = {}
     for line in output.splitlines():
         words = line.split()
-        if len(words) == 4:
-            rows[words[0], int(words[1])] = (float(words[2]), float(words[3]))
+        if len(words) == 5:
+            rows[words[0], int(words[1])] = tuple(float(word) for word in words[2:])
     return rows
 
 
@@ -60,19 +60,29 @@ def main():
             (run(arguments, program, False), run(arguments, program, True))
             for _ in range(arguments.rounds)
         ]
-    print("| collective | bytes | library: alone, exposed | overlap | tradewind: alone, exposed | overlap | exposed, ratio |")
-    print("|---|---|---|---|---|---|---|")
+    print(
+        "| collective | bytes | library: alone, exposed, processor | overlap "
+        "| tradewind: alone, exposed, processor | overlap | exposed, ratio | processor, ratio |"
+    )
+    print("|---|---|---|---|---|---|---|---|")
     for row in rounds[0][0]:
         cells = []
         for side in (0, 1):
-            alone = statistics.median(rounds[i][side][row][0] for i in range(len(rounds)))
-            exposed = statistics.median(rounds[i][side][row][1] for i in range(len(rounds)))
-            cells += [alone, exposed]
-        ratio = statistics.median(b[row][1] / a[row][1] for a, b in rounds)
-        overlap = [max(0, 100 * (1 - cells[1] / cells[0])), max(0, 100 * (1 - cells[3] / cells[2]))]
+            alone, exposed, processor = (
+                statistics.median(sides[side][row][column] for sides in rounds)
+                for column in range(3)
+            )
+            overlap = max(0, 100 * (1 - exposed / alone))
+            cells.append(f"{alone:.3g}, {exposed:.3g}, {processor:.3g} | {overlap:.0f} %")
+        # Rows of calls that are left to the library have no processor time.
+        ratios = [
+            statistics.median(b[row][column] / a[row][column] for a, b in rounds)
+            if all(a[row][column] > 0 for a, _ in rounds)
+            else float("nan")
+            for column in (1, 2)
+        ]
         print(
-            f"| {row[0]} | {row[1]} | {cells[0]:.3g}, {cells[1]:.3g} | {overlap[0]:.0f} % "
-            f"| {cells[2]:.3g}, {cells[3]:.3g} | {overlap[1]:.0f} % | {ratio:.2f} |"
+            f"| {row[0]} | {row[1]} | {cells[0]} | {cells[1]} | {ratios[0]:.2f} | {ratios[1]:.2f} |"
         )
 
 

@@ -1,12 +1,14 @@
 // Exposed time of nonblocking collectives beside a computation that takes as long as the collective
 // alone: the time inside the start and the wait. Prints a line for each collective and length:
-// name, bytes of a block, time alone, exposed time; medians in microseconds, of the slowest rank.
+// name, bytes of a block, time alone, exposed time, processor time; medians in microseconds, the times
+// of the slowest rank. The processor time is that of all threads of all ranks beyond the computation.
 // The arguments are lengths. With the argument "message" it prints the time of a message of 8 bytes
 // to the next rank and back, as isend, irecv and waitall.
 #include <mpi.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <time.h>
 
 enum { KINDS = 5, MOST = 1 << 20, SAMPLES = 200 };
 static const char *names[KINDS] = { "ibarrier", "iallreduce", "ialltoall", "ibcast",
@@ -44,21 +46,34 @@ static double median(double *samples, int count) {
     return samples[count / 2];
 }
 
-// The median time of a collective beside a computation; alone if that takes no time.
-static double exposed(int kind, int bytes, double computation) {
-    static double samples[SAMPLES];
+// The processor time of all threads of this process.
+static double processor_time(void) {
+    struct timespec now;
+    clock_gettime(CLOCK_PROCESS_CPUTIME_ID, &now);
+    return now.tv_sec + 1e-9 * now.tv_nsec;
+}
+
+// The median time of a collective beside a computation; alone if that takes no time. `processor` gets
+// the processor time of all ranks beyond the computation.
+static double exposed(int kind, int bytes, double computation, double *processor) {
+    static double samples[SAMPLES], processors[SAMPLES];
     int count = bytes >= 65536 ? 30 : SAMPLES, warm_up = count / 5;
     for (int i = -warm_up; i < count; i++) {
         MPI_Request request;
         MPI_Barrier(MPI_COMM_WORLD);
-        double begin = MPI_Wtime();
+        double used = processor_time(), begin = MPI_Wtime();
         start(kind, bytes, &request);
         double started = MPI_Wtime(), computed = started;
         if (computation > 0) compute(computation), computed = MPI_Wtime();
         MPI_Wait(&request, MPI_STATUS_IGNORE);
-        if (i >= 0) samples[i] = started - begin + MPI_Wtime() - computed;
+        double end = MPI_Wtime();
+        if (i < 0) continue;
+        samples[i] = started - begin + end - computed;
+        processors[i] = processor_time() - used - (computed - started);
     }
-    double own = median(samples, count), slowest;
+    double own = median(processors, count), slowest;
+    MPI_Allreduce(&own, processor, 1, MPI_DOUBLE, MPI_SUM, MPI_COMM_WORLD);
+    own = median(samples, count);
     MPI_Allreduce(&own, &slowest, 1, MPI_DOUBLE, MPI_MAX, MPI_COMM_WORLD);
     return slowest;
 }
@@ -92,9 +107,9 @@ static void messages(void) {
     }
     double barrier = (MPI_Wtime() - begin) / 200000;
     if (rank == 0) {
-        printf("message 8 %.4f %.4f\n", 1e6 * time, 1e6 * time);
-        printf("test_of_null 0 %.5f %.5f\n", 1e6 * test, 1e6 * test);
-        printf("ibarrier_of_self 0 %.5f %.5f\n", 1e6 * barrier, 1e6 * barrier);
+        printf("message 8 %.4f %.4f 0\n", 1e6 * time, 1e6 * time);
+        printf("test_of_null 0 %.5f %.5f 0\n", 1e6 * test, 1e6 * test);
+        printf("ibarrier_of_self 0 %.5f %.5f 0\n", 1e6 * barrier, 1e6 * barrier);
     }
 }
 
@@ -113,10 +128,11 @@ int main(int argc, char **argv) {
     for (int kind = 0; kind < KINDS; kind++)
         for (int argument = 1; argument < (kind == 0 && argc > 2 ? 2 : argc); argument++) {
             int bytes = atoi(argv[argument]);
-            double alone = exposed(kind, bytes, 0);
-            double beside = exposed(kind, bytes, alone);
+            double processor, alone = exposed(kind, bytes, 0, &processor);
+            double beside = exposed(kind, bytes, alone, &processor);
             if (rank == 0) {
-                printf("%s %d %.2f %.2f\n", names[kind], bytes, 1e6 * alone, 1e6 * beside);
+                printf("%s %d %.2f %.2f %.2f\n", names[kind], bytes, 1e6 * alone, 1e6 * beside,
+                       1e6 * processor);
                 fflush(stdout);
             }
         }
