@@ -1,7 +1,8 @@
 // Exposed time of nonblocking collectives beside a computation that takes as long as the collective
 // alone: the time inside the start and the wait. Prints a line for each collective and length:
-// name, bytes of a block, time alone, exposed time, processor time; medians in microseconds, the times
-// of the slowest rank. The processor time is that of all threads of all ranks beyond the computation.
+// name, bytes of a block, time alone, exposed time, processor time; medians in microseconds. The times
+// are those of the slowest rank, the processor time that of all threads of all ranks beyond the
+// computation.
 // The arguments are lengths. With the argument "message" it prints the time of a message of 8 bytes
 // to the next rank and back, as isend, irecv and waitall.
 #include <mpi.h>
@@ -53,8 +54,8 @@ static double processor_time(void) {
     return now.tv_sec + 1e-9 * now.tv_nsec;
 }
 
-// The median time of a collective beside a computation; alone if that takes no time. `processor` gets
-// the processor time of all ranks beyond the computation.
+// The median time of a collective beside a computation; alone if that takes no time. Writes the
+// processor time of all ranks beyond the computation to `processor`.
 static double exposed(int kind, int bytes, double computation, double *processor) {
     static double samples[SAMPLES], processors[SAMPLES];
     int count = bytes >= 65536 ? 30 : SAMPLES, warm_up = count / 5;

@@ -148,8 +148,8 @@ impl World {
         Ok(job)
     }
 
-    /// Returns the settings of all ranks, agreed on in one call: each call costs about a millisecond
-    /// of start-up where ranks share cores.
+    /// Returns the settings of all ranks, agreed on in one call: each call costs about a
+    /// millisecond of start-up where ranks share cores.
     fn agree(&self, settings: &Settings) -> Agreement {
         let is_silent = c_int::from(!settings.reports);
         // The set of rank 0 in thirds, which are no negative numbers and below those of the others.

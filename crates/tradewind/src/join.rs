@@ -14,8 +14,8 @@ impl Job {
     /// other ranks. `command` is the `tradewind` command, unless TRADEWIND_COMMAND names another;
     /// `None` is the one in PATH.
     ///
-    /// `exchange` is an allgather by the means that the ranks have without tradewind: it sends bytes
-    /// to all ranks, and returns the bytes of every rank, in rank order. They differ in length. It
+    /// `exchange` is an allgather by the means that the ranks have without tradewind: it sends
+    /// bytes to all ranks, and returns those of every rank, in rank order. They differ in length. It
     /// returns `None` on all ranks if it fails. Each step of the entry ends with such an exchange,
     /// so if a rank cannot join, the call fails on every rank, and no rank waits for another; node
     /// services that have started end after TRADEWIND_START_TIMEOUT. The bytes contain the job's
@@ -33,8 +33,8 @@ impl Job {
     /// ```
     ///
     /// # Errors
-    /// Fails if a rank cannot join: its node service does not start, another node cannot be reached,
-    /// or the exchange fails.
+    /// Fails if a rank cannot join: its node service does not start, another node cannot be
+    /// reached, or the exchange fails.
     pub fn join(
         rank: u32,
         ranks: u32,

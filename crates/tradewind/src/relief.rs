@@ -25,7 +25,8 @@ pub struct MemoryRelief {
 
 impl Communicator {
     /// Starts a thread that frees the memory of this rank's finished collectives, and calls
-    /// `advance`, whenever a rank of this node is short of memory: for all communicators of the job.
+    /// `advance`, whenever a rank of this node is short of memory. It serves all communicators of
+    /// the job.
     ///
     /// A start that finds the memory of its rank full is queued until other ranks have fetched
     /// their results. They do in every wait and test. The thread is for ranks that stay away from

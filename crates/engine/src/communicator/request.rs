@@ -39,8 +39,8 @@ impl LinkedSchedule {
     /// Starts a run with this rank's buffers. Never waits.
     ///
     /// # Errors
-    /// Returns an error if a buffer has the wrong length, or if the arena is full and no run of this
-    /// rank will release memory.
+    /// Returns an error if a buffer has the wrong length, or if the arena is full and no run of
+    /// this rank will release memory.
     pub fn start(self: &Arc<Self>, arguments: &[Argument<'_>]) -> Result<Request, Error> {
         let run = self.start_run(arguments)?;
         // After the start: an object without tasks is removed from the list at the next poll.

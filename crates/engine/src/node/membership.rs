@@ -274,8 +274,8 @@ impl Member {
         &self.memory
     }
 
-    /// Waits until a rank of this node is short of memory, at most `limit`, and then frees what this
-    /// rank can. Returns whether a rank is short.
+    /// Waits until a rank of this node is short of memory, at most `limit`, and then frees what
+    /// this rank can. Returns whether a rank is short.
     pub fn relieve_shortage(&self, limit: Duration) -> bool {
         if !self.memory.is_any_rank_short() {
             self.memory.await_shortage(limit);
