@@ -131,14 +131,22 @@ pub(crate) fn private() -> (Handle, c_int) {
 
 /// Sets the world up. Collective over the world.
 pub(crate) fn open(abi: &Abi, world: Communicator) -> Result<(), c_int> {
-    let mut keyval = 0;
-    let copy: Pointer = copy_attribute as *mut _;
-    let delete: Pointer = delete_attribute as *mut _;
-    check(call!(Comm_create_keyval(copy, delete, &raw mut keyval, ptr::null_mut())))?;
-    KEYVAL.store(keyval, Ordering::Relaxed);
+    KEYVAL.store(create_keyval(delete_attribute)?, Ordering::Relaxed);
     attach(abi.comm_world, Served { communicator: world, topology: None })?;
     IS_ACTIVE.store(true, Ordering::Release);
     Ok(())
+}
+
+/// The delete function of an attribute.
+pub(crate) type Delete = unsafe extern "C" fn(Handle, c_int, Pointer, Pointer) -> c_int;
+
+/// Creates a key for attributes that duplicates of a communicator do not have.
+pub(crate) fn create_keyval(delete: Delete) -> Result<c_int, c_int> {
+    let mut keyval = 0;
+    let copy: Pointer = copy_attribute as *mut _;
+    let delete: Pointer = delete as *mut _;
+    check(call!(Comm_create_keyval(copy, delete, &raw mut keyval, ptr::null_mut())))?;
+    Ok(keyval)
 }
 
 /// Creates the communicator that [`poke`] uses. Collective over the world.
@@ -169,7 +177,7 @@ pub(crate) fn close_private(abi: &Abi) {
     call!(Comm_free(at));
 }
 
-fn check(outcome: c_int) -> Result<(), c_int> {
+pub(crate) fn check(outcome: c_int) -> Result<(), c_int> {
     if outcome == 0 { Ok(()) } else { Err(outcome) }
 }
 

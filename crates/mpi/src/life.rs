@@ -25,6 +25,9 @@ struct Life {
 
 static LIFE: Mutex<Option<Life>> = Mutex::new(None);
 
+/// The job, when tradewind's part has ended.
+static ENDED: Mutex<Option<Job>> = Mutex::new(None);
+
 /// Messages on standard error, a line each.
 struct StandardError;
 
@@ -87,6 +90,23 @@ pub(crate) fn initialized(outcome: c_int) {
     };
     let life = Life { job, served, rank: world.rank, reports };
     *LIFE.lock().unwrap_or_else(PoisonError::into_inner) = Some(life);
+    if let Err(outcome) = end_in_finalize(abi) {
+        log::warn!("MPI_Finalize does not end tradewind's part: error {outcome}");
+    }
+}
+
+/// Lets MPI_Finalize call [`end`], by the delete function of an attribute of MPI_COMM_SELF. MPI deletes
+/// those first of all, in the reverse order in which they were set. The program can set none before
+/// this one, so all functions of the program have run by then, and may complete collectives.
+fn end_in_finalize(abi: &Abi) -> Result<(), c_int> {
+    unsafe extern "C" fn delete(_: Handle, _: c_int, _: Pointer, _: Pointer) -> c_int {
+        end();
+        0
+    }
+    let mut keyval = communicators::create_keyval(delete)?;
+    let outcome = call!(Comm_set_attr(abi.comm_self, keyval, std::ptr::null_mut()));
+    call!(Comm_free_keyval(&raw mut keyval));
+    communicators::check(outcome)
 }
 
 /// `MPI_COMM_WORLD`.
@@ -227,21 +247,29 @@ fn own_command() -> Option<PathBuf> {
         .find(|command| command.is_file())
 }
 
-/// Ends tradewind's part before the MPI library is finalized, and prints the report. Returns the
-/// job, which is left afterwards, when no rank needs another one any more.
-pub(crate) fn before_finalize() -> Option<Job> {
+/// `MPI_Finalize`.
+pub(crate) fn finalize() -> c_int {
+    let outcome = call!(Finalize());
+    // Left only now, when no rank needs another one any more.
+    drop(ENDED.lock().unwrap_or_else(PoisonError::into_inner).take());
+    outcome
+}
+
+/// Ends tradewind's part, and prints the report. Collective over the world.
+fn end() {
     let life = LIFE.lock().unwrap_or_else(PoisonError::into_inner).take();
-    let life = life?;
-    let abi = abi()?;
-    if life.reports {
-        report::print(abi, life.rank, types_of_report(abi)?, &life.served);
+    let (Some(life), Some(abi)) = (life, abi()) else { return };
+    if life.reports
+        && let Some(types) = types_of_report(abi)
+    {
+        report::print(abi, life.rank, types, &life.served);
     }
-    let job = life.job?;
+    let Some(job) = life.job else { return };
     relief::close();
     persistent::close(abi);
     requests::free_handles(abi);
     communicators::close(abi);
-    Some(job)
+    *ENDED.lock().unwrap_or_else(PoisonError::into_inner) = Some(job);
 }
 
 /// The handles of a type of 64 bits and of MPI_SUM.

@@ -50,10 +50,7 @@ export! {
     }
 
     MPI_Finalize PMPI_Finalize() {
-        let job = life::before_finalize();
-        let outcome = call!(Finalize());
-        drop(job);
-        outcome
+        life::finalize()
     }
 
     MPI_Wait PMPI_Wait(request: Pointer, status: Pointer) {
