@@ -32,12 +32,16 @@ pub(crate) struct Abi {
     pub(crate) topologies: Topologies,
     pub(crate) status: StatusLayout,
     pub(crate) error_other: c_int,
+    /// The libraries of this ABI report an error where the buffers of a call are the same.
+    pub(crate) reports_aliases: bool,
     pub(crate) byte: Handle,
     pub(crate) int: Handle,
     /// Predefined types that tradewind computes on.
     pub(crate) elements: Vec<Named<DataType>>,
-    /// Other predefined types, which are at most moved.
+    /// Predefined types on which the MPI library computes.
     pub(crate) others: Vec<Handle>,
+    /// Predefined types that are moved only: no operation of tradewind's is defined on them.
+    pub(crate) moved: Vec<Handle>,
     /// Operations that tradewind has.
     pub(crate) operations: Vec<Named<Op>>,
 }
@@ -213,11 +217,14 @@ fn mpich() -> Abi {
         topologies: Topologies { cartesian: 2, graph: 1, dist_graph: 3 },
         status: StatusLayout { bytes: 20, error_at: 16 },
         error_other: 15,
+        reports_aliases: true,
         byte: 0x4c00010d,
         int: 0x4c000405,
         elements: elements.to_vec(),
-        // Byte, packed, char, bool, long double.
-        others: vec![0x4c00010d, 0x4c00010f, 0x4c000101, 0x4c00013f, 0x4c00100c],
+        // Byte, long double.
+        others: vec![0x4c00010d, 0x4c00100c],
+        // Packed, char, bool.
+        moved: vec![0x4c00010f, 0x4c000101, 0x4c00013f],
         operations: operations(|number| 0x58000000 + number, [1, 2, 3, 4, 6, 8, 10]),
     }
 }
@@ -272,11 +279,14 @@ fn standard() -> Abi {
         topologies: Topologies { cartesian: 211, graph: 212, dist_graph: 213 },
         status: StatusLayout { bytes: 32, error_at: 8 },
         error_other: 16,
+        reports_aliases: true,
         byte: 0x247,
         int: 0x209,
         elements: elements.to_vec(),
-        // Byte, packed, char, bool, long double.
-        others: vec![0x247, 0x207, 0x243, 0x238, 0x220],
+        // Byte, long double.
+        others: vec![0x247, 0x220],
+        // Packed, char, bool.
+        moved: vec![0x207, 0x243, 0x238],
         operations: operations(|number| number, [0x23, 0x22, 0x21, 0x24, 0x28, 0x29, 0x2a]),
     }
 }
@@ -326,7 +336,8 @@ fn open_mpi() -> Option<Abi> {
         (I64, "integer8"),
         (F64, "real8"),
     ];
-    let others = ["byte", "packed", "char", "c_bool", "long_double"];
+    let others = ["byte", "long_double"];
+    let moved = ["packed", "char", "c_bool"];
     let named = [
         (Op::Maximum, "max"),
         (Op::Minimum, "min"),
@@ -354,6 +365,7 @@ fn open_mpi() -> Option<Abi> {
         topologies: Topologies { cartesian: 1, graph: 2, dist_graph: 3 },
         status: StatusLayout { bytes: 24, error_at: 8 },
         error_other: 16,
+        reports_aliases: false,
         byte: data_type("byte")?,
         int: data_type("int")?,
         // A library built without Fortran lacks its types.
@@ -362,6 +374,7 @@ fn open_mpi() -> Option<Abi> {
             .filter_map(|(element, name)| Some((*element, data_type(name)?)))
             .collect(),
         others: others.iter().filter_map(|name| data_type(name)).collect(),
+        moved: moved.iter().filter_map(|name| data_type(name)).collect(),
         operations: named.iter().filter_map(|(op, name)| Some((*op, operation(name)?))).collect(),
     })
 }

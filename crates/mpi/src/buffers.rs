@@ -40,7 +40,7 @@ static PREDEFINED: OnceLock<HandleMap<TypeInfo>> = OnceLock::new();
 pub(crate) fn examine_predefined_types(abi: &Abi) {
     PREDEFINED.get_or_init(|| {
         let elements = abi.elements.iter().map(|(element, handle)| (*handle, Some(*element)));
-        let others = abi.others.iter().map(|handle| (*handle, None));
+        let others = abi.others.iter().chain(&abi.moved).map(|handle| (*handle, None));
         let known = elements.chain(others).filter_map(|(handle, element)| {
             let info = examine(handle)?;
             // The sizes of Fortran's types depend on the options of its compiler.
@@ -182,6 +182,12 @@ impl Area {
     /// One of the pieces.
     pub(crate) fn piece(&self, index: usize) -> Area {
         Area::of(self.pieces.get(index).into_iter().copied())
+    }
+
+    /// The address of the first data; null if there are none.
+    pub(crate) fn at(&self) -> Pointer {
+        let mut filled = self.pieces.iter().filter(|piece| piece.count > 0);
+        filled.next().map_or(std::ptr::null_mut(), |piece| piece.at.cast())
     }
 
     pub(crate) fn bytes(&self) -> usize {

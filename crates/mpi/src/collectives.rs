@@ -152,6 +152,23 @@ impl Call {
     }
 }
 
+impl Call {
+    /// Leaves a call whose two buffers are the same, which MPI forbids, to a library that reports
+    /// it. Other libraries accept such calls on some ranks, so all of them run here.
+    pub(crate) fn check_apart(self, send: Pointer, receive: Pointer) -> Result<(), Refusal> {
+        // The null address is MPI_BOTTOM, and the types then say where the data lie.
+        let is_same = send == receive && !send.is_null();
+        if is_same && self.abi.reports_aliases { Err(INVALID) } else { Ok(()) }
+    }
+
+    /// As [`check_apart`](Self::check_apart), for the same number of elements.
+    fn check_elements_apart(self, send: Elements, receive: Elements) -> Result<(), Refusal> {
+        let Elements { count, datatype, .. } = receive;
+        let is_same = send.count == count && send.datatype == datatype && count != 0;
+        if is_same { self.check_apart(send.at, receive.at) } else { Ok(()) }
+    }
+}
+
 /// Leaves a call to the MPI library if its data are too long, which all ranks find alike.
 pub(crate) fn check_length(bytes: usize, times: usize) -> Result<(), Refusal> {
     match bytes.checked_mul(times) {
@@ -217,10 +234,12 @@ pub(crate) fn iallgather(call: Call, send: Elements, receive: Elements) -> Start
     let Call { abi, served, .. } = call;
     let area = call.area(receive, served.size())?;
     check_length(area.bytes(), 1)?;
+    let own = call.block(receive, served.rank())?;
+    call.check_apart(send.at, own.at())?;
     let communicator = call.communicator()?;
     let output = Output::of(abi, area);
     let input = if abi.is_in_place(send.at) {
-        Input::in_place(abi, &call.block(receive, served.rank())?, &output)
+        Input::in_place(abi, &own, &output)
     } else {
         Input::of(abi, &call.area(send, 1)?)
     };
@@ -238,10 +257,12 @@ pub(crate) fn iallgatherv<N: Number, D: Number>(
     let area = call.blocks(receive, served.size())?;
     let sizes = area.sizes();
     check_length(area.bytes(), 1)?;
+    let own = area.piece(served.rank());
+    call.check_apart(send.at, own.at())?;
     let communicator = call.communicator()?;
-    let output = Output::of(abi, area.clone());
+    let output = Output::of(abi, area);
     let input = if abi.is_in_place(send.at) {
-        Input::in_place(abi, &area.piece(served.rank()), &output)
+        Input::in_place(abi, &own, &output)
     } else {
         Input::of(abi, &call.area(send, 1)?)
     };
@@ -255,6 +276,7 @@ pub(crate) fn ialltoall(call: Call, send: Elements, receive: Elements) -> Start 
     let area = call.area(receive, served.size())?;
     check_length(area.bytes(), 1)?;
     check_block(area.bytes() / served.size())?;
+    call.check_elements_apart(send, receive)?;
     let communicator = call.communicator()?;
     let output = Output::of(abi, area.clone());
     let input = if abi.is_in_place(send.at) {
@@ -274,6 +296,9 @@ pub(crate) fn ialltoallv<N: Number, D: Number>(
 ) -> Start {
     let ranks = call.served.size();
     let area = call.blocks(receive, ranks)?;
+    if send.counts == receive.counts && send.datatype == receive.datatype {
+        call.check_apart(send.at, receive.at)?;
+    }
     let sent = match call.abi.is_in_place(send.at) {
         true => None,
         false => Some(call.blocks(send, ranks)?),
@@ -288,6 +313,9 @@ pub(crate) fn ialltoallw<N: Number, D: Number>(
 ) -> Start {
     let ranks = call.served.size();
     let area = call.typed_blocks(receive, ranks)?;
+    if send.counts == receive.counts && send.datatypes == receive.datatypes {
+        call.check_apart(send.at, receive.at)?;
+    }
     let sent = match call.abi.is_in_place(send.at) {
         true => None,
         false => Some(call.typed_blocks(send, ranks)?),
@@ -327,6 +355,7 @@ pub(crate) fn igather(call: Call, send: Elements, receive: Elements, root: c_int
     }
     let area = call.area(receive, ranks)?;
     check_length(area.bytes(), 1)?;
+    call.check_elements_apart(send, receive)?;
     let communicator = call.communicator()?;
     let output = Output::of(abi, area);
     let input = if abi.is_in_place(send.at) {
@@ -358,6 +387,9 @@ pub(crate) fn igatherv<N: Number, D: Number>(
     }
     let area = call.blocks(receive, served.size())?;
     let sizes = area.sizes();
+    if sizes[served.rank()] != 0 && send.datatype == receive.datatype {
+        call.check_apart(send.at, receive.at)?;
+    }
     let communicator = call.communicator()?;
     let output = Output::of(abi, area.clone());
     let input = match abi.is_in_place(send.at) {
@@ -383,6 +415,7 @@ pub(crate) fn iscatter(call: Call, send: Elements, receive: Elements, root: c_in
     }
     let area = call.area(send, ranks)?;
     check_length(area.bytes(), 1)?;
+    call.check_elements_apart(send, receive)?;
     let communicator = call.communicator()?;
     let input = Input::of(abi, &area);
     let from = input.bytes.unwrap_or_default();
@@ -413,6 +446,9 @@ pub(crate) fn iscatterv<N: Number, D: Number>(
     }
     let area = call.blocks(send, served.size())?;
     let sizes = area.sizes();
+    if sizes[served.rank()] != 0 && send.datatype == receive.datatype {
+        call.check_apart(send.at, receive.at)?;
+    }
     let communicator = call.communicator()?;
     let input = Input::of(abi, &area);
     let from = input.bytes.unwrap_or_default();

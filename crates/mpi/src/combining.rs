@@ -4,7 +4,7 @@ use crate::buffers::{Area, Input, Output, Staging, TypeInfo};
 use crate::collectives::{Call, INVALID, Start, check_length, count, operation, with_input};
 use crate::host::{Handle, Pointer};
 use crate::lists::Number;
-use crate::reductions::{Fold, native};
+use crate::reductions::{Computed, Fold, computed};
 use crate::refusal::Refusal;
 use crate::report::Reason;
 use crate::requests::{Operation, Rest};
@@ -17,16 +17,19 @@ pub(crate) struct Reduction {
     pub(crate) operation: Handle,
 }
 
-/// The input of a reduction: the buffer that is sent or, in place, the one that receives.
+/// The input of a reduction: the buffer that is sent or, in place, the one that receives. Only a rank
+/// with a result has the latter.
 fn input_of_reduction(
     call: Call,
-    send: Pointer,
-    receive: Pointer,
+    (send, receive, has_result): (Pointer, Pointer, bool),
     (count, element): (usize, TypeInfo),
-) -> (Area, bool) {
+) -> Result<(Area, bool), Refusal> {
+    if has_result && count > 0 {
+        call.check_apart(send, receive)?;
+    }
     let is_in_place = call.abi.is_in_place(send);
     let at = if is_in_place { receive } else { send };
-    (Area::single(at, count, element), is_in_place)
+    Ok((Area::single(at, count, element), is_in_place))
 }
 
 /// The buffers of a reduction with results of `count` elements.
@@ -85,7 +88,11 @@ impl Call {
         if operation == self.abi.op_null {
             return Err(INVALID);
         }
-        let native = native(self.abi, operation, element);
+        let native = match computed(self.abi, operation, element) {
+            Computed::Here(op) => Some(op),
+            Computed::ByLibrary => None,
+            Computed::Never => return Err(INVALID),
+        };
         let count = count(elements)?;
         if native.is_none() && c_int::try_from(count).is_err() {
             return Err(Refusal::Left(Reason::Length));
@@ -99,7 +106,7 @@ pub(crate) fn iallreduce(call: Call, buffers: Reduced, reduction: Reduction) -> 
     let Call { abi, served, .. } = call;
     let (count, element, native) = call.reduction(reduction, buffers.count)?;
     let (own, is_in_place) =
-        input_of_reduction(call, buffers.send, buffers.receive, (count, element));
+        input_of_reduction(call, (buffers.send, buffers.receive, true), (count, element))?;
     let Some(op) = native else {
         check_length(own.bytes(), served.size())?;
         let communicator = call.communicator()?;
@@ -125,9 +132,9 @@ pub(crate) fn ireduce(call: Call, buffers: Reduced, reduction: Reduction, root: 
     let Call { abi, served, .. } = call;
     let root = call.root(root)?;
     let (count, element, native) = call.reduction(reduction, buffers.count)?;
-    let (own, is_in_place) =
-        input_of_reduction(call, buffers.send, buffers.receive, (count, element));
     let is_root = call.is_root(root);
+    let (own, is_in_place) =
+        input_of_reduction(call, (buffers.send, buffers.receive, is_root), (count, element))?;
     let Some(op) = native else {
         check_length(own.bytes(), served.size())?;
         let communicator = call.communicator()?;
@@ -171,7 +178,7 @@ pub(crate) fn iscan(call: Call, buffers: Reduced, reduction: Reduction, prefix: 
     let Call { abi, served, .. } = call;
     let (count, element, native) = call.reduction(reduction, buffers.count)?;
     let (own, is_in_place) =
-        input_of_reduction(call, buffers.send, buffers.receive, (count, element));
+        input_of_reduction(call, (buffers.send, buffers.receive, true), (count, element))?;
     let Some(op) = native else {
         check_length(own.bytes(), served.size())?;
         let communicator = call.communicator()?;
@@ -227,7 +234,7 @@ fn scatter_reduction(
         counts.iter().try_fold(0i64, |sum, count| sum.checked_add(*count)).ok_or(INVALID)?;
     let (all, element, native) = call.reduction(reduction, total)?;
     let (own, is_in_place) =
-        input_of_reduction(call, buffers.send, buffers.receive, (all, element));
+        input_of_reduction(call, (buffers.send, buffers.receive, true), (all, element))?;
     check_length(own.bytes(), 1)?;
     if native.is_none() {
         // Contributions travel in blocks of different lengths.

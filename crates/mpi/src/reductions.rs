@@ -8,14 +8,30 @@ use crate::kept::{self, Object};
 use std::ffi::c_int;
 use tradewind::{DataType, Op, OpOnBytes};
 
-/// Returns tradewind's form of an operation on a type. The same on all ranks: predefined operations
-/// demand that all ranks pass the same type.
-pub(crate) fn native(abi: &Abi, operation: Handle, element: TypeInfo) -> Option<OpOnBytes> {
-    let data_type = element.element?;
-    let (op, _) = abi.operations.iter().find(|(_, handle)| *handle == operation)?;
+/// Who computes a reduction.
+pub(crate) enum Computed {
+    /// Tradewind, by this operation.
+    Here(OpOnBytes),
+    /// `MPI_Reduce_local`.
+    ByLibrary,
+    /// MPI does not define the operation on the type, so the MPI library reports an error.
+    Never,
+}
+
+/// Returns who computes an operation on a type. The same on all ranks: predefined operations demand
+/// that all ranks pass the same type.
+pub(crate) fn computed(abi: &Abi, operation: Handle, element: TypeInfo) -> Computed {
+    let Some((op, _)) = abi.operations.iter().find(|(_, handle)| *handle == operation) else {
+        return Computed::ByLibrary;
+    };
     let is_bitwise = matches!(op, Op::And | Op::Or | Op::Xor);
-    let is_float = matches!(data_type, DataType::F32 | DataType::F64);
-    (!(is_bitwise && is_float)).then(|| op.on_bytes(data_type))
+    match element.element {
+        Some(DataType::F32 | DataType::F64) if is_bitwise => Computed::Never,
+        Some(data_type) => Computed::Here(op.on_bytes(data_type)),
+        None if element.handle == abi.byte && !is_bitwise => Computed::Never,
+        None if abi.moved.contains(&element.handle) => Computed::Never,
+        None => Computed::ByLibrary,
+    }
 }
 
 /// A reduction that this rank computes when the contributions have arrived.
