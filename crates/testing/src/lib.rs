@@ -53,17 +53,17 @@
 pub mod conformance;
 mod entry;
 pub mod fabric;
+mod forbidden;
 pub mod mpi;
 mod need;
 mod part;
-mod process_memory;
 pub mod relay;
 mod runner;
 pub mod traffic;
 
+pub use forbidden::{forbid, forbid_process_memory};
 pub use need::Need;
 pub use part::{part, part_by};
-pub use process_memory::forbid_process_memory;
 pub use runner::{run, run_in_processes, run_on_threads};
 
 #[doc(hidden)]
