@@ -4,32 +4,47 @@ use crate::harness::Host;
 use testing::mpi::Family;
 
 testing::tests![needs(Mpich):
-    a_killed_rank_ends_the_job,
+    a_killed_rank_ends_the_job_of_mpich,
     the_rank_that_has_started_the_service_ends_the_job,
+    a_rank_killed_where_others_create_a_communicator_ends_the_job,
     an_abort_ends_the_job,
     a_killed_rank_ends_a_job_whose_starts_wait_for_memory,
 ];
+testing::tests![needs(OpenMpi): a_killed_rank_ends_the_job_of_open_mpi];
+testing::tests![needs(Mpich, IntelMpi): a_killed_rank_ends_the_job_of_intel_mpi];
 
-fn first_host() -> Host {
-    Host::all(Family::Mpich)[0]
+/// Runs a form of the program with every library of a family, without tradewind and with it.
+fn ends(family: Family, ranks: u32, form: Option<&str>) {
+    for host in Host::all(family) {
+        let job = || form.into_iter().fold(host.job("death", ranks), crate::harness::Job::argument);
+        let (plain, preloaded) = (job().plain(), job().preloaded());
+        assert!(plain.in_time && preloaded.in_time, "{host:?}: {preloaded:?}");
+        assert_eq!(preloaded.status, plain.status, "{host:?}: {preloaded:?}");
+    }
 }
 
-fn a_killed_rank_ends_the_job() {
-    let plain = first_host().job("death", 3).plain();
-    let preloaded = first_host().job("death", 3).preloaded();
-    assert!(plain.in_time && preloaded.in_time, "{preloaded:?}");
-    assert_eq!(preloaded.status, plain.status, "{preloaded:?}");
+fn a_killed_rank_ends_the_job_of_mpich() {
+    ends(Family::Mpich, 3, None);
+}
+
+fn a_killed_rank_ends_the_job_of_open_mpi() {
+    ends(Family::OpenMpi, 3, None);
+}
+
+fn a_killed_rank_ends_the_job_of_intel_mpi() {
+    ends(Family::Intel, 3, None);
 }
 
 fn the_rank_that_has_started_the_service_ends_the_job() {
-    let job = || first_host().job("death", 2).argument("first");
-    let (plain, preloaded) = (job().plain(), job().preloaded());
-    assert!(plain.in_time && preloaded.in_time, "{preloaded:?}");
-    assert_eq!(preloaded.status, plain.status, "{preloaded:?}");
+    ends(Family::Mpich, 2, Some("first"));
+}
+
+fn a_rank_killed_where_others_create_a_communicator_ends_the_job() {
+    ends(Family::Mpich, 3, Some("creating"));
 }
 
 fn an_abort_ends_the_job() {
-    let finished = first_host().job("death", 3).argument("abort").preloaded();
+    let finished = Host::all(Family::Mpich)[0].job("death", 3).argument("abort").preloaded();
     assert!(finished.in_time, "{finished:?}");
     assert_eq!(finished.status, Some(3), "{finished:?}");
 }

@@ -60,6 +60,11 @@ impl Host {
         })
     }
 
+    /// Returns whether the programs have the ABI of the MPI standard.
+    pub(crate) fn has_standard_abi(self) -> bool {
+        self.compiler.ends_with("mpicc_abi")
+    }
+
     /// Builds a program of `tests/c`, once for all tests.
     fn build(self, name: &str) -> PathBuf {
         type Built = HashMap<(PathBuf, String), Arc<OnceLock<PathBuf>>>;

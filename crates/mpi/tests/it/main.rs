@@ -2,6 +2,7 @@
 
 mod benchmarks;
 mod deaths;
+mod faults;
 mod harness;
 mod node_service;
 mod nodes;

@@ -1,0 +1,52 @@
+// Functions of the program that MPI_Finalize calls: they may still use MPI.
+#include "check.h"
+
+static MPI_Request pending;
+static int own = 1, all = -1, called;
+
+static void use(void) {
+    int sum = -1;
+    MPI_Request request;
+    MPI_Comm copy;
+    MPI_Iallreduce(&rank, &sum, 1, MPI_INT, MPI_SUM, MPI_COMM_WORLD, &request);
+    MPI_Wait(&request, MPI_STATUS_IGNORE);
+    CHECK(sum == size * (size - 1) / 2);
+    MPI_Comm_dup(MPI_COMM_WORLD, &copy);
+    MPI_Ibarrier(copy, &request);
+    MPI_Wait(&request, MPI_STATUS_IGNORE);
+    MPI_Comm_free(&copy);
+}
+
+// Completes a collective that was started before, and uses others.
+static int last(MPI_Comm communicator, int key, void *value, void *extra) {
+    MPI_Wait(&pending, MPI_STATUS_IGNORE);
+    CHECK(all == size && pending == MPI_REQUEST_NULL);
+    use();
+    called++;
+    return MPI_SUCCESS;
+}
+
+static int of_a_copy(MPI_Comm communicator, int key, void *value, void *extra) {
+    use();
+    called++;
+    return MPI_SUCCESS;
+}
+
+int main(int argc, char **argv) {
+    start(&argc, &argv, MPI_THREAD_SINGLE);
+    int key_of_self, key_of_copy;
+    MPI_Comm copy;
+    MPI_Comm_create_keyval(MPI_COMM_NULL_COPY_FN, last, &key_of_self, NULL);
+    MPI_Comm_create_keyval(MPI_COMM_NULL_COPY_FN, of_a_copy, &key_of_copy, NULL);
+    MPI_Comm_dup(MPI_COMM_WORLD, &copy);
+    MPI_Comm_set_attr(copy, key_of_copy, NULL);
+    MPI_Comm_set_attr(MPI_COMM_SELF, key_of_self, NULL);
+    MPI_Comm_free(&copy);
+    CHECK(called == 1);
+    if (rank == size - 1) usleep(2000);
+    MPI_Iallreduce(&own, &all, 1, MPI_INT, MPI_SUM, MPI_COMM_WORLD, &pending);
+    MPI_Finalize();
+    if (called != 2) return 1;
+    printf("rank %d called\n", rank);
+    return 0;
+}

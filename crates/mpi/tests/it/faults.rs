@@ -1,0 +1,148 @@
+//! Programs that err, and systems that refuse what tradewind needs: no job hangs, and a correct
+//! program does the same as without the library.
+
+use crate::harness::{Finished, Host};
+use testing::mpi::Family;
+
+testing::tests![needs(Mpich):
+    mpich_ends_after_mismatches,
+    mpich_reports_wrong_arguments,
+    mpich_calls_functions_at_the_end,
+    mpich_ends_with_active_collectives,
+    refused_system_calls_change_no_result,
+];
+testing::tests![needs(OpenMpi):
+    open_mpi_ends_after_mismatches,
+    open_mpi_reports_wrong_arguments,
+    open_mpi_calls_functions_at_the_end,
+    open_mpi_ends_with_active_collectives,
+];
+testing::tests![needs(Mpich, IntelMpi):
+    intel_mpi_ends_after_mismatches,
+    intel_mpi_reports_wrong_arguments,
+    intel_mpi_calls_functions_at_the_end,
+    intel_mpi_ends_with_active_collectives,
+];
+/// Lines that a program has printed, which arrive in any order.
+fn lines(finished: &Finished) -> Vec<&str> {
+    let mut lines: Vec<&str> = finished.output.lines().collect();
+    lines.sort_unstable();
+    lines
+}
+
+/// The libraries of a family that return errors to programs that ask for it. In the standard ABI of
+/// Intel MPI 2021.18 an error ends the job, whatever the error handler is.
+fn that_return_errors(family: Family) -> impl Iterator<Item = Host> {
+    let ends = move |host: &Host| family == Family::Intel && host.has_standard_abi();
+    Host::all(family).into_iter().filter(move |host| !ends(host))
+}
+
+/// Every rank goes on after an error or a result.
+fn mismatches(family: Family) {
+    for host in that_return_errors(family) {
+        let finished = host.job("mismatches", 3).preloaded().expect_success();
+        assert_eq!(lines(&finished).len(), 9, "{finished:?}");
+        let names_both = "2 of 3 ranks are in bcast #1, rank 0 is in barrier #1";
+        assert!(finished.errors.contains(names_both), "{finished:?}");
+    }
+}
+
+fn wrong_arguments(family: Family) {
+    for host in that_return_errors(family) {
+        let plain = host.job("invalid", 2).plain().expect_success();
+        let preloaded = host.job("invalid", 2).preloaded().expect_success();
+        assert_eq!(lines(&preloaded), lines(&plain), "{host:?}: {preloaded:?}");
+        assert!(preloaded.calls("MPI_Iallreduce").0 >= 20, "{preloaded:?}");
+    }
+}
+
+fn functions_at_the_end(family: Family) {
+    for host in Host::all(family) {
+        let finished = host.job("callbacks", 2).preloaded().expect_success();
+        assert_eq!(lines(&finished), ["rank 0 called", "rank 1 called"], "{finished:?}");
+        assert!(finished.calls("MPI_Iallreduce").0 > 0, "{finished:?}");
+    }
+}
+
+/// MPI forbids what the program does; the job must end, with any status.
+fn active_collectives(family: Family) {
+    for host in Host::all(family) {
+        for form in ["all", "one", "free", "exit", "exits"] {
+            let finished = host.job("abandoned", 2).argument(form).preloaded();
+            assert!(finished.in_time, "{form} with {host:?}: {finished:?}");
+        }
+    }
+}
+
+fn first_host() -> Host {
+    Host::all(Family::Mpich)[0]
+}
+
+fn refused_system_calls_change_no_result() {
+    let sets: [&'static [libc::c_long]; 5] = [
+        &[libc::SYS_process_vm_readv, libc::SYS_process_vm_writev],
+        &[libc::SYS_ptrace, libc::SYS_pidfd_getfd],
+        &[libc::SYS_pidfd_open],
+        &[libc::SYS_membarrier],
+        &[libc::SYS_memfd_create],
+    ];
+    for calls in sets {
+        // The filter ends with the thread; the job inherits it.
+        let job = std::thread::spawn(move || {
+            testing::forbid(calls);
+            first_host().job("threads", 2).preloaded()
+        });
+        let finished = job.join().expect("the job runs").expect_success();
+        let is_left = finished.errors.contains("nothing runs on tradewind");
+        let is_taken = finished.calls("MPI_Iallreduce").0 > 0;
+        assert!(is_taken != is_left, "{calls:?}: {finished:?}");
+    }
+}
+
+fn mpich_ends_after_mismatches() {
+    mismatches(Family::Mpich);
+}
+
+fn mpich_reports_wrong_arguments() {
+    wrong_arguments(Family::Mpich);
+}
+
+fn mpich_calls_functions_at_the_end() {
+    functions_at_the_end(Family::Mpich);
+}
+
+fn mpich_ends_with_active_collectives() {
+    active_collectives(Family::Mpich);
+}
+
+fn open_mpi_ends_after_mismatches() {
+    mismatches(Family::OpenMpi);
+}
+
+fn open_mpi_reports_wrong_arguments() {
+    wrong_arguments(Family::OpenMpi);
+}
+
+fn open_mpi_calls_functions_at_the_end() {
+    functions_at_the_end(Family::OpenMpi);
+}
+
+fn open_mpi_ends_with_active_collectives() {
+    active_collectives(Family::OpenMpi);
+}
+
+fn intel_mpi_ends_after_mismatches() {
+    mismatches(Family::Intel);
+}
+
+fn intel_mpi_reports_wrong_arguments() {
+    wrong_arguments(Family::Intel);
+}
+
+fn intel_mpi_calls_functions_at_the_end() {
+    functions_at_the_end(Family::Intel);
+}
+
+fn intel_mpi_ends_with_active_collectives() {
+    active_collectives(Family::Intel);
+}
