@@ -44,10 +44,12 @@ use crate::error::{RecvError, SendError};
 use crate::slot_ring::{RecvState, SenderId, VoidPolicy, is_recovery_due};
 use crate::sync::{Ordering, fence};
 use memory::AppendMemory;
+pub(crate) use memory::observe;
 use shm::arena::Arena;
 use shm::liveness::ProcessWatch;
 use shm::object::CreateError;
 use shm::process_table::Entry;
+use shm::published_wait::Wait;
 use shm::segment::{Offset, Segment};
 use shm::wait::{Sleeper, SpinPolicy, Waiter, wait};
 use std::sync::Arc;
@@ -160,6 +162,10 @@ impl Waiter for RecordWait<'_> {
 
     fn poll(&mut self) -> Option<Self::Output> {
         Some(self.receiver.try_recv(self.record)).filter(|received| *received != Ok(false))
+    }
+
+    fn describe(&self) -> Wait {
+        Wait::QueueMessage { queue: self.receiver.memory.object().offset() }
     }
 
     fn must_poll(&mut self) -> bool {
@@ -288,6 +294,10 @@ impl Waiter for SpaceWait<'_> {
 
     fn poll(&mut self) -> Option<Self::Output> {
         Some(self.sender.append(self.record)).filter(|sent| *sent != Err(SendError::Full))
+    }
+
+    fn describe(&self) -> Wait {
+        Wait::QueueSpace { queue: self.sender.memory.object().offset() }
     }
 
     fn check(&mut self) -> Option<Self::Output> {

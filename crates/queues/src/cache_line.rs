@@ -47,13 +47,16 @@
 //! ```
 
 use crate::message::ExpressMessage;
+use crate::positions::Positions;
 use crate::queue::memory::{ControlLines, MessageSlot, RingMemory};
 use crate::queue::sealed::Protocol;
 use crate::queue::{Queue, QueueKind, Receiver, Sender};
 use crate::slot_ring::{
-    Claimed, MAX_SENDERS, RecvState, SenderId, SlotMemory, SlotRing, SlotWords, is_recovery_due,
+    Claimed, MAX_SENDERS, POSITION, RecvState, SenderId, SlotMemory, SlotRing, SlotWords,
+    is_recovery_due,
 };
 use crate::sync::{Ordering, fence};
+use shm::segment::{Offset, SegmentReader};
 use shm::shared::Shared as SharedMemory;
 
 pub use crate::queue::{Closing, Consumers, Multi, RecvError, SendError, Single};
@@ -87,6 +90,15 @@ impl MessageSlot for CacheLineSlot {
     const KIND: u8 = 2;
     const NAME: &'static str = "cache-line queue";
     const SENDERS: usize = MAX_SENDERS;
+}
+
+impl CacheLineQueue {
+    /// Reads the positions from outside the job; `None` if the label is that of another object.
+    pub(crate) fn observe(segment: &SegmentReader, at: Offset, label: u64) -> Option<Positions> {
+        let kind = CacheLineSlot::KIND;
+        let [capacity, tail, received] = ControlLines::observe(segment, at, label, kind)?;
+        Some(Positions { capacity, sent: Some(tail & POSITION), received })
+    }
 }
 
 /// Slots of a queue and the processes that send to it.

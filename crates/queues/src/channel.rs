@@ -50,6 +50,7 @@ mod value;
 
 pub use crate::error::{RecvError, SendError};
 pub use create::{Channel, pair};
+pub(crate) use memory::observe;
 pub use receiver::Receiver;
 pub use sender::Sender;
 pub use shm::process_table::End;

@@ -40,10 +40,12 @@
 //! ```
 
 pub use crate::message::ExpressMessage;
+use crate::positions::{Positions, word_behind};
 use crate::queue::memory::{ControlLines, MessageSlot, RingMemory};
 use crate::queue::sealed::Protocol;
 use crate::queue::{Queue, QueueKind, Receiver, Sender};
 use crate::sync::AtomicU64;
+use shm::segment::{Offset, SegmentReader};
 
 pub use crate::queue::{Closing, Consumers, Multi, RecvError, SendError, Single};
 
@@ -68,6 +70,29 @@ pub type ExpressReceiver<C = Multi> = Receiver<Express, C>;
 impl MessageSlot for AtomicU64 {
     const KIND: u8 = 1;
     const NAME: &'static str = "Express queue";
+}
+
+impl ExpressQueue {
+    /// Reads the positions from outside the job; `None` if the label is that of another object.
+    pub(crate) fn observe(segment: &SegmentReader, at: Offset, label: u64) -> Option<Positions> {
+        let kind = <AtomicU64 as MessageSlot>::KIND;
+        let [capacity, tail, received] = ControlLines::observe(segment, at, label, kind)?;
+        // Senders advance the tail once for several messages, so the slots behind it decide, or
+        // those behind the head, which may be further.
+        let is_written = |position: u64| {
+            let skip = size_of::<ControlLines>() + 8 * (position & (capacity - 1)) as usize;
+            let word = word_behind(segment, at, skip)?;
+            Some(slot::is_full_in(word, position >> capacity.trailing_zeros()))
+        };
+        let mut sent = tail.max(received);
+        for _ in 0..ring::STRIDE.min(capacity) {
+            if !is_written(sent)? {
+                break;
+            }
+            sent = sent.wrapping_add(1);
+        }
+        Some(Positions { capacity, sent: Some(sent), received })
+    }
 }
 
 #[inline(always)]

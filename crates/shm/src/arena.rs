@@ -5,6 +5,7 @@
 //! half-made change in shared memory.
 
 use crate::free_list::{FreeList, GRANULE};
+use crate::mapped::MappedSlice;
 use crate::segment::{Offset, Segment, SegmentError};
 use crate::sync::{AtomicU64, Ordering};
 use std::collections::BTreeMap;
@@ -88,6 +89,8 @@ pub struct Arena {
     segment: Arc<Segment>,
     range: Range<u64>,
     state: Mutex<AllocatorState>,
+    /// See [`Arena::listing_queues_in`].
+    queues: Option<MappedSlice<AtomicU64>>,
 }
 
 #[derive(Debug)]
@@ -101,6 +104,8 @@ struct AllocatorState {
     committed_to: u64,
     /// No byte at or after this offset was ever allocated, so all of them are still zero.
     fresh_from: u64,
+    /// Listed queues: start → index of the word.
+    listed: BTreeMap<u64, usize>,
 }
 
 impl Arena {
@@ -120,8 +125,28 @@ impl Arena {
             used: 0,
             committed_to: range.start,
             fresh_from: range.start,
+            listed: BTreeMap::new(),
         };
-        Ok(Arena { segment, range, state: Mutex::new(state) })
+        Ok(Arena { segment, range, state: Mutex::new(state), queues: None })
+    }
+
+    /// Lists the queues that are created in this arena in these words of the segment, for an
+    /// observer of the job. Queues for which no word is left are not listed.
+    #[must_use]
+    pub fn listing_queues_in(self, words: MappedSlice<AtomicU64>) -> Arena {
+        Arena { queues: Some(words), ..self }
+    }
+
+    /// Lists the queue at this offset until its memory is freed.
+    pub(crate) fn list(&self, queue: Offset) {
+        let Some(words) = &self.queues else { return };
+        let mut state = self.state();
+        // Relaxed, here and in `free`: the lock orders the changes of this process, and the observer
+        // checks what lies at the offset.
+        if let Some(free) = words.iter().position(|word| word.load(Ordering::Relaxed) == 0) {
+            words[free].store(queue.0, Ordering::Relaxed);
+            state.listed.insert(queue.0, free);
+        }
     }
 
     /// Allocates `bytes` bytes (rounded up to whole 64-byte lines, at least one) at an offset that
@@ -188,6 +213,9 @@ impl Arena {
             state.allocated.remove(&offset.0).ok_or(ArenaError::NotAllocated { offset })?;
         state.used -= length;
         state.free.insert_merged(offset.0, length);
+        if let (Some(word), Some(words)) = (state.listed.remove(&offset.0), &self.queues) {
+            words[word].store(0, Ordering::Relaxed);
+        }
         Ok(())
     }
 

@@ -17,6 +17,7 @@
 //! | count completions and sleep until a count is reached | [`completion`], built on [`futex`] |
 //! | sleep until other processes change anything else | [`wakeup`] |
 //! | poll, then sleep, with checks of the peers | [`wait`] |
+//! | publish what a thread waits for | [`published_wait`] |
 //! | be notified through epoll | [`event`] |
 //! | lock what one thread uses, as a rule | [`biased_mutex`] |
 //! | make the common side of a store-load protocol free of fences | [`fence`] |
@@ -76,6 +77,7 @@ pub mod prefetch;
 pub mod process;
 pub mod process_memory;
 pub mod process_table;
+pub mod published_wait;
 pub mod random;
 pub mod readable;
 pub mod segment;

@@ -148,6 +148,9 @@ pub trait ObjectHeader: Shared {
     /// Name of the kind in error messages.
     const NAME: &'static str;
 
+    /// True if the arena lists objects of this kind for an observer of the job.
+    const IS_QUEUE: bool = false;
+
     /// Returns the label.
     fn label(&self) -> &Label;
 
@@ -219,6 +222,9 @@ impl<H: ObjectHeader> Object<H> {
             // Release: pairs with the Acquire in `connect`. The label is the last store, so a
             // process that finds it also finds a complete object.
             object.header.label().0.store(label, Ordering::Release);
+            if H::IS_QUEUE {
+                arena.list(offset);
+            }
             Ok((object, prepared))
         };
         create().inspect_err(|_| {

@@ -223,6 +223,15 @@ pub fn state(pid: u32) -> Result<ProcessState, ProcessError> {
     Ok(read_status(pid)?.map_or(ProcessState::Gone, |status| status.state))
 }
 
+/// Returns the core on which the main thread of the process with this number runs, or ran last.
+///
+/// # Errors
+///
+/// [`ProcessError::NoSuchProcess`], [`ProcessError::Read`].
+pub fn core(pid: u32) -> Result<u32, ProcessError> {
+    read_status(pid)?.map(|status| status.core).ok_or(ProcessError::NoSuchProcess { pid })
+}
+
 /// Returns the start time of the process with this number.
 ///
 /// # Errors
@@ -379,6 +388,7 @@ pub fn kill_with_this_thread(command: &mut Command) {
 struct Status {
     state: ProcessState,
     start_time: StartTime,
+    core: u32,
 }
 
 /// Reads `/proc/PID/stat`; `None` if there is no such process.
@@ -409,9 +419,10 @@ fn parse_status(line: &[u8]) -> Option<Status> {
         // S, D, I and other kinds of waiting.
         _ => ProcessState::Sleeping,
     };
-    // The state is field 3 and the start time field 22.
+    // The state is field 3, the start time field 22 and the core field 39.
     let start_time = StartTime(fields.nth(22 - 4)?.parse().ok()?);
-    Some(Status { state, start_time })
+    let core = fields.nth(39 - 23)?.parse().ok()?;
+    Some(Status { state, start_time, core })
 }
 
 #[cfg(test)]
@@ -420,10 +431,12 @@ mod tests {
 
     #[test]
     fn names_with_parentheses_and_spaces_are_parsed() {
-        let rest = "1 1 1 0 -1 4194560 1 2 3 4 5 6 7 8 20 0 1 0 4242 100 200";
+        let rest = "1 1 1 0 -1 4194560 1 2 3 4 5 6 7 8 20 0 1 0 4242 100 200 \
+                    1 1 1 1 1 1 0 0 0 0 0 0 0 17 5 0 0 0";
         for name in ["sh", "a b", "a) R (b", ") Z 1 1 1", "((", "\u{e9}"] {
             let line = format!("77 ({name}) T {rest}\n");
-            let expected = Status { state: ProcessState::Stopped, start_time: StartTime(4242) };
+            let start_time = StartTime(4242);
+            let expected = Status { state: ProcessState::Stopped, start_time, core: 5 };
             assert_eq!(parse_status(line.as_bytes()), Some(expected), "{name}");
         }
         assert_eq!(parse_status(b"77 (\xff\xfe) R 1 1"), None, "too short");
@@ -433,8 +446,9 @@ mod tests {
     #[test]
     fn every_letter_has_a_state() {
         let state = |letter: &str| {
-            let line =
-                format!("1 (x) {letter} 1 1 1 0 -1 4194560 1 2 3 4 5 6 7 8 20 0 1 0 9 100 200");
+            let fields = "1 1 1 0 -1 4194560 1 2 3 4 5 6 7 8 20 0 1 0 9 100 200 \
+                          1 1 1 1 1 1 0 0 0 0 0 0 0 17 0 0 0 0";
+            let line = format!("1 (x) {letter} {fields}");
             parse_status(line.as_bytes()).map(|status| status.state)
         };
         assert_eq!(state("R"), Some(ProcessState::Running));

@@ -19,11 +19,13 @@ mod error;
 mod mapping;
 mod offset;
 mod read_only;
+mod reader;
 
 pub use backing::Backing;
 pub use error::SegmentError;
 pub use offset::Offset;
 pub use read_only::{ReadOnlySegment, ReadOnlyWord};
+pub use reader::SegmentReader;
 
 /// Memory shared by all ranks of a job on a node. It stays mapped until the value is dropped.
 ///

@@ -7,6 +7,7 @@
 //! last.
 
 use crate::liveness::{ProcessId, ProcessWatch};
+use crate::published_wait::{self, Wait};
 use crate::sync::spin_loop;
 use crate::wakeup::{Armed, Wakeup};
 use std::time::{Duration, Instant};
@@ -100,6 +101,11 @@ pub trait Waiter {
     fn check(&mut self) -> Option<Self::Output> {
         None
     }
+
+    /// Describes the condition to an observer of the job. Called once, before the first sleep.
+    fn describe(&self) -> Wait {
+        Wait::Peer
+    }
 }
 
 /// Polls a bounded number of times, then sleeps and polls after every notification. `None` at the
@@ -126,6 +132,7 @@ pub fn wait<W: Waiter>(
         }
     }
     let left = || deadline.map(|deadline| deadline.saturating_duration_since(Instant::now()));
+    let _published = published_wait::publish(waiter.describe());
     loop {
         let before = std::mem::replace(&mut progress, waiter.progress());
         if progress != before && left().is_none_or(|left| !left.is_zero()) {
@@ -204,7 +211,8 @@ pub enum PeerWaitError {
     PeerExited(u32),
 }
 
-/// Waits until `poll` returns a result or the process that `peer` returns has ended.
+/// Waits until `poll` returns a result or the process that `peer` returns has ended. `subject` is
+/// what an observer of the job sees.
 ///
 /// # Errors
 /// [`PeerWaitError`].
@@ -213,9 +221,10 @@ pub fn wait_for_peer<R>(
     watch: &mut ProcessWatch,
     peer: impl Fn() -> ProcessId,
     deadline: Option<Instant>,
+    subject: Wait,
     poll: impl FnMut() -> Option<R>,
 ) -> Result<R, PeerWaitError> {
-    wait(&mut PeerWaiter { wakeup, watch, peer, poll }, SpinPolicy::CHANNEL, deadline)
+    wait(&mut PeerWaiter { wakeup, watch, peer, subject, poll }, SpinPolicy::CHANNEL, deadline)
         .unwrap_or(Err(PeerWaitError::Timeout))
 }
 
@@ -224,6 +233,7 @@ struct PeerWaiter<'a, P, F> {
     wakeup: Wakeup<'a>,
     watch: &'a mut ProcessWatch,
     peer: P,
+    subject: Wait,
     poll: F,
 }
 
@@ -239,6 +249,10 @@ impl<R, P: Fn() -> ProcessId, F: FnMut() -> Option<R>> Waiter for PeerWaiter<'_,
 
     fn poll(&mut self) -> Option<Self::Output> {
         (self.poll)().map(Ok)
+    }
+
+    fn describe(&self) -> Wait {
+        self.subject
     }
 
     fn check(&mut self) -> Option<Self::Output> {

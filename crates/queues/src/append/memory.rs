@@ -2,15 +2,17 @@
 
 use super::records::slot_words;
 use crate::fence;
-use crate::slot_ring::{MAX_SENDERS, SenderId, SlotMemory, SlotRing, SlotWords};
+use crate::positions::{Positions, word_behind};
+use crate::slot_ring::{MAX_SENDERS, POSITION, SenderId, SlotMemory, SlotRing, SlotWords};
 use crate::sync::{AtomicU32, AtomicU64, Ordering};
 use shm::arena::Arena;
 use shm::liveness::ProcessWatch;
 use shm::mapped::MappedSlice;
 use shm::object::{CreateError, Label, Object, ObjectHeader};
 use shm::process_table::{Entry, ProcessTable};
-use shm::segment::{Offset, Segment};
+use shm::segment::{Offset, Segment, SegmentReader};
 use shm::wakeup::Wakeup;
+use std::mem::offset_of;
 use std::sync::Arc;
 
 /// Maximum number of records of a buffer.
@@ -66,6 +68,7 @@ shm::shared_lines! {
 impl ObjectHeader for AppendHeader {
     const KIND: u32 = u32::from_be_bytes(*b"appd");
     const NAME: &'static str = "append buffer";
+    const IS_QUEUE: bool = true;
 
     fn label(&self) -> &Label {
         &self.description.label
@@ -78,6 +81,17 @@ impl ObjectHeader for AppendHeader {
     fn processes(&self) -> Option<&ProcessTable> {
         Some(&self.processes)
     }
+}
+
+/// Reads the positions from outside the job; `None` if the label is that of another object.
+pub(crate) fn observe(segment: &SegmentReader, at: Offset, label: u64) -> Option<Positions> {
+    let capacity = label & u64::from(u32::MAX);
+    if label >> 32 != u64::from(AppendHeader::KIND) || !(1..=MAX_RECORDS).contains(&capacity) {
+        return None;
+    }
+    let tail = word_behind(segment, at, offset_of!(AppendHeader, senders.tail))?;
+    let received = word_behind(segment, at, offset_of!(AppendHeader, receiver.head))?;
+    Some(Positions { capacity, sent: Some(tail & POSITION), received })
 }
 
 /// Mapped buffer, as seen by any process.

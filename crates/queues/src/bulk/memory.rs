@@ -10,6 +10,7 @@ use shm::object::{CreateError, Label, Object, ObjectHeader};
 use shm::part_claims::PartClaims;
 use shm::prefetch::populate;
 use shm::process_table::{End, EndHolder, Ends};
+use shm::published_wait::Wait;
 use shm::segment::{Offset, Segment, SegmentError};
 use shm::wait::{PeerWaitError, wait_for_peer};
 use shm::wakeup::Wakeup;
@@ -209,7 +210,7 @@ impl LinkMemory {
         poll: impl FnMut() -> Option<R>,
     ) -> Result<R, BulkError> {
         let peer = || self.holder_of(end.other()).holder();
-        let waited = wait_for_peer(self.wakeup(end), watch, peer, deadline, poll);
+        let waited = wait_for_peer(self.wakeup(end), watch, peer, deadline, Wait::Peer, poll);
         waited.map_err(|ended| match ended {
             PeerWaitError::Timeout => BulkError::Timeout { link: self.offset() },
             PeerWaitError::PeerExited(process) => {

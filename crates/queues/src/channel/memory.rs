@@ -3,13 +3,15 @@
 use super::ring::{self, RingWords};
 use super::value::Value;
 use crate::fence;
+use crate::positions::{Positions, word_behind};
 use crate::sync::{AtomicU32, AtomicU64, Ordering};
 use shm::arena::Arena;
 use shm::mapped::MappedSlice;
 use shm::object::{CreateError, Label, Object, ObjectHeader};
 use shm::process_table::{End, EndHolder, Ends};
-use shm::segment::{Offset, Segment};
+use shm::segment::{Offset, Segment, SegmentReader};
 use shm::wakeup::Wakeup;
+use std::mem::offset_of;
 use std::sync::Arc;
 
 shm::shared_lines! {
@@ -55,6 +57,7 @@ shm::shared_lines! {
 impl ObjectHeader for ChannelHeader {
     const KIND: u32 = u32::from_be_bytes(*b"chan");
     const NAME: &'static str = "channel";
+    const IS_QUEUE: bool = true;
 
     fn label(&self) -> &Label {
         &self.description.label
@@ -67,6 +70,19 @@ impl ObjectHeader for ChannelHeader {
 
 /// Largest capacity of a channel.
 const MAX_VALUES: u64 = 1 << 24;
+
+/// Reads the positions from outside the job; `None` if the label is that of another object.
+pub(crate) fn observe(segment: &SegmentReader, at: Offset, label: u64) -> Option<Positions> {
+    let slots = word_behind(segment, at, offset_of!(ChannelHeader, description.slots))?;
+    if label >> 32 != u64::from(ChannelHeader::KIND)
+        || !slots.is_power_of_two()
+        || slots > 2 * MAX_VALUES
+    {
+        return None;
+    }
+    let received = word_behind(segment, at, offset_of!(ChannelHeader, receiver.consumed))?;
+    Some(Positions { capacity: ring::capacity(slots), sent: None, received })
+}
 
 /// A channel mapped by one of its ends, or by its owner.
 #[derive(Debug)]

@@ -8,6 +8,7 @@ use crate::error::RecvError;
 use shm::liveness::ProcessWatch;
 use shm::object::CreateError;
 use shm::process_table::End;
+use shm::published_wait::Wait;
 use shm::segment::{Offset, Segment};
 use shm::wait::{PeerWaitError, SpinPolicy, wait_for_peer};
 use std::cell::Cell;
@@ -127,7 +128,9 @@ impl<T: Value> Receiver<T> {
         // The sender stores the value before it loads this end's wake-up word. A sender that is
         // killed in between leaves the value in the slot, and the poll after the sleep finds it.
         let holder = || memory.holder_of(End::Sender).holder();
-        match wait_for_peer(memory.wakeup(End::Receiver), &mut self.watch, holder, deadline, poll) {
+        let wakeup = memory.wakeup(End::Receiver);
+        let subject = Wait::QueueMessage { queue: memory.offset() };
+        match wait_for_peer(wakeup, &mut self.watch, holder, deadline, subject, poll) {
             Ok(received) => received,
             Err(PeerWaitError::Timeout) => Err(RecvError::Timeout),
             Err(PeerWaitError::PeerExited(pid)) => Err(RecvError::ProcessExited { pid }),

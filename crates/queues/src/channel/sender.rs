@@ -8,6 +8,7 @@ use crate::error::SendError;
 use shm::liveness::ProcessWatch;
 use shm::object::CreateError;
 use shm::process_table::End;
+use shm::published_wait::Wait;
 use shm::segment::{Offset, Segment};
 use shm::wait::{PeerWaitError, wait_for_peer};
 use std::cell::Cell;
@@ -107,7 +108,9 @@ impl<T: Value> Sender<T> {
             Ok(()) => Some(Ok(receiver.notify())),
         };
         let holder = || memory.holder_of(End::Receiver).holder();
-        match wait_for_peer(memory.wakeup(End::Sender), &mut self.watch, holder, deadline, poll) {
+        let wakeup = memory.wakeup(End::Sender);
+        let subject = Wait::QueueSpace { queue: memory.offset() };
+        match wait_for_peer(wakeup, &mut self.watch, holder, deadline, subject, poll) {
             Ok(Ok(true)) => Err(SendError::Closed),
             Ok(other) => other.map(|_| ()),
             Err(PeerWaitError::Timeout) => Err(SendError::Timeout),

@@ -33,7 +33,7 @@ use crate::sync::{AtomicU32, AtomicU64, Ordering};
 const ROUNDS: usize = 1 << 16;
 
 /// Number of messages (a cache line of them) after which a single sender advances the tail.
-const STRIDE: u64 = 8;
+pub(super) const STRIDE: u64 = 8;
 
 /// Bit 0 of the gate: receivers close every slot that they release.
 const CLOSING: u32 = 1;

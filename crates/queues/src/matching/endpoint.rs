@@ -16,6 +16,7 @@ use shm::biased_mutex::BiasedMutex;
 use shm::mapped::Mapped;
 use shm::object::CreateError;
 use shm::process_memory;
+use shm::published_wait::Wait;
 use shm::segment::Offset;
 use std::sync::atomic::AtomicU32;
 use std::sync::{Arc, OnceLock};
@@ -242,6 +243,7 @@ impl Drop for Endpoint {
         let has_exited = |rank: u32| processes.has_exited(rank);
         // The result is that nothing is left; an error leaves nothing that could be sent.
         let _ = self.wait(
+            || Wait::Send { to: None },
             None,
             || None,
             || {

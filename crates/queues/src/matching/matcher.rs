@@ -5,6 +5,7 @@
 
 use super::line::{Envelope, INLINE_WORDS, Offer};
 use super::slab::{Key, Slab};
+use shm::published_wait::Wait;
 use std::collections::VecDeque;
 
 /// Messages that a receive accepts.
@@ -19,6 +20,11 @@ pub struct Pattern {
 }
 
 impl Pattern {
+    /// Returns the wait for a message, as an observer of the job sees it.
+    pub(crate) fn wait(&self) -> Wait {
+        Wait::Receive { source: self.source, tag: self.tag }
+    }
+
     /// Returns true if the pattern accepts a message from rank `sender` of the node.
     #[inline]
     pub(crate) fn accepts(&self, sender: u32, envelope: &Envelope) -> bool {

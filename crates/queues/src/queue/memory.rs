@@ -16,14 +16,16 @@
 
 use crate::error::{CreateError, MAX_CAPACITY, MIN_CAPACITY};
 use crate::one_poll::{PollSet, SetMember};
+use crate::positions::word_behind;
 use crate::sync::{AtomicU32, AtomicU64, Ordering, fence};
 use shm::arena::Arena;
 use shm::event::{Event, EventRequest, Notify};
 use shm::mapped::MappedSlice;
 use shm::object::{Label, Object, ObjectHeader};
-use shm::segment::{Offset, Segment};
+use shm::segment::{Offset, Segment, SegmentReader};
 use shm::shared::Shared;
 use shm::wakeup::Wakeup;
+use std::mem::offset_of;
 use std::sync::Arc;
 
 shm::shared_lines! {
@@ -78,9 +80,31 @@ shm::shared_lines! {
 impl ObjectHeader for ControlLines {
     const KIND: u32 = u32::from_be_bytes(*b"ring");
     const NAME: &'static str = "queue";
+    const IS_QUEUE: bool = true;
 
     fn label(&self) -> &Label {
         &self.settings.label
+    }
+}
+
+impl ControlLines {
+    /// Reads the capacity, the tail and the head of a ring with slots of this kind, from outside the
+    /// job; `None` if the label is that of another object.
+    pub(crate) fn observe(
+        segment: &SegmentReader,
+        at: Offset,
+        label: u64,
+        kind: u8,
+    ) -> Option<[u64; 3]> {
+        let parameter = label as u32;
+        if label >> 32 != u64::from(Self::KIND) || parameter >> 8 != u32::from(kind) {
+            return None;
+        }
+        let capacity = 1_usize.checked_shl(parameter & 0xff)?;
+        let is_valid = (MIN_CAPACITY..=MAX_CAPACITY).contains(&capacity);
+        let tail = word_behind(segment, at, offset_of!(ControlLines, tail.position))?;
+        let head = word_behind(segment, at, offset_of!(ControlLines, head.position))?;
+        is_valid.then_some([capacity as u64, tail, head])
     }
 }
 

@@ -10,6 +10,7 @@ use crate::one_poll::Polled;
 use crate::sync::Ordering;
 use shm::event::Notify;
 use shm::liveness::{RankLiveness, RankWatch};
+use shm::published_wait::Wait;
 use shm::wait::{Sleeper, SpinPolicy, Waiter, wait};
 use std::marker::PhantomData;
 use std::sync::Arc;
@@ -171,6 +172,10 @@ impl<K: QueueKind, C: Consumers> Waiter for Receiver<K, C> {
         let rank = self.watched.exited()?;
         // Messages it sent before it left or failed come first.
         Some(self.poll().unwrap_or(Err(RecvError::RankExited { rank })))
+    }
+
+    fn describe(&self) -> Wait {
+        Wait::QueueMessage { queue: self.ring.offset() }
     }
 }
 

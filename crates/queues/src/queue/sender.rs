@@ -5,6 +5,7 @@ use super::memory::RingMemory;
 use crate::error::SendError;
 use shm::event::Event;
 use shm::liveness::{RankLiveness, RankWatch};
+use shm::published_wait::Wait;
 use shm::wait::{Sleeper, SpinPolicy, Waiter, wait};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -132,6 +133,10 @@ impl<K: QueueKind> Waiter for Later<'_, K> {
         // Its last action may have been to release a slot. The message is then sent, although no
         // receiver is left.
         Some(self.poll().unwrap_or(Err(SendError::RankExited { rank })))
+    }
+
+    fn describe(&self) -> Wait {
+        Wait::QueueSpace { queue: self.sender.ring.offset() }
     }
 }
 

@@ -5,6 +5,7 @@ use super::error::WindowError;
 use super::remote::RemoteWindow;
 use goal::arithmetic::DataType;
 use shm::liveness::ProcessWatch;
+use shm::published_wait::Wait;
 use shm::wait::{PeerWaitError, SpinPolicy, wait_for_peer};
 use std::time::{Duration, Instant};
 
@@ -154,6 +155,7 @@ impl<'window, B: AsMut<[u8]>> FetchRequest<'window, B> {
             &mut ProcessWatch::default(),
             || memory.owner(),
             deadline,
+            Wait::Peer,
             poll,
         ) {
             Ok(outcome) => outcome,

@@ -5,6 +5,7 @@ use super::remote::RemoteWindow;
 use shm::arena::Arena;
 use shm::liveness::{ProcessId, ProcessWatch};
 use shm::object::CreateError;
+use shm::published_wait::Wait;
 use shm::segment::Offset;
 use shm::wait::wait_for_peer;
 use std::sync::Arc;
@@ -62,6 +63,7 @@ impl Window {
             &mut ProcessWatch::default(),
             || ProcessId::NONE,
             deadline,
+            Wait::Peer,
             poll,
         );
         waited.unwrap_or_else(|_| memory.notifications())

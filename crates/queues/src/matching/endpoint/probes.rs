@@ -25,7 +25,7 @@ impl Endpoint {
         pattern: &Pattern,
         exited: impl Fn() -> Option<u32>,
     ) -> Result<Envelope, MatchError> {
-        self.wait(None, exited, || self.probe_now(pattern))
+        self.wait(|| pattern.wait(), None, exited, || self.probe_now(pattern))
     }
 
     /// Takes the first message that a receive would match now.
@@ -50,7 +50,7 @@ impl Endpoint {
         pattern: &Pattern,
         exited: impl Fn() -> Option<u32>,
     ) -> Result<TakenMessage, MatchError> {
-        self.wait(None, exited, || self.take_now(pattern))
+        self.wait(|| pattern.wait(), None, exited, || self.take_now(pattern))
     }
 
     fn with_message<R>(

@@ -110,7 +110,8 @@ impl Endpoint {
         let mut own = Some(OwnRecv { posted, buffer });
         let mut polls = 0_u32;
         let exited = || exited(self.awaited(posted, source));
-        let outcome = self.wait(deadline, exited, || {
+        let subject = || self.state.lock().wait_of_recv(posted);
+        let outcome = self.wait(subject, deadline, exited, || {
             let polls_all =
                 polls % POLLS_OF_ONE == POLLS_OF_ONE - 1 || polls > ALONE.eager + ALONE.spins;
             polls += 1;

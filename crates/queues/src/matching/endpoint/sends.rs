@@ -134,7 +134,8 @@ impl Endpoint {
         exited: impl Fn() -> Option<u32>,
     ) -> Result<(), MatchError> {
         let own = Some((send, bytes));
-        let outcome = self.wait_for_copy(bytes.len(), deadline, exited, || {
+        let subject = || self.state.lock().wait_of_send(send);
+        let outcome = self.wait_for_copy(subject, bytes.len(), deadline, exited, || {
             let mut state = self.state.lock();
             state.progress(&mut None, &own)?;
             Ok(state.finish_send(send).then_some(()))

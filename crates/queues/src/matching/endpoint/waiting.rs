@@ -2,6 +2,7 @@
 
 use super::Endpoint;
 use crate::matching::error::MatchError;
+use shm::published_wait::Wait;
 use shm::wait::{Sleeper, SpinPolicy, Waiter, wait};
 use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
@@ -27,21 +28,24 @@ impl Endpoint {
         self.has_cores_for_all && self.waiting.load(Ordering::Relaxed) <= 1
     }
 
-    /// Waits until `poll` returns a result, or the rank that `exited` returns has exited.
+    /// Waits until `poll` returns a result, or the rank that `exited` returns has exited. `subject`
+    /// returns what an observer of the job sees.
     #[inline]
     pub(super) fn wait<R>(
         &self,
+        subject: impl Fn() -> Wait,
         deadline: Option<Instant>,
         exited: impl Fn() -> Option<u32>,
         poll: impl FnMut() -> Result<Option<R>, MatchError>,
     ) -> Result<R, MatchError> {
-        self.wait_for_copy(0, deadline, exited, poll)
+        self.wait_for_copy(subject, 0, deadline, exited, poll)
     }
 
     /// As [`wait`](Self::wait), while another rank, which has a processor, may copy so many bytes.
     #[inline]
     pub(super) fn wait_for_copy<R>(
         &self,
+        subject: impl Fn() -> Wait,
         bytes: usize,
         deadline: Option<Instant>,
         exited: impl Fn() -> Option<u32>,
@@ -55,12 +59,13 @@ impl Endpoint {
                 return Ok(result);
             }
         }
-        self.wait_long(bytes, deadline, exited, poll)
+        self.wait_long(subject, bytes, deadline, exited, poll)
     }
 
     #[cold]
     fn wait_long<R>(
         &self,
+        subject: impl Fn() -> Wait,
         bytes: usize,
         deadline: Option<Instant>,
         exited: impl Fn() -> Option<u32>,
@@ -77,7 +82,8 @@ impl Endpoint {
         } else {
             CROWDED
         };
-        let outcome = wait(&mut MessageWait { endpoint: self, exited, poll }, policy, deadline);
+        let mut message = MessageWait { endpoint: self, subject, exited, poll };
+        let outcome = wait(&mut message, policy, deadline);
         self.waiting.fetch_sub(1, Ordering::Relaxed);
         if let Some(remote) = &self.remote_waits {
             remote.end();
@@ -112,14 +118,16 @@ pub(super) fn test<R>(
 }
 
 /// Wait of a thread for messages.
-struct MessageWait<'a, E, P> {
+struct MessageWait<'a, S, E, P> {
     endpoint: &'a Endpoint,
+    subject: S,
     exited: E,
     poll: P,
 }
 
-impl<R, E, P> Waiter for MessageWait<'_, E, P>
+impl<R, S, E, P> Waiter for MessageWait<'_, S, E, P>
 where
+    S: Fn() -> Wait,
     E: Fn() -> Option<u32>,
     P: FnMut() -> Result<Option<R>, MatchError>,
 {
@@ -135,6 +143,10 @@ where
 
     fn poll(&mut self) -> Option<Self::Output> {
         (self.poll)().transpose()
+    }
+
+    fn describe(&self) -> Wait {
+        (self.subject)()
     }
 
     fn check(&mut self) -> Option<Self::Output> {

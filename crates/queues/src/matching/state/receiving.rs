@@ -5,6 +5,7 @@ use crate::matching::error::MatchError;
 use crate::matching::line::{Envelope, INLINE_BYTES, Kind, LINE_BYTES, Line, Offer, copy_words};
 use crate::matching::matcher::{Body, Pattern, PostedState};
 use crate::matching::slab::Key;
+use shm::published_wait::Wait;
 
 impl State {
     /// Answers a synchronous send once its message is matched.
@@ -114,6 +115,13 @@ impl State {
             PostedState::Short(_, _, sender) => Some(sender),
             PostedState::Matched(message) => Some(self.matcher.messages.get(message)?.sender),
         }
+    }
+
+    /// Returns the wait for a receive, as an observer of the job sees it.
+    pub(in crate::matching) fn wait_of_recv(&self, posted: Key) -> Wait {
+        let pattern = self.matcher.posted.get(posted).map(|posted| posted.pattern);
+        let source = self.sender_of(posted).or(pattern.and_then(|pattern| pattern.source));
+        Wait::Receive { source, tag: pattern.and_then(|pattern| pattern.tag) }
     }
 
     /// Completes a receive, as far as it has been matched.
