@@ -229,6 +229,7 @@ impl Communicator {
             if !wait::for_slot(
                 self.context.member.node().spin_policy(),
                 deadline,
+                || self.context.wait_for(run.number.sequence),
                 has_begun,
                 check_liveness,
             )? {
@@ -266,6 +267,7 @@ impl Communicator {
         let run = number.run;
         let spin_policy = self.context.member.node().spin_policy();
         let check_liveness = || self.check_flat_liveness(number, collective);
+        let subject = || self.context.wait_for(number.sequence);
         match executor.reduced_by(collective) {
             ReducedBy::Reader => {
                 let is_met = || executor.have_all_arrived(run, collective);
@@ -274,6 +276,7 @@ impl Communicator {
                     &awaited,
                     spin_policy,
                     deadline,
+                    subject,
                     || self.context.progress(),
                     check_liveness,
                 )
@@ -285,7 +288,8 @@ impl Communicator {
                     let helped = executor.help(run, collective)?;
                     Ok(self.context.progress()? | helped.into())
                 };
-                wait::until(&executor.work_of(run), spin_policy, deadline, progress, check_liveness)
+                let work = executor.work_of(run);
+                wait::until(&work, spin_policy, deadline, subject, progress, check_liveness)
             }
         }
     }

@@ -13,6 +13,7 @@ use crate::wait::OwnTasks;
 use shm::futex;
 use shm::mapped::Mapped;
 use shm::process::{ProcessError, ProcessHandle};
+use shm::published_wait::Wait;
 use shm::segment::Offset;
 use shm::sync::{AtomicU64, Ordering};
 use std::collections::BTreeSet;
@@ -69,6 +70,9 @@ impl Context {
         let node = Arc::clone(member.node());
         let segment = node.segment();
         let state = Arc::new(CommunicatorState::new(segment, state_at, rank, ranks)?);
+        if let Some(member) = members.get(rank as usize) {
+            state.publish_member(*member);
+        }
         let words =
             members.iter().map(|member| node.wakeup(*member)).collect::<Result<_, Error>>()?;
         Ok(Context {
@@ -177,6 +181,11 @@ impl Context {
             (Some((trace, name)), None) => trace.call_abandoned(*name, sequence),
             (None, _) => {}
         }
+    }
+
+    /// Returns the wait for a collective, as an observer of the job sees it.
+    pub(crate) fn wait_for(&self, sequence: u64) -> Wait {
+        Wait::Collective { state: self.state_at, ranks: self.size(), sequence }
     }
 
     /// Executes this rank's own tasks in all communicators.

@@ -5,6 +5,7 @@ pub(crate) mod decisions;
 pub(crate) mod deferred_free;
 pub mod liveness;
 pub mod membership;
+pub mod observed;
 mod options;
 
 pub use options::{EngineKind, JobOptions};
@@ -17,6 +18,7 @@ use shm::completion::Completion;
 use shm::mapped::{Mapped, MappedSlice};
 use shm::memory::SegmentMemory;
 use shm::process::ProcessState;
+use shm::published_wait::WAIT_BYTES;
 use shm::segment::{Offset, Segment};
 use shm::sync::{AtomicU32, AtomicU64, Ordering};
 use std::sync::Arc;
@@ -69,6 +71,8 @@ shm::shared_lines! {
         state: AtomicU32,
         process: AtomicU32,
         detail: AtomicU32,
+        /// The rank in the job plus one, for an observer; 0 before it is published.
+        job_rank: AtomicU32,
     }
 }
 
@@ -356,16 +360,7 @@ impl Node {
         let line = self.lines.get(rank as usize)?;
         // Acquire: pairs with the exchange in `mark`.
         let state = line.state.load(Ordering::Acquire);
-        let detail = line.detail.load(Ordering::Relaxed).cast_signed();
-        Some(match state {
-            state::EXITED => Exit::Exited(detail),
-            state::KILLED => Exit::Killed(detail),
-            state::LEFT => Exit::Left,
-            state::NEVER_STARTED => Exit::NeverStarted,
-            state::PANICKED => Exit::Panicked,
-            state::VANISHED => Exit::Vanished,
-            _ => return None,
-        })
+        decode_exit(state, line.detail.load(Ordering::Relaxed))
     }
 
     /// Returns the rank that failed first, if one has failed.
@@ -390,6 +385,20 @@ impl Node {
     }
 }
 
+/// Returns the way in which a rank with this state left, if it has left.
+fn decode_exit(state: u32, detail: u32) -> Option<Exit> {
+    let detail = detail.cast_signed();
+    Some(match state {
+        state::EXITED => Exit::Exited(detail),
+        state::KILLED => Exit::Killed(detail),
+        state::LEFT => Exit::Left,
+        state::NEVER_STARTED => Exit::NeverStarted,
+        state::PANICKED => Exit::Panicked,
+        state::VANISHED => Exit::Vanished,
+        _ => return None,
+    })
+}
+
 /// Returns the length from which one copy is faster than two, by a measurement.
 fn measured_single_copy() -> u64 {
     /// Two copies through a ring that stays in the caches are faster below, if the sender has just
@@ -407,12 +416,25 @@ fn mailboxes_at(ranks: u32) -> Offset {
     Offset((LINES_AT + 2 * 64 * u64::from(ranks)).next_multiple_of(MAILBOX_BYTES))
 }
 
+/// Number of queues of a rank that an observer finds.
+pub(crate) const LISTED_QUEUES: u64 = 128;
+
+/// Returns the offset of a rank's published waits, which follow the mailboxes.
+fn waits_at(ranks: u32, rank: u32) -> Offset {
+    let first = mailboxes_at(ranks).0 + MAILBOX_BYTES * u64::from(ranks);
+    Offset(first + WAIT_BYTES * u64::from(rank))
+}
+
+/// Returns the offset of the list of a rank's queues. The lists follow the published waits.
+fn queues_at(ranks: u32, rank: u32) -> Offset {
+    Offset(waits_at(ranks, ranks).0 + 8 * LISTED_QUEUES * u64::from(rank))
+}
+
 /// Returns the offset of a rank's doorbell. The doorbells follow the rank lines.
 fn wakeup_at(ranks: u32, rank: u32) -> Offset {
     Offset(LINES_AT + 64 * (u64::from(ranks) + u64::from(rank)))
 }
 
 fn world_state(ranks: u32) -> Offset {
-    let mailboxes = MAILBOX_BYTES * u64::from(ranks);
-    Offset((mailboxes_at(ranks).0 + mailboxes).next_multiple_of(4096))
+    Offset(queues_at(ranks, ranks).0.next_multiple_of(4096))
 }

@@ -177,7 +177,7 @@ impl Signature {
     }
 
     /// Describes the call, as in "allreduce #17", on request with the size.
-    pub(crate) fn describe(&self, sequence: u64, with_arguments: bool) -> String {
+    pub fn describe(&self, sequence: u64, with_arguments: bool) -> String {
         let size = if with_arguments && self.kind != CallKind::None {
             format!(" of {} bytes", self.bytes)
         } else {

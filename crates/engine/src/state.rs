@@ -14,6 +14,8 @@
 //! | [collective slots](crate::flat::executor) | [`FLAT_SLOTS`] | see [`SlotLayout`] |
 //! | contribution cells, [`CELL_SETS`] for each rank | | see [`StateLayout::cell_bytes`] |
 
+pub(crate) mod observed;
+
 use crate::error::{Error, Outcome};
 use crate::protocol::link_table::{ENTRIES, LinkProgress};
 use crate::protocol::run_state::RunStates;
@@ -21,6 +23,7 @@ use crate::signature::Signature;
 use crate::wait::{self, CountReached, OwnTasks, SpinPolicy};
 use shm::completion::Completion;
 use shm::mapped::{Mapped, MappedSlice};
+use shm::published_wait::Wait;
 use shm::segment::{Offset, Segment};
 use shm::shared::SharedBytes;
 use shm::sync::{AtomicU32, AtomicU64, Ordering};
@@ -93,6 +96,8 @@ shm::shared_lines! {
         exchanged: AtomicU64,
         /// See [`LinkProgress`].
         oldest_pending_link: AtomicU64,
+        /// The rank on the node plus one, for an observer of the job.
+        member: AtomicU64,
     }
 }
 
@@ -200,6 +205,13 @@ impl CommunicatorState {
             layout,
             at,
         })
+    }
+
+    /// Publishes which rank of the node this rank is.
+    pub(crate) fn publish_member(&self, member: u32) {
+        // Relaxed: only an observer reads it.
+        let line = &self.progress[self.rank as usize];
+        line.member.store(u64::from(member) + 1, Ordering::Relaxed);
     }
 
     /// Returns the entry in which the ranks agree on the block of link `sequence`.
@@ -366,6 +378,7 @@ impl CommunicatorState {
             &CountReached(&self.exchange_line.arrivals, threshold),
             spin_policy,
             None,
+            || Wait::Collective { state: self.at, ranks, sequence },
             progress,
             check_liveness,
         )?;

@@ -182,6 +182,7 @@ impl StreamsState {
                 &SleepersCondition { word: &context.sleepers.word, is_met },
                 context.member.node().spin_policy(),
                 None,
+                || context.wait_for(sequence),
                 || context.progress(),
                 || context.check_liveness(sequence, call, |rank| rank != 0),
             )?;

@@ -4,6 +4,7 @@ use crate::error::{Error, Outcome};
 use crate::protocol::arrival;
 use shm::completion::{Completion, Marked};
 use shm::futex;
+use shm::published_wait::{self, Wait};
 use shm::sync::AtomicU32;
 use std::ops::BitOr;
 use std::time::{Duration, Instant};
@@ -146,11 +147,13 @@ impl<F: Fn() -> bool> WaitCondition for SleepersCondition<'_, F> {
 /// Waits until the condition holds.
 ///
 /// `progress` executes the tasks of this rank and returns what it has found; `check_liveness`
-/// is called before every sleep.
+/// is called before every sleep. `subject` returns what an observer of the job sees; it is called
+/// before the first sleep.
 pub(crate) fn until<A: WaitCondition>(
     awaited: &A,
     spin_policy: SpinPolicy,
     deadline: Option<Instant>,
+    subject: impl FnOnce() -> Wait,
     mut progress: impl FnMut() -> Outcome<OwnTasks>,
     mut check_liveness: impl FnMut() -> Result<(), Error>,
 ) -> Outcome<bool> {
@@ -171,6 +174,7 @@ pub(crate) fn until<A: WaitCondition>(
         progress()?;
         std::thread::yield_now();
     }
+    let _published = published_wait::publish(subject());
     loop {
         // The mark precedes the tests below. An event after the mark changes the word, and the
         // futex then refuses to sleep.
@@ -201,10 +205,11 @@ pub(crate) fn until<A: WaitCondition>(
 }
 
 /// Waits until a run has its slot. Ranks that free slots do not wake anything, so this polls at
-/// growing intervals. Returns false when the deadline has passed.
+/// growing intervals. Returns false when the deadline has passed. `subject` as in [`until`].
 pub(crate) fn for_slot(
     spin_policy: SpinPolicy,
     deadline: Option<Instant>,
+    subject: impl FnOnce() -> Wait,
     mut has_begun: impl FnMut() -> Result<bool, Error>,
     mut check_liveness: impl FnMut() -> Result<(), Error>,
 ) -> Result<bool, Error> {
@@ -217,6 +222,7 @@ pub(crate) fn for_slot(
         // If each rank has a core, the awaited ranks are running.
         if poll < spin_policy.polls { std::hint::spin_loop() } else { std::thread::yield_now() }
     }
+    let _published = published_wait::publish(subject());
     let mut interval = FIRST_SLEEP;
     while !has_begun()? {
         check_liveness()?;

@@ -33,7 +33,7 @@ pub fn attach() -> Result<Attachment, ServiceError> {
 
 fn attach_with(environment: &impl Lookup) -> Result<Attachment, ServiceError> {
     let limit = environment.start_timeout()?;
-    let attachment = match detect(environment)? {
+    let mut attachment = match detect(environment)? {
         Launch::Single => alone(environment)?,
         Launch::Run { service, rank, ranks } => enter(&service, rank, ranks, limit)?,
         Launch::OneNode { name, rank, ranks, launcher } => {
@@ -58,6 +58,7 @@ fn attach_with(environment: &impl Lookup) -> Result<Attachment, ServiceError> {
     if let Some(core) = environment.number(CORE)? {
         shm::process::bind_current_thread(core as usize)?;
     }
+    attachment.member.publish_waits(attachment.rank)?;
     attachment.member.wait_for_all(limit)?;
     Ok(attachment)
 }

@@ -235,7 +235,8 @@ impl LinkedSchedule {
             self.check_memory()
         };
         let spin_policy = context.member.node().spin_policy();
-        wait::for_slot(spin_policy, deadline, is_placed, check_liveness)?;
+        let subject = || context.wait_for(self.sequence);
+        wait::for_slot(spin_policy, deadline, subject, is_placed, check_liveness)?;
         Ok(self.window())
     }
 
@@ -277,6 +278,7 @@ impl LinkedSchedule {
         let context = &self.communicator.context;
         let program = &window.executor.program;
         let spin_policy = context.member.node().spin_policy();
+        let subject = || context.wait_for(run.number.sequence);
         if run.was_queued() {
             let has_begun = || {
                 context.member.advance_queued(|| window.advance_for(run))?;
@@ -284,7 +286,7 @@ impl LinkedSchedule {
                 Ok(window.has_begun(run))
             };
             let check_liveness = || self.check_liveness(window, run);
-            if !wait::for_slot(spin_policy, deadline, has_begun, check_liveness)? {
+            if !wait::for_slot(spin_policy, deadline, subject, has_begun, check_liveness)? {
                 return Ok(false);
             }
         }
@@ -296,6 +298,7 @@ impl LinkedSchedule {
             &CountReached(word, threshold),
             spin_policy,
             deadline,
+            subject,
             || context.progress(),
             || self.check_liveness(window, run),
         )
@@ -359,6 +362,7 @@ impl LinkedSchedule {
                 &CountReached(wakeup, seen.wrapping_add(1)),
                 spin_policy,
                 deadline.min(next_check).or(next_check),
+                || context.wait_for(run.number.sequence),
                 || Ok(OwnTasks::None),
                 || Ok(()),
             )?;

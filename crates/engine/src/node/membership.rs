@@ -4,12 +4,13 @@ use crate::error::{Error, Exit, Outcome};
 use crate::memory::RunMemory;
 use crate::node::deferred_free::{DeferredFree, ReleaseLine};
 use crate::node::liveness::LivenessCheck;
-use crate::node::{Node, SHORTAGE_AT, state};
+use crate::node::{LISTED_QUEUES, Node, SHORTAGE_AT, queues_at, state, waits_at};
 use crate::trace::Trace;
 use crate::wait::OwnTasks;
 use shm::arena::{Arena, ArenaError};
-use shm::mapped::Mapped;
+use shm::mapped::{Mapped, MappedSlice};
 use shm::process::ProcessHandle;
+use shm::published_wait::{WAIT_LINES, WaitTable};
 use shm::segment::Offset;
 use shm::sync::{AtomicU32, Ordering};
 use smallvec::SmallVec;
@@ -34,6 +35,9 @@ impl Node {
         let from = first.saturating_add(u64::from(rank).saturating_mul(bytes));
         let arena = Arena::new(Arc::clone(self.segment()), from..from.saturating_add(bytes))?;
         let shortage = Mapped::new(self.segment(), SHORTAGE_AT)?;
+        let queues = queues_at(self.ranks, rank);
+        let queues = MappedSlice::new(self.segment(), queues, LISTED_QUEUES as usize)?;
+        let arena = arena.listing_queues_in(queues);
         line.process.store(std::process::id(), Ordering::Relaxed);
         // AcqRel: pairs with the Acquire loads in `exit_of` and `wait_for_all`. Of two processes
         // that join as the same rank, exactly one succeeds.
@@ -71,6 +75,7 @@ pub struct Member {
     has_own_work: AtomicU32,
     trace: Option<Arc<Trace>>,
     background: OnceLock<RegisteredWork>,
+    published_waits: Option<Arc<WaitTable>>,
 }
 
 /// Work of a layer above.
@@ -122,7 +127,25 @@ impl Member {
             has_own_work: AtomicU32::new(0),
             trace: None,
             background: OnceLock::new(),
+            published_waits: None,
         }
+    }
+
+    /// Publishes the waits of all threads of this process as those of this rank, and its number in
+    /// the job. A process whose threads are different ranks publishes none.
+    ///
+    /// # Errors
+    /// Returns an error if the segment does not have the expected layout.
+    pub fn publish_waits(&mut self, job_rank: u32) -> Result<(), Error> {
+        let node = &self.node;
+        let at = waits_at(node.ranks, self.rank);
+        let lines = MappedSlice::new(node.segment(), at, WAIT_LINES)?;
+        self.published_waits = Some(WaitTable::publish(lines));
+        // Relaxed: only an observer reads it.
+        if let Some(line) = node.lines.get(self.rank as usize) {
+            line.job_rank.store(job_rank.saturating_add(1), Ordering::Relaxed);
+        }
+        Ok(())
     }
 
     /// Records a profile from now on.

@@ -161,6 +161,7 @@ fn wait(messages: &Messages<'_>, mover: &mut PieceMover<'_>) -> Outcome {
     let mover = RefCell::new(mover);
     let is_met = || mover.borrow_mut().can_move(messages);
     let can_move = SleepersCondition { word: &context.sleepers.word, is_met };
-    wait::until(&can_move, spin_policy, None, || context.progress(), check_liveness)?;
+    let subject = || context.wait_for(sequence);
+    wait::until(&can_move, spin_policy, None, subject, || context.progress(), check_liveness)?;
     Ok(())
 }

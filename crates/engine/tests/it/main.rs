@@ -2,6 +2,7 @@
 
 mod errors;
 mod linking;
+mod observed;
 mod outstanding;
 mod shortage;
 mod streams;

@@ -15,6 +15,7 @@ use rustix::thread::sched_getcpu;
 use shm::arena::{Arena, ArenaError};
 use shm::completion::Completion;
 use shm::process::ProcessHandle;
+use shm::published_wait::{self, Wait};
 use shm::segment::Offset;
 use shm::sync::{Ordering, spin_loop};
 use shm::word_copy;
@@ -271,6 +272,7 @@ impl AgentClient {
         if self.poll(ended, generation, bytes, deadline) {
             return Ok(true);
         }
+        let _published = published_wait::publish(Wait::BetweenNodes);
         // The mark makes the agent's next change of the word wake this thread, so a completion
         // between this check and the sleep is not lost.
         while let Some(marked) = ended.prepare_sleep(generation) {

@@ -10,6 +10,7 @@ use crate::agent::run_table::{EndedRun, RunTable};
 use crate::error::Error;
 use crate::node_map::NodeMap;
 use crate::transport::{Arrival, Transport};
+use shm::published_wait::{self, Wait};
 use std::collections::HashMap;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -131,6 +132,7 @@ impl DirectEngine {
     ) -> Result<bool, Error> {
         let mut idle = 0u32;
         let mut idle_since = None;
+        let mut published = None;
         loop {
             idle = if self.turn() { 0 } else { idle.saturating_add(1) };
             // Nothing is sent after the return, so the queues must be empty.
@@ -160,6 +162,9 @@ impl DirectEngine {
                 std::thread::yield_now();
                 self.table.poll(&mut self.arrivals)?;
             } else {
+                if published.is_none() {
+                    published = published_wait::publish(Wait::BetweenNodes);
+                }
                 self.sleep(deadline.map(|deadline| deadline.saturating_duration_since(time)))?;
             }
         }
