@@ -19,6 +19,7 @@ mod run;
 pub(crate) mod schedule;
 mod serve;
 mod serve_names;
+mod top;
 mod tour;
 mod trace;
 pub(crate) mod tune;
@@ -49,6 +50,7 @@ pub(crate) enum Command {
     Kernel(kernel::Arguments),
     Doctor(doctor::Arguments),
     Names(names::Arguments),
+    Top(top::Arguments),
     Trace(trace::Arguments),
     /// Finds what is wrong with a GOAL file.
     Check(check::Arguments),
@@ -90,6 +92,7 @@ impl Command {
             Command::Kernel(arguments) => kernel::execute(&arguments, format),
             Command::Doctor(arguments) => doctor::execute(&arguments, format),
             Command::Names(arguments) => names::execute(&arguments, format),
+            Command::Top(arguments) => top::execute(&arguments, format),
             Command::Trace(arguments) => trace::execute(&arguments),
             Command::Check(arguments) => check::execute(&arguments, format),
             Command::Convert(arguments) => convert::execute(&arguments, format),

@@ -51,10 +51,13 @@ pub(crate) enum Failure {
     /// Parts of several jobs' profiles.
     #[error("{}: these parts are of jobs of different sizes: give each job a directory of its own", .path.display())]
     MixedProfile { path: PathBuf },
+    /// The jobs of this node cannot be found.
+    #[error(transparent)]
+    Observe(ServiceError),
     /// The name server cannot run.
     #[error(transparent)]
     Names(#[from] service::names::StartError),
-    /// The name server cannot listen to other nodes.
+    /// A name cannot be published, or the name server cannot listen to other nodes.
     #[error(transparent)]
     Listen(#[from] service::names::PeerError),
     /// There is no secret for other nodes.

@@ -35,6 +35,7 @@ mod limits;
 mod many_nodes;
 pub mod names;
 mod node_service;
+pub mod observer;
 mod protocol;
 pub mod spawn;
 

@@ -5,7 +5,7 @@ use crate::error::ServiceError;
 use crate::events::{Events, NodeEvent};
 use crate::internode::Internode;
 use crate::limits::{FILES_PER_RANK, allow_open_files};
-use crate::protocol::{Answer, Hello, JOB_NODES};
+use crate::protocol::{Answer, Hello, JOB_NODES, OBSERVE};
 use engine::Exit;
 use engine::node::{JobOptions, Node};
 use network::job_nodes::ServiceEndpoint;
@@ -152,6 +152,9 @@ impl NodeService {
             self.internode.submit(message, connection, self.node.ranks());
             return self.progress_internode();
         }
+        if message.bytes == OBSERVE {
+            return self.admit_observer(&connection);
+        }
         let hello = Hello::decode(&message.bytes);
         let answer = match hello {
             Some(hello) => self.register(hello, connection.peer().pid),
@@ -163,6 +166,17 @@ impl NodeService {
         }
         // A process that does not read its response has ended, which its process handle reports.
         let _ = connection.send_message(&answer.encode(), &[]);
+    }
+
+    /// Sends an observer, which is a process of this user, a descriptor for reading the segment.
+    fn admit_observer(&self, connection: &Connection) {
+        // An observer that does not read its response has ended.
+        let _ = match self.node.segment().for_reading() {
+            Ok(file) => connection.send_message(&Answer::Welcome.encode(), &[file.as_fd()]),
+            Err(error) => {
+                connection.send_message(&Answer::Refused(error.to_string()).encode(), &[])
+            }
+        };
     }
 
     /// Registers a process as a rank, and watches it from now on.

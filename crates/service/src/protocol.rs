@@ -23,6 +23,10 @@ pub(crate) struct Hello {
 /// Message with the job's nodes, in a file that goes with it.
 pub(crate) const JOB_NODES: &[u8] = b"nodes";
 
+/// Request of an observer for a descriptor of the segment. The response is [`Answer::Welcome`] with
+/// one through which the segment can only be read.
+pub(crate) const OBSERVE: &[u8] = b"observe";
+
 /// Largest file with the job's nodes: a million ranks.
 const MAX_NODES_BYTES: usize = 32 << 20;
 

@@ -3,7 +3,7 @@
 mod deaths;
 mod ends;
 mod foreign;
-mod harness;
+pub(crate) mod harness;
 mod output;
 mod rank;
 mod segments;

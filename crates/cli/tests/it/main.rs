@@ -16,6 +16,7 @@ mod report;
 mod schedule;
 mod shell_support;
 mod suite;
+mod top;
 
 fn main() -> std::process::ExitCode {
     testing::run_on_threads(3)

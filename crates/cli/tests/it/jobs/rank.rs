@@ -5,6 +5,7 @@ use crate::jobs::harness::PROGRAM;
 use rustix::process::{Signal, getpid, kill_process};
 use std::panic::catch_unwind;
 use std::time::Duration;
+use tradewind::messages::{ExpressMessage, SourceName};
 use tradewind::{Algorithm, Algorithms};
 use tradewind::{Communicator, Error, Exit, Job, Neighbors, Op};
 
@@ -35,6 +36,7 @@ fn run(name: &str) -> i32 {
         "much" => much(),
         "long" => long(),
         "joins" => joins(),
+        "watched" => watched(),
         other => panic!("there is no program {other}"),
     }
 }
@@ -278,6 +280,40 @@ fn stops() -> i32 {
     round(job.world(), 5).expect("all go on");
     say(rank, "through");
     0
+}
+
+/// Three ranks that wait for each other until the file GO_ON exists: rank 0 in a barrier, rank 1 for a
+/// message of rank 2, which computes. Rank 0 has a queue with five messages.
+fn watched() -> i32 {
+    let job = Job::init().expect("a job");
+    let world = job.world();
+    let rank = world.rank();
+    let port = world.express(16).expect("a queue");
+    if rank == 1 {
+        let source = SourceName::new(1).expect("below 16,384");
+        let message = ExpressMessage::new(source, 0, *b"watch");
+        (0..5).for_each(|_| port.senders[0].send(&message).expect("space"));
+    }
+    world.barrier().expect("all are here");
+    say(rank, &format!("process {}", std::process::id()));
+    let outcome = match rank {
+        1 => world.recv(&mut [0_u32], 2, 7).map(|_| ()),
+        2 => {
+            let file = std::env::var_os("GO_ON").expect("GO_ON is set");
+            while !std::path::Path::new(&file).exists() {
+                std::hint::spin_loop();
+            }
+            world.send(&[1_u32], 1, 7)
+        }
+        _ => Ok(()),
+    };
+    match outcome.and_then(|()| world.barrier()) {
+        Ok(()) => 0,
+        Err(error) => {
+            tell(rank, &error);
+            1
+        }
+    }
 }
 
 /// Adds up NUMBER over all ranks, several times, and says the sum.
