@@ -94,6 +94,8 @@ variables! {
         "Distinguishes the job from other jobs of the same user, if no launcher does.";
     STORE = "TRADEWIND_STORE", "addresses", "set by `tradewind run --nodes`",
         "Hosts and ports at which the ranks exchange their addresses, with commas.";
+    SERVE = "TRADEWIND_SERVE", "list", "set by `tradewind run --serve`",
+        "Names that are published for the job, each with the key that admits a rank to it.";
     CORE = "TRADEWIND_CORE", "number", "set by `tradewind run`",
         "Core that the rank binds itself to.";
 }

@@ -10,6 +10,7 @@ use ::launch::environment::TRACE;
 use engine::node::EngineKind;
 use service::launcher::{Binding, LaunchOptions, NodesOptions, Outcome, Output};
 use service::launcher::{launch, launch_on_nodes};
+use service::names::ReservedNames;
 use std::ffi::OsString;
 use std::path::PathBuf;
 use std::process::ExitCode;
@@ -62,6 +63,12 @@ pub(crate) struct Arguments {
     #[arg(long, value_name = "SECONDS", default_value = "10", value_parser = values::seconds)]
     grace: Duration,
 
+    /// Publish this name for the job before its ranks start; once for each name. Programs that
+    /// connect with it wait until a rank has called Job::publish with the same name, which makes it
+    /// the receiver. The name is free again at the end of the job.
+    #[arg(long, value_name = "NAME", conflicts_with_all = ["nodes", "hostfile"])]
+    serve: Vec<String>,
+
     /// Write a profile of every operation to this file, which ui.perfetto.dev opens.
     #[arg(long, value_name = "FILE", conflicts_with_all = ["nodes", "hostfile"])]
     trace: Option<PathBuf>,
@@ -80,8 +87,19 @@ enum Bind {
 }
 
 pub(crate) fn execute(arguments: Arguments) -> Result<ExitCode, Failure> {
-    let Arguments { ranks, reach, engine, bind, map, prefix, timeout, grace, trace, program } =
-        arguments;
+    let Arguments {
+        ranks,
+        reach,
+        engine,
+        bind,
+        map,
+        prefix,
+        timeout,
+        grace,
+        serve,
+        trace,
+        program,
+    } = arguments;
     let (path, arguments) = program
         .split_first()
         .map_or((OsString::new(), &[][..]), |(path, rest)| (path.clone(), rest));
@@ -113,6 +131,11 @@ pub(crate) fn execute(arguments: Arguments) -> Result<ExitCode, Failure> {
     options.environment = reach.variables();
     options.limit = timeout;
     options.grace = grace;
+    // Until the job has ended.
+    let served = ReservedNames::publish(&serve)?;
+    if !serve.is_empty() {
+        options.environment.push(served.variable());
+    }
     if let Some(file) = &trace {
         crate::goal_file::check_writable(file)?;
     }

@@ -5,6 +5,7 @@ pub(crate) mod harness;
 mod nodes;
 
 use harness::{Place, failure, wait_until};
+use std::process::Command;
 
 testing::tests![
     two_programs_meet_by_name,
@@ -17,7 +18,10 @@ testing::tests![
     a_full_receiver_stops_its_own_senders_only,
     connections_outlive_the_name_server,
     without_the_command_the_way_out_is_named,
+    a_job_is_served_before_its_ranks_publish,
+    a_served_name_that_is_in_use_starts_no_rank,
 ];
+testing::tests![needs(Root): a_server_of_another_user_is_named,];
 
 fn two_programs_meet_by_name() {
     let place = Place::new();
@@ -143,6 +147,82 @@ fn connections_outlive_the_name_server() {
     let error = failure(&mut place.part("ask_program", &["squares", "1"]));
     assert!(error.ends_with("nothing is published there"), "{error}");
     assert_eq!(client.ask("5"), "25");
+}
+
+fn a_server_of_another_user_is_named() {
+    const NOBODY: u32 = 65_534;
+    let place = Place::new();
+    let name = place.server_of(NOBODY);
+    let _squatter = shm::broker::Broker::bind(&name).expect("a new name");
+    let expected = format!(
+        "the socket @{name} of the name server of user {NOBODY} belongs to process {} of user 0",
+        std::process::id()
+    );
+    let as_nobody = |command: Command| {
+        let mut other = Command::new("setpriv");
+        let ids = [format!("--reuid={NOBODY}"), format!("--regid={NOBODY}")];
+        other.args(ids).args(["--clear-groups", "--"]).arg(command.get_program());
+        other.args(command.get_args());
+        other.envs(command.get_envs().filter_map(|(name, value)| Some((name, value?))));
+        failure(&mut other)
+    };
+    for command in [
+        place.part("squares_program", &["squares"]),
+        place.part("ask_program", &["squares", "1"]),
+        place.command(&["names"]),
+        place.command(&["run", "-n", "1", "--serve", "squares", "true"]),
+    ] {
+        let error = as_nobody(command);
+        assert!(error.contains(&expected) && error.contains("set TRADEWIND_NODE"), "{error}");
+    }
+}
+
+fn a_job_is_served_before_its_ranks_publish() {
+    let place = Place::new();
+    let directory = tempfile::tempdir().expect("a directory");
+    let go_on = directory.path().join("go-on");
+    let mut job = place.serving_job("squares", &go_on);
+    let owner_of = |name: &str| {
+        let table = place.tradewind(&["names"]);
+        let line = table.lines().find(|line| line.starts_with(name))?;
+        line.split_whitespace().nth(1)?.parse::<u32>().ok()
+    };
+    wait_until("the launcher has published the name", || owner_of("squares") == Some(job.id()));
+    let mut early = place.start("asks", &["squares"]);
+    std::fs::write(&go_on, "").expect("the directory is there");
+    assert_eq!(early.line(), "connected");
+    assert_eq!(early.ask("12"), "144");
+    // One rank is the receiver, the other one is told that it is.
+    let mut said = [job.line(), job.line()];
+    said.sort();
+    let receiver = owner_of("squares").expect("it is listed");
+    assert_ne!(receiver, job.id());
+    let taken =
+        format!("the name squares is in use: process {receiver} has published it on this node");
+    assert_eq!(said, ["squares is published", &taken]);
+    assert_eq!(place.ask("squares", &["3"]), ["3 squared is 9"]);
+    // The end of the job frees the name.
+    place.terminate(&job);
+    wait_until("the name is free", || owner_of("squares").is_none());
+    assert_eq!(early.ask("1"), "squares has ended");
+}
+
+fn a_served_name_that_is_in_use_starts_no_rank() {
+    let place = Place::new();
+    let squares = place.squares("squares");
+    let run = |names: &[&str]| {
+        let serve = names.iter().flat_map(|name| ["--serve", name]);
+        let arguments: Vec<&str> =
+            ["run", "-n", "1"].into_iter().chain(serve).chain(["--", "echo", "started"]).collect();
+        failure(&mut place.command(&arguments))
+    };
+    let error = run(&["cubes", "squares"]);
+    let expected = format!("the name squares is in use: process {} has published it", squares.id());
+    assert!(error.contains(&expected), "{error}");
+    assert!(run(&["a b"]).contains("is no name of a program"));
+    // Nothing of the failed attempts is left.
+    let table = place.tradewind(&["names"]);
+    assert!(table.contains("squares") && !table.contains("cubes"), "{table}");
 }
 
 fn without_the_command_the_way_out_is_named() {

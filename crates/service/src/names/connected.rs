@@ -105,6 +105,9 @@ fn explain_lookup(error: PortError, target: &Target, server: &str) -> PeerError 
             let node = target.node.as_ref().map(ToString::to_string).unwrap_or_default();
             PeerError::Unreachable { node, why }
         }
+        PortError::NotOpen { waited, .. } => {
+            PeerError::NotServed { name: target.to_string(), waited }
+        }
         // It ended between the look-up and the connection.
         PortError::Names(NameError::Refused {
             refusal: Refusal::ProcessGone | Refusal::UnknownName,

@@ -184,6 +184,15 @@ impl Directory {
         records.find(|(_, record)| record.plan.admits_all)
     }
 
+    /// Returns the process of a job of one process, or the one that has added the job.
+    pub(super) fn program_of(&self, record: &JobRecord) -> u32 {
+        let member = match record.slots[..] {
+            [ProcessSlot::Taken(member)] => self.members.get(&member),
+            _ => None,
+        };
+        member.map_or(record.pid, |member| member.pid)
+    }
+
     /// Returns the names that programs have published.
     pub(super) fn published(&self) -> Vec<String> {
         let jobs = self.by_name.iter().filter_map(|(name, job)| Some((name, self.jobs.get(job)?)));

@@ -6,6 +6,7 @@ use queues::connection::ConnectionError;
 use queues::names::{NameError, Refusal};
 use queues::port::PortError;
 use std::fmt;
+use std::time::Duration;
 
 /// Reason why a name cannot be published, or a connection to a published name cannot be used.
 ///
@@ -41,6 +42,17 @@ pub enum PeerError {
         place: String,
         /// Names that are published there.
         published: Vec<String>,
+    },
+    /// The name is published for a job of which no rank has published it in time.
+    #[error(
+        "no program has opened {name} within {waited:.0?}: it is published for a job \
+         (`tradewind run --serve`) that has not called Job::publish"
+    )]
+    NotServed {
+        /// The name.
+        name: String,
+        /// Time that this process has waited.
+        waited: Duration,
     },
     /// The name server of another node cannot be reached.
     #[error("the name server at {node} cannot be reached: {why}")]

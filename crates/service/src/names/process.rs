@@ -98,7 +98,7 @@ fn with_server<T>(
                 std::thread::sleep(pause);
                 pause = (2 * pause).clamp(FIRST_PAUSE, LONGEST_PAUSE);
             }
-            Err(error) => return Err(error.into()),
+            Err(error) => return Err(StartError::at(name, error)),
         }
     }
 }
@@ -112,7 +112,7 @@ pub fn published(name: &str) -> Result<Vec<JobEntry>, StartError> {
     let socket = match connect(name, Duration::ZERO) {
         Ok(socket) => socket,
         Err(BrokerError::NoService { .. }) => return Ok(Vec::new()),
-        Err(error) => return Err(NameError::from(error).into()),
+        Err(error) => return Err(StartError::at(name, error.into())),
     };
     let mut jobs = match open_jobs(socket, Instant::now() + LIST_TIMEOUT) {
         // It ended a moment ago, because no job was left.

@@ -3,6 +3,7 @@
 use super::open_job::{REMOTE, open_job};
 use super::peer_error::{PeerError, owner_of_taken_name};
 use super::process::add_job;
+use super::reserved;
 use super::target::check_name;
 use queues::connection::ConnectionError;
 use queues::id::SourceName;
@@ -24,7 +25,8 @@ pub struct PublishedPort {
     replies: PortSender,
     requests: PortReceiver,
     _registration: NameClient,
-    _owner: JobOwner,
+    /// `None` if the launcher of this process is the owner.
+    _owner: Option<JobOwner>,
 }
 
 /// A program that is connected with a published name, to which a reply goes.
@@ -52,7 +54,8 @@ pub enum PeerEvent<'a> {
 
 /// Publishes a name on this node for the programs of this user.
 ///
-/// The name server is started if there is none.
+/// The name server is started if there is none. A name that `tradewind run --serve` has published
+/// for the job of this process is taken over, by the first rank that publishes it.
 ///
 /// # Errors
 ///
@@ -60,14 +63,10 @@ pub enum PeerEvent<'a> {
 /// be started.
 pub fn publish(name: &str) -> Result<PublishedPort, PeerError> {
     let name = check_name(name)?;
-    let owner = add_job(&open_job(name, MAX_CLIENTS), SERVER_TIMEOUT).map_err(|error| {
-        match owner_of_taken_name(&error) {
-            Some(pid) => PeerError::Taken { name: name.to_owned(), pid },
-            None => error.into(),
-        }
-    })?;
-    let identity = Identity::new(name, 0, owner.key());
-    let registration = NameClient::register(owner.name_server(), &identity, SERVER_TIMEOUT)?;
+    let (registration, owner) = match reserved::register(name)? {
+        Some(registration) => (registration, None),
+        None => register(name).map(|(registration, owner)| (registration, Some(owner)))?,
+    };
     let (replies, requests) = registration.open_port(0)?.split();
     Ok(PublishedPort {
         name: name.to_owned(),
@@ -76,6 +75,19 @@ pub fn publish(name: &str) -> Result<PublishedPort, PeerError> {
         _registration: registration,
         _owner: owner,
     })
+}
+
+/// Adds the job of a name and registers this process as its only one.
+fn register(name: &str) -> Result<(NameClient, JobOwner), PeerError> {
+    let owner = add_job(&open_job(name, MAX_CLIENTS), SERVER_TIMEOUT).map_err(|error| {
+        match owner_of_taken_name(&error) {
+            Some(pid) => PeerError::Taken { name: name.to_owned(), pid },
+            None => error.into(),
+        }
+    })?;
+    let identity = Identity::new(name, 0, owner.key());
+    let registration = NameClient::register(owner.name_server(), &identity, SERVER_TIMEOUT)?;
+    Ok((registration, owner))
 }
 
 impl PublishedPort {

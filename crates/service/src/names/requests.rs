@@ -318,7 +318,7 @@ impl Connections {
         let since = record.since.duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
         let entry = JobEntry {
             name: record.plan.name.clone(),
-            pid: record.pid,
+            pid: self.directory.program_of(record),
             since: since.as_secs(),
             connections: incoming().count() as u32,
             fullest: rings.map(fill_percent).max().unwrap_or(0),

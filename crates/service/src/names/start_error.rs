@@ -1,6 +1,7 @@
 //! Errors of the start of a name server.
 
 use queues::names::NameError;
+use shm::broker::BrokerError;
 
 /// Reason why a job could not be added to the user's name server.
 #[derive(Debug, thiserror::Error)]
@@ -27,7 +28,41 @@ pub enum StartError {
         /// Reason.
         why: String,
     },
+    /// A process of another user has the name of this user's server.
+    #[error(
+        "the socket @{name} of the name server of user {ours} belongs to {} of user {theirs}, which may have taken \
+         it to be in the way: have that process ended, or set TRADEWIND_NODE to one new word for all \
+         programs that are to meet, which then use another socket",
+        process(*.pid)
+    )]
+    OtherUser {
+        /// Name of the server.
+        name: String,
+        /// That process; `None` if it is in a process namespace that is not visible here.
+        pid: Option<u32>,
+        /// Its user.
+        theirs: u32,
+        /// The user of this process.
+        ours: u32,
+    },
     /// The server refused the job, or did not respond.
     #[error(transparent)]
     Names(#[from] NameError),
+}
+
+/// Names a process whose number may be unknown.
+fn process(pid: Option<u32>) -> String {
+    pid.map_or("a process".to_owned(), |pid| format!("process {pid}"))
+}
+
+impl StartError {
+    /// Returns the error of a request to the server of this name.
+    pub(super) fn at(name: &str, error: NameError) -> StartError {
+        match error {
+            NameError::Broker(BrokerError::OtherUser { pid, theirs, ours }) => {
+                StartError::OtherUser { name: name.to_owned(), pid, theirs, ours }
+            }
+            error => error.into(),
+        }
+    }
 }

@@ -45,6 +45,9 @@ pub enum BrokerError {
          ranks as one user"
     )]
     OtherUser {
+        /// The other side's process number; `None` if it is in a process namespace that is not
+        /// visible here.
+        pid: Option<u32>,
         /// The other side's effective user number.
         theirs: u32,
         /// This process's effective user number.

@@ -45,7 +45,7 @@ impl Peer {
         if self.uid == ours {
             Ok(())
         } else {
-            Err(BrokerError::OtherUser { theirs: self.uid, ours })
+            Err(BrokerError::OtherUser { pid: self.pid, theirs: self.uid, ours })
         }
     }
 }
@@ -58,6 +58,9 @@ mod tests {
     fn other_users_are_refused() {
         let peer = Peer { pid: Some(1), uid: 1000, gid: 1000 };
         assert!(peer.check(1000).is_ok());
-        assert!(matches!(peer.check(0), Err(BrokerError::OtherUser { theirs: 1000, ours: 0 })));
+        assert!(matches!(
+            peer.check(0),
+            Err(BrokerError::OtherUser { pid: Some(1), theirs: 1000, ours: 0 })
+        ));
     }
 }

@@ -103,10 +103,10 @@ fn other_users_are_refused_on_both_sides() {
         other_user.join().expect("no panic")
     });
     assert!(
-        matches!(refused, Err(BrokerError::OtherUser { theirs: 0, ours: 65_534 })),
+        matches!(refused, Err(BrokerError::OtherUser { theirs: 0, ours: 65_534, .. })),
         "{refused:?}"
     );
-    assert!(matches!(broker.accept(), Err(BrokerError::OtherUser { theirs: 65_534, ours: 0 })));
+    assert!(matches!(broker.accept(), Err(BrokerError::OtherUser { theirs: 65_534, ours: 0, .. })));
     assert!(broker.accept().expect("a listener").is_none(), "the next in the queue is served");
 }
 

@@ -34,7 +34,8 @@ testing::parts![
     checks,
     posts,
     sleeps_and_receives,
-    overwhelms
+    overwhelms,
+    serves,
 ];
 
 /// Returns the arguments of a part.
@@ -61,6 +62,18 @@ fn ask_program() {
     let numbers: Vec<i64> =
         arguments()[1..].iter().map(|text| text.parse().expect("a number")).collect();
     or_exit(ask::ask(&target(), &numbers));
+}
+
+/// As a rank of a job: publishes a name once a file exists, and answers as the first example does.
+/// The ranks that come too late say so and end.
+fn serves() {
+    let go_on = arguments().swap_remove(1);
+    while !std::path::Path::new(&go_on).exists() {
+        std::thread::yield_now();
+    }
+    if let Err(error) = squares::serve(&target()) {
+        println!("{error}");
+    }
 }
 
 /// Publishes a name and receives nothing.
@@ -391,6 +404,15 @@ impl<'a> Place<'a> {
         program
     }
 
+    /// Starts a job of two ranks of the part [`serves`], which publish this name once the file
+    /// exists.
+    pub(crate) fn serving_job(&self, name: &str, go_on: &std::path::Path) -> Program {
+        let itself = std::env::current_exe().expect("/proc is mounted");
+        let mut command = self.command(&["run", "-n", "2", "--serve", name, "--"]);
+        command.arg(itself).args(["--part", "names::harness::serves", name]).arg(go_on);
+        Program::start(&mut command)
+    }
+
     /// Runs the second example, and returns what it prints.
     pub(crate) fn ask(&self, target: &str, numbers: &[&str]) -> Vec<String> {
         let mut command = self.part("ask_program", &[target]);
@@ -402,9 +424,13 @@ impl<'a> Place<'a> {
         success(&mut self.command(arguments))
     }
 
+    /// Returns the name of the server of a user.
+    pub(crate) fn server_of(&self, user: u32) -> String {
+        format!("tradewind-names-{user}-{}", self.name)
+    }
+
     fn server(&self) -> Option<u32> {
-        let user = rustix::process::geteuid().as_raw();
-        let name = format!("tradewind-names-{user}-{}", self.name);
+        let name = self.server_of(rustix::process::geteuid().as_raw());
         let find = || connect(&name, Duration::ZERO);
         match self.node.map_or_else(find, |node| node.run(find)) {
             Ok(socket) => socket.peer().pid,
@@ -419,6 +445,12 @@ impl<'a> Place<'a> {
         let pid = rustix::process::Pid::from_raw(server.cast_signed()).expect("a process");
         rustix::process::kill_process(pid, signal).expect("it is ours");
         server
+    }
+
+    /// Asks a program to end.
+    pub(crate) fn terminate(&self, program: &Program) {
+        let pid = rustix::process::Pid::from_raw(program.id().cast_signed()).expect("a process");
+        rustix::process::kill_process(pid, Signal::TERM).expect("it is ours");
     }
 
     pub(crate) fn kill_server(&self) {
