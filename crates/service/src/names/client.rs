@@ -10,6 +10,10 @@ use std::os::fd::{AsFd, OwnedFd};
 /// Number of queued messages for a process at which the server stops reading from it.
 pub(super) const MAX_OUTGOING: usize = 64;
 
+/// Number of queued messages for a process up to which connections that have ended with unread
+/// messages are kept for it. Each keeps its ring and two descriptors.
+const MAX_UNREAD: usize = 256;
+
 /// A connected process.
 #[derive(Debug)]
 pub(super) struct ClientConnection {
@@ -27,10 +31,14 @@ impl ClientConnection {
 
     /// Queues a message, unless it and one in the queue cancel each other.
     pub(super) fn queue(&mut self, message: Outgoing) {
-        let Some((connection, what @ (ConnectionNotice::Closing | ConnectionNotice::Cancelling))) =
-            message.about
-        else {
-            return self.outgoing.push_back(message);
+        let (connection, is_closing, has_unread) = match message.about {
+            Some((connection, ConnectionNotice::Closing { has_unread })) => {
+                (connection, true, has_unread)
+            }
+            Some((connection, ConnectionNotice::Cancelling { has_unread })) => {
+                (connection, false, has_unread)
+            }
+            _ => return self.outgoing.push_back(message),
         };
         let mut openings = self.outgoing.iter().filter_map(|waiting| match waiting.about? {
             (connection, ConnectionNotice::Opening { after }) => Some((connection, after)),
@@ -38,12 +46,13 @@ impl ClientConnection {
         });
         let is_unheard = openings.clone().any(|(opened, _)| opened == connection);
         let is_awaited = openings.any(|(_, after)| after == connection);
-        if is_unheard && !is_awaited {
+        let is_kept = has_unread && self.outgoing.len() < MAX_UNREAD;
+        if is_unheard && !is_awaited && !is_kept {
             // A process that has not been notified of a connection need not be notified of its end.
             // So the queue for a process that does not read stays short.
             self.outgoing
                 .retain(|waiting| waiting.about.is_none_or(|(about, _)| about != connection));
-        } else if what == ConnectionNotice::Closing {
+        } else if is_closing {
             self.outgoing.push_back(message);
         }
     }
@@ -97,23 +106,39 @@ mod tests {
 
     #[test]
     fn the_queue_of_a_client_that_does_not_read_stays_short() {
-        use ConnectionNotice::{Cancelling, Closing, Leaving};
+        use ConnectionNotice::Leaving;
         let new = ConnectionNotice::Opening { after: 0 };
-        assert_eq!(waiting(&[(1, new), (2, new), (1, Closing), (2, Cancelling)]), []);
-        assert_eq!(waiting(&[(1, new), (1, Leaving), (1, Closing)]), []);
+        let closing = ConnectionNotice::Closing { has_unread: false };
+        let cancelling = ConnectionNotice::Cancelling { has_unread: false };
+        assert_eq!(waiting(&[(1, new), (2, new), (1, closing), (2, cancelling)]), []);
+        assert_eq!(waiting(&[(1, new), (1, Leaving), (1, closing)]), []);
         // The sender waits for a response to that.
         assert_eq!(waiting(&[(1, new), (1, Leaving)]), [(1, new), (1, Leaving)]);
         // It has been notified of these connections.
         assert_eq!(
-            waiting(&[(1, Leaving), (1, Closing), (2, Cancelling)]),
-            [(1, Leaving), (1, Closing)]
+            waiting(&[(1, Leaving), (1, closing), (2, cancelling)]),
+            [(1, Leaving), (1, closing)]
         );
         let next = ConnectionNotice::Opening { after: 1 };
         let both = [(1, new), (1, Leaving), (2, next)];
-        assert_eq!(waiting(&[both[0], both[1], both[2], (2, Closing), (1, Closing)]), []);
+        assert_eq!(waiting(&[both[0], both[1], both[2], (2, closing), (1, closing)]), []);
         // The second connection's messages wait for those of the first, which the process has to
         // know.
-        let first_closed = [both[0], both[1], both[2], (1, Closing)];
+        let first_closed = [both[0], both[1], both[2], (1, closing)];
         assert_eq!(waiting(&first_closed), first_closed);
+    }
+
+    #[test]
+    fn a_connection_that_has_ended_with_unread_messages_is_opened() {
+        let new = ConnectionNotice::Opening { after: 0 };
+        let closing = ConnectionNotice::Closing { has_unread: true };
+        let cancelling = ConnectionNotice::Cancelling { has_unread: true };
+        // Of an orderly end the receiver is notified by the ring itself.
+        assert_eq!(waiting(&[(1, new), (1, cancelling)]), [(1, new)]);
+        assert_eq!(waiting(&[(1, new), (1, closing)]), [(1, new), (1, closing)]);
+        let many: Vec<_> = (0..2 * MAX_UNREAD as u32)
+            .flat_map(|number| [(number, new), (number, cancelling)])
+            .collect();
+        assert_eq!(waiting(&many).len(), MAX_UNREAD - 1, "the rest is cancelled");
     }
 }

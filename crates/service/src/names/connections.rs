@@ -3,6 +3,7 @@
 use super::directory::Directory;
 use super::records::{JobId, MemberId, PortId};
 use super::relay_request::RelayRequest;
+use queues::connection::fill_percent;
 use queues::id::{NodeName, QueueName, SourceName};
 use queues::names::wire::{
     CloseReason, ConnectionOffer, DroppedEnd, Notification, Response, ServerMessage, SourceFilter,
@@ -35,10 +36,16 @@ pub(super) enum ConnectionNotice {
     /// The sender has dropped its end, and waits until the receiver has received everything.
     Leaving,
     /// The connection is closed.
-    Closing,
+    Closing {
+        /// Its ring holds messages that the receiver has not received.
+        has_unread: bool,
+    },
     /// No message: the process at the other end closed the connection. A process that has not been
-    /// notified of the connection need not be.
-    Cancelling,
+    /// notified of the connection need not be, unless there are messages for it.
+    Cancelling {
+        /// As in `Closing`.
+        has_unread: bool,
+    },
 }
 
 /// Key of a connection. Each has at most one connection, and perhaps an older one through receive
@@ -69,6 +76,11 @@ pub(super) struct LogicalConnection {
 impl LogicalConnection {
     pub(super) fn has_ring(&self) -> bool {
         matches!(self.transport, TransportOffer::Ring { .. })
+    }
+
+    /// Returns true if the ring holds messages that have not been received.
+    fn has_unread(&self) -> bool {
+        self.ring.as_ref().is_some_and(|ring| fill_percent(ring) > 0)
     }
 }
 
@@ -251,9 +263,10 @@ impl Connections {
         }
         if connection.has_ring() {
             // The other end observes the closed socket, after the messages that are in the ring.
+            let has_unread = connection.has_unread();
             self.remove(number);
             if !dropped.is_receiver() {
-                let about = Some((number, ConnectionNotice::Cancelling));
+                let about = Some((number, ConnectionNotice::Cancelling { has_unread }));
                 self.outgoing.push(Outgoing {
                     to: other,
                     bytes: Vec::new(),
@@ -265,7 +278,7 @@ impl Connections {
         }
         let about = if dropped.is_receiver() {
             self.remove(number);
-            ConnectionNotice::Closing
+            ConnectionNotice::Closing { has_unread: false }
         } else {
             // The receiver may still have messages of it. The connection leaves its route, so that
             // the sender can open another; it stays in `draining`, which orders the two.
@@ -307,8 +320,10 @@ impl Connections {
         for number in numbers {
             let Some(connection) = self.remove(number) else { continue };
             let notice = Notification::ConnectionClosed { connection: number, why };
-            // A process that has not been notified of a connection need not be notified of its end.
-            let about = Some((number, ConnectionNotice::Closing));
+            // Messages of a process that has ended are still received; those of a revoked connection
+            // are not.
+            let has_unread = why == CloseReason::Gone && connection.has_unread();
+            let about = Some((number, ConnectionNotice::Closing { has_unread }));
             for end in [connection.sender, connection.receiver] {
                 if self.directory.member(end).is_some() {
                     self.notify(end, notice.clone(), about, Vec::new());
