@@ -55,6 +55,15 @@ pub enum ConnectError {
     Local(#[from] Error),
 }
 
+impl ConnectError {
+    /// Returns true if the other end has closed the connection before the end of the handshake. Of
+    /// many connections in their handshake it closes the oldest ones, so another attempt may
+    /// succeed.
+    pub fn is_crowded(&self) -> bool {
+        matches!(self, ConnectError::Closed | ConnectError::System(Errno::CONNRESET | Errno::PIPE))
+    }
+}
+
 /// A connection whose other end has proven that it has the secret.
 #[derive(Debug)]
 pub struct Connection {

@@ -8,9 +8,11 @@ use network::streams::frame::{Frame, PROTOCOL};
 use network::streams::multiplexer::{Multiplexer, Side, StreamEvent};
 use rustix::event::{EventfdFlags, eventfd};
 use rustix::process::Signal;
+use std::collections::VecDeque;
 use std::io::{Read, Write};
 use std::net::{Ipv4Addr, SocketAddr, TcpListener, TcpStream};
 use std::os::fd::AsFd;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 use virtual_nodes::VirtualNodes;
 
@@ -30,6 +32,7 @@ testing::tests![
     who_passes_a_connection_on_can_add_nothing,
     a_full_receiver_stops_its_own_senders_on_other_nodes_only,
     bytes_that_are_no_frames_harm_nobody,
+    strangers_that_connect_without_pause_keep_nobody_out,
     a_name_server_of_another_version_is_named,
     ports_in_use_are_named,
     a_node_listens_as_long_as_the_command_runs,
@@ -342,6 +345,44 @@ fn a_full_receiver_stops_its_own_senders_on_other_nodes_only() {
 }
 
 /// Strangers without the secret, and an end with the secret that sends damaged frames.
+fn strangers_that_connect_without_pause_keep_nobody_out() {
+    /// More than a server keeps in their handshake.
+    const STRANGERS: usize = 400;
+    let nodes = TwoNodes::new();
+    let _squares = nodes.there.squares("squares");
+    let address = SocketAddr::from((Ipv4Addr::LOCALHOST, nodes.port));
+    let is_over = AtomicBool::new(false);
+    std::thread::scope(|scope| {
+        // Also if the test fails.
+        let _over = SetAtEnd(&is_over);
+        scope.spawn(|| {
+            let mut strangers = VecDeque::new();
+            while !is_over.load(Ordering::Relaxed) {
+                // Fails while the listener's queue is full.
+                strangers.extend(TcpStream::connect(address).ok());
+                if strangers.len() > STRANGERS {
+                    strangers.pop_front();
+                }
+            }
+        });
+        // Each opens a connection between the servers: the one here ends with its only program.
+        for number in 0..5 {
+            let answer = nodes.here.ask(&nodes.target("squares"), &[&number.to_string()]);
+            assert_eq!(answer, [format!("{number} squared is {}", number * number)]);
+            nodes.here.await_end_of_server();
+        }
+    });
+}
+
+/// Sets a flag when it is dropped.
+struct SetAtEnd<'a>(&'a AtomicBool);
+
+impl Drop for SetAtEnd<'_> {
+    fn drop(&mut self) {
+        self.0.store(true, Ordering::Relaxed);
+    }
+}
+
 fn bytes_that_are_no_frames_harm_nobody() {
     let nodes = TwoNodes::new();
     let _squares = nodes.there.squares("squares");

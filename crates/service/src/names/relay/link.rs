@@ -34,6 +34,11 @@ const UNCERTAIN_SLICE: Duration = Duration::from_millis(1);
 /// Time for which the other end may be busy with the programs of its node and not answer.
 const BUSY: Duration = Duration::from_secs(2);
 
+/// Time before another attempt to connect with a node that has closed a connection in its handshake,
+/// and the time for all attempts: strangers that connect without pause push connections out.
+const CROWDED_PAUSE: Duration = Duration::from_millis(20);
+const CROWDED_LIMIT: Duration = Duration::from_secs(5);
+
 /// Codes of refusals of a stream.
 const UNKNOWN: u8 = 1;
 const FAILED: u8 = 2;
@@ -56,18 +61,29 @@ pub(super) fn connect(shared: &Shared, node: &NodeId, control: &Control) {
 
 /// Connects with the first address of a node that answers.
 fn connect_any((node, key): &NodeId, unanswered: Duration) -> Result<Connection, String> {
-    let addresses = node.to_socket_addrs().map_err(|error| error.to_string())?;
-    let mut why = "it has no address".to_owned();
-    for address in addresses {
-        match authentication::connect(address, key, CONNECT_LIMIT, unanswered) {
-            Ok(connection) => return Ok(connection),
-            Err(error @ ConnectError::NotListening) => {
-                why = format!("{error} ({address}); `tradewind names --listen` there lets it in");
+    let addresses: Vec<SocketAddr> =
+        node.to_socket_addrs().map_err(|error| error.to_string())?.collect();
+    let end = Instant::now() + CROWDED_LIMIT;
+    loop {
+        let mut why = "it has no address".to_owned();
+        let mut is_crowded = false;
+        for address in &addresses {
+            match authentication::connect(*address, key, CONNECT_LIMIT, unanswered) {
+                Ok(connection) => return Ok(connection),
+                Err(error) => {
+                    is_crowded |= error.is_crowded();
+                    why = format!("{error} ({address})");
+                    if matches!(error, ConnectError::NotListening) {
+                        why += "; `tradewind names --listen` there lets it in";
+                    }
+                }
             }
-            Err(error) => why = format!("{error} ({address})"),
         }
+        if !is_crowded || Instant::now() >= end {
+            return Err(why);
+        }
+        std::thread::sleep(CROWDED_PAUSE);
     }
-    Err(why)
 }
 
 /// A link, on its thread.
