@@ -24,11 +24,14 @@ pub struct ObservedQueue {
     pub waiting: Option<u64>,
 }
 
+/// Reads the positions of a queue of one kind; `None` if the label is that of another object.
+type Observe = fn(&SegmentReader, Offset, u64) -> Option<Positions>;
+
 /// Returns the queue at this offset of a segment; `None` if no queue lies there. Any process may
 /// have written what lies there.
 pub fn observe(segment: &SegmentReader, at: Offset) -> Option<ObservedQueue> {
     let [label] = segment.words(at)?;
-    let kinds: [(&'static str, fn(&SegmentReader, Offset, u64) -> Option<Positions>); 4] = [
+    let kinds: [(&'static str, Observe); 4] = [
         ("Express", ExpressQueue::observe),
         ("cache-line", CacheLineQueue::observe),
         ("append", append::observe),

@@ -20,11 +20,11 @@ const SHORT: Duration = Duration::from_millis(250);
 /// Shows the jobs of this user on this node: what each rank waits for, collectives under way, queues,
 /// and the load of the cores.
 ///
-/// For each rank: its process, the core on which that runs, the CPU time that it uses, and whether it
-/// computes or what it waits for, as soon as it sleeps (after some microseconds of polling). A
-/// collective is under way as long as some ranks have started it and others have not, or a rank sleeps
-/// until it completes. For each queue: how many messages it holds, and how many were received a
-/// second. At last the names that programs have published (see `tradewind names`).
+/// For each rank: its process, the core on which that runs, the CPU time that it uses, and whether
+/// it computes or what it waits for, as soon as it sleeps (after some microseconds of polling). A
+/// collective is under way as long as some ranks have started it and others have not, or a rank
+/// sleeps until it completes. For each queue: how many messages it holds, and how many were
+/// received a second. At last the names that programs have published (see `tradewind names`).
 ///
 /// The view only reads what the ranks keep in the memory that they share, so it costs the jobs
 /// nothing. It shows jobs of this network namespace; a job of one process that was started without

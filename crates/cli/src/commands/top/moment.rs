@@ -112,8 +112,8 @@ fn core_times(stat: &str) -> BTreeMap<u32, CoreTime> {
     let parse = |line: &str| {
         let mut fields = line.strip_prefix("cpu")?.split(' ');
         let core = fields.next()?.parse().ok()?;
-        // User, nice, system, idle, waiting for a disk, two kinds of interrupts, stolen. What guests
-        // use follows, and is in the first two as well.
+        // User, nice, system, idle, waiting for a disk, two kinds of interrupts, stolen. The times
+        // of guests follow, which are in the first two as well.
         let times: Vec<u64> = fields.take(8).map_while(|field| field.parse().ok()).collect();
         let all = times.iter().sum();
         let idle = times.get(3)? + times.get(4)?;

@@ -27,8 +27,8 @@ pub(super) struct Screen {
 }
 
 impl Screen {
-    /// Catches the signals that end the command from now on. `plain` if views follow each other on a
-    /// terminal, too.
+    /// Catches the signals that end the command from now on. `plain` if views follow each other on
+    /// a terminal, too.
     pub(super) fn new(plain: bool) -> Result<Screen, Failure> {
         let (signals, notify) = UnixStream::pair()?;
         for signal in [SIGINT, SIGTERM] {
