@@ -1,8 +1,48 @@
-//! The range of ports at which a job listens.
+//! The ports at which a job listens.
 
+use rustix::net::{AddressFamily, SocketFlags, SocketType, bind, listen, socket_with, sockopt};
 use std::io::ErrorKind;
+use std::net::{Ipv4Addr, Ipv6Addr, SocketAddrV6, TcpListener};
 use std::ops::RangeInclusive;
 use std::str::FromStr;
+
+/// Number of connections that may wait to be accepted.
+const BACKLOG: i32 = 1024;
+
+/// Listens at a port of all addresses of this node, IPv4 and IPv6, whatever the system's default for
+/// sockets of IPv6 is (`net.ipv6.bindv6only`). With port 0 the kernel chooses the port.
+///
+/// # Errors
+/// If the port is in use, or the system refuses.
+///
+/// ```
+/// use std::net::TcpStream;
+///
+/// # fn main() -> std::io::Result<()> {
+/// let listener = launch::ports::listen_everywhere(0)?;
+/// let port = listener.local_addr()?.port();
+/// TcpStream::connect(("127.0.0.1", port))?;
+/// # Ok(())
+/// # }
+/// ```
+pub fn listen_everywhere(port: u16) -> std::io::Result<TcpListener> {
+    match listen_with_both(port) {
+        Err(error) if error.kind() == ErrorKind::AddrInUse => Err(error),
+        // A node without IPv6.
+        Err(_) => TcpListener::bind((Ipv4Addr::UNSPECIFIED, port)),
+        listener => listener,
+    }
+}
+
+fn listen_with_both(port: u16) -> std::io::Result<TcpListener> {
+    let flags = SocketFlags::CLOEXEC;
+    let socket = socket_with(AddressFamily::INET6, SocketType::STREAM, flags, None)?;
+    sockopt::set_socket_reuseaddr(&socket, true)?;
+    sockopt::set_ipv6_v6only(&socket, false)?;
+    bind(&socket, &SocketAddrV6::new(Ipv6Addr::UNSPECIFIED, port, 0, 0))?;
+    listen(&socket, BACKLOG)?;
+    Ok(socket.into())
+}
 
 /// Ports at which the processes of a job may listen; the kernel chooses without a range.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]

@@ -4,11 +4,12 @@ use super::error::{Error, system};
 use super::messages::{self, Frame, HELLO_BYTES, PROOF_BYTES, Values};
 use super::peer::{Peer, Stage};
 use super::shared_secret::{Handshake, Nonce, SharedSecret, Side};
+use crate::ports::listen_everywhere;
 use rustix::event::{EventfdFlags, PollFd, PollFlags, Timespec, eventfd, poll};
 use rustix::io::Errno;
 use std::collections::BTreeSet;
 use std::io::ErrorKind;
-use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, TcpListener};
+use std::net::{IpAddr, Ipv4Addr, SocketAddr, TcpListener};
 use std::os::fd::OwnedFd;
 use std::sync::Arc;
 use std::thread::JoinHandle;
@@ -149,12 +150,7 @@ fn listen(host: &str, port: u16) -> std::io::Result<TcpListener> {
             bound => return bound,
         }
     }
-    match TcpListener::bind((Ipv6Addr::UNSPECIFIED, port)) {
-        Err(error) if error.kind() == ErrorKind::AddrInUse => Err(error),
-        // A node without IPv6.
-        Err(_) => TcpListener::bind((Ipv4Addr::UNSPECIFIED, port)),
-        bound => bound,
-    }
+    listen_everywhere(port)
 }
 
 /// A rank, as far as it has come.

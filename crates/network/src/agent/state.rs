@@ -315,7 +315,8 @@ impl AgentState {
             }
             Some(Frame::Messages { source, records }) => self.receive(node, source, &records),
             Some(Frame::RankLeaves { rank, started }) if self.may_report(node, rank) => {
-                if self.table.membership.rank_leaves(rank, started.clone()) {
+                let is_news = self.table.membership.rank_leaves(rank, started.clone());
+                if is_news {
                     self.pass_on(&Frame::RankLeaves { rank, started }, Some(node));
                 }
             }

@@ -158,7 +158,7 @@ fn every_pair_exchanges_blocks() {
     const BYTES: u64 = 40_000;
     let outcomes = run_job(&nodes(NODES, 1), Wires::Tcp, |rank, client| {
         let mut graph = Graph::new(rank, NODES);
-        let length = |from: u32| if from % 2 == 0 { 8 } else { BYTES };
+        let length = |from: u32| if from.is_multiple_of(2) { 8 } else { BYTES };
         for other in (0..NODES).filter(|other| *other != rank) {
             let block = graph.buffer(Access::Input, length(rank));
             graph.send(block, other, 0);

@@ -14,11 +14,12 @@ use crate::limits::allow_open_files;
 use launch::LaunchError;
 use launch::environment::{COMMAND, ENGINE, Environment, INTERFACE, Lookup, SECRET, STORE};
 use launch::node_identity::NodeIdentity;
+use launch::ports::listen_everywhere;
 use launch::store::{Server, SharedSecret};
 use rustix::process::Signal;
 use std::ffi::OsString;
 use std::io::{BufRead, BufReader};
-use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr, TcpListener};
+use std::net::SocketAddr;
 use std::time::Duration;
 
 /// First word of the line in which the first node's launcher reports the addresses of the key-value
@@ -79,13 +80,8 @@ fn store(input: &mut impl BufRead) -> Result<Option<(String, Vec<Signal>)>, Serv
 /// Starts the key-value space, and reports its addresses.
 fn serve(setup: &Setup) -> Result<Server, ServiceError> {
     let variables = Variables(setup);
-    let any = |port| {
-        TcpListener::bind((Ipv6Addr::UNSPECIFIED, port))
-            // A node without IPv6.
-            .or_else(|_| TcpListener::bind((Ipv4Addr::UNSPECIFIED, port)))
-    };
     let failed = "listen for the job's ranks";
-    let listener = variables.ports()?.bind(any).map_err(system(failed))?;
+    let listener = variables.ports()?.bind(listen_everywhere).map_err(system(failed))?;
     let port = listener.local_addr().map_err(system(failed))?.port();
     let secret = SharedSecret::new(&setup.secret, SECRET).map_err(LaunchError::from)?;
     let limit = variables.start_timeout()?;

@@ -1,10 +1,15 @@
 //! Processes with the variables of torchrun, as loops over ssh and Kubernetes start them.
 
-use crate::nodes::harness::PROGRAM;
+use crate::nodes::harness::{PROGRAM, processes};
+use rustix::process::{Pid, Signal, kill_process};
+use std::io::{BufRead, BufReader};
 use std::process::{Child, Command, Output, Stdio};
 use virtual_nodes::VirtualNodes;
 
-testing::tests![needs(Nodes): ranks_meet_at_rank_0_over_ipv4_and_ipv6];
+testing::tests![needs(Nodes):
+    ranks_meet_at_rank_0_over_ipv4_and_ipv6,
+    the_end_of_a_node_is_reported_to_those_without_a_connection,
+];
 
 pub(super) const SECRET: &str = "the secret of this test";
 
@@ -61,5 +66,46 @@ fn ranks_meet_at_rank_0_over_ipv4_and_ipv6() {
             let expected = format!("3 ranks on 2 nodes, {here} here, all is right");
             assert!(ended.0 && ended.1.contains(&expected), "{ended:?}");
         }
+    }
+}
+
+/// Twenty nodes, of which each is connected with sixteen.
+fn the_end_of_a_node_is_reported_to_those_without_a_connection() {
+    const NODES: u32 = 20;
+    const KILLED: u32 = 5;
+    let testbed = nodes(1);
+    let mut ranks: Vec<Child> = (0..NODES)
+        .map(|number| {
+            let mut command = rank(&testbed, (number, NODES), 0, "waits");
+            command.env("TRADEWIND_NODE", format!("node {number}"));
+            // By the node services, which alone are not all connected.
+            command.env("TRADEWIND_INTERNODE", "agent");
+            start(command)
+        })
+        .collect();
+    let outputs = ranks.iter_mut().map(|rank| rank.stdout.take().expect("piped"));
+    let mut outputs: Vec<_> = outputs.map(|output| BufReader::new(output).lines()).collect();
+    let mut next = |number: usize| {
+        let lines = &mut outputs[number];
+        lines.map_while(Result::ok).find(|line| line.starts_with("> ")).unwrap_or_default()
+    };
+    for number in 0..NODES as usize {
+        assert_eq!(next(number), format!("> {number} goes on"));
+    }
+    let is_killed = |pid: &i32| {
+        let line = std::fs::read(format!("/proc/{pid}/cmdline")).unwrap_or_default();
+        let words: Vec<&[u8]> = line.split(|byte| *byte == 0).collect();
+        let ending = format!("-{KILLED}");
+        words.get(1) == Some(&&b"serve"[..]) && words[2].ends_with(ending.as_bytes())
+    };
+    let services: Vec<i32> = processes(&testbed).into_iter().filter(is_killed).collect();
+    let [service] = services[..] else { panic!("{services:?}") };
+    kill_process(Pid::from_raw(service).expect("a number"), Signal::KILL).expect("it lives");
+    for number in (0..NODES).filter(|number| *number != KILLED) {
+        let expected = format!("> {number} node {KILLED} is unreachable");
+        assert_eq!(next(number as usize), expected);
+    }
+    for mut rank in ranks {
+        rank.wait().expect("a child");
     }
 }

@@ -9,6 +9,7 @@ use std::process::Child;
 
 testing::tests![needs(Nodes):
     ranks_run_on_the_nodes_of_a_list_or_a_file,
+    ranks_meet_where_sockets_of_ipv6_take_no_ipv4,
     a_rank_that_fails_ends_the_job_with_its_status,
     a_node_that_cannot_be_reached_is_named,
     nothing_is_left_when_the_launcher_is_killed,
@@ -38,6 +39,19 @@ fn ranks_run_on_the_nodes_of_a_list_or_a_file() {
         }
         reachable.wait_for_silence();
     }
+}
+
+fn ranks_meet_where_sockets_of_ipv6_take_no_ipv4() {
+    let reachable = Reachable::new();
+    let node = &reachable.testbed().nodes()[0];
+    let set = ["-c", "echo 1 > /proc/sys/net/ipv6/bindv6only"];
+    assert!(node.command("sh").args(set).status().expect("every system has sh").success());
+    let this = std::env::current_exe().expect("this test program");
+    let program = [this.to_str().expect("readable"), "--part", "nodes::rank::program"];
+    let variable = format!("{PROGRAM}=examples");
+    let command = reachable.run(&["--nodes", "n0,n1", "--env", &variable], &program);
+    let (succeeded, text) = finish(start(command));
+    assert!(succeeded && text.matches("together we are 3").count() == 2, "{text}");
 }
 
 fn a_rank_that_fails_ends_the_job_with_its_status() {
