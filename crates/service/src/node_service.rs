@@ -13,6 +13,7 @@ use shm::broker::{Broker, BrokerError, Connection};
 use shm::process::{ProcessError, ProcessHandle};
 use std::collections::HashMap;
 use std::net::IpAddr;
+use std::os::fd::AsFd;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 

@@ -50,7 +50,8 @@ fn an_abort_ends_the_job() {
 }
 
 fn a_killed_rank_ends_a_job_whose_starts_wait_for_memory() {
-    let job = || first_host().job("memory", 3).argument("die").variable("TRADEWIND_ARENA_MIB", "3");
+    let host = Host::all(Family::Mpich)[0];
+    let job = || host.job("memory", 3).argument("die").variable("TRADEWIND_ARENA_MIB", "3");
     let (plain, preloaded) = (job().plain(), job().preloaded());
     assert!(plain.in_time && preloaded.in_time, "{preloaded:?}");
     assert_eq!(preloaded.status, plain.status, "{preloaded:?}");
