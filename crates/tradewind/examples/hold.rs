@@ -1,5 +1,5 @@
-//! Adds up a number over all ranks, without blocking, then stays in the job until its standard input
-//! ends. `bench/many_nodes` measures the node services meanwhile.
+//! Joins a job, adds up a number over all ranks, then stays in the job until its standard input
+//! ends. `bench/many_nodes` measures the start, and the node services meanwhile.
 
 use std::io::Read;
 use tradewind::{Job, Op, Result};
@@ -7,6 +7,7 @@ use tradewind::{Job, Op, Result};
 fn main() -> Result<()> {
     let job = Job::init()?;
     let world = job.world();
+    println!("joined");
     let mut sum = [0];
     world.iallreduce(&[world.rank() + 1], &mut sum, Op::Sum)?.wait()?;
     println!("{}", sum[0]);
