@@ -14,7 +14,7 @@ use super::shared_region::{ENTRIES, Submission};
 use crate::error::{Error, RankExit};
 use crate::node_map::NodeMap;
 use crate::transport::frame::Frame;
-use crate::transport::{Arrival, Transport};
+use crate::transport::{Arrival, LinkState, Transport};
 use interpreter::Limits;
 use rustix::thread::sched_getcpu;
 use std::collections::HashMap;
@@ -335,11 +335,13 @@ impl AgentState {
     }
 
     /// Returns true if a node may report on a rank: on its own ranks, and where reports are passed
-    /// on, on those of other nodes.
+    /// on, on those of nodes without a connection. A node that is connected reports itself, behind
+    /// what its ranks have sent before.
     fn may_report(&self, node: u32, rank: u32) -> bool {
         let transport = &self.table.context.transport;
-        let of = self.table.context.nodes.of(rank);
-        of == Some(node) || transport.is_sparse() && of.is_some_and(|of| of != transport.node())
+        let Some(of) = self.table.context.nodes.of(rank) else { return false };
+        let passes_on = transport.is_sparse() && of != transport.node();
+        of == node || passes_on && transport.link(of) != LinkState::Open
     }
 
     /// Number of frames and connections that were refused.

@@ -26,8 +26,8 @@
 //! | 9, 10 | [`Frame::Shutdown`], [`Frame::ShutdownAck`] | 0 | 0 | none |
 //! | 11 | a segment | 0 | 0 | a part of a payload |
 //! | 12 | [`Frame::RankLeaves`]; destination is the rank | 0 | 0 | the runs it had started |
-//! | 13 | [`Frame::NodeEnded`]; destination is the node | 1 if in order | 0 | the symptom of a failure |
-//! | 14 | [`Frame::Messages`]; destination is the sender | 0 | 0 | [records](crate::agent::messages::record) |
+//! | 13 | [`Frame::Messages`]; destination is the sender | 0 | 0 | [records](crate::agent::messages::record) |
+//! | 14 | [`Frame::NodeEnded`]; destination is the node | 1 if in order | 0 | the symptom of a failure |
 //!
 //! If the highest bit of the kind is set, nothing follows the header at once: the payload arrives
 //! in segments, those of one frame before those of the next, and whole frames between them.
@@ -229,8 +229,8 @@ const CREDIT: u8 = 8;
 const SHUTDOWN: u8 = 9;
 const SHUTDOWN_ACK: u8 = 10;
 const RANK_LEAVES: u8 = 12;
-const NODE_ENDED: u8 = 13;
-const MESSAGES: u8 = 14;
+const MESSAGES: u8 = 13;
+const NODE_ENDED: u8 = 14;
 
 /// The fields of a header.
 #[derive(Clone, Copy, Default)]
@@ -268,7 +268,7 @@ impl FrameHeader {
         };
         let long = |at: usize| u64::from(word(at)) | u64::from(word(at + 4)) << 32;
         let kind = bytes[0];
-        if !(EAGER..=MESSAGES).contains(&kind) || kind == SEGMENT {
+        if !(EAGER..=NODE_ENDED).contains(&kind) || kind == SEGMENT {
             return Err(FrameError::Kind(kind));
         }
         let route = Route {
