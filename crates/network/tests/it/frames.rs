@@ -1,6 +1,7 @@
 //! Frames as bytes.
 
 use interpreter::{Handle, Packet};
+use network::agent::messages::record::{Class, Head};
 use network::error::{Error, RankExit};
 use network::transport::frame::{
     Frame, HEADER_BYTES, MAX_MESSAGE, MAX_OPERATIONS, Route, payload_bytes,
@@ -19,6 +20,16 @@ fn route() -> impl Strategy<Value = Route> {
             signature,
         },
     )
+}
+
+/// Records with these destinations, words and numbers of bytes.
+fn records(heads: &[(u32, [u64; 3], usize)]) -> Vec<u8> {
+    let mut records = Vec::new();
+    for (peer, words, bytes) in heads.iter().copied() {
+        records.extend(Head { peer, class: Class::Message, bytes, words }.encode());
+        records.resize(records.len() + bytes.next_multiple_of(8), 3);
+    }
+    records
 }
 
 fn frame() -> impl Strategy<Value = Frame> {
@@ -49,6 +60,11 @@ fn frame() -> impl Strategy<Value = Frame> {
             started
         }),
         (any::<u32>(), started()).prop_map(|(rank, started)| Frame::RankLeaves { rank, started }),
+        (
+            any::<u32>(),
+            proptest::collection::vec((any::<u32>(), any::<[u64; 3]>(), 0..100_usize), 1..9)
+        )
+            .prop_map(|(source, heads)| Frame::Messages { source, records: records(&heads) }),
         any::<u64>().prop_map(Frame::Credit),
         Just(Frame::Shutdown),
         Just(Frame::ShutdownAck),

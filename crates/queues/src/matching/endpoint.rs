@@ -8,7 +8,7 @@ mod waiting;
 use super::error::MatchError;
 use super::line::{Envelope, MAX_RANKS};
 use super::memory::Mailbox;
-use super::remote::{RemoteOptions, RemoteWaits};
+use super::remote::{RemoteExit, RemoteOptions, RemoteWaits};
 use super::slab::Key;
 use super::state::{Layout, State};
 use shm::arena::Arena;
@@ -176,15 +176,9 @@ impl Endpoint {
         })
     }
 
-    /// Returns why a rank on another node is gone, by its place, if it is; empty if the way to all
-    /// of them is.
-    pub fn remote_exit(&self, place: u32) -> Option<Box<[u8]>> {
+    /// Returns why nothing follows from the rank on another node at a place, if that is so.
+    pub fn remote_exit(&self, place: u32) -> Option<RemoteExit> {
         self.state.lock().remote_exit(place.checked_sub(self.ranks)?)
-    }
-
-    /// Returns true if the rank at a place is on another node and gone.
-    pub fn has_remote_exit(&self, place: u32) -> bool {
-        place.checked_sub(self.ranks).is_some_and(|rank| self.state.lock().remote_has_exited(rank))
     }
 
     /// Reads an offered message from its sender's memory; false if that is not possible.

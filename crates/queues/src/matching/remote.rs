@@ -96,6 +96,17 @@ pub struct RemoteOptions {
     pub waits: std::sync::Arc<dyn RemoteWaits>,
 }
 
+/// Reason why nothing follows from a remote rank.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum RemoteExit {
+    /// The carrier reports that the rank is gone, with these bytes.
+    Reported(Box<[u8]>),
+    /// The rank has sent what no rank sends.
+    Invalid,
+    /// Nothing can be sent to any remote rank any more, or received from one.
+    LinkFailed,
+}
+
 /// Kinds of records. The numbers of those with an envelope are the same as in a ring.
 pub(super) mod kind {
     pub(in super::super) const EAGER: u64 = super::Kind::Eager as u64;
@@ -191,14 +202,16 @@ pub(super) struct RemotePeer {
     pub(super) messages: Credit,
     pub(super) parts: Credit,
     /// Credit of the other rank that was not returned yet.
-    pub(super) owed: [u64; 2],
+    owed: [u64; 2],
     /// Messages of the other rank that arrive in parts, by their numbers there.
     pub(super) arrivals: HashMap<u64, RemoteArrival>,
     /// There were messages in one of the two directions.
     pub(super) is_known: bool,
     pub(super) is_closed: bool,
-    /// Why it is gone.
-    pub(super) exit: Option<Box<[u8]>>,
+    /// Credit that its messages hold here.
+    held: u64,
+    /// Why nothing follows from it.
+    pub(super) exit: Option<RemoteExit>,
 }
 
 /// All remote ranks.
@@ -239,9 +252,30 @@ impl Remote {
         }
     }
 
-    /// Returns true if the rank is gone, or nothing reaches it any more.
-    pub(super) fn has_exited(&self, rank: u32) -> bool {
-        self.peers[rank as usize].exit.is_some() || self.link.has_failed()
+    /// Returns why nothing follows from a rank, if that is so.
+    pub(super) fn exit_of(&self, rank: u32) -> Option<RemoteExit> {
+        let exit = self.peers.get(rank as usize)?.exit.clone();
+        exit.or_else(|| self.link.has_failed().then_some(RemoteExit::LinkFailed))
+    }
+
+    /// Counts credit that a message of a rank holds; false if the rank has not so much.
+    #[inline]
+    pub(super) fn hold(&mut self, from: u32, bytes: u64) -> bool {
+        let held = &mut self.peers[from as usize].held;
+        *held += bytes;
+        *held <= self.credit
+    }
+
+    /// Adds credit that is to be returned: of messages and of parts. Returns what is due.
+    #[inline]
+    pub(super) fn owe(&mut self, to: u32, bytes: [u64; 2]) -> Option<[u64; 2]> {
+        let interval = self.credit / 4;
+        let peer = &mut self.peers[to as usize];
+        peer.held = peer.held.saturating_sub(bytes[0]);
+        peer.owed[0] += bytes[0];
+        peer.owed[1] += bytes[1];
+        let is_due = peer.owed.iter().any(|owed| *owed >= interval);
+        is_due.then(|| std::mem::take(&mut peer.owed))
     }
 
     /// Longest message that is sent without a request: a quarter of the credit may be on its way

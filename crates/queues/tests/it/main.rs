@@ -11,6 +11,7 @@ mod express;
 mod killed_senders;
 mod one_poll;
 mod receive_queues;
+mod remote;
 mod tag_on;
 mod window;
 

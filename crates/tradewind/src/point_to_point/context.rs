@@ -8,8 +8,8 @@ use engine::communicator::Communicator as NodeCommunicator;
 use engine::node::membership::{Background, Member};
 use engine::node::{MAILBOX_BYTES, Node};
 use engine::signature::{CallKind, Signature};
-use network::error::Error as NetworkError;
-use queues::matching::{Endpoint, EndpointOptions, Processes};
+use network::error::{Error as NetworkError, RankExit};
+use queues::matching::{Endpoint, EndpointOptions, Processes, RemoteExit};
 use shm::arena::Arena;
 use std::collections::BTreeSet;
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError, Weak};
@@ -55,16 +55,22 @@ impl RankEndpoint {
         job.numbers().next(member.unwrap_or(first))
     }
 
-    /// Why the rank at a place on another node is gone.
+    /// Why nothing follows from the rank on another node at a place, if that is so.
     pub(super) fn remote_exit(&self, place: u32) -> Option<NetworkError> {
-        let why = self.endpoint.get()?.remote_exit(place)?;
-        network::error::decode_exit(&why)
-            .or_else(|| self.job.as_ref().and_then(|job| job.agent().check_agent().err()))
-            .or_else(|| {
-                Some(NetworkError::Operation(
-                    "the memory of this rank's messages is damaged".into(),
-                ))
-            })
+        let exit = self.endpoint.get()?.remote_exit(place)?;
+        let damaged = || NetworkError::Operation("the memory of messages is damaged".into());
+        Some(match exit {
+            RemoteExit::Reported(why) => network::error::decode_exit(&why).unwrap_or_else(damaged),
+            RemoteExit::Invalid => {
+                let how = RankExit::Failed("has sent what no rank sends".into());
+                // The rank is set by the caller, which has its number in the communicator.
+                NetworkError::RankFailed { rank: place, how }
+            }
+            RemoteExit::LinkFailed => {
+                let job = self.job.as_ref();
+                job.and_then(|job| job.agent().check_agent().err()).unwrap_or_else(damaged)
+            }
+        })
     }
 
     #[inline]

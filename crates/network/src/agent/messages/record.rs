@@ -47,7 +47,7 @@ pub struct Head {
 impl Head {
     /// Returns the bytes of the head.
     #[inline]
-    pub(crate) fn encode(self) -> [u8; HEAD_BYTES] {
+    pub fn encode(self) -> [u8; HEAD_BYTES] {
         let Head { peer, class, bytes, words: [first, second, third] } = self;
         let class = u64::from(class == Class::Exit);
         let word = u64::from(peer) | (bytes as u64) << LENGTH_SHIFT | class << CLASS_SHIFT;

@@ -1,6 +1,6 @@
 //! Receives of an endpoint.
 
-use super::waiting::{ALONE, test};
+use super::waiting::{ALONE, Awaited, test};
 use super::{Endpoint, PostedRecvKey};
 use crate::matching::error::MatchError;
 use crate::matching::line::Envelope;
@@ -111,7 +111,11 @@ impl Endpoint {
         let mut polls = 0_u32;
         let exited = || exited(self.awaited(posted, source));
         let subject = || self.state.lock().wait_of_recv(posted);
-        let outcome = self.wait(subject, deadline, exited, || {
+        let awaited = match source {
+            Some(source) if source < self.ranks => Awaited::Rank { bytes: 0 },
+            _ => Awaited::Carrier,
+        };
+        let outcome = self.wait_for(subject, awaited, deadline, exited, || {
             let polls_all =
                 polls % POLLS_OF_ONE == POLLS_OF_ONE - 1 || polls > ALONE.eager + ALONE.spins;
             polls += 1;

@@ -1,6 +1,6 @@
 //! Sends of an endpoint.
 
-use super::waiting::test;
+use super::waiting::{Awaited, test};
 use super::{Endpoint, StartedSendKey};
 use crate::matching::error::MatchError;
 use crate::matching::line::Envelope;
@@ -135,7 +135,11 @@ impl Endpoint {
     ) -> Result<(), MatchError> {
         let own = Some((send, bytes));
         let subject = || self.state.lock().wait_of_send(send);
-        let outcome = self.wait_for_copy(subject, bytes.len(), deadline, exited, || {
+        let awaited = match self.state.lock().receiver_of(send) {
+            Some(to) if to >= self.ranks => Awaited::Carrier,
+            _ => Awaited::Rank { bytes: bytes.len() },
+        };
+        let outcome = self.wait_for(subject, awaited, deadline, exited, || {
             let mut state = self.state.lock();
             state.progress(&mut None, &own)?;
             Ok(state.finish_send(send).then_some(()))

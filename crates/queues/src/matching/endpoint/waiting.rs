@@ -2,6 +2,7 @@
 
 use super::Endpoint;
 use crate::matching::error::MatchError;
+use crate::matching::remote::RemoteWaits;
 use shm::published_wait::Wait;
 use shm::wait::{Sleeper, SpinPolicy, Waiter, wait};
 use std::sync::atomic::Ordering;
@@ -14,6 +15,22 @@ pub(super) const ALONE: SpinPolicy =
 /// Waiting while threads share processors: the awaited one may need this one.
 const CROWDED: SpinPolicy =
     SpinPolicy { eager: 2, spins: 0, yields: 16, slice: Duration::from_millis(50) };
+
+/// Waiting after all polls.
+const ASLEEP: SpinPolicy =
+    SpinPolicy { eager: 1, spins: 0, yields: 0, slice: Duration::from_millis(50) };
+
+/// Time of polls beside a carrier on another core. It polls for a time of this order, too.
+const CARRIER_POLLING: Duration = Duration::from_micros(500);
+
+/// That which a wait waits for.
+#[derive(Clone, Copy, Debug)]
+pub(super) enum Awaited {
+    /// A rank of this node, which may copy so many bytes.
+    Rank { bytes: usize },
+    /// The carrier of messages from other nodes, or any rank.
+    Carrier,
+}
 
 /// Bytes that a slow copy moves during a poll, and the most polls for a copy: some milliseconds.
 const BYTES_A_POLL: usize = 128;
@@ -38,15 +55,15 @@ impl Endpoint {
         exited: impl Fn() -> Option<u32>,
         poll: impl FnMut() -> Result<Option<R>, MatchError>,
     ) -> Result<R, MatchError> {
-        self.wait_for_copy(subject, 0, deadline, exited, poll)
+        self.wait_for(subject, Awaited::Carrier, deadline, exited, poll)
     }
 
-    /// As [`wait`](Self::wait), while another rank, which has a processor, may copy so many bytes.
+    /// As [`wait`](Self::wait), for something that this rank or another process does.
     #[inline]
-    pub(super) fn wait_for_copy<R>(
+    pub(super) fn wait_for<R>(
         &self,
         subject: impl Fn() -> Wait,
-        bytes: usize,
+        awaited: Awaited,
         deadline: Option<Instant>,
         exited: impl Fn() -> Option<u32>,
         mut poll: impl FnMut() -> Result<Option<R>, MatchError>,
@@ -59,37 +76,67 @@ impl Endpoint {
                 return Ok(result);
             }
         }
-        self.wait_long(subject, bytes, deadline, exited, poll)
+        self.wait_long(subject, awaited, deadline, exited, poll)
     }
 
     #[cold]
     fn wait_long<R>(
         &self,
         subject: impl Fn() -> Wait,
-        bytes: usize,
+        awaited: Awaited,
         deadline: Option<Instant>,
         exited: impl Fn() -> Option<u32>,
-        poll: impl FnMut() -> Result<Option<R>, MatchError>,
+        mut poll: impl FnMut() -> Result<Option<R>, MatchError>,
     ) -> Result<R, MatchError> {
         // Relaxed: a hint.
         self.waiting.fetch_add(1, Ordering::Relaxed);
         if let Some(remote) = &self.remote_waits {
             remote.begin();
         }
-        let policy = if self.may_spin() {
+        let mut outcome = None;
+        let policy = if let (Awaited::Carrier, Some(remote)) = (awaited, &self.remote_waits) {
+            outcome = poll_beside(&**remote, deadline, &mut poll).transpose();
+            ASLEEP
+        } else if self.may_spin() {
+            let bytes = match awaited {
+                Awaited::Rank { bytes } => bytes,
+                Awaited::Carrier => 0,
+            };
             let copy = (bytes / BYTES_A_POLL).min(MOST_COPY_POLLS) as u32;
             SpinPolicy { eager: ALONE.eager + copy, ..ALONE }
         } else {
             CROWDED
         };
-        let mut message = MessageWait { endpoint: self, subject, exited, poll };
-        let outcome = wait(&mut message, policy, deadline);
+        if outcome.is_none() {
+            let mut message = MessageWait { endpoint: self, subject, exited, poll };
+            outcome = wait(&mut message, policy, deadline);
+        }
         self.waiting.fetch_sub(1, Ordering::Relaxed);
         if let Some(remote) = &self.remote_waits {
             remote.end();
         }
         outcome.unwrap_or(Err(MatchError::Timeout))
     }
+}
+
+/// Polls while the carrier of messages from other nodes runs on another core, because waking a thread
+/// on an idle core takes longer than a message. On the carrier's own core a poll would keep it from
+/// its work, and a yield does not always pass the core on.
+fn poll_beside<R>(
+    remote: &dyn RemoteWaits,
+    deadline: Option<Instant>,
+    poll: &mut impl FnMut() -> Result<Option<R>, MatchError>,
+) -> Result<Option<R>, MatchError> {
+    let end = Instant::now() + CARRIER_POLLING;
+    let end = deadline.map_or(end, |deadline| deadline.min(end));
+    while !remote.shares_core() && Instant::now() < end {
+        std::thread::yield_now();
+        let found = poll()?;
+        if found.is_some() {
+            return Ok(found);
+        }
+    }
+    Ok(None)
 }
 
 /// Polls once. Some of the unsuccessful `tests` look for the exit of a rank, so that a loop of tests

@@ -1,16 +1,16 @@
 //! Messages with ranks on other nodes: see the table of records in `remote`.
 
 use super::sending::{Part, part_of};
-use super::{OwnRecv, State};
+use super::{OwnRecv, PendingSend, State};
 use crate::matching::error::MatchError;
 use crate::matching::line::{Envelope, INLINE_BYTES, Kind, Line, Offer, words_of as inline_words};
 use crate::matching::matcher::{Body, PostedState};
 use crate::matching::outgoing::charge_of;
 use crate::matching::remote::{
-    REMOTE_RECORD_BYTES, Remote, RemoteArrival, RemoteRecord, RemoteStream, envelope_of, kind,
-    kind_of, words_of, words_with,
+    REMOTE_RECORD_BYTES, Remote, RemoteArrival, RemoteExit, RemoteRecord, RemoteStream,
+    envelope_of, kind, kind_of, words_of, words_with,
 };
-use crate::matching::slab::Key;
+use crate::matching::slab::{Key, Slab};
 
 /// Credit that an offer uses until it is matched.
 const OFFER_CHARGE: u64 = 64;
@@ -28,16 +28,9 @@ impl State {
         self.remote.as_deref_mut().ok_or(MatchError::Corrupt { rank: place })
     }
 
-    /// Returns true if a remote rank is gone.
-    pub(in crate::matching) fn remote_has_exited(&self, rank: u32) -> bool {
-        self.remote.as_ref().is_none_or(|remote| remote.has_exited(rank))
-    }
-
-    /// Returns why a remote rank is gone; empty if this rank's own carrier is.
-    pub(in crate::matching) fn remote_exit(&self, rank: u32) -> Option<Box<[u8]>> {
-        let remote = self.remote.as_ref()?;
-        let exit = remote.peers[rank as usize].exit.clone();
-        exit.or_else(|| remote.link.has_failed().then(Box::default))
+    /// Returns why nothing follows from a remote rank, if that is so.
+    pub(in crate::matching) fn remote_exit(&self, rank: u32) -> Option<RemoteExit> {
+        self.remote.as_ref()?.exit_of(rank)
     }
 
     /// Sends a message without a request, if there is space and credit for all of it.
@@ -113,7 +106,7 @@ impl State {
     /// Returns credit of messages to a remote rank.
     pub(super) fn return_remote_credit(&mut self, from: u32, bytes: u64) {
         if let Some(remote) = &mut self.remote {
-            remote.owe(from, [bytes, 0]);
+            remote.return_credit(from, [bytes, 0]);
         }
     }
 
@@ -143,7 +136,7 @@ impl State {
 
     /// Returns true if a remote rank may still receive.
     pub(super) fn remote_receives(&self, rank: u32) -> bool {
-        !self.remote_has_exited(rank)
+        self.remote_exit(rank).is_none()
             && self.remote.as_ref().is_some_and(|remote| !remote.peers[rank as usize].is_closed)
     }
 
@@ -161,8 +154,14 @@ impl State {
         send: &Option<(Key, &[u8])>,
     ) -> Result<(), MatchError> {
         while let Some(record) = self.remote.as_mut().and_then(|remote| remote.link.first()) {
-            if !self.accept_remote(record, own)? {
-                break;
+            match self.accept_remote(record, own) {
+                Ok(true) => {}
+                Ok(false) => break,
+                // Nothing that a rank sends harms the messages of other ranks.
+                Err(MatchError::Corrupt { rank }) if self.remote_rank(rank).is_some() => {
+                    self.refuse(record.from);
+                }
+                Err(error) => return Err(error),
             }
             if let Some(remote) = &mut self.remote {
                 remote.link.release();
@@ -187,6 +186,16 @@ impl State {
         self.flush_remote(send)
     }
 
+    /// Ends the messages of a remote rank that has sent what no rank sends.
+    #[cold]
+    fn refuse(&mut self, from: u32) {
+        let Some(remote) = &mut self.remote else { return };
+        if let Some(peer) = remote.peers.get_mut(from as usize) {
+            peer.exit.get_or_insert(RemoteExit::Invalid);
+            peer.arrivals.clear();
+        }
+    }
+
     /// Accepts a record. False if another thread, whose call holds the buffer, must take it.
     fn accept_remote(
         &mut self,
@@ -202,10 +211,25 @@ impl State {
         if is_exit {
             let mut why = vec![0; bytes];
             remote.link.read(0, &mut why);
-            peer.exit = Some(why.into());
+            peer.exit.get_or_insert(RemoteExit::Reported(why.into()));
+            return Ok(true);
+        }
+        if peer.exit.is_some() {
+            // Its earlier records were refused.
             return Ok(true);
         }
         peer.is_known = true;
+        let charge = match kind_of(words) {
+            kind::EAGER | kind::SYNCHRONOUS | kind::LONG => {
+                charge_of(envelope_of(words).bytes as usize)
+            }
+            kind::OFFER => OFFER_CHARGE,
+            _ => 0,
+        };
+        if charge > 0 && !remote.hold(from, charge) {
+            return Err(corrupt);
+        }
+        let Some(peer) = remote.peers.get_mut(from as usize) else { return Err(corrupt) };
         let [second, _, number] = words;
         match kind_of(words) {
             kind::EAGER | kind::SYNCHRONOUS => {
@@ -217,7 +241,6 @@ impl State {
             kind::LONG => {
                 let envelope = envelope_of(words);
                 let posted = matcher.match_message(place, &envelope);
-                let charge = charge_of(envelope.bytes as usize);
                 let message = self.add(place, envelope, posted, charge, None);
                 let is_requested = false;
                 let bytes = envelope.bytes;
@@ -228,7 +251,7 @@ impl State {
             kind::OFFER => {
                 let envelope = envelope_of(words);
                 let posted = matcher.match_message(place, &envelope);
-                let message = self.add(place, envelope, posted, OFFER_CHARGE, None);
+                let message = self.add(place, envelope, posted, charge, None);
                 if let Some(found) = self.matcher.messages.get_mut(message) {
                     let none = [number, 0, 0, 0, 0, 0];
                     found.body = Body::Offered(Offer::of_words(none));
@@ -245,10 +268,12 @@ impl State {
                     message.body = Body::Lost;
                 }
             }
-            kind::ANSWER => self.complete_send(Key(number)),
+            kind::ANSWER if is_to(&self.sends, number, place) => self.complete_send(Key(number)),
+            // The send has been given up.
+            kind::ANSWER => {}
             kind::REQUEST => {
                 // A send that was abandoned has no bytes.
-                if self.sends.get(Key(number)).is_some() {
+                if is_to(&self.sends, number, place) {
                     peer.streams.push_back(RemoteStream { send: Key(number), done: 0 });
                     remote.set_queued(from);
                 } else {
@@ -379,7 +404,7 @@ impl State {
             arrival.done = end;
         }
         if is_requested {
-            remote.owe(from, [0, bytes as u64]);
+            remote.return_credit(from, [0, bytes as u64]);
         }
         Ok(true)
     }
@@ -516,16 +541,16 @@ impl Remote {
         self.set_queued(to);
     }
 
-    /// Adds credit that is to be returned: of messages and of parts.
+    /// Returns credit of messages and of parts, as soon as there is enough of it.
     #[inline]
-    fn owe(&mut self, to: u32, bytes: [u64; 2]) {
-        let interval = self.credit / 4;
-        let owed = &mut self.peers[to as usize].owed;
-        owed[0] += bytes[0];
-        owed[1] += bytes[1];
-        if owed.iter().any(|owed| *owed >= interval) {
-            let [messages, parts] = std::mem::take(owed);
+    fn return_credit(&mut self, to: u32, bytes: [u64; 2]) {
+        if let Some([messages, parts]) = self.owe(to, bytes) {
             self.control(to, words_of(kind::CREDIT, messages, parts));
         }
     }
+}
+
+/// Returns true if there is a send of this number to the rank at a place.
+fn is_to(sends: &Slab<PendingSend>, number: u64, place: u32) -> bool {
+    sends.get(Key(number)).is_some_and(|send| send.to == place)
 }

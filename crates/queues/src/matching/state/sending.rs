@@ -168,6 +168,11 @@ impl State {
         Wait::Send { to: self.sends.get(send).map(|pending| pending.to) }
     }
 
+    /// Returns the place of the receiver of a send that is not complete.
+    pub(in crate::matching) fn receiver_of(&self, send: Key) -> Option<u32> {
+        self.sends.get(send).map(|pending| pending.to)
+    }
+
     fn forget_send(&mut self, send: Key) {
         if let Some(pending) = self.sends.remove(send) {
             // A receiver that still has the offer must not find the guard's next send.
