@@ -53,6 +53,15 @@ fn ranges(first: u64, count: u64, mask: u64) -> [Range<usize>; 2] {
     [start..end.min(slots), 0..end.saturating_sub(slots)]
 }
 
+/// Stores the last words of slots.
+#[inline(always)]
+fn remember<const LEAD: usize>(slots: &[AtomicU64], contents: &mut [u64]) {
+    for (slot, word) in slots.chunks_exact(LEAD + 1).zip(contents) {
+        // Relaxed: this end has written the word, or taken the value before it with Acquire.
+        *word = slot[LEAD].load(Ordering::Relaxed);
+    }
+}
+
 /// Reason why a value was not put in.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum PutError {
@@ -172,23 +181,27 @@ impl Producer {
         }
         let behind = self.sent + 1;
         for range in ranges(behind, slots, self.mask) {
-            fill(words.of_slots::<LEAD>(&range));
-            for slot in range {
-                // As the consumer will find it: the slot may hold a value in the next lap.
-                // Relaxed: this end has written the word.
-                let last = &words.slots[slot * (LEAD + 1) + LEAD];
-                self.contents[slot] = last.load(Ordering::Relaxed);
-            }
+            let cells = words.of_slots::<LEAD>(&range);
+            fill(cells);
+            // As the consumer will find it: a slot may hold a value in the next lap.
+            remember::<LEAD>(cells, &mut self.contents[range]);
         }
         // After the tail: its store, or that of the notice, publishes the tail too.
         self.put(words, lead, last)?;
-        self.sent += slots;
-        self.key = key::of_lap(self.sent >> self.mask.count_ones());
+        self.skip(slots);
         Ok(())
     }
 
+    /// Leaves so many slots empty, which the consumer skips as well.
+    /// [`has_space`](Self::has_space) has returned true for them.
+    #[inline]
+    pub(crate) fn skip(&mut self, slots: u64) {
+        self.sent += slots;
+        self.key = key::of_lap(self.sent >> self.mask.count_ones());
+    }
+
     /// Returns the words of the slots of the next `values` values that lie before the end of the
-    /// ring, as far as the consumer has freed them. For prefetching.
+    /// ring, as far as the consumer has freed them. For hints to the processor.
     #[inline]
     pub(crate) fn free_words<'a, const LEAD: usize>(
         &self,
@@ -313,13 +326,17 @@ impl Consumer {
         mut read: impl FnMut(&[AtomicU64]),
     ) {
         for range in ranges(self.received, slots, self.mask) {
-            read(words.of_slots::<LEAD>(&range));
-            for slot in range {
-                // Relaxed: the value before the tail was taken with Acquire.
-                let last = &words.slots[slot * (LEAD + 1) + LEAD];
-                self.seen[slot] = last.load(Ordering::Relaxed);
-            }
+            let cells = words.of_slots::<LEAD>(&range);
+            read(cells);
+            remember::<LEAD>(cells, &mut self.seen[range]);
         }
+        self.skip(slots);
+    }
+
+    /// Skips so many slots, which the producer has left empty. Afterwards the caller checks
+    /// [`Consumer::is_due_since`].
+    #[inline]
+    pub(crate) fn skip(&mut self, slots: u64) {
         self.received += slots;
         self.key = key::of_lap(self.received >> self.mask.count_ones());
     }

@@ -1,6 +1,6 @@
 //! Receiving end of the ring from one rank.
 
-use super::line::{Ending, LINE_BYTES, Line, tail_lines};
+use super::line::{Ending, LINE_BYTES, Line, gap_lines, tail_lines};
 use super::memory::{Mailbox, Ring};
 use super::slab::Key;
 use crate::channel::ring::Consumer;
@@ -99,6 +99,16 @@ impl Incoming {
         }
     }
 
+    /// Skips the empty lines behind a message.
+    #[inline]
+    fn skip(&mut self, lines: u64) {
+        let before = self.consumer.position();
+        self.consumer.skip(lines);
+        if self.consumer.is_due_since(before) {
+            self.publish();
+        }
+    }
+
     /// Publishes which lines are free.
     #[cold]
     fn publish(&self) {
@@ -132,7 +142,12 @@ impl Incoming {
             arrival.done += length;
         }
         self.arrival = Some(arrival);
-        let ending = if arrival.has_end { Ending::of_line(&self.take()?) } else { Ending::Whole };
+        let ending = if arrival.has_end {
+            Ending::of_line(&self.take()?)
+        } else {
+            self.skip(gap_lines(arrival.bytes));
+            Ending::Whole
+        };
         self.arrival = None;
         Some(ending)
     }

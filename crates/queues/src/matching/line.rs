@@ -29,6 +29,14 @@ pub(crate) const fn tail_lines(left: u64) -> u64 {
     if lines < BLOCK_LINES { lines } else { BLOCK_LINES - 1 }
 }
 
+/// Returns the number of lines that stay empty behind an eager message of this length. A processor
+/// that reads consecutive lines prefetches some twenty further ones: it would take those that the
+/// sender has prepared for its next message.
+#[inline]
+pub(crate) const fn gap_lines(bytes: u64) -> u64 {
+    if bytes > BLOCK_BYTES as u64 { 20 } else { 0 }
+}
+
 /// Words of a message in its first line.
 pub(crate) const INLINE_WORDS: usize = 6;
 

@@ -1,21 +1,18 @@
 //! Sending end of the ring to one rank.
 
 use super::line::{
-    BLOCK_BYTES, Envelope, INLINE_BYTES, Kind, LINE_BYTES, Line, tail_lines, words_of,
+    BLOCK_BYTES, Envelope, INLINE_BYTES, Kind, LINE_BYTES, Line, gap_lines, tail_lines, words_of,
 };
 use super::memory::{Mailbox, RING_LINES, Ring};
 use super::slab::Key;
 use crate::channel::ring::{Producer, PutError, capacity};
 use shm::mapped::Mapped;
-use shm::prefetch::{Purpose, prefetch};
+use shm::prefetch::{Purpose, demote, prefetch};
 use shm::word_copy::store_words;
 use std::collections::VecDeque;
 
 /// Longest message that is sent before it is matched: half of a ring.
 pub const EAGER_BYTES: usize = (RING_LINES as usize / 2 - 1) * LINE_BYTES + INLINE_BYTES;
-
-/// Most lines that are prefetched for the next message.
-const AHEAD_LINES: u64 = 64;
 
 /// Contents for a ring that wait for space.
 #[derive(Debug)]
@@ -96,7 +93,10 @@ impl Outgoing {
     /// Puts a line into the ring, if there is space.
     #[inline(always)]
     pub(super) fn put(&mut self, line: Line) -> Result<bool, Corrupt> {
+        let lines = self.producer.free_words::<7>(self.ring.words(), 1);
         let put = self.producer.put(self.ring.words(), line.lead, line.last);
+        // The receiver reads them next, this end not before the next lap.
+        demote(lines.as_ptr().cast(), size_of_val(lines));
         self.outcome(put)
     }
 
@@ -161,7 +161,8 @@ impl Outgoing {
 
     /// Puts a message of several lines into the ring, if there is space for all.
     fn put_lines(&mut self, first: Line, rest: &[u8], lines: u64) -> Result<bool, Corrupt> {
-        if !self.producer.has_space(self.ring.words(), lines).map_err(|_| Corrupt)? {
+        let gap = gap_lines((INLINE_BYTES + rest.len()) as u64);
+        if !self.producer.has_space(self.ring.words(), lines + gap).map_err(|_| Corrupt)? {
             return self.outcome(Err(PutError::Full));
         }
         let (tail, rest) = rest.split_at(rest.len().min(BLOCK_BYTES - LINE_BYTES));
@@ -170,8 +171,9 @@ impl Outgoing {
             // There is space, and only this end uses it.
             self.put_bytes(block)?;
         }
+        self.producer.skip(gap);
         // The next message is as long, as a rule, and its lines are in the receiver's cache.
-        let next = self.producer.free_words::<7>(self.ring.words(), lines.min(AHEAD_LINES));
+        let next = self.producer.free_words::<7>(self.ring.words(), lines);
         prefetch(next.as_ptr().cast(), size_of_val(next), Purpose::Write);
         Ok(true)
     }
@@ -186,13 +188,15 @@ impl Outgoing {
         let mut rest = tail;
         let lines = tail_lines(tail.len() as u64);
         let value = (first.lead, first.last);
+        let block = self.producer.free_words::<7>(self.ring.words(), lines + 1);
         let put = self.producer.put_with_tail(self.ring.words(), value, lines, |words| {
             let part;
             (part, rest) = rest.split_at(rest.len().min(size_of_val(words)));
             store_words(part, words);
         });
+        demote(block.as_ptr().cast(), size_of_val(block));
         self.outcome(put)
     }
 }
 
-const _: () = assert!(capacity(RING_LINES) > lines_of(EAGER_BYTES));
+const _: () = assert!(capacity(RING_LINES) > lines_of(EAGER_BYTES) + gap_lines(EAGER_BYTES as u64));

@@ -53,6 +53,19 @@ pub(super) enum StartedSend {
     Pending(Key),
 }
 
+/// Result of the attempt to receive a message that is first in its ring.
+#[derive(Debug)]
+pub(super) enum FirstRecv {
+    /// Nothing has arrived.
+    Nothing,
+    /// The receive must be posted: another message comes first.
+    MustPost,
+    /// The message is in the buffer.
+    Complete(Envelope),
+    /// The receive is posted, and has matched a message of which lines are missing.
+    Posted(Key),
+}
+
 /// Result of a poll of a receive.
 #[derive(Debug)]
 pub(super) enum PolledRecv {

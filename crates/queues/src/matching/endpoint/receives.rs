@@ -6,13 +6,16 @@ use crate::matching::error::MatchError;
 use crate::matching::line::Envelope;
 use crate::matching::matcher::Pattern;
 use crate::matching::slab::Key;
-use crate::matching::state::{OwnRecv, PolledRecv};
+use crate::matching::state::{FirstRecv, OwnRecv, PolledRecv};
 use std::sync::atomic::Ordering;
 use std::time::Instant;
 
 /// A waiting thread polls the ring of the sender that it waits for, and every so many polls all
 /// rings.
 const POLLS_OF_ONE: u32 = 16;
+
+/// Polls of the ring of its sender before a receive is posted.
+const UNPOSTED_POLLS: u32 = 50;
 
 impl Endpoint {
     /// Receives a message.
@@ -27,14 +30,19 @@ impl Endpoint {
         buffer: &mut [u8],
         exited: impl Fn(Option<u32>) -> Option<u32>,
     ) -> Result<Envelope, MatchError> {
-        let posted = {
+        let mut polls = 0;
+        let posted = loop {
             let mut state = self.state.lock();
-            if let Some(envelope) = state.recv_first(&pattern, buffer)? {
-                return Ok(envelope);
+            match state.recv_first(&pattern, buffer)? {
+                FirstRecv::Complete(envelope) => return Ok(envelope),
+                FirstRecv::Posted(posted) => break posted,
+                FirstRecv::Nothing if polls < UNPOSTED_POLLS && self.may_spin() => polls += 1,
+                FirstRecv::Nothing | FirstRecv::MustPost => {
+                    break state.post(pattern, buffer.len() as u64)?;
+                }
             }
-            PostedRecvKey::new(state.post(pattern, buffer.len() as u64)?)
         };
-        self.complete(posted, pattern.source, buffer, exited)
+        self.complete(PostedRecvKey::new(posted), pattern.source, buffer, exited)
     }
 
     /// Waits for a receive, and drops it after an error: it must not take a later message.

@@ -1,9 +1,13 @@
 //! Receives of a rank, and answers to senders.
 
-use super::{OwnRecv, PolledRecv, State};
+use super::{FirstRecv, OwnRecv, PolledRecv, State};
 use crate::matching::error::MatchError;
-use crate::matching::line::{Envelope, INLINE_BYTES, Kind, LINE_BYTES, Line, Offer, copy_words};
+use crate::matching::incoming::{Arrival, Sink};
+use crate::matching::line::{
+    Envelope, INLINE_BYTES, Kind, LINE_BYTES, Line, Offer, copy_words, tail_lines,
+};
 use crate::matching::matcher::{Body, Pattern, PostedState};
+use crate::matching::outgoing::{EAGER_BYTES, charge_of};
 use crate::matching::slab::Key;
 use shm::published_wait::Wait;
 
@@ -78,34 +82,79 @@ impl State {
         self.answer_if_matched(message)
     }
 
-    /// Receives a message that has arrived first in the ring, without posting a receive.
+    /// Receives a message that is first in the ring of its sender, without posting a receive.
     #[inline]
     pub(in crate::matching) fn recv_first(
         &mut self,
         pattern: &Pattern,
         buffer: &mut [u8],
-    ) -> Result<Option<Envelope>, MatchError> {
-        let Some(sender) = pattern.source else { return Ok(None) };
+    ) -> Result<FirstRecv, MatchError> {
+        let Some(sender) = pattern.source else { return Ok(FirstRecv::MustPost) };
         if !self.matcher.none_waits() || !self.matcher.none_unexpected(sender) {
-            return Ok(None);
+            return Ok(FirstRecv::MustPost);
         }
-        let Some(incoming) = &mut self.peers[sender as usize].incoming else { return Ok(None) };
+        let Some(incoming) = &mut self.peers[sender as usize].incoming else {
+            return Ok(FirstRecv::MustPost);
+        };
         if incoming.arrival.is_some() {
-            return Ok(None);
+            return Ok(FirstRecv::MustPost);
         }
-        let Some(line) = incoming.take() else { return Ok(None) };
+        let Some(line) = incoming.take() else { return Ok(FirstRecv::Nothing) };
         let envelope = line.envelope();
         let length = envelope.bytes as usize;
-        if line.kind() == Some(Kind::Eager)
-            && length <= INLINE_BYTES.min(buffer.len())
-            && pattern.accepts(sender, &envelope)
-        {
+        let fits = length <= EAGER_BYTES.min(buffer.len());
+        if line.kind() != Some(Kind::Eager) || !fits || !pattern.accepts(sender, &envelope) {
+            self.accept(sender, line, &mut None)?;
+            return Ok(FirstRecv::MustPost);
+        }
+        if length <= INLINE_BYTES {
             copy_words(&line.words(), &mut buffer[..length]);
             incoming.return_credit(LINE_BYTES as u64);
-            return Ok(Some(envelope));
+            return Ok(FirstRecv::Complete(envelope));
         }
-        self.accept(sender, line, &mut None)?;
-        Ok(None)
+        self.recv_lines(sender, envelope, &line, (pattern, buffer))
+    }
+
+    /// Receives a message of several lines, of which `line` was the first.
+    fn recv_lines(
+        &mut self,
+        sender: u32,
+        envelope: Envelope,
+        line: &Line,
+        (pattern, buffer): (&Pattern, &mut [u8]),
+    ) -> Result<FirstRecv, MatchError> {
+        /// Polls for the blocks that follow, which the sender writes in the same call.
+        const POLLS: u32 = 1000;
+        let done = INLINE_BYTES as u64;
+        let tail = tail_lines(envelope.bytes - done);
+        // Without a message: there is one only if lines are missing at the end.
+        let arrival =
+            Arrival { message: Key(0), done, bytes: envelope.bytes, tail, has_end: false };
+        let charge = charge_of(envelope.bytes as usize);
+        line.copy_to(&mut buffer[..INLINE_BYTES]);
+        if let Some(incoming) = &mut self.peers[sender as usize].incoming {
+            incoming.arrival = Some(arrival);
+            for _ in 0..POLLS {
+                if incoming.take_lines(&mut Sink::Buffer(buffer)).is_some() {
+                    incoming.return_credit(charge);
+                    return Ok(FirstRecv::Complete(envelope));
+                }
+            }
+        }
+        // The sender was stopped between two blocks.
+        self.expect_lines();
+        let posted = self.matcher.post(*pattern, buffer.len() as u64);
+        self.matcher.withdraw_waiting(posted);
+        let message = self.add(sender, envelope, Some(posted), charge, None);
+        if let Some(found) = self.matcher.messages.get_mut(message) {
+            found.body = Body::Direct;
+        }
+        if let Some(incoming) = &mut self.peers[sender as usize].incoming
+            && let Some(arrival) = &mut incoming.arrival
+        {
+            arrival.message = message;
+        }
+        Ok(FirstRecv::Posted(posted))
     }
 
     /// Returns the sender of the message that a receive has matched.
