@@ -1,6 +1,8 @@
 //! The placement of a communicator's ranks on nodes.
 
+use models::decision::CallForm;
 use models::decision::rules::MachineClass;
+use models::machine_file::Engine;
 use std::num::NonZeroU32;
 
 /// Placement of the ranks of a communicator.
@@ -39,6 +41,17 @@ impl NodeLayout {
             && nodes.chunks(each).all(|chunk| chunk.iter().all(|node| *node == chunk[0]));
         let ranks_per_node = if regular { NonZeroU32::new(each as u32) } else { None };
         NodeLayout { nodes: count as u32, ranks_per_node, backend, direct }
+    }
+
+    /// Name of the engine of calls of a form whose graphs this backend executes: where ranks are
+    /// connected, blocking calls of the node service's graphs run inside the ranks.
+    pub(crate) fn engine_of(&self, form: CallForm, backend: &'static str) -> &'static str {
+        let runs_in_ranks = form == CallForm::Blocking && self.direct;
+        if runs_in_ranks && backend == Engine::Agent.name() {
+            Engine::Direct.name()
+        } else {
+            backend
+        }
     }
 }
 

@@ -307,7 +307,8 @@ impl SelectionRules {
         let (engine, nodes) = match self.placement {
             Placement::OneNode(_) => (self.engine.name(), 1),
             Placement::Nodes(layout) => {
-                (selected.engine.map_or(layout.backend, Engine::name), layout.nodes)
+                let backend = selected.engine.map_or(layout.backend, Engine::name);
+                (layout.engine_of(form, backend), layout.nodes)
             }
         };
         let reason = match selected.why {
