@@ -80,8 +80,9 @@ fn ranges(models: &Models, shape: Query, sizes: &[u64]) -> Vec<Range> {
         models.price(range.engine, &range.plan, &at(bytes)).unwrap_or(f64::INFINITY)
     };
     // What plans are compared by.
-    let cost =
-        |range: &Range, bytes| price(range, bytes) * models.handicap(&range.plan, &at(bytes));
+    let cost = |range: &Range, bytes| {
+        price(range, bytes) * models.handicap(range.engine, &range.plan, &at(bytes))
+    };
     let sizes = if shape.operation == Collective::Barrier { &[] } else { sizes };
     let Some(first) = range_at(models, &at(0)) else { return Vec::new() };
     let mut ranges = vec![first];
