@@ -30,11 +30,21 @@ static void start(int kind, int bytes, MPI_Request *request) {
     }
 }
 
-static void compute(double seconds) {
-    double end = MPI_Wtime() + seconds, x = 1;
+// The time of a clock in seconds.
+static double read_clock(clockid_t clock) {
+    struct timespec now;
+    clock_gettime(clock, &now);
+    return now.tv_sec + 1e-9 * now.tv_nsec;
+}
+
+// Computes for a time, and returns the processor time that this took: other threads may have had the
+// core meanwhile.
+static double compute(double seconds) {
+    double begin = read_clock(CLOCK_THREAD_CPUTIME_ID), end = MPI_Wtime() + seconds, x = 1;
     while (MPI_Wtime() < end)
         for (int i = 0; i < 50; i++) x = x * 1.0000001 + 1e-9;
     sink = x;
+    return read_clock(CLOCK_THREAD_CPUTIME_ID) - begin;
 }
 
 static int ascending(const void *left, const void *right) {
@@ -47,13 +57,6 @@ static double median(double *samples, int count) {
     return samples[count / 2];
 }
 
-// The processor time of all threads of this process.
-static double processor_time(void) {
-    struct timespec now;
-    clock_gettime(CLOCK_PROCESS_CPUTIME_ID, &now);
-    return now.tv_sec + 1e-9 * now.tv_nsec;
-}
-
 // The median time of a collective beside a computation; alone if that takes no time. Writes the
 // processor time of all ranks beyond the computation to `processor`.
 static double exposed(int kind, int bytes, double computation, double *processor) {
@@ -62,15 +65,15 @@ static double exposed(int kind, int bytes, double computation, double *processor
     for (int i = -warm_up; i < count; i++) {
         MPI_Request request;
         MPI_Barrier(MPI_COMM_WORLD);
-        double used = processor_time(), begin = MPI_Wtime();
+        double used = read_clock(CLOCK_PROCESS_CPUTIME_ID), computing = 0, begin = MPI_Wtime();
         start(kind, bytes, &request);
         double started = MPI_Wtime(), computed = started;
-        if (computation > 0) compute(computation), computed = MPI_Wtime();
+        if (computation > 0) computing = compute(computation), computed = MPI_Wtime();
         MPI_Wait(&request, MPI_STATUS_IGNORE);
         double end = MPI_Wtime();
         if (i < 0) continue;
         samples[i] = started - begin + end - computed;
-        processors[i] = processor_time() - used - (computed - started);
+        processors[i] = read_clock(CLOCK_PROCESS_CPUTIME_ID) - used - computing;
     }
     double own = median(processors, count), slowest;
     MPI_Allreduce(&own, processor, 1, MPI_DOUBLE, MPI_SUM, MPI_COMM_WORLD);
