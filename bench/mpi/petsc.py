@@ -1,0 +1,109 @@
+#!/usr/bin/env python3
+"""Runs PETSc's pipelined solvers without the preload library and with it, and compares the solutions.
+
+    apt-get install python3-petsc4py-real openmpi-bin
+    export PETSC_DIR=$(echo /usr/lib/petscdir/petsc*/*-real)
+    bench/mpi/petsc.py --family openmpi --python /usr/bin/python3 /usr
+
+Each solver runs on the Laplacian of a square grid that PETSc distributes. The numbers of iterations
+must be equal, and the norms of the residuals up to the order of a sum. A difference, a pipelined solver
+of which no call ran on tradewind, or that none of them runs at all, makes the exit status 1.
+"""
+
+import argparse
+import sys
+from pathlib import Path
+
+from both import Host, add_arguments
+
+# Solvers that overlap their reductions, and two that do not.
+PIPELINED = "pipecg groppcg pipecr pipecg2 pipelcg pipebcgs pipegcr pipefgmres pgmres".split()
+OTHERS = ["cg", "gmres"]
+
+PROGRAM = r"""
+import sys
+import petsc4py
+petsc4py.init(sys.argv)
+from petsc4py import PETSc
+
+side = 64
+grid = PETSc.DMDA().create([side, side], stencil_width=1)
+matrix = grid.createMatrix()
+matrix.setOption(PETSc.Mat.Option.NEW_NONZERO_ALLOCATION_ERR, False)
+(first_x, last_x), (first_y, last_y) = grid.getRanges()
+row, column = PETSc.Mat.Stencil(), PETSc.Mat.Stencil()
+for y in range(first_y, last_y):
+    for x in range(first_x, last_x):
+        row.index = (x, y)
+        for index, value in [((x, y), 4.0), ((x - 1, y), -1.0), ((x + 1, y), -1.0),
+                             ((x, y - 1), -1.0), ((x, y + 1), -1.0)]:
+            if 0 <= index[0] < side and 0 <= index[1] < side:
+                column.index = index
+                matrix.setValueStencil(row, column, value)
+matrix.assemble()
+right, solution = matrix.createVecs()
+right.set(1.0)
+solver = PETSc.KSP().create()
+solver.setOperators(matrix)
+solver.getPC().setType("jacobi")
+solver.setTolerances(rtol=1e-8, max_it=300)
+solver.setFromOptions()
+solver.solve(right, solution)
+residual = right.duplicate()
+matrix.mult(solution, residual)
+residual.axpy(-1.0, right)
+norms = solution.norm(), residual.norm()
+if PETSc.COMM_WORLD.rank == 0:
+    print("solved", solver.getIterationNumber(), int(solver.getConvergedReason()), *norms)
+"""
+
+
+def solved(outcome):
+    """Iterations, reason of the end, norms of the solution and of the residual."""
+    for text in outcome.ranks:
+        for line in text.splitlines():
+            if line.startswith("solved "):
+                return [float(word) for word in line.split()[1:]]
+    return None
+
+
+def are_close(one, other):
+    if one is None or other is None:
+        return one is other
+    same = one[:2] == other[:2]
+    return same and all(abs(a - b) <= 1e-6 * max(abs(a), 1.0) for a, b in zip(one[2:], other[2:]))
+
+
+def main():
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    add_arguments(parser)
+    parser.add_argument("--ranks", default="2,3,4", help="numbers of ranks, with commas")
+    parser.add_argument("--python", default="python3", help="with the module petsc4py")
+    arguments = parser.parse_args()
+    host = Host(arguments)
+    differs, has_run = False, False
+    for ranks in map(int, arguments.ranks.split(",")):
+        for solver in PIPELINED + OTHERS:
+            words = [arguments.python, "-c", PROGRAM, "-ksp_type", solver]
+            plain, preloaded = (host.run(ranks, words, preloaded) for preloaded in (False, True))
+            before, after = solved(plain), solved(preloaded)
+            same = plain.status == preloaded.status and are_close(before, after)
+            idle = solver in PIPELINED and plain.status == 0 and preloaded.taken == 0
+            differs |= not same or idle
+            has_run |= preloaded.taken > 0
+            print(
+                f"{solver}, {ranks} ranks: {before} without, {after} with"
+                f"{'' if same else ', DIFFERENT'}{', nothing taken' if idle else ''}; "
+                f"status {plain.status} and {preloaded.status}, "
+                f"calls taken {preloaded.taken}, left {preloaded.left}",
+                flush=True,
+            )
+            if not same:
+                print("\n".join(text[-600:] for text in preloaded.ranks))
+    sys.exit(1 if differs or not has_run else 0)
+
+
+if __name__ == "__main__":
+    main()
