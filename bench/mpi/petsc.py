@@ -5,9 +5,11 @@
     export PETSC_DIR=$(echo /usr/lib/petscdir/petsc*/*-real)
     bench/mpi/petsc.py --family openmpi --python /usr/bin/python3 /usr
 
-Each solver runs on the Laplacian of a square grid that PETSc distributes. The numbers of iterations
-must be equal, and the norms of the residuals up to the order of a sum. A difference, a pipelined solver
-of which no call ran on tradewind, or that none of them runs at all, makes the exit status 1.
+Each solver runs on the Laplacian of a square grid that PETSc distributes. It must end for the same
+reason with the same norms. From four ranks on, MPI libraries add in different orders, and a pipelined
+solver may then take a few iterations more or less, and its norms differ by the rounding. A larger
+difference, a pipelined solver of which no call ran on tradewind, or that none of them runs at all,
+makes the exit status 1.
 """
 
 import argparse
@@ -70,8 +72,10 @@ def solved(outcome):
 def are_close(one, other):
     if one is None or other is None:
         return one is other
-    same = one[:2] == other[:2]
-    return same and all(abs(a - b) <= 1e-6 * max(abs(a), 1.0) for a, b in zip(one[2:], other[2:]))
+    (iterations, reason, *norms), (others, other_reason, *other_norms) = one, other
+    same = reason == other_reason and abs(iterations - others) <= 0.03 * iterations
+    near = (abs(a - b) <= 1e-6 * max(abs(a), 1.0) for a, b in zip(norms, other_norms))
+    return same and all(near)
 
 
 def main():
