@@ -66,6 +66,7 @@ pub mod fence;
 mod free_list;
 pub mod futex;
 pub mod inherited;
+pub mod line_copy;
 pub mod liveness;
 pub mod loan;
 pub mod mapped;

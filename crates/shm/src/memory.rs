@@ -8,6 +8,7 @@
 //! process that breaks the protocol can corrupt data, as any process that maps the segment can; it
 //! cannot make an access leave the segment.
 
+use crate::line_copy;
 use crate::segment::{Offset, Segment, SegmentError};
 use std::sync::Arc;
 
@@ -90,7 +91,7 @@ impl SegmentMemory {
         let source = self.segment.bytes_ptr(at, bytes.len() as u64)?;
         // SAFETY: `bytes_ptr` checked the source range. `bytes` is exclusively borrowed, so it
         // cannot overlap memory to which only this module creates references.
-        unsafe { std::ptr::copy_nonoverlapping(source, bytes.as_mut_ptr(), bytes.len()) };
+        unsafe { line_copy::copy_raw(source, bytes.as_mut_ptr(), bytes.len()) };
         Ok(())
     }
 

@@ -5,7 +5,7 @@ use crate::segment::{Offset, Segment};
 use rustix::mm::{Advice, madvise};
 
 /// Size of a cache line in bytes.
-const LINE: usize = 64;
+pub(crate) const LINE: usize = 64;
 
 /// Intended use of prefetched lines.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -32,7 +32,7 @@ pub fn prefetch(first: *const u8, bytes: usize, purpose: Purpose) {
 
 #[cfg(target_arch = "x86_64")]
 #[inline(always)]
-fn prefetch_line(line: *const u8, purpose: Purpose) {
+pub(crate) fn prefetch_line(line: *const u8, purpose: Purpose) {
     use core::arch::asm;
     use core::arch::x86_64::{_MM_HINT_T0, _mm_prefetch};
     match purpose {
@@ -49,7 +49,7 @@ fn prefetch_line(line: *const u8, purpose: Purpose) {
 
 #[cfg(not(target_arch = "x86_64"))]
 #[inline(always)]
-fn prefetch_line(_: *const u8, _: Purpose) {}
+pub(crate) fn prefetch_line(_: *const u8, _: Purpose) {}
 
 /// Moves the lines of a range that this processor has written to the cache that all share. Another
 /// processor then reads them from there, which takes less time than from this one's private cache.

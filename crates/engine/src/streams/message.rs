@@ -3,6 +3,7 @@
 use super::ring::RemoteBuffer;
 use crate::error::Error;
 use goal::arithmetic::{self, Arithmetic, ArithmeticError, DataType};
+use shm::line_copy;
 use shm::process_memory::{AccessFailure, read_guarded};
 use smallvec::SmallVec;
 
@@ -10,9 +11,10 @@ use smallvec::SmallVec;
 /// ranks.
 const READ_PIECE: usize = 1 << 20;
 
-/// Factor between the lengths from which messages in one direction and in both are offered. In one
-/// direction both copies of a ring go on at the same time.
-const ONE_WAY_FACTOR: u64 = 4;
+/// Factor between the lengths from which messages are offered: in both directions; in one
+/// direction, where both copies of a ring go on at the same time; and of bytes that the sender
+/// copies for itself meanwhile, where both ranks compete for their cache lines.
+const LATE_OFFER_FACTOR: u64 = 4;
 
 /// Length of the pieces in which a rank copies its block for itself. Other ranks wait meanwhile.
 const OWN_PIECE: usize = 64 << 10;
@@ -92,6 +94,8 @@ pub(super) struct Sending<'a> {
     pub(super) tag: u64,
     /// The receiver combines the message with its own contribution.
     pub(super) is_operand: bool,
+    /// This rank copies the same bytes for itself.
+    pub(super) is_own: bool,
     pub(super) done: usize,
     pub(super) finished: bool,
     /// The message is offered, and the receiver has not taken it.
@@ -111,6 +115,7 @@ impl<'a> Sending<'a> {
             behind: 0,
             tag,
             is_operand: false,
+            is_own: false,
             done: 0,
             finished: false,
             is_offered: false,
@@ -123,7 +128,8 @@ impl<'a> Sending<'a> {
     /// bytes on, and the receiver reads the memory of this process.
     pub(super) fn is_single_copy(&self, mutual: u64, least: u64) -> bool {
         let is_mutual = mutual >> self.to & 1 != 0;
-        let least = if is_mutual { least } else { least.saturating_mul(ONE_WAY_FACTOR) };
+        let is_early = is_mutual && !self.is_own;
+        let least = if is_early { least } else { least.saturating_mul(LATE_OFFER_FACTOR) };
         // A ring delivers an operand of a reduction piece by piece into the first-level cache. A
         // copy of it into private memory would be a second one.
         let can_offer = !self.is_operand && self.done == 0 && !self.must_write;
@@ -203,7 +209,7 @@ impl ReceiveSink<'_> {
         let range = at..at + piece.len();
         match self {
             ReceiveSink::Copy(into) => {
-                into[range].copy_from_slice(piece);
+                line_copy::copy(piece, &mut into[range]);
                 Ok(())
             }
             ReceiveSink::Fold { own, own_is_left, rule: (operation, data_type), into } => {

@@ -62,6 +62,8 @@ impl<'a> Transfer<'a> {
         debug_assert_eq!(from.len(), into.len());
         let bytes = from.len().min(into.len());
         if bytes > 0 {
+            let sendings = self.messages.sendings.iter_mut();
+            sendings.for_each(|sending| sending.is_own |= std::ptr::eq(sending.bytes, from));
             self.messages.own.push((&from[..bytes], &mut into[..bytes]));
         }
     }
