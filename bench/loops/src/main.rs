@@ -65,7 +65,9 @@ impl Program {
     ) -> Result<(), Failure> {
         match self {
             Self::Messages => match row.name {
-                "pingpong" | "written" | "stream" | "posted" => point_to_point::measure(world, row, options),
+                "pingpong" | "written" | "stream" | "posted" => {
+                    point_to_point::measure(world, row, options)
+                }
                 _ => messages::measure(world, row, options),
             },
             Self::Threads if row.name == "pairs" => point_to_point::measure(world, row, options),

@@ -33,6 +33,8 @@ pub(crate) struct AgentState {
     locations: HashMap<RunKey, RunLocation>,
     shutdown: ShutdownState,
     messages: MessageRouter,
+    /// Exits of ranks of this node, in order, that are not reported to other nodes.
+    unreported_exits: Vec<Frame>,
 }
 
 /// Summary of a turn of the agent.
@@ -56,6 +58,7 @@ impl AgentState {
             ranks,
             locations: HashMap::new(),
             shutdown: ShutdownState::of_node(node, count),
+            unreported_exits: Vec::new(),
             table: RunTable::new(nodes, transport),
         }
     }
@@ -306,7 +309,7 @@ impl AgentState {
     fn handle_frame(&mut self, node: u32, frame: Frame) {
         match self.table.handle_frame(node, frame) {
             Some(Frame::RankExited { rank, how, started }) if self.may_report(node, rank) => {
-                self.report_exit(node, rank, &how);
+                self.report_exit(rank, &how);
                 let (kept, counts) = (how.clone(), started.clone());
                 if self.table.membership.rank_exited(rank, kept, counts) {
                     self.pass_on(&Frame::RankExited { rank, how, started }, Some(node));

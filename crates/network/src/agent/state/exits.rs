@@ -141,12 +141,29 @@ impl AgentState {
             .collect();
         // It may arrive before messages that the rank's runs send: those belong to runs that
         // `started` covers.
-        self.report(&Frame::RankExited { rank, how: how.clone(), started: started.clone() }, None);
+        let report = Frame::RankExited { rank, how: how.clone(), started: started.clone() };
+        self.unreported_exits.push(report);
+        self.report_exits();
         // Messages for runs that the rank can no longer start return their credit.
         let unexpected = self.table.unexpected.runs_of(rank);
         unexpected.into_iter().for_each(|key| self.table.drop_unexpected(key));
         self.table.membership.rank_exited(rank, how, started);
         self.table.fail_affected_runs();
+    }
+
+    /// Reports exits, once all connections are made over which a rank has sent: over the path of
+    /// other nodes the report would overtake its messages.
+    fn report_exits(&mut self) {
+        if self.unreported_exits.is_empty() {
+            return;
+        }
+        let mut nodes = 0..self.transport().nodes();
+        if nodes.any(|node| self.transport().link(node) == LinkState::Pending) {
+            return;
+        }
+        for report in std::mem::take(&mut self.unreported_exits) {
+            self.report(&report, None);
+        }
     }
 
     /// Processes the announcement of a rank of this node that it leaves. It ends no run here: the
@@ -160,6 +177,7 @@ impl AgentState {
     /// Closes the sessions of ranks that have exited and have no run left. Shuts down when the last
     /// rank of the node has exited.
     pub(super) fn close_sessions(&mut self) {
+        self.report_exits();
         let all_have_exited = self.ranks.iter().all(|rank| self.table.membership.has_exited(*rank));
         if all_have_exited {
             self.shut_down();
@@ -179,7 +197,9 @@ impl AgentState {
     fn shut_down(&mut self) {
         // `Shutdown` is the last ordered frame of this node. A run that only receives does not
         // delay it: no other rank depends on that run.
-        if !self.shutdown.is_sent && !self.table.runs.values().any(Run::has_unsent) {
+        let has_unsent =
+            !self.unreported_exits.is_empty() || self.table.runs.values().any(Run::has_unsent);
+        if !self.shutdown.is_sent && !has_unsent {
             self.shutdown.is_sent = true;
             for node in 0..self.table.context.transport.nodes() {
                 if self.shutdown.acknowledged[node as usize] {

@@ -4,7 +4,6 @@ use super::AgentState;
 use crate::agent::messages::area::MOST_RING;
 use crate::agent::messages::router::TURN_BYTES;
 use crate::error::{Error, RankExit};
-use crate::transport::LinkState;
 use shm::mapped::Mapped;
 use shm::sync::AtomicU32;
 
@@ -48,14 +47,9 @@ impl AgentState {
         self.messages.receive(source, records, local_of);
     }
 
-    /// Reports the exit of a rank of another node, which `node` has reported, to the ranks of this
-    /// one.
-    pub(super) fn report_exit(&mut self, node: u32, rank: u32, how: &RankExit) {
-        let Some(of) = self.table.context.nodes.of(rank) else { return };
-        // Over another path the report may overtake the rank's messages. Its own node's follows.
-        if of == node || self.transport().link(of) != LinkState::Open {
-            self.messages.report_exit(rank, &Error::RankFailed { rank, how: how.clone() });
-        }
+    /// Reports the exit of a rank of another node to the ranks of this one.
+    pub(super) fn report_exit(&mut self, rank: u32, how: &RankExit) {
+        self.messages.report_exit(rank, &Error::RankFailed { rank, how: how.clone() });
     }
 
     /// Reports the loss of a node to the ranks of this one.
