@@ -30,7 +30,7 @@ pub enum Kind {
     Message,
 }
 
-const KINDS: [(Kind, &str); 25] = [
+const KINDS: [(Kind, &str); 26] = [
     (Kind::Barrier, "barrier"),
     (Kind::Allreduce, "allreduce"),
     (Kind::Alltoall, "alltoall"),
@@ -53,6 +53,7 @@ const KINDS: [(Kind, &str); 25] = [
     (Kind::Message, "large"),
     (Kind::Message, "threads"),
     (Kind::Message, "pingpong"),
+    (Kind::Message, "written"),
     (Kind::Message, "stream"),
     (Kind::Message, "posted"),
     (Kind::Message, "pairs"),
