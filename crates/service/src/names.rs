@@ -109,9 +109,10 @@ mod start_error;
 mod target;
 
 pub use connected::{ConnectedPort, connect};
+pub use open_job::MAX_CLIENTS;
 pub use peer_error::PeerError;
 pub use process::{add_job, add_job_at, default_name, published, serve};
-pub use published::{Client, MAX_CLIENTS, PeerEvent, PublishedPort, publish};
+pub use published::{Client, PeerEvent, PublishedPort, publish};
 pub use queues::names::{JobConfig, JobEntry, JobOwner, MAX_MESSAGE_BYTES};
 pub use remote::{Listening, NAMES_PORT, listen};
 pub use reserved::ReservedNames;

@@ -1,9 +1,8 @@
 //! A connection with a published name.
 
-use super::open_job::{PRIVATE, open_job};
+use super::open_job::{PRIVATE, SERVER_TIMEOUT, open_job};
 use super::peer_error::PeerError;
 use super::process::{add_job, published};
-use super::published::SERVER_TIMEOUT;
 use super::remote::reach;
 use super::target::Target;
 use queues::connection::{ConnectionError, Sender};

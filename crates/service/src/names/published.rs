@@ -1,6 +1,6 @@
 //! A published name: the port of a program that others connect to.
 
-use super::open_job::{REMOTE, open_job};
+use super::open_job::{MAX_CLIENTS, REMOTE, SERVER_TIMEOUT, open_job};
 use super::peer_error::{PeerError, owner_of_taken_name};
 use super::process::add_job;
 use super::reserved;
@@ -10,12 +10,6 @@ use queues::id::SourceName;
 use queues::names::{JobOwner, NameError, Refusal, TableError};
 use queues::port::{Identity, NameClient, PortError, PortEvent, PortReceiver, PortSender};
 use std::time::Duration;
-
-/// Time to wait for the name server, which may have to be started.
-pub(super) const SERVER_TIMEOUT: Duration = Duration::from_secs(30);
-
-/// Number of clients that may be connected with a published name at the same time.
-pub const MAX_CLIENTS: u16 = 4000;
 
 /// A name that this process has published, and the messages of the programs that are connected with
 /// it. Dropping it withdraws the name.

@@ -1,9 +1,9 @@
 //! Connections of a program with name servers of other nodes, and permission for those to connect
 //! with the one of this node.
 
+use super::open_job::SERVER_TIMEOUT;
 use super::peer_error::PeerError;
 use super::process::with_default_server;
-use super::published::SERVER_TIMEOUT;
 use super::target::RemoteNode;
 use launch::LaunchError;
 use launch::environment::{Environment, Lookup};

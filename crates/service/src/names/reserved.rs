@@ -4,10 +4,9 @@
 //! goes to the ranks in a variable. The first rank that publishes the name registers with the key.
 //! A client that connects earlier waits at the name server until that rank opens its port.
 
-use super::open_job::open_job;
+use super::open_job::{MAX_CLIENTS, SERVER_TIMEOUT, open_job};
 use super::peer_error::{PeerError, owner_of_taken_name};
 use super::process::{add_job, default_name};
-use super::published::{MAX_CLIENTS, SERVER_TIMEOUT};
 use super::target::check_name;
 use launch::environment::{Environment, Lookup, SERVE};
 use queues::names::{JobKey, JobOwner, NameError, Refusal};
