@@ -7,11 +7,11 @@
 
 use crate::shared::Shared;
 use mapping::{file_bytes, map_file, page_bytes, whole_pages};
-use rustix::fs::{FallocateFlags, SealFlags};
+use rustix::fs::{FallocateFlags, Mode, OFlags, SealFlags};
 use rustix::io::Errno;
 use rustix::mm::ProtFlags;
 use std::fmt;
-use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
 use std::ptr::NonNull;
 
 mod backing;
@@ -139,6 +139,18 @@ impl Segment {
         let place = backing::describe(&file);
         let bytes = file_bytes(&file, &place)?;
         Segment::map(file, bytes, place)
+    }
+
+    /// Returns a descriptor through which the segment can be read and not written.
+    ///
+    /// # Errors
+    /// [`SegmentError::Create`] if `/proc` is not mounted, or no descriptor is free.
+    pub fn for_reading(&self) -> Result<OwnedFd, SegmentError> {
+        // Opening the file anew is the only way to a descriptor with fewer rights.
+        let path = format!("/proc/self/fd/{}", self.file.as_raw_fd());
+        rustix::fs::open(path, OFlags::RDONLY | OFlags::CLOEXEC, Mode::empty()).map_err(|error| {
+            SegmentError::Create { place: self.place.clone(), source: error.into() }
+        })
     }
 
     fn map(file: OwnedFd, bytes: u64, place: String) -> Result<Segment, SegmentError> {

@@ -1,11 +1,11 @@
 //! Observation of a segment by a process that is not part of its job.
 
+use super::backing;
 use super::error::SegmentError;
 use super::mapping::file_bytes;
-use super::{Offset, Segment, backing};
-use rustix::fs::{Mode, OFlags};
+use super::offset::Offset;
 use rustix::io::Errno;
-use std::os::fd::{AsRawFd, OwnedFd};
+use std::os::fd::OwnedFd;
 
 /// Descriptor of a segment through which its bytes are read, without a mapping.
 ///
@@ -32,20 +32,6 @@ use std::os::fd::{AsRawFd, OwnedFd};
 pub struct SegmentReader {
     file: OwnedFd,
     bytes: u64,
-}
-
-impl Segment {
-    /// Returns a descriptor through which the segment can be read and not written.
-    ///
-    /// # Errors
-    /// [`SegmentError::Create`] if `/proc` is not mounted, or no descriptor is free.
-    pub fn for_reading(&self) -> Result<OwnedFd, SegmentError> {
-        // Opening the file anew is the only way to a descriptor with fewer rights.
-        let path = format!("/proc/self/fd/{}", self.file.as_raw_fd());
-        rustix::fs::open(path, OFlags::RDONLY | OFlags::CLOEXEC, Mode::empty()).map_err(|error| {
-            SegmentError::Create { place: self.place.clone(), source: error.into() }
-        })
-    }
 }
 
 impl SegmentReader {
