@@ -50,6 +50,16 @@ mod starts;
 mod survey;
 mod transport;
 
-pub use experiment::{RANKS, USUAL_RANKS, experiment, progress};
+pub use experiment::{RANKS, USUAL_RANKS, progress};
 pub use survey::{Survey, SurveyPlan, rounds_of};
 pub use transport::{Lap, Reading, Transport};
+
+use crate::harness::{Experiment, Setting};
+
+/// The experiment.
+pub fn experiment(setting: &Setting) -> Experiment {
+    match &setting.nodes {
+        Some(nodes) => nodes::experiment(setting, nodes),
+        None => experiment::on_one_node(setting),
+    }
+}

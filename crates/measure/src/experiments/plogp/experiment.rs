@@ -94,11 +94,8 @@ impl Effort {
     };
 }
 
-/// The experiment.
-pub fn experiment(setting: &Setting) -> Experiment {
-    if let Some(nodes) = &setting.nodes {
-        return super::nodes::experiment(setting, nodes);
-    }
+/// The experiment on one node.
+pub(super) fn on_one_node(setting: &Setting) -> Experiment {
     let mut steps = message_steps(setting);
     steps.extend(progress_steps(setting, !steps.is_empty()));
     let here = Topology::here();
