@@ -5,7 +5,7 @@
 //!  MessagePort ── outbox ─────► MessageRouter ── frames ───────► MessageRouter ── inbox ──► MessagePort
 //! ```
 //!
-//! A rank and its agent share two rings of records ([`area`]). The agent takes what the rank has put
+//! A rank and its agent share two rings of records (`area`). The agent takes what the rank has put
 //! into its outbox, joins the records for one node to a frame, however many there are, and puts what
 //! arrives into the inboxes of its ranks. It does so while the ranks compute, and it reads no more
 //! of a record than its destination: the matching of messages, and credit, are the ranks' affair.

@@ -89,7 +89,7 @@ impl MessagePort {
     }
 
     /// Puts a record for a rank into the outbox; false if there is no space. `bytes` has at most
-    /// [`MAX_BYTES`](super::record::MAX_BYTES). The agent gets it with the next
+    /// [`MAX_BYTES`]. The agent gets it with the next
     /// [`publish`](Self::publish).
     #[inline]
     pub fn put(&mut self, head: Head, bytes: &[u8]) -> bool {
