@@ -60,6 +60,12 @@ impl Host {
         })
     }
 
+    /// MPICH of Debian, which has a compiler for Fortran, with its compiler for C.
+    pub(crate) fn of_debian() -> Option<Host> {
+        let mut all = Host::all(Family::Mpich).into_iter();
+        all.find(|host| host.installation.fortran.is_some())
+    }
+
     /// Returns whether the programs have the ABI of the MPI standard.
     pub(crate) fn has_standard_abi(self) -> bool {
         self.compiler.ends_with("mpicc_abi")

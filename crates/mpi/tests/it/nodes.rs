@@ -7,8 +7,8 @@ use std::time::{Duration, Instant};
 use testing::mpi::Family;
 use virtual_nodes::VirtualNodes;
 
+testing::tests![needs(MpichFortran, Nodes): collectives_of_two_nodes_run_on_tradewind];
 testing::tests![needs(Mpich, Nodes):
-    collectives_of_two_nodes_run_on_tradewind,
     starts_between_nodes_wait_for_no_rank,
     communicators_of_two_nodes_and_of_one,
     persistent_collectives_of_two_nodes,
@@ -18,8 +18,18 @@ testing::tests![needs(Mpich, Nodes):
 
 /// Runs a program on two nodes, with these numbers of ranks.
 fn on_nodes(program: &str, ranks: [u32; 2], change: impl FnOnce(Job) -> Job) -> Finished {
+    of_host(first_host(), program, ranks, change)
+}
+
+/// As [`on_nodes`], with a certain library.
+fn of_host(
+    host: Host,
+    program: &str,
+    ranks: [u32; 2],
+    change: impl FnOnce(Job) -> Job,
+) -> Finished {
     let nodes = VirtualNodes::new(2, 1500).expect("the runner has made sure of virtual nodes");
-    let job = first_host().job_on_nodes(program, &nodes, &ranks);
+    let job = host.job_on_nodes(program, &nodes, &ranks);
     let finished = change(job).preloaded();
     wait_for_silence(&nodes);
     finished
@@ -49,9 +59,11 @@ fn first_host() -> Host {
 }
 
 fn collectives_of_two_nodes_run_on_tradewind() {
-    // With two ranks, MPICH 4.0 exchanges the blocks of a ring wrongly.
+    // Of several ranks in namespaces, MPICH 5.0 hangs in MPI_Dist_graph_create, also without
+    // tradewind. With two ranks, MPICH 4.0 exchanges the blocks of a ring wrongly.
+    let host = Host::of_debian().expect("the runner has made sure of Debian's MPICH");
     for ranks in [[2, 1], [1, 3]] {
-        let finished = on_nodes("collectives", ranks, |job| job).expect_success();
+        let finished = of_host(host, "collectives", ranks, |job| job).expect_success();
         assert!(finished.errors.contains("ranks of 2 nodes"), "{finished:?}");
         for name in ["Ibcast", "Igather", "Iscatter", "Iallgather", "Iallgatherv", "Ialltoall"] {
             assert!(finished.calls(&format!("MPI_{name}")).0 > 0, "{name}: {finished:?}");
