@@ -92,7 +92,8 @@ impl AgentState {
         }
     }
 
-    /// Sends a node that is connected only now what it may have missed.
+    /// Sends a node that is connected only now what it may have missed. Exits that are not reported
+    /// to anybody are not among that: over other nodes they would overtake messages of their ranks.
     pub(super) fn greet(&mut self, node: u32) {
         let ended = (0..).zip(&self.shutdown.received).zip(&self.shutdown.passed_on);
         let own = self.table.context.transport.node();
@@ -102,7 +103,16 @@ impl AgentState {
         // The failures among them come first, and the first report counts.
         let in_order: Vec<Frame> =
             in_order.map(|((node, _), _)| Frame::NodeEnded { node, failure: None }).collect();
-        for report in self.table.membership.reports().into_iter().chain(in_order) {
+        let unreported = |report: &Frame| {
+            let rank_of = |report: &Frame| match report {
+                Frame::RankExited { rank, .. } => Some(*rank),
+                _ => None,
+            };
+            let rank = rank_of(report);
+            rank.is_some() && self.unreported_exits.iter().any(|exit| rank_of(exit) == rank)
+        };
+        let reports = self.table.membership.reports().into_iter().chain(in_order);
+        for report in reports.filter(|report| !unreported(report)).collect::<Vec<Frame>>() {
             self.transport().send(node, report);
         }
         // If it was not connected when this agent shut down, and nothing waited for it.
@@ -246,7 +256,8 @@ mod tests {
     use super::*;
     use crate::agent::Limits;
     use crate::node_map::NodeMap;
-    use crate::transport::{Arrival, memory};
+    use crate::transport::payloads::NoPayloads;
+    use crate::transport::{Arrival, Transport, memory};
 
     /// Traffic that is never acknowledged.
     #[derive(Debug)]
@@ -256,6 +267,31 @@ mod tests {
         fn is_empty(&mut self, _: &[bool]) -> bool {
             false
         }
+    }
+
+    #[test]
+    fn a_node_that_connects_receives_no_exit_that_is_held_back() {
+        let mut transports = memory::connect(2).expect("descriptors");
+        let mut other = transports.remove(1);
+        let nodes = NodeMap::new(["a", "a", "b"]);
+        let transport = Box::new(transports.remove(0));
+        let mut state = AgentState::new(nodes, transport, Limits::new(16 << 10));
+        let held = Frame::RankExited { rank: 0, how: RankExit::Left, started: Vec::new() };
+        state.unreported_exits.push(held.clone());
+        for rank in [0, 1] {
+            state.table.membership.rank_exited(rank, RankExit::Left, Vec::new());
+        }
+        let mut received = |state: &mut AgentState| {
+            let mut arrivals = Vec::new();
+            state.transport().flush(&mut NoPayloads);
+            other.poll(&mut NoPayloads, &mut arrivals).expect("it works");
+            arrivals
+        };
+        state.greet(1);
+        let exit = Frame::RankExited { rank: 1, how: RankExit::Left, started: Vec::new() };
+        assert_eq!(received(&mut state), [Arrival::Frame { node: 0, frame: exit }]);
+        state.report_exits();
+        assert_eq!(received(&mut state), [Arrival::Frame { node: 0, frame: held }]);
     }
 
     #[test]
