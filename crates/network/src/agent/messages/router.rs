@@ -101,6 +101,22 @@ impl MessageRouter {
         nodes: &NodeMap,
         transport: &mut dyn Transport,
     ) -> Result<bool, ProtocolViolation> {
+        let served = self.serve_turn(local, rank, nodes, transport);
+        if served.is_err() {
+            // Records before an invalid head. The next rank's frames must not contain them: the
+            // source of a frame is that of all its records.
+            self.batches.iter_mut().for_each(Vec::clear);
+        }
+        served
+    }
+
+    fn serve_turn(
+        &mut self,
+        local: usize,
+        rank: u32,
+        nodes: &NodeMap,
+        transport: &mut dyn Transport,
+    ) -> Result<bool, ProtocolViolation> {
         let MessageRouter { node: own, ends, batches, .. } = self;
         let end = &mut ends[local];
         end.deliver_kept()?;
