@@ -336,3 +336,68 @@ impl RankEnd {
         fence(Ordering::SeqCst);
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::transport::payloads::NoPayloads;
+    use crate::transport::{Arrival, memory};
+    use shm::segment::Backing;
+
+    const RING: u64 = area::LEAST_RING;
+
+    /// The router of a node with ranks 0 and 1; rank 2 is on the other node. The ranks' sides of
+    /// their areas, and both transports.
+    fn router() -> (MessageRouter, [Area; 2], NodeMap, [memory::Memory; 2]) {
+        let mut router = MessageRouter::new(0, 2, 2);
+        let areas = [0, 1].map(|local| {
+            let bytes = area::area_bytes(RING);
+            let segment = Segment::create(bytes, Backing::Memory).expect("memory");
+            segment.commit(Offset(0), bytes).expect("memory");
+            let segment = Arc::new(segment);
+            assert!(router.open(local, &segment, Offset(0), RING).is_ok());
+            Area::open(&segment, Offset(0), RING).expect("inside")
+        });
+        let transports = memory::connect(2).expect("descriptors");
+        (router, areas, NodeMap::new(["a", "a", "b"]), transports.try_into().expect("two"))
+    }
+
+    /// Appends a record without bytes; `class` is that of the record.
+    fn put(area: &Area, class: Class, word: u64) {
+        let sent = &area.header.port.sent;
+        let head = Head { peer: 2, class, bytes: 0, words: [word; 3] };
+        area.outbox.write(sent.load(Ordering::Relaxed), &head.encode());
+        sent.fetch_add(HEAD_BYTES as u64, Ordering::Release);
+    }
+
+    /// Source and first words of all records that have arrived.
+    fn received(transports: &mut [memory::Memory; 2]) -> Vec<(u32, u64)> {
+        let [own, other] = transports;
+        own.flush(&mut NoPayloads);
+        let mut arrivals = Vec::new();
+        other.poll(&mut NoPayloads, &mut arrivals).expect("it works");
+        let mut all = Vec::new();
+        for arrival in arrivals {
+            let Arrival::Frame { frame: Frame::Messages { source, records }, .. } = arrival else {
+                panic!("{arrival:?}");
+            };
+            let mut rest = &records[..];
+            while let Some((head, _, behind)) = record::split_first(rest) {
+                all.push((source, head.words[0]));
+                rest = behind;
+            }
+        }
+        all
+    }
+
+    #[test]
+    fn records_before_an_invalid_one_are_not_sent_as_those_of_another_rank() {
+        let (mut router, areas, nodes, mut transports) = router();
+        put(&areas[0], Class::Message, 7);
+        put(&areas[0], Class::Exit, 0);
+        put(&areas[1], Class::Message, 8);
+        assert!(router.serve(0, 0, &nodes, &mut transports[0]).is_err());
+        assert!(router.serve(1, 1, &nodes, &mut transports[0]).is_ok());
+        assert_eq!(received(&mut transports), [(1, 8)]);
+    }
+}
