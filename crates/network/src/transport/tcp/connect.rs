@@ -7,7 +7,8 @@
 //! been sent there.
 //!
 //! Anyone can connect, so the other end of an accepted connection is a stranger until the handshake
-//! has proven that it knows the job's key.
+//! has proven that it knows the job's key. A stranger delays the connection with the node whose
+//! number it claims, and does not prevent it.
 
 use super::connection::configure;
 use super::pending::{HandshakeStage, HandshakeStep, PendingConnection};
@@ -28,6 +29,9 @@ use std::time::{Duration, Instant};
 pub const MAX_PENDING: usize = 128;
 /// Time before the next attempt if the network has no route, or the system no descriptor.
 const RETRY_INTERVAL: Duration = Duration::from_millis(100);
+/// Time within which a node that was answered proves itself, unless packets are lost: many times a
+/// round trip. Afterwards the other end counts as a stranger.
+const PROOF_TIME: Duration = Duration::from_secs(1);
 
 /// Name of the step that fails if a socket cannot listen.
 const LISTEN: &str = "listen for the job's other nodes";
@@ -176,6 +180,12 @@ impl Connector {
         self.forget(node);
     }
 
+    /// Returns true if a node may consider a connection open that is in its handshake here: it has
+    /// an answer, and its proof has not arrived. A stranger may claim to be the node.
+    pub(super) fn has_answered(&self, node: u32) -> bool {
+        self.pending.iter().any(|connection| connection.stage.origin() == Some(node))
+    }
+
     fn forget(&mut self, node: u32) {
         self.wanted.remove(&node);
         self.retries.retain(|(_, to)| *to != node);
@@ -198,6 +208,8 @@ impl Connector {
             Err(error) => return Err(error),
         }
         let now = Instant::now();
+        // Behind `advance`, which has read every proof that has arrived.
+        self.expire(now);
         let late: Vec<u32> = self.late_nodes(now).collect();
         failed.extend(late.into_iter().map(|node| (node, self.late(node))));
         failed.iter().for_each(|(node, _)| self.abandon(*node));
@@ -207,44 +219,75 @@ impl Connector {
 
     /// Time at which [`progress`](Self::progress) is to be called at the latest.
     pub(super) fn deadline(&self) -> Option<Instant> {
-        let has_new = self.wanted.keys().any(|node| !self.is_under_way(*node));
-        let at_once = has_new.then(Instant::now);
-        let late = self.wanted.iter().filter(|(node, _)| !self.is_answered(**node));
-        let late = late.map(|(_, since)| *since + self.limit);
+        let now = Instant::now();
+        let has_new = self.wanted.keys().any(|node| !self.is_under_way(*node, now));
+        let at_once = has_new.then_some(now);
+        let late = self.wanted.iter().map(|(node, since)| self.late_at(*node, *since));
         let retries = self.retries.iter().map(|(at, _)| *at);
-        late.chain(retries).chain(self.is_full_until).chain(at_once).min()
+        let unproven = self.pending.iter().filter(|connection| connection.stage.is_unproven());
+        let expired = unproven.clone().map(|connection| connection.since + self.limit);
+        // Then this node connects itself.
+        let strange = unproven.map(|connection| connection.since + PROOF_TIME);
+        let strange = strange.filter(|at| !self.wanted.is_empty() && *at > now);
+        let all = late.chain(retries).chain(expired).chain(strange);
+        all.chain(self.is_full_until).chain(at_once).min()
     }
 
-    /// Nodes without a connection at this time that are late. A node that has accepted one is not:
-    /// the kernel watches the connection, and a stopped node continues some time.
+    /// Nodes without a connection at this time that are late.
     fn late_nodes(&self, now: Instant) -> impl Iterator<Item = u32> {
-        let is_late = move |since: Instant| now.saturating_duration_since(since) >= self.limit;
         let wanted = self.wanted.iter();
-        let late =
-            wanted.filter(move |(node, since)| is_late(**since) && !self.is_answered(**node));
+        let late = wanted.filter(move |(node, since)| self.late_at(**node, **since) <= now);
         late.map(|(node, _)| *node)
     }
 
-    /// Returns true if a connection with the node is open, and in its handshake.
-    fn is_answered(&self, node: u32) -> bool {
-        self.pending.iter().any(|connection| match connection.stage {
-            HandshakeStage::HelloSent { to, .. } => to == node,
-            stage => stage.origin() == Some(node),
-        })
+    /// Time at which a node that is wanted since a time is late. One that has accepted a connection
+    /// has more time for its answer: it may be stopped for a while.
+    fn late_at(&self, node: u32, since: Instant) -> Instant {
+        self.accepted_since(node).map_or(since, |accepted| since.max(accepted)) + self.limit
+    }
+
+    /// Time since when the node has a connection of this one, to which it has not answered.
+    fn accepted_since(&self, node: u32) -> Option<Instant> {
+        let is_it = |connection: &&PendingConnection| matches!(connection.stage, HandshakeStage::HelloSent { to, .. } if to == node);
+        self.pending.iter().find(is_it).map(|connection| connection.since)
     }
 
     /// Returns true if a connection with the node is being made, by either side.
-    fn is_under_way(&self, node: u32) -> bool {
+    fn is_under_way(&self, node: u32, now: Instant) -> bool {
+        self.pending.iter().any(|connection| connection.stage.target() == Some(node))
+            || self.retries.iter().any(|(_, to)| *to == node)
+            || self.may_prove(node, now)
+    }
+
+    /// Returns true if the node has probably connected, and its proof is on its way. A connection
+    /// of this node would be a second one. Strangers that connect again and again are believed for
+    /// half of the time that the connection may take.
+    fn may_prove(&self, node: u32, now: Instant) -> bool {
+        let age = |since: Instant| now.saturating_duration_since(since);
         let is_it = |connection: &PendingConnection| {
-            connection.stage.target() == Some(node) || connection.stage.origin() == Some(node)
+            connection.stage.origin() == Some(node) && age(connection.since) < PROOF_TIME
         };
-        self.pending.iter().any(is_it) || self.retries.iter().any(|(_, to)| *to == node)
+        let is_urgent = |since: &Instant| age(*since) >= self.limit / 2;
+        self.pending.iter().any(is_it) && !self.wanted.get(&node).is_some_and(is_urgent)
+    }
+
+    /// Closes accepted connections that have proven nothing for the time of a connection.
+    fn expire(&mut self, now: Instant) {
+        let limit = self.limit;
+        let is_fresh = |connection: &PendingConnection| {
+            !connection.stage.is_unproven()
+                || now.saturating_duration_since(connection.since) < limit
+        };
+        let before = self.pending.len();
+        self.pending.retain(is_fresh);
+        self.refused += (before - self.pending.len()) as u64;
     }
 
     /// Begins to connect to the nodes that are wanted, where nothing is under way.
     fn begin_wanted(&mut self) -> Result<(), Error> {
         let wanted = self.wanted.keys().copied();
-        let new: Vec<u32> = wanted.filter(|node| !self.is_under_way(*node)).collect();
+        let now = Instant::now();
+        let new: Vec<u32> = wanted.filter(|node| !self.is_under_way(*node, now)).collect();
         new.into_iter().try_for_each(|node| self.begin(node))
     }
 
@@ -253,8 +296,13 @@ impl Connector {
         let now = Instant::now();
         while let Some(due) = self.retries.iter().position(|(at, _)| *at <= now) {
             let (_, to) = self.retries.swap_remove(due);
-            // Unless the other node connects meanwhile, which has been answered.
-            if self.wanted.contains_key(&to) && !self.is_answered(to) {
+            if !self.wanted.contains_key(&to) || self.accepted_since(to).is_some() {
+                continue;
+            }
+            if self.may_prove(to, now) {
+                // The attempt remains: the other end may be a stranger.
+                self.retries.push((now + RETRY_INTERVAL, to));
+            } else {
                 self.begin(to)?;
             }
         }
@@ -311,8 +359,10 @@ impl Connector {
         let socket = match socket_with(family, SocketType::STREAM, flags, None) {
             Ok(socket) => socket,
             // Pending connections of strangers may have taken them.
-            Err(Errno::MFILE | Errno::NFILE) if self.drop_oldest_unproven() => {
-                self.retries.push((Instant::now(), to));
+            Err(Errno::MFILE | Errno::NFILE) if self.has_unproven() => {
+                let pause =
+                    if self.drop_oldest_unproven() { Duration::ZERO } else { RETRY_INTERVAL };
+                self.retries.push((Instant::now() + pause, to));
                 return Ok(());
             }
             Err(error) if self.is_starting => {
@@ -397,10 +447,11 @@ impl Connector {
             if socket.set_nonblocking(true).is_err() {
                 continue;
             }
-            if self.pending.iter().filter(|connection| connection.stage.is_unproven()).count()
-                >= most
-            {
-                self.drop_oldest_unproven();
+            let unproven = self.pending.iter().filter(|one| one.stage.is_unproven()).count();
+            if unproven >= most && !self.drop_oldest_unproven() {
+                // A node connects again.
+                self.refused += 1;
+                continue;
             }
             self.pending.push(PendingConnection::accepted(socket.into()));
         }
@@ -408,11 +459,23 @@ impl Connector {
         self.is_full_until = Some(Instant::now());
     }
 
-    /// Closes the oldest connection that has not proven to be a node; a node connects again. False
-    /// if there is none.
+    fn has_unproven(&self) -> bool {
+        self.pending.iter().any(|connection| connection.stage.is_unproven())
+    }
+
+    /// Closes the oldest connection that was not answered; a node connects again. Otherwise the
+    /// oldest one of a stranger: a node that was answered may have sent frames behind its proof, so
+    /// it has its time, and what has arrived is read first. False if there is none.
     fn drop_oldest_unproven(&mut self) -> bool {
-        let Some(first) = self.pending.iter().position(|connection| connection.stage.is_unproven())
-        else {
+        let is_accepted =
+            |connection: &PendingConnection| matches!(connection.stage, HandshakeStage::Accepted);
+        let is_strange = |connection: &PendingConnection| {
+            connection.stage.origin().is_some()
+                && connection.since.elapsed() >= PROOF_TIME
+                && !connection.has_unread()
+        };
+        let accepted = self.pending.iter().position(is_accepted);
+        let Some(first) = accepted.or_else(|| self.pending.iter().position(is_strange)) else {
             return false;
         };
         self.pending.remove(first);
@@ -437,6 +500,9 @@ impl Connector {
             let advanced = self.take_step(step, connection);
             outcome = outcome.and(advanced);
         }
+        // Those that came behind the one that has been proven; nothing has been sent there.
+        let is_connected = &self.is_connected;
+        self.pending.retain(|one| one.stage.target().is_none_or(|to| !is_connected[to as usize]));
         outcome
     }
 
@@ -477,3 +543,6 @@ impl Connector {
         Ok(())
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -7,12 +7,15 @@ use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::io::Errno;
 use rustix::net::{SendFlags, send, sockopt};
 use std::os::fd::{AsFd, OwnedFd};
+use std::time::Instant;
 
 /// A connection before the end of its handshake.
 #[derive(Debug)]
 pub(crate) struct PendingConnection {
     pub(crate) socket: OwnedFd,
     pub(crate) stage: HandshakeStage,
+    /// Time at which the socket was made.
+    pub(crate) since: Instant,
     /// Bytes of the next message that have arrived.
     received: Vec<u8>,
     /// The pair of nodes that both sides have proven to be; `None` before.
@@ -71,14 +74,23 @@ pub(crate) enum HandshakeStep {
 impl PendingConnection {
     /// A socket that connects with this node.
     pub(crate) fn connecting(socket: OwnedFd, to: u32) -> Self {
-        let stage = HandshakeStage::Connecting { to };
-        PendingConnection { socket, stage, received: Vec::new(), proven: None, watched: None }
+        PendingConnection::new(socket, HandshakeStage::Connecting { to })
     }
 
     /// A socket that has been accepted.
     pub(crate) fn accepted(socket: OwnedFd) -> Self {
-        let stage = HandshakeStage::Accepted;
-        PendingConnection { socket, stage, received: Vec::new(), proven: None, watched: None }
+        PendingConnection::new(socket, HandshakeStage::Accepted)
+    }
+
+    fn new(socket: OwnedFd, stage: HandshakeStage) -> Self {
+        let (since, received) = (Instant::now(), Vec::new());
+        PendingConnection { socket, stage, since, received, proven: None, watched: None }
+    }
+
+    /// Returns true if something has arrived that is not read.
+    pub(crate) fn has_unread(&self) -> bool {
+        let mut watched = [PollFd::new(&self.socket, PollFlags::IN)];
+        matches!(poll(&mut watched, Some(&Timespec::default())), Ok(1..))
     }
 
     /// The event for which the handshake waits.
