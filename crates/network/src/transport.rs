@@ -181,6 +181,13 @@ pub trait Transport: Send + Debug {
         LinkState::Open
     }
 
+    /// Returns true if a node may consider a connection open that is in its handshake here. A
+    /// stranger may claim to be the node.
+    fn has_answered(&self, node: u32) -> bool {
+        let _ = node;
+        false
+    }
+
     /// Connects with a node from which something is expected, so that its end is noticed.
     fn require(&mut self, node: u32) {
         let _ = node;

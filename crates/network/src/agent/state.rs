@@ -2,6 +2,7 @@
 //! ranks, and the shutdown.
 
 mod exits;
+mod held_reports;
 mod messages;
 
 use super::membership::ShutdownState;
@@ -15,6 +16,7 @@ use crate::error::{Error, RankExit};
 use crate::node_map::NodeMap;
 use crate::transport::frame::Frame;
 use crate::transport::{Arrival, LinkState, Transport};
+use held_reports::HeldReport;
 use interpreter::Limits;
 use rustix::thread::sched_getcpu;
 use std::collections::HashMap;
@@ -35,6 +37,8 @@ pub(crate) struct AgentState {
     messages: MessageRouter,
     /// Exits of ranks of this node, in order, that are not reported to other nodes.
     unreported_exits: Vec<Frame>,
+    /// Reports about nodes whose handshake is not over, in order.
+    held_reports: Vec<HeldReport>,
 }
 
 /// Summary of a turn of the agent.
@@ -59,6 +63,7 @@ impl AgentState {
             locations: HashMap::new(),
             shutdown: ShutdownState::of_node(node, count),
             unreported_exits: Vec::new(),
+            held_reports: Vec::new(),
             table: RunTable::new(nodes, transport),
         }
     }
@@ -108,6 +113,8 @@ impl AgentState {
         let core = sched_getcpu() as u32;
         self.sessions.iter().flatten().for_each(|session| session.set_core(core));
         let mut had_events = !arrivals.is_empty();
+        // Before what has arrived since: reports on a node stay in order.
+        self.process_held_reports();
         // Arrivals before submissions: a run that starts now finds its messages among the
         // unexpected ones.
         arrivals.drain(..).for_each(|arrival| self.handle(arrival));
@@ -307,8 +314,16 @@ impl AgentState {
     }
 
     fn handle_frame(&mut self, node: u32, frame: Frame) {
-        match self.table.handle_frame(node, frame) {
-            Some(Frame::RankExited { rank, how, started }) if self.may_report(node, rank) => {
+        let Some(frame) = self.table.handle_frame(node, frame) else { return };
+        if let Some(frame) = self.hold_report(node, frame) {
+            self.handle_report(node, frame);
+        }
+    }
+
+    /// Processes a frame that is for no run.
+    fn handle_report(&mut self, node: u32, frame: Frame) {
+        match frame {
+            Frame::RankExited { rank, how, started } if self.may_report(node, rank) => {
                 self.report_exit(rank, &how);
                 let (kept, counts) = (how.clone(), started.clone());
                 if self.table.membership.rank_exited(rank, kept, counts) {
@@ -316,23 +331,23 @@ impl AgentState {
                     self.table.fail_affected_runs();
                 }
             }
-            Some(Frame::Messages { source, records }) => self.receive(node, source, &records),
-            Some(Frame::RankLeaves { rank, started }) if self.may_report(node, rank) => {
+            Frame::Messages { source, records } => self.receive(node, source, &records),
+            Frame::RankLeaves { rank, started } if self.may_report(node, rank) => {
                 let is_news = self.table.membership.rank_leaves(rank, started.clone());
                 if is_news {
                     self.pass_on(&Frame::RankLeaves { rank, started }, Some(node));
                 }
             }
-            Some(Frame::NodeEnded { node: ended, failure }) => {
+            Frame::NodeEnded { node: ended, failure } => {
                 self.end_reported_node(node, ended, failure);
             }
-            Some(Frame::Shutdown) => {
+            Frame::Shutdown => {
                 // Everything that the node has sent before has been processed by now.
                 self.shutdown.received[node as usize] = true;
                 self.table.transport().send(node, Frame::ShutdownAck);
                 self.pass_on_end(node, None, Some(node));
             }
-            Some(Frame::ShutdownAck) => self.shutdown.acknowledged[node as usize] = true,
+            Frame::ShutdownAck => self.shutdown.acknowledged[node as usize] = true,
             _ => {}
         }
     }

@@ -436,6 +436,11 @@ impl Transport for Tcp {
         }
     }
 
+    fn has_answered(&self, node: u32) -> bool {
+        let is_open = self.connections.get(node as usize).is_some_and(Option::is_some);
+        !is_open && self.connector.as_ref().is_some_and(|connector| connector.has_answered(node))
+    }
+
     fn require(&mut self, node: u32) {
         if let Some(connector) = self.connector.as_mut().filter(|one| one.may_connect(node)) {
             connector.want(node);

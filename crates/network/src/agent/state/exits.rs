@@ -207,8 +207,9 @@ impl AgentState {
     fn shut_down(&mut self) {
         // `Shutdown` is the last ordered frame of this node. A run that only receives does not
         // delay it: no other rank depends on that run.
-        let has_unsent =
-            !self.unreported_exits.is_empty() || self.table.runs.values().any(Run::has_unsent);
+        let has_unsent = !self.unreported_exits.is_empty()
+            || !self.held_reports.is_empty()
+            || self.table.runs.values().any(Run::has_unsent);
         if !self.shutdown.is_sent && !has_unsent {
             self.shutdown.is_sent = true;
             for node in 0..self.table.context.transport.nodes() {

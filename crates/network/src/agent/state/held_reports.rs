@@ -1,0 +1,210 @@
+//! Reports about a node whose handshake with this one is not over.
+//!
+//! The node that connects considers the connection open once it has the answer. It may send, and
+//! stay silent towards other nodes about it, while its proof has not arrived here. A report over
+//! other nodes would overtake what the connection carries, and end it. So such a report waits until
+//! the handshake is over: either the node is connected and reports itself, or it was a stranger.
+
+use super::AgentState;
+use crate::transport::frame::Frame;
+
+/// Longest time for which a report waits, in nanoseconds: strangers that claim to be the node may
+/// connect again and again.
+const MOST_HELD_NS: u64 = 15_000_000_000;
+
+/// A report that waits.
+#[derive(Debug)]
+pub(super) struct HeldReport {
+    /// The node that has reported.
+    from: u32,
+    frame: Frame,
+    since: u64,
+}
+
+impl AgentState {
+    /// Keeps a report until the handshake with its node is over. Returns every other frame.
+    pub(super) fn hold_report(&mut self, from: u32, frame: Frame) -> Option<Frame> {
+        if !self.may_be_overtaken(from, &frame) {
+            return Some(frame);
+        }
+        let since = self.table.context.now;
+        self.held_reports.push(HeldReport { from, frame, since });
+        None
+    }
+
+    /// Processes the reports that need not wait any more, in order.
+    pub(super) fn process_held_reports(&mut self) {
+        let now = self.table.context.now;
+        for held in std::mem::take(&mut self.held_reports) {
+            let is_late = now.saturating_sub(held.since) >= MOST_HELD_NS;
+            if is_late || !self.may_be_overtaken(held.from, &held.frame) {
+                self.handle_report(held.from, held.frame);
+            } else {
+                self.held_reports.push(held);
+            }
+        }
+    }
+
+    /// Returns true if a frame reports on a node that is not its sender, and that may have sent
+    /// something over a connection in its handshake.
+    fn may_be_overtaken(&self, from: u32, frame: &Frame) -> bool {
+        let context = &self.table.context;
+        let about = match frame {
+            Frame::RankExited { rank, .. } | Frame::RankLeaves { rank, .. } => {
+                context.nodes.of(*rank)
+            }
+            Frame::NodeEnded { node, .. } => Some(*node),
+            _ => None,
+        };
+        about.is_some_and(|node| node != from && context.transport.has_answered(node))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::agent::Limits;
+    use crate::error::{Error, RankExit};
+    use crate::node_map::NodeMap;
+    use crate::transport::frame::Route;
+    use crate::transport::memory::{self, Memory};
+    use crate::transport::payloads::{PayloadLocation, Payloads};
+    use crate::transport::{Arrival, LinkState, Transport};
+    use interpreter::Packet;
+    use std::os::fd::BorrowedFd;
+    use std::sync::Arc;
+    use std::sync::atomic::{AtomicBool, Ordering};
+    use std::time::Duration;
+
+    /// State of the connection with node 2, of which the test decides.
+    #[derive(Debug, Default)]
+    struct Far {
+        has_answer: AtomicBool,
+        is_open: AtomicBool,
+        is_abandoned: AtomicBool,
+    }
+
+    #[derive(Debug)]
+    struct Sparse(Memory, Arc<Far>);
+
+    impl Transport for Sparse {
+        fn node(&self) -> u32 {
+            self.0.node()
+        }
+
+        fn nodes(&self) -> u32 {
+            self.0.nodes()
+        }
+
+        fn address(&self, node: u32) -> String {
+            self.0.address(node)
+        }
+
+        fn watch(&mut self, descriptor: BorrowedFd<'_>, number: u64) -> Result<(), Error> {
+            self.0.watch(descriptor, number)
+        }
+
+        fn send(&mut self, node: u32, frame: Frame) {
+            self.0.send(node, frame);
+        }
+
+        fn send_in_place(
+            &mut self,
+            node: u32,
+            route: Route,
+            packet: Packet,
+            location: PayloadLocation,
+            bytes: u64,
+        ) {
+            self.0.send_in_place(node, route, packet, location, bytes);
+        }
+
+        fn detach(&mut self, location: PayloadLocation, payload: Option<Vec<u8>>) {
+            self.0.detach(location, payload);
+        }
+
+        fn flush(&mut self, payloads: &mut dyn Payloads) {
+            self.0.flush(payloads);
+        }
+
+        fn queued(&self, node: u32) -> u64 {
+            self.0.queued(node)
+        }
+
+        fn wait(
+            &mut self,
+            timeout: Option<Duration>,
+            payloads: &mut dyn Payloads,
+            arrivals: &mut Vec<Arrival>,
+        ) -> Result<(), Error> {
+            self.0.wait(timeout, payloads, arrivals)
+        }
+
+        fn refused(&self) -> u64 {
+            self.0.refused()
+        }
+
+        fn is_sparse(&self) -> bool {
+            true
+        }
+
+        fn link(&self, node: u32) -> LinkState {
+            let is_open = node != 2 || self.1.is_open.load(Ordering::Relaxed);
+            if is_open { LinkState::Open } else { LinkState::Absent }
+        }
+
+        fn has_answered(&self, node: u32) -> bool {
+            node == 2 && self.1.has_answer.load(Ordering::Relaxed)
+        }
+
+        fn abandon(&mut self, _: u32) {
+            self.1.is_abandoned.store(true, Ordering::Relaxed);
+        }
+    }
+
+    /// The agent of node 0 has answered node 2, and receives the end of it and of its rank.
+    fn reported() -> (AgentState, Arc<Far>) {
+        let far = Arc::new(Far::default());
+        far.has_answer.store(true, Ordering::Relaxed);
+        let memory = memory::connect(3).expect("descriptors").remove(0);
+        let transport = Box::new(Sparse(memory, Arc::clone(&far)));
+        let nodes = NodeMap::new(["a", "b", "c"]);
+        let mut state = AgentState::new(nodes, transport, Limits::new(16 << 10));
+        let exit = Frame::RankExited { rank: 2, how: RankExit::Left, started: Vec::new() };
+        let end = Frame::NodeEnded { node: 2, failure: None };
+        let mut arrivals = [exit, end].map(|frame| Arrival::Frame { node: 1, frame }).into();
+        state.turn(1, &mut arrivals);
+        assert!(!state.table.membership.has_exited(2), "it may have sent before");
+        assert!(!far.is_abandoned.load(Ordering::Relaxed));
+        (state, far)
+    }
+
+    #[test]
+    fn a_node_that_proves_itself_reports_itself() {
+        let (mut state, far) = reported();
+        far.has_answer.store(false, Ordering::Relaxed);
+        far.is_open.store(true, Ordering::Relaxed);
+        state.turn(2, &mut Vec::new());
+        assert!(state.held_reports.is_empty());
+        assert!(!state.table.membership.has_exited(2));
+        assert!(!far.is_abandoned.load(Ordering::Relaxed));
+    }
+
+    #[test]
+    fn reports_count_when_the_other_end_was_a_stranger() {
+        let (mut state, far) = reported();
+        far.has_answer.store(false, Ordering::Relaxed);
+        state.turn(2, &mut Vec::new());
+        assert!(state.table.membership.has_exited(2));
+        assert!(far.is_abandoned.load(Ordering::Relaxed));
+    }
+
+    #[test]
+    fn reports_do_not_wait_for_ever() {
+        let (mut state, _far) = reported();
+        state.turn(MOST_HELD_NS, &mut Vec::new());
+        assert!(!state.table.membership.has_exited(2));
+        state.turn(1 + MOST_HELD_NS, &mut Vec::new());
+        assert!(state.table.membership.has_exited(2));
+    }
+}
