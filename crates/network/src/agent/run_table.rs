@@ -20,8 +20,9 @@ use std::collections::{HashMap, VecDeque};
 use std::sync::Arc;
 use std::time::Duration;
 
-/// Bytes in the queue of a node from which on it gets no further large message for the moment.
-const QUEUE_LIMIT: u64 = 32 << 20;
+/// Bytes in the queue of a node from which on it gets no further large message of a run, and no
+/// message of a rank, for the moment.
+pub(super) const QUEUE_LIMIT: u64 = 32 << 20;
 
 /// The runs of the ranks of one node.
 #[derive(Debug)]

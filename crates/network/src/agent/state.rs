@@ -9,7 +9,7 @@ use super::membership::ShutdownState;
 use super::messages::router::MessageRouter;
 use super::run::Run;
 use super::run_context::RunKey;
-use super::run_table::RunTable;
+use super::run_table::{QUEUE_LIMIT, RunTable};
 use super::session::{ProtocolViolation, RankSession, RunLocation};
 use super::shared_region::{ENTRIES, Submission};
 use crate::error::{Error, RankExit};
@@ -95,7 +95,8 @@ impl AgentState {
     /// something meanwhile.
     pub(crate) fn arm(&mut self) -> bool {
         // The fence of each session also precedes the look at the outbox of its rank.
-        self.sessions.iter_mut().flatten().all(RankSession::arm) && self.messages.is_idle()
+        self.sessions.iter_mut().flatten().all(RankSession::arm)
+            && self.messages.is_idle(&*self.table.context.transport, QUEUE_LIMIT)
     }
 
     /// Withdraws the requests: the agent is awake.

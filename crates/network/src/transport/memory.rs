@@ -195,8 +195,12 @@ impl Transport for Memory {
         }
     }
 
-    fn queued(&self, _: u32) -> u64 {
-        0
+    fn queued(&self, node: u32) -> u64 {
+        let length = |entry: &OutboxEntry| match entry {
+            OutboxEntry::Frame(header, payload) => (header.len() + payload.len()) as u64,
+            OutboxEntry::InPlace(header, _) => header.len() as u64,
+        };
+        self.written[node as usize].iter().map(length).sum()
     }
 
     fn wait(

@@ -44,6 +44,8 @@ struct RankEnd {
     area: Option<Area>,
     /// Bytes taken from the outbox.
     drained: u64,
+    /// The node whose queue is too long for the next record.
+    blocked_by: Option<u32>,
     /// Bytes put into the inbox, and the part that is published.
     delivered: u64,
     published: u64,
@@ -92,16 +94,18 @@ impl MessageRouter {
         end.deliver_kept()
     }
 
-    /// Sends what a rank has put into its outbox, at most a turn of it. Returns true if there was
-    /// anything.
+    /// Sends what a rank has put into its outbox, at most a turn of it, and nothing behind a record
+    /// for a node in whose queue `limit` bytes wait: the rest stays in the outbox, so that the
+    /// memory of this node is bounded. Returns true if anything was sent.
     pub(crate) fn serve(
         &mut self,
         local: usize,
         rank: u32,
         nodes: &NodeMap,
         transport: &mut dyn Transport,
+        limit: u64,
     ) -> Result<bool, ProtocolViolation> {
-        let served = self.serve_turn(local, rank, nodes, transport);
+        let served = self.serve_turn(local, rank, nodes, transport, limit);
         if served.is_err() {
             // Records before an invalid head. The next rank's frames must not contain them: the
             // source of a frame is that of all its records.
@@ -116,6 +120,7 @@ impl MessageRouter {
         rank: u32,
         nodes: &NodeMap,
         transport: &mut dyn Transport,
+        limit: u64,
     ) -> Result<bool, ProtocolViolation> {
         let MessageRouter { node: own, ends, batches, .. } = self;
         let end = &mut ends[local];
@@ -131,6 +136,7 @@ impl MessageRouter {
             return Err(ProtocolViolation);
         }
         let begin = end.drained;
+        end.blocked_by = None;
         while left > 0 && end.drained - begin < TURN_BYTES {
             let mut encoded = [0; HEAD_BYTES];
             area.outbox.read(end.drained, &mut encoded);
@@ -140,6 +146,11 @@ impl MessageRouter {
             let head = head.ok_or(ProtocolViolation)?;
             let to = nodes.of(head.peer).filter(|to| to != own).ok_or(ProtocolViolation)?;
             let batch = &mut batches[to as usize];
+            // Once for each frame, because the queue grows by frames.
+            if batch.is_empty() && transport.queued(to) >= limit {
+                end.blocked_by = Some(to);
+                break;
+            }
             let start = batch.len();
             let length = head.record_bytes();
             batch.resize(start + length as usize, 0);
@@ -155,6 +166,9 @@ impl MessageRouter {
         for (to, batch) in (0..).zip(batches).filter(|(_, batch)| !batch.is_empty()) {
             let records = std::mem::take(batch);
             transport.send(to, Frame::Messages { source: rank, records });
+        }
+        if end.drained == begin {
+            return Ok(false);
         }
         // Release: pairs with the Acquire of the rank. The records have been copied.
         area.header.router.drained.store(end.drained, Ordering::Release);
@@ -229,12 +243,14 @@ impl MessageRouter {
         had_any
     }
 
-    /// Returns true if nothing waits in an outbox. Called behind the fence that follows the
-    /// announcement of a sleep.
-    pub(crate) fn is_idle(&self) -> bool {
+    /// Returns true if nothing in an outbox can be sent: what waits for a queue of at least `limit`
+    /// bytes cannot. The transport ends the sleep when such a queue becomes shorter. Called behind
+    /// the fence that follows the announcement of a sleep.
+    pub(crate) fn is_idle(&self, transport: &dyn Transport, limit: u64) -> bool {
         self.ends.iter().filter(|end| !end.has_exited).all(|end| {
             let sent = end.area.as_ref().map(|area| area.header.port.sent.load(Ordering::Relaxed));
-            sent.is_none_or(|sent| sent == end.drained)
+            let is_blocked = || end.blocked_by.is_some_and(|to| transport.queued(to) >= limit);
+            sent.is_none_or(|sent| sent == end.drained) || is_blocked()
         })
     }
 }
@@ -345,6 +361,7 @@ mod tests {
     use shm::segment::Backing;
 
     const RING: u64 = area::LEAST_RING;
+    const LIMIT: u64 = 1000;
 
     /// The router of a node with ranks 0 and 1; rank 2 is on the other node. The ranks' sides of
     /// their areas, and both transports.
@@ -396,8 +413,29 @@ mod tests {
         put(&areas[0], Class::Message, 7);
         put(&areas[0], Class::Exit, 0);
         put(&areas[1], Class::Message, 8);
-        assert!(router.serve(0, 0, &nodes, &mut transports[0]).is_err());
-        assert!(router.serve(1, 1, &nodes, &mut transports[0]).is_ok());
+        assert!(router.serve(0, 0, &nodes, &mut transports[0], LIMIT).is_err());
+        assert!(router.serve(1, 1, &nodes, &mut transports[0], LIMIT).is_ok());
         assert_eq!(received(&mut transports), [(1, 8)]);
+    }
+
+    #[test]
+    fn a_rank_sends_no_more_while_a_queue_is_long() {
+        let (mut router, areas, nodes, mut transports) = router();
+        transports[0].send(1, Frame::Messages { source: 1, records: vec![0; LIMIT as usize] });
+        assert!(transports[0].queued(1) >= LIMIT);
+        put(&areas[0], Class::Message, 7);
+        assert!(!router.is_idle(&transports[0], LIMIT), "it has not been served");
+        assert!(matches!(router.serve(0, 0, &nodes, &mut transports[0], LIMIT), Ok(false)));
+        assert!(router.is_idle(&transports[0], LIMIT), "nothing can be done");
+        assert_eq!(areas[0].header.router.drained.load(Ordering::Relaxed), 0);
+        transports[0].flush(&mut NoPayloads);
+        transports[1].poll(&mut NoPayloads, &mut Vec::new()).expect("it works");
+        assert!(!router.is_idle(&transports[0], LIMIT), "the queue is shorter");
+        assert!(matches!(router.serve(0, 0, &nodes, &mut transports[0], LIMIT), Ok(true)));
+        assert_eq!(received(&mut transports), [(0, 7)]);
+        assert!(router.is_idle(&transports[0], LIMIT));
+        put(&areas[0], Class::Message, 8);
+        transports[0].send(1, Frame::Messages { source: 1, records: vec![0; LIMIT as usize] });
+        assert!(matches!(router.serve(0, 0, &nodes, &mut transports[0], u64::MAX), Ok(true)));
     }
 }

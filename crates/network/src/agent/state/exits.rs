@@ -311,6 +311,7 @@ mod tests {
         assert!(!state.is_over(), "those of node 2 may still");
         state.handle(Arrival::NodeLost { node: 2, why: String::new() });
         state.complete_runs();
+        state.transport().flush(&mut NoPayloads);
         assert!(state.is_over());
     }
 }

@@ -3,6 +3,7 @@
 use super::AgentState;
 use crate::agent::messages::area::MOST_RING;
 use crate::agent::messages::router::TURN_BYTES;
+use crate::agent::run_table::QUEUE_LIMIT;
 use crate::error::{Error, RankExit};
 use shm::mapped::Mapped;
 use shm::sync::AtomicU32;
@@ -15,11 +16,16 @@ impl AgentState {
         }
     }
 
-    /// Sends what a rank has put into its outbox. Returns true if there was anything.
+    /// Sends what a rank has put into its outbox, as far as the queues are short enough. Returns true
+    /// if there was anything.
     pub(crate) fn serve_messages(&mut self, local: usize) -> bool {
+        self.serve_up_to(local, QUEUE_LIMIT)
+    }
+
+    fn serve_up_to(&mut self, local: usize, limit: u64) -> bool {
         let rank = self.ranks[local];
         let context = &mut self.table.context;
-        match self.messages.serve(local, rank, &context.nodes, &mut *context.transport) {
+        match self.messages.serve(local, rank, &context.nodes, &mut *context.transport, limit) {
             Ok(had_any) => had_any,
             Err(violation) => {
                 self.reject_rank(local, violation);
@@ -30,8 +36,9 @@ impl AgentState {
 
     /// Sends all that a rank has put into its outbox before it exited.
     pub(crate) fn drain_messages(&mut self, local: usize) {
-        // At most what a ring holds: a process that goes on is no reason to stay here.
-        let _ = (0..=MOST_RING / TURN_BYTES).find(|_| !self.serve_messages(local));
+        // At most what a ring holds: a process that goes on is no reason to stay here. So much is
+        // added to long queues, too, because the outbox is read no more.
+        let _ = (0..=MOST_RING / TURN_BYTES).find(|_| !self.serve_up_to(local, u64::MAX));
     }
 
     /// Delivers messages of a rank of another node.
