@@ -13,7 +13,8 @@
 //! **Order.** The records from one rank to another arrive in their order, each once. The exit of a
 //! rank is a record too ([`Class::Exit`](record::Class::Exit)), behind everything that the rank has sent.
 //!
-//! **Bounds.** An inbox that is full stops nobody but its own senders: the agent keeps what arrives
+//! **Bounds.** While the queue of a node is long, the agent takes nothing from an outbox behind a
+//! record for that node, and its ranks wait for space. An inbox that is full stops nobody but its own senders: the agent keeps what arrives
 //! in memory of its own. Receivers grant their senders credit, so that is little. Of a sender that
 //! ignores credit the agent keeps a bounded amount and drops the rest.
 

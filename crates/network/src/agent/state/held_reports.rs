@@ -1,9 +1,9 @@
 //! Reports about a node whose handshake with this one is not over.
 //!
-//! The node that connects considers the connection open once it has the answer. It may send, and
-//! stay silent towards other nodes about it, while its proof has not arrived here. A report over
-//! other nodes would overtake what the connection carries, and end it. So such a report waits until
-//! the handshake is over: either the node is connected and reports itself, or it was a stranger.
+//! The node that connects considers the connection open once it has the answer, and may have sent
+//! messages before its proof arrives here. A report over other nodes would overtake them, and the
+//! reported end of the node would close the connection. So such a report waits until the handshake
+//! is over: either the node is connected and reports itself, or the other end was a stranger.
 
 use super::AgentState;
 use crate::transport::frame::Frame;

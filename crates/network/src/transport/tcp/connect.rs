@@ -248,8 +248,10 @@ impl Connector {
 
     /// Time since when the node has a connection of this one, to which it has not answered.
     fn accepted_since(&self, node: u32) -> Option<Instant> {
-        let is_it = |connection: &&PendingConnection| matches!(connection.stage, HandshakeStage::HelloSent { to, .. } if to == node);
-        self.pending.iter().find(is_it).map(|connection| connection.since)
+        let accepted = self.pending.iter().find(|connection| {
+            matches!(connection.stage, HandshakeStage::HelloSent { to, .. } if to == node)
+        });
+        accepted.map(|connection| connection.since)
     }
 
     /// Returns true if a connection with the node is being made, by either side.
