@@ -100,6 +100,7 @@ fn enter_or_spawn(job: &Job, rank: u32, limit: Duration) -> Result<Attachment, S
                 spawn(job)?;
                 connect(&job.name, CONNECT_LIMIT.min(limit))?
             }
+            Err(BrokerError::Busy { .. }) => connect(&job.name, CONNECT_LIMIT.min(limit))?,
             Err(error) => return Err(error.into()),
         };
         match request_entry(&connection, rank, job.ranks, limit) {

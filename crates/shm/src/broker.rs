@@ -135,23 +135,30 @@ impl AsFd for Broker {
 ///
 /// # Errors
 ///
-/// [`BrokerError::NoService`], [`BrokerError::OtherUser`] if another user has bound the name,
-/// [`BrokerError::Name`], [`BrokerError::System`].
+/// [`BrokerError::NoService`], [`BrokerError::Busy`], [`BrokerError::OtherUser`] if another user has
+/// bound the name, [`BrokerError::Name`], [`BrokerError::System`].
 pub fn connect(name: &str, timeout: Duration) -> Result<Connection, BrokerError> {
     let address = address(name)?;
     let started = Instant::now();
     let mut pause = Duration::from_micros(50);
     loop {
         let socket = socket()?;
-        match connect_socket(&socket, &address) {
+        let is_busy = match connect_socket(&socket, &address) {
             Ok(()) => return Connection::with_own_user(socket),
-            // No listener (yet), or the listener's queue is full.
-            Err(Errno::CONNREFUSED | Errno::AGAIN | Errno::INTR) => {}
+            // No listener (yet).
+            Err(Errno::CONNREFUSED) => false,
+            // The listener's queue is full.
+            Err(Errno::AGAIN) => true,
+            Err(Errno::INTR) => continue,
             Err(error) => return Err(system("connect to the node service")(error)),
-        }
+        };
         let Some(left) = timeout.checked_sub(started.elapsed()).filter(|left| !left.is_zero())
         else {
-            return Err(BrokerError::NoService { name: name.to_owned(), waited: timeout });
+            let (name, waited) = (name.to_owned(), timeout);
+            return Err(match is_busy {
+                true => BrokerError::Busy { name, waited },
+                false => BrokerError::NoService { name, waited },
+            });
         };
         std::thread::sleep(pause.min(left));
         pause = (pause * 2).min(Duration::from_millis(20));

@@ -98,6 +98,10 @@ fn with_server<T>(
                 std::thread::sleep(pause);
                 pause = (2 * pause).clamp(FIRST_PAUSE, LONGEST_PAUSE);
             }
+            Err(NameError::Broker(BrokerError::Busy { .. })) if Instant::now() < deadline => {
+                pause = (2 * pause).clamp(FIRST_PAUSE, LONGEST_PAUSE);
+                std::thread::sleep(pause);
+            }
             Err(error) => return Err(StartError::at(name, error)),
         }
     }

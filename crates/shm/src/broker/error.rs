@@ -28,12 +28,23 @@ pub enum BrokerError {
         /// The name.
         name: String,
     },
-    /// No process listens on the name, or none accepted in time.
+    /// No process listens on the name.
     #[error(
         "no node service answers at {name} within {waited:?}: start one, or check whether it has \
          ended"
     )]
     NoService {
+        /// The name.
+        name: String,
+        /// Time spent trying.
+        waited: Duration,
+    },
+    /// A process listens on the name, and its queue of pending connections is full.
+    #[error(
+        "the node service at {name} has accepted no connection within {waited:?}: check whether it \
+         is stopped"
+    )]
+    Busy {
         /// The name.
         name: String,
         /// Time spent trying.

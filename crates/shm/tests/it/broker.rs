@@ -1,6 +1,8 @@
 //! The descriptor broker between real processes.
 
 use crate::child_process::{argument, child, until};
+use rustix::net::{AddressFamily, SocketAddrUnix, SocketFlags, SocketType};
+use rustix::net::{bind, listen, socket_with};
 use shm::broker::{Broker, BrokerError, Connection, connect, unguessable_name};
 use shm::process::ProcessHandle;
 use shm::segment::{Backing, Offset, Segment};
@@ -12,6 +14,7 @@ testing::tests![
     a_rank_receives_the_segment,
     death_of_the_service_releases_its_name,
     timeouts_expire,
+    a_service_that_accepts_nothing_is_busy,
     invalid_names_are_refused,
 ];
 testing::tests![needs(Root): other_users_are_refused_on_both_sides];
@@ -126,6 +129,22 @@ fn timeouts_expire() {
         connect(&name(), Duration::from_millis(1)),
         Err(BrokerError::NoService { .. })
     ));
+}
+
+fn a_service_that_accepts_nothing_is_busy() {
+    let name = name();
+    let flags = SocketFlags::CLOEXEC;
+    let listener = socket_with(AddressFamily::UNIX, SocketType::SEQPACKET, flags, None);
+    let listener = listener.expect("a socket");
+    let address = SocketAddrUnix::new_abstract_name(name.as_bytes()).expect("a short name");
+    bind(&listener, &address).expect("a new name");
+    listen(&listener, 0).expect("a socket with a name");
+    let _pending = connect(&name, Duration::ZERO).expect("the queue holds one connection");
+    for timeout in [Duration::ZERO, Duration::from_millis(1)] {
+        assert!(matches!(connect(&name, timeout), Err(BrokerError::Busy { .. })));
+    }
+    drop(listener);
+    assert!(matches!(connect(&name, Duration::ZERO), Err(BrokerError::NoService { .. })));
 }
 
 fn invalid_names_are_refused() {
