@@ -10,16 +10,20 @@ use crate::protocol::{Answer, OBSERVE};
 use engine::Error;
 use engine::node::observed::JobObserver;
 use queues::observed::{ObservedQueue, observe};
-use shm::broker::connect;
+use shm::broker::{BrokerError, connect};
 use shm::segment::{Offset, SegmentReader};
 use std::collections::HashMap;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 /// Time for the response of a node service.
 const RESPONSE_LIMIT: Duration = Duration::from_millis(500);
 
-/// Number of connections with a socket that has no job.
-const MOST_ATTEMPTS: u32 = 3;
+/// Time between two connections with a socket that has no job yet, each of which may delay the view
+/// by [`RESPONSE_LIMIT`].
+const PAUSE: Duration = Duration::from_secs(3);
+
+/// Number of refusals after which a socket is left alone.
+const MOST_REFUSALS: u32 = 3;
 
 /// Beginning of the names of node services, and of those of name servers, which are no node
 /// services.
@@ -76,8 +80,33 @@ impl RunningJob {
 struct Found {
     /// `None` for a socket that belongs to no job of this user and this version.
     job: Option<RunningJob>,
-    /// Number of connections without a job.
-    attempts: u32,
+    refusals: u32,
+    /// Time of the next connection; `None` for at once.
+    next: Option<Instant>,
+}
+
+impl Found {
+    /// Connects with the socket if it has no job yet.
+    fn join(&mut self, name: &str) {
+        let is_due = self.next.is_none_or(|next| Instant::now() >= next);
+        if self.job.is_some() || self.refusals >= MOST_REFUSALS || !is_due {
+            return;
+        }
+        match join(name) {
+            Ok(job) => self.job = Some(job),
+            Err(error) => {
+                self.refusals += u32::from(is_refusal(&error));
+                self.next = Some(Instant::now() + PAUSE);
+            }
+        }
+    }
+}
+
+/// Returns false if the error may be one of a service that is stopped or busy.
+fn is_refusal(error: &ServiceError) -> bool {
+    use BrokerError::{Busy, NoService, System, TimedOut};
+    let ServiceError::Broker(error) = error else { return true };
+    !matches!(error, Busy { .. } | NoService { .. } | System { .. } | TimedOut { .. })
 }
 
 /// The jobs that an observer has found.
@@ -100,16 +129,20 @@ impl RunningJobs {
         self.known.retain(|listener, _| listeners.contains(listener));
         for listener in listeners {
             let name = listener.name.clone();
-            let found = self.known.entry(listener).or_default();
-            // A service may be busy; a socket that is no job's must not delay every call.
-            if found.job.is_none() && found.attempts < MOST_ATTEMPTS {
-                found.attempts += 1;
-                found.job = join(&name).ok();
-            }
+            self.known.entry(listener).or_default().join(&name);
         }
         let mut jobs: Vec<_> = self.known.values().filter_map(|found| found.job.as_ref()).collect();
         jobs.sort_by_key(|job| job.service);
         Ok(jobs)
+    }
+
+    /// Closes the descriptors of jobs of which no rank runs any more on this node, whose memory they
+    /// would keep. The next call of [`find`](Self::find) opens those again that still have a node
+    /// service.
+    pub fn release_ended(&mut self) {
+        for found in self.known.values_mut() {
+            found.job.take_if(|job| job.observer.has_ended());
+        }
     }
 }
 
@@ -149,6 +182,42 @@ fn listeners(list: &str) -> Vec<Listener> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use shm::broker::{Broker, unguessable_name};
+
+    #[test]
+    fn a_service_without_a_response_is_no_refusal() {
+        let name = unguessable_name("tradewind-test").expect("random bytes");
+        let mut found = Found::default();
+        let mut attempt = |next| {
+            found.next = next;
+            found.join(&name);
+            (found.refusals, found.next.is_some_and(|next| next > Instant::now()))
+        };
+        // No listener, then one that responds to nothing, then one that is not asked yet.
+        assert_eq!(attempt(None), (0, true));
+        let service = Broker::bind(&name).expect("a new name");
+        let is_pending = || service.accept().expect("a listener").is_some();
+        assert_eq!(attempt(None), (0, true));
+        assert!(is_pending());
+        let later = Some(Instant::now() + PAUSE);
+        assert_eq!(attempt(later), (0, true));
+        assert!(!is_pending());
+        // It refuses three times, and is then left alone.
+        for refusals in 1..=MOST_REFUSALS {
+            let refused = std::thread::scope(|scope| {
+                let refuse = scope.spawn(|| {
+                    let connection = std::iter::repeat_with(|| service.accept().expect("listens"));
+                    drop(connection.flatten().next());
+                });
+                let refused = attempt(None);
+                refuse.join().expect("no panic");
+                refused
+            });
+            assert_eq!(refused, (refusals, true));
+        }
+        attempt(None);
+        assert!(!is_pending());
+    }
 
     #[test]
     fn listening_services_are_found_in_the_list() {

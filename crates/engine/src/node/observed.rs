@@ -135,6 +135,12 @@ impl JobObserver {
         ObservedJob { collectives: collectives.collect(), ranks }
     }
 
+    /// Returns true if all ranks of the node have left the job or have ended.
+    pub fn has_ended(&self) -> bool {
+        let has_ended = |rank| self.rank(rank).is_some_and(|rank| rank.exit.is_some());
+        (0..self.ranks).all(has_ended)
+    }
+
     /// Returns the locations of a rank's queues.
     pub fn queues(&self, rank: u32) -> Vec<Offset> {
         if rank >= self.ranks {

@@ -60,6 +60,7 @@ impl Watch {
     pub(super) fn observe(&mut self) -> Result<Moment, Failure> {
         let jobs = self.jobs.find().map_err(Failure::Observe)?;
         let jobs = jobs.into_iter().map(JobMoment::of).collect();
+        self.jobs.release_ended();
         let stat = std::fs::read_to_string("/proc/stat").unwrap_or_default();
         // A name server that does not answer must not end the view of the jobs.
         let names = published(&default_name()).unwrap_or_else(|error| {
