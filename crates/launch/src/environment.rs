@@ -77,7 +77,7 @@ variables! {
     EAGER_BYTES = "TRADEWIND_EAGER_BYTES", "number", "4096",
         "Length of the longest message within a node that is sent before its receive is posted, in bytes.";
     SINGLE_COPY = "TRADEWIND_SINGLE_COPY", "number", "measured when the job starts",
-        "Length in bytes from which two ranks of a node that exchange messages read each other's private memory, in one copy; in one direction, and of a block that the sender copies for itself as well, four times this length; 0 for never.";
+        "Length in bytes from which two ranks of a node that exchange messages read each other's private memory, in one copy. Four times this length applies to messages in one direction, and to blocks that the sender copies for itself as well; 0 for never.";
     MPI = "TRADEWIND_MPI", "`off`", "on",
         "With `off`, the library that is loaded before an MPI program leaves all calls to the MPI library.";
     MPI_ONLY = "TRADEWIND_MPI_ONLY", "list", "all nonblocking collectives",

@@ -9,8 +9,8 @@ use std::str::FromStr;
 /// Number of connections that may wait to be accepted.
 const BACKLOG: i32 = 1024;
 
-/// Listens at a port of all addresses of this node, IPv4 and IPv6, whatever the system's default for
-/// sockets of IPv6 is (`net.ipv6.bindv6only`). With port 0 the kernel chooses the port.
+/// Listens at a port of all addresses of this node, IPv4 and IPv6, whatever the system's default
+/// for sockets of IPv6 is (`net.ipv6.bindv6only`). With port 0 the kernel chooses the port.
 ///
 /// # Errors
 /// If the port is in use, or the system refuses.

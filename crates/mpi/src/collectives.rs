@@ -78,8 +78,8 @@ impl Call {
         }
     }
 
-    /// Leaves a call to the MPI library if the communicator spans nodes. Its blocks have lengths that
-    /// only some ranks have, so its start would wait until all ranks agree on them.
+    /// Leaves a call to the MPI library if the communicator spans nodes. Its blocks have lengths
+    /// that only some ranks have, so its start would wait until all ranks agree on them.
     pub(crate) fn check_one_node(self) -> Result<(), Refusal> {
         match self.served.communicator.nodes() {
             1 => Ok(()),

@@ -17,8 +17,8 @@ pub(crate) struct Reduction {
     pub(crate) operation: Handle,
 }
 
-/// The input of a reduction: the buffer that is sent or, in place, the one that receives. Only a rank
-/// with a result has the latter.
+/// The input of a reduction: the buffer that is sent or, in place, the one that receives. Only a
+/// rank with a result has the latter.
 fn input_of_reduction(
     call: Call,
     (send, receive, has_result): (Pointer, Pointer, bool),

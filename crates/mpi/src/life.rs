@@ -95,9 +95,10 @@ pub(crate) fn initialized(outcome: c_int) {
     }
 }
 
-/// Lets MPI_Finalize call [`end`], by the delete function of an attribute of MPI_COMM_SELF. MPI deletes
-/// those first of all, in the reverse order in which they were set. The program can set none before
-/// this one, so all functions of the program have run by then, and may complete collectives.
+/// Lets MPI_Finalize call [`end`], by the delete function of an attribute of MPI_COMM_SELF. MPI
+/// deletes those first of all, in the reverse order in which they were set. The program can set
+/// none before this one, so all functions of the program have run by then, and may complete
+/// collectives.
 fn end_in_finalize(abi: &Abi) -> Result<(), c_int> {
     unsafe extern "C" fn delete(_: Handle, _: c_int, _: Pointer, _: Pointer) -> c_int {
         end();

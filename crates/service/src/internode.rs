@@ -181,8 +181,8 @@ impl Internode {
             Err(why) => return State::Failed(why),
         };
         let ranks = nodes.nodes.members(nodes.node).count() as u32;
-        // A connection with each node that is connected from the start, and a pending one from each;
-        // and the descriptors that the kernel engine has once for all ranks.
+        // A connection with each node that is connected from the start, and a pending one from
+        // each; and the descriptors that the kernel engine has once for all ranks.
         let count = nodes.nodes.count();
         let connected = match network {
             JobNetwork::Tcp(_) => neighbors(nodes.node, count).len() as u64,

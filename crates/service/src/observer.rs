@@ -136,9 +136,9 @@ impl RunningJobs {
         Ok(jobs)
     }
 
-    /// Closes the descriptors of jobs of which no rank runs any more on this node, whose memory they
-    /// would keep. The next call of [`find`](Self::find) opens those again that still have a node
-    /// service.
+    /// Closes the descriptors of jobs of which no rank runs any more on this node, whose memory
+    /// they would keep. The next call of [`find`](Self::find) opens those again that still have a
+    /// node service.
     pub fn release_ended(&mut self) {
         for found in self.known.values_mut() {
             found.job.take_if(|job| job.observer.has_ended());

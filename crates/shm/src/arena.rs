@@ -141,8 +141,8 @@ impl Arena {
     pub(crate) fn list(&self, queue: Offset) {
         let Some(words) = &self.queues else { return };
         let mut state = self.state();
-        // Relaxed, here and in `free`: the lock orders the changes of this process, and the observer
-        // checks what lies at the offset.
+        // Relaxed, here and in `free`: the lock orders the changes of this process, and the
+        // observer checks what lies at the offset.
         if let Some(free) = words.iter().position(|word| word.load(Ordering::Relaxed) == 0) {
             words[free].store(queue.0, Ordering::Relaxed);
             state.listed.insert(queue.0, free);

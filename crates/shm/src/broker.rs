@@ -135,8 +135,8 @@ impl AsFd for Broker {
 ///
 /// # Errors
 ///
-/// [`BrokerError::NoService`], [`BrokerError::Busy`], [`BrokerError::OtherUser`] if another user has
-/// bound the name, [`BrokerError::Name`], [`BrokerError::System`].
+/// [`BrokerError::NoService`], [`BrokerError::Busy`], [`BrokerError::OtherUser`] if another user
+/// has bound the name, [`BrokerError::Name`], [`BrokerError::System`].
 pub fn connect(name: &str, timeout: Duration) -> Result<Connection, BrokerError> {
     let address = address(name)?;
     let started = Instant::now();

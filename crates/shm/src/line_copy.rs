@@ -76,7 +76,7 @@ mod tests {
 
     #[test]
     fn copies_all_lengths_and_alignments() {
-        let from: Vec<u8> = (0..40_000_u32).map(|number| (number * 7 >> 2) as u8).collect();
+        let from: Vec<u8> = (0..40_000_u32).map(|number| ((number * 7) >> 2) as u8).collect();
         for (start, target, bytes) in
             [(0, 0, 0), (1, 3, 100), (0, 0, 8 << 10), (5, 9, (8 << 10) + 63), (63, 1, 39_001)]
         {

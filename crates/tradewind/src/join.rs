@@ -15,11 +15,11 @@ impl Job {
     /// `None` is the one in PATH.
     ///
     /// `exchange` is an allgather by the means that the ranks have without tradewind: it sends
-    /// bytes to all ranks, and returns those of every rank, in rank order. They differ in length. It
-    /// returns `None` on all ranks if it fails. Each step of the entry ends with such an exchange,
-    /// so if a rank cannot join, the call fails on every rank, and no rank waits for another; node
-    /// services that have started end after TRADEWIND_START_TIMEOUT. The bytes contain the job's
-    /// secret: only the ranks may read them.
+    /// bytes to all ranks, and returns those of every rank, in rank order. They differ in length.
+    /// It returns `None` on all ranks if it fails. Each step of the entry ends with such an
+    /// exchange, so if a rank cannot join, the call fails on every rank, and no rank waits for
+    /// another; node services that have started end after TRADEWIND_START_TIMEOUT. The bytes
+    /// contain the job's secret: only the ranks may read them.
     ///
     /// Between nodes, nonblocking collectives run on the agents of the node services. The kernel
     /// engine is not used, because its first start of a collective waits for all ranks.

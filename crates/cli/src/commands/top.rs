@@ -17,8 +17,8 @@ use view::View;
 /// Time between the two observations of `--once`, if no interval is given.
 const SHORT: Duration = Duration::from_millis(250);
 
-/// Shows the jobs of this user on this node: what each rank waits for, collectives under way, queues,
-/// and the load of the cores.
+/// Shows the jobs of this user on this node: what each rank waits for, collectives under way,
+/// queues, and the load of the cores.
 ///
 /// For each rank: its process, the core on which that runs, the CPU time that it uses, and whether
 /// it computes or what it waits for, as soon as it sleeps (after some microseconds of polling). A

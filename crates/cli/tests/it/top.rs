@@ -51,8 +51,8 @@ fn states(view: Option<&Value>) -> Vec<&str> {
     ranks.into_iter().flatten().filter_map(|rank| rank["state"].as_str()).collect()
 }
 
-/// Starts the three ranks of the program `watched`. Returns the job, the processes of the ranks, and
-/// the directory of the file that lets them go on.
+/// Starts the three ranks of the program `watched`. Returns the job, the processes of the ranks,
+/// and the directory of the file that lets them go on.
 fn watched() -> (Job, Vec<u32>, tempfile::TempDir) {
     let directory = tempfile::tempdir().expect("a directory");
     let go_on = directory.path().join("go-on").display().to_string();

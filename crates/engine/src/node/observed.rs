@@ -1,9 +1,9 @@
 //! A job on its node as an observer sees it: ranks, what they wait for, collectives under way.
 //!
 //! An observer is no process of the job. It has a descriptor for reading, and what it reads are
-//! words that the ranks keep for each other anyway, and the waits of threads that sleep. Any process
-//! of the job may have written any bits, so every number is checked before it serves as an offset
-//! or a length.
+//! words that the ranks keep for each other anyway, and the waits of threads that sleep. Any
+//! process of the job may have written any bits, so every number is checked before it serves as an
+//! offset or a length.
 
 use super::{EngineKind, decode_exit, queues_at, waits_at, world_state};
 use super::{JobHeader, LINES_AT, LISTED_QUEUES, MAGIC, RANK_LIMIT, RankLine, VERSION, state};

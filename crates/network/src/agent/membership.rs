@@ -83,13 +83,14 @@ impl Membership {
         leaving.map(|(rank, _)| *rank).collect()
     }
 
-    /// Notes the failure of a node, which this node has noticed, or another one has reported to all.
+    /// Notes the failure of a node, which this node has noticed, or another one has reported to
+    /// all.
     pub(crate) fn node_failed(&mut self, node: u32, error: Error, is_reported: bool) {
         self.nodes.entry(node).or_insert(NodeFailure { error, is_reported });
     }
 
-    /// Returns true if all nodes learn of this reason why a run cannot end, without a message of the
-    /// run.
+    /// Returns true if all nodes learn of this reason why a run cannot end, without a message of
+    /// the run.
     pub(crate) fn is_known_to_all(&self, reason: &Error) -> bool {
         match reason {
             Error::RankFailed { .. } => true,

@@ -398,8 +398,8 @@ impl Run {
         }
     }
 
-    /// Sends a message from the memory of the run. One to a rank of this node is copied. Returns the
-    /// run's outcome if its memory cannot be read.
+    /// Sends a message from the memory of the run. One to a rank of this node is copied. Returns
+    /// the run's outcome if its memory cannot be read.
     fn transmit_in_place(
         &mut self,
         peer: u32,

@@ -211,8 +211,8 @@ impl RunTable {
 
     /// Ends a run, and reports a failure of this rank's part to the other ranks.
     pub(crate) fn finish(&mut self, key: RunKey, outcome: RunOutcome) {
-        // Some failures are not reported. A division by zero concerns the results of this rank only,
-        // and every agent learns of an exit, or of a node's failure that was reported.
+        // Some failures are not reported. A division by zero concerns the results of this rank
+        // only, and every agent learns of an exit, or of a node's failure that was reported.
         if let (Err(error), Some(run)) = (&outcome, self.runs.get(&key))
             && !matches!(error, Error::DivisionByZero { .. })
             && !self.membership.is_known_to_all(error)
@@ -317,8 +317,9 @@ impl RunTable {
         self.event(RunKey::of(location), Event::Received { receive: Handle(location.operation) });
     }
 
-    /// Processes a message that its sender's node could not read. The run fails for all ranks: those
-    /// that wait for a message of this one learn it from here, also if the sender's part is over.
+    /// Processes a message that its sender's node could not read. The run fails for all ranks:
+    /// those that wait for a message of this one learn it from here, also if the sender's part is
+    /// over.
     pub(crate) fn receive_unreadable(&mut self, node: u32, route: Route, eager: u64) {
         if eager > 0 {
             self.context.credits.consumed(node, eager);

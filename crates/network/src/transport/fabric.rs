@@ -219,7 +219,8 @@ impl Fabric {
                     self.lost.retain(|(other, _)| *other != node);
                     arrivals.push(Arrival::NodeLost { node, why });
                 }
-                // Frames do not come over the mesh, all connections of which were made at the start.
+                // Frames do not come over the mesh, all connections of which were made at the
+                // start.
                 Arrival::Frame { .. }
                 | Arrival::InPlace { .. }
                 | Arrival::Unreadable { .. }

@@ -304,9 +304,9 @@ pub fn payload_bytes(header: &[u8; HEADER_BYTES]) -> Result<u64, FrameError> {
 }
 
 impl Frame {
-    /// Returns true if frames that were sent before this one must arrive before it. Messages of runs
-    /// identify their run and place there, so they may overtake each other. Those of ranks follow
-    /// each other, because none is so long that another one passes it.
+    /// Returns true if frames that were sent before this one must arrive before it. Messages of
+    /// runs identify their run and place there, so they may overtake each other. Those of ranks
+    /// follow each other, because none is so long that another one passes it.
     pub(crate) fn is_ordered(&self) -> bool {
         !matches!(
             self,

@@ -9,9 +9,9 @@
 //! The notice holds the highest position announced so far, so it covers all positions before it
 //! too, and the consumer then reads their slots again. Its lowest bit marks the end of the stream.
 //!
-//! A value may have a *tail* in the slots behind its own, which the producer writes first. It arrives
-//! with the value, so neither end checks its slots one by one: an end that reads a line which the
-//! other still writes takes it away, and both then wait for the line once more.
+//! A value may have a *tail* in the slots behind its own, which the producer writes first. It
+//! arrives with the value, so neither end checks its slots one by one: an end that reads a line
+//! which the other still writes takes it away, and both then wait for the line once more.
 //!
 //! The consumer publishes its position once every quarter of the ring; the producer loads it only
 //! when it has used up its credit. (Rosing and Saltz, *Low Latency Messages on Distributed Memory
@@ -166,8 +166,8 @@ impl Producer {
         Ok(self.credit_until - self.sent >= values)
     }
 
-    /// Puts a value in with a tail of `slots` slots. `fill` writes their words, which are consecutive
-    /// except at the end of the ring, where it is called once more for the rest.
+    /// Puts a value in with a tail of `slots` slots. `fill` writes their words, which are
+    /// consecutive except at the end of the ring, where it is called once more for the rest.
     #[inline]
     pub(crate) fn put_with_tail<const LEAD: usize>(
         &mut self,
@@ -317,7 +317,8 @@ impl Consumer {
     }
 
     /// Takes the tail of `slots` slots of the value that was taken last. `read` reads their words,
-    /// as the producer's `fill` wrote them. Afterwards the caller checks [`Consumer::is_due_since`].
+    /// as the producer's `fill` wrote them. Afterwards the caller checks
+    /// [`Consumer::is_due_since`].
     #[inline]
     pub(crate) fn take_tail<const LEAD: usize>(
         &mut self,

@@ -207,8 +207,8 @@ impl Endpoint {
     }
 
     /// Takes what has arrived, and continues what is queued. For a thread of the rank that waits
-    /// for something else, while the [doorbell](Self::doorbell) is not 0. Returns true if operations
-    /// are left that need more such calls.
+    /// for something else, while the [doorbell](Self::doorbell) is not 0. Returns true if
+    /// operations are left that need more such calls.
     ///
     /// # Errors
     /// [`MatchError::Create`], [`MatchError::Corrupt`].

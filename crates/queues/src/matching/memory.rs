@@ -96,7 +96,8 @@ impl Mailbox {
         let doorbell = &self.rings.doorbell;
         // Relaxed: a rank that polls must not lose its line to senders that wait.
         if doorbell.load(Ordering::Relaxed) == 0 {
-            // Release: pairs with the Acquire in `silence_doorbell`: what fills the ring is visible.
+            // Release: pairs with the Acquire in `silence_doorbell`: what fills the ring is
+            // visible.
             doorbell.store(1, Ordering::Release);
         }
     }

@@ -88,8 +88,8 @@ impl ObjectHeader for ControlLines {
 }
 
 impl ControlLines {
-    /// Reads the capacity, the tail and the head of a ring with slots of this kind, from outside the
-    /// job; `None` if the label is that of another object.
+    /// Reads the capacity, the tail and the head of a ring with slots of this kind, from outside
+    /// the job; `None` if the label is that of another object.
     pub(crate) fn observe(
         segment: &SegmentReader,
         at: Offset,

@@ -320,8 +320,8 @@ impl Connections {
         for number in numbers {
             let Some(connection) = self.remove(number) else { continue };
             let notice = Notification::ConnectionClosed { connection: number, why };
-            // Messages of a process that has ended are still received; those of a revoked connection
-            // are not.
+            // Messages of a process that has ended are still received; those of a revoked
+            // connection are not.
             let has_unread = why == CloseReason::Gone && connection.has_unread();
             let about = Some((number, ConnectionNotice::Closing { has_unread }));
             for end in [connection.sender, connection.receiver] {

@@ -30,9 +30,9 @@ pub enum StartError {
     },
     /// A process of another user has the name of this user's server.
     #[error(
-        "the socket @{name} of the name server of user {ours} belongs to {} of user {theirs}, which may have taken \
-         it to be in the way: have that process ended, or set TRADEWIND_NODE to one new word for all \
-         programs that are to meet, which then use another socket",
+        "the socket @{name} of the name server of user {ours} belongs to {} of user {theirs}, which \
+         may have taken it to be in the way: have that process ended, or set TRADEWIND_NODE to one \
+         new word for all programs that are to meet, which then use another socket",
         process(*.pid)
     )]
     OtherUser {

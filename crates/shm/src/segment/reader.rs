@@ -44,8 +44,8 @@ impl SegmentReader {
         Ok(SegmentReader { file, bytes })
     }
 
-    /// Reads `N` words at an offset; `None` if they do not lie in the segment. The copy is not atomic:
-    /// words that change meanwhile may be of different moments.
+    /// Reads `N` words at an offset; `None` if they do not lie in the segment. The copy is not
+    /// atomic: words that change meanwhile may be of different moments.
     pub fn words<const N: usize>(&self, at: Offset) -> Option<[u64; N]> {
         let mut words = [0; N];
         self.read(at, &mut words)?;

@@ -188,8 +188,8 @@ impl MessageContext {
         MessageContext { endpoint, number, places, reported: Mutex::default() }
     }
 
-    /// A context for a new communicator on this node. Waits for its ranks, which take the number that the first
-    /// of them offers.
+    /// A context for a new communicator on this node. Waits for its ranks, which take the number
+    /// that the first of them offers.
     pub(crate) fn of_group(&self, group: &NodeCommunicator) -> Result<Self> {
         let endpoint = Arc::clone(&self.endpoint);
         let offered = match group.members().first() {

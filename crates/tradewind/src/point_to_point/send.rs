@@ -14,9 +14,9 @@ use queues::matching::{EAGER_BYTES, MAX_BYTES};
 /// in the order in which they were sent. All methods may be called from any thread, and messages of
 /// different communicators never match.
 ///
-/// A message of up to some kibibytes, between nodes of up to some mebibytes, is on its way when a send
-/// returns, whatever its receiver does, while the ring between the two ranks and the receiver have
-/// space. A longer one, and any other, waits in its sender's buffer until it is matched:
+/// A message of up to some kibibytes, between nodes of up to some mebibytes, is on its way when a
+/// send returns, whatever its receiver does, while the ring between the two ranks and the receiver
+/// have space. A longer one, and any other, waits in its sender's buffer until it is matched:
 /// [`send`](Self::send) waits for that, and so does the wait for an [`isend`](Self::isend).
 impl Communicator {
     /// Sends a message to rank `to`, and waits until `data` may be changed.
@@ -75,8 +75,8 @@ impl Communicator {
 
     /// Sends a message if its receiver has space for it now. Returns `false` if the receiver is
     /// full: it has a mebibyte (on another node four) of this rank's messages that no receive has
-    /// taken, or fewer with many ranks. Also `false` while the ring between the two, of 512 lines of 64 bytes, has no space
-    /// for the message, because the receiver has not been in a call.
+    /// taken, or fewer with many ranks. Also `false` while the ring between the two, of 512 lines
+    /// of 64 bytes, has no space for the message, because the receiver has not been in a call.
     ///
     /// ```
     /// # fn main() -> Result<(), tradewind::Error> {

@@ -282,8 +282,8 @@ fn stops() -> i32 {
     0
 }
 
-/// Three ranks that wait for each other until the file GO_ON exists: rank 0 in a barrier, rank 1 for a
-/// message of rank 2, which computes. Rank 0 has a queue with five messages.
+/// Three ranks that wait for each other until the file GO_ON exists: rank 0 in a barrier, rank 1
+/// for a message of rank 2, which computes. Rank 0 has a queue with five messages.
 fn watched() -> i32 {
     let job = Job::init().expect("a job");
     let world = job.world();

@@ -80,8 +80,8 @@ impl Collective {
 
     /// The algorithm that an engine is measured with, and the communicator that uses it: joins
     /// where the last rank to arrive can complete it for all, what libraries ship where each rank
-    /// runs its own part, and between nodes. It is chosen here, and not by default, so that a report says what was
-    /// measured.
+    /// runs its own part, and between nodes. It is chosen here, and not by default, so that a
+    /// report says what was measured.
     pub(super) fn with_algorithm(
         self,
         world: &Communicator,

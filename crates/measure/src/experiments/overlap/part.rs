@@ -118,8 +118,8 @@ fn outline(setting: &Setting) -> Part {
                   another call, and waits; what that takes more than the computation alone is the \
                   exposed time. Both engines compute equally long. Engine caller: a rank \
                   executes its operations in its own calls. Engine peers: the rank that completes \
-                  an operation also executes those that depend on it. Between nodes the baseline is \
-                  progress in calls only: the blocking call, after the computation. Compare \
+                  an operation also executes those that depend on it. Between nodes the baseline \
+                  is progress in calls only: the blocking call, after the computation. Compare \
                   exposed times: overlap in percent favours slow collectives."
         .to_owned();
     part.source =

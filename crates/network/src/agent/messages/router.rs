@@ -202,8 +202,8 @@ impl MessageRouter {
         }
     }
 
-    /// Reports to all ranks of this node, behind what `rank` has sent, that nothing follows from it.
-    /// The first report counts.
+    /// Reports to all ranks of this node, behind what `rank` has sent, that nothing follows from
+    /// it. The first report counts.
     pub(crate) fn report_exit(&mut self, rank: u32, why: &Error) {
         if !self.exited.insert(rank) {
             return;

@@ -216,8 +216,8 @@ impl AgentState {
                 if self.shutdown.acknowledged[node as usize] {
                     continue;
                 }
-                // A node without a connection has been sent nothing. Those that are connected report
-                // the end to it.
+                // A node without a connection has been sent nothing. Those that are connected
+                // report the end to it.
                 if self.transport().link(node) == LinkState::Absent {
                     self.shutdown.acknowledged[node as usize] = true;
                 } else {

@@ -119,9 +119,9 @@ impl Endpoint {
     }
 }
 
-/// Polls while the carrier of messages from other nodes runs on another core, because waking a thread
-/// on an idle core takes longer than a message. On the carrier's own core a poll would keep it from
-/// its work, and a yield does not always pass the core on.
+/// Polls while the carrier of messages from other nodes runs on another core, because waking a
+/// thread on an idle core takes longer than a message. On the carrier's own core a poll would keep
+/// it from its work, and a yield does not always pass the core on.
 fn poll_beside<R>(
     remote: &dyn RemoteWaits,
     deadline: Option<Instant>,

@@ -503,7 +503,8 @@ impl State {
 }
 
 impl Remote {
-    /// Returns true if a message may be sent without a request, as far as its receiver is concerned.
+    /// Returns true if a message may be sent without a request, as far as its receiver is
+    /// concerned.
     #[inline]
     fn has_credit(&self, to: u32, bytes: usize) -> bool {
         let peer = &self.peers[to as usize];

@@ -34,8 +34,9 @@ const UNCERTAIN_SLICE: Duration = Duration::from_millis(1);
 /// Time for which the other end may be busy with the programs of its node and not answer.
 const BUSY: Duration = Duration::from_secs(2);
 
-/// Time before another attempt to connect with a node that has closed a connection in its handshake,
-/// and the time for all attempts: strangers that connect without pause push connections out.
+/// Time before another attempt to connect with a node that has closed a connection in its
+/// handshake, and the time for all attempts: strangers that connect without pause push connections
+/// out.
 const CROWDED_PAUSE: Duration = Duration::from_millis(20);
 const CROWDED_LIMIT: Duration = Duration::from_secs(5);
 
