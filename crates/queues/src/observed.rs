@@ -1,4 +1,4 @@
-//! Queues of a job as an observer sees them, who is no process of the job and only reads.
+//! Queues of a job for an observer, which is no process of the job and only reads.
 //!
 //! Senders and receivers keep the positions of their queues in the segment anyway, so that an
 //! observer costs them nothing but the transfer of a line.

@@ -15,7 +15,7 @@ impl Job {
     /// `None` is the one in PATH.
     ///
     /// `exchange` is an allgather by the means that the ranks have without tradewind: it sends
-    /// bytes to all ranks, and returns those of every rank, in rank order. They differ in length.
+    /// bytes to all ranks, and returns those of every rank, in rank order. They may differ in length.
     /// It returns `None` on all ranks if it fails. Each step of the entry ends with such an
     /// exchange, so if a rank cannot join, the call fails on every rank, and no rank waits for
     /// another; node services that have started end after TRADEWIND_START_TIMEOUT. The bytes

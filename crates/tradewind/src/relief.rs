@@ -25,12 +25,12 @@ pub struct MemoryRelief {
 
 impl Communicator {
     /// Starts a thread that frees the memory of this rank's finished collectives, and calls
-    /// `advance`, whenever a rank of this node is short of memory. It serves all communicators of
-    /// the job.
+    /// `advance`, whenever a rank of this node is short of memory. One thread is enough for all
+    /// communicators of the job.
     ///
     /// A start that finds the memory of its rank full is queued until other ranks have fetched
-    /// their results. They do in every wait and test. The thread is for ranks that stay away from
-    /// both, because they wait in another library; otherwise it sleeps.
+    /// their results, which every wait and test does. The thread is for ranks that call neither
+    /// for a long time, because they wait in another library; otherwise it sleeps.
     ///
     /// ```no_run
     /// # fn main() -> Result<(), tradewind::Error> {

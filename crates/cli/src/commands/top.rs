@@ -24,12 +24,12 @@ const SHORT: Duration = Duration::from_millis(250);
 /// it computes or what it waits for, as soon as it sleeps (after some microseconds of polling). A
 /// collective is under way as long as some ranks have started it and others have not, or a rank
 /// sleeps until it completes. For each queue: how many messages it holds, and how many were
-/// received a second. At last the names that programs have published (see `tradewind names`).
+/// received a second. Last, the names that programs have published (see `tradewind names`).
 ///
-/// The view only reads what the ranks keep in the memory that they share, so it costs the jobs
-/// nothing. It shows jobs of this network namespace; a job of one process that was started without
-/// a launcher is not among them. Ctrl-C ends it. Where standard output is no terminal, one view
-/// follows the other as plain text.
+/// The view only reads memory that the ranks share, and the ranks execute nothing for it. It shows
+/// jobs of this network namespace; a job of one process that was started without a launcher is not
+/// among them. Ctrl-C ends it. Where standard output is no terminal, one view follows the other as
+/// plain text.
 #[derive(Debug, clap::Args)]
 pub(crate) struct Arguments {
     /// Print one view and end.

@@ -16,8 +16,9 @@ use queues::matching::{EAGER_BYTES, MAX_BYTES};
 ///
 /// A message of up to some kibibytes, between nodes of up to some mebibytes, is on its way when a
 /// send returns, whatever its receiver does, while the ring between the two ranks and the receiver
-/// have space. A longer one, and any other, waits in its sender's buffer until it is matched:
-/// [`send`](Self::send) waits for that, and so does the wait for an [`isend`](Self::isend).
+/// have space. A longer message, or one without space, stays in its sender's buffer until it is
+/// matched: [`send`](Self::send) waits for that, and so does the wait for an
+/// [`isend`](Self::isend).
 impl Communicator {
     /// Sends a message to rank `to`, and waits until `data` may be changed.
     ///
@@ -75,8 +76,9 @@ impl Communicator {
 
     /// Sends a message if its receiver has space for it now. Returns `false` if the receiver is
     /// full: it has a mebibyte (on another node four) of this rank's messages that no receive has
-    /// taken, or fewer with many ranks. Also `false` while the ring between the two, of 512 lines
-    /// of 64 bytes, has no space for the message, because the receiver has not been in a call.
+    /// taken, or less with many ranks. Also `false` while the ring for the message has no space: on
+    /// one node 512 lines of 64 bytes, which the receiver empties in its calls, and between nodes
+    /// at most four mebibytes, which the node service empties.
     ///
     /// ```
     /// # fn main() -> Result<(), tradewind::Error> {

@@ -59,7 +59,7 @@ impl Head {
         encoded
     }
 
-    /// Reads a head; `None` if nobody writes such a head.
+    /// Reads a head; `None` if the bytes are no valid head.
     #[inline]
     pub(crate) fn decode(encoded: &[u8; HEAD_BYTES]) -> Option<Head> {
         let (words, _) = encoded.as_chunks::<8>();

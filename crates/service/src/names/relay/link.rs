@@ -35,8 +35,8 @@ const UNCERTAIN_SLICE: Duration = Duration::from_millis(1);
 const BUSY: Duration = Duration::from_secs(2);
 
 /// Time before another attempt to connect with a node that has closed a connection in its
-/// handshake, and the time for all attempts: strangers that connect without pause push connections
-/// out.
+/// handshake, and the time for all attempts: other clients that connect without pause displace
+/// connections.
 const CROWDED_PAUSE: Duration = Duration::from_millis(20);
 const CROWDED_LIMIT: Duration = Duration::from_secs(5);
 
