@@ -1,4 +1,5 @@
-//! Records of ranks on other nodes that no rank sends: they end the messages of their sender only.
+//! Records of ranks on other nodes: what follows from them, and from those that no rank sends, which
+//! end the messages of their sender only.
 
 use proptest::prelude::*;
 use queues::matching::{
@@ -8,41 +9,82 @@ use queues::matching::{
 use shm::arena::Arena;
 use shm::segment::{Backing, Segment};
 use std::collections::VecDeque;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
 
 testing::tests![
     damaged_records_end_the_messages_of_their_sender_only,
     a_sender_beyond_its_credit_is_refused,
     a_message_that_claims_more_than_its_credit_takes_no_memory,
+    an_empty_message_that_was_offered_arrives,
 ];
 
 /// Place of the first remote rank: there is one rank on the node.
 const HOSTILE: u32 = 1;
 const OTHER: u32 = 2;
 
-type Inbox = Arc<Mutex<VecDeque<(RemoteRecord, Vec<u8>)>>>;
+const EAGER: u64 = 1 << 60;
+const OFFER: u64 = 3 << 60;
+const REQUEST: u64 = 5 << 60;
+const PART: u64 = 6 << 60;
 
-/// Delivers what the test puts into the inbox, and drops what is sent.
+type Arriving = (RemoteRecord, Vec<u8>);
+
+/// What arrives, and what was sent.
+#[derive(Debug, Default)]
+struct Wire {
+    inbox: Mutex<VecDeque<Arriving>>,
+    /// Receivers, words and numbers of bytes.
+    sent: Mutex<Vec<(u32, [u64; 3], usize)>>,
+    /// Nothing can be sent.
+    is_full: AtomicBool,
+}
+
+impl Wire {
+    fn arrive(&self, record: Arriving) {
+        self.inbox.lock().expect("no panic").push_back(record);
+    }
+
+    /// A rank is gone: nothing waits for it.
+    fn exit(&self, from: u32) {
+        self.arrive((RemoteRecord { from, is_exit: true, words: [0; 3], bytes: 0 }, Vec::new()));
+    }
+
+    /// Numbers and lengths of the records of a kind that were sent to a remote rank.
+    fn sent(&self, to: u32, kind: u64) -> Vec<(u64, usize)> {
+        let sent = self.sent.lock().expect("no panic");
+        let of_kind = |(other, words, _): &&(u32, [u64; 3], usize)| {
+            *other == to && words[1] >> 60 == kind >> 60
+        };
+        sent.iter().filter(of_kind).map(|(_, words, bytes)| (words[2], *bytes)).collect()
+    }
+}
+
+/// Delivers what the test puts into the inbox, and keeps what is sent.
 #[derive(Debug)]
 struct Link {
-    inbox: Inbox,
-    first: Option<(RemoteRecord, Vec<u8>)>,
+    wire: Arc<Wire>,
+    first: Option<Arriving>,
 }
 
 impl RemoteLink for Link {
-    fn put(&mut self, _: u32, _: [u64; 3], _: &[u8]) -> bool {
+    fn put(&mut self, to: u32, words: [u64; 3], bytes: &[u8]) -> bool {
+        if self.wire.is_full.load(Ordering::Relaxed) {
+            return false;
+        }
+        self.wire.sent.lock().expect("no panic").push((to, words, bytes.len()));
         true
     }
 
     fn has_space(&mut self, _: usize, _: usize, _: usize) -> bool {
-        true
+        !self.wire.is_full.load(Ordering::Relaxed)
     }
 
     fn publish(&mut self) {}
 
     fn first(&mut self) -> Option<RemoteRecord> {
         if self.first.is_none() {
-            self.first = self.inbox.lock().expect("no panic").pop_front();
+            self.first = self.wire.inbox.lock().expect("no panic").pop_front();
         }
         self.first.as_ref().map(|(record, _)| *record)
     }
@@ -85,12 +127,12 @@ impl Processes for Nothing {
 }
 
 /// An endpoint with two remote ranks, and what arrives from them.
-fn endpoint() -> (Endpoint, Inbox) {
+fn endpoint() -> (Endpoint, Arc<Wire>) {
     let segment = Arc::new(Segment::create(1 << 20, Backing::Memory).expect("memory"));
     let arena = Arc::new(Arena::new(segment, 0..1 << 20).expect("inside"));
     let mailboxes = arena.allocate_zeroed(MAILBOX_BYTES, 128).expect("space");
-    let inbox = Inbox::default();
-    let link = Box::new(Link { inbox: Arc::clone(&inbox), first: None });
+    let wire = Arc::new(Wire::default());
+    let link = Box::new(Link { wire: Arc::clone(&wire), first: None });
     let options = EndpointOptions {
         arena,
         rank: 0,
@@ -101,7 +143,7 @@ fn endpoint() -> (Endpoint, Inbox) {
         processes: Arc::new(Nothing),
         remote: Some(RemoteOptions { ranks: 2, link, waits: Arc::new(Nothing) }),
     };
-    (Endpoint::new(options).expect("mailboxes"), inbox)
+    (Endpoint::new(options).expect("mailboxes"), wire)
 }
 
 /// A record of a remote rank.
@@ -111,13 +153,12 @@ fn record(from: u32, words: [u64; 3], bytes: Vec<u8>) -> (RemoteRecord, Vec<u8>)
 
 /// A whole message, as a rank sends it.
 fn message(from: u32, tag: u32, bytes: Vec<u8>) -> (RemoteRecord, Vec<u8>) {
-    const EAGER: u64 = 1 << 60;
     record(from, [u64::from(tag) << 32, EAGER | bytes.len() as u64, 0], bytes)
 }
 
 /// The other rank's message arrives.
-fn receives(endpoint: &Endpoint, inbox: &Inbox) {
-    inbox.lock().expect("no panic").push_back(message(OTHER - 1, 77, vec![5; 100]));
+fn receives(endpoint: &Endpoint, wire: &Wire) {
+    wire.arrive(message(OTHER - 1, 77, vec![5; 100]));
     let mut buffer = [0; 100];
     let pattern = Pattern { context: 0, source: Some(OTHER), tag: Some(77) };
     let found = endpoint.recv(pattern, &mut buffer, |_| None).expect("it is there");
@@ -142,7 +183,7 @@ proptest! {
     fn damaged_records_end_the_messages_of_their_sender_only(
         records in proptest::collection::vec(hostile(), 1..30), posted in 0..4_usize,
     ) {
-        let (endpoint, inbox) = endpoint();
+        let (endpoint, wire) = endpoint();
         let any = Pattern { context: 0, source: Some(HOSTILE), tag: None };
         let mut receives_of_it = Vec::new();
         for _ in 0..posted {
@@ -153,37 +194,61 @@ proptest! {
         let envelope = Envelope { context: 0, tag: 0, source: 0, bytes: 70_000 };
         let _send = endpoint.start_send(HOSTILE, envelope, &bytes, true).expect("space");
         for record in records {
-            inbox.lock().expect("no panic").push_back(record);
+            wire.arrive(record);
             endpoint.progress().expect("only the sender is to blame");
         }
         let mut buffer = [0; 150];
         for mut posted in receives_of_it {
             let _ = endpoint.test_recv(&mut posted, Some(HOSTILE), &mut buffer, |_| None);
         }
-        receives(&endpoint, &inbox);
+        receives(&endpoint, &wire);
         // It is gone before the endpoint: nothing waits for it.
-        let gone = RemoteRecord { from: HOSTILE - 1, is_exit: true, words: [0; 3], bytes: 0 };
-        inbox.lock().expect("no panic").push_back((gone, Vec::new()));
+        wire.exit(HOSTILE - 1);
     }
 }
 
 fn a_sender_beyond_its_credit_is_refused() {
-    let (endpoint, inbox) = endpoint();
+    let (endpoint, wire) = endpoint();
     // Without a receive: no receiver grants five mebibytes.
     for _ in 0..5 << 20 >> 15 {
-        inbox.lock().expect("no panic").push_back(message(HOSTILE - 1, 0, vec![0; 32 << 10]));
+        wire.arrive(message(HOSTILE - 1, 0, vec![0; 32 << 10]));
         endpoint.progress().expect("only the sender is to blame");
     }
     assert_eq!(endpoint.remote_exit(HOSTILE), Some(RemoteExit::Invalid));
-    receives(&endpoint, &inbox);
+    receives(&endpoint, &wire);
 }
 
 fn a_message_that_claims_more_than_its_credit_takes_no_memory() {
     const LONG: u64 = 7 << 60;
-    let (endpoint, inbox) = endpoint();
+    let (endpoint, wire) = endpoint();
     let claimed = (1 << 40) - 1;
-    inbox.lock().expect("no panic").push_back(record(HOSTILE - 1, [0, LONG | claimed, 9], vec![]));
+    wire.arrive(record(HOSTILE - 1, [0, LONG | claimed, 9], vec![]));
     endpoint.progress().expect("only the sender is to blame");
     assert_eq!(endpoint.remote_exit(HOSTILE), Some(RemoteExit::Invalid));
-    receives(&endpoint, &inbox);
+    receives(&endpoint, &wire);
+}
+
+fn an_empty_message_that_was_offered_arrives() {
+    let (endpoint, wire) = endpoint();
+    let envelope = Envelope { context: 0, tag: 0, source: 0, bytes: 0 };
+    wire.is_full.store(true, Ordering::Relaxed);
+    let send = endpoint.start_send(OTHER, envelope, &[], true).expect("space");
+    let mut send = send.expect("it waits for its receiver");
+    wire.is_full.store(false, Ordering::Relaxed);
+    endpoint.progress().expect("nothing is damaged");
+    let offers = wire.sent(OTHER - 1, OFFER);
+    let [(number, 0)] = offers[..] else { panic!("{offers:?}") };
+    wire.arrive(record(OTHER - 1, [0, REQUEST, number], vec![]));
+    assert!(endpoint.test_send(&mut send, &[], || None).expect("nothing is damaged"));
+    assert_eq!(wire.sent(OTHER - 1, PART), [(number, 0)]);
+
+    // At its receiver, where this is the only part.
+    let pattern = Pattern { context: 0, source: Some(OTHER), tag: None };
+    let mut posted = endpoint.post_recv(pattern, 8).expect("space");
+    wire.arrive(record(OTHER - 1, [0, OFFER, 5], vec![]));
+    let mut test = || endpoint.test_recv(&mut posted, Some(OTHER), &mut [0; 8], |_| None);
+    assert_eq!(test().expect("nothing is damaged"), None);
+    assert_eq!(wire.sent(OTHER - 1, REQUEST), [(5, 0)]);
+    wire.arrive(record(OTHER - 1, [0, PART, 5], vec![]));
+    assert_eq!(test().expect("nothing is damaged"), Some(envelope));
 }

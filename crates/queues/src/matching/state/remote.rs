@@ -462,6 +462,10 @@ impl State {
             };
             let all = pending.bytes();
             let mut is_lost = false;
+            // A message is complete with its last part, so an empty one has a part too.
+            if all == 0 && !link.put(to, words_of(kind::PART, stream.send.0, 0), &[]) {
+                return false;
+            }
             while stream.done < all {
                 let end = all.min(stream.done + REMOTE_RECORD_BYTES as u64);
                 let length = end - stream.done;
