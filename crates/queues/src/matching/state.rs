@@ -10,6 +10,8 @@ mod arriving;
 mod receiving;
 mod remote;
 mod sending;
+#[cfg(test)]
+mod tests;
 
 use super::error::MatchError;
 use super::incoming::Incoming;

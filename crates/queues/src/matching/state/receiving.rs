@@ -248,7 +248,7 @@ impl State {
     }
 
     /// Ends the reading of an offered message, into the buffer of its receive or, with `data`, into
-    /// memory of this module. A message that could not be read is requested.
+    /// memory of this module. A message that could not be read is requested, if it is still wanted.
     pub(in crate::matching) fn finish_read(
         &mut self,
         message: Key,
@@ -270,7 +270,8 @@ impl State {
             // The owner of the receive may sleep.
             self.own.wakeup().notify();
         }
-        if is_read {
+        // Without the lock another thread may have dropped the receive, and discarded the message.
+        if is_read || self.matcher.messages.get(message).is_none() {
             self.answer(sender, Kind::Answer, [offer.send, 0, 0, 0, 0, 0])
         } else {
             self.answer(sender, Kind::Request, [offer.send, message.0, 0, 0, 0, 0])
