@@ -223,6 +223,8 @@ pub(super) struct Remote {
     pub(super) queued: Vec<u32>,
     /// Credit of a sender.
     pub(super) credit: u64,
+    /// This rank receives nothing any more.
+    pub(super) is_closed: bool,
     /// Number of the last message that was sent in parts without a request.
     long: u64,
 }
@@ -234,6 +236,7 @@ impl Remote {
             peers: (0..ranks).map(|_| RemotePeer::default()).collect(),
             queued: Vec::new(),
             credit: (ALL_CREDIT / u64::from(ranks.max(1))).clamp(LEAST_CREDIT, MOST_CREDIT),
+            is_closed: false,
             long: 0,
         }
     }

@@ -9,13 +9,14 @@ use queues::matching::{
 use shm::arena::Arena;
 use shm::segment::{Backing, Segment};
 use std::collections::VecDeque;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::sync::{Arc, Mutex};
 
 testing::tests![
     damaged_records_end_the_messages_of_their_sender_only,
     a_sender_beyond_its_credit_is_refused,
     a_message_that_claims_more_than_its_credit_takes_no_memory,
+    a_close_is_reported_to_ranks_that_are_found_later,
     an_empty_message_that_was_offered_arrives,
 ];
 
@@ -27,6 +28,7 @@ const EAGER: u64 = 1 << 60;
 const OFFER: u64 = 3 << 60;
 const REQUEST: u64 = 5 << 60;
 const PART: u64 = 6 << 60;
+const CLOSED: u64 = 10 << 60;
 
 type Arriving = (RemoteRecord, Vec<u8>);
 
@@ -36,6 +38,10 @@ struct Wire {
     inbox: Mutex<VecDeque<Arriving>>,
     /// Receivers, words and numbers of bytes.
     sent: Mutex<Vec<(u32, [u64; 3], usize)>>,
+    /// Records that arrive as soon as the first one has been sent to a rank: its number, and kind.
+    replies: Mutex<VecDeque<(u32, u64, Arriving)>>,
+    /// Polls until all ranks are gone.
+    polls: AtomicU32,
     /// Nothing can be sent.
     is_full: AtomicBool,
 }
@@ -73,6 +79,13 @@ impl RemoteLink for Link {
             return false;
         }
         self.wire.sent.lock().expect("no panic").push((to, words, bytes.len()));
+        let mut replies = self.wire.replies.lock().expect("no panic");
+        let is_awaited = |(rank, kind, _): &mut (u32, u64, Arriving)| {
+            *rank == to && words[1] >> 60 == *kind >> 60
+        };
+        if let Some((.., reply)) = replies.pop_front_if(is_awaited) {
+            self.wire.arrive(reply);
+        }
         true
     }
 
@@ -83,6 +96,11 @@ impl RemoteLink for Link {
     fn publish(&mut self) {}
 
     fn first(&mut self) -> Option<RemoteRecord> {
+        // A test that would wait for ever fails.
+        if self.wire.polls.fetch_sub(1, Ordering::Relaxed) == 1 {
+            self.wire.exit(HOSTILE - 1);
+            self.wire.exit(OTHER - 1);
+        }
         if self.first.is_none() {
             self.first = self.wire.inbox.lock().expect("no panic").pop_front();
         }
@@ -251,4 +269,23 @@ fn an_empty_message_that_was_offered_arrives() {
     assert_eq!(wire.sent(OTHER - 1, REQUEST), [(5, 0)]);
     wire.arrive(record(OTHER - 1, [0, PART, 5], vec![]));
     assert_eq!(test().expect("nothing is damaged"), Some(envelope));
+}
+
+/// Two ranks that close wait for each other, where one has sent and the other received only.
+fn a_close_is_reported_to_ranks_that_are_found_later() {
+    let (endpoint, wire) = endpoint();
+    let envelope = Envelope { context: 0, tag: 0, source: 0, bytes: 8 };
+    let send = endpoint.start_send(OTHER, envelope, &[1; 8], true).expect("space");
+    endpoint.drop_send(send.expect("it waits for its receiver"), &[1; 8]);
+    // The message of a third rank was on its way at the close, which that rank waits for, and the
+    // other rank for that one.
+    let closed = record(OTHER - 1, [0, CLOSED, 0], vec![]);
+    wire.replies.lock().expect("no panic").extend([
+        (OTHER - 1, CLOSED, message(HOSTILE - 1, 0, vec![2; 8])),
+        (HOSTILE - 1, CLOSED, closed),
+    ]);
+    wire.polls.store(10_000, Ordering::Relaxed);
+    drop(endpoint);
+    assert_eq!(wire.sent(HOSTILE - 1, CLOSED), [(0, 0)]);
+    assert_eq!(wire.sent(OTHER - 1, CLOSED), [(0, 0)]);
 }

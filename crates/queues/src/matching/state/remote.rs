@@ -53,7 +53,7 @@ impl State {
         if is_sent {
             remote.link.publish();
             remote.peers[to as usize].messages.take(charge_of(bytes.len()));
-            remote.peers[to as usize].is_known = true;
+            remote.note(to);
         }
         Ok(is_sent)
     }
@@ -72,7 +72,7 @@ impl State {
         bytes: &[u8],
     ) -> Result<(), MatchError> {
         let remote = self.remote(to)?;
-        remote.peers[to as usize].is_known = true;
+        remote.note(to);
         let is_short = bytes.len() <= REMOTE_RECORD_BYTES && remote.has_credit(to, bytes.len());
         let words = words_with(kind::SYNCHRONOUS, envelope, send.0);
         if is_short && remote.link.put(to, words, bytes) {
@@ -127,6 +127,7 @@ impl State {
     /// Reports to the remote ranks that this rank receives nothing any more.
     pub(super) fn close_remote(&mut self) {
         let Some(remote) = &mut self.remote else { return };
+        remote.is_closed = true;
         for to in 0..remote.peers.len() as u32 {
             if remote.peers[to as usize].is_known {
                 remote.control(to, words_of(kind::CLOSED, 0, 0));
@@ -218,7 +219,7 @@ impl State {
             // Its earlier records were refused.
             return Ok(true);
         }
-        peer.is_known = true;
+        remote.note(from);
         let charge = match kind_of(words) {
             kind::EAGER | kind::SYNCHRONOUS | kind::LONG => {
                 charge_of(envelope_of(words).bytes as usize)
@@ -533,6 +534,16 @@ impl Remote {
         }
         debug_assert!(is_put, "there is space for all parts");
         is_put
+    }
+
+    /// Notes that there are messages from or to a rank.
+    #[inline]
+    fn note(&mut self, rank: u32) {
+        if !std::mem::replace(&mut self.peers[rank as usize].is_known, true) && self.is_closed {
+            // Its first message was on the way at the close, so nothing was reported to it then.
+            // It may wait for that, and this rank for it, in a ring of ranks.
+            self.control(rank, words_of(kind::CLOSED, 0, 0));
+        }
     }
 
     /// Sends a record that waits for nothing but space.
