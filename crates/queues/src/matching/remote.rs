@@ -205,6 +205,8 @@ pub(super) struct RemotePeer {
     owed: [u64; 2],
     /// Messages of the other rank that arrive in parts, by their numbers there.
     pub(super) arrivals: HashMap<u64, RemoteArrival>,
+    /// Message among them that arrives without a request: one at a time.
+    pub(super) long: Option<u64>,
     /// There were messages in one of the two directions.
     pub(super) is_known: bool,
     pub(super) is_closed: bool,

@@ -37,6 +37,8 @@ pub(super) struct PendingSend {
     owned: Option<Box<[u8]>>,
     /// The request has been dropped.
     is_dropped: bool,
+    /// Its receiver on another node has requested its bytes.
+    is_requested: bool,
     guard: Guard,
     pub(super) is_complete: bool,
 }

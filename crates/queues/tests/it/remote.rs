@@ -16,6 +16,9 @@ testing::tests![
     damaged_records_end_the_messages_of_their_sender_only,
     a_sender_beyond_its_credit_is_refused,
     a_message_that_claims_more_than_its_credit_takes_no_memory,
+    a_second_request_of_a_message_is_refused,
+    answers_that_a_rank_does_not_take_have_a_limit,
+    a_message_between_the_parts_of_another_is_refused,
     a_close_is_reported_to_ranks_that_are_found_later,
     an_empty_message_that_was_offered_arrives,
 ];
@@ -28,6 +31,7 @@ const EAGER: u64 = 1 << 60;
 const OFFER: u64 = 3 << 60;
 const REQUEST: u64 = 5 << 60;
 const PART: u64 = 6 << 60;
+const LONG: u64 = 7 << 60;
 const CLOSED: u64 = 10 << 60;
 
 type Arriving = (RemoteRecord, Vec<u8>);
@@ -237,7 +241,6 @@ fn a_sender_beyond_its_credit_is_refused() {
 }
 
 fn a_message_that_claims_more_than_its_credit_takes_no_memory() {
-    const LONG: u64 = 7 << 60;
     let (endpoint, wire) = endpoint();
     let claimed = (1 << 40) - 1;
     wire.arrive(record(HOSTILE - 1, [0, LONG | claimed, 9], vec![]));
@@ -288,4 +291,47 @@ fn a_close_is_reported_to_ranks_that_are_found_later() {
     drop(endpoint);
     assert_eq!(wire.sent(HOSTILE - 1, CLOSED), [(0, 0)]);
     assert_eq!(wire.sent(OTHER - 1, CLOSED), [(0, 0)]);
+}
+
+fn a_second_request_of_a_message_is_refused() {
+    let (endpoint, wire) = endpoint();
+    let bytes = vec![1; 70_000];
+    let envelope = Envelope { context: 0, tag: 0, source: 0, bytes: 70_000 };
+    let _send = endpoint.start_send(HOSTILE, envelope, &bytes, true).expect("space");
+    let offers = wire.sent(HOSTILE - 1, OFFER);
+    let [(number, 0)] = offers[..] else { panic!("{offers:?}") };
+    wire.arrive(record(HOSTILE - 1, [0, REQUEST, number], vec![]));
+    endpoint.progress().expect("nothing is damaged");
+    assert_eq!(endpoint.remote_exit(HOSTILE), None);
+    wire.arrive(record(HOSTILE - 1, [0, REQUEST, number], vec![]));
+    endpoint.progress().expect("only the sender is to blame");
+    assert_eq!(endpoint.remote_exit(HOSTILE), Some(RemoteExit::Invalid));
+    receives(&endpoint, &wire);
+}
+
+fn answers_that_a_rank_does_not_take_have_a_limit() {
+    let (endpoint, wire) = endpoint();
+    wire.is_full.store(true, Ordering::Relaxed);
+    for _ in 0..200_000 {
+        // Each is answered: there is no such send.
+        wire.arrive(record(HOSTILE - 1, [0, REQUEST, 9], vec![]));
+    }
+    endpoint.progress().expect("only the sender is to blame");
+    wire.is_full.store(false, Ordering::Relaxed);
+    assert_eq!(endpoint.remote_exit(HOSTILE), Some(RemoteExit::Invalid));
+    receives(&endpoint, &wire);
+}
+
+fn a_message_between_the_parts_of_another_is_refused() {
+    let (endpoint, wire) = endpoint();
+    let first = 1 << 63 | 1;
+    wire.arrive(record(HOSTILE - 1, [0, LONG | 200, first], vec![]));
+    wire.arrive(record(HOSTILE - 1, [0, PART, first], vec![0; 200]));
+    wire.arrive(record(HOSTILE - 1, [0, LONG | 200, first + 1], vec![]));
+    endpoint.progress().expect("nothing is damaged");
+    assert_eq!(endpoint.remote_exit(HOSTILE), None);
+    wire.arrive(record(HOSTILE - 1, [0, LONG | 200, first + 2], vec![]));
+    endpoint.progress().expect("only the sender is to blame");
+    assert_eq!(endpoint.remote_exit(HOSTILE), Some(RemoteExit::Invalid));
+    receives(&endpoint, &wire);
 }

@@ -7,7 +7,7 @@ use crate::matching::line::{Envelope, INLINE_BYTES, Kind, Line, Offer, words_of 
 use crate::matching::matcher::{Body, PostedState};
 use crate::matching::outgoing::charge_of;
 use crate::matching::remote::{
-    REMOTE_RECORD_BYTES, Remote, RemoteArrival, RemoteExit, RemoteRecord, RemoteStream,
+    REMOTE_RECORD_BYTES, Remote, RemoteArrival, RemoteExit, RemotePeer, RemoteRecord, RemoteStream,
     envelope_of, kind, kind_of, words_of, words_with,
 };
 use crate::matching::slab::{Key, Slab};
@@ -190,10 +190,10 @@ impl State {
     /// Ends the messages of a remote rank that has sent what no rank sends.
     #[cold]
     fn refuse(&mut self, from: u32) {
-        let Some(remote) = &mut self.remote else { return };
-        if let Some(peer) = remote.peers.get_mut(from as usize) {
-            peer.exit.get_or_insert(RemoteExit::Invalid);
-            peer.arrivals.clear();
+        if let Some(remote) = &mut self.remote
+            && let Some(peer) = remote.peers.get_mut(from as usize)
+        {
+            peer.refuse();
         }
     }
 
@@ -240,6 +240,10 @@ impl State {
                 self.accept_whole(place, words, own)?;
             }
             kind::LONG => {
+                // The parts follow without another message between them.
+                if peer.long.replace(number).is_some() || number >> 63 == 0 {
+                    return Err(corrupt);
+                }
                 let envelope = envelope_of(words);
                 let posted = matcher.match_message(place, &envelope);
                 let message = self.add(place, envelope, posted, charge, None);
@@ -272,15 +276,17 @@ impl State {
             kind::ANSWER if is_to(&self.sends, number, place) => self.complete_send(Key(number)),
             // The send has been given up.
             kind::ANSWER => {}
-            kind::REQUEST => {
-                // A send that was abandoned has no bytes.
-                if is_to(&self.sends, number, place) {
+            kind::REQUEST => match self.sends.get_mut(Key(number)) {
+                Some(send) if send.to == place => {
+                    if std::mem::replace(&mut send.is_requested, true) {
+                        return Err(corrupt);
+                    }
                     peer.streams.push_back(RemoteStream { send: Key(number), done: 0 });
                     remote.set_queued(from);
-                } else {
-                    remote.control(from, words_of(kind::LOST, number, 0));
                 }
-            }
+                // A send that was abandoned has no bytes.
+                _ => remote.control(from, words_of(kind::LOST, number, 0)),
+            },
             kind::CREDIT => {
                 peer.messages.add(number);
                 peer.parts.add(second);
@@ -401,6 +407,7 @@ impl State {
         let peer = &mut remote.peers[from as usize];
         if end == all {
             peer.arrivals.remove(&number);
+            peer.long.take_if(|long| *long == number);
         } else if let Some(arrival) = peer.arrivals.get_mut(&number) {
             arrival.done = end;
         }
@@ -507,6 +514,15 @@ impl State {
     }
 }
 
+impl RemotePeer {
+    /// Ends the messages of a rank that has sent what no rank sends.
+    #[cold]
+    fn refuse(&mut self) {
+        self.exit.get_or_insert(RemoteExit::Invalid);
+        self.arrivals.clear();
+    }
+}
+
 impl Remote {
     /// Returns true if a message may be sent without a request, as far as its receiver is
     /// concerned.
@@ -546,9 +562,18 @@ impl Remote {
         }
     }
 
-    /// Sends a record that waits for nothing but space.
+    /// Sends a record that waits for nothing but space. Refuses a rank to which more of them would
+    /// wait than the rank can cause.
     fn control(&mut self, to: u32, words: [u64; 3]) {
+        // The credit of a message returns behind the answer or request that it causes, and a send
+        // of this rank that was given up is requested once.
+        const CREDIT_RECORDS: u64 = 64;
+        let most = 2 * self.credit / OFFER_CHARGE + CREDIT_RECORDS;
         let peer = &mut self.peers[to as usize];
+        if peer.control.len() as u64 >= most {
+            peer.refuse();
+            return;
+        }
         if peer.control.is_empty() && self.link.put(to, words, &[]) {
             self.link.publish();
             return;

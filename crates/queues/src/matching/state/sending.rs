@@ -71,6 +71,7 @@ impl State {
             bytes: bytes.len() as u64,
             owned,
             is_dropped: false,
+            is_requested: false,
             guard,
             is_complete: false,
         });
