@@ -6,7 +6,7 @@
 use super::line::{Envelope, INLINE_WORDS, Offer};
 use super::slab::{Key, Slab};
 use shm::published_wait::Wait;
-use std::collections::VecDeque;
+use std::collections::{HashSet, VecDeque};
 
 /// Messages that a receive accepts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -110,6 +110,10 @@ pub(crate) struct Matcher {
     /// Number of waiting receives.
     waiting: usize,
     next_order: u64,
+    /// Numbers of dropped communicators: no receive follows for their messages.
+    dropped: HashSet<u32>,
+    /// Unexpected messages of dropped communicators.
+    unwanted: Vec<Key>,
 }
 
 impl Matcher {
@@ -125,6 +129,8 @@ impl Matcher {
             with_unexpected: Vec::new(),
             waiting: 0,
             next_order: 0,
+            dropped: HashSet::new(),
+            unwanted: Vec::new(),
         }
     }
 
@@ -223,7 +229,11 @@ impl Matcher {
     /// Adds a message that no receive has matched.
     pub(crate) fn add_unexpected(&mut self, message: Message) -> Key {
         let sender = message.sender;
+        let is_unwanted = self.dropped.contains(&message.envelope.context);
         let key = self.messages.insert(message);
+        if is_unwanted {
+            self.unwanted.push(key);
+        }
         let list = &mut self.unexpected[sender as usize];
         if list.is_empty() {
             self.with_unexpected.push(sender);
@@ -248,8 +258,22 @@ impl Matcher {
         }
     }
 
+    /// Takes an unexpected message of a dropped communicator, if there is one.
+    pub(crate) fn take_unwanted(&mut self) -> Option<Key> {
+        let key = self.unwanted.pop()?;
+        self.take_unexpected(key);
+        Some(key)
+    }
+
+    /// Notes that a communicator is dropped, and adds its messages to the unwanted ones.
+    pub(crate) fn drop_context(&mut self, context: u32) {
+        self.dropped.insert(context);
+        let messages = self.unexpected_of(context);
+        self.unwanted.extend(messages);
+    }
+
     /// Returns the unexpected messages of a communicator.
-    pub(crate) fn unexpected_of(&self, context: u32) -> Vec<Key> {
+    fn unexpected_of(&self, context: u32) -> Vec<Key> {
         let is_of = |key: &&Key| {
             self.messages.get(**key).is_some_and(|message| message.envelope.context == context)
         };

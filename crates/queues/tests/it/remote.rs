@@ -16,6 +16,7 @@ testing::tests![
     damaged_records_end_the_messages_of_their_sender_only,
     a_sender_beyond_its_credit_is_refused,
     a_message_that_claims_more_than_its_credit_takes_no_memory,
+    messages_of_a_dropped_communicator_return_their_credit,
     a_second_request_of_a_message_is_refused,
     answers_that_a_rank_does_not_take_have_a_limit,
     a_message_between_the_parts_of_another_is_refused,
@@ -29,9 +30,11 @@ const OTHER: u32 = 2;
 
 const EAGER: u64 = 1 << 60;
 const OFFER: u64 = 3 << 60;
+const ANSWER: u64 = 4 << 60;
 const REQUEST: u64 = 5 << 60;
 const PART: u64 = 6 << 60;
 const LONG: u64 = 7 << 60;
+const CREDIT: u64 = 9 << 60;
 const CLOSED: u64 = 10 << 60;
 
 type Arriving = (RemoteRecord, Vec<u8>);
@@ -333,5 +336,25 @@ fn a_message_between_the_parts_of_another_is_refused() {
     wire.arrive(record(HOSTILE - 1, [0, LONG | 200, first + 2], vec![]));
     endpoint.progress().expect("only the sender is to blame");
     assert_eq!(endpoint.remote_exit(HOSTILE), Some(RemoteExit::Invalid));
+    receives(&endpoint, &wire);
+}
+
+fn messages_of_a_dropped_communicator_return_their_credit() {
+    const CONTEXT: u64 = 7;
+    let (endpoint, wire) = endpoint();
+    endpoint.discard_context(CONTEXT as u32).expect("nothing is damaged");
+    wire.arrive(record(OTHER - 1, [CONTEXT, OFFER | 70_000, 5], vec![]));
+    // More than the credit of a sender: without its return they would not all be accepted.
+    for _ in 0..5 << 20 >> 15 {
+        let bytes = 32 << 10;
+        wire.arrive(record(OTHER - 1, [CONTEXT, EAGER | bytes, 0], vec![0; bytes as usize]));
+        wire.arrive(record(OTHER - 1, [CONTEXT, EAGER | 8, 0], vec![0; 8]));
+    }
+    let long = 1 << 63 | 1;
+    wire.arrive(record(OTHER - 1, [CONTEXT, LONG | 200, long], vec![]));
+    wire.arrive(record(OTHER - 1, [0, PART, long], vec![0; 200]));
+    while endpoint.progress().expect("nothing is damaged") {}
+    assert_eq!(wire.sent(OTHER - 1, ANSWER), [(5, 0)]);
+    assert!(!wire.sent(OTHER - 1, CREDIT).is_empty());
     receives(&endpoint, &wire);
 }

@@ -2,14 +2,14 @@
 
 use super::remote;
 use crate::context_numbers::ContextNumbers;
-use crate::error::{Result, argument};
+use crate::error::{Error, Result, argument};
 use crate::internode::group::{InternodeGroup, InternodeJob};
 use engine::communicator::Communicator as NodeCommunicator;
 use engine::node::membership::{Background, Member};
 use engine::node::{MAILBOX_BYTES, Node};
 use engine::signature::{CallKind, Signature};
 use network::error::{Error as NetworkError, RankExit};
-use queues::matching::{Endpoint, EndpointOptions, Processes, RemoteExit};
+use queues::matching::{Endpoint, EndpointOptions, MatchError, Processes, RemoteExit};
 use shm::arena::Arena;
 use std::collections::BTreeSet;
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError, Weak};
@@ -24,7 +24,8 @@ pub(crate) struct RankEndpoint {
     endpoint: OnceLock<Endpoint>,
     member: Arc<Member>,
     arena: Arc<Arena>,
-    creation: Mutex<()>,
+    /// Numbers of communicators that were dropped before the creation of `endpoint`.
+    creation: Mutex<Vec<u32>>,
     /// Source of numbers for communicators, in a job on one node.
     numbers: ContextNumbers,
     /// The job, if it has several nodes. Behind the endpoint too: the agent carries its last
@@ -40,7 +41,7 @@ impl RankEndpoint {
             member: Arc::clone(group.member()),
             arena: Arc::clone(group.arena()),
             endpoint: OnceLock::new(),
-            creation: Mutex::new(()),
+            creation: Mutex::default(),
             numbers: ContextNumbers::new(u32::BITS - last_rank.leading_zeros()),
             job: internode.map(|internode| Arc::clone(internode.job())),
         }
@@ -81,10 +82,23 @@ impl RankEndpoint {
         }
     }
 
+    /// Discards the messages of a dropped communicator, also those that arrive later. No other
+    /// communicator has its number.
+    fn drop_context(&self, number: u32) -> Result<()> {
+        let mut dropped = self.creation.lock().unwrap_or_else(PoisonError::into_inner);
+        match self.endpoint.get() {
+            Some(endpoint) => endpoint.discard_context(number).map_err(damaged),
+            None => {
+                dropped.push(number);
+                Ok(())
+            }
+        }
+    }
+
     #[cold]
     fn create(self: &Arc<Self>) -> Result<&Endpoint> {
         // One at a time: an endpoint takes over what has been sent to the rank.
-        let _creation = self.creation.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut dropped = self.creation.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some(endpoint) = self.endpoint.get() {
             return Ok(endpoint);
         }
@@ -100,6 +114,9 @@ impl RankEndpoint {
             processes: Arc::new(NodeProcesses(Arc::clone(node))),
             remote,
         })?;
+        for number in dropped.drain(..) {
+            endpoint.discard_context(number).map_err(damaged)?;
+        }
         let endpoint = self.endpoint.get_or_init(|| endpoint);
         // A sender may wait until this rank, which waits for a collective, has read its message.
         let work = Arc::downgrade(self) as Weak<dyn Background>;
@@ -116,6 +133,10 @@ impl Background for RankEndpoint {
             false
         })
     }
+}
+
+fn damaged(error: MatchError) -> Error {
+    Error::Internal(error.to_string())
 }
 
 /// The processes of the ranks of a node.
@@ -214,13 +235,10 @@ impl MessageContext {
 
 impl Drop for MessageContext {
     fn drop(&mut self) {
-        if let Some(endpoint) = self.endpoint.endpoint.get()
-            && self.number > 0
+        if self.number > 0
+            && let Err(error) = self.endpoint.drop_context(self.number)
         {
-            // The number is never used again, so a message that is left costs memory only.
-            if let Err(error) = endpoint.discard_context(self.number) {
-                log::warn!("messages of a dropped communicator are left: {error}");
-            }
+            log::warn!("messages of a dropped communicator are left: {error}");
         }
     }
 }

@@ -93,7 +93,8 @@ impl Endpoint {
         self.state.lock().discard(message.key)
     }
 
-    /// Discards the messages of a communicator that no receive has matched.
+    /// Discards the messages of a communicator that no receive has matched, and those that arrive
+    /// later. No later communicator has its number.
     ///
     /// # Errors
     /// [`MatchError::Create`], [`MatchError::Corrupt`].

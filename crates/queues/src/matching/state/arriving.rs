@@ -131,7 +131,7 @@ impl State {
                 }
             }
         }
-        Ok(())
+        self.discard_unwanted()
     }
 
     pub(super) fn accept_short(

@@ -344,10 +344,16 @@ impl State {
         }
     }
 
-    /// Discards the unexpected messages of a communicator.
+    /// Discards the unexpected messages of a communicator, and those that arrive later.
     pub(in crate::matching) fn discard_context(&mut self, context: u32) -> Result<(), MatchError> {
-        for message in self.matcher.unexpected_of(context) {
-            self.matcher.take_unexpected(message);
+        self.matcher.drop_context(context);
+        self.discard_unwanted()
+    }
+
+    /// Discards the messages of dropped communicators: their senders need the credit and answers.
+    #[inline]
+    pub(super) fn discard_unwanted(&mut self) -> Result<(), MatchError> {
+        while let Some(message) = self.matcher.take_unwanted() {
             self.discard(message)?;
         }
         Ok(())

@@ -294,6 +294,7 @@ impl State {
             kind::CLOSED => peer.is_closed = true,
             _ => return Err(corrupt),
         }
+        self.discard_unwanted()?;
         Ok(true)
     }
 
