@@ -16,7 +16,6 @@ use crate::error::{Error, RankExit};
 use crate::node_map::NodeMap;
 use crate::transport::frame::Frame;
 use crate::transport::{Arrival, LinkState, Transport};
-use held_reports::HeldReport;
 use interpreter::Limits;
 use rustix::thread::sched_getcpu;
 use std::collections::HashMap;
@@ -39,6 +38,15 @@ pub(crate) struct AgentState {
     unreported_exits: Vec<Frame>,
     /// Reports about nodes whose handshake is not over, in order.
     held_reports: Vec<HeldReport>,
+}
+
+/// A report about a node whose handshake is not over.
+#[derive(Debug)]
+struct HeldReport {
+    /// The node that has reported.
+    from: u32,
+    frame: Frame,
+    since: u64,
 }
 
 /// Summary of a turn of the agent.

@@ -5,21 +5,12 @@
 //! reported end of the node would close the connection. So such a report waits until the handshake
 //! is over: either the node is connected and reports itself, or the other end was a stranger.
 
-use super::AgentState;
+use super::{AgentState, HeldReport};
 use crate::transport::frame::Frame;
 
 /// Longest time for which a report waits, in nanoseconds: strangers that claim to be the node may
 /// connect again and again.
 const MOST_HELD_NS: u64 = 15_000_000_000;
-
-/// A report that waits.
-#[derive(Debug)]
-pub(super) struct HeldReport {
-    /// The node that has reported.
-    from: u32,
-    frame: Frame,
-    since: u64,
-}
 
 impl AgentState {
     /// Keeps a report until the handshake with its node is over. Returns every other frame.
