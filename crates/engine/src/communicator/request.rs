@@ -97,10 +97,14 @@ impl Request {
         matches!(self.execution, Execution::Flat(..))
     }
 
-    /// Returns whether ranks hold memory of their arenas for the collective.
+    /// Returns whether ranks may hold memory of their arenas for the collective: the same on all
+    /// ranks.
     pub fn uses_arena(&self) -> bool {
         match &self.execution {
-            Execution::Flat(communicator, run) => communicator.flat.executor.is_large(&run.call),
+            // Blocks of different lengths may be long on another rank only.
+            Execution::Flat(communicator, run) => {
+                run.call.blocks.is_some() || communicator.flat.executor.is_large(&run.call)
+            }
             Execution::Linked(..) => true,
         }
     }
