@@ -105,6 +105,8 @@ impl State {
 
     /// Returns credit of messages to a remote rank.
     pub(super) fn return_remote_credit(&mut self, from: u32, bytes: u64) {
+        // A record without space goes on in later calls.
+        self.expect_lines();
         if let Some(remote) = &mut self.remote {
             remote.return_credit(from, [bytes, 0]);
         }
@@ -285,7 +287,10 @@ impl State {
                     remote.set_queued(from);
                 }
                 // A send that was abandoned has no bytes.
-                _ => remote.control(from, words_of(kind::LOST, number, 0)),
+                _ => {
+                    remote.control(from, words_of(kind::LOST, number, 0));
+                    self.expect_lines();
+                }
             },
             kind::CREDIT => {
                 peer.messages.add(number);

@@ -95,10 +95,10 @@ impl State {
 
     /// Puts a line into the ring to a rank, or queues it.
     pub(super) fn queue(&mut self, to: u32, line: Line) -> Result<(), MatchError> {
+        self.expect_lines();
         if let Some(remote) = self.remote_rank(to) {
             return self.queue_remote(remote, line);
         }
-        self.expect_lines();
         let outgoing = self.outgoing(to)?;
         outgoing.queue.push_back(Queued::Line(line));
         if outgoing.queue.len() == 1 {
