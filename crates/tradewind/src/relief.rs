@@ -29,8 +29,9 @@ impl Communicator {
     /// communicators of the job.
     ///
     /// A start that finds the memory of its rank full is queued until other ranks have fetched
-    /// their results, which every wait and test does. The thread is for ranks that call neither
-    /// for a long time, because they wait in another library; otherwise it sleeps.
+    /// their results. They do in every wait for a collective and every test of an incomplete one,
+    /// but not while they wait for messages or at queues. The thread is for ranks that call no
+    /// collective for a long time, because they wait there or in another library; otherwise it sleeps.
     ///
     /// ```no_run
     /// # fn main() -> Result<(), tradewind::Error> {
