@@ -13,7 +13,7 @@ use crate::context::Context;
 use crate::error::{Error, Exit, Outcome, Straggler};
 use crate::flat::executor::FlatExecutor;
 use crate::flat::pattern::{FlatCollective, ReducedBy, ResultRule};
-use crate::memory::MemoryHolder;
+use crate::memory::{MemoryHolder, Pending};
 use crate::node::EngineKind;
 use crate::node::membership::{Member, OwnerWork};
 use crate::signature::Signature;
@@ -306,8 +306,8 @@ impl Drop for Communicator {
 }
 
 impl MemoryHolder for Communicator {
-    fn reclaim(&self) -> bool {
-        self.flat.reclaim()
+    fn reclaim(&self) -> Pending {
+        self.flat.reclaim(|rank| self.context.is_blocked(rank))
     }
 }
 

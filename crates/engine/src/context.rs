@@ -188,6 +188,12 @@ impl Context {
         Wait::Collective { state: self.state_at, ranks: self.size(), sequence }
     }
 
+    /// Returns whether a rank is short of memory.
+    pub(crate) fn is_blocked(&self, rank: u32) -> bool {
+        let member = self.members.get(rank as usize);
+        member.is_some_and(|member| self.member.node().is_short(*member))
+    }
+
     /// Executes this rank's own tasks in all communicators.
     pub(crate) fn progress(&self) -> Outcome<OwnTasks> {
         self.member.progress()

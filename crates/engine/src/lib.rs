@@ -28,6 +28,7 @@ mod memory;
 pub mod node;
 mod protocol;
 mod reduction;
+mod shortage;
 pub mod signature;
 mod staging;
 mod state;

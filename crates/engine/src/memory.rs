@@ -12,10 +12,15 @@
 //!
 //! The oldest run that is incomplete then has all memory but that of complete runs, which rule 2
 //! frees, and of later ones, which leave it the reserve.
+//!
+//! Ranks that start collectives of several communicators in different orders may each hold the
+//! memory that the other one waits for. In such a cycle every run lacks ranks that are short
+//! themselves, so waiting runs fail only after a time in which that was so for all runs of their
+//! rank ([`Pending`]). A rank that is merely late is not short, and is awaited without limit.
 
 use crate::error::Error;
+use crate::shortage::ShortageLine;
 use shm::arena::Arena;
-use shm::futex;
 use shm::mapped::Mapped;
 use shm::segment::Offset;
 use shm::sync::{AtomicU32, AtomicUsize, Ordering};
@@ -23,24 +28,37 @@ use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 use std::time::{Duration, Instant};
 
-/// Time after which a run that waits for memory fails, if no run of this rank got any meanwhile.
-/// Ranks that start collectives of several communicators in different orders may each hold the
-/// memory that the other one waits for.
+/// Time after which a run that waits for memory fails, if all that time every run of this rank
+/// lacked ranks that wait for memory as well, and no waiting run got any.
 const LONGEST_SHORTAGE: Duration = Duration::from_secs(60);
-
-shm::shared_lines! {
-    /// A word of the job that ranks read in every wait.
-    pub(crate) struct ShortageLine {
-        /// Number of ranks with runs that wait for memory; a futex. It publishes nothing.
-        ranks: AtomicU32,
-    }
-}
 
 /// An object with runs that hold memory of the arena.
 pub(crate) trait MemoryHolder: Send + Sync + std::fmt::Debug {
     /// Moves finished results to private memory, and frees the memory that no rank uses any more.
-    /// Returns whether runs are left that will release memory when they are complete.
-    fn reclaim(&self) -> bool;
+    /// Returns what the runs that are left wait for.
+    fn reclaim(&self) -> Pending;
+}
+
+/// That which the release of further memory waits for. Of several, the greatest counts.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) enum Pending {
+    /// No further memory will be released.
+    Nothing,
+    /// Ranks that are short of memory themselves, or the last use of shared memory elsewhere.
+    Blocked,
+    /// A rank that can still arrive, or fetch its result.
+    Awaited,
+}
+
+impl Pending {
+    /// Returns the state of a run or a link that lacks these ranks.
+    pub(crate) fn on(
+        lacking: impl Iterator<Item = u32>,
+        is_blocked: impl Fn(u32) -> bool,
+    ) -> Pending {
+        let of = |rank| if is_blocked(rank) { Pending::Blocked } else { Pending::Awaited };
+        lacking.map(of).max().unwrap_or(Pending::Nothing)
+    }
 }
 
 /// The memory for the runs of one rank.
@@ -48,21 +66,26 @@ pub(crate) trait MemoryHolder: Send + Sync + std::fmt::Debug {
 pub(crate) struct RunMemory {
     arena: Arc<Arena>,
     shortage: Mapped<ShortageLine>,
+    /// This rank's mark of its shortage.
+    mark: Mapped<AtomicU32>,
     /// Number of waiting runs. Changed with the lock of the turns.
     waiting: AtomicUsize,
     turns: Mutex<Turns>,
     holders: Mutex<Holders>,
 }
 
-#[derive(Debug, Default)]
+#[derive(Debug)]
 struct Turns {
     next: u64,
     /// Bytes that each waiting run needs.
     waiting: BTreeMap<u64, u64>,
     /// Memory for the first waiting run, which no other run takes.
     reserve: Option<(Offset, u64)>,
-    /// The time since which no waiting run got memory; `None` if no run has found too little.
+    /// The time since which no waiting run got memory and no rank outside a cycle was awaited;
+    /// `None` if no run has found too little since the last one started.
     short_since: Option<Instant>,
+    /// Time after which runs in a cycle fail.
+    limit: Duration,
 }
 
 #[derive(Debug, Default)]
@@ -86,11 +109,22 @@ impl Drop for Turn {
         self.memory.waiting.store(turns.waiting.len(), Ordering::Relaxed);
         if turns.waiting.is_empty() {
             turns.free_reserve(&self.memory.arena);
-            if turns.short_since.take().is_some() {
-                self.memory.shortage.ranks.fetch_sub(1, Ordering::Relaxed);
-            }
-        } else if let Some(since) = &mut turns.short_since {
-            *since = Instant::now();
+        }
+        // The next run records a shortage of its own if it finds one.
+        if turns.short_since.take().is_some() {
+            self.memory.shortage.end(&self.memory.mark);
+        }
+    }
+}
+
+impl Default for Turns {
+    fn default() -> Self {
+        Turns {
+            next: 0,
+            waiting: BTreeMap::new(),
+            reserve: None,
+            short_since: None,
+            limit: LONGEST_SHORTAGE,
         }
     }
 }
@@ -114,10 +148,15 @@ impl Turns {
 }
 
 impl RunMemory {
-    pub(crate) fn new(arena: Arc<Arena>, shortage: Mapped<ShortageLine>) -> Self {
+    pub(crate) fn new(
+        arena: Arc<Arena>,
+        shortage: Mapped<ShortageLine>,
+        mark: Mapped<AtomicU32>,
+    ) -> Self {
         RunMemory {
             arena,
             shortage,
+            mark,
             waiting: AtomicUsize::new(0),
             turns: Mutex::default(),
             holders: Mutex::default(),
@@ -177,8 +216,7 @@ impl RunMemory {
         let mut turns = self.turns();
         if turns.short_since.is_none() && !turns.waiting.is_empty() {
             turns.short_since = Some(Instant::now());
-            self.shortage.ranks.fetch_add(1, Ordering::Relaxed);
-            futex::wake_all(&self.shortage.ranks);
+            self.shortage.begin(&self.mark);
         }
     }
 
@@ -191,22 +229,38 @@ impl RunMemory {
     /// Returns whether a rank of the node is short of memory.
     #[inline]
     pub(crate) fn is_any_rank_short(&self) -> bool {
-        self.shortage.ranks.load(Ordering::Relaxed) != 0
+        self.shortage.is_any()
     }
 
-    /// Returns whether the waiting runs should fail.
-    pub(crate) fn has_waited_too_long(&self) -> bool {
-        self.turns().short_since.is_some_and(|since| since.elapsed() > LONGEST_SHORTAGE)
+    /// Returns whether waiting runs may still get memory, after a [`reclaim`](Self::reclaim) with
+    /// this result.
+    pub(crate) fn may_end_shortage(&self, pending: Pending) -> bool {
+        let mut turns = self.turns();
+        let limit = turns.limit;
+        let Some(since) = &mut turns.short_since else { return pending != Pending::Nothing };
+        match pending {
+            Pending::Nothing => false,
+            Pending::Blocked => since.elapsed() <= limit,
+            Pending::Awaited => {
+                *since = Instant::now();
+                true
+            }
+        }
+    }
+
+    /// Sets the time after which runs in a cycle fail.
+    pub(crate) fn set_limit(&self, limit: Duration) {
+        self.turns().limit = limit;
     }
 
     /// Waits until a rank of the node is short of memory, at most `limit`.
     pub(crate) fn await_shortage(&self, limit: Duration) {
-        futex::wait(&self.shortage.ranks, 0, Some(limit));
+        self.shortage.wait(limit);
     }
 
     /// Ends the waits of [`await_shortage`](Self::await_shortage) on all ranks.
     pub(crate) fn wake(&self) {
-        futex::wake_all(&self.shortage.ranks);
+        self.shortage.wake();
     }
 
     /// Adds an object whose runs hold memory.
@@ -220,15 +274,15 @@ impl RunMemory {
         holders.list.push(holder);
     }
 
-    /// Frees the memory of all finished runs. Returns whether runs are left that will release
-    /// memory. The caller holds no lock of a window.
+    /// Frees the memory of all finished runs. Returns what the runs that are left wait for. The
+    /// caller holds no lock of a window.
     #[cold]
-    pub(crate) fn reclaim(&self) -> bool {
+    pub(crate) fn reclaim(&self) -> Pending {
         // Without the lock, because the last reference to a holder may be dropped here.
         let holders: Vec<Arc<dyn MemoryHolder>> = {
             let holders = self.holders.lock().unwrap_or_else(PoisonError::into_inner);
             holders.list.iter().filter_map(Weak::upgrade).collect()
         };
-        holders.iter().fold(false, |any, holder| holder.reclaim() | any)
+        holders.iter().map(|holder| holder.reclaim()).max().unwrap_or(Pending::Nothing)
     }
 }

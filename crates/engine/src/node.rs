@@ -12,6 +12,7 @@ pub use options::{EngineKind, JobOptions};
 
 use crate::error::{Error, Exit, Straggler};
 use crate::node::decisions::Decisions;
+use crate::shortage::{self, ShortageLine};
 use crate::state::StateLayout;
 use crate::wait::SpinPolicy;
 use shm::completion::Completion;
@@ -24,7 +25,7 @@ use shm::sync::{AtomicU32, AtomicU64, Ordering};
 use std::sync::Arc;
 
 const MAGIC: u64 = u64::from_le_bytes(*b"tradewin");
-const VERSION: u32 = 4;
+const VERSION: u32 = 5;
 /// Largest number of ranks of a job on one node.
 pub const RANK_LIMIT: u32 = 4096;
 
@@ -73,6 +74,8 @@ shm::shared_lines! {
         detail: AtomicU32,
         /// The rank in the job plus one, for an observer; 0 before it is published.
         job_rank: AtomicU32,
+        /// 1 if the rank is counted as short of memory, see [`ShortageLine`].
+        shortage: AtomicU32,
     }
 }
 
@@ -99,6 +102,7 @@ pub struct Node {
     memory: SegmentMemory,
     header: Mapped<JobHeader>,
     lines: MappedSlice<RankLine>,
+    shortage: Mapped<ShortageLine>,
     ranks: u32,
     engine: EngineKind,
     cores: u32,
@@ -110,7 +114,7 @@ pub struct Node {
 
 const LINES_AT: u64 = 4096;
 
-/// Offset of the [`ShortageLine`](crate::memory::ShortageLine), the last line before those of the
+/// Offset of the [`ShortageLine`], the last line before those of the
 /// ranks.
 const SHORTAGE_AT: Offset = Offset(LINES_AT - 64);
 
@@ -186,6 +190,7 @@ impl Node {
         // The number of ranks is bounded above, and the mapping checks that the lines lie in the
         // segment: a damaged header cannot lead outside.
         let lines = MappedSlice::new(&segment, Offset(LINES_AT), ranks as usize)?;
+        let shortage = Mapped::new(&segment, SHORTAGE_AT)?;
         let engine = match header.engine.load(Ordering::Relaxed) {
             0 => EngineKind::Peers,
             _ => EngineKind::Caller,
@@ -204,6 +209,7 @@ impl Node {
             memory: unsafe { SegmentMemory::new(segment) },
             header,
             lines,
+            shortage,
         }))
     }
 
@@ -347,12 +353,19 @@ impl Node {
                     // Release: pairs with the Acquire in `failures`. Counted last, so a rank that
                     // sees the count also sees the cause and the state.
                     self.header.failures.fetch_add(1, Ordering::AcqRel);
+                    self.shortage.end(&line.shortage);
                     shm::futex::wake_all(&self.header.joined);
                     return;
                 }
                 Err(now) => seen = now,
             }
         }
+    }
+
+    /// Returns whether a rank is short of memory.
+    pub(crate) fn is_short(&self, rank: u32) -> bool {
+        let line = self.lines.get(rank as usize);
+        line.is_some_and(|line| shortage::is_marked(&line.shortage))
     }
 
     /// Returns the way in which a rank left, if it has left.

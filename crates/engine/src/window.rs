@@ -11,7 +11,7 @@ pub(crate) mod queue;
 
 use crate::argument::Argument;
 use crate::error::Outcome;
-use crate::memory::{RunMemory, Turn};
+use crate::memory::{Pending, RunMemory, Turn};
 use crate::protocol::run_state::{RunState, SlotWindow};
 use crate::state::SharedStates;
 use queue::{QueuedRun, RunQueue};
@@ -291,9 +291,10 @@ impl<P: Executor> InflightWindow<P> {
     }
 
     /// Moves the results of finished runs out of their slots, and frees the memory that no rank
-    /// uses any more. Returns whether runs are left that will release memory.
+    /// uses any more. Returns what the runs that are left wait for. `is_blocked` returns whether a
+    /// rank waits for memory itself.
     #[cold]
-    pub(crate) fn reclaim(&self) -> bool {
+    pub(crate) fn reclaim(&self, is_blocked: impl Fn(u32) -> bool) -> Pending {
         let mut starter = self.lock();
         let starter = &mut *starter;
         starter.window.refresh(self.executor.states());
@@ -301,7 +302,19 @@ impl<P: Executor> InflightWindow<P> {
         starter.window.refresh(self.executor.states());
         let active = starter.window.consumed_by_all..starter.window.next;
         self.executor.free_idle(&mut starter.scratch, active.clone());
-        !active.is_empty()
+        active.map(|run| self.pending(run, &is_blocked)).max().unwrap_or(Pending::Nothing)
+    }
+
+    /// Returns what a begun run of this rank waits for.
+    fn pending(&self, run: u64, is_blocked: impl Fn(u32) -> bool) -> Pending {
+        let ranks = 0..self.executor.states().len() as u32;
+        if ranks.clone().all(|rank| self.arrived(rank, run)) {
+            // A thread of this rank that works on the result is not blocked.
+            let is_blocked = |rank| rank != self.executor.rank() && is_blocked(rank);
+            let is_past = |rank: u32| self.executor.states()[rank as usize].is_past(run);
+            return Pending::on(ranks.filter(|rank| !is_past(*rank)), is_blocked);
+        }
+        Pending::on(ranks.filter(|rank| !self.arrived(*rank, run)), is_blocked)
     }
 
     /// Returns whether runs wait for a slot, as of the last [`advance`](Self::advance).

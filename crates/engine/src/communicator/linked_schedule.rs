@@ -6,7 +6,7 @@ use crate::communicator::placement::{Block, BlockSearch, Placement, UnplacedSche
 use crate::error::{Error, Outcome};
 use crate::linked::block::LinkIdentity;
 use crate::linked::executor::{LinkedExecutor, LongStaging};
-use crate::memory::MemoryHolder;
+use crate::memory::{MemoryHolder, Pending};
 use crate::node::membership::OwnerWork;
 use crate::signature::Signature;
 use crate::wait::OwnTasks;
@@ -247,7 +247,7 @@ impl LinkedSchedule {
         let memory = context.member.memory();
         if !context.state.not_yet(self.sequence).is_empty()
             || !matches!(self.try_place()?, BlockSearch::NoMemory)
-            || (context.member.reclaim() && !memory.has_waited_too_long())
+            || memory.may_end_shortage(context.member.reclaim())
         {
             return Ok(());
         }
@@ -378,8 +378,10 @@ impl LinkedSchedule {
 }
 
 impl MemoryHolder for LinkedSchedule {
-    fn reclaim(&self) -> bool {
-        self.window().is_some_and(InflightWindow::reclaim)
+    fn reclaim(&self) -> Pending {
+        let context = &self.communicator.context;
+        let is_blocked = |rank| context.is_blocked(rank);
+        self.window().map_or(Pending::Nothing, |window| window.reclaim(is_blocked))
     }
 }
 

@@ -1,10 +1,12 @@
 //! Membership of one rank in a job: its memory and its own tasks.
 
 use crate::error::{Error, Exit, Outcome};
-use crate::memory::RunMemory;
+use crate::memory::{Pending, RunMemory};
 use crate::node::deferred_free::{DeferredFree, ReleaseLine};
 use crate::node::liveness::LivenessCheck;
-use crate::node::{LISTED_QUEUES, Node, SHORTAGE_AT, queues_at, state, waits_at};
+use crate::node::{
+    LINES_AT, LISTED_QUEUES, Node, RankLine, SHORTAGE_AT, queues_at, state, waits_at,
+};
 use crate::trace::Trace;
 use crate::wait::OwnTasks;
 use shm::arena::{Arena, ArenaError};
@@ -35,6 +37,9 @@ impl Node {
         let from = first.saturating_add(u64::from(rank).saturating_mul(bytes));
         let arena = Arena::new(Arc::clone(self.segment()), from..from.saturating_add(bytes))?;
         let shortage = Mapped::new(self.segment(), SHORTAGE_AT)?;
+        let line_at = LINES_AT + u64::from(rank) * size_of::<RankLine>() as u64;
+        let mark_at = line_at + std::mem::offset_of!(RankLine, shortage) as u64;
+        let mark = Mapped::new(self.segment(), Offset(mark_at))?;
         let queues = queues_at(self.ranks, rank);
         let queues = MappedSlice::new(self.segment(), queues, LISTED_QUEUES as usize)?;
         let arena = arena.listing_queues_in(queues);
@@ -55,7 +60,7 @@ impl Node {
         self.header.joined.fetch_add(1, Ordering::AcqRel);
         shm::futex::wake_all(&self.header.joined);
         let arena = Arc::new(arena);
-        let memory = Arc::new(RunMemory::new(Arc::clone(&arena), shortage));
+        let memory = Arc::new(RunMemory::new(Arc::clone(&arena), shortage, mark));
         Ok(Member::new(Arc::clone(self), rank, (arena, memory)))
     }
 }
@@ -269,15 +274,23 @@ impl Member {
         })
     }
 
-    /// Frees the memory of this rank that no rank uses any more. Returns whether more will be free
-    /// when runs are complete. The caller holds no lock of a window.
+    /// Frees the memory of this rank that no rank uses any more. Returns what the release of more
+    /// waits for. The caller holds no lock of a window.
     #[cold]
-    pub(crate) fn reclaim(&self) -> bool {
-        self.free_released() | self.memory.reclaim()
+    pub(crate) fn reclaim(&self) -> Pending {
+        let shared = if self.free_released() { Pending::Blocked } else { Pending::Nothing };
+        shared.max(self.memory.reclaim())
+    }
+
+    /// Sets the time after which a start that waits for memory fails, if every run of this rank
+    /// lacks ranks that wait for memory as well: a minute, unless it is set.
+    pub fn limit_shortage(&self, limit: Duration) {
+        self.memory.set_limit(limit);
     }
 
     /// Starts queued runs by `advance`. A shortage of memory is an error only if none of this
-    /// rank's runs will release some, or none has for a long time.
+    /// rank's runs will release some, or if for a long time all of them lacked ranks that are short
+    /// as well.
     pub(crate) fn advance_queued(&self, advance: impl Fn() -> Outcome) -> Outcome {
         let is_short = |outcome: &Outcome| outcome.as_ref().is_err_and(|error| error.is_shortage());
         let outcome = advance();
@@ -287,9 +300,9 @@ impl Member {
         self.reclaim();
         // Runs of other windows may have to start before: they have waited longer.
         self.execute_own_work()?;
-        let more_later = self.reclaim() && !self.memory.has_waited_too_long();
+        let pending = self.reclaim();
         let outcome = advance();
-        if is_short(&outcome) && more_later { Ok(()) } else { outcome }
+        if is_short(&outcome) && self.memory.may_end_shortage(pending) { Ok(()) } else { outcome }
     }
 
     /// Returns the arena as runs use it.

@@ -1,13 +1,15 @@
 //! Memory that runs out, and what goes on afterwards.
 
-use engine::Error;
 use engine::argument::Argument;
 use engine::communicator::Communicator;
 use engine::flat::{FlatCollective, Pattern};
+use engine::node::membership::Member;
 use engine::node::{EngineKind, JobOptions, Node};
 use engine::signature::{CallKind, Signature};
+use engine::{Error, Exit, Request};
 use goal::arithmetic::{Arithmetic, DataType};
-use std::sync::Arc;
+use std::sync::{Arc, Barrier};
+use std::time::Duration;
 
 const ARENA_BYTES: u64 = 1 << 20;
 
@@ -24,15 +26,35 @@ fn sum(bytes: u64) -> FlatCollective {
 
 /// Runs on two ranks with little memory.
 fn two_ranks(body: impl Fn(Arc<Communicator>) -> Result<(), Error> + Sync) -> Result<(), Error> {
-    let options = JobOptions { arena_bytes: ARENA_BYTES, ..JobOptions::new(2, EngineKind::Peers) };
+    let members = members(2)?;
+    on_each(members, body)
+}
+
+fn members(ranks: u32) -> Result<Vec<Member>, Error> {
+    let options =
+        JobOptions { arena_bytes: ARENA_BYTES, ..JobOptions::new(ranks, EngineKind::Peers) };
     let node = Node::create(&options)?;
-    let members = [node.join(0)?, node.join(1)?];
+    (0..ranks).map(|rank| node.join(rank)).collect()
+}
+
+fn on_each(
+    members: Vec<Member>,
+    body: impl Fn(Arc<Communicator>) -> Result<(), Error> + Sync,
+) -> Result<(), Error> {
     std::thread::scope(|scope| {
         let body = &body;
-        let ranks =
-            members.map(|member| scope.spawn(move || body(Communicator::world(Arc::new(member))?)));
+        let start = |member| scope.spawn(move || body(Communicator::world(Arc::new(member))?));
+        let ranks: Vec<_> = members.into_iter().map(start).collect();
         ranks.into_iter().try_for_each(|rank| rank.join().expect("no rank panics"))
     })
+}
+
+/// Starts more sums than the arena has memory for.
+fn start_many(communicator: &Arc<Communicator>) -> Result<Vec<Request>, Error> {
+    const BYTES: u64 = 200 << 10;
+    let data = vec![0; BYTES as usize];
+    let arguments = [Argument::input(&data), Argument::output(BYTES)];
+    (0..20).map(|_| communicator.start_flat(&sum(BYTES), &arguments)).collect()
 }
 
 /// One in every element; gives the sum.
@@ -112,4 +134,72 @@ fn starts_that_wait_for_memory_end_in_order_or_in_an_error_of_their_own() -> Res
         assert!(matches!(told, Err(Error::Arena(_))), "{told:?}");
         Ok(())
     })
+}
+
+#[test]
+fn starts_wait_for_a_late_rank_without_limit() -> Result<(), Error> {
+    // Two ranks are short, and the third keeps them waiting.
+    let members = members(3)?;
+    let are_short = Barrier::new(3);
+    on_each(members, |communicator| {
+        if communicator.rank() == 2 {
+            are_short.wait();
+        } else {
+            communicator.member().limit_shortage(Duration::ZERO);
+        }
+        let pending = start_many(&communicator)?;
+        if communicator.rank() != 2 {
+            let tested = (0..100).try_for_each(|_| {
+                let last = pending.last().expect("runs are pending");
+                assert!(!last.test()?, "a rank has not started it");
+                Ok(())
+            });
+            are_short.wait();
+            tested.map_err(|error: Box<Error>| *error)?;
+        }
+        // Now all ranks take part, and each may be short for a moment.
+        communicator.member().limit_shortage(Duration::from_secs(60));
+        pending.into_iter().try_for_each(|run| Ok(run.wait(None)?))
+    })
+}
+
+#[test]
+fn starts_in_different_orders_that_wait_for_each_other_fail() -> Result<(), Error> {
+    let members = members(2)?;
+    let (have_started, have_ended) = (Barrier::new(2), Barrier::new(2));
+    on_each(members, |world| {
+        world.member().limit_shortage(Duration::from_millis(50));
+        let other = world.split(Some(0), 0)?.expect("all ranks take part");
+        let mut order = [&world, &other];
+        if world.rank() == 1 {
+            order.reverse();
+        }
+        let first = start_many(order[0])?;
+        have_started.wait();
+        // The memory of each rank is full of runs that the other one has not started.
+        let second = start_many(order[1])?;
+        let waited = second.last().expect("runs are pending").wait(None);
+        have_ended.wait();
+        let error = waited.expect_err("no memory will be free");
+        assert!(matches!(*error, Error::Arena(_)), "{error}");
+        drop((first, second));
+        Ok(())
+    })
+}
+
+#[test]
+fn a_rank_that_leaves_ends_its_shortage() -> Result<(), Error> {
+    let mut members = members(2)?;
+    let witness = members.remove(0);
+    on_each(members, |communicator| {
+        let pending = start_many(&communicator)?;
+        assert!(communicator.member().relieve_shortage(Duration::ZERO));
+        // Never dropped, as by a killed process.
+        std::mem::forget(pending);
+        communicator.member().node().mark(1, Exit::Killed(9));
+        assert!(!communicator.member().relieve_shortage(Duration::ZERO));
+        Ok(())
+    })?;
+    assert!(!witness.relieve_shortage(Duration::ZERO));
+    Ok(())
 }
