@@ -113,7 +113,8 @@ impl Communicator {
         let sequence = self.context.begin_link(call);
         let identity = LinkIdentity::new(sequence, call, hash);
         let runs = RunQueue::default();
-        let unplaced = UnplacedSchedule { identity, linked, layout, runs, turn: None };
+        let unplaced =
+            UnplacedSchedule { identity, linked, layout, runs, turn: None, is_busy: false };
         let schedule = Arc::new(LinkedSchedule::without_block(Arc::clone(self), unplaced));
         self.add_holder(&schedule);
         if schedule.placed()?.is_none() {

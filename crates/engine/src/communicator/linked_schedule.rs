@@ -87,13 +87,14 @@ impl LinkedSchedule {
     #[cold]
     fn try_place(&self) -> Result<BlockSearch, Error> {
         let mut placement = self.placement();
-        let UnplacedSchedule { identity, layout, turn, .. } = match &mut *placement {
+        let UnplacedSchedule { identity, layout, turn, is_busy, .. } = match &mut *placement {
             Placement::Unplaced(unplaced) => &mut **unplaced,
             // By another thread of this rank.
             Placement::Placed => return Ok(BlockSearch::Placed),
             Placement::Failed(error) => return Err(error.copy()),
         };
         let search = self.communicator.find_block(identity, layout.bytes(), turn);
+        *is_busy = matches!(search, Ok(BlockSearch::Busy));
         if let Ok(BlockSearch::NoMemory | BlockSearch::Busy | BlockSearch::Placed) = search {
             return search;
         }
@@ -143,14 +144,20 @@ impl LinkedSchedule {
             drop(placement);
             return self.start_run(arguments);
         };
-        let UnplacedSchedule { linked, runs, .. } = &mut **unplaced;
+        let UnplacedSchedule { linked, layout, runs, turn: block_turn, .. } = &mut **unplaced;
         check_arguments(&linked.ranks[context.rank as usize].schedule, arguments)?;
         let sequence = context.begin(self.call);
         context.trace_call_begun(sequence);
         // The block shows which buffers need memory of their own; until then all count.
         let private = arguments.iter().filter(|argument| argument.binding == Binding::Private);
-        let needed = private.map(|argument| argument.length).sum();
-        let turn = (needed > 0).then(|| context.member.memory().enqueue(needed));
+        let needed: u64 = private.map(|argument| argument.length).sum();
+        let memory = context.member.memory();
+        let turn = (needed > 0).then(|| {
+            // Before the run, whose reserve would keep the block out of its memory. The run takes
+            // its memory beside that of the block.
+            block_turn.get_or_insert_with(|| memory.enqueue(layout.bytes()));
+            memory.enqueue(needed.saturating_add(layout.bytes()))
+        });
         Ok(runs.push(RunNumber { run: runs.len(), sequence }, &(), arguments, turn))
     }
 
@@ -381,7 +388,20 @@ impl MemoryHolder for LinkedSchedule {
     fn reclaim(&self) -> Pending {
         let context = &self.communicator.context;
         let is_blocked = |rank| context.is_blocked(rank);
-        self.window().map_or(Pending::Nothing, |window| window.reclaim(is_blocked))
+        if let Some(window) = self.window() {
+            return window.reclaim(is_blocked);
+        }
+        // Not locked: the caller may be the search for the block of this schedule.
+        let Ok(placement) = self.placement.try_lock() else { return Pending::Awaited };
+        match &*placement {
+            // Its turns keep other runs out of their memory until the block is found.
+            Placement::Unplaced(unplaced) if unplaced.turn.is_some() => {
+                let missing = context.state.not_yet(self.sequence);
+                let busy = if unplaced.is_busy { Pending::Blocked } else { Pending::Nothing };
+                busy.max(Pending::on(missing.into_iter(), is_blocked))
+            }
+            _ => Pending::Nothing,
+        }
     }
 }
 

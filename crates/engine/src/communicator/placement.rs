@@ -30,8 +30,10 @@ pub(crate) struct UnplacedSchedule {
     pub(crate) linked: Linked,
     pub(crate) layout: ProgramLayout,
     pub(crate) runs: RunQueue<LinkedExecutor>,
-    /// Turn of the block at this rank's memory, if there was too little.
+    /// Turn of the block at this rank's memory, if there was too little or a run waits for it.
     pub(crate) turn: Option<Turn>,
+    /// Other ranks had to release the entry of an older link at the last search.
+    pub(crate) is_busy: bool,
 }
 
 /// The result of a search for a block.
