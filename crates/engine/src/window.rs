@@ -302,7 +302,14 @@ impl<P: Executor> InflightWindow<P> {
         starter.window.refresh(self.executor.states());
         let active = starter.window.consumed_by_all..starter.window.next;
         self.executor.free_idle(&mut starter.scratch, active.clone());
-        active.map(|run| self.pending(run, &is_blocked)).max().unwrap_or(Pending::Nothing)
+        let first = active.start;
+        let pending = active.map(|run| match self.pending(run, &is_blocked) {
+            // Consumed by all since the refresh: the next call frees its memory. Behind a run that
+            // is not, the memory stays until that one is consumed.
+            Pending::Nothing if run == first => Pending::Awaited,
+            pending => pending,
+        });
+        pending.max().unwrap_or(Pending::Nothing)
     }
 
     /// Returns what a begun run of this rank waits for.
