@@ -86,6 +86,8 @@ struct Turns {
     short_since: Option<Instant>,
     /// Time after which runs in a cycle fail.
     limit: Duration,
+    /// Number of turns that have ended.
+    ended: u64,
 }
 
 #[derive(Debug, Default)]
@@ -106,6 +108,7 @@ impl Drop for Turn {
     fn drop(&mut self) {
         let mut turns = self.memory.turns();
         turns.waiting.remove(&self.number);
+        turns.ended += 1;
         self.memory.waiting.store(turns.waiting.len(), Ordering::Relaxed);
         if turns.waiting.is_empty() {
             turns.free_reserve(&self.memory.arena);
@@ -125,6 +128,7 @@ impl Default for Turns {
             reserve: None,
             short_since: None,
             limit: LONGEST_SHORTAGE,
+            ended: 0,
         }
     }
 }
@@ -246,6 +250,11 @@ impl RunMemory {
                 true
             }
         }
+    }
+
+    /// Returns the number of waiting runs that have got memory or have been given up.
+    pub(crate) fn ended_turns(&self) -> u64 {
+        self.turns().ended
     }
 
     /// Sets the time after which runs in a cycle fail.

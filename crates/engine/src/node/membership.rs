@@ -300,8 +300,14 @@ impl Member {
         self.reclaim();
         // Runs of other windows may have to start before: they have waited longer.
         self.execute_own_work()?;
+        let ended = self.memory.ended_turns();
         let pending = self.reclaim();
         let outcome = advance();
+        // Another thread may have started a run with the memory that was free: it will release it.
+        let pending = match self.memory.ended_turns() == ended {
+            true => pending,
+            false => Pending::Awaited,
+        };
         if is_short(&outcome) && self.memory.may_end_shortage(pending) { Ok(()) } else { outcome }
     }
 
