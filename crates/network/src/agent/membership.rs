@@ -131,16 +131,21 @@ impl Membership {
         if self.ranks.is_empty() && self.nodes.is_empty() {
             return None;
         }
-        let missing = members.iter().find_map(|member| {
-            let exited = self.ranks.get(member)?;
-            // A rank that had started the run before it exited does not fail it: its agent carries
-            // that part through.
-            let started = exited.started.get(&communicator).copied().unwrap_or(0);
-            (sequence >= started)
-                .then(|| Error::RankFailed { rank: *member, how: exited.how.clone() })
-        });
+        let missing = |has_left: bool| {
+            members.iter().find_map(|member| {
+                let exited = self.ranks.get(member)?;
+                // A rank that had started the run before it exited does not fail it: its agent
+                // carries that part through.
+                let started = exited.started.get(&communicator).copied().unwrap_or(0);
+                let is_missing = sequence >= started && has_left == (exited.how == RankExit::Left);
+                is_missing.then(|| Error::RankFailed { rank: *member, how: exited.how.clone() })
+            })
+        };
         let failed = || nodes.iter().find_map(|node| self.nodes.get(node));
-        missing.or_else(|| failed().map(|failure| failure.error.clone()))
+        // Ranks may leave because another one, or a node, has failed: the cause comes first.
+        missing(false)
+            .or_else(|| failed().map(|failure| failure.error.clone()))
+            .or_else(|| missing(true))
     }
 }
 
@@ -285,6 +290,18 @@ mod tests {
         assert_eq!(membership.never_start(9, 3), [4]);
         assert_eq!(membership.never_start(8, 0), [4]);
         assert_eq!(membership.failure_of(&[1, 4], &[0, 1], 9, 3), None, "it has not left yet");
+    }
+
+    #[test]
+    fn a_node_that_has_failed_is_reported_before_ranks_that_have_left() {
+        let mut membership = Membership::default();
+        membership.rank_exited(4, RankExit::Left, Vec::new());
+        let error = Error::NodeUnreachable { node: 1, address: String::new(), why: String::new() };
+        membership.node_failed(1, error.clone(), true);
+        assert_eq!(membership.failure_of(&[1, 4], &[0, 1], 9, 0), Some(error));
+        membership.rank_exited(1, RankExit::Failed("it was killed".into()), Vec::new());
+        let failed = membership.failure_of(&[1, 4], &[0, 1], 9, 0);
+        assert!(matches!(failed, Some(Error::RankFailed { rank: 1, .. })), "{failed:?}");
     }
 
     #[test]

@@ -36,11 +36,13 @@ pub(crate) struct AgentState {
     messages: MessageRouter,
     /// Exits of ranks of this node, in order, that are not reported to other nodes.
     unreported_exits: Vec<Frame>,
-    /// Reports about nodes whose handshake is not over, in order.
+    /// Reports that wait for something on another connection, in order.
     held_reports: Vec<HeldReport>,
+    /// Nodes that another one has lost, but that are connected with this one, and since when.
+    doubted: Vec<(u32, u64)>,
 }
 
-/// A report about a node whose handshake is not over.
+/// A report that waits for something on another connection.
 #[derive(Debug)]
 struct HeldReport {
     /// The node that has reported.
@@ -72,6 +74,7 @@ impl AgentState {
             shutdown: ShutdownState::of_node(node, count),
             unreported_exits: Vec::new(),
             held_reports: Vec::new(),
+            doubted: Vec::new(),
             table: RunTable::new(nodes, transport),
         }
     }
@@ -127,6 +130,7 @@ impl AgentState {
         // Arrivals before submissions: a run that starts now finds its messages among the
         // unexpected ones.
         arrivals.drain(..).for_each(|arrival| self.handle(arrival));
+        self.process_held_reports();
         for local in 0..self.sessions.len() {
             had_events |= self.serve(local);
             had_events |= self.serve_messages(local);

@@ -32,6 +32,9 @@ impl AgentState {
         if self.transport().link(node) == LinkState::Open {
             // The connection itself tells the truth: the report may be of the path between two
             // others, and what the node has sent is read before its end.
+            if failure.is_some() {
+                self.doubted.push((node, self.table.context.now));
+            }
             return;
         }
         self.transport().abandon(node);
@@ -41,6 +44,7 @@ impl AgentState {
     /// Notes the end of a node from which nothing arrives any more.
     fn end_node(&mut self, node: u32, failure: Option<String>, is_reported: bool) {
         self.table.lose(node);
+        self.doubted.retain(|(doubted, _)| *doubted != node);
         // A lost node acknowledges nothing any more. The shutdown must not wait for it.
         self.shutdown.acknowledged[node as usize] = true;
         self.shutdown.received[node as usize] = true;
@@ -230,9 +234,11 @@ impl AgentState {
         }
     }
 
-    /// Time until the traffic of another backend is to be polled again.
+    /// Time until the traffic of another backend, or reports that wait, are to be polled again.
     pub(crate) fn next_poll(&mut self) -> Option<Duration> {
-        self.shutdown.next_poll()
+        const REPORTS: Duration = Duration::from_millis(50);
+        let reports = (!self.held_reports.is_empty()).then_some(REPORTS);
+        self.shutdown.next_poll().into_iter().chain(reports).min()
     }
 
     /// Keeps the agent until the ranks of all nodes have exited. `pending` is that of another

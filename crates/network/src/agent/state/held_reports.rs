@@ -1,12 +1,19 @@
-//! Reports about a node whose handshake with this one is not over.
+//! Reports of other nodes that wait for something on another connection.
 //!
-//! The node that connects considers the connection open once it has the answer, and may have sent
-//! messages before its proof arrives here. A report over other nodes would overtake them, and the
-//! reported end of the node would close the connection. So such a report waits until the handshake
-//! is over: either the node is connected and reports itself, or the other end was a stranger.
+//! *A handshake.* The node that connects considers the connection open once it has the answer, and
+//! may have sent messages before its proof arrives here. A report on it over other nodes would
+//! overtake them, and the reported end of the node would close the connection. So such a report
+//! waits until the handshake is over: either the node is connected and reports itself, or the other
+//! end was a stranger.
+//!
+//! *A lost node.* Ranks may leave because a node is lost. Their exits wait until this node's own
+//! connection with the lost one has ended, so the cause is reported before its consequences.
 
 use super::{AgentState, HeldReport};
 use crate::transport::frame::Frame;
+
+/// Longest time for which exits wait for the end of a doubted node, in nanoseconds.
+const MOST_DOUBTED_NS: u64 = 1_000_000_000;
 
 /// Longest time for which a report waits, in nanoseconds: strangers that claim to be the node may
 /// connect again and again.
@@ -26,6 +33,7 @@ impl AgentState {
     /// Processes the reports that need not wait any more, in order.
     pub(super) fn process_held_reports(&mut self) {
         let now = self.table.context.now;
+        self.doubted.retain(|(_, since)| now.saturating_sub(*since) < MOST_DOUBTED_NS);
         for held in std::mem::take(&mut self.held_reports) {
             let is_late = now.saturating_sub(held.since) >= MOST_HELD_NS;
             if is_late || !self.may_be_overtaken(held.from, &held.frame) {
@@ -36,9 +44,13 @@ impl AgentState {
         }
     }
 
-    /// Returns true if a frame reports on a node that is not its sender, and that may have sent
-    /// something over a connection in its handshake.
+    /// Returns true if a frame has to wait: see the module's page.
     fn may_be_overtaken(&self, from: u32, frame: &Frame) -> bool {
+        // Where another node has lost one, ranks may leave because of that: the cause comes first.
+        // The end of this node's own connection is on its way.
+        if !self.doubted.is_empty() && matches!(frame, Frame::RankExited { .. } | Frame::Shutdown) {
+            return true;
+        }
         let context = &self.table.context;
         let about = match frame {
             Frame::RankExited { rank, .. } | Frame::RankLeaves { rank, .. } => {
@@ -153,14 +165,19 @@ mod tests {
         }
     }
 
-    /// The agent of node 0 has answered node 2, and receives the end of it and of its rank.
-    fn reported() -> (AgentState, Arc<Far>) {
+    /// The agent of node 0.
+    fn agent() -> (AgentState, Arc<Far>) {
         let far = Arc::new(Far::default());
-        far.has_answer.store(true, Ordering::Relaxed);
         let memory = memory::connect(3).expect("descriptors").remove(0);
         let transport = Box::new(Sparse(memory, Arc::clone(&far)));
         let nodes = NodeMap::new(["a", "b", "c"]);
-        let mut state = AgentState::new(nodes, transport, Limits::new(16 << 10));
+        (AgentState::new(nodes, transport, Limits::new(16 << 10)), far)
+    }
+
+    /// The agent of node 0 has answered node 2, and receives the end of it and of its rank.
+    fn reported() -> (AgentState, Arc<Far>) {
+        let (mut state, far) = agent();
+        far.has_answer.store(true, Ordering::Relaxed);
         let exit = Frame::RankExited { rank: 2, how: RankExit::Left, started: Vec::new() };
         let end = Frame::NodeEnded { node: 2, failure: None };
         let mut arrivals = [exit, end].map(|frame| Arrival::Frame { node: 1, frame }).into();
@@ -188,6 +205,22 @@ mod tests {
         state.turn(2, &mut Vec::new());
         assert!(state.table.membership.has_exited(2));
         assert!(far.is_abandoned.load(Ordering::Relaxed));
+    }
+
+    #[test]
+    fn exits_follow_the_loss_that_another_node_has_reported() {
+        let (mut state, far) = agent();
+        far.is_open.store(true, Ordering::Relaxed);
+        let lost = || "the connection was reset".to_owned();
+        let exit = Frame::RankExited { rank: 1, how: RankExit::Left, started: Vec::new() };
+        let end = Frame::NodeEnded { node: 2, failure: Some(lost()) };
+        let mut arrivals = [end, exit].map(|frame| Arrival::Frame { node: 1, frame }).into();
+        state.turn(2, &mut arrivals);
+        assert!(!state.table.membership.has_exited(1), "the cause comes first");
+        state.turn(3, &mut vec![Arrival::NodeLost { node: 2, why: lost() }]);
+        assert!(state.table.membership.has_exited(1));
+        let failed = state.table.membership.failure_of(&[0, 1, 2], &[0, 1, 2], 0, 0);
+        assert!(matches!(failed, Some(Error::NodeUnreachable { node: 2, .. })), "{failed:?}");
     }
 
     #[test]
