@@ -178,7 +178,21 @@ impl Endpoint {
 
     /// Returns why nothing follows from the rank on another node at a place, if that is so.
     pub fn remote_exit(&self, place: u32) -> Option<RemoteExit> {
+        let rank = place.checked_sub(self.ranks)?;
+        let state = self.state.lock();
+        let link_failed = || state.remote_has_failed().then_some(RemoteExit::LinkFailed);
+        state.remote_exit(rank).or_else(link_failed)
+    }
+
+    /// Returns the exit of the rank on another node at a place itself, as
+    /// [`remote_exit`](Self::remote_exit) does while the carrier works.
+    pub fn own_remote_exit(&self, place: u32) -> Option<RemoteExit> {
         self.state.lock().remote_exit(place.checked_sub(self.ranks)?)
+    }
+
+    /// Returns true if nothing follows from any rank on another node.
+    pub fn remote_has_failed(&self) -> bool {
+        self.state.lock().remote_has_failed()
     }
 
     /// Reads an offered message from its sender's memory; false if that is not possible.

@@ -257,10 +257,20 @@ impl Remote {
         }
     }
 
-    /// Returns why nothing follows from a rank, if that is so.
+    /// Returns the exit of a rank, if it has one of its own.
     pub(super) fn exit_of(&self, rank: u32) -> Option<RemoteExit> {
-        let exit = self.peers.get(rank as usize)?.exit.clone();
-        exit.or_else(|| self.link.has_failed().then_some(RemoteExit::LinkFailed))
+        self.peers.get(rank as usize)?.exit.clone()
+    }
+
+    /// Returns true if nothing follows from any rank. That takes a system call.
+    pub(super) fn has_failed(&self) -> bool {
+        self.link.has_failed()
+    }
+
+    /// Returns true if a rank may still receive.
+    pub(super) fn receives(&self, rank: u32) -> bool {
+        let peer = &self.peers[rank as usize];
+        peer.exit.is_none() && !peer.is_closed && !self.has_failed()
     }
 
     /// Counts credit that a message of a rank holds; false if the rank has not so much.

@@ -43,13 +43,6 @@ pub(super) struct PendingSend {
     pub(super) is_complete: bool,
 }
 
-impl PendingSend {
-    /// Length of the message.
-    fn bytes(&self) -> u64 {
-        self.bytes
-    }
-}
-
 /// Result of the start of a send.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum StartedSend {
@@ -187,14 +180,16 @@ impl State {
     /// Polls once more if no operation is incomplete, and ends the polls of calls that wait for
     /// something else. Returns true if they go on.
     pub(super) fn settle(&mut self) -> Result<bool, MatchError> {
-        if !self.has_pending() {
-            self.own.silence_doorbell();
-            self.progress(&mut None, &None)?;
-            if self.has_pending() {
-                self.expect_lines();
-            }
+        if self.has_pending() {
+            return Ok(true);
         }
-        Ok(self.has_pending())
+        self.own.silence_doorbell();
+        self.progress(&mut None, &None)?;
+        let has_pending = self.has_pending();
+        if has_pending {
+            self.expect_lines();
+        }
+        Ok(has_pending)
     }
 
     /// Returns true if an operation is not complete: later lines need this rank.

@@ -48,7 +48,7 @@ impl RankEndpoint {
     }
 
     /// A number for a communicator with this first rank of the node. On several nodes the numbers
-    /// come from the same source as those of communicators that span nodes.
+    /// come from the same source as those of communicators with ranks on several nodes.
     fn next_number(&self, first: u32) -> Result<u32> {
         let Some(job) = &self.job else { return self.numbers.next(first) };
         let own = job.agent().node();
@@ -59,8 +59,23 @@ impl RankEndpoint {
     /// Why nothing follows from the rank on another node at a place, if that is so.
     pub(super) fn remote_exit(&self, place: u32) -> Option<NetworkError> {
         let exit = self.endpoint.get()?.remote_exit(place)?;
+        Some(self.exit_error(place, exit))
+    }
+
+    /// As [`remote_exit`](Self::remote_exit), without a look at the way to all such ranks.
+    pub(super) fn own_remote_exit(&self, place: u32) -> Option<NetworkError> {
+        let exit = self.endpoint.get()?.own_remote_exit(place)?;
+        Some(self.exit_error(place, exit))
+    }
+
+    /// Returns true if nothing follows from any rank on another node.
+    pub(super) fn remote_has_failed(&self) -> bool {
+        self.endpoint.get().is_some_and(Endpoint::remote_has_failed)
+    }
+
+    fn exit_error(&self, place: u32, exit: RemoteExit) -> NetworkError {
         let damaged = || NetworkError::Operation("the memory of messages is damaged".into());
-        Some(match exit {
+        match exit {
             RemoteExit::Reported(why) => network::error::decode_exit(&why).unwrap_or_else(damaged),
             RemoteExit::Invalid => {
                 let how = RankExit::Failed("has sent what no rank sends".into());
@@ -71,7 +86,7 @@ impl RankEndpoint {
                 let job = self.job.as_ref();
                 job.and_then(|job| job.agent().check_agent().err()).unwrap_or_else(damaged)
             }
-        })
+        }
     }
 
     #[inline]

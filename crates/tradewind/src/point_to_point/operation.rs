@@ -48,14 +48,19 @@ impl Communicator {
     }
 
     /// Returns true if the rank at a place has left in order, false if it is gone otherwise; `None`
-    /// if it is there.
-    fn has_left(&self, place: u32) -> Option<bool> {
+    /// if it is there. `remote_has_failed` concerns all ranks on other nodes.
+    fn has_left(&self, place: u32, remote_has_failed: bool) -> Option<bool> {
         let node = self.group().member().node();
         if place < node.ranks() {
             return node.exit_of(place).map(|exit| exit == Exit::Left);
         }
-        let gone = self.message_context().rank_endpoint().remote_exit(place);
-        gone.map(|error| error.has_left())
+        let gone = self.message_context().rank_endpoint().own_remote_exit(place);
+        gone.map(|error| error.has_left()).or(remote_has_failed.then_some(false))
+    }
+
+    /// Returns true if nothing follows from any rank on another node.
+    fn remote_has_failed(&self) -> bool {
+        self.message_context().rank_endpoint().remote_has_failed()
     }
 
     /// Returns the awaited rank, or for `None` any rank, by its place, if its exit makes a wait
@@ -63,14 +68,18 @@ impl Communicator {
     #[cold]
     pub(super) fn exited(&self, awaited: Option<u32>) -> Option<u32> {
         if let Some(place) = awaited {
-            return self.has_left(place).map(|_| place);
+            let is_remote = place >= self.group().member().node().ranks();
+            let has_failed = is_remote && self.remote_has_failed();
+            return self.has_left(place, has_failed).map(|_| place);
         }
         let own = self.group().member().rank();
         let reported = self.message_context().reported();
         let mut last = None;
         let mut all_have_exited = true;
+        // Once, because it takes a system call.
+        let has_failed = self.remote_has_failed();
         for place in self.places().iter().copied().filter(|place| *place != own) {
-            match self.has_left(place) {
+            match self.has_left(place, has_failed) {
                 None => all_have_exited = false,
                 Some(true) => last = Some(place),
                 Some(false) if reported.contains(&place) => last = Some(place),

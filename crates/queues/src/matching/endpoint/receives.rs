@@ -121,7 +121,7 @@ impl Endpoint {
         let subject = || self.state.lock().wait_of_recv(posted);
         let awaited = match source {
             Some(source) if source < self.ranks => Awaited::Rank { bytes: 0 },
-            _ => Awaited::Carrier,
+            _ => Awaited::Any,
         };
         let outcome = self.wait_for(subject, awaited, deadline, exited, || {
             let polls_all =

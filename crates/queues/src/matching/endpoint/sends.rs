@@ -6,6 +6,7 @@ use crate::matching::error::MatchError;
 use crate::matching::line::Envelope;
 use crate::matching::slab::Key;
 use crate::matching::state::StartedSend;
+use shm::published_wait::Wait;
 use std::time::Instant;
 
 /// Polls for space in a ring before a send leaves its bytes in its own memory.
@@ -134,9 +135,9 @@ impl Endpoint {
         exited: impl Fn() -> Option<u32>,
     ) -> Result<(), MatchError> {
         let own = Some((send, bytes));
-        let subject = || self.state.lock().wait_of_send(send);
+        let subject = || Wait::Send { to: self.state.lock().receiver_of(send) };
         let awaited = match self.state.lock().receiver_of(send) {
-            Some(to) if to >= self.ranks => Awaited::Carrier,
+            Some(to) if to >= self.ranks => Awaited::Any,
             _ => Awaited::Rank { bytes: bytes.len() },
         };
         let outcome = self.wait_for(subject, awaited, deadline, exited, || {

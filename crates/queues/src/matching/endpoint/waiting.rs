@@ -29,7 +29,7 @@ pub(super) enum Awaited {
     /// A rank of this node, which may copy so many bytes.
     Rank { bytes: usize },
     /// The carrier of messages from other nodes, or any rank.
-    Carrier,
+    Any,
 }
 
 /// Bytes that a slow copy moves during a poll, and the most polls for a copy: some milliseconds.
@@ -55,7 +55,7 @@ impl Endpoint {
         exited: impl Fn() -> Option<u32>,
         poll: impl FnMut() -> Result<Option<R>, MatchError>,
     ) -> Result<R, MatchError> {
-        self.wait_for(subject, Awaited::Carrier, deadline, exited, poll)
+        self.wait_for(subject, Awaited::Any, deadline, exited, poll)
     }
 
     /// As [`wait`](Self::wait), for something that this rank or another process does.
@@ -94,13 +94,13 @@ impl Endpoint {
             remote.begin();
         }
         let mut outcome = None;
-        let policy = if let (Awaited::Carrier, Some(remote)) = (awaited, &self.remote_waits) {
+        let policy = if let (Awaited::Any, Some(remote)) = (awaited, &self.remote_waits) {
             outcome = poll_beside(&**remote, deadline, &mut poll).transpose();
             ASLEEP
         } else if self.may_spin() {
             let bytes = match awaited {
                 Awaited::Rank { bytes } => bytes,
-                Awaited::Carrier => 0,
+                Awaited::Any => 0,
             };
             let copy = (bytes / BYTES_A_POLL).min(MOST_COPY_POLLS) as u32;
             SpinPolicy { eager: ALONE.eager + copy, ..ALONE }

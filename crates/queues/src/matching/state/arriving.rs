@@ -187,22 +187,25 @@ impl State {
         own: &Option<OwnRecv<'_>>,
     ) {
         self.expect_lines();
-        let mut bytes = 0;
-        if let Some(found) = self.matcher.messages.get_mut(message) {
-            bytes = found.envelope.bytes;
-            let posted = found.posted.and_then(|key| self.matcher.posted.get(key));
-            let keep = posted.map_or(u64::MAX, |posted| posted.capacity);
-            let is_own = own.as_ref().is_some_and(|own| found.posted == Some(own.posted));
-            found.body = if is_own {
-                Body::Direct
-            } else {
-                let data = Vec::with_capacity(bytes.min(keep) as usize);
-                Body::Arriving { data, keep }
-            };
-        }
+        self.set_arriving(message, own);
+        let bytes = self.matcher.messages.get(message).map_or(0, |found| found.envelope.bytes);
         if let Some(incoming) = &mut self.peers[sender as usize].incoming {
             incoming.arrival = Some(Arrival { message, done, bytes, tail, has_end: false });
         }
+    }
+
+    /// Decides where the bytes of a message are stored that arrive from now on.
+    pub(super) fn set_arriving(&mut self, message: Key, own: &Option<OwnRecv<'_>>) {
+        let Some(found) = self.matcher.messages.get_mut(message) else { return };
+        let posted = found.posted.and_then(|key| self.matcher.posted.get(key));
+        let keep = posted.map_or(u64::MAX, |posted| posted.capacity);
+        let is_own = own.as_ref().is_some_and(|own| found.posted == Some(own.posted));
+        found.body = if is_own {
+            Body::Direct
+        } else {
+            let data = Vec::with_capacity(found.envelope.bytes.min(keep) as usize);
+            Body::Arriving { data, keep }
+        };
     }
 
     /// Stores the bytes in the first line of a message.
@@ -216,7 +219,7 @@ impl State {
 
 impl Message {
     /// Returns the place of the bytes that arrive; `None` if only another call may write there.
-    fn sink<'a>(&'a mut self, own: &'a mut Option<OwnRecv<'_>>) -> Option<Sink<'a>> {
+    pub(super) fn sink<'a>(&'a mut self, own: &'a mut Option<OwnRecv<'_>>) -> Option<Sink<'a>> {
         match (&mut self.body, own) {
             (Body::Direct, Some(own)) if self.posted == Some(own.posted) => {
                 Some(Sink::Buffer(own.buffer))

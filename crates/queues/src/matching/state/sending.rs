@@ -6,7 +6,6 @@ use crate::matching::line::{BLOCK_BYTES, Ending, Envelope, INLINE_BYTES, Kind, L
 use crate::matching::outgoing::{Corrupt, EAGER_BYTES, Outgoing, Queued, Stream};
 use crate::matching::slab::{Key, Slab};
 use shm::process_memory::{self, AccessFailure};
-use shm::published_wait::Wait;
 
 /// Bytes of a send that are read at once on their way into a ring: whole blocks.
 const CHUNK_BYTES: u64 = 4 * BLOCK_BYTES as u64;
@@ -162,11 +161,6 @@ impl State {
         }
         self.forget_send(send);
         true
-    }
-
-    /// Returns the wait for a send, as an observer of the job sees it.
-    pub(in crate::matching) fn wait_of_send(&self, send: Key) -> Wait {
-        Wait::Send { to: self.sends.get(send).map(|pending| pending.to) }
     }
 
     /// Returns the place of the receiver of a send that is not complete.
