@@ -18,7 +18,6 @@
 //! A module imports modules below it only.
 
 pub mod argument;
-mod clock;
 pub mod communicator;
 mod context;
 mod error;

@@ -5,10 +5,10 @@
 //! operation costs two clock readings. Communicators, programs and runs have the same numbers on
 //! all ranks, so the lists of all processes can be merged afterwards.
 
-use crate::clock::monotonic_nanoseconds;
 use crate::signature::Signature;
 use goal::link::LinkedRank;
 use goal::schedule::Schedule;
+use shm::clock::monotonic_nanoseconds;
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 

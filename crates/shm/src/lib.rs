@@ -18,6 +18,7 @@
 //! | sleep until other processes change anything else | [`wakeup`] |
 //! | poll, then sleep, with checks of the peers | [`wait`] |
 //! | publish what a thread waits for | [`published_wait`] |
+//! | read the clock that all processes of a node share | [`clock`] |
 //! | be notified through epoll | [`event`] |
 //! | lock what one thread uses, as a rule | [`biased_mutex`] |
 //! | make the common side of a store-load protocol free of fences | [`fence`] |
@@ -60,6 +61,7 @@ pub mod arena;
 mod bias;
 pub mod biased_mutex;
 pub mod broker;
+pub mod clock;
 pub mod completion;
 pub mod event;
 pub mod fence;

@@ -9,6 +9,7 @@
 //! monotonic clock does not recur, so a reader that finds the same time before and after it has
 //! read the other words has the words of one wait.
 
+use crate::clock::monotonic_nanoseconds;
 use crate::mapped::MappedSlice;
 use crate::segment::{Offset, SegmentReader};
 use crate::sync::{AtomicU64, Ordering, fence};
@@ -149,7 +150,7 @@ pub struct PublishedWait {
 #[cold]
 pub fn publish(wait: Wait) -> Option<PublishedWait> {
     let table = TABLE.read().unwrap_or_else(PoisonError::into_inner).upgrade()?;
-    let line = table.lines.iter().position(|line| line.begin(wait, now()))?;
+    let line = table.lines.iter().position(|line| line.begin(wait, monotonic_nanoseconds()))?;
     Some(PublishedWait { table, line })
 }
 
@@ -200,7 +201,7 @@ pub fn observe(segment: &SegmentReader, at: Offset) -> Vec<ObservedWait> {
     let read = || segment.words::<{ WAIT_BYTES as usize / 8 }>(at);
     // Two system calls: the second one's copy begins after the first one's.
     let (Some(before), Some(after)) = (read(), read()) else { return Vec::new() };
-    let now = now();
+    let now = monotonic_nanoseconds();
     let lines = before.chunks_exact(8).zip(after.chunks_exact(8));
     lines.filter_map(|(before, after)| decode_line(before, after, now)).collect()
 }
@@ -212,12 +213,6 @@ fn decode_line(before: &[u64], after: &[u64], now: u64) -> Option<ObservedWait> 
     }
     let wait = Wait::decode(*words)?;
     Some(ObservedWait { wait, duration: Duration::from_nanos(now.saturating_sub(*since)) })
-}
-
-/// Returns the time of the monotonic clock in nanoseconds, the same for all processes of the node.
-fn now() -> u64 {
-    let now = rustix::time::clock_gettime(rustix::time::ClockId::Monotonic);
-    now.tv_sec.cast_unsigned() * 1_000_000_000 + now.tv_nsec.cast_unsigned()
 }
 
 #[cfg(test)]
@@ -250,7 +245,8 @@ mod tests {
             MappedSlice::new(&segment, Offset(4096), WAIT_LINES).expect("it fits");
         for (number, wait) in ALL.into_iter().enumerate() {
             let line = &lines[number % WAIT_LINES];
-            assert!(line.begin(wait, now()) && !line.begin(wait, now()), "{wait:?}");
+            let now = monotonic_nanoseconds();
+            assert!(line.begin(wait, now) && !line.begin(wait, now), "{wait:?}");
             let seen = observe(&reader, Offset(4096));
             assert_eq!(seen.iter().map(|seen| seen.wait).collect::<Vec<_>>(), [wait]);
             line.end();

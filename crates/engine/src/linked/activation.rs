@@ -7,7 +7,6 @@
 //! owner. Counts are never reset: in the u-th use of a slot an operation is enabled at
 //! u × threshold arrivals.
 
-use crate::clock::monotonic_nanoseconds;
 use crate::error::Error;
 use crate::linked::lists::{self, BlockList};
 use crate::linked::matcher::MatcherEvent;
@@ -17,6 +16,7 @@ use crate::protocol::owner_queue;
 use crate::trace::{ProgramTrace, TraceStage};
 use goal::link::{Delivery, OperationLink};
 use goal::schedule::{JoinKind, Kind, OperationRecord};
+use shm::clock::monotonic_nanoseconds;
 use smallvec::SmallVec;
 use std::time::{Duration, Instant};
 

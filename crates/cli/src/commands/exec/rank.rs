@@ -9,6 +9,7 @@ use crate::goal_file::GoalFile;
 use goal::graph::Graph;
 use measure::harness::rank_processes::report;
 use serde::{Deserialize, Serialize};
+use shm::clock::monotonic_nanoseconds;
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 use tradewind::{Buffers, Communicator, Error, Job, Op};
@@ -66,9 +67,9 @@ fn run(world: &Communicator, graphs: Vec<Graph>) -> Result<RankReport, Error> {
     pattern::fill(&mut sent);
     let received = world.alloc::<u8>(placement.received_bytes as usize)?;
     world.barrier()?;
-    let begun = now();
+    let begun = monotonic_nanoseconds();
     let buffers = schedule.run(Buffers::new().shared(sent).shared(received))?.wait()?;
-    let ended = now();
+    let ended = monotonic_nanoseconds();
     let received = buffers.get(1).map_or(&[][..], |received| received);
     let wrong = verify(&placement, &messages, received);
     for line in wrong.iter().take(DESCRIBED) {
@@ -81,10 +82,4 @@ fn run(world: &Communicator, graphs: Vec<Graph>) -> Result<RankReport, Error> {
     world.allreduce(&[ended], &mut last, Op::Maximum)?;
     world.allreduce(&[wrong.len() as u64], &mut total, Op::Sum)?;
     Ok(RankReport { nanoseconds: last[0] - first[0], wrong: total[0] })
-}
-
-/// The monotonic clock, the same for all processes of the node, in nanoseconds.
-fn now() -> u64 {
-    let now = rustix::time::clock_gettime(rustix::time::ClockId::Monotonic);
-    now.tv_sec.cast_unsigned() * 1_000_000_000 + now.tv_nsec.cast_unsigned()
 }
