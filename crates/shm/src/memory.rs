@@ -89,8 +89,9 @@ impl SegmentMemory {
     #[inline]
     pub fn read(&self, at: Offset, bytes: &mut [u8]) -> Result<(), SegmentError> {
         let source = self.segment.bytes_ptr(at, bytes.len() as u64)?;
-        // SAFETY: `bytes_ptr` checked the source range. `bytes` is exclusively borrowed, so it
-        // cannot overlap memory to which only this module creates references.
+        // SAFETY: `bytes_ptr` checked the source range, and the caller of `new` guarantees that no
+        // other thread writes to it meanwhile. `bytes` is exclusively borrowed, so it cannot overlap
+        // memory to which only this module creates references.
         unsafe { line_copy::copy_raw(source, bytes.as_mut_ptr(), bytes.len()) };
         Ok(())
     }

@@ -47,9 +47,9 @@ impl SegmentReader {
     /// Reads `N` words at an offset; `None` if they do not lie in the segment. The copy is not
     /// atomic: words that change meanwhile may be of different moments.
     pub fn words<const N: usize>(&self, at: Offset) -> Option<[u64; N]> {
-        let mut words = [0; N];
-        self.read(at, &mut words)?;
-        Some(words)
+        let mut words = [[0; 8]; N];
+        self.read(at, words.as_flattened_mut())?;
+        Some(words.map(u64::from_ne_bytes))
     }
 
     /// Reads `count` words at an offset, as [`words`](Self::words) does.
@@ -57,13 +57,12 @@ impl SegmentReader {
         // Checked before the allocation, because the count may come from the segment.
         let length = (count as u64).checked_mul(8)?;
         at.0.checked_add(length).filter(|end| *end <= self.bytes)?;
-        let mut words = vec![0; count];
-        self.read(at, &mut words)?;
-        Some(words)
+        let mut words = vec![[0; 8]; count];
+        self.read(at, words.as_flattened_mut())?;
+        Some(words.into_iter().map(u64::from_ne_bytes).collect())
     }
 
-    fn read(&self, at: Offset, words: &mut [u64]) -> Option<()> {
-        let mut bytes = vec![0; size_of_val(words)];
+    fn read(&self, at: Offset, bytes: &mut [u8]) -> Option<()> {
         let mut done = 0;
         while done < bytes.len() {
             let from = at.0.checked_add(done as u64)?;
@@ -74,9 +73,6 @@ impl SegmentReader {
                 // An offset beyond the largest file, or a descriptor without offsets.
                 Err(_) => return None,
             }
-        }
-        for (word, bytes) in words.iter_mut().zip(bytes.as_chunks().0) {
-            *word = u64::from_ne_bytes(*bytes);
         }
         Some(())
     }
