@@ -60,6 +60,11 @@ pub(crate) struct Turn {
     pub(crate) has_released_ranks: bool,
 }
 
+/// Returns the place of a rank of the job among the ranks of a node, which are in order.
+fn local_rank_of(ranks: &[u32], rank: u32) -> Option<usize> {
+    ranks.binary_search(&rank).ok()
+}
+
 impl AgentState {
     pub(crate) fn new(nodes: NodeMap, transport: Box<dyn Transport>, limits: Limits) -> AgentState {
         let ranks: Vec<u32> = nodes.members(transport.node()).collect();
@@ -116,7 +121,7 @@ impl AgentState {
     }
 
     pub(crate) fn local_rank_of(&self, rank: u32) -> Option<usize> {
-        self.ranks.iter().position(|other| *other == rank)
+        local_rank_of(&self.ranks, rank)
     }
 
     /// Processes everything that has arrived or was submitted at this time.
@@ -177,10 +182,14 @@ impl AgentState {
         let handled = match submission {
             Submission::Register { id, .. } => {
                 let registered = session.register(submission, &self.table.context.nodes);
-                let schedule = session.schedule(id);
-                // The end of a node from which a run expects something must be noticed.
-                for node in schedule.iter().flat_map(|schedule| schedule.peer_nodes()) {
-                    self.table.transport().require(node);
+                let schedule = session.schedule(id).filter(|_| registered.is_ok());
+                let transport = self.table.transport();
+                // The end of a node from which a run expects something must be noticed. A transport
+                // that is not sparse is connected with all nodes.
+                if let Some(schedule) = schedule
+                    && transport.is_sparse()
+                {
+                    schedule.peer_nodes().into_iter().for_each(|node| transport.require(node));
                 }
                 registered
             }
@@ -338,8 +347,8 @@ impl AgentState {
         match frame {
             Frame::RankExited { rank, how, started } if self.may_report(node, rank) => {
                 self.report_exit(rank, &how);
-                let (kept, counts) = (how.clone(), started.clone());
-                if self.table.membership.rank_exited(rank, kept, counts) {
+                let counts = started.clone();
+                if self.table.membership.rank_exited(rank, how.clone(), counts) {
                     self.pass_on(&Frame::RankExited { rank, how, started }, Some(node));
                     self.table.fail_affected_runs();
                 }

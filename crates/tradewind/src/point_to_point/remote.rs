@@ -2,8 +2,8 @@
 
 use crate::error::Result;
 use crate::internode::group::{InternodeGroup, InternodeJob};
-use network::agent::messages::port::{MessagePort, WaitMark, space_of};
-use network::agent::messages::record::{Class, Head, MAX_BYTES};
+use network::agent::messages::port::{MessagePort, WaitMark};
+use network::agent::messages::record::{Class, Head, MAX_BYTES, record_bytes};
 use queues::matching::{REMOTE_RECORD_BYTES, RemoteLink, RemoteOptions, RemoteRecord, RemoteWaits};
 use std::sync::Arc;
 
@@ -27,9 +27,10 @@ pub(super) fn places(internode: &InternodeGroup) -> Arc<[u32]> {
     let members = &internode.context().members;
     let own = nodes.of(members[internode.rank() as usize]);
     let on_node: Vec<u32> = own.into_iter().flat_map(|own| nodes.members(own)).collect();
-    let place = |member: &u32| match on_node.iter().position(|rank| rank == member) {
-        Some(local) => local as u32,
-        None => on_node.len() as u32 + member,
+    // The ranks of a node are in order.
+    let place = |member: &u32| match on_node.binary_search(member) {
+        Ok(local) => local as u32,
+        Err(_) => on_node.len() as u32 + member,
     };
     members.iter().map(place).collect()
 }
@@ -46,7 +47,7 @@ impl RemoteLink for AgentLink {
     }
 
     fn has_space(&mut self, count: usize, bytes: usize, last: usize) -> bool {
-        self.0.has_space(count as u64 * space_of(bytes) + space_of(last))
+        self.0.has_space(count as u64 * record_bytes(bytes) + record_bytes(last))
     }
 
     #[inline]

@@ -71,6 +71,9 @@ pub(crate) struct Area {
 
 impl Area {
     /// Opens the area at an offset.
+    ///
+    /// # Errors
+    /// If it does not lie in the segment, or is not aligned.
     pub(crate) fn open(segment: &Arc<Segment>, at: Offset, ring: u64) -> Result<Area, Error> {
         let open = || {
             let header = Mapped::new(segment, at)?;

@@ -1,7 +1,7 @@
 //! A rank's side of its messages with ranks on other nodes.
 
 use super::area::{Area, Ring};
-use super::record::{HEAD_BYTES, Head, MAX_BYTES, record_bytes};
+use super::record::{HEAD_BYTES, Head, MAX_BYTES};
 use crate::agent::shared_region::SharedRegion;
 use crate::agent::submission_ring::SubmissionRing;
 use shm::process::ProcessHandle;
@@ -207,12 +207,6 @@ impl MessagePort {
     pub fn wait_mark(&self) -> WaitMark {
         WaitMark { region: Arc::clone(&self.region) }
     }
-}
-
-/// Returns the length in the outbox of a record with this number of bytes.
-#[inline]
-pub fn space_of(bytes: usize) -> u64 {
-    record_bytes(bytes)
 }
 
 /// Writes bytes and fills the last word.

@@ -83,7 +83,7 @@ impl Head {
 
 /// Returns the length of a record with this number of bytes behind its head.
 #[inline]
-pub(crate) fn record_bytes(bytes: usize) -> u64 {
+pub fn record_bytes(bytes: usize) -> u64 {
     (HEAD_BYTES + bytes.next_multiple_of(8)) as u64
 }
 

@@ -28,11 +28,10 @@ pub(crate) struct MessageRouter {
     ends: Vec<RankEnd>,
     /// Records for each node, until they are sent.
     batches: Vec<Vec<u8>>,
+    /// Nodes with such records. After a turn there are none.
+    batched: Vec<u32>,
     /// Ranks of other nodes whose exits are reported.
     exited: HashSet<u32>,
-    /// Number of records that were dropped: their receivers have exited, or their senders ignore
-    /// credit.
-    pub(crate) dropped: u64,
 }
 
 /// The agent's side of one rank.
@@ -67,8 +66,8 @@ impl MessageRouter {
             node,
             ends: (0..ranks).map(|_| RankEnd::default()).collect(),
             batches: (0..nodes).map(|_| Vec::new()).collect(),
+            batched: Vec::new(),
             exited: HashSet::new(),
-            dropped: 0,
         }
     }
 
@@ -86,8 +85,7 @@ impl MessageRouter {
         ring: u64,
     ) -> Result<(), ProtocolViolation> {
         let end = &mut self.ends[local];
-        let inside = at.plus(area::area_bytes(ring)).is_some_and(|to| to.0 <= segment.bytes());
-        if end.area.is_some() || !area::is_ring_size(ring) || !inside || !at.0.is_multiple_of(64) {
+        if end.area.is_some() || !area::is_ring_size(ring) {
             return Err(ProtocolViolation);
         }
         end.area = Some(Area::open(segment, at, ring).map_err(|_| ProtocolViolation)?);
@@ -109,7 +107,9 @@ impl MessageRouter {
         if served.is_err() {
             // Records before an invalid head. The next rank's frames must not contain them: the
             // source of a frame is that of all its records.
-            self.batches.iter_mut().for_each(Vec::clear);
+            for to in self.batched.drain(..) {
+                self.batches[to as usize].clear();
+            }
         }
         served
     }
@@ -122,7 +122,7 @@ impl MessageRouter {
         transport: &mut dyn Transport,
         limit: u64,
     ) -> Result<bool, ProtocolViolation> {
-        let MessageRouter { node: own, ends, batches, .. } = self;
+        let MessageRouter { node: own, ends, batches, batched, .. } = self;
         let end = &mut ends[local];
         end.deliver_kept()?;
         let Some(area) = end.area.as_ref().filter(|_| !end.has_exited) else { return Ok(false) };
@@ -151,6 +151,9 @@ impl MessageRouter {
                 end.blocked_by = Some(to);
                 break;
             }
+            if batch.is_empty() {
+                batched.push(to);
+            }
             let start = batch.len();
             let length = head.record_bytes();
             batch.resize(start + length as usize, 0);
@@ -159,12 +162,13 @@ impl MessageRouter {
             if batch.len() >= BATCH_BYTES {
                 let records = std::mem::take(batch);
                 transport.send(to, Frame::Messages { source: rank, records });
+                batched.retain(|other| *other != to);
             }
             end.drained += length;
             left -= length;
         }
-        for (to, batch) in (0..).zip(batches).filter(|(_, batch)| !batch.is_empty()) {
-            let records = std::mem::take(batch);
+        for to in batched.drain(..) {
+            let records = std::mem::take(&mut batches[to as usize]);
             transport.send(to, Frame::Messages { source: rank, records });
         }
         if end.drained == begin {
@@ -192,13 +196,10 @@ impl MessageRouter {
         while let Some((head, record, rest)) = record::split_first(records) {
             records = rest;
             let Some(local) = local_of(head.peer) else {
-                self.dropped += 1;
                 continue;
             };
             let arrived = Head { peer: source, ..head };
-            if !self.ends[local].deliver(arrived, &record[HEAD_BYTES..]) {
-                self.dropped += 1;
-            }
+            self.ends[local].deliver(arrived, &record[HEAD_BYTES..]);
         }
     }
 
@@ -265,23 +266,23 @@ impl RankEnd {
         sleeps
     }
 
-    /// Puts a record into the inbox, or keeps it. False if it is dropped.
-    fn deliver(&mut self, head: Head, bytes: &[u8]) -> bool {
+    /// Puts a record into the inbox, or keeps it. Drops it if the rank has exited, or its sender
+    /// ignores credit.
+    fn deliver(&mut self, head: Head, bytes: &[u8]) {
         if self.has_exited {
-            return false;
+            return;
         }
         if self.kept.is_empty() && self.has_space(head.record_bytes()) {
             self.write(&head.encode(), bytes);
-            return true;
+            return;
         }
         let kept = self.kept_bytes.entry(head.peer).or_default();
         // Reports of exits come from this agent, one for each rank.
         if *kept + head.record_bytes() > KEPT_BYTES && head.class == Class::Message {
-            return false;
+            return;
         }
         *kept += head.record_bytes();
         self.kept.push_back([&head.encode()[..], bytes].concat().into());
-        true
     }
 
     fn report(&mut self, rank: u32, why: &Error) {

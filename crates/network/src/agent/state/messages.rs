@@ -1,6 +1,6 @@
 //! Messages of the node's ranks that belong to no run.
 
-use super::AgentState;
+use super::{AgentState, local_rank_of};
 use crate::agent::messages::area::MOST_RING;
 use crate::agent::messages::router::TURN_BYTES;
 use crate::agent::run_table::QUEUE_LIMIT;
@@ -49,9 +49,7 @@ impl AgentState {
             self.table.refused += 1;
             return;
         }
-        let ranks = &self.ranks;
-        let local_of = |rank: u32| ranks.iter().position(|other| *other == rank);
-        self.messages.receive(source, records, local_of);
+        self.messages.receive(source, records, |rank| local_rank_of(&self.ranks, rank));
     }
 
     /// Reports the exit of a rank of another node to the ranks of this one.
