@@ -7,16 +7,19 @@ import os
 import re
 import signal
 import subprocess
+import sys
 import tempfile
 from dataclasses import dataclass, field
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent.parent.parent
+sys.path.insert(0, str(ROOT / "bench"))
+from harness.processes import descendants  # noqa: E402
 WORK = ROOT / "target/mpi"
 COMMAND = ROOT / "target/release/tradewind"
 
 # Writes what a rank prints to a file of its own, so that lines of several ranks stay apart.
-APART = 'exec "$@" > "$RANKS_DIRECTORY/${PMI_RANK:-${OMPI_COMM_WORLD_RANK:-0}}" 2>&1'
+OUTPUT_BY_RANK = 'exec "$@" > "$RANKS_DIRECTORY/${PMI_RANK:-${OMPI_COMM_WORLD_RANK:-0}}" 2>&1'
 
 
 @dataclass
@@ -104,7 +107,8 @@ class Host:
         before = [str(self.command), "mpi", "--report", "--"] if preloaded else []
         with tempfile.TemporaryDirectory() as texts:
             environment["RANKS_DIRECTORY"] = texts
-            command = launcher + ["-n", str(ranks), "sh", "-c", APART, "sh"] + before + list(words)
+            shell = ["sh", "-c", OUTPUT_BY_RANK, "sh"]
+            command = launcher + ["-n", str(ranks)] + shell + before + list(words)
             launched = open(Path(texts) / "launcher", "w+")
             job = subprocess.Popen(
                 [str(word) for word in command],
@@ -140,22 +144,6 @@ def end(job):
             os.kill(process, signal.SIGKILL)
         except ProcessLookupError:
             pass
-
-
-def descendants(process):
-    children = {}
-    for stat in Path("/proc").glob("[0-9]*/stat"):
-        try:
-            number, parent = stat.parent.name, stat.read_text().rsplit(")", 1)[1].split()[1]
-        except OSError:
-            continue
-        children.setdefault(int(parent), []).append(int(number))
-    found, rest = [], [process]
-    while rest:
-        of_this = children.get(rest.pop(), [])
-        found += of_this
-        rest += of_this
-    return found
 
 
 def calls(text):

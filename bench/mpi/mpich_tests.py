@@ -152,7 +152,7 @@ def verdict(outcome):
 
 
 # A hang is worse than an error.
-WORSE = (("passes", "fails"), ("passes", "no end"), ("fails", "no end"))
+REGRESSIONS = (("passes", "fails"), ("passes", "no end"), ("fails", "no end"))
 
 
 def compare(tests, directory, arguments):
@@ -180,7 +180,7 @@ def compare(tests, directory, arguments):
                 f"{pair[1]} with, {preloaded.taken} taken, {preloaded.left} left",
                 flush=True,
             )
-        if pair in WORSE:
+        if pair in REGRESSIONS:
             for text in preloaded.ranks:
                 print("\n".join("    " + line for line in text.splitlines()[-8:]))
     rows = ", ".join(
@@ -188,7 +188,7 @@ def compare(tests, directory, arguments):
         for kind, count in counts.items()
     )
     print(f"{directory}: {rows}; {taken} calls taken, {left} left", flush=True)
-    return any(kind in WORSE for kind in counts), taken
+    return any(kind in REGRESSIONS for kind in counts), taken
 
 
 def main():

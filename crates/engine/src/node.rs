@@ -429,6 +429,11 @@ fn mailboxes_at(ranks: u32) -> Offset {
     Offset((LINES_AT + 2 * 64 * u64::from(ranks)).next_multiple_of(MAILBOX_BYTES))
 }
 
+/// Returns the offset of a rank's line.
+fn line_at(rank: u32) -> Offset {
+    Offset(LINES_AT + u64::from(rank) * size_of::<RankLine>() as u64)
+}
+
 /// Number of queues of a rank that an observer finds.
 pub(crate) const LISTED_QUEUES: u64 = 128;
 

@@ -75,7 +75,7 @@ impl RunningJob {
     }
 }
 
-/// What an observer has found at a socket.
+/// State of an observer at a socket.
 #[derive(Debug, Default)]
 struct Found {
     /// `None` for a socket that belongs to no job of this user and this version.

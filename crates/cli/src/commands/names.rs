@@ -98,17 +98,27 @@ fn address(text: &str) -> Result<(IpAddr, Option<u16>), String> {
 
 impl Published {
     fn of(job: JobEntry) -> Published {
-        let program = std::fs::read_to_string(format!("/proc/{}/comm", job.pid));
         let since = SystemTime::UNIX_EPOCH + Duration::from_secs(job.since);
         Published {
             name: job.name,
             pid: job.pid,
-            program: program.unwrap_or_default().trim().to_owned(),
+            program: program_of(job.pid).unwrap_or_default(),
             seconds: since.elapsed().unwrap_or_default().as_secs(),
             connections: job.connections,
             fullest_percent: job.fullest,
         }
     }
+}
+
+/// Returns the name of a process's program; `None` if there is no such process.
+pub(super) fn program_of(pid: u32) -> Option<String> {
+    let program = std::fs::read(format!("/proc/{pid}/comm")).ok()?;
+    // A program chooses its name, and could control the terminal with it.
+    Some(String::from_utf8_lossy(&program).trim_end().chars().map(printable).collect())
+}
+
+fn printable(letter: char) -> char {
+    if letter.is_control() { '?' } else { letter }
 }
 
 fn table(names: &[Published]) -> String {
@@ -133,4 +143,14 @@ fn table(names: &[Published]) -> String {
 /// Formats a time as hours, minutes and seconds.
 fn duration(seconds: u64) -> String {
     format!("{}:{:02}:{:02}", seconds / 3600, seconds / 60 % 60, seconds % 60)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_of_programs_do_not_control_the_terminal() {
+        assert_eq!("a\x1b[2Jb\u{9b}c".chars().map(printable).collect::<String>(), "a?[2Jb?c");
+    }
 }

@@ -5,7 +5,7 @@ use crate::memory::{Pending, RunMemory};
 use crate::node::deferred_free::{DeferredFree, ReleaseLine};
 use crate::node::liveness::LivenessCheck;
 use crate::node::{
-    LINES_AT, LISTED_QUEUES, Node, RankLine, SHORTAGE_AT, queues_at, state, waits_at,
+    LISTED_QUEUES, Node, RankLine, SHORTAGE_AT, line_at, queues_at, state, waits_at,
 };
 use crate::trace::Trace;
 use crate::wait::OwnTasks;
@@ -37,8 +37,7 @@ impl Node {
         let from = first.saturating_add(u64::from(rank).saturating_mul(bytes));
         let arena = Arena::new(Arc::clone(self.segment()), from..from.saturating_add(bytes))?;
         let shortage = Mapped::new(self.segment(), SHORTAGE_AT)?;
-        let line_at = LINES_AT + u64::from(rank) * size_of::<RankLine>() as u64;
-        let mark_at = line_at + std::mem::offset_of!(RankLine, shortage) as u64;
+        let mark_at = line_at(rank).0 + std::mem::offset_of!(RankLine, shortage) as u64;
         let mark = Mapped::new(self.segment(), Offset(mark_at))?;
         let queues = queues_at(self.ranks, rank);
         let queues = MappedSlice::new(self.segment(), queues, LISTED_QUEUES as usize)?;
@@ -284,6 +283,8 @@ impl Member {
 
     /// Sets the time after which a start that waits for memory fails, if every run of this rank
     /// lacks ranks that wait for memory as well: a minute, unless it is set.
+    /// For tests: a minute is long.
+    #[doc(hidden)]
     pub fn limit_shortage(&self, limit: Duration) {
         self.memory.set_limit(limit);
     }

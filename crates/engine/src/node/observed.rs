@@ -5,8 +5,8 @@
 //! process of the job may have written any bits, so every number is checked before it serves as an
 //! offset or a length.
 
-use super::{EngineKind, decode_exit, queues_at, waits_at, world_state};
-use super::{JobHeader, LINES_AT, LISTED_QUEUES, MAGIC, RANK_LIMIT, RankLine, VERSION, state};
+use super::{EngineKind, decode_exit, line_at, queues_at, waits_at, world_state};
+use super::{JobHeader, LISTED_QUEUES, MAGIC, RANK_LIMIT, RankLine, VERSION, state};
 use crate::error::{Error, Exit};
 use crate::signature::Signature;
 use crate::state::observed::{ObservedProgress, call_of, observe};
@@ -137,7 +137,7 @@ impl JobObserver {
 
     /// Returns true if all ranks of the node have left the job or have ended.
     pub fn has_ended(&self) -> bool {
-        let has_ended = |rank| self.rank(rank).is_some_and(|rank| rank.exit.is_some());
+        let has_ended = |rank| self.line(rank).is_some_and(|line| exit_of(line).is_some());
         (0..self.ranks).all(has_ended)
     }
 
@@ -150,16 +150,17 @@ impl JobObserver {
         list.into_iter().flatten().filter(|offset| *offset != 0).map(Offset).collect()
     }
 
+    fn line(&self, rank: u32) -> Option<LineWords> {
+        self.segment.words(line_at(rank))
+    }
+
     fn rank(&self, rank: u32) -> Option<ObservedRank> {
-        const WORDS: usize = size_of::<RankLine>() / 8;
-        let line: [u64; WORDS] = self.segment.words(Offset(LINES_AT + 64 * u64::from(rank)))?;
-        let field = |at: usize| halves(line[at / 8])[at % 8 / 4];
-        let state = field(offset_of!(RankLine, state));
+        let line = self.line(rank)?;
         Some(ObservedRank {
-            process: field(offset_of!(RankLine, process)),
-            job_rank: field(offset_of!(RankLine, job_rank)).checked_sub(1),
-            has_joined: state != state::ABSENT,
-            exit: decode_exit(state, field(offset_of!(RankLine, detail))),
+            process: field(line, offset_of!(RankLine, process)),
+            job_rank: field(line, offset_of!(RankLine, job_rank)).checked_sub(1),
+            has_joined: field(line, offset_of!(RankLine, state)) != state::ABSENT,
+            exit: exit_of(line),
             waits: published_wait::observe(&self.segment, waits_at(self.ranks, rank)),
         })
     }
@@ -176,7 +177,8 @@ impl JobObserver {
         }
         let progress = observe(&self.segment, at, ranks)?;
         let started = || progress.iter().map(|rank| rank.started);
-        let (first, end) = (started().min()?, started().max()?);
+        let first = started().min()?;
+        let end = started().max()?;
         let incomplete = first..end.min(first.saturating_add(MOST_COLLECTIVES));
         // A number that no rank has reached is no collective.
         let awaited = awaited.into_iter().filter(|sequence| *sequence < end);
@@ -210,6 +212,19 @@ impl JobObserver {
             missing: members(false),
         }
     }
+}
+
+/// The words of a [`RankLine`].
+type LineWords = [u64; size_of::<RankLine>() / 8];
+
+/// Returns the field at this offset.
+fn field(line: LineWords, at: usize) -> u32 {
+    halves(line[at / 8])[at % 8 / 4]
+}
+
+fn exit_of(line: LineWords) -> Option<Exit> {
+    let state = field(line, offset_of!(RankLine, state));
+    decode_exit(state, field(line, offset_of!(RankLine, detail)))
 }
 
 /// Returns the two numbers of four bytes in a word, in the order of their addresses.

@@ -1,6 +1,7 @@
 //! The process of the name server, and its start on demand.
 
-use super::open_job::PRIVATE;
+use super::open_job::{MAX_CLIENTS, PRIVATE, SERVER_TIMEOUT, open_job};
+use super::peer_error::{PeerError, owner_of_taken_name};
 use super::server::NameServer;
 use super::start_error::StartError;
 use crate::limits::raise_open_files;
@@ -41,6 +42,16 @@ pub fn default_name() -> String {
 /// [`StartError::NoCommand`], [`StartError::NotReady`], and those of [`JobOwner::add`].
 pub fn add_job(config: &JobConfig, timeout: Duration) -> Result<JobOwner, StartError> {
     add_job_at(&default_name(), config, timeout, default_starter)
+}
+
+/// Adds the job of a name that any program of this user may send to. One process receives.
+pub(super) fn add_published_job(name: &str) -> Result<JobOwner, PeerError> {
+    add_job(&open_job(name, MAX_CLIENTS), SERVER_TIMEOUT).map_err(
+        |error| match owner_of_taken_name(&error) {
+            Some(pid) => PeerError::Taken { name: name.to_owned(), pid },
+            None => error.into(),
+        },
+    )
 }
 
 /// Adds a job as [`add_job`] does, to the server of this name. `starter` returns a command that

@@ -1,8 +1,8 @@
 //! A published name: the port of a program that others connect to.
 
-use super::open_job::{MAX_CLIENTS, REMOTE, SERVER_TIMEOUT, open_job};
-use super::peer_error::{PeerError, owner_of_taken_name};
-use super::process::add_job;
+use super::open_job::{REMOTE, SERVER_TIMEOUT};
+use super::peer_error::PeerError;
+use super::process::add_published_job;
 use super::reserved;
 use super::target::check_name;
 use queues::connection::ConnectionError;
@@ -28,7 +28,7 @@ pub struct PublishedPort {
 pub struct Client {
     source: SourceName,
     /// Generation of the name's destination when the message was received. A name is used again
-    /// for another client after the end of the first; a reply must not reach the second one.
+    /// for another client after the end of the first; no reply for the first may go to it.
     generation: Option<u16>,
 }
 
@@ -73,12 +73,7 @@ pub fn publish(name: &str) -> Result<PublishedPort, PeerError> {
 
 /// Adds the job of a name and registers this process as its only one.
 fn register(name: &str) -> Result<(NameClient, JobOwner), PeerError> {
-    let owner = add_job(&open_job(name, MAX_CLIENTS), SERVER_TIMEOUT).map_err(|error| {
-        match owner_of_taken_name(&error) {
-            Some(pid) => PeerError::Taken { name: name.to_owned(), pid },
-            None => error.into(),
-        }
-    })?;
+    let owner = add_published_job(name)?;
     let identity = Identity::new(name, 0, owner.key());
     let registration = NameClient::register(owner.name_server(), &identity, SERVER_TIMEOUT)?;
     Ok((registration, owner))

@@ -4,9 +4,9 @@
 //! goes to the ranks in a variable. The first rank that publishes the name registers with the key.
 //! A client that connects earlier waits at the name server until that rank opens its port.
 
-use super::open_job::{MAX_CLIENTS, SERVER_TIMEOUT, open_job};
-use super::peer_error::{PeerError, owner_of_taken_name};
-use super::process::{add_job, default_name};
+use super::open_job::SERVER_TIMEOUT;
+use super::peer_error::PeerError;
+use super::process::{add_published_job, default_name};
 use super::target::check_name;
 use launch::environment::{Environment, Lookup, SERVE};
 use queues::names::{JobKey, JobOwner, NameError, Refusal};
@@ -29,16 +29,11 @@ impl ReservedNames {
     /// Those of [`publish`](super::publish); none of the names is then published.
     pub fn publish(names: &[String]) -> Result<ReservedNames, PeerError> {
         let reserve = |name: &String| {
-            let name = check_name(name)?.to_owned();
-            match add_job(&open_job(&name, MAX_CLIENTS), SERVER_TIMEOUT) {
-                Ok(owner) => Ok((name, owner)),
-                Err(error) => Err(match owner_of_taken_name(&error) {
-                    Some(pid) => PeerError::Taken { name, pid },
-                    None => error.into(),
-                }),
-            }
+            let name = check_name(name)?;
+            Ok((name.to_owned(), add_published_job(name)?))
         };
-        Ok(ReservedNames { owners: names.iter().map(reserve).collect::<Result<_, _>>()? })
+        let owners = names.iter().map(reserve).collect::<Result<_, PeerError>>()?;
+        Ok(ReservedNames { owners })
     }
 
     /// Returns the variable with which a process publishes the names, and its value.

@@ -1,5 +1,6 @@
-//! What is observed at one moment: jobs, their processes, the cores, the published names.
+//! State of jobs, their processes, the cores and the published names at one moment.
 
+use crate::commands::names::program_of;
 use crate::failure::Failure;
 use engine::node::EngineKind;
 use engine::node::observed::ObservedJob;
@@ -92,20 +93,13 @@ impl JobMoment {
 impl ProcessMoment {
     /// Observes a process; `None` if there is none with this number.
     fn of(pid: u32) -> Option<ProcessMoment> {
-        let program = std::fs::read(format!("/proc/{pid}/comm")).ok()?;
-        let program = String::from_utf8_lossy(&program);
         Some(ProcessMoment {
-            // A program chooses its name, and could control the terminal with it.
-            program: program.trim_end().chars().map(printable).collect(),
+            program: program_of(pid)?,
             core: shm::process::core(pid).ok()?,
             state: shm::process::state(pid).ok()?,
             cpu_time: shm::process::cpu_time(pid).ok()?,
         })
     }
-}
-
-fn printable(letter: char) -> char {
-    if letter.is_control() { '?' } else { letter }
 }
 
 /// Returns the times of the cores in `/proc/stat` (proc_stat(5)).
@@ -114,7 +108,7 @@ fn core_times(stat: &str) -> BTreeMap<u32, CoreTime> {
         let mut fields = line.strip_prefix("cpu")?.split(' ');
         let core = fields.next()?.parse().ok()?;
         // User, nice, system, idle, waiting for a disk, two kinds of interrupts, stolen. The times
-        // of guests follow, which are in the first two as well.
+        // of virtual machines follow, which are in the first two as well.
         let times: Vec<u64> = fields.take(8).map_while(|field| field.parse().ok()).collect();
         let all = times.iter().sum();
         let idle = times.get(3)? + times.get(4)?;
@@ -139,10 +133,5 @@ mod tests {
     fn a_process_that_ends_is_none() {
         assert!(ProcessMoment::of(std::process::id()).is_some());
         assert!(ProcessMoment::of(0).is_none() && ProcessMoment::of(u32::MAX).is_none());
-    }
-
-    #[test]
-    fn names_of_programs_do_not_control_the_terminal() {
-        assert_eq!("a\x1b[2Jb\u{9b}c".chars().map(printable).collect::<String>(), "a?[2Jb?c");
     }
 }

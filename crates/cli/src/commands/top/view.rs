@@ -1,4 +1,4 @@
-//! What `tradewind top` shows: the difference of two moments, and the state at the second.
+//! The view of `tradewind top`: the difference of two moments, and the state at the second.
 
 use super::moment::{CoreTime, JobMoment, Moment, ProcessMoment};
 use engine::node::observed::{ObservedCollective, ObservedJob, ObservedRank};
