@@ -19,7 +19,7 @@ impl ShortageLine {
         self.ranks.load(Ordering::Relaxed) != 0
     }
 
-    /// Counts a rank, whose mark this is, and wakes the ranks that can free memory. A rank that is
+    /// Counts the rank with this mark, and wakes the ranks that can free memory. A rank that is
     /// counted ends its shortage first.
     pub(crate) fn begin(&self, mark: &AtomicU32) {
         // Counted before it is marked: a rank that dies between the two leaves a count that is too
@@ -48,7 +48,7 @@ impl ShortageLine {
     }
 }
 
-/// Returns whether a rank, whose mark this is, is counted as short.
+/// Returns whether the rank with this mark is counted as short.
 pub(crate) fn is_marked(mark: &AtomicU32) -> bool {
     mark.load(Ordering::Relaxed) != 0
 }

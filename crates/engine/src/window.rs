@@ -132,8 +132,8 @@ impl<P: Executor> InflightWindow<P> {
         Ok(started)
     }
 
-    /// Places the inputs of the next run, whose turn at the memory this is if it has waited. After
-    /// an error the run has not begun, and the next one gets its number.
+    /// Places the inputs of the next run. If the run has waited for memory, it is its turn. After an
+    /// error the run has not begun, and the next one gets its number.
     #[inline]
     fn prepare(
         &self,

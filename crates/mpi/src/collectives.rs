@@ -78,7 +78,7 @@ impl Call {
         }
     }
 
-    /// Leaves a call to the MPI library if the communicator spans nodes. Its blocks have lengths
+    /// Leaves a call to the MPI library if the communicator has ranks on several nodes. Its blocks have lengths
     /// that only some ranks have, so its start would wait until all ranks agree on them.
     pub(crate) fn check_one_node(self) -> Result<(), Refusal> {
         match self.served.communicator.nodes() {
@@ -153,8 +153,8 @@ impl Call {
 }
 
 impl Call {
-    /// Leaves a call whose two buffers are the same, which MPI forbids, to a library that reports
-    /// it. Other libraries accept such calls on some ranks, so all of them run here.
+    /// Leaves a call with one buffer for sending and receiving, which MPI forbids, to a library that
+    /// reports it. Other libraries accept such calls on some ranks, so all of them run here.
     pub(crate) fn check_apart(self, send: Pointer, receive: Pointer) -> Result<(), Refusal> {
         // The null address is MPI_BOTTOM, and the types then say where the data lie.
         let is_same = send == receive && !send.is_null();

@@ -149,7 +149,8 @@ impl World {
         if !agreement.is_on {
             return Err("TRADEWIND_MPI is off".into());
         }
-        let (rank, ranks) = (self.rank.cast_unsigned(), self.ranks.cast_unsigned());
+        let rank = self.rank.cast_unsigned();
+        let ranks = self.ranks.cast_unsigned();
         let command = own_command();
         let job = Job::join(rank, ranks, command.as_deref(), |own| self.exchange(own));
         let job = job.map_err(|error| {

@@ -8,7 +8,7 @@ use crate::kept::{self, Object};
 use std::ffi::c_int;
 use tradewind::{DataType, Op, OpOnBytes};
 
-/// Who computes a reduction.
+/// Executor of a reduction.
 pub(crate) enum Computed {
     /// Tradewind, by this operation.
     Here(OpOnBytes),
@@ -18,7 +18,7 @@ pub(crate) enum Computed {
     Never,
 }
 
-/// Returns who computes an operation on a type. The same on all ranks: predefined operations demand
+/// Returns the executor of an operation on a type. The same on all ranks: predefined operations demand
 /// that all ranks pass the same type.
 pub(crate) fn computed(abi: &Abi, operation: Handle, element: TypeInfo) -> Computed {
     let Some((op, _)) = abi.operations.iter().find(|(_, handle)| *handle == operation) else {

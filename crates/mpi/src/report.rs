@@ -58,7 +58,7 @@ pub(crate) enum Reason {
     Arguments,
     /// The form is not served.
     Form,
-    /// The communicator spans nodes, and starting the call would wait for its ranks.
+    /// The communicator has ranks on several nodes, and the start would wait for them.
     Nodes,
 }
 

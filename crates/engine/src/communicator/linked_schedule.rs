@@ -153,7 +153,7 @@ impl LinkedSchedule {
         let needed: u64 = private.map(|argument| argument.length).sum();
         let memory = context.member.memory();
         let turn = (needed > 0).then(|| {
-            // Before the run, whose reserve would keep the block out of its memory. The run takes
+            // Before the run: its reserve would keep the block out of its memory. The run takes
             // its memory beside that of the block.
             block_turn.get_or_insert_with(|| memory.enqueue(layout.bytes()));
             memory.enqueue(needed.saturating_add(layout.bytes()))

@@ -1,4 +1,4 @@
-//! A communicator's progress as an observer of the job sees it, who only reads.
+//! Progress of a communicator, for observers of the job, which only read.
 
 use super::{JOURNAL, ProgressLine, StateLayout};
 use crate::signature::{CallKind, Signature};

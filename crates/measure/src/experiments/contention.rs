@@ -24,7 +24,7 @@ pub fn experiment(setting: &Setting) -> Experiment {
         None => cores.iter().collect::<BTreeSet<_>>().len(),
     };
     if different < FEWEST_CORES {
-        return Experiment::new(nothing_to_say(different), []);
+        return Experiment::new(not_measured(different), []);
     }
     // As in the report up to 32 ranks, but no more than four a core.
     let most = match &setting.nodes {
@@ -52,7 +52,7 @@ pub fn experiment(setting: &Setting) -> Experiment {
 }
 
 /// The part on so few cores: without a curve or a factor, which would show turns of the scheduler.
-fn nothing_to_say(cores: usize) -> Part {
+fn not_measured(cores: usize) -> Part {
     let mut part = outline(&[]);
     part.figures.clear();
     part.notes.push(format!(

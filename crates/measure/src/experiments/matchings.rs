@@ -42,7 +42,7 @@ pub fn experiment(setting: &Setting) -> Experiment {
     };
     let ranks = shape.ranks;
     if ranks < FEWEST_RANKS {
-        return Experiment::new(nothing_to_say(&shape), []);
+        return Experiment::new(not_measured(&shape), []);
     }
     let sizes: Vec<u64> = (0..=16_384).step_by(setting.choose(8_192, 2_048)).collect();
     let mut random = StdRng::seed_from_u64(setting.seed);
@@ -105,7 +105,7 @@ fn in_one_place(partners: &[u32], places: &[usize]) -> usize {
 }
 
 /// The part for so few ranks that all matchings are one.
-fn nothing_to_say(shape: &JobShape) -> Part {
+fn not_measured(shape: &JobShape) -> Part {
     let mut part = outline(shape, &[]);
     part.figures.clear();
     part.tables.clear();

@@ -53,7 +53,7 @@ pub fn experiment(setting: &Setting) -> Experiment {
     Experiment::new(outline(setting), steps).concluding(fits::conclude)
 }
 
-/// What runs the schedules.
+/// Executor of the schedules.
 #[derive(Clone, Copy, Debug)]
 enum Path {
     /// An engine of one node.

@@ -129,8 +129,8 @@ impl JobShape {
     /// Ranks wherever the system puts them.
     pub fn unbound(setting: &Setting, ranks: u32) -> Self {
         let shared_cores = setting.cores.len() as u32;
-        let (engine, cores) = (EngineKind::Peers, Vec::new());
-        JobShape { ranks, engine, cores, shared_cores, nodes: None }
+        let engine = EngineKind::Peers;
+        JobShape { ranks, engine, cores: Vec::new(), shared_cores, nodes: None }
     }
 
     /// The same with this engine.

@@ -6,15 +6,15 @@ use crate::harness::computation::ComputeRate;
 use crate::harness::processor_time::RankKind;
 use tradewind::{Communicator, EngineKind};
 
-/// How a collective advances beside the computation.
+/// Progress of a collective beside the computation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Progress {
     /// On one node, by this engine.
     OnNode(EngineKind),
     /// Between nodes, by the engine of nonblocking calls.
     Nonblocking,
-    /// Between nodes, inside calls only: the blocking call, after the computation. It is what a
-    /// program gains over without nonblocking collectives.
+    /// Between nodes, inside calls only: the blocking call, after the computation. It is the baseline:
+    /// a program without nonblocking collectives.
     InCalls,
 }
 

@@ -223,7 +223,8 @@ fn measure(
 
 /// The job of a step, as this rank sees it.
 fn job(here: &StepContext<'_>, progress: Progress, seed: u64) -> Job {
-    let (rank, nodes) = (here.world.rank(), here.shape.nodes.as_ref());
+    let rank = here.world.rank();
+    let nodes = here.shape.nodes.as_ref();
     let leads_node = nodes.map_or(rank == 0, |nodes| nodes.is_first_of_node(rank));
     Job {
         progress,
