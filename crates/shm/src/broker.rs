@@ -154,7 +154,8 @@ pub fn connect(name: &str, timeout: Duration) -> Result<Connection, BrokerError>
         };
         let Some(left) = timeout.checked_sub(started.elapsed()).filter(|left| !left.is_zero())
         else {
-            let (name, waited) = (name.to_owned(), timeout);
+            let name = name.to_owned();
+            let waited = timeout;
             return Err(match is_busy {
                 true => BrokerError::Busy { name, waited },
                 false => BrokerError::NoService { name, waited },

@@ -5,7 +5,7 @@
 //! a running program cost nothing. No process reads the lines but an observer, which has only a
 //! [descriptor for reading](crate::segment::SegmentReader).
 //!
-//! Each line is a sequence lock whose sequence is the start time of the wait: the time of a
+//! Each line is a sequence lock, with the start time of the wait as its sequence: the time of a
 //! monotonic clock does not recur, so a reader that finds the same time before and after it has
 //! read the other words has the words of one wait.
 
@@ -22,7 +22,7 @@ pub const WAIT_LINES: usize = 4;
 /// Bytes of the lines of a process.
 pub const WAIT_BYTES: u64 = (WAIT_LINES * size_of::<WaitLine>()) as u64;
 
-/// State of a line whose words are being written: no time of the clock.
+/// State of a line while its words are written: no time of the clock.
 const WRITING: u64 = 1;
 
 crate::shared_lines! {
@@ -34,7 +34,7 @@ crate::shared_lines! {
     }
 }
 
-/// What a thread waits for. Ranks are those of the node.
+/// Subject of a wait. Ranks are those of the node.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Wait {
     /// The other ranks of a collective on the node.
@@ -124,8 +124,8 @@ pub struct WaitTable {
     lines: MappedSlice<WaitLine>,
 }
 
-/// The table of this process. A process that is no rank of a job has none, and neither has one
-/// whose ranks are threads.
+/// The table of this process. A process that is no rank of a job has none, and neither has one with
+/// threads as ranks.
 static TABLE: RwLock<Weak<WaitTable>> = RwLock::new(Weak::new());
 
 impl WaitTable {
@@ -189,7 +189,7 @@ impl WaitLine {
 /// A wait as an observer sees it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ObservedWait {
-    /// What the thread waits for.
+    /// Subject of the wait.
     pub wait: Wait,
     /// Time since the thread went to sleep first.
     pub duration: Duration,

@@ -1,10 +1,10 @@
-//! Checks that memory can be read, before a copy whose fault would end the process.
+//! Checks that memory can be read, before a copy that could end the process by a fault.
 //!
 //! The kernel reports memory that cannot be read to its own copies by an error (EFAULT), and to
 //! those of a process by SIGBUS or SIGSEGV. Its pages are therefore populated first, which reports
 //! the same condition by an error (MADV_POPULATE_READ). Kernels before 5.14 check nothing.
 //!
-//! The answer holds until somebody unmaps, protects or shortens the memory. Nobody can shorten a
+//! The answer holds until the memory is unmapped, protected or shortened. No process can shorten a
 //! segment that [is sealed](crate::segment::Segment::is_sealed).
 
 use crate::segment::{Offset, Segment};

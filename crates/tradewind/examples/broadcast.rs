@@ -20,6 +20,8 @@ pub(crate) fn receive(world: &Communicator) -> Result<String> {
     world.ibcast(&mut block, 0)?.wait()?;
     let is_right = block.iter().enumerate().all(|(at, byte)| *byte == pattern(at));
     assert!(is_right, "rank {} has received wrong bytes", world.rank());
-    let (rank, ranks, nodes) = (world.rank(), world.size(), world.nodes());
+    let rank = world.rank();
+    let ranks = world.size();
+    let nodes = world.nodes();
     Ok(format!("rank {rank} of {ranks} on {nodes} nodes has all {BYTES} bytes"))
 }

@@ -125,8 +125,7 @@ impl Job {
         &self.world
     }
 
-    /// Process of the node service that this rank belongs to, whose processor time is the job's,
-    /// too.
+    /// Process of the node service that this rank belongs to. Its processor time is the job's, too.
     pub fn service_process(&self) -> u32 {
         self.world.group().member().node().service_process()
     }

@@ -43,8 +43,8 @@ impl NodeLayout {
         NodeLayout { nodes: count as u32, ranks_per_node, backend, direct }
     }
 
-    /// Name of the engine of calls of a form whose graphs this backend executes: where ranks are
-    /// connected, blocking calls of the node service's graphs run inside the ranks.
+    /// Name of the engine of calls of a form with graphs that this backend executes: where ranks
+    /// are connected, blocking calls of the node service's graphs run inside the ranks.
     pub(crate) fn engine_of(&self, form: CallForm, backend: &'static str) -> &'static str {
         let runs_in_ranks = form == CallForm::Blocking && self.direct;
         if runs_in_ranks && backend == Engine::Agent.name() {

@@ -49,7 +49,8 @@ impl Communicator {
         let member = Arc::clone(self.group().member());
         let is_over = Arc::new(AtomicBool::new(false));
         let relieve = {
-            let (member, is_over) = (Arc::clone(&member), Arc::clone(&is_over));
+            let member = Arc::clone(&member);
+            let is_over = Arc::clone(&is_over);
             move || {
                 // Relaxed: the flag publishes nothing.
                 while !is_over.load(Ordering::Relaxed) {

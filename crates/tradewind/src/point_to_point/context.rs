@@ -216,7 +216,8 @@ impl MessageContext {
         MessageContext { endpoint, number: 0, places, reported: Mutex::default() }
     }
 
-    /// A context for a new communicator on several nodes, whose ranks have agreed on its number.
+    /// A context for a new communicator on several nodes with the number that its ranks have agreed
+    /// on.
     pub(crate) fn of_nodes(&self, internode: &InternodeGroup) -> Self {
         let endpoint = Arc::clone(&self.endpoint);
         let number = internode.context().number;
