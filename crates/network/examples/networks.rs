@@ -37,7 +37,8 @@ const SIZES: [(u64, u32); 5] =
 fn graph(rank: u32, bytes: u64) -> Graph {
     let mut graph = Graph::new(rank, 2);
     let other = 1 - rank;
-    let (input, output) = (graph.buffer(Access::Input, bytes), graph.buffer(Access::Output, bytes));
+    let input = graph.buffer(Access::Input, bytes);
+    let output = graph.buffer(Access::Output, bytes);
     if bytes == SIZES[0].0 {
         let mut last = None;
         for _ in 0..TRIPS {

@@ -116,7 +116,7 @@ impl Agent {
         limits: Limits,
         ended: impl FnOnce() + Send + 'static,
     ) -> Result<Agent, Error> {
-        // The agent is one of those whose stores the ranks' sleeping threads wait for.
+        // The ranks' sleeping threads wait for stores of the agent, too.
         shm::fence::register();
         let notifier = Arc::new(notifier()?);
         transport.watch(notifier.as_fd(), OWNER)?;

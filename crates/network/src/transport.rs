@@ -118,7 +118,7 @@ pub trait Transport: Send + Debug {
         bytes: u64,
     );
 
-    /// Passes a copy of a payload whose run ends before it has been sent; `None` if its memory
+    /// Passes a copy of a payload that was not sent before the end of its run; `None` if its memory
     /// cannot be read.
     fn detach(&mut self, location: PayloadLocation, payload: Option<Vec<u8>>);
 

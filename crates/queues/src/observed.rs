@@ -20,7 +20,7 @@ pub struct ObservedQueue {
     /// Number of messages received since the creation. That of a channel is a multiple of a quarter
     /// of its capacity.
     pub received: u64,
-    /// Number of messages in the queue; `None` for a channel, whose sender alone has it.
+    /// Number of messages in the queue; `None` for a channel, of which only the sender has it.
     pub waiting: Option<u64>,
 }
 

@@ -110,7 +110,7 @@ impl AgentState {
     /// Requests a notification of every rank before the agent sleeps; false if one has submitted
     /// something meanwhile.
     pub(crate) fn arm(&mut self) -> bool {
-        // The fence of each session also precedes the look at the outbox of its rank.
+        // The fence of each session also precedes the look at the send ring of its rank.
         self.sessions.iter_mut().flatten().all(RankSession::arm)
             && self.messages.is_idle(&*self.table.context.transport, QUEUE_LIMIT)
     }

@@ -173,9 +173,9 @@ pub(crate) fn segment_header(length: u64) -> [u8; HEADER_BYTES] {
 
 /// The thing that a header begins.
 pub(crate) enum FrameStart {
-    /// A frame whose payload follows.
+    /// A frame, with the payload behind it.
     Frame(AnnouncedFrame),
-    /// A frame whose payload follows in segments.
+    /// A frame, with the payload in segments behind it.
     InSegments(AnnouncedFrame),
     /// A segment, and its length.
     Segment(u64),

@@ -16,9 +16,9 @@ use std::os::fd::{BorrowedFd, OwnedFd};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
-/// An entry of a node's inbox, with its sender.
+/// An entry of a node's receive queue, with its sender.
 #[derive(Debug)]
-enum InboxEntry {
+enum ReceivedEntry {
     /// A header, and a payload with its status byte if it has one.
     Frame(u32, [u8; HEADER_BYTES], Vec<u8>),
     Closed(u32),
@@ -26,23 +26,23 @@ enum InboxEntry {
 
 /// A frame to be sent by the next flush.
 #[derive(Debug)]
-enum OutboxEntry {
+enum QueuedFrame {
     Frame([u8; HEADER_BYTES], Vec<u8>),
     InPlace([u8; HEADER_BYTES], PayloadLocation),
 }
 
 #[derive(Debug)]
-struct Inbox {
-    entries: Mutex<VecDeque<InboxEntry>>,
+struct ReceiveQueue {
+    entries: Mutex<VecDeque<ReceivedEntry>>,
     notifier: OwnedFd,
 }
 
-impl Inbox {
-    fn push(&self, entry: InboxEntry) {
+impl ReceiveQueue {
+    fn push(&self, entry: ReceivedEntry) {
         self.entries.lock().unwrap_or_else(PoisonError::into_inner).push_back(entry);
     }
 
-    fn take(&self) -> VecDeque<InboxEntry> {
+    fn take(&self) -> VecDeque<ReceivedEntry> {
         std::mem::take(&mut *self.entries.lock().unwrap_or_else(PoisonError::into_inner))
     }
 
@@ -56,10 +56,10 @@ impl Inbox {
 #[derive(Debug)]
 pub struct Memory {
     node: u32,
-    inboxes: Arc<[Inbox]>,
+    receive_queues: Arc<[ReceiveQueue]>,
     poller: Poller,
     /// By node: what was sent since the last flush.
-    written: Vec<Vec<OutboxEntry>>,
+    written: Vec<Vec<QueuedFrame>>,
     /// By node: whether its connection has ended.
     lost: Vec<bool>,
     refused: u64,
@@ -92,26 +92,31 @@ fn arrival(
     }
 }
 
-/// Number of the inbox's descriptor.
-const INBOX: u64 = u64::MAX;
+/// Number of the receive queue's descriptor.
+const RECEIVED: u64 = u64::MAX;
 
 /// Connects `nodes` nodes.
 ///
 /// # Errors
 /// If the system has no descriptors left.
 pub fn connect(nodes: u32) -> Result<Vec<Memory>, Error> {
-    let inbox = || {
+    let receive_queue = || {
         let notifier = rustix::event::eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK);
-        let notifier = notifier.map_err(refused("make an inbox"))?;
-        Ok(Inbox { entries: Mutex::default(), notifier })
+        let notifier = notifier.map_err(refused("make a receive queue"))?;
+        Ok(ReceiveQueue { entries: Mutex::default(), notifier })
     };
-    let inboxes: Arc<[Inbox]> = (0..nodes).map(|_| inbox()).collect::<Result<_, Error>>()?;
+    let receive_queues: Arc<[ReceiveQueue]> =
+        (0..nodes).map(|_| receive_queue()).collect::<Result<_, Error>>()?;
     let connect = |node: u32| {
         let poller = Poller::new()?;
-        poller.add(&inboxes[node as usize].notifier, INBOX, EventFlags::IN | EventFlags::ET)?;
+        poller.add(
+            &receive_queues[node as usize].notifier,
+            RECEIVED,
+            EventFlags::IN | EventFlags::ET,
+        )?;
         Ok(Memory {
             node,
-            inboxes: Arc::clone(&inboxes),
+            receive_queues: Arc::clone(&receive_queues),
             poller,
             written: (0..nodes).map(|_| Vec::new()).collect(),
             lost: vec![false; nodes as usize],
@@ -127,7 +132,7 @@ impl Transport for Memory {
     }
 
     fn nodes(&self) -> u32 {
-        self.inboxes.len() as u32
+        self.receive_queues.len() as u32
     }
 
     fn address(&self, node: u32) -> String {
@@ -141,7 +146,7 @@ impl Transport for Memory {
     fn send(&mut self, node: u32, frame: Frame) {
         // Encoded as for a network, so that tests over this transport cover the encoding as well.
         let (header, payload) = frame.encode();
-        self.written[node as usize].push(OutboxEntry::Frame(header, payload));
+        self.written[node as usize].push(QueuedFrame::Frame(header, payload));
     }
 
     fn send_in_place(
@@ -153,30 +158,30 @@ impl Transport for Memory {
         bytes: u64,
     ) {
         let header = Frame::in_place(route, packet, bytes);
-        self.written[node as usize].push(OutboxEntry::InPlace(header, location));
+        self.written[node as usize].push(QueuedFrame::InPlace(header, location));
     }
 
     fn detach(&mut self, location: PayloadLocation, payload: Option<Vec<u8>>) {
         for entry in self.written.iter_mut().flatten() {
-            if let OutboxEntry::InPlace(header, found) = entry
+            if let QueuedFrame::InPlace(header, found) = entry
                 && *found == location
             {
-                *entry = OutboxEntry::Frame(*header, with_status(payload));
+                *entry = QueuedFrame::Frame(*header, with_status(payload));
                 return;
             }
         }
     }
 
     fn flush(&mut self, payloads: &mut dyn Payloads) {
-        for (node, inbox) in self.inboxes.iter().enumerate() {
+        for (node, receive_queue) in self.receive_queues.iter().enumerate() {
             let written = std::mem::take(&mut self.written[node]);
             let is_lost = self.lost[node];
             // One notification for all frames since the last flush.
             let is_notified = !written.is_empty() && !is_lost;
             for entry in written {
                 let (header, payload) = match entry {
-                    OutboxEntry::Frame(header, payload) => (header, payload),
-                    OutboxEntry::InPlace(header, location) => {
+                    QueuedFrame::Frame(header, payload) => (header, payload),
+                    QueuedFrame::InPlace(header, location) => {
                         let payload = payloads.copy(location).ok();
                         match payload {
                             Some(_) => payloads.sent(location),
@@ -186,19 +191,19 @@ impl Transport for Memory {
                     }
                 };
                 if !is_lost {
-                    inbox.push(InboxEntry::Frame(self.node, header, payload));
+                    receive_queue.push(ReceivedEntry::Frame(self.node, header, payload));
                 }
             }
             if is_notified {
-                inbox.notify();
+                receive_queue.notify();
             }
         }
     }
 
     fn queued(&self, node: u32) -> u64 {
-        let length = |entry: &OutboxEntry| match entry {
-            OutboxEntry::Frame(header, payload) => (header.len() + payload.len()) as u64,
-            OutboxEntry::InPlace(header, _) => header.len() as u64,
+        let length = |entry: &QueuedFrame| match entry {
+            QueuedFrame::Frame(header, payload) => (header.len() + payload.len()) as u64,
+            QueuedFrame::InPlace(header, _) => header.len() as u64,
         };
         self.written[node as usize].iter().map(length).sum()
     }
@@ -211,15 +216,15 @@ impl Transport for Memory {
     ) -> Result<(), Error> {
         self.flush(payloads);
         let notified = self.poller.wait(timeout)?.map(|(number, _)| number);
-        arrivals.extend(notified.filter(|number| *number != INBOX).map(Arrival::Notified));
+        arrivals.extend(notified.filter(|number| *number != RECEIVED).map(Arrival::Notified));
         // Taken after the descriptor was reported: an entry that is pushed later notifies again.
-        for entry in self.inboxes[self.node as usize].take() {
+        for entry in self.receive_queues[self.node as usize].take() {
             match entry {
-                InboxEntry::Frame(node, header, bytes) => match arrival(node, &header, bytes) {
+                ReceivedEntry::Frame(node, header, bytes) => match arrival(node, &header, bytes) {
                     Ok(arrival) => arrivals.push(arrival),
                     Err(_) => self.refused += 1,
                 },
-                InboxEntry::Closed(node) => {
+                ReceivedEntry::Closed(node) => {
                     self.lost[node as usize] = true;
                     arrivals.push(Arrival::NodeLost { node, why: "its agent has ended".into() });
                 }
@@ -235,10 +240,10 @@ impl Transport for Memory {
 
 impl Drop for Memory {
     fn drop(&mut self) {
-        for (node, inbox) in self.inboxes.iter().enumerate() {
+        for (node, receive_queue) in self.receive_queues.iter().enumerate() {
             if node != self.node as usize && !self.lost[node] {
-                inbox.push(InboxEntry::Closed(self.node));
-                inbox.notify();
+                receive_queue.push(ReceivedEntry::Closed(self.node));
+                receive_queue.notify();
             }
         }
     }

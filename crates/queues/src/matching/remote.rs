@@ -15,9 +15,9 @@
 //!
 //! **Two kinds of credit.** A message, or the offer of one, uses credit until it is matched, as on
 //! one node. The parts of a requested message have a receive, so they never wait for one: their
-//! credit returns as soon as the receiver has taken them from its inbox, and bounds what the inbox
-//! and the network contain. With one kind, unexpected messages could hold back a message that the
-//! receiver waits for.
+//! credit returns as soon as the receiver has taken them from its receive ring, and bounds what the
+//! receive ring and the network contain. With one kind, unexpected messages could hold back a
+//! message that the receiver waits for.
 
 use super::line::{Envelope, Kind, Line};
 use super::slab::Key;
@@ -48,12 +48,12 @@ pub struct RemoteRecord {
 /// Carrier of records between this rank and ranks on other nodes. The records from one rank to
 /// another arrive in order, each once, while both ranks compute.
 pub trait RemoteLink: Send + Debug {
-    /// Puts a record for remote rank `to` into the outbox; false if there is no space. Then the
+    /// Puts a record for remote rank `to` into the send ring; false if there is no space. Then the
     /// carrier wakes the rank when there is.
     fn put(&mut self, to: u32, words: [u64; 3], bytes: &[u8]) -> bool;
 
-    /// Returns true if the outbox has space for records with these numbers of bytes, `count` of the
-    /// first length and one of the second.
+    /// Returns true if the send ring has space for records with these numbers of bytes, `count` of
+    /// the first length and one of the second.
     fn has_space(&mut self, count: usize, bytes: usize, last: usize) -> bool;
 
     /// Passes what was put on to the carrier.
@@ -149,7 +149,7 @@ pub(super) fn envelope_of(words: [u64; 3]) -> Envelope {
     Line { lead: [0, 0, 0, 0, 0, 0, words[0]], last: words[1] }.envelope()
 }
 
-/// A message whose parts arrive.
+/// A message that arrives in parts.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct RemoteArrival {
     pub(super) message: Key,
@@ -244,7 +244,7 @@ impl Remote {
     }
 
     /// Returns a number for a message in parts. No send has it: the numbers of sends count the uses
-    /// of their places in the upper half, which do not reach its highest bit.
+    /// of their places in the upper half, and leave its highest bit 0.
     pub(super) fn next_long(&mut self) -> u64 {
         self.long += 1;
         1 << 63 | self.long

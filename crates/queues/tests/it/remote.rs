@@ -42,7 +42,7 @@ type Arriving = (RemoteRecord, Vec<u8>);
 /// What arrives, and what was sent.
 #[derive(Debug, Default)]
 struct Wire {
-    inbox: Mutex<VecDeque<Arriving>>,
+    receive_ring: Mutex<VecDeque<Arriving>>,
     /// Receivers, words and numbers of bytes.
     sent: Mutex<Vec<(u32, [u64; 3], usize)>>,
     /// Records that arrive as soon as the first one has been sent to a rank: its number, and kind.
@@ -55,7 +55,7 @@ struct Wire {
 
 impl Wire {
     fn arrive(&self, record: Arriving) {
-        self.inbox.lock().expect("no panic").push_back(record);
+        self.receive_ring.lock().expect("no panic").push_back(record);
     }
 
     /// A rank is gone: nothing waits for it.
@@ -73,7 +73,7 @@ impl Wire {
     }
 }
 
-/// Delivers what the test puts into the inbox, and keeps what is sent.
+/// Delivers what the test puts into the receive ring, and keeps what is sent.
 #[derive(Debug)]
 struct Link {
     wire: Arc<Wire>,
@@ -109,7 +109,7 @@ impl RemoteLink for Link {
             self.wire.exit(OTHER - 1);
         }
         if self.first.is_none() {
-            self.first = self.wire.inbox.lock().expect("no panic").pop_front();
+            self.first = self.wire.receive_ring.lock().expect("no panic").pop_front();
         }
         self.first.as_ref().map(|(record, _)| *record)
     }

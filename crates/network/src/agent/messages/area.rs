@@ -3,10 +3,10 @@
 //!
 //! | from byte | contents | written by |
 //! |---|---|---|
-//! | 0 | bytes put into the outbox, bytes taken from the inbox, whether the rank waits for space | the rank |
-//! | 64 | bytes taken from the outbox, bytes put into the inbox, the agent's waits for space | the agent |
-//! | 128 | outbox | the rank |
-//! | 128 + size | inbox | the agent |
+//! | 0 | bytes put into the send ring, bytes taken from the receive ring, whether the rank waits for space | the rank |
+//! | 64 | bytes taken from the send ring, bytes put into the receive ring, the agent's waits for space | the agent |
+//! | 128 | send ring | the rank |
+//! | 128 + size | receive ring | the agent |
 //!
 //! The counts never decrease, so their difference is what a ring contains. A record may pass over
 //! the end of its ring. The agent trusts no count of the rank, and copies what it uses.
@@ -26,20 +26,20 @@ pub(crate) const MOST_RING: u64 = 4 << 20;
 shm::shared_lines! {
     /// Words that the rank writes.
     pub(crate) struct PortLine {
-        /// Bytes put into the outbox.
+        /// Bytes put into the send ring.
         pub(crate) sent: AtomicU64,
-        /// Bytes taken from the inbox.
+        /// Bytes taken from the receive ring.
         pub(crate) taken: AtomicU64,
-        /// 1 while the rank waits for space in its outbox.
+        /// 1 while the rank waits for space in its send ring.
         pub(crate) needs_space: AtomicU32,
     }
     /// Words that the agent writes.
     pub(crate) struct RouterLine {
-        /// Bytes taken from the outbox.
+        /// Bytes taken from the send ring.
         pub(crate) drained: AtomicU64,
-        /// Bytes put into the inbox.
+        /// Bytes put into the receive ring.
         pub(crate) delivered: AtomicU64,
-        /// Number of the agent's wait for space in the inbox; 0 while it does not wait.
+        /// Number of the agent's wait for space in the receive ring; 0 while it does not wait.
         pub(crate) needs_space: AtomicU64,
     }
     /// Counts of both rings.
@@ -65,8 +65,8 @@ pub(crate) fn is_ring_size(bytes: u64) -> bool {
 #[derive(Debug)]
 pub(crate) struct Area {
     pub(crate) header: Mapped<AreaHeader>,
-    pub(crate) outbox: Ring,
-    pub(crate) inbox: Ring,
+    pub(crate) send_ring: Ring,
+    pub(crate) receive_ring: Ring,
 }
 
 impl Area {
@@ -78,9 +78,9 @@ impl Area {
         let open = || {
             let header = Mapped::new(segment, at)?;
             let ring_at = |number: u64| Offset(at.0.saturating_add(HEADER_BYTES + number * ring));
-            let outbox = Ring::open(segment, ring_at(0), ring)?;
-            let inbox = Ring::open(segment, ring_at(1), ring)?;
-            Ok(Area { header, outbox, inbox })
+            let send_ring = Ring::open(segment, ring_at(0), ring)?;
+            let receive_ring = Ring::open(segment, ring_at(1), ring)?;
+            Ok(Area { header, send_ring, receive_ring })
         };
         open().map_err(refused)
     }

@@ -20,21 +20,21 @@ pub struct MessagePort {
     notifier: OwnedFd,
     /// The agent's process, if it is another one.
     service: Option<Arc<ProcessHandle>>,
-    /// Bytes put into the outbox, and the part that is published.
+    /// Bytes put into the send ring, and the part that is published.
     sent: u64,
     published: u64,
     /// The agent's last known count of bytes taken from it.
     drained: u64,
     /// Number of the agent's sleep for which it was notified last.
     notified: u64,
-    /// Bytes taken from the inbox, and the part that is published.
+    /// Bytes taken from the receive ring, and the part that is published.
     taken: u64,
     returned: u64,
     /// The last known count of bytes put into it.
     delivered: u64,
     /// Number of the agent's wait for space for which it was notified last.
     notified_space: u64,
-    /// The record at the start of the inbox.
+    /// The record at the start of the receive ring.
     current: Option<Head>,
     is_damaged: bool,
 }
@@ -64,19 +64,19 @@ impl MessagePort {
         }
     }
 
-    /// Returns true if the outbox has space for so many bytes of records. Otherwise the agent wakes
-    /// this rank's waiting threads when it has taken something.
+    /// Returns true if the send ring has space for so many bytes of records. Otherwise the agent
+    /// wakes this rank's waiting threads when it has taken something.
     #[inline]
     pub fn has_space(&mut self, bytes: u64) -> bool {
-        let outbox = self.area.outbox.bytes();
-        if self.sent + bytes - self.drained <= outbox {
+        let send_ring = self.area.send_ring.bytes();
+        if self.sent + bytes - self.drained <= send_ring {
             return true;
         }
         let mut has_space = || {
             // Acquire: pairs with the Release of the router, which has copied the bytes before it.
             // A count that no router writes permits nothing more than damaged messages.
             self.drained = self.area.header.router.drained.load(Ordering::Acquire).min(self.sent);
-            self.sent + bytes - self.drained <= outbox
+            self.sent + bytes - self.drained <= send_ring
         };
         if has_space() {
             return true;
@@ -88,9 +88,8 @@ impl MessagePort {
         has_space()
     }
 
-    /// Puts a record for a rank into the outbox; false if there is no space. `bytes` has at most
-    /// [`MAX_BYTES`]. The agent gets it with the next
-    /// [`publish`](Self::publish).
+    /// Puts a record for a rank into the send ring; false if there is no space. `bytes` has at most
+    /// [`MAX_BYTES`]. The agent gets it with the next [`publish`](Self::publish).
     #[inline]
     pub fn put(&mut self, head: Head, bytes: &[u8]) -> bool {
         let length = head.record_bytes();
@@ -102,16 +101,16 @@ impl MessagePort {
             let mut record = [0; COMPOSED];
             record[..HEAD_BYTES].copy_from_slice(&head.encode());
             record[HEAD_BYTES..HEAD_BYTES + bytes.len()].copy_from_slice(bytes);
-            self.area.outbox.write(self.sent, &record[..length as usize]);
+            self.area.send_ring.write(self.sent, &record[..length as usize]);
         } else {
-            self.area.outbox.write(self.sent, &head.encode());
-            write_padded(&self.area.outbox, self.sent + HEAD_BYTES as u64, bytes);
+            self.area.send_ring.write(self.sent, &head.encode());
+            write_padded(&self.area.send_ring, self.sent + HEAD_BYTES as u64, bytes);
         }
         self.sent += length;
         true
     }
 
-    /// Publishes what was put into the outbox, and notifies the agent if it sleeps.
+    /// Publishes what was put into the send ring, and notifies the agent if it sleeps.
     #[inline]
     pub fn publish(&mut self) {
         if self.published == self.sent {
@@ -134,7 +133,8 @@ impl MessagePort {
         let _ = rustix::io::write(&self.notifier, &1u64.to_ne_bytes());
     }
 
-    /// Returns the head of the first record of the inbox, until it is [released](Self::release).
+    /// Returns the head of the first record of the receive ring, until it is
+    /// [released](Self::release).
     #[inline]
     pub fn first(&mut self) -> Option<Head> {
         if self.current.is_some() {
@@ -149,9 +149,9 @@ impl MessagePort {
         }
         let available = self.delivered.wrapping_sub(self.taken);
         let mut encoded = [0; HEAD_BYTES];
-        self.area.inbox.read(self.taken, &mut encoded);
+        self.area.receive_ring.read(self.taken, &mut encoded);
         let head = Head::decode(&encoded).filter(|head| {
-            available <= self.area.inbox.bytes() && head.record_bytes() <= available
+            available <= self.area.receive_ring.bytes() && head.record_bytes() <= available
         });
         // The agent writes whole records only; this process may have damaged its own memory.
         self.is_damaged |= head.is_none();
@@ -165,11 +165,11 @@ impl MessagePort {
         let fits = self.current.is_some_and(|head| at + into.len() <= head.bytes);
         debug_assert!(fits, "the bytes belong to the record");
         if fits {
-            self.area.inbox.read(self.taken + (HEAD_BYTES + at) as u64, into);
+            self.area.receive_ring.read(self.taken + (HEAD_BYTES + at) as u64, into);
         }
     }
 
-    /// Removes the first record from the inbox.
+    /// Removes the first record from the receive ring.
     #[inline]
     pub fn release(&mut self) {
         let Some(head) = self.current.take() else { return };
@@ -177,7 +177,7 @@ impl MessagePort {
         let pending = self.taken - self.returned;
         // Relaxed: a hint; `return_space` orders the count and the next look.
         let is_needed = self.area.header.router.needs_space.load(Ordering::Relaxed);
-        if pending >= self.area.inbox.bytes() / 8 || is_needed != 0 {
+        if pending >= self.area.receive_ring.bytes() / 8 || is_needed != 0 {
             self.return_space();
         }
     }

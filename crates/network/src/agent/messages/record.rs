@@ -27,7 +27,7 @@ pub enum Class {
     /// A message of a rank.
     Message,
     /// The exit of the rank, or the loss of its node: the bytes are the encoded error. Only an
-    /// agent writes such records, into the inboxes of its own ranks.
+    /// agent writes such records, into the receive rings of its own ranks.
     Exit,
 }
 

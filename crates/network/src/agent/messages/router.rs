@@ -14,10 +14,10 @@ use shm::wakeup::Wakeup;
 use std::collections::{HashMap, HashSet, VecDeque};
 use std::sync::Arc;
 
-/// Bytes that are taken from the outbox of a rank before the other ranks have their turn.
+/// Bytes that are taken from the send ring of a rank before the other ranks have their turn.
 pub(crate) const TURN_BYTES: u64 = 256 << 10;
-/// Bytes from one rank that are kept for another one whose inbox is full: more than the credit that
-/// receivers grant.
+/// Bytes from one rank that are kept for another one with a full receive ring: more than the credit
+/// that receivers grant.
 const KEPT_BYTES: u64 = 16 << 20;
 
 /// Messages of the ranks of one node.
@@ -30,7 +30,7 @@ pub(crate) struct MessageRouter {
     batches: Vec<Vec<u8>>,
     /// Nodes with such records. After a turn there are none.
     batched: Vec<u32>,
-    /// Ranks of other nodes whose exits are reported.
+    /// Ranks of other nodes with a reported exit.
     exited: HashSet<u32>,
 }
 
@@ -41,18 +41,18 @@ struct RankEnd {
     wakeup: Option<Mapped<AtomicU32>>,
     /// `None` before the rank has opened its area.
     area: Option<Area>,
-    /// Bytes taken from the outbox.
+    /// Bytes taken from the send ring.
     drained: u64,
-    /// The node whose queue is too long for the next record.
+    /// The node of the next record, if the queue for it is too long.
     blocked_by: Option<u32>,
-    /// Bytes put into the inbox, and the part that is published.
+    /// Bytes put into the receive ring, and the part that is published.
     delivered: u64,
     published: u64,
     /// Last known count of bytes that the rank has taken from there.
     taken: u64,
     /// Number of waits for space.
     waits: u64,
-    /// Records behind a full inbox, in order.
+    /// Records behind a full receive ring, in order.
     kept: VecDeque<Box<[u8]>>,
     /// Bytes of these by sender.
     kept_bytes: HashMap<u32, u64>,
@@ -92,9 +92,9 @@ impl MessageRouter {
         end.deliver_kept()
     }
 
-    /// Sends what a rank has put into its outbox, at most a turn of it, and nothing behind a record
-    /// for a node in whose queue `limit` bytes wait: the rest stays in the outbox, so that the
-    /// memory of this node is bounded. Returns true if anything was sent.
+    /// Sends what a rank has put into its send ring, at most a turn of it, and nothing behind a
+    /// record for a node with `limit` bytes in its queue: the rest stays in the send ring, so that
+    /// the memory of this node is bounded. Returns true if anything was sent.
     pub(crate) fn serve(
         &mut self,
         local: usize,
@@ -132,14 +132,14 @@ impl MessageRouter {
         if left == 0 {
             return Ok(false);
         }
-        if left > area.outbox.bytes() {
+        if left > area.send_ring.bytes() {
             return Err(ProtocolViolation);
         }
         let begin = end.drained;
         end.blocked_by = None;
         while left > 0 && end.drained - begin < TURN_BYTES {
             let mut encoded = [0; HEAD_BYTES];
-            area.outbox.read(end.drained, &mut encoded);
+            area.send_ring.read(end.drained, &mut encoded);
             // The copy of the head is checked and used: the rank may change the original.
             let head = Head::decode(&encoded)
                 .filter(|head| head.class == Class::Message && head.record_bytes() <= left);
@@ -158,7 +158,7 @@ impl MessageRouter {
             let length = head.record_bytes();
             batch.resize(start + length as usize, 0);
             batch[start..start + HEAD_BYTES].copy_from_slice(&encoded);
-            area.outbox.read(end.drained + HEAD_BYTES as u64, &mut batch[start + HEAD_BYTES..]);
+            area.send_ring.read(end.drained + HEAD_BYTES as u64, &mut batch[start + HEAD_BYTES..]);
             if batch.len() >= BATCH_BYTES {
                 let records = std::mem::take(batch);
                 transport.send(to, Frame::Messages { source: rank, records });
@@ -244,9 +244,9 @@ impl MessageRouter {
         had_any
     }
 
-    /// Returns true if nothing in an outbox can be sent: what waits for a queue of at least `limit`
-    /// bytes cannot. The transport ends the sleep when such a queue becomes shorter. Called behind
-    /// the fence that follows the announcement of a sleep.
+    /// Returns true if nothing in a send ring can be sent: what waits for a queue of at least
+    /// `limit` bytes cannot. The transport ends the sleep when such a queue becomes shorter. Called
+    /// behind the fence that follows the announcement of a sleep.
     pub(crate) fn is_idle(&self, transport: &dyn Transport, limit: u64) -> bool {
         self.ends.iter().filter(|end| !end.has_exited).all(|end| {
             let sent = end.area.as_ref().map(|area| area.header.port.sent.load(Ordering::Relaxed));
@@ -266,8 +266,8 @@ impl RankEnd {
         sleeps
     }
 
-    /// Puts a record into the inbox, or keeps it. Drops it if the rank has exited, or its sender
-    /// ignores credit.
+    /// Puts a record into the receive ring, or keeps it. Drops it if the rank has exited, or its
+    /// sender ignores credit.
     fn deliver(&mut self, head: Head, bytes: &[u8]) {
         if self.has_exited {
             return;
@@ -294,26 +294,26 @@ impl RankEnd {
 
     fn has_space(&mut self, bytes: u64) -> bool {
         let Some(area) = &self.area else { return false };
-        if self.delivered + bytes - self.taken <= area.inbox.bytes() {
+        if self.delivered + bytes - self.taken <= area.receive_ring.bytes() {
             return true;
         }
         // Acquire: pairs with the Release of the rank, which has read the records before.
         let taken = area.header.port.taken.load(Ordering::Acquire);
         // A false count of the rank makes it lose its own messages.
         self.taken = taken.clamp(self.taken, self.delivered);
-        self.delivered + bytes - self.taken <= area.inbox.bytes()
+        self.delivered + bytes - self.taken <= area.receive_ring.bytes()
     }
 
     fn write(&mut self, head: &[u8], bytes: &[u8]) {
         if let Some(area) = &self.area {
-            area.inbox.write(self.delivered, head);
-            area.inbox.write(self.delivered + head.len() as u64, bytes);
+            area.receive_ring.write(self.delivered, head);
+            area.receive_ring.write(self.delivered + head.len() as u64, bytes);
             self.delivered += (head.len() + bytes.len()) as u64;
         }
     }
 
-    /// Puts kept records into the inbox, as far as it has space. Requests a notification for the
-    /// rest.
+    /// Puts kept records into the receive ring, as far as it has space. Requests a notification for
+    /// the rest.
     fn deliver_kept(&mut self) -> Result<(), ProtocolViolation> {
         if self.kept.is_empty() || self.area.is_none() {
             return Ok(());
@@ -384,7 +384,7 @@ mod tests {
     fn put(area: &Area, class: Class, word: u64) {
         let sent = &area.header.port.sent;
         let head = Head { peer: 2, class, bytes: 0, words: [word; 3] };
-        area.outbox.write(sent.load(Ordering::Relaxed), &head.encode());
+        area.send_ring.write(sent.load(Ordering::Relaxed), &head.encode());
         sent.fetch_add(HEAD_BYTES as u64, Ordering::Release);
     }
 

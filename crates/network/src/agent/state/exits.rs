@@ -96,8 +96,9 @@ impl AgentState {
         }
     }
 
-    /// Sends a node that is connected only now what it may have missed. Exits that are not reported
-    /// to anybody are not among that: over other nodes they would overtake messages of their ranks.
+    /// Sends a node that is connected only now what it may have missed. Exits of which this node
+    /// has sent no report are not among that: over other nodes they would overtake messages of
+    /// their ranks.
     pub(super) fn greet(&mut self, node: u32) {
         let ended = (0..).zip(&self.shutdown.received).zip(&self.shutdown.passed_on);
         let own = self.table.context.transport.node();

@@ -16,8 +16,8 @@ impl AgentState {
         }
     }
 
-    /// Sends what a rank has put into its outbox, as far as the queues are short enough. Returns true
-    /// if there was anything.
+    /// Sends what a rank has put into its send ring, as far as the queues are short enough. Returns
+    /// true if there was anything.
     pub(crate) fn serve_messages(&mut self, local: usize) -> bool {
         self.serve_up_to(local, QUEUE_LIMIT)
     }
@@ -34,10 +34,10 @@ impl AgentState {
         }
     }
 
-    /// Sends all that a rank has put into its outbox before it exited.
+    /// Sends all that a rank has put into its send ring before it exited.
     pub(crate) fn drain_messages(&mut self, local: usize) {
         // At most what a ring holds: a process that goes on is no reason to stay here. So much is
-        // added to long queues, too, because the outbox is read no more.
+        // added to long queues, too, because the send ring is read no more.
         let _ = (0..=MOST_RING / TURN_BYTES).find(|_| !self.serve_up_to(local, u64::MAX));
     }
 

@@ -6,9 +6,9 @@
 //! the higher number stands: it refuses the other one before it has answered it, so nothing has
 //! been sent there.
 //!
-//! Anyone can connect, so the other end of an accepted connection is a stranger until the handshake
-//! has proven that it knows the job's key. A stranger delays the connection with the node whose
-//! number it claims, and does not prevent it.
+//! Any process can connect, so the other end of an accepted connection is a stranger until the
+//! handshake has proven that it knows the job's key. A stranger delays the connection with the node
+//! that it claims to be, and does not prevent it.
 
 use super::connection::configure;
 use super::pending::{HandshakeStage, HandshakeStep, PendingConnection};
@@ -76,8 +76,8 @@ pub(super) struct Connector {
     pub(super) addresses: Vec<SocketAddr>,
     key: Key,
     pending: Vec<PendingConnection>,
-    /// By node: true once it has been connected, or is not to be connected any more.
-    is_connected: Vec<bool>,
+    /// By node: true once it is connected, or is to be connected no more.
+    is_settled: Vec<bool>,
     /// Connections that are proven and that the owner has not taken.
     made: Vec<(u32, OwnedFd)>,
     /// Nodes with which this one is to connect, by the time since when.
@@ -99,7 +99,7 @@ pub(super) struct Connector {
 /// The number of a connector's sockets in the poller of its owner.
 pub(super) const CONNECTING: u64 = u32::MAX as u64;
 
-/// What has become of connections.
+/// Outcome of connections.
 #[derive(Debug, Default)]
 pub(super) struct Made {
     pub(super) connected: Vec<(u32, OwnedFd)>,
@@ -123,7 +123,7 @@ pub(super) fn connect(
         addresses: addresses.to_vec(),
         key,
         pending: Vec::new(),
-        is_connected: vec![false; addresses.len()],
+        is_settled: vec![false; addresses.len()],
         made: Vec::new(),
         wanted: others.map(|other| (other, now)).collect(),
         retries: Vec::new(),
@@ -166,7 +166,7 @@ impl Connector {
 
     /// Returns true if a node is another one, and has not been connected.
     pub(super) fn may_connect(&self, node: u32) -> bool {
-        node != self.node && !self.is_connected[node as usize]
+        node != self.node && !self.is_settled[node as usize]
     }
 
     /// Connects with a node that [may be connected](Self::may_connect).
@@ -176,7 +176,7 @@ impl Connector {
 
     /// Connects with a node no more.
     pub(super) fn abandon(&mut self, node: u32) {
-        self.is_connected[node as usize] = true;
+        self.is_settled[node as usize] = true;
         self.forget(node);
     }
 
@@ -495,16 +495,16 @@ impl Connector {
         let mut outcome = Ok(());
         for mut connection in std::mem::take(&mut self.pending) {
             let is_claimed = |from: u32| {
-                let is_connected = self.is_connected.get(from as usize);
-                claimed.contains(&from) || is_connected.copied().unwrap_or(false)
+                let is_settled = self.is_settled.get(from as usize);
+                claimed.contains(&from) || is_settled.copied().unwrap_or(false)
             };
             let step = connection.advance_unless(self.node, &self.key, is_claimed)?;
             let advanced = self.take_step(step, connection);
             outcome = outcome.and(advanced);
         }
         // Those that came behind the one that has been proven; nothing has been sent there.
-        let is_connected = &self.is_connected;
-        self.pending.retain(|one| one.stage.target().is_none_or(|to| !is_connected[to as usize]));
+        let is_settled = &self.is_settled;
+        self.pending.retain(|one| one.stage.target().is_none_or(|to| !is_settled[to as usize]));
         outcome
     }
 
@@ -516,9 +516,9 @@ impl Connector {
     ) -> Result<(), Error> {
         match (step, connection.stage) {
             (HandshakeStep::Pending, _) => self.pending.push(connection),
-            (HandshakeStep::Proven(node), _) => match self.is_connected.get_mut(node as usize) {
-                Some(is_connected) if node != self.node && !*is_connected => {
-                    *is_connected = true;
+            (HandshakeStep::Proven(node), _) => match self.is_settled.get_mut(node as usize) {
+                Some(is_settled) if node != self.node && !*is_settled => {
+                    *is_settled = true;
                     self.made.push((node, connection.socket));
                     self.forget(node);
                 }

@@ -83,7 +83,8 @@ impl PendingConnection {
     }
 
     fn new(socket: OwnedFd, stage: HandshakeStage) -> Self {
-        let (since, received) = (Instant::now(), Vec::new());
+        let since = Instant::now();
+        let received = Vec::new();
         PendingConnection { socket, stage, since, received, proven: None, watched: None }
     }
 

@@ -50,7 +50,7 @@ impl State {
             // Its receive was dropped: the lines are passed over.
             return incoming.take_lines(&mut Sink::Discarded).is_some();
         };
-        // Without a place for them the thread whose call holds the buffer takes the lines.
+        // Without a place for them, another thread takes the lines: its call holds the buffer.
         let taken = message.sink(own).and_then(|mut sink| incoming.take_lines(&mut sink));
         let Some(ending) = taken else { return false };
         message.body = match (ending, std::mem::replace(&mut message.body, Body::Lost)) {

@@ -1,4 +1,4 @@
-//! Calls in an order that threads reach only by chance.
+//! Calls in an order that threads follow only by chance.
 
 use super::{Layout, State};
 use crate::matching::matcher::Pattern;

@@ -42,7 +42,7 @@ impl State {
                 _ => false,
             };
             if is_complete {
-                // Not further than needed: messages stay in the inbox until they are wanted.
+                // Not further than needed: messages stay in the receive ring until they are wanted.
                 break;
             }
         }
@@ -62,7 +62,7 @@ impl State {
         }
     }
 
-    /// Accepts a record. False if another thread, whose call holds the buffer, must take it.
+    /// Accepts a record. False if another thread must take it, with the buffer in its call.
     fn accept_remote(
         &mut self,
         record: RemoteRecord,
@@ -166,7 +166,7 @@ impl State {
         Ok(true)
     }
 
-    /// Accepts a message whose bytes are in the first record.
+    /// Accepts a message that the first record contains as a whole.
     fn accept_whole(
         &mut self,
         place: u32,
@@ -232,7 +232,7 @@ impl State {
         let Some(remote) = remote else { return Ok(true) };
         let end = done + bytes as u64;
         if let Some(found) = matcher.messages.get_mut(message) {
-            // Without a place for them the bytes are discarded, or those of another call.
+            // Without a place for the bytes, another call takes them, or they are discarded.
             if let Some(mut sink) = found.sink(own) {
                 remote.link.read(0, sink.place(done, bytes as u64));
             } else if matches!(found.body, Body::Direct) {

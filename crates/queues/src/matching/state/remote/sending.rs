@@ -35,7 +35,7 @@ impl State {
         Ok(is_sent)
     }
 
-    /// Returns true if a message needs nothing but space in the outbox.
+    /// Returns true if a message needs nothing but space in the send ring.
     pub(in crate::matching::state) fn has_credit_at(
         &mut self,
         to: u32,
@@ -179,7 +179,7 @@ impl Remote {
             && bytes as u64 <= self.longest()
     }
 
-    /// Puts a message in parts into the outbox, if there is space for all of it.
+    /// Puts a message in parts into the send ring, if there is space for all of it.
     fn put_long(&mut self, to: u32, envelope: Envelope, bytes: &[u8]) -> bool {
         let parts = bytes.chunks(REMOTE_RECORD_BYTES);
         if !self.link.has_space(parts.len() + 1, REMOTE_RECORD_BYTES, 0) {
