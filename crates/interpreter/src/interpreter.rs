@@ -44,6 +44,8 @@ impl Interpreter {
         let bytes = view.header().scratchpad_bytes;
         let mut scratchpad: Vec<u8> = Vec::new();
         let length = usize::try_from(bytes).map_err(|_| ScheduleRefused::Scratchpad { bytes })?;
+        // The schedule declares the size. A size that this machine does not have is an error, where
+        // `vec!` would end the process.
         scratchpad.try_reserve_exact(length).map_err(|_| ScheduleRefused::Scratchpad { bytes })?;
         scratchpad.resize(length, 0);
         let initial: Vec<u32> =
@@ -110,6 +112,8 @@ impl Interpreter {
                 return Err(StartError::BufferLength { buffer, expected, found });
             }
         }
+        // Validation has compared all blocks with the declared lengths, and the buffers have these:
+        // from here on every block lies in its buffer.
         self.run.start(&view, buffers, std::mem::take(&mut self.borrowed), now_nanoseconds);
         Ok(())
     }
@@ -188,6 +192,7 @@ impl Interpreter {
     /// Ends the run in any state, discards its messages and effects, and returns the buffers (none
     /// if the run was not started). The next run can start.
     pub fn reset(&mut self) -> Vec<Vec<u8>> {
+        // Buffers for a start that did not happen. Those of a started run belong to its memory.
         self.borrowed.clear();
         self.run.reset(&self.initial)
     }

@@ -68,6 +68,8 @@ impl UnexpectedMemory {
 
     /// Releases the memory of a stored message.
     pub(crate) fn release(&mut self, message: &ArrivedMessage) {
+        // Only payloads that `reserve` has admitted are stored as `Payload`. All others lie at the
+        // transport or at the sender.
         if let PayloadLocation::Payload(payload) = &message.content {
             self.used_bytes -= payload.len() as u64;
             self.used_messages -= 1;
@@ -105,6 +107,8 @@ impl NamedReceives {
                 found.push((source, tag, record.ordinal, index as u32));
             }
         }
+        // By source, tag and ordinal: the receives of a group become neighbours, and the ordinal of
+        // a receive is its position in the group.
         found.sort_unstable();
         let mut groups: HashMap<(u32, u32), (u32, u32)> = HashMap::new();
         for (start, (source, tag, ..)) in (0..).zip(&found) {
@@ -119,6 +123,8 @@ impl NamedReceives {
     /// Returns the receive that names this message, or `None` if it is left for wildcard receives.
     pub(crate) fn find(&self, source: u32, tag: u32, ordinal: u32) -> Option<u32> {
         let (start, count) = *self.groups.get(&(source, tag))?;
+        // A group may have fewer receives than there are messages from this sender with this tag.
+        // The later ordinals belong to receives with wildcards.
         if ordinal < count {
             self.operations.get((start + ordinal) as usize).copied()
         } else {
@@ -241,6 +247,8 @@ impl WildcardMatching {
         tag: Option<u32>,
     ) -> Option<ArrivedMessage> {
         let queue = self.queues.class(source, tag);
+        // A message that was taken through another queue leaves an entry here. Each entry is
+        // removed once, so the skips of a run are at most three a message.
         while let Some(index) = queue.pop_front() {
             let message = self.messages.get_mut(index as usize).and_then(Option::take);
             if message.is_some() {
@@ -258,11 +266,14 @@ impl WildcardMatching {
         vertex: u32,
         operation: u32,
     ) {
+        // Ordered by vertex and not by the time of posting: among the receives that admit a
+        // message, the first one of the schedule takes it.
         self.posted.class(source, tag).push(Reverse((vertex, operation)));
     }
 
     /// Discards the state of the run and keeps the index of the schedule.
     pub(crate) fn reset(&mut self) {
+        // Without wildcard receives `arrive` admits no message, so nothing was stored.
         if self.total > 0 {
             self.seen.clear();
             self.messages.clear();

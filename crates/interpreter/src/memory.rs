@@ -134,6 +134,8 @@ impl RunMemory {
         if !self.external.is_empty() && self.transfer_external(from, to) {
             return;
         }
+        // Two slices of one allocation, one of them mutable, cannot be borrowed; `copy_within`
+        // needs one borrow.
         if from.space == to.space {
             self.spaces[to.space].copy_within(from.start..from.end(), to.start);
         } else {
@@ -198,6 +200,8 @@ impl RunMemory {
             return self.combine_external(operation, data_type, [left, right, destination]);
         }
         // In a valid schedule, an operand that overlaps the destination is the destination.
+        // The arms differ in the slices that exist at once: a destination that is also an operand
+        // is borrowed once, mutably.
         let outcome = match (left.overlaps(destination), right.overlaps(destination)) {
             (false, false) => {
                 let (outside, target) = self.around(destination);

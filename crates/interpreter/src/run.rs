@@ -135,9 +135,12 @@ impl ScheduleRun {
         external: BorrowedBuffers,
         now: u64,
     ) {
+        // `reset` keeps the allocation, with the bytes of the former run in it.
         self.scratchpad.fill(0);
         self.memory = RunMemory::new(buffers, std::mem::take(&mut self.scratchpad), external);
         self.stage = RunStage::Running;
+        // Exactly these operations have a dependency counter of 0: validation checks that they come
+        // first. So `satisfy` lists none of them a second time.
         self.work.extend(0..view.header().independent_count);
         self.advance(view, now);
     }
@@ -150,6 +153,7 @@ impl ScheduleRun {
         event: Event,
         now: u64,
     ) -> Result<(), EventError> {
+        // Packets and completions may be on their way when a run ends early. They change nothing.
         if self.is_over() {
             return Err(EventError::Over { rank: self.rank });
         }
@@ -168,6 +172,8 @@ impl ScheduleRun {
             Event::JoinFinished { operation, result, divided_by_zero } => {
                 self.joined(view, operation, result, divided_by_zero)?;
             }
+            // Each of these phases is left by one event only: a second `Sent` or `Received` for the
+            // same handle finds `Complete` and is refused.
             Event::Sent { send } => {
                 let sending = OperationPhase::Sending;
                 self.expect(view, send, Kind::Send, sending, "a send in place")?;
@@ -213,6 +219,8 @@ impl ScheduleRun {
         self.fetching.clear();
         self.effects.clear();
         self.failure = None;
+        // Before a start, `memory` is empty and the scratchpad lies in `scratchpad`: `into_parts`
+        // would replace it by an empty one.
         if std::mem::replace(&mut self.stage, RunStage::Idle) == RunStage::Idle {
             return Vec::new();
         }
@@ -223,6 +231,7 @@ impl ScheduleRun {
 
     /// Starts every operation on the work list, which grows meanwhile.
     fn advance(&mut self, view: &ScheduleView<'_>, now: u64) {
+        // A list instead of recursion: a chain of operations may be as long as the schedule.
         while let Some(operation) = self.work.get(self.next).copied() {
             self.next += 1;
             self.execute(view, operation, now);
@@ -238,6 +247,7 @@ impl ScheduleRun {
         self.stage = RunStage::Over;
         // Operations that have not started must not start any more.
         self.work.truncate(self.next);
+        // Behind all packets that the run has emitted. Other ranks need these also after a failure.
         self.effects.push_back(Effect::Completed(outcome));
     }
 
@@ -248,6 +258,8 @@ impl ScheduleRun {
         for target in view.start_successors(record) {
             self.satisfy(target);
         }
+        // Operations that wait for an event return here, and the event completes them. `post` also
+        // completes a receive whose payload has arrived already.
         match record.kind() {
             Kind::Local => self.local(view, record),
             Kind::Copy => self.memory.copy(view.left(record), view.destination(record)),
@@ -275,6 +287,8 @@ impl ScheduleRun {
     #[inline(always)]
     fn satisfy(&mut self, operation: u32) {
         let counter = &mut self.counters[operation as usize];
+        // Does not underflow: validation counts the edges that lead to an operation, and each edge
+        // is followed once, because its origin starts and completes once.
         *counter -= 1;
         if *counter == 0 {
             self.work.push(operation);
@@ -284,6 +298,8 @@ impl ScheduleRun {
     #[inline(always)]
     fn complete(&mut self, view: &ScheduleView<'_>, operation: u32) {
         self.phases[operation as usize] = OperationPhase::Complete;
+        // Once for each operation: the callers have checked its phase, or have taken it from the
+        // work list, where it occurs once.
         self.remaining -= 1;
         for target in view.successors(&view.operations()[operation as usize]) {
             self.satisfy(target);
@@ -343,6 +359,8 @@ impl ScheduleRun {
             "a join that was entered",
         )?;
         let destination = view.destination(record);
+        // A rank without a destination contributes only; it gets the event without regard to the
+        // length of the result.
         if !destination.is_empty() {
             self.expect_length(
                 operation,

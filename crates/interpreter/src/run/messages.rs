@@ -16,6 +16,8 @@ impl ScheduleRun {
         if source >= ranks {
             return Err(EventError::UnknownSource { source_rank: source, ranks });
         }
+        // `source` is a rank of the schedule from here on. Tags, ordinals, lengths and handles are
+        // what the other rank has sent, and every use checks them.
         match packet {
             Packet::Eager { tag, ordinal, payload } => {
                 let envelope =
@@ -52,12 +54,16 @@ impl ScheduleRun {
         let ordinal = record.ordinal;
         let bytes = record.bytes;
         let send = Handle(operation);
+        // Rendezvous: the payload stays in the memory of the run, and the receiver requests it when
+        // its receive is posted. So the bytes need no memory at the receiver.
         if bytes > self.eager_limit.min(self.eager_budget) {
             self.phases[operation as usize] = OperationPhase::Running;
             let packet = Packet::RequestToSend { tag, ordinal, bytes, send };
             self.effects.push_back(Effect::Transmit { peer: record.peer, packet });
             return false;
         }
+        // Does not underflow: the condition above includes the budget. A transport sets a new
+        // budget before each event.
         self.eager_budget -= bytes;
         self.transmit(view, send, |payload| Packet::Eager { tag, ordinal, payload })
     }
@@ -71,6 +77,8 @@ impl ScheduleRun {
     ) -> bool {
         let record = &view.operations()[send.0 as usize];
         let OperationRecord { peer, bytes, .. } = *record;
+        // A copied payload frees its blocks at once, so the send is complete. A payload in place
+        // must be contiguous, and its block is in use until `Event::Sent`.
         if bytes < self.in_place || view.destination(record).len() != 1 {
             let packet = packet(self.payload(view, record));
             self.effects.push_back(Effect::Transmit { peer, packet });
@@ -99,6 +107,8 @@ impl ScheduleRun {
             Packet::RequestToSend { .. } | Packet::ClearToSend { .. } => return None,
         };
         let record = view.operations().get(operation as usize)?;
+        // The conditions under which `arrive` and `data` would accept the message now. Every other
+        // message takes that way, where its errors are reported.
         let fits = self.stage == RunStage::Running
             && record.kind() == Kind::Receive
             && self.phases[operation as usize] == posted
@@ -150,6 +160,7 @@ impl ScheduleRun {
     }
 
     pub(crate) fn recycle(&mut self, payload: Vec<u8>) {
+        // Bounded in number and size: the lengths are those of other ranks' messages.
         if self.spare.len() < SPARE_PAYLOADS && (1..=SPARE_BYTES).contains(&payload.capacity()) {
             self.spare.push(payload);
         }
@@ -164,6 +175,8 @@ impl ScheduleRun {
     ) {
         let source = record.peer();
         let tag = record.tag();
+        // The message of a receive without wildcards was matched on arrival, by its ordinal. A
+        // receive with a wildcard matches now, in the order of arrivals.
         let arrived = if source.is_some() && tag.is_some() {
             self.unexpected.remove(&operation)
         } else {
@@ -193,6 +206,8 @@ impl ScheduleRun {
         if let Some(operation) = named.find(source, tag, ordinal) {
             match self.phases[operation as usize] {
                 OperationPhase::Running => self.accept(view, operation, message),
+                // The phase `Arrived` makes a second message with this ordinal a duplicate, so the
+                // map has at most one message for each receive.
                 OperationPhase::Waiting => {
                     let message = self.within_limits(message);
                     self.phases[operation as usize] = OperationPhase::Arrived;
@@ -202,6 +217,8 @@ impl ScheduleRun {
             }
             return Ok(());
         }
+        // Before the match: messages that match at once count as well, so `arrive` finds all
+        // duplicates and bounds the number of messages.
         self.wildcards.arrive(source, tag, ordinal).map_err(|refusal| match refusal {
             WildcardRefusal::NoReceive => EventError::NoReceive { rank, source_rank, tag, ordinal },
             WildcardRefusal::Duplicate => EventError::Duplicate { source_rank, tag, ordinal },
@@ -236,6 +253,8 @@ impl ScheduleRun {
     fn accept(&mut self, view: &ScheduleView<'_>, operation: u32, message: ArrivedMessage) {
         let record = &view.operations()[operation as usize];
         let MessageEnvelope { source, tag, ordinal, bytes } = message.envelope;
+        // `scatter` requires equal lengths, and no later packet corrects a wrong one: the run ends,
+        // and its other operations never complete.
         if bytes != record.bytes {
             return self.end(Err(Failure::SizesDiffer {
                 source_rank: source,
@@ -285,6 +304,8 @@ impl ScheduleRun {
             "a send that waits for clearance",
         )?;
         self.expect_peer(send, record.peer, source)?;
+        // Only the receiver of this send can clear it, and only once: `transmit` changes the phase
+        // or the send completes here.
         if self.transmit(view, send, |payload| Packet::Data { receive, payload }) {
             self.complete(view, send.0);
         }
