@@ -214,6 +214,7 @@ impl Endpoint {
         loop {
             let next = self.state.lock().next_unread();
             let Some((message, sender, offer, bytes)) = next else { return Ok(()) };
+            // Without the lock: the message is in the state `Reading`, so no other thread reads it.
             let mut data = vec![0; bytes as usize];
             let is_read = self.read(sender, offer, &mut data);
             self.state.lock().finish_read(message, sender, offer, Some(data), is_read)?;

@@ -124,6 +124,8 @@ impl Incoming {
         let mut arrival = self.arrival?;
         while arrival.done < arrival.bytes {
             let left = arrival.bytes - arrival.done;
+            // The first line of a block is put in last, so the lines behind it are there and need
+            // no check.
             let length = if arrival.tail > 0 {
                 let length = left.min(arrival.tail * LINE_BYTES as u64);
                 self.take_tail(arrival.tail, sink.place(arrival.done, length));
@@ -141,6 +143,7 @@ impl Incoming {
             };
             arrival.done += length;
         }
+        // The line with the ending may not have arrived: the next call then continues here.
         self.arrival = Some(arrival);
         let ending = if arrival.has_end {
             Ending::of_line(&self.take()?)
@@ -156,6 +159,9 @@ impl Incoming {
     #[inline]
     pub(super) fn return_credit(&mut self, bytes: u64) {
         self.returned += bytes;
+        // Without a wake-up: a sender that lacks credit offers its message and waits for no credit.
+        // At most a quarter of the credit is unpublished, so a sender whose messages are delivered
+        // has three quarters.
         if self.returned - self.published >= self.interval {
             self.published = self.returned;
             self.ring.publish_returned(self.returned);

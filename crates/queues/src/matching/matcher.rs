@@ -148,6 +148,8 @@ impl Matcher {
 
     /// Posts a receive.
     pub(crate) fn post(&mut self, pattern: Pattern, capacity: u64) -> Key {
+        // One order for both kinds of lists, by which `match_message` compares the first entry of
+        // each.
         let order = self.next_order;
         self.next_order += 1;
         self.waiting += 1;
@@ -178,6 +180,7 @@ impl Matcher {
             Some(source) => &mut self.waiting_for[source as usize],
             None => &mut self.waiting_for_any,
         };
+        // The callers pass receives that wait, so the count below stays that of the lists.
         list.retain(|other| *other != key);
         self.waiting -= 1;
     }
@@ -197,6 +200,8 @@ impl Matcher {
         };
         let named = first(&self.waiting_for[sender as usize]);
         let any = first(&self.waiting_for_any);
+        // MPI: of all receives that accept the message, the one that was posted first takes it,
+        // whether or not it names the sender.
         let (place, key, list) = match (named, any) {
             (Some((order, place, key)), other)
                 if other.is_none_or(|(other_order, ..)| order < other_order) =>
@@ -267,6 +272,7 @@ impl Matcher {
 
     /// Notes that a communicator is dropped, and adds its messages to the unwanted ones.
     pub(crate) fn drop_context(&mut self, context: u32) {
+        // Messages of the communicator that arrive later are found in `add_unexpected`.
         self.dropped.insert(context);
         let messages = self.unexpected_of(context);
         self.unwanted.extend(messages);

@@ -145,6 +145,8 @@ impl Ring {
         let (header, slots) = Object::<RingHeader>::create(arena, bytes, sender, |header| {
             header.trailing(0, (RING_LINES * WORDS) as usize)
         })?;
+        // A process that is killed before the push leaves a ring that no rank finds, in memory of
+        // its own arena.
         ring_list::push(&receiver.rings.first, &header.next, header.offset().0);
         receiver.wakeup().notify();
         Ok(Ring { header, slots })

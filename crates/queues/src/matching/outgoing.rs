@@ -117,6 +117,7 @@ impl Outgoing {
     /// Returns true if the receiver has credit for an eager message of this length.
     #[inline]
     pub(super) fn has_credit(&mut self, bytes: usize) -> bool {
+        // `returned` never exceeds `charged`, so the differences do not underflow.
         let needed = self.charged + charge_of(bytes);
         if needed - self.returned > self.credit {
             // A number that no receiver writes permits nothing more than a longer queue there.
@@ -135,6 +136,7 @@ impl Outgoing {
         send: u64,
         bytes: &[u8],
     ) -> Result<bool, Corrupt> {
+        // A message must not overtake lines that are queued for the same ring.
         if !self.queue.is_empty() {
             return Ok(false);
         }
@@ -162,6 +164,8 @@ impl Outgoing {
     /// Puts a message of several lines into the ring, if there is space for all.
     fn put_lines(&mut self, first: Line, rest: &[u8], lines: u64) -> Result<bool, Corrupt> {
         let gap = gap_lines((INLINE_BYTES + rest.len()) as u64);
+        // For all lines at once: no other line of this rank comes between them, and the receiver
+        // never waits for space in the middle of a message.
         if !self.producer.has_space(self.ring.words(), lines + gap).map_err(|_| Corrupt)? {
             return self.outcome(Err(PutError::Full));
         }

@@ -53,6 +53,7 @@ impl<T> Slab<T> {
     #[inline]
     pub(crate) fn remove(&mut self, key: Key) -> Option<T> {
         self.get(key)?;
+        // Old keys find no value until the place is used again, and then another generation.
         self.free.push(key.index());
         self.entries[key.index()].1.take()
     }

@@ -183,6 +183,8 @@ impl State {
         if self.has_pending() {
             return Ok(true);
         }
+        // The doorbell before the poll: a sender that finds its ring full after this poll sets it
+        // again.
         self.own.silence_doorbell();
         self.progress(&mut None, &None)?;
         let has_pending = self.has_pending();
@@ -205,6 +207,8 @@ impl State {
 
     /// Ends the receiving of messages, and reports that to the ranks that this rank has sent to.
     pub(super) fn close(&mut self) {
+        // The mark before the wake-ups: a rank that waits in its own drop finds the mark in its
+        // last poll, or is woken.
         self.own.set_draining();
         self.close_remote();
         self.peers.iter().filter_map(|peer| peer.outgoing.as_ref()).for_each(Outgoing::notify);
@@ -217,6 +221,8 @@ impl State {
             if let Some(remote) = self.remote_rank(to) {
                 return self.remote_receives(remote);
             }
+            // Once the receiver drains, or has exited, it reads no message of this rank. This rank
+            // itself drains when this is called.
             let outgoing = self.peers[to as usize].outgoing.as_ref();
             to != self.layout.rank && !outgoing.is_some_and(Outgoing::is_closed) && !exited(to)
         };
@@ -231,9 +237,13 @@ impl State {
         recv: &mut Option<OwnRecv<'_>>,
         send: &Option<(Key, &[u8])>,
     ) -> Result<(), MatchError> {
+        // A rank creates at most one ring to this one (`open_outgoing`), so each ring below is the
+        // first from its sender.
         let mut next = self.own.take_new_rings();
         while next != super::ring_list::END {
             let (ring, sender, following) = Ring::open(self.layout.arena.segment(), next)?;
+            // The number comes from shared memory. Places from `ranks` on belong to ranks on other
+            // nodes.
             if sender >= self.layout.ranks {
                 return Err(MatchError::Corrupt { rank: sender });
             }
@@ -247,6 +257,8 @@ impl State {
             self.progress_from(self.senders[number], recv)?;
         }
         self.progress_remote(recv, send)?;
+        // Last: the lines taken above may have queued answers and requested sends, which leave in
+        // the same call.
         if self.queued.is_empty() { Ok(()) } else { self.flush(send) }
     }
 }

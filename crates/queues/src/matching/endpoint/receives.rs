@@ -32,6 +32,7 @@ impl Endpoint {
     ) -> Result<Envelope, MatchError> {
         let mut polls = 0;
         let posted = loop {
+            // A new lock for each poll, so that other threads of the rank get their turn.
             let mut state = self.state.lock();
             match state.recv_first(&pattern, buffer)? {
                 FirstRecv::Complete(envelope) => return Ok(envelope),
@@ -174,6 +175,8 @@ impl Endpoint {
                 let is_read = self.read(sender, offer, &mut recv.buffer[..length]);
                 let mut state = self.state.lock();
                 state.finish_read(message, sender, offer, None, is_read)?;
+                // Incomplete if the read has failed: then the message has been requested and comes
+                // through the ring.
                 match state.poll_recv(recv)? {
                     PolledRecv::Complete(envelope) => Ok(Some(envelope)),
                     _ => Ok(None),

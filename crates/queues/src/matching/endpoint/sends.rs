@@ -35,6 +35,8 @@ impl Endpoint {
             if polls == SPACE_POLLS || !self.may_spin() || !state.has_credit(to, bytes.len())? {
                 break;
             }
+            // The receiver may wait for space in its ring to this rank, so this rank empties its
+            // rings while it waits.
             state.progress(&mut None, &None)?;
             polls += 1;
         }

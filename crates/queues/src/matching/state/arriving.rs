@@ -77,6 +77,8 @@ impl State {
         }
         match kind {
             Kind::Eager => {
+                // By the first line, before the others have arrived: the order of messages is that
+                // of their first lines.
                 let posted = self.matcher.match_message(sender, &envelope);
                 if envelope.bytes <= INLINE_BYTES as u64 {
                     return self.accept_short(sender, envelope, line.words(), posted);
@@ -85,6 +87,7 @@ impl State {
                     self.add(sender, envelope, posted, charge_of(envelope.bytes as usize), None);
                 let done = INLINE_BYTES as u64;
                 self.begin_arrival(sender, message, (done, tail_lines(envelope.bytes - done)), own);
+                // After `begin_arrival`, which decides between buffer and memory.
                 self.put_first(message, &line, own);
             }
             Kind::Synchronous => {
@@ -93,10 +96,12 @@ impl State {
                 let [send, ..] = line.words();
                 let message = self.add(sender, envelope, posted, charge, Some(send));
                 self.begin_arrival(sender, message, (0, tail_lines(envelope.bytes)), own);
+                // An unmatched message is answered in `match_with`.
                 self.answer_if_matched(message)?;
             }
             Kind::Offer => {
                 let posted = self.matcher.match_message(sender, &envelope);
+                // Without credit: the bytes stay in the memory of the sender.
                 let message = self.add(sender, envelope, posted, 0, None);
                 if let Some(found) = self.matcher.messages.get_mut(message) {
                     found.body = Body::Offered(Offer::of_words(line.words()));
@@ -112,6 +117,7 @@ impl State {
                 // A send that was abandoned has no bytes.
                 if self.sends.get(send).is_some() {
                     let outgoing = self.outgoing(sender)?;
+                    // Behind all queued lines. `progress` flushes the queue.
                     let stream = Stream { send, message, done: None, is_lost: false };
                     outgoing.queue.push_back(Queued::Stream(stream));
                     if outgoing.queue.len() == 1 {
@@ -198,6 +204,8 @@ impl State {
     pub(super) fn set_arriving(&mut self, message: Key, own: &Option<OwnRecv<'_>>) {
         let Some(found) = self.matcher.messages.get_mut(message) else { return };
         let posted = found.posted.and_then(|key| self.matcher.posted.get(key));
+        // A posted receive takes no more than its buffer has; the rest is passed over, and the
+        // receive reports the whole length.
         let keep = posted.map_or(u64::MAX, |posted| posted.capacity);
         let is_own = own.as_ref().is_some_and(|own| found.posted == Some(own.posted));
         found.body = if is_own {

@@ -39,6 +39,7 @@ impl State {
         pattern: Pattern,
         capacity: u64,
     ) -> Result<Key, MatchError> {
+        // MPI's order: messages that have left the rings are earlier than those still in them.
         match self.matcher.find_message(&pattern) {
             None => {
                 self.expect_lines();
@@ -60,6 +61,8 @@ impl State {
     ) -> Result<Key, MatchError> {
         self.expect_lines();
         let posted = self.matcher.post(pattern, capacity);
+        // The receive has its message: a line that arrives next must not find it among the waiting
+        // ones.
         self.matcher.withdraw_waiting(posted);
         self.match_with(message, posted)?;
         Ok(posted)
@@ -74,6 +77,8 @@ impl State {
         let Some(found) = self.matcher.messages.get_mut(message) else { return Ok(()) };
         found.posted = Some(posted);
         if matches!(found.body, Body::Offered(_)) {
+            // The sender may wait until this message is read, and the owner of the receive for that
+            // sender. So any thread of this rank may read it (`read_for_others`).
             self.unread.push(message);
         }
         if let Some(posted) = self.matcher.posted.get_mut(posted) {
@@ -90,6 +95,8 @@ impl State {
         buffer: &mut [u8],
     ) -> Result<FirstRecv, MatchError> {
         let Some(sender) = pattern.source else { return Ok(FirstRecv::MustPost) };
+        // Otherwise the next line may belong to another receive, or an unexpected message comes
+        // before it.
         if !self.matcher.none_waits() || !self.matcher.none_unexpected(sender) {
             return Ok(FirstRecv::MustPost);
         }
@@ -103,6 +110,8 @@ impl State {
         let envelope = line.envelope();
         let length = envelope.bytes as usize;
         let fits = length <= EAGER_BYTES.min(buffer.len());
+        // The line has left the ring. If it is not for this buffer, it is accepted as in any other
+        // poll, and the receive is posted behind it.
         if line.kind() != Some(Kind::Eager) || !fits || !pattern.accepts(sender, &envelope) {
             self.accept(sender, line, &mut None)?;
             return Ok(FirstRecv::MustPost);
@@ -134,6 +143,8 @@ impl State {
         line.copy_to(&mut buffer[..INLINE_BYTES]);
         if let Some(incoming) = &mut self.peers[sender as usize].incoming {
             incoming.arrival = Some(arrival);
+            // With the lock. The sender had space for the whole message (`put_lines`), so it waits
+            // for nothing between two blocks.
             for _ in 0..POLLS {
                 if incoming.take_lines(&mut Sink::Buffer(buffer)).is_some() {
                     incoming.return_credit(charge);
@@ -187,6 +198,8 @@ impl State {
             PostedState::Short(envelope, words, sender) => {
                 let length = (envelope.bytes as usize).min(own.buffer.len());
                 copy_words(&words, &mut own.buffer[..length]);
+                // Credit returns with the delivery. Until then the message uses memory of this
+                // rank.
                 self.matcher.posted.remove(own.posted);
                 self.return_credit(sender, LINE_BYTES as u64);
                 finished(envelope, own.buffer.len())
@@ -217,6 +230,9 @@ impl State {
             }
             Body::Offered(offer) => {
                 let offer = *offer;
+                // With the lock, so one thread reads the message. The read itself needs no lock:
+                // `Reading` keeps the message from all others, and a drop is found in
+                // `finish_read`.
                 found.body = Body::Reading;
                 self.unread.retain(|other| *other != message);
                 return Ok(PolledRecv::Read(message, sender, offer, envelope));
@@ -271,6 +287,7 @@ impl State {
             self.own.wakeup().notify();
         }
         // Without the lock another thread may have dropped the receive, and discarded the message.
+        // An answer completes the send. Bytes that no receive wants any more are not requested.
         if is_read || self.matcher.messages.get(message).is_none() {
             self.answer(sender, Kind::Answer, [offer.send, 0, 0, 0, 0, 0])
         } else {
@@ -308,6 +325,8 @@ impl State {
                 None => done,
             };
             let Some(message) = self.matcher.messages.get_mut(key) else { return };
+            // The caller gets its buffer back: the bytes in it are copied, and later ones are
+            // appended behind them.
             let mut data = Vec::with_capacity(message.envelope.bytes.min(keep) as usize);
             data.extend_from_slice(&own.buffer[..own.buffer.len().min(done as usize)]);
             message.body = Body::Arriving { data, keep };
@@ -338,6 +357,8 @@ impl State {
         let body = std::mem::replace(&mut found.body, Body::Delivered);
         self.answer_if_matched(message)?;
         self.remove_message(message);
+        // A message that another thread is reading is answered in `finish_read`. Lines of a message
+        // that is on its way are passed over in `take_lines`.
         match body {
             Body::Offered(offer) => self.answer(sender, Kind::Answer, [offer.send, 0, 0, 0, 0, 0]),
             _ => Ok(()),

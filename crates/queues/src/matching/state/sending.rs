@@ -63,6 +63,8 @@ impl State {
         let guard = self.guards.pop().unwrap_or_default();
         let owned: Option<Box<[u8]>> = (!self.layout.reads_itself).then(|| bytes.into());
         let address = owned.as_deref().unwrap_or(bytes).as_ptr() as u64;
+        // The receiver reads the guard after the bytes and compares it with this value, so it
+        // accepts no bytes of a send that has ended meanwhile.
         let offer = guard.published();
         let send = self.sends.insert(PendingSend {
             to,
@@ -100,6 +102,7 @@ impl State {
         }
         let outgoing = self.outgoing(to)?;
         outgoing.queue.push_back(Queued::Line(line));
+        // A rank is listed once: while its queue is not empty.
         if outgoing.queue.len() == 1 {
             self.queued.push(to);
         }
@@ -144,6 +147,8 @@ impl State {
                 }
             };
             if let Some(rest) = rest {
+                // A ring is filled in the order of its queue, so the first entry holds up the
+                // others.
                 outgoing.queue.push_front(rest);
                 is_blocked = true;
             }
@@ -221,6 +226,8 @@ fn stream_bytes(
     own: &Option<(Key, &[u8])>,
     chunk: &mut Vec<u8>,
 ) -> Result<bool, Corrupt> {
+    // Given up in `fail_send`, because its receiver has exited or its ring is corrupt. Nothing
+    // follows in this ring.
     let Some(pending) = sends.get_mut(stream.send) else { return Ok(true) };
     let bytes = pending.bytes;
     if stream.done.is_none() {
@@ -247,6 +254,8 @@ fn stream_bytes(
                 return Ok(false);
             }
         };
+        // All parts but the last are whole blocks, so a stream that is continued later is cut where
+        // its receiver expects it.
         for block in part.chunks(BLOCK_BYTES) {
             if !outgoing.put_bytes(block)? {
                 stream.done = Some(done);
@@ -256,9 +265,11 @@ fn stream_bytes(
         }
     }
     stream.done = Some(done);
+    // Also a lost message has all its lines: the receiver counts them to find this one.
     if !outgoing.put(Ending::of_stream(stream.is_lost).line())? {
         return Ok(false);
     }
+    // All bytes are in the ring, so the caller may change its buffer.
     pending.is_complete = true;
     if pending.is_dropped {
         sends.remove(stream.send);
