@@ -83,6 +83,8 @@ impl Stamp {
         if kind == 0 {
             return Err(NoStamp);
         }
+        // Not written yet. The sender clears lines that hold data before a message ends in front of
+        // them (`RingSender::clear_next`), so no other lap is possible.
         if found == lap.wrapping_sub(1) & LAP_MASK {
             return Ok(None);
         }

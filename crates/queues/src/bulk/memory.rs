@@ -131,6 +131,7 @@ impl LinkMemory {
     ) -> Result<Self, CreateError> {
         let memory = Self::map(Object::connect(segment, offset)?)?;
         populate(segment, offset, memory.footprint());
+        // Last: the exchange is for good, so nothing that can fail follows it.
         memory.header.take(end)?;
         Ok(memory)
     }
@@ -195,6 +196,7 @@ impl LinkMemory {
 
     /// Closes `end` for good. The release comes last: the owner may free the memory from then on.
     pub(super) fn close(&self, end: End) {
+        // The closed bit before the wake-up: a peer that sleeps is woken and finds the bit.
         self.wakeup(end).close();
         self.wakeup(end.other()).notify();
         self.holder_of(end).release();
@@ -269,6 +271,8 @@ impl LinkMemory {
                 self.wakeup(end.other()).notify();
             }
         }
+        // Both ends have left the free state by now, so no process takes one between this check and
+        // the free.
         self.header.free_unused(arena);
     }
 }

@@ -265,6 +265,8 @@ impl Sender {
         let has_credit = |emptied: u64| {
             emptied >= aborted_at && filled + bytes <= emptied.saturating_add(memory.staging())
         };
+        // The credit of the last load suffices as a rule, and saves the line that the receiver
+        // writes.
         if has_credit(self.emptied) && !memory.wakeup(End::Receiver).is_closed() {
             return Ok(());
         }

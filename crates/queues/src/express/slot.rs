@@ -53,6 +53,8 @@ pub(crate) const fn closed(lap: u64) -> u64 {
 /// Returns whether `word` is a message written in `lap` or another lap of the same parity.
 #[inline]
 pub(crate) const fn is_full_in(word: u64, lap: u64) -> bool {
+    // The parity suffices: a slot holds a message of this lap or of the one before, unless the
+    // position is out of date. A receiver with such a head fails in its exchange.
     word >> PARITY_SHIFT == 2 | lap & 1
 }
 
@@ -71,6 +73,7 @@ pub(crate) const fn read(word: u64) -> SlotState {
 /// Returns whether the lap in an empty or closed word comes after `lap`.
 #[inline]
 pub(crate) const fn is_later(in_word: u64, lap: u64) -> bool {
+    // Laps wrap in the bits of a word. Two laps in use are never half of the range apart.
     let ahead = in_word.wrapping_sub(lap) & CONTENT;
     ahead != 0 && ahead <= CONTENT / 2
 }

@@ -241,6 +241,8 @@ impl ClassQueues {
             self.rebalance(index)?;
             sorted += 1;
         }
+        // Each sorted message has freed a slot of the non-resident queue. One wake-up serves all of
+        // them.
         if sorted != 0 {
             self.layout.space(self.class).notify();
         }
@@ -284,6 +286,8 @@ impl ClassQueues {
         if length != 0 {
             self.layout.bits(self.class).announce(index);
         }
+        // Two thresholds: a queue at its quota admits messages again when half of the quota is
+        // left, so the descriptor does not change with every message.
         let stopped =
             length >= self.config.quota || (queue.stopped && length > self.config.quota / 2);
         if stopped != queue.stopped {
@@ -324,6 +328,8 @@ impl ClassQueues {
             return Ok(());
         }
         let owners = self.rings.iter().filter_map(|ring| ring.owner);
+        // All rings are in use. The owner with the fewest recent messages gives way only to a queue
+        // with more than twice as many, so two queues do not exchange a ring again and again.
         let Some(least) = owners.min_by_key(|owner| self.recent(*owner)) else { return Ok(()) };
         if self.recent(least) < recent / 2 {
             self.demote(least)?;
@@ -341,6 +347,7 @@ impl ClassQueues {
         }
         let free = self.rings.iter().position(|ring| ring.owner.is_none());
         let Some(number) = free.or_else(|| self.create_ring()) else { return false };
+        // The ring is empty: it is new, or `demote` has reopened it after it was drained.
         self.rings[number].owner = Some(index);
         let queue = &mut self.queues[index];
         // Everything in the list comes before the first message in the ring.
@@ -371,6 +378,8 @@ impl ClassQueues {
         // must not find the same ring there.
         let stopped = self.queues[index].stopped;
         self.layout.set_state(index, self.class, QueueState { ring: None, stopped });
+        // Sends that claimed a slot before are still published or voided. `next` returns them all
+        // before it reports the end.
         self.rings[number].queue.close();
         let mut in_order = VecDeque::new();
         let mut polls = 0;
@@ -391,6 +400,7 @@ impl ClassQueues {
         in_order.append(&mut queue.overflow);
         queue.overflow = in_order;
         self.settle(index);
+        // A ring that has not ended properly keeps its owner: no other queue gets it.
         if end == Err::<(), _>(RecvError::Closed) && self.rings[number].queue.reopen().is_some() {
             self.rings[number].owner = None;
             return Ok(());
@@ -410,6 +420,7 @@ impl Members for ClassQueues {
     fn take(&mut self, index: usize) -> Option<CacheLineMessage> {
         self.polls += 1;
         self.deliver(index).unwrap_or_else(|why| {
+            // `Members::take` has no error. `try_recv_any` returns this one after the poll.
             self.failed = Some(why);
             None
         })
@@ -427,6 +438,8 @@ impl Drop for ClassQueues {
         self.rings.iter().for_each(|ring| {
             ring.queue.close();
         });
+        // Orders the closed rings before the load of the wake-up word: a sender that sleeps later
+        // finds them closed in its last poll.
         fence(Ordering::SeqCst);
         self.layout.space(self.class).notify();
     }

@@ -274,6 +274,8 @@ impl QueuesLayout {
 
     /// Returns the word with the offset of a ring.
     pub(super) fn ring_offset(&self, class: Class, ring: usize) -> Option<&AtomicU64> {
+        // The limit of an index within its class: a corrupt descriptor must not lead to a ring of
+        // the other class.
         let half = self.ring_offsets.len() / 2;
         self.ring_offsets.get(class as usize * half + ring).filter(|_| ring < half)
     }

@@ -65,6 +65,7 @@ impl QueuesMemory {
         if allocated.layout.as_ref().is_some_and(|layout| !layout.object().close()) {
             return false;
         }
+        // Emptied under the lock, so a later call frees nothing twice and reads no freed memory.
         let Allocated { rings, layout } = std::mem::take(&mut *allocated);
         if let Some(layout) = layout {
             layout.object().free(&self.arena);

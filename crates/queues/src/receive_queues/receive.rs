@@ -76,6 +76,7 @@ impl ReceiveQueues {
     /// [`DeferredFree`] if a living process has one.
     pub fn close(self) -> Result<(), DeferredFree> {
         let memory = Arc::clone(&self.memory);
+        // Closes the rings and wakes the senders that wait, which then find them closed.
         drop(self);
         DeferredFree { memory }.free()
     }
@@ -213,6 +214,8 @@ impl ReceiveQueues {
     /// its receiver can sleep.
     pub(crate) fn needs_poll(&self, queue: usize, class: Class) -> bool {
         let class = &self.classes[class as usize];
+        // Also for a wait on one queue: its next message may lie in the non-resident queue,
+        // unsorted.
         class.is_non_resident_ready() || class.is_queue_ready(queue)
     }
 

@@ -203,6 +203,7 @@ impl TagOnPool {
     /// [`TagOnError::Exhausted`].
     pub fn take(&self) -> Result<BufferMut, TagOnError> {
         let count = self.buffers.words.len() as u64;
+        // Relaxed: a hint that spreads the searches. The exchange in `references::take` decides.
         let first = self.next.fetch_add(1, Ordering::Relaxed);
         for step in 0..count {
             let index = (first.wrapping_add(step)) % count;
@@ -243,6 +244,8 @@ impl BufferMut {
     #[must_use]
     pub fn finish(self, length: u64) -> SharedBuffer {
         let mut held = self.0;
+        // The data does not change from here on: `SharedBuffer` has no access for writing, and only
+        // it can be sent.
         held.length = held.length.min(length);
         SharedBuffer(held)
     }
@@ -345,6 +348,8 @@ impl SharedBuffer {
         // Counted before the message is visible, so that the buffer is not free when it arrives.
         references::send(held.word(), held.generation).map_err(|_| TagOnError::TooMany)?;
         send(&message).inspect_err(|_| {
+            // The message was not sent, so no receiver can have opened it: the count is still
+            // there. A process killed before this leaves the buffer in use for good.
             let _ = references::take_back(held.word(), held.generation);
         })?;
         Ok(())
@@ -408,6 +413,8 @@ impl TagOnPools {
         let index = reference & ((1 << INDEX_BITS) - 1);
         let generation = (reference >> INDEX_BITS) as Generation;
         let word = buffers.words.get(index as usize).ok_or(TagOnError::NoData)?;
+        // The generation makes a message about an earlier use of the buffer fail. A second `open`
+        // of a message fails, or takes the count of another message.
         if length > buffers.bytes || references::open(word, generation).is_err() {
             return Err(TagOnError::NoData);
         }

@@ -88,6 +88,8 @@ impl<'window, B: AsMut<[u8]>> FetchRequest<'window, B> {
     /// [`WindowError::Withdrawn`] if the condition is not true and the window was withdrawn.
     #[inline]
     pub fn test(self) -> Result<Fetch<'window, B>, WindowError> {
+        // The load acquires what the writer of the word stored before, so the bytes that `fetch`
+        // reads are at least as new as the condition.
         if self.is_true() {
             Ok(Fetch::Complete(self.fetch()))
         } else if self.window.memory().processes().is_closed() {

@@ -25,6 +25,8 @@ impl RemoteWindow {
     /// [`CreateError::Segment`], [`CreateError::Process`].
     pub fn connect(segment: &Arc<Segment>, offset: Offset) -> Result<Self, CreateError> {
         let memory = WindowMemory::connect(segment, offset)?;
+        // The entry keeps the memory allocated until `drop`, also if the owner withdraws the
+        // window.
         let entry = Some(memory.object().attach()?);
         Ok(RemoteWindow { memory, entry })
     }
@@ -143,6 +145,7 @@ impl RemoteWindow {
             }));
         }
         let outcome = access::accumulate(self.memory.words(), operation, data_type, at, operands);
+        // Also after a division by zero: elements may have changed.
         self.wake(at, length);
         outcome.map_err(|error| self.arithmetic(error))
     }
