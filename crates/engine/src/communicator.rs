@@ -159,6 +159,7 @@ impl Communicator {
     #[cold]
     fn register_queued(self: &Arc<Self>, run: &StartedRun<FlatExecutor>) -> Outcome {
         self.context.member.register(Arc::downgrade(self) as Weak<dyn OwnerWork>);
+        // Without a shortage the run waits for a slot only, and a later call starts it.
         if !self.context.member.memory().is_short() {
             return Ok(());
         }
@@ -297,6 +298,7 @@ impl Communicator {
 
 impl Drop for Communicator {
     fn drop(&mut self) {
+        // Before the state is released, which holds the location of the rings.
         self.close_streams();
         let Context { member, state_at, rank, .. } = &self.context;
         if *state_at != member.node().world_state() {

@@ -139,6 +139,7 @@ impl Turns {
         if self.reserve.is_some_and(|(_, reserved)| reserved >= bytes) {
             return true;
         }
+        // First, because the arena may not hold both.
         self.free_reserve(arena);
         self.reserve = arena.allocate(bytes, 64).ok().map(|at| (at, bytes));
         self.reserve.is_some()
@@ -193,6 +194,8 @@ impl RunMemory {
     fn admits_after_others(&self, turn: Option<&Turn>) -> bool {
         let mut turns = self.turns();
         let end = turn.map_or(u64::MAX, |turn| turn.number);
+        // The largest need of the earlier runs: they use the reserve one after the other, in their
+        // order.
         match turns.waiting.range(..end).map(|(_, bytes)| *bytes).max() {
             Some(needed) => turns.reserve(&self.arena, needed),
             None => true,
@@ -218,6 +221,7 @@ impl RunMemory {
     #[cold]
     pub(crate) fn record_shortage(&self) {
         let mut turns = self.turns();
+        // Once for each shortage. `Turn::drop` ends it.
         if turns.short_since.is_none() && !turns.waiting.is_empty() {
             turns.short_since = Some(Instant::now());
             self.shortage.begin(&self.mark);
@@ -246,6 +250,8 @@ impl RunMemory {
             Pending::Nothing => false,
             Pending::Blocked => since.elapsed() <= limit,
             Pending::Awaited => {
+                // A rank that can still arrive is late and not part of a cycle: the time begins
+                // again.
                 *since = Instant::now();
                 true
             }

@@ -103,7 +103,8 @@ impl<P: Executor> InflightWindow<P> {
         let mut starter = self.lock();
         let starter = &mut *starter;
         // Queued runs begin before this one, in the order of their numbers: the numbers of a rank's
-        // runs must match the other ranks' numbers of the same collectives.
+        // runs must match the other ranks' numbers of the same collectives. The sum does not change
+        // while queued runs begin.
         let run = starter.window.next + starter.queue.len();
         let number = RunNumber { run, sequence };
         let clear = starter.queue.is_empty() || self.start_queued(starter).unwrap_or(false);

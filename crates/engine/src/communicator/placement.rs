@@ -84,11 +84,14 @@ impl Communicator {
                     return Ok(BlockSearch::Found(Block { at, is_own: false }));
                 }
                 Lookup::Free(seen) if context.may_publish_link(sequence) => seen,
+                // A later call looks again: another rank, or an older link of this one, still needs
+                // the entry.
                 Lookup::Free(_) | Lookup::Busy => return Ok(BlockSearch::Busy),
             };
             let Some(at) = self.allocate_block(bytes, turn) else {
                 return Ok(BlockSearch::NoMemory);
             };
+            // Before `publish`, whose Release makes the header visible with the block.
             identity.write(segment, at)?;
             if link_table::publish(entry, seen, sequence, at.0) {
                 return Ok(BlockSearch::Found(Block { at, is_own: true }));
@@ -109,6 +112,7 @@ impl Communicator {
                 return Some(at);
             }
         }
+        // The turn keeps later runs of this rank from taking the memory that the block needs.
         if turn.is_none() {
             *turn = Some(memory.enqueue(bytes));
         }
@@ -121,6 +125,7 @@ impl Communicator {
         if identity.has_schedules(self.context.member.node().segment(), at)? {
             return Ok(());
         }
+        // Ranks in different calls explain different graphs, so that is reported first.
         self.context.state.find_mismatch(identity.sequence, identity.call)?;
         Err(Error::Environment(format!(
             "the ranks have built different graphs for {}: start all ranks with the same version \

@@ -41,6 +41,8 @@ impl Communicator {
         // The leader names the communicator for the profile, so all its ranks use one name.
         let trace = member.trace().filter(|_| is_leader);
         let name = trace.map_or(0, |trace| trace.name_communicator(member.rank()));
+        // All ranks take part, also those without a colour and leaders without memory: the others
+        // would wait for them.
         let answers = exchanges.run([state, name, 0, 0, 0, 0], sequence, call)?;
         let Some(leader) = chosen.first() else { return Ok(None) };
         let [state, name, ..] = answers[*leader as usize];

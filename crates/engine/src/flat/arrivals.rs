@@ -56,6 +56,8 @@ impl FlatExecutor {
             self.help(run, collective)?;
         }
         if arrival::must_wake(&self.sleepers.word, || self.have_arrived(run, role.wakes_after)) {
+            // A rank that is killed before this call leaves the sleepers to their next liveness
+            // check.
             futex::wake_all(&self.sleepers.word);
         }
         Ok(())

@@ -174,6 +174,8 @@ impl FlatExecutor {
         result: &mut [u8],
     ) -> Outcome {
         let expected = target.end - target.start;
+        // Only the two ends have this size. If they disagree, the call fails before any byte of the
+        // block is copied.
         if sent != expected {
             let call = collective.call.kind.name();
             let to = self.rank;

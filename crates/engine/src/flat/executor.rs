@@ -218,7 +218,9 @@ impl FlatExecutor {
         }
         if self.signatures_differ(run, collective) {
             // The ranks are in different collectives, so their contributions do not match. Each
-            // rank detects this when it fetches.
+            // rank detects this when it fetches. All ranks that find the mismatch here set the same
+            // count. The slot is not used again before this rank has consumed the run, so a late
+            // store cannot hide a later lap.
             slot.work.done.set(lap);
             return Ok(true);
         }
@@ -236,6 +238,7 @@ impl FlatExecutor {
         match ChunkedWork::new(collective, placement == ContributionPlacement::Arena, locations) {
             Some(work) if !staged => Ok(work.claim(&self.memory, &slot.work, Self::lap(run))?),
             _ => {
+                // No chunks: the readers reduce or fetch for themselves, or nothing has to move.
                 slot.work.done.set(lap);
                 Ok(true)
             }
@@ -316,6 +319,8 @@ impl Executor for FlatExecutor {
 
     #[inline(always)]
     fn window(&self, collective: &FlatCollective) -> u64 {
+        // Longer contributions, and the locations of the longest, lie in one of `CELL_SETS` cells of
+        // a rank: a run begins after every rank has consumed the run before it in the same cell.
         if self.placement(collective) == ContributionPlacement::Inline {
             FLAT_SLOTS
         } else {

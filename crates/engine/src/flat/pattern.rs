@@ -224,6 +224,8 @@ impl FlatCollective {
         // have arrived.
         let waiting_for =
             |set: RankSet| Role { waits_for: set, wakes_after: set, compared: set, ..all };
+        // The root waits for all other ranks, and no rank for the root: the last of the others to
+        // arrive wakes it.
         let at_root = |root: u32| Role {
             wakes_after: RankSet::AllBut(root),
             awaited: !is_root(root),
@@ -233,6 +235,8 @@ impl FlatCollective {
             Pattern::Barrier => Role { contributes: false, result_bytes: 0, ..all },
             Pattern::Broadcast { root } => Role {
                 contributes: is_root(root),
+                // Chunks are copied into the memory of the receivers, which state it when they
+                // arrive.
                 awaited: in_arena || is_root(root),
                 // If the root has staged a large broadcast, only the root's arrival is known.
                 compared: RankSet::One(root),

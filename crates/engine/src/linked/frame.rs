@@ -57,6 +57,8 @@ impl FrameLayout {
         let view = rank.schedule.view();
         let mut end = FRAME_HEAD;
         let mut reserve = |bytes: u64| {
+            // Each part begins at a line: different processes write to different parts at the same
+            // time.
             let at = end;
             end = (at + bytes).next_multiple_of(64);
             at

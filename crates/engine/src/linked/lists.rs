@@ -19,6 +19,8 @@ pub(crate) fn copy(
     (sender, source): BlockList<'_>,
     (receiver, destination): BlockList<'_>,
 ) -> Result<(), Error> {
+    // Frames and bound buffers lie in the segment, so the executing process may be that of a third
+    // rank.
     for [from, to] in common_pieces([source, destination]) {
         let source_at = program.place(slot, sender, &from);
         program.memory.copy(source_at, program.place(slot, receiver, &to), from.length)?;

@@ -172,6 +172,8 @@ impl WildcardMatcher {
                 && admits(rank, *receive, message)
         });
         let Some(receive) = found else {
+            // There is a place: a use of the slot has no more arrivals than the list has places,
+            // and the list is emptied when the last message in it is taken.
             let at = self.line.arrived.load(Ordering::Relaxed);
             self.messages[at as usize].store(send + 1, Ordering::Relaxed);
             self.line.arrived.store(at + 1, Ordering::Relaxed);

@@ -78,6 +78,7 @@ impl FirstMessages {
     /// Returns whether this is the first message of a rank. There are fewer ranks than bits.
     pub(super) fn is_first(&mut self, rank: u32) -> bool {
         let before = self.0;
+        // Streams have at most `MOST_RANKS` ranks, so the shift stays below the number of bits.
         self.0 |= 1 << rank;
         self.0 != before
     }
@@ -231,6 +232,8 @@ impl ReceiveSink<'_> {
         let rest = self.length() - at;
         let address = offered.address.wrapping_add(at as u64);
         match self {
+            // Passed without a copy: the error is recorded already, and the sender waits for the
+            // outcome.
             ReceiveSink::Discard(_) => Ok(Some(rest)),
             ReceiveSink::Copy(into) => {
                 let length = rest.min(READ_PIECE);

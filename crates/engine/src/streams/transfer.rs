@@ -131,6 +131,7 @@ impl<'a> Transfer<'a> {
         // other's rings.
         let mut idle_rounds = 0;
         while !messages.is_empty() {
+            // `|` instead of `||`: both directions move in every round.
             let has_moved = mover.send(messages)? | mover.receive(messages)?;
             mover.notify();
             let has_moved = messages.copy_own() | has_moved;
