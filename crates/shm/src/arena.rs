@@ -214,6 +214,7 @@ impl Arena {
         state.used -= length;
         state.free.insert_merged(offset.0, length);
         if let (Some(word), Some(words)) = (state.listed.remove(&offset.0), &self.queues) {
+            // Under the lock: the next object in this memory is listed after this store.
             words[word].store(0, Ordering::Relaxed);
         }
         Ok(())
@@ -270,6 +271,8 @@ impl Arena {
         state.free.take(start, length);
         state.allocated.insert(start, length);
         state.used += length;
+        // Bytes from `fresh_from` on come from the file system, which provides zeros. Only those
+        // before it may hold former contents.
         let used_before = state.fresh_from.clamp(start, end) - start;
         state.fresh_from = state.fresh_from.max(end);
         Ok((Offset(start), used_before))

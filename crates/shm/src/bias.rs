@@ -61,6 +61,8 @@ impl Bias {
         if self.owner.load(Ordering::Relaxed) != NONE {
             return false;
         }
+        // The claim ends with the owner inside: a thread that takes the mutex next finds both
+        // stores and waits in `revoke`.
         self.inside.store(1, Ordering::Relaxed);
         self.owner.store(thread, Ordering::Relaxed);
         true

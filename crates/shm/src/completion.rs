@@ -226,7 +226,8 @@ impl Completion {
     fn clear_mark_and_wake(&self) -> bool {
         // Of several adders that saw the flag, exactly one clears it, and that one wakes all
         // sleepers. Relaxed: every adder published with its addition, and this read-modify-write
-        // continues their release sequences.
+        // continues their release sequences. A process that is killed between this and the call
+        // leaves sleepers without a flag. Those that sleep with a limit find the count themselves.
         self.word.fetch_and(!WAIT, Ordering::Relaxed) & WAIT != 0 && self.wake()
     }
 

@@ -28,6 +28,8 @@ impl FreeList {
     /// Returns the best start for `length` bytes aligned to `alignment`: in the smallest range that
     /// holds them, the lowest of equals.
     pub(crate) fn find(&self, length: u64, alignment: u64) -> Option<u64> {
+        // From the smallest range that is long enough. It may lack space behind its first aligned
+        // start, so the search goes on.
         self.by_length.range((length, 0)..).find_map(|&(free_length, free)| {
             let start = free.checked_next_multiple_of(alignment)?;
             let padding = start - free;
@@ -43,6 +45,8 @@ impl FreeList {
         let end = start + length;
         let free_end = free + free_length;
         debug_assert!(end <= free_end, "part of the range is not free");
+        // Both indices change together: `remove` and `insert` are the only functions that write
+        // them.
         self.remove(free, free_length);
         if free < start {
             self.insert(free, start - free);
@@ -56,6 +60,7 @@ impl FreeList {
     pub(crate) fn insert_merged(&mut self, start: u64, length: u64) {
         let mut start = start;
         let mut end = start + length;
+        // No two free ranges touch, so one neighbour on each side is all there can be.
         let before =
             self.by_start.range(..start).next_back().map(|(&free, &length)| (free, length));
         if let Some((free, length)) = before.filter(|&(free, length)| free + length == start) {

@@ -57,7 +57,9 @@ impl PartClaims {
     /// [`complete`](Self::complete) follows every claim.
     pub fn claim(&self, bytes: u64) -> Option<Range<u64>> {
         let size = part_bytes(bytes);
-        // Relaxed: the counter only makes claims exclusive. The caller has acquired the addresses.
+        // Relaxed: the counter only makes claims exclusive. The caller has acquired the addresses. A
+        // process that ends with a claimed part leaves the copy without an outcome: the other one
+        // also checks that its peer is alive.
         let part = self.next.fetch_add(1, Ordering::Relaxed);
         let start = part.checked_mul(size).filter(|&start| start < bytes)?;
         Some(start..(start + size).min(bytes))

@@ -150,6 +150,7 @@ pub struct PublishedWait {
 #[cold]
 pub fn publish(wait: Wait) -> Option<PublishedWait> {
     let table = TABLE.read().unwrap_or_else(PoisonError::into_inner).upgrade()?;
+    // `begin` takes the line by an exchange, so two threads that find it free do not share it.
     let line = table.lines.iter().position(|line| line.begin(wait, monotonic_nanoseconds()))?;
     Some(PublishedWait { table, line })
 }
@@ -208,6 +209,8 @@ pub fn observe(segment: &SegmentReader, at: Offset) -> Vec<ObservedWait> {
 
 fn decode_line(before: &[u64], after: &[u64], now: u64) -> Option<ObservedWait> {
     let [since, words @ ..] = before.first_chunk::<4>()?;
+    // The first read may be torn: then a word of it belongs to another wait than the time, and
+    // `begin` has changed the time before the second read.
     if before[..4] != after[..4] || *since <= WRITING {
         return None;
     }

@@ -186,12 +186,15 @@ fn sleep_once<W: Waiter>(
     let mut output = waiter.poll();
     let left = left();
     let mut is_over = output.is_some() || left.is_some_and(|left| left.is_zero());
+    // The thread stays registered during the check, so a change that the check does not see wakes
+    // it.
     if W::CHECKS_BEFORE_SLEEP && !is_over {
         output = waiter.check();
         is_over = output.is_some();
     }
     let must_poll = is_over || waiter.must_poll();
     let sleeper = waiter.sleeper();
+    // A new value of the word since `arm` means a notification: the sleep then returns at once.
     let check = !must_poll && sleeper.sleep(armed, left.map_or(slice, |left| left.min(slice)));
     sleeper.disarm(armed);
     match (is_over, must_poll, check) {
