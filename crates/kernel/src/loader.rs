@@ -243,10 +243,13 @@ fn describe(
         local_rank: [0; LOCAL_RANKS],
     };
     for (rank, location) in (0..).zip(locations).filter(|(_, location)| location.node == job.node) {
+        // In range: `check_sizes` has limited the ranks of this node.
         header.local_rank[location.slot as usize] = rank;
     }
     let mut bytes = bytemuck::bytes_of(&header).to_vec();
     bytes.extend_from_slice(bytemuck::cast_slice(locations));
+    // Locations behind the last rank stay zero. The program compares a rank with their number
+    // before it reads one.
     bytes.resize(JOB_BYTES, 0);
     update(ebpf, "jobs", 0, &bytes)?;
     let wire = JobSetup {

@@ -222,6 +222,8 @@ impl PreparedSchedule {
         // run in this frame is overwritten; the caller writes the inputs.
         let mut run = self.run;
         run.sequence = sequence;
+        // The image has offsets within a frame. 0 means none to the program, so absent times stay
+        // 0.
         run.progress += frame;
         run.memories += frame;
         run.times = if timed { run.times + frame } else { 0 };

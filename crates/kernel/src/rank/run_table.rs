@@ -174,6 +174,7 @@ impl RunTable {
             self.end_discarded(memory);
         }
         let prepared = self.prepared.get_mut(&schedule)?;
+        // Counted before there is memory: a queued run keeps its schedule as well.
         prepared.runs += 1;
         let started = self.counts.entry(prepared.context.number).or_default();
         *started = sequence.saturating_add(1).max(*started);
@@ -368,6 +369,8 @@ impl RunTable {
 
     /// Removes discarded runs that are complete.
     fn end_discarded(&mut self, memory: &Mapping) {
+        // A discarded run without memory is not complete: it still starts, because other ranks wait
+        // for its messages.
         for count in std::mem::take(&mut self.discarded) {
             if self.is_complete(memory, count) {
                 self.end(memory, count);

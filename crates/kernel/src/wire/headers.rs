@@ -80,6 +80,9 @@ impl Peer {
         let Stream { job, key, here, there } = stream;
         let (header, sent) = beginning(job, here, there);
         let (_, received) = beginning(job, there, here);
+        // Of the pseudo-header (RFC 768; RFC 8200, section 8.1) and of the fields that do not
+        // change. The program adds the lengths and everything behind these fields (`seal` in
+        // bpf/packet.h).
         let udp_sum = sum(&addresses) + sum(&[0, UDP_NUMBER]) + sum(&ports) + sum(&sent);
         let ethernet_type: [u8; 2] = if to.address.is_ipv4() { [0x08, 0x00] } else { [0x86, 0xdd] };
         let headers = [
@@ -92,6 +95,8 @@ impl Peer {
         ]
         .concat();
         let mut network = [0; 64];
+        // At the end, so that the packet's own header follows at one offset for both versions of
+        // IP.
         network[64 - headers.len()..].copy_from_slice(&headers);
         debug_assert_eq!(headers.len(), ETHERNET + ip.len() + UDP);
         Peer {

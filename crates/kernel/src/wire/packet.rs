@@ -185,6 +185,8 @@ impl Packet {
         let mut message = Vec::new();
         match &self.content {
             Content::Data { sequence, header: of_message, piece } => {
+                // A longer one would not fit into the program's packets, and the receiver would
+                // drop it.
                 let piece = &piece[..piece.len().min(LONGEST_PIECE)];
                 (header.flags, header.sequence) = (DATA, *sequence);
                 let of_message = MessageHeader { length: piece.len() as u32, ..*of_message };
@@ -204,6 +206,7 @@ impl Packet {
         header.length = message.len() as u32;
         let mut bytes = bytemuck::bytes_of(&header).to_vec();
         bytes.append(&mut message);
+        // Last: the MAC covers all other bytes of the packet.
         seal(&mut bytes, key);
         bytes
     }
@@ -254,6 +257,8 @@ impl Content {
     fn decode(header: &PacketHeader, message: &[u8]) -> Result<Self, DecodeError> {
         use DecodeError::Strange;
         match (header.flags, message.split_at_checked(size_of::<MessageHeader>())) {
+            // The length must be that of the kind: no byte of an authenticated packet is left
+            // unread.
             (DATA, Some((of_message, piece))) if header.sequence >= WINDOW => {
                 let of_message: MessageHeader = bytemuck::pod_read_unaligned(of_message);
                 if of_message.length as usize != piece.len() {
@@ -286,6 +291,8 @@ pub fn seal(bytes: &mut [u8], key: &Key) {
 }
 
 fn mac(bytes: &[u8], key: &Key) -> u64 {
+    // SipHash-2-4 (Aumasson, Bernstein, 2012). The program continues from a precomputed state
+    // (`siphash.rs`), with the same result.
     let mut hasher = SipHasher24::new_with_keys(key.0[0], key.0[1]);
     hasher.write(bytes);
     hasher.finish()
