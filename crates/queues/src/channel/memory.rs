@@ -104,6 +104,8 @@ impl ChannelMemory {
             });
         }
         let mut slots = capacity.next_power_of_two();
+        // The receiver publishes its position once a quarter of the ring, so a ring cannot always
+        // hold as many values as it has slots.
         if ring::capacity(slots) < capacity {
             slots *= 2;
         }
@@ -122,6 +124,7 @@ impl ChannelMemory {
         end: End,
     ) -> Result<Self, CreateError> {
         let memory = Self::map::<T>(Object::connect(segment, offset)?)?;
+        // Last: the exchange is for good, so nothing that can fail follows it.
         memory.object.take(end)?;
         Ok(memory)
     }

@@ -144,6 +144,8 @@ impl Endpoint {
             });
         }
         shm::fence::register();
+        // A filter may forbid the call even for this process itself. The bytes of a send are then
+        // copied when it starts (`start_matched_send`).
         let probe = [7_u8; 8];
         let mut found = [0; 8];
         let address = probe.as_ptr() as u64;
@@ -153,6 +155,7 @@ impl Endpoint {
             rank,
             ranks,
             mailboxes,
+            // The least credit admits four of the longest eager messages.
             credit: (ALL_CREDIT / u64::from(ranks)).clamp(LEAST_CREDIT, MOST_CREDIT),
             reads_itself: read.is_ok() && found == probe,
         });
@@ -229,6 +232,8 @@ impl Endpoint {
     /// [`MatchError::Create`], [`MatchError::Corrupt`].
     pub fn progress(&self) -> Result<bool, MatchError> {
         self.state.lock().progress(&mut None, &None)?;
+        // After the poll, which may have brought offers, and before `settle`, which counts what is
+        // left.
         self.read_for_others()?;
         self.state.lock().settle()
     }
@@ -247,6 +252,8 @@ impl Drop for Endpoint {
         if std::thread::panicking() {
             return;
         }
+        // Other ranks then no longer count sends to this one (`has_unsent`), so two ranks that drop
+        // their endpoints do not wait for each other.
         self.state.lock().close();
         let processes = Arc::clone(&self.processes);
         let has_exited = |rank: u32| processes.has_exited(rank);

@@ -164,6 +164,7 @@ impl Matcher {
 
     /// Removes a receive, unless it has been matched.
     pub(crate) fn unpost(&mut self, key: Key) -> bool {
+        // As MPI cancels: a receive that has matched keeps its message.
         let is_waiting = |posted: &Posted| matches!(posted.state, PostedState::Waiting);
         if !self.posted.get(key).is_some_and(is_waiting) {
             return false;
@@ -258,7 +259,8 @@ impl Matcher {
             list.retain(|other| *other != key);
         }
         if list.is_empty() {
-            // The next any-source receive begins with another sender, so none starves.
+            // Its next message comes behind those of all other senders for an any-source receive. A
+            // sender whose list does not become empty keeps its place.
             self.with_unexpected.retain(|other| *other != sender);
         }
     }
