@@ -200,6 +200,8 @@ pub(crate) fn until<A: WaitCondition>(
             }
             sleep = sleep.min(left);
         }
+        // Bounded: the end of a rank wakes no sleeper, nor does a rank that is killed between its
+        // change and the wake-up.
         awaited.sleep(marked, sleep);
     }
 }
@@ -229,6 +231,8 @@ pub(crate) fn for_slot(
         if deadline.is_some_and(|deadline| Instant::now() >= deadline) {
             return Ok(false);
         }
+        // No word announces a free slot (`protocol::run_state`), so the states of the ranks are
+        // polled, less and less often.
         std::thread::sleep(interval);
         interval = (2 * interval).min(LAST_SLEEP);
     }

@@ -29,6 +29,7 @@ impl Communicator {
         let sequence = self.context.begin(collective.call);
         self.context.trace_call_begun(sequence);
         let started = self.flat.start(sequence, collective, arguments);
+        // After an error the run has not begun, so no other rank has seen its number.
         let run = started.inspect_err(|_| self.context.take_back(sequence))?;
         self.register_if_queued(&run)?;
         Ok(Request::new(Execution::Flat(Arc::clone(self), run)))

@@ -174,6 +174,8 @@ impl LinkedProgram {
     /// Returns the completion word of a rank's run and the count at which it is complete.
     #[inline]
     pub(crate) fn completion(&self, run: u64, rank: u32) -> (&Completion, u32) {
+        // The product wraps as the count in the word does, which is compared by the sign of the
+        // difference.
         let sinks = self.linked(rank).sinks;
         (&self.frame(self.slot(run), rank).done.done, sinks.wrapping_mul(self.uses(run)))
     }
@@ -207,6 +209,7 @@ impl LinkedProgram {
         }
         let base = match layout.staging[block.memory as usize] {
             Some(at) => frame.at + at,
+            // Relaxed: see `bind`.
             None => frame.bindings[block.memory as usize].load(Ordering::Relaxed),
         };
         // A corrupt binding leads out of the segment; the access is then refused.
