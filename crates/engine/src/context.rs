@@ -106,9 +106,13 @@ impl Context {
         let exit =
             self.members.get(rank as usize).map(|member| self.member.node().exit_of(*member));
         // The node service, which records exits, may itself have ended.
-        let has_exited = || match ProcessHandle::open(self.process_of(rank)) {
-            Ok(process) => process.has_exited(),
-            Err(error) => matches!(error, ProcessError::NoSuchProcess { .. }),
+        let has_exited = || match self.process_of(rank) {
+            // The rank is about to write its number, or was killed before; the service records that.
+            0 => false,
+            process => match ProcessHandle::open(process) {
+                Ok(process) => process.has_exited(),
+                Err(error) => matches!(error, ProcessError::NoSuchProcess { .. }),
+            },
         };
         exit.flatten().is_some() || has_exited()
     }

@@ -42,7 +42,6 @@ impl Node {
         let queues = queues_at(self.ranks, rank);
         let queues = MappedSlice::new(self.segment(), queues, LISTED_QUEUES as usize)?;
         let arena = arena.listing_queues_in(queues);
-        line.process.store(std::process::id(), Ordering::Relaxed);
         // AcqRel: pairs with the Acquire loads in `exit_of` and `wait_for_all`. Of two processes
         // that join as the same rank, exactly one succeeds.
         if line
@@ -54,6 +53,9 @@ impl Node {
                 "rank {rank} has joined this job already: is TRADEWIND_RANK set twice to the same number?"
             )));
         }
+        // Only the process that has the rank writes its number: a second one that joins as the same
+        // rank must not make the first one look ended. The addition below publishes it.
+        line.process.store(std::process::id(), Ordering::Relaxed);
         // AcqRel: pairs with the Acquire in `wait_for_all`. A process that dies between the two
         // updates is JOINED but not counted; `mark` then reports it to the waiting ranks.
         self.header.joined.fetch_add(1, Ordering::AcqRel);
