@@ -41,7 +41,7 @@ shm::shared_lines! {
         cores: AtomicU32,
         /// Number of ranks that have joined; a futex. AcqRel by `join`, Acquire by `wait_for_all`.
         joined: AtomicU32,
-        /// Number of ranks that have left or failed. AcqRel by `mark`, Acquire by `failures`.
+        /// 1 once a rank has left or failed. Release by `mark`, Acquire by `has_failures`.
         failures: AtomicU32,
         /// The first rank that failed, plus one; 0 while no rank has failed. Errors name this rank,
         /// because later failures are its consequences. Release by `mark`, Acquire by
@@ -338,28 +338,23 @@ impl Node {
             line.detail.store(detail.cast_unsigned(), Ordering::Relaxed);
             // Release: pairs with the Acquire in `exit_of`.
             match line.state.compare_exchange(seen, next, Ordering::AcqRel, Ordering::Acquire) {
-                Ok(_) => {
-                    if how != Exit::Left {
-                        // Release: pairs with the Acquire in `first_failed`. The exchange fails if
-                        // another rank failed first.
-                        let first = &self.header.first_failed;
-                        let _ = first.compare_exchange(
-                            0,
-                            rank + 1,
-                            Ordering::Release,
-                            Ordering::Relaxed,
-                        );
-                    }
-                    // Release: pairs with the Acquire in `failures`. Counted last, so a rank that
-                    // sees the count also sees the cause and the state.
-                    self.header.failures.fetch_add(1, Ordering::AcqRel);
-                    self.shortage.end(&line.shortage);
-                    shm::futex::wake_all(&self.header.joined);
-                    return;
-                }
+                Ok(_) => seen = next,
                 Err(now) => seen = now,
             }
         }
+        // Repeated for an exit that is recorded already: its recorder may have been killed before
+        // these steps. Each of them may be done twice.
+        if seen != state::LEFT {
+            // Release: pairs with the Acquire in `first_failed`. The exchange fails if another rank
+            // failed first.
+            let first = &self.header.first_failed;
+            let _ = first.compare_exchange(0, rank + 1, Ordering::Release, Ordering::Relaxed);
+        }
+        // Release: pairs with the Acquire in `has_failures`. Stored last, so a rank that sees it
+        // also sees the cause and the state.
+        self.header.failures.store(1, Ordering::Release);
+        self.shortage.end(&line.shortage);
+        shm::futex::wake_all(&self.header.joined);
     }
 
     /// Returns whether a rank is short of memory.
@@ -382,11 +377,11 @@ impl Node {
         self.header.first_failed.load(Ordering::Acquire).checked_sub(1)
     }
 
-    /// Returns the number of ranks that have left or failed.
+    /// Returns whether a rank has left or failed.
     #[inline]
-    pub(crate) fn failures(&self) -> u32 {
-        // Acquire: pairs with the addition in `mark`.
-        self.header.failures.load(Ordering::Acquire)
+    pub(crate) fn has_failures(&self) -> bool {
+        // Acquire: pairs with the store in `mark`.
+        self.header.failures.load(Ordering::Acquire) != 0
     }
 
     /// Describes a rank that others wait for.

@@ -26,7 +26,7 @@ impl<'a> LivenessCheck<'a> {
     /// Checks whether a rank of the communicator, or the service, has failed. `arrived` returns
     /// whether a rank that left in order had done its part before.
     pub(crate) fn check(&self, arrived: impl Fn(u32) -> bool) -> Result<(), Error> {
-        if self.node.failures() > 0 {
+        if self.node.has_failures() {
             // Ranks that left because of this failure are not its cause.
             let cause = self.node.first_failed().and_then(|first| {
                 let rank = self.members.iter().position(|member| *member == first)?;
@@ -41,7 +41,7 @@ impl<'a> LivenessCheck<'a> {
         if self.service.is_some_and(ProcessHandle::has_exited) {
             return Err(Error::ServiceFailed);
         }
-        if self.node.failures() > 0 {
+        if self.node.has_failures() {
             for (member, rank) in self.members.iter().zip(0..) {
                 match self.node.exit_of(*member) {
                     None => {}
