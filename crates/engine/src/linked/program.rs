@@ -153,7 +153,7 @@ impl LinkedProgram {
     /// are multiples of it.
     #[inline]
     pub(crate) fn uses(&self, run: u64) -> u32 {
-        (run >> self.layout.slots.ilog2()) as u32 + 1
+        ((run >> self.layout.slots.ilog2()) as u32).wrapping_add(1)
     }
 
     #[inline]
@@ -237,7 +237,7 @@ impl LinkedProgram {
     /// Records that a rank's operation divided an integer by zero.
     pub(crate) fn fail(&self, run: u64, rank: u32, record: &OperationRecord) {
         let fault = &self.frame(self.slot(run), rank).done.fault;
-        let mine = u64::from(self.uses(run)) << 32;
+        let mine = self.fault_of(run);
         // Relaxed: the exchange below decides, and reads the word again.
         let before = fault.load(Ordering::Relaxed);
         if before & !0xffff_ffff != mine {
@@ -252,13 +252,19 @@ impl LinkedProgram {
         }
     }
 
+    /// Returns the upper half of a fault of this run. The first bit tells it from a word that has
+    /// never been written: the number of uses may have wrapped to 0.
+    fn fault_of(&self, run: u64) -> u64 {
+        1 << 63 | u64::from(self.uses(run)) << 32
+    }
+
     /// Returns the error of a complete run: of this rank's operations first, then of other ranks'.
     pub(crate) fn failure(&self, run: u64) -> Result<(), Error> {
         let others = (0..self.ranks()).filter(|rank| *rank != self.rank);
         for rank in std::iter::once(self.rank).chain(others) {
             // Acquire: pairs with the Release in `fail`.
             let fault = self.frame(self.slot(run), rank).done.fault.load(Ordering::Acquire);
-            if fault >> 32 == u64::from(self.uses(run)) {
+            if fault & !0xffff_ffff == self.fault_of(run) {
                 return Err(Error::DivisionByZero { rank, vertex: fault as u32 });
             }
         }
