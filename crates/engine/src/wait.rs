@@ -6,6 +6,7 @@ use shm::completion::{Completion, Marked};
 use shm::futex;
 use shm::published_wait::{self, Wait};
 use shm::sync::AtomicU32;
+use shm::wait::UNCERTAIN_SLICE;
 use std::ops::BitOr;
 use std::time::{Duration, Instant};
 
@@ -128,19 +129,20 @@ pub(crate) struct SleepersCondition<'a, F> {
 }
 
 impl<F: Fn() -> bool> WaitCondition for SleepersCondition<'_, F> {
-    type SleepMark = u32;
+    type SleepMark = arrival::SleepMark;
 
     #[inline]
     fn is_met(&self) -> bool {
         (self.is_met)()
     }
 
-    fn prepare_sleep(&self) -> Option<u32> {
+    fn prepare_sleep(&self) -> Option<arrival::SleepMark> {
         arrival::mark(self.word, &self.is_met)
     }
 
-    fn sleep(&self, mark: u32, limit: Duration) {
-        futex::wait(self.word, mark, Some(limit));
+    fn sleep(&self, mark: arrival::SleepMark, limit: Duration) {
+        let limit = if mark.certain { limit } else { limit.min(UNCERTAIN_SLICE) };
+        futex::wait(self.word, mark.value, Some(limit));
     }
 }
 

@@ -80,13 +80,21 @@ fn take_mark(sleepers: &AtomicU32, have_all_arrived: impl FnOnce() -> bool) -> b
             .is_ok()
 }
 
-/// Marks the word before a sleep. Returns the value to sleep on, or `None` if `is_over` reports
-/// that the wait has ended.
-pub(crate) fn mark(sleepers: &AtomicU32, is_over: impl FnOnce() -> bool) -> Option<u32> {
-    let seen = sleepers.fetch_or(1, Ordering::AcqRel) | 1;
+/// A marked word of sleepers.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct SleepMark {
+    /// Value to sleep on.
+    pub(crate) value: u32,
+    /// False if an arrival may have been missed, so that the sleep must be short.
+    pub(crate) certain: bool,
+}
+
+/// Marks the word before a sleep. Returns `None` if `is_over` reports that the wait has ended.
+pub(crate) fn mark(sleepers: &AtomicU32, is_over: impl FnOnce() -> bool) -> Option<SleepMark> {
+    let value = sleepers.fetch_or(1, Ordering::AcqRel) | 1;
     // Partner of the light fence in `must_wake`.
-    heavy_fence();
+    let certain = heavy_fence();
     // The mark stays if the wait has ended: another sleeper may need it, and an unnecessary wake is
     // harmless.
-    (!is_over()).then_some(seen)
+    (!is_over()).then_some(SleepMark { value, certain })
 }
