@@ -43,12 +43,15 @@ impl ProcessWords<'_> {
         let mut indices = 0..self.0.len();
         let free = indices.find(|&index| self.take(index, ProcessId::NONE, process));
         free.or_else(|| {
+            let held = (0..self.0.len()).map(|index| (index, self.process(index)));
+            // Only words of processes that had ended before `recover` began are taken over. What a
+            // process leaves that ends later would otherwise pass for that of its successor.
+            let ended: Vec<_> =
+                held.filter(|&(_, held)| ProcessWatch::default().has_ended(held)).collect();
             recover();
-            (0..self.0.len()).find(|&index| {
-                let held = self.process(index);
-                // The exchange in `take` fails if another process has taken the word over since.
-                ProcessWatch::default().has_ended(held) && self.take(index, held, process)
-            })
+            let mut ended = ended.into_iter();
+            // The exchange in `take` fails if another process has taken the word over since.
+            ended.find(|&(index, held)| self.take(index, held, process)).map(|(index, _)| index)
         })
     }
 
@@ -138,8 +141,12 @@ impl ProcessTable {
         recover: impl FnOnce(),
     ) -> Result<Entry, AttachError> {
         let own = ProcessId::own().map_err(AttachError::Unidentified)?;
-        let numbered = ProcessWords(&self.entries[..numbers.min(MAX_PROCESSES)]);
-        let entry = numbered.enter(own, recover).or_else(|| self.words().enter(own, || {}));
+        let (numbered, others) = self.entries.split_at(numbers.min(MAX_PROCESSES));
+        // The entry of an ended process among the numbered ones is taken over after `recover` only.
+        let entry = ProcessWords(numbered).enter(own, recover).or_else(|| {
+            let other = ProcessWords(others).enter(own, || {});
+            other.map(|index| numbered.len() + index)
+        });
         let entry = entry.ok_or(AttachError::TooMany)?;
         // This is one half of a store-load handshake with the owner, which closes the table and
         // then scans the entries. SeqCst in both orders all four accesses: either this load sees
