@@ -129,6 +129,12 @@ impl PoolBuffers {
         })
     }
 
+    /// Returns true if the memory still holds a pool with these buffers.
+    fn is_current(&self) -> bool {
+        // Relaxed: the Acquire load of the label precedes it.
+        self.header.is_labelled() && self.header.bytes.load(Ordering::Relaxed) == self.bytes
+    }
+
     fn connect(segment: &Arc<Segment>, at: Offset) -> Result<Self, TagOnError> {
         Object::connect(segment, at).and_then(Self::map).map_err(|_| TagOnError::NoData)
     }
@@ -423,8 +429,9 @@ impl TagOnPools {
 
     fn pool(&mut self, at: u64) -> Result<PoolBuffers, TagOnError> {
         if let Some((_, buffers)) = self.known.iter().find(|(known, _)| *known == at) {
-            // The memory of a dropped pool no longer has the label.
-            if buffers.header.is_labelled() {
+            // The memory of a dropped pool no longer has the label, unless a pool with as many buffers
+            // has been created there since.
+            if buffers.is_current() {
                 return Ok(buffers.clone());
             }
             self.known.retain(|(known, _)| *known != at);

@@ -11,6 +11,7 @@ testing::tests![
     threads_multicast_and_every_receiver_reads_every_byte,
     invalid_calls_are_refused,
     invented_references_open_no_buffer,
+    a_pool_in_the_memory_of_a_dropped_one_has_its_own_buffers,
 ];
 
 fn arena(bytes: u64) -> Arc<Arena> {
@@ -154,4 +155,27 @@ fn invented_references_open_no_buffer() {
             .open(&CacheLineMessage::new(CacheLineHeader::default(), b"short").expect("short"))
             .is_err()
     );
+}
+
+fn a_pool_in_the_memory_of_a_dropped_one_has_its_own_buffers() {
+    let arena = arena(1 << 20);
+    let queue = CacheLineQueue::create(&arena, 16, None).expect("memory");
+    let mut receiver = queue.receiver().expect("shared");
+    let mut pools = TagOnPools::new(arena.segment());
+    let mut places = Vec::new();
+    for (bytes, fill) in [(1024, 1u8), (64, 2)] {
+        let pool = TagOnPool::create(&arena, 8, bytes).expect("memory");
+        // The last buffer lies elsewhere in pools of other sizes.
+        let drafts: Vec<_> = (0..8).map(|_| pool.take().expect("free")).collect();
+        for mut draft in drafts {
+            draft.fill(fill);
+            let data = draft.finish(bytes);
+            data.send(&queue.sender(), CacheLineHeader::default(), &[]).expect("room");
+            let message = receiver.recv().expect("open");
+            places.push(message.data()[..8].to_vec());
+            let data = pools.open(&message).expect("held");
+            assert_eq!(data.to_vec(), vec![fill; bytes as usize]);
+        }
+    }
+    assert_eq!(places[0], places[8], "the second pool lies where the first one did");
 }
