@@ -61,13 +61,16 @@ pub(crate) struct SpinPolicy {
 
 impl SpinPolicy {
     /// With a core for every rank, the awaited rank is running, and polling detects its arrival
-    /// fastest. With fewer cores it may need this core, so there is no polling; a few yields are
-    /// faster than a futex while the other ranks only wait too.
+    /// fastest. With fewer cores it may need this core, so there is no polling but yields, which
+    /// are faster than a futex while the other ranks only wait too. They go on for longer than a
+    /// wake-up takes: one rank that sleeps makes the others wait long enough to sleep as well, and
+    /// all calls then take several times as long. On a core that another rank computes on, each
+    /// yield lasts for the rest of that rank's time slice.
     pub(crate) fn new(ranks: u32, cores: u32) -> Self {
         if ranks <= cores {
             SpinPolicy { polls: 2000, yields: 2 }
         } else {
-            SpinPolicy { polls: 1, yields: 16 }
+            SpinPolicy { polls: 1, yields: 256 }
         }
     }
 }
